@@ -1,0 +1,35 @@
+"""The errors a user of mstxkit can catch: raised while configuring, starting, reading or in the command line, never by a range."""
+
+from __future__ import annotations
+
+
+class MstxkitError(Exception):
+    """Base of every error that mstxkit raises on purpose. The message says what is wrong, where it came from and what to do."""
+
+
+class CaptureError(MstxkitError):
+    """The recorder could not be started: the run folder or the live file cannot be used."""
+
+
+class ReadError(MstxkitError):
+    """A path holds nothing that can be read as a run."""
+
+
+class FormatError(MstxkitError):
+    """A file, or a part of one, is damaged or was not written by mstxkit.
+
+    Attributes:
+        offset: Byte offset of the damage in its file, where known.
+    """
+
+    def __init__(self, message: str, offset: int | None = None) -> None:
+        super().__init__(message)
+        self.offset = offset
+
+
+class NewerVersionError(FormatError):
+    """A file was written by a newer mstxkit than this one."""
+
+
+class StandInError(MstxkitError):
+    """The stand-in CANN libraries could not be built, or a script under them could not be run."""

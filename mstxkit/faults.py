@@ -1,0 +1,49 @@
+"""Faults inside mstxkit: counted, logged once per place, never raised into the training code.
+
+`reraise` is for mstxkit's own tests only: with it a fault is raised where it happens.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Callable
+
+_LOG = logging.getLogger("mstxkit")
+
+counts: dict[str, int] = {}
+reraise = False
+# Set by wiring to the engine's count_fault, so that the number is also in the live file's header.
+on_fault: Callable[[], None] | None = None
+
+
+def note(where: str, exc: BaseException) -> None:
+    """Count a fault at `where` and log the first one of that place with its traceback."""
+    seen = counts.get(where, 0)
+    counts[where] = seen + 1
+    if on_fault is not None:
+        on_fault()
+    if reraise:
+        raise exc
+    if not seen:
+        _LOG.warning(
+            "mstxkit: fault in %s, counted from here on; your program is not affected", where,
+            exc_info=(type(exc), exc, exc.__traceback__),
+        )
+
+
+def warn_once(where: str, message: str) -> None:
+    """Count an event that is no exception (a cap reached, say) and log the first one."""
+    seen = counts.get(where, 0)
+    counts[where] = seen + 1
+    if not seen:
+        _LOG.warning("mstxkit: %s", message)
+
+
+def total() -> int:
+    """All faults and warnings counted in this process."""
+    return sum(counts.values())
+
+
+def reset() -> None:
+    """Forget all counts: for tests and for a forked child, whose faults are its own."""
+    counts.clear()

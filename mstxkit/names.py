@@ -1,0 +1,79 @@
+"""Names made safe, once per call site: whole for the recorder, within mstx's limits for the device tools.
+
+Source of the mstx limits: CANN collector `mstx_inject.cpp` and `mstx_data_handler.cpp` (hicann/runtime 681ef7610): the first character
+must not be one of NUL = + - @, messages are kept below 156 bytes; mspti: domain names are at most 254 bytes, compared by
+prefix, and anything that begins with "default" is taken for the default domain. torch_npu 2.13.0
+`_trace_view_parser.py`: at Level0 every event whose name begins with one of `_PRUNED_PREFIXES` vanishes from the text trace.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import NamedTuple
+
+TEXT_LIMIT_BYTES = 4096
+MESSAGE_LIMIT_BYTES = 150
+DOMAIN_LIMIT_BYTES = 200
+DEFAULT_DOMAIN = "default"
+
+_PRUNED_PREFIXES = ("CANN", "AscendCL", "Runtime", "GE", "Node", "Model", "Hccl", "acl_to_npu", "Communication@")
+_REJECTED_FIRST = "=+-@"
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+
+
+class Description(NamedTuple):
+    """What an engine keeps of a call site."""
+
+    name: bytes
+    domain: bytes
+    stage: str | None
+    message: str
+    message_domain: str
+
+
+def describe(name: object, stage: object, domain: object) -> Description:
+    """All forms of a site's name. Never raises: what is not a str becomes its type's name."""
+    text, domain_text = as_text(name), as_text(domain)
+    key = None if stage is None else utf8(as_text(stage)).decode()
+    return Description(utf8(text), utf8(domain_text), key, safe_message(text), safe_domain(domain_text))
+
+
+def as_text(value: object) -> str:
+    """`value` itself if it is a str, else its type's name in angle brackets."""
+    return str(value) if isinstance(value, str) else f"<{type(value).__name__}>"
+
+
+def utf8(text: str, limit_bytes: int = TEXT_LIMIT_BYTES) -> bytes:
+    """UTF-8 without surrogates; a longer text is cut and ends in its full length and digest, so that two of them stay apart."""
+    if len(text) <= limit_bytes // 4:
+        return text.encode("utf-8", "backslashreplace")
+    raw = text.encode("utf-8", "backslashreplace")
+    if len(raw) <= limit_bytes:
+        return raw
+    tail = f"...[{len(raw)} bytes, {hashlib.blake2b(raw, digest_size=6).hexdigest()}]".encode()
+    return cut(raw, limit_bytes - len(tail)) + tail
+
+
+def cut(raw: bytes, limit_bytes: int) -> bytes:
+    """The longest prefix of UTF-8 `raw` within the limit that does not split a character."""
+    return raw[:limit_bytes].decode("utf-8", "ignore").encode()
+
+
+def safe_message(text: str) -> str:
+    """A message every mstx consumer takes: printable, not empty, at most 150 bytes, no rejected or pruned beginning."""
+    if len(text) > 4 * MESSAGE_LIMIT_BYTES:
+        text = text[: 4 * MESSAGE_LIMIT_BYTES]
+    text = _UNPRINTABLE.sub("_", text) or "unnamed"
+    if text[0] in _REJECTED_FIRST or text.startswith(_PRUNED_PREFIXES):
+        text = "r:" + text
+    raw = text.encode()
+    return text if len(raw) <= MESSAGE_LIMIT_BYTES else cut(raw, MESSAGE_LIMIT_BYTES - 3).decode() + "..."
+
+
+def safe_domain(text: str) -> str:
+    """A domain name of `[0-9A-Za-z_]` that no consumer takes for the default domain."""
+    if text == DEFAULT_DOMAIN:
+        return text
+    safe = re.sub(r"[^0-9A-Za-z_]", "_", text[:DOMAIN_LIMIT_BYTES]) or "unnamed"
+    return "d_" + safe if safe.startswith(DEFAULT_DOMAIN) else safe
