@@ -1,0 +1,568 @@
+/* A range: its life from begin to end, its attributes, and the object that `with` sees.
+ *
+ * `__enter__` and `__exit__` are looked up without a bound method: type(range).__enter__ is a SelfDescr, whose lookup gives
+ * the range itself, and the range is callable: with no argument it begins, with three it ends, with one it decorates.
+ */
+#ifndef MSTXKIT_RANGE_H
+#define MSTXKIT_RANGE_H
+#include "sinks.h"
+#include "tracks.h"
+
+enum { INLINE_ATTRIBUTES = 4 };
+
+typedef struct Range {
+    PyObject_HEAD
+    vectorcallfunc call;
+    Site *site;                  /* borrowed: sites live as long as the process */
+    PyObject *name;              /* until the site is known */
+    uint64_t start, w1;
+    Track *track;                /* where it is linked now; NULL: nowhere */
+    Track *home;                 /* where it began: the track of its record */
+    struct Range *parent;        /* the range below on its track */
+    uint32_t stage, outer_stage;
+    uint32_t generation;
+    int32_t slot;
+    uint32_t entered;            /* entries without an exit yet, recorded or not */
+    uint8_t begun, recorded, depth, rare;   /* rare: something below is set */
+    /* rare */
+    uint8_t inline_count, extra_is_ours, sunk, staged;
+    PyObject *stage_key, *domain, *stream;
+    PyObject *keys[INLINE_ATTRIBUTES], *values[INLINE_ATTRIBUTES];
+    PyObject *extra;             /* dict: attributes of set(), or more than fit above */
+    PyObject *context;           /* borrowed: where a stage began */
+    struct Range *inner;         /* the range was entered again while open */
+    Direct *direct;
+    uint64_t direct_id, busy;
+    PyObject *tokens[SINK_COUNT], *ends[SINK_COUNT];
+    struct Range *next_free;
+} Range;
+
+static PyTypeObject *Range_Type;
+static Range *g_free_ranges;
+
+/* ---- attributes ---- */
+static uint32_t text_id(PyObject *text, uint64_t spare)
+{
+    PyObject *known = PyDict_GetItemWithError(g.texts, text);
+    if (known) return (uint32_t)PyLong_AsUnsignedLong(known);
+    PyObject *bytes = PyObject_CallFunctionObjArgs(g.utf8, text, NULL);
+    uint32_t id = g.next_text;
+    int put = bytes && PyBytes_Check(bytes) &&
+              put_text(TEXT_TEXT, id, PyBytes_AS_STRING(bytes), (uint32_t)PyBytes_GET_SIZE(bytes), NULL, 0, NULL, 0, spare);
+    if (put) count_cut(text, bytes);
+    Py_XDECREF(bytes);
+    if (!put) { PyErr_Clear(); return 0; }
+    g.next_text++;
+    PyObject *number = PyLong_FromUnsignedLong(id);
+    if (number) PyDict_SetItem(g.texts, text, number);
+    Py_XDECREF(number);
+    PyErr_Clear();
+    return id;
+}
+
+/* An exact str for any str: a subclass may bring its own __hash__ and __eq__. */
+static PyObject *exact_text(PyObject *text)
+{
+    return PyUnicode_CheckExact(text) ? Py_NewRef(text) : PyUnicode_FromObject(text);
+}
+
+/* type and 64 bits of a value; 0 when its text found no room */
+static int encode_value(PyObject *value, uint64_t *bits, uint64_t spare)
+{
+    if (PyBool_Check(value)) { *bits = value == Py_True; return TYPE_BOOL; }
+    if (PyLong_Check(value)) {
+        int overflow;
+        long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+        if (!overflow) { *bits = (uint64_t)number; return TYPE_INT; }
+    } else if (PyFloat_Check(value)) {
+        double number = PyFloat_AS_DOUBLE(value);
+        memcpy(bits, &number, 8);
+        return TYPE_FLOAT;
+    }
+    int is_text = PyUnicode_Check(value);
+    PyObject *text = is_text ? exact_text(value) : PyUnicode_FromString(Py_TYPE(value)->tp_name);
+    if (text && !is_text) { /* tp_name of a static type has its module in front */
+        const char *dot = strrchr(Py_TYPE(value)->tp_name, '.');
+        if (dot) { Py_DECREF(text); text = PyUnicode_FromString(dot + 1); }
+    }
+    *bits = text ? text_id(text, spare) : 0;
+    Py_XDECREF(text);
+    PyErr_Clear();
+    return *bits ? (is_text ? TYPE_TEXT : TYPE_OTHER) : 0;
+}
+
+typedef struct { PyObject *key, *value; } Attribute;
+
+static int collect_attributes(Range *r, Attribute *found)
+{
+    int n = 0;
+    for (int i = 0; i < r->inline_count; i++)
+        if (!r->extra || !PyDict_Contains(r->extra, r->keys[i])) found[n++] = (Attribute){r->keys[i], r->values[i]};
+    if (!r->extra) return n;
+    PyObject *key, *value;
+    for (Py_ssize_t at = 0; PyDict_Next(r->extra, &at, &key, &value);) {
+        if (n == ATTRIBUTE_LIMIT || !PyUnicode_Check(key)) { g.counters[ATTRIBUTES_LOST]++; break; }
+        found[n++] = (Attribute){key, value};
+    }
+    PyErr_Clear();
+    return n;
+}
+
+/* One try to write a record and its attributes into the active bank. 0: a text found no room there. */
+static int try_write(Range *r, uint64_t end, uint64_t w2, const Attribute *attributes, int n, int last_try)
+{
+    uint64_t at = g.count + 1, total = (uint64_t)n + 2;
+    for (int i = 0; i < n; i++) {
+        uint64_t bits = 0, key = 0;
+        PyObject *key_text = exact_text(attributes[i].key);
+        int type = encode_value(attributes[i].value, &bits, total);
+        if (type && key_text) key = text_id(key_text, total);
+        Py_XDECREF(key_text);
+        if (!type || !key) {
+            if (!last_try) return 0;
+            g.counters[ATTRIBUTES_LOST]++;
+            continue;
+        }
+        store_record(at++, bits, key | (uint64_t)type << 32, (uint64_t)KIND_ATTRIBUTE << KIND_SHIFT);
+    }
+    if (r->busy) store_record(at++, r->busy, (uint64_t)TYPE_BUSY << 32, (uint64_t)KIND_ATTRIBUTE << KIND_SHIFT);
+    store_record(g.count, (end - g.origin) | (uint64_t)r->stage << 48, r->w1, w2);
+    publish_count(at);
+    return 1;
+}
+
+/* Room for `n` more records, in a bank that knows this range's site and track. 0: dropped, and counted. */
+static COLD int define_late(Range *r)
+{
+    for (int again = 0; again < 2; again++) {
+        if ((r->site->seq == g.seq || define_site(r->site)) && (r->home->seq == g.seq || define_track(r->home))) return 1;
+        if (!rotate_bank()) break;
+    }
+    g.counters[DROPPED]++;
+    return 0;
+}
+
+static inline int ready_for(Range *r, uint64_t n, uint64_t end)
+{
+    if (UNLIKELY(!has_room(n, end))) return 0;
+    if (LIKELY(r->site->seq == g.seq && r->home->seq == g.seq)) return 1;
+    return define_late(r);
+}
+
+static COLD void write_with_attributes(Range *r, uint64_t end, uint64_t w2)
+{
+    Attribute found[ATTRIBUTE_LIMIT + INLINE_ATTRIBUTES];
+    int n = collect_attributes(r, found);
+    if (!ready_for(r, (uint64_t)n + 2, end) || try_write(r, end, w2, found, n, 0)) return;
+    rotate_bank(); /* a text found no room: in a new bank if there is one, else what fits into this one */
+    if (ready_for(r, (uint64_t)n + 2, end)) try_write(r, end, w2, found, n, 1);
+}
+
+/* ---- stages ---- */
+static COLD void stage_begins(Range *r, Track *t)
+{
+    uint32_t id = r->site->own_stage;
+    Stage *stage = &g_stages[id];
+    if (stage->active++ == 0) {
+        stage->since = r->start;
+        stage->step = (uint32_t)(r->w1 >> 32);
+    }
+    t->stage = id;
+    r->staged = r->rare = 1;
+    store_ambient(t);
+    r->context = thread_state()->context;
+}
+
+static void add_stage_time(Stage *stage, uint64_t ticks)
+{
+    for (int i = 0; i < STEPS_KEPT; i++)
+        if (stage->kept[i].used && stage->kept[i].step == stage->step) { stage->kept[i].ticks += ticks; return; }
+    uint32_t place = stage->next_kept++ % STEPS_KEPT;
+    stage->kept[place].used = 1;
+    stage->kept[place].step = stage->step;
+    stage->kept[place].ticks = ticks;
+}
+
+/* The stage that is current once `r` is gone, also where it ended before what was opened inside it. */
+static void leave_stage(Range *r, Track *t)
+{
+    t->stage = r->outer_stage;
+    int found = 0;
+    for (Range *x = t->top; x; x = x->parent) {
+        if (x->outer_stage == r->stage && x->start >= r->start) x->outer_stage = r->outer_stage;
+        if (x->staged && !found) { t->stage = x->stage; found = 1; }
+    }
+}
+
+static COLD void stage_ends(Range *r, Track *t, uint64_t end)
+{
+    Stage *stage = &g_stages[r->site->own_stage];
+    if (stage->active && --stage->active == 0) add_stage_time(stage, end - stage->since);
+    if (!t) return;
+    leave_stage(r, t);
+    if (r->context == thread_state()->context) store_ambient(t);
+}
+
+/* ---- begin and end ---- */
+static COLD void begin_in_sinks(Range *r, uint32_t on)
+{
+    for (int k = 0; k < SINK_COUNT; k++)
+        if (on & (uint32_t)(ON_SINK_0 << k) && g_sinks[k].begin) {
+            r->tokens[k] = sink_begin(k, r->site, r->stream, &r->ends[k]);
+            if (r->tokens[k]) { r->sunk |= (uint8_t)(1 << k); r->rare = 1; }
+        }
+}
+
+static COLD void end_in_sinks(Range *r)
+{
+    for (int k = SINK_COUNT - 1; k >= 0; k--)
+        if (r->sunk & (1 << k)) {
+            PyObject *token = r->tokens[k], *end = r->ends[k];
+            r->tokens[k] = r->ends[k] = NULL;
+            sink_end(k, r->site, token, end);
+        }
+    r->sunk = 0;
+}
+
+static inline void link_range(Range *r, Track *t)
+{
+    r->track = t;
+    r->parent = t->top;
+    t->top = r;
+    t->depth++;
+}
+
+static inline void unlink_range(Range *r)
+{
+    Track *t = r->track;
+    if (LIKELY(t->top == r)) t->top = r->parent;
+    else {
+        Range *above = t->top;
+        while (above && above->parent != r) above = above->parent;
+        if (above) above->parent = r->parent;
+    }
+    if (--t->depth == 0) left_idle(t);
+    r->track = NULL;
+}
+
+static COLD void define_for(Range *r, Track *t)
+{
+    if (t->seq != g.seq && !define_track(t) && rotate_bank()) define_track(t);
+    if (r->site->seq != g.seq && !define_site(r->site) && rotate_bank()) define_site(r->site);
+}
+
+static Range *new_range(void);
+
+static COLD void begin_again(Range *r); /* entered while open */
+
+static inline void begin(Range *r)
+{
+    uint32_t on = g.on;
+    if (UNLIKELY(r->begun)) { begin_again(r); return; }
+    if (LIKELY(!on)) return;
+    Site *s = r->site;
+    if (!s) {
+        s = r->site = site_of(r->name, r->stage_key, r->domain);
+        if (UNLIKELY(!s)) return;
+    }
+    Track *t = current_track();
+    if (UNLIKELY(!t)) return;
+    r->begun = 1;
+    if (UNLIKELY(on & ON_SINKS)) begin_in_sinks(r, on);
+    if (UNLIKELY(on & ON_DIRECT)) {
+        r->direct = g_direct;
+        r->direct_id = direct_begin(g_direct, s);
+        r->rare = 1;
+    }
+    uint32_t step = t->step == NO_STEP ? g.step : t->step;
+    r->depth = t->depth > 255 ? 255 : (uint8_t)t->depth;
+    r->outer_stage = t->stage;
+    r->stage = s->own_stage ? s->own_stage : t->stage;
+    r->w1 = s->id | (uint64_t)t->id << 16 | (uint64_t)step << 32;
+    r->home = t;
+    link_range(r, t);
+    r->recorded = (on & ON_RECORD) != 0;
+    if (LIKELY(r->recorded)) {
+        if (UNLIKELY((s->seq ^ g.seq) | (t->seq ^ g.seq)) && g.bank) define_for(r, t);
+        r->generation = g.generation;
+        uint64_t w2 = r->stage | (uint64_t)r->depth << 16 | (uint64_t)t->thread->os_id << 32;
+        uint64_t start = r->start = now();
+        r->slot = open_slot(start, r->w1, w2, r);
+    } else {
+        r->start = now();
+    }
+    if (UNLIKELY(s->own_stage)) stage_begins(r, t);
+}
+
+static inline void write_range(Range *r, uint64_t end, int failed)
+{
+    uint64_t w2 = duration_bits(end - r->start) | (uint64_t)r->depth << 40 | (failed ? FLAG_ERROR : 0);
+    if (UNLIKELY(r->rare && (r->inline_count || r->extra || r->busy))) { write_with_attributes(r, end, w2); return; }
+    if (UNLIKELY(!ready_for(r, 1, end))) return;
+    store_record(g.count, (end - g.origin) | (uint64_t)r->stage << 48, r->w1, w2);
+    publish_count(g.count + 1);
+}
+
+static COLD void end_inner(Range *r, int failed);
+
+static inline void end(Range *r, int failed)
+{
+    if (UNLIKELY(!r->begun)) return;
+    if (UNLIKELY(r->inner != NULL)) { end_inner(r, failed); return; }
+    uint64_t at = now();
+    r->begun = 0;
+    if (LIKELY(r->recorded) && LIKELY(r->generation == g.generation)) {
+        write_range(r, at, failed);
+        close_slot(r->slot);
+    }
+    Track *t = r->track;
+    if (LIKELY(t != NULL)) unlink_range(r);
+    if (UNLIKELY(r->rare)) {
+        if (r->staged) { r->staged = 0; stage_ends(r, t, at); }
+        if (r->direct_id) { direct_end(r->direct, r->site, r->direct_id); r->direct_id = 0; }
+        if (r->sunk) end_in_sinks(r);
+        r->busy = 0;
+    }
+}
+
+static COLD void begin_again(Range *r)
+{
+    Range *innermost = r;
+    while (innermost->inner) innermost = innermost->inner;
+    Range *again = new_range();
+    if (!again) { PyErr_Clear(); return; }
+    again->site = r->site;
+    again->rare = 1;
+    again->stream = Py_XNewRef(r->stream);
+    for (; again->inline_count < r->inline_count; again->inline_count++) {
+        again->keys[again->inline_count] = Py_NewRef(r->keys[again->inline_count]);
+        again->values[again->inline_count] = Py_NewRef(r->values[again->inline_count]);
+    }
+    begin(again);
+    innermost->inner = again;
+    r->rare = 1;
+}
+
+static COLD void end_inner(Range *r, int failed)
+{
+    Range *outer = r;
+    while (outer->inner->inner) outer = outer->inner;
+    Range *again = outer->inner;
+    outer->inner = NULL;
+    end(again, failed);
+    Py_DECREF(again);
+}
+
+/* ---- the object ---- */
+static PyObject *range_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *kwnames);
+
+static COLD Range *new_range_slow(void)
+{
+    Range *r = PyObject_New(Range, Range_Type);
+    if (!r) return NULL;
+    memset((char *)r + sizeof(PyObject), 0, sizeof(Range) - sizeof(PyObject));
+    r->call = range_call;
+    return r;
+}
+
+static inline Range *new_range(void)
+{
+    Range *r = g_free_ranges;
+    if (UNLIKELY(!r)) return new_range_slow();
+    g_free_ranges = r->next_free;
+    Py_SET_REFCNT((PyObject *)r, 1);
+    return r;
+}
+
+static COLD void clear_range(Range *r)
+{
+    for (int i = 0; i < r->inline_count; i++) {
+        Py_CLEAR(r->keys[i]);
+        Py_CLEAR(r->values[i]);
+    }
+    r->inline_count = 0;
+    r->extra_is_ours = 0;
+    Py_CLEAR(r->extra);
+    Py_CLEAR(r->stage_key);
+    Py_CLEAR(r->domain);
+    Py_CLEAR(r->stream);
+    r->busy = 0;
+    r->rare = 0;
+}
+
+static COLD void end_forgotten(Range *r)
+{
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    while (r->begun) end(r, 1);
+    PyErr_Restore(type, value, trace);
+}
+
+static void range_dealloc(PyObject *self)
+{
+    Range *r = (Range *)self;
+    if (UNLIKELY(r->begun)) end_forgotten(r);
+    Py_CLEAR(r->name);
+    r->site = NULL;
+    r->entered = 0;
+    if (UNLIKELY(r->rare)) clear_range(r);
+    r->next_free = g_free_ranges;
+    g_free_ranges = r;
+}
+
+static inline int is_failure(PyObject *type);
+static inline void leave(Range *r, PyObject *type)
+{
+    if (UNLIKELY(r->entered == 0)) { note_fault("range.exit_without_enter"); return; }
+    r->entered--;
+    if (LIKELY(r->begun)) end(r, is_failure(type));
+}
+
+static inline int is_failure(PyObject *type) { return type != Py_None && type != PyExc_GeneratorExit; }
+
+static COLD PyObject *decorate(Range *r, PyObject *function)
+{
+    PyObject *attributes = r->extra ? PyDict_Copy(r->extra) : r->inline_count ? PyDict_New() : Py_NewRef(Py_None);
+    if (!attributes) return NULL;
+    for (int i = 0; i < r->inline_count; i++)
+        if (!PyDict_Contains(attributes, r->keys[i]) && PyDict_SetItem(attributes, r->keys[i], r->values[i]) < 0) return NULL;
+    PyObject *name = r->name ? r->name : r->site->name, *none = Py_None;
+    PyObject *stage = r->stage_key ? r->stage_key : r->site ? r->site->stage : none;
+    PyObject *domain = r->domain ? r->domain : r->site ? r->site->domain : s_default;
+    PyObject *stream = r->stream ? r->stream : none;
+    return PyObject_CallFunction(g.decorate, "(OOOON)O", name, stage, domain, stream, attributes, function);
+}
+
+static PyObject *range_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *kwnames)
+{
+    Range *r = (Range *)self;
+    size_t n = (size_t)PyVectorcall_NARGS(flags);
+    if (n == 0 && !kwnames) {
+        r->entered++;
+        begin(r);
+        Py_INCREF(self);
+        return self;
+    }
+    if (LIKELY(n == 3)) {
+        leave(r, args[0]);
+        Py_RETURN_NONE;
+    }
+    if (n == 1 && !kwnames && PyCallable_Check(args[0])) return decorate(r, args[0]);
+    PyErr_SetString(PyExc_TypeError, "a range is used in a with statement, or decorates one function");
+    return NULL;
+}
+
+static PyObject *range_set(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+    (void)n;
+    Range *r = (Range *)self;
+    while (r->inner) r = r->inner;
+    if (n) { PyErr_SetString(PyExc_TypeError, "set() takes attributes by keyword only"); return NULL; }
+    if (!r->begun || !kwnames) Py_RETURN_NONE;
+    if (!r->extra_is_ours) {
+        PyObject *own = r->extra ? PyDict_Copy(r->extra) : PyDict_New();
+        if (!own) { note_fault("range.set"); Py_RETURN_NONE; }
+        Py_XSETREF(r->extra, own);
+        r->extra_is_ours = r->rare = 1;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kwnames); i++)
+        if (PyDict_SetItem(r->extra, PyTuple_GET_ITEM(kwnames, i), args[i]) < 0) note_fault("range.set");
+    Py_RETURN_NONE;
+}
+
+/* ---- an awaitable that is done: what __aenter__ and __aexit__ give ---- */
+typedef struct { PyObject_HEAD PyObject *value; } Ready;
+static PyTypeObject *Ready_Type;
+
+static PyObject *ready(PyObject *value)
+{
+    Ready *done = PyObject_New(Ready, Ready_Type);
+    if (done) done->value = Py_NewRef(value);
+    return (PyObject *)done;
+}
+/* Raise StopIteration(value), also where value is a tuple or an exception, which PyErr_SetObject would take apart. */
+static void stop_with(PyObject *value)
+{
+    PyObject *stop = value == Py_None ? NULL : PyObject_CallFunctionObjArgs(PyExc_StopIteration, value, NULL);
+    if (value == Py_None) PyErr_SetNone(PyExc_StopIteration);
+    else if (stop) PyErr_SetObject(PyExc_StopIteration, stop);
+    Py_XDECREF(stop);
+}
+static PyObject *ready_self(PyObject *self) { return Py_NewRef(self); }
+static PyObject *ready_next(PyObject *self)
+{
+    stop_with(((Ready *)self)->value);
+    return NULL;
+}
+static void ready_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    Py_DECREF(((Ready *)self)->value);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+static PyType_Slot ready_slots[] = {{Py_tp_dealloc, ready_dealloc}, {Py_am_await, ready_self}, {Py_tp_iter, ready_self},
+                                    {Py_tp_iternext, ready_next}, {0, NULL}};
+static PyType_Spec ready_spec = {"mstxkit._native.hot.Ready", sizeof(Ready), 0, Py_TPFLAGS_DEFAULT, ready_slots};
+
+static PyObject *range_aenter(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    ((Range *)self)->entered++;
+    begin((Range *)self);
+    return ready(self);
+}
+static PyObject *range_aexit(PyObject *self, PyObject *args)
+{
+    leave((Range *)self, PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : Py_None);
+    return ready(Py_None);
+}
+static PyObject *range_get(PyObject *self, void *which)
+{
+    Range *r = (Range *)self;
+    PyObject *of_site = !r->site ? NULL : which == (void *)0 ? r->site->name : which == (void *)1 ? r->site->stage : r->site->domain;
+    PyObject *own = which == (void *)0 ? r->name : which == (void *)1 ? r->stage_key : r->domain;
+    if (own) return Py_NewRef(own);
+    if (of_site) return Py_NewRef(of_site);
+    return Py_NewRef(which == (void *)2 ? s_default : Py_None);
+}
+
+static PyMethodDef range_methods[] = {
+    {"set", (PyCFunction)(void *)range_set, METH_FASTCALL | METH_KEYWORDS, "Add attributes before the end."},
+    {"__aenter__", range_aenter, METH_NOARGS, NULL},
+    {"__aexit__", range_aexit, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL}};
+static PyGetSetDef range_getset[] = {{"name", range_get, NULL, "The range's name.", (void *)0},
+                                     {"stage", range_get, NULL, "The range's own stage, or None.", (void *)1},
+                                     {"domain", range_get, NULL, "The mstx domain.", (void *)2},
+                                     {NULL, NULL, NULL, NULL, NULL}};
+static PyMemberDef range_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Range, call), READONLY, NULL},
+                                      {NULL, 0, 0, 0, NULL}};
+static PyType_Slot range_slots[] = {{Py_tp_dealloc, range_dealloc}, {Py_tp_call, PyVectorcall_Call}, {Py_tp_methods, range_methods},
+                                    {Py_tp_getset, range_getset}, {Py_tp_members, range_members}, {0, NULL}};
+static PyType_Spec range_spec = {"mstxkit._native.hot.Range", sizeof(Range), 0,
+                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, range_slots};
+
+/* ---- SelfDescr ---- */
+static PyTypeObject *SelfDescr_Type;
+static PyObject *selfdescr_get(PyObject *self, PyObject *obj, PyObject *type)
+{
+    (void)type;
+    return Py_NewRef(obj ? obj : self);
+}
+static PyObject *selfdescr_call(PyObject *self, PyObject *args, PyObject *kwargs)
+{ /* type(cm).__enter__(cm) and type(cm).__exit__(cm, t, v, tb), as contextlib.ExitStack does */
+    (void)self;
+    Py_ssize_t n = PyTuple_GET_SIZE(args);
+    if ((n != 1 && n != 4) || kwargs || Py_TYPE(PyTuple_GET_ITEM(args, 0)) != Range_Type) {
+        PyErr_SetString(PyExc_TypeError, "a range was expected");
+        return NULL;
+    }
+    PyObject *rest = PyTuple_GetSlice(args, 1, n);
+    PyObject *result = rest ? PyObject_Call(PyTuple_GET_ITEM(args, 0), rest, NULL) : NULL;
+    Py_XDECREF(rest);
+    return result;
+}
+static PyType_Slot selfdescr_slots[] = {{Py_tp_descr_get, selfdescr_get}, {Py_tp_call, selfdescr_call}, {0, NULL}};
+static PyType_Spec selfdescr_spec = {"mstxkit._native.hot.SelfDescr", sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT, selfdescr_slots};
+#endif

@@ -1,0 +1,212 @@
+/* Call sites: a name, domain and own stage, interned once and for the life of the process. */
+#ifndef MSTXKIT_SITES_H
+#define MSTXKIT_SITES_H
+#include "live.h"
+#include <structmember.h>
+
+typedef struct Site {
+    PyObject_HEAD
+    uint32_t id;
+    uint32_t own_stage;          /* 0: no stage */
+    uint64_t seq;                /* the bank in which this site is defined */
+    PyObject *name, *stage, *domain;             /* as given, for pickling; stage may be None */
+    PyObject *name_bytes, *domain_bytes;
+    PyObject *message, *message_domain;          /* str, safe for mstx */
+    const char *message_c, *message_domain_c;    /* domain: NULL for "default" */
+    void *mstx_domain;
+} Site;
+
+/* What a stage adds up in this process: union of its occurrences, for the last few steps. */
+enum { STEPS_KEPT = 8 };
+typedef struct {
+    PyObject *key, *key_bytes;
+    uint32_t active, step;
+    uint64_t since;
+    struct { uint32_t step; uint8_t used; uint64_t ticks; } kept[STEPS_KEPT];
+    uint32_t next_kept;
+} Stage;
+
+static PyTypeObject *Site_Type;
+static PyObject *g_sites;        /* (name bytes, domain bytes, stage or None) -> Site */
+static PyObject *g_by_name;      /* str -> Site, for plain names */
+static PyObject *g_stage_ids;    /* stage key -> int */
+static Stage g_stages[STAGE_MAX + 1];
+static uint32_t g_site_count, g_stage_count;
+static Site *g_catch_all;
+static PyObject *s_stage, *s_domain, *s_stream, *s_default;
+
+enum { CACHE_BITS = 10 };
+static struct { PyObject *name, *stage, *domain; Site *site; } g_cache[1 << CACHE_BITS];
+
+/* Was a text cut to the limit on its way to `bytes`? */
+static void count_cut(PyObject *text, PyObject *bytes)
+{
+    if (PyBytes_GET_SIZE(bytes) < 4000 || PyUnicode_GET_LENGTH(text) <= 1024) return;
+    Py_ssize_t whole = 0;
+    if (!PyUnicode_AsUTF8AndSize(text, &whole)) { PyErr_Clear(); whole = PyUnicode_GET_LENGTH(text); }
+    g.counters[TEXTS_CUT] += whole > PyBytes_GET_SIZE(bytes);
+}
+
+static int define_stage(uint32_t id)
+{
+    PyObject *key = g_stages[id].key_bytes;
+    return put_text(TEXT_STAGE, id, PyBytes_AS_STRING(key), (uint32_t)PyBytes_GET_SIZE(key), NULL, 0, NULL, 0, 1);
+}
+
+static COLD int define_site(Site *s)
+{
+    struct { uint16_t stage, domain; uint32_t name; } head = {
+        (uint16_t)s->own_stage, (uint16_t)PyBytes_GET_SIZE(s->domain_bytes), (uint32_t)PyBytes_GET_SIZE(s->name_bytes)};
+    int done = put_text(TEXT_SITE, s->id, &head, sizeof head, PyBytes_AS_STRING(s->domain_bytes), head.domain,
+                        PyBytes_AS_STRING(s->name_bytes), head.name, 1);
+    if (done) s->seq = g.seq;
+    return done;
+}
+
+static uint32_t stage_id(PyObject *key)
+{
+    if (!key || key == Py_None) return 0;
+    PyObject *known = PyDict_GetItemWithError(g_stage_ids, key);
+    if (known) return (uint32_t)PyLong_AsUnsignedLong(known);
+    if (PyErr_Occurred() || g_stage_count >= STAGE_MAX) { PyErr_Clear(); return 0; }
+    uint32_t id = g_stage_count + 1;
+    PyObject *number = PyLong_FromUnsignedLong(id), *bytes = PyUnicode_AsUTF8String(key);
+    if (!number || !bytes || PyDict_SetItem(g_stage_ids, key, number) < 0) {
+        Py_XDECREF(number);
+        Py_XDECREF(bytes);
+        note_fault("engine.stage");
+        return 0;
+    }
+    Py_DECREF(number);
+    Py_INCREF(key);
+    g_stages[id].key = key;
+    g_stages[id].key_bytes = bytes;
+    g_stage_count = id;
+    if (g.bank && !define_stage(id)) rotate_bank(); /* a new bank defines all stages */
+    return id;
+}
+
+static Site *make_site(PyObject *name, PyObject *stage, PyObject *domain, PyObject *described)
+{
+    Site *s = PyObject_New(Site, Site_Type);
+    if (!s) return NULL;
+    memset((char *)s + sizeof(PyObject), 0, sizeof(Site) - sizeof(PyObject));
+    PyObject *key;
+    s->name = Py_NewRef(name);
+    s->stage = Py_NewRef(stage ? stage : Py_None);
+    s->domain = Py_NewRef(domain ? domain : s_default);
+    if (!PyArg_ParseTuple(described, "SSOUU", &s->name_bytes, &s->domain_bytes, &key, &s->message, &s->message_domain)) {
+        Py_DECREF(s);
+        return NULL;
+    }
+    Py_INCREF(s->name_bytes);
+    Py_INCREF(s->domain_bytes);
+    Py_INCREF(s->message);
+    Py_INCREF(s->message_domain);
+    s->message_c = PyUnicode_AsUTF8(s->message);
+    if (PyUnicode_Compare(s->message_domain, s_default) != 0) s->message_domain_c = PyUnicode_AsUTF8(s->message_domain);
+    s->own_stage = stage_id(key);
+    if (PyUnicode_Check(name)) count_cut(name, s->name_bytes);
+    s->id = ++g_site_count;
+    return s;
+}
+
+static COLD Site *catch_all(void)
+{
+    g.counters[NAMES_CAPPED]++;
+    return g_catch_all;
+}
+
+/* A new reference is not given: sites live as long as the process. NULL only when memory is short; no exception is left. */
+static COLD Site *intern_slow(PyObject *name, PyObject *stage, PyObject *domain)
+{
+    int plain = PyUnicode_CheckExact(name) && !stage && !domain;
+    PyObject *found = plain ? PyDict_GetItemWithError(g_by_name, name) : NULL;
+    if (found) return (Site *)found;
+    if (g_site_count >= SITE_LIMIT && plain) return catch_all();
+    PyObject *described = PyObject_CallFunctionObjArgs(g.describe, name, stage ? stage : Py_None, domain ? domain : s_default, NULL);
+    PyObject *key = described ? PyTuple_GetSlice(described, 0, 3) : NULL;
+    Site *site = NULL;
+    if (key) {
+        site = (Site *)PyDict_GetItemWithError(g_sites, key);
+        if (!site && g_site_count >= SITE_LIMIT) site = catch_all();
+        else if (!site && (site = make_site(name, stage, domain, described))) {
+            PyDict_SetItem(g_sites, key, (PyObject *)site);
+            Py_DECREF(site); /* the dict keeps it */
+        }
+        if (site && plain && site != g_catch_all) PyDict_SetItem(g_by_name, name, (PyObject *)site);
+    }
+    Py_XDECREF(key);
+    Py_XDECREF(described);
+    if (PyErr_Occurred()) note_fault("engine.intern");
+    return site ? site : g_catch_all;
+}
+
+static inline Site *site_of(PyObject *name, PyObject *stage, PyObject *domain)
+{
+    uintptr_t p = (uintptr_t)name ^ ((uintptr_t)stage << 3) ^ ((uintptr_t)domain << 5);
+    uint32_t slot = (uint32_t)((p >> 4 ^ p >> (4 + CACHE_BITS)) & ((1u << CACHE_BITS) - 1));
+    if (LIKELY(g_cache[slot].name == name && g_cache[slot].stage == stage && g_cache[slot].domain == domain))
+        return g_cache[slot].site;
+    Site *site = intern_slow(name, stage, domain);
+    if (site && site != g_catch_all) {
+        Py_INCREF(name);
+        Py_XINCREF(stage);
+        Py_XINCREF(domain);
+        PyObject *old_name = g_cache[slot].name, *old_stage = g_cache[slot].stage, *old_domain = g_cache[slot].domain;
+        g_cache[slot].name = name;
+        g_cache[slot].stage = stage;
+        g_cache[slot].domain = domain;
+        g_cache[slot].site = site;
+        Py_XDECREF(old_name);
+        Py_XDECREF(old_stage);
+        Py_XDECREF(old_domain);
+    }
+    return site;
+}
+
+/* NULL where the caller gave the default, so that the common case has one cache key. */
+static inline PyObject *given(PyObject *value, PyObject *usual)
+{
+    if (!value || value == Py_None || value == usual) return NULL;
+    if (usual && PyUnicode_CheckExact(value) && PyUnicode_Compare(value, usual) == 0) return NULL;
+    return value;
+}
+
+static PyObject *site_reduce(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    Site *s = (Site *)self;
+    PyObject *module = PyImport_ImportModule("mstxkit.ranges");
+    PyObject *make = module ? PyObject_GetAttrString(module, "site") : NULL;
+    Py_XDECREF(module);
+    return make ? Py_BuildValue("N(OOO)", make, s->name, s->stage, s->domain) : NULL;
+}
+
+static PyObject *site_repr(PyObject *self)
+{
+    Site *s = (Site *)self;
+    return PyUnicode_FromFormat("Site(%R, stage=%R, domain=%R)", s->name, s->stage, s->domain);
+}
+
+static void site_dealloc(PyObject *self)
+{
+    Site *s = (Site *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject *held[] = {s->name, s->stage, s->domain, s->name_bytes, s->domain_bytes, s->message, s->message_domain};
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++) Py_XDECREF(held[i]);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef site_methods[] = {{"__reduce__", site_reduce, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
+static PyMemberDef site_members[] = {
+    {"name", T_OBJECT, offsetof(Site, name), READONLY, "The name as given."},
+    {"stage", T_OBJECT, offsetof(Site, stage), READONLY, "The site's own stage, or None."},
+    {"domain", T_OBJECT, offsetof(Site, domain), READONLY, "The mstx domain."},
+    {"id", T_UINT, offsetof(Site, id), READONLY, "Id in this process's live file."},
+    {NULL, 0, 0, 0, NULL}};
+static PyType_Slot site_slots[] = {{Py_tp_dealloc, site_dealloc}, {Py_tp_repr, site_repr}, {Py_tp_methods, site_methods},
+                                   {Py_tp_members, site_members}, {0, NULL}};
+static PyType_Spec site_spec = {"mstxkit._native.hot.Site", sizeof(Site), 0, Py_TPFLAGS_DEFAULT, site_slots};
+#endif

@@ -1,0 +1,164 @@
+"""Folders that can be trusted: the run folder and the host-local folder of live files, made, checked and never followed elsewhere.
+
+Folders are 0700, files 0640. A run folder given as a symbolic link is resolved once, at the start; inside it no link is followed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+from .errors import CaptureError
+
+FOLDER_MODE = 0o700
+FILE_MODE = 0o640
+RUN_FILE = "run.json"
+LIVE, SEALED = "live", "sealed"
+SHARED_MEMORY = "/dev/shm"
+
+
+def open_run_folder(path: str | os.PathLike[str]) -> tuple[Path, str]:
+    """Make or check a run folder and return it, resolved, with the run's id.
+
+    Raises:
+        CaptureError: it cannot be made, is not a folder, belongs to somebody else, or is not writable.
+    """
+    given = Path(path)
+    try:
+        folder = Path(os.path.realpath(given))
+        make_folder(folder)
+        for inner in (LIVE, SEALED):
+            make_folder(folder / inner)
+        return folder, _run_id(folder)
+    except OSError as exc:
+        raise CaptureError(
+            f"the run folder {given} cannot be used: {exc.strerror or exc}; "
+            "give capture() or MSTXKIT_RUN a folder that this user can write"
+        ) from exc
+
+
+def make_folder(folder: Path) -> None:
+    """Make a private folder, or check that the one there is a real one of this user.
+
+    Raises:
+        CaptureError: it is a link, no folder, or belongs to somebody else.
+        OSError: it cannot be made.
+    """
+    try:
+        os.makedirs(folder, FOLDER_MODE, exist_ok=True)
+    except FileExistsError:
+        pass  # said better below
+    found = os.lstat(folder)
+    if stat.S_ISLNK(found.st_mode):
+        raise CaptureError(f"{folder} is a symbolic link; a folder of mstxkit's own is needed there")
+    if not stat.S_ISDIR(found.st_mode):
+        raise CaptureError(f"{folder} is not a folder; name another place for the run")
+    if found.st_uid != os.geteuid():
+        raise CaptureError(f"{folder} belongs to user {found.st_uid}, not to {os.geteuid()}; name a folder of your own")
+
+
+def _run_id(folder: Path) -> str:
+    """The id in run.json, which the first process of a run writes and all others read."""
+    file = folder / RUN_FILE
+    for _ in range(50):
+        known = read_json(file)
+        if known is not None and is_run_id(known.get("run")):
+            return str(known["run"])
+        fresh = {"format": 1, "run": os.urandom(16).hex(), "created_ns": time.time_ns()}
+        if _write_new(file, json.dumps(fresh)):
+            return str(fresh["run"])
+        time.sleep(0.01)
+    raise CaptureError(f"{file} is there but says no run id; remove it, or name another run folder")
+
+
+def is_run_id(value: object) -> bool:
+    """32 hex digits: what may become part of a path."""
+    return isinstance(value, str) and len(value) == 32 and all(c in "0123456789abcdef" for c in value)
+
+
+def _write_new(file: Path, text: str) -> bool:
+    """Write a file that must not be there yet, whole at once; False when another process was first."""
+    draft = file.with_name(f".{file.name}.{os.urandom(4).hex()}")
+    write_file(draft, text.encode())
+    try:
+        os.link(draft, file)
+        return True
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without hard links: the rename is atomic, the last one wins, and all read that one
+        if file.exists():
+            return False
+        os.rename(draft, file)
+        return read_json(file) == json.loads(text)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_file(file: Path, content: bytes) -> None:
+    """Write a new file with mode 0640. Links are not followed."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+    with os.fdopen(descriptor, "wb") as stream:
+        os.fchmod(descriptor, FILE_MODE)
+        stream.write(content)
+
+
+def replace_file(file: Path, content: bytes) -> None:
+    """Write a file so that a reader sees the old or the new one, never half of it."""
+    draft = file.with_name(f".{file.name}.{os.urandom(4).hex()}")
+    try:
+        write_file(draft, content)
+        os.replace(draft, file)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def read_json(file: Path, limit_bytes: int = 1 << 20) -> dict[str, Any] | None:
+    """A JSON object from a regular file; None when it is missing, a link, too large, or no JSON object."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as stream:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > limit_bytes:
+            return None
+        try:
+            value = json.loads(stream.read(limit_bytes + 1))
+        except (ValueError, RecursionError):
+            return None
+    return value if isinstance(value, dict) else None
+
+
+def live_folder(run_id: str, preferred: str | None, fallback: Path) -> Path:
+    """The host-local folder for a run's live files: on tmpfs, or inside the run folder where that cannot be had.
+
+    Args:
+        preferred: Parent folder to use instead of /dev/shm.
+        fallback: The run folder.
+    """
+    if preferred is not None:
+        return _private(Path(preferred), run_id)
+    try:
+        if os.path.isdir(SHARED_MEMORY) and os.access(SHARED_MEMORY, os.W_OK | os.X_OK):
+            return _private(Path(SHARED_MEMORY), run_id)
+    except (OSError, CaptureError):
+        pass  # somebody else's folder under our name, or a full tmpfs: the run's own disk is the stated fallback
+    return _private(fallback, run_id)
+
+
+def _private(parent: Path, run_id: str) -> Path:
+    mine = parent / f"mstxkit-{os.geteuid()}"
+    make_folder(mine)
+    if stat.S_IMODE(os.lstat(mine).st_mode) & 0o077:
+        os.chmod(mine, FOLDER_MODE)
+    make_folder(mine / run_id)
+    return mine / run_id
+
+
+def is_inside(path: str, folder: Path) -> bool:
+    """Does `path`, its links resolved, lie inside `folder`?"""
+    return os.path.commonpath([os.path.realpath(path), os.path.realpath(folder)]) == os.path.realpath(folder)

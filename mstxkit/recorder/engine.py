@@ -1,0 +1,60 @@
+"""Which hot path this process runs on: the C extension where it loads, else the Python twin; `MSTXKIT_NATIVE` decides.
+
+`1` requires the C extension, `0` forbids it, unset or empty takes it where it loads. Everybody else imports `engine`, the module,
+from here, so that a process has one engine only.
+"""
+
+from __future__ import annotations
+
+import os
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Callable
+
+from .. import faults, names
+from ..errors import MstxkitError
+
+if TYPE_CHECKING:
+    from .._native import hot as engine
+
+VARIABLE = "MSTXKIT_NATIVE"
+
+
+def load(choice: str) -> ModuleType:
+    """The engine that `choice`, a value of `MSTXKIT_NATIVE`, asks for.
+
+    Raises:
+        MstxkitError: the C extension is required and cannot be loaded, or `choice` is none of `0`, `1` and nothing.
+    """
+    if choice not in ("", "0", "1"):
+        raise MstxkitError(f"{VARIABLE}={choice!r} (from the environment): 1 requires the C engine, 0 forbids it")
+    if choice != "0":
+        try:
+            from .._native import hot
+        except ImportError as exc:
+            if choice == "1":
+                raise MstxkitError(_cannot_load(exc)) from exc
+        else:
+            return hot
+    from . import python_twin
+
+    return python_twin
+
+
+def _cannot_load(exc: ImportError) -> str:
+    return (
+        f"{VARIABLE}=1 (from the environment) requires the C engine, which cannot be loaded: {exc}. Install mstxkit where "
+        "a C compiler is found, or set it to 0 to run on the Python engine"
+    )
+
+
+def _decorate(settings: tuple[Any, ...], function: Callable[..., Any]) -> Any:
+    """What a range does that is called with a function. Only a decoration needs `wrapping`."""
+    from ..wrapping import decorate
+
+    return decorate(settings, function)
+
+
+if not TYPE_CHECKING:
+    engine = load(os.environ.get(VARIABLE, ""))
+    engine.set_hooks(names.describe, names.utf8, faults.note, _decorate)
+    faults.on_fault = engine.count_fault

@@ -1,0 +1,141 @@
+"""This process's recorder from start to stop: live file, engine, sealer and heartbeat belong together here."""
+
+from __future__ import annotations
+
+import struct
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from .. import clock, faults, identity, livefile, places
+from ..errors import CaptureError
+from . import blocks, live
+from .engine import engine
+from .sealed import SealedFiles
+from .sealer import Sealer, settle
+
+_CLOCK = struct.Struct("<I4xd")
+
+
+class Limits(NamedTuple):
+    """What a recorder may use. Defaults suit a training process; all are per process.
+
+    Args:
+        bank_bytes: Size of one bank of the live file, 24 bytes a record.
+        banks: Banks: one is written, the others are ready or being sealed.
+        slots: Ranges that can be open at once and be seen after a kill.
+        quota_bytes: Sealed files together; the oldest are dropped beyond it. 0 keeps nothing on disk.
+        rotate_bytes: Size at which a sealed file is followed by a new one.
+        seal_every_s: A bank with records is sealed after this many seconds although it is not full.
+        heartbeat_s: Seconds between heartbeats.
+        live_folder: Parent folder for live files instead of /dev/shm.
+    """
+
+    bank_bytes: int = 1 << 20
+    banks: int = 4
+    slots: int = 1024
+    quota_bytes: int = 256 << 20
+    rotate_bytes: int = 32 << 20
+    seal_every_s: float = 30.0
+    heartbeat_s: float = 1.0
+    live_folder: str | None = None
+
+
+class Recorder:
+    """The recorder of this process, running from construction to `stop`.
+
+    Args:
+        run: The run folder; made if it is missing.
+        limits: What it may use.
+        version: mstxkit's version, for the files.
+
+    Raises:
+        CaptureError: the run folder or the live file cannot be used.
+    """
+
+    def __init__(self, run: str | Path, limits: Limits, version: str) -> None:
+        self.run, run_id = places.open_run_folder(run)
+        self.limits = _checked(limits)
+        self.clock = clock.choose(engine.NATIVE)
+        who = identity.of_process(run_id, engine.NATIVE, version)
+        layout = livefile.Layout(limits.slots, limits.banks, limits.bank_bytes // 4096 * 4096)
+        self.live = live.make(self.run, who, layout, limits.live_folder, engine.NATIVE)
+        files = SealedFiles(
+            self.run / places.SEALED, self.live.name, limits.rotate_bytes, limits.quota_bytes, self._evicted
+        )
+        self.sealer = Sealer(self.live, files, limits.seal_every_s)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._started_ns = time.monotonic_ns()
+        engine.detach()
+        engine.set_clock(self.clock.kind)
+        _CLOCK.pack_into(self.live.view, livefile.CLOCK_AT, engine.clock_kind(), engine.ticks_per_ns())
+        self.live.view[livefile.CLOCK_AT + 4] = int(engine.NATIVE)
+        engine.attach(self.live.view, self.live.nonce)
+        engine.anchor()
+        livefile.set_state(self.live.view, livefile.RECORDING)
+        self.resume()
+        engine.set_recording(True)
+
+    def _evicted(self, count: int) -> None:
+        self.sealer.evicted(count)
+
+    def resume(self) -> None:
+        """Start the background threads, unless they run."""
+        engine.start_heartbeat(self.limits.heartbeat_s)
+        self.sealer.start()
+
+    def park(self) -> None:
+        """End the background threads: around a fork."""
+        self.sealer.park()
+        engine.stop_heartbeat()
+
+    def stop(self) -> None:
+        """Seal what is there, say what is open, and remove the live file; where the disk is full it stays, to be collected later."""
+        engine.set_recording(False)
+        self.park()
+        engine.anchor()
+        settle(self.live)
+        is_sealed = self._seal_all()
+        engine.detach()
+        livefile.set_state(self.live.view, livefile.CLOSED)
+        (live.remove if is_sealed else live.let_go)(self.live)
+
+    def _seal_all(self) -> bool:
+        try:
+            open_ranges = blocks.of_open_ranges(self.live.view)
+            is_sealed = self.sealer.seal_full_banks()
+            engine.rotate()
+            is_sealed = self.sealer.seal_full_banks() and is_sealed
+            if open_ranges is not None:
+                self.sealer.append(open_ranges)
+            self.sealer.append(blocks.of_end(self.live.view, "exit"))
+            return is_sealed
+        except OSError as exc:
+            faults.note("recorder.stop", exc)
+            return False
+
+    def own_cost_ratio(self) -> float:
+        """CPU time of the background threads over the time since the start."""
+        cost_ns = livefile.read_counters(self.live.view)["own_cost_ns"]
+        return cost_ns / max(time.monotonic_ns() - self._started_ns, 1)
+
+    def abandon(self) -> None:
+        """In a forked child: let go of the parent's live file without touching it."""
+        engine.set_recording(False)
+        engine.detach()
+        live.let_go(self.live)
+
+
+def _checked(limits: Limits) -> Limits:
+    least = {"bank_bytes": 16 << 10, "banks": 2, "slots": 1, "quota_bytes": 0, "rotate_bytes": 64 << 10}
+    for field, minimum in least.items():
+        value = getattr(limits, field)
+        if not isinstance(value, int) or value < minimum:
+            raise CaptureError(f"{field}={value!r} (of capture): an int of at least {minimum} is needed")
+    for field in ("seal_every_s", "heartbeat_s"):
+        value = getattr(limits, field)
+        if not isinstance(value, (int, float)) or not 0.01 <= value <= 86400:
+            raise CaptureError(f"{field}={value!r} (of capture): a number of seconds from 0.01 to 86400 is needed")
+    return limits

@@ -1,0 +1,120 @@
+"""The sealer: one background thread that turns full banks into blocks on disk and keeps the live file's identity up to date.
+
+It sleeps in the engine, without the GIL. Encoding (in C) and compression release the GIL too, so that training is
+interrupted for microseconds, not for the 5 ms slices of a thread that computes in Python.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+import time
+from typing import Any
+
+from .. import faults, identity, livefile, segment
+from . import blocks
+from .engine import engine
+from .live import LiveFile
+from .sealed import SealedFiles
+
+# How often identity is looked at and a retry is made after a full disk. Seconds.
+_TICK_S = 1.0
+_BANK_HEAD = struct.Struct("<Q8xQQ")  # sequence number, salt, origin: format.md, "Bank"
+
+
+class Sealer:
+    """Seal full banks, and a bank that is not full once it is `seal_every_s` old.
+
+    Args:
+        live: The live file of this process.
+        files: Where blocks go.
+        seal_every_s: Seconds after which a bank with records is sealed although it is not full.
+    """
+
+    def __init__(self, live: LiveFile, files: SealedFiles, seal_every_s: float) -> None:
+        self._live, self._files, self._seal_every_s = live, files, seal_every_s
+        self._thread: threading.Thread | None = None
+        self._parked = False
+        self._sealing = threading.Lock()
+        self._sealed_at = time.monotonic()
+        self._known = identity.current()
+        self._cpu_ns = 0
+
+    def start(self) -> None:
+        """Start the thread, unless it runs."""
+        if self._thread is None:
+            self._parked = False
+            self._thread = threading.Thread(target=self._run, name="mstxkit-sealer", daemon=True)
+            self._thread.start()
+
+    def park(self) -> None:
+        """End the thread and wait for it: around a fork, and at the end. Takes as long as the block it is writing."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._parked = True
+            engine.wake()
+            thread.join()
+
+    def _run(self) -> None:
+        while not self._parked:
+            engine.wait(_TICK_S)
+            try:
+                self._tick()
+            except Exception as exc:
+                faults.note("sealer", exc)
+                time.sleep(0.05)
+
+    def _tick(self) -> None:
+        before = time.thread_time_ns()
+        self.seal_full_banks()
+        if time.monotonic() - self._sealed_at > self._seal_every_s:
+            self._sealed_at = time.monotonic()
+            engine.rotate()
+        self._learn_identity()
+        livefile.add_to_counter(self._live.view, "own_cost_ns", time.thread_time_ns() - before)
+
+    def seal_full_banks(self) -> bool:
+        """Write every full bank as a block. False when one could not be written; it stays, and is tried again."""
+        with self._sealing:
+            while (index := engine.full_bank()) >= 0:
+                try:
+                    self._seal(index)
+                except OSError as exc:
+                    faults.note("sealer.write", exc)
+                    return False
+        return True
+
+    def _seal(self, index: int) -> None:
+        seq, _, origin = _BANK_HEAD.unpack_from(self._live.view, self._live.layout.bank_at(index))
+        payload = segment.Payload(*engine.encode_bank(index))
+        if payload.n:
+            block = blocks.of_records(self._live.view, payload, seq, origin)
+            self._files.append(block, payload.n)
+        engine.release_bank(index)
+
+    def append(self, block: bytes) -> None:
+        """Write another block: open ranges, or the end.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        self._files.append(block, 0)
+
+    def _learn_identity(self) -> None:
+        """Rank and role may be known only after the first ranges: the file always has the newest."""
+        known = identity.current()
+        if known != self._known:
+            self._known = known
+            livefile.write_identity(self._live.view, {**livefile.read_identity(self._live.view), **known})
+
+    def evicted(self, count: int) -> None:
+        """Count records that the quota has cost."""
+        livefile.add_to_counter(self._live.view, "evicted", count)
+
+
+def settle(live: LiveFile) -> dict[str, Any]:
+    """Bring the identity in the file up to date now, and return it."""
+    who = {**livefile.read_identity(live.view), **identity.current(), "pid": os.getpid()}
+    livefile.write_identity(live.view, who)
+    return who

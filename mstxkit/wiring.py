@@ -1,0 +1,307 @@
+"""Capture on and off: the one place that starts and stops this process's recorder, and carries it over fork, spawn and exit.
+
+`capture()` is configuring: what it is told wrongly raises `CaptureError`. Everything after that only counts faults.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from . import faults
+from .errors import CaptureError, MstxkitError
+
+RUN_VARIABLE = "MSTXKIT_RUN"
+
+
+class _Wiring:
+    """The recorder of this process, and what must be put back when it stops."""
+
+    recorder: Any = None
+    run_before: str | None = None
+    hooks_are_set = False
+    lock = threading.RLock()
+
+
+_wiring = _Wiring()
+
+
+class Status(NamedTuple):
+    """What mstxkit does in this process at this moment."""
+
+    on: bool
+    native: bool
+    clock: str
+    clock_reason: str
+    run: str | None
+    live_file: str | None
+    sinks: dict[str, str]
+    session: str | None
+    counters: dict[str, int]
+    faults: dict[str, int]
+    own_cost_ratio: float | None
+
+
+class Capture:
+    """A running capture. A context manager; `stop` may be called more than once.
+
+    Attributes:
+        run: The run folder; None with MSTXKIT_OFF=1.
+    """
+
+    def __init__(self, run: Path | None) -> None:
+        self.run = run
+
+    def stop(self) -> None:
+        """Stop recording in this process and seal what it has. Its children go on by themselves."""
+        if self.run is not None:
+            stop(self.run)
+
+    def __enter__(self) -> Capture:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"Capture({str(self.run)!r})"
+
+
+def is_off() -> bool:
+    """Is mstxkit switched off for the life of this process (MSTXKIT_OFF=1)?"""
+    return os.environ.get("MSTXKIT_OFF", "0") not in ("", "0")
+
+
+def capture(
+    run: str | os.PathLike[str] | None = None, *, config: dict[str, Any] | None = None, **overrides: Any
+) -> Capture:
+    """Start the always-on recorder in this process, and by way of MSTXKIT_RUN in the children it starts from now on.
+
+    Args:
+        run: The run folder; made if it is missing. Default: MSTXKIT_RUN, else `mstxkit-runs/<time>` here.
+        config: Limits by name, as in `overrides`.
+        overrides: Limits of this recorder: bank_bytes, banks, slots, quota_bytes, rotate_bytes, seal_every_s, heartbeat_s,
+            live_folder; each also as MSTXKIT_<NAME> in the environment.
+
+    Raises:
+        CaptureError: the folder or a limit cannot be used, or this process captures into another run already.
+
+    Cost: a few milliseconds once: the live file is made and its pages are faulted in.
+    """
+    if is_off():
+        return Capture(None)
+    with _wiring.lock:
+        folder = _run_folder(run)
+        if _wiring.recorder is not None:
+            return _joined(folder)
+        recorder = _new_recorder(folder, _limits({**(config or {}), **overrides}))
+        _wiring.recorder = recorder
+        _wiring.run_before = os.environ.get(RUN_VARIABLE)
+        os.environ[RUN_VARIABLE] = str(recorder.run)
+        _set_hooks()
+        _adopt_in_background(recorder.run)
+        return Capture(recorder.run)
+
+
+def _run_folder(run: str | os.PathLike[str] | None) -> Path:
+    if run is None:
+        run = os.environ.get(RUN_VARIABLE) or Path("mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S")
+    try:
+        return Path(os.path.realpath(run))
+    except (TypeError, ValueError) as exc:
+        raise CaptureError(f"run={run!r} (of capture or {RUN_VARIABLE}) is no path: {exc}") from exc
+
+
+def _joined(folder: Path) -> Capture:
+    current = _wiring.recorder.run
+    if current != folder:
+        raise CaptureError(f"this process captures into {current}; stop that first, then capture into {folder}")
+    return Capture(current)
+
+
+def _new_recorder(folder: Path, limits: Any) -> Any:
+    from . import __version__
+    from .recorder.process import Recorder
+
+    return Recorder(folder, limits, __version__)
+
+
+def _limits(given: dict[str, Any]) -> Any:
+    from .recorder.process import Limits
+
+    unknown = sorted(set(given) - set(Limits._fields))
+    if unknown:
+        raise CaptureError(f"capture() knows no {', '.join(unknown)}; it takes {', '.join(Limits._fields)}")
+    defaults = Limits()._asdict()
+    from_environment = {
+        field: _parsed(field, os.environ[f"MSTXKIT_{field.upper()}"], defaults[field])
+        for field in Limits._fields
+        if os.environ.get(f"MSTXKIT_{field.upper()}")
+    }
+    return Limits(**{**from_environment, **given})
+
+
+def _parsed(field: str, text: str, default: Any) -> Any:
+    kind = str if default is None else type(default)
+    try:
+        return kind(text)
+    except ValueError as exc:
+        raise CaptureError(f"MSTXKIT_{field.upper()}={text!r} (from the environment): {kind.__name__} is needed") from exc
+
+
+def stop(run: Path | None = None) -> None:
+    """Stop the recorder of this process, if it records into `run` (None: whatever it records into). Never raises."""
+    with _wiring.lock:
+        recorder = _wiring.recorder
+        if recorder is None or (run is not None and recorder.run != run):
+            return
+        _wiring.recorder = None
+        try:
+            recorder.stop()
+        except Exception as exc:
+            faults.note("wiring.stop", exc)
+        _put_back_environment()
+
+
+def _put_back_environment() -> None:
+    if _wiring.run_before is None:
+        os.environ.pop(RUN_VARIABLE, None)
+    else:
+        os.environ[RUN_VARIABLE] = _wiring.run_before
+
+
+def start_from_environment() -> None:
+    """Capture into MSTXKIT_RUN, if it is set. Never raises: a bad folder is logged, and the program runs unrecorded."""
+    if not os.environ.get(RUN_VARIABLE) or is_off():
+        return
+    try:
+        capture()
+    except Exception as exc:
+        faults.note("capture from the environment", exc)
+
+
+def _adopt_in_background(run: Path) -> None:
+    """Seal what killed processes of this run left on this host, away from the training thread."""
+    from . import places
+
+    if len(list((run / places.LIVE).glob("*.json*"))) > 1:
+        threading.Thread(target=_adopt, args=(run,), name="mstxkit-adopt", daemon=True).start()
+
+
+def _adopt(run: Path) -> None:
+    try:
+        from .recorder import adopt
+
+        adopt.collect(run)
+    except Exception as exc:
+        faults.note("adopt", exc)
+
+
+def _set_hooks() -> None:
+    """Once per process: none of them can be taken back, all of them do nothing while nothing is captured."""
+    if not _wiring.hooks_are_set:
+        _wiring.hooks_are_set = True
+        atexit.register(stop)
+        os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+
+
+def _before_fork() -> None:
+    """End our threads: they do not survive a fork, could hold locks in it, and Python 3.12 warns the user about them."""
+    _wiring.lock.acquire()
+    try:
+        if _wiring.recorder is not None:
+            _wiring.recorder.park()
+    except Exception as exc:
+        faults.note("wiring.before_fork", exc)
+
+
+def _after_fork_in_parent() -> None:
+    try:
+        if _wiring.recorder is not None:
+            _wiring.recorder.resume()
+    except Exception as exc:
+        faults.note("wiring.after_fork", exc)
+    finally:
+        _wiring.lock.release()
+
+
+def _after_fork_in_child() -> None:
+    parent, _wiring.recorder = _wiring.recorder, None
+    _wiring.lock = threading.RLock()
+    faults.reset()
+    if parent is None:
+        return
+    try:
+        parent.abandon()
+        _wiring.recorder = _new_recorder(parent.run, parent.limits)
+        _follow_multiprocessing()
+    except Exception as exc:
+        faults.note("wiring.in_forked_child", exc)
+
+
+class _Token:
+    """multiprocessing keys its after-fork calls by a living object."""
+
+
+_token = _Token()
+
+
+def _follow_multiprocessing() -> None:
+    """A forked multiprocessing child leaves by os._exit, past atexit: stop by its own finalizers.
+
+    Source: CPython 3.9 to 3.13, `multiprocessing/process.py`, `BaseProcess._bootstrap`: finalizers are cleared, then after-fork calls run.
+    """
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        util.register_after_fork(_token, lambda token: util.Finalize(None, stop, exitpriority=-100))
+
+
+def live_view() -> memoryview | None:
+    """The live file this process writes, or None: for `mstxkit.testing`."""
+    recorder = _wiring.recorder
+    return None if recorder is None else recorder.live.view
+
+
+def status() -> Status:
+    """What mstxkit does in this process: on or off, which engine and clock, where to, what was lost."""
+    if is_off():
+        return Status(False, False, "", "MSTXKIT_OFF is set", None, None, {}, None, {}, {}, None)
+    from . import clock, livefile, sinks
+    from .recorder.engine import engine
+
+    recorder = _wiring.recorder
+    counters = dict(engine.counters())
+    if recorder is not None:
+        counters.update(livefile.read_counters(recorder.live.view))
+    reason = recorder.clock.reason if recorder is not None else clock.choose(engine.NATIVE).reason
+    return Status(
+        on=recorder is not None,
+        native=engine.NATIVE,
+        clock=livefile.CLOCKS.get(engine.clock_kind(), "?"),
+        clock_reason=reason,
+        run=None if recorder is None else str(recorder.run),
+        live_file=None if recorder is None else str(recorder.live.path),
+        sinks=sinks.states(),
+        session=None,
+        counters=counters,
+        faults=dict(faults.counts),
+        own_cost_ratio=None if recorder is None else recorder.own_cost_ratio(),
+    )
+
+
+def stage_times(step: int | None = None) -> dict[str, float]:
+    """Stage to seconds in this process: of `step`, or of the last finished one. {} while nothing is recorded."""
+    if is_off():
+        return {}
+    from .recorder.engine import engine
+
+    return engine.stage_times(step)
+
+
+__all__ = ["Capture", "CaptureError", "MstxkitError", "Status", "capture", "stage_times", "status"]
