@@ -300,15 +300,18 @@ def track_payload(thread: int, is_task: bool) -> bytes:
     return _TRACK.pack(thread, int(is_task))
 
 
-def read_texts(text: bytes, salt: int) -> tuple[Texts, int]:
-    """Decode a bank's text bytes; the second value is how many bytes at the far end could not be read."""
+def read_texts(text: bytes, salt: int | None) -> tuple[Texts, int]:
+    """Decode a bank's text bytes; the second value is how many bytes at the far end could not be read.
+
+    Without a salt the entries' own checksums are not looked at (a sealed block has one over everything).
+    """
     table = Texts({}, {}, {}, {})
     at = len(text)
     while at >= TRAILER.size:
         length, kind, _, entry_id, crc = TRAILER.unpack_from(text, at - TRAILER.size)
         first = at - TRAILER.size - length - (-length % 8)
         payload = text[first : first + length] if first >= 0 else b""
-        if first < 0 or zlib.crc32(payload, salt & 0xFFFFFFFF) != crc:
+        if first < 0 or (salt is not None and zlib.crc32(payload, salt & 0xFFFFFFFF) != crc):
             break
         _keep_text(table, kind, entry_id, payload)
         at = first

@@ -38,12 +38,13 @@ class Payload(NamedTuple):
 
 
 class Block(NamedTuple):
-    """One whole block, its payload still compressed. `offset` is where it begins in its file."""
+    """One whole block, its payload still compressed. It begins at `offset` of its file, its payload at `payload_at`."""
 
     kind: int
     meta: dict[str, Any]
     payload: bytes
     offset: int
+    payload_at: int = 0
 
 
 class Damage(NamedTuple):
@@ -111,16 +112,27 @@ def _block_at(data: Buffer, at: int) -> tuple[Block, int] | Damage:
         return Damage(at, end - at, f"block of format {version}, written by a newer mstxkit: upgrade this one")
     if zlib.crc32(data[first:end]) != crc:
         return Damage(at, end - at, "a block's content does not match its checksum")
-    meta = json.loads(bytes(data[first : first + meta_bytes]))
-    return Block(kind, meta, bytes(data[first + meta_bytes : end]), at), end
+    meta = _meta(bytes(data[first : first + meta_bytes]))
+    if meta is None:
+        return Damage(at, end - at, "a block's content is no JSON object")
+    payload_at = first + meta_bytes
+    return Block(kind, meta, bytes(data[payload_at:end]), at, payload_at), end
+
+
+def _meta(text: bytes) -> dict[str, Any] | None:
+    try:
+        meta = json.loads(text)
+    except (ValueError, RecursionError):  # a checksum that holds does not say who wrote it
+        return None
+    return meta if isinstance(meta, dict) else None
 
 
 def _widen(data: Buffer, damage: Damage) -> Damage:
     """Extend a damaged stretch to where the next block's magic stands, or to the end of the file."""
     if damage.reason.startswith(("a block's content", "block of format")):
         return damage
-    following = bytes(data[damage.offset + 1 :]).find(BLOCK_MAGIC)
-    size = following + 1 if following >= 0 else len(data) - damage.offset
+    following = bytes(data).find(BLOCK_MAGIC, damage.offset + 1)
+    size = (following if following >= 0 else len(data)) - damage.offset
     return damage._replace(size=size)
 
 
@@ -132,13 +144,16 @@ def encode_bank(raw: bytes, text: bytes, salt: int) -> Payload:
     words: list[int] = []
     attributes: list[int] = []
     before = n = 0
+    has_owner = False  # an attribute whose range is damaged must not be shown as another range's
     for index, (w0, w1, w2) in enumerate(records.WORDS.iter_unpack(raw)):
         if not records.is_whole(w0, w1, w2, salt, index):
+            has_owner = False
             continue
         if records.kind_of(w2) == records.ATTRIBUTE:
-            if n:
+            if has_owner:
                 attributes += (w0, w1, n - 1)
             continue
+        has_owner = True
         words += ((w0 - before) & records.U64, w1, w2 & records.LOW_52)
         before = w0
         n += 1
@@ -219,6 +234,9 @@ def _decompress_zstd(payload: bytes, limit_bytes: int) -> bytes:
     except ImportError as exc:
         raise FormatError("a block compressed with zstd: pip install zstandard") from exc
     try:
-        return zstandard.ZstdDecompressor().decompress(payload, max_output_size=limit_bytes)
+        # The decompressor allocates what a frame claims, whatever its limit says.
+        if zstandard.frame_content_size(payload) > limit_bytes:
+            raise FormatError("a block's content is too large")
+        return bytes(zstandard.ZstdDecompressor().decompress(payload, max_output_size=limit_bytes))
     except zstandard.ZstdError as exc:
         raise FormatError(f"a block's content cannot be uncompressed: {exc}") from exc

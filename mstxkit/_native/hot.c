@@ -394,7 +394,7 @@ static PyObject *hot_attach(PyObject *self, PyObject *args)
     g.counters = u64_at(base, AT_COUNTERS);
     g.free_count = slots;
     for (uint32_t i = 0; i < slots; i++) g.free_slots[i] = slots - 1 - i;
-    g.last_seq = 0;
+    /* last_seq goes on: sites and tracks that an earlier file defined in a bank of the same number must be defined again */
     g.base = base;
     activate(0);
     Py_RETURN_NONE;
@@ -743,8 +743,11 @@ static void after_fork_in_child(void)
     forget_file(); /* the memory is let go of by attach or detach, which may use Python */
     g.on = 0;
     g.beat_running = 0;
-    for (Thread *th = g_threads; th; th = th->next)
+    for (Thread *th = g_threads; th; th = th->next) {
         if (th == tls_thread) th->os_id = (uint32_t)syscall(SYS_gettid);
+        for (uint32_t i = 0; i < th->track_count; i++) /* the parent ends them in the tool, which is not in the child */
+            for (Range *r = th->tracks[i]->top; r; r = r->parent) r->direct_id = 0;
+    }
 }
 
 /* ---- the module ---- */

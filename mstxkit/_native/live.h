@@ -233,13 +233,17 @@ static uint64_t random_word(void)
     return z ^ (z >> 31);
 }
 
+/* A record that made its bank rotate ended before the new one was activated: the origin lies a little, 4 million ticks, earlier. */
+#define ORIGIN_SLACK (1ull << 22)
+
 static COLD void activate(uint32_t index)
 {
     char *bank = bank_at(index);
     *u64_at(bank, BANK_COUNT) = 0;
     *u64_at(bank, BANK_TEXT) = 0;
     *u64_at(bank, BANK_SALT) = g.salt = random_word();
-    *u64_at(bank, BANK_ORIGIN) = g.origin = now();
+    uint64_t at = now();
+    *u64_at(bank, BANK_ORIGIN) = g.origin = at > ORIGIN_SLACK ? at - ORIGIN_SLACK : 0;
     *u64_at(bank, BANK_SINCE) = clock_ns(CLOCK_MONOTONIC);
     publish(u64_at(bank, BANK_SEQ), ++g.last_seq);
     __atomic_store_n(u32_at(bank, BANK_STATE), BANK_ACTIVE, __ATOMIC_RELEASE);
@@ -307,10 +311,13 @@ static inline void publish_count(uint64_t count)
     publish(u64_at(g.bank, BANK_COUNT), count);
 }
 
+/* Ticks from the bank's origin; 0 for an end that is even older. */
+static inline uint64_t since_origin(uint64_t end) { return LIKELY(end >= g.origin) ? end - g.origin : 0; }
+
 /* Is there room for `n` records ending at `end`? Rotates where there is not; counts a drop where that fails. */
 static COLD int make_room(uint64_t n, uint64_t end)
 {
-    if (g.bank && g.count + n <= g.limit && (end - g.origin) >> 48 == 0) return 1;
+    if (g.bank && g.count + n <= g.limit && since_origin(end) >> 48 == 0) return 1;
     if (rotate_bank() && g.count + n <= g.limit) return 1;
     g.counters[DROPPED]++;
     return 0;
@@ -318,7 +325,7 @@ static COLD int make_room(uint64_t n, uint64_t end)
 
 static inline int has_room(uint64_t n, uint64_t end)
 {
-    return LIKELY(g.count + n <= g.limit && (end - g.origin) >> 48 == 0) || make_room(n, end);
+    return LIKELY(g.count + n <= g.limit && since_origin(end) >> 48 == 0) || make_room(n, end);
 }
 
 static inline uint64_t duration_bits(uint64_t ticks)
@@ -359,14 +366,16 @@ static int is_whole(const uint64_t *w, uint64_t salt, uint64_t index)
     return w[2] >> 52 == (w[0] ^ w[1] ^ (w[2] & LOW_52) ^ salt ^ index) % CHECK_PRIME + 1;
 }
 
+/* Where an attribute's range is damaged the attribute is left out: it must not be shown as another range's. */
 static Counts count_whole(const uint64_t *words, uint64_t count, uint64_t salt)
 {
     Counts c = {0, 0};
-    for (uint64_t i = 0; i < count; i++, words += RECORD_WORDS)
-        if (is_whole(words, salt, i)) {
-            if ((words[2] >> KIND_SHIFT & 3) == KIND_ATTRIBUTE) c.m += c.n > 0;
-            else c.n++;
-        }
+    int has_owner = 0;
+    for (uint64_t i = 0; i < count; i++, words += RECORD_WORDS) {
+        if (!is_whole(words, salt, i)) has_owner = 0;
+        else if ((words[2] >> KIND_SHIFT & 3) == KIND_ATTRIBUTE) c.m += (uint64_t)has_owner;
+        else { c.n++; has_owner = 1; }
+    }
     return c;
 }
 
@@ -381,15 +390,17 @@ static void encode_records(const uint64_t *words, uint64_t count, uint64_t salt,
                            unsigned char *attributes)
 {
     uint64_t before = 0, i = 0, j = 0;
+    int has_owner = 0;
     for (uint64_t index = 0; index < count; index++, words += RECORD_WORDS) {
-        if (!is_whole(words, salt, index)) continue;
+        if (!is_whole(words, salt, index)) { has_owner = 0; continue; }
         if ((words[2] >> KIND_SHIFT & 3) == KIND_ATTRIBUTE) {
-            if (!i) continue;
+            if (!has_owner) continue;
             uint64_t w[3] = {words[0], words[1], i - 1};
             to_planes(attributes, c.m, j++, w);
         } else {
             uint64_t w[3] = {words[0] - before, words[1], words[2] & LOW_52};
             before = words[0];
+            has_owner = 1;
             to_planes(planes, c.n, i++, w);
         }
     }

@@ -126,7 +126,7 @@ static int try_write(Range *r, uint64_t end, uint64_t w2, const Attribute *attri
         store_record(at++, bits, key | (uint64_t)type << 32, (uint64_t)KIND_ATTRIBUTE << KIND_SHIFT);
     }
     if (r->busy) store_record(at++, r->busy, (uint64_t)TYPE_BUSY << 32, (uint64_t)KIND_ATTRIBUTE << KIND_SHIFT);
-    store_record(g.count, (end - g.origin) | (uint64_t)r->stage << 48, r->w1, w2);
+    store_record(g.count, since_origin(end) | (uint64_t)r->stage << 48, r->w1, w2);
     publish_count(at);
     return 1;
 }
@@ -299,7 +299,7 @@ static inline void write_range(Range *r, uint64_t end, int failed)
     uint64_t w2 = duration_bits(end - r->start) | (uint64_t)r->depth << 40 | (failed ? FLAG_ERROR : 0);
     if (UNLIKELY(r->rare && (r->inline_count || r->extra || r->busy))) { write_with_attributes(r, end, w2); return; }
     if (UNLIKELY(!ready_for(r, 1, end))) return;
-    store_record(g.count, (end - g.origin) | (uint64_t)r->stage << 48, r->w1, w2);
+    store_record(g.count, since_origin(end) | (uint64_t)r->stage << 48, r->w1, w2);
     publish_count(g.count + 1);
 }
 

@@ -1,1 +1,68 @@
-"""To be written."""
+"""The command line: one module a verb in this folder, each with one function of the verb's name.
+
+Exit codes: 0 done, 1 found something wrong, 2 wrong use. `mstxkit --help` loads no torch and no polars.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+import sys
+from typing import TYPE_CHECKING, Any, Callable
+
+if TYPE_CHECKING:
+    import typer
+
+DONE, FOUND_WRONG, WRONG_USE = 0, 1, 2
+
+
+def main() -> None:
+    """Run the verb that the command line names."""
+    for stream in (sys.stdout, sys.stderr):
+        # A name that this terminal's encoding lacks is shown escaped instead of ending the command.
+        getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
+    application()(prog_name="mstxkit")
+
+
+def verbs() -> list[str]:
+    """All verbs, by listing this folder."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+
+
+def application() -> typer.Typer:
+    """The typer application with every verb."""
+    import typer
+
+    app = typer.Typer(
+        help="Mark, capture, find, read: tracing for RL post-training.", no_args_is_help=True, add_completion=False,
+        pretty_exceptions_enable=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]},
+    )  # fmt: skip
+    app.callback()(_options)
+    for verb in verbs():
+        module = importlib.import_module(f"{__name__}.{verb}")
+        app.command(verb.replace("_", "-"))(_with_plain_errors(getattr(module, verb)))
+    return app
+
+
+def _options() -> None:
+    """Mark, capture, find, read: tracing for RL post-training on Ascend NPUs."""
+
+
+def _with_plain_errors(verb: Callable[..., None]) -> Callable[..., None]:
+    """Errors that mstxkit raises on purpose end a command with their message and no traceback."""
+
+    @functools.wraps(verb)
+    def run(*args: Any, **kwargs: Any) -> None:
+        import typer
+
+        from ..errors import MstxkitError, ReadError
+        from ..report.escape import for_terminal
+
+        try:
+            verb(*args, **kwargs)
+        except MstxkitError as exc:
+            typer.echo(f"mstxkit: {for_terminal(str(exc))}", err=True)
+            raise typer.Exit(WRONG_USE if isinstance(exc, ReadError) else FOUND_WRONG) from None
+
+    return run

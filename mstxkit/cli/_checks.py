@@ -1,0 +1,150 @@
+"""What can be said of this installation without heavy imports: engine, clock, tmpfs, packages, environment."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from typing import TYPE_CHECKING, Any, Mapping, NamedTuple
+
+from ..errors import MstxkitError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+OK, NOTE, WRONG = "ok", "note", "wrong"
+NEEDED = ("wrapt", "typer", "rich")
+OPTIONAL = {
+    "numpy": "reading a run needs it: pip install 'mstxkit[report]'",
+    "polars": "reading a run needs it: pip install 'mstxkit[report]'",
+    "zstandard": "sealed files are compressed with zlib instead, larger: pip install 'mstxkit[report]'",
+    "torch": "",
+    "torch_npu": "",
+    "mindspore": "",
+}
+TMPFS = "/dev/shm"
+TMPFS_NEEDED_BYTES = 64 << 20
+VARIABLES = ("RUN", "OFF", "NATIVE", "CLOCK", "ROLE", "AUTOPATCH")
+
+
+class Check(NamedTuple):
+    """One finding. `level`: ok, note (works, but you may want to know) or wrong."""
+
+    name: str
+    level: str
+    detail: str
+
+
+def installation() -> list[Check]:
+    """All checks, in the order in which to show them."""
+    return [_version(), *_engine(), _tmpfs(), *_packages(), *_npu(), *environment(os.environ)]
+
+
+def _version() -> Check:
+    return Check(
+        "mstxkit", OK, f"{_installed('mstxkit') or 'not installed as a package'}, Python {platform.python_version()}"
+    )
+
+
+def _engine() -> list[Check]:
+    try:
+        from ..recorder import engine as chosen
+    except MstxkitError as exc:
+        return [Check("engine", WRONG, str(exc))]
+    from .. import clock
+
+    engine = chosen.engine
+    clock_choice = clock.choose(bool(engine.NATIVE))
+    kinds = {clock.MONOTONIC: "CLOCK_MONOTONIC", clock.TSC: "TSC", clock.CNTVCT: "cntvct_el0"}
+    return [_which_engine(engine), Check("clock", OK, f"{kinds.get(clock_choice.kind)}: {clock_choice.reason}")]
+
+
+def _which_engine(engine: Any) -> Check:
+    if engine.NATIVE:
+        return Check("engine", OK, "C extension")
+    if os.environ.get("MSTXKIT_NATIVE") == "0":
+        return Check("engine", NOTE, "Python twin: MSTXKIT_NATIVE=0 forbids the C extension")
+    try:
+        from .._native import hot  # noqa: F401
+    except ImportError as exc:
+        return Check("engine", NOTE, f"Python twin, several times slower: the C extension cannot be loaded: {exc}")
+    return Check("engine", WRONG, "Python twin, although the C extension can be loaded")
+
+
+def _tmpfs() -> Check:
+    from ..report.units import size
+
+    try:
+        found = os.statvfs(TMPFS)
+    except OSError as exc:
+        return Check("tmpfs", NOTE, f"{TMPFS}: {exc.strerror}; live files go to the run's own disk, which can stall")
+    free, total = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+    detail = f"{TMPFS}: {size(free)} free of {size(total)}"
+    if not os.access(TMPFS, os.W_OK | os.X_OK):
+        return Check("tmpfs", NOTE, f"{TMPFS} cannot be written; live files go to the run's own disk, which can stall")
+    if free < TMPFS_NEEDED_BYTES:
+        return Check("tmpfs", NOTE, f"{detail}: little room for live files; in a container, raise --shm-size")
+    return Check("tmpfs", OK, detail)
+
+
+def _packages() -> list[Check]:
+    needed = [Check(p, OK if v else WRONG, v or f"missing: pip install {p}") for p in NEEDED for v in [_installed(p)]]
+    optional = []
+    for package, why in OPTIONAL.items():
+        version = _installed(package)
+        lacking = f"not installed; {why}" if why else "not installed"
+        optional.append(Check(package, NOTE if why and not version else OK, version or lacking))
+    return needed + optional
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _npu() -> list[Check]:
+    """torch loads torch_npu by itself, which fails without CANN.
+
+    Source: torch 2.13.0 `torch/__init__.py`, `_import_device_backends`; TORCH_DEVICE_BACKEND_AUTOLOAD=0 forbids it.
+    """
+    if not _installed("torch_npu") or os.environ.get("ASCEND_HOME_PATH"):
+        return []
+    if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
+        return [Check("CANN", OK, "ASCEND_HOME_PATH is not set; torch does not load torch_npu by itself")]
+    detail = "ASCEND_HOME_PATH is not set: if `import torch` fails, source CANN's set_env.sh or, on a machine "
+    return [Check("CANN", NOTE, detail + "without an NPU, set TORCH_DEVICE_BACKEND_AUTOLOAD=0")]
+
+
+def environment(variables: Mapping[str, str]) -> list[Check]:
+    """One check for each variable of ours."""
+    known = {f"MSTXKIT_{name}" for name in VARIABLES}
+    return [_variable(name, variables[name], known) for name in sorted(variables) if name.startswith("MSTXKIT_")]
+
+
+def _variable(name: str, value: str, known: set[str]) -> Check:
+    if name not in known:
+        return Check(name, NOTE, f"{value!r}: not a setting of this version; known: {', '.join(sorted(known))}")
+    if name == "MSTXKIT_OFF" and value not in ("", "0"):
+        return Check(name, NOTE, f"{value!r}: nothing of mstxkit runs in processes that have this")
+    if name == "MSTXKIT_RUN" and os.path.exists(value) and not os.path.isdir(value):
+        return Check(name, WRONG, f"{value!r} is no folder; capture cannot write there")
+    return Check(name, OK, repr(value))
+
+
+def table(checks: list[Check]) -> Table:
+    """The checks for a terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from ..report.escape import for_rich
+
+    styles = {OK: "green", NOTE: "yellow", WRONG: "bold red"}
+    shown = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    shown.add_column(no_wrap=True)
+    shown.add_column(no_wrap=True)
+    shown.add_column(overflow="fold")
+    for check in checks:
+        shown.add_row(Text(check.level, styles[check.level]), for_rich(check.name), for_rich(check.detail))
+    return shown

@@ -1,0 +1,218 @@
+"""A run, opened: the files of any number of processes, live, finished, killed or damaged, as tables on one clock.
+
+Nothing in a run's folder makes the reader raise anything but an `MstxkitError`; what could not be read is listed in
+`Run.damage`. Needs `pip install 'mstxkit[report]'`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, Iterator
+
+from .errors import FormatError, MstxkitError, ReadError
+from .reading.folder import Damage, Folder, merge
+from .reading.processes import Process, Processes, row_of, set_offsets, whole_number
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from .reading.frames import Finisher
+
+__all__ = ["Damage", "Run", "open_run"]
+
+RUN_FORMAT = 1
+_RUN_LIMIT_BYTES = 1 << 20
+
+
+def open_run(path: str | os.PathLike[str]) -> Run:
+    """Open the run in the folder `path`: what is there now, also while its processes go on writing.
+
+    *Cost*: every file is read and checked once; records are decoded when a table is asked for.
+
+    Raises:
+        ReadError: there is no run at `path`.
+        MstxkitError: numpy or polars is not installed.
+    """
+    _require_tables()
+    folder = os.fspath(path)
+    if not os.path.isdir(folder):
+        raise ReadError(f"{folder}: no such folder; a run is the folder that was given to capture() or MSTXKIT_RUN")
+    if not any(os.path.lexists(os.path.join(folder, name)) for name in ("run.json", "sealed", "live")):
+        raise ReadError(f"{folder}: not a run: it has neither run.json nor sealed/ nor live/")
+    return Run(folder)
+
+
+def _require_tables() -> None:
+    try:
+        import numpy  # noqa: F401
+        import polars  # noqa: F401
+    except ImportError as exc:
+        raise MstxkitError(f"reading a run needs {exc.name}: pip install 'mstxkit[report]'") from exc
+
+
+class Run:
+    """One run, as it was when it was opened. Times are integer ns on the run's aligned wall clock.
+
+    Attributes:
+        path: its folder.
+        id: its id, "" if run.json cannot be read.
+        damage: what could not be read: `path`, `offset`, `size`, `reason`. A table may still add to it, when a block
+            whose checksums hold turns out not to hold what it should.
+    """
+
+    def __init__(self, path: str) -> None:
+        from .reading import live, rows, sealed, vocabulary
+
+        self.path = path
+        self.damage: list[Damage] = []
+        self._sealed = Folder(os.path.join(path, "sealed"))
+        self.id = self._read_id()
+        processes = Processes()
+        # Live first: a bank that is sealed meanwhile is then seen twice, never not at all.
+        self.damage += live.read_all(Folder(os.path.join(path, "live")), processes)
+        self.damage += sealed.index(self._sealed, processes)
+        self._processes = processes.ordered()
+        self.damage += live.losses(self._processes)
+        self.damage = merge(self.damage)
+        set_offsets(self._processes)
+        self._vocabulary = vocabulary.Vocabulary()
+        self._blocks = rows.Blocks(self._sealed, self._vocabulary, self.damage)
+        self._found_open: list[tuple[Process, Any]] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Run {self.path!r}: {len(self._processes)} processes, {len(self.damage)} places damaged>"
+
+    def ranges(self) -> pl.DataFrame:
+        """Every range, process by process in the order in which they ended, then those that are open.
+
+        `rank, host, pid, role, track, depth, step, domain, stage, name, start_ns, duration_ns, busy_ns, open, error,
+        attributes`. *Cost*: 10 million ranges take about a second and 100 bytes each.
+        """
+        import polars as pl
+
+        rows = pl.concat(list(self._pieces()), rechunk=False)
+        return self._finisher().ranges(rows)
+
+    def marks(self) -> pl.DataFrame:
+        """`rank, host, pid, track, step, domain, stage, message, time_ns, attributes`, process by process."""
+        import polars as pl
+
+        from .reading import frames
+
+        marked = pl.concat([frames.only_marks(piece) for piece in self._pieces()])
+        return self._finisher().marks(marked)
+
+    def batches(self, rows: int = 1 << 17) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+        """(ranges, marks) in pieces of about `rows` rows, for what must not hold a whole run in memory.
+
+        With a first column `process`, the row in `processes()`: pids are unique on their host only.
+        """
+        for piece in self._pieces(rows):
+            finisher = self._finisher()
+            yield finisher.ranges(piece, with_process=True), finisher.marks(piece, with_process=True)
+
+    def occurrences(self) -> pl.DataFrame:
+        """The outermost occurrences of stages, ended ones only.
+
+        `process, rank, host, pid, role, track, depth, step, stage, start_ns, duration_ns`; `process` is the row in
+        `processes()`.
+        """
+        import polars as pl
+
+        from .analysis import stages
+
+        own = [self._finisher().only_stages(piece) for piece in self._pieces()]
+        return stages.outermost(self._finisher().stage_rows(pl.concat(own)))
+
+    def stages(self) -> pl.DataFrame:
+        """`step, stage, rank, role, pid, count, total_ns, start_ns, end_ns`, by step, stage and rank.
+
+        `count` of outermost occurrences that have ended, `total_ns` the union of their time in that process.
+        """
+        from .analysis import stages
+
+        return stages.table(self.occurrences())
+
+    def open_ranges(self) -> pl.DataFrame:
+        """What processes are inside of, or were when they ended: `process`, then as `ranges()`."""
+        from .reading import frames, opened
+
+        rows = frames.compact(opened.as_chunk(self._open(), self._vocabulary))
+        return self._finisher().ranges(rows, with_process=True)
+
+    def processes(self) -> pl.DataFrame:
+        """One row a process, by rank.
+
+        `rank, host, pid, role, world_size, start_ns, last_seen_ns, native, dropped, coalesced, faults, clock_error_ns,
+        own_cost_ratio`, and beyond the contract `state` (running, exited, killed; unknown where that cannot be told
+        from here), further counters, `clock` and `process`, the name of its files. Counters of a killed process are
+        those of its last block or live file.
+        """
+        from .reading import frames
+
+        seen = self._last_open_ns()
+        return frames.process_table([row_of(p, seen.get(p.index, 0)) for p in self._processes])
+
+    def tracks(self) -> pl.DataFrame:
+        """`process, rank, host, pid, track, thread, is_task`: what the tracks of each process are."""
+        from .reading import frames
+
+        for process in self._processes:
+            for texts in self._blocks.texts_of(process):
+                process.learn_texts(texts)
+        return frames.track_table(self._processes)
+
+    def escalations(self) -> pl.DataFrame:
+        """`request, stage, rank, state, first_step, last_step, start_ns, end_ns, preset, folder, reason`; no rows."""
+        import polars as pl
+
+        from .reading import frames
+
+        return pl.DataFrame(schema=frames.ESCALATION_SCHEMA)
+
+    def _pieces(self, rows: int = 1 << 20) -> Iterator[pl.DataFrame]:
+        """All rows with codes in place of texts; the vocabulary holds those of a piece once it has been given."""
+        from .reading import frames, opened
+
+        for chunk in self._blocks.chunks(self._processes, rows):
+            yield frames.compact(chunk)
+        yield frames.compact(opened.as_chunk(self._open(), self._vocabulary))
+
+    def _open(self) -> list[tuple[Process, Any]]:
+        from .reading import opened
+
+        if self._found_open is None:
+            self._found_open = [
+                (process, one)
+                for process in self._processes
+                for one in opened.open_ranges(process, self._blocks, self._sealed, self.damage)
+            ]
+        return self._found_open
+
+    def _last_open_ns(self) -> dict[int, int]:
+        last: dict[int, int] = {}
+        for process, start_ns in self.open_ranges().select("process", "start_ns").iter_rows():
+            last[process] = max(last.get(process, 0), start_ns)
+        return last
+
+    def _finisher(self) -> Finisher:
+        from .reading import frames
+
+        return frames.Finisher(self._processes, self._vocabulary)
+
+    def _read_id(self) -> str:
+        where = Folder(self.path)
+        try:
+            fields = json.loads(where.read("run.json", size=_RUN_LIMIT_BYTES))
+            if not isinstance(fields, dict):
+                raise FormatError("not a JSON object")
+            if whole_number(fields.get("format")) > RUN_FORMAT:
+                self.damage.append(
+                    Damage(where.path_of("run.json"), 0, 0, "written by a newer mstxkit: upgrade this one")
+                )
+            return str(fields.get("run", ""))
+        except (OSError, ValueError, RecursionError, FormatError) as exc:
+            reason = getattr(exc, "strerror", None) or str(exc)
+            self.damage.append(Damage(where.path_of("run.json"), 0, 0, f"the run's id cannot be read: {reason}"))
+            return ""

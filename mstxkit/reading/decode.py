@@ -1,0 +1,131 @@
+"""Records to columns: a sealed block or a copied live bank as numpy arrays, one element a range or mark."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import livefile, records, segment
+
+U8 = npt.NDArray[np.uint8]
+U16 = npt.NDArray[np.uint16]
+U32 = npt.NDArray[np.uint32]
+U64 = npt.NDArray[np.uint64]
+I64 = npt.NDArray[np.int64]
+Bits = npt.NDArray[np.bool_]
+
+_ERROR_BIT, _SCALED_BIT, _KIND_SHIFT, _KIND_MASK = 1, 2, 2, 3
+
+
+class Attributes(NamedTuple):
+    """Attribute records; `owner` is the row they belong to, rising."""
+
+    value: U64
+    key: U32
+    value_type: U8
+    owner: I64
+
+
+class Columns(NamedTuple):
+    """Ranges and marks of one block. `end` and `duration` in ticks, `end` absolute."""
+
+    end: I64
+    duration: I64
+    site: U16
+    stage: U16
+    track: U16
+    step: U32
+    depth: U8
+    error: Bits
+    is_mark: Bits
+    scaled: Bits
+    attributes: Attributes
+
+
+def from_payload(payload: segment.Payload, origin: int) -> Columns:
+    """Decode a sealed block's planes. *Cost*: about 15 ns a record."""
+    planes = np.frombuffer(payload.planes, np.uint8).reshape(records.RECORD_BYTES, payload.n)
+    w0 = np.cumsum(_join(planes[0:8]), dtype=np.uint64)
+    duration = _join(planes[16:20]).astype(np.int64) | planes[20].astype(np.int64) << 32
+    words = np.frombuffer(payload.attributes, np.uint8).reshape(records.RECORD_BYTES, payload.m)
+    w1 = _join(words[8:16])
+    attributes = _attributes(_join(words[0:8]), w1, _join(words[16:24]).view(np.int64), payload.n)
+    return _columns(w0, _join(planes[8:16]), duration, planes[21], planes[22], attributes, origin)
+
+
+def _join(planes: U8) -> npt.NDArray[np.unsignedinteger[Any]]:
+    """Byte planes, low byte first, as one unsigned number a column. Pairwise: faster than to transpose."""
+    parts: list[npt.NDArray[np.unsignedinteger[Any]]] = list(planes)
+    bits = 8
+    for wide in (np.uint16, np.uint32, np.uint64)[: len(parts).bit_length() - 1]:
+        parts = [low.astype(wide) | high.astype(wide) << wide(bits) for low, high in zip(parts[::2], parts[1::2])]
+        bits *= 2
+    return parts[0]
+
+
+def from_bank(bank: livefile.Bank) -> tuple[Columns, int]:
+    """Decode a live bank's records whose check bits hold; the second value counts the others that were written.
+
+    An attribute whose owner may be one that does not hold is left out with it.
+    """
+    words = np.frombuffer(bank.raw, "<u8").reshape(-1, 3).astype(np.uint64)
+    w0, w1, w2 = words[:, 0], words[:, 1], words[:, 2]
+    whole = is_whole(w0, w1, w2, bank.salt)
+    kind = (w2 >> np.uint64(records.KIND_SHIFT)).astype(np.uint8) & np.uint8(_KIND_MASK)
+    is_row, is_attribute = whole & (kind != records.ATTRIBUTE), whole & (kind == records.ATTRIBUTE)
+    w2_low = w2[is_row] & np.uint64(records.LOW_52)
+    columns = _columns(
+        w0[is_row], w1[is_row], (w2_low & np.uint64(records.DURATION_MAX)).view(np.int64),
+        (w2_low >> np.uint64(40)).astype(np.uint8), (w2_low >> np.uint64(48)).astype(np.uint8),
+        _owned(w0, w1, is_row, is_attribute, whole), bank.origin,
+    )  # fmt: skip
+    return columns, int(np.count_nonzero(~whole & words.any(axis=1)))
+
+
+def is_whole(w0: U64, w1: U64, w2: U64, salt: int) -> Bits:
+    """`records.is_whole` for all records of a bank, from its first."""
+    index = np.arange(len(w0), dtype=np.uint64)
+    mixed = w0 ^ w1 ^ (w2 & np.uint64(records.LOW_52)) ^ np.uint64(salt) ^ index
+    expected = mixed % np.uint64(records.CHECK_PRIME) + np.uint64(1)
+    return np.asarray(expected == w2 >> np.uint64(records.CHECK_SHIFT))
+
+
+def _owned(w0: U64, w1: U64, is_row: Bits, is_attribute: Bits, whole: Bits) -> Attributes:
+    rows_before, lost_before = np.cumsum(is_row), np.cumsum(~whole)
+    lost_at_row = np.concatenate(([0], lost_before[is_row]))
+    owner = rows_before[is_attribute]
+    sure = lost_before[is_attribute] == lost_at_row[owner]
+    return _attributes(w0[is_attribute][sure], w1[is_attribute][sure], owner[sure] - 1, int(rows_before[-1:].sum()))
+
+
+def _attributes(value: U64, w1: U64, owner: I64, rows: int) -> Attributes:
+    """Attributes in the order of their owners, without those that have none."""
+    known = (owner >= 0) & (owner < rows)
+    if not known.all():
+        value, w1, owner = value[known], w1[known], owner[known]
+    if len(owner) and (np.diff(owner) < 0).any():
+        order = np.argsort(owner, kind="stable")
+        value, w1, owner = value[order], w1[order], owner[order]
+    return Attributes(value, w1.astype(np.uint32), (w1 >> np.uint64(32)).astype(np.uint8), owner)
+
+
+def _columns(w0: U64, w1: U64, duration: I64, depth: U8, flags: U8, attributes: Attributes, origin: int) -> Columns:
+    scaled = (flags & _SCALED_BIT).astype(bool)
+    if scaled.any():
+        duration = np.where(scaled, duration << records.SCALE_SHIFT, duration)
+    end = ((w0 & np.uint64(records.LOW_48)) + np.uint64(origin & records.U64)).view(np.int64)
+    return Columns(
+        end=end,
+        duration=duration,
+        site=w1.astype(np.uint16),
+        stage=(w0 >> np.uint64(48)).astype(np.uint16),
+        track=(w1 >> np.uint64(16)).astype(np.uint16),
+        step=(w1 >> np.uint64(32)).astype(np.uint32),
+        depth=depth,
+        error=(flags & _ERROR_BIT).astype(bool),
+        is_mark=(flags >> _KIND_SHIFT & _KIND_MASK) == records.MARK,
+        scaled=scaled,
+        attributes=attributes,
+    )

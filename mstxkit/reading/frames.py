@@ -1,0 +1,203 @@
+"""Chunks to polars frames, with the columns that users see.
+
+Rows stay compact (codes instead of texts) until the vocabulary is complete; then texts become categoricals, each once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import numpy as np
+import polars as pl
+
+from ..records import NO_STEP
+from .processes import Process, rank_of, role_of
+from .rows import IS_ERROR, IS_MARK, IS_OPEN, NO_DURATION, Chunk
+from .vocabulary import Vocabulary
+
+RANGE_COLUMNS = (
+    "rank", "host", "pid", "role", "track", "depth", "step", "domain", "stage", "name", "start_ns", "duration_ns",
+    "busy_ns", "open", "error", "attributes",
+)  # fmt: skip
+MARK_COLUMNS = (
+    "rank", "host", "pid", "track", "step", "domain", "stage", "message", "time_ns", "attributes",
+)  # fmt: skip
+STAGE_ROW_COLUMNS = (
+    "process", "rank", "host", "pid", "role", "track", "depth", "step", "stage", "start_ns", "duration_ns",
+)  # fmt: skip
+
+
+def compact(chunk: Chunk) -> pl.DataFrame:
+    """A chunk's rows with codes. The chunk is used up."""
+    columns = [pl.Series(name, chunk.columns.pop(name)[: chunk.rows]) for name in list(chunk.columns)]
+    columns += [_busy(chunk), _attributes(chunk)]
+    return pl.DataFrame(columns)
+
+
+def _busy(chunk: Chunk) -> pl.Series:
+    if not chunk.busy:
+        return nulls("busy_ns", chunk.rows, pl.Int64)
+    values = np.full(chunk.rows, -1, dtype=np.int64)
+    for rows, busy in chunk.busy:
+        values[rows] = busy
+    frame = pl.DataFrame({"busy_ns": values})
+    return frame.select(pl.when(pl.col("busy_ns") >= 0).then(pl.col("busy_ns")))["busy_ns"]
+
+
+def _attributes(chunk: Chunk) -> pl.Series:
+    if not chunk.attributes:
+        return nulls("attributes", chunk.rows, pl.String)
+    places = np.full(chunk.rows, -1, dtype=np.int64)
+    texts: list[str] = []
+    for rows, values in chunk.attributes:
+        places[rows] = np.arange(len(texts), len(texts) + len(values))
+        texts += values
+    found = pl.Series("attributes", [*texts, None], dtype=pl.String)
+    places[places < 0] = len(texts)
+    return found.gather(pl.Series(places))
+
+
+def only_marks(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows that are marks."""
+    return rows.filter(pl.col("flags") & IS_MARK != 0)
+
+
+def nulls(name: str, rows: int, dtype: Any) -> pl.Series:
+    """A column without values."""
+    return pl.repeat(None, rows, dtype=dtype, eager=True).alias(name)
+
+
+class Finisher:
+    """Compact rows to frames for users: codes to texts, ids to a process's own columns."""
+
+    def __init__(self, processes: list[Process], vocabulary: Vocabulary) -> None:
+        sites = vocabulary.sites
+        self._by_process = process_columns(processes)
+        self._by_site = {
+            "domain": categorical("domain", [site.domain for site in sites]),
+            "name": categorical("name", [site.name for site in sites]),
+        }
+        self._stages = categorical("stage", vocabulary.stages)
+        self._is_stage = pl.Series("is_stage", [site.is_stage for site in sites], dtype=pl.Boolean)
+
+    def ranges(self, rows: pl.DataFrame, with_process: bool = False) -> pl.DataFrame:
+        """The contract's columns of ranges; marks are left out."""
+        is_mark = rows["flags"] & IS_MARK != 0
+        columns = ("process", *RANGE_COLUMNS) if with_process else RANGE_COLUMNS
+        return self._pick(rows.filter(~is_mark) if is_mark.any() else rows, columns)
+
+    def marks(self, rows: pl.DataFrame, with_process: bool = False) -> pl.DataFrame:
+        """The contract's columns of marks."""
+        return self._pick(only_marks(rows), ("process", *MARK_COLUMNS) if with_process else MARK_COLUMNS)
+
+    def only_stages(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows that are occurrences of a stage of their own, open ones included."""
+        return rows.filter(self._is_stage.gather(rows["site"]) & (rows["flags"] & IS_MARK == 0))
+
+    def stage_rows(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Those rows with texts, and with `process`."""
+        return self._pick(rows, STAGE_ROW_COLUMNS)
+
+    def _pick(self, rows: pl.DataFrame, names: tuple[str, ...]) -> pl.DataFrame:
+        return pl.DataFrame([self._column(rows, name) for name in names])
+
+    def _column(self, rows: pl.DataFrame, name: str) -> pl.Series:
+        if name in self._by_process:
+            return self._by_process[name].gather(rows["process"])
+        if name in ("domain", "name", "message"):
+            return self._by_site["name" if name == "message" else name].gather(rows["site"]).alias(name)
+        if name == "stage":
+            return self._stages.gather(rows["stage"])
+        if name == "time_ns":
+            return rows["start_ns"].alias(name)
+        return rows.select(_EXPRESSIONS[name]().alias(name))[name] if name in _EXPRESSIONS else rows[name]
+
+
+_EXPRESSIONS: dict[str, Callable[[], pl.Expr]] = {
+    "track": lambda: pl.col("track").cast(pl.Int32),
+    "depth": lambda: pl.col("depth").cast(pl.Int16),
+    "step": lambda: pl.when(pl.col("step") != NO_STEP).then(pl.col("step").cast(pl.Int64)),
+    "duration_ns": lambda: pl.when(pl.col("duration_ns") != NO_DURATION).then(pl.col("duration_ns")),
+    "open": lambda: pl.col("flags") & IS_OPEN != 0,
+    "error": lambda: pl.col("flags") & IS_ERROR != 0,
+}
+
+
+def process_columns(processes: list[Process]) -> dict[str, pl.Series]:
+    """rank, host, pid and role, one element a process."""
+    return {
+        "rank": pl.Series("rank", [rank_of(p) for p in processes], dtype=pl.Int32),
+        "host": categorical("host", [p.host for p in processes]),
+        "pid": pl.Series("pid", [p.pid for p in processes], dtype=pl.Int32),
+        "role": categorical("role", [role_of(p) for p in processes]),
+    }
+
+
+def categorical(name: str, values: list[str] | list[str | None]) -> pl.Series:
+    """Texts as a categorical whose order is that of the texts, also where polars sorts by its codes."""
+    distinct = sorted({value for value in values if value is not None})
+    places = {value: place for place, value in enumerate(distinct)}
+    codes = pl.Series([None if value is None else places[value] for value in values], dtype=pl.UInt32)
+    return pl.Series(name, distinct, dtype=pl.Categorical).gather(codes)
+
+
+def process_table(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    """The table of processes from one dict each."""
+    return pl.DataFrame(rows, schema=PROCESS_SCHEMA)
+
+
+def track_table(processes: list[Process]) -> pl.DataFrame:
+    """The table of tracks, from what processes have learnt of theirs."""
+    rows = [
+        (p.index, rank_of(p), p.host, p.pid, track, text.thread & (1 << 63) - 1, text.is_task)
+        for p in processes
+        for track, text in sorted(p.texts.tracks.items())
+    ]
+    return pl.DataFrame(rows, schema=TRACK_SCHEMA, orient="row")
+
+
+PROCESS_SCHEMA: dict[str, Any] = {
+    "rank": pl.Int32,
+    "host": pl.String,
+    "pid": pl.Int32,
+    "role": pl.String,
+    "world_size": pl.Int32,
+    "start_ns": pl.Int64,
+    "last_seen_ns": pl.Int64,
+    "native": pl.Boolean,
+    "dropped": pl.Int64,
+    "coalesced": pl.Int64,
+    "faults": pl.Int64,
+    "clock_error_ns": pl.Int64,
+    "own_cost_ratio": pl.Float64,
+    "state": pl.String,
+    "evicted": pl.Int64,
+    "slots_overflowed": pl.Int64,
+    "attributes_lost": pl.Int64,
+    "names_capped": pl.Int64,
+    "texts_cut": pl.Int64,
+    "clock": pl.String,
+    "process": pl.String,
+}
+ESCALATION_SCHEMA: dict[str, Any] = {
+    "request": pl.String,
+    "stage": pl.String,
+    "rank": pl.Int32,
+    "state": pl.String,
+    "first_step": pl.Int64,
+    "last_step": pl.Int64,
+    "start_ns": pl.Int64,
+    "end_ns": pl.Int64,
+    "preset": pl.String,
+    "folder": pl.String,
+    "reason": pl.String,
+}
+TRACK_SCHEMA: dict[str, Any] = {
+    "process": pl.UInt32,
+    "rank": pl.Int32,
+    "host": pl.String,
+    "pid": pl.Int32,
+    "track": pl.Int32,
+    "thread": pl.Int64,
+    "is_task": pl.Boolean,
+}

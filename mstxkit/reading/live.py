@@ -1,0 +1,199 @@
+"""Live files of a run, found through its pointer files and copied while their processes may go on writing.
+
+Only what this kernel holds can be read: a pointer from another host says that a process exists, no more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any
+
+from .. import identity, livefile, records
+from ..errors import FormatError
+from .folder import LIMIT_BYTES, Damage, Folder, open_regular, read_whole
+from .processes import EXITED, KILLED, RUNNING, UNKNOWN, Process, Processes, text_of, whole_number
+from .sealed import reason_of
+
+SUFFIX = ".json"
+POINTER_LIMIT_BYTES = 1 << 16
+POINTER_FORMAT = 1
+_BANK_HEAD_BYTES = 24
+# Pointers are renamed when they are adopted: the second listing finds those under their new name.
+_LISTINGS = 2
+
+
+def read_all(folder: Folder, processes: Processes) -> list[Damage]:
+    """Copy every live file that can be reached; the result lists what could not be read."""
+    damage: list[Damage] = []
+    done: set[str] = set()
+    for _ in range(_LISTINGS):
+        new = [name for name in folder.names() if _is_pointer(name) and name not in done]
+        for name in new:
+            done.add(name)
+            try:
+                _read_one(folder, name, processes, damage)
+            except FileNotFoundError:
+                continue  # its process ended and sealed all it had, or it is being adopted: then it has another name
+            except (FormatError, OSError, MemoryError) as exc:
+                damage.append(Damage(folder.path_of(name), getattr(exc, "offset", 0) or 0, 0, reason_of(exc)))
+    return damage
+
+
+def _is_pointer(name: str) -> bool:
+    """`<process>.json`, and `<process>.json.adopting.…` while it is sealed by another process."""
+    return SUFFIX in name and not name.startswith(".")
+
+
+def _read_one(folder: Folder, name: str, processes: Processes, damage: list[Damage]) -> None:
+    pointer = parse_pointer(folder.read(name, size=POINTER_LIMIT_BYTES))
+    process = processes.of(pointer, name.partition(SUFFIX)[0])
+    process.learn({"identity": {k: pointer[k] for k in ("run", "boot") if k in pointer}}, -1.0)
+    process.state = state_of(pointer)
+    process.live_path = text_of(pointer.get("path"))
+    if not _is_on_this_kernel(pointer):
+        return
+    try:
+        data, fd = _copy(process.live_path)
+    except FileNotFoundError:
+        process.live_path_gone = True
+        return
+    except (FormatError, OSError, ValueError) as exc:
+        damage.append(Damage(process.live_path, 0, 0, reason_of(exc)))
+        return
+    try:
+        _take(data, fd, pointer, process, damage)
+    except FormatError as exc:
+        damage.append(Damage(process.live_path, exc.offset or 0, 0, reason_of(exc)))
+    finally:
+        os.close(fd)
+
+
+def parse_pointer(raw: bytes) -> dict[str, Any]:
+    """The fields of a pointer file.
+
+    Raises:
+        FormatError: it is none, or a newer mstxkit's.
+    """
+    try:
+        pointer = json.loads(raw)
+    except (ValueError, RecursionError) as exc:
+        raise FormatError("not a pointer file of mstxkit", 0) from exc
+    if not isinstance(pointer, dict) or not isinstance(pointer.get("path"), str):
+        raise FormatError("not a pointer file of mstxkit", 0)
+    if whole_number(pointer.get("format")) > POINTER_FORMAT:
+        raise FormatError(
+            f"pointer file of format {pointer['format']}, written by a newer mstxkit: upgrade this one", 0
+        )
+    return pointer
+
+
+def _copy(path: str) -> tuple[bytearray, int]:
+    """The whole file, slots before banks: a range that ends meanwhile is in one of them."""
+    fd = open_regular(path)
+    try:
+        return bytearray(read_whole(fd, 0, LIMIT_BYTES)), fd
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def _take(data: bytearray, fd: int, pointer: dict[str, Any], process: Process, damage: list[Damage]) -> None:
+    header = livefile.read_header(data)
+    if header.state == livefile.BEING_MADE:
+        return
+    if header.state == livefile.CLOSED:
+        process.state = EXITED
+    process.banks = _banks(data, fd, header, process, damage)
+    process.learn(_meta(data, header), max((bank.seq for bank in process.banks), default=0))
+    if process.state == UNKNOWN:
+        process.state = state_of(pointer, livefile.heartbeat_ns(data))
+    process.slots = livefile.read_slots(data, header) if header.state == livefile.RECORDING else []
+
+
+def _meta(data: bytearray, header: livefile.Header) -> dict[str, Any]:
+    """What a sealed block's meta would say of this process now."""
+    clock = {"kind": header.clock, "ticks_per_ns": header.ticks_per_ns, "anchors": livefile.read_anchors(data)}
+    return {
+        "identity": _identity_in(data),
+        "counters": livefile.read_counters(data),
+        "clock": clock,
+        "heartbeat_ns": livefile.heartbeat_ns(data),
+    }
+
+
+def _identity_in(data: bytearray) -> dict[str, Any]:
+    try:
+        return livefile.read_identity(data)
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _banks(
+    data: bytearray, fd: int, header: livefile.Header, process: Process, damage: list[Damage]
+) -> list[livefile.Bank]:
+    banks = []
+    for index in range(header.layout.bank_count):
+        bank = livefile.read_bank(data, header.layout, index)
+        if bank is None or not _is_still_the_same(data, fd, header.layout.bank_at(index)):
+            continue
+        texts, unread = livefile.read_texts(bank.text, bank.salt)
+        process.learn_texts(texts)
+        banks.append(bank)
+        if unread:
+            at = header.layout.bank_at(index) + header.layout.bank_bytes - len(bank.text)
+            damage.append(Damage(process.live_path, at, unread, "damaged texts of a bank"))
+    return sorted(banks, key=lambda bank: bank.seq)
+
+
+def _is_still_the_same(data: bytearray, fd: int, at: int) -> bool:
+    """A bank that was sealed and taken into use again while it was copied is in a sealed file by now."""
+    now = os.pread(fd, _BANK_HEAD_BYTES, at)
+    seq, salt = slice(0, 8), slice(16, 24)
+    copied = data[at : at + _BANK_HEAD_BYTES]
+    return now[seq] == copied[seq] and now[salt] == copied[salt]
+
+
+def state_of(pointer: dict[str, Any], heartbeat_ns: int | None = None) -> str:
+    """RUNNING or KILLED, UNKNOWN where that cannot be told from here.
+
+    Args:
+        heartbeat_ns: CLOCK_MONOTONIC ns of its last heartbeat: decides where its process ids mean nothing here.
+    """
+    if pointer.get("host") == identity.host() and pointer.get("boot") and not _is_on_this_kernel(pointer):
+        return KILLED  # the host has been started again since
+    age_s = None if heartbeat_ns is None else (time.clock_gettime_ns(time.CLOCK_MONOTONIC) - heartbeat_ns) / 1e9
+    numbers = {name: whole_number(pointer.get(name)) for name in ("pid", "pid_start", "pidns")}
+    alive = identity.is_alive({**pointer, **numbers}, age_s)
+    return UNKNOWN if alive is None else RUNNING if alive else KILLED
+
+
+def _is_on_this_kernel(pointer: dict[str, Any]) -> bool:
+    boot = pointer.get("boot")
+    return bool(boot == identity.boot_id() if boot else pointer.get("host") == identity.host())
+
+
+def losses(processes: list[Process]) -> list[Damage]:
+    """What is missing of live files, once it is known how their processes ended and what was sealed."""
+    damage = []
+    for process in processes:
+        if process.live_path_gone and not process.ended and process.state != EXITED:
+            reason = "the live file is not there: what was not sealed is lost, or out of reach from here"
+            damage.append(Damage(process.live_path, 0, 0, reason))
+        if process.state != RUNNING:
+            damage += _damaged_banks(process)
+    return damage
+
+
+def _damaged_banks(process: Process) -> list[Damage]:
+    """Records that were written and whose check bits do not hold. In a running process they may be half written."""
+    from . import decode
+
+    found = []
+    for bank in process.banks:
+        lost = 0 if bank.seq in process.sealed_banks else decode.from_bank(bank)[1]
+        if lost:
+            reason = f"{lost} records of bank {bank.seq} whose check bits do not hold"
+            found.append(Damage(process.live_path, 0, lost * records.RECORD_BYTES, reason))
+    return found

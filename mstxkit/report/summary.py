@@ -1,0 +1,93 @@
+"""A run in one structure of plain values: what `mstxkit report` shows, in the terminal and as JSON. Times in ns."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING, Any
+
+from ..analysis import endings, ranks
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ..reader import Run
+
+LOSSES = (
+    "dropped", "evicted", "coalesced", "slots_overflowed", "attributes_lost", "names_capped", "texts_cut", "faults",
+)  # fmt: skip
+
+
+def summarise(run: Run, step: int | None = None) -> dict[str, Any]:
+    """Stages by rank, killed processes, losses and damage of `run`; stages of one `step` only if it is given."""
+    import polars as pl
+
+    processes = run.processes()
+    found = run.occurrences()
+    steps = found["step"].drop_nulls()
+    if step is not None:
+        found = found.filter(pl.col("step") == step)
+    return {
+        "run": run.id,
+        "path": run.path,
+        "processes": processes.height,
+        "states": _counted(processes["state"].to_list()),
+        "first_step": steps.min(),
+        "last_step": steps.max(),
+        "step": step,
+        "stages": _stages(found),
+        "killed": _killed(processes, run.open_ranges()),
+        "losses": _losses(processes),
+        "damage": [one._asdict() for one in run.damage],
+    }
+
+
+def is_something_wrong(summary: dict[str, Any]) -> bool:
+    """Was a process killed, a record lost, or a file damaged?"""
+    lost = any(one["dropped"] or one["faults"] for one in summary["losses"])
+    return bool(summary["killed"] or summary["damage"] or lost)
+
+
+def _counted(values: list[str]) -> dict[str, int]:
+    return {value: values.count(value) for value in sorted(set(values))}
+
+
+def _stages(found: pl.DataFrame) -> list[dict[str, Any]]:
+    totals = {row["stage"]: row for row in ranks.totals(found).iter_rows(named=True)}
+    stages: dict[str, dict[str, Any]] = {}
+    for row in ranks.table(found).iter_rows(named=True):
+        stage = row.pop("stage")
+        entry = stages.setdefault(stage, {**totals[stage], "total_ns": 0, "slowest": None, "ranks": []})
+        entry["ranks"].append(row)
+    for entry in stages.values():
+        entry["total_ns"] = sum(row["total_ns"] for row in entry["ranks"])
+        entry["slowest"] = _slowest(entry["ranks"])
+    return list(stages.values())
+
+
+def _slowest(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The process with the longest mean, if there are others; `median_ns` is that of all processes' means."""
+    if len(rows) < 2:
+        return None
+    slowest = max(rows, key=lambda row: row["mean_ns"])
+    median_ns = statistics.median(row["mean_ns"] for row in rows)
+    return {**{key: slowest[key] for key in ("rank", "host", "pid", "role", "mean_ns")}, "median_ns": median_ns}
+
+
+def _killed(processes: pl.DataFrame, open_ranges: pl.DataFrame) -> list[dict[str, Any]]:
+    import polars as pl
+
+    inside = endings.table(processes, open_ranges)
+    killed = []
+    for row, process in enumerate(processes.iter_rows(named=True)):
+        if process["state"] == endings.KILLED:
+            mine = inside.filter(pl.col("row") == row).drop("row")
+            kept = {key: process[key] for key in ("rank", "host", "pid", "role", "last_seen_ns")}
+            killed.append({**kept, "inside": mine.to_dicts()})
+    return killed
+
+
+def _losses(processes: pl.DataFrame) -> list[dict[str, Any]]:
+    """Processes that lost anything, with their counters."""
+    kept = ("rank", "host", "pid", "role", *LOSSES)
+    rows = [{key: process[key] for key in kept} for process in processes.iter_rows(named=True)]
+    return [row for row in rows if any(row[name] for name in LOSSES)]

@@ -1,0 +1,257 @@
+"""The command line: verbs found by listing, exit codes, plain errors, JSON, and nothing heavy loaded to show help."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_files import RUN_ID, BankFiles, ProcessFiles, new_run
+
+pytest.importorskip("numpy")
+pytest.importorskip("polars")
+typer_testing = pytest.importorskip("typer.testing")
+
+import mstxkit.cli  # noqa: E402
+from mstxkit.cli import _checks  # noqa: E402
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return new_run(tmp_path / "run")
+
+
+@pytest.fixture
+def good(run: Path) -> Path:
+    bank = (
+        BankFiles().range("gen", 0, 5_000_000, stage="gen", own=True, step=0).range("gen", 6_000_000, 7_000_000, step=1)
+    )
+    ProcessFiles(run, 42, host="h", role="actor").seal(bank)
+    return run
+
+
+@pytest.fixture
+def bad(good: Path) -> Path:
+    inside = [{"name": "fatal", "domain": "d", "start": 0}]
+    ProcessFiles(good, 43, rank=1, host="h").seal(inside=inside, ended="killed")
+    return good
+
+
+def call(*words: object) -> Any:
+    return typer_testing.CliRunner().invoke(mstxkit.cli.application(), [str(word) for word in words])
+
+
+def typed(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """As in a shell, in a process of its own."""
+    root = str(Path(mstxkit.cli.__file__).parents[2])
+    inherited = {**os.environ, "PYTHONPATH": root, "COLUMNS": "100", **environment}
+    command = [sys.executable, "-W", "error", "-m", "mstxkit", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, env=inherited, timeout=60)
+
+
+def test_every_verb_of_the_folder_is_a_command_with_help() -> None:
+    help_text = call("--help").output
+
+    for verb in mstxkit.cli.verbs():
+        assert verb in help_text
+        assert call(verb, "--help").exit_code == 0
+
+
+def test_help_loads_nothing_heavy() -> None:
+    script = (
+        "import sys; sys.argv = ['mstxkit', '--help']\n"
+        "import mstxkit.cli\n"
+        "try: mstxkit.cli.main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "print([m for m in ('torch', 'numpy', 'polars', 'ray', 'torch_npu') if m in sys.modules])"
+    )
+    root = str(Path(mstxkit.cli.__file__).parents[2])
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": root}
+    )
+
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
+
+
+def test_report_of_a_good_run_ends_with_0_and_of_a_killed_one_with_1(good: Path) -> None:
+    assert call("report", good).exit_code == 0
+    ProcessFiles(good, 43).seal(ended="killed")
+
+    assert call("report", good).exit_code == 1
+
+
+def test_report_shows_the_table(bad: Path) -> None:
+    output = call("report", bad).output
+
+    assert "5.00 ms" in output
+    assert "rank 1 (pid 43 on h) was killed inside fatal" in output
+
+
+def test_report_as_json_holds_the_same(bad: Path) -> None:
+    found = json.loads(call("report", bad, "--json").output)
+
+    assert found["stages"][0]["ranks"][0]["total_ns"] == 5_000_000
+    assert found["killed"][0]["inside"][0]["name"] == "fatal"
+
+
+def test_report_of_one_step(good: Path) -> None:
+    assert json.loads(call("report", good, "--step", 1, "--json").output)["stages"] == []
+
+
+def test_status_shows_each_process_and_its_state(bad: Path) -> None:
+    done = call("status", bad)
+    states = [p["state"] for p in json.loads(call("status", bad, "--json").output)["processes"]]
+
+    assert done.exit_code == 1
+    assert "killed" in done.output
+    assert states == ["exited", "killed"]
+
+
+def test_status_of_an_empty_run_says_so(run: Path) -> None:
+    done = call("status", run)
+
+    assert (done.exit_code, done.output) == (0, "No process has written to this run yet.\n")
+
+
+def test_status_without_a_run_is_this_installation() -> None:
+    found = {check["name"] for check in json.loads(call("status", "--json").output)}
+
+    assert {"mstxkit", "engine", "tmpfs", "polars"} <= found
+
+
+@pytest.mark.parametrize("verb", ["report", "status", "collect"])
+def test_a_path_that_is_no_run_is_wrong_use(verb: str, tmp_path: Path) -> None:
+    done = typed(verb, tmp_path / "none")
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("mstxkit: ")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("nonsense",), ("report",), ("report", "x", "--step", "y"), ("export", ".", "--to", "vhs")]
+)
+def test_wrong_use_ends_with_2(words: tuple[str, ...]) -> None:
+    assert call(*words).exit_code == 2
+
+
+def test_export_writes_the_file_it_names(good: Path, tmp_path: Path) -> None:
+    done = call("export", good, "--to", "chrome", "-o", tmp_path / "t.json")
+
+    assert done.exit_code == 0
+    assert "t.json" in done.output
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["run", "t.json"]
+
+
+def test_export_names_its_file_after_the_run(good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert call("export", good, "--to", "chrome").exit_code == 0
+    assert (tmp_path / "run.json").exists()
+
+
+def test_an_export_that_cannot_be_written_ends_with_1_and_leaves_nothing(good: Path, tmp_path: Path) -> None:
+    done = call("export", good, "--to", "chrome", "-o", tmp_path / "none" / "t.json")
+
+    assert done.exit_code == 1
+    assert "cannot be written" in done.output
+
+
+def test_doctor_finds_nothing_wrong_here() -> None:
+    done = call("doctor")
+
+    assert done.exit_code == 0, done.output
+    assert "engine" in done.output
+
+
+def test_doctor_says_why_it_runs_on_the_twin() -> None:
+    done = typed("doctor", "--json", MSTXKIT_NATIVE="0")
+
+    (engine,) = [check for check in json.loads(done.stdout) if check["name"] == "engine"]
+
+    assert done.returncode == 0
+    assert engine["level"] == "note"
+    assert "MSTXKIT_NATIVE=0" in engine["detail"]
+
+
+def test_doctor_ends_with_1_if_the_run_of_the_environment_is_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("MSTXKIT_RUN", str(tmp_path / "file"))
+
+    assert call("doctor").exit_code == 1
+
+
+def test_a_variable_that_is_no_setting_is_noted() -> None:
+    checks = _checks.environment({"MSTXKIT_RUNS": "x", "MSTXKIT_OFF": "1", "MSTXKIT_ROLE": "actor", "HOME": "/"})
+
+    assert [(check.name, check.level) for check in checks] == [
+        ("MSTXKIT_OFF", "note"),
+        ("MSTXKIT_ROLE", "ok"),
+        ("MSTXKIT_RUNS", "note"),
+    ]
+
+
+def test_collect_of_a_run_without_killed_processes_finds_nothing(good: Path) -> None:
+    done = call("collect", good)
+
+    assert (done.exit_code, done.output) == (0, "nothing to collect on this host\n")
+
+
+def test_collect_seals_what_a_killed_process_left(run: Path) -> None:
+    killed = ProcessFiles(run, 99)
+    path = killed.live(BankFiles().range("last", 0, 1))
+    home = path.parent / RUN_ID
+    home.mkdir()
+    killed.point_to(path.rename(home / path.name))
+
+    found = json.loads(call("collect", run, "--json").output)
+
+    assert [(one["name"], one["records"]) for one in found["sealed"]] == [(killed.name, 1)]
+    assert json.loads(call("report", run, "--json").output)["states"] == {"killed": 1}
+
+
+def test_a_pipe_gets_no_colour_and_a_terminal_gets_the_same_words(bad: Path) -> None:
+    piped = typed("report", bad).stdout
+    shown = on_a_terminal("report", str(bad))
+
+    assert "\x1b" not in piped
+    assert "\x1b[" in shown
+    assert "was killed" in piped
+    assert "was killed" in shown
+
+
+def test_an_encoding_without_the_names_characters_shows_escapes(run: Path) -> None:
+    ProcessFiles(run).seal(BankFiles().range("重排", 0, 1, stage="重排", own=True))
+
+    done = typed("report", run, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+
+    assert done.returncode == 0, done.stderr
+    assert "\\u91cd" in done.stdout
+
+
+def on_a_terminal(*words: str) -> str:
+    """What the command writes to a terminal of 100 columns."""
+    main, child = pty.openpty()
+    root = str(Path(mstxkit.cli.__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": root, "COLUMNS": "100", "TERM": "xterm-256color"}
+    environment.pop("NO_COLOR", None)
+    process = subprocess.Popen([sys.executable, "-m", "mstxkit", *words], stdout=child, stderr=child, env=environment)
+    os.close(child)
+    shown = b""
+    try:
+        while piece := os.read(main, 65536):
+            shown += piece
+    except OSError:
+        pass  # the other end is closed: the command has ended
+    os.close(main)
+    process.wait(timeout=60)
+    return shown.decode()
