@@ -1,0 +1,11 @@
+"""A real GRPO training on the CPU that runs under capture: what `mstxkit demo` starts.
+
+| file | job |
+|---|---|
+| `loop.py` | the training loop and its ranges; `examples/01_grpo.py` is this same file |
+| `task.py` `policy.py` `grpo.py` | what is learnt, by which network, with which loss |
+| `dock.py` `resharding.py` | how experience and weights move |
+| `rank.py` `launch.py` `curve.py` | one rank and its mishaps, all ranks, the reward curve |
+
+Importing this package loads no torch; its modules do.
+"""

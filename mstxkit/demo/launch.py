@@ -1,0 +1,158 @@
+"""Start the ranks of the demo as processes of their own, see them to their end, and leave none behind."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from mstxkit.demo.curve import FILE_NAME, Learning, learning, read_rewards
+from mstxkit.errors import MstxkitError
+
+POLL_S = 0.05
+# A collective that waits for a dead rank gives up after 30 s at the latest (`loop.join`); then the process has to end.
+SURVIVORS_END_WITHIN_S = 60.0
+KILL_AFTER_RATIO = 0.6
+
+
+class DemoError(MstxkitError):
+    """The demo could not be run, or one of its ranks failed on its own."""
+
+
+class PlanError(DemoError):
+    """What was asked of the demo makes no sense, or its folder is taken."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run of the demo.
+
+    Args:
+        run: Run folder: new, or empty.
+        slow_rank: The rank that generates slowly.
+        kill_rank: The rank that is killed when `KILL_AFTER_RATIO` of the steps are done.
+        every: Print the reward every so many steps; 0: never.
+    """
+
+    run: Path
+    ranks: int = 2
+    steps: int = 120
+    seed: int = 0
+    slow_rank: int | None = None
+    kill_rank: int | None = None
+    every: int = 10
+
+    @property
+    def fatal_step(self) -> int:
+        """The step in which `kill_rank` dies."""
+        return int(self.steps * KILL_AFTER_RATIO)
+
+    def check(self) -> None:
+        """Raises: PlanError for what cannot be run, DemoError without torch; before anything is started."""
+        if importlib.util.find_spec("torch") is None:
+            raise DemoError("the demo trains with torch, which is not installed: pip install torch")
+        if self.ranks < 1 or self.steps < 1:
+            raise PlanError(f"ranks={self.ranks}, steps={self.steps}: at least one of each is needed")
+        for name, rank in (("slow-rank", self.slow_rank), ("kill-rank", self.kill_rank)):
+            if rank is not None and not 0 <= rank < self.ranks:
+                raise PlanError(f"--{name} {rank}: with --ranks {self.ranks} the ranks are 0 to {self.ranks - 1}")
+        if self.run.exists() and (not self.run.is_dir() or any(self.run.iterdir())):
+            raise PlanError(f"{self.run} is there already: give --run a new folder")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a plan: exit code of each rank (negative: the signal that ended it), and what was learnt."""
+
+    plan: Plan
+    exit_codes: tuple[int, ...]
+    learning: Learning
+    seconds: float
+
+
+def run_ranks(plan: Plan) -> Outcome:
+    """Train with all ranks and wait for their end. Takes as long as the training; prints each rank's lines.
+
+    Raises: DemoError when the plan cannot be run or a rank failed that was not to be killed.
+    """
+    plan.check()
+    plan.run.mkdir(mode=0o700, parents=True, exist_ok=True)
+    started_s, meeting_place = time.monotonic(), tempfile.mkdtemp(prefix="mstxkit-demo-")
+    ranks: list[subprocess.Popen[bytes]] = []
+    try:
+        for rank in range(plan.ranks):
+            ranks.append(start_rank(plan, rank, meeting_place))
+        wait_for_all(ranks, plan)
+    finally:
+        end_all(ranks)
+        shutil.rmtree(meeting_place, ignore_errors=True)
+    codes = tuple(process.returncode for process in ranks)
+    return Outcome(plan, codes, learning(read_rewards(plan.run)), time.monotonic() - started_s)
+
+
+def start_rank(plan: Plan, rank: int, meeting_place: str) -> subprocess.Popen[bytes]:
+    """One rank as a new Python process. The ranks meet through a file: a port could be taken by somebody else."""
+    rendezvous = f"file://{meeting_place}/store?rank={rank}&world_size={plan.ranks}"
+    command = [sys.executable, "-m", "mstxkit.demo.rank", "--rendezvous", rendezvous]
+    command += ["--steps", str(plan.steps), "--seed", str(plan.seed), "--every", str(plan.every)]
+    command += ["--curve", str(plan.run / FILE_NAME)]
+    command += ["--slow"] * (rank == plan.slow_rank)
+    if plan.kill_rank is not None:
+        command += ["--may-lose-peers"]
+    if rank == plan.kill_rank:
+        command += ["--die-at", str(plan.fatal_step)]
+    return subprocess.Popen(command, env=environment(plan, rank))
+
+
+def environment(plan: Plan, rank: int) -> dict[str, str]:
+    """The environment of a rank: what torchrun would set, one thread each, and where to record."""
+    package_parent = str(Path(__file__).resolve().parents[2])
+    paths = [package_parent, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {
+        "GLOO_SOCKET_IFNAME": "lo",
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "MSTXKIT_RUN": str(plan.run.absolute()),
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(plan.ranks),
+        "OMP_NUM_THREADS": "1",
+        # torch_npu may be installed without CANN; loading it by itself would end `import torch` with an error.
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+    }
+
+
+def wait_for_all(ranks: list[subprocess.Popen[bytes]], plan: Plan) -> None:
+    """Wait until every rank has ended. Raises: DemoError when one fails, or outlives a killed one for too long."""
+    deadline_s = float("inf")
+    while any(process.poll() is None for process in ranks):
+        refuse_failures(ranks, plan)
+        if deadline_s == float("inf") and any(process.returncode is not None for process in ranks):
+            deadline_s = time.monotonic() + SURVIVORS_END_WITHIN_S
+        if time.monotonic() > deadline_s:
+            raise DemoError(f"a rank did not end within {SURVIVORS_END_WITHIN_S:.0f} s of another's end")
+        time.sleep(POLL_S)
+    refuse_failures(ranks, plan)
+
+
+def refuse_failures(ranks: list[subprocess.Popen[bytes]], plan: Plan) -> None:
+    """Raises: DemoError when a rank has ended in another way than the plan has it."""
+    for rank, process in enumerate(ranks):
+        planned = -signal.SIGKILL if rank == plan.kill_rank else 0
+        if process.returncode not in (None, planned):
+            raise DemoError(f"rank {rank} of the demo ended with code {process.returncode}; its output is above")
+
+
+def end_all(ranks: list[subprocess.Popen[bytes]]) -> None:
+    """Kill and reap whatever still runs."""
+    for process in ranks:
+        if process.poll() is None:
+            process.kill()
+        process.wait()

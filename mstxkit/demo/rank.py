@@ -1,0 +1,75 @@
+"""One rank of the demo: the loop of `loop.py`, and the mishaps it is asked to suffer.
+
+A mishap hangs on a model from outside, as a hook, so that the loop stays what a reader finds in the example.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import time
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from mstxkit import capture, current_step
+from mstxkit.demo.loop import Settings, Trainer, arguments, join, leave, reporter
+
+SLOW_TOKEN_S = 0.01
+
+
+def slow_down(trainer: Trainer) -> None:
+    """Every token that this rank generates takes longer."""
+    trainer.rollout.register_forward_hook(lambda *_: time.sleep(SLOW_TOKEN_S))
+
+
+def die_at(trainer: Trainer, fatal_step: int) -> None:
+    """SIGKILL in the first forward pass of that step's actor_update: nothing of this process runs after it."""
+
+    def die(*_: Any) -> None:
+        if torch.is_grad_enabled() and current_step() == fatal_step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    trainer.policy.register_forward_hook(die)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The loop's options, and the mishaps."""
+    options = arguments()
+    options.add_argument("--slow", action="store_true", help="generate slowly")
+    options.add_argument("--die-at", type=int, help="die in this step")
+    options.add_argument("--may-lose-peers", action="store_true", help="end quietly when another rank dies")
+    return options
+
+
+def train(trainer: Trainer, given: argparse.Namespace) -> None:
+    """Train to the end, or to the death of another rank, which a collective reports as a RuntimeError."""
+    try:
+        trainer.train(reporter(given.every, given.curve))
+    except RuntimeError as lost:
+        if not given.may_lose_peers:
+            raise
+        # gloo names its own source line in brackets first, and gives advice after the first sentence.
+        reason = str(lost).splitlines()[0].split("] ", 1)[-1].split(". ")[0]
+        print(f"rank {dist.get_rank()}: another rank is gone in step {current_step()}: {reason}. Ending.", flush=True)
+    finally:
+        leave()
+
+
+def main() -> None:
+    """Record, join, train."""
+    given = parser().parse_args()
+    with capture(given.run):
+        join(given.rendezvous)
+        trainer = Trainer(Settings(seed=given.seed, steps=given.steps))
+        if given.slow:
+            slow_down(trainer)
+        if given.die_at is not None:
+            die_at(trainer, given.die_at)
+        train(trainer, given)
+
+
+if __name__ == "__main__":
+    main()

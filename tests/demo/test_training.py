@@ -1,0 +1,137 @@
+"""The training itself, in real processes under capture: it learns, and its mishaps can be read in the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pl = pytest.importorskip("polars")
+
+from mstxkit.demo.launch import Outcome, Plan, run_ranks  # noqa: E402
+from mstxkit.reader import open_run  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+STAGES = {
+    "resharding",
+    "actor_generate",
+    "actor_compute_log_prob",
+    "reference_compute_log_prob",
+    "reward",
+    "actor_update",
+}
+USES_THE_DOCK = STAGES - {"resharding", "actor_generate"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_reward_triples_within_half_of_the_steps(seed: int, tmp_path: Path) -> None:
+    learning = run_ranks(Plan(tmp_path / "run", steps=Plan.steps // 2, seed=seed, every=0)).learning
+
+    assert learning.steps == Plan.steps // 2
+    assert learning.ratio >= 3
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return run_ranks(Plan(tmp_path_factory.mktemp("plain") / "run", steps=3, every=0))
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return run_ranks(Plan(tmp_path_factory.mktemp("killed") / "run", ranks=3, steps=5, kill_rank=1, every=0))
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return run_ranks(Plan(tmp_path_factory.mktemp("slow") / "run", steps=10, slow_rank=1, every=0))
+
+
+def test_every_rank_runs_every_stage_in_every_step(plain: Outcome) -> None:
+    stages = open_run(plain.plan.run).stages()
+
+    seen = {(row["rank"], row["step"], row["stage"]) for row in stages.iter_rows(named=True) if row["step"] is not None}
+    assert seen == {(rank, step, stage) for rank in range(2) for step in range(3) for stage in STAGES}
+
+
+def test_recording_the_training_loses_nothing_and_meets_no_fault(plain: Outcome) -> None:
+    processes = open_run(plain.plan.run).processes()
+
+    assert processes["rank"].sort().to_list() == [0, 1]
+    assert processes["dropped"].sum() + processes["faults"].sum() == 0
+
+
+def test_stages_fetch_their_input_from_the_dock(plain: Outcome) -> None:
+    ranges = open_run(plain.plan.run).ranges()
+
+    dispatched = ranges.filter(pl.col("name") == "dispatch_transfer_dock_data")
+    assert set(dispatched["stage"].drop_nulls()) == USES_THE_DOCK
+    assert not ranges["error"].any()
+    assert not ranges["open"].any()
+
+
+def test_stages_say_how_much_work_they_did(plain: Outcome) -> None:
+    generated = open_run(plain.plan.run).ranges().filter(pl.col("name") == "actor_generate")
+
+    assert json.loads(generated["attributes"][0]) == {"prompts": 16, "group": 8, "tokens": 16 * 8 * 6}
+
+
+def test_survivors_of_a_killed_rank_close_their_ranges_with_error_and_end_cleanly(killed: Outcome) -> None:
+    ranges = open_run(killed.plan.run).ranges().filter(pl.col("rank") != 1)
+
+    failed = {(row["rank"], row["name"]) for row in ranges.filter(pl.col("error")).iter_rows(named=True)}
+    assert killed.exit_codes == (0, -signal.SIGKILL, 0)
+    assert failed >= {(rank, name) for rank in (0, 2) for name in ("actor_update", "all_reduce_gradients")}
+    assert not ranges["open"].any()
+
+
+def test_the_killed_rank_is_seen_inside_of_what_it_died_in(killed: Outcome) -> None:
+    still_open = open_run(killed.plan.run).ranges().filter(pl.col("open"))
+
+    assert set(still_open["rank"]) == {1}
+    assert set(still_open["name"]) == {"actor_update", "forward_backward"}
+    assert set(still_open["step"]) == {killed.plan.fatal_step}
+
+
+def test_the_report_says_inside_what_the_victim_died(killed: Outcome) -> None:
+    text = _mstxkit("report", str(killed.plan.run)).stdout
+
+    assert "killed inside forward_backward, stage actor_update, step 3" in text
+
+
+def test_the_report_names_the_slow_rank_as_the_slowest_of_its_stage(slow: Outcome) -> None:
+    report = json.loads(_mstxkit("report", str(slow.plan.run), "--json").stdout)
+
+    slowest = {stage["stage"]: stage["slowest"]["rank"] for stage in report["stages"]}
+    assert slowest["actor_generate"] == 1
+
+
+def test_the_command_prints_one_json_document_and_leaves_a_trace(tmp_path: Path) -> None:
+    done = _mstxkit("demo", "--json", "--steps", "5", "--run", str(tmp_path / "run"))
+
+    document = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert (document["steps"], document["exit_codes"]) == (5, [0, 0])
+    assert json.loads(Path(document["trace"]).read_text())
+
+
+def test_the_command_says_what_happened_and_what_to_open(tmp_path: Path) -> None:
+    done = _mstxkit("demo", "--steps", "5", "--kill-rank", "1", "--run", str(tmp_path / "run"))
+
+    assert done.returncode == 0, done.stderr
+    assert "Rank 1 was killed (SIGKILL) in step 3" in done.stdout
+    assert f"open {tmp_path / 'run' / 'trace.json'} in https://ui.perfetto.dev" in done.stdout
+
+
+def _mstxkit(*words: str) -> subprocess.CompletedProcess[Any]:
+    environment = {**os.environ, "COLUMNS": "200"}
+    return subprocess.run(
+        [sys.executable, "-m", "mstxkit", *words], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
