@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-import logging
-from typing import Callable
-
-_LOG = logging.getLogger("mstxkit")
+from typing import Any, Callable
 
 counts: dict[str, int] = {}
 reraise = False
@@ -25,8 +22,9 @@ def note(where: str, exc: BaseException) -> None:
     if reraise:
         raise exc
     if not seen:
-        _LOG.warning(
-            "mstxkit: fault in %s, counted from here on; your program is not affected", where,
+        _warn(
+            "mstxkit: fault in %s, counted from here on; your program is not affected",
+            where,
             exc_info=(type(exc), exc, exc.__traceback__),
         )
 
@@ -36,7 +34,14 @@ def warn_once(where: str, message: str) -> None:
     seen = counts.get(where, 0)
     counts[where] = seen + 1
     if not seen:
-        _LOG.warning("mstxkit: %s", message)
+        _warn("mstxkit: %s", message)
+
+
+def _warn(message: str, *args: object, exc_info: Any = None) -> None:
+    # Imported here: logging would be a quarter of what `import mstxkit` loads.
+    import logging
+
+    logging.getLogger("mstxkit").warning(message, *args, exc_info=exc_info)
 
 
 def total() -> int:

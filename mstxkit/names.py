@@ -8,7 +8,6 @@ prefix, and anything that begins with "default" is taken for the default domain.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import NamedTuple
 
@@ -51,6 +50,8 @@ def utf8(text: str, limit_bytes: int = TEXT_LIMIT_BYTES) -> bytes:
     raw = text.encode("utf-8", "backslashreplace")
     if len(raw) <= limit_bytes:
         return raw
+    import hashlib  # only names of 4 KiB need it
+
     tail = f"...[{len(raw)} bytes, {hashlib.blake2b(raw, digest_size=6).hexdigest()}]".encode()
     return cut(raw, limit_bytes - len(tail)) + tail
 

@@ -1,14 +1,16 @@
-"""The switchboard that generated wrappers read: `state.timed(site)` and its kin.
+"""The switchboard of generated wrappers: the five functions of the engine that they hold.
 
-A wrapper refers to this module, never to a value in it, so that cloudpickle ships it by reference and the worker that
-unpickles it gets its own engine. Written by `ranges.py` at import, once; the switch itself is inside the engine, so
-that no toggle is visible to torch.compile.
+All say that this is their module. So cloudpickle, which ships a wrapper of `__main__` by value, ships them by name, and
+the worker that unpickles it gets those of its own engine. Written by `ranges.py` at import, once; the switch itself
+is inside the engine, so that no toggle is visible to torch.compile.
 """
 
 from __future__ import annotations
 
 from typing import Any, Callable
 
+is_on: Callable[[object], bool]
 timed: Callable[..., Any]
 driven: Callable[..., Any]
 opened: Callable[..., Any]
+recording: Callable[[], bool]

@@ -1,0 +1,51 @@
+"""mstxkit: ranges for reinforcement-learning training, in the device timeline and in a recorder that survives a kill.
+
+The names here are the public ones. Those for marking load nothing but the engine, the others what they need when used.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from .ranges import at_step, current_stage, current_step, mark, mstx_range, mstx_timer, stage, step
+
+if TYPE_CHECKING:
+    from .identity import identify
+    from .reader import open_run
+    from .wiring import capture, stage_times, status
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "at_step", "capture", "current_stage", "current_step", "identify", "mark", "mstx_range", "mstx_timer", "open_run",
+    "stage", "stage_times", "status", "step",
+]  # fmt: skip
+
+_LOADED_WHEN_USED = {
+    "capture": "wiring",
+    "identify": "identity",
+    "open_run": "reader",
+    "stage_times": "wiring",
+    "status": "wiring",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LOADED_WHEN_USED:
+        raise AttributeError(f"module 'mstxkit' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"mstxkit.{_LOADED_WHEN_USED[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))
+
+
+if os.environ.get("MSTXKIT_RUN"):
+    from . import wiring
+
+    wiring.start_from_environment()
