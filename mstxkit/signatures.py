@@ -6,9 +6,10 @@ parameters as they are. Defaults are not in the code: they stay on the function,
 
 from __future__ import annotations
 
+import builtins
 import keyword
 from functools import lru_cache
-from types import CellType, CodeType, FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import Any, Callable, NamedTuple
 
 CALL, COROUTINE, GENERATOR = "call", "coroutine", "generator"
@@ -16,7 +17,7 @@ ASYNC_GENERATOR, AWAITABLE = "async generator", "awaitable"
 
 _VARARGS, _VARKEYWORDS, _GENERATOR, _COROUTINE, _ITERABLE_COROUTINE, _ASYNC_GENERATOR = 4, 8, 0x20, 0x80, 0x100, 0x200
 _FILE_PREFIX = "<mstxkit wrapper of "
-# What a wrapper holds in its closure, under names that no parameter of its own has.
+# What a wrapper holds as its globals, under names that no parameter of its own has.
 _HELD = (
     "is_on", "timed", "driven", "opened", "site", "function", "stream", "attributes", "evaluate", "in_pieces",
     "awaiting",
@@ -126,13 +127,17 @@ def _parameters(code: CodeType, bound: int) -> Parameters:
     return Parameters()
 
 
-def make(interface: Interface, name: str, namespace: dict[str, Any], held: dict[str, Any]) -> FunctionType:
-    """A wrapper called as `interface` says. `held` is what it may refer to; `namespace` becomes its `__globals__`."""
+def make(interface: Interface, name: str, held: dict[str, Any]) -> FunctionType:
+    """A wrapper called as `interface` says. `held`, by role, is all that it may refer to: its `__globals__` are its own.
+
+    Not a closure: CPython copies the cells of a closure at every call, which an idle wrapper would feel. Without `__name__` in
+    them, torch.compile takes these globals for what they are and does not look for them in a module.
+    """
     shape = Shape(interface.kind, interface.parameters, held["stream"] is not None, held["attributes"] is not None)
     code, roles = _code(shape)
     code = code.replace(co_name=name, co_filename=f"{_FILE_PREFIX}{name}>", co_flags=code.co_flags | interface.flags)
-    cells = tuple(CellType(held[roles[free]]) for free in code.co_freevars)
-    function = FunctionType(code, namespace, name, interface.defaults, cells)
+    namespace = {internal: held[roles[internal]] for internal in code.co_names if internal in roles}
+    function = FunctionType(code, {**namespace, "__builtins__": builtins}, name, interface.defaults)
     if interface.keyword_defaults:
         function.__kwdefaults__ = dict(interface.keyword_defaults)
     return function
@@ -142,26 +147,24 @@ def held_by(function: object) -> dict[str, Any] | None:
     """What a wrapper made here holds, by role; None for any other object. Copied attributes do not fool it."""
     if not isinstance(function, FunctionType) or not function.__code__.co_filename.startswith(_FILE_PREFIX):
         return None
-    cells = zip(function.__code__.co_freevars, function.__closure__ or ())
-    return {free[1:].rstrip("_"): cell.cell_contents for free, cell in cells}
+    held = {internal[1:].rstrip("_"): value for internal, value in function.__globals__.items()}
+    return held if "site" in held and "function" in held else None
 
 
 @lru_cache(maxsize=512)
 def _code(shape: Shape) -> tuple[CodeType, dict[str, str]]:
-    """The wrapper's code for a shape, and the role of each of its free variables."""
+    """The wrapper's code for a shape, and the role of each of the names it refers to."""
     tail = ""
     while any(f"_{role}{tail}" in shape.parameters.names for role in (*_HELD, "pieces")):
         tail += "_"
     internal = {role: f"_{role}{tail}" for role in (*_HELD, "pieces")}
-    outer = compile(_source(shape, internal), f"{_FILE_PREFIX}...>", "exec")
-    factory = next(const for const in outer.co_consts if isinstance(const, CodeType))
-    code = next(const for const in factory.co_consts if isinstance(const, CodeType))
-    return code, {name: role for role, name in internal.items()}
+    module = compile(_source(shape, internal), f"{_FILE_PREFIX}...>", "exec")
+    code = next(const for const in module.co_consts if isinstance(const, CodeType))
+    return code, {internal[role]: role for role in _HELD}
 
 
 def _source(shape: Shape, internal: dict[str, str]) -> str:
-    """A factory whose parameters become the closure of the wrapper inside it."""
-    held = [internal[role] for role in _HELD]
+    """The wrapper, whose names but for its parameters are globals."""
     call = _call(shape.parameters)
     extra = ""
     if shape.has_attributes:
@@ -171,7 +174,7 @@ def _source(shape: Shape, internal: dict[str, str]) -> str:
     extra = extra.format(call=call, **internal)
     body = _BODIES[shape.kind].format(call=call, extra=extra, **internal)
     is_async = "async " if shape.kind in (COROUTINE, ASYNC_GENERATOR) else ""
-    return f"def make({', '.join(held)}):\n {is_async}def wrapper({_declaration(shape.parameters)}):{body}"
+    return f"{is_async}def wrapper({_declaration(shape.parameters)}):{body}"
 
 
 def _declaration(parameters: Parameters) -> str:

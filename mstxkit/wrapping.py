@@ -129,9 +129,8 @@ def _wrapper(target: Any, site: Any, settings: Settings) -> FunctionType:
         "in_pieces": calls.Pieces,
         "awaiting": calls.awaiting,
     }
-    namespace = getattr(target, "__globals__", None) or {"__name__": getattr(target, "__module__", None) or __name__}
     name = str(getattr(target, "__name__", None) or type(target).__name__)
-    wrapper = signatures.make(signatures.interface_of(target), name, namespace, held)
+    wrapper = signatures.make(signatures.interface_of(target), name, held)
     wrapper.__qualname__ = name
     functools.update_wrapper(wrapper, target)
     for control in _CACHE_CONTROLS:

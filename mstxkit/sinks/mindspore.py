@@ -1,0 +1,112 @@
+"""Ranges for MindSpore's profiler, exactly while a session with mstx records on an NPU.
+
+Source: mindspore 2.10.0. `profiler/platform/npu_profiler.py`: `start` and `stop` of `NpuProfiler`, through which
+every profiler goes, switch `Mstx.enable`. `profiler/mstx.py`: the public calls, which look up the device at each call
+(9 us), and `Mstx.NPU_PROFILER`, the C object under them. On a CPU there is none, and nothing is sent.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from types import ModuleType
+from typing import Any
+
+from .. import imports
+from ..recorder.engine import engine
+from . import cann, seams
+from .balance import Balanced, Calls, balanced
+
+INDEX = 1
+_NAME = "mindspore"
+_MODULE = "mindspore.profiler.platform.npu_profiler"
+
+_session: Balanced | None = None
+
+
+def install() -> None:
+    """Listen to MindSpore's profiler as soon as it is imported."""
+    imports.when_imported(_MODULE, _listen)
+
+
+def uninstall() -> None:
+    """Do not listen, if it was not imported yet; what was wrapped is put back by `seams.undo_all`."""
+    imports.forget(_MODULE, _listen)
+
+
+def silence() -> None:
+    """Send nothing until the next session starts, no ends either."""
+    global _session
+    engine.clear_sink(INDEX)
+    if _session is not None:
+        _session.forget_all()
+    _session = None
+
+
+def state() -> str:
+    """What this sink does now, in words."""
+    if _session is not None:
+        return "on: a profiler session with mstx records"
+    return "ready: no profiler session with mstx records" if _MODULE in sys.modules else "waiting for mindspore"
+
+
+def _listen(platform: ModuleType) -> None:
+    seams.listen(platform.NpuProfiler, "start", after=_started)
+    seams.listen(platform.NpuProfiler, "stop", before=_stopping)
+
+
+def _started(*_: Any) -> None:
+    global _session
+    mstx = sys.modules[_MODULE].Mstx
+    if _session or not mstx.enable or getattr(mstx, "NPU_PROFILER", mstx) is None:
+        return
+    cann.give_way(_NAME)
+    _session = balanced(_calls(mstx))
+    engine.set_sink(INDEX, *_session.calls)
+
+
+def _stopping(*_: Any) -> None:
+    session = _session
+    if session is not None:
+        engine.clear_sink(INDEX)
+        session.end_all()
+        silence()
+        cann.take_back(_NAME)
+
+
+def _calls(mstx: Any) -> Calls:
+    native = getattr(mstx, "NPU_PROFILER", None)
+    if all(hasattr(native, name) for name in ("mstx_mark", "mstx_range_start", "mstx_range_end")):
+        return _native_calls(native)
+    if "domain" in inspect.signature(mstx.range_start).parameters:
+        return Calls(
+            lambda message, domain: mstx.range_start(message, None, domain),
+            mstx.range_end,
+            mstx.mark,
+            mstx.range_start,
+        )
+    # MindSpore before 2.6: everything is in the default domain.
+    return Calls(
+        lambda message, domain: mstx.range_start(message, None),
+        lambda token, domain: mstx.range_end(token),
+        lambda message, stream, domain: mstx.mark(message, stream),
+        lambda message, stream, domain: mstx.range_start(message, stream),
+    )
+
+
+def _native_calls(native: Any) -> Calls:
+    def begin(message: str, domain: str) -> Any:
+        return native.mstx_range_start(message, None, domain)
+
+    def begin_stream(message: str, stream: Any, domain: str) -> Any:
+        return native.mstx_range_start(message, _device_stream(stream), domain)
+
+    def mark(message: str, stream: Any, domain: str) -> None:
+        native.mstx_mark(message, _device_stream(stream), domain)
+
+    return Calls(begin, native.mstx_range_end, mark, begin_stream)
+
+
+def _device_stream(stream: Any) -> Any:
+    """The handle of a `mindspore.runtime.Stream`; None for anything else, which marks the host only."""
+    return stream.device_stream() if hasattr(stream, "device_stream") else None

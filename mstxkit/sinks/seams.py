@@ -1,0 +1,66 @@
+"""Wrapping somebody else's function so that we hear of its calls: transparent, and undone exactly.
+
+What the function returns and raises passes unchanged; what goes wrong on our side is a counted fault.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, NamedTuple
+
+from .. import faults
+
+Listener = Callable[..., object]
+
+
+class Seam(NamedTuple):
+    """One replaced attribute."""
+
+    owner: Any
+    name: str
+    original: Any
+    replacement: Any
+
+
+_seams: list[Seam] = []
+
+
+def listen(owner: Any, name: str, *, before: Listener | None = None, after: Listener | None = None) -> None:
+    """Replace the function `owner.name` by one that also tells us.
+
+    Args:
+        owner: A class or a module.
+        before: Called with the function's positional arguments, before it runs.
+        after: The same after it has returned; not called when it raised.
+
+    Raises:
+        AttributeError: there is no such function.
+    """
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def replacement(*args: Any, **kwargs: Any) -> Any:
+        _tell(before, name, args)
+        result = original(*args, **kwargs)
+        _tell(after, name, args)
+        return result
+
+    setattr(owner, name, replacement)
+    _seams.append(Seam(owner, name, original, replacement))
+
+
+def undo_all() -> None:
+    """Put every function back, last one first; one that was replaced again by somebody else since stays as it is."""
+    while _seams:
+        seam = _seams.pop()
+        if vars(seam.owner).get(seam.name) is seam.replacement:
+            setattr(seam.owner, seam.name, seam.original)
+
+
+def _tell(listener: Listener | None, name: str, args: tuple[Any, ...]) -> None:
+    if listener is None:
+        return
+    try:
+        listener(*args)
+    except Exception as exc:
+        faults.note(f"the sink that listens to {name}", exc)

@@ -1,0 +1,218 @@
+"""Run a script under the stand-in CANN libraries, and get its mstx and profiler calls as data."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Mapping, NamedTuple, Sequence, Union
+
+from ..errors import StandInError
+from .stand_in import Fail, StandIn, without_autoload
+
+Script = Union[str, Path, Sequence[str]]
+
+_PACKAGE_ROOT = Path(__file__).resolve().parents[2]
+_STARTS = ("mstxRangeStartA", "mstxDomainRangeStartA")
+_ENDS = ("mstxRangeEnd", "mstxDomainRangeEnd")
+_MARKS = ("mstxMarkA", "mstxDomainMarkA")
+
+
+class CannCall(NamedTuple):
+    """One call that reached the stand-in. What a call does not have is None.
+
+    Attributes:
+        call: Name of the C function.
+        t_ns: When, CLOCK_MONOTONIC.
+        pid, tid: Which process and OS thread.
+        message: Of a range start or mark.
+        domain: Of an mstx call; "default" where none was given.
+        stream: Was a stream passed?
+        id: Of a range; 0 means that nobody listened.
+        types: The data types that aclprofCreateConfig or aclprofStart asked for, as bits; 0x80 is mstx.
+        path: Of aclprofInit the result folder, of aclprofStart and aclprofStop the `PROF_*` folder.
+        code: What an aclprof call returned; 0 is success.
+    """
+
+    call: str
+    t_ns: int
+    pid: int
+    tid: int
+    message: str | None = None
+    domain: str | None = None
+    stream: bool | None = None
+    id: int | None = None
+    types: int | None = None
+    path: Path | None = None
+    code: int | None = None
+
+
+class CannRange(NamedTuple):
+    """A start and its end; what is missing is None: `end_ns` and `end_tid`, or `start_ns` and `tid`."""
+
+    message: str | None
+    domain: str
+    stream: bool
+    id: int
+    pid: int
+    tid: int | None
+    start_ns: int | None
+    end_tid: int | None
+    end_ns: int | None
+
+    @property
+    def balanced(self) -> bool:
+        """Was it started and ended?"""
+        return self.start_ns is not None and self.end_ns is not None
+
+
+@dataclass(frozen=True)
+class CannRun:
+    """What a script did under the stand-in."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+    calls: tuple[CannCall, ...]
+
+    def ranges(self) -> list[CannRange]:
+        """Every mstx range that somebody listened to, by its start, the open ones too; then ends that have no start."""
+        return _pair(self.calls)
+
+    def unbalanced(self) -> list[CannRange]:
+        """The ranges that lack a start or an end."""
+        return [found for found in self.ranges() if not found.balanced]
+
+    def marks(self) -> list[CannCall]:
+        """Every mstx mark, in order."""
+        return [call for call in self.calls if call.call in _MARKS]
+
+    def named(self, *names: str) -> list[CannCall]:
+        """The calls of these C functions, in order."""
+        return [call for call in self.calls if call.call in names]
+
+    @property
+    def prof_folders(self) -> list[Path]:
+        """The `PROF_*` folders that profiler sessions wrote, in the order of their starts, each once."""
+        found = [call.path for call in self.named("aclprofStart") if call.code == 0 and call.path is not None]
+        return list(dict.fromkeys(found))
+
+
+def run_under_cann(
+    script: Script,
+    *,
+    env: Mapping[str, str] | None = None,
+    timeout_s: float = 120.0,
+    fail: Sequence[Fail] = (),
+    rate: float = 0,
+    start_bytes: int = 0,
+    mstx: str = "profiler",
+    cwd: Path | None = None,
+    python: str | None = None,
+) -> CannRun:
+    """Run a script, with the real torch_npu if it uses that, on stand-in CANN libraries.
+
+    Args:
+        script: Python source as a str, a file as a Path, or a whole command as a sequence.
+        env: Environment variables on top of this process's own.
+        timeout_s: After this the script and its children are killed.
+        fail, rate, start_bytes, mstx: As in `StandIn.environment`.
+        cwd: Where it runs; default the current folder.
+        python: The interpreter; default the one that runs this.
+
+    Raises:
+        StandInError: the stand-in could not be built, or the time was over. A script that fails is no error: see
+            `returncode`.
+    """
+    with tempfile.TemporaryDirectory(prefix="mstxkit-cann-") as folder:
+        log = Path(folder) / "calls.jsonl"
+        settings = StandIn.build().environment(log=log, mstx=mstx, rate=rate, start_bytes=start_bytes, fail=fail)
+        environment = {**without_autoload(os.environ), **settings, **(env or {})}
+        if python is None:
+            environment["PYTHONPATH"] = _importable(environment.get("PYTHONPATH"))
+        returncode, stdout, stderr = _run(_command(script, python), environment, timeout_s, cwd)
+        return CannRun(returncode, stdout, stderr, read_calls(log))
+
+
+def read_calls(log: Path) -> tuple[CannCall, ...]:
+    """The calls in a log that `StandIn.environment(log=…)` asked for; none if it was never written."""
+    if not log.exists():
+        return ()
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return tuple(_call(json.loads(line)) for line in lines if line.endswith("}"))
+
+
+def _command(script: Script, python: str | None) -> list[str]:
+    interpreter = python or sys.executable
+    if isinstance(script, str):
+        return [interpreter, "-c", script]
+    return [interpreter, str(script)] if isinstance(script, Path) else list(script)
+
+
+def _importable(path: str | None) -> str:
+    """A PYTHONPATH with which the script finds the same mstxkit as this process."""
+    return os.pathsep.join([str(_PACKAGE_ROOT), *([path] if path else [])])
+
+
+def _run(command: list[str], environment: dict[str, str], timeout_s: float, cwd: Path | None) -> tuple[int, str, str]:
+    child = subprocess.Popen(
+        command, env=environment, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, errors="replace", start_new_session=True,
+    )  # fmt: skip
+    try:
+        stdout, stderr = child.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired as exc:
+        _kill_session(child.pid)
+        _, stderr = child.communicate()
+        raise StandInError(f"the script did not end within {timeout_s} s; its last errors: {stderr[-500:]}") from exc
+    _kill_session(child.pid)
+    return child.returncode, stdout, stderr
+
+
+def _kill_session(leader: int) -> None:
+    """The script and every process it left behind."""
+    try:
+        os.killpg(leader, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def _call(found: dict[str, Any]) -> CannCall:
+    is_mstx = found["call"] in _STARTS + _ENDS + _MARKS
+    path = found.get("path")
+    return CannCall(
+        call=found["call"],
+        t_ns=found["t_ns"],
+        pid=found["pid"],
+        tid=found["tid"],
+        message=found.get("message"),
+        domain=found.get("domain", "default" if is_mstx else None),
+        stream=bool(found["stream"]) if "stream" in found else None,
+        id=found.get("id"),
+        types=found.get("types"),
+        path=Path(path) if path else None,
+        code=found.get("code"),
+    )
+
+
+def _pair(calls: Sequence[CannCall]) -> list[CannRange]:
+    """An end belongs to the start of the same process, id and domain; an end with id 0 ends nothing."""
+    started: dict[tuple[int, int | None, str | None], CannRange] = {}
+    stray: list[CannRange] = []
+    for call in calls:
+        key = (call.pid, call.id, call.domain)
+        domain, number = call.domain or "default", call.id or 0
+        if call.call in _STARTS and number:
+            started[key] = CannRange(
+                call.message, domain, bool(call.stream), number, call.pid, call.tid, call.t_ns, None, None
+            )
+        elif call.call in _ENDS and key in started and started[key].end_ns is None:
+            started[key] = started[key]._replace(end_tid=call.tid, end_ns=call.t_ns)
+        elif call.call in _ENDS and number:
+            stray.append(CannRange(None, domain, False, number, call.pid, None, None, call.tid, call.t_ns))
+    return [*started.values(), *stray]

@@ -1,0 +1,105 @@
+"""Whatever is open when a tool stops is ended then, innermost first, and never again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mstxkit.sinks.balance import Balanced, Calls, balanced
+
+
+class Tool:
+    """Counts ids up from 1, as mstx does; gives `nothing` instead while it is deaf."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.nothing: Any = None
+        self.deaf = False
+        self.last = 0
+
+    def begin(self, message: str, domain: str) -> Any:
+        return self.begin_stream(message, None, domain)
+
+    def begin_stream(self, message: str, stream: Any, domain: str) -> Any:
+        if self.deaf:
+            return self.nothing
+        self.last += 1
+        self.calls.append(("begin", self.last, message, stream, domain))
+        return self.last
+
+    def end(self, token: Any, domain: str) -> None:
+        self.calls.append(("end", token, domain))
+
+    def mark(self, message: str, stream: Any, domain: str) -> None:
+        self.calls.append(("mark", message, stream, domain))
+
+
+@pytest.fixture
+def tool() -> Tool:
+    return Tool()
+
+
+@pytest.fixture
+def session(tool: Tool) -> Balanced:
+    return balanced(Calls(tool.begin, tool.end, tool.mark, tool.begin_stream))
+
+
+def test_calls_arrive_as_they_are(tool: Tool, session: Balanced) -> None:
+    calls = session.calls
+    outer, inner = calls.begin("a", "d1"), calls.begin_stream("b", "stream", "d2")
+    calls.mark("m", None, "d1")
+    calls.end(inner, "d2")
+    calls.end(outer, "d1")
+
+    assert tool.calls == [
+        ("begin", 1, "a", None, "d1"),
+        ("begin", 2, "b", "stream", "d2"),
+        ("mark", "m", None, "d1"),
+        ("end", 2, "d2"),
+        ("end", 1, "d1"),
+    ]
+
+
+def test_what_is_open_at_the_stop_is_ended_in_its_domain_innermost_first(tool: Tool, session: Balanced) -> None:
+    session.calls.begin("outer", "d1")
+    closed = session.calls.begin("closed", "d1")
+    session.calls.begin_stream("inner", "stream", "d2")
+    session.calls.end(closed, "d1")
+    tool.calls.clear()
+
+    session.end_all()
+
+    assert tool.calls == [("end", 3, "d2"), ("end", 1, "d1")]
+
+
+def test_an_end_after_the_stop_goes_nowhere(tool: Tool, session: Balanced) -> None:
+    token = session.calls.begin("x", "d")
+    session.end_all()
+    tool.calls.clear()
+
+    session.calls.end(token, "d")
+
+    assert tool.calls == []
+
+
+def test_in_a_forked_child_nothing_is_ended(tool: Tool, session: Balanced) -> None:
+    token = session.calls.begin("x", "d")
+    tool.calls.clear()
+
+    session.forget_all()
+    session.calls.end(token, "d")
+    session.end_all()
+
+    assert tool.calls == []
+
+
+@pytest.mark.parametrize("nothing", [None, 0])
+def test_a_tool_that_did_not_listen_at_the_begin_hears_no_end(tool: Tool, session: Balanced, nothing: Any) -> None:
+    tool.deaf, tool.nothing = True, nothing
+
+    tokens = [session.calls.begin("x", "d"), session.calls.begin_stream("x", "stream", "d")]
+    session.end_all()
+
+    assert tokens == [None, None]
+    assert tool.calls == []
