@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from .ranges import at_step, current_stage, current_step, mark, mstx_range, mstx_timer, stage, step
+from .ranges import at_step, current_stage, current_step, is_off, mark, mstx_range, mstx_timer, stage, step
 
 if TYPE_CHECKING:
     from .identity import identify
@@ -44,6 +44,11 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     return sorted(set(globals()) | set(__all__))
 
+
+if not is_off:
+    from . import sinks
+
+    sinks.install_all()
 
 if os.environ.get("MSTXKIT_RUN"):
     from . import wiring

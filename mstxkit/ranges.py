@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Callable, TypeVar, Union, overload
 
 from . import state
 
-_OFF = os.environ.get("MSTXKIT_OFF", "0") not in ("", "0")
+# MSTXKIT_OFF=1: for the life of this process.
+is_off = os.environ.get("MSTXKIT_OFF", "0") not in ("", "0")
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
         def __call__(self, function: _Function, /) -> _Function:
             """Decorate `function`."""
-elif _OFF:
+elif is_off:
     from . import off as _marking
 else:
     from .recorder.engine import engine as _marking
@@ -85,7 +86,7 @@ def site(name: str, stage: str | None = None, domain: str = "default") -> Any:
 
 
 def _decorate(settings: tuple[Any, ...], target: Any) -> Any:
-    if _OFF:
+    if is_off:
         return target
     from .wrapping import decorate
 
@@ -105,7 +106,7 @@ def _connect() -> None:
         if isinstance(function, FunctionType):
             function.__module__ = state.__name__  # where pickle looks it up; those of the C engine say so already
         setattr(state, name, function)
-    if _OFF:
+    if is_off:
         return
     from . import faults, imports, names
 

@@ -1,24 +1,48 @@
 """Live tools: what hands a range to a device profiler, exactly while one listens.
 
 Nothing polls. Each sink waits for its framework to be imported, wraps that profiler's own start and stop, and sets
-and clears its place in the engine there.
+and clears its place in the engine there. A sink's module is loaded only with its framework.
 """
 
 from __future__ import annotations
 
 import os
+import sys
+from typing import TYPE_CHECKING, Any, Callable
 
-from . import cann, mindspore, seams, torch, torch_npu
+from .. import imports
+from . import cann
 
-_in_order = {"torch_npu": torch_npu, "mindspore": mindspore, "torch": torch, "cann": cann}
+if TYPE_CHECKING:
+    from types import ModuleType
+
+# Which import brings a framework's profiler; the sink has the framework's name.
+_PROFILERS = {
+    "torch_npu": "torch_npu.profiler.profiler_interface",
+    "mindspore": "mindspore.profiler.platform.npu_profiler",
+    "torch": "torch.autograd.profiler",
+}
 _fork_hook_registered = False
+
+
+def _listens(name: str) -> Callable[[ModuleType], None]:
+    def listen(profiler: ModuleType) -> None:
+        from importlib import import_module
+
+        import_module(f"{__name__}.{name}").listen(profiler)
+
+    return listen
+
+
+_hooks = {name: _listens(name) for name in _PROFILERS}
 
 
 def install_all() -> None:
     """Get every sink ready. Cheap, loads no framework; a second call does nothing."""
     global _fork_hook_registered
-    for sink in _in_order.values():
-        sink.install()
+    for name, module in _PROFILERS.items():
+        imports.when_imported(module, _hooks[name])
+    cann.install()
     if not _fork_hook_registered:
         _fork_hook_registered = True
         os.register_at_fork(after_in_child=silence)
@@ -26,18 +50,29 @@ def install_all() -> None:
 
 def uninstall_all() -> None:
     """Put every profiler back as it was and send nothing more."""
-    for sink in _in_order.values():
-        sink.uninstall()
-        sink.silence()
-    seams.undo_all()
+    for name, module in _PROFILERS.items():
+        imports.forget(module, _hooks[name])
+    cann.uninstall()
+    silence()
+    seams = sys.modules.get(f"{__name__}.seams")
+    if seams is not None:
+        seams.undo_all()
 
 
 def silence() -> None:
     """Send nothing until a tool is started in this process: a forked child has a tool's switches, not the tool."""
-    for sink in _in_order.values():
+    for sink in (*_loaded().values(), cann):
         sink.silence()
 
 
 def states() -> dict[str, str]:
     """What each sink does now, in words: for `status` and `doctor`."""
-    return {name: sink.state() for name, sink in _in_order.items()}
+    loaded = _loaded()
+    found = {name: loaded[name].state() if name in loaded else f"waiting for {name}" for name in _PROFILERS}
+    return {**found, "cann": cann.state()}
+
+
+def _loaded() -> dict[str, Any]:
+    """The sinks whose framework is there."""
+    modules = {name: sys.modules.get(f"{__name__}.{name}") for name, of in _PROFILERS.items() if of in sys.modules}
+    return {name: module for name, module in modules.items() if module is not None}

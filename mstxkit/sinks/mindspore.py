@@ -12,7 +12,6 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from .. import imports
 from ..recorder.engine import engine
 from . import cann, seams
 from .balance import Balanced, Calls, balanced
@@ -22,16 +21,6 @@ _NAME = "mindspore"
 _MODULE = "mindspore.profiler.platform.npu_profiler"
 
 _session: Balanced | None = None
-
-
-def install() -> None:
-    """Listen to MindSpore's profiler as soon as it is imported."""
-    imports.when_imported(_MODULE, _listen)
-
-
-def uninstall() -> None:
-    """Do not listen, if it was not imported yet; what was wrapped is put back by `seams.undo_all`."""
-    imports.forget(_MODULE, _listen)
 
 
 def silence() -> None:
@@ -47,10 +36,11 @@ def state() -> str:
     """What this sink does now, in words."""
     if _session is not None:
         return "on: a profiler session with mstx records"
-    return "ready: no profiler session with mstx records" if _MODULE in sys.modules else "waiting for mindspore"
+    return "ready: no profiler session with mstx records"
 
 
-def _listen(platform: ModuleType) -> None:
+def listen(platform: ModuleType) -> None:
+    """Listen to MindSpore's profiler."""
     seams.listen(platform.NpuProfiler, "start", after=_started)
     seams.listen(platform.NpuProfiler, "stop", before=_stopping)
 

@@ -15,24 +15,13 @@ import sys
 from types import ModuleType
 from typing import Any, Callable
 
-from .. import imports, names
+from .. import names
 from ..recorder.engine import engine
 from . import seams
 
 INDEX = 2
-_MODULE = "torch.autograd.profiler"
 
 _sending = False
-
-
-def install() -> None:
-    """Listen to torch's profilers as soon as torch is imported."""
-    imports.when_imported(_MODULE, _listen)
-
-
-def uninstall() -> None:
-    """Do not listen, if it was not imported yet; what was wrapped is put back by `seams.undo_all`."""
-    imports.forget(_MODULE, _listen)
 
 
 def silence() -> None:
@@ -46,10 +35,11 @@ def state() -> str:
     """What this sink does now, in words."""
     if _sending:
         return "on: a torch profiler runs"
-    return "ready: no torch profiler runs" if _MODULE in sys.modules else "waiting for torch"
+    return "ready: no torch profiler runs"
 
 
-def _listen(profiler: ModuleType) -> None:
+def listen(profiler: ModuleType) -> None:
+    """Listen to torch's profilers."""
     seams.listen(profiler, "_run_on_profiler_start", after=_started)
     seams.listen(profiler, "_run_on_profiler_stop", before=silence)
 
@@ -78,5 +68,5 @@ def _record_function() -> Callable[[str], Any]:
     """The C one of torch 2.2 and later, which costs a fifth; else the public one."""
     native = getattr(sys.modules["torch"]._C, "_profiler", None)
     fast = getattr(native, "_RecordFunctionFast", None)
-    make: Callable[[str], Any] = fast if fast is not None else sys.modules[_MODULE].record_function
+    make: Callable[[str], Any] = fast if fast is not None else sys.modules["torch.autograd.profiler"].record_function
     return make

@@ -13,27 +13,15 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from .. import imports
 from ..recorder.engine import engine
 from . import cann, seams
 from .balance import Balanced, Begin, Calls, End, balanced
 
 INDEX = 0
 _NAME = "torch_npu"
-_MODULE = "torch_npu.profiler.profiler_interface"
 
 _mstx_wanted = False
 _session: Balanced | None = None
-
-
-def install() -> None:
-    """Listen to torch_npu's profiler as soon as it is imported."""
-    imports.when_imported(_MODULE, _listen)
-
-
-def uninstall() -> None:
-    """Do not listen, if it was not imported yet; what was wrapped is put back by `seams.undo_all`."""
-    imports.forget(_MODULE, _listen)
 
 
 def silence() -> None:
@@ -49,11 +37,11 @@ def state() -> str:
     """What this sink does now, in words."""
     if _session is not None:
         return "on: a profiler session with mstx records"
-    return "ready: no profiler session with mstx records" if _MODULE in sys.modules else "waiting for torch_npu"
+    return "ready: no profiler session with mstx records"
 
 
-def _listen(interface: ModuleType) -> None:
-    """The lowest seam: also profilers that were constructed before look these names up when they start."""
+def listen(interface: ModuleType) -> None:
+    """Listen at the lowest seam: also profilers that were constructed before look these names up when they start."""
     seams.listen(interface._ExperimentalConfig, "__call__", before=_remember_options)
     seams.listen(interface, "_start_profiler", after=_started)
     # Before the device is synchronized, so that the ends of ranges on streams are through before the profiler stops …

@@ -133,11 +133,11 @@ def test_on_a_cpu_nothing_is_sent(on_npu: Any, calls: list[Any]) -> None:
 
 
 def test_its_state_says_what_it_does(on_npu: Any, installed: ModuleType) -> None:
-    waiting = mindspore.state()
+    waiting = installed.states()["mindspore"]
     profiler = on_npu()(wants_mstx=True)
-    ready = mindspore.state()
+    ready = installed.states()["mindspore"]
     profiler.start()
-    on = mindspore.state()
+    on = installed.states()["mindspore"]
     profiler.stop()
 
     assert (waiting, ready, on) == (
