@@ -255,6 +255,26 @@ static Range *new_range(void);
 
 static COLD void begin_again(Range *r); /* entered while open */
 
+/* Sinks are told before the clock at begin, so that their time is outside the range. */
+static inline void tell_sinks(Range *r, uint32_t on)
+{
+    if (UNLIKELY(on & ON_SINKS)) begin_in_sinks(r, on);
+    if (UNLIKELY(on & ON_DIRECT)) {
+        r->direct = g_direct;
+        r->direct_id = direct_begin(g_direct, r->site);
+        r->rare = 1;
+    }
+}
+
+static inline void begin_recorded(Range *r, Site *s, Track *t)
+{
+    if (UNLIKELY((s->seq ^ g.seq) | (t->seq ^ g.seq)) && g.bank) define_for(r, t);
+    r->generation = g.generation;
+    uint64_t w2 = r->stage | (uint64_t)r->depth << 16 | (uint64_t)t->thread->os_id << 32;
+    uint64_t start = r->start = now();
+    r->slot = open_slot(start, r->w1, w2, r);
+}
+
 static inline void begin(Range *r)
 {
     uint32_t on = g.on;
@@ -265,15 +285,13 @@ static inline void begin(Range *r)
         s = r->site = site_of(r->name, r->stage_key, r->domain);
         if (UNLIKELY(!s)) return;
     }
-    Track *t = current_track();
-    if (UNLIKELY(!t)) return;
     r->begun = 1;
-    if (UNLIKELY(on & ON_SINKS)) begin_in_sinks(r, on);
-    if (UNLIKELY(on & ON_DIRECT)) {
-        r->direct = g_direct;
-        r->direct_id = direct_begin(g_direct, s);
-        r->rare = 1;
-    }
+    tell_sinks(r, on);
+    r->recorded = (on & ON_RECORD) != 0;
+    r->start = 0;
+    if (UNLIKELY(!r->recorded && !s->own_stage)) return; /* only sinks see it: no clock, no track */
+    Track *t = current_track();
+    if (UNLIKELY(!t)) { r->recorded = 0; return; }
     uint32_t step = t->step == NO_STEP ? g.step : t->step;
     r->depth = t->depth > 255 ? 255 : (uint8_t)t->depth;
     r->outer_stage = t->stage;
@@ -281,16 +299,8 @@ static inline void begin(Range *r)
     r->w1 = s->id | (uint64_t)t->id << 16 | (uint64_t)step << 32;
     r->home = t;
     link_range(r, t);
-    r->recorded = (on & ON_RECORD) != 0;
-    if (LIKELY(r->recorded)) {
-        if (UNLIKELY((s->seq ^ g.seq) | (t->seq ^ g.seq)) && g.bank) define_for(r, t);
-        r->generation = g.generation;
-        uint64_t w2 = r->stage | (uint64_t)r->depth << 16 | (uint64_t)t->thread->os_id << 32;
-        uint64_t start = r->start = now();
-        r->slot = open_slot(start, r->w1, w2, r);
-    } else {
-        r->start = now();
-    }
+    if (LIKELY(r->recorded)) begin_recorded(r, s, t);
+    else r->start = now();
     if (UNLIKELY(s->own_stage)) stage_begins(r, t);
 }
 
@@ -309,7 +319,7 @@ static inline void end(Range *r, int failed)
 {
     if (UNLIKELY(!r->begun)) return;
     if (UNLIKELY(r->inner != NULL)) { end_inner(r, failed); return; }
-    uint64_t at = now();
+    uint64_t at = LIKELY(r->recorded) || r->staged ? now() : 0;
     r->begun = 0;
     if (LIKELY(r->recorded) && LIKELY(r->generation == g.generation)) {
         write_range(r, at, failed);
@@ -322,6 +332,7 @@ static inline void end(Range *r, int failed)
         if (r->direct_id) { direct_end(r->direct, r->site, r->direct_id); r->direct_id = 0; }
         if (r->sunk) end_in_sinks(r);
         r->busy = 0;
+        r->rare = r->inline_count || r->extra || r->stage_key || r->domain || r->stream;
     }
 }
 
