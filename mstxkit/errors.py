@@ -1,10 +1,10 @@
-"""The errors a user of mstxkit can catch: raised while configuring, starting, reading or in the command line, never by a range."""
+"""The errors a user of mstxkit can catch: raised while configuring, starting or reading, never by a range."""
 
 from __future__ import annotations
 
 
 class MstxkitError(Exception):
-    """Base of every error that mstxkit raises on purpose. The message says what is wrong, where it came from and what to do."""
+    """Base of every error that mstxkit raises on purpose: its message says what is wrong, where, and what to do."""
 
 
 class CaptureError(MstxkitError):

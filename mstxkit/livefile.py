@@ -5,10 +5,8 @@ Pure encode and decode on buffers; files are made in `recorder/live.py`. Layout 
 
 from __future__ import annotations
 
-import json
 import struct
 import zlib
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Union
 
 from . import records
@@ -53,6 +51,8 @@ ANCHOR_BYTES = 32
 ANCHOR_ENTRIES = 64
 IDENTITY_AT = 4096
 IDENTITY_BYTES = 2048
+_IDENTITY_ROOM = IDENTITY_BYTES - 8  # after length and checksum
+_IDENTITY_TEXT = 64  # characters: a host name, a boot id or a run id is never longer
 
 _HEADER = struct.Struct("<8sHHIIIQQQQIId")
 _BANK = struct.Struct("<QI4xQQQQQ")
@@ -131,8 +131,7 @@ class TrackText(NamedTuple):
     is_task: bool
 
 
-@dataclass
-class Texts:
+class Texts(NamedTuple):
     """The side table of one bank, decoded."""
 
     sites: dict[int, SiteText]
@@ -144,12 +143,12 @@ class Texts:
 class Bank(NamedTuple):
     """A bank's header fields, with copies of its raw records and of its text bytes."""
 
-    index: int
+    place: int
     seq: int
     state: int
     salt: int
     origin: int
-    count: int
+    record_count: int
     activated_ns: int
     raw: bytes
     text: bytes
@@ -223,10 +222,7 @@ def read_anchors(view: Buffer) -> list[Anchor]:
 
 def write_identity(view: memoryview, identity: dict[str, Any]) -> None:
     """Store the identity in the copy that is not in use, then switch to it."""
-    raw = json.dumps(identity).encode()
-    if len(raw) > IDENTITY_BYTES - 8:
-        kept = ("run", "host", "boot", "pid", "start", "rank", "role", "world_size")
-        raw = json.dumps({k: identity.get(k) for k in kept}).encode()[: IDENTITY_BYTES - 8]
+    raw = _identity_json(identity)
     which = 1 - struct.unpack_from("<I", view, IDENTITY_WHICH_AT)[0] & 1
     at = IDENTITY_AT + which * IDENTITY_BYTES
     struct.pack_into("<II", view, at, len(raw), zlib.crc32(raw))
@@ -234,16 +230,34 @@ def write_identity(view: memoryview, identity: dict[str, Any]) -> None:
     struct.pack_into("<I", view, IDENTITY_WHICH_AT, which)
 
 
+def _identity_json(identity: dict[str, Any]) -> bytes:
+    """JSON that fits a copy: where it would not, long texts are cut, and then what is longest is left out."""
+    import json
+
+    raw = json.dumps(identity).encode()
+    if len(raw) <= _IDENTITY_ROOM:
+        return raw
+    kept = {key: value[:_IDENTITY_TEXT] if isinstance(value, str) else value for key, value in identity.items()}
+    while len(raw := json.dumps(kept).encode()) > _IDENTITY_ROOM:
+        del kept[max(kept, key=lambda key: len(json.dumps({key: kept[key]})))]
+    return raw
+
+
 def read_identity(view: Buffer) -> dict[str, Any]:
     """The identity, from whichever copy is whole; {} where none is."""
+    import json
+
     which = struct.unpack_from("<I", view, IDENTITY_WHICH_AT)[0] & 1
     for copy in (which, 1 - which):
         at = IDENTITY_AT + copy * IDENTITY_BYTES
         length, crc = struct.unpack_from("<II", view, at)
-        raw = bytes(view[at + 8 : at + 8 + min(length, IDENTITY_BYTES - 8)])
-        if raw and zlib.crc32(raw) == crc:
-            found = json.loads(raw)
-            return found if isinstance(found, dict) else {}
+        raw = bytes(view[at + 8 : at + 8 + min(length, _IDENTITY_ROOM)])
+        try:
+            found = json.loads(raw) if raw and zlib.crc32(raw) == crc else None
+        except (ValueError, RecursionError):  # a checksum that holds does not say who wrote it
+            found = None
+        if isinstance(found, dict):
+            return found
     return {}
 
 

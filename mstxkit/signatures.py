@@ -128,10 +128,10 @@ def _parameters(code: CodeType, bound: int) -> Parameters:
 
 
 def make(interface: Interface, name: str, held: dict[str, Any]) -> FunctionType:
-    """A wrapper called as `interface` says. `held`, by role, is all that it may refer to: its `__globals__` are its own.
+    """A wrapper called as `interface` says. `held`, by role, is all it may refer to: its `__globals__` are its own.
 
-    Not a closure: CPython copies the cells of a closure at every call, which an idle wrapper would feel. Without `__name__` in
-    them, torch.compile takes these globals for what they are and does not look for them in a module.
+    Not a closure: CPython copies the cells of a closure at every call, which an idle wrapper would feel. Without
+    `__name__` in them, torch.compile takes these globals for what they are and does not look for a module.
     """
     shape = Shape(interface.kind, interface.parameters, held["stream"] is not None, held["attributes"] is not None)
     code, roles = _code(shape)

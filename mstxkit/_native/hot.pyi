@@ -1,4 +1,4 @@
-"""The hot path in C. The same names, with the same behaviour, are in `mstxkit/recorder/python_twin.py`; see docs/architecture.md."""
+"""The hot path in C. `mstxkit/recorder/python_twin.py` has the same names and behaviour; see docs/architecture.md."""
 
 from types import TracebackType
 from typing import Any, Awaitable, Callable, ContextManager, Coroutine, Generator, Generic, Iterator, TypeVar, final

@@ -213,7 +213,7 @@ class _Position(NamedTuple):
 def _position(view: memoryview, layout: livefile.Layout) -> _Position:
     """Where the next record will be written."""
     banks = _all_banks(view, layout)
-    return _Position(banks[-1].seq, banks[-1].count) if banks else _Position(0, 0)
+    return _Position(banks[-1].seq, banks[-1].record_count) if banks else _Position(0, 0)
 
 
 def _all_banks(view: memoryview, layout: livefile.Layout) -> list[livefile.Bank]:

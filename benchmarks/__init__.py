@@ -1,0 +1,1 @@
+"""Speed and memory of mstxkit against budgets: `python -m benchmarks [--check] [--only NAME]`."""

@@ -1,0 +1,80 @@
+"""Bytes of a range: live, by what a bank really grows; sealed, on the demo's own trace, with zstd and with zlib."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import zlib
+from pathlib import Path
+
+from .harness import NATIVE, Row
+from .recording import recording
+
+VARIANTS = {"live": NATIVE, "sealed": NATIVE}
+LIVE_RANGES = 1_000
+
+
+def measure(variant: str) -> list[Row]:
+    """Bytes per range."""
+    return [_live()] if variant == "live" else _sealed()
+
+
+def _live() -> Row:
+    """Records of a bank before and after ranges without attributes, times the distance between two records."""
+    from mstxkit import mstx_range
+    from mstxkit.records import RECORD_BYTES
+
+    with recording(native=True) as session:
+        live = _live_file(session.run)
+        before = _record_count(live)
+        for _ in range(LIVE_RANGES):
+            with mstx_range("x"):
+                pass
+        grown = _record_count(live) - before
+        session.expect({"x": LIVE_RANGES})
+    return Row("memory.live_bytes", grown * RECORD_BYTES / LIVE_RANGES, "bytes")
+
+
+def _live_file(run: Path) -> Path:
+    pointer = next((run / "live").glob("*.json"))
+    paths = [Path(value) for value in json.loads(pointer.read_text()).values() if isinstance(value, str)]
+    return next(path for path in paths if path.suffix == ".live")
+
+
+def _record_count(live: Path) -> int:
+    from mstxkit import livefile
+
+    view = live.read_bytes()
+    layout = livefile.read_header(view).layout
+    banks = (livefile.read_bank(view, layout, index) for index in range(layout.bank_count))
+    return sum(bank.record_count for bank in banks if bank)
+
+
+def _sealed() -> list[Row]:
+    """The whole size of the sealed files, over the ranges that read back."""
+    from mstxkit import open_run
+    from mstxkit.demo.launch import Plan, run_ranks
+
+    with tempfile.TemporaryDirectory(prefix="mstxkit-bench-") as folder:
+        run = Path(folder) / "run"
+        run_ranks(Plan(run))
+        ranges = open_run(run).ranges().height
+        files = [path.read_bytes() for path in (run / "sealed").iterdir()]
+    size, payload, with_zlib = (sum(part) for part in zip(*(_sizes(data) for data in files)))
+    return [
+        Row("memory.sealed_bytes", size / ranges, "bytes", note=f"{ranges:,} ranges of the demo, all of the files"),
+        Row("memory.sealed_payload_bytes", payload / ranges, "bytes", note="records and texts alone"),
+        Row("memory.sealed_zlib_bytes", (size - payload + with_zlib) / ranges, "bytes", note="the same with zlib"),
+    ]
+
+
+def _sizes(data: bytes) -> tuple[int, int, int]:
+    """(whole file, its payloads, those payloads with zlib) in bytes."""
+    from mstxkit import segment
+
+    payload = with_zlib = 0
+    for block in segment.scan(data):
+        if isinstance(block, segment.Block) and block.kind == segment.RECORDS:
+            payload += len(block.payload)
+            with_zlib += len(zlib.compress(segment.decompress(block.meta["codec"], block.payload), 6))
+    return len(data), payload, with_zlib
