@@ -30,7 +30,6 @@ static COLD int add_attribute(Range *r, PyObject *key, PyObject *value)
         return 0;
     }
     if (!r->extra && !(r->extra = PyDict_New())) return -1;
-    r->extra_is_ours = 1;
     return PyDict_SetItem(r->extra, key, value);
 }
 

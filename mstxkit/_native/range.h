@@ -25,10 +25,11 @@ typedef struct Range {
     uint32_t entered;            /* entries without an exit yet, recorded or not */
     uint8_t begun, recorded, depth, rare;   /* rare: something below is set */
     /* rare */
-    uint8_t inline_count, extra_is_ours, sunk, staged;
+    uint8_t inline_count, sunk, staged;
     PyObject *stage_key, *domain, *stream;
     PyObject *keys[INLINE_ATTRIBUTES], *values[INLINE_ATTRIBUTES];
-    PyObject *extra;             /* dict: attributes of set(), or more than fit above */
+    PyObject *extra;             /* dict: given attributes that do not fit above */
+    PyObject *added;             /* dict: attributes of set(), of this entry only */
     PyObject *context;           /* borrowed: where a stage began */
     struct Range *inner;         /* the range was entered again while open */
     Direct *direct;
@@ -93,17 +94,24 @@ static int encode_value(PyObject *value, uint64_t *bits, uint64_t spare)
 
 typedef struct { PyObject *key, *value; } Attribute;
 
+/* What `given` holds and `later` does not replace. A range that loses attributes is counted once. */
+static int collect_from(PyObject *given, PyObject *later, Attribute *found, int n)
+{
+    PyObject *key, *value;
+    for (Py_ssize_t at = 0; given && PyDict_Next(given, &at, &key, &value);) {
+        if (n == ATTRIBUTE_LIMIT || !PyUnicode_Check(key)) { g.counters[ATTRIBUTES_LOST]++; break; }
+        if (!later || !PyDict_Contains(later, key)) found[n++] = (Attribute){key, value};
+    }
+    return n;
+}
+
 static int collect_attributes(Range *r, Attribute *found)
 {
     int n = 0;
     for (int i = 0; i < r->inline_count; i++)
-        if (!r->extra || !PyDict_Contains(r->extra, r->keys[i])) found[n++] = (Attribute){r->keys[i], r->values[i]};
-    if (!r->extra) return n;
-    PyObject *key, *value;
-    for (Py_ssize_t at = 0; PyDict_Next(r->extra, &at, &key, &value);) {
-        if (n == ATTRIBUTE_LIMIT || !PyUnicode_Check(key)) { g.counters[ATTRIBUTES_LOST]++; break; }
-        found[n++] = (Attribute){key, value};
-    }
+        if (!r->added || !PyDict_Contains(r->added, r->keys[i])) found[n++] = (Attribute){r->keys[i], r->values[i]};
+    n = collect_from(r->extra, r->added, found, n);
+    n = collect_from(r->added, NULL, found, n);
     PyErr_Clear();
     return n;
 }
@@ -307,7 +315,7 @@ static inline void begin(Range *r)
 static inline void write_range(Range *r, uint64_t end, int failed)
 {
     uint64_t w2 = duration_bits(end - r->start) | (uint64_t)r->depth << 40 | (failed ? FLAG_ERROR : 0);
-    if (UNLIKELY(r->rare && (r->inline_count || r->extra || r->busy))) { write_with_attributes(r, end, w2); return; }
+    if (UNLIKELY(r->rare && (r->inline_count || r->extra || r->added || r->busy))) { write_with_attributes(r, end, w2); return; }
     if (UNLIKELY(!ready_for(r, 1, end))) return;
     store_record(g.count, since_origin(end) | (uint64_t)r->stage << 48, r->w1, w2);
     publish_count(g.count + 1);
@@ -332,6 +340,7 @@ static inline void end(Range *r, int failed)
         if (r->direct_id) { direct_end(r->direct, r->site, r->direct_id); r->direct_id = 0; }
         if (r->sunk) end_in_sinks(r);
         r->busy = 0;
+        Py_CLEAR(r->added);
         r->rare = r->inline_count || r->extra || r->stage_key || r->domain || r->stream;
     }
 }
@@ -345,6 +354,7 @@ static COLD void begin_again(Range *r)
     again->site = r->site;
     again->rare = 1;
     again->stream = Py_XNewRef(r->stream);
+    again->extra = Py_XNewRef(r->extra);
     for (; again->inline_count < r->inline_count; again->inline_count++) {
         again->keys[again->inline_count] = Py_NewRef(r->keys[again->inline_count]);
         again->values[again->inline_count] = Py_NewRef(r->values[again->inline_count]);
@@ -392,8 +402,8 @@ static COLD void clear_range(Range *r)
         Py_CLEAR(r->values[i]);
     }
     r->inline_count = 0;
-    r->extra_is_ours = 0;
     Py_CLEAR(r->extra);
+    Py_CLEAR(r->added);
     Py_CLEAR(r->stage_key);
     Py_CLEAR(r->domain);
     Py_CLEAR(r->stream);
@@ -470,14 +480,10 @@ static PyObject *range_set(PyObject *self, PyObject *const *args, Py_ssize_t n, 
     while (r->inner) r = r->inner;
     if (n) { PyErr_SetString(PyExc_TypeError, "set() takes attributes by keyword only"); return NULL; }
     if (!r->begun || !kwnames) Py_RETURN_NONE;
-    if (!r->extra_is_ours) {
-        PyObject *own = r->extra ? PyDict_Copy(r->extra) : PyDict_New();
-        if (!own) { note_fault("range.set"); Py_RETURN_NONE; }
-        Py_XSETREF(r->extra, own);
-        r->extra_is_ours = r->rare = 1;
-    }
+    if (!r->added && !(r->added = PyDict_New())) { note_fault("range.set"); Py_RETURN_NONE; }
+    r->rare = 1;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kwnames); i++)
-        if (PyDict_SetItem(r->extra, PyTuple_GET_ITEM(kwnames, i), args[i]) < 0) note_fault("range.set");
+        if (PyDict_SetItem(r->added, PyTuple_GET_ITEM(kwnames, i), args[i]) < 0) note_fault("range.set");
     Py_RETURN_NONE;
 }
 

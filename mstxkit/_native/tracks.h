@@ -163,10 +163,10 @@ static COLD Track *find_track(PyThreadState *ts)
     }
     PyObject *context = ts->context;
     Track *t = th->buckets[bucket_of(context)];
-    while (t && t->context != context) t = t->hash_next;
-    if (!t) {
+    while (t && (t->context != context || !(t->depth || t->parked))) t = t->hash_next;
+    if (!t) { /* an idle track of a context at the same address is no reason to prefer it: the lowest one is taken */
         if (!(t = idle_track(th))) return NULL;
-        give_context(th, t, context);
+        if (t->context != context) give_context(th, t, context);
     }
     if (t->depth == 0) load_ambient(t);
     th->state = ts;
