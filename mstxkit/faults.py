@@ -17,8 +17,7 @@ def note(where: str, exc: BaseException) -> None:
     """Count a fault at `where` and log the first one of that place with its traceback."""
     seen = counts.get(where, 0)
     counts[where] = seen + 1
-    if on_fault is not None:
-        on_fault()
+    _tell_engine()
     if reraise:
         raise exc
     if not seen:
@@ -37,11 +36,22 @@ def warn_once(where: str, message: str) -> None:
         _warn("mstxkit: %s", message)
 
 
-def _warn(message: str, *args: object, exc_info: Any = None) -> None:
-    # Imported here: logging would be a quarter of what `import mstxkit` loads.
-    import logging
+def _tell_engine() -> None:
+    try:
+        if on_fault is not None:
+            on_fault()
+    except Exception:
+        pass  # it is counted here all the same
 
-    logging.getLogger("mstxkit").warning(message, *args, exc_info=exc_info)
+
+def _warn(message: str, *args: object, exc_info: Any = None) -> None:
+    try:
+        # Imported here: logging would be a quarter of what `import mstxkit` loads.
+        import logging
+
+        logging.getLogger("mstxkit").warning(message, *args, exc_info=exc_info)
+    except Exception:
+        pass  # a handler of the program's that raises: there is nobody left to tell
 
 
 def total() -> int:

@@ -1,15 +1,16 @@
 """Names made safe, once per call site: whole for the recorder, within mstx's limits for the device tools.
 
-Source of the mstx limits: CANN collector `mstx_inject.cpp` and `mstx_data_handler.cpp` (hicann/runtime 681ef7610): the first character
-must not be one of NUL = + - @, messages are kept below 156 bytes; mspti: domain names are at most 254 bytes, compared by
-prefix, and anything that begins with "default" is taken for the default domain. torch_npu 2.13.0
-`_trace_view_parser.py`: at Level0 every event whose name begins with one of `_PRUNED_PREFIXES` vanishes from the text trace.
+Source of the mstx limits: CANN collector `mstx_inject.cpp` and `mstx_data_handler.cpp` (hicann/runtime 681ef7610): the
+first character must not be one of NUL = + - @, messages are kept below 156 bytes; mspti: domain names are at most 254
+bytes, compared by prefix, and anything that begins with "default" is taken for the default domain. torch_npu 2.13.0
+`_trace_view_parser.py`: at Level0 every event whose name begins with one of `_PRUNED_PREFIXES` vanishes from the text
+trace.
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Any, Callable, NamedTuple
 
 TEXT_LIMIT_BYTES = 4096
 MESSAGE_LIMIT_BYTES = 150
@@ -18,6 +19,8 @@ DEFAULT_DOMAIN = "default"
 
 _PRUNED_PREFIXES = ("CANN", "AscendCL", "Runtime", "GE", "Node", "Model", "Hccl", "acl_to_npu", "Communication@")
 _REJECTED_FIRST = "=+-@"
+_BYTES_A_CHARACTER = 6  # at most: backslashreplace makes six of a lone surrogate
+_type_name: Callable[[type], str] = type.__dict__["__name__"].__get__  # whatever a metaclass makes of `__name__`
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
@@ -38,14 +41,15 @@ def describe(name: object, stage: object, domain: object) -> Description:
     return Description(utf8(text), utf8(domain_text), key, safe_message(text), safe_domain(domain_text))
 
 
-def as_text(value: object) -> str:
+def as_text(value: Any) -> str:
     """`value` itself if it is a str, else its type's name in angle brackets."""
-    return str(value) if isinstance(value, str) else f"<{type(value).__name__}>"
+    # Of its type, not of what `__class__` claims; and never by a `__str__` of the program's.
+    return str.__str__(value) if issubclass(type(value), str) else f"<{_type_name(type(value))}>"
 
 
 def utf8(text: str, limit_bytes: int = TEXT_LIMIT_BYTES) -> bytes:
-    """UTF-8 without surrogates; a longer text is cut and ends in its full length and digest, so that two of them stay apart."""
-    if len(text) <= limit_bytes // 4:
+    """UTF-8 without surrogates; a longer text is cut and ends in its full length and digest: two of them stay apart."""
+    if len(text) <= limit_bytes // _BYTES_A_CHARACTER:
         return text.encode("utf-8", "backslashreplace")
     raw = text.encode("utf-8", "backslashreplace")
     if len(raw) <= limit_bytes:
@@ -77,4 +81,4 @@ def safe_domain(text: str) -> str:
     if text == DEFAULT_DOMAIN:
         return text
     safe = re.sub(r"[^0-9A-Za-z_]", "_", text[:DOMAIN_LIMIT_BYTES]) or "unnamed"
-    return "d_" + safe if safe.startswith(DEFAULT_DOMAIN) else safe
+    return ("d_" + safe)[:DOMAIN_LIMIT_BYTES] if safe.startswith(DEFAULT_DOMAIN) else safe

@@ -1,7 +1,7 @@
 """One record of 24 bytes: the words, their check bits and attribute values. `docs/format.md` is this in prose.
 
-Pure arithmetic on ints and bytes, shared by the Python twin, the sealer, adoption and the reader. The C engine has the same
-constants; `tests/test_records.py` compares the two.
+Pure arithmetic on ints and bytes, shared by the Python twin, the sealer, adoption and the reader. The C engine has the
+same constants; `tests/test_records.py` compares the two.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Sealed files: blocks of columnar, compressed, checksummed records. Pure encode and decode, shared by sealer, adoption and reader.
+"""Sealed files: blocks of columnar, compressed, checksummed records, as pure encode and decode.
 
-Layout and guarantees: `docs/format.md`, section "Sealed file".
+Shared by sealer, adoption and reader. Layout and guarantees: `docs/format.md`, section "Sealed file".
 """
 
 from __future__ import annotations
@@ -128,12 +128,20 @@ def _meta(text: bytes) -> dict[str, Any] | None:
 
 
 def _widen(data: Buffer, damage: Damage) -> Damage:
-    """Extend a damaged stretch to where the next block's magic stands, or to the end of the file."""
-    if damage.reason.startswith(("a block's content", "block of format")):
+    """Extend a damaged stretch to where the next block's magic stands, or to the end of the file.
+
+    A block whose header holds ends where it says, unless bytes of it are missing: then no block stands there.
+    """
+    end = damage.offset + damage.size
+    if damage.reason.startswith(("a block's content", "block of format")) and _may_begin_at(data, end):
         return damage
     following = bytes(data).find(BLOCK_MAGIC, damage.offset + 1)
     size = (following if following >= 0 else len(data)) - damage.offset
     return damage._replace(size=size)
+
+
+def _may_begin_at(data: Buffer, at: int) -> bool:
+    return at == len(data) or bytes(data[at : at + len(BLOCK_MAGIC)]) == BLOCK_MAGIC
 
 
 def encode_bank(raw: bytes, text: bytes, salt: int) -> Payload:
@@ -145,7 +153,8 @@ def encode_bank(raw: bytes, text: bytes, salt: int) -> Payload:
     attributes: list[int] = []
     before = n = 0
     has_owner = False  # an attribute whose range is damaged must not be shown as another range's
-    for index, (w0, w1, w2) in enumerate(records.WORDS.iter_unpack(raw)):
+    whole = len(raw) // records.RECORD_BYTES * records.RECORD_BYTES
+    for index, (w0, w1, w2) in enumerate(records.WORDS.iter_unpack(raw[:whole])):
         if not records.is_whole(w0, w1, w2, salt, index):
             has_owner = False
             continue
@@ -190,13 +199,20 @@ def split(stream: bytes, meta: dict[str, Any]) -> Payload:
     """Cut a records block's uncompressed stream into its parts.
 
     Raises:
-        FormatError: the stream is not as long as its meta says.
+        FormatError: the meta does not say how long they are, or the stream is not as long as it says.
     """
-    n, m, text_bytes = int(meta["records"]), int(meta["attributes"]), int(meta["text_bytes"])
+    n, m, text_bytes = (_size(meta, name) for name in ("records", "attributes", "text_bytes"))
     planes_end = text_bytes + n * records.RECORD_BYTES
     if len(stream) != planes_end + m * records.RECORD_BYTES:
         raise FormatError("a block whose content is not as long as it says")
     return Payload(stream[:text_bytes], stream[text_bytes:planes_end], stream[planes_end:], n, m)
+
+
+def _size(meta: dict[str, Any], name: str) -> int:
+    size = meta.get(name)
+    if not isinstance(size, int) or size < 0:
+        raise FormatError(f"a block whose {name!r} is no size: {str(size)[:40]}")
+    return size
 
 
 def compress(stream: bytes) -> tuple[str, bytes]:
@@ -217,8 +233,8 @@ def decompress(codec: str, payload: bytes, limit_bytes: int = 1 << 30) -> bytes:
     try:
         if codec == "zlib":
             unpacker = zlib.decompressobj()
-            stream = unpacker.decompress(payload, limit_bytes)
-            if not unpacker.eof:
+            stream = unpacker.decompress(payload, limit_bytes + 1)  # 0 would mean that there is no limit
+            if not unpacker.eof or len(stream) > limit_bytes:
                 raise FormatError("a block's content ends early or is too large")
             return stream
         if codec == "zstd":
