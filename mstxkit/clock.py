@@ -1,6 +1,8 @@
-"""Which clock the ranges of this process are stamped with, and why: TSC or cntvct where they are invariant, else CLOCK_MONOTONIC.
+"""Which clock the ranges of this process are stamped with, and why: TSC or cntvct where they are invariant, else
+CLOCK_MONOTONIC.
 
-Asked once, when the recorder starts; `MSTXKIT_CLOCK=tsc|cntvct|monotonic` decides instead. The choice stands in every file.
+Asked once, when the recorder starts; `MSTXKIT_CLOCK=tsc|cntvct|monotonic` decides instead. The choice stands in every
+file.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import NamedTuple
 MONOTONIC, TSC, CNTVCT, FAKE = 1, 2, 3, 4
 _KINDS = {"monotonic": MONOTONIC, "tsc": TSC, "cntvct": CNTVCT}
 _CLOCKSOURCE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+_CPUINFO = "/proc/cpuinfo"
 
 
 class Choice(NamedTuple):
@@ -54,7 +57,7 @@ def _tsc_is_trusted() -> bool:
         with open(_CLOCKSOURCE, encoding="ascii") as stream:
             if stream.read().strip() != "tsc":
                 return False
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as stream:
+        with open(_CPUINFO, encoding="utf-8", errors="replace") as stream:
             flags = next((line for line in stream if line.startswith("flags")), "")
     except OSError:
         return False

@@ -1,7 +1,8 @@
-"""Who this process is: host, pid, rank, role. The one place that reads launcher variables; rank and role may be learnt late.
+"""Who this process is: host, pid, rank, role. The one place that reads launcher variables; rank and role may be
+learnt late.
 
-Source of the variables: torchrun and MindSpeed-LLM (RANK, WORLD_SIZE), Open MPI (OMPI_COMM_WORLD_RANK), Slurm (SLURM_PROCID, SLURM_NTASKS),
-msrun of MindSpore 2.10 (RANK_ID, RANK_SIZE).
+Source of the variables: torchrun and MindSpeed-LLM (RANK, WORLD_SIZE), Open MPI (OMPI_COMM_WORLD_RANK), Slurm
+(SLURM_PROCID, SLURM_NTASKS), msrun of MindSpore 2.10 (RANK_ID, RANK_SIZE).
 """
 
 from __future__ import annotations
@@ -11,13 +12,18 @@ import platform
 import re
 import sys
 import time
-from typing import Any
+from operator import index
+from typing import Any, Callable
 
 from . import faults
 
 _RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "RANK_ID")
 _WORLD_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "RANK_SIZE")
+# A role longer than this is cut: the identity has to fit its place in the live file.
+ROLE_LIMIT = 100
 _learnt: dict[str, Any] = {}
+# Set by wiring while a recorder runs, so that what `identify` is told survives a kill in the very next moment.
+on_learnt: Callable[[], None] | None = None
 
 
 def identify(*, rank: int | None = None, role: str | None = None, world_size: int | None = None) -> None:
@@ -28,8 +34,23 @@ def identify(*, rank: int | None = None, role: str | None = None, world_size: in
         role: What it works as, "actor" or "reference", say.
         world_size: Number of ranks.
     """
-    given = {"rank": rank, "role": role, "world_size": world_size}
+    try:
+        given = {"rank": _number(rank), "role": _role(role), "world_size": _number(world_size)}
+    except TypeError as exc:
+        faults.note("identify", exc)
+        return
     _learnt.update({key: value for key, value in given.items() if value is not None})
+    if on_learnt is not None:
+        on_learnt()
+
+
+def _number(value: Any) -> int | None:
+    """An int of any kind (numpy has its own) as one that JSON takes; what is below 0 says that there is none."""
+    return None if value is None or index(value) < 0 else index(value)
+
+
+def _role(value: object) -> str | None:
+    return None if value is None else str(value)[:ROLE_LIMIT]
 
 
 def forget() -> None:
@@ -41,8 +62,14 @@ def current() -> dict[str, Any]:
     """The parts that can change: rank, role, world size; None for what is not known yet."""
     found = {"rank": _from_environment(_RANK_VARIABLES), "world_size": _from_environment(_WORLD_VARIABLES)}
     found.update(_from_torch_distributed())
-    role = os.environ.get("MSTXKIT_ROLE")
-    return {"role": role, **found, **_learnt}
+    return {"role": _role(os.environ.get("MSTXKIT_ROLE")), **found, **_learnt}
+
+
+def newest(known: dict[str, Any]) -> dict[str, Any]:
+    """An identity with what is known by now. What was known stays known: a process group is destroyed before a
+    program ends.
+    """
+    return {**known, **{key: value for key, value in current().items() if value is not None}}
 
 
 def _from_environment(variables: tuple[str, ...]) -> int | None:
@@ -53,13 +80,16 @@ def _from_environment(variables: tuple[str, ...]) -> int | None:
     return None
 
 
-def _from_torch_distributed() -> dict[str, int]:
+def _from_torch_distributed() -> dict[str, Any]:
     """Rank and world size of an initialised process group. Never imports torch."""
     distributed = sys.modules.get("torch.distributed")
+    # Missing where torch has no distributed, and while another thread is still importing it.
+    is_initialized = getattr(distributed, "is_initialized", None)
     try:
-        if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        if distributed is None or is_initialized is None or not is_initialized():
             return {}
-        return {"rank": distributed.get_rank(), "world_size": distributed.get_world_size()}
+        found = {"rank": _number(distributed.get_rank()), "world_size": _number(distributed.get_world_size())}
+        return {key: value for key, value in found.items() if value is not None}
     except Exception as exc:
         faults.note("identity.torch_distributed", exc)
         return {}
@@ -131,7 +161,8 @@ def is_alive(pointer: dict[str, Any], heartbeat_age_s: float | None = None) -> b
     if pointer.get("host") != host() or pointer.get("boot") != boot_id():
         return None
     if pointer.get("pidns") == _namespace("pid"):
-        return pid_start(int(pointer.get("pid", -1))) == pointer.get("pid_start")
+        pid, started = pointer.get("pid"), pointer.get("pid_start")
+        return isinstance(pid, int) and started is not None and pid_start(pid) == started
     if heartbeat_age_s is None:
         return None
     return heartbeat_age_s < 60.0

@@ -1,6 +1,8 @@
-"""Folders that can be trusted: the run folder and the host-local folder of live files, made, checked and never followed elsewhere.
+"""Folders that can be trusted: the run folder and the host-local folder of live files, made, checked and never
+followed elsewhere.
 
-Folders are 0700, files 0640. A run folder given as a symbolic link is resolved once, at the start; inside it no link is followed.
+Folders are 0700, files 0640. A run folder given as a symbolic link is resolved once, at the start; inside it no link
+is followed.
 """
 
 from __future__ import annotations
@@ -34,9 +36,9 @@ def open_run_folder(path: str | os.PathLike[str]) -> tuple[Path, str]:
         for inner in (LIVE, SEALED):
             make_folder(folder / inner)
         return folder, _run_id(folder)
-    except OSError as exc:
+    except (OSError, ValueError) as exc:
         raise CaptureError(
-            f"the run folder {given} cannot be used: {exc.strerror or exc}; "
+            f"the run folder {given} cannot be used: {getattr(exc, 'strerror', None) or exc}; "
             "give capture() or MSTXKIT_RUN a folder that this user can write"
         ) from exc
 
@@ -80,27 +82,51 @@ def is_run_id(value: object) -> bool:
     return isinstance(value, str) and len(value) == 32 and all(c in "0123456789abcdef" for c in value)
 
 
+def put_back_run_folder(folder: Path, run_id: str) -> None:
+    """Make a run folder again that was removed under its running processes, as the same run.
+
+    Raises:
+        CaptureError: something else stands there now.
+        OSError: it cannot be made.
+    """
+    for one in (folder, folder / LIVE, folder / SEALED):
+        make_folder(one)
+    _write_new(folder / RUN_FILE, json.dumps({"format": 1, "run": run_id, "created_ns": time.time_ns()}))
+
+
 def _write_new(file: Path, text: str) -> bool:
     """Write a file that must not be there yet, whole at once; False when another process was first."""
     draft = file.with_name(f".{file.name}.{os.urandom(4).hex()}")
-    write_file(draft, text.encode())
+    try:
+        write_file(draft, text.encode())
+        return _link_new(draft, file)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _link_new(draft: Path, file: Path) -> bool:
     try:
         os.link(draft, file)
         return True
     except FileExistsError:
         return False
-    except OSError:  # a file system without hard links: the rename is atomic, the last one wins, and all read that one
-        if file.exists():
-            return False
-        os.rename(draft, file)
-        return read_json(file) == json.loads(text)
-    finally:
-        draft.unlink(missing_ok=True)
+    except OSError:
+        return _write_without_links(file, draft.read_bytes())
 
 
-def write_file(file: Path, content: bytes) -> None:
-    """Write a new file with mode 0640. Links are not followed."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+def _write_without_links(file: Path, content: bytes) -> bool:
+    """The same on a file system that has no hard links: who reads it too early reads it again."""
+    try:
+        write_file(file, content, os.O_EXCL)
+        return True
+    except FileExistsError:
+        return False
+
+
+def write_file(file: Path, content: bytes, more_flags: int = 0) -> None:
+    """Write a file with mode 0640. Links are not followed."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC | more_flags
+    descriptor = os.open(file, flags, FILE_MODE)
     with os.fdopen(descriptor, "wb") as stream:
         os.fchmod(descriptor, FILE_MODE)
         stream.write(content)
@@ -122,14 +148,15 @@ def read_json(file: Path, limit_bytes: int = 1 << 20) -> dict[str, Any] | None:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    with os.fdopen(descriptor, "rb") as stream:
+    try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_size > limit_bytes:
             return None
-        try:
-            value = json.loads(stream.read(limit_bytes + 1))
-        except (ValueError, RecursionError):
-            return None
+        value = json.loads(os.read(descriptor, limit_bytes + 1))
+    except (OSError, ValueError, RecursionError):
+        return None
+    finally:
+        os.close(descriptor)
     return value if isinstance(value, dict) else None
 
 
@@ -139,15 +166,26 @@ def live_folder(run_id: str, preferred: str | None, fallback: Path) -> Path:
     Args:
         preferred: Parent folder to use instead of /dev/shm.
         fallback: The run folder.
+
+    Raises:
+        CaptureError: `preferred` cannot be used, or nothing can.
     """
     if preferred is not None:
-        return _private(Path(preferred), run_id)
+        return _usable(Path(preferred), run_id)
     try:
         if os.path.isdir(SHARED_MEMORY) and os.access(SHARED_MEMORY, os.W_OK | os.X_OK):
             return _private(Path(SHARED_MEMORY), run_id)
     except (OSError, CaptureError):
         pass  # somebody else's folder under our name, or a full tmpfs: the run's own disk is the stated fallback
-    return _private(fallback, run_id)
+    return _usable(fallback, run_id)
+
+
+def _usable(parent: Path, run_id: str) -> Path:
+    try:
+        return _private(parent, run_id)
+    except (OSError, ValueError) as exc:
+        reason = getattr(exc, "strerror", None) or exc
+        raise CaptureError(f"no live file can be made in {parent}: {reason}; give live_folder= another place") from exc
 
 
 def _private(parent: Path, run_id: str) -> Path:

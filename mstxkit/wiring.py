@@ -1,4 +1,5 @@
-"""Capture on and off: the one place that starts and stops this process's recorder, and carries it over fork, spawn and exit.
+"""Capture on and off: the one place that starts and stops this process's recorder, and carries it over fork, spawn
+and exit.
 
 `capture()` is configuring: what it is told wrongly raises `CaptureError`. Everything after that only counts faults.
 """
@@ -11,10 +12,10 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
-from . import faults
+from . import faults, identity
 from .errors import CaptureError, MstxkitError
 
 RUN_VARIABLE = "MSTXKIT_RUN"
@@ -24,6 +25,7 @@ class _Wiring:
     """The recorder of this process, and what must be put back when it stops."""
 
     recorder: Any = None
+    adopter: Any = None
     run_before: str | None = None
     hooks_are_set = False
     lock = threading.RLock()
@@ -66,7 +68,9 @@ class Capture:
     def __enter__(self) -> Capture:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
     def __repr__(self) -> str:
@@ -86,8 +90,8 @@ def capture(
     Args:
         run: The run folder; made if it is missing. Default: MSTXKIT_RUN, else `mstxkit-runs/<time>` here.
         config: Limits by name, as in `overrides`.
-        overrides: Limits of this recorder: bank_bytes, banks, slots, quota_bytes, rotate_bytes, seal_every_s, heartbeat_s,
-            live_folder; each also as MSTXKIT_<NAME> in the environment.
+        overrides: Limits of this recorder: bank_bytes, banks, slots, quota_bytes, rotate_bytes, seal_every_s,
+            heartbeat_s, live_folder; each also as MSTXKIT_<NAME> in the environment.
 
     Raises:
         CaptureError: the folder or a limit cannot be used, or this process captures into another run already.
@@ -96,17 +100,35 @@ def capture(
     """
     if is_off():
         return Capture(None)
-    with _wiring.lock:
+    with _lock():
         folder = _run_folder(run)
         if _wiring.recorder is not None:
             return _joined(folder)
-        recorder = _new_recorder(folder, _limits({**(config or {}), **overrides}))
-        _wiring.recorder = recorder
+        recorder = _new_recorder(folder, _limits(_given(config, overrides)))
+        _take(recorder)
         _wiring.run_before = os.environ.get(RUN_VARIABLE)
         os.environ[RUN_VARIABLE] = str(recorder.run)
         _set_hooks()
-        _adopt_in_background(recorder.run)
+        _stop_with_multiprocessing()
+        _wiring.adopter = _new_adopter(recorder.run)
+        _wiring.adopter.start()
         return Capture(recorder.run)
+
+
+def _lock() -> Any:
+    """The lock of this process. A child forked from C has inherited a recorder: it must not touch its parent's file."""
+    recorder = _wiring.recorder
+    if recorder is not None and recorder.pid != os.getpid():
+        _take(None)
+        _wiring.adopter = None
+        _wiring.lock = threading.RLock()
+        recorder.abandon()
+    return _wiring.lock
+
+
+def _take(recorder: Any) -> None:
+    _wiring.recorder = recorder
+    identity.on_learnt = None if recorder is None else recorder.learn_identity
 
 
 def _run_folder(run: str | os.PathLike[str] | None) -> Path:
@@ -132,6 +154,18 @@ def _new_recorder(folder: Path, limits: Any) -> Any:
     return Recorder(folder, limits, __version__)
 
 
+def _new_adopter(folder: Path) -> Any:
+    from .recorder.adopt import Adopter
+
+    return Adopter(folder)
+
+
+def _given(config: Any, overrides: dict[str, Any]) -> dict[str, Any]:
+    if config is not None and not isinstance(config, dict):
+        raise CaptureError(f"config={config!r} (of capture): a dict of limits is needed")
+    return {**(config or {}), **overrides}
+
+
 def _limits(given: dict[str, Any]) -> Any:
     from .recorder.process import Limits
 
@@ -152,17 +186,21 @@ def _parsed(field: str, text: str, default: Any) -> Any:
     try:
         return kind(text)
     except ValueError as exc:
-        raise CaptureError(f"MSTXKIT_{field.upper()}={text!r} (from the environment): {kind.__name__} is needed") from exc
+        raise CaptureError(
+            f"MSTXKIT_{field.upper()}={text!r} (from the environment): {kind.__name__} is needed"
+        ) from exc
 
 
 def stop(run: Path | None = None) -> None:
     """Stop the recorder of this process, if it records into `run` (None: whatever it records into). Never raises."""
-    with _wiring.lock:
-        recorder = _wiring.recorder
+    with _lock():
+        recorder, adopter = _wiring.recorder, _wiring.adopter
         if recorder is None or (run is not None and recorder.run != run):
             return
-        _wiring.recorder = None
+        _take(None)
+        _wiring.adopter = None
         try:
+            adopter.leave_off()
             recorder.stop()
         except Exception as exc:
             faults.note("wiring.stop", exc)
@@ -186,36 +224,22 @@ def start_from_environment() -> None:
         faults.note("capture from the environment", exc)
 
 
-def _adopt_in_background(run: Path) -> None:
-    """Seal what killed processes of this run left on this host, away from the training thread."""
-    from . import places
-
-    if len(list((run / places.LIVE).glob("*.json*"))) > 1:
-        threading.Thread(target=_adopt, args=(run,), name="mstxkit-adopt", daemon=True).start()
-
-
-def _adopt(run: Path) -> None:
-    try:
-        from .recorder import adopt
-
-        adopt.collect(run)
-    except Exception as exc:
-        faults.note("adopt", exc)
-
-
 def _set_hooks() -> None:
     """Once per process: none of them can be taken back, all of them do nothing while nothing is captured."""
     if not _wiring.hooks_are_set:
         _wiring.hooks_are_set = True
         atexit.register(stop)
-        os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+        os.register_at_fork(
+            before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+        )
 
 
 def _before_fork() -> None:
-    """End our threads: they do not survive a fork, could hold locks in it, and Python 3.12 warns the user about them."""
-    _wiring.lock.acquire()
+    """End our threads: they do not survive a fork, could hold locks in it, and Python 3.12 warns of them."""
+    _lock().acquire()
     try:
         if _wiring.recorder is not None:
+            _wiring.adopter.leave_off()
             _wiring.recorder.park()
     except Exception as exc:
         faults.note("wiring.before_fork", exc)
@@ -225,6 +249,7 @@ def _after_fork_in_parent() -> None:
     try:
         if _wiring.recorder is not None:
             _wiring.recorder.resume()
+            _wiring.adopter.start()
     except Exception as exc:
         faults.note("wiring.after_fork", exc)
     finally:
@@ -232,17 +257,29 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
-    parent, _wiring.recorder = _wiring.recorder, None
+    parent, _wiring.adopter = _wiring.recorder, None
+    _take(None)
     _wiring.lock = threading.RLock()
     faults.reset()
     if parent is None:
         return
     try:
         parent.abandon()
-        _wiring.recorder = _new_recorder(parent.run, parent.limits)
-        _follow_multiprocessing()
+        if not _is_about_to_exec(sys._getframe().f_back):
+            _take(_new_recorder(parent.run, parent.limits))
+            _wiring.adopter = _new_adopter(parent.run)
+            _stop_with_multiprocessing()
     except Exception as exc:
         faults.note("wiring.in_forked_child", exc)
+
+
+def _is_about_to_exec(caller: FrameType | None) -> bool:
+    """A child of `subprocess` with a `preexec_fn` runs Python for a moment: a live file would outlast it, with
+    nothing in it.
+
+    Source: CPython 3.9 to 3.13, `subprocess.py`, `Popen._execute_child`, which calls `_posixsubprocess.fork_exec`.
+    """
+    return caller is not None and caller.f_code.co_name == "_execute_child"
 
 
 class _Token:
@@ -252,14 +289,20 @@ class _Token:
 _token = _Token()
 
 
-def _follow_multiprocessing() -> None:
-    """A forked multiprocessing child leaves by os._exit, past atexit: stop by its own finalizers.
+def _stop_with_multiprocessing() -> None:
+    """A child of multiprocessing leaves by os._exit (fork, forkserver), past atexit: stop by its own finalizers.
 
-    Source: CPython 3.9 to 3.13, `multiprocessing/process.py`, `BaseProcess._bootstrap`: finalizers are cleared, then after-fork calls run.
+    Source: CPython 3.9 to 3.13, `multiprocessing/process.py`, `BaseProcess._bootstrap`: finalizers are cleared, then
+        after-fork
+    calls run; so both what is captured before it (a fork, an import of the main module) and what its target captures
+    is stopped.
     """
-    util = sys.modules.get("multiprocessing.util")
-    if util is not None:
-        util.register_after_fork(_token, lambda token: util.Finalize(None, stop, exitpriority=-100))
+    util, process = sys.modules.get("multiprocessing.util"), sys.modules.get("multiprocessing.process")
+    if util is None or process is None:
+        return
+    util.register_after_fork(_token, lambda token: util.Finalize(None, stop, exitpriority=-100))
+    if process.parent_process() is not None:
+        util.Finalize(None, stop, exitpriority=-100)
 
 
 def live_view() -> memoryview | None:
@@ -275,7 +318,8 @@ def status() -> Status:
     from . import clock, livefile, sinks
     from .recorder.engine import engine
 
-    recorder = _wiring.recorder
+    with _lock():
+        recorder = _wiring.recorder
     counters = dict(engine.counters())
     if recorder is not None:
         counters.update(livefile.read_counters(recorder.live.view))

@@ -61,7 +61,8 @@ MAY_CATCH_EVERYTHING = {
 
 BANNED_WORDS = {"utils", "util", "helpers", "helper", "manager", "common", "core", "misc"}
 LINES_AT_MOST = 450
-MODULES_AT_MOST = 40
+# More than bare Python. The twin is what runs where C could not be built: ten modules of its own, and what they need.
+MODULES_AT_MOST, MODULES_AT_MOST_ON_THE_TWIN = 40, 66
 
 every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 
@@ -201,6 +202,7 @@ def loaded_modules(statement: str) -> set[str]:
 
 def test_importing_mstxkit_loads_little_and_nothing_heavy() -> None:
     more = loaded_modules("from mstxkit import mstx_range, mstx_timer") - loaded_modules("pass")
+    limit = MODULES_AT_MOST if "mstxkit._native.hot" in more else MODULES_AT_MOST_ON_THE_TWIN
 
-    assert len(more) <= MODULES_AT_MOST, sorted(more)
+    assert len(more) <= limit, sorted(more)
     assert not {name.split(".")[0] for name in more} & HEAVY

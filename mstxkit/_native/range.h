@@ -33,6 +33,7 @@ typedef struct Range {
     PyObject *context;           /* borrowed: where a stage began */
     struct Range *inner;         /* the range was entered again while open */
     Direct *direct;
+    void *direct_domain;         /* where it began: its end goes to the same */
     uint64_t direct_id, busy;
     PyObject *tokens[SINK_COUNT], *ends[SINK_COUNT];
     struct Range *next_free;
@@ -52,7 +53,8 @@ static uint32_t text_id(PyObject *text, uint64_t spare)
               put_text(TEXT_TEXT, id, PyBytes_AS_STRING(bytes), (uint32_t)PyBytes_GET_SIZE(bytes), NULL, 0, NULL, 0, spare);
     if (put) count_cut(text, bytes);
     Py_XDECREF(bytes);
-    if (!put) { PyErr_Clear(); return 0; }
+    if (PyErr_Occurred()) note_fault("engine.text");
+    if (!put) return 0;
     g.next_text++;
     PyObject *number = PyLong_FromUnsignedLong(id);
     if (number) PyDict_SetItem(g.texts, text, number);
@@ -81,11 +83,9 @@ static int encode_value(PyObject *value, uint64_t *bits, uint64_t spare)
         return TYPE_FLOAT;
     }
     int is_text = PyUnicode_Check(value);
-    PyObject *text = is_text ? exact_text(value) : PyUnicode_FromString(Py_TYPE(value)->tp_name);
-    if (text && !is_text) { /* tp_name of a static type has its module in front */
-        const char *dot = strrchr(Py_TYPE(value)->tp_name, '.');
-        if (dot) { Py_DECREF(text); text = PyUnicode_FromString(dot + 1); }
-    }
+    const char *type = Py_TYPE(value)->tp_name, *dot = strrchr(type, '.');
+    if (dot && !(Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE)) type = dot + 1; /* a static type has its module in front */
+    PyObject *text = is_text ? exact_text(value) : PyUnicode_FromString(type);
     *bits = text ? text_id(text, spare) : 0;
     Py_XDECREF(text);
     PyErr_Clear();
@@ -94,30 +94,31 @@ static int encode_value(PyObject *value, uint64_t *bits, uint64_t spare)
 
 typedef struct { PyObject *key, *value; } Attribute;
 
-/* What `given` holds and `later` does not replace. A range that loses attributes is counted once. */
-static int collect_from(PyObject *given, PyObject *later, Attribute *found, int n)
+/* What `given` holds and `later` does not replace; `lost` is set where something cannot be kept. */
+static int collect_from(PyObject *given, PyObject *later, Attribute *found, int n, int *lost)
 {
     PyObject *key, *value;
     for (Py_ssize_t at = 0; given && PyDict_Next(given, &at, &key, &value);) {
-        if (n == ATTRIBUTE_LIMIT || !PyUnicode_Check(key)) { g.counters[ATTRIBUTES_LOST]++; break; }
+        if (n == ATTRIBUTE_LIMIT || !PyUnicode_Check(key)) { *lost = 1; continue; }
         if (!later || !PyDict_Contains(later, key)) found[n++] = (Attribute){key, value};
     }
     return n;
 }
 
-static int collect_attributes(Range *r, Attribute *found)
+static int collect_attributes(Range *r, Attribute *found, int *lost)
 {
     int n = 0;
     for (int i = 0; i < r->inline_count; i++)
         if (!r->added || !PyDict_Contains(r->added, r->keys[i])) found[n++] = (Attribute){r->keys[i], r->values[i]};
-    n = collect_from(r->extra, r->added, found, n);
-    n = collect_from(r->added, NULL, found, n);
+    n = collect_from(r->extra, r->added, found, n, lost);
+    n = collect_from(r->added, NULL, found, n, lost);
     PyErr_Clear();
     return n;
 }
 
-/* One try to write a record and its attributes into the active bank. 0: a text found no room there. */
-static int try_write(Range *r, uint64_t end, uint64_t w2, const Attribute *attributes, int n, int last_try)
+/* One try to write a record and its attributes into the active bank. 0: a text found no room there; with `lost`, the last try,
+ * that attribute is left out instead. */
+static int try_write(Range *r, uint64_t end, uint64_t w2, const Attribute *attributes, int n, int *lost)
 {
     uint64_t at = g.count + 1, total = (uint64_t)n + 2;
     for (int i = 0; i < n; i++) {
@@ -127,8 +128,8 @@ static int try_write(Range *r, uint64_t end, uint64_t w2, const Attribute *attri
         if (type && key_text) key = text_id(key_text, total);
         Py_XDECREF(key_text);
         if (!type || !key) {
-            if (!last_try) return 0;
-            g.counters[ATTRIBUTES_LOST]++;
+            if (!lost) return 0;
+            *lost = 1;
             continue;
         }
         store_record(at++, bits, key | (uint64_t)type << 32, (uint64_t)KIND_ATTRIBUTE << KIND_SHIFT);
@@ -160,10 +161,14 @@ static inline int ready_for(Range *r, uint64_t n, uint64_t end)
 static COLD void write_with_attributes(Range *r, uint64_t end, uint64_t w2)
 {
     Attribute found[ATTRIBUTE_LIMIT + INLINE_ATTRIBUTES];
-    int n = collect_attributes(r, found);
-    if (!ready_for(r, (uint64_t)n + 2, end) || try_write(r, end, w2, found, n, 0)) return;
+    int lost = 0, n = collect_attributes(r, found, &lost);
+    if (!ready_for(r, (uint64_t)n + 2, end) || try_write(r, end, w2, found, n, NULL)) {
+        g.counters[ATTRIBUTES_LOST] += (uint64_t)lost;
+        return;
+    }
     rotate_bank(); /* a text found no room: in a new bank if there is one, else what fits into this one */
-    if (ready_for(r, (uint64_t)n + 2, end)) try_write(r, end, w2, found, n, 1);
+    if (ready_for(r, (uint64_t)n + 2, end)) try_write(r, end, w2, found, n, &lost);
+    g.counters[ATTRIBUTES_LOST] += (uint64_t)lost;
 }
 
 /* ---- stages ---- */
@@ -269,7 +274,7 @@ static inline void tell_sinks(Range *r, uint32_t on)
     if (UNLIKELY(on & ON_SINKS)) begin_in_sinks(r, on);
     if (UNLIKELY(on & ON_DIRECT)) {
         r->direct = g_direct;
-        r->direct_id = direct_begin(g_direct, r->site);
+        r->direct_id = direct_begin(g_direct, r->site, &r->direct_domain);
         r->rare = 1;
     }
 }
@@ -337,7 +342,7 @@ static inline void end(Range *r, int failed)
     if (LIKELY(t != NULL)) unlink_range(r);
     if (UNLIKELY(r->rare)) {
         if (r->staged) { r->staged = 0; stage_ends(r, t, at); }
-        if (r->direct_id) { direct_end(r->direct, r->site, r->direct_id); r->direct_id = 0; }
+        if (r->direct_id) { direct_end(r->direct, r->direct_domain, r->direct_id); r->direct_id = 0; }
         if (r->sunk) end_in_sinks(r);
         r->busy = 0;
         Py_CLEAR(r->added);

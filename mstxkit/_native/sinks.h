@@ -72,38 +72,47 @@ static void sink_end(int k, Site *s, PyObject *token, PyObject *end)
     Py_DECREF(end);
 }
 
-static void *direct_domain(Direct *d, Site *s)
+/* The handle of a site's domain in the tool; NULL for the default domain, and where the tool has no domains. */
+static COLD void *new_direct_domain(Direct *d, Site *s)
 {
-    if (s->mstx_domain) return s->mstx_domain;
+    void *handle = NULL;
     PyObject *known = PyDict_GetItem(d->domains, s->message_domain);
-    if (known) return s->mstx_domain = PyLong_AsVoidPtr(known);
-    void *handle = d->domain ? d->domain(s->message_domain_c) : NULL;
-    PyObject *number = PyLong_FromVoidPtr(handle);
-    if (number) PyDict_SetItem(d->domains, s->message_domain, number);
-    Py_XDECREF(number);
+    if (known) handle = PyLong_AsVoidPtr(known);
+    else if (d->domain && d->domain_mark && d->domain_start && d->domain_end) {
+        handle = d->domain(s->message_domain_c);
+        PyObject *number = PyLong_FromVoidPtr(handle);
+        if (number) PyDict_SetItem(d->domains, s->message_domain, number);
+        Py_XDECREF(number);
+    }
     PyErr_Clear();
+    s->mstx_owner = d;
     return s->mstx_domain = handle;
 }
 
-static inline uint64_t direct_begin(Direct *d, Site *s)
+static inline void *direct_domain(Direct *d, Site *s)
 {
-    if (LIKELY(!s->message_domain_c)) return d->start(s->message_c, NULL);
-    void *domain = direct_domain(d, s);
-    return domain ? d->domain_start(domain, s->message_c, NULL) : d->start(s->message_c, NULL);
+    if (LIKELY(!s->message_domain_c)) return NULL;
+    return s->mstx_owner == d ? s->mstx_domain : new_direct_domain(d, s);
 }
 
-static inline void direct_end(Direct *d, Site *s, uint64_t id)
+static inline uint64_t direct_begin(Direct *d, Site *s, void **domain)
 {
-    if (LIKELY(!s->message_domain_c || !s->mstx_domain)) d->end(id);
-    else d->domain_end(s->mstx_domain, id);
+    *domain = direct_domain(d, s);
+    return *domain ? d->domain_start(*domain, s->message_c, NULL) : d->start(s->message_c, NULL);
+}
+
+static inline void direct_end(Direct *d, void *domain, uint64_t id)
+{
+    if (domain) d->domain_end(domain, id);
+    else d->end(id);
 }
 
 static void mark_in_sinks(Site *s, PyObject *stream)
 {
     if (g.on & ON_DIRECT) {
-        void *domain = s->message_domain_c ? direct_domain(g_direct, s) : NULL;
+        void *domain = direct_domain(g_direct, s);
         if (domain) g_direct->domain_mark(domain, s->message_c, NULL);
-        else g_direct->mark(s->message_c, NULL);
+        else if (g_direct->mark) g_direct->mark(s->message_c, NULL);
     }
     for (int k = 0; k < SINK_COUNT; k++) {
         if (!(g.on & (uint32_t)(ON_SINK_0 << k)) || !g_sinks[k].mark) continue;

@@ -13,7 +13,7 @@ typedef struct Site {
     PyObject *name_bytes, *domain_bytes;
     PyObject *message, *message_domain;          /* str, safe for mstx */
     const char *message_c, *message_domain_c;    /* domain: NULL for "default" */
-    void *mstx_domain;
+    void *mstx_domain, *mstx_owner;              /* handle, and the function table that gave it */
 } Site;
 
 /* What a stage adds up in this process: union of its occurrences, for the last few steps. */
@@ -113,7 +113,18 @@ static Site *make_site(PyObject *name, PyObject *stage, PyObject *domain, PyObje
 
 static COLD Site *catch_all(void)
 {
+    static int told;
     g.counters[NAMES_CAPPED]++;
+    if (!told) {
+        told = 1;
+        PyObject *faults = PyImport_ImportModule("mstxkit.faults");
+        PyObject *done = faults ? PyObject_CallMethod(faults, "warn_once", "ss", "names",
+                                                      "more than 60000 names: later ones are recorded as '(too many names)'")
+                                : NULL;
+        if (!done) PyErr_Clear();
+        Py_XDECREF(done);
+        Py_XDECREF(faults);
+    }
     return g_catch_all;
 }
 

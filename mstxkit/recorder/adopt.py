@@ -1,7 +1,8 @@
 """Adoption: what a killed process left on this host is sealed into its run, with what it was inside of.
 
-Done at the start of the next process of the run on the host, in the background, and by `mstxkit collect`. Several adopters may try at
-once: whoever renames the pointer file first does it. Nothing is followed out of the run's own folders.
+Done at the start of the next process of the run on the host, in the background, and by `mstxkit collect`. Several
+adopters may try at once: whoever renames the pointer file first does it. An adopter may itself be killed: the next one
+goes on where it was, bank by bank. Nothing is followed out of the run's own folders.
 """
 
 from __future__ import annotations
@@ -9,17 +10,18 @@ from __future__ import annotations
 import mmap
 import os
 import stat
+import threading
+import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 from .. import faults, identity, livefile, places, segment
 from ..errors import FormatError, MstxkitError
-from . import blocks
-from .engine import engine
-from .sealed import SealedFiles
+from . import blocks, live
+from .sealed import SealedFiles, cut_torn_end, files_of
 
 _CLAIMED = ".adopting."
-_NO_QUOTA = 1 << 62
+_ROTATE_BYTES, _NO_QUOTA = 1 << 29, 1 << 62
 
 
 class Adopted(NamedTuple):
@@ -30,8 +32,16 @@ class Adopted(NamedTuple):
     open_ranges: bool
 
 
-def collect(run: str | os.PathLike[str]) -> list[Adopted]:
+class _Interrupted(Exception):
+    """The adopter was told to leave off; what it has done stays done."""
+
+
+def collect(run: str | os.PathLike[str], go_on: Callable[[], bool] = lambda: True) -> list[Adopted]:
     """Seal everything that dead processes of a run left on this host.
+
+    Args:
+        run: The run folder.
+        go_on: Asked before each bank; where it says no, the rest is left to the next call.
 
     Raises:
         MstxkitError: `run` is no run folder.
@@ -40,43 +50,100 @@ def collect(run: str | os.PathLike[str]) -> list[Adopted]:
     found = places.read_json(folder / places.RUN_FILE)
     if found is None or not places.is_run_id(found.get("run")):
         raise MstxkitError(f"{run} is no run folder: it has no {places.RUN_FILE} that says a run id")
-    adopted = (_adopt(folder, pointer, found["run"]) for pointer in sorted((folder / places.LIVE).glob("*.json*")))
+    adopted = []
+    for pointer in pointers(folder):
+        try:
+            adopted.append(_adopt(folder, pointer, str(found["run"]), go_on))
+        except _Interrupted:
+            break
+        except (OSError, ValueError, TypeError, KeyError, MstxkitError) as exc:
+            faults.note("adopt", exc)  # one that cannot be adopted must not keep the others from it
     return [one for one in adopted if one is not None]
 
 
-def _adopt(run: Path, pointer: Path, run_id: str) -> Adopted | None:
-    try:
-        claimed = _claim(pointer, run_id)
-        if claimed is None:
-            return None
-        about = places.read_json(claimed) or {}
-        name = identity.process_name(about)
+class Adopter:
+    """`collect` in a thread, away from the training.
+
+    Args:
+        run: The run folder.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self._run, self._left_off = run, threading.Event()
+        self._thread: threading.Thread | None = None
+        self._is_done = False
+
+    def start(self) -> None:
+        """Start, or go on after `leave_off`; without a thread where there is nobody but this process. Never raises."""
         try:
-            result = _seal_file(run, name, _checked_path(about, name, run_id), run_id)
-        except FormatError as exc:
-            faults.note("adopt", exc)  # nothing in it can be read: it is left where it is, and no longer announced
-            result = None
-        claimed.unlink(missing_ok=True)
-        return result
-    except (OSError, MstxkitError) as exc:
-        faults.note("adopt", exc)
+            if not self._is_done and len(pointers(self._run)) > 1:
+                self._left_off.clear()
+                thread = threading.Thread(target=self._adopt, name="mstxkit-adopt", daemon=True)
+                thread.start()
+                self._thread = thread
+        except Exception as exc:
+            faults.note("adopt", exc)
+
+    def leave_off(self) -> None:
+        """End the thread after the bank that it is at: around a fork, and at the end."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._left_off.set()
+            thread.join()
+
+    def _adopt(self) -> None:
+        try:
+            collect(self._run, lambda: not self._left_off.is_set())
+        except Exception as exc:
+            faults.note("adopt", exc)
+        self._is_done = not self._left_off.is_set()
+
+
+def pointers(run: Path) -> list[Path]:
+    """Pointers of this host's processes: announced, half made, or claimed by an adopter."""
+    kinds = (live.POINTER, live.BEING_MADE)
+    found = (run / places.LIVE).glob(f"{identity.host()}-*")
+    return sorted(path for path in found if any(kind in path.name for kind in kinds))
+
+
+def _adopt(run: Path, pointer: Path, run_id: str, go_on: Callable[[], bool]) -> Adopted | None:
+    claimed, about = _claim(pointer, run_id)
+    if claimed is None:
         return None
+    try:
+        name = identity.process_name(about)
+        result = _seal_file(run, name, _checked_path(about, name, run_id), run_id, go_on)
+    except FormatError as exc:
+        faults.note("adopt", exc)  # nothing in it can be read: it is left where it is, and no longer announced
+        result = None
+    except BaseException:
+        os.rename(claimed, pointer)
+        raise
+    claimed.unlink(missing_ok=True)
+    return result
 
 
-def _claim(pointer: Path, run_id: str) -> Path | None:
+def _claim(pointer: Path, run_id: str) -> tuple[Path | None, dict[str, Any]]:
     """Rename the pointer of a dead process so that nobody else adopts it; None when it is not ours to adopt."""
     about = places.read_json(pointer)
-    if about is None or about.get("run") != run_id or identity.is_alive(about, _heartbeat_age_s(about)) is not False:
-        return None
+    if about is None or about.get("run") != run_id or not _is_dead(about):
+        return None, {}
     base, _, adopter = pointer.name.partition(_CLAIMED)
     if adopter and _is_running(adopter):
-        return None
+        return None, {}
     claimed = pointer.with_name(f"{base}{_CLAIMED}{os.getpid()}.{identity.pid_start(os.getpid())}")
     try:
         os.rename(pointer, claimed)
     except FileNotFoundError:
-        return None
-    return claimed
+        return None, {}
+    return claimed, about
+
+
+def _is_dead(about: dict[str, Any]) -> bool:
+    alive = identity.is_alive(about)
+    if alive is None:  # another pid namespace, perhaps
+        alive = identity.is_alive(about, _heartbeat_age_s(about))
+    return alive is False
 
 
 def _is_running(adopter: str) -> bool:
@@ -86,12 +153,11 @@ def _is_running(adopter: str) -> bool:
 
 def _heartbeat_age_s(about: dict[str, Any]) -> float | None:
     """For a process of another pid namespace, whose pid says nothing here."""
-    import time
-
     try:
-        with _mapped(Path(str(about.get("path")))) as view:
+        with _mapped(Path(str(about.get("path")))) as mapping, memoryview(mapping) as view:
+            livefile.read_header(view)
             return (time.monotonic_ns() - livefile.heartbeat_ns(view)) / 1e9
-    except (OSError, ValueError, FormatError):
+    except (OSError, ValueError, MstxkitError):
         return None
 
 
@@ -115,41 +181,73 @@ def _mapped(path: Path) -> mmap.mmap:
         os.close(descriptor)
 
 
-def _seal_file(run: Path, name: str, path: Path, run_id: str) -> Adopted | None:
+def _seal_file(run: Path, name: str, path: Path, run_id: str, go_on: Callable[[], bool]) -> Adopted | None:
     try:
         mapping = _mapped(path)
     except FileNotFoundError:
-        return None  # its host was started anew, or somebody removed it
-    with mapping:
-        view = memoryview(mapping)
-        try:
-            header = livefile.read_header(view)
-            if livefile.read_identity(view).get("run", run_id) != run_id:
-                raise MstxkitError(f"{path} belongs to another run; it is left alone")
-            result = _seal_banks(run, name, view, header)
-        finally:
-            view.release()
+        live.forget_folder(path.parent)
+        return None  # its process was killed before it was made, its host was started anew, or somebody removed it
+    except ValueError:
+        mapping = None  # empty: killed while it was made
+    result = None
+    if mapping is not None:
+        with mapping, memoryview(mapping) as view:
+            result = _seal_view(run, name, view, run_id, go_on)
     path.unlink(missing_ok=True)
+    live.forget_folder(path.parent)
     return result
 
 
-def _seal_banks(run: Path, name: str, view: memoryview, header: livefile.Header) -> Adopted:
-    files = SealedFiles(run / places.SEALED, name, 1 << 30, _NO_QUOTA, lambda count: None)
+def _seal_view(run: Path, name: str, view: memoryview, run_id: str, go_on: Callable[[], bool]) -> Adopted | None:
+    if not any(view[: len(livefile.MAGIC)]):
+        return None  # killed before it was laid out
+    header = livefile.read_header(view)
+    if livefile.read_identity(view).get("run", run_id) != run_id:
+        raise MstxkitError(f"{name} belongs to another run; it is left alone")
+    return _seal_banks(run, name, view, header, go_on)
+
+
+def _seal_banks(run: Path, name: str, view: memoryview, header: livefile.Header, go_on: Callable[[], bool]) -> Adopted:
+    sealed_before, has_ended = _found_in(run / places.SEALED, name)
+    files = SealedFiles(run / places.SEALED, name, _ROTATE_BYTES, _NO_QUOTA, lambda count: None)
     records = 0
-    for bank in blocks.banks_in_order(view, header.layout):
-        payload = _encoded(bank)
-        if payload.n:
-            files.append(blocks.of_records(view, payload, bank.seq, bank.origin), payload.n)
-            records += payload.n
+    for _, block, count in blocks.of_left_banks(view, header.layout, sealed_before):
+        if not go_on():
+            raise _Interrupted
+        files.append(block, count)
+        records += count
+    if has_ended:
+        return Adopted(name, records, False)
     open_ranges = blocks.of_open_ranges(view)
-    if open_ranges is not None:
-        files.append(open_ranges, 0)
-    ended = "exit" if header.state == livefile.CLOSED else "killed"
-    files.append(blocks.of_end(view, ended), 0)
+    ending = blocks.of_end(view, "exit" if header.state == livefile.CLOSED else "killed")
+    # In one write: a killed adopter leaves both or none.
+    files.append((open_ranges or b"") + ending, 0)
     return Adopted(name, records, open_ranges is not None)
 
 
-def _encoded(bank: livefile.Bank) -> segment.Payload:
-    if engine.NATIVE:
-        return segment.Payload(*engine.encode_left(bank.raw, bank.text, bank.salt))
-    return segment.encode_bank(bank.raw, bank.text, bank.salt)
+def _found_in(folder: Path, name: str) -> tuple[set[int], bool]:
+    """Banks that the process itself, or an adopter that was killed, has sealed; and whether its end was written.
+
+    A block or a file torn by a kill is cut off: its bank is still in the live file.
+    """
+    banks: set[int] = set()
+    has_ended = False
+    for path in files_of(folder, name):
+        data = path.read_bytes()
+        if len(data) < segment.FILE_HEADER_BYTES and segment.file_header().startswith(data):
+            path.unlink()
+            continue
+        for found in _scanned(data):
+            if isinstance(found, segment.Block):
+                banks.add(int(found.meta.get("bank", 0)))
+                has_ended |= found.kind == segment.END
+            elif found.offset + found.size == len(data) and found.reason.startswith("file ends inside"):
+                cut_torn_end(path, found.offset)
+    return banks, has_ended
+
+
+def _scanned(data: bytes) -> list[Any]:
+    try:
+        return list(segment.scan(data))
+    except FormatError:
+        return []  # the reader says so

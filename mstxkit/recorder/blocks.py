@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Collection, Iterator
 
 from .. import livefile, records, segment
 from ..livefile import Buffer
+from .engine import engine
+
+# A scaled duration is exact to this many ticks.
+_SCALE_TICKS = 1 << records.SCALE_SHIFT
 
 
 def of_records(view: Buffer, payload: segment.Payload, seq: int, origin: int) -> bytes:
@@ -31,16 +35,28 @@ def of_records(view: Buffer, payload: segment.Payload, seq: int, origin: int) ->
     return segment.pack_block(segment.RECORDS, meta, content)
 
 
+def of_left_banks(
+    view: Buffer, layout: livefile.Layout, sealed: Collection[int] = ()
+) -> Iterator[tuple[int, bytes, int]]:
+    """(sequence number, block, records) of every bank in a live file that nobody writes any more, oldest first.
+
+    Args:
+        sealed: Sequence numbers of the banks that are on disk already.
+    """
+    for bank in banks_in_order(view, layout):
+        if bank.seq not in sealed:
+            payload = segment.Payload(*engine.encode_left(bank.raw, bank.text, bank.salt))
+            if payload.n:
+                yield bank.seq, of_records(view, payload, bank.seq, bank.origin), payload.n
+
+
 def of_open_ranges(view: Buffer) -> bytes | None:
     """What the process is inside of, as a block; None when nothing is open."""
     header = livefile.read_header(view)
     texts = _all_texts(view, header.layout)
-    ended = _last_ends(view, header.layout)
-    found = [
-        _describe(slot, texts)
-        for slot in livefile.read_slots(view, header)
-        if (slot.start, slot.site, slot.track, slot.step) not in ended
-    ]
+    slots = livefile.read_slots(view, header)
+    ended = _ended(view, header.layout, slots)
+    found = [_describe(slot, texts) for slot in slots if slot not in ended]
     if not found:
         return None
     codec, content = segment.compress(json.dumps(found).encode())
@@ -83,18 +99,23 @@ def banks_in_order(view: Buffer, layout: livefile.Layout) -> list[livefile.Bank]
     return sorted((bank for bank in banks if bank is not None), key=lambda bank: bank.seq)
 
 
-def _last_ends(view: Buffer, layout: livefile.Layout) -> set[tuple[int, int, int, int]]:
-    """(start, site, track, step) of the newest records: a kill between record and slot must not show a range twice."""
-    found = set()
-    for bank in banks_in_order(view, layout):
-        first = max(bank.count - 2 * records.ATTRIBUTE_LIMIT, 0)
-        tail = records.WORDS.iter_unpack(bank.raw[first * records.RECORD_BYTES :])
-        for w0, w1, w2 in tail:
-            if records.kind_of(w2) == records.RANGE:
-                record = records.unpack(w0, w1, w2)
-                start = bank.origin + record.end - record.duration
-                found.add((start, record.site, record.track, record.step))
-    return found
+def _ended(view: Buffer, layout: livefile.Layout, slots: list[livefile.Slot]) -> set[livefile.Slot]:
+    """Slots whose record is there too: a kill between record and slot must not show a range twice."""
+    by_words: dict[int, list[livefile.Slot]] = {}
+    for slot in slots:
+        by_words.setdefault(slot.site | slot.track << 16 | slot.step << 32, []).append(slot)
+    return {
+        slot
+        for bank in (banks_in_order(view, layout) if slots else ())
+        for w0, w1, w2 in records.WORDS.iter_unpack(bank.raw)
+        for slot in by_words.get(w1, ())
+        if _is_record_of(slot, bank.origin, records.unpack(w0, w1, w2))
+    }
+
+
+def _is_record_of(slot: livefile.Slot, origin: int, record: records.Record) -> bool:
+    late = origin + record.end - record.duration - slot.start
+    return record.kind == records.RANGE and 0 <= late < (_SCALE_TICKS if record.duration > records.DURATION_MAX else 1)
 
 
 def _describe(slot: livefile.Slot, texts: livefile.Texts) -> dict[str, Any]:

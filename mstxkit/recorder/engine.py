@@ -1,7 +1,7 @@
 """Which hot path this process runs on: the C extension where it loads, else the Python twin; `MSTXKIT_NATIVE` decides.
 
-`1` requires the C extension, `0` forbids it, unset or empty takes it where it loads. Everybody else imports `engine`, the module,
-from here, so that a process has one engine only.
+`1` requires the C extension, `0` forbids it, unset or empty takes it where it loads. Everybody else imports `engine`,
+the module, from here, so that a process has one engine only.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from ..errors import MstxkitError
 
 if TYPE_CHECKING:
     from .._native import hot as engine
+
+__all__ = ["VARIABLE", "engine", "load"]
 
 VARIABLE = "MSTXKIT_NATIVE"
 
@@ -42,8 +44,8 @@ def load(choice: str) -> ModuleType:
 
 def _cannot_load(exc: ImportError) -> str:
     return (
-        f"{VARIABLE}=1 (from the environment) requires the C engine, which cannot be loaded: {exc}. Install mstxkit where "
-        "a C compiler is found, or set it to 0 to run on the Python engine"
+        f"{VARIABLE}=1 (from the environment) requires the C engine, which cannot be loaded: {exc}. Install mstxkit "
+        "where a C compiler is found, or set it to 0 to run on the Python engine"
     )
 
 

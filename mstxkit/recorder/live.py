@@ -1,6 +1,9 @@
-"""This process's live file: made and mapped only once its space is really there, found by others through its pointer file.
+"""This process's live file: made and mapped only once its space is really there, found by others through its pointer
+file.
 
-A full device is an error here, at creation, never a SIGBUS or a stall in somebody's training: `posix_fallocate` comes before `mmap`.
+A full device is an error here, at creation, never a SIGBUS or a stall in somebody's training: `posix_fallocate` comes
+before `mmap`. The pointer is written first, under a name that only adoption looks for, and removed last: a kill at
+any moment leaves no file that nobody knows of.
 """
 
 from __future__ import annotations
@@ -13,17 +16,20 @@ import struct
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .. import identity, livefile, places
+from .. import faults, identity, livefile, places
 from ..errors import CaptureError
 
+POINTER, BEING_MADE = ".json", ".making"
 # What must stay free on tmpfs after a live file was made: others need it too.
 _RESERVE_BYTES = 8 << 20
 # Linux: fault all pages in now, so that the hot path never does (mman.h; in the mmap module since Python 3.10).
 _MAP_POPULATE = 0x8000
+# The last process of a run takes the run's folder on tmpfs with it, perhaps between another one's mkdir and open.
+_TRIES = 20
 
 
 class LiveFile(NamedTuple):
-    """A live file that is mapped. `view` is writable and ends with `close`."""
+    """A live file that is mapped. `view` is writable and ends with `let_go`."""
 
     path: Path
     pointer: Path
@@ -43,44 +49,73 @@ def make(run: Path, who: dict[str, Any], layout: livefile.Layout, preferred: str
         preferred: Parent folder for live files instead of /dev/shm.
 
     Raises:
-        CaptureError: no place has room for it.
+        CaptureError: no place has room for it, or the run folder cannot be written.
     """
     name = identity.process_name(who)
-    path, mapping = _map_somewhere(run, who["run"], name, layout, preferred)
-    view = memoryview(mapping)
-    nonce = struct.unpack("<Q", os.urandom(8))[0]
-    livefile.lay_out(view, layout, nonce, native)
-    livefile.write_identity(view, who)
-    pointer = run / places.LIVE / f"{name}.json"
-    live = LiveFile(path, pointer, view, mapping, layout, nonce, name)
+    draft = run / places.LIVE / f"{name}{BEING_MADE}"
     try:
-        announce(live, who)
+        path, mapping = _map_somewhere(run, who, layout, preferred, draft)
+        view = memoryview(mapping)
+        nonce = struct.unpack("<Q", os.urandom(8))[0]
+        livefile.lay_out(view, layout, nonce, native)
+        livefile.write_identity(view, who)
+        live = LiveFile(path, draft.with_suffix(POINTER), view, mapping, layout, nonce, name)
+        return _announced(live, draft)
+    finally:
+        _unlink(draft)
+
+
+def _announced(live: LiveFile, draft: Path) -> LiveFile:
+    try:
+        os.replace(draft, live.pointer)
+        return live
     except OSError as exc:
         remove(live)
-        raise CaptureError(f"the run folder {run} cannot be written: {exc.strerror or exc}") from exc
-    return live
+        raise CaptureError(
+            f"the run folder {live.pointer.parent.parent} cannot be written: {exc.strerror or exc}"
+        ) from exc
 
 
 def _map_somewhere(
-    run: Path, run_id: str, name: str, layout: livefile.Layout, preferred: str | None
+    run: Path, who: dict[str, Any], layout: livefile.Layout, preferred: str | None, draft: Path
 ) -> tuple[Path, mmap.mmap]:
     """On tmpfs, or in the run folder where tmpfs is too small."""
-    folders = [places.live_folder(run_id, preferred, run)]
-    if preferred is None and not folders[0].is_relative_to(run):
-        folders.append(run)
     problems = []
-    for folder in folders:
-        if folder == run:
-            folder = places.live_folder(run_id, str(run), run)
-        path = folder / f"{name}.live"
+    for parent in (preferred,) if preferred is not None else (None, str(run)):
         try:
-            return path, _allocate_and_map(path, layout.total_bytes)
+            return _map_in(parent, run, who, layout, draft)
         except OSError as exc:
-            problems.append(f"{folder}: {exc.strerror or exc}")
+            problems.append(f"{parent or places.SHARED_MEMORY}: {exc.strerror or exc}")
     raise CaptureError(
         f"no room for a live file of {layout.total_bytes >> 10} KiB ({'; '.join(problems)}); "
         "free some space, give live_folder=, or fewer or smaller banks"
     )
+
+
+def _map_in(
+    parent: str | None, run: Path, who: dict[str, Any], layout: livefile.Layout, draft: Path
+) -> tuple[Path, mmap.mmap]:
+    for left in reversed(range(_TRIES)):
+        folder = places.live_folder(who["run"], parent, run)
+        path = folder / f"{identity.process_name(who)}.live"
+        try:
+            _write_pointer(draft, path, who)
+            return path, _allocate_and_map(path, layout.total_bytes)
+        except (OSError, CaptureError) as exc:
+            forget_folder(folder)
+            if not (left and isinstance(exc, FileNotFoundError)):
+                raise
+    raise AssertionError("unreachable")
+
+
+def _write_pointer(file: Path, path: Path, who: dict[str, Any]) -> None:
+    """Where the live file is, and by what to tell whether its process still runs."""
+    kept = ("run", "host", "boot", "pid", "pidns", "pid_start", "start")
+    pointer = {"format": 1, "path": str(path), **{key: who[key] for key in kept}}
+    try:
+        places.replace_file(file, json.dumps(pointer).encode())
+    except OSError as exc:
+        raise CaptureError(f"the run folder {file.parent.parent} cannot be written: {exc.strerror or exc}") from exc
 
 
 def _allocate_and_map(path: Path, size: int) -> mmap.mmap:
@@ -100,25 +135,45 @@ def _allocate_and_map(path: Path, size: int) -> mmap.mmap:
         os.close(descriptor)
 
 
-def announce(live: LiveFile, who: dict[str, Any]) -> None:
-    """Write the pointer file: where the live file is, and by what to tell whether its process still runs."""
-    kept = ("run", "host", "boot", "pid", "pidns", "pid_start", "start")
-    pointer = {"format": 1, "path": str(live.path), **{key: who[key] for key in kept}}
-    places.replace_file(live.pointer, json.dumps(pointer).encode())
+def announce_again(live: LiveFile) -> None:
+    """Write the pointer anew, after somebody has removed the run folder.
+
+    Raises:
+        CaptureError: it cannot be written.
+    """
+    _write_pointer(live.pointer, live.path, livefile.read_identity(live.view))
 
 
 def let_go(live: LiveFile) -> None:
     """Unmap, leaving file and pointer where they are."""
-    live.view.release()
-    live.mapping.close()
+    try:
+        live.view.release()
+        live.mapping.close()
+    except BufferError as exc:
+        faults.note("live.let_go", exc)  # somebody still looks into it: it is unmapped with the last of them
 
 
 def remove(live: LiveFile) -> None:
     """Remove file and pointer, and unmap."""
-    live.pointer.unlink(missing_ok=True)
-    live.path.unlink(missing_ok=True)
+    if _unlink(live.path):
+        _unlink(live.pointer)
     let_go(live)
+    forget_folder(live.path.parent)
+
+
+def forget_folder(folder: Path) -> None:
+    """Remove a run's folder of live files, if this was the last one in it."""
     try:
-        os.rmdir(live.path.parent)  # the last one out of this run's folder
+        os.rmdir(folder)
     except OSError:
         pass
+
+
+def _unlink(file: Path) -> bool:
+    try:
+        if os.path.lexists(file):
+            file.unlink(missing_ok=True)
+        return True
+    except OSError as exc:
+        faults.note("live.remove", exc)
+        return False

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 from .. import clock, faults, identity, livefile, places
 from ..errors import CaptureError
-from . import blocks, live
+from . import live
 from .engine import engine
 from .sealed import SealedFiles
-from .sealer import Sealer, settle
+from .sealer import Sealer
 
 _CLOCK = struct.Struct("<I4xd")
 
@@ -54,17 +55,28 @@ class Recorder:
     """
 
     def __init__(self, run: str | Path, limits: Limits, version: str) -> None:
-        self.run, run_id = places.open_run_folder(run)
         self.limits = _checked(limits)
+        self.run, self._run_id = places.open_run_folder(run)
+        self.pid = os.getpid()
         self.clock = clock.choose(engine.NATIVE)
-        who = identity.of_process(run_id, engine.NATIVE, version)
+        who = identity.of_process(self._run_id, engine.NATIVE, version)
         layout = livefile.Layout(limits.slots, limits.banks, limits.bank_bytes // 4096 * 4096)
         self.live = live.make(self.run, who, layout, limits.live_folder, engine.NATIVE)
-        files = SealedFiles(
-            self.run / places.SEALED, self.live.name, limits.rotate_bytes, limits.quota_bytes, self._evicted
+        try:
+            self.sealer = Sealer(self.live, self._files(), limits.seal_every_s)
+            self._begin()
+        except BaseException as exc:
+            engine.detach()
+            live.remove(self.live)
+            if isinstance(exc, RuntimeError):  # no thread can be started
+                raise CaptureError(f"the recorder cannot be started: {exc}") from exc
+            raise
+
+    def _files(self) -> SealedFiles:
+        limits, folder = self.limits, self.run / places.SEALED
+        return SealedFiles(
+            folder, self.live.name, limits.rotate_bytes, limits.quota_bytes, self._evicted, self._put_back
         )
-        self.sealer = Sealer(self.live, files, limits.seal_every_s)
-        self._begin()
 
     def _begin(self) -> None:
         self._started_ns = time.monotonic_ns()
@@ -81,6 +93,11 @@ class Recorder:
     def _evicted(self, count: int) -> None:
         self.sealer.evicted(count)
 
+    def _put_back(self) -> None:
+        """Somebody has removed the run folder: what comes from now on is kept all the same, and can be found."""
+        places.put_back_run_folder(self.run, self._run_id)
+        live.announce_again(self.live)
+
     def resume(self) -> None:
         """Start the background threads, unless they run."""
         engine.start_heartbeat(self.limits.heartbeat_s)
@@ -92,29 +109,30 @@ class Recorder:
         engine.stop_heartbeat()
 
     def stop(self) -> None:
-        """Seal what is there, say what is open, and remove the live file; where the disk is full it stays, to be collected later."""
+        """Seal what is there, say what is open, and remove the live file; where that fails it stays, to be collected
+        later.
+        """
         engine.set_recording(False)
         self.park()
         engine.anchor()
-        settle(self.live)
-        is_sealed = self._seal_all()
-        engine.detach()
+        self._try("recorder.seal", self.sealer.seal_full_banks)
+        engine.detach()  # from here on nothing changes in the live file: no range is both ended and open
         livefile.set_state(self.live.view, livefile.CLOSED)
+        self._try("recorder.identity", self.sealer.learn_identity)
+        is_sealed = self._try("recorder.stop", self.sealer.seal_the_rest)
         (live.remove if is_sealed else live.let_go)(self.live)
 
-    def _seal_all(self) -> bool:
+    def _try(self, where: str, act: Callable[[], object]) -> bool:
         try:
-            open_ranges = blocks.of_open_ranges(self.live.view)
-            is_sealed = self.sealer.seal_full_banks()
-            engine.rotate()
-            is_sealed = self.sealer.seal_full_banks() and is_sealed
-            if open_ranges is not None:
-                self.sealer.append(open_ranges)
-            self.sealer.append(blocks.of_end(self.live.view, "exit"))
-            return is_sealed
-        except OSError as exc:
-            faults.note("recorder.stop", exc)
+            act()
+            return True
+        except Exception as exc:
+            faults.note(where, exc)
             return False
+
+    def learn_identity(self) -> None:
+        """Rank and role are known now: write them down before anything can happen. Never raises."""
+        self._try("recorder.identity", self.sealer.learn_identity)
 
     def own_cost_ratio(self) -> float:
         """CPU time of the background threads over the time since the start."""
@@ -138,4 +156,6 @@ def _checked(limits: Limits) -> Limits:
         value = getattr(limits, field)
         if not isinstance(value, (int, float)) or not 0.01 <= value <= 86400:
             raise CaptureError(f"{field}={value!r} (of capture): a number of seconds from 0.01 to 86400 is needed")
+    if limits.live_folder is not None and not isinstance(limits.live_folder, (str, os.PathLike)):
+        raise CaptureError(f"live_folder={limits.live_folder!r} (of capture): a folder is needed")
     return limits

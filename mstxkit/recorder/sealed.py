@@ -1,7 +1,7 @@
 """Sealed files of one process: blocks appended whole, rotated by size, the oldest dropped beyond the quota and counted.
 
-A file is opened for each block, so that nothing is held open, and cut back to where it was if a block does not fit: a full disk
-leaves no torn block behind.
+A file is opened for each block, so that nothing is held open, and cut back to where it was if a block does not fit: a
+full disk leaves no torn block behind. Links inside the run folder are never followed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Callable, NamedTuple
 
 from .. import places, segment
+
+# A quota is kept by dropping whole files: it is shared out over this many.
+_FILES_PER_QUOTA = 4
 
 
 class _File(NamedTuple):
@@ -28,21 +31,25 @@ class SealedFiles:
         rotate_bytes: A file larger than this gets no further block.
         quota_bytes: All files of this process together; 0 keeps nothing.
         on_evicted: Told how many records were dropped.
+        on_missing: Called when the folder is gone; what it makes again is used.
     """
 
     def __init__(
-        self, folder: Path, name: str, rotate_bytes: int, quota_bytes: int, on_evicted: Callable[[int], None]
+        self,
+        folder: Path,
+        name: str,
+        rotate_bytes: int,
+        quota_bytes: int,
+        on_evicted: Callable[[int], None],
+        on_missing: Callable[[], None] | None = None,
     ) -> None:
         self._folder, self._name = folder, name
-        self._rotate_bytes, self._quota_bytes = rotate_bytes, quota_bytes
+        self._rotate_bytes = min(rotate_bytes, quota_bytes // _FILES_PER_QUOTA)
+        self._quota_bytes = quota_bytes
         self._on_evicted = on_evicted
+        self._on_missing = on_missing or (lambda: places.make_folder(folder))
         self._files: list[_File] = []
-        self._number = self._first_free_number()
-
-    def _first_free_number(self) -> int:
-        """An adopter goes on after what the process itself has written."""
-        own = [path.name.rsplit(".", 2) for path in self._folder.glob(f"{self._name}.*.mxs")]
-        return 1 + max((int(parts[1]) for parts in own if parts[1].isdecimal()), default=0)
+        self._number = 1 + max((number_of(path) for path in files_of(folder, name)), default=0)
 
     def append(self, block: bytes, records: int) -> None:
         """Append one block.
@@ -50,52 +57,96 @@ class SealedFiles:
         Raises:
             OSError: it could not be written; nothing of it is left in the file.
         """
-        if len(block) > self._quota_bytes:
+        if len(block) + segment.FILE_HEADER_BYTES > self._quota_bytes:
             self._on_evicted(records)
             return
+        self._make_room(len(block))
         if not self._files or self._files[-1].size_bytes + len(block) > self._rotate_bytes:
-            path = self._folder / f"{self._name}.{self._number:04d}.mxs"
-            _append(path, segment.file_header() + block)
-            self._files.append(_File(path, segment.FILE_HEADER_BYTES + len(block), records))
-            self._number += 1
+            self._begin_file(block, records)
         else:
             last = self._files[-1]
-            _append(last.path, block)
-            self._files[-1] = _File(last.path, last.size_bytes + len(block), last.records + records)
-        self._keep_quota()
+            size_bytes = self._write(last.path, block)
+            self._files[-1] = _File(last.path, size_bytes, last.records + records)
 
-    def _keep_quota(self) -> None:
-        while len(self._files) > 1 and sum(file.size_bytes for file in self._files) > self._quota_bytes:
-            oldest = self._files.pop(0)
+    def _make_room(self, size_bytes: int) -> None:
+        size_bytes += segment.FILE_HEADER_BYTES
+        while self._files and sum(file.size_bytes for file in self._files) + size_bytes > self._quota_bytes:
+            oldest = self._files[0]
             oldest.path.unlink(missing_ok=True)
+            self._files.pop(0)
             self._on_evicted(oldest.records)
 
+    def _begin_file(self, block: bytes, records: int) -> None:
+        path = self._folder / f"{self._name}.{self._number:04d}.mxs"
+        size_bytes = self._write(path, block)
+        self._files.append(_File(path, size_bytes, records))
+        self._number += 1
 
-def _append(path: Path, content: bytes) -> None:
-    try:
-        _append_whole(path, content)
-    except FileNotFoundError:
-        # The run folder was removed under a running job: what comes from now on is kept all the same.
-        os.makedirs(path.parent, places.FOLDER_MODE, exist_ok=True)
-        missing_beginning = b"" if content.startswith(segment.FILE_MAGIC) else segment.file_header()
-        _append_whole(path, missing_beginning + content, os.O_CREAT)
-
-
-def _append_whole(path: Path, content: bytes, create: int = 0) -> None:
-    if content.startswith(segment.FILE_MAGIC):
-        create = os.O_CREAT
-    flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | create
-    descriptor = os.open(path, flags, places.FILE_MODE)
-    try:
-        if create:
-            os.fchmod(descriptor, places.FILE_MODE)
-        before = os.fstat(descriptor).st_size
-        rest = memoryview(content)
+    def _write(self, path: Path, block: bytes) -> int:
         try:
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
-        except OSError:
-            os.ftruncate(descriptor, before)
-            raise
+            return _append(path, block)
+        except FileNotFoundError:
+            # The run folder was removed under a running job: what comes from now on is kept all the same.
+            self._on_missing()
+            return _append(path, block)
+
+
+def files_of(folder: Path, name: str) -> list[Path]:
+    """The sealed files of a process that are there, oldest first."""
+    return sorted((path for path in folder.glob(f"{name}.*.mxs") if number_of(path) >= 0), key=number_of)
+
+
+def number_of(path: Path) -> int:
+    """`nnnn` of `<process>.<nnnn>.mxs`; -1 where there is none."""
+    digits = path.name.rsplit(".", 2)[1]
+    return int(digits) if digits.isdecimal() and len(digits) < 12 else -1
+
+
+def cut_torn_end(path: Path, whole_bytes: int) -> None:
+    """Take the half-written block off a file whose writer was killed.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.ftruncate(descriptor, whole_bytes)
     finally:
         os.close(descriptor)
+
+
+def _append(path: Path, block: bytes) -> int:
+    """Write a block at the end of a file, made if it is not there, and return the file's size."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(path.name, flags, places.FILE_MODE, dir_fd=folder)
+        try:
+            return _write_whole(descriptor, block)
+        except OSError:
+            _drop_if_empty(descriptor, path.name, folder)
+            raise
+        finally:
+            os.close(descriptor)
+    finally:
+        os.close(folder)
+
+
+def _write_whole(descriptor: int, block: bytes) -> int:
+    before = os.fstat(descriptor).st_size
+    if not before:
+        os.fchmod(descriptor, places.FILE_MODE)
+        block = segment.file_header() + block
+    rest = memoryview(block)
+    try:
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    except OSError:
+        os.ftruncate(descriptor, before)
+        raise
+    return before + len(block)
+
+
+def _drop_if_empty(descriptor: int, name: str, folder: int) -> None:
+    if os.fstat(descriptor).st_size == 0:
+        os.unlink(name, dir_fd=folder)

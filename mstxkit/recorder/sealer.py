@@ -1,4 +1,5 @@
-"""The sealer: one background thread that turns full banks into blocks on disk and keeps the live file's identity up to date.
+"""The sealer: one background thread that turns full banks into blocks on disk and keeps the live file's identity up
+to date.
 
 It sleeps in the engine, without the GIL. Encoding (in C) and compression release the GIL too, so that training is
 interrupted for microseconds, not for the 5 ms slices of a thread that computes in Python.
@@ -6,11 +7,9 @@ interrupted for microseconds, not for the 5 ms slices of a thread that computes 
 
 from __future__ import annotations
 
-import os
 import struct
 import threading
 import time
-from typing import Any
 
 from .. import faults, identity, livefile, segment
 from . import blocks
@@ -18,7 +17,7 @@ from .engine import engine
 from .live import LiveFile
 from .sealed import SealedFiles
 
-# How often identity is looked at and a retry is made after a full disk. Seconds.
+# How often identity is looked at, and how long after a full disk a retry is made. Seconds.
 _TICK_S = 1.0
 _BANK_HEAD = struct.Struct("<Q8xQQ")  # sequence number, salt, origin: format.md, "Bank"
 
@@ -35,44 +34,50 @@ class Sealer:
     def __init__(self, live: LiveFile, files: SealedFiles, seal_every_s: float) -> None:
         self._live, self._files, self._seal_every_s = live, files, seal_every_s
         self._thread: threading.Thread | None = None
-        self._parked = False
+        self._parked = threading.Event()
         self._sealing = threading.Lock()
+        self._learning = threading.Lock()
         self._sealed_at = time.monotonic()
-        self._known = identity.current()
-        self._cpu_ns = 0
 
     def start(self) -> None:
         """Start the thread, unless it runs."""
         if self._thread is None:
-            self._parked = False
-            self._thread = threading.Thread(target=self._run, name="mstxkit-sealer", daemon=True)
-            self._thread.start()
+            self._parked.clear()
+            thread = threading.Thread(target=self._run, name="mstxkit-sealer", daemon=True)
+            thread.start()
+            self._thread = thread
 
     def park(self) -> None:
         """End the thread and wait for it: around a fork, and at the end. Takes as long as the block it is writing."""
         thread, self._thread = self._thread, None
         if thread is not None:
-            self._parked = True
+            self._parked.set()
             engine.wake()
             thread.join()
 
     def _run(self) -> None:
-        while not self._parked:
+        while not self._parked.is_set():
             engine.wait(_TICK_S)
-            try:
-                self._tick()
-            except Exception as exc:
-                faults.note("sealer", exc)
-                time.sleep(0.05)
+            if not self._tick_safely():
+                # A full disk stays full for a while, and the hot path wakes us at each record that it has to drop.
+                self._parked.wait(_TICK_S)
 
-    def _tick(self) -> None:
+    def _tick_safely(self) -> bool:
+        try:
+            return self._tick()
+        except Exception as exc:
+            faults.note("sealer", exc)
+            return False
+
+    def _tick(self) -> bool:
         before = time.thread_time_ns()
-        self.seal_full_banks()
+        is_done = self.seal_full_banks()
         if time.monotonic() - self._sealed_at > self._seal_every_s:
             self._sealed_at = time.monotonic()
             engine.rotate()
-        self._learn_identity()
+        self.learn_identity()
         livefile.add_to_counter(self._live.view, "own_cost_ns", time.thread_time_ns() - before)
+        return is_done
 
     def seal_full_banks(self) -> bool:
         """Write every full bank as a block. False when one could not be written; it stays, and is tried again."""
@@ -80,7 +85,7 @@ class Sealer:
             while (index := engine.full_bank()) >= 0:
                 try:
                     self._seal(index)
-                except OSError as exc:
+                except Exception as exc:
                     faults.note("sealer.write", exc)
                     return False
         return True
@@ -93,28 +98,26 @@ class Sealer:
             self._files.append(block, payload.n)
         engine.release_bank(index)
 
-    def append(self, block: bytes) -> None:
-        """Write another block: open ranges, or the end.
+    def seal_the_rest(self) -> None:
+        """Write what is left in the live file once the engine has let go of it, what is open, and the end.
 
         Raises:
             OSError: it could not be written.
         """
-        self._files.append(block, 0)
+        with self._sealing:
+            view = self._live.view
+            for _, block, count in blocks.of_left_banks(view, self._live.layout):
+                self._files.append(block, count)
+            self._files.append((blocks.of_open_ranges(view) or b"") + blocks.of_end(view, "exit"), 0)
 
-    def _learn_identity(self) -> None:
+    def learn_identity(self) -> None:
         """Rank and role may be known only after the first ranges: the file always has the newest."""
-        known = identity.current()
-        if known != self._known:
-            self._known = known
-            livefile.write_identity(self._live.view, {**livefile.read_identity(self._live.view), **known})
+        with self._learning:
+            known = livefile.read_identity(self._live.view)
+            newest = identity.newest(known)
+            if newest != known:
+                livefile.write_identity(self._live.view, newest)
 
     def evicted(self, count: int) -> None:
         """Count records that the quota has cost."""
         livefile.add_to_counter(self._live.view, "evicted", count)
-
-
-def settle(live: LiveFile) -> dict[str, Any]:
-    """Bring the identity in the file up to date now, and return it."""
-    who = {**livefile.read_identity(live.view), **identity.current(), "pid": os.getpid()}
-    livefile.write_identity(live.view, who)
-    return who

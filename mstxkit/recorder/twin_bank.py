@@ -1,0 +1,336 @@
+"""The live file as the Python twin writes it: banks with their records and texts, open slots, counters.
+
+Records need no lock: a place comes from an iterator's `__next__`, which is one atomic step, and a record is whole once
+its check bits are in. Everything rare (rotation, texts, records with attributes, counters) takes `lock`, for
+microseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from itertools import islice
+from operator import length_hint
+from typing import Callable, Iterable, Sequence
+
+from .. import livefile, records
+from ..errors import FormatError
+from . import twin_clock
+from .twin_attributes import encode
+
+DROPPED, SLOTS_OVERFLOWED, ATTRIBUTES_LOST, NAMES_CAPPED, TEXTS_CUT, FAULTS = range(6)
+_COUNTED = 6
+_COUNTERS_AT = livefile.COUNTERS_AT // 8
+_SLOT_WORDS = livefile.SLOT_BYTES // 8
+_RECORD_WORDS = records.RECORD_BYTES // 8
+_COUNT_AT, _TEXT_USED_AT = 4, 5
+_STATE_AT = 8
+_LATE_RECORD_S = 2.0
+
+# A record that made its bank rotate ended before the new one was activated.
+_ORIGIN_SLACK = 4_000_000
+
+# Replaced at attach and detach: a lock that another thread held at a fork stays locked in the child.
+lock = threading.RLock()
+# Released while a bank is full or somebody woke the sealer: unlike an Event, safe in a signal handler.
+_bell = threading.Lock()
+_bell.acquire()
+_detached_counters = [0] * _COUNTED
+
+
+def ring() -> None:
+    """Wake who sleeps in `wait`."""
+    try:
+        _bell.release()
+    except RuntimeError:
+        pass  # it rings already
+
+
+def wait(seconds: float) -> bool:
+    """Sleep until `ring`, at most so long; was there one?"""
+    return _bell.acquire(timeout=max(seconds, 0.0))
+
+
+class Bank:
+    """The active bank: where the next record goes, and what texts it has.
+
+    `take()` gives (place, word index) of a record.
+    """
+
+    __slots__ = (
+        "_ats", "_numbers", "_words", "capacity", "count_at", "end", "index", "origin", "places", "salt", "sites",
+        "take", "text_room", "text_used", "texts", "tracks", "view",
+    )  # fmt: skip
+
+    def __init__(self, live: Live, index: int, seq: int, text_room: int) -> None:
+        at = live.layout.bank_at(index)
+        self.index = index
+        self.view, self._words = live.view, live.words
+        self.salt = int.from_bytes(os.urandom(8), "little")
+        self.origin = max(twin_clock.now() - _ORIGIN_SLACK, 0)
+        self.end = at + live.layout.bank_bytes
+        self.count_at = at // 8 + _COUNT_AT
+        self.text_room, self.text_used = text_room, 0
+        self.texts: dict[str, int] = {}
+        self.sites: set[int] = set()
+        self.tracks: dict[int, int] = {}
+        first = (at + livefile.BANK_HEADER_BYTES) // 8
+        self.capacity = (live.bank_room - text_room) // records.RECORD_BYTES
+        self._numbers = iter(range(self.capacity))
+        self._ats = iter(range(first, first + self.capacity * _RECORD_WORDS, _RECORD_WORDS))
+        self.places = zip(self._numbers, self._ats)
+        self.take = self.places.__next__
+        now_ns = time.monotonic_ns()
+        livefile.activate_bank(live.view, live.layout, index, seq, self.salt, self.origin, now_ns)
+
+    def taken(self) -> int:
+        """How many places have been given out."""
+        return self.capacity - length_hint(self._ats)
+
+    def close(self) -> None:
+        """Give out no more places. Draining an iterator is one atomic step."""
+        deque(self._numbers, maxlen=0)
+        self._words[self.count_at] = self.taken()
+
+    def put_text(self, kind: int, entry_id: int, payload: bytes) -> bool:
+        """Append a text entry; False where there is no room."""
+        entry = livefile.pack_text(kind, entry_id, payload, self.salt)
+        if self.text_used + len(entry) > self.text_room:
+            return False
+        self.text_used = used = self.text_used + len(entry)
+        self.view[self.end - used : self.end - used + len(entry)] = entry
+        self._words[self.count_at - _COUNT_AT + _TEXT_USED_AT] = used
+        return True
+
+    def store(self, place: int, at: int, w0: int, w1: int, w2: int) -> None:
+        """One record with its check bits."""
+        words = self._words
+        words[at] = w0
+        words[at + 1] = w1
+        words[at + 2] = w2 | records.check(w0, w1, w2, self.salt, place) << records.CHECK_SHIFT
+
+    def publish(self, place: int) -> None:
+        """Say that the record at `place` is written. The count never goes back: a thread may be late with a place."""
+        if self._words[self.count_at] <= place:
+            self._words[self.count_at] = place + 1
+
+
+class Live:
+    """An attached live file. `activated` hears of each new active bank; `definitions` gives what each has at once."""
+
+    def __init__(
+        self,
+        source: object,
+        nonce: int,
+        activated: Callable[[Bank], None],
+        definitions: Callable[[Live], Iterable[tuple[int, int, bytes]]],
+    ) -> None:
+        self.view = memoryview(source).cast("B")  # type: ignore[arg-type]
+        try:
+            header = livefile.read_header(self.view)
+        except FormatError as exc:
+            raise ValueError(f"not the buffer of a live file: {exc}") from exc
+        self.layout = header.layout
+        self.words = self.view[: len(self.view) // 8 * 8].cast("Q")
+        self.nonce = nonce
+        self.pid = os.getpid()
+        self.bank_room = self.layout.bank_bytes - livefile.BANK_HEADER_BYTES
+        self._slots_at = livefile.HEADER_BYTES // 8
+        # Word indices. Taken from the left, given back on the right: a late thread's slot is not at once another's.
+        self.free = deque(range(self._slots_at, self._slots_at + _SLOT_WORDS * self.layout.slot_count, _SLOT_WORDS))
+        self._activated, self._definitions = activated, definitions
+        self._seq, self._rotating = 0, False
+        self.bank = self._activate(0, 0)
+
+    def let_go(self) -> None:
+        """Release the buffer: what still refers to this live file fails with ValueError, and is caught."""
+        for view in (self.words, self.view):
+            view.release()
+
+    def is_used(self, slot: int) -> bool:
+        """Is a range open in this slot?"""
+        try:
+            return bool(self.words[slot + 3])
+        except ValueError:  # let go of
+            return False
+
+    def open_words(self) -> list[tuple[int, int]]:
+        """(w1, w2) of every slot in use."""
+        end = self._slots_at + _SLOT_WORDS * self.layout.slot_count
+        marks = self.words[self._slots_at + 3 : end : _SLOT_WORDS].tolist() if self.layout.slot_count else []
+        used = [self._slots_at + _SLOT_WORDS * i for i, mark in enumerate(marks) if mark]
+        return [(self.words[at + 1], self.words[at + 2]) for at in used]
+
+    def _activate(self, index: int, text_bytes: int) -> Bank:
+        entries = list(self._definitions(self))
+        needed = _size_of(entries) + text_bytes
+        self._seq += 1
+        room = self.bank_room
+        bank = Bank(self, index, self._seq, min(max(room // 4, needed), room // 4 * 3) // 8 * 8)
+        self.bank = bank
+        for kind, entry_id, payload in entries:
+            self.define(bank, kind, entry_id, payload)
+        self._activated(bank)
+        return bank
+
+    def define(self, bank: Bank, kind: int, entry_id: int, payload: bytes) -> bool:
+        """Put a site, stage or track into a bank, unless it is there already; False where there is no room."""
+        if kind == livefile.SITE and entry_id in bank.sites:
+            return True
+        if kind == livefile.TRACK and bank.tracks.get(entry_id) == hash(payload):
+            return True
+        if not bank.put_text(kind, entry_id, payload):
+            return False
+        if kind == livefile.SITE:
+            bank.sites.add(entry_id)
+        elif kind == livefile.TRACK:
+            bank.tracks[entry_id] = hash(payload)
+        return True
+
+    def _define_all(self, bank: Bank, entries: list[tuple[int, int, bytes]]) -> bool:
+        return all([self.define(bank, *entry) for entry in entries])  # noqa: C419  # all of them, in any case
+
+    def define_here(self, entries: list[tuple[int, int, bytes]]) -> None:
+        """What begins must be known in the active bank, where that is possible."""
+        with lock:
+            if not self._define_all(self.bank, entries) and self.rotate(_size_of(entries)):
+                self._define_all(self.bank, entries)
+
+    def rotate(self, text_bytes: int = 0) -> bool:
+        """Hand the active bank to the sealer and take a free one, with room for so much text. False: there is none.
+
+        An empty bank is begun again. Called with `lock`; the flag is for a garbage collection that ends a range here.
+        """
+        if self._rotating:
+            return False
+        self._rotating = True
+        try:
+            return self._rotate(text_bytes)
+        finally:
+            self._rotating = False
+
+    def _rotate(self, text_bytes: int) -> bool:
+        bank, count = self.bank, self.layout.bank_count
+        if not bank.taken():
+            self._activate(bank.index, text_bytes)
+            return True
+        others = [(bank.index + i) % count for i in range(1, count)]
+        free = next((i for i in others if self.state(i) == livefile.FREE), None)
+        if free is None:
+            ring()
+            return False
+        bank.close()
+        self._activate(free, text_bytes)
+        # Only now: were it sealed and freed before the new bank knows what is open, a kill would leave that nameless.
+        self._set_state(bank.index, livefile.FULL)
+        ring()
+        return True
+
+    def state(self, index: int) -> int:
+        """FREE, ACTIVE or FULL."""
+        return self.words[(self.layout.bank_at(index) + _STATE_AT) // 8] & 0xFFFFFFFF
+
+    def _set_state(self, index: int, state: int) -> None:
+        self.words[(self.layout.bank_at(index) + _STATE_AT) // 8] = state
+
+    def full_bank(self) -> int:
+        """The full bank with the lowest sequence number, -1 if none."""
+        full = [i for i in range(self.layout.bank_count) if self.state(i) == livefile.FULL]
+        return min(full, key=lambda i: self.words[self.layout.bank_at(i) // 8], default=-1)
+
+    def release_bank(self, index: int) -> None:
+        """The bank is free again; where there was none to rotate into, records may go on."""
+        if self.state(index) == livefile.FULL:  # in the middle of a rotation `bank` is still the full one
+            self._set_state(index, livefile.FREE)
+
+    def copy_bank(self, index: int) -> tuple[bytes, bytes, int]:
+        """(raw records, text bytes, salt) of a bank; waits a moment for threads that are late with a record of it."""
+        deadline = time.monotonic() + _LATE_RECORD_S
+        while True:
+            bank = livefile.read_bank(self.view, self.layout, index)
+            if bank is None:
+                return b"", b"", 0
+            if _is_complete(bank) or time.monotonic() > deadline:
+                return bank.raw, bank.text, bank.salt
+            time.sleep(0.001)
+
+    def write(
+        self, entries: list[tuple[int, int, bytes]], end: int, w0: int, w1: int, w2: int,
+        values: Sequence[tuple[str, object]], busy: int,
+    ) -> None:  # fmt: skip
+        """Write a record and its attributes into one bank, which knows the given entries; else count a drop.
+
+        Args:
+            end: Its end in ticks; `w0` has the stage only.
+            values: (key, value) pairs, at most `records.ATTRIBUTE_LIMIT`, the keys strings.
+            busy: Ticks, 0 for none.
+        """
+        with lock:
+            text_bytes = 0
+            for last_try in (False, True):
+                if end - self.bank.origin > records.LOW_48:
+                    self.rotate()
+                bank = self.bank
+                if self._define_all(bank, entries):
+                    encoded, text_bytes = encode(bank, values)
+                    whole = len(encoded) == len(values)
+                    if (whole or last_try) and self._put(bank, end, w0, w1, w2, encoded, busy):
+                        if not whole:
+                            self.count(ATTRIBUTES_LOST)
+                        return
+                if not last_try:
+                    self.rotate(text_bytes + _size_of(entries))
+            self.count(DROPPED)
+
+    def _put(self, bank: Bank, end: int, w0: int, w1: int, w2: int, encoded: list[tuple[int, int]], busy: int) -> bool:
+        words = [*encoded, (busy, records.BUSY << 32)] if busy else encoded
+        if bank.taken() + 1 + len(words) > bank.capacity:
+            return False
+        places = list(islice(bank.places, 1 + len(words)))
+        if len(places) <= len(words):
+            return False
+        kind = records.ATTRIBUTE << records.KIND_SHIFT
+        for (place, at), (value, key) in zip(places[1:], words):
+            bank.store(place, at, value, key, kind)
+        place, at = places[0]
+        bank.store(place, at, w0 | min(max(end - bank.origin, 0), records.LOW_48), w1, w2)
+        bank.publish(places[-1][0])
+        return True
+
+    def count(self, which: int) -> None:
+        """One more in the header's counter."""
+        self.words[_COUNTERS_AT + which] += 1
+
+
+def _size_of(entries: Iterable[tuple[int, int, bytes]]) -> int:
+    """Bytes of text entries, at most."""
+    return sum(len(payload) + 8 + livefile.TRAILER.size for _, _, payload in entries)
+
+
+def _is_complete(bank: livefile.Bank) -> bool:
+    words = records.WORDS.iter_unpack(bank.raw)
+    return all(records.is_whole(w0, w1, w2, bank.salt, index) for index, (w0, w1, w2) in enumerate(words))
+
+
+def count(live: Live | None, which: int) -> None:
+    """One more in a counter: of the live file, or of the time without one."""
+    with lock:
+        if live is None:
+            _detached_counters[which] += 1
+        else:
+            live.count(which)
+
+
+def counters(live: Live | None) -> list[int]:
+    """The counters, in the order of their numbers."""
+    if live is None:
+        return list(_detached_counters)
+    return live.words[_COUNTERS_AT : _COUNTERS_AT + _COUNTED].tolist()
+
+
+def renew_lock() -> None:
+    """A lock of its own for the next live file: see `lock`."""
+    global lock
+    lock = threading.RLock()

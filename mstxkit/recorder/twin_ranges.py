@@ -1,0 +1,275 @@
+"""Ranges of the Python twin, the general way: any range, in any circumstances. The quick way is in `twin_quick.py`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable
+
+from .. import faults, livefile, names, records
+from . import twin_bank, twin_clock, twin_sinks, twin_sites, twin_tracks
+from .twin_bank import Live
+from .twin_sites import Site
+from .twin_tracks import Node
+
+# A bank older than this many ticks could hold a duration that does not fit without scaling.
+OLD = 1 << 39
+
+live: Live | None = None
+is_on = False
+is_recording = False
+
+on_fault: Callable[[str, BaseException], object] = faults.note
+on_decorate: Callable[[tuple[Any, ...], Any], Any] | None = None
+# Called where the quick way must not be taken in this bank any more, and to make a position ready for it.
+on_forked: Callable[[], None] = lambda: None  # noqa: E731
+on_old_bank: Callable[[], None] = lambda: None  # noqa: E731
+on_placed: Callable[[Node, Live], None] = lambda node, live: None  # noqa: E731
+
+
+def fault(where: str, exc: BaseException | None = None) -> None:
+    """Count a fault; one with an exception is told to the hook, whose own exceptions end here."""
+    if exc is None:
+        twin_bank.count(live, twin_bank.FAULTS)
+        return
+    try:
+        on_fault(where, exc)
+    except Exception:
+        pass
+
+
+class Open:
+    """A range between its begin and its end."""
+
+    __slots__ = ("busy", "ends", "given", "is_over", "more", "node", "process", "start")
+
+    def __init__(
+        self, node: Node | None, start: int, given: dict[str, Any] | None = None,
+        ends: list[Callable[[], None]] | None = None,
+    ) -> None:  # fmt: skip
+        self.node, self.start, self.given, self.ends = node, start, given, ends
+        self.more: dict[str, Any] | None = None
+        self.busy = 0
+        self.is_over = False
+        self.process = twin_sinks.process
+
+
+def begin(site: Site, stream: Any = None, given: dict[str, Any] | None = None, is_driven: bool = False) -> Open | None:
+    """Begin a range in the calling context. None where nothing is on, or where that fails."""
+    if not is_on:
+        return None
+    try:
+        return _begin(site, stream, given, is_driven)
+    except Exception as exc:
+        fault("range.begin", exc)
+        return None
+
+
+def _begin(site: Site, stream: Any, given: dict[str, Any] | None, is_driven: bool) -> Open:
+    recorder = live if is_recording else None
+    if recorder is not None and recorder.pid != os.getpid():
+        on_forked()
+        recorder = None
+    ends = twin_sinks.begin(site, stream) if twin_sinks.is_any() else None
+    if recorder is None and not site.own_stage:
+        return Open(None, 0, given, ends)  # only sinks see it: no clock, no track
+    track = twin_tracks.track_here()
+    node = _position(track.node, site, recorder, is_driven)
+    track.node = node
+    opened = Open(node, twin_clock.now(), given, ends)
+    if node.slot is not None:
+        _fill_slot(node, opened.start)
+    if site.own_stage:
+        twin_sites.stage_of(site.own_stage).begins(opened.start, node.step)
+        twin_tracks.stage_changed(track)
+    return opened
+
+
+def _position(parent: Node, site: Site, recorder: Live | None, is_driven: bool) -> Node:
+    node = None if is_driven else parent.children.get(site)
+    if node is None:
+        node = twin_tracks.child(parent, site, recorder)
+        if recorder is not None:
+            recorder.define_here(_texts_of(node))
+            if not is_driven and not twin_sinks.is_any():
+                on_placed(node, recorder)
+                twin_tracks.keep(node, recorder)
+    return node
+
+
+def _fill_slot(node: Node, start: int) -> None:
+    words, at = node.words, node.start_at
+    words[at] = start
+    words[at + 1] = node.w1
+    words[at + 2] = node.w2
+    words[at + 3] = start ^ node.key or 1
+
+
+def end(opened: Open, failed: bool) -> None:
+    """End a range: in the file, on its track and in the sinks that began it. Once; a second time is nothing."""
+    if opened.is_over:
+        return
+    opened.is_over = True
+    if opened.node is not None:
+        _end_on_track(opened, opened.node, failed)
+    if opened.process is twin_sinks.process:
+        for tell_end in reversed(opened.ends or ()):
+            tell_end()
+
+
+def _end_on_track(opened: Open, node: Node, failed: bool) -> None:
+    at = twin_clock.now()
+    try:
+        if node.live is not None and node.live is live:
+            _record(opened, node, failed, at, live)
+    except Exception as exc:
+        if node.live is live:  # else it was let go of meanwhile
+            fault("range.end", exc)
+    try:
+        _leave(node, at)
+    except Exception as exc:
+        fault("range.end", exc)
+
+
+def _record(opened: Open, node: Node, failed: bool, at: int, recorder: Live) -> None:
+    if at - recorder.bank.origin > OLD:
+        on_old_bank()
+    w2 = records.duration_bits(at - opened.start) | node.depth << 40 | (records.ERROR if failed else 0)
+    values = attributes_of(opened.given, opened.more, recorder)
+    recorder.write(_texts_of(node), at, node.stage << 48, node.w1, w2, values, opened.busy)
+    if node.slot is not None:
+        node.words[node.mark_at] = 0
+    twin_tracks.give_slot_back(node)
+
+
+def _texts_of(node: Node) -> list[tuple[int, int, bytes]]:
+    site, home = node.site, node.home
+    return [(livefile.SITE, site.id, site.payload), (livefile.TRACK, home.id, home.payload())]
+
+
+def attributes_of(given: dict[str, Any] | None, more: dict[str, Any] | None, recorder: Live) -> list[tuple[str, Any]]:
+    """The attributes of a range in order, within the limit."""
+    if not given and not more:
+        return []
+    together: dict[Any, Any] = {**(given or {}), **(more or {})}  # `timed` may be given keys of any type
+    values = [pair for pair in together.items() if issubclass(type(pair[0]), str)][: records.ATTRIBUTE_LIMIT]
+    if len(values) < len(together):
+        twin_bank.count(recorder, twin_bank.ATTRIBUTES_LOST)
+    return values
+
+
+def _leave(node: Node, at: int) -> None:
+    track = node.track
+    twin_tracks.unlink(node)
+    own_stage = node.site.own_stage
+    if own_stage:
+        twin_sites.stage_of(own_stage).ends(at)
+        twin_tracks.stage_changed(track)
+    twin_tracks.left(track)
+
+
+def mark(message: Any, domain: Any, stream: Any, attributes: dict[str, Any]) -> None:
+    """An instant, in the calling context."""
+    try:
+        site = twin_sites.intern(message, None, domain)
+        twin_sinks.mark(site, stream)
+        if is_recording and live is not None:
+            _record_mark(site, attributes, live)
+    except Exception as exc:
+        fault("mark", exc)
+
+
+def _record_mark(site: Site, attributes: dict[str, Any], recorder: Live) -> None:
+    at = twin_clock.now()
+    track = twin_tracks.track_here()
+    here = track.node
+    w1 = site.id | track.id << 16 | twin_tracks.step_on(track) << 32
+    w2 = min(here.height, records.DEPTH_MAX) << 40 | records.MARK << records.KIND_SHIFT
+    texts = [(livefile.SITE, site.id, site.payload), (livefile.TRACK, track.id, track.payload())]
+    values = attributes_of(attributes, None, recorder)
+    recorder.write(texts, at, here.inner << 48, w1, w2, values, 0)
+    twin_tracks.left(track)
+
+
+class Range:
+    """An interval: begins on entry, ends on exit. May be entered again, also while it is open.
+
+    One that is thrown away while open is ended with `error`, at the latest when the garbage collector finds it.
+    """
+
+    __slots__ = ("_attributes", "_domain", "_entries", "_name", "_site", "_stage", "_stream")
+
+    def __init__(
+        self, name: Any, stage: Any = None, domain: Any = names.DEFAULT_DOMAIN, stream: Any = None,
+        attributes: dict[str, Any] | None = None, site: Site | None = None,
+    ) -> None:  # fmt: skip
+        self._entries: list[Open | None] = []
+        self._name, self._stage, self._domain = name, stage, domain
+        self._stream, self._attributes, self._site = stream, attributes, site
+
+    @property
+    def name(self) -> Any:
+        """The range's name."""
+        return self._name
+
+    @property
+    def stage(self) -> Any:
+        """The range's own stage, or None."""
+        return self._stage
+
+    @property
+    def domain(self) -> Any:
+        """The mstx domain."""
+        return self._domain
+
+    def __enter__(self) -> Range:
+        self._entries.append(self._begin(False) if is_on else None)
+        return self
+
+    def _begin(self, is_driven: bool) -> Open | None:
+        try:
+            if self._site is None:
+                self._site = twin_sites.intern(self._name, self._stage, self._domain)
+        except Exception as exc:
+            fault("range.begin", exc)
+            return None
+        return begin(self._site, self._stream, self._attributes, is_driven)
+
+    def __exit__(self, kind: Any = None, error: Any = None, traceback: Any = None) -> None:
+        if not self._entries:
+            fault("range.exit_without_enter")
+            return
+        opened = self._entries.pop()
+        if opened is not None:
+            end(opened, is_failure(kind))
+
+    async def __aenter__(self) -> Range:
+        return self.__enter__()
+
+    async def __aexit__(self, kind: Any = None, error: Any = None, traceback: Any = None) -> None:
+        self.__exit__(kind, error, traceback)
+
+    def __call__(self, function: Any) -> Any:
+        """Decorate `function`: each call of it is a range like this one."""
+        if not callable(function) and not hasattr(type(function), "__get__") or on_decorate is None:
+            raise TypeError("a range is used in a with statement, or decorates one function")
+        settings = (self._name, self._stage, self._domain, self._stream, dict(self._attributes or {}) or None)
+        return on_decorate(settings, function)
+
+    def set(self, /, **attributes: object) -> None:
+        """Add attributes to the innermost open entry before its end."""
+        opened = self._entries[-1] if self._entries else None
+        if opened is not None:
+            opened.more = {**(opened.more or {}), **attributes}
+
+    def __del__(self) -> None:
+        try:
+            for opened in reversed(self._entries):
+                if opened is not None:
+                    end(opened, True)
+        except Exception:
+            pass  # the interpreter is going away
+
+
+def is_failure(kind: Any) -> bool:
+    """Does leaving a body with this exception type mean that the body failed?"""
+    return kind is not None and kind is not GeneratorExit

@@ -1,0 +1,304 @@
+"""Forks: every process records into its own live file, from the moment of the fork, and ends its own ranges only."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from processes import lives
+
+from mstxkit.recorder import adopt
+from mstxkit.recorder.engine import engine
+
+
+def test_a_fork_in_the_middle_of_a_range_leaves_that_range_to_the_parent(run: Path) -> None:
+    lives.run(
+        """
+        import os, sys, mstxkit
+        mstxkit.capture(sys.argv[1])
+        with mstxkit.stage("parents") as parents:
+            pid = os.fork()
+            if pid == 0:
+                with mstxkit.mstx_range("childs"):
+                    pass
+                parents.__exit__(None, None, None)
+                sys.exit()
+            assert os.waitpid(pid, 0)[1] == 0
+        """,
+        run,
+    )
+
+    rows = lives.ranges(run)
+    assert sorted((row["name"], row["open"], row["error"]) for row in rows) == [
+        ("childs", False, False), ("parents", False, False),
+    ]  # fmt: skip
+    assert len({row["pid"] for row in rows}) == 2
+    assert not lives.damage(run)
+
+
+def test_three_generations_of_forks_are_recorded_and_sealed(run: Path) -> None:
+    lives.run(
+        """
+        import os, sys, mstxkit
+        mstxkit.capture(sys.argv[1])
+        for generation in range(3):
+            with mstxkit.mstx_range(f"generation {generation}"):
+                pass
+            if pid := os.fork():
+                assert os.waitpid(pid, 0)[1] == 0
+                break
+        else:
+            with mstxkit.mstx_range("generation 3"):
+                pass
+        """,
+        run,
+    )
+
+    assert lives.ended(run) == {f"generation {generation}": 1 for generation in range(4)}
+    assert [row["state"] for row in lives.processes(run)] == ["exited"] * 4
+    assert not list((run / "live").iterdir())
+
+
+def test_threads_go_on_recording_while_the_process_forks(run: Path) -> None:
+    out = lives.run(
+        """
+        import os, sys, threading, time, mstxkit
+        sys.setswitchinterval(0.0001)
+        mstxkit.capture(sys.argv[1])
+        goes_on, counts = True, [0, 0, 0]
+
+        def work(k):
+            while goes_on or counts[k] < 10:
+                with mstxkit.mstx_range(f"thread {k}", n=counts[k]):
+                    pass
+                counts[k] += 1
+                if counts[k] % 16 == 0:
+                    time.sleep(0.001)  # lets the sealer keep up
+
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
+        for thread in threads:
+            thread.start()
+        for _ in range(10):
+            if (pid := os.fork()) == 0:
+                with mstxkit.mstx_range("child"):
+                    os._exit(0)
+            assert os.waitpid(pid, 0)[1] == 0
+        goes_on = False
+        for thread in threads:
+            thread.join()
+        print(*counts)
+        """,
+        run, MSTXKIT_BANK_BYTES="65536", MSTXKIT_BANKS="64",
+    )  # fmt: skip
+    adopt.collect(run)
+
+    rows = lives.ranges(run)
+    by_thread = [[row["attributes"]["n"] for row in rows if row["name"] == f"thread {k}"] for k in range(3)]
+    assert by_thread == [list(range(int(count))) for count in out.split()]
+    assert Counter(row["name"] for row in rows if row["open"]) == {"child": 10}
+    assert sum(row["dropped"] for row in lives.processes(run)) == 0
+
+
+def test_a_child_that_dies_at_once_is_told_apart_from_its_parent(run: Path) -> None:
+    lives.run(
+        """
+        import os, signal, sys, mstxkit
+        mstxkit.capture(sys.argv[1])
+        with mstxkit.mstx_range("before"):
+            pass
+        if (pid := os.fork()) == 0:
+            with mstxkit.mstx_range("last words"):
+                os.kill(os.getpid(), signal.SIGKILL)
+        os.waitpid(pid, 0)
+        """,
+        run,
+    )
+    adopt.collect(run)
+
+    assert Counter(row["state"] for row in lives.processes(run)) == {"exited": 1, "killed": 1}
+    assert lives.ended(run) == {"before": 1}
+    assert lives.still_open(run) == {"last words": 1}
+
+
+FORKED_FROM_C = """
+    import ctypes, os, sys, mstxkit
+    parents = mstxkit.capture(sys.argv[1])
+    with mstxkit.stage("whole"):
+        pid = ctypes.PyDLL(None).fork()
+        if pid == 0:
+            for number in range(100):
+                with mstxkit.mstx_range("in the child", n=number):
+                    pass
+            {leaves}
+        assert os.waitpid(pid, 0)[1] == 0
+        with mstxkit.mstx_range("afterwards"):
+            pass
+"""
+
+
+@pytest.mark.parametrize("leaves", ["os._exit(0)", "sys.exit()", "parents.stop(); os._exit(0)"])
+def test_a_child_forked_from_c_leaves_its_parents_recording_alone(run: Path, leaves: str) -> None:
+    """However it leaves. It is not recorded; on the Python twin its first range may be, until the twin sees the new
+    pid.
+    """
+    lives.run(FORKED_FROM_C.format(leaves=leaves), run)
+
+    found = lives.ended(run)
+    assert found.pop("in the child", 0) <= (0 if engine.NATIVE else 1)
+    assert found == {"whole": 1, "afterwards": 1}
+    assert not lives.still_open(run)
+    assert [row["state"] for row in lives.processes(run)] == ["exited"]
+
+
+def test_a_child_forked_from_c_may_capture_and_fork_by_itself(run: Path) -> None:
+    lives.run(
+        """
+        import ctypes, os, sys, mstxkit
+        mstxkit.capture(sys.argv[1])
+        pid = ctypes.PyDLL(None).fork()
+        if pid == 0:
+            mstxkit.capture(sys.argv[1])
+            with mstxkit.mstx_range("child"):
+                pass
+            if (grandchild := os.fork()) == 0:
+                with mstxkit.mstx_range("grandchild"):
+                    pass
+                sys.exit()
+            assert os.waitpid(grandchild, 0)[1] == 0
+            sys.exit()
+        assert os.waitpid(pid, 0)[1] == 0
+        """,
+        run,
+    )
+
+    assert lives.ended(run) == {"child": 1, "grandchild": 1}
+    assert [row["state"] for row in lives.processes(run)] == ["exited"] * 3
+
+
+def test_a_subprocess_is_recorded_by_way_of_the_environment(run: Path) -> None:
+    """With a `preexec_fn`, subprocess forks through Python: that moment of a child is no process of the run."""
+    lives.run(
+        """
+        import os, subprocess, sys, mstxkit
+        mstxkit.capture(sys.argv[1])
+        child = "import mstxkit\\nwith mstxkit.mstx_range('in a subprocess'): pass"
+        subprocess.run([sys.executable, "-c", child], check=True)
+        subprocess.run([sys.executable, "-c", child], check=True, preexec_fn=lambda: None)
+        """,
+        run,
+    )
+
+    assert lives.ended(run) == {"in a subprocess": 2}
+    assert len(lives.processes(run)) == 3
+    assert not list((run / "live").iterdir())
+
+
+START_METHODS = """
+    import multiprocessing, sys
+    import mstxkit
+
+    def work(name):
+        with mstxkit.mstx_range(name):
+            pass
+
+    if __name__ == "__main__":
+        context = multiprocessing.get_context(sys.argv[2])
+        {before}
+        children = [context.Process(target=work, args=(f"child {{k}}",)) for k in range(2)]
+        for child in children:
+            child.start()
+        for child in children:
+            child.join()
+        assert [child.exitcode for child in children] == [0, 0]
+        {after}
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_children_of_multiprocessing_are_recorded_and_seal_themselves(run: Path, tmp_path: Path, method: str) -> None:
+    """They leave by os._exit, past atexit."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        lives.dedented(START_METHODS).format(before="started = mstxkit.capture(sys.argv[1])", after="started.stop()")
+    )
+    done = subprocess.run(
+        [sys.executable, str(program), str(run), method], env=lives.environment(), capture_output=True, text=True
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert lives.ended(run) == {"child 0": 1, "child 1": 1}
+    states = Counter(row["state"] for row in lives.processes(run) if row["state"] != "running")
+    assert set(states) == {"exited"} and states["exited"] >= 3
+
+
+def test_a_child_of_multiprocessing_may_begin_to_capture_itself(run: Path, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    text = lives.dedented(START_METHODS).replace("def work(name):", "def work(name):\n    mstxkit.capture(sys.argv[1])")
+    program.write_text(text.format(before="pass", after="pass"))
+    done = subprocess.run(
+        [sys.executable, str(program), str(run), "fork"], env=lives.environment(), capture_output=True, text=True
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert lives.ended(run) == {"child 0": 1, "child 1": 1}
+    assert [row["state"] for row in lives.processes(run)] == ["exited", "exited"]
+
+
+def pythons_that_warn() -> list[str]:
+    """Interpreters from 3.12 on, this one or others on this machine: they warn of a fork with threads."""
+    names = [f"python3.{minor}" for minor in range(12, 15)]
+    rest = sorted(Path.home().glob(".pyenv/versions/3.1[2-9]*/bin/python"))
+    found = [sys.executable] if sys.version_info >= (3, 12) else []
+    found += [path for path in map(shutil.which, names) if path] + list(map(str, rest))
+    return [path for path in found if can_run(path)]
+
+
+def can_run(python: str) -> bool:
+    asked = [python, "-c", "import sys; assert sys.version_info >= (3, 12)"]
+    return subprocess.run(asked, capture_output=True).returncode == 0
+
+
+def test_a_fork_under_capture_is_no_fork_with_threads_to_python(run: Path) -> None:
+    """Python 3.12 counts the threads of a process that forks, those made in C too, and warns where there are more
+    than one.
+    """
+    pythons = pythons_that_warn()
+    if not pythons:
+        pytest.skip("no Python from 3.12 on is found on this machine")
+    process = lives.start(
+        """
+        import os, sys, threading, warnings
+        warnings.simplefilter("always")
+        import mstxkit
+        mstxkit.capture(sys.argv[1])
+        for _ in range(3):
+            with mstxkit.mstx_range("whole"):
+                pid = os.fork()
+                if pid == 0:
+                    sys.exit()
+                assert os.waitpid(pid, 0)[1] == 0
+        sys.stderr.write("with a thread of the program's own:\\n")
+        threading.Thread(target=threading.Event().wait, args=(5,), daemon=True).start()
+        if os.fork() == 0:
+            sys.exit()
+        os.wait()
+        """,
+        run, python=pythons[0], MSTXKIT_NATIVE=str(int(engine.NATIVE and can_load(pythons[0]))),
+    )  # fmt: skip
+    status, _, err = lives.finished(process)
+
+    under_capture, _, with_a_thread = err.partition("own:\n")
+    assert (status, "DeprecationWarning" in under_capture, "DeprecationWarning" in with_a_thread) == (0, False, True), (
+        err
+    )
+    assert lives.ended(run) == {"whole": 3}
+
+
+def can_load(python: str) -> bool:
+    """Is there a C engine for this interpreter, too?"""
+    asked = [python, "-c", "import mstxkit._native.hot"]
+    return subprocess.run(asked, env=lives.environment(), capture_output=True).returncode == 0

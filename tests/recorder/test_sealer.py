@@ -1,0 +1,134 @@
+"""The sealer: full banks become blocks, and old ones too; it ends for a fork and starts again, and knows who the
+process is.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
+from processes import lives
+
+import mstxkit
+from mstxkit import livefile, segment, wiring
+from mstxkit.recorder.engine import engine
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Path]:
+    with lives.own_run(tmp_path) as folder:
+        yield folder
+
+
+def record(count: int) -> None:
+    for _ in range(count):
+        with mstxkit.mstx_range("x"):
+            pass
+
+
+def blocks_in(run: Path) -> list[segment.Block]:
+    found = [block for path in sorted((run / "sealed").iterdir()) for block in segment.scan(path.read_bytes())]
+    assert all(isinstance(block, segment.Block) for block in found)
+    return found  # type: ignore[return-value]
+
+
+def sealer_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "mstxkit-sealer"]
+
+
+def recorder() -> Any:
+    return wiring._wiring.recorder
+
+
+def test_a_full_bank_is_sealed_at_once_and_free_again(run: Path) -> None:
+    with mstxkit.capture(run, bank_bytes=16384, banks=2):
+        record(700)
+        assert lives.wait_until(lambda: bool(blocks_in(run)))
+        (block,) = blocks_in(run)
+        assert lives.wait_until(lambda: engine.full_bank() == -1)
+
+    assert block.kind == segment.RECORDS
+    assert 0 < block.meta["records"] < 700
+
+
+def test_a_bank_that_does_not_fill_is_sealed_when_it_is_old(run: Path) -> None:
+    with mstxkit.capture(run, seal_every_s=0.05):
+        record(1)
+        assert lives.wait_until(lambda: bool(blocks_in(run)))
+        sealed = [block.meta["records"] for block in blocks_in(run)]
+
+    assert sealed == [1]
+
+
+def test_where_nothing_was_recorded_nothing_but_the_end_is_sealed(run: Path) -> None:
+    with mstxkit.capture(run, seal_every_s=0.01):
+        for _ in range(3):
+            recorder().sealer._tick()
+
+    assert [block.kind for block in blocks_in(run)] == [segment.END]
+
+
+def test_blocks_carry_the_order_of_their_banks(run: Path) -> None:
+    with mstxkit.capture(run, bank_bytes=16384, banks=8):
+        record(2500)
+
+    sealed = [block for block in blocks_in(run) if block.kind == segment.RECORDS]
+    numbers = [block.meta["bank"] for block in sealed]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    assert len(numbers) >= 4
+    assert sum(block.meta["records"] for block in sealed) == 2500
+
+
+def test_parked_it_has_no_thread_and_started_it_has_one(run: Path) -> None:
+    with mstxkit.capture(run):
+        started = len(sealer_threads())
+        recorder().park()
+        recorder().park()
+        parked = len(sealer_threads())
+        recorder().resume()
+        recorder().resume()
+        resumed = len(sealer_threads())
+    stopped = len(sealer_threads())
+
+    assert (started, parked, resumed, stopped) == (1, 0, 1, 0)
+
+
+def test_a_bank_that_fills_while_it_is_parked_is_sealed_afterwards(run: Path) -> None:
+    with mstxkit.capture(run, bank_bytes=16384, banks=4):
+        recorder().park()
+        record(700)
+        while_parked = blocks_in(run) if list((run / "sealed").iterdir()) else []
+        recorder().resume()
+        assert lives.wait_until(lambda: bool(list((run / "sealed").iterdir()) and blocks_in(run)))
+
+    assert not while_parked
+    assert lives.ended(run) == {"x": 700}
+
+
+def test_its_own_cost_is_counted(run: Path) -> None:
+    with mstxkit.capture(run, bank_bytes=16384, banks=8):
+        record(2500)
+        view = wiring.live_view()
+        assert view is not None
+        assert lives.wait_until(lambda: livefile.read_counters(view)["own_cost_ns"] > 0)
+
+    (told,) = lives.processes(run)
+    assert 0 < told["own_cost_ratio"] < 1
+
+
+def test_sealing_from_two_threads_at_once_writes_each_bank_once(run: Path) -> None:
+    """The background thread and a stop, say."""
+    with mstxkit.capture(run, bank_bytes=16384, banks=16):
+        recorder().park()
+        record(5000)
+        threads = [threading.Thread(target=recorder().sealer.seal_full_banks) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    numbers = [block.meta["bank"] for block in blocks_in(run) if block.kind == segment.RECORDS]
+    assert numbers == sorted(set(numbers))
+    assert lives.ended(run) == {"x": 5000}

@@ -1,0 +1,332 @@
+"""capture, stop and status in one process: how a recorder is started, joined, told its limits, and put away again."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
+from processes import lives
+
+import mstxkit
+from mstxkit import faults, livefile, wiring
+from mstxkit.errors import CaptureError
+from mstxkit.recorder import blocks
+from mstxkit.recorder.engine import engine
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Path]:
+    with lives.own_run(tmp_path) as folder:
+        yield folder
+
+
+def test_a_capture_records_until_it_is_stopped(run: Path) -> None:
+    with mstxkit.capture(run) as started:
+        with mstxkit.mstx_range("inside"):
+            pass
+    with mstxkit.mstx_range("after"):
+        pass
+
+    assert started.run == run
+    assert lives.ended(run) == {"inside": 1}
+    assert not engine.recording()
+
+
+def test_stop_may_be_called_more_than_once(run: Path) -> None:
+    started = mstxkit.capture(run)
+    started.stop()
+    started.stop()
+
+    assert not mstxkit.status().on
+
+
+def test_a_capture_that_was_stopped_does_not_stop_a_later_one(run: Path, tmp_path: Path) -> None:
+    first = mstxkit.capture(run)
+    first.stop()
+    with mstxkit.capture(tmp_path / "second"):
+        first.stop()
+        is_on = mstxkit.status().on
+
+    assert is_on
+
+
+def test_a_range_that_ends_while_a_stop_is_sealing_is_named_as_open(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread's, say: after the engine has let go of the live file nothing changes in it any more."""
+    real = blocks.of_left_banks
+
+    def ended_meanwhile(*args: Any) -> Any:
+        found = list(real(*args))
+        late.__exit__(None, None, None)
+        return found
+
+    monkeypatch.setattr(blocks, "of_left_banks", ended_meanwhile)
+    started, late = mstxkit.capture(run), mstxkit.mstx_range("late")
+    late.__enter__()
+    started.stop()
+
+    assert not lives.ended(run)
+    assert lives.still_open(run) == {"late": 1}
+
+
+def test_a_stopped_capture_can_be_started_again_into_the_same_run(run: Path) -> None:
+    for name in ("first", "second"):
+        with mstxkit.capture(run), mstxkit.mstx_range(name):
+            pass
+
+    assert lives.ended(run) == {"first": 1, "second": 1}
+    assert [row["state"] for row in lives.processes(run)] == ["exited"] * 2
+
+
+def test_a_range_that_began_before_a_stop_is_not_in_the_next_capture(run: Path) -> None:
+    started = mstxkit.capture(run)
+    with mstxkit.mstx_range("across"):
+        started.stop()
+        started = mstxkit.capture(run)
+    started.stop()
+
+    assert not lives.ended(run)
+    assert lives.still_open(run) == {"across": 1}
+
+
+def test_capturing_twice_into_one_folder_joins(run: Path, tmp_path: Path) -> None:
+    link = tmp_path / "another way"
+    link.symlink_to(run)
+    with mstxkit.capture(run) as first:
+        second = mstxkit.capture(link)
+        live_file = mstxkit.status().live_file
+        assert mstxkit.status().live_file == live_file
+
+    assert second.run == first.run == run
+    assert len(lives.processes(run)) == 1
+
+
+def test_capturing_into_another_folder_says_what_to_do(run: Path, tmp_path: Path) -> None:
+    with mstxkit.capture(run):
+        with pytest.raises(CaptureError) as caught:
+            mstxkit.capture(tmp_path / "other")
+
+    assert f"captures into {run}; stop that first" in str(caught.value)
+    assert not (tmp_path / "other").exists()
+
+
+def test_the_run_is_in_the_environment_for_children_until_it_is_stopped(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MSTXKIT_RUN", raising=False)
+    with mstxkit.capture(run):
+        inside = os.environ["MSTXKIT_RUN"]
+
+    assert inside == str(run)
+    assert "MSTXKIT_RUN" not in os.environ
+
+
+def test_a_run_that_was_in_the_environment_before_is_put_back(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MSTXKIT_RUN", "/somewhere/else")
+    with mstxkit.capture(run):
+        inside = os.environ["MSTXKIT_RUN"]
+
+    assert inside == str(run)
+    assert os.environ["MSTXKIT_RUN"] == "/somewhere/else"
+
+
+def test_without_a_folder_the_environment_says_where(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MSTXKIT_RUN", str(run))
+    with mstxkit.capture() as started:
+        pass
+
+    assert started.run == run
+
+
+def test_without_any_word_a_run_is_made_here(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with mstxkit.capture() as started:
+        pass
+
+    assert started.run is not None and started.run.parent == tmp_path / "mstxkit-runs"
+
+
+def test_switched_off_nothing_starts(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MSTXKIT_OFF", "1")
+    with mstxkit.capture(run, no_such_limit=1) as started:
+        status = mstxkit.status()
+        times = mstxkit.stage_times()
+
+    assert (started.run, status.on, status.clock_reason, times) == (None, False, "MSTXKIT_OFF is set", {})
+    assert not run.exists()
+
+
+def test_a_process_that_is_switched_off_loads_no_engine_and_makes_no_run(run: Path) -> None:
+    out = lives.run(
+        """
+        import sys, mstxkit
+        with mstxkit.capture(sys.argv[1]), mstxkit.mstx_range("x"):
+            pass
+        print([name for name in sys.modules if "recorder" in name or "hot" in name.split(".")])
+        """,
+        run, MSTXKIT_OFF="1", MSTXKIT_RUN=str(run),
+    )  # fmt: skip
+
+    assert out.strip() == "[]"
+    assert not run.exists()
+
+
+WRONG_LIMITS: dict[str, Any] = {
+    "bank_bytes": [0, -1, 4096, "1", 1.5, None, float("nan")],
+    "banks": [1, "4"],
+    "slots": [0],
+    "quota_bytes": [-1, "many"],
+    "rotate_bytes": [10],
+    "seal_every_s": [0, -1, float("nan"), float("inf"), "1"],
+    "heartbeat_s": [0, 1e9, None],
+    "live_folder": [7, b"/dev/shm"],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in WRONG_LIMITS.items() for value in values]
+)
+def test_a_limit_that_cannot_be_is_refused_by_name(run: Path, name: str, value: Any) -> None:
+    with pytest.raises(CaptureError, match=name):
+        mstxkit.capture(run, **{name: value})
+
+    assert not run.exists()
+
+
+def test_more_than_there_is_room_for_is_refused(run: Path) -> None:
+    with pytest.raises(CaptureError, match="no room for a live file of"):
+        mstxkit.capture(run, bank_bytes=1 << 50)
+
+    assert not list((run / "live").iterdir())
+
+
+def test_a_limit_that_is_not_known_is_refused_with_those_that_are(run: Path) -> None:
+    with pytest.raises(CaptureError, match="knows no bank_size; it takes bank_bytes, banks"):
+        mstxkit.capture(run, bank_size=1)
+
+
+def test_limits_that_are_no_dict_are_refused(run: Path) -> None:
+    with pytest.raises(CaptureError, match="a dict of limits is needed"):
+        mstxkit.capture(run, config=["bank_bytes"])  # type: ignore[arg-type]
+
+
+def test_limits_are_taken_from_call_then_config_then_environment(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MSTXKIT_BANKS", "3")
+    monkeypatch.setenv("MSTXKIT_SLOTS", "30")
+    monkeypatch.setenv("MSTXKIT_BANK_BYTES", "32768")
+    with mstxkit.capture(run, config={"slots": 40, "bank_bytes": 40960}, bank_bytes=49152):
+        view = wiring.live_view()
+        assert view is not None
+        layout = livefile.read_header(view).layout
+
+    assert layout == livefile.Layout(slot_count=40, bank_count=3, bank_bytes=49152)
+
+
+@pytest.mark.parametrize("text", ["many", "1e9", "-5"])
+def test_a_limit_in_the_environment_that_cannot_be_is_refused(
+    run: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("MSTXKIT_QUOTA_BYTES", text)
+    with pytest.raises(CaptureError, match=r"(MSTXKIT_QUOTA_BYTES|quota_bytes)="):
+        mstxkit.capture(run)
+
+
+@pytest.mark.parametrize("given", ["with\0null", 7.5, object()])
+def test_what_is_no_path_is_refused(given: Any) -> None:
+    with pytest.raises(CaptureError, match=r"run=.*is no path|cannot be used"):
+        mstxkit.capture(given)
+
+
+def test_a_bad_run_in_the_environment_lets_the_program_run_unrecorded() -> None:
+    out = lives.run(
+        """
+        import mstxkit
+        with mstxkit.mstx_range("x"):
+            print("ran", mstxkit.status().on)
+        """,
+        MSTXKIT_RUN="/proc/no/run/can/be/here",
+    )
+
+    assert out.strip() == "ran False"
+
+
+def test_status_says_what_goes_on(run: Path) -> None:
+    with mstxkit.capture(run), mstxkit.mstx_range("open"):
+        status = mstxkit.status()
+    after = mstxkit.status()
+
+    assert (status.on, status.native, status.run) == (True, engine.NATIVE, str(run))
+    assert status.clock in livefile.CLOCKS.values() and status.clock_reason
+    assert status.live_file is not None and Path(status.live_file).name.endswith(".live")
+    assert set(status.counters) >= {*livefile.COUNTERS, "open", "sites"}
+    assert (status.counters["open"], status.counters["dropped"], status.faults) == (1, 0, {})
+    assert status.own_cost_ratio is not None and 0 <= status.own_cost_ratio < 1
+    assert (after.on, after.run, after.live_file, after.own_cost_ratio) == (False, None, None, None)
+
+
+def test_status_can_be_asked_while_captures_start_and_stop(run: Path) -> None:
+    goes_on, problems = threading.Event(), []
+
+    def ask() -> None:
+        while not goes_on.is_set():
+            try:
+                mstxkit.status()
+            except Exception as exc:
+                problems.append(exc)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    for number in range(20):
+        with mstxkit.capture(run, banks=2, bank_bytes=16384, slots=8 + number):
+            pass
+    goes_on.set()
+    asking.join()
+
+    assert not problems
+
+
+def test_stage_times_are_those_of_this_process(run: Path) -> None:
+    with mstxkit.capture(run):
+        mstxkit.step(3)
+        began = time.monotonic()
+        with mstxkit.stage("timed"):
+            time.sleep(0.01)
+        took_s = time.monotonic() - began
+        mstxkit.step(4)
+        found = mstxkit.stage_times()
+        of_step = mstxkit.stage_times(3)
+
+    assert found == of_step
+    assert 0.01 <= found["timed"] <= took_s
+    assert mstxkit.stage_times(77) == {}
+
+
+def test_a_start_that_fails_half_way_leaves_nothing(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cannot_start(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", cannot_start)
+    with pytest.raises(CaptureError, match="can't start new thread"):
+        mstxkit.capture(run)
+
+    assert not mstxkit.status().on
+    assert not engine.recording()
+    assert not list((run / "live").iterdir())
+    assert "MSTXKIT_RUN" not in os.environ
+
+
+def test_an_adoption_that_fails_does_not_keep_a_capture_from_starting(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mstxkit.recorder import adopt
+
+    (run / "live").mkdir(parents=True)
+    monkeypatch.setattr(adopt, "pointers", lambda folder: 1 / 0)
+    with mstxkit.capture(run), mstxkit.mstx_range("recorded"):
+        pass
+
+    assert lives.ended(run) == {"recorded": 1}
+    assert faults.counts.get("adopt") == 1
