@@ -227,11 +227,14 @@ def start_from_environment() -> None:
 def _set_hooks() -> None:
     """Once per process: none of them can be taken back, all of them do nothing while nothing is captured."""
     if not _wiring.hooks_are_set:
+        from .recorder import forking
+
         _wiring.hooks_are_set = True
         atexit.register(stop)
         os.register_at_fork(
             before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
         )
+        forking.watch_forks()
 
 
 def _before_fork() -> None:
@@ -239,21 +242,34 @@ def _before_fork() -> None:
     _lock().acquire()
     try:
         if _wiring.recorder is not None:
-            _wiring.adopter.leave_off()
-            _wiring.recorder.park()
+            from .recorder import forking
+
+            forking.end_threads(_park)
     except Exception as exc:
         faults.note("wiring.before_fork", exc)
+
+
+def _park() -> int:
+    return int(_wiring.adopter.leave_off()) + int(_wiring.recorder.park())
 
 
 def _after_fork_in_parent() -> None:
     try:
         if _wiring.recorder is not None:
-            _wiring.recorder.resume()
-            _wiring.adopter.start()
+            from .recorder import forking
+
+            forking.start_threads(_resume)
     except Exception as exc:
         faults.note("wiring.after_fork", exc)
     finally:
         _wiring.lock.release()
+
+
+def _resume() -> None:
+    with _lock():
+        if _wiring.recorder is not None:
+            _wiring.recorder.resume()
+            _wiring.adopter.start()
 
 
 def _after_fork_in_child() -> None:

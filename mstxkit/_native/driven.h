@@ -164,7 +164,9 @@ static PySendResult resume(Driven *d, PyObject *value, PyObject **result)
 #if PY_VERSION_HEX >= 0x030a0000
     return sent(d, PyIter_Send(d->body, value, result), result);
 #else
-    *result = PyObject_CallMethodObjArgs(d->body, s_send, value, NULL);
+    int plain = value == Py_None && PyIter_Check(d->body); /* as PyIter_Send of later versions */
+    *result = plain ? Py_TYPE(d->body)->tp_iternext(d->body) : PyObject_CallMethodObjArgs(d->body, s_send, value, NULL);
+    if (!*result && !PyErr_Occurred()) PyErr_SetNone(PyExc_StopIteration);
     return sent(d, *result ? PYGEN_NEXT : PYGEN_ERROR, result);
 #endif
 }

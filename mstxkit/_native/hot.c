@@ -11,12 +11,10 @@
 /* ---- a bank just activated: what is open must be readable from it ---- */
 static void define_open(void)
 {
-    for (uint32_t id = 1; id <= g_stage_count; id++) define_stage(id);
+    g_stages[0].seq = g.seq;
     for (uint32_t slot = 0; slot < g.slot_count; slot++) {
         Range *r = g.slot_ranges[slot];
-        if (!r) continue;
-        if (r->site->seq != g.seq) define_site(r->site);
-        if (r->home->seq != g.seq) define_track(r->home);
+        if (r) define(r);
     }
 }
 
@@ -166,6 +164,7 @@ static COLD void record_mark(Range *r)
     if (!(g.on & ON_RECORD)) return;
     uint64_t at = now();
     uint32_t step = t->step == NO_STEP ? g.step : t->step;
+    r->seq = 0;
     r->home = t;
     r->stage = t->stage;
     r->w1 = r->site->id | (uint64_t)t->id << 16 | (uint64_t)step << 32;
@@ -742,11 +741,8 @@ static void after_fork_in_child(void)
     forget_file(); /* the memory is let go of by attach or detach, which may use Python */
     g.on = 0;
     g.beat_running = 0;
-    for (Thread *th = g_threads; th; th = th->next) {
-        if (th == tls_thread) th->os_id = (uint32_t)syscall(SYS_gettid);
-        for (uint32_t i = 0; i < th->track_count; i++) /* the parent ends them in the tool, which is not in the child */
-            for (Range *r = th->tracks[i]->top; r; r = r->parent) r->direct_id = 0;
-    }
+    g.forks++;
+    if (tls_thread) tls_thread->os_id = (uint32_t)syscall(SYS_gettid);
 }
 
 /* ---- the module ---- */

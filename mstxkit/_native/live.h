@@ -62,6 +62,7 @@ typedef struct {
     uint32_t on;
     uint32_t clock;
     uint32_t step;              /* NO_STEP until first set */
+    uint32_t forks;             /* a child does not end in the tool what its parent began there */
     uint32_t generation;        /* of attach; a range of another generation writes nothing */
     uint64_t fake_ticks;
     double ticks_per_ns;
@@ -166,7 +167,9 @@ static COLD void note_fault(const char *where)
 {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    if (type && g.fault) {
+    if (type == PyExc_KeyboardInterrupt) {
+        PyErr_SetInterrupt(); /* the user's Ctrl-C, caught in a sink: it comes again, in the user's own code */
+    } else if (type && g.fault) {
         PyErr_NormalizeException(&type, &value, &trace);
         if (trace) PyException_SetTraceback(value, trace);
         PyObject *done = PyObject_CallFunction(g.fault, "sO", where, value ? value : Py_None);
@@ -220,7 +223,7 @@ static COLD int put_text(int kind, uint32_t id, const void *head, uint32_t head_
 
 /* ---- banks ---- */
 static inline char *bank_at(uint32_t index) { return g.base + g.banks_at + index * g.bank_bytes; }
-static void define_open(void); /* hot.c: stages, open sites and open tracks, in a bank just activated */
+static void define_open(void); /* hot.c: what is open, in a bank just activated */
 
 static uint64_t random_word(void)
 {

@@ -16,6 +16,7 @@ typedef struct Range {
     Site *site;                  /* borrowed: sites live as long as the process */
     PyObject *name;              /* until the site is known */
     uint64_t start, w1;
+    uint64_t seq;                /* the bank in which all its ids are defined, 0 none */
     Track *track;                /* where it is linked now; NULL: nowhere */
     Track *home;                 /* where it began: the track of its record */
     struct Range *parent;        /* the range below on its track */
@@ -34,6 +35,7 @@ typedef struct Range {
     struct Range *inner;         /* the range was entered again while open */
     Direct *direct;
     void *direct_domain;         /* where it began: its end goes to the same */
+    uint32_t forks;              /* g.forks then */
     uint64_t direct_id, busy;
     PyObject *tokens[SINK_COUNT], *ends[SINK_COUNT];
     struct Range *next_free;
@@ -140,11 +142,23 @@ static int try_write(Range *r, uint64_t end, uint64_t w2, const Attribute *attri
     return 1;
 }
 
+/* Are the ids that this range's record carries defined in the active bank? */
+static inline int is_defined(const Range *r)
+{
+    return ((r->site->seq ^ g.seq) | (r->home->seq ^ g.seq) | (g_stages[r->stage].seq ^ g.seq)) == 0;
+}
+
+static COLD int define(Range *r)
+{
+    return (r->site->seq == g.seq || define_site(r->site)) && (r->home->seq == g.seq || define_track(r->home)) &&
+           define_stage(r->stage);
+}
+
 /* Room for `n` more records, in a bank that knows this range's site and track. 0: dropped, and counted. */
 static COLD int define_late(Range *r)
 {
     for (int again = 0; again < 2; again++) {
-        if ((r->site->seq == g.seq || define_site(r->site)) && (r->home->seq == g.seq || define_track(r->home))) return 1;
+        if (define(r)) return 1;
         if (!rotate_bank()) break;
     }
     g.counters[DROPPED]++;
@@ -154,8 +168,7 @@ static COLD int define_late(Range *r)
 static inline int ready_for(Range *r, uint64_t n, uint64_t end)
 {
     if (UNLIKELY(!has_room(n, end))) return 0;
-    if (LIKELY(r->site->seq == g.seq && r->home->seq == g.seq)) return 1;
-    return define_late(r);
+    return LIKELY(r->seq == g.seq) || is_defined(r) || define_late(r);
 }
 
 static COLD void write_with_attributes(Range *r, uint64_t end, uint64_t w2)
@@ -258,10 +271,10 @@ static inline void unlink_range(Range *r)
     r->track = NULL;
 }
 
-static COLD void define_for(Range *r, Track *t)
+static COLD void define_for(Range *r)
 {
-    if (t->seq != g.seq && !define_track(t) && rotate_bank()) define_track(t);
-    if (r->site->seq != g.seq && !define_site(r->site) && rotate_bank()) define_site(r->site);
+    if (g.bank && !define(r) && rotate_bank()) define(r);
+    r->seq = is_defined(r) ? g.seq : 0;
 }
 
 static Range *new_range(void);
@@ -275,13 +288,15 @@ static inline void tell_sinks(Range *r, uint32_t on)
     if (UNLIKELY(on & ON_DIRECT)) {
         r->direct = g_direct;
         r->direct_id = direct_begin(g_direct, r->site, &r->direct_domain);
+        r->forks = g.forks;
         r->rare = 1;
     }
 }
 
-static inline void begin_recorded(Range *r, Site *s, Track *t)
+static inline void begin_recorded(Range *r, Track *t)
 {
-    if (UNLIKELY((s->seq ^ g.seq) | (t->seq ^ g.seq)) && g.bank) define_for(r, t);
+    r->seq = g.seq;
+    if (UNLIKELY(!is_defined(r))) define_for(r);
     r->generation = g.generation;
     uint64_t w2 = r->stage | (uint64_t)r->depth << 16 | (uint64_t)t->thread->os_id << 32;
     uint64_t start = r->start = now();
@@ -312,7 +327,7 @@ static inline void begin(Range *r)
     r->w1 = s->id | (uint64_t)t->id << 16 | (uint64_t)step << 32;
     r->home = t;
     link_range(r, t);
-    if (LIKELY(r->recorded)) begin_recorded(r, s, t);
+    if (LIKELY(r->recorded)) begin_recorded(r, t);
     else r->start = now();
     if (UNLIKELY(s->own_stage)) stage_begins(r, t);
 }
@@ -342,7 +357,8 @@ static inline void end(Range *r, int failed)
     if (LIKELY(t != NULL)) unlink_range(r);
     if (UNLIKELY(r->rare)) {
         if (r->staged) { r->staged = 0; stage_ends(r, t, at); }
-        if (r->direct_id) { direct_end(r->direct, r->direct_domain, r->direct_id); r->direct_id = 0; }
+        if (r->direct_id && r->forks == g.forks) direct_end(r->direct, r->direct_domain, r->direct_id);
+        r->direct_id = 0;
         if (r->sunk) end_in_sinks(r);
         r->busy = 0;
         Py_CLEAR(r->added);

@@ -20,6 +20,7 @@ typedef struct Site {
 enum { STEPS_KEPT = 8 };
 typedef struct {
     PyObject *key, *key_bytes;
+    uint64_t seq;                /* the bank in which this stage is defined; that of id 0, no stage, is always the active one */
     uint32_t active, step;
     uint64_t since;
     struct { uint32_t step; uint8_t used; uint64_t ticks; } kept[STEPS_KEPT];
@@ -50,11 +51,15 @@ static void count_cut(PyObject *text, PyObject *bytes)
 static int define_stage(uint32_t id)
 {
     PyObject *key = g_stages[id].key_bytes;
-    return put_text(TEXT_STAGE, id, PyBytes_AS_STRING(key), (uint32_t)PyBytes_GET_SIZE(key), NULL, 0, NULL, 0, 1);
+    if (g_stages[id].seq == g.seq) return 1;
+    if (!put_text(TEXT_STAGE, id, PyBytes_AS_STRING(key), (uint32_t)PyBytes_GET_SIZE(key), NULL, 0, NULL, 0, 1)) return 0;
+    g_stages[id].seq = g.seq;
+    return 1;
 }
 
 static COLD int define_site(Site *s)
 {
+    if (!define_stage(s->own_stage)) return 0;
     struct { uint16_t stage, domain; uint32_t name; } head = {
         (uint16_t)s->own_stage, (uint16_t)PyBytes_GET_SIZE(s->domain_bytes), (uint32_t)PyBytes_GET_SIZE(s->name_bytes)};
     int done = put_text(TEXT_SITE, s->id, &head, sizeof head, PyBytes_AS_STRING(s->domain_bytes), head.domain,
@@ -82,7 +87,6 @@ static uint32_t stage_id(PyObject *key)
     g_stages[id].key = key;
     g_stages[id].key_bytes = bytes;
     g_stage_count = id;
-    if (g.bank && !define_stage(id)) rotate_bank(); /* a new bank defines all stages */
     return id;
 }
 

@@ -84,12 +84,15 @@ class Adopter:
         except Exception as exc:
             faults.note("adopt", exc)
 
-    def leave_off(self) -> None:
-        """End the thread after the bank that it is at: around a fork, and at the end."""
+    def leave_off(self) -> bool:
+        """End the thread after the bank that it is at: around a fork, and at the end. Did it still run?"""
         thread, self._thread = self._thread, None
-        if thread is not None:
-            self._left_off.set()
-            thread.join()
+        if thread is None:
+            return False
+        was_alive = thread.is_alive()
+        self._left_off.set()
+        thread.join()
+        return was_alive
 
     def _adopt(self) -> None:
         try:

@@ -153,6 +153,15 @@ def let_go(live: LiveFile) -> None:
         faults.note("live.let_go", exc)  # somebody still looks into it: it is unmapped with the last of them
 
 
+def forget(live: LiveFile) -> None:
+    """Unmap in a forked child, whose parent may have been looking into it at that moment: then it stays mapped."""
+    try:
+        live.view.release()
+        live.mapping.close()
+    except BufferError:
+        pass
+
+
 def remove(live: LiveFile) -> None:
     """Remove file and pointer, and unmap."""
     if _unlink(live.path):

@@ -103,10 +103,11 @@ class Recorder:
         engine.start_heartbeat(self.limits.heartbeat_s)
         self.sealer.start()
 
-    def park(self) -> None:
-        """End the background threads: around a fork."""
-        self.sealer.park()
+    def park(self) -> int:
+        """End the background threads, sealer and heartbeat, around a fork; how many were they?"""
+        had_threads = self.sealer.park()
         engine.stop_heartbeat()
+        return 2 * had_threads
 
     def stop(self) -> None:
         """Seal what is there, say what is open, and remove the live file; where that fails it stays, to be collected
@@ -143,7 +144,7 @@ class Recorder:
         """In a forked child: let go of the parent's live file without touching it."""
         engine.set_recording(False)
         engine.detach()
-        live.let_go(self.live)
+        live.forget(self.live)
 
 
 def _checked(limits: Limits) -> Limits:

@@ -47,13 +47,19 @@ class Sealer:
             thread.start()
             self._thread = thread
 
-    def park(self) -> None:
-        """End the thread and wait for it: around a fork, and at the end. Takes as long as the block it is writing."""
+    def park(self) -> bool:
+        """End the thread and wait for it: around a fork, and at the end. Takes as long as the block it is writing.
+
+        Returns:
+            Was there one?
+        """
         thread, self._thread = self._thread, None
-        if thread is not None:
-            self._parked.set()
-            engine.wake()
-            thread.join()
+        if thread is None:
+            return False
+        self._parked.set()
+        engine.wake()
+        thread.join()
+        return True
 
     def _run(self) -> None:
         while not self._parked.is_set():

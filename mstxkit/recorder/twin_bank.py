@@ -56,12 +56,12 @@ def wait(seconds: float) -> bool:
 class Bank:
     """The active bank: where the next record goes, and what texts it has.
 
-    `take()` gives (place, word index) of a record.
+    `take()` gives the place of a record, which is an index of the three columns.
     """
 
     __slots__ = (
-        "_ats", "_numbers", "_words", "capacity", "count_at", "end", "index", "origin", "places", "salt", "sites",
-        "take", "text_room", "text_used", "texts", "tracks", "view",
+        "_words", "capacity", "columns", "count_at", "end", "index", "origin", "places", "salt", "sites", "take",
+        "text_room", "text_used", "texts", "tracks", "view",
     )  # fmt: skip
 
     def __init__(self, live: Live, index: int, seq: int, text_room: int) -> None:
@@ -76,23 +76,21 @@ class Bank:
         self.texts: dict[str, int] = {}
         self.sites: set[int] = set()
         self.tracks: dict[int, int] = {}
-        first = (at + livefile.BANK_HEADER_BYTES) // 8
+        self.columns = live.columns[index]
         self.capacity = (live.bank_room - text_room) // records.RECORD_BYTES
-        self._numbers = iter(range(self.capacity))
-        self._ats = iter(range(first, first + self.capacity * _RECORD_WORDS, _RECORD_WORDS))
-        self.places = zip(self._numbers, self._ats)
-        self.take = self.places.__next__
+        self.places = iter(range(self.capacity))
+        self.take: Callable[[], int] = self.places.__next__
         now_ns = time.monotonic_ns()
         livefile.activate_bank(live.view, live.layout, index, seq, self.salt, self.origin, now_ns)
 
     def taken(self) -> int:
         """How many places have been given out."""
-        return self.capacity - length_hint(self._ats)
+        return self.capacity - length_hint(self.places)
 
     def close(self) -> None:
-        """Give out no more places. Draining an iterator is one atomic step."""
-        deque(self._numbers, maxlen=0)
-        self._words[self.count_at] = self.taken()
+        """Give out no more places. To drain an iterator is one atomic step."""
+        left = list(self.places)
+        self._words[self.count_at] = left[0] if left else self.capacity
 
     def put_text(self, kind: int, entry_id: int, payload: bytes) -> bool:
         """Append a text entry; False where there is no room."""
@@ -104,12 +102,12 @@ class Bank:
         self._words[self.count_at - _COUNT_AT + _TEXT_USED_AT] = used
         return True
 
-    def store(self, place: int, at: int, w0: int, w1: int, w2: int) -> None:
+    def store(self, place: int, w0: int, w1: int, w2: int) -> None:
         """One record with its check bits."""
-        words = self._words
-        words[at] = w0
-        words[at + 1] = w1
-        words[at + 2] = w2 | records.check(w0, w1, w2, self.salt, place) << records.CHECK_SHIFT
+        first, second, third = self.columns
+        first[place] = w0
+        second[place] = w1
+        third[place] = w2 | records.check(w0, w1, w2, self.salt, place) << records.CHECK_SHIFT
 
     def publish(self, place: int) -> None:
         """Say that the record at `place` is written. The count never goes back: a thread may be late with a place."""
@@ -137,6 +135,7 @@ class Live:
         self.nonce = nonce
         self.pid = os.getpid()
         self.bank_room = self.layout.bank_bytes - livefile.BANK_HEADER_BYTES
+        self.columns = [self._columns(index) for index in range(self.layout.bank_count)]
         self._slots_at = livefile.HEADER_BYTES // 8
         # Word indices. Taken from the left, given back on the right: a late thread's slot is not at once another's.
         self.free = deque(range(self._slots_at, self._slots_at + _SLOT_WORDS * self.layout.slot_count, _SLOT_WORDS))
@@ -146,8 +145,15 @@ class Live:
 
     def let_go(self) -> None:
         """Release the buffer: what still refers to this live file fails with ValueError, and is caught."""
-        for view in (self.words, self.view):
+        for view in (*(column for columns in self.columns for column in columns), self.words, self.view):
             view.release()
+
+    def _columns(self, index: int) -> tuple[memoryview, memoryview, memoryview]:
+        """The first, second and third words of a bank's records."""
+        first = (self.layout.bank_at(index) + livefile.BANK_HEADER_BYTES) // 8
+        end = first + self.bank_room // records.RECORD_BYTES * _RECORD_WORDS
+        columns = [self.words[first + word : end : _RECORD_WORDS] for word in range(_RECORD_WORDS)]
+        return columns[0], columns[1], columns[2]
 
     def is_used(self, slot: int) -> bool:
         """Is a range open in this slot?"""
@@ -214,6 +220,7 @@ class Live:
     def _rotate(self, text_bytes: int) -> bool:
         bank, count = self.bank, self.layout.bank_count
         if not bank.taken():
+            bank.close()
             self._activate(bank.index, text_bytes)
             return True
         others = [(bank.index + i) % count for i in range(1, count)]
@@ -292,11 +299,10 @@ class Live:
         if len(places) <= len(words):
             return False
         kind = records.ATTRIBUTE << records.KIND_SHIFT
-        for (place, at), (value, key) in zip(places[1:], words):
-            bank.store(place, at, value, key, kind)
-        place, at = places[0]
-        bank.store(place, at, w0 | min(max(end - bank.origin, 0), records.LOW_48), w1, w2)
-        bank.publish(places[-1][0])
+        for place, (value, key) in zip(places[1:], words):
+            bank.store(place, value, key, kind)
+        bank.store(places[0], w0 | min(max(end - bank.origin, 0), records.LOW_48), w1, w2)
+        bank.publish(places[-1])
         return True
 
     def count(self, which: int) -> None:

@@ -114,11 +114,12 @@ def _make(site: Site, is_wrappers: bool = False) -> Range:
     """
     node: Any = None
     start = 0
+    words: Any = None
     track_now, restore, set_track = twin_tracks.track_calls
     put_back, lend = (site.wrappers_pool if is_wrappers else site.pool).append, site.lent.append
 
     def enter() -> Range:
-        nonlocal node, start
+        nonlocal node, start, words
         try:
             track = track_now()
             if has_contexts:
@@ -140,16 +141,15 @@ def _make(site: Site, is_wrappers: bool = False) -> Range:
     def leave(kind: Any = None, error: Any = None, traceback: Any = None) -> None:
         nonlocal node
         ended = node
-        if kind is None and ended is not None and ended.bank is bank and ended.track.node is ended:
-            end = clock()
-            try:
-                place, at = ended.take()
-                words = ended.words
+        try:  # general, too, where it is not open
+            if kind is None and ended.bank is bank and ended.track.node is ended:
+                end = clock()
+                place = ended.take()
                 duration = end - start
                 w0 = end - ended.base
-                words[at] = w0
-                words[at + 1] = ended.w1
-                words[at + 2] = ended.tails[(duration ^ place ^ w0 ^ ended.check) % 4093] + duration
+                ended.firsts[place] = w0
+                ended.seconds[place] = ended.w1
+                ended.thirds[place] = ended.tails[(duration ^ place ^ w0 ^ ended.check) % 4093] + duration
                 if is_alone or words[ended.count_at] <= place:
                     words[ended.count_at] = place + 1
                 words[ended.mark_at] = 0
@@ -160,8 +160,8 @@ def _make(site: Site, is_wrappers: bool = False) -> Range:
                 else:
                     lend(reference)
                 return
-            except Exception:
-                pass
+        except Exception:
+            pass
         lift()
         Range.__exit__(this, kind, error, traceback)
         if not this._entries:
@@ -190,6 +190,7 @@ def placed(node: Node, live: Live) -> None:
     node.base = active.origin - (node.stage << 48)
     node.check = node.w1 ^ node.depth << 40 ^ active.salt
     node.take, node.count_at = active.take, active.count_at
+    node.firsts, node.seconds, node.thirds = active.columns
     node.tails = _tails_of(node.depth)
     node.bank = active
 

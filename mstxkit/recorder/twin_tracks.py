@@ -47,9 +47,9 @@ class Node:
     """A position: a range that is open, or one that may be begun there again. Only one at a time is open at it."""
 
     __slots__ = (
-        "base", "bank", "check", "children", "count_at", "depth", "epoch", "height", "home", "inner", "is_kept", "key",
-        "live", "mark_at", "parent", "site", "slot", "stage", "start_at", "step", "tails", "take", "track", "w1", "w2",
-        "words",
+        "base", "bank", "check", "children", "count_at", "depth", "epoch", "firsts", "height", "home", "inner",
+        "is_kept", "key", "live", "mark_at", "parent", "seconds", "site", "slot", "stage", "start_at", "step", "tails",
+        "take", "thirds", "track", "w1", "w2", "words",
     )  # fmt: skip
 
     # Where its slot is, and what is in it.
@@ -60,7 +60,10 @@ class Node:
     w1: int
     w2: int
     # What its records in `bank` are made of: see `twin_quick.placed`.
-    take: Callable[[], tuple[int, int]]
+    take: Callable[[], int]
+    firsts: memoryview
+    seconds: memoryview
+    thirds: memoryview
     base: int
     check: int
     count_at: int

@@ -53,10 +53,11 @@ def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-def run(program: str, *arguments: object, status: int = 0, **variables: str) -> str:
-    """Run a program to its end, and return what it printed."""
+def run(program: str, *arguments: object, status: int = 0, has_faults: bool = False, **variables: str) -> str:
+    """Run a program to its end, and return what it printed. Fails if mstxkit logged a fault, unless it should."""
     found, out, err = finished(start(program, *arguments, **variables))
     assert found == status, f"status {found}:\n{err}"
+    assert ("mstxkit: fault" in err) is has_faults, err
     return out
 
 

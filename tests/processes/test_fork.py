@@ -248,57 +248,57 @@ def test_a_child_of_multiprocessing_may_begin_to_capture_itself(run: Path, tmp_p
     assert [row["state"] for row in lives.processes(run)] == ["exited", "exited"]
 
 
-def pythons_that_warn() -> list[str]:
-    """Interpreters from 3.12 on, this one or others on this machine: they warn of a fork with threads."""
-    names = [f"python3.{minor}" for minor in range(12, 15)]
-    rest = sorted(Path.home().glob(".pyenv/versions/3.1[2-9]*/bin/python"))
-    found = [sys.executable] if sys.version_info >= (3, 12) else []
-    found += [path for path in map(shutil.which, names) if path] + list(map(str, rest))
-    return [path for path in found if can_run(path)]
+def pythons_that_warn() -> dict[str, str]:
+    """Interpreters from 3.12 on, this one or others on this machine, by version: they warn of a fork with threads."""
+    named = filter(None, (shutil.which(f"python3.{minor}") for minor in range(12, 16)))
+    made = Path.home().glob(".pyenv/versions/3.1[2-9]*/bin/python")
+    return {version_of(path): path for path in [*named, *map(str, made), sys.executable] if version_of(path) >= "3.12"}
 
 
-def can_run(python: str) -> bool:
-    asked = [python, "-c", "import sys; assert sys.version_info >= (3, 12)"]
-    return subprocess.run(asked, capture_output=True).returncode == 0
+def version_of(python: str) -> str:
+    asked = [python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+    return subprocess.run(asked, capture_output=True, text=True).stdout.strip()
 
 
 def test_a_fork_under_capture_is_no_fork_with_threads_to_python(run: Path) -> None:
-    """Python 3.12 counts the threads of a process that forks, those made in C too, and warns where there are more
-    than one.
-    """
+    """Python counts all threads of a process that forks, those made in C too: some versions before, some after it."""
     pythons = pythons_that_warn()
     if not pythons:
         pytest.skip("no Python from 3.12 on is found on this machine")
-    process = lives.start(
-        """
-        import os, sys, threading, warnings
-        warnings.simplefilter("always")
-        import mstxkit
-        mstxkit.capture(sys.argv[1])
-        for _ in range(3):
-            with mstxkit.mstx_range("whole"):
-                pid = os.fork()
-                if pid == 0:
-                    sys.exit()
-                assert os.waitpid(pid, 0)[1] == 0
-        sys.stderr.write("with a thread of the program's own:\\n")
-        threading.Thread(target=threading.Event().wait, args=(5,), daemon=True).start()
-        if os.fork() == 0:
-            sys.exit()
-        os.wait()
-        """,
-        run, python=pythons[0], MSTXKIT_NATIVE=str(int(engine.NATIVE and can_load(pythons[0]))),
-    )  # fmt: skip
-    status, _, err = lives.finished(process)
+    for version, python in pythons.items():
+        process = lives.start(
+            FORKS_AND_WARNS, run, version, python=python, MSTXKIT_NATIVE=str(int(engine.NATIVE and can_load(python)))
+        )
+        status, _, err = lives.finished(process)
+        under_capture, _, with_a_thread = err.partition("with a thread of its own\n")
 
-    under_capture, _, with_a_thread = err.partition("own:\n")
-    assert (status, "DeprecationWarning" in under_capture, "DeprecationWarning" in with_a_thread) == (0, False, True), (
-        err
-    )
-    assert lives.ended(run) == {"whole": 3}
+        assert (status, under_capture) == (0, "")
+        assert "DeprecationWarning" in with_a_thread
+    assert lives.ended(run) == {f"in {version}": 3 for version in pythons}
+
+
+FORKS_AND_WARNS = """
+    import os, sys, threading, time, warnings
+    warnings.simplefilter("always")
+    import mstxkit
+    mstxkit.capture(sys.argv[1])
+    for _ in range(3):
+        with mstxkit.mstx_range("in " + sys.argv[2]):
+            pid = os.fork()
+            if pid == 0:
+                sys.exit()
+            assert os.waitpid(pid, 0)[1] == 0
+    assert sorted(t.name for t in threading.enumerate()) == ["MainThread"] + ["mstxkit-heartbeat"] * (
+        not mstxkit.status().native) + ["mstxkit-sealer"], "threads are back"
+    sys.stderr.write("with a thread of its own\\n")
+    threading.Thread(target=threading.Event().wait, args=(60,), daemon=True).start()
+    if os.fork() == 0:
+        sys.exit()
+    os.wait()
+"""
 
 
 def can_load(python: str) -> bool:
-    """Is there a C engine for this interpreter, too?"""
+    """Is there a C engine for that interpreter, too?"""
     asked = [python, "-c", "import mstxkit._native.hot"]
     return subprocess.run(asked, env=lives.environment(), capture_output=True).returncode == 0
