@@ -193,6 +193,15 @@ def _parsed(field: str, text: str, default: Any) -> Any:
 
 def stop(run: Path | None = None) -> None:
     """Stop the recorder of this process, if it records into `run` (None: whatever it records into). Never raises."""
+    _end("stop", run)
+
+
+def discard() -> None:
+    """Stop the recorder and leave nothing of this process in the run: for our own commands, which only look at runs."""
+    _end("discard", None)
+
+
+def _end(how: str, run: Path | None) -> None:
     with _lock():
         recorder, adopter = _wiring.recorder, _wiring.adopter
         if recorder is None or (run is not None and recorder.run != run):
@@ -201,9 +210,9 @@ def stop(run: Path | None = None) -> None:
         _wiring.adopter = None
         try:
             adopter.leave_off()
-            recorder.stop()
+            getattr(recorder, how)()
         except Exception as exc:
-            faults.note("wiring.stop", exc)
+            faults.note(f"wiring.{how}", exc)
         _put_back_environment()
 
 

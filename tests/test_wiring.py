@@ -247,6 +247,7 @@ def test_a_bad_run_in_the_environment_lets_the_program_run_unrecorded() -> None:
         with mstxkit.mstx_range("x"):
             print("ran", mstxkit.status().on)
         """,
+        has_faults=True,
         MSTXKIT_RUN="/proc/no/run/can/be/here",
     )
 

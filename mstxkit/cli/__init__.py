@@ -19,6 +19,9 @@ DONE, FOUND_WRONG, WRONG_USE = 0, 1, 2
 
 def main() -> None:
     """Run the verb that the command line names."""
+    wiring = sys.modules.get("mstxkit.wiring")
+    if wiring is not None:  # loaded for MSTXKIT_RUN: a look at a run must not become part of it
+        wiring.discard()
     for stream in (sys.stdout, sys.stderr):
         # A name that this terminal's encoding lacks is shown escaped instead of ending the command.
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")

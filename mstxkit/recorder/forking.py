@@ -39,7 +39,7 @@ def _thread_count() -> int:
 
 
 def start_threads(start: Callable[[], None]) -> None:
-    """Call `start`, after a fork in the parent: at once, or where Python is still to count, when `os.fork` has returned.
+    """Call `start` in the parent of a fork: at once, or where Python is still to count, when `os.fork` has returned.
 
     Where the program has threads of its own Python warns anyway, and `start` is called at once.
     """
@@ -60,8 +60,8 @@ def watch_forks() -> None:
     except ImportError:  # a Python without libffi: then it warns
         return
 
-    # A pending call is made as soon as the interpreter is back in Python code. So that this is where os.fork was called,
-    # and not in an after-fork call, asking for it must be C all through.
+    # A pending call is made as soon as the interpreter is back in Python code. So that this is where os.fork was
+    # called, and not in an after-fork call, asking for it must be C all through.
     run = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_run_waiting)
     os.register_at_fork(after_in_parent=partial(ctypes.pythonapi.Py_AddPendingCall, run, None))
     _is_watching = True

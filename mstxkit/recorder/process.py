@@ -123,6 +123,13 @@ class Recorder:
         is_sealed = self._try("recorder.stop", self.sealer.seal_the_rest)
         (live.remove if is_sealed else live.let_go)(self.live)
 
+    def discard(self) -> None:
+        """Stop without a trace: nothing of this process is kept."""
+        engine.set_recording(False)
+        self.park()
+        engine.detach()
+        live.remove(self.live)
+
     def _try(self, where: str, act: Callable[[], object]) -> bool:
         try:
             act()

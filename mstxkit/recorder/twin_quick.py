@@ -303,7 +303,7 @@ def is_on(site: object) -> bool:
 
 
 def timed(site: Site, stream: Any = None, attributes: dict[str, Any] | None = None) -> Range:
-    """A range of a site, for one `with`: where neither stream nor attributes are given, not to be kept after its end."""
+    """A range of a site, for one `with`: with neither stream nor attributes, not to be kept after its end."""
     if is_quick and stream is attributes:
         try:
             return site.wrappers_take()  # type: ignore[no-any-return]

@@ -255,3 +255,15 @@ def on_a_terminal(*words: str) -> str:
     os.close(main)
     process.wait(timeout=60)
     return shown.decode()
+
+
+def test_a_command_is_no_process_of_the_run_it_looks_at(tmp_path: Path) -> None:
+    """MSTXKIT_RUN is still set in the shell from which the run was started."""
+    environment = {**os.environ, "MSTXKIT_RUN": str(tmp_path / "run")}
+    record = "import mstxkit\nwith mstxkit.mstx_range('x'): pass"
+    subprocess.run([sys.executable, "-c", record], env=environment, check=True)
+    command = [sys.executable, "-m", "mstxkit", "status", str(tmp_path / "run"), "--json"]
+    told = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+
+    assert [process["state"] for process in json.loads(told.stdout)["processes"]] == ["exited"]
+    assert len(list((tmp_path / "run" / "sealed").iterdir())) == 1

@@ -206,7 +206,7 @@ def test_a_fault_around_a_fork_never_reaches_the_program(run: Path, where: str) 
         if pid:
             assert os.waitpid(pid, 0)[1] == 0
         """,
-        run, target,
+        run, target, has_faults=True,
     )  # fmt: skip
 
     found = lives.ended(run)

@@ -204,6 +204,7 @@ def test_on_a_disk_that_is_full_at_the_end_the_live_file_stays_to_be_collected(r
         started.stop()
         """,
         folder,
+        has_faults=True,
     )
     pointers = len(list((folder / "live").glob("*.json")))
     (folder / "filler").unlink()
@@ -234,6 +235,7 @@ def test_a_file_size_limit_is_weathered_like_a_full_disk(run: Path) -> None:
         assert sealer.seal_full_banks()
         """,
         run,
+        has_faults=True,
     )
 
     assert lives.ended(run) == {"x": 2000}
