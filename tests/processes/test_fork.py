@@ -252,11 +252,12 @@ def pythons_that_warn() -> dict[str, str]:
     """Interpreters from 3.12 on, this one or others on this machine, by version: they warn of a fork with threads."""
     named = filter(None, (shutil.which(f"python3.{minor}") for minor in range(12, 16)))
     made = Path.home().glob(".pyenv/versions/3.1[2-9]*/bin/python")
-    return {version_of(path): path for path in [*named, *map(str, made), sys.executable] if version_of(path) >= "3.12"}
+    found = {version_of(path): path for path in [*named, *map(str, made), sys.executable]}
+    return {version: path for version, path in found.items() if version >= "3.12"}
 
 
 def version_of(python: str) -> str:
-    asked = [python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+    asked = [python, "-c", "import sys; print('%d.%02d' % sys.version_info[:2])"]
     return subprocess.run(asked, capture_output=True, text=True).stdout.strip()
 
 
