@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import threading
+from importlib import import_module
 from typing import Any
 
 import pytest
 from written import NONCE, Written, read_bank
 
-from mstxkit import livefile, segment
+from mstxkit import faults, livefile, names, segment
+from mstxkit.recorder import engine as chosen
 
 
 def fill(engine: Any, recorded: Written) -> int:
@@ -246,11 +248,10 @@ def test_encode_takes_any_bytes(engine: Any, raw: bytes) -> None:
 
 
 def test_both_engines_write_the_same_records() -> None:
-    from importlib import import_module
-
     found = []
     for name in ("mstxkit._native.hot", "mstxkit.recorder.python_twin"):
-        module = pytest.importorskip(name) if name.endswith("hot") else import_module(name)
+        module: Any = pytest.importorskip(name) if name.endswith("hot") else import_module(name)
+        module.set_hooks(names.describe, names.utf8, faults.note, chosen._decorate)
         module.set_clock(4)
         written = Written(module)
         busy(module, written, seed=3)
