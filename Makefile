@@ -62,7 +62,7 @@ test-packaging: setup
 test-all: setup
 	@$(PYTHON) .ci/suite.py test-all
 
-check: setup
+check: setup-torch
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy mstxkit $(wildcard tests/typing)

@@ -45,19 +45,33 @@ static PyTypeObject *Range_Type;
 static Range *g_free_ranges;
 
 /* ---- attributes ---- */
+enum { TEXT_LIMIT_BYTES = 4096 };
+
+/* Texts that are too long, or that are no UTF-8, are cut and escaped in Python. */
+static COLD int put_unusual_text(PyObject *text, uint64_t spare)
+{
+    PyErr_Clear();
+    PyObject *bytes = PyObject_CallFunctionObjArgs(g.utf8, text, NULL);
+    int put = bytes && PyBytes_Check(bytes) &&
+              put_text(TEXT_TEXT, g.next_text, PyBytes_AS_STRING(bytes), (uint32_t)PyBytes_GET_SIZE(bytes), NULL, 0, NULL, 0, spare);
+    if (put) count_cut(text, bytes);
+    Py_XDECREF(bytes);
+    if (PyErr_Occurred()) note_fault("engine.text");
+    return put;
+}
+
+/* The id of a text in the active bank; 0: there is no room for it. */
 static uint32_t text_id(PyObject *text, uint64_t spare)
 {
     PyObject *known = PyDict_GetItemWithError(g.texts, text);
     if (known) return (uint32_t)PyLong_AsUnsignedLong(known);
-    PyObject *bytes = PyObject_CallFunctionObjArgs(g.utf8, text, NULL);
-    uint32_t id = g.next_text;
-    int put = bytes && PyBytes_Check(bytes) &&
-              put_text(TEXT_TEXT, id, PyBytes_AS_STRING(bytes), (uint32_t)PyBytes_GET_SIZE(bytes), NULL, 0, NULL, 0, spare);
-    if (put) count_cut(text, bytes);
-    Py_XDECREF(bytes);
-    if (PyErr_Occurred()) note_fault("engine.text");
+    Py_ssize_t size = 0;
+    const char *utf8 = PyUnicode_AsUTF8AndSize(text, &size);
+    int put = utf8 && size <= TEXT_LIMIT_BYTES
+                  ? put_text(TEXT_TEXT, g.next_text, utf8, (uint32_t)size, NULL, 0, NULL, 0, spare)
+                  : put_unusual_text(text, spare);
     if (!put) return 0;
-    g.next_text++;
+    uint32_t id = g.next_text++;
     PyObject *number = PyLong_FromUnsignedLong(id);
     if (number) PyDict_SetItem(g.texts, text, number);
     Py_XDECREF(number);
@@ -118,28 +132,43 @@ static int collect_attributes(Range *r, Attribute *found, int *lost)
     return n;
 }
 
-/* One try to write a record and its attributes into the active bank. 0: a text found no room there; with `lost`, the last try,
- * that attribute is left out instead. */
-static int try_write(Range *r, uint64_t end, uint64_t w2, const Attribute *attributes, int n, int *lost)
+typedef struct { uint64_t bits, key; } Encoded;
+
+/* The attributes as words. What encodes a text may run Python, and with it other threads, which write records and rotate. -1: one
+ * found no room for its text in the active bank; with `lost`, the last try, it is left out instead. */
+static int encode_attributes(const Attribute *attributes, int n, Encoded *encoded, int *lost)
 {
-    uint64_t at = g.count + 1, total = (uint64_t)n + 2;
+    int kept = 0;
     for (int i = 0; i < n; i++) {
-        uint64_t bits = 0, key = 0;
+        uint64_t bits = 0, key = 0, total = (uint64_t)n + 2;
         PyObject *key_text = exact_text(attributes[i].key);
         int type = encode_value(attributes[i].value, &bits, total);
         if (type && key_text) key = text_id(key_text, total);
         Py_XDECREF(key_text);
-        if (!type || !key) {
-            if (!lost) return 0;
-            *lost = 1;
-            continue;
-        }
-        store_record(at++, bits, key | (uint64_t)type << 32, (uint64_t)KIND_ATTRIBUTE << KIND_SHIFT);
+        if (type && key) encoded[kept++] = (Encoded){bits, key | (uint64_t)type << 32};
+        else if (lost) *lost = 1;
+        else return -1;
     }
+    return kept;
+}
+
+enum { WRITTEN, NO_ROOM, OVERTAKEN };
+
+/* One try to write a record and its attributes into the active bank; OVERTAKEN: it is another bank, or fuller, by now. */
+static int try_write(Range *r, uint64_t end, uint64_t w2, const Attribute *attributes, int n, int *lost)
+{
+    Encoded encoded[ATTRIBUTE_LIMIT + INLINE_ATTRIBUTES];
+    uint64_t seq = g.seq, generation = g.generation;
+    int kept = encode_attributes(attributes, n, encoded, lost);
+    if (generation != g.generation) return WRITTEN; /* stopped meanwhile */
+    if (kept < 0) return NO_ROOM;
+    if (seq != g.seq || !g.bank || g.count + (uint64_t)kept + 2 > g.limit) return OVERTAKEN;
+    uint64_t at = g.count + 1; /* from here on nothing else runs */
+    for (int i = 0; i < kept; i++) store_record(at++, encoded[i].bits, encoded[i].key, (uint64_t)KIND_ATTRIBUTE << KIND_SHIFT);
     if (r->busy) store_record(at++, r->busy, (uint64_t)TYPE_BUSY << 32, (uint64_t)KIND_ATTRIBUTE << KIND_SHIFT);
     store_record(g.count, since_origin(end) | (uint64_t)r->stage << 48, r->w1, w2);
     publish_count(at);
-    return 1;
+    return WRITTEN;
 }
 
 /* Are the ids that this range's record carries defined in the active bank? */
@@ -171,17 +200,21 @@ static inline int ready_for(Range *r, uint64_t n, uint64_t end)
     return LIKELY(r->seq == g.seq) || is_defined(r) || define_late(r);
 }
 
+/* A text without room goes into a new bank if there is one, else the record goes without it. */
 static COLD void write_with_attributes(Range *r, uint64_t end, uint64_t w2)
 {
     Attribute found[ATTRIBUTE_LIMIT + INLINE_ATTRIBUTES];
-    int lost = 0, n = collect_attributes(r, found, &lost);
-    if (!ready_for(r, (uint64_t)n + 2, end) || try_write(r, end, w2, found, n, NULL)) {
-        g.counters[ATTRIBUTES_LOST] += (uint64_t)lost;
-        return;
+    int lost = 0, rotated = 0, n = collect_attributes(r, found, &lost);
+    for (int tries = 0; tries < 16; tries++) {
+        if (!ready_for(r, (uint64_t)n + 2, end)) return; /* dropped, and counted */
+        int how = try_write(r, end, w2, found, n, rotated ? &lost : NULL);
+        if (how == WRITTEN) {
+            g.counters[ATTRIBUTES_LOST] += (uint64_t)lost;
+            return;
+        }
+        if (how == NO_ROOM) { rotate_bank(); rotated = 1; }
     }
-    rotate_bank(); /* a text found no room: in a new bank if there is one, else what fits into this one */
-    if (ready_for(r, (uint64_t)n + 2, end)) try_write(r, end, w2, found, n, &lost);
-    g.counters[ATTRIBUTES_LOST] += (uint64_t)lost;
+    g.counters[DROPPED]++;
 }
 
 /* ---- stages ---- */

@@ -144,7 +144,8 @@ def _make(site: Site, is_wrappers: bool = False) -> Range:
         try:  # general, too, where it is not open
             if kind is None and ended.bank is bank and ended.track.node is ended:
                 end = clock()
-                place = ended.take()
+                take = ended.take  # called in two steps: to call an attribute that is no method is dear
+                place = take()
                 duration = end - start
                 w0 = end - ended.base
                 ended.firsts[place] = w0
@@ -305,8 +306,9 @@ def is_on(site: object) -> bool:
 def timed(site: Site, stream: Any = None, attributes: dict[str, Any] | None = None) -> Range:
     """A range of a site, for one `with`: with neither stream nor attributes, not to be kept after its end."""
     if is_quick and stream is attributes:
+        take = site.wrappers_take
         try:
-            return site.wrappers_take()  # type: ignore[no-any-return]
+            return take()  # type: ignore[no-any-return]
         except IndexError:
             return wrappers_range_of(site)
     return general(site, stream, attributes)

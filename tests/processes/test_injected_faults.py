@@ -14,7 +14,7 @@ import pytest
 from processes import lives
 
 import mstxkit
-from mstxkit import faults, identity, livefile, names, segment, wiring
+from mstxkit import faults, identity, livefile, names, segment, wiring, wrapping
 from mstxkit.recorder import adopt, blocks, live, sealer
 from mstxkit.recorder.engine import engine
 from mstxkit.recorder.sealed import SealedFiles
@@ -150,7 +150,7 @@ HOOKS = ("describe", "utf8", "fault")
 @pytest.mark.parametrize("hook", HOOKS)
 @pytest.mark.parametrize("error", [RuntimeError("injected"), MemoryError(), RecursionError()])
 def test_a_failing_hook_of_the_hot_path_never_reaches_the_program(run: Path, hook: str, error: BaseException) -> None:
-    real = {"describe": names.describe, "utf8": names.utf8, "fault": faults.note, "decorate": lambda s, f: f}
+    real = {"describe": names.describe, "utf8": names.utf8, "fault": faults.note, "decorate": wrapping.decorate}
     with mstxkit.capture(run, **SMALL):
         engine.set_hooks(*{**real, hook: Fails(real[hook], error=error)}.values())
         try:

@@ -10,7 +10,9 @@ from pathlib import Path
 from processes import lives
 
 import mstxkit
+from mstxkit import faults, names, wrapping
 from mstxkit.recorder import adopt
+from mstxkit.recorder.engine import engine
 
 THREADS, RANGES = 64, 500
 
@@ -140,3 +142,29 @@ def test_adopters_at_once_share_the_work_and_double_nothing(run: Path) -> None:
     assert len({name for name, _, _ in adopted}) == len(adopted) == 6
     assert lives.ended(run) == {"ended": 6}
     assert not list((run / "live").iterdir())
+
+
+def test_what_ends_while_another_ranges_text_is_encoded_is_kept(run: Path) -> None:
+    """A text that is no UTF-8 is encoded in Python, and other threads run: here the hook itself records, as they would."""
+
+    told: list[str] = []
+
+    def utf8(text: str) -> bytes:
+        told.append(text)
+        for _ in range(10):
+            with mstxkit.mstx_range("meanwhile"):
+                pass
+        return names.utf8(text)
+
+    with mstxkit.capture(run):
+        engine.set_hooks(names.describe, utf8, faults.note, wrapping.decorate)
+        try:
+            with mstxkit.mstx_range("with a text", key="value \udcff"):
+                pass
+        finally:
+            engine.set_hooks(names.describe, names.utf8, faults.note, wrapping.decorate)
+
+    ended = lives.ended(run)
+    assert ended["with a text"] == 1
+    assert ended["meanwhile"] == 10 * len(told) > 0
+    assert [row["attributes"] for row in lives.ranges(run) if row["attributes"]] == [{"key": "value \\udcff"}]

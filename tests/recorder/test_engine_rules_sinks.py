@@ -196,7 +196,7 @@ def test_a_utf8_hook_that_raises_costs_the_text_and_not_the_range(engine: Any, r
         raise ValueError("mine")
 
     engine.set_hooks(names.describe, fail, faults.note, None)
-    with engine.mstx_range("x", text="never encoded"):
+    with engine.mstx_range("x", text="never encoded \udcff"):
         pass
 
     assert recorded.names == ["x"]
