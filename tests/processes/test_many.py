@@ -145,8 +145,7 @@ def test_adopters_at_once_share_the_work_and_double_nothing(run: Path) -> None:
 
 
 def test_what_ends_while_another_ranges_text_is_encoded_is_kept(run: Path) -> None:
-    """A text that is no UTF-8 is encoded in Python, and other threads run: here the hook itself records, as they would."""
-
+    """A text that is no UTF-8 is encoded in Python, and other threads run: here the hook records, as they would."""
     told: list[str] = []
 
     def utf8(text: str) -> bytes:
