@@ -13,8 +13,10 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
+from subprocess import PIPE
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -78,22 +80,28 @@ def test_here() -> list[Outcome]:
 
 
 def test_everywhere() -> list[Outcome]:
-    """The core tests on every Python found, on both engines, each in an environment of its own without torch."""
-    outcomes = []
-    for version in VERSIONS:
-        found = subprocess.run([ROOT / ".ci/find-python", version], capture_output=True, text=True).stdout.strip()
-        if not found:
-            outcomes.append(Outcome(f"{version}", 0, 0, 0, 0.0, 0, "not found on this machine: left out"))
-            continue
-        try:
-            python = environment(version, found)
-        except subprocess.CalledProcessError as error:
-            outcomes.append(Outcome(f"{version} set-up", 0, 0, 0, 0.0, error.returncode))
-            continue
-        polars = version_of(python, "polars")
-        for native, engine in (("1", "C engine"), ("0", "Python twin")):
-            outcomes.append(run(Part(f"{version}, {engine}, polars {polars}", python, CORE, native)))
-    return outcomes
+    """The core tests on every Python found, on both engines, each in an environment of its own without torch.
+
+    Two Pythons at a time; what pytest says of one part is shown when that part is through.
+    """
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        return [outcome for outcomes in pool.map(test_version, VERSIONS) for outcome in outcomes]
+
+
+def test_version(version: str) -> list[Outcome]:
+    """The core tests on one Python, on both engines."""
+    found = subprocess.run([ROOT / ".ci/find-python", version], capture_output=True, text=True).stdout.strip()
+    if not found:
+        return [Outcome(f"{version}", 0, 0, 0, 0.0, 0, "not found on this machine: left out")]
+    try:
+        python = environment(version, found)
+    except subprocess.CalledProcessError as error:
+        return [Outcome(f"{version} set-up", 0, 0, 0, 0.0, error.returncode)]
+    polars = version_of(python, "polars")
+    engines = (("1", "C engine"), ("0", "Python twin"))
+    return [
+        run(Part(f"{version}, {engine}, polars {polars}", python, CORE, native), PIPE) for native, engine in engines
+    ]
 
 
 def environment(version: str, base: str) -> Path:
@@ -123,9 +131,10 @@ def version_of(python: Path, package: str) -> str:
     return subprocess.run([python, "-c", code], capture_output=True, text=True).stdout.strip()
 
 
-def run(part: Part) -> Outcome:
-    """Run pytest for one part and count from its JUnit file."""
-    print(f"\n=== {part.title} ===", flush=True)
+def run(part: Part, output: int | None = None) -> Outcome:
+    """Run pytest for one part and count from its JUnit file; with `output` PIPE its output is shown at the end."""
+    if output is None:
+        print(f"\n=== {part.title} ===", flush=True)
     env = {k: v for k, v in os.environ.items() if not k.startswith("MSTXKIT_")}
     if part.native:
         env["MSTXKIT_NATIVE"] = part.native
@@ -133,10 +142,12 @@ def run(part: Part) -> Outcome:
         report = Path(folder) / "junit.xml"
         command = [part.python, "-m", "pytest", "-q", "-m", part.markers, f"--junitxml={report}"]
         began = time.monotonic()
-        status = subprocess.run(command, env=env).returncode
+        ended = subprocess.run(command, env=env, stdout=output, text=True)
         seconds = time.monotonic() - began
+        if output is not None:
+            print(f"\n=== {part.title} ===\n{ended.stdout}", flush=True)
         counts = count(report)
-    return Outcome(part.title, *counts, seconds, status)
+    return Outcome(part.title, *counts, seconds, ended.returncode)
 
 
 def count(report: Path) -> tuple[int, int, int]:
