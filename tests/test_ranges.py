@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from contextlib import AsyncExitStack, ExitStack, suppress
 from typing import Any
@@ -350,3 +351,13 @@ def test_the_marking_names_are_the_engines_own() -> None:
     assert (step, at_step, current_stage, current_step) == (
         engine.step, engine.at_step, engine.current_stage, engine.current_step
     )  # fmt: skip
+
+
+def test_help_shows_how_a_marking_name_is_called() -> None:
+    shown = {call.__name__: str(inspect.signature(call)) for call in (mstx_range, stage, mark, step, at_step)}
+    assert "stage=None" in shown["mstx_range"]
+    assert "**attributes" in shown["mstx_range"]
+    assert "domain" in shown["stage"]
+    assert "domain" in shown["mark"]
+    assert "n" in shown["step"]
+    assert "n" in shown["at_step"]

@@ -750,15 +750,15 @@ static void after_fork_in_child(void)
 #define CALL(f) (PyCFunction)(void *)f
 static PyMethodDef hot_methods[] = {
     {"mstx_range", CALL(hot_mstx_range), FAST,
-     "mstx_range(name, *, stage=None, domain='default', stream=None, **attributes)\n\nA range: `with`, `async with`, or as a decorator."},
-    {"stage", CALL(hot_stage), FAST, "stage(key, *, domain='default', stream=None, **attributes)\n\nA range that is the stage `key`."},
-    {"mark", CALL(hot_mark), FAST, "mark(message, *, domain='default', stream=None, **attributes)\n\nAn instant."},
-    {"step", CALL(hot_step), METH_FASTCALL, "step(n=None)\n\nThe next step, or step n, for this process; returns the step in force."},
-    {"at_step", hot_at_step, METH_O, "at_step(n)\n\n`with at_step(n)`: the step of the enclosing task only."},
-    {"current_step", hot_current_step, METH_NOARGS, "The step in force, or None."},
-    {"current_stage", hot_current_stage, METH_NOARGS, "The key of the innermost stage, or None."},
+     "mstx_range(name, *, stage=None, domain='default', stream=None, **attributes)\n--\n\nA range: `with`, `async with`, or as a decorator."},
+    {"stage", CALL(hot_stage), FAST, "stage(key, *, domain='default', stream=None, **attributes)\n--\n\nA range that is the stage `key`."},
+    {"mark", CALL(hot_mark), FAST, "mark(message, *, domain='default', stream=None, **attributes)\n--\n\nAn instant."},
+    {"step", CALL(hot_step), METH_FASTCALL, "step(n=None)\n--\n\nThe next step, or step n, for this process; returns the step in force."},
+    {"at_step", hot_at_step, METH_O, "at_step(n)\n--\n\n`with at_step(n)`: the step of the enclosing task only."},
+    {"current_step", hot_current_step, METH_NOARGS, "current_step()\n--\n\nThe step in force, or None."},
+    {"current_stage", hot_current_stage, METH_NOARGS, "current_stage()\n--\n\nThe key of the innermost stage, or None."},
     {"stage_times", CALL(hot_stage_times), METH_VARARGS | METH_KEYWORDS,
-     "stage_times(step=None)\n\nStage to seconds in this process, of a step or of the last finished one."},
+     "stage_times(step=None)\n--\n\nStage to seconds in this process, of a step or of the last finished one."},
     {"intern", CALL(hot_intern), METH_VARARGS | METH_KEYWORDS, NULL},
     {"attach", hot_attach, METH_VARARGS, NULL},
     {"detach", hot_detach, METH_NOARGS, NULL},
@@ -791,7 +791,6 @@ static PyMethodDef hot_methods[] = {
  * takes them by reference, and finds the engine of the process that it arrives in. */
 static PyMethodDef wrapper_calls[] = {{"is_on", hot_is_on, METH_O, NULL},
                                       {"timed", CALL(hot_timed), METH_FASTCALL, NULL},
-                                      {"timed_with", CALL(hot_timed), METH_FASTCALL, NULL},
                                       {"driven", CALL(hot_driven), METH_FASTCALL, NULL},
                                       {"opened", CALL(hot_opened), METH_FASTCALL, NULL},
                                       {NULL, NULL, 0, NULL}};
