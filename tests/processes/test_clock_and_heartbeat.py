@@ -104,7 +104,8 @@ def test_the_heartbeat_survives_a_fork_in_parent_and_child(run: Path) -> None:
         deadline = time.monotonic() + 20
         while livefile.heartbeat_ns(view) < forked and time.monotonic() < deadline:
             time.sleep(0.005)
-        print("child" if pid == 0 else "parent", livefile.heartbeat_ns(view) >= forked, flush=True)
+        told = f"{'child' if pid == 0 else 'parent'} {livefile.heartbeat_ns(view) >= forked}\\n"
+        os.write(1, told.encode())  # in one piece: both write into one pipe
         if pid:
             os.waitpid(pid, 0)
         """,
