@@ -12,31 +12,15 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from ..recorder.engine import engine
-from . import cann, seams
-from .balance import Balanced, Calls, balanced
+from . import seams
+from .balance import Calls
+from .session import MstxSession
 
 INDEX = 1
-_NAME = "mindspore"
 _MODULE = "mindspore.profiler.platform.npu_profiler"
 
-_session: Balanced | None = None
-
-
-def silence() -> None:
-    """Send nothing until the next session starts, no ends either."""
-    global _session
-    engine.clear_sink(INDEX)
-    if _session is not None:
-        _session.forget_all()
-    _session = None
-
-
-def state() -> str:
-    """What this sink does now, in words."""
-    if _session is not None:
-        return "on: a profiler session with mstx records"
-    return "ready: no profiler session with mstx records"
+_session = MstxSession(INDEX, "mindspore")
+silence, state = _session.silence, _session.state
 
 
 def listen(platform: ModuleType) -> None:
@@ -46,22 +30,14 @@ def listen(platform: ModuleType) -> None:
 
 
 def _started(*_: Any) -> None:
-    global _session
     mstx = sys.modules[_MODULE].Mstx
-    if _session or not mstx.enable or getattr(mstx, "NPU_PROFILER", mstx) is None:
+    if _session.is_on or not mstx.enable or getattr(mstx, "NPU_PROFILER", mstx) is None:
         return
-    cann.give_way(_NAME)
-    _session = balanced(_calls(mstx))
-    engine.set_sink(INDEX, *_session.calls)
+    _session.start(_calls(mstx))
 
 
 def _stopping(*_: Any) -> None:
-    session = _session
-    if session is not None:
-        engine.clear_sink(INDEX)
-        session.end_all()
-        silence()
-        cann.take_back(_NAME)
+    _session.stop()
 
 
 def _calls(mstx: Any) -> Calls:

@@ -13,31 +13,15 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from ..recorder.engine import engine
-from . import cann, seams
-from .balance import Balanced, Begin, Calls, End, balanced
+from . import seams
+from .balance import Begin, Calls, End
+from .session import MstxSession
 
 INDEX = 0
-_NAME = "torch_npu"
 
 _mstx_wanted = False
-_session: Balanced | None = None
-
-
-def silence() -> None:
-    """Send nothing until the next session starts, no ends either."""
-    global _session
-    engine.clear_sink(INDEX)
-    if _session is not None:
-        _session.forget_all()
-    _session = None
-
-
-def state() -> str:
-    """What this sink does now, in words."""
-    if _session is not None:
-        return "on: a profiler session with mstx records"
-    return "ready: no profiler session with mstx records"
+_session = MstxSession(INDEX, "torch_npu")
+silence, state = _session.silence, _session.state
 
 
 def listen(interface: ModuleType) -> None:
@@ -57,23 +41,15 @@ def _remember_options(config: Any, *_: Any) -> None:
 
 
 def _started(_: Any, activities: Any, *__: Any) -> None:
-    global _session
     # A session that is started inside another one is ignored by torch_npu: the outer one goes on.
-    if _session or not _mstx_wanted or not any(str(activity).endswith("NPU") for activity in activities):
+    if _session.is_on or not _mstx_wanted or not any(str(activity).endswith("NPU") for activity in activities):
         return
-    cann.give_way(_NAME)
-    _session = balanced(_calls())
-    engine.set_sink(INDEX, *_session.calls)
+    _session.start(_calls())
 
 
 def _stopping(*_: Any) -> None:
     """Any stop ends the recording, also that of an inner session."""
-    session = _session
-    if session is not None:
-        engine.clear_sink(INDEX)
-        session.end_all()
-        silence()
-        cann.take_back(_NAME)
+    _session.stop()
 
 
 def _calls() -> Calls:
