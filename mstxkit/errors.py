@@ -11,6 +11,10 @@ class CaptureError(MstxkitError):
     """The recorder could not be started: the run folder or the live file cannot be used."""
 
 
+class PatchError(MstxkitError):
+    """A framework or a target that was asked for is unknown, or is declared wrongly."""
+
+
 class ReadError(MstxkitError):
     """A path holds nothing that can be read as a run."""
 

@@ -53,6 +53,11 @@ def _role(value: object) -> str | None:
     return None if value is None else str(value)[:ROLE_LIMIT]
 
 
+def has_role() -> bool:
+    """Is it known what this process works as?"""
+    return "role" in _learnt or bool(os.environ.get("MSTXKIT_ROLE"))
+
+
 def forget() -> None:
     """Drop what `identify` was told: for tests, and for a child that is not its parent's rank."""
     _learnt.clear()

@@ -1,0 +1,134 @@
+"""Replace a function where it is held by one that opens a range, and put the very same object back.
+
+What is stored in a class or module is always of the kind that was there: function, static method, property.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from types import FunctionType
+from typing import Any, Callable, NamedTuple
+
+from .. import ranges, signatures, wrapping
+from ..recorder.engine import engine
+from . import contexts
+from .declare import CONTEXT, DELEGATE, VALUE, Seam, Target
+from .entry import Entry, needs_entry
+from .reach import Place, Unreached
+from .report import Reason
+
+
+class Change(NamedTuple):
+    """One replacement: what is stored at `attribute` of `holder` (or in a closure cell, `attribute` "cell_contents").
+
+    Args:
+        before: What `undo` puts back.
+        after: What was put there.
+        is_own: Was it stored in the holder itself? Otherwise `undo` deletes it.
+    """
+
+    holder: Any
+    attribute: str
+    before: Any
+    after: Any
+    is_own: bool = True
+
+    def make(self) -> None:
+        """Put `after` there."""
+        setattr(self.holder, self.attribute, self.after)
+
+    def undo(self) -> bool:
+        """Put `before` back; False where somebody else has replaced it since, and it is left as it is."""
+        if self._stored() is not self.after:
+            return False
+        if self.is_own:
+            setattr(self.holder, self.attribute, self.before)
+        else:
+            delattr(self.holder, self.attribute)
+        return True
+
+    def _stored(self) -> Any:
+        if self.attribute == "cell_contents":
+            return self.holder.cell_contents
+        return vars(self.holder).get(self.attribute)
+
+
+class Made(NamedTuple):
+    """A function that a framework's own range decorator made, and what it wraps."""
+
+    upstream: Any
+    inner: Any
+
+
+def made_by_seam(raw: Any, seam: Seam | None) -> Made | None:
+    """Is `raw` the work of this decorator?"""
+    if seam is None or not isinstance(raw, FunctionType) or not hasattr(raw, "__wrapped__"):
+        return None
+    code = raw.__code__
+    is_theirs = code.co_name == seam.code_name and code.co_filename.replace("\\", "/").endswith(seam.file)
+    return Made(raw, raw.__wrapped__) if is_theirs else None
+
+
+def replacement(target: Target, place: Place, made: Made | None, has_late_steps: bool) -> Any:
+    """What is to be stored at `place`.
+
+    Args:
+        target: What is declared.
+        place: Where.
+        made: The framework's own range there, which ours takes the place of.
+        has_late_steps: See `entry.needs_entry`.
+
+    Raises:
+        Unreached: it cannot be replaced.
+        PatchError: an expression does not fit the function.
+    """
+    raw = place.raw if made is None else made.inner
+    if target.kind == DELEGATE:
+        return raw
+    if target.kind == VALUE:
+        return _value(target.value or "")
+    if has_range(raw):
+        raise Unreached(Reason.HAS_RANGE)
+    if target.kind == CONTEXT:
+        return contexts.timed(raw, target)
+    entry = Entry(target, _signature(raw)) if needs_entry(target, has_late_steps) else None
+    settings = wrapping.Settings(target.name or place.qualname, target.stage, target.domain, None, entry)
+    new = wrapping.decorate(tuple(settings), raw)
+    if new is raw:
+        raise Unreached(Reason.NOT_PATCHABLE, f"a {type(raw).__name__} could not be decorated")
+    limit(target, new)
+    return new
+
+
+def has_range(raw: Any) -> bool:
+    """Has this function, or one that it wraps, a range of mstxkit?"""
+    function, seen = getattr(raw, "__func__", raw), 0
+    while function is not None and seen < 20:
+        if signatures.held_by(function) is not None or contexts.MARK in getattr(function, "__dict__", {}):
+            return True
+        function, seen = getattr(function, "__dict__", {}).get("__wrapped__"), seen + 1
+    return False
+
+
+def limit(target: Target, new: Any) -> None:
+    """Tell the engine how much of this site is recorded one by one."""
+    if target.coalesce or target.max_depth is not None or target.max_per_s is not None:
+        held = signatures.held_by(getattr(new, "__func__", new))
+        if held is not None and hasattr(engine, "limit"):  # while the engines are being extended
+            engine.limit(held["site"], target.coalesce, target.max_depth, target.max_per_s)
+
+
+def generic(function: Callable[..., Any]) -> Any:
+    """The range of a function that a framework decorated itself, and that no target declares."""
+    return ranges.mstx_timer(function)
+
+
+def _value(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _signature(raw: Any) -> inspect.Signature:
+    function = getattr(raw, "__func__", None) or getattr(raw, "fget", None) or getattr(raw, "func", raw)
+    return inspect.signature(function)

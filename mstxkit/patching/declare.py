@@ -1,0 +1,135 @@
+"""What a patch declares: data only, checked when it is made, so that a framework's file reads as a table.
+
+The same fields, with the same names, are those of a user's YAML file (`targets.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Callable, Mapping, Union
+
+from ..errors import PatchError
+
+Attributes = Union[Mapping[str, str], Callable[..., Mapping[str, Any]]]
+
+# What happens to a target: it becomes a range; a function that returns a context manager makes ranges named by its
+# first argument; a layer that only calls the next one loses the range that its framework gave it; a global is replaced.
+RANGE, CONTEXT, DELEGATE, VALUE = KINDS = ("range", "context", "delegate", "value")
+CORE, EXTRA = TIERS = ("core", "extra")
+_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_*][\w*]*(\.[A-Za-z_*][\w*]*)*")
+
+
+@dataclass(frozen=True)
+class Target:
+    """One function, method or global of a framework.
+
+    Args:
+        path: `package.module:Class.method` or `package.module:function`. The last part may hold `*`: every public
+            function or method that matches, but not what only `*` alone would match of names beginning with `_`.
+        name: The range's name; the framework's own name for it. Default: what is after the colon.
+        stage: Canonical stage key (`stages.py`): each call is an occurrence of that stage.
+        attributes: Attribute names to expressions (`expressions.py`), or a callable of the call's own arguments.
+        step: Expression of the training step at entry; holds for this process from then on.
+        step_after: Expression of the step that the call ends: the next stage entered belongs to that step plus one.
+        role: Whose work it is, recorded as attribute `role`; `"stage"`: that of the enclosing stage.
+        process_role: What a process that runs this is, unless it is known already.
+        kind: `range`, `context`, `delegate` or `value`.
+        value: For kind `value`: `package.module:name` of what the global becomes.
+        tier: `core`, or `extra`: off unless asked for (`autopatch("verl+extra")`).
+        coalesce: Count and total of its calls, instead of one record each.
+        max_depth: Calls of it inside each other that are recorded; deeper ones are only counted.
+        max_per_s: Records a second; what is beyond is coalesced.
+        boundary: What one call is a piece of: `micro_batch`, `mini_batch` or `decode_step`; for sampling in a stage.
+        unless: Path of a symbol of the framework that makes this target superfluous where it exists.
+        domain: mstx domain.
+
+    Raises:
+        PatchError: a field has a value that it cannot have.
+    """
+
+    path: str
+    name: str | None = None
+    stage: str | None = None
+    attributes: Attributes = field(default_factory=dict)
+    step: str | None = None
+    step_after: str | None = None
+    role: str | None = None
+    process_role: str | None = None
+    kind: str = RANGE
+    value: str | None = None
+    tier: str = CORE
+    coalesce: bool = False
+    max_depth: int | None = None
+    max_per_s: int | None = None
+    boundary: str | None = None
+    unless: str | None = None
+    domain: str = "default"
+
+    def __post_init__(self) -> None:
+        if not _PATH.fullmatch(str(self.path)):
+            raise PatchError(f"path={self.path!r}: a target is written package.module:Class.method")
+        if "*" in self.path.rpartition(".")[0].partition(":")[0] or "*" in self.qualname.rpartition(".")[0]:
+            raise PatchError(f"path={self.path!r}: only the last part may hold *")
+        for name, allowed in (("kind", KINDS), ("tier", TIERS), ("boundary", _BOUNDARIES)):
+            if getattr(self, name) not in allowed:
+                given = ", ".join(str(one) for one in allowed if one is not None)
+                raise PatchError(f"{name}={getattr(self, name)!r} (of {self.path}): choose one of {given}")
+        if (self.kind == VALUE) != (self.value is not None):
+            raise PatchError(f"value={self.value!r} (of {self.path}): goes with kind='value', and only with it")
+
+    @property
+    def module(self) -> str:
+        """Full name of the module that defines it."""
+        return self.path.partition(":")[0]
+
+    @property
+    def qualname(self) -> str:
+        """What is after the colon."""
+        return self.path.partition(":")[2]
+
+
+_BOUNDARIES = (None, "micro_batch", "mini_batch", "decode_step")
+
+
+@dataclass(frozen=True)
+class Seam:
+    """A framework's own range decorator: what it decorated is recognised, and what it decorates becomes our range.
+
+    Args:
+        path: The decorator, `package.module:name`. It is replaced right after its module is imported.
+        code_name: Name of the function that it returns, in the framework's source.
+        file: End of that source file's path: with `code_name` it tells the framework's wrappers from others.
+    """
+
+    path: str
+    code_name: str
+    file: str
+
+    @property
+    def module(self) -> str:
+        """Full name of the module that defines it."""
+        return self.path.partition(":")[0]
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A framework: its targets, and what is known of it.
+
+    Args:
+        framework: Import root.
+        versions: The versions whose source the targets were read from; what decides is whether a symbol is there.
+        targets: Its targets.
+        seam: Its own range decorator, where it has one.
+        roles: Ray actor class name to what a process of it is called in tables.
+        default: Is it among `autopatch()` without a name?
+        notes: What a user should know: ways in, what stays out of reach.
+    """
+
+    framework: str
+    versions: str
+    targets: tuple[Target, ...]
+    seam: Seam | None = None
+    roles: Mapping[str, str] = field(default_factory=dict)
+    default: bool = True
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,119 @@
+"""What happens at the entry of a patched call while recording: the step is set, role and attributes are read.
+
+A wrapper holds an `Entry` as its `attributes`, so that a call costs nothing here while nothing records. It is plain
+data and expressions: it travels with a wrapper that is pickled by value.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from .. import faults, identity, ranges, stages
+from .declare import Target
+from .expressions import Expression, Unreadable, compiled
+
+# An expression that fails this often in a row is not asked any more.
+_GIVE_UP_AFTER = 100
+INHERIT_ROLE = "stage"
+
+
+class _Progress:
+    """Steps of this process that a framework tells only at their end."""
+
+    next_step: int | None = None
+
+
+_progress = _Progress()
+
+
+class Entry:
+    """The entry of one target. Called with the call's own arguments; gives the range's attributes.
+
+    Args:
+        target: What was declared.
+        signature: Of the function that it names.
+
+    Raises:
+        PatchError: an expression is malformed, or names a parameter that the function lacks.
+
+    Cost: about a microsecond for two attributes; only while recording.
+    """
+
+    def __init__(self, target: Target, signature: Any) -> None:
+        self.path, self.stage, self.role, self.process_role = (
+            target.path, target.stage, target.role, target.process_role,
+        )  # fmt: skip
+        self.ask = target.attributes if callable(target.attributes) else None
+        texts = {} if callable(target.attributes) else dict(target.attributes)
+        self.expressions = {name: compiled(text, signature) for name, text in texts.items()}
+        self.step = None if target.step is None else compiled(target.step, signature)
+        self.step_after = None if target.step_after is None else compiled(target.step_after, signature)
+        self._failed: dict[str, int] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_failed": {}}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Set the step, then read the attributes of this call. What cannot be read is counted and left out."""
+        self._tell_step(args, kwargs)
+        if self.process_role is not None:
+            _tell_role(self.process_role)
+        found = dict(self.ask(*args, **kwargs)) if self.ask is not None else {}
+        for name, expression in self.expressions.items():
+            value = self._read(name, expression, args, kwargs)
+            if value is not None:
+                found[name] = value
+        role = stages.role_of(self.stage or ranges.current_stage()) if self.role == INHERIT_ROLE else self.role
+        if role is not None:
+            found["role"] = role
+        return found
+
+    def _tell_step(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        if self.step_after is not None:
+            ended = self._step(self.step_after, args, kwargs)
+            if ended is not None:
+                ranges.step(ended)
+                _progress.next_step = ended + 1
+        elif self.step is not None:
+            now = self._step(self.step, args, kwargs)
+            if now is not None:
+                ranges.step(now)
+                _progress.next_step = None
+        elif self.stage is not None and _progress.next_step is not None:
+            ranges.step(_progress.next_step)
+            _progress.next_step = None
+
+    def _step(self, expression: Expression, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
+        """None where it is not told, or is no step: frameworks pass -1 or None before the first one."""
+        value = self._read("step", expression, args, kwargs)
+        return value if type(value) is int and value >= 0 else None
+
+    def _read(self, name: str, expression: Expression, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        failed = self._failed.get(name, 0)
+        if failed >= _GIVE_UP_AFTER:
+            return None
+        try:
+            value = expression(args, kwargs)
+        except Unreadable as exc:
+            self._failed[name] = failed + 1
+            faults.warn_once(f"attribute {name} of {self.path}", f"{self.path}: {name} is left out: {exc}")
+            return None
+        if failed:
+            self._failed[name] = 0
+        return value
+
+
+def _tell_role(role: str) -> None:
+    if not identity.has_role():
+        identity.identify(role=role)
+
+
+def needs_entry(target: Target, has_late_steps: bool) -> bool:
+    """Does a call of this target have to do more than to be a range?
+
+    Args:
+        target: What is declared.
+        has_late_steps: Does a target of the same patch tell its step only at the end of it (`step_after`)?
+    """
+    told = (target.attributes, target.step, target.step_after, target.role, target.process_role)
+    return any(told) or (has_late_steps and target.stage is not None)

@@ -1,0 +1,119 @@
+"""Copies of a function: names made by `from x import y`, aliases in classes, and what Ray captured when it made an actor
+class. Found by identity in what is stored; no attribute is looked up, which would wake lazy modules.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+from types import CellType, FrameType, FunctionType, MethodType, ModuleType
+from typing import Any, Iterable, Iterator, Mapping
+
+from .apply import Change
+from .reach import is_remote_function
+
+# Ray 2.42.1 and 2.60.0, `ray/util/tracing/tracing_helper.py`, `_inject_tracing_into_class`: each method of an actor
+# class is replaced by `_resume_span`, whose closure cell holds the method, whether or not tracing is on.
+_CAPTURING, _CAPTURING_FILE = "_resume_span", "ray/util/tracing/tracing_helper.py"
+
+
+def in_modules(replaced: Mapping[int, tuple[Any, Any]], modules: Iterable[ModuleType]) -> list[Change]:
+    """The names in `modules` that are bound to one of these functions.
+
+    Args:
+        replaced: `id` of a function to that function and what takes its place.
+        modules: Where to look.
+    """
+    changes = []
+    has_ray = "ray.remote_function" in sys.modules
+    for module in modules:
+        for name, value in list(vars(module).items()):
+            if id(value) in replaced:
+                changes.append(Change(module, name, *replaced[id(value)]))
+            elif has_ray and is_remote_function(value) and id(value._function) in replaced:
+                changes.append(Change(value, "_function", *replaced[id(value._function)]))
+    return changes
+
+
+def loaded_modules() -> list[ModuleType]:
+    """Every module imported so far."""
+    modules: list[object] = list(sys.modules.values())  # anything can be put there
+    return [module for module in modules if isinstance(module, ModuleType)]
+
+
+def near(module: ModuleType) -> list[ModuleType]:
+    """Who may have copied a name of a module that has only just been imported: its own package, and what is in the
+    middle of an import itself.
+    """
+    root = module.__name__.partition(".")[0]
+    return [
+        other
+        for other in loaded_modules()
+        if other.__name__.partition(".")[0] == root
+        or getattr(vars(other).get("__spec__"), "_initializing", False)
+        or other.__name__ == "__main__"
+    ]
+
+
+def in_classes(cls: type, before: Any, after: Any) -> list[Change]:
+    """Other names of a method in its class and in classes derived from it, Ray's copies included."""
+    changes = []
+    for one in (cls, *_derived(cls)):
+        for name, value in list(vars(one).items()):
+            if value is before:
+                changes.append(Change(one, name, before, after))
+            else:
+                changes += [Change(cell, "cell_contents", before, after) for cell in _captured(value, before)]
+    return changes
+
+
+def _derived(cls: type) -> Iterator[type]:
+    seen: set[type] = set()
+    waiting: list[type] = type.__subclasses__(cls)
+    while waiting:
+        one = waiting.pop()
+        if one not in seen:
+            seen.add(one)
+            waiting += type.__subclasses__(one)
+            yield one
+
+
+def _captured(value: Any, before: Any) -> list[CellType]:
+    """The closure cells of Ray's method copy that hold this method."""
+    if not isinstance(value, FunctionType) or value.__code__.co_name != _CAPTURING or not value.__closure__:
+        return []
+    if not value.__code__.co_filename.replace("\\", "/").endswith(_CAPTURING_FILE):
+        return []
+    return [cell for cell in value.__closure__ if _contents(cell) is before]
+
+
+def _contents(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # empty
+        return None
+
+
+def unreached(function: Any, known: Iterable[Any]) -> dict[str, int]:
+    """Who else holds a function that was replaced: kinds of holders, and how many.
+
+    Args:
+        function: What was replaced.
+        known: Our own holders of it.
+
+    Cost: a walk over all objects of the garbage collector, tens of milliseconds in a large process.
+    """
+    own = {id(one) for one in known}
+    counted: dict[str, int] = {}
+    for holder in gc.get_referrers(function):
+        kind = _HOLDERS.get(type(holder))
+        if kind is not None and id(holder) not in own and not isinstance(holder, FrameType):
+            counted[kind] = counted.get(kind, 0) + 1
+    return counted
+
+
+_HOLDERS = {
+    functools.partial: "functools.partial", MethodType: "bound method", list: "list", tuple: "tuple", dict: "dict",
+    set: "set", CellType: "closure",
+}  # fmt: skip

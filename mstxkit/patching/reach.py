@@ -1,0 +1,176 @@
+"""From a target's path to the places that hold what it names; why not, where there is none.
+
+Nothing of a framework runs but what an attribute of a module may run. Paths are resolved by wrapt, which finds in a
+class what is stored there, not what looking it up would give.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from fnmatch import fnmatchcase
+from types import FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+from .declare import VALUE, Target
+from .report import Reason
+
+# What `wrapping.decorate` turns into the same kind of thing with ranges.
+_REPLACEABLE = (
+    FunctionType, staticmethod, classmethod, property, functools.partialmethod, functools.cached_property,
+    type(functools.lru_cache(lambda: None)),
+)  # fmt: skip
+
+
+class Place(NamedTuple):
+    """Where a function is held.
+
+    Args:
+        holder: Module, class, or Ray remote function.
+        attribute: Its name there.
+        raw: What is stored there.
+        is_own: Stored in the holder itself; a class may also inherit it, and putting back then deletes the attribute.
+        qualname: `Class.method`.
+    """
+
+    holder: Any
+    attribute: str
+    raw: Any
+    is_own: bool
+    qualname: str
+
+
+class Unreached(Exception):
+    """A target names nothing that can be replaced."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason, detail)
+        self.reason, self.detail = reason, detail
+
+
+def found(target: Target) -> list[Place]:
+    """The places of a target whose module is imported.
+
+    Raises:
+        Unreached: with the reason.
+    """
+    parents, _, last = target.qualname.rpartition(".")
+    holder = _holder(sys.modules[target.module], parents)
+    if "*" in last:
+        return _matching(holder, parents, last)
+    return [_checked(_place(holder, last, target.qualname), is_value=target.kind == VALUE)]
+
+
+def exists(path: str) -> bool:
+    """Does an imported module hold this symbol?"""
+    module, _, qualname = path.partition(":")
+    parents, _, last = qualname.rpartition(".")
+    try:
+        _place(_holder(sys.modules[module], parents), last, qualname)
+        return True
+    except (KeyError, Unreached):
+        return False
+
+
+def held_by_class(cls: type, target: Target) -> list[Place]:
+    """As `found`, for a class that is not the one of that name in its module: it arrived by value."""
+    last = target.qualname.rpartition(".")[2]
+    if "*" in last:
+        return _matching(cls, cls.__qualname__, last)
+    return [_checked(_place(cls, last, target.qualname), is_value=False)]
+
+
+def _holder(module: ModuleType, parents: str) -> Any:
+    holder: Any = module
+    for part in parents.split(".") if parents else ():
+        holder = class_behind(_resolved(holder, part))
+        if not isinstance(holder, type):
+            raise Unreached(Reason.NOT_PATCHABLE, f"{part} is no class, but a {type(holder).__name__}")
+    return holder
+
+
+def _resolved(holder: Any, attribute: str) -> Any:
+    from wrapt import resolve_path
+
+    try:
+        return resolve_path(holder, attribute)[2]
+    except AttributeError:
+        raise Unreached(Reason.ABSENT) from None
+
+
+def _place(holder: Any, attribute: str, qualname: str) -> Place:
+    is_own = attribute in vars(holder)
+    raw = vars(holder)[attribute] if is_own else _resolved(holder, attribute)
+    if is_remote_function(raw):
+        return Place(raw, "_function", raw._function, True, qualname)
+    return Place(holder, attribute, raw, is_own, qualname)
+
+
+def _matching(holder: Any, parents: str, pattern: str) -> list[Place]:
+    """What a wildcard matches: Python functions of the holder's own; `_name` only by a pattern that begins so."""
+    places = []
+    for name, raw in list(vars(holder).items()):
+        fits = fnmatchcase(name, pattern) and (pattern[0] == "_" or not name.startswith("_"))
+        if fits and isinstance(raw, (FunctionType, staticmethod, classmethod)) and _is_defined_here(holder, raw):
+            places.append(Place(holder, name, raw, True, f"{parents}.{name}" if parents else name))
+    if not places:
+        raise Unreached(Reason.ABSENT, f"nothing matches {pattern}")
+    return places
+
+
+def _is_defined_here(holder: Any, raw: Any) -> bool:
+    """In a module, a name imported from elsewhere is not meant by a wildcard."""
+    return not isinstance(holder, ModuleType) or getattr(raw, "__module__", None) == holder.__name__
+
+
+def _checked(place: Place, is_value: bool) -> Place:
+    if is_value:
+        return place
+    raw = place.raw
+    if isinstance(raw, type) or class_behind(raw) is not raw:
+        raise Unreached(Reason.NOT_PATCHABLE, "it is a class: name its methods, or Class.*")
+    if not isinstance(raw, _REPLACEABLE) or isinstance(_function_in(raw), type):
+        raise Unreached(Reason.NOT_PATCHABLE, _why_not(raw))
+    function = _function_in(raw)
+    if not isinstance(function, (FunctionType, *_REPLACEABLE)):
+        raise Unreached(Reason.NOT_PATCHABLE, f"it holds a {type(function).__name__}, which is no Python function")
+    return place
+
+
+def _why_not(raw: Any) -> str:
+    kind = type(raw).__name__
+    if kind in ("builtin_function_or_method", "method_descriptor", "classmethod_descriptor"):
+        return "it is implemented in C"
+    if kind in ("wrapper_descriptor", "method-wrapper", "member_descriptor", "getset_descriptor"):
+        return "it is a slot implemented in C"
+    return f"it is a {kind}, not a function"
+
+
+def _function_in(raw: Any) -> Any:
+    """The function behind a static method, a property and the like."""
+    for attribute in ("__func__", "fget", "func"):
+        inner = getattr(raw, attribute, None) if not isinstance(raw, FunctionType) else None
+        if inner is not None:
+            return inner
+    return raw
+
+
+def class_behind(value: Any) -> Any:
+    """The user's class behind Ray's `ActorClass` object, to which `@ray.remote class X` binds the name X.
+
+    Source: Ray 2.42.1 and 2.60.0, `ray/actor.py`: `_make_actor` builds `class Class(UserClass)`, kept as
+    `__ray_metadata__.modified_class`, with `__ray_actor_class__ = UserClass`.
+    """
+    if not isinstance(value, type) and "__ray_metadata__" in getattr(value, "__dict__", {}):
+        modified = getattr(vars(value)["__ray_metadata__"], "modified_class", None)
+        return getattr(modified, "__ray_actor_class__", modified) or value
+    return value
+
+
+def is_remote_function(value: Any) -> bool:
+    """Is it what `@ray.remote` makes of a function?
+
+    Source: Ray 2.42.1 and 2.60.0, `ray/remote_function.py`: class `RemoteFunction`, whose `_function` is the user's.
+    """
+    kind = type(value)
+    return kind.__name__ == "RemoteFunction" and kind.__module__ == "ray.remote_function"

@@ -1,0 +1,304 @@
+"""Which frameworks are patched in this process: hooks on their modules, every target's state, and the way back.
+
+All of it is idempotent: a framework asked for twice, by two threads, or while it is being imported, is patched once.
+"""
+
+from __future__ import annotations
+
+import sys
+from _thread import RLock
+from functools import partial
+from types import FunctionType, ModuleType
+from typing import Any, Callable, Sequence
+
+from .. import faults, imports
+from . import apply, presence, propagate, reach
+from .apply import Change
+from .declare import EXTRA, VALUE, Patch, Target
+from .reach import Place, Unreached
+from .report import APPLIED, FAILED, SKIPPED, PatchReport, Reason, TargetState
+from .seams import OpenSeam
+
+_lock = RLock()
+
+
+class Active:
+    """One patch that is on, and what became of it.
+
+    Args:
+        patch: What is declared.
+        has_extra: Is its extra tier on?
+    """
+
+    def __init__(self, patch: Patch, has_extra: bool) -> None:
+        self.patch, self.has_extra = patch, has_extra
+        self.has_late_steps = any(target.step_after is not None for target in patch.targets)
+        # By id of the target: a path may be declared twice, for different versions.
+        self.states: dict[int, TargetState] = {}
+        self.changes: dict[int, list[Change]] = {}
+        # What was copied by name before it was patched is found by its id here.
+        self.copied: dict[int, tuple[int, Change]] = {}
+        self.seam = None if patch.seam is None else OpenSeam(patch.seam)
+        self.undos: list[Any] = []
+        self.is_installing = True
+
+    def modules(self) -> list[str]:
+        """Full names of the modules that it patches; the seam's first, which must be open before others import it."""
+        names = [target.module for target in self.patch.targets]
+        return list(dict.fromkeys(names if self.patch.seam is None else [self.patch.seam.module, *names]))
+
+    def watch(self) -> None:
+        """Patch what is imported, and the rest when it is."""
+        for name in self.modules():
+            self.undos.append(imports.when_imported(name, partial(self.arrived)))
+        self.is_installing = False
+        self.reach_copies(propagate.loaded_modules())
+
+    def arrived(self, module: ModuleType) -> None:
+        """A module of the framework is there: patch the targets in it."""
+        with _lock:
+            if self.seam is not None and module.__name__ == self.seam.seam.module:
+                self.seam.open(module)
+            for target in self.patch.targets:
+                if target.module == module.__name__:
+                    self.states[id(target)] = self.patched(target)
+            if not self.is_installing:
+                self.reach_copies(propagate.near(module))
+                _tell_change()
+
+    def patched(self, target: Target) -> TargetState:
+        """Patch one target, all of it or nothing; its state."""
+        state = self._refused(target)
+        if state is not None or self.changes.get(id(target)):
+            return state or self.states[id(target)]
+        try:
+            return self._replace(target, reach.found(target))
+        except Unreached as exc:
+            return self.state(target, FAILED if exc.reason in _FAILURES else SKIPPED, exc.reason, exc.detail)
+        except Exception as exc:
+            return self.state(target, FAILED, Reason.FAILED, f"{type(exc).__name__}: {exc}")
+
+    def _refused(self, target: Target) -> TargetState | None:
+        if target.tier == EXTRA and not self.has_extra:
+            return self.state(target, SKIPPED, Reason.DISABLED_TIER, f"on with {self.patch.framework}+extra")
+        if target.unless is not None and reach.exists(target.unless):
+            return self.state(target, SKIPPED, Reason.SUPERSEDED, target.unless)
+        return None
+
+    def _replace(self, target: Target, places: Sequence[Place]) -> TargetState:
+        done: list[Change] = []
+        try:
+            for place in places:
+                for change in self._changes(target, place):
+                    change.make()
+                    done.append(change)
+        except BaseException:
+            for change in reversed(done):
+                change.undo()
+            raise
+        self.changes[id(target)] = done
+        return self.state(target, APPLIED)
+
+    def _changes(self, target: Target, place: Place) -> list[Change]:
+        """What has to be replaced for one place: the function, and in its class and derived ones every copy of it."""
+        raw = place.raw
+        through_seam = self.seam.made(raw) if self.seam is not None else None
+        made = through_seam or apply.made_by_seam(raw, self.patch.seam)
+        new = apply.replacement(target, place, made, self.has_late_steps)
+        if new is raw:  # a delegation layer without a range of its own
+            return []
+        before = raw if through_seam is None else through_seam.upstream
+        change = Change(place.holder, place.attribute, before, new, place.is_own)
+        if isinstance(place.holder, type):
+            return [change, *self._in_classes(place, change)]
+        if isinstance(raw, FunctionType) and target.kind != VALUE:
+            self.copied[id(raw)] = (id(target), change)
+        return [change]
+
+    def _in_classes(self, place: Place, change: Change) -> list[Change]:
+        copies = propagate.in_classes(place.holder, place.raw, change.after)
+        own = (place.holder, place.attribute)
+        return [copy._replace(before=change.before) for copy in copies if (copy.holder, copy.attribute) != own]
+
+    def reach_copies(self, modules: Sequence[ModuleType]) -> None:
+        """Replace what `from x import y` has copied before its target was patched."""
+        replaced = {key: (change.before, change.after) for key, (_, change) in self.copied.items()}
+        owners = {id(change.after): target for target, change in self.copied.values()}
+        for copy in propagate.in_modules(replaced, modules) if replaced else ():
+            copy.make()
+            self.changes[owners[id(copy.after)]].append(copy)
+
+    def travelled(self, cls: type) -> None:
+        """Patch a class that Ray has brought by value: no module holds it."""
+        with _lock:
+            for target in self.patch.targets:
+                parents, _, _ = target.qualname.rpartition(".")
+                if target.module == cls.__module__ and parents == cls.__qualname__ and not self._refused(target):
+                    self.states[id(target)] = self._patched_in(cls, target)
+                    _tell_change()
+
+    def _patched_in(self, cls: type, target: Target) -> TargetState:
+        try:
+            places = reach.held_by_class(cls, target)
+            if all(apply.has_range(place.raw) for place in places):  # given to it where it was made
+                for place in places:
+                    apply.limit(target, place.raw)
+                return self.state(target, APPLIED, detail="it arrived with its range")
+            return self._replace(target, places)
+        except Unreached as exc:
+            return self.state(target, FAILED if exc.reason in _FAILURES else SKIPPED, exc.reason, exc.detail)
+        except Exception as exc:
+            return self.state(target, FAILED, Reason.FAILED, f"{type(exc).__name__}: {exc}")
+
+    def state(self, target: Target, state: str, reason: str = "", detail: str = "") -> TargetState:
+        """The state of a target of this patch."""
+        name = target.name or target.qualname
+        return TargetState(self.patch.framework, target.path, state, reason, detail, target.tier, name, target.stage)
+
+    def report(self) -> list[TargetState]:
+        """Every target in the order declared; what has not been patched yet is waiting, or cannot come."""
+        return [self._with_elsewhere(target) for target in self.patch.targets]
+
+    def described(self, target: Target) -> TargetState:
+        """The state of one target; copies out of reach are not looked for."""
+        state = self.states.get(id(target)) or self._refused(target)
+        return state or self.state(target, *presence.of_module(target.module))
+
+    def _with_elsewhere(self, target: Target) -> TargetState:
+        state = self.described(target)
+        return state._replace(detail=self._elsewhere(target)) if state.state == APPLIED and not state.detail else state
+
+    def _elsewhere(self, target: Target) -> str:
+        """Copies of a function that could not be reached: they are calls without a range."""
+        counted: dict[str, int] = {}
+        for change in self.changes.get(id(target), ())[:1]:
+            function = change.before
+            if isinstance(function, FunctionType) and sys.getrefcount(function) > _EXPECTED_REFERENCES:
+                counted = propagate.unreached(function, self._holders(target))
+        if not counted:
+            return ""
+        held = ", ".join(f"{count} {kind}" for kind, count in sorted(counted.items()))
+        return f"also held, without a range, by: {held}"
+
+    def _holders(self, target: Target) -> list[Any]:
+        """Our own references to a function that was replaced."""
+        changes = self.changes[id(target)]
+        wrapper = getattr(changes[0].after, "__func__", changes[0].after)
+        return [*changes, vars(wrapper), getattr(wrapper, "__globals__", None)]
+
+    def remove(self) -> None:
+        """Put everything back, and reach what was copied in the meantime."""
+        for undo in self.undos:
+            undo()
+        values = {id(target) for target in self.patch.targets if target.kind == VALUE}
+        own = [change for target, changes in self.changes.items() if target not in values for change in changes]
+        if self.seam is not None:
+            own += self.seam.changes()
+        _undo([change for target in values for change in self.changes.get(target, ())])
+        _undo(own)
+        _put_back_copies(own)
+        for table in (self.states, self.changes, self.copied):
+            table.clear()
+
+
+# Ours (wrapper's globals, its __wrapped__, the change), the code that asks, and what every function may have.
+_EXPECTED_REFERENCES = 5
+_FAILURES = (Reason.FAILED, Reason.NOT_PATCHABLE, Reason.OUT_OF_REACH)
+_actives: list[Active] = []
+# Called when states have changed.
+on_change: Callable[[], None] | None = None
+
+
+def _tell_change() -> None:
+    if on_change is not None:
+        on_change()
+
+
+def _where(change: Change) -> str:
+    name = getattr(change.holder, "__qualname__", getattr(change.holder, "__name__", type(change.holder).__name__))
+    return f"{name}.{change.attribute}"
+
+
+def _undo(changes: Sequence[Change]) -> None:
+    for change in reversed(changes):
+        if not change.undo():
+            faults.warn_once("unpatch", f"{_where(change)} was replaced by somebody else since, and is left so")
+
+
+def _put_back_copies(changes: Sequence[Change]) -> None:
+    """Names and class attributes that were bound to a wrapper after it was put in its place."""
+    wrappers = {id(c.after): (c.after, c.before) for c in changes if isinstance(c.after, FunctionType)}
+    for back in propagate.in_modules(wrappers, propagate.loaded_modules()):
+        back.make()
+    for change in changes:
+        if isinstance(change.holder, type):
+            for back in propagate.in_classes(change.holder, change.after, change.before):
+                back.make()
+
+
+def install(patches: Sequence[tuple[Patch, bool]]) -> None:
+    """Patch these frameworks: now as far as they are imported, the rest when it is. Never raises for their sake.
+
+    Args:
+        patches: Each with whether its extra tier is wanted.
+    """
+    with _lock:
+        for patch, has_extra in patches:
+            known = next((active for active in _actives if active.patch == patch), None)
+            if known is None:
+                _actives.append(Active(patch, has_extra))
+                _actives[-1].watch()
+            elif has_extra and not known.has_extra:
+                known.has_extra = True
+                for module in filter(None, map(sys.modules.get, known.modules())):
+                    known.arrived(module)
+                known.reach_copies(propagate.loaded_modules())
+
+
+def remove(frameworks: Sequence[str] = ()) -> None:
+    """Put back what `install` has replaced in these frameworks; in all, without a name. Never raises."""
+    with _lock:
+        for active in reversed(_actives[:]):
+            if not frameworks or active.patch.framework in frameworks:
+                _actives.remove(active)
+                try:
+                    active.remove()
+                except Exception as exc:
+                    faults.note(f"unpatching {active.patch.framework}", exc)
+
+
+def report() -> PatchReport:
+    """Every target of every framework that is on, with its state in this process.
+
+    Cost: milliseconds; more where functions are held by others, who are then looked for.
+    """
+    with _lock:
+        states = [state for active in _actives for state in active.report()]
+        notes = [note for active in _actives for note in active.patch.notes]
+    return PatchReport(tuple(states), tuple(notes))
+
+
+def states() -> list[TargetState]:
+    """As the targets of `report`, without the search for copies out of reach."""
+    with _lock:
+        return [active.described(target) for active in _actives for target in active.patch.targets]
+
+
+def patch_travelled(cls: type) -> None:
+    """Patch a class that arrived by value, and the ones it is derived from. Never raises."""
+    for one in cls.__mro__:
+        for active in list(_actives):
+            try:
+                active.travelled(one)
+            except Exception as exc:
+                faults.note("patching a class that arrived by value", exc)
+
+
+def roles() -> dict[str, str]:
+    """Ray actor class name to process role, of all frameworks that are on."""
+    return {name: role for active in _actives for name, role in active.patch.roles.items()}
+
+
+def frameworks_on() -> list[tuple[str, bool]]:
+    """Names of the frameworks that are on, and whether with their extra tier."""
+    return [(active.patch.framework, active.has_extra) for active in _actives]

@@ -1,0 +1,463 @@
+"""Patching a framework: applied or reported, once, before and after its import, and put back."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import pickle
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from mstxkit import mstx_timer, step
+from mstxkit.patching import registry
+from mstxkit.patching.report import REASONS, Reason
+from mstxkit.testing import captured
+
+TRAINER = '''
+import functools
+LIMIT = 7
+def loss(batch, *, scale=2):
+    """Loss of a batch."""
+    return len(batch) * scale
+class Base:
+    def warm(self): return "warm"
+class Trainer(Base):
+    marked = None
+    def __init__(self): self.iteration = 4
+    def update(self, batch, lr=0.1):
+        """One update."""
+        if batch is None: raise ValueError("no batch")
+        return loss(batch)
+    update.MAGIC = {"dispatch": 3}
+    async def generate(self, n): return n + 1
+    def stream(self, n):
+        yield from range(n)
+    async def astream(self, n):
+        for i in range(n): yield i
+    @staticmethod
+    def pure(x): return x * 2
+    @classmethod
+    def make(cls): return cls()
+    @property
+    def size(self): return 11
+    again = update
+class Derived(Trainer):
+    borrowed = Trainer.update
+'''
+
+
+def rows(recorded: Any) -> list[tuple[Any, ...]]:
+    return [(one.name, one.stage) for one in recorded.ranges]
+
+
+def names(recorded: Any) -> list[str]:
+    return [one.name for one in recorded.ranges]
+
+
+def load(acme: Any, install: Any, when: str, *targets: Any, **fields: Any) -> tuple[Any, dict[str, Any]]:
+    """Import `trainer` before or after patching; the module and the states."""
+    acme.write("trainer", TRAINER)
+    module = acme.load("trainer") if when == "after import" else None
+    install(acme.patch(*targets, **fields))
+    module = module or acme.load("trainer")
+    return module, install()
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("update", lambda t: t.update([1, 2])),
+        ("generate", lambda t: asyncio.run(t.generate(1))),
+        ("stream", lambda t: list(t.stream(3))),
+        ("pure", lambda t: t.pure(4)),
+        ("make", lambda t: type(t.make()).__name__),
+        ("size", lambda t: t.size),
+    ],
+)
+def test_a_method_of_any_kind_becomes_one_range_and_gives_what_it_gave(
+    acme: Any, install: Any, when: str, call: str, expected: Any
+) -> None:
+    acme.write("plain", TRAINER)
+    plain = expected(acme.load("plain").Trainer())
+    module, states = load(acme, install, when, f"ACME.trainer:Trainer.{call}")
+
+    with captured() as recorded:
+        given = expected(module.Trainer())
+
+    assert given == plain
+    assert names(recorded) == [f"Trainer.{call}"]
+    assert states[f"Trainer.{call}"].state == "applied"
+
+
+def test_an_async_generator_stays_one(acme: Any, install: Any, when: str) -> None:
+    module, _ = load(acme, install, when, "ACME.trainer:Trainer.astream")
+
+    async def run() -> list[int]:
+        return [i async for i in module.Trainer().astream(3)]
+
+    with captured() as recorded:
+        assert asyncio.run(run()) == [0, 1, 2]
+
+    assert names(recorded) == ["Trainer.astream"]
+    assert inspect.isasyncgenfunction(module.Trainer.astream)
+
+
+def test_a_range_closes_when_the_body_raises(acme: Any, install: Any, when: str) -> None:
+    module, _ = load(acme, install, when, "ACME.trainer:Trainer.update")
+
+    with captured() as recorded, pytest.raises(ValueError, match="no batch"):
+        module.Trainer().update(None)
+
+    assert [(one.name, one.error) for one in recorded.ranges] == [("Trainer.update", True)]
+
+
+def test_a_name_copied_before_patching_is_replaced_too_and_put_back(acme: Any, install: Any, when: str) -> None:
+    acme.write("user", "from ACME.trainer import loss as cost\ndef use(b): return cost(b)")
+    module, _ = load(acme, install, "after import" if when == "after import" else when, "ACME.trainer:loss")
+    user = acme.load("user")
+    wrapped = module.loss
+
+    with captured() as recorded:
+        assert user.use([1]) == 2
+
+    assert names(recorded) == ["loss"]
+    assert user.cost is wrapped
+    registry.remove()
+    assert user.cost is module.loss is wrapped.__wrapped__
+
+
+def test_a_copy_made_before_patching_is_found(acme: Any, install: Any) -> None:
+    acme.write("trainer", TRAINER)
+    acme.write("user", "from ACME.trainer import loss as cost")
+    user, module = acme.load("user"), acme.load("trainer")
+    original = module.loss
+
+    install(acme.patch("ACME.trainer:loss"))
+
+    assert user.cost is module.loss is not original
+    registry.remove()
+    assert user.cost is module.loss is original
+
+
+def test_a_module_in_a_circular_import_has_its_copy_replaced(acme: Any, install: Any) -> None:
+    acme.write("trainer", "def loss(b): return 1\nimport ACME.user")
+    acme.write("user", "from ACME.trainer import loss")
+
+    install(acme.patch("ACME.trainer:loss"))
+    module = acme.load("trainer")
+
+    assert acme.load("user").loss is module.loss
+    assert hasattr(module.loss, "__wrapped__")
+
+
+def test_aliases_of_a_method_in_its_class_and_derived_ones_are_replaced(acme: Any, install: Any, when: str) -> None:
+    module, _ = load(acme, install, when, "ACME.trainer:Trainer.update")
+
+    assert module.Trainer.again is module.Trainer.update is module.Derived.__dict__["borrowed"]
+    registry.remove()
+    assert module.Trainer.again is module.Trainer.update is module.Derived.__dict__["borrowed"]
+    assert not hasattr(module.Trainer.update, "__wrapped__")
+
+
+def test_what_a_framework_looks_for_is_kept(acme: Any, install: Any, when: str) -> None:
+    module, _ = load(acme, install, when, "ACME.trainer:Trainer.*", "ACME.trainer:loss")
+    acme.write("plain", TRAINER)
+    plain = acme.load("plain")
+
+    for name in ("update", "generate", "stream", "astream", "pure", "make"):
+        ours, theirs = getattr(module.Trainer, name), getattr(plain.Trainer, name)
+        assert inspect.signature(ours) == inspect.signature(theirs)
+        assert inspect.iscoroutinefunction(ours) == inspect.iscoroutinefunction(theirs)
+        assert inspect.isgeneratorfunction(ours) == inspect.isgeneratorfunction(theirs)
+        assert (ours.__name__, ours.__qualname__, ours.__doc__) == (
+            theirs.__name__,
+            theirs.__qualname__,
+            theirs.__doc__,
+        )
+    assert module.Trainer.update.MAGIC == {"dispatch": 3}
+    assert pickle.loads(pickle.dumps(module.loss)) is module.loss
+    assert pickle.loads(pickle.dumps(module.Trainer.update)) is module.Trainer.update
+
+
+def test_undo_restores_every_attribute_by_identity(acme: Any, install: Any) -> None:
+    acme.write("trainer", TRAINER)
+    module = acme.load("trainer")
+    before = {(o, k): v for o in (module, module.Trainer, module.Base, module.Derived) for k, v in vars(o).items()}
+
+    install(acme.patch("ACME.trainer:Trainer.*", "ACME.trainer:*", "ACME.trainer:Trainer.size"))
+    registry.remove()
+
+    after = {(o, k): v for o in (module, module.Trainer, module.Base, module.Derived) for k, v in vars(o).items()}
+    assert after.keys() == before.keys()
+    assert all(after[key] is value for key, value in before.items())
+
+
+def test_an_inherited_method_is_patched_where_it_is_named_and_taken_away_again(acme: Any, install: Any) -> None:
+    module, states = load(acme, install, "after import", "ACME.trainer:Trainer.warm")
+
+    with captured() as recorded:
+        assert module.Trainer().warm() == module.Base().warm() == "warm"
+
+    assert names(recorded) == ["Trainer.warm"]
+    assert states["Trainer.warm"].state == "applied"
+    registry.remove()
+    assert "warm" not in vars(module.Trainer)
+
+
+def test_patching_twice_is_once(acme: Any, install: Any, when: str) -> None:
+    module, _ = load(acme, install, when, "ACME.trainer:Trainer.update")
+    wrapped = module.Trainer.update
+    install(acme.patch("ACME.trainer:Trainer.update"))
+
+    with captured() as recorded:
+        module.Trainer().update([1])
+
+    assert module.Trainer.update is wrapped
+    assert names(recorded) == ["Trainer.update"]
+
+
+def test_two_threads_that_patch_while_a_third_imports_patch_once(acme: Any, install: Any) -> None:
+    acme.write("trainer", "import time\ntime.sleep(0.2)\n" + TRAINER)
+    patch = acme.patch("ACME.trainer:Trainer.update", "ACME.trainer:loss")
+    threads = [threading.Thread(target=acme.load, args=("trainer",))]
+    threads += [threading.Thread(target=install, args=(patch,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    module = acme.load("trainer")
+
+    with captured() as recorded:
+        module.Trainer().update([1])
+
+    assert sorted(names(recorded)) == ["Trainer.update", "loss"]
+    assert not hasattr(module.loss.__wrapped__, "__wrapped__")
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("class Trainer: pass", Reason.ABSENT),
+        ("", Reason.ABSENT),
+        ("class Trainer:\n def optimise(self): pass", Reason.ABSENT),
+        ("class Trainer:\n update = len", Reason.NOT_PATCHABLE),
+        ("class Trainer:\n update = str.upper", Reason.NOT_PATCHABLE),
+        ("class Trainer:\n __slots__ = ('update',)", Reason.NOT_PATCHABLE),
+        ("class Trainer:\n update = 3", Reason.NOT_PATCHABLE),
+        ("class Trainer:\n class update: pass", Reason.NOT_PATCHABLE),
+        ("Trainer = 7", Reason.NOT_PATCHABLE),
+        ("def Trainer(): pass", Reason.NOT_PATCHABLE),
+        ("def __getattr__(name): raise RuntimeError('lazily')", Reason.FAILED),
+    ],
+)
+def test_a_target_that_is_not_there_or_cannot_be_replaced_is_reported_and_harms_nothing(
+    acme: Any, install: Any, when: str, source: str, reason: str
+) -> None:
+    acme.write("trainer", source + "\ndef loss(b): return 5")
+    module = acme.load("trainer") if when == "after import" else None
+    install(acme.patch("ACME.trainer:Trainer.update", "ACME.trainer:loss"))
+    module = module or acme.load("trainer")
+
+    states = install()
+    assert (states["Trainer.update"].state != "applied") and states["Trainer.update"].reason == reason
+    assert states["loss"].state == "applied"
+    assert module.loss(0) == 5
+
+
+def test_what_became_a_property_or_async_is_patched_as_what_it_is(acme: Any, install: Any, when: str) -> None:
+    acme.write("trainer", "class T:\n @property\n def update(self): return 1\n async def run(self): return 2")
+    module = acme.load("trainer") if when == "after import" else None
+    install(acme.patch("ACME.trainer:T.update", "ACME.trainer:T.run"))
+    module = module or acme.load("trainer")
+
+    with captured() as recorded:
+        assert (module.T().update, asyncio.run(module.T().run())) == (1, 2)
+
+    assert names(recorded) == ["T.update", "T.run"]
+
+
+def test_a_framework_that_cannot_be_imported_fails_with_its_own_error(acme: Any, install: Any) -> None:
+    acme.write("trainer", "raise RuntimeError('no driver')")
+    install(acme.patch("ACME.trainer:Trainer.update"))
+
+    with pytest.raises(RuntimeError, match="no driver"):
+        acme.load("trainer")
+
+    assert install()["Trainer.update"].state == "waiting"
+
+
+def test_every_state_that_is_not_applied_has_one_of_the_known_reasons(acme: Any, install: Any) -> None:
+    acme.write("trainer", TRAINER)
+    targets = [
+        acme.target("ACME.trainer:Trainer.gone"),
+        acme.target("ACME.trainer:Trainer.update", tier="extra"),
+        acme.target("ACME.nowhere:f"),
+        acme.target("ACME.user:f"),
+        acme.target("not_installed_at_all:f"),
+        acme.target("ACME.trainer:loss", unless="ACME.trainer:Trainer"),
+    ]
+    acme.write("user", "def f(): pass")
+    acme.load("trainer")
+
+    states = install(acme.patch(*targets))
+    found = [(one.state, one.reason) for one in registry.report().targets]
+    assert found == [
+        ("skipped", Reason.ABSENT), ("skipped", Reason.DISABLED_TIER), ("skipped", Reason.ABSENT),
+        ("waiting", Reason.NOT_IMPORTED), ("skipped", Reason.NOT_INSTALLED), ("skipped", Reason.SUPERSEDED),
+    ]  # fmt: skip
+    assert {one.reason for one in states.values()} <= set(REASONS)
+
+
+def test_the_extra_tier_can_be_switched_on_later(acme: Any, install: Any) -> None:
+    acme.write("trainer", TRAINER)
+    module = acme.load("trainer")
+    patch = acme.patch(acme.target("ACME.trainer:Trainer.update", tier="extra"))
+
+    assert install(patch)["Trainer.update"].reason == Reason.DISABLED_TIER
+    assert install(patch, extra=True)["Trainer.update"].state == "applied"
+    assert hasattr(module.Trainer.update, "__wrapped__")
+
+
+def test_a_function_that_has_a_range_already_gets_no_second_one(acme: Any, install: Any) -> None:
+    acme.write("trainer", TRAINER)
+    module = acme.load("trainer")
+    module.Trainer.update = functools.wraps(module.Trainer.update)(mstx_timer("mine")(module.Trainer.update))
+
+    assert install(acme.patch("ACME.trainer:Trainer.update"))["Trainer.update"].reason == Reason.HAS_RANGE
+    with captured() as recorded:
+        module.Trainer().update([1])
+    assert names(recorded) == ["mine"]
+
+
+def test_copies_out_of_reach_are_named(acme: Any, install: Any) -> None:
+    acme.write("trainer", TRAINER)
+    module = acme.load("trainer")
+    held = functools.partial(module.loss, [1])
+    kept = {"loss": module.loss}
+
+    state = install(acme.patch("ACME.trainer:loss"))["loss"]
+
+    assert state.state == "applied"
+    assert "1 functools.partial" in state.detail
+    assert "1 dict" in state.detail
+    assert held() == kept["loss"]([1]) == 2
+
+
+def test_nothing_is_named_out_of_reach_where_nothing_is(acme: Any, install: Any) -> None:
+    acme.write("trainer", TRAINER)
+    acme.load("trainer")
+
+    states = install(acme.patch("ACME.trainer:loss", "ACME.trainer:Trainer.pure", "ACME.trainer:Trainer.generate"))
+
+    assert [one.detail for one in states.values()] == ["", "", ""]
+
+
+def test_a_patch_that_somebody_has_replaced_since_is_left_to_them(
+    acme: Any, install: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    acme.write("trainer", TRAINER)
+    module = acme.load("trainer")
+    install(acme.patch("ACME.trainer:loss"))
+    theirs = module.loss = lambda batch: "theirs"
+
+    registry.remove()
+
+    assert module.loss is theirs
+    assert "replaced by somebody else" in caplog.text
+
+
+def test_the_step_and_attributes_come_from_the_call(acme: Any, install: Any, when: str) -> None:
+    target = acme.target(
+        "ACME.trainer:Trainer.update", name="update", stage="actor_update", step="self.iteration",
+        attributes={"batch": "len(batch)", "lr": "lr"}, role="stage",
+    )  # fmt: skip
+    module, _ = load(acme, install, when, target)
+
+    with captured() as recorded:
+        module.Trainer().update([1, 2, 3])
+
+    (one,) = recorded.ranges
+    assert (one.name, one.stage, one.step) == ("update", "actor_update", 4)
+    assert one.attributes == {"batch": 3, "lr": 0.1, "role": "actor"}
+
+
+def test_the_step_that_a_call_ends_is_followed_by_the_next_at_the_next_stage(acme: Any, install: Any) -> None:
+    acme.write(
+        "worker", "class W:\n def sync(self, global_steps): pass\n def update(self): pass\n def fine(self): 1"
+    )
+    module = acme.load("worker")
+    install(acme.patch(
+        acme.target("ACME.worker:W.sync", stage="weight_sync", step_after="global_steps"),
+        acme.target("ACME.worker:W.update", stage="actor_update"),
+        acme.target("ACME.worker:W.fine"),
+    ))  # fmt: skip
+    worker = module.W()
+
+    with captured() as recorded:
+        step(0)
+        for call in (worker.update, lambda: worker.sync(7), worker.fine, worker.update, worker.fine):
+            call()
+
+    assert [one.step for one in recorded.ranges] == [0, 7, 7, 8, 8]
+
+
+def test_an_attribute_that_cannot_be_read_is_counted_and_the_range_recorded(
+    acme: Any, install: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    target = acme.target("ACME.trainer:Trainer.update", attributes={"x": "self.missing", "lr": "lr"})
+    module, _ = load(acme, install, "after import", target)
+
+    with captured() as recorded:
+        module.Trainer().update([1])
+        module.Trainer().update([1])
+
+    assert [one.attributes for one in recorded.ranges] == [{"lr": 0.1}, {"lr": 0.1}]
+    assert len([r for r in caplog.records if "is left out" in r.message]) == 1
+
+
+def test_an_expression_of_a_parameter_that_the_function_lacks_is_reported(acme: Any, install: Any) -> None:
+    target = acme.target("ACME.trainer:Trainer.update", attributes={"x": "tokens"})
+    module, states = load(acme, install, "after import", target)
+
+    assert states["Trainer.update"].state == "failed"
+    assert "tokens" in states["Trainer.update"].detail
+    assert not hasattr(module.Trainer.update, "__wrapped__")
+
+
+def test_a_context_manager_of_the_framework_becomes_ranges_named_by_its_argument(
+    acme: Any, install: Any, when: str
+) -> None:
+    acme.write("timing", "from contextlib import contextmanager\n@contextmanager\ndef timer(name, raw):\n"
+               " yield 5\n raw[name] = 1\n")  # fmt: skip
+    module = acme.load("timing") if when == "after import" else None
+    install(acme.patch(acme.target("ACME.timing:timer", kind="context")))
+    module = module or acme.load("timing")
+    raw: dict[str, int] = {}
+
+    with captured() as recorded:
+        with module.timer("old_log_prob", raw) as given:
+            pass
+        with pytest.raises(KeyError), module.timer("mine", raw):
+            raise KeyError
+
+    assert (given, raw) == (5, {"old_log_prob": 1})
+    assert rows(recorded) == [("old_log_prob", "actor_compute_log_prob"), ("mine", None)]
+
+
+def test_a_global_is_replaced_by_what_its_target_says(acme: Any, install: Any, when: str) -> None:
+    acme.write("hooks", "FACTORY = None")
+    module = acme.load("hooks") if when == "after import" else None
+    install(acme.patch(acme.target("ACME.hooks:FACTORY", kind="value", value="mstxkit.ranges:mstx_range")))
+    module = module or acme.load("hooks")
+
+    with captured() as recorded, module.FACTORY("forward"):
+        pass
+
+    assert names(recorded) == ["forward"]
+    registry.remove()
+    assert module.FACTORY is None
+    assert sys.modules[module.__name__] is module

@@ -1,0 +1,107 @@
+"""A framework's own range decorator: its ranges become ours, one each, and come back when patching is undone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mstxkit import Seam
+from mstxkit.patching import registry
+from mstxkit.testing import captured
+
+MARKS = """
+from functools import wraps
+calls = []
+def timed(func):
+    @wraps(func)
+    def wrapper(*args, **kwargs):
+        calls.append("+" + func.__qualname__)
+        result = func(*args, **kwargs)
+        calls.append("-" + func.__qualname__)
+        return result
+    return wrapper
+"""
+MODEL = """
+from ACME.marks import timed
+class Model:
+    @timed
+    def forward(self, x):
+        if x is None: raise ValueError("x")
+        return self.inner(x)
+    @timed
+    def inner(self, x): return x + 1
+    @timed
+    def undeclared(self): return "fine"
+@timed
+def pad(batch): return len(batch)
+"""
+
+
+@pytest.fixture
+def framework(acme: Any, install: Any, when: str) -> Any:
+    acme.write("marks", MARKS)
+    acme.write("model", MODEL)
+    acme.write("user", "from ACME.model import pad")
+    if when == "after import":
+        acme.load("user")
+    seam = Seam(f"{acme.name}.marks:timed", "wrapper", f"{acme.name}/marks.py")
+    acme.states = install(
+        acme.patch(
+            acme.target("ACME.model:Model.forward", name="forward", stage="actor_update"),
+            acme.target("ACME.model:Model.inner", kind="delegate"),
+            "ACME.model:pad",
+            seam=seam,
+        )
+    )
+    acme.load("user")
+    return acme
+
+
+def test_a_decorated_function_has_one_range_and_none_of_the_frameworks(framework: Any) -> None:
+    marks, model, user = (framework.load(name) for name in ("marks", "model", "user"))
+
+    with captured() as recorded:
+        assert (model.Model().forward(1), user.pad([1, 2])) == (2, 2)
+
+    assert [(one.name, one.stage) for one in recorded.ranges] == [("forward", "actor_update"), ("pad", None)]
+    assert marks.calls == []
+
+
+def test_a_body_that_raises_closes_the_range(framework: Any) -> None:
+    model = framework.load("model")
+
+    with captured() as recorded, pytest.raises(ValueError):
+        model.Model().forward(None)
+
+    assert [(one.name, one.error) for one in recorded.ranges] == [("forward", True)]
+
+
+def test_what_is_decorated_but_not_declared_is_a_range_of_its_own_name(framework: Any, when: str) -> None:
+    model, marks = framework.load("model"), framework.load("marks")
+
+    with captured() as recorded:
+        assert model.Model().undeclared() == "fine"
+
+    # Imported before: nothing declares it, and it keeps the range that the framework gave it.
+    expected = ["Model.undeclared"] if when == "before import" else []
+    assert [one.name for one in recorded.ranges] == expected
+    assert bool(marks.calls) is not bool(expected)
+
+
+def test_without_us_the_frameworks_own_ranges_are_back(framework: Any) -> None:
+    marks, model, user = (framework.load(name) for name in ("marks", "model", "user"))
+
+    registry.remove()
+    with captured() as recorded:
+        model.Model().forward(1)
+        model.Model().undeclared()
+        user.pad([])
+
+    assert not recorded.ranges
+    assert marks.calls == [
+        "+Model.forward", "+Model.inner", "-Model.inner", "-Model.forward", "+Model.undeclared", "-Model.undeclared",
+        "+pad", "-pad",
+    ]  # fmt: skip
+    assert user.pad is model.pad
+    assert not hasattr(marks.timed, "__wrapped__")
