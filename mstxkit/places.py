@@ -19,7 +19,7 @@ from .errors import CaptureError
 FOLDER_MODE = 0o700
 FILE_MODE = 0o640
 RUN_FILE = "run.json"
-LIVE, SEALED = "live", "sealed"
+LIVE, SEALED, PATCHES = "live", "sealed", "patches"
 SHARED_MEMORY = "/dev/shm"
 
 

@@ -67,6 +67,7 @@ class Run:
         self.path = path
         self.damage: list[Damage] = []
         self._sealed = Folder(os.path.join(path, "sealed"))
+        self._patches = Folder(os.path.join(path, "patches"))
         self.id = self._read_id()
         processes = Processes()
         # Live first: a bank that is sealed meanwhile is then seen twice, never not at all.
@@ -162,6 +163,14 @@ class Run:
             for texts in self._blocks.texts_of(process):
                 process.learn_texts(texts)
         return frames.track_table(self._processes)
+
+    def patches(self) -> pl.DataFrame:
+        """`process, rank, host, pid, role, framework, path, state, reason, detail, tier`: what became of each target of
+        `autopatch` in each process. No rows for a process in which nothing was patched.
+        """
+        from .reading import frames, patch_records
+
+        return frames.patch_table(patch_records.rows(self._patches, self._processes, self.damage))
 
     def escalations(self) -> pl.DataFrame:
         """`request, stage, rank, state, first_step, last_step, start_ns, end_ns, preset, folder, reason`; no rows."""

@@ -24,20 +24,23 @@ def status(
 
     opened = open_run(run)
     processes = opened.processes().to_dicts()
+    patches = opened.patches().drop("process").to_dicts()
     damage = [one._asdict() for one in opened.damage]
     if json:
-        _show.as_json({"run": opened.id, "path": opened.path, "processes": processes, "damage": damage})
+        told = {"run": opened.id, "path": opened.path, "processes": processes, "patches": patches, "damage": damage}
+        _show.as_json(told)
     else:
-        _print(processes, damage)
+        _print(processes, patches, damage)
     wrong = damage or any(p["state"] == "killed" or p["dropped"] or p["faults"] for p in processes)
     raise typer.Exit(FOUND_WRONG if wrong else 0)
 
 
-def _print(processes: list[dict[str, Any]], damage: list[dict[str, Any]]) -> None:
+def _print(processes: list[dict[str, Any]], patches: list[dict[str, Any]], damage: list[dict[str, Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
     from ..report.escape import for_rich
+    from ..report.patches import patch_lines
     from ..report.text import NAME_LIMIT, damage_lines
     from ..report.units import duration
 
@@ -62,5 +65,5 @@ def _print(processes: list[dict[str, Any]], damage: list[dict[str, Any]]) -> Non
         )
     console = _show.console()
     console.print(table if processes else "No process has written to this run yet.")
-    for line in damage_lines(damage):
+    for line in [*patch_lines(patches), *damage_lines(damage)]:
         console.print(line)

@@ -5,7 +5,7 @@ Rows stay compact (codes instead of texts) until the vocabulary is complete; the
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Callable, Iterable
 
 import numpy as np
 import polars as pl
@@ -156,6 +156,20 @@ def track_table(processes: list[Process]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=TRACK_SCHEMA, orient="row")
 
 
+def patch_table(rows: Iterable[tuple[Process, tuple[str, ...]]]) -> pl.DataFrame:
+    """The table of patched targets."""
+    whole = [(p.index, rank_of(p), p.host, p.pid, role_of(p), *fields) for p, fields in rows]
+    return pl.DataFrame(whole, schema=PATCH_SCHEMA, orient="row")
+
+
+PATCH_SCHEMA: dict[str, Any] = {
+    "process": pl.UInt32,
+    "rank": pl.Int32,
+    "host": pl.String,
+    "pid": pl.Int32,
+    "role": pl.String,
+    **dict.fromkeys(("framework", "path", "state", "reason", "detail", "tier"), pl.String),
+}
 PROCESS_SCHEMA: dict[str, Any] = {
     "rank": pl.Int32,
     "host": pl.String,
