@@ -11,23 +11,31 @@ from typing import TYPE_CHECKING, Any
 from .ranges import at_step, current_stage, current_step, is_off, mark, mstx_range, mstx_timer, stage, step
 
 if TYPE_CHECKING:
+    from .bootstrap.activation import autopatch, patch_report, unpatch
     from .identity import identify
+    from .patching.declare import Patch, Seam, Target
     from .reader import open_run
     from .wiring import capture, stage_times, status
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "at_step", "capture", "current_stage", "current_step", "identify", "mark", "mstx_range", "mstx_timer", "open_run",
-    "stage", "stage_times", "status", "step",
+    "Patch", "Seam", "Target", "at_step", "autopatch", "capture", "current_stage", "current_step", "identify", "mark", "mstx_range", "mstx_timer", "open_run",
+    "patch_report", "stage", "stage_times", "status", "step", "unpatch",
 ]  # fmt: skip
 
 _LOADED_WHEN_USED = {
+    "Patch": "patching.declare",
+    "Seam": "patching.declare",
+    "Target": "patching.declare",
+    "autopatch": "bootstrap.activation",
     "capture": "wiring",
     "identify": "identity",
     "open_run": "reader",
+    "patch_report": "bootstrap.activation",
     "stage_times": "wiring",
     "status": "wiring",
+    "unpatch": "bootstrap.activation",
 }
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from types import FunctionType
+from types import CellType, FunctionType
 from typing import Any, Callable, NamedTuple
 
 from .. import ranges, signatures, wrapping
@@ -39,9 +39,13 @@ class Change(NamedTuple):
         setattr(self.holder, self.attribute, self.after)
 
     def undo(self) -> bool:
-        """Put `before` back; False where somebody else has replaced it since, and it is left as it is."""
-        if self._stored() is not self.after:
-            return False
+        """Put `before` back, also into a wrapper that somebody has put around `after` since.
+
+        False where somebody else has replaced it, and it is left as it is.
+        """
+        stored = self._stored()
+        if stored is not self.after:
+            return _put_into_wrapper(stored, self.after, self.before)
         if self.is_own:
             setattr(self.holder, self.attribute, self.before)
         else:
@@ -52,6 +56,24 @@ class Change(NamedTuple):
         if self.attribute == "cell_contents":
             return self.holder.cell_contents
         return vars(self.holder).get(self.attribute)
+
+
+def _put_into_wrapper(wrapper: Any, after: Any, before: Any) -> bool:
+    """Replace `after` by `before` where a wrapper, or one inside it, holds it; False where none does.
+
+    Why: the first instance of a torch optimizer's class wraps its `step`, which may be ours by then (torch 2.13.0).
+    """
+    while isinstance(wrapper, FunctionType) and wrapper is not after:
+        cells = [cell for cell in wrapper.__closure__ or () if cell != CellType() and cell.cell_contents is after]
+        for cell in cells:
+            cell.cell_contents = before
+        inner = wrapper.__dict__.get("__wrapped__")
+        if cells and inner is after:
+            wrapper.__dict__["__wrapped__"] = before
+        if cells:
+            return True
+        wrapper = inner
+    return False
 
 
 class Made(NamedTuple):
@@ -115,7 +137,7 @@ def limit(target: Target, new: Any) -> None:
     """Tell the engine how much of this site is recorded one by one."""
     if target.coalesce or target.max_depth is not None or target.max_per_s is not None:
         held = signatures.held_by(getattr(new, "__func__", new))
-        if held is not None and hasattr(engine, "limit"):  # while the engines are being extended
+        if held is not None:
             engine.limit(held["site"], target.coalesce, target.max_depth, target.max_per_s)
 
 

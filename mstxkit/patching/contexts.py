@@ -53,8 +53,8 @@ def timed(function: Callable[..., Any], target: Target) -> Callable[..., Any]:
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         inner = function(*args, **kwargs)
-        given = args[0] if args else next(iter(kwargs.values()), None)
-        name = given if isinstance(given, str) else target.name or target.qualname
+        first = (*args[:2], *kwargs.values())[:2]  # a method is called with its self before
+        name = next((one for one in first if isinstance(one, str)), target.name or target.qualname)
         stage = target.stage or (stages.canonical(name) if stages.is_known(name) else None)
         return TimedContext(inner, ranges.mstx_range(name, stage=stage, domain=target.domain))
 

@@ -121,7 +121,7 @@ class Patch:
         versions: The versions whose source the targets were read from; what decides is whether a symbol is there.
         targets: Its targets.
         seam: Its own range decorator, where it has one.
-        roles: Ray actor class name to what a process of it is called in tables.
+        roles: Ray actor class name to what a process of it is called in tables; None: its first stage tells.
         default: Is it among `autopatch()` without a name?
         notes: What a user should know: ways in, what stays out of reach.
     """
@@ -130,6 +130,6 @@ class Patch:
     versions: str
     targets: tuple[Target, ...]
     seam: Seam | None = None
-    roles: Mapping[str, str] = field(default_factory=dict)
+    roles: Mapping[str, str | None] = field(default_factory=dict)
     default: bool = True
     notes: tuple[str, ...] = ()

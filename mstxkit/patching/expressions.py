@@ -16,12 +16,9 @@ import difflib
 import inspect
 import sys
 from types import GetSetDescriptorType, MemberDescriptorType
-from typing import TYPE_CHECKING, Any, Iterable, Mapping, NamedTuple, Union
+from typing import Any, Iterable, Mapping, NamedTuple, Union
 
 from ..errors import PatchError
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeGuard
 
 LONGEST, DEEPEST = 500, 20
 # Looking a key up compares it with others: all of them must be known to be harmless, which takes a look at each.
@@ -30,9 +27,9 @@ _INT_BITS = 64
 
 _MISSING = object()
 # Of a type, past whatever its metaclass pretends.
-_mro = type.__dict__["__mro__"].__get__  # type: ignore[attr-defined]
+_mro = type.__dict__["__mro__"].__get__
 _class_dict = type.__dict__["__dict__"].__get__
-_class_name = type.__dict__["__name__"].__get__  # type: ignore[attr-defined]
+_class_name = type.__dict__["__name__"].__get__
 _plain_attribute = object.__getattribute__
 
 # By id: hashing or comparing a type would ask its metaclass.
@@ -120,10 +117,10 @@ class Attribute(NamedTuple):
 
 
 class Item(NamedTuple):
-    """`owner[index]` of an exact dict, list or tuple."""
+    """`owner[key]` of an exact dict, list or tuple."""
 
     owner: Node
-    index: int | str
+    key: int | str
 
     def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """What is stored there."""
@@ -132,12 +129,12 @@ class Item(NamedTuple):
         try:
             if kind is dict:
                 _check_keys(owner)
-                return owner[self.index]
-            if (kind is list or kind is tuple) and type(self.index) is int:
-                return owner[self.index]
+                return owner[self.key]
+            if (kind is list or kind is tuple) and type(self.key) is int:
+                return owner[self.key]
         except LookupError:
-            raise Unreadable(f"there is no [{self.index!r}]") from None
-        raise Unreadable(f"[{self.index!r}] of a {_class_name(kind)}")
+            raise Unreadable(f"there is no [{self.key!r}]") from None
+        raise Unreadable(f"[{self.key!r}] of a {_class_name(kind)}")
 
 
 class Length(NamedTuple):
@@ -246,14 +243,13 @@ def _node(tree: ast.AST, text: object, arguments: Mapping[str, Node] | None, dep
         return Attribute(_node(tree.value, text, arguments, depth + 1), sys.intern(tree.attr))
     if isinstance(tree, ast.Subscript):
         return Item(_node(tree.value, text, arguments, depth + 1), _literal(tree.slice, text))
-    if _is_len(tree):
+    if isinstance(tree, ast.Call) and _is_len(tree):
         return Length(_node(tree.args[0], text, arguments, depth + 1))
     return Literal(_literal(tree, text))
 
 
-def _is_len(tree: ast.AST) -> TypeGuard[ast.Call]:
-    is_call = isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "len"
-    return is_call and len(tree.args) == 1 and not tree.keywords
+def _is_len(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Name) and call.func.id == "len" and len(call.args) == 1 and not call.keywords
 
 
 def _named(name: str, text: object, arguments: Mapping[str, Node] | None) -> Node:

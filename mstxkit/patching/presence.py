@@ -10,25 +10,34 @@ from typing import Any, Sequence
 from .report import SKIPPED, WAITING, Reason
 
 
-def of_module(name: str) -> tuple[str, str]:
-    """State and reason of a target in a module that is not imported yet."""
-    root, *parts = name.split(".")
-    path = _search_path(root, None)
-    if path is None:
-        return SKIPPED, Reason.NOT_INSTALLED
-    for i in range(len(parts)):
-        path = _search_path(".".join([root, *parts[: i + 1]]), path)
-        if path is None:
-            return SKIPPED, Reason.ABSENT
-    return WAITING, Reason.NOT_IMPORTED
+class Presence:
+    """What is installed, as found at this moment: each package is looked for once."""
 
+    def __init__(self) -> None:
+        self._paths: dict[str, Sequence[str] | None] = {}
 
-def _search_path(name: str, path: Sequence[str] | None) -> Sequence[str] | None:
-    """Where the submodules of a module lie: [] for one that has none, None where there is no such module."""
-    if name in sys.modules:
-        return list(getattr(sys.modules[name], "__path__", ()))
-    spec = _spec(name, path)
-    return None if spec is None else list(spec.submodule_search_locations or ())
+    def of_module(self, name: str) -> tuple[str, str]:
+        """State and reason of a target in a module that is not imported yet."""
+        if self._path_of(name.partition(".")[0]) is None:
+            return SKIPPED, Reason.NOT_INSTALLED
+        is_there = self._path_of(name) is not None
+        return (WAITING, Reason.NOT_IMPORTED) if is_there else (SKIPPED, Reason.ABSENT)
+
+    def _path_of(self, name: str) -> Sequence[str] | None:
+        """Where submodules of a module lie: [] for one that has none, None where there is no such module."""
+        if name not in self._paths:
+            self._paths[name] = self._search(name)
+        return self._paths[name]
+
+    def _search(self, name: str) -> Sequence[str] | None:
+        if name in sys.modules:
+            return list(getattr(sys.modules[name], "__path__", ()))
+        package = name.rpartition(".")[0]
+        path = self._path_of(package) if package else None
+        if package and path is None:
+            return None
+        spec = _spec(name, path)
+        return None if spec is None else list(spec.submodule_search_locations or ())
 
 
 def _spec(name: str, path: Sequence[str] | None) -> Any:

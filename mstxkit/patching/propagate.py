@@ -37,9 +37,9 @@ def in_modules(replaced: Mapping[int, tuple[Any, Any]], modules: Iterable[Module
 
 
 def loaded_modules() -> list[ModuleType]:
-    """Every module imported so far."""
+    """Every module imported so far, once, also where `sys.modules` has two names for it."""
     modules: list[object] = list(sys.modules.values())  # anything can be put there
-    return [module for module in modules if isinstance(module, ModuleType)]
+    return list({id(module): module for module in modules if isinstance(module, ModuleType)}.values())
 
 
 def near(module: ModuleType) -> list[ModuleType]:

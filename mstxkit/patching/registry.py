@@ -12,11 +12,12 @@ from types import FunctionType, ModuleType
 from typing import Any, Callable, Sequence
 
 from .. import faults, imports
-from . import apply, presence, propagate, reach
+from . import apply, propagate, reach
 from .apply import Change
 from .declare import EXTRA, VALUE, Patch, Target
 from .reach import Place, Unreached
-from .report import APPLIED, FAILED, SKIPPED, PatchReport, Reason, TargetState
+from .presence import Presence
+from .report import APPLIED, FAILED, SKIPPED, WAITING, PatchReport, Reason, TargetState
 from .seams import OpenSeam
 
 _lock = RLock()
@@ -155,18 +156,23 @@ class Active:
         name = target.name or target.qualname
         return TargetState(self.patch.framework, target.path, state, reason, detail, target.tier, name, target.stage)
 
-    def report(self) -> list[TargetState]:
-        """Every target in the order declared; what has not been patched yet is waiting, or cannot come."""
-        return [self._with_elsewhere(target) for target in self.patch.targets]
+    def known(self) -> list[TargetState]:
+        """Every target in the order declared; what has not been patched yet is waiting."""
+        return [
+            self.states.get(id(one)) or self._refused(one) or self.state(one, WAITING, Reason.NOT_IMPORTED)
+            for one in self.patch.targets
+        ]
 
-    def described(self, target: Target) -> TargetState:
-        """The state of one target; copies out of reach are not looked for."""
-        state = self.states.get(id(target)) or self._refused(target)
-        return state or self.state(target, *presence.of_module(target.module))
+    def report(self, presence: Presence) -> list[TargetState]:
+        """As `known`, with what cannot come and what is out of reach."""
+        return [self._looked_up(*one, presence) for one in zip(self.patch.targets, self.known())]
 
-    def _with_elsewhere(self, target: Target) -> TargetState:
-        state = self.described(target)
-        return state._replace(detail=self._elsewhere(target)) if state.state == APPLIED and not state.detail else state
+    def _looked_up(self, target: Target, state: TargetState, presence: Presence) -> TargetState:
+        if state.state == WAITING:
+            return self.state(target, *presence.of_module(target.module))
+        if state.state == APPLIED and not state.detail:
+            return state._replace(detail=self._elsewhere(target))
+        return state
 
     def _elsewhere(self, target: Target) -> str:
         """Copies of a function that could not be reached: they are calls without a range."""
@@ -273,15 +279,16 @@ def report() -> PatchReport:
     Cost: milliseconds; more where functions are held by others, who are then looked for.
     """
     with _lock:
-        states = [state for active in _actives for state in active.report()]
+        presence = Presence()
+        states = [state for active in _actives for state in active.report(presence)]
         notes = [note for active in _actives for note in active.patch.notes]
     return PatchReport(tuple(states), tuple(notes))
 
 
 def states() -> list[TargetState]:
-    """As the targets of `report`, without the search for copies out of reach."""
+    """As the targets of `report`, without a look at what is installed or out of reach: what has not come is waiting."""
     with _lock:
-        return [active.described(target) for active in _actives for target in active.patch.targets]
+        return [state for active in _actives for state in active.known()]
 
 
 def patch_travelled(cls: type) -> None:
@@ -294,8 +301,8 @@ def patch_travelled(cls: type) -> None:
                 faults.note("patching a class that arrived by value", exc)
 
 
-def roles() -> dict[str, str]:
-    """Ray actor class name to process role, of all frameworks that are on."""
+def roles() -> dict[str, str | None]:
+    """Ray actor class name to process role, of all frameworks that are on; None where the first stage tells it."""
     return {name: role for active in _actives for name, role in active.patch.roles.items()}
 
 

@@ -15,6 +15,7 @@ import pytest
 from mstxkit import mstx_timer, step
 from mstxkit.patching import registry
 from mstxkit.patching.report import REASONS, Reason
+from mstxkit.recorder.engine import engine
 from mstxkit.testing import captured
 
 TRAINER = '''
@@ -461,3 +462,53 @@ def test_a_global_is_replaced_by_what_its_target_says(acme: Any, install: Any, w
     registry.remove()
     assert module.FACTORY is None
     assert sys.modules[module.__name__] is module
+
+
+def test_a_polled_target_is_one_record_with_count_and_total(acme: Any, install: Any, when: str) -> None:
+    module, _ = load(acme, install, when, acme.target("ACME.trainer:Trainer.pure", coalesce=True))
+
+    with captured() as recorded:
+        for _ in range(100):
+            module.Trainer.pure(1)
+        engine.flush_coalesced()
+
+    assert [(one.name, one.attributes["coalesced"]) for one in recorded.ranges] == [("Trainer.pure", 100)]
+
+
+def test_a_wildcard_takes_public_functions_of_the_place_itself_only(acme: Any, install: Any) -> None:
+    acme.write("other", "def imported(): pass")
+    acme.write("many", "from ACME.other import imported\nimport os\nLIMIT = 3\ndef one(): pass\ndef two(): pass\n"
+               "def _hidden(): pass\nclass C:\n def three(self): pass\n def _quiet(self): pass\n")  # fmt: skip
+    module = acme.load("many")
+
+    install(acme.patch("ACME.many:*", "ACME.many:C.*", "ACME.many:_h*"))
+
+    patched = {name for name in ("imported", "one", "two", "_hidden") if hasattr(getattr(module, name), "__wrapped__")}
+    patched |= {name for name in ("three", "_quiet") if hasattr(getattr(module.C, name), "__wrapped__")}
+    assert patched == {"one", "two", "_hidden", "three"}
+
+
+def test_a_name_of_the_same_path_for_another_version_is_a_target_of_its_own(acme: Any, install: Any) -> None:
+    acme.write("trainer", TRAINER)
+    acme.load("trainer")
+    old = acme.target("ACME.trainer:loss", name="old", unless="ACME.trainer:Trainer")
+    new = acme.target("ACME.trainer:loss", name="new")
+
+    install(acme.patch(old, new))
+
+    assert [(one.name, one.state) for one in registry.report().targets] == [("old", "skipped"), ("new", "applied")]
+
+
+def test_a_range_of_a_patched_function_survives_its_way_through_cloudpickle(acme: Any, install: Any) -> None:
+    cloudpickle = pytest.importorskip("cloudpickle")
+    acme.write("trainer", TRAINER)
+    module = acme.load("trainer")
+    install(acme.patch(acme.target("ACME.trainer:Trainer.update", step="self.iteration", attributes={"lr": "lr"})))
+    module.Trainer.update.__module__ = "__main__"  # so that it travels by value
+
+    copied = pickle.loads(cloudpickle.dumps(module.Trainer.update))
+    with captured() as recorded:
+        copied(module.Trainer(), [1])
+
+    assert copied is not module.Trainer.update
+    assert [(one.step, one.attributes) for one in recorded.ranges] == [(4, {"lr": 0.1})]

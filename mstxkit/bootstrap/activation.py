@@ -1,0 +1,162 @@
+"""`autopatch`, `unpatch`, `patch_report`: patch this process, and arrange it for the processes that it starts.
+
+Children get MSTXKIT_AUTOPATCH in their environment and act on it at their start (`pth.py`, `ray.py`,
+`entry_points.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from .. import faults, ranges
+from ..errors import PatchError
+from ..patching import frameworks
+from ..patching.declare import Patch
+from ..patching.report import SKIPPED, PatchReport, Reason, TargetState
+
+VARIABLE = "MSTXKIT_AUTOPATCH"
+EVERY = "all"
+_YAML = (".yaml", ".yml")
+
+
+class _Ways:
+    """How this process hands on what is on here."""
+
+    specification: list[str] = []
+    notes: list[str] = []
+    variable_before: str | None = None
+    off: list[tuple[Patch, bool]] = []
+
+
+_ways = _Ways()
+
+
+def autopatch(*frameworks_named: str, targets: Any = None) -> PatchReport:
+    """Make the key functions of these frameworks ranges, in this process and in those that it starts.
+
+    May be called before or after a framework is imported, and any number of times.
+
+    Args:
+        frameworks_named: Import roots, "mindspeed_rl" say; "mindspeed_rl+extra" adds the tier that is off by default.
+            None given, and no targets: every known framework, each when it is imported.
+        targets: Your own: a YAML file's path, a `Patch`, or `Target`s.
+
+    Returns:
+        Every target with its state: applied, waiting for its import, skipped or failed, each with a reason.
+
+    Raises:
+        PatchError: a framework is unknown, or the targets are malformed. Nothing has been patched then.
+    """
+    wanted = _wanted(frameworks_named, targets)
+    if ranges.is_off:
+        _ways.off += [one for one in wanted if one not in _ways.off]
+        return patch_report()
+    from ..patching import registry
+    from . import patch_record, ray
+
+    registry.install(wanted)
+    patch_record.watch()
+    _hand_on(frameworks_named, targets)
+    ray.arrange()
+    return patch_report()
+
+
+def _wanted(names: tuple[str, ...], targets: Any) -> list[tuple[Patch, bool]]:
+    for name in names:
+        if not isinstance(name, str):
+            raise PatchError(f"{name!r} is no framework's name; targets of your own go into targets=")
+    wanted = [] if targets is not None and not names else frameworks.chosen(names)
+    if targets is None:
+        return wanted
+    from ..patching.targets import as_patches
+
+    return [*wanted, *((patch, True) for patch in as_patches(targets))]
+
+
+def _hand_on(names: tuple[str, ...], targets: Any) -> None:
+    """Children of this process patch the same."""
+    given = list(names) or ([EVERY] if targets is None else [])
+    if isinstance(targets, (str, os.PathLike)):
+        given.append(str(Path(targets).resolve()))
+    elif targets is not None:
+        note = "targets given as Python objects stay in this process; a YAML file of them reaches the others too"
+        _ways.notes += [note] if note not in _ways.notes else []
+    if not _ways.specification:
+        _ways.variable_before = os.environ.get(VARIABLE)
+    _ways.specification += [one for one in given if one not in _ways.specification]
+    if _ways.specification:
+        os.environ[VARIABLE] = specification()
+
+
+def specification() -> str:
+    """What is on here, as MSTXKIT_AUTOPATCH says it to other processes."""
+    return ",".join(_ways.specification)
+
+
+def unpatch(*frameworks_named: str) -> None:
+    """Put back what `autopatch` has replaced, the very objects; of every framework where none is named.
+
+    Processes that run already keep their patches.
+
+    Raises:
+        PatchError: a framework is unknown, and no targets of that name are on.
+    """
+    from ..patching import registry
+    from . import patch_record, ray
+
+    on = {name for name, _ in registry.frameworks_on()}
+    for name in set(frameworks_named) - on:
+        frameworks.load(name)
+    registry.remove(frameworks_named)
+    _ways.off = [one for one in _ways.off if frameworks_named and one[0].framework not in frameworks_named]
+    left = {name for name, _ in registry.frameworks_on()}
+    plain = {one: one.replace(frameworks.EXTRA_SUFFIX, "") for one in _ways.specification}
+    _ways.specification = [one for one in _ways.specification if left and plain[one] not in frameworks_named]
+    if not left:
+        patch_record.leave_off()
+        ray.undo()
+        _ways.notes.clear()
+    _put_back_environment()
+
+
+def _put_back_environment() -> None:
+    if _ways.specification:
+        os.environ[VARIABLE] = specification()
+    elif _ways.variable_before is None:
+        os.environ.pop(VARIABLE, None)
+    else:
+        os.environ[VARIABLE] = _ways.variable_before
+
+
+def patch_report() -> PatchReport:
+    """Every target of the frameworks that are on in this process, with its state and reason."""
+    if ranges.is_off:
+        return PatchReport(tuple(state for patch, _ in _ways.off for state in _switched_off(patch)))
+    from ..patching import registry
+    from . import ray
+
+    found = registry.report()
+    return found._replace(notes=(*found.notes, *_ways.notes, *ray.notes()))
+
+
+def _switched_off(patch: Patch) -> list[TargetState]:
+    return [
+        TargetState(patch.framework, one.path, SKIPPED, Reason.OFF, "", one.tier, one.name or one.qualname, one.stage)
+        for one in patch.targets
+    ]
+
+
+def autopatch_from_environment() -> None:
+    """Do what MSTXKIT_AUTOPATCH says. Never raises: what is wrong in it is logged, and the rest of it is done."""
+    if ranges.is_off:
+        return
+    for name in filter(None, (part.strip() for part in os.environ.get(VARIABLE, "").split(","))):
+        try:
+            if name.endswith(_YAML):
+                autopatch(targets=name)
+            else:
+                autopatch(*([] if name in (EVERY, "1") else [name]))
+        except Exception as exc:
+            faults.note(f"{VARIABLE}={name}", exc)

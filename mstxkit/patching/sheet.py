@@ -1,0 +1,184 @@
+"""A YAML file read as nodes that know their lines; all that is wrong in it is gathered, and told at once.
+
+Nothing is constructed from the nodes: a tag can do nothing, and an alias that stands for a lot costs nothing until it
+is looked at. How much is looked at is limited by who reads.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import stat
+from typing import Any, Iterable
+
+from ..errors import PatchError
+
+LARGEST_BYTES = 1 << 20
+MOST_PROBLEMS = 50
+YAML_SUFFIXES = (".yaml", ".yml")
+_TAG = "tag:yaml.org,2002:"
+_KINDS = {"mapping": "a mapping", "sequence": "a list", "scalar": "a text"}
+_TAGS = {
+    "mapping": ("map",), "sequence": ("seq",), "scalar": ("str", "int", "float", "bool", "null", "timestamp", "value"),
+}  # fmt: skip
+
+
+class Sheet:
+    """What is wrong in one file, and how its nodes are read. What cannot be read is noted, and is None or left out.
+
+    Args:
+        name: The file's, as the user gave it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.problems: list[tuple[int, str]] = []
+
+    def wrong(self, node: Any, problem: str) -> None:
+        """Note one problem at a node of the file, or at a line (from 1)."""
+        self.problems.append((node if type(node) is int else node.start_mark.line + 1, problem))
+
+    def stop_if_wrong(self) -> None:
+        """Raise all that was noted, by line."""
+        found = sorted(set(self.problems))
+        if not found:
+            return
+        lines = [f"{self.name}:{line}: {problem}" for line, problem in found[:MOST_PROBLEMS]]
+        more = [f"and {len(found) - MOST_PROBLEMS} more"] if len(found) > MOST_PROBLEMS else []
+        raise PatchError("\n".join([*lines, *more]))
+
+    def entries(self, node: Any, where: str, most: int) -> dict[str, tuple[Any, Any]]:
+        """What a mapping holds: name to the nodes of name and value."""
+        if not self.is_a("mapping", node, where):
+            return {}
+        found: dict[str, tuple[Any, Any]] = {}
+        for key, value in node.value[:most]:
+            if not self.is_a("scalar", key, below(where, "the name of a field")):
+                continue
+            if key.value in found:
+                first = found[key.value][0].start_mark.line + 1
+                self.wrong(key, f"{below(where, key.value)}: given twice, first in line {first}")
+            else:
+                found[key.value] = (key, value)
+        if len(node.value) > most:
+            self.wrong(node, f"{where}: more than {most} entries")
+        return found
+
+    def items(self, node: Any, where: str, most: int) -> list[Any]:
+        """The nodes of a list."""
+        if not self.is_a("sequence", node, where):
+            return []
+        if len(node.value) > most:
+            self.wrong(node, f"{where}: more than {most} entries")
+        return list(node.value[:most])
+
+    def is_a(self, kind: str, node: Any, where: str) -> bool:
+        """Is this node a mapping, a sequence or a scalar, without a tag of its own?"""
+        if node.id != kind:
+            self.wrong(node, f"{where or 'the file'}: {_KINDS[kind]} is needed, not {_shown(node)}")
+        elif node.tag[len(_TAG) :] not in _TAGS[kind] or not node.tag.startswith(_TAG):
+            self.wrong(node, f"{where or 'the file'}: a tag is not allowed here: {node.tag}")
+        else:
+            return True
+        return False
+
+    def text(self, node: Any, where: str) -> str | None:
+        """A text, or what can be taken for one; None for null, and where it is neither."""
+        if not self.is_a("scalar", node, where) or is_null(node):
+            return None
+        if node.tag == f"{_TAG}bool":
+            self.wrong(node, f"{where}={node.value}: YAML takes it for true or false; put it into quotes")
+            return None
+        if not node.value.strip():
+            self.wrong(node, f"{where}: empty")
+            return None
+        return str(node.value)
+
+    def flag(self, node: Any, where: str) -> bool | None:
+        """True or false."""
+        if self.is_a("scalar", node, where) and node.tag == f"{_TAG}bool":
+            return str(node.value).lower() in ("true", "yes", "on")
+        if node.id == "scalar" and not is_null(node):
+            self.wrong(node, f"{where}={node.value!r}: choose one of true, false")
+        return None
+
+    def number(self, node: Any, where: str) -> int | None:
+        """An int above 0."""
+        if not self.is_a("scalar", node, where) or is_null(node):
+            return None
+        if not re.fullmatch(r"[1-9][0-9]{0,8}", node.value) or node.tag != f"{_TAG}int":
+            self.wrong(node, f"{where}={node.value!r}: an int from 1 to 999999999 is needed")
+            return None
+        return int(node.value)
+
+
+def composed(sheet: Sheet) -> Any:
+    """The root node of the file; None, with what is wrong noted, where it is no YAML.
+
+    Raises:
+        PatchError: the file cannot be read at all.
+    """
+    text = _text(sheet.name)
+    try:
+        import yaml
+    except ImportError:
+        raise PatchError(f"{sheet.name}: to read it, install PyYAML: pip install pyyaml") from None
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as exc:
+        mark = exc.problem_mark or exc.context_mark
+        sheet.wrong(mark.line + 1 if mark else 1, f"not YAML: {exc.problem or exc.context}")
+    except yaml.YAMLError as exc:  # a character that YAML does not allow
+        position = getattr(exc, "position", 0)
+        sheet.wrong(text.count("\n", 0, position) + 1, f"not YAML: {getattr(exc, 'reason', exc)}")
+    except RecursionError:
+        sheet.wrong(1, "nested too deeply")
+    else:
+        if root is None:
+            sheet.wrong(1, "the file is empty: it needs targets")
+        return root
+    return None
+
+
+def _text(name: str) -> str:
+    if not name.endswith(YAML_SUFFIXES):
+        raise PatchError(f"{name}: a file of targets ends in .yaml; single targets go into a list: targets=[{name!r}]")
+    try:
+        found = os.stat(name)
+        if not stat.S_ISREG(found.st_mode):
+            raise PatchError(f"{name}: this is no file")
+        with open(name, "rb") as file:
+            content = file.read(LARGEST_BYTES + 1)
+    except OSError as exc:
+        raise PatchError(f"{name}: {exc.strerror}") from None
+    if len(content) > LARGEST_BYTES:
+        raise PatchError(f"{name}: larger than {LARGEST_BYTES} bytes")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        raise PatchError(f"{name}:{content.count(10, 0, exc.start) + 1}: this is not UTF-8") from None
+
+
+def below(where: str, name: str) -> str:
+    """What a field of this name is called in messages."""
+    return f"{where}.{name}" if where else name
+
+
+def nearest(name: str, allowed: Iterable[str], intro: str = "allowed are") -> str:
+    """What to say besides of a name that is not allowed."""
+    known = list(allowed)
+    near = difflib.get_close_matches(name, known, n=1)
+    advice = f" did you mean {near[0]}?" if near else ""
+    return f":{advice} {intro} {', '.join(known)}"
+
+
+def is_null(node: Any) -> bool:
+    """Is this a scalar that says nothing?"""
+    return bool(node.tag == f"{_TAG}null")
+
+
+def _shown(node: Any) -> str:
+    if node.id != "scalar":
+        return _KINDS[node.id]
+    return "nothing" if is_null(node) else repr(node.value)

@@ -1,0 +1,288 @@
+"""What symbols a package holds, and so which targets, without importing any of it: its source is read with `ast`.
+
+`Symbols` follows names as Python would: `from x import y`, base classes, aliases, modules that pass names on. Where it
+gets its modules from is up to who makes it: `installed` reads the source files of what is installed here, tests read
+recorded surfaces. What only running code can tell (a name made by `setattr`, a lazy `__getattr__`) it does not see.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from fnmatch import fnmatchcase
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any, Callable, Iterator, Mapping, NamedTuple
+
+from .declare import VALUE, Patch, Target
+from .report import Reason, TargetState
+
+# A state that only looking at the source can give: the symbol is there; whether it can be replaced shows at its import.
+HELD, SKIPPED = "held", "skipped"
+_DEEPEST = 30
+
+
+class ClassSymbols(NamedTuple):
+    """A class: its bases as written, and the names in it, as `ModuleSymbols.names`."""
+
+    bases: tuple[str, ...] = ()
+    members: Mapping[str, str] = {}
+
+
+class ModuleSymbols(NamedTuple):
+    """A module: what it defines, and what it imports.
+
+    Args:
+        classes: By name.
+        names: Of functions, with ""; of what is assigned, with what that is another name of, else "=".
+        imports: Local name to (module, name there); name "" where the module itself is meant.
+        stars: Modules of which it imports everything.
+    """
+
+    classes: Mapping[str, ClassSymbols] = {}
+    names: Mapping[str, str] = {}
+    imports: Mapping[str, tuple[str, str]] = {}
+    stars: tuple[str, ...] = ()
+
+
+class _Found(NamedTuple):
+    """Where a name leads: a module (`name` ""), or a name in one; `of_class` where that is a class."""
+
+    module: str
+    name: str = ""
+    of_class: ClassSymbols | None = None
+
+
+class Symbols:
+    """What a package and those that it builds on hold.
+
+    Args:
+        module: From a module's full name to what it holds; None where there is no such module.
+    """
+
+    def __init__(self, module: Callable[[str], ModuleSymbols | None]) -> None:
+        self.module = module
+
+    def states(self, patch: Patch) -> list[TargetState]:
+        """Every target of a patch: held, or skipped with a reason."""
+        return [self._state(patch, target) for target in patch.targets]
+
+    def _state(self, patch: Patch, target: Target) -> TargetState:
+        name = target.name or target.qualname
+        reason = detail = ""
+        if self.module(target.module.partition(".")[0]) is None and self.module(target.module) is None:
+            reason = Reason.NOT_INSTALLED
+        elif not self.holds(target):
+            reason = Reason.ABSENT
+        elif target.unless is not None and self.has(target.unless):
+            reason, detail = Reason.SUPERSEDED, target.unless
+        state = SKIPPED if reason else HELD
+        return TargetState(patch.framework, target.path, state, reason, detail, target.tier, name, target.stage)
+
+    def holds(self, target: Target) -> bool:
+        """Is there what a target names? A class is not: its methods would be."""
+        parents, _, last = target.qualname.rpartition(".")
+        if "*" in last:
+            return any(_fits(name, last) for name in self._names(target.module, parents))
+        found = self._found(target.module, target.qualname)
+        return found is not None and (found.of_class is None or target.kind == VALUE)
+
+    def has(self, path: str) -> bool:
+        """Is there a symbol `package.module:Class.method`, whatever it is?"""
+        module, _, qualname = path.partition(":")
+        return self._found(module, qualname) is not None
+
+    def _names(self, module: str, parents: str) -> list[str]:
+        """What a wildcard may match: functions that a module or class defines itself."""
+        if not parents:
+            here = self.module(module)
+            return [] if here is None else [name for name, other in here.names.items() if not other]
+        holder = self._found(module, parents)
+        members = {} if holder is None or holder.of_class is None else holder.of_class.members
+        return [name for name, other in members.items() if not other]
+
+    def _found(self, module: str, dotted: str, depth: int = 0) -> _Found | None:
+        first, *rest = dotted.split(".")
+        found = self._in_module(module, first, depth)
+        for part in rest:
+            if found is None:
+                return None
+            if found.of_class is not None:
+                found = self._in_class(found, part, depth)
+            else:
+                found = self._in_module(found.module, part, depth) if not found.name else None
+        return found
+
+    def _in_module(self, module: str, name: str, depth: int) -> _Found | None:
+        here = self.module(module)
+        if here is None or depth > _DEEPEST:
+            return None
+        if name in here.classes:
+            return _Found(module, name, here.classes[name])
+        if name in here.names:
+            other = here.names[name]
+            return (self._found(module, other, depth + 1) if other else None) or _Found(module, name)
+        return self._passed_on(module, here, name, depth)
+
+    def _passed_on(self, module: str, here: ModuleSymbols, name: str, depth: int) -> _Found | None:
+        if name in here.imports:
+            source, original = here.imports[name]
+            if not original:
+                return _Found(source) if self.module(source) is not None else None
+            return self._in_module(source, original, depth + 1)
+        for source in here.stars:
+            found = self._in_module(source, name, depth + 1)
+            if found is not None:
+                return found
+        below = f"{module}.{name}"
+        return _Found(below) if self.module(below) is not None else None
+
+    def _in_class(self, owner: _Found, name: str, depth: int) -> _Found | None:
+        """A member, the class's own or an inherited one."""
+        assert owner.of_class is not None
+        if depth > _DEEPEST:
+            return None
+        if name in owner.of_class.members:
+            return _Found(owner.module, f"{owner.name}.{name}")
+        for base in owner.of_class.bases:
+            found = self._found(owner.module, base, depth + 1)
+            if found is not None and found.of_class is not None:
+                member = self._in_class(found, name, depth + 1)
+                if member is not None:
+                    return member
+        return None
+
+
+def _fits(name: str, pattern: str) -> bool:
+    """As `reach` matches wildcards: `_name` only by a pattern that begins so."""
+    return fnmatchcase(name, pattern) and (pattern[0] == "_" or not name.startswith("_"))
+
+
+def installed(first: str = "") -> Symbols:
+    """The symbols of what is installed here; each module is read when it is asked for, once.
+
+    Args:
+        first: A folder that is looked into before `sys.path`, as `python -m` does with the one it is started in.
+    """
+    return Symbols(_Sources(first))
+
+
+class _Sources:
+    """Reads the source files of installed packages. Of a package only its folder is looked up, nothing is imported."""
+
+    def __init__(self, first: str) -> None:
+        self.first = first
+        self.read: dict[str, ModuleSymbols | None] = {}
+        self.roots: dict[str, Any] = {}
+
+    def __call__(self, name: str) -> ModuleSymbols | None:
+        if name not in self.read:
+            self.read[name] = self._module(name)
+        return self.read[name]
+
+    def _module(self, name: str) -> ModuleSymbols | None:
+        root, *parts = name.split(".")
+        if root not in self.roots:
+            self.roots[root] = spec_of(root, self.first)
+        spec = self.roots[root]
+        if spec is None:
+            return None
+        folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
+        if not parts and not folders:
+            return _parsed(Path(spec.origin or ""), name, is_package=False)
+        for folder in folders:
+            path = folder.joinpath(*parts)
+            if path.is_dir():
+                return _parsed(path / "__init__.py", name, is_package=True)
+            if parts and path.with_name(path.name + ".py").is_file():
+                return _parsed(path.with_name(path.name + ".py"), name, is_package=False)
+        return None
+
+
+def spec_of(root: str, first: str = "") -> Any:
+    """Where a top-level package lies; None where it is not installed. It is not imported for that."""
+    try:
+        here = PathFinder.find_spec(root, [first]) if first else None
+        return here if here is not None and here.origin else importlib.util.find_spec(root)
+    except (ImportError, ValueError, AttributeError):
+        return None
+
+
+def _parsed(path: Path, name: str, is_package: bool) -> ModuleSymbols:
+    """What a source file holds; nothing where it is missing (a namespace package) or cannot be parsed."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return ModuleSymbols()
+    return from_source(tree, name if is_package else name.rpartition(".")[0])
+
+
+def from_source(tree: ast.Module, package: str) -> ModuleSymbols:
+    """What a parsed module holds.
+
+    Args:
+        tree: The module.
+        package: What its relative imports start from.
+    """
+    statements = list(_statements(tree.body))
+    classes = {node.name: _class(node) for node in statements if isinstance(node, ast.ClassDef)}
+    imports: dict[str, tuple[str, str]] = {}
+    stars = []
+    for node in statements:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                whole = alias.name if alias.asname else alias.name.partition(".")[0]
+                imports[alias.asname or whole] = (whole, "")
+        elif isinstance(node, ast.ImportFrom):
+            source = _source(node, package)
+            stars += [source for alias in node.names if alias.name == "*"]
+            imports.update({alias.asname or alias.name: (source, alias.name) for alias in node.names})
+    return ModuleSymbols(classes, dict(_named(statements)), imports, tuple(stars))
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a module or class, and those under its conditions; both branches count."""
+    for node in body:
+        yield node
+        if isinstance(node, (ast.If, ast.Try, ast.With, ast.For, ast.While)):
+            for field in ("body", "orelse", "finalbody"):
+                yield from _statements(getattr(node, field, []))
+            for handler in getattr(node, "handlers", ()):
+                yield from _statements(handler.body)
+
+
+def _class(node: ast.ClassDef) -> ClassSymbols:
+    # `Base[T]` names Base.
+    bases = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
+    return ClassSymbols(tuple(filter(None, map(_dotted, bases))), dict(_named(list(_statements(node.body)))))
+
+
+def _named(statements: list[ast.stmt]) -> Iterator[tuple[str, str]]:
+    """Functions, and names that are assigned, as `ModuleSymbols.names`."""
+    for node in statements:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node.name, ""
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    yield target.id, _dotted(node.value) or "="
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            yield node.target.id, _dotted(node.value) or "="
+
+
+def _dotted(node: ast.AST) -> str:
+    """`a.b.c` as text; "" for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        owner = _dotted(node.value)
+        return f"{owner}.{node.attr}" if owner else ""
+    return ""
+
+
+def _source(node: ast.ImportFrom, package: str) -> str:
+    """Full name of the module that `from … import` names."""
+    if not node.level:
+        return node.module or ""
+    above = package.split(".")[: len(package.split(".")) - node.level + 1]
+    return ".".join([*above, *([node.module] if node.module else [])])

@@ -1,0 +1,240 @@
+"""A user's own targets: `Patch` and `Target` objects, or a YAML file with the same fields, as a list of patches.
+
+    framework: acme_rl                      # default: the import root of the first target
+    versions: ">=1.2"
+    targets:
+      - acme_rl.trainer:Trainer.save        # a path alone: a range of that name
+      - path: acme_rl.trainer:Trainer.fit
+        stage: train_step
+        step: self.iteration
+        attributes: {prompts: len(batch)}
+
+Every mistake in a file is told at once, each with its line, its field and what is allowed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from typing import Any, Callable, Iterable, Mapping
+
+from ..errors import PatchError
+from . import declare, expressions
+from .declare import Patch, Seam, Target
+from .sheet import MOST_PROBLEMS, YAML_SUFFIXES, Sheet, below, composed, is_null, nearest
+
+# A few bytes of YAML can stand for a lot (`- *alias`): what is made of them is limited too.
+MOST_TARGETS, MOST_ATTRIBUTES = 2000, 64
+_SYMBOL = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_CHOICES = {"kind": declare.KINDS, "tier": declare.TIERS, "boundary": tuple(filter(None, declare._BOUNDARIES))}
+
+
+def as_patches(targets: Any) -> list[Patch]:
+    """What was given as `autopatch(targets=...)`, as patches.
+
+    Args:
+        targets: A YAML file's path, a `Patch`, a `Target`, or an iterable of these and of targets' paths. Targets of
+            one iterable become one patch, called by the import root of the first.
+
+    Raises:
+        PatchError: it is none of these, a file is wrong, or an expression is malformed.
+    """
+    patches = _patches(targets)
+    for patch in patches:
+        _check_made_in_python(patch)
+    return patches
+
+
+def _patches(targets: Any) -> list[Patch]:
+    if isinstance(targets, Patch):
+        return [targets]
+    if isinstance(targets, Target):
+        return [Patch(_root(targets.path), "", (targets,))]
+    if isinstance(targets, (str, os.PathLike)):
+        return [read(targets)]
+    if isinstance(targets, Mapping) or not isinstance(targets, Iterable):
+        raise PatchError(f"targets={targets!r}: give a Patch, Targets, or the path of a YAML file")
+    given = list(targets)
+    loose = [_target(one) for one in given if not _is_patch_or_file(one)]
+    patches = [patch for one in given if _is_patch_or_file(one) for patch in _patches(one)]
+    return [*patches, *([Patch(_root(loose[0].path), "", tuple(loose))] if loose else [])]
+
+
+def _is_patch_or_file(one: Any) -> bool:
+    return isinstance(one, (Patch, os.PathLike)) or (isinstance(one, str) and one.endswith(YAML_SUFFIXES))
+
+
+def _target(one: Any) -> Target:
+    if isinstance(one, Target):
+        return one
+    if isinstance(one, str):
+        return Target(one)
+    raise PatchError(f"{one!r} is no target: give Target(...), or its path package.module:Class.method")
+
+
+def _check_made_in_python(patch: Patch) -> None:
+    for target in patch.targets:
+        if not isinstance(target, Target):
+            raise PatchError(f"{target!r} is no target: give Target(...)")
+        attributes = {} if callable(target.attributes) else target.attributes
+        for text in (*attributes.values(), target.step, target.step_after):
+            if text is not None:
+                expressions.check(text)
+
+
+def _root(path: str) -> str:
+    return path.partition(":")[0].partition(".")[0]
+
+
+def read(path: str | os.PathLike[str]) -> Patch:
+    """The patch that a YAML file declares.
+
+    Raises:
+        PatchError: the file cannot be read or is wrong. All that is wrong is in the message, with file, line and field.
+    """
+    sheet = Sheet(os.fspath(path))
+    root = composed(sheet)
+    patch = None if root is None else _patch(sheet, root)
+    sheet.stop_if_wrong()
+    assert patch is not None
+    return patch
+
+
+def _patch(sheet: Sheet, root: Any) -> Patch | None:
+    """None, or a patch that lacks what is wrong, where something is."""
+    fields = _fields(sheet, root, "", Patch)
+    if "targets" not in fields:
+        sheet.wrong(root, "targets: missing: a list of what is to become a range")
+        return None
+    targets = _targets(sheet, fields.pop("targets"))
+    values = {name: _PATCH_FIELDS[name](sheet, node, name) for name, node in fields.items()}
+    if not targets:
+        return None
+    given = {name: value for name, value in values.items() if value is not None}
+    return Patch(**{"framework": _root(targets[0].path), "versions": "", **given, "targets": targets})
+
+
+def _targets(sheet: Sheet, node: Any) -> tuple[Target, ...]:
+    items = sheet.items(node, "targets", MOST_TARGETS)
+    if not items and not sheet.problems:
+        sheet.wrong(node, "targets: there are none")
+    made = [_read_target(sheet, item, f"targets[{i}]") for i, item in enumerate(items)]
+    return tuple(one for one in made if one is not None)
+
+
+def _read_target(sheet: Sheet, node: Any, where: str) -> Target | None:
+    if node.id == "scalar":
+        path = _path(sheet, node, where)
+        return None if path is None else Target(path)
+    before = len(sheet.problems)
+    fields = _fields(sheet, node, where, Target)
+    values = {name: _TARGET_FIELDS[name](sheet, one, f"{where}.{name}") for name, one in fields.items()}
+    if node.id == "mapping" and ("path" not in fields or is_null(fields["path"])):
+        sheet.wrong(node, f"{where}.path: missing: package.module:Class.method")
+    if len(sheet.problems) > before:
+        return None
+    try:
+        return Target(**{name: value for name, value in values.items() if value is not None})
+    except PatchError as exc:
+        sheet.wrong(node, f"{where}: {exc}")
+        return None
+
+
+def _fields(sheet: Sheet, node: Any, where: str, kind: Any) -> dict[str, Any]:
+    """The nodes of a mapping that is to become an object of this kind, by field."""
+    allowed = [field.name for field in dataclasses.fields(kind)]
+    found = sheet.entries(node, where, len(allowed) + MOST_PROBLEMS)
+    for name, (key, _) in found.items():
+        if name not in allowed:
+            sheet.wrong(key, f"{below(where, name)}: unknown field{nearest(name, allowed)}")
+    return {name: value for name, (_, value) in found.items() if name in allowed}
+
+
+def _path(sheet: Sheet, node: Any, where: str) -> str | None:
+    text = sheet.text(node, where)
+    try:
+        return None if text is None else Target(text).path
+    except PatchError as exc:
+        sheet.wrong(node, f"{where}: {exc}")
+        return None
+
+
+def _symbol(sheet: Sheet, node: Any, where: str) -> str | None:
+    text = sheet.text(node, where)
+    if text is not None and not _SYMBOL.fullmatch(text):
+        sheet.wrong(node, f"{where}={text!r}: a symbol is written package.module:name")
+    return text
+
+
+def _framework(sheet: Sheet, node: Any, where: str) -> str | None:
+    text = sheet.text(node, where)
+    if text is not None and not text.isidentifier():
+        sheet.wrong(node, f"{where}={text!r}: the import root is needed, what follows `import`")
+    return text
+
+
+def _expression(sheet: Sheet, node: Any, where: str) -> str | None:
+    text = sheet.text(node, where)
+    try:
+        if text is not None:
+            expressions.check(text)
+    except expressions.ExpressionError as exc:
+        sheet.wrong(node, f"{where}: {exc}")
+    return text
+
+
+def _choice(sheet: Sheet, node: Any, where: str) -> str | None:
+    text, allowed = sheet.text(node, where), _CHOICES[where.rpartition(".")[2]]
+    if text is not None and text not in allowed:
+        sheet.wrong(node, f"{where}={text!r}{nearest(text, allowed, 'choose one of')}")
+    return text
+
+
+def _attributes(sheet: Sheet, node: Any, where: str) -> dict[str, str] | None:
+    return _named(sheet, node, where, _expression)
+
+
+def _names(sheet: Sheet, node: Any, where: str) -> dict[str, str] | None:
+    return _named(sheet, node, where, Sheet.text)
+
+
+def _named(sheet: Sheet, node: Any, where: str, value_of: Callable[..., str | None]) -> dict[str, str] | None:
+    if node.id == "scalar" and is_null(node):
+        return None
+    entries = sheet.entries(node, where, MOST_ATTRIBUTES)
+    found = {name: value_of(sheet, value, f"{where}.{name}") for name, (_, value) in entries.items()}
+    for name in [name for name, (_, value) in entries.items() if value.id == "scalar" and is_null(value)]:
+        sheet.wrong(entries[name][0], f"{where}.{name}: empty")
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _notes(sheet: Sheet, node: Any, where: str) -> tuple[str, ...] | None:
+    nodes = [node] if node.id == "scalar" else sheet.items(node, where, MOST_PROBLEMS)
+    texts = [sheet.text(one, where) for one in nodes]
+    return tuple(text for text in texts if text is not None)
+
+
+def _seam(sheet: Sheet, node: Any, where: str) -> Seam | None:
+    if node.id == "scalar" and is_null(node):
+        return None
+    fields = _fields(sheet, node, where, Seam)
+    readers = {"path": _symbol, "code_name": Sheet.text, "file": Sheet.text}
+    values = {name: readers[name](sheet, one, f"{where}.{name}") for name, one in fields.items()}
+    for name in [name for name in readers if values.get(name) is None]:
+        sheet.wrong(node, f"{where}.{name}: missing")
+    given = {name: value or "" for name, value in values.items()}
+    return Seam(**given) if len(given) == len(readers) else None
+
+
+_FieldReader = Callable[[Sheet, Any, str], Any]
+_TARGET_FIELDS: dict[str, _FieldReader] = {
+    "path": _path, "name": Sheet.text, "stage": Sheet.text, "attributes": _attributes, "step": _expression,
+    "step_after": _expression, "role": Sheet.text, "process_role": Sheet.text, "kind": _choice, "value": _symbol,
+    "tier": _choice, "coalesce": Sheet.flag, "max_depth": Sheet.number, "max_per_s": Sheet.number, "boundary": _choice,
+    "unless": _symbol, "domain": Sheet.text,
+}  # fmt: skip
+_PATCH_FIELDS: dict[str, _FieldReader] = {
+    "framework": _framework, "versions": Sheet.text, "seam": _seam, "roles": _names, "default": Sheet.flag,
+    "notes": _notes,
+}  # fmt: skip
