@@ -6,6 +6,8 @@ an engine: a wrapper that arrives in a process with MSTXKIT_OFF=1 runs on the no
 
 from __future__ import annotations
 
+import itertools
+from time import thread_time_ns
 from typing import Any, Awaitable, Callable, Mapping, Union
 
 from . import faults, state
@@ -13,13 +15,47 @@ from . import faults, state
 Attributes = Union[Mapping[str, Any], Callable[..., Mapping[str, Any]]]
 
 
-def evaluate(attributes: Attributes, /, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
+# One evaluation in so many is measured, and stands for them. A dear one stands for itself, and as many after it are
+# measured, too.
+_EVERY, _DEAR_NS = 64, 50_000
+_is_turn = itertools.cycle([False] * (_EVERY - 1) + [True]).__next__
+_closely = 0
+
+
+def evaluate(site: Any, attributes: Attributes, /, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
     """The attributes of one call, asked from the call's own arguments; None while nothing records.
 
-    What the user's callable raises is counted, and the range goes without attributes.
+    What the user's callable raises is counted, and the range goes without attributes. What it takes is part of the
+    site's own cost, by samples.
     """
     if not state.recording():
         return None
+    if _closely or _is_turn():
+        return _measured(site, attributes, args, kwargs)
+    return _evaluated(attributes, args, kwargs)
+
+
+def _measured(site: Any, attributes: Attributes, args: Any, kwargs: Any) -> dict[str, Any] | None:
+    global _closely
+    before = thread_time_ns()  # without what other threads do meanwhile
+    found = _evaluated(attributes, args, kwargs)
+    took_ns = thread_time_ns() - before
+    is_dear = took_ns > _DEAR_NS
+    _add_cost(site, took_ns * (1 if _closely or is_dear else _EVERY))
+    _closely = _EVERY if is_dear else max(_closely - 1, 0)
+    return found
+
+
+def _add_cost(site: Any, ns: int) -> None:
+    from .recorder.engine import engine
+
+    try:
+        engine.add_cost(site, ns)
+    except Exception as exc:
+        faults.note("cost of attributes", exc)
+
+
+def _evaluated(attributes: Attributes, args: Any, kwargs: Any) -> dict[str, Any] | None:
     try:
         return dict(attributes(*args, **kwargs) if callable(attributes) else attributes)
     except Exception as exc:

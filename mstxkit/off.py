@@ -117,6 +117,11 @@ def opened(site: object, stream: object = None, attributes: object = None) -> Of
     return _SPAN
 
 
+def awaiting(site: object, awaitable: Any, stream: object = None, attributes: object = None) -> Any:
+    """`awaitable` itself."""
+    return awaitable
+
+
 def recording() -> bool:
     """False."""
     return False

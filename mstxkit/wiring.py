@@ -13,9 +13,9 @@ import threading
 import time
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
-from . import faults, identity
+from . import faults, identity, names
 from .errors import CaptureError, MstxkitError
 
 RUN_VARIABLE = "MSTXKIT_RUN"
@@ -32,6 +32,8 @@ class _Wiring:
 
 
 _wiring = _Wiring()
+# Called in this process each time a recorder has started in it, a forked child's among them.
+when_started: list[Callable[[], None]] = []
 
 
 class Status(NamedTuple):
@@ -48,6 +50,8 @@ class Status(NamedTuple):
     counters: dict[str, int]
     faults: dict[str, int]
     own_cost_ratio: float | None
+    coalesced: dict[str, int] = {}
+    governor: dict[str, Any] = {}
 
 
 class Capture:
@@ -91,7 +95,7 @@ def capture(
         run: The run folder; made if it is missing. Default: MSTXKIT_RUN, else `mstxkit-runs/<time>` here.
         config: Limits by name, as in `overrides`.
         overrides: Limits of this recorder: bank_bytes, banks, slots, quota_bytes, rotate_bytes, seal_every_s,
-            heartbeat_s, live_folder; each also as MSTXKIT_<NAME> in the environment.
+            heartbeat_s, live_folder, budget_ratio; each also as MSTXKIT_<NAME> in the environment.
 
     Raises:
         CaptureError: the folder or a limit cannot be used, or this process captures into another run already.
@@ -112,7 +116,37 @@ def capture(
         _stop_with_multiprocessing()
         _wiring.adopter = _new_adopter(recorder.run)
         _wiring.adopter.start()
+        _tell_started()
+        _arrange_for_ray()
         return Capture(recorder.run)
+
+
+def _arrange_for_ray() -> None:
+    """Workers of a Ray job are no children of this process: they are told by `ray.init`."""
+    from .bootstrap import ray
+
+    for note in ray.arrange("capture"):
+        faults.warn_once("capture and Ray", note)
+
+
+def _leave_ray() -> None:
+    from .bootstrap import ray
+
+    ray.undo("capture")
+
+
+def _tell_started() -> None:
+    for call in list(when_started):
+        try:
+            call()
+        except Exception as exc:
+            faults.note("wiring.when_started", exc)
+
+
+def recorded_process() -> tuple[Path, str] | None:
+    """The run folder that this process records into, and the name of its files there; None while it does not."""
+    recorder = _wiring.recorder
+    return None if recorder is None or recorder.pid != os.getpid() else (recorder.run, recorder.live.name)
 
 
 def _lock() -> Any:
@@ -214,6 +248,7 @@ def _end(how: str, run: Path | None) -> None:
         except Exception as exc:
             faults.note(f"wiring.{how}", exc)
         _put_back_environment()
+        _leave_ray()
 
 
 def _put_back_environment() -> None:
@@ -294,6 +329,7 @@ def _after_fork_in_child() -> None:
             _take(_new_recorder(parent.run, parent.limits))
             _wiring.adopter = _new_adopter(parent.run)
             _stop_with_multiprocessing()
+            _tell_started()
     except Exception as exc:
         faults.note("wiring.in_forked_child", exc)
 
@@ -361,7 +397,19 @@ def status() -> Status:
         counters=counters,
         faults=dict(faults.counts),
         own_cost_ratio=None if recorder is None else recorder.own_cost_ratio(),
+        coalesced=_coalesced(engine.site_costs()),
+        governor={} if recorder is None else recorder.governed(),
     )
+
+
+def _coalesced(costs: list[tuple[Any, int, int, int]]) -> dict[str, int]:
+    """Site name to calls that were not recorded one by one, since the process began."""
+    found: dict[str, int] = {}
+    for site, _, _, calls in costs:
+        if calls:
+            name = names.as_text(site.name)
+            found[name] = found.get(name, 0) + calls
+    return found
 
 
 def stage_times(step: int | None = None) -> dict[str, float]:

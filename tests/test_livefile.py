@@ -538,7 +538,7 @@ def counters_by_page(counters: dict[str, int]) -> dict[str, int]:
         "texts cut to their limit": counters["texts_cut"],
         "faults inside mstxkit": counters["faults"],
         "records evicted by the disk quota": counters["evicted"],
-        "records coalesced": counters["coalesced"],
+        "calls coalesced": counters["coalesced"],
         "hot-path cost estimate": counters["own_cost_ns"],
     }
 

@@ -5,7 +5,7 @@
  */
 #ifndef MSTXKIT_DRIVEN_H
 #define MSTXKIT_DRIVEN_H
-#include "range.h"
+#include "limits.h"
 
 #if PY_VERSION_HEX < 0x030a0000
 typedef enum { PYGEN_RETURN = 0, PYGEN_ERROR = -1, PYGEN_NEXT = 1 } PySendResult;

@@ -3,7 +3,8 @@
  * The interface is that of docs/architecture.md, "The engine"; recorder/python_twin.py is the same in Python.
  *   live.h    clock, banks, texts, slots, records     sites.h   interned names and stages
  *   tracks.h  threads and contexts                    sinks.h   live outputs
- *   range.h   a range from begin to end               driven.h  coroutines and generators
+ *   range.h   a range from begin to end               limits.h  storms and cost
+ *   driven.h  coroutines and generators
  * Needs the GIL (it does not declare Py_mod_gil, so a free-threaded interpreter turns the GIL on) and one interpreter.
  */
 #include "driven.h"
@@ -163,11 +164,10 @@ static COLD void record_mark(Range *r)
     mark_in_sinks(r->site, r->stream);
     if (!(g.on & ON_RECORD)) return;
     uint64_t at = now();
-    uint32_t step = t->step == NO_STEP ? g.step : t->step;
     r->seq = 0;
     r->home = t;
     r->stage = t->stage;
-    r->w1 = r->site->id | (uint64_t)t->id << 16 | (uint64_t)step << 32;
+    r->w1 = first_word(r->site, t);
     uint64_t w2 = (uint64_t)(t->depth > 255 ? 255 : t->depth) << 40 | (uint64_t)KIND_MARK << KIND_SHIFT;
     write_with_attributes(r, at, w2);
     r->home = NULL;
@@ -708,9 +708,9 @@ static PyObject *hot_counters(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
     uint64_t *c = g.counters;
-    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:I}", "dropped", c[DROPPED], "slots_overflowed", c[SLOTS_OVERFLOWED],
+    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:I}", "dropped", c[DROPPED], "slots_overflowed", c[SLOTS_OVERFLOWED],
                          "attributes_lost", c[ATTRIBUTES_LOST], "names_capped", c[NAMES_CAPPED], "texts_cut", c[TEXTS_CUT],
-                         "faults", c[FAULTS], "sites", g_site_count, "open", g.slot_count - g.free_count);
+                         "faults", c[FAULTS], "coalesced", c[COALESCED], "sites", g_site_count, "open", g.slot_count - g.free_count);
 }
 
 /* ---- fork: a child that did not go through os.fork() must not write into its parent's file ---- */
@@ -769,6 +769,11 @@ static PyMethodDef hot_methods[] = {
     {"encode_bank", hot_encode_bank, METH_O, NULL},
     {"encode_left", hot_encode_left, METH_VARARGS, NULL},
     {"release_bank", hot_release_bank, METH_O, NULL},
+    {"limit", CALL(hot_limit), METH_VARARGS | METH_KEYWORDS, NULL},
+    {"throttle", hot_throttle, METH_VARARGS, NULL},
+    {"flush_coalesced", hot_flush_coalesced, METH_NOARGS, NULL},
+    {"site_costs", hot_site_costs, METH_NOARGS, NULL},
+    {"add_cost", hot_add_cost, METH_VARARGS, NULL},
     {"wait", hot_wait, METH_O, NULL},
     {"wake", hot_wake, METH_NOARGS, NULL},
     {"start_heartbeat", hot_start_heartbeat, METH_O, NULL},
@@ -836,8 +841,11 @@ static int make_tables(void)
     s_send = PyUnicode_InternFromString("send");
     s_throw = PyUnicode_InternFromString("throw");
     s_close = PyUnicode_InternFromString("close");
+    s_coalesced = PyUnicode_InternFromString("coalesced");
+    s_total_ns = PyUnicode_InternFromString("total_ns");
+    s_max_ns = PyUnicode_InternFromString("max_ns");
     return g_sites && g_by_name && g_stage_ids && g.texts && g_ambient && s_stage && s_domain && s_stream && s_default &&
-           s_send && s_throw && s_close;
+           s_send && s_throw && s_close && s_coalesced && s_total_ns && s_max_ns;
 }
 
 __attribute__((visibility("default"))) PyObject *PyInit_hot(void);

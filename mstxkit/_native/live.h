@@ -50,7 +50,7 @@ enum { AT_SLOT_COUNT = 16, AT_BANK_COUNT = 20, AT_BANK_BYTES = 24, AT_SLOTS = 32
 enum { BANK_SEQ = 0, BANK_STATE = 8, BANK_SALT = 16, BANK_ORIGIN = 24, BANK_COUNT = 32, BANK_TEXT = 40, BANK_SINCE = 48 };
 enum { BANK_FREE, BANK_ACTIVE, BANK_FULL };
 enum { TEXT_SITE = 1, TEXT_STAGE, TEXT_TEXT, TEXT_TRACK };
-enum { DROPPED, SLOTS_OVERFLOWED, ATTRIBUTES_LOST, NAMES_CAPPED, TEXTS_CUT, FAULTS, COUNTER_COUNT = 9 };
+enum { DROPPED, SLOTS_OVERFLOWED, ATTRIBUTES_LOST, NAMES_CAPPED, TEXTS_CUT, FAULTS, COALESCED = 7, COUNTER_COUNT = 9 };
 enum { CLOCK_MONO = 1, CLOCK_TSC, CLOCK_CNTVCT, CLOCK_FAKE };
 
 /* What `g.on` holds: zero means that a range does nothing at all. */
@@ -224,6 +224,7 @@ static COLD int put_text(int kind, uint32_t id, const void *head, uint32_t head_
 /* ---- banks ---- */
 static inline char *bank_at(uint32_t index) { return g.base + g.banks_at + index * g.bank_bytes; }
 static void define_open(void); /* hot.c: what is open, in a bank just activated */
+static uint64_t oldest_pending(uint64_t at); /* limits.h: the first end that is still to be written, at most `at` */
 
 static uint64_t random_word(void)
 {
@@ -245,8 +246,9 @@ static COLD void activate(uint32_t index)
     *u64_at(bank, BANK_COUNT) = 0;
     *u64_at(bank, BANK_TEXT) = 0;
     *u64_at(bank, BANK_SALT) = g.salt = random_word();
-    uint64_t at = now();
-    *u64_at(bank, BANK_ORIGIN) = g.origin = at > ORIGIN_SLACK ? at - ORIGIN_SLACK : 0;
+    uint64_t at = now(), oldest = oldest_pending(at);
+    if (at - oldest < ORIGIN_SLACK) oldest = at > ORIGIN_SLACK ? at - ORIGIN_SLACK : 0;
+    *u64_at(bank, BANK_ORIGIN) = g.origin = oldest;
     *u64_at(bank, BANK_SINCE) = clock_ns(CLOCK_MONOTONIC);
     publish(u64_at(bank, BANK_SEQ), ++g.last_seq);
     __atomic_store_n(u32_at(bank, BANK_STATE), BANK_ACTIVE, __ATOMIC_RELEASE);

@@ -27,6 +27,7 @@ typedef struct Range {
     uint8_t begun, recorded, depth, rare;   /* rare: something below is set */
     /* rare */
     uint8_t inline_count, sunk, staged;
+    uint8_t unusual;             /* why its end is not as most: below */
     PyObject *stage_key, *domain, *stream;
     PyObject *keys[INLINE_ATTRIBUTES], *values[INLINE_ATTRIBUTES];
     PyObject *extra;             /* dict: given attributes that do not fit above */
@@ -38,8 +39,12 @@ typedef struct Range {
     uint32_t forks;              /* g.forks then */
     uint64_t direct_id, busy;
     PyObject *tokens[SINK_COUNT], *ends[SINK_COUNT];
+    uint64_t cost;               /* ticks that its begin took, where that was measured */
+    uint32_t nest;               /* of a limited site: its place, from 1, among the calls of that site inside each other */
     struct Range *next_free;
 } Range;
+
+enum { HAS_INNER = 1, FOLDED = 2, SAMPLED = 4 };
 
 static PyTypeObject *Range_Type;
 static Range *g_free_ranges;
@@ -336,6 +341,40 @@ static inline void begin_recorded(Range *r, Track *t)
     r->slot = open_slot(start, r->w1, w2, r);
 }
 
+static __attribute__((noinline)) void begin_counted(Range *r, uint32_t on); /* limits.h: one of a limited site, or whose cost is measured */
+static __attribute__((noinline)) void end_unusual(Range *r, int failed);
+
+static inline uint64_t first_word(const Site *s, const Track *t)
+{
+    uint32_t step = t->step == NO_STEP ? g.step : t->step;
+    return s->id | (uint64_t)t->id << 16 | (uint64_t)step << 32;
+}
+
+static inline void place_range(Range *r, Site *s, Track *t)
+{
+    r->depth = t->depth > 255 ? 255 : (uint8_t)t->depth;
+    r->outer_stage = t->stage;
+    r->stage = s->own_stage ? s->own_stage : t->stage;
+    r->w1 = first_word(s, t);
+    r->home = t;
+    link_range(r, t);
+}
+
+static inline void begin_plain(Range *r, Site *s, uint32_t on)
+{
+    r->begun = 1;
+    tell_sinks(r, on);
+    r->recorded = (on & ON_RECORD) != 0;
+    r->start = 0;
+    if (UNLIKELY(!r->recorded && !s->own_stage)) return; /* only sinks see it: no clock, no track */
+    Track *t = current_track();
+    if (UNLIKELY(!t)) { r->recorded = 0; return; }
+    place_range(r, s, t);
+    if (LIKELY(r->recorded)) begin_recorded(r, t);
+    else r->start = now();
+    if (UNLIKELY(s->own_stage)) stage_begins(r, t);
+}
+
 static inline void begin(Range *r)
 {
     uint32_t on = g.on;
@@ -346,23 +385,8 @@ static inline void begin(Range *r)
         s = r->site = site_of(r->name, r->stage_key, r->domain);
         if (UNLIKELY(!s)) return;
     }
-    r->begun = 1;
-    tell_sinks(r, on);
-    r->recorded = (on & ON_RECORD) != 0;
-    r->start = 0;
-    if (UNLIKELY(!r->recorded && !s->own_stage)) return; /* only sinks see it: no clock, no track */
-    Track *t = current_track();
-    if (UNLIKELY(!t)) { r->recorded = 0; return; }
-    uint32_t step = t->step == NO_STEP ? g.step : t->step;
-    r->depth = t->depth > 255 ? 255 : (uint8_t)t->depth;
-    r->outer_stage = t->stage;
-    r->stage = s->own_stage ? s->own_stage : t->stage;
-    r->w1 = s->id | (uint64_t)t->id << 16 | (uint64_t)step << 32;
-    r->home = t;
-    link_range(r, t);
-    if (LIKELY(r->recorded)) begin_recorded(r, t);
-    else r->start = now();
-    if (UNLIKELY(s->own_stage)) stage_begins(r, t);
+    if (UNLIKELY(--s->countdown <= 0)) { begin_counted(r, on); return; }
+    begin_plain(r, s, on);
 }
 
 static inline void write_range(Range *r, uint64_t end, int failed)
@@ -374,12 +398,16 @@ static inline void write_range(Range *r, uint64_t end, int failed)
     publish_count(g.count + 1);
 }
 
-static COLD void end_inner(Range *r, int failed);
-
-static inline void end(Range *r, int failed)
+/* What belonged to this entry only is gone. */
+static inline void forget_entry(Range *r)
 {
-    if (UNLIKELY(!r->begun)) return;
-    if (UNLIKELY(r->inner != NULL)) { end_inner(r, failed); return; }
+    r->busy = 0;
+    Py_CLEAR(r->added);
+    r->rare = r->inline_count || r->extra || r->stage_key || r->domain || r->stream;
+}
+
+static inline void end_plain(Range *r, int failed)
+{
     uint64_t at = LIKELY(r->recorded) || r->staged ? now() : 0;
     r->begun = 0;
     if (LIKELY(r->recorded) && LIKELY(r->generation == g.generation)) {
@@ -393,10 +421,15 @@ static inline void end(Range *r, int failed)
         if (r->direct_id && r->forks == g.forks) direct_end(r->direct, r->direct_domain, r->direct_id);
         r->direct_id = 0;
         if (r->sunk) end_in_sinks(r);
-        r->busy = 0;
-        Py_CLEAR(r->added);
-        r->rare = r->inline_count || r->extra || r->stage_key || r->domain || r->stream;
+        forget_entry(r);
     }
+}
+
+static inline void end(Range *r, int failed)
+{
+    if (UNLIKELY(!r->begun)) return;
+    if (UNLIKELY(r->unusual)) end_unusual(r, failed);
+    else end_plain(r, failed);
 }
 
 static COLD void begin_again(Range *r)
@@ -415,6 +448,7 @@ static COLD void begin_again(Range *r)
     }
     begin(again);
     innermost->inner = again;
+    innermost->unusual |= HAS_INNER;
     r->rare = 1;
 }
 
@@ -424,6 +458,7 @@ static COLD void end_inner(Range *r, int failed)
     while (outer->inner->inner) outer = outer->inner;
     Range *again = outer->inner;
     outer->inner = NULL;
+    outer->unusual &= (uint8_t)~HAS_INNER;
     end(again, failed);
     Py_DECREF(again);
 }

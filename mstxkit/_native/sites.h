@@ -4,11 +4,16 @@
 #include "live.h"
 #include <structmember.h>
 
+enum { FIRST_PERIOD = 8 };
+
 typedef struct Site {
     PyObject_HEAD
     uint32_t id;
     uint32_t own_stage;          /* 0: no stage */
     uint64_t seq;                /* the bank in which this site is defined */
+    int32_t countdown;           /* calls until limits.h looks at one; always due where the site is limited */
+    uint32_t period;             /* what the countdown began with */
+    struct Limits *limits;       /* NULL: never looked at */
     PyObject *name, *stage, *domain;             /* as given, for pickling; stage may be None */
     PyObject *name_bytes, *domain_bytes;
     PyObject *message, *message_domain;          /* str, safe for mstx */
@@ -112,6 +117,7 @@ static Site *make_site(PyObject *name, PyObject *stage, PyObject *domain, PyObje
     s->own_stage = stage_id(key);
     if (PyUnicode_Check(name)) count_cut(name, s->name_bytes);
     s->id = ++g_site_count;
+    s->countdown = (int32_t)(s->period = FIRST_PERIOD);
     return s;
 }
 
@@ -210,6 +216,7 @@ static void site_dealloc(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
     PyObject *held[] = {s->name, s->stage, s->domain, s->name_bytes, s->domain_bytes, s->message, s->message_domain};
     for (size_t i = 0; i < sizeof held / sizeof *held; i++) Py_XDECREF(held[i]);
+    free(s->limits);
     PyObject_Free(self);
     Py_DECREF(type);
 }

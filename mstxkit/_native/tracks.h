@@ -9,6 +9,7 @@
 
 struct Range;
 struct Thread;
+struct Window;
 
 typedef struct Track {
     uint32_t id, depth;
@@ -20,6 +21,7 @@ typedef struct Track {
     PyObject *context;           /* borrowed: compared only; alive while depth > 0 */
     struct Track *hash_next;
     struct Thread *thread;
+    struct Window *windows;      /* coalesced calls that are not written yet */
 } Track;
 
 enum { BUCKETS = 64 };

@@ -6,9 +6,9 @@ import os
 import struct
 import time
 from pathlib import Path
-from typing import Callable, NamedTuple
+from typing import Any, Callable, NamedTuple
 
-from .. import clock, faults, identity, livefile, places
+from .. import clock, faults, identity, livefile, names, places
 from ..errors import CaptureError
 from . import live
 from .engine import engine
@@ -30,6 +30,7 @@ class Limits(NamedTuple):
         seal_every_s: A bank with records is sealed after this many seconds although it is not full.
         heartbeat_s: Seconds between heartbeats.
         live_folder: Parent folder for live files instead of /dev/shm.
+        budget_ratio: Own cost of ranges over wall time; beyond it the costliest are coalesced. 0: never.
     """
 
     bank_bytes: int = 1 << 20
@@ -40,6 +41,7 @@ class Limits(NamedTuple):
     seal_every_s: float = 30.0
     heartbeat_s: float = 1.0
     live_folder: str | None = None
+    budget_ratio: float = 0.005
 
 
 class Recorder:
@@ -63,7 +65,7 @@ class Recorder:
         layout = livefile.Layout(limits.slots, limits.banks, limits.bank_bytes // 4096 * 4096)
         self.live = live.make(self.run, who, layout, limits.live_folder, engine.NATIVE)
         try:
-            self.sealer = Sealer(self.live, self._files(), limits.seal_every_s)
+            self.sealer = Sealer(self.live, self._files(), limits.seal_every_s, limits.budget_ratio)
             self._begin()
         except BaseException as exc:
             engine.detach()
@@ -116,6 +118,7 @@ class Recorder:
         engine.set_recording(False)
         self.park()
         engine.anchor()
+        self._try("recorder.coalesced", self.sealer.finish)
         self._try("recorder.seal", self.sealer.seal_full_banks)
         engine.detach()  # from here on nothing changes in the live file: no range is both ended and open
         livefile.set_state(self.live.view, livefile.CLOSED)
@@ -127,6 +130,7 @@ class Recorder:
         """Stop without a trace: nothing of this process is kept."""
         engine.set_recording(False)
         self.park()
+        self.sealer.let_go()
         engine.detach()
         live.remove(self.live)
 
@@ -143,14 +147,21 @@ class Recorder:
         self._try("recorder.identity", self.sealer.learn_identity)
 
     def own_cost_ratio(self) -> float:
-        """CPU time of the background threads over the time since the start."""
+        """CPU time of the sealer's thread and the estimated cost of ranges, over the time since the start."""
         cost_ns = livefile.read_counters(self.live.view)["own_cost_ns"]
         return cost_ns / max(time.monotonic_ns() - self._started_ns, 1)
+
+    def governed(self) -> dict[str, Any]:
+        """The budget, what ranges cost in the last second, both over wall time, and the names coalesced for that."""
+        governor = self.sealer.governor
+        held = sorted(names.as_text(site.name) for site in governor.held)
+        return {"budget_ratio": governor.budget_ratio, "cost_ratio": governor.cost_ratio, "coalescing": held}
 
     def abandon(self) -> None:
         """In a forked child: let go of the parent's live file without touching it."""
         engine.set_recording(False)
         engine.detach()
+        self.sealer.let_go()
         live.forget(self.live)
 
 
@@ -164,6 +175,9 @@ def _checked(limits: Limits) -> Limits:
         value = getattr(limits, field)
         if not isinstance(value, (int, float)) or not 0.01 <= value <= 86400:
             raise CaptureError(f"{field}={value!r} (of capture): a number of seconds from 0.01 to 86400 is needed")
+    ratio: Any = limits.budget_ratio
+    if not isinstance(ratio, (int, float)) or not 0 <= ratio <= 1:
+        raise CaptureError(f"budget_ratio={ratio!r} (of capture): a number from 0 to 1 is needed")
     if limits.live_folder is not None and not isinstance(limits.live_folder, (str, os.PathLike)):
         raise CaptureError(f"live_folder={limits.live_folder!r} (of capture): a folder is needed")
     return limits

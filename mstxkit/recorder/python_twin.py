@@ -15,7 +15,17 @@ import os
 from typing import Any, Callable
 
 from .. import livefile, names, segment
-from . import twin_attributes, twin_bank, twin_clock, twin_quick, twin_ranges, twin_sinks, twin_sites, twin_tracks
+from . import (
+    twin_attributes,
+    twin_bank,
+    twin_clock,
+    twin_limits,
+    twin_quick,
+    twin_ranges,
+    twin_sinks,
+    twin_sites,
+    twin_tracks,
+)
 from .twin_bank import Bank, Live
 from .twin_driven import Driven, Span
 from .twin_quick import is_on, mstx_range, stage, timed
@@ -24,11 +34,12 @@ from .twin_sites import Site, intern
 from .twin_steps import at_step, current_stage, current_step, stage_times, step
 
 __all__ = [
-    "NATIVE", "Driven", "Range", "Site", "Span", "anchor", "at_step", "attach", "clear_direct", "clear_sink",
-    "clock_kind", "count_fault", "counters", "current_stage", "current_step", "detach", "driven", "encode_bank",
-    "encode_left", "full_bank", "intern", "is_on", "mark", "mstx_range", "now", "opened", "recording", "release_bank",
-    "rotate", "set_clock", "set_direct", "set_fake_ticks", "set_hooks", "set_recording", "set_sink", "stage",
-    "stage_times", "start_heartbeat", "step", "stop_heartbeat", "ticks_per_ns", "timed", "wait", "wake",
+    "NATIVE", "Driven", "Range", "Site", "Span", "add_cost", "anchor", "at_step", "attach", "clear_direct",
+    "clear_sink", "clock_kind", "count_fault", "counters", "current_stage", "current_step", "detach", "driven",
+    "encode_bank", "encode_left", "flush_coalesced", "full_bank", "intern", "is_on", "limit", "mark", "mstx_range",
+    "now", "opened", "recording", "release_bank", "rotate", "set_clock", "set_direct", "set_fake_ticks", "set_hooks",
+    "set_recording", "set_sink", "site_costs", "stage", "stage_times", "start_heartbeat", "step", "stop_heartbeat",
+    "throttle", "ticks_per_ns", "timed", "wait", "wake",
 ]  # fmt: skip
 
 NATIVE = False
@@ -105,6 +116,7 @@ def detach() -> None:
     twin_clock.stop_heartbeat()
     live, twin_ranges.live, twin_quick.bank = twin_ranges.live, None, twin_quick.NO_BANK
     _wants_recording = False
+    twin_limits.forget()
     twin_bank.renew_lock()
     _switch()
     if live is not None:
@@ -118,19 +130,13 @@ def _activated(bank: Bank) -> None:
 
 
 def _definitions(live: Live) -> list[tuple[int, int, bytes]]:
-    """What a bank has from its beginning: all stages, and the sites and tracks of what is open."""
-    found = {(livefile.STAGE, stage.id): stage.payload for stage in twin_sites.stages()}
-    for w1, _ in live.open_words():
-        site, track = w1 & 0xFFFF, w1 >> 16 & 0xFFFF
-        found[livefile.SITE, site] = twin_sites.site_of(site).payload
-        found[livefile.TRACK, track] = twin_tracks.track_of(track).payload()
+    """What a bank has from its beginning: the sites, stages and tracks of what is open."""
+    found = {}
+    for w1, w2 in live.open_words():
+        site, track = twin_sites.site_of(w1 & 0xFFFF), twin_tracks.track_of(w1 >> 16 & 0xFFFF)
+        for kind, entry_id, payload in twin_tracks.texts_of(site, track, w2 & 0xFFFF):
+            found[kind, entry_id] = payload
     return [(kind, entry_id, payload) for (kind, entry_id), payload in found.items()]
-
-
-def _new_stage(stage: twin_sites.Stage) -> None:
-    live = twin_ranges.live
-    if live is not None and not live.define(live.bank, livefile.STAGE, stage.id, stage.payload):
-        live.rotate(len(stage.payload))
 
 
 # ---- the sealer's calls ----
@@ -163,7 +169,11 @@ def full_bank() -> int:
 
 def encode_bank(index: int) -> tuple[bytes, bytes, bytes, int, int]:
     """The uncompressed payload parts of a sealed block, as `segment.encode_bank`."""
-    return encode_left(*_attached().copy_bank(_checked(index)))
+    live = _attached()
+    copied = live.copy_bank(_checked(index))
+    with twin_bank.lock:
+        twin_limits.count_quick(live)
+    return encode_left(*copied)
 
 
 def encode_left(raw: bytes, text: bytes, salt: int) -> tuple[bytes, bytes, bytes, int, int]:
@@ -185,6 +195,49 @@ def wait(seconds: float) -> bool:
 def wake() -> None:
     """Wake who is in `wait`."""
     twin_bank.ring()
+
+
+# ---- storms and cost ----
+
+
+def limit(site: Site, coalesce: bool = False, max_depth: int | None = None, max_per_s: int | None = None) -> None:
+    """What is beyond these limits is coalesced from now on; without any, nothing is. Not for sites with a stage.
+
+    Raises:
+        TypeError: `site` is none.
+        ValueError: a limit that is neither None nor an int from 0.
+    """
+    twin_limits.set_limit(_site(site), coalesce, max_depth, max_per_s)
+
+
+def throttle(site: Site, on: bool, /) -> None:
+    """Coalesce every call of the site, whatever its limits say; or no more.
+
+    Raises:
+        TypeError: `site` is none.
+    """
+    twin_limits.throttle(_site(site), on)
+
+
+def _site(value: Any) -> Site:
+    if type(value) is not Site:
+        raise TypeError("a Site was expected")
+    return value
+
+
+def flush_coalesced() -> None:
+    """Write what has been added up."""
+    twin_limits.flush()
+
+
+def site_costs() -> list[tuple[Site, int, int, int]]:
+    """(site, calls, ns, coalesced calls) of every site with calls, since the process began."""
+    return twin_limits.site_costs(twin_ranges.live)
+
+
+def add_cost(site: Site, ns: float, /) -> None:
+    """Something else was done for calls of this site, and took so long."""
+    _site(site).cost_ns += ns
 
 
 # ---- clock ----
@@ -306,6 +359,7 @@ def counters() -> dict[str, int]:
     counted = twin_bank.counters(live)
     open_now = 0 if live is None else len(live.open_words())
     named = dict(zip(livefile.COUNTERS, counted))
+    del named["evicted"]
     return {**named, "sites": twin_sites.count(), "open": open_now}
 
 
@@ -317,8 +371,8 @@ def count_fault() -> None:
 def _connect() -> None:
     """Tell the parts whom they call."""
     twin_sinks.on_change, twin_sinks.on_fault = _switch, twin_ranges.fault
+    twin_bank.oldest_pending = twin_limits.oldest_pending
     twin_tracks.on_contexts, twin_tracks.on_threads = twin_quick.see_contexts, twin_quick.see_threads
-    twin_sites.on_stage = _new_stage
     twin_sites.on_capped = lambda: twin_bank.count(twin_ranges.live, twin_bank.NAMES_CAPPED)
     twin_attributes.on_cut = lambda: twin_bank.count(twin_ranges.live, twin_bank.TEXTS_CUT)
     twin_attributes.on_fault = twin_ranges.fault
@@ -331,6 +385,7 @@ def _in_child() -> None:
     """All is off in a forked child until it is switched on there; nothing of the parent's file is touched."""
     global _wants_recording
     twin_bank.renew_lock()
+    twin_limits.forget()
     twin_clock.forget_heartbeat()
     twin_sinks.after_fork()
     twin_tracks.after_fork()

@@ -60,7 +60,7 @@ class SealedFiles:
         if len(block) + segment.FILE_HEADER_BYTES > self._quota_bytes:
             self._on_evicted(records)
             return
-        self._make_room(len(block))
+        self.make_room(len(block))
         if not self._files or self._files[-1].size_bytes + len(block) > self._rotate_bytes:
             self._begin_file(block, records)
         else:
@@ -68,7 +68,8 @@ class SealedFiles:
             size_bytes = self._write(last.path, block)
             self._files[-1] = _File(last.path, size_bytes, last.records + records)
 
-    def _make_room(self, size_bytes: int) -> None:
+    def make_room(self, size_bytes: int) -> None:
+        """Drop the oldest files until a block of so many bytes fits."""
         size_bytes += segment.FILE_HEADER_BYTES
         while self._files and sum(file.size_bytes for file in self._files) + size_bytes > self._quota_bytes:
             oldest = self._files[0]

@@ -1,5 +1,5 @@
-"""The sealer: one background thread that turns full banks into blocks on disk and keeps the live file's identity up
-to date.
+"""The sealer: one background thread that turns full banks into blocks on disk, keeps the live file's identity up to
+date and mstxkit's own cost within its budget.
 
 It sleeps in the engine, without the GIL. Encoding (in C) and compression release the GIL too, so that training is
 interrupted for microseconds, not for the 5 ms slices of a thread that computes in Python.
@@ -10,16 +10,22 @@ from __future__ import annotations
 import struct
 import threading
 import time
+from typing import Sequence
 
 from .. import faults, identity, livefile, segment
 from . import blocks
 from .engine import engine
+from .governor import Change, Governor, outside_ns
 from .live import LiveFile
 from .sealed import SealedFiles
 
 # How often identity is looked at, and how long after a full disk a retry is made. Seconds.
 _TICK_S = 1.0
+# How often coalesced calls are written and costs looked at; a little less, as a tick may come early.
+_GOVERN_EVERY_NS = 990_000_000
 _BANK_HEAD = struct.Struct("<Q8xQQ")  # sequence number, salt, origin: format.md, "Bank"
+# What another number in a counter may add to a block.
+_MORE_BYTES = 64
 
 
 class Sealer:
@@ -29,15 +35,19 @@ class Sealer:
         live: The live file of this process.
         files: Where blocks go.
         seal_every_s: Seconds after which a bank with records is sealed although it is not full.
+        budget_ratio: Own cost of ranges over wall time beyond which sites are coalesced; 0 for any.
     """
 
-    def __init__(self, live: LiveFile, files: SealedFiles, seal_every_s: float) -> None:
+    def __init__(self, live: LiveFile, files: SealedFiles, seal_every_s: float, budget_ratio: float = 0.0) -> None:
         self._live, self._files, self._seal_every_s = live, files, seal_every_s
         self._thread: threading.Thread | None = None
         self._parked = threading.Event()
         self._sealing = threading.Lock()
         self._learning = threading.Lock()
         self._sealed_at = time.monotonic()
+        self.governor = Governor(budget_ratio, outside_ns())
+        self._governed_ns = 0
+        self._govern()
 
     def start(self) -> None:
         """Start the thread, unless it runs."""
@@ -77,6 +87,8 @@ class Sealer:
 
     def _tick(self) -> bool:
         before = time.thread_time_ns()
+        if time.monotonic_ns() - self._governed_ns >= _GOVERN_EVERY_NS:
+            self._govern()
         is_done = self.seal_full_banks()
         if time.monotonic() - self._sealed_at > self._seal_every_s:
             self._sealed_at = time.monotonic()
@@ -84,6 +96,26 @@ class Sealer:
         self.learn_identity()
         livefile.add_to_counter(self._live.view, "own_cost_ns", time.thread_time_ns() - before)
         return is_done
+
+    def _govern(self) -> None:
+        """Write what was coalesced, and coalesce what costs too much."""
+        engine.flush_coalesced()
+        self._governed_ns = time.monotonic_ns()
+        self._throttle(self.governor.decide(self._governed_ns, engine.site_costs()))
+        livefile.add_to_counter(self._live.view, "own_cost_ns", self.governor.spent_ns)
+
+    def _throttle(self, changes: Sequence[Change]) -> None:
+        for site, on in changes:
+            engine.throttle(site, on)
+
+    def let_go(self) -> None:
+        """Nothing is coalesced for its cost any more: at the end, and in a forked child, where another one begins."""
+        self._throttle(self.governor.release())
+
+    def finish(self) -> None:
+        """The end: write what was coalesced, count what ranges have cost since the last time."""
+        self._govern()
+        self.let_go()
 
     def seal_full_banks(self) -> bool:
         """Write every full bank as a block. False when one could not be written; it stays, and is tried again."""
@@ -114,7 +146,9 @@ class Sealer:
             view = self._live.view
             for _, block, count in blocks.of_left_banks(view, self._live.layout):
                 self._files.append(block, count)
-            self._files.append((blocks.of_open_ranges(view) or b"") + blocks.of_end(view, "exit"), 0)
+            # First of all: what this evicts must be in the last counters.
+            self._files.make_room(len(_last_blocks(view)) + _MORE_BYTES)
+            self._files.append(_last_blocks(view), 0)
 
     def learn_identity(self) -> None:
         """Rank and role may be known only after the first ranges: the file always has the newest."""
@@ -127,3 +161,8 @@ class Sealer:
     def evicted(self, count: int) -> None:
         """Count records that the quota has cost."""
         livefile.add_to_counter(self._live.view, "evicted", count)
+
+
+def _last_blocks(view: memoryview) -> bytes:
+    """What is open and the end, with the counters as they are now."""
+    return (blocks.of_open_ranges(view) or b"") + blocks.of_end(view, "exit")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from itertools import islice
 from operator import length_hint
 from typing import Callable, Iterable, Sequence
@@ -20,8 +20,8 @@ from ..errors import FormatError
 from . import twin_clock
 from .twin_attributes import encode
 
-DROPPED, SLOTS_OVERFLOWED, ATTRIBUTES_LOST, NAMES_CAPPED, TEXTS_CUT, FAULTS = range(6)
-_COUNTED = 6
+DROPPED, SLOTS_OVERFLOWED, ATTRIBUTES_LOST, NAMES_CAPPED, TEXTS_CUT, FAULTS, _, COALESCED = range(8)
+_COUNTED = 8
 _COUNTERS_AT = livefile.COUNTERS_AT // 8
 _SLOT_WORDS = livefile.SLOT_BYTES // 8
 _RECORD_WORDS = records.RECORD_BYTES // 8
@@ -38,6 +38,8 @@ lock = threading.RLock()
 _bell = threading.Lock()
 _bell.acquire()
 _detached_counters = [0] * _COUNTED
+# The first end that is still to be written, at most the time given: a bank begins before it.
+oldest_pending: Callable[[int], int] = lambda at: at  # noqa: E731
 
 
 def ring() -> None:
@@ -60,8 +62,8 @@ class Bank:
     """
 
     __slots__ = (
-        "_words", "capacity", "columns", "count_at", "end", "index", "origin", "places", "salt", "sites", "take",
-        "text_room", "text_used", "texts", "tracks", "view",
+        "_words", "capacity", "columns", "count_at", "end", "index", "origin", "places", "salt", "sites", "stages",
+        "take", "text_room", "text_used", "texts", "tracks", "view",
     )  # fmt: skip
 
     def __init__(self, live: Live, index: int, seq: int, text_room: int) -> None:
@@ -69,12 +71,14 @@ class Bank:
         self.index = index
         self.view, self._words = live.view, live.words
         self.salt = int.from_bytes(os.urandom(8), "little")
-        self.origin = max(twin_clock.now() - _ORIGIN_SLACK, 0)
+        now = twin_clock.now()
+        self.origin = min(max(now - _ORIGIN_SLACK, 0), oldest_pending(now))
         self.end = at + live.layout.bank_bytes
         self.count_at = at // 8 + _COUNT_AT
         self.text_room, self.text_used = text_room, 0
         self.texts: dict[str, int] = {}
         self.sites: set[int] = set()
+        self.stages: set[int] = set()
         self.tracks: dict[int, int] = {}
         self.columns = live.columns[index]
         self.capacity = (live.bank_room - text_room) // records.RECORD_BYTES
@@ -82,6 +86,10 @@ class Bank:
         self.take: Callable[[], int] = self.places.__next__
         now_ns = time.monotonic_ns()
         livefile.activate_bank(live.view, live.layout, index, seq, self.salt, self.origin, now_ns)
+
+    def knows(self, site: int, track: int, stage: int) -> bool:
+        """Has it the texts of these ids?"""
+        return site in self.sites and track in self.tracks and (not stage or stage in self.stages)
 
     def taken(self) -> int:
         """How many places have been given out."""
@@ -141,6 +149,8 @@ class Live:
         self.free = deque(range(self._slots_at, self._slots_at + _SLOT_WORDS * self.layout.slot_count, _SLOT_WORDS))
         self._activated, self._definitions = activated, definitions
         self._seq, self._rotating = 0, False
+        self._counted = [0] * self.layout.bank_count
+        self._written: Counter[int] = Counter()
         self.bank = self._activate(0, 0)
 
     def let_go(self) -> None:
@@ -175,7 +185,7 @@ class Live:
         self._seq += 1
         room = self.bank_room
         bank = Bank(self, index, self._seq, min(max(room // 4, needed), room // 4 * 3) // 8 * 8)
-        self.bank = bank
+        self.bank, self._counted[index] = bank, 0
         for kind, entry_id, payload in entries:
             self.define(bank, kind, entry_id, payload)
         self._activated(bank)
@@ -185,12 +195,16 @@ class Live:
         """Put a site, stage or track into a bank, unless it is there already; False where there is no room."""
         if kind == livefile.SITE and entry_id in bank.sites:
             return True
+        if kind == livefile.STAGE and entry_id in bank.stages:
+            return True
         if kind == livefile.TRACK and bank.tracks.get(entry_id) == hash(payload):
             return True
         if not bank.put_text(kind, entry_id, payload):
             return False
         if kind == livefile.SITE:
             bank.sites.add(entry_id)
+        elif kind == livefile.STAGE:
+            bank.stages.add(entry_id)
         elif kind == livefile.TRACK:
             bank.tracks[entry_id] = hash(payload)
         return True
@@ -303,11 +317,29 @@ class Live:
             bank.store(place, value, key, kind)
         bank.store(places[0], w0 | min(max(end - bank.origin, 0), records.LOW_48), w1, w2)
         bank.publish(places[-1])
+        if w2 >> records.KIND_SHIFT & 3 == records.RANGE:
+            self._written[w1 & 0xFFFF] += 1
         return True
 
-    def count(self, which: int) -> None:
-        """One more in the header's counter."""
-        self.words[_COUNTERS_AT + which] += 1
+    def ranges_since(self) -> Counter[int]:
+        """By site id: ranges in the banks that were not there the last time, without those of `write`."""
+        found: Counter[int] = Counter()
+        for index, first in enumerate(self._counted):
+            _, seconds, thirds = self.columns[index]
+            self._counted[index] = last = max(first, self._count_of(index))
+            both = zip(seconds[first:last].tolist(), thirds[first:last].tolist())
+            found.update(w1 & 0xFFFF for w1, w2 in both if w2 >> records.KIND_SHIFT & 3 == records.RANGE)
+        found.subtract(self._written)
+        self._written.clear()
+        return found
+
+    def _count_of(self, index: int) -> int:
+        is_used = self.state(index) != livefile.FREE
+        return min(self.words[self.layout.bank_at(index) // 8 + _COUNT_AT], len(self.columns[index][0])) * is_used
+
+    def count(self, which: int, more: int = 1) -> None:
+        """So many more in the header's counter."""
+        self.words[_COUNTERS_AT + which] += more
 
 
 def _size_of(entries: Iterable[tuple[int, int, bytes]]) -> int:

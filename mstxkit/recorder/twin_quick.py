@@ -15,16 +15,17 @@ from sys import getrefcount
 from typing import Any, Callable
 
 from .. import names, records
-from . import twin_ranges, twin_sites, twin_tracks
+from . import twin_limits, twin_ranges, twin_sites, twin_tracks
 from .twin_bank import Live
 from .twin_ranges import Open, Range
 from .twin_sites import Site
-from .twin_tracks import Node
+from .twin_tracks import FOLDED, Node
 
 # References to a range that nobody holds, as `getrefcount` counts them in its own exit: its cell's and the argument's.
 # Later interpreters count otherwise.
 _NOBODY = 2 if sys.version_info < (3, 14) else -1
 _IDLE_LIMIT = 4096
+_FRESH_LIMIT = 1024
 _PRIME = records.CHECK_PRIME
 _UNGIVEN: Any = object()
 
@@ -161,6 +162,18 @@ def _make(site: Site, is_wrappers: bool = False) -> Range:
                 else:
                     lend(reference)
                 return
+            if kind is None and ended.bank is FOLDED and ended.track.node is ended:
+                take = ended.take
+                take((start, clock()))
+                ended.track.node = ended.parent
+                node = None
+                if len(ended.fresh) >= _FRESH_LIMIT:
+                    twin_limits.drain(ended.window)
+                if is_wrappers or getrefcount(this) == _NOBODY:
+                    put_back(this)
+                else:
+                    lend(reference)
+                return
         except Exception:
             pass
         lift()
@@ -174,7 +187,8 @@ def _make(site: Site, is_wrappers: bool = False) -> Range:
     def lift() -> None:
         nonlocal node
         if node is not None:
-            this._entries.append(Open(node, start))
+            this._entries.append(Open(site, node, start))
+            site.calls += 1
             node = None
 
     this = _Quick(site.name, site.stage, site.domain, site=site)
@@ -186,7 +200,7 @@ def _make(site: Site, is_wrappers: bool = False) -> Range:
 def placed(node: Node, live: Live) -> None:
     """A position of which the active bank knows all texts: its records can go there quickly."""
     active = live.bank
-    if bank is not active or node.site.id not in active.sites or node.home.id not in active.tracks:
+    if bank is not active or not active.knows(node.site.id, node.home.id, node.stage):
         return
     node.base = active.origin - (node.stage << 48)
     node.check = node.w1 ^ node.depth << 40 ^ active.salt

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any, Callable
 
-from .. import faults, livefile, names, records
-from . import twin_bank, twin_clock, twin_sinks, twin_sites, twin_tracks
+from .. import faults, names, records
+from . import twin_bank, twin_clock, twin_limits, twin_sinks, twin_sites, twin_tracks
 from .twin_bank import Live
 from .twin_sites import Site
-from .twin_tracks import Node
+from .twin_tracks import Node, Track
 
 # A bank older than this many ticks could hold a duration that does not fit without scaling.
 OLD = 1 << 39
@@ -40,13 +40,13 @@ def fault(where: str, exc: BaseException | None = None) -> None:
 class Open:
     """A range between its begin and its end."""
 
-    __slots__ = ("busy", "ends", "given", "is_over", "more", "node", "process", "start")
+    __slots__ = ("busy", "ends", "given", "is_over", "more", "node", "process", "site", "start")
 
     def __init__(
-        self, node: Node | None, start: int, given: dict[str, Any] | None = None,
+        self, site: Site, node: Node | None, start: int, given: dict[str, Any] | None = None,
         ends: list[Callable[[], None]] | None = None,
     ) -> None:  # fmt: skip
-        self.node, self.start, self.given, self.ends = node, start, given, ends
+        self.site, self.node, self.start, self.given, self.ends = site, node, start, given, ends
         self.more: dict[str, Any] | None = None
         self.busy = 0
         self.is_over = False
@@ -57,11 +57,15 @@ def begin(site: Site, stream: Any = None, given: dict[str, Any] | None = None, i
     """Begin a range in the calling context. None where nothing is on, or where that fails."""
     if not is_on:
         return None
+    before = twin_clock.now()
     try:
         return _begin(site, stream, given, is_driven)
     except Exception as exc:
         fault("range.begin", exc)
         return None
+    finally:
+        site.calls += 1
+        site.cost_ns += twin_clock.now() - before
 
 
 def _begin(site: Site, stream: Any, given: dict[str, Any] | None, is_driven: bool) -> Open:
@@ -69,19 +73,44 @@ def _begin(site: Site, stream: Any, given: dict[str, Any] | None, is_driven: boo
     if recorder is not None and recorder.pid != os.getpid():
         on_forked()
         recorder = None
+    nest = 0
+    if site.limits is not None:
+        track = twin_tracks.track_here()
+        nest = twin_limits.nest_on(track, site)
+        if site.limits.is_over(nest, twin_clock.now()):
+            return _fold(track, site, recorder, nest, is_driven)
     ends = twin_sinks.begin(site, stream) if twin_sinks.is_any() else None
     if recorder is None and not site.own_stage:
-        return Open(None, 0, given, ends)  # only sinks see it: no clock, no track
+        return Open(site, None, 0, given, ends)  # only sinks see it: no clock, no track
     track = twin_tracks.track_here()
+    bank = recorder and recorder.bank
     node = _position(track.node, site, recorder, is_driven)
+    node.nest = nest
     track.node = node
-    opened = Open(node, twin_clock.now(), given, ends)
+    opened = Open(site, node, twin_clock.now(), given, ends)
     if node.slot is not None:
         _fill_slot(node, opened.start)
+    if recorder is not None and recorder.bank is not bank:
+        # Another thread has rotated before it saw the slot: a kill would leave what is open nameless.
+        recorder.define_here(node.texts)
     if site.own_stage:
         twin_sites.stage_of(site.own_stage).begins(opened.start, node.step)
         twin_tracks.stage_changed(track)
     return opened
+
+
+def _fold(track: Track, site: Site, recorder: Live | None, nest: int, is_driven: bool) -> Open:
+    """Begin a call that is coalesced: it is on its track, and that is all."""
+    kept = None if is_driven else track.node.children.get(site)
+    node = kept or twin_tracks.child(track.node, site, None)
+    if kept is None:
+        node.nest = nest
+        if recorder is not None:
+            node.window = twin_limits.window_of(node, recorder)
+            if not is_driven and site.limits.is_all and not twin_sinks.is_any():
+                twin_limits.keep(node)
+    track.node = node
+    return Open(site, node, twin_clock.now())
 
 
 def _position(parent: Node, site: Site, recorder: Live | None, is_driven: bool) -> Node:
@@ -89,7 +118,8 @@ def _position(parent: Node, site: Site, recorder: Live | None, is_driven: bool) 
     if node is None:
         node = twin_tracks.child(parent, site, recorder)
         if recorder is not None:
-            recorder.define_here(_texts_of(node))
+            node.texts = twin_tracks.texts_of(site, node.home, node.stage)
+            recorder.define_here(node.texts)
             if not is_driven and not twin_sinks.is_any():
                 on_placed(node, recorder)
                 twin_tracks.keep(node, recorder)
@@ -109,17 +139,22 @@ def end(opened: Open, failed: bool) -> None:
     if opened.is_over:
         return
     opened.is_over = True
+    before = twin_clock.now()
     if opened.node is not None:
         _end_on_track(opened, opened.node, failed)
     if opened.process is twin_sinks.process:
         for tell_end in reversed(opened.ends or ()):
             tell_end()
+    opened.site.cost_ns += twin_clock.now() - before
 
 
 def _end_on_track(opened: Open, node: Node, failed: bool) -> None:
     at = twin_clock.now()
     try:
-        if node.live is not None and node.live is live:
+        if node.window is not None:
+            if node.window.live is live:
+                twin_limits.ended(node, opened.start, at, opened.busy, failed)
+        elif node.live is not None and node.live is live:
             _record(opened, node, failed, at, live)
     except Exception as exc:
         if node.live is live:  # else it was let go of meanwhile
@@ -135,15 +170,10 @@ def _record(opened: Open, node: Node, failed: bool, at: int, recorder: Live) -> 
         on_old_bank()
     w2 = records.duration_bits(at - opened.start) | node.depth << 40 | (records.ERROR if failed else 0)
     values = attributes_of(opened.given, opened.more, recorder)
-    recorder.write(_texts_of(node), at, node.stage << 48, node.w1, w2, values, opened.busy)
+    recorder.write(node.texts, at, node.stage << 48, node.w1, w2, values, opened.busy)
     if node.slot is not None:
         node.words[node.mark_at] = 0
     twin_tracks.give_slot_back(node)
-
-
-def _texts_of(node: Node) -> list[tuple[int, int, bytes]]:
-    site, home = node.site, node.home
-    return [(livefile.SITE, site.id, site.payload), (livefile.TRACK, home.id, home.payload())]
 
 
 def attributes_of(given: dict[str, Any] | None, more: dict[str, Any] | None, recorder: Live) -> list[tuple[str, Any]]:
@@ -184,7 +214,7 @@ def _record_mark(site: Site, attributes: dict[str, Any], recorder: Live) -> None
     here = track.node
     w1 = site.id | track.id << 16 | twin_tracks.step_on(track) << 32
     w2 = min(here.height, records.DEPTH_MAX) << 40 | records.MARK << records.KIND_SHIFT
-    texts = [(livefile.SITE, site.id, site.payload), (livefile.TRACK, track.id, track.payload())]
+    texts = twin_tracks.texts_of(site, track, here.inner)
     values = attributes_of(attributes, None, recorder)
     recorder.write(texts, at, here.inner << 48, w1, w2, values, 0)
     twin_tracks.left(track)

@@ -26,8 +26,8 @@ class Site:
     """A call site, interned: one per (name, domain, stage) and process. Pickles as a call of `mstxkit.ranges.site`."""
 
     __slots__ = (
-        "domain", "id", "lent", "message", "message_domain", "name", "own_stage", "payload", "pool", "stage", "take",
-        "wrappers_pool", "wrappers_take",
+        "calls", "coalesced", "cost_ns", "domain", "id", "lent", "limits", "message", "message_domain", "name",
+        "own_stage", "payload", "pool", "quick", "stage", "take", "wrappers_pool", "wrappers_take",
     )  # fmt: skip
 
     def __init__(self, site_id: int, name: Any, stage: Any, domain: Any, described: Any) -> None:
@@ -36,6 +36,10 @@ class Site:
         self.name, self.stage, self.domain = name, stage, domain
         self.own_stage = _stage_id(key)
         self.payload = livefile.site_payload(name_bytes, domain_bytes, self.own_stage)
+        # Calls the quick way, as far as they have been counted, and the others with what they took; see `twin_limits`.
+        self.quick = self.calls = self.coalesced = 0
+        self.cost_ns = 0.0
+        self.limits: Any = None
         # Ranges that nobody holds, how to take one of them, and weak references to those that somebody may hold.
         self.pool: deque[Any] = deque()
         self.take: Callable[[], Any] = self.pool.pop
@@ -128,6 +132,11 @@ def count() -> int:
     return len(_by_id)
 
 
+def sites() -> Iterator[Site]:
+    """All sites by id."""
+    return iter(tuple(_by_id))
+
+
 def site_of(site_id: int) -> Site:
     """The site with this id."""
     return _by_id[site_id - 1]
@@ -142,11 +151,7 @@ def _stage_id(key: str | None) -> int:
     stage = Stage(len(_stages) + 1, key)
     _stages.append(stage)
     _stage_ids[key] = stage.id
-    on_stage(stage)
     return stage.id
-
-
-on_stage: Callable[[Stage], None] = lambda stage: None  # noqa: E731
 
 
 def stage_of(stage_id: int) -> Stage:

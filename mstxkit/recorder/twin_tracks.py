@@ -15,7 +15,7 @@ from contextvars import ContextVar, Token
 from typing import Any, Callable
 
 from .. import livefile, records
-from . import twin_bank
+from . import twin_bank, twin_sites
 from .twin_bank import Live
 from .twin_sites import Site
 
@@ -29,6 +29,9 @@ _local = threading.local()
 _threads: list[Thread] = []
 _by_id: list[Track] = []
 _epoch = object()
+# The bank of positions whose calls are coalesced.
+FOLDED: Any = object()
+_NO_SLOT: Any = [0, 0]
 
 # Do ranges begin in more contexts than one a thread? Until that is seen, the quick way does not ask for the token. It
 # is seen at the first position that is new while an event loop runs, or in a context copied from one with ranges.
@@ -47,9 +50,9 @@ class Node:
     """A position: a range that is open, or one that may be begun there again. Only one at a time is open at it."""
 
     __slots__ = (
-        "base", "bank", "check", "children", "count_at", "depth", "epoch", "firsts", "height", "home", "inner",
-        "is_kept", "key", "live", "mark_at", "parent", "seconds", "site", "slot", "stage", "start_at", "step", "tails",
-        "take", "thirds", "track", "w1", "w2", "words",
+        "bank", "base", "check", "children", "count_at", "depth", "epoch", "firsts", "fresh", "height", "home",
+        "inner", "is_kept", "key", "live", "mark_at", "nest", "parent", "seconds", "site", "slot", "stage",
+        "start_at", "step", "tails", "take", "texts", "thirds", "track", "w1", "w2", "window", "words",
     )  # fmt: skip
 
     # Where its slot is, and what is in it.
@@ -60,7 +63,7 @@ class Node:
     w1: int
     w2: int
     # What its records in `bank` are made of: see `twin_quick.placed`.
-    take: Callable[[], int]
+    take: Callable[..., Any]
     firsts: memoryview
     seconds: memoryview
     thirds: memoryview
@@ -68,6 +71,8 @@ class Node:
     check: int
     count_at: int
     tails: list[int]
+    # Of coalesced calls: see `twin_limits.keep`.
+    fresh: list[tuple[int, int]]
 
     def __init__(self, site: Any, parent: Node | None, track: Track) -> None:
         self.site: Site = site
@@ -76,6 +81,10 @@ class Node:
         self.track = self.home = track
         self.children: dict[Site, Node] = {}
         self.live: Live | None = None
+        # Of a limited site: its place, from 1, among its calls inside each other, and where it is coalesced.
+        self.nest = 0
+        self.window: Any = None
+        self.texts: list[tuple[int, int, bytes]] = []
         self.slot: int | None = None
         self.bank: Any = None
         self.is_kept = False
@@ -316,6 +325,16 @@ def child(parent: Node, site: Site, live: Live | None) -> Node:
     return node
 
 
+def texts_of(site: Site, track: Track, stage: int) -> list[tuple[int, int, bytes]]:
+    """The text entries that a record needs in its bank."""
+    texts = [(livefile.SITE, site.id, site.payload), (livefile.TRACK, track.id, track.payload())]
+    if stage:
+        texts.insert(0, (livefile.STAGE, stage, twin_sites.stage_of(stage).payload))
+    if site.own_stage and site.own_stage != stage:
+        texts.insert(0, (livefile.STAGE, site.own_stage, twin_sites.stage_of(site.own_stage).payload))
+    return texts
+
+
 def take_slot(node: Node, live: Live) -> None:
     """Give the position a slot, where there is one; else count that."""
     if not live.free:
@@ -342,6 +361,8 @@ def keep(node: Node, live: Live) -> None:
     is_outermost_of_task = parent is track.root and not track.is_own
     if node.slot is None or node.depth >= _KEPT_DEPTH or node.site.own_stage or is_outermost_of_task:
         return
+    if node.site.limits is not None:
+        return  # each call has to be looked at
     if 2 * len(live.free) < live.layout.slot_count:
         renew()
         return
@@ -349,6 +370,18 @@ def keep(node: Node, live: Live) -> None:
         node.is_kept = True
         track.kept.append(node)
         parent.children[node.site] = node
+
+
+def keep_folded(node: Node) -> bool:
+    """The same for a position whose calls are all coalesced. The quick way fills a slot, which is nobody's here."""
+    track, parent = node.track, node.parent
+    if node.depth >= _KEPT_DEPTH or (parent is track.root and not track.is_own) or node.epoch is not _epoch:
+        return False
+    node.words, node.start_at, node.mark_at, node.key = _NO_SLOT, 0, 1, 0
+    node.bank, node.is_kept = FOLDED, True
+    track.kept.append(node)
+    parent.children[node.site] = node
+    return True
 
 
 def unlink(node: Node) -> None:

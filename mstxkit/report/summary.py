@@ -16,9 +16,12 @@ LOSSES = (
     "dropped", "evicted", "coalesced", "slots_overflowed", "attributes_lost", "names_capped", "texts_cut", "faults",
 )  # fmt: skip
 
+# As the engines write it: both keys, in this order.
+_COALESCED = r'^\{"coalesced":(\d+),"total_ns":\d+,'
+
 
 def summarise(run: Run, step: int | None = None) -> dict[str, Any]:
-    """Stages by rank, killed processes, losses and damage of `run`; stages of one `step` only if it is given."""
+    """Stages by rank, killed processes, losses, coalesced ranges and damage of `run`; stages of one `step` if given."""
     import polars as pl
 
     processes = run.processes()
@@ -37,6 +40,7 @@ def summarise(run: Run, step: int | None = None) -> dict[str, Any]:
         "stages": _stages(found),
         "killed": _killed(processes, run.open_ranges()),
         "losses": _losses(processes),
+        "coalesced": _coalesced(run) if processes["coalesced"].sum() else [],
         "damage": [one._asdict() for one in run.damage],
     }
 
@@ -84,6 +88,20 @@ def _killed(processes: pl.DataFrame, open_ranges: pl.DataFrame) -> list[dict[str
             kept = {key: process[key] for key in ("rank", "host", "pid", "role", "last_seen_ns")}
             killed.append({**kept, "inside": mine.to_dicts()})
     return killed
+
+
+def _coalesced(run: Run) -> list[dict[str, Any]]:
+    """Ranges whose calls were added up: name, calls and records of each, by calls."""
+    import polars as pl
+
+    calls = pl.col("attributes").str.extract(_COALESCED).cast(pl.Int64, strict=False)
+    found = [
+        ranges.select(pl.col("name").cast(pl.String), calls.alias("calls")).drop_nulls() for ranges, _ in run.batches()
+    ]
+    if not found:
+        return []
+    grouped = pl.concat(found).group_by("name").agg(pl.col("calls").sum(), pl.len().alias("records"))
+    return grouped.sort("calls", "name", descending=[True, False]).to_dicts()
 
 
 def _losses(processes: pl.DataFrame) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ DAMAGE_LIMIT = 20
 LOSS_WORDS = {
     "dropped": "records dropped",
     "evicted": "records evicted by the disk quota",
-    "coalesced": "records coalesced",
+    "coalesced": "calls coalesced",
     "slots_overflowed": "open ranges not shown (no free slot)",
     "attributes_lost": "ranges that lost attributes",
     "names_capped": "ranges given the catch-all name",
@@ -32,6 +32,7 @@ def render(summary: dict[str, Any], all_ranks: bool = False) -> RenderableType:
     parts.append(_stage_table(summary["stages"], all_ranks) if summary["stages"] else Text("No stage has ended."))
     parts += [_killed(process) for process in summary["killed"]]
     parts += [_lost(process) for process in summary["losses"]]
+    parts += _coalesced(summary["coalesced"])
     parts += damage_lines(summary["damage"])
     return Group(*parts)
 
@@ -122,6 +123,14 @@ def _context(one: dict[str, Any]) -> str:
 def _lost(process: dict[str, Any]) -> Text:
     lost = ", ".join(f"{process[name]} {words}" for name, words in LOSS_WORDS.items() if process[name])
     return Text.assemble((f"{who(process, with_host=True)}: ", "yellow"), lost)
+
+
+def _coalesced(ranges: list[dict[str, Any]]) -> list[RenderableType]:
+    if not ranges:
+        return []
+    named = [f"{shown(one['name'])} ({one['calls']} calls in {one['records']} records)" for one in ranges[:RANK_LIMIT]]
+    more = [f"{len(ranges) - RANK_LIMIT} more (--json lists all)"] if len(ranges) > RANK_LIMIT else []
+    return [Text.assemble(("coalesced: ", "yellow"), ", ".join(named + more))]
 
 
 def damage_lines(damage: list[dict[str, Any]]) -> list[RenderableType]:

@@ -107,6 +107,7 @@ class Captured:
     def _read(self) -> tuple[list[CapturedRange], list[CapturedMark], list[OpenRange]]:
         if self._final is not None:
             return self._final
+        engine.flush_coalesced()
         ranges: list[CapturedRange] = []
         marks: list[CapturedMark] = []
         banks = self._banks()

@@ -25,11 +25,16 @@ from mstxkit.recorder.engine import engine
 
 PACKAGE_PARENT = Path(mstxkit.__file__).resolve().parents[1]
 FINISHES_WITHIN_S = 60.0
+_BUDGET = "MSTXKIT_BUDGET_RATIO"
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This environment, without what could switch mstxkit on or off, and with the package under test in front."""
+    """This environment, without what could switch mstxkit on or off, and with the package under test in front.
+
+    Programs here are storms, whose every range is looked for afterwards: none is coalesced for its cost.
+    """
     kept = {k: v for k, v in os.environ.items() if not k.startswith("MSTXKIT_") or k == "MSTXKIT_NATIVE"}
+    kept[_BUDGET] = "0"
     return {**kept, "PYTHONPATH": str(PACKAGE_PARENT), "PYTHONWARNINGS": "", **more}
 
 
@@ -139,8 +144,12 @@ def live_folder(run: Path, parent: str = places.SHARED_MEMORY) -> Path:
 @contextmanager
 def own_run(tmp_path: Path) -> Iterator[Path]:
     """A run folder, not made yet. Fails a test that leaves its recorder on, or files in /dev/shm."""
-    folder, clock = tmp_path / "run", engine.clock_kind()
+    folder, clock, budget = tmp_path / "run", engine.clock_kind(), os.environ.get(_BUDGET)
+    os.environ[_BUDGET] = "0"
     yield folder
+    os.environ.pop(_BUDGET)
+    if budget is not None:
+        os.environ[_BUDGET] = budget
     was_on = mstxkit.status().on
     wiring.stop()
     engine.set_clock(clock)

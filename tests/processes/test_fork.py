@@ -303,3 +303,28 @@ def can_load(python: str) -> bool:
     """Is there a C engine for that interpreter, too?"""
     asked = [python, "-c", "import mstxkit._native.hot"]
     return subprocess.run(asked, env=lives.environment(), capture_output=True).returncode == 0
+
+
+def test_what_the_parent_coalesces_for_its_cost_the_child_records(run: Path) -> None:
+    lives.run(
+        """
+        import os, sys, mstxkit
+        from mstxkit import wiring
+        mstxkit.capture(sys.argv[1], budget_ratio=1e-9)
+        for _ in range(1000):
+            with mstxkit.mstx_range("x"):
+                pass
+        wiring._wiring.recorder.sealer._govern()
+        assert mstxkit.status().governor["coalescing"] == ["x"]
+        if (pid := os.fork()) == 0:
+            assert mstxkit.status().governor["coalescing"] == []
+            for _ in range(10):
+                with mstxkit.mstx_range("x"):
+                    pass
+            sys.exit()
+        assert os.waitpid(pid, 0)[1] == 0
+        """,
+        run,
+    )
+
+    assert sorted(Counter(row["pid"] for row in lives.ranges(run)).values()) == [10, 1000]

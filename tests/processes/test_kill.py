@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from processes import lives
 
+from mstxkit.recorder import adopt
+
 NURSERY = Path(__file__).with_name("nursery.py")
 DEATHS = 100
 OUTSIDE, ENTERING, INSIDE, LEAVING = range(4)
@@ -85,3 +87,29 @@ def test_whatever_had_ended_or_was_open_at_a_sudden_death_is_read_back(run: Path
     assert len({row["process"] for row in told}) == len(told) <= DEATHS
     assert {row["state"] for row in told} == {"killed"}
     assert not lives.damage(run)
+
+
+def test_a_kill_loses_coalesced_calls_that_are_not_written_yet_but_not_their_number(run: Path) -> None:
+    lives.run(
+        """
+        import os, signal, sys, mstxkit
+        from mstxkit.recorder.engine import engine
+        mstxkit.capture(sys.argv[1])
+        site = engine.intern("polled")
+        engine.limit(site, coalesce=True)
+        def poll(times):
+            for number in range(times):
+                with engine.timed(site, None, {"number": number}):
+                    pass
+        poll(30)
+        engine.flush_coalesced()
+        poll(20)
+        os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        run,
+        status=-9,
+    )
+    adopt.collect(run)
+
+    assert [row["attributes"]["coalesced"] for row in lives.ranges(run)] == [30]
+    assert [process["coalesced"] for process in lives.processes(run)] == [50]

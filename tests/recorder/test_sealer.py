@@ -13,6 +13,7 @@ from processes import lives
 
 import mstxkit
 from mstxkit import livefile, segment, wiring
+from mstxkit.errors import CaptureError
 from mstxkit.recorder.engine import engine
 
 
@@ -134,3 +135,75 @@ def test_sealing_from_two_threads_at_once_writes_each_bank_once(run: Path) -> No
     numbers = [block.meta["bank"] for block in blocks_in(run) if block.kind == segment.RECORDS]
     assert numbers == sorted(set(numbers))
     assert lives.ended(run) == {"x": 5000}
+
+
+def govern_after(count: int) -> None:
+    """Record so many ranges, and look what they cost, as each second."""
+    record(count)
+    recorder().sealer._govern()
+
+
+def test_what_costs_too_much_is_coalesced_until_the_end(run: Path) -> None:
+    with mstxkit.capture(run, budget_ratio=1e-9):
+        recorder().park()
+        govern_after(1000)
+        govern_after(500)
+        governed = mstxkit.status().governor
+        coalesced = mstxkit.status().counters["coalesced"]
+    with mstxkit.capture(run):
+        record(10)
+
+    assert governed["coalescing"] == ["x"]
+    assert governed["cost_ratio"] > governed["budget_ratio"] == 1e-9
+    assert coalesced == 500
+    assert lives.ended(run) == {"x": 1000 + 1 + 10}
+
+
+def test_without_a_budget_nothing_is_coalesced(run: Path) -> None:
+    with mstxkit.capture(run, budget_ratio=0):
+        recorder().park()
+        govern_after(1000)
+        govern_after(500)
+        governed = mstxkit.status().governor
+
+    assert (governed["coalescing"], governed["cost_ratio"] > 0) == ([], True)
+    assert lives.ended(run) == {"x": 1500}
+
+
+def test_what_ranges_cost_is_part_of_the_own_cost(run: Path) -> None:
+    with mstxkit.capture(run, budget_ratio=0):
+        recorder().park()
+        view = wiring.live_view()
+        assert view is not None
+        before = livefile.read_counters(view)["own_cost_ns"]
+        govern_after(1000)
+        after = livefile.read_counters(view)["own_cost_ns"]
+
+    assert after > before
+
+
+def test_coalesced_calls_are_written_each_second_and_at_the_end(run: Path) -> None:
+    site = engine.intern("limited")
+    engine.limit(site, coalesce=True)
+    try:
+        with mstxkit.capture(run):
+            recorder().park()
+            for _ in range(3):
+                with engine.timed(site):
+                    pass
+            recorder().sealer._govern()
+            with engine.timed(site):
+                pass
+            told = mstxkit.status().coalesced["limited"]
+    finally:
+        engine.limit(site)
+
+    assert [row["attributes"]["coalesced"] for row in lives.ranges(run)] == [3, 1]
+    assert [process["coalesced"] for process in lives.processes(run)] == [4]
+    assert told >= 4
+
+
+@pytest.mark.parametrize("ratio", [-0.1, 1.5, "much", None])
+def test_a_budget_that_is_no_ratio_is_refused(run: Path, ratio: Any) -> None:
+    with pytest.raises(CaptureError, match=r"budget_ratio=.*a number from 0 to 1 is needed"):
+        mstxkit.capture(run, budget_ratio=ratio)

@@ -143,3 +143,31 @@ def test_names_with_control_characters_and_markup_are_shown_not_obeyed(run: Path
     assert "\x07" not in text
     assert text.count("[red]\\x1b]0;x\\x07[/]") >= 4
     assert "\\x1b[2J.mxs" in text
+
+
+def test_coalesced_ranges_are_named_with_their_calls(run: Path) -> None:
+    bank = BankFiles()
+    for calls in (30, 12):
+        bank.range("poll", 0, 10, busy=5, coalesced=calls, total_ns=5, max_ns=1)
+    bank.range("swap", 0, 10, busy=5, coalesced=7, total_ns=5, max_ns=1)
+    bank.range("of the user", 0, 10, coalesced=99)
+    process = ProcessFiles(run)
+    process.counters["coalesced"] = 49
+    process.seal(bank)
+
+    summary = summarise(open_run(run))
+
+    assert summary["coalesced"] == [
+        {"name": "poll", "calls": 42, "records": 2}, {"name": "swap", "calls": 7, "records": 1},
+    ]  # fmt: skip
+    assert "coalesced: poll (42 calls in 2 records), swap (7 calls in 1 records)" in printed(summary, columns=200)
+    assert "49 calls coalesced" in printed(summary, columns=200)
+
+
+def test_where_nothing_was_coalesced_nothing_is_said_of_it(run: Path) -> None:
+    ProcessFiles(run).seal(bank_of(1))
+
+    summary = summarise(open_run(run))
+
+    assert summary["coalesced"] == []
+    assert "coalesced" not in printed(summary)

@@ -167,7 +167,7 @@ def test_the_step_of_a_range_is_that_of_its_begin() -> None:
 
 
 def test_a_block_of_several_banks_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    use_layout(monkeypatch, banks=24)  # the stages of all tests before this one take room too
+    use_layout(monkeypatch, banks=8)
 
     with captured() as seen:
         for number in range(800):

@@ -1,0 +1,178 @@
+"""The governor: which sites are coalesced so that mstxkit's own cost stays within its budget.
+
+It decides from numbers alone: a time, and what the engine says that each site has cost so far. The sealer asks it once
+a second, and does what it says.
+
+The cost of a site is what the engine has measured in its calls of begin and end, tools that listen included, what
+the attributes of decorated functions took, and for each call a constant for the Python around it (`outside_ns`).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, NamedTuple, Sequence
+
+_CALM_NS = 10_000_000_000
+# What a coalesced call is taken to cost until that is seen: at most this, and a quarter of what it cost before.
+_COALESCED_NS = 200
+_ROUNDS = 200
+
+
+class SiteCost(NamedTuple):
+    """What the engine knows of a site, since the process began: its calls, their cost, and how many were coalesced."""
+
+    site: Any
+    calls: int
+    cost_ns: int
+    coalesced: int
+
+
+class Change(NamedTuple):
+    """Coalesce all calls of a site from now on (`on`), or no more."""
+
+    site: Any
+    on: bool
+
+
+class _Account:
+    """One site: what it had cost at the last look, what a call costs while recorded, and since when it is calm."""
+
+    def __init__(self) -> None:
+        self.calls, self.cost_ns = 0, 0
+        self.full_ns = 0.0
+        self.new_calls, self.spent_ns = 0, 0.0
+        self.is_held = False
+        self.calm_since_ns: int | None = None
+
+    def look(self, cost: SiteCost, outside_ns: float) -> None:
+        """What has come since the last look."""
+        self.new_calls = max(cost.calls - self.calls, 0)
+        self.spent_ns = max(cost.cost_ns - self.cost_ns, 0) + self.new_calls * outside_ns
+        self.calls, self.cost_ns = cost.calls, cost.cost_ns
+        if self.new_calls and not self.is_held:
+            self.full_ns = self.spent_ns / self.new_calls
+
+    @property
+    def if_held_ns(self) -> float:
+        """What its calls would have cost coalesced."""
+        return self.new_calls * min(self.full_ns / 4, _COALESCED_NS)
+
+    @property
+    def if_recorded_ns(self) -> float:
+        """What its calls would have cost recorded."""
+        return self.new_calls * self.full_ns
+
+
+class Governor:
+    """Keeps account of every site.
+
+    Args:
+        budget_ratio: Own cost over wall time that is allowed; 0 measures only.
+        outside_ns: Added to each call.
+    """
+
+    def __init__(self, budget_ratio: float, outside_ns: float = 0.0) -> None:
+        self.budget_ratio, self._outside_ns = budget_ratio, outside_ns
+        self._accounts: dict[Any, _Account] = {}
+        self._at_ns: int | None = None
+        self.cost_ratio = 0.0
+        self.spent_ns = 0
+
+    @property
+    def held(self) -> list[Any]:
+        """The sites that are coalesced now."""
+        return [site for site, account in self._accounts.items() if account.is_held]
+
+    def decide(self, now_ns: int, costs: Sequence[tuple[Any, int, int, int]]) -> list[Change]:
+        """What is to change. The first call only takes down what there is.
+
+        Args:
+            now_ns: CLOCK_MONOTONIC.
+            costs: The engine's `site_costs()`.
+        """
+        for cost in costs:
+            self._accounts.setdefault(cost[0], _Account()).look(SiteCost(*cost), self._outside_ns)
+        elapsed_ns = 0 if self._at_ns is None else now_ns - self._at_ns
+        self._at_ns = now_ns
+        if elapsed_ns <= 0:
+            return []
+        total_ns = sum(account.spent_ns for account in self._accounts.values())
+        self.spent_ns, self.cost_ratio = int(total_ns), total_ns / elapsed_ns
+        if not self.budget_ratio:
+            return []
+        budget_ns = self.budget_ratio * elapsed_ns
+        return self._hold(budget_ns) or self._let_go(budget_ns, now_ns)
+
+    def _hold(self, budget_ns: float) -> list[Change]:
+        """Coalesce the costliest until the rest fits."""
+        fixed_ns = sum(account.spent_ns for site, account in self._accounts.items() if _is_fixed(site, account))
+        free = [(site, account) for site, account in self._accounts.items() if not _is_fixed(site, account)]
+        recorded_ns = sum(account.spent_ns for _, account in free)
+        changes = []
+        for site, account in sorted(free, key=lambda one: -one[1].spent_ns):
+            if recorded_ns <= _room(budget_ns, fixed_ns):
+                break
+            recorded_ns, fixed_ns = recorded_ns - account.spent_ns, fixed_ns + account.if_held_ns
+            account.is_held, account.calm_since_ns = True, None
+            changes.append(Change(site, True))
+        return changes
+
+    def _let_go(self, budget_ns: float, now_ns: int) -> list[Change]:
+        """Record again what would have fitted for ten seconds, the cheapest first."""
+        fixed_ns = sum(account.spent_ns for site, account in self._accounts.items() if _is_fixed(site, account))
+        recorded_ns = sum(account.spent_ns for site, account in self._accounts.items() if not _is_fixed(site, account))
+        held = [(site, account) for site, account in self._accounts.items() if account.is_held]
+        changes = []
+        for site, account in sorted(held, key=lambda one: one[1].if_recorded_ns):
+            if recorded_ns + account.if_recorded_ns > _room(budget_ns, fixed_ns - account.spent_ns):
+                account.calm_since_ns = None
+                continue
+            recorded_ns, fixed_ns = recorded_ns + account.if_recorded_ns, fixed_ns - account.spent_ns
+            account.calm_since_ns = now_ns if account.calm_since_ns is None else account.calm_since_ns
+            if now_ns - account.calm_since_ns >= _CALM_NS:
+                account.is_held = False
+                changes.append(Change(site, False))
+        return changes
+
+    def release(self) -> list[Change]:
+        """Everything is recorded again."""
+        changes = [Change(site, False) for site in self.held]
+        for account in self._accounts.values():
+            account.is_held = False
+        return changes
+
+
+def _is_fixed(site: Any, account: _Account) -> bool:
+    """Can nothing be saved here? Stages are always recorded, and what is coalesced is so already."""
+    return account.is_held or site.stage is not None
+
+
+def _room(budget_ns: float, fixed_ns: float) -> float:
+    """What the others may cost: half of the budget at least. They do not pay for a storm dear even when coalesced."""
+    return max(budget_ns - fixed_ns, budget_ns / 2)
+
+
+def outside_ns(clock: Callable[[], int] = time.perf_counter_ns) -> float:
+    """What one more Python function in a call costs that asks whether anything is on: the wrapper's own part."""
+    return max(_fastest(_wrapped, clock) - _fastest(_called, clock), 0.0)
+
+
+def _called(value: object) -> object:
+    return value
+
+
+def _wrapped(value: object) -> object:
+    if callable(value):
+        return _called(value)
+    return _called(value)
+
+
+def _fastest(function: Callable[[object], object], clock: Callable[[], int]) -> float:
+    return min(_time(function, clock) for _ in range(5)) / _ROUNDS
+
+
+def _time(function: Callable[[object], object], clock: Callable[[], int]) -> int:
+    before = clock()
+    for _ in range(_ROUNDS):
+        function(None)
+    return clock() - before
