@@ -121,7 +121,8 @@ def _tell_when_loaded(module: ModuleType) -> bool:
         return False
     if type(spec) is ModuleSpec:
         spec.__class__ = _LoadingSpec
-    return isinstance(spec, _LoadingSpec)
+    # Asked again: the import may have ended in another thread just before the class was changed.
+    return isinstance(spec, _LoadingSpec) and spec._initializing
 
 
 class _LoadingSpec(ModuleSpec):

@@ -18,6 +18,9 @@ from .entry import Entry, needs_entry
 from .reach import Place, Unreached
 from .report import Reason
 
+# Functions that wrap each other: what is deeper is not looked at.
+_DECORATORS = 20
+
 
 class Change(NamedTuple):
     """One replacement: what is stored at `attribute` of `holder` (or in a closure cell, `attribute` "cell_contents").
@@ -43,7 +46,7 @@ class Change(NamedTuple):
 
         False where somebody else has replaced it, and it is left as it is.
         """
-        stored = self._stored()
+        stored = self.stored()
         if stored is not self.after:
             return _put_into_wrapper(stored, self.after, self.before)
         if self.is_own:
@@ -52,7 +55,8 @@ class Change(NamedTuple):
             delattr(self.holder, self.attribute)
         return True
 
-    def _stored(self) -> Any:
+    def stored(self) -> Any:
+        """What is there now."""
         if self.attribute == "cell_contents":
             return self.holder.cell_contents
         return vars(self.holder).get(self.attribute)
@@ -92,7 +96,26 @@ def made_by_seam(raw: Any, seam: Seam | None) -> Made | None:
     return Made(raw, raw.__wrapped__) if is_theirs else None
 
 
-def replacement(target: Target, place: Place, made: Made | None, has_late_steps: bool) -> Any:
+def beneath(raw: Any, recognise: Callable[[Any], Made | None]) -> list[Change]:
+    """What takes a framework's own range out of a function that other decorators have wrapped since; [] for none.
+
+    Args:
+        raw: What is stored in the place.
+        recognise: Says what such a range is made of.
+    """
+    function, depth = getattr(raw, "__func__", raw), 0
+    while isinstance(function, FunctionType) and depth < _DECORATORS:
+        below = function.__dict__.get("__wrapped__")
+        made = recognise(below)
+        if made is not None:
+            cells = [cell for cell in function.__closure__ or () if cell != CellType() and cell.cell_contents is below]
+            held = [Change(cell, "cell_contents", made.upstream, made.inner) for cell in cells]
+            return [*held, Change(function, "__wrapped__", made.upstream, made.inner)] if held else []
+        function, depth = below, depth + 1
+    return []
+
+
+def replacement(target: Target, place: Place, made: Made | None, has_late_steps: bool, below: Any = None) -> Any:
     """What is to be stored at `place`.
 
     Args:
@@ -100,17 +123,17 @@ def replacement(target: Target, place: Place, made: Made | None, has_late_steps:
         place: Where.
         made: The framework's own range there, which ours takes the place of.
         has_late_steps: See `entry.needs_entry`.
+        below: A range beneath decorators, which is being taken out.
 
     Raises:
         Unreached: it cannot be replaced.
-        PatchError: an expression does not fit the function.
     """
     raw = place.raw if made is None else made.inner
     if target.kind == DELEGATE:
         return raw
     if target.kind == VALUE:
         return _value(target.value or "")
-    if has_range(raw):
+    if has_range(raw, below):
         raise Unreached(Reason.HAS_RANGE)
     if target.kind == CONTEXT:
         return contexts.timed(raw, target)
@@ -123,14 +146,22 @@ def replacement(target: Target, place: Place, made: Made | None, has_late_steps:
     return new
 
 
-def has_range(raw: Any) -> bool:
-    """Has this function, or one that it wraps, a range of mstxkit?"""
-    function, seen = getattr(raw, "__func__", raw), 0
-    while function is not None and seen < 20:
-        if signatures.held_by(function) is not None or contexts.MARK in getattr(function, "__dict__", {}):
+def has_range(raw: Any, but: Any = None) -> bool:
+    """Has this function, or one that it wraps, a range of mstxkit? `but`: one that does not count."""
+    function, depth = getattr(raw, "__func__", raw), 0
+    while function is not None and depth < _DECORATORS:
+        is_ours = signatures.held_by(function) is not None or contexts.MARK in getattr(function, "__dict__", {})
+        if is_ours and function is not but:
             return True
-        function, seen = getattr(function, "__dict__", {}).get("__wrapped__"), seen + 1
+        function, depth = getattr(function, "__dict__", {}).get("__wrapped__"), depth + 1
     return False
+
+
+def problems_of(new: Any) -> list[str]:
+    """What a wrapper cannot read of its calls, as its target wants."""
+    held = signatures.held_by(getattr(new, "__func__", getattr(new, "fget", new)))
+    entry = None if held is None else held.get("attributes")
+    return entry.problems if isinstance(entry, Entry) else []
 
 
 def limit(target: Target, new: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Mapping
 
 from .. import faults, identity, ranges, stages
 from .declare import Target
-from .expressions import Expression, Unreadable, compiled
+from .expressions import Expression, ExpressionError, Unreadable, compiled
 
 # An expression that fails this often in a row is not asked any more.
 _GIVE_UP_AFTER = 100
@@ -33,8 +33,8 @@ class Entry:
         target: What was declared.
         signature: Of the function that it names.
 
-    Raises:
-        PatchError: an expression is malformed, or names a parameter that the function lacks.
+    Attributes:
+        problems: What cannot be read of this function: an expression is malformed, or names a parameter that it lacks.
 
     Cost: about a microsecond for two attributes; only while recording.
     """
@@ -45,10 +45,20 @@ class Entry:
         )  # fmt: skip
         self.ask = target.attributes if callable(target.attributes) else None
         texts = {} if callable(target.attributes) else dict(target.attributes)
-        self.expressions = {name: compiled(text, signature) for name, text in texts.items()}
-        self.step = None if target.step is None else compiled(target.step, signature)
-        self.step_after = None if target.step_after is None else compiled(target.step_after, signature)
+        self.problems: list[str] = []
+        read = {name: self._compiled(name, text, signature) for name, text in texts.items()}
+        self.expressions = {name: expression for name, expression in read.items() if expression is not None}
+        self.step = None if target.step is None else self._compiled("step", target.step, signature)
+        self.step_after = None if target.step_after is None else self._compiled("step", target.step_after, signature)
         self._failed: dict[str, int] = {}
+
+    def _compiled(self, name: str, text: str, signature: Any) -> Expression | None:
+        try:
+            return compiled(text, signature)
+        except ExpressionError as exc:
+            self.problems.append(f"{name} is left out: {exc}")
+            faults.warn_once(f"attribute {name} of {self.path}", f"{self.path}: {self.problems[-1]}")
+            return None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_failed": {}}

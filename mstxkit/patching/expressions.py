@@ -76,13 +76,14 @@ class Argument(NamedTuple):
 
     def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """The argument."""
-        if self.is_keyword and self.name in kwargs:
-            return kwargs[self.name]
-        if self.position is not None and self.position < len(args):
-            return args[self.position]
-        if self.has_default:
-            return self.default
-        raise Unreadable(f"{self.name} was not given, or is left at its default")
+        name, position, is_keyword, has_default, default = self
+        if is_keyword and name in kwargs:
+            return kwargs[name]
+        if position is not None and position < len(args):
+            return args[position]
+        if has_default:
+            return default
+        raise Unreadable(f"{name} was not given, or is left at its default")
 
 
 class Rest(NamedTuple):
@@ -113,7 +114,8 @@ class Attribute(NamedTuple):
 
     def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """What is stored there."""
-        return plain_attribute(self.owner.read(args, kwargs), self.name)
+        owner, name = self
+        return plain_attribute(owner.read(args, kwargs), name)
 
 
 class Item(NamedTuple):
@@ -124,17 +126,18 @@ class Item(NamedTuple):
 
     def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """What is stored there."""
-        owner = self.owner.read(args, kwargs)
+        node, key = self
+        owner = node.read(args, kwargs)
         kind = type(owner)
         try:
             if kind is dict:
                 _check_keys(owner)
-                return owner[self.key]
-            if (kind is list or kind is tuple) and type(self.key) is int:
-                return owner[self.key]
+                return owner[key]
+            if (kind is list or kind is tuple) and type(key) is int:
+                return owner[key]
         except LookupError:
-            raise Unreadable(f"there is no [{self.key!r}]") from None
-        raise Unreadable(f"[{self.key!r}] of a {_class_name(kind)}")
+            raise Unreadable(f"there is no [{key!r}]") from None
+        raise Unreadable(f"[{key!r}] of a {_class_name(kind)}")
 
 
 class Length(NamedTuple):
@@ -173,12 +176,13 @@ class Expression(NamedTuple):
         Raises:
             Unreadable: it is not there, is of another type, or reading it could run code.
 
-        Cost: 0.2 µs for a parameter; 0.5 µs more for an attribute, with each class above the object's another 0.1 µs.
+        Cost: about 0.3 µs for a parameter, 0.6 µs more for each attribute, 0.3 µs for an item of a dict of five keys.
         """
-        value = self.root.read(args, kwargs)
+        text, root = self
+        value = root.read(args, kwargs)
         if value is None or id(type(value)) in _SCALARS:
             return value  # type: ignore[no-any-return]
-        raise Unreadable(f"{self.text} is a {_class_name(type(value))}, not a bool, int, float or str")
+        raise Unreadable(f"{text} is a {_class_name(type(value))}, not a bool, int, float or str")
 
 
 def compiled(text: str, signature: inspect.Signature) -> Expression:
@@ -298,9 +302,16 @@ def plain_attribute(owner: Any, name: str) -> Any:
     Raises:
         Unreadable: it is not stored there, or is what a property or another descriptor makes.
     """
+    for one in _mro(type(owner)):
+        if name in _class_dict(one):
+            return _also_in_class(owner, name)
+    return _in_instance(owner, name)
+
+
+def _also_in_class(owner: Any, name: str) -> Any:
     kind = type(owner)
     held = _in_classes(kind, name)
-    if held is _MISSING or id(type(held)) in _NO_DESCRIPTORS or not _is_descriptor(type(held)):
+    if id(type(held)) in _NO_DESCRIPTORS or not _is_descriptor(type(held)):
         return _in_instance(owner, name)
     if type(held) is MemberDescriptorType:
         return _in_slot(owner, name, held)

@@ -1,5 +1,5 @@
-"""Copies of a function: names made by `from x import y`, aliases in classes, and what Ray captured when it made an actor
-class. Found by identity in what is stored; no attribute is looked up, which would wake lazy modules.
+"""Copies of a function: names made by `from x import y`, aliases in classes, and what Ray captured when it made an
+actor class. Found by identity in what is stored; no attribute is looked up, which would wake lazy modules.
 """
 
 from __future__ import annotations
@@ -26,12 +26,16 @@ def in_modules(replaced: Mapping[int, tuple[Any, Any]], modules: Iterable[Module
         modules: Where to look.
     """
     changes = []
-    has_ray = "ray.remote_function" in sys.modules
+    remote = id(getattr(sys.modules.get("ray.remote_function"), "RemoteFunction", None))
     for module in modules:
+        values = list(vars(module).values())
+        # Most modules hold neither, and there are thousands of them: that much is found out without a Python loop.
+        if replaced.keys().isdisjoint(map(id, values)) and remote not in map(id, map(type, values)):
+            continue
         for name, value in list(vars(module).items()):
             if id(value) in replaced:
                 changes.append(Change(module, name, *replaced[id(value)]))
-            elif has_ray and is_remote_function(value) and id(value._function) in replaced:
+            elif is_remote_function(value) and id(value._function) in replaced:
                 changes.append(Change(value, "_function", *replaced[id(value._function)]))
     return changes
 
@@ -64,7 +68,7 @@ def in_classes(cls: type, before: Any, after: Any) -> list[Change]:
             if value is before:
                 changes.append(Change(one, name, before, after))
             else:
-                changes += [Change(cell, "cell_contents", before, after) for cell in _captured(value, before)]
+                changes += _in_copy_by_ray(value, before, after)
     return changes
 
 
@@ -79,13 +83,15 @@ def _derived(cls: type) -> Iterator[type]:
             yield one
 
 
-def _captured(value: Any, before: Any) -> list[CellType]:
-    """The closure cells of Ray's method copy that hold this method."""
+def _in_copy_by_ray(value: Any, before: Any, after: Any) -> list[Change]:
+    """Where Ray's copy of a method holds it: in a closure cell, which it calls, and as `__wrapped__`."""
     if not isinstance(value, FunctionType) or value.__code__.co_name != _CAPTURING or not value.__closure__:
         return []
     if not value.__code__.co_filename.replace("\\", "/").endswith(_CAPTURING_FILE):
         return []
-    return [cell for cell in value.__closure__ if _contents(cell) is before]
+    held = [Change(cell, "cell_contents", before, after) for cell in value.__closure__ if _contents(cell) is before]
+    is_wrapped = vars(value).get("__wrapped__") is before
+    return [*held, Change(value, "__wrapped__", before, after)] if is_wrapped else held
 
 
 def _contents(cell: CellType) -> Any:

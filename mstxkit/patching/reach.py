@@ -96,6 +96,8 @@ def _resolved(holder: Any, attribute: str) -> Any:
         return resolve_path(holder, attribute)[2]
     except AttributeError:
         raise Unreached(Reason.ABSENT) from None
+    except Exception as exc:  # a module's own `__getattr__`
+        raise Unreached(Reason.FAILED, f"{type(exc).__name__}: {exc}") from exc
 
 
 def _place(holder: Any, attribute: str, qualname: str) -> Place:

@@ -11,12 +11,12 @@ from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any, Callable, Sequence
 
-from .. import faults, imports
+from .. import faults, imports, signatures
 from . import apply, propagate, reach
-from .apply import Change
-from .declare import EXTRA, VALUE, Patch, Target
-from .reach import Place, Unreached
+from .apply import Change, Made
+from .declare import EXTRA, RANGE, VALUE, Patch, Target
 from .presence import Presence
+from .reach import Place, Unreached
 from .report import APPLIED, FAILED, SKIPPED, WAITING, PatchReport, Reason, TargetState
 from .seams import OpenSeam
 
@@ -60,11 +60,14 @@ class Active:
         with _lock:
             if self.seam is not None and module.__name__ == self.seam.seam.module:
                 self.seam.open(module)
+            copied = len(self.copied)
             for target in self.patch.targets:
                 if target.module == module.__name__:
                     self.states[id(target)] = self.patched(target)
             if not self.is_installing:
-                self.reach_copies(propagate.near(module))
+                # Only functions of a module are copied by name, and finding the copies takes milliseconds.
+                if self.seam is not None or len(self.copied) > copied:
+                    self.reach_copies(propagate.near(module))
                 _tell_change()
 
     def patched(self, target: Target) -> TargetState:
@@ -98,23 +101,28 @@ class Active:
                 change.undo()
             raise
         self.changes[id(target)] = done
-        return self.state(target, APPLIED)
+        problems = [problem for change in self._main_changes(target) for problem in apply.problems_of(change.after)]
+        return self.state(target, APPLIED, detail="; ".join(problems))
 
     def _changes(self, target: Target, place: Place) -> list[Change]:
         """What has to be replaced for one place: the function, and in its class and derived ones every copy of it."""
-        raw = place.raw
-        through_seam = self.seam.made(raw) if self.seam is not None else None
-        made = through_seam or apply.made_by_seam(raw, self.patch.seam)
-        new = apply.replacement(target, place, made, self.has_late_steps)
-        if new is raw:  # a delegation layer without a range of its own
-            return []
-        before = raw if through_seam is None else through_seam.upstream
-        change = Change(place.holder, place.attribute, before, new, place.is_own)
+        made = self._made(place.raw)
+        inner = [] if made is not None else apply.beneath(place.raw, self._made)
+        below = inner[-1].stored() if inner else None
+        new = apply.replacement(target, place, made, self.has_late_steps, below)
+        if new is place.raw:  # a delegation layer without a range of its own
+            return inner
+        change = Change(place.holder, place.attribute, _before(place.raw, made), new, place.is_own)
         if isinstance(place.holder, type):
-            return [change, *self._in_classes(place, change)]
-        if isinstance(raw, FunctionType) and target.kind != VALUE:
-            self.copied[id(raw)] = (id(target), change)
-        return [change]
+            return [*inner, change, *self._in_classes(place, change)]
+        if isinstance(place.raw, FunctionType) and target.kind != VALUE:
+            self.copied[id(place.raw)] = (id(target), change)
+        return [*inner, change]
+
+    def _made(self, raw: Any) -> Made | None:
+        """Is this a range of the framework's own, or what came through its seam instead of one?"""
+        through_seam = self.seam.made(raw) if self.seam is not None else None
+        return through_seam or apply.made_by_seam(raw, self.patch.seam)
 
     def _in_classes(self, place: Place, change: Change) -> list[Change]:
         copies = propagate.in_classes(place.holder, place.raw, change.after)
@@ -137,6 +145,24 @@ class Active:
                 if target.module == cls.__module__ and parents == cls.__qualname__ and not self._refused(target):
                     self.states[id(target)] = self._patched_in(cls, target)
                     _tell_change()
+
+    def patched_copy(self, function: Any) -> Any:
+        """What to run instead of a function that Ray has brought by value: what a module holds of it stays as it is."""
+        for target in self.patch.targets:
+            named = (target.module, target.qualname) == (function.__module__, function.__qualname__)
+            if named and target.kind == RANGE and not self._refused(target):
+                patched = self._copied(target, function)
+                self.states.setdefault(id(target), self.state(target, APPLIED, detail="it arrived by value"))
+                _tell_change()
+                return patched
+        return function
+
+    def _copied(self, target: Target, function: Any) -> Any:
+        if apply.has_range(function):  # given to it where it was made
+            apply.limit(target, function)
+            return function
+        place = Place(None, target.qualname, function, True, target.qualname)
+        return apply.replacement(target, place, apply.made_by_seam(function, self.patch.seam), self.has_late_steps)
 
     def _patched_in(self, cls: type, target: Target) -> TargetState:
         try:
@@ -163,21 +189,21 @@ class Active:
             for one in self.patch.targets
         ]
 
-    def report(self, presence: Presence) -> list[TargetState]:
-        """As `known`, with what cannot come and what is out of reach."""
-        return [self._looked_up(*one, presence) for one in zip(self.patch.targets, self.known())]
+    def report(self, presence: Presence, is_thorough: bool) -> list[TargetState]:
+        """As `known`, with what cannot come; thorough: and with who else holds what was replaced."""
+        return [self._looked_up(*one, presence, is_thorough) for one in zip(self.patch.targets, self.known())]
 
-    def _looked_up(self, target: Target, state: TargetState, presence: Presence) -> TargetState:
+    def _looked_up(self, target: Target, state: TargetState, presence: Presence, is_thorough: bool) -> TargetState:
         if state.state == WAITING:
             return self.state(target, *presence.of_module(target.module))
-        if state.state == APPLIED and not state.detail:
+        if is_thorough and state.state == APPLIED and not state.detail:
             return state._replace(detail=self._elsewhere(target))
         return state
 
     def _elsewhere(self, target: Target) -> str:
         """Copies of a function that could not be reached: they are calls without a range."""
         counted: dict[str, int] = {}
-        for change in self.changes.get(id(target), ())[:1]:
+        for change in self._main_changes(target):
             function = change.before
             if isinstance(function, FunctionType) and sys.getrefcount(function) > _EXPECTED_REFERENCES:
                 counted = propagate.unreached(function, self._holders(target))
@@ -188,9 +214,13 @@ class Active:
 
     def _holders(self, target: Target) -> list[Any]:
         """Our own references to a function that was replaced."""
-        changes = self.changes[id(target)]
-        wrapper = getattr(changes[0].after, "__func__", changes[0].after)
-        return [*changes, vars(wrapper), getattr(wrapper, "__globals__", None)]
+        wrapper = getattr(self._main_changes(target)[0].after, "__func__", None) or self._main_changes(target)[0].after
+        return [*self.changes[id(target)], vars(wrapper), getattr(wrapper, "__globals__", None)]
+
+    def _main_changes(self, target: Target) -> list[Change]:
+        """The first change of what the target names itself; not of what was beneath it."""
+        named = [c for c in self.changes.get(id(target), ()) if c.attribute not in ("cell_contents", "__wrapped__")]
+        return named[:1]
 
     def remove(self) -> None:
         """Put everything back, and reach what was copied in the meantime."""
@@ -203,6 +233,9 @@ class Active:
         _undo([change for target in values for change in self.changes.get(target, ())])
         _undo(own)
         _put_back_copies(own)
+        _silence(own)
+        if self.seam is not None:
+            self.seam.silence()
         for table in (self.states, self.changes, self.copied):
             table.clear()
 
@@ -211,6 +244,13 @@ class Active:
 _EXPECTED_REFERENCES = 5
 _FAILURES = (Reason.FAILED, Reason.NOT_PATCHABLE, Reason.OUT_OF_REACH)
 _actives: list[Active] = []
+
+
+def _before(raw: Any, made: Made | None) -> Any:
+    """What is put back: without us there would be the framework's own range."""
+    return raw if made is None else made.upstream
+
+
 # Called when states have changed.
 on_change: Callable[[], None] | None = None
 
@@ -229,6 +269,15 @@ def _undo(changes: Sequence[Change]) -> None:
     for change in reversed(changes):
         if not change.undo():
             faults.warn_once("unpatch", f"{_where(change)} was replaced by somebody else since, and is left so")
+
+
+def _silence(changes: Sequence[Change]) -> None:
+    """Copies out of reach hold our wrappers for good: they are calls without a range from now on."""
+    for wrapper in {id(change.after): change.after for change in changes}.values():
+        function = getattr(wrapper, "__func__", getattr(wrapper, "fget", wrapper))
+        held = signatures.held_by(function)
+        if held is not None:
+            signatures.silence(function, held["function"])
 
 
 def _put_back_copies(changes: Sequence[Change]) -> None:
@@ -273,14 +322,16 @@ def remove(frameworks: Sequence[str] = ()) -> None:
                     faults.note(f"unpatching {active.patch.framework}", exc)
 
 
-def report() -> PatchReport:
+def report(is_thorough: bool = True) -> PatchReport:
     """Every target of every framework that is on, with its state in this process.
 
-    Cost: milliseconds; more where functions are held by others, who are then looked for.
+    Args:
+        is_thorough: Also look for who else holds a function that was replaced: a walk over all objects, tens of
+            milliseconds for each function that somebody holds.
     """
     with _lock:
         presence = Presence()
-        states = [state for active in _actives for state in active.report(presence)]
+        states = [state for active in _actives for state in active.report(presence, is_thorough)]
         notes = [note for active in _actives for note in active.patch.notes]
     return PatchReport(tuple(states), tuple(notes))
 
@@ -299,6 +350,16 @@ def patch_travelled(cls: type) -> None:
                 active.travelled(one)
             except Exception as exc:
                 faults.note("patching a class that arrived by value", exc)
+
+
+def patched_copy(function: Any) -> Any:
+    """A function that arrived by value, with the range of the target that names it; else itself. Never raises."""
+    for active in list(_actives):
+        try:
+            function = active.patched_copy(function)
+        except Exception as exc:
+            faults.note("patching a function that arrived by value", exc)
+    return function
 
 
 def roles() -> dict[str, str | None]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import functools
 import sys
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Callable, NamedTuple
 
-from .. import faults
+from .. import faults, signatures
 from .apply import Change, Made, generic
 from .declare import Seam
 
@@ -66,6 +66,12 @@ class OpenSeam:
         """What a function that came through the seam would be without us."""
         found = self._decorated.get(id(raw))
         return None if found is None else found.made
+
+    def silence(self) -> None:
+        """What the framework would have without us, also where ours stays held: below decorators of its own."""
+        for one in self._decorated.values():
+            if isinstance(one.ours, FunctionType):
+                signatures.silence(one.ours, one.made.upstream)
 
     def changes(self) -> list[Change]:
         """The decorator, and where the functions that no target declares are held: to put back what would be there."""

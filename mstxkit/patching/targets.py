@@ -77,10 +77,18 @@ def _check_made_in_python(patch: Patch) -> None:
     for target in patch.targets:
         if not isinstance(target, Target):
             raise PatchError(f"{target!r} is no target: give Target(...)")
-        attributes = {} if callable(target.attributes) else target.attributes
-        for text in (*attributes.values(), target.step, target.step_after):
+        for text in (*_texts(target), target.step, target.step_after):
             if text is not None:
                 expressions.check(text)
+
+
+def _texts(target: Target) -> Iterable[str]:
+    """The expressions of a target's attributes."""
+    if callable(target.attributes):
+        return ()
+    if not isinstance(target.attributes, Mapping):
+        raise PatchError(f"attributes={target.attributes!r} (of {target.path}): names to expressions, or a callable")
+    return target.attributes.values()
 
 
 def _root(path: str) -> str:

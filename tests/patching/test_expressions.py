@@ -400,8 +400,10 @@ def test_a_proxy_that_claims_another_class_is_read_as_what_it_is() -> None:
         value("self.step", ObjectProxy(Trainer()))
 
 
+@pytest.mark.frameworks
 def test_a_lazily_resolving_configuration_is_not_asked() -> None:
-    omegaconf = pytest.importorskip("omegaconf")
+    import omegaconf
+
     config = omegaconf.OmegaConf.create({"a": 1, "b": "${a}"})
 
     for text in ("self.a", "self['b']", "len(self)"):

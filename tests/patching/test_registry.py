@@ -387,9 +387,7 @@ def test_the_step_and_attributes_come_from_the_call(acme: Any, install: Any, whe
 
 
 def test_the_step_that_a_call_ends_is_followed_by_the_next_at_the_next_stage(acme: Any, install: Any) -> None:
-    acme.write(
-        "worker", "class W:\n def sync(self, global_steps): pass\n def update(self): pass\n def fine(self): 1"
-    )
+    acme.write("worker", "class W:\n def sync(self, global_steps): pass\n def update(self): pass\n def fine(self): 1")
     module = acme.load("worker")
     install(acme.patch(
         acme.target("ACME.worker:W.sync", stage="weight_sync", step_after="global_steps"),
@@ -420,13 +418,19 @@ def test_an_attribute_that_cannot_be_read_is_counted_and_the_range_recorded(
     assert len([r for r in caplog.records if "is left out" in r.message]) == 1
 
 
-def test_an_expression_of_a_parameter_that_the_function_lacks_is_reported(acme: Any, install: Any) -> None:
-    target = acme.target("ACME.trainer:Trainer.update", attributes={"x": "tokens"})
+def test_an_expression_of_a_parameter_that_the_function_lacks_is_reported_and_the_range_recorded(
+    acme: Any, install: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    target = acme.target("ACME.trainer:Trainer.update", attributes={"x": "tokens", "lr": "lr"}, step="epoch")
     module, states = load(acme, install, "after import", target)
 
-    assert states["Trainer.update"].state == "failed"
-    assert "tokens" in states["Trainer.update"].detail
-    assert not hasattr(module.Trainer.update, "__wrapped__")
+    with captured() as recorded:
+        module.Trainer().update([1])
+
+    assert states["Trainer.update"].state == "applied"
+    assert "has no parameter tokens" in states["Trainer.update"].detail
+    assert "has no parameter epoch" in caplog.text
+    assert [one.attributes for one in recorded.ranges] == [{"lr": 0.1}]
 
 
 def test_a_context_manager_of_the_framework_becomes_ranges_named_by_its_argument(
@@ -512,3 +516,24 @@ def test_a_range_of_a_patched_function_survives_its_way_through_cloudpickle(acme
 
     assert copied is not module.Trainer.update
     assert [(one.step, one.attributes) for one in recorded.ranges] == [(4, {"lr": 0.1})]
+
+
+@pytest.mark.parametrize("name", ["update", "generate", "stream", "astream"])
+def test_a_copy_out_of_reach_is_a_call_without_a_range_once_patching_is_undone(
+    acme: Any, install: Any, name: str
+) -> None:
+    module, _ = load(acme, install, "after import", f"ACME.trainer:Trainer.{name}")
+    kept = functools.partial(getattr(module.Trainer, name), module.Trainer())
+
+    async def collected() -> list[int]:
+        return [i async for i in kept(2)]
+
+    registry.remove()
+    with captured() as recorded:
+        given = {
+            "update": lambda: kept([1]), "generate": lambda: asyncio.run(kept(1)), "stream": lambda: list(kept(2)),
+            "astream": lambda: asyncio.run(collected()),
+        }[name]()  # fmt: skip
+
+    assert given == {"update": 2, "generate": 2, "stream": [0, 1], "astream": [0, 1]}[name]
+    assert not recorded.ranges

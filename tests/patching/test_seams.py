@@ -23,7 +23,12 @@ def timed(func):
     return wrapper
 """
 MODEL = """
+from functools import wraps
 from ACME.marks import timed
+def inference(func):
+    @wraps(func)
+    def without_gradient(*args, **kwargs): return func(*args, **kwargs)
+    return without_gradient
 class Model:
     @timed
     def forward(self, x):
@@ -33,6 +38,9 @@ class Model:
     def inner(self, x): return x + 1
     @timed
     def undeclared(self): return "fine"
+    @inference
+    @timed
+    def rollout(self): return "rolled"
 @timed
 def pad(batch): return len(batch)
 """
@@ -51,6 +59,7 @@ def framework(acme: Any, install: Any, when: str) -> Any:
             acme.target("ACME.model:Model.forward", name="forward", stage="actor_update"),
             acme.target("ACME.model:Model.inner", kind="delegate"),
             "ACME.model:pad",
+            "ACME.model:Model.rollout",
             seam=seam,
         )
     )
@@ -87,6 +96,20 @@ def test_what_is_decorated_but_not_declared_is_a_range_of_its_own_name(framework
     expected = ["Model.undeclared"] if when == "before import" else []
     assert [one.name for one in recorded.ranges] == expected
     assert bool(marks.calls) is not bool(expected)
+
+
+def test_a_range_beneath_another_decorator_is_ours_alone_too(framework: Any) -> None:
+    marks, model = framework.load("marks"), framework.load("model")
+
+    with captured() as recorded:
+        assert model.Model().rollout() == "rolled"
+
+    assert [one.name for one in recorded.ranges] == ["Model.rollout"]
+    assert marks.calls == []
+    registry.remove()
+    with captured() as recorded:
+        model.Model().rollout()
+    assert (recorded.ranges, marks.calls) == ([], ["+Model.rollout", "-Model.rollout"])
 
 
 def test_without_us_the_frameworks_own_ranges_are_back(framework: Any) -> None:

@@ -11,9 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import mstxkit
+from mstxkit import faults
 from mstxkit.errors import PatchError
 from mstxkit.patching import sheet, targets
 from mstxkit.patching.declare import Patch, Seam, Target
+from mstxkit.testing import captured
 
 FULL = """\
 framework: acme_rl
@@ -264,6 +267,8 @@ def test_files_are_patches_too_alone_and_in_a_list(tmp_path: Path) -> None:
         (Patch("acme", "", ("acme.a:f",)), "'acme.a:f' is no target"),
         ([Target("acme.a:f", step="x + 1")], "a BinOp is no part of this language"),
         ([Target("acme.a:f", attributes={"n": "f()"})], "a Call is no part of this language"),
+        ([Target("acme.a:f", attributes=["n"])], "names to expressions, or a callable"),  # type: ignore[arg-type]
+        ([Target("acme.a:f", attributes={"n": 5})], "an expression is a str, not 5"),  # type: ignore[dict-item]
     ],
 )
 def test_what_is_no_target_is_refused_before_anything_is_patched(given_targets: Any, says: str) -> None:
@@ -275,3 +280,66 @@ def test_attributes_may_be_a_callable_in_python() -> None:
     target = Target("acme.a:f", attributes=lambda self: {"n": 1})
 
     assert targets.as_patches(target)[0].targets == (target,)
+
+
+LOOP = """
+class Trainer:
+    iteration = 0
+    def fit(self, batch):
+        self.iteration += 1
+        return [self.move_one(x) for x in batch]
+    def move_one(self, x): return x
+    def move_all(self, xs): return xs
+    def _move(self): return 1
+    @property
+    def busy(self): raise RuntimeError("asked")
+"""
+LOOP_TARGETS = """
+targets:
+  - path: ACME.trainer:Trainer.fit
+    stage: train_step
+    step: self.iteration
+    attributes: {rows: len(batch), busy: self.busy, kind: "'loop'"}
+  - ACME.trainer:Trainer.move_*
+  - path: ACME.trainer:Trainer.gone
+"""
+
+
+def test_a_framework_of_ones_own_is_recorded_with_steps_and_attributes(acme: Any) -> None:
+    """What cannot be read (a property) is counted, and the range is recorded without it."""
+    acme.write("trainer", LOOP)
+    path = written(acme.folder, LOOP_TARGETS.replace("ACME", acme.name))
+
+    report = mstxkit.autopatch(targets=path)
+    with captured() as recorded:
+        acme.load("trainer").Trainer().fit([1, 2])
+    mstxkit.unpatch(acme.name)
+
+    assert [one.reason for one in report.targets] == ["its module is not imported yet"] * 3
+    fit = next(one for one in recorded.ranges if one.name == "Trainer.fit")
+    assert (fit.stage, fit.step, fit.attributes) == ("train_step", 0, {"rows": 2, "kind": "loop"})
+    assert [one.name for one in recorded.ranges].count("Trainer.move_one") == 2
+    assert any("busy" in where for where in faults.counts)
+
+
+def test_the_example_in_the_documents_is_right(tmp_path: Path) -> None:
+    page = Path(targets.__file__).parents[2] / "docs" / "autopatch.md"
+    example = page.read_text(encoding="utf-8").partition("```yaml\n")[2].partition("```")[0]
+
+    patch = targets.read(written(tmp_path, example))
+
+    assert [target.qualname for target in patch.targets] == [
+        "Trainer.save",
+        "Trainer.fit_step",
+        "Engine.generate",
+        "move_*",
+    ]
+
+
+def test_every_field_is_in_the_documents() -> None:
+    page = Path(targets.__file__).parents[2] / "docs" / "autopatch.md"
+    rows = "".join(
+        line.partition(" | ")[0] for line in page.read_text(encoding="utf-8").splitlines() if line[:3] == "| `"
+    )
+
+    assert [name for name in targets._TARGET_FIELDS if f"`{name}`" not in rows] == []

@@ -1,0 +1,94 @@
+"""MindSpeed-RL's processes without an NPU: the transfer dock, or the queue in its place, and the trainer.
+
+Source: as in `mindspeed_rl.py`.
+"""
+
+from __future__ import annotations
+
+from ..patching.declare import Target
+from ._each import each
+
+_GET = {"consumer": "consumer", "count": "experience_count", "columns": "len(experience_columns)"}
+_GROUP = {"workers": "len(self.actor_handlers)"}
+_GROUP_CALL = {**_GROUP, "blocking": "blocking"}
+
+# The dock's own process: up to 100 threads, and `all_consumed` polled by every worker. Source: transfer_dock.py:377,
+# 480, 686, 791; mm_transfer_dock.py (2.1.0); since master a queue instead of the dock, where so configured:
+# data_strategy.py:126, 186, tq_client.py:163, 269, tq_mgr.py, tq_data.py. No iteration there; `clear` is once in each.
+_DOCK = "mindspeed_rl.trainer.utils.transfer_dock:GRPOTransferDock"
+_MM_DOCK = "mindspeed_rl.trainer.utils.mm_transfer_dock:MMGRPOTransferDock"
+_ADAPTER = "mindspeed_rl.trainer.utils.data_strategy:SyncTransferQueueAdapter"
+_CLIENT = "mindspeed_rl.utils.transfer_queue.tq_client:TransferQueueClient"
+_MANAGER = "mindspeed_rl.utils.transfer_queue.tq_mgr:TransferQueueManager"
+_SHARD = "mindspeed_rl.utils.transfer_queue.tq_data:TransferQueueShard"
+DOCKS = (
+    Target(f"{_DOCK}.get_experience", attributes=_GET),
+    *each(_DOCK, "put_experience", "put_prompts_experience", "clear"),
+    *each(_DOCK, "all_consumed", "get_update_ready", coalesce=True),
+    *each(_MM_DOCK, "get_experience", "get_experience_dict", attributes={"columns": "len(experience_columns)"}),
+    *each(_MM_DOCK, "put_experience", "clear"),
+    Target(f"{_ADAPTER}._get_experience", attributes=_GET),
+    *each(_ADAPTER, "_put_experience", "_clear"),
+    *each(_ADAPTER, "_all_consumed", "_get_update_ready", coalesce=True),
+    Target(
+        f"{_CLIENT}.get_experience",
+        attributes={"consumer": "consumer", "count": "experience_count", "topic": "topic"},
+        tier="extra",
+    ),
+    Target(f"{_CLIENT}.put_experience", attributes={"topic": "topic"}, tier="extra"),
+    Target(f"{_MANAGER}.allocate_shard_and_indexes", attributes={**_GET, "topic": "topic"}),
+    *each(_MANAGER, "clear_topic", "refine_topic_for_partial_rollout", attributes={"topic": "topic"}),
+    *each(_MANAGER, "all_consumed", "get_partial_rollout_stop_signal", coalesce=True),
+    *each(_SHARD, "_handle_get", "_handle_put", attributes={"topic": "topic"}),
+)
+
+# The trainer, in the `train` task: what it waits for, or with blocking=False what it submits. Its `fit` is one loop
+# with the iteration in a local variable, which it tells only the logger, after adding one: the next iteration's number.
+# Source: launcher.py:265-349, launcher_ms.py (2.1.0); grpo_trainer_hybrid.py:175, ppo:164 and dapo:231 (2.2);
+# loggers.py `Loggers.info`, called with the iteration at grpo:281, ppo:251, dapo:341.
+_LAUNCHER = "mindspeed_rl.workers.scheduler.launcher:RayActorGroup"
+_LAUNCHER_MS = "mindspeed_rl.workers.scheduler.launcher_ms:RayActorGroupMs"
+_CALLS = (
+    ("generate_sequences", "actor_generate"),
+    ("compute_log_prob", "actor_compute_log_prob"),
+    ("compute_ref_log_prob", "reference_compute_log_prob"),
+    ("compute_rm_score", "reward"),
+)
+_SINCE_2_2 = (("compute_image_embeds", "actor_image_embeds"), ("compute_values", "critic_compute_values"))
+_TRAINERS = tuple(
+    f"mindspeed_rl.trainer.{name}_trainer_hybrid:Ray{name.upper()}Trainer" for name in ("grpo", "ppo", "dapo")
+)
+TRAINER = (
+    *(
+        target
+        for group in (_LAUNCHER, _LAUNCHER_MS)
+        for target in (
+            *(Target(f"{group}.{name}", stage=stage, attributes=_GROUP_CALL) for name, stage in _CALLS),
+            Target(f"{group}.update", stage="actor_update", attributes=_GROUP),
+            Target(f"{group}.save_checkpoint", stage="save_checkpoint", attributes={"iteration": "iteration"}),
+            *each(group, "wait_all_ref_objs_run_over", "enter_infer_mode", "exit_infer_mode", attributes=_GROUP),
+            *each(group, "initialize_actor_handlers", "initialize", process_role="trainer"),
+        )
+    ),
+    *(Target(f"{_LAUNCHER}.{name}", stage=stage, attributes=_GROUP_CALL) for name, stage in _SINCE_2_2),
+    Target(f"{_LAUNCHER}.update_actor", stage="actor_update", attributes=_GROUP),
+    Target(f"{_LAUNCHER}.update_critic", stage="critic_update", attributes=_GROUP_CALL),
+    *(
+        target
+        for trainer in _TRAINERS
+        for target in (
+            Target(
+                f"{trainer}.fit",
+                process_role="trainer",
+                attributes={"global_batch_size": "self.global_batch_size", "n_samples": "self.n_samples_per_prompt"},
+            ),
+            Target(f"{trainer}.compute_advantage", stage="compute_advantage", attributes={"blocking": "blocking"}),
+            Target(f"{trainer}.save_checkpoint", attributes={"iteration": "iteration"}),
+            Target(f"{trainer}.transfer_dock_init"),
+        )
+    ),
+    Target(f"{_TRAINERS[1]}.apply_kl_penalty", stage="compute_kl", attributes={"blocking": "blocking"}),
+    Target(f"{_TRAINERS[2]}.dynamic_sampling", stage="dynamic_sampling"),
+    *each("mindspeed_rl.trainer.utils.data_strategy:DataStrategy", "put_experience", "clear_main", "get_metrics"),
+    Target("mindspeed_rl.utils.loggers:Loggers.info", step="iteration", coalesce=True),
+)

@@ -1,0 +1,117 @@
+"""Inside verl's training stages: mini-batches, micro-batches, optimizer steps and offloading, and a critic's stages.
+
+All of it inherits the role of the stage around it. Micro-batches are limited to 100 records a second.
+"""
+
+from __future__ import annotations
+
+from ..patching.declare import EXTRA, Target
+
+ENGINE = "verl.workers.engine"
+MICRO_BATCHES_PER_S = 100
+ONLY = {"forward_only": "forward_only"}
+
+
+def _mini_batch(path: str, *, attributes: dict[str, str] | None = None) -> Target:
+    return Target(path, name=path.rpartition(".")[2], role="stage", attributes=attributes or {}, boundary="mini_batch")
+
+
+def _micro_batch(path: str) -> Target:
+    return Target(
+        path, name=path.rpartition(".")[2], role="stage", boundary="micro_batch", max_per_s=MICRO_BATCHES_PER_S
+    )
+
+
+def _piece(path: str, **fields: str) -> Target:
+    return Target(path, name=path.rpartition(".")[2], role="stage", **fields)  # type: ignore[arg-type]
+
+
+# workers/actor/dp_actor.py 0.6.1:94,283,310,372 0.7.0:94,309,336,398 0.7.1:113,391,425,509;
+# workers/critic/dp_critic.py 0.6.1 to 0.7.1:53,134,153,192; gone in 0.8.0. `_forward_micro_batch` is the forward pass;
+# `_optimizer_step` ends each mini-batch.
+LEGACY_FSDP = tuple(
+    target
+    for model, verbs in (
+        ("verl.workers.actor.dp_actor:DataParallelPPOActor", ("compute_log_prob", "update_policy")),
+        ("verl.workers.critic.dp_critic:DataParallelPPOCritic", ("compute_values", "update_critic")),
+    )
+    for target in (
+        *(_piece(f"{model}.{verb}") for verb in verbs),
+        _micro_batch(f"{model}._forward_micro_batch"),
+        _mini_batch(f"{model}._optimizer_step"),
+    )
+)
+
+# workers/actor/megatron_actor.py 0.6.1:168,338,655 0.7.0:181,376,734 0.7.1:202,397,765;
+# workers/critic/megatron_critic.py 0.6.1:89,154,296 0.7.0:89,159,301 0.7.1:89,159,305; gone in 0.8.0. Megatron's own
+# schedule runs the micro-batches.
+LEGACY_MEGATRON = tuple(
+    target
+    for model, verbs in (
+        ("verl.workers.actor.megatron_actor:MegatronPPOActor", ("compute_log_prob", "update_policy")),
+        ("verl.workers.critic.megatron_critic:MegatronPPOCritic", ("compute_values", "update_critic")),
+    )
+    for target in (
+        *(_piece(f"{model}.{verb}") for verb in verbs),
+        _mini_batch(f"{model}.forward_backward_batch", attributes=ONLY),
+    )
+)
+
+# `forward_backward_batch` and `optimizer_step` of the engine, `forward_step` of its language model.
+# workers/engine/fsdp/transformer_impl.py 0.6.1:475,516,939 0.7.0:487,528,942 0.7.1:570,611,1102 0.8.0:617,665,1253
+# 0.9.0:700,759,1507 0.9.1:724,788,1549; veomni and fsdp_turbo derive from it.
+# workers/engine/megatron/transformer_impl.py 0.6.1:387,275,571 0.7.0:469,356,607 0.7.1:530,410,729 0.8.0:604,478,814
+# 0.9.0:825,680,1225 0.9.1:834,689,1243; mindspeed, the engine on NPUs, derives from it.
+# workers/engine/torchtitan/transformer_impl.py 0.7.1:316,383,714 0.8.0:313,379,710 0.9.0:337,404,741 0.9.1:360,429,858
+# workers/engine/automodel/transformer_impl.py 0.8.0:224,270,682 0.9.0:224,270,689 0.9.1:223,269,687
+BATCHES = tuple(
+    target
+    for engine in (
+        f"{ENGINE}.fsdp.transformer_impl:FSDPEngine",
+        f"{ENGINE}.megatron.transformer_impl:MegatronEngine",
+        f"{ENGINE}.torchtitan.transformer_impl:TorchTitanEngine",
+        f"{ENGINE}.automodel.transformer_impl:AutomodelEngine",
+    )
+    for target in (
+        _mini_batch(f"{engine}.forward_backward_batch", attributes=ONLY),
+        _piece(f"{engine}.optimizer_step"),
+        _micro_batch(f"{engine}WithLMHead.forward_step"),
+        Target(
+            f"{engine}.to", name="to", role="stage",
+            attributes={"device": "device", "model": "model", "optimizer": "optimizer"},
+        ),
+    )
+)  # fmt: skip
+
+# What the derived engines have of their own.
+DERIVED = (
+    # workers/engine/megatron/transformer_impl.py 0.6.1:666 0.7.0:698 0.7.1:882 0.8.0:1022 0.9.0:1490 0.9.1:1507
+    _micro_batch(f"{ENGINE}.megatron.transformer_impl:MegatronEngineWithValueHead.forward_step"),
+    # workers/engine/veomni/transformer_impl.py 0.7.0:213,193 0.7.1:261,241 0.8.0:407,387 0.9.0:385,365 0.9.1:405,385
+    _mini_batch(f"{ENGINE}.veomni.transformer_impl:VeOmniEngine.forward_backward_batch", attributes=ONLY),
+    _piece(f"{ENGINE}.veomni.transformer_impl:VeOmniEngine.optimizer_step"),
+    # workers/engine/fsdp/fsdp_turbo_impl.py 0.9.1:105
+    _piece(f"{ENGINE}.fsdp.fsdp_turbo_impl:FSDPTurboEngineWithLMHead.optimizer_step"),
+    # workers/engine/fsdp/transformer_impl.py, workers/engine/megatron/transformer_impl.py, all versions
+    _piece(f"{ENGINE}.fsdp.transformer_impl:FSDPEngine.optimizer_zero_grad", tier=EXTRA),
+    _piece(f"{ENGINE}.megatron.transformer_impl:MegatronEngine.optimizer_zero_grad", tier=EXTRA),
+)
+
+# TrainingWorker runs critics too, and knows no role; an engine with a value head is always a critic's. Both methods are
+# inherited (workers/engine/base.py 0.6.1:115,97 0.7.0:129,110 0.7.1:133,112 0.8.0:133,112 0.9.0:134,113 0.9.1:134,113);
+# the range is put into the class with the value head, and so also into veomni's and mindspeed's, which derive from it.
+CRITIC = tuple(
+    Target(f"{head}.{method}", name=name, stage=stage, role="critic", process_role="critic")
+    for head in (
+        # fsdp 0.6.1:974 0.7.0:977 0.7.1:1137 0.8.0:1298 0.9.0:1563 0.9.1:1595
+        f"{ENGINE}.fsdp.transformer_impl:FSDPEngineWithValueHead",
+        # megatron 0.6.1:664 0.7.0:696 0.7.1:880 0.8.0:1020 0.9.0:1488 0.9.1:1505
+        f"{ENGINE}.megatron.transformer_impl:MegatronEngineWithValueHead",
+    )
+    for method, name, stage in (
+        ("infer_batch", "compute_values", "critic_compute_values"),
+        ("train_batch", "critic_update", "critic_update"),
+    )
+)
+
+ENGINES = (*LEGACY_FSDP, *LEGACY_MEGATRON, *BATCHES, *DERIVED, *CRITIC)

@@ -1,0 +1,157 @@
+"""verl's generation: agent loops, rollout servers, rewards and the weights that arrive. Nearly all of it is async.
+
+A range that is a stage is never limited. Requests to a server are its stage: their union is when it was generating.
+What else happens per request or sample is limited in records a second.
+"""
+
+from __future__ import annotations
+
+from ..patching.declare import Target
+
+LOOP = "verl.experimental.agent_loop.agent_loop"
+VLLM = "verl.workers.rollout.vllm_rollout"
+SGLANG = "verl.workers.rollout.sglang_rollout.async_sglang_server"
+TRTLLM = "verl.workers.rollout.trtllm_rollout.trtllm_async_server"
+REWARD = "verl.experimental.reward_loop.reward_loop:RewardLoopWorker"
+REQUESTS_PER_S = 100
+
+# `trajectory` is a dict made by get_trajectory_info: the driver's step, -1 where it has told none.
+TRAJECTORY = {"agent": "agent_name", "validate": "trajectory['validate']"}
+
+
+def _agent_loop(worker: str, unless: str | None = None) -> tuple[Target, ...]:
+    return (
+        Target(
+            f"{worker}.generate_sequences", name="generate_sequences", stage="actor_generate", role="rollout",
+            step="batch.meta_info['global_steps']", process_role="agent_loop", unless=unless,
+        ),
+        Target(
+            f"{worker}._run_agent_loop", name="agent_loop", role="rollout", step="trajectory['step']",
+            attributes=TRAJECTORY, process_role="agent_loop", max_per_s=REQUESTS_PER_S, unless=unless,
+        ),
+    )  # fmt: skip
+
+
+AGENT_LOOPS = (
+    # experimental/agent_loop/agent_loop.py 0.6.1:311,368 0.7.0:405,484: the base of a class under @ray.remote
+    *_agent_loop(f"{LOOP}:AgentLoopWorkerBase"),
+    # experimental/agent_loop/agent_loop.py 0.7.1:454,535 0.8.0:473,567 0.9.0:581,675 0.9.1:567,661
+    *_agent_loop(f"{LOOP}:AgentLoopWorker", unless=f"{LOOP}:AgentLoopWorkerBase"),
+    # experimental/agent_loop/agent_loop.py 0.7.0:689
+    Target(
+        f"{LOOP}:AgentLoopWorkerBase._compute_score", name="compute_score", role="reward", max_per_s=REQUESTS_PER_S
+    ),
+    # experimental/agent_loop/agent_loop.py 0.7.1:759 0.8.0:839 0.9.0:961 0.9.1:967
+    Target(
+        f"{LOOP}:AgentLoopWorker._compute_score", name="compute_score", role="reward", max_per_s=REQUESTS_PER_S,
+        unless=f"{LOOP}:AgentLoopWorkerBase",
+    ),
+    # With a TransferQueue the worker only starts its prompts and returns (a class under @ray.remote):
+    # trainer/main_ppo_sync.py 0.8.0:352; trainer/ppo/v1/agent_loop_tq.py 0.9.0:107 0.9.1:107
+    *(
+        Target(
+            f"{module}:AgentLoopWorkerTQ._run_prompt", name="run_prompt", stage="actor_generate", role="rollout",
+            step="trajectory['step']", attributes={"validate": "trajectory['validate']"}, process_role="agent_loop",
+        )
+        for module in ("verl.trainer.main_ppo_sync", "verl.trainer.ppo.v1.agent_loop_tq")
+    ),
+    # A request as its agent loop sees it. experimental/agent_loop/agent_loop.py 0.6.1:90 0.7.0:95 0.7.1:136;
+    # workers/rollout/llm_server.py 0.8.0:180 0.9.0:240 0.9.1:99
+    *(
+        Target(
+            path, name="generate", role="rollout", attributes={"request_id": "request_id"}, max_per_s=REQUESTS_PER_S
+        )
+        for path in (
+            f"{LOOP}:AsyncLLMServerManager.generate",
+            "verl.workers.rollout.llm_server:LLMServerClient.generate",
+        )
+    ),
+    # experimental/agent_loop/tool_agent_loop.py 0.6.1:430 0.7.0:410 0.7.1:421 0.8.0:406 0.9.0:477 0.9.1:443
+    Target(
+        "verl.experimental.agent_loop.tool_agent_loop:ToolAgentLoop._call_tool", name="tool_calls", role="rollout",
+        max_per_s=REQUESTS_PER_S,
+    ),
+    # experimental/fully_async_policy/fully_async_rollouter.py 0.8.0:933 0.9.0:991 0.9.1:991 (a class under @ray.remote)
+    Target(
+        "verl.experimental.fully_async_policy.fully_async_rollouter:"
+        "FullyAsyncRollouter._process_single_sample_streaming",
+        name="process_single_sample", stage="actor_generate", role="rollout", process_role="rollouter",
+    ),
+)  # fmt: skip
+
+
+def _server(server: str, name: str, unless: str | None = None) -> tuple[Target, ...]:
+    """Requests, and the switches between generating and training."""
+    return (
+        Target(
+            f"{server}.generate", name=name, stage="actor_generate", role="rollout", process_role="rollout",
+            attributes={"request_id": "request_id"}, unless=unless,
+        ),
+        *(
+            Target(f"{server}.{switch}", name=switch, role="rollout", process_role="rollout", unless=unless)
+            for switch in ("wake_up", "sleep")
+        ),
+    )  # fmt: skip
+
+
+def _step(server: str) -> Target:
+    """The server is told the step whose weights it has got: what it generates next is for the following one."""
+    return Target(
+        f"{server}.set_global_steps", name="set_global_steps", role="rollout",
+        step_after="global_steps", process_role="rollout",
+    )  # fmt: skip
+
+
+# The names of requests are those of verl's RLInsightLogger.
+SERVERS = (
+    # workers/rollout/vllm_rollout/vllm_async_server.py 0.6.1:373,417,428 0.7.0:460,548,559: the base of a class under
+    # @ray.remote
+    *_server(f"{VLLM}.vllm_async_server:vLLMHttpServerBase", "vllm_generate"),
+    # generate, wake_up, sleep, set_global_steps 0.7.1:506,615,629,669 0.8.0:456,604,625,672 0.9.0:511,770,791,845
+    # 0.9.1:558,832,853,924
+    *_server(
+        f"{VLLM}.vllm_async_server:vLLMHttpServer", "vllm_generate",
+        unless=f"{VLLM}.vllm_async_server:vLLMHttpServerBase",
+    ),
+    _step(f"{VLLM}.vllm_async_server:vLLMHttpServer"),
+    # workers/rollout/sglang_rollout/async_sglang_server.py 0.6.1:224,202,215 0.7.0:260,235,247 (under @ray.remote)
+    # 0.7.1:333,296,314,425 0.8.0:508,442,466,681 0.9.0:526,461,484,704 0.9.1:546,480,504,726
+    *_server(f"{SGLANG}:SGLangHttpServer", "sglang_generate"),
+    _step(f"{SGLANG}:SGLangHttpServer"),
+    # workers/rollout/trtllm_rollout/trtllm_async_server.py 0.8.0:320,391 0.9.0:321,392 0.9.1:318,391 (under
+    # @ray.remote)
+    *_server(f"{TRTLLM}:TRTLLMHttpServer", "trtllm_generate"),
+    _step(f"{TRTLLM}:TRTLLMHttpServer"),
+)  # fmt: skip
+
+REWARDS = (
+    # trainer/ppo/reward.py 0.6.1:192 0.7.0:201: a function under @ray.remote
+    Target("verl.trainer.ppo.reward:compute_reward_async", stage="reward", role="reward", process_role="reward"),
+    # experimental/reward/reward_manager.py 0.6.1:51 (under @ray.remote)
+    Target(
+        "verl.experimental.reward.reward_manager:RewardManagerWorker.compute_score", name="compute_score",
+        stage="reward", role="reward", process_role="reward",
+    ),
+    # experimental/reward_loop/reward_loop.py 0.7.0:104,111 (under @ray.remote) 0.7.1:133,140 0.8.0 to 0.9.1:138,145
+    Target(
+        f"{REWARD}.compute_score_batch", name="compute_score_batch",
+        stage="reward", role="reward", process_role="reward",
+    ),
+    Target(f"{REWARD}.compute_score", name="compute_score", stage="reward", role="reward", process_role="reward"),
+)  # fmt: skip
+
+# Weights where they arrive.
+WEIGHTS = (
+    # checkpoint_engine/base.py 0.7.1:286 0.8.0:323 0.9.0:335 0.9.1:354 (async): a rollout apart from the actor
+    Target(
+        "verl.checkpoint_engine.base:CheckpointEngineWorker.update_weights", name="update_weights",
+        stage="weight_sync", role="rollout", step_after="global_steps", process_role="rollout",
+    ),
+    # workers/rollout/vllm_rollout/utils.py 0.7.1:155 0.8.0:197 0.9.0:232 0.9.1:248: in vLLM's worker processes
+    Target(
+        f"{VLLM}.utils:vLLMColocateWorkerExtension.update_weights_from_ipc", name="update_weights_from_ipc",
+        stage="weight_sync", role="rollout", process_role="rollout",
+    ),
+)  # fmt: skip
+
+ROLLOUT = (*AGENT_LOOPS, *SERVERS, *REWARDS, *WEIGHTS)

@@ -1,0 +1,101 @@
+"""verl's trainers: the process that drives a step, and its stages.
+
+In every version a stage of the trainer is a `with marked_timer("gen", timing_raw):` block, mostly in one long method,
+and its name is that of the metric `timing_s/gen`. So the blocks themselves are the targets.
+"""
+
+from __future__ import annotations
+
+from ..patching.declare import CONTEXT, VALUE, Target
+
+PROFILER = "verl.utils.profiler"
+RAY_TRAINER = "verl.trainer.ppo.ray_trainer"
+V1 = "verl.trainer.ppo.v1.trainer_base"
+SYNC = "verl.trainer.main_ppo_sync"
+MARKS = "mstxkit.patches._verl_marks"
+
+# utils/profiler/__init__.py, all versions: one of the three is `marked_timer`: nvtx_profile's where nvtx is installed,
+# else mstx_profile's on an NPU, else performance's. None calls another. Every trainer copies it by `from x import y`.
+BLOCKS = (
+    Target(f"{PROFILER}.performance:marked_timer", kind=CONTEXT),
+    Target(f"{PROFILER}.mstx_profile:marked_timer", kind=CONTEXT),
+    Target(f"{PROFILER}.nvtx_profile:marked_timer", kind=CONTEXT),
+)
+
+# utils/profiler/mstx_profile.py, all versions: NPUProfiler.annotate and marked_timer give verl's own marks by these.
+# In a profiled step they would be there twice, as ours go into the same trace.
+OWN_MARKS = (
+    Target(f"{PROFILER}.mstx_profile:mark_start_range", kind=VALUE, value=f"{MARKS}:start"),
+    Target(f"{PROFILER}.mstx_profile:mark_end_range", kind=VALUE, value=f"{MARKS}:end"),
+)
+
+# Called once a step, before the block "step" opens, with the step from the checkpoint where training resumed.
+STEPS = (
+    # trainer/ppo/ray_trainer.py 0.6.1:897 0.7.0:1064 0.7.1:980 0.8.0:1110 0.9.0:1119 0.9.1:1119; the trainers of
+    # separation, one_step_off_policy and fully_async_policy derive from it
+    # trainer/main_ppo_sync.py 0.8.0:1170
+    *(
+        Target(
+            f"{trainer}._start_profiling", name="start_profiling", role="trainer",
+            step="self.global_steps", process_role="trainer",
+        )
+        for trainer in (f"{RAY_TRAINER}:RayPPOTrainer", f"{SYNC}:PPOTrainer")
+    ),
+    # utils/skip/skip_manager.py 0.9.0:51 0.9.1:51; v1/trainer_base.py 0.9.1:455,521 and ray_trainer.py call it right
+    # after `self.global_steps += 1`. (v1 calls its own _start_profiling inside the block "step": too late.)
+    Target(
+        "verl.utils.skip.skip_manager:SkipManager.set_step", name="set_step", role="trainer",
+        step="step", process_role="trainer",
+    ),
+)  # fmt: skip
+
+# Before training starts no block surrounds them: validation (val_before_train), loading, starting the workers.
+AROUND = (
+    *(
+        Target(
+            f"{trainer}._validate", name="validate", stage="evaluate", role="trainer",
+            step="self.global_steps", process_role="trainer",
+        )
+        # ray_trainer.py 0.6.1:529 0.7.0:607 0.7.1:502 0.8.0:599 0.9.0:596 0.9.1:596; main_ppo_sync.py 0.8.0:858;
+        # v1/trainer_base.py 0.9.0:959 0.9.1:1031
+        for trainer in (f"{RAY_TRAINER}:RayPPOTrainer", f"{SYNC}:PPOTrainer", f"{V1}:PPOTrainer")
+    ),
+    # ray_trainer.py 0.6.1:837 to 0.9.1:1052; main_ppo_sync.py 0.8.0:744; v1/trainer_base.py 0.9.0:789 0.9.1:850
+    *(
+        Target(f"{trainer}._load_checkpoint", name="load_checkpoint", role="trainer", process_role="trainer")
+        for trainer in (f"{RAY_TRAINER}:RayPPOTrainer", f"{SYNC}:PPOTrainer", f"{V1}:PPOTrainer")
+    ),
+    # ray_trainer.py 0.6.1:670 to 0.9.1:772
+    Target(f"{RAY_TRAINER}:RayPPOTrainer.init_workers", name="init_workers", role="trainer", process_role="trainer"),
+)  # fmt: skip
+
+# What the trainer itself computes inside the blocks.
+INSIDE = (
+    # ray_trainer.py 0.6.1:919 to 0.9.1:1182; main_ppo_sync.py 0.8.0:1276; v1/trainer_base.py 0.9.0:1453 0.9.1:1608
+    *(
+        Target(f"{trainer}._balance_batch", name="balance_batch", role="trainer")
+        for trainer in (f"{RAY_TRAINER}:RayPPOTrainer", f"{SYNC}:PPOTrainer", f"{V1}:PPOTrainer")
+    ),
+    # trainer/ppo/ray_trainer.py 0.6.1:181 0.7.0:186 0.7.1:129 0.8.0:185 0.9.1:187, in the block "adv"
+    Target(f"{RAY_TRAINER}:compute_advantage", role="trainer"),
+    # trainer/ppo/ray_trainer.py 0.6.1:121 0.7.0:126 0.7.1:69 0.8.0:76 0.9.1:78, in the block "adv"
+    Target(f"{RAY_TRAINER}:apply_kl_penalty", stage="compute_kl", role="trainer"),
+)
+
+# trainer/fsdp_sft_trainer.py 0.6.1:466,526,537 0.7.0:473,533,544. (sft_trainer.py goes through TrainingWorker.)
+SFT = (
+    Target(
+        "verl.trainer.fsdp_sft_trainer:FSDPSFTTrainer.training_step",
+        name="training_step", stage="train_step", role="trainer", process_role="trainer",
+    ),
+    Target(
+        "verl.trainer.fsdp_sft_trainer:FSDPSFTTrainer.validation_step",
+        name="validation_step", stage="evaluate", role="trainer",
+    ),
+    Target(
+        "verl.trainer.fsdp_sft_trainer:FSDPSFTTrainer.save_checkpoint",
+        name="save_checkpoint", stage="save_checkpoint", role="trainer", attributes={"global_step": "step"},
+    ),
+)  # fmt: skip
+
+TRAINERS = (*BLOCKS, *OWN_MARKS, *STEPS, *AROUND, *INSIDE, *SFT)

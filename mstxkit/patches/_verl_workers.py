@@ -1,0 +1,155 @@
+"""verl's training workers: the stages of actor, reference, critic and reward model, where they run.
+
+Names are those that `DistProfiler.annotate(role=…)` has for them in the newest version that holds them.
+"""
+
+from __future__ import annotations
+
+from ..patching.declare import Target
+
+FSDP = "verl.workers.fsdp_workers"
+MEGATRON = "verl.workers.megatron_workers"
+ENGINE = "verl.workers.engine_workers"
+TINKER = "verl.workers.engine_workers_tinker"
+ROLES = "verl.workers.roles"
+# The driver's step, as an attribute only: where it is all that a worker is told, it would be stale until the next one.
+SAVED = {"global_step": "global_step"}
+
+
+def _actor(worker: str) -> tuple[Target, ...]:
+    """Actor, reference and weights of a worker that holds the actor, whatever it is built on."""
+    return (
+        Target(f"{worker}.update_actor", name="actor_update", stage="actor_update", role="actor", process_role="actor"),
+        Target(
+            f"{worker}.compute_log_prob", name="actor_compute_log_prob", stage="actor_compute_log_prob",
+            role="actor", process_role="actor",
+        ),
+        Target(
+            f"{worker}.compute_ref_log_prob", name="ref_compute_log_prob", stage="reference_compute_log_prob",
+            role="reference", process_role="reference",
+        ),
+        Target(
+            f"{worker}.save_checkpoint", name="save_checkpoint", stage="save_checkpoint", role="actor",
+            attributes=SAVED, process_role="actor",
+        ),
+    )  # fmt: skip
+
+
+def _critic(worker: str) -> tuple[Target, ...]:
+    return (
+        Target(
+            f"{worker}.compute_values", name="compute_values", stage="critic_compute_values",
+            role="critic", process_role="critic",
+        ),
+        Target(
+            f"{worker}.update_critic", name="critic_update", stage="critic_update", role="critic", process_role="critic"
+        ),
+    )  # fmt: skip
+
+
+def _weights(path: str) -> Target:
+    """Weights go to the rollout at the end of step N, with N; what comes next belongs to N + 1."""
+    return Target(
+        path, name="update_weights", stage="weight_sync", role="actor", step_after="global_steps", process_role="actor"
+    )
+
+
+# workers/fsdp_workers.py 0.6.1:865,958,999,1034 0.7.0:907,1000,1045,1077 0.7.1:999,1095,1147,1180;
+# critic 0.6.1:1487,1507 0.7.0:1543,1563 0.7.1:1647,1667; reward model 0.6.1:1871 0.7.0:1931; gone in 0.8.0
+LEGACY_FSDP = (
+    *_actor(f"{FSDP}:ActorRolloutRefWorker"),
+    # 0.6.1:908 0.7.0:950 0.7.1:1045; the driver puts its step into meta_info
+    Target(
+        f"{FSDP}:ActorRolloutRefWorker.generate_sequences", name="rollout_generate", stage="actor_generate",
+        role="rollout", step="prompts.meta_info['global_steps']", process_role="actor",
+    ),
+    # 0.6.1:651 0.7.0:676; since 0.7.1 it is the whole of update_weights, except for a rollout in the worker itself
+    Target(
+        f"{FSDP}:ActorRolloutRefWorker.rollout_mode", name="rollout_mode", stage="weight_sync", role="actor",
+        unless=f"{FSDP}:AsyncActorRolloutRefWorker.update_weights",
+    ),
+    # 0.6.1:734 0.7.0:759
+    Target(f"{FSDP}:ActorRolloutRefWorker.trainer_mode", name="trainer_mode", role="actor"),
+    # 0.7.1:1735
+    _weights(f"{FSDP}:AsyncActorRolloutRefWorker.update_weights"),
+    *_critic(f"{FSDP}:CriticWorker"),
+    Target(
+        f"{FSDP}:CriticWorker.save_checkpoint", name="save_checkpoint", stage="save_checkpoint", role="critic",
+        attributes=SAVED, process_role="critic",
+    ),
+    Target(
+        f"{FSDP}:RewardModelWorker.compute_rm_score", name="compute_rm_score", stage="reward",
+        role="reward", process_role="reward",
+    ),
+)  # fmt: skip
+
+# workers/megatron_workers.py 0.6.1:627,742,720,791 0.7.0:725,840,818,903 0.7.1:748,870,844,940; critic 0.6.1:1072,1089
+# 0.7.0:1212,1229 0.7.1:1220,1237; reward model 0.6.1:1301 0.7.0:1453; gone in 0.8.0. GPUMemoryLogger, between
+# `register` and the method, hides its parameters: no step can be read from generate_sequences.
+LEGACY_MEGATRON = (
+    *_actor(f"{MEGATRON}:ActorRolloutRefWorker"),
+    # 0.6.1:670 0.7.0:768 0.7.1:794
+    Target(
+        f"{MEGATRON}:ActorRolloutRefWorker.generate_sequences", name="rollout_generate", stage="actor_generate",
+        role="rollout", process_role="actor",
+    ),
+    # 0.6.1:568 0.7.0:664
+    Target(
+        f"{MEGATRON}:ActorRolloutRefWorker.rollout_mode", name="rollout_mode", stage="weight_sync", role="actor",
+        unless=f"{MEGATRON}:AsyncActorRolloutRefWorker.update_weights",
+    ),
+    # 0.6.1:602 0.7.0:700
+    Target(f"{MEGATRON}:ActorRolloutRefWorker.trainer_mode", name="trainer_mode", role="actor"),
+    # 0.7.1:988
+    _weights(f"{MEGATRON}:AsyncActorRolloutRefWorker.update_weights"),
+    *_critic(f"{MEGATRON}:CriticWorker"),
+    # 0.6.1:1131 0.7.0:1271: here the parameter is called global_steps
+    Target(
+        f"{MEGATRON}:CriticWorker.save_checkpoint", name="save_checkpoint", stage="save_checkpoint", role="critic",
+        attributes={"global_step": "global_steps"}, process_role="critic",
+    ),
+    Target(
+        f"{MEGATRON}:RewardModelWorker.compute_rm_score", name="compute_rm_score", stage="reward",
+        role="reward", process_role="reward",
+    ),
+)  # fmt: skip
+
+# workers/roles/actor.py 0.6.1:108,141 and critic.py 0.6.1:134,162: what engine_workers became
+LEGACY_ROLES = (
+    Target(
+        f"{ROLES}.actor:ActorWorker.update_actor", name="actor_update", stage="actor_update",
+        role="actor", process_role="actor",
+    ),
+    Target(
+        f"{ROLES}.actor:ActorWorker.compute_log_prob", name="actor_compute_log_prob", stage="actor_compute_log_prob",
+        role="actor", process_role="actor",
+    ),
+    *_critic(f"{ROLES}.critic:CriticWorker"),
+)  # fmt: skip
+
+# workers/engine_workers.py 0.7.0:529,523,517,539 0.7.1:603,595,588,613 0.8.0:652,644,637,662 0.9.0:705,697,690,715
+# 0.9.1:713,703,696,723
+ENGINE_WORKERS = (
+    *_actor(f"{ENGINE}:ActorRolloutRefWorker"),
+    # 0.7.1:618 0.8.0:667 0.9.0:720 0.9.1:728 (async)
+    _weights(f"{ENGINE}:ActorRolloutRefWorker.update_weights"),
+    # 0.7.0:560,544 (async): what update_weights and the checkpoint manager do later
+    Target(f"{ENGINE}:ActorRolloutRefWorker.wake_up", name="wake_up", stage="weight_sync", role="actor"),
+    Target(f"{ENGINE}:ActorRolloutRefWorker.sleep", name="sleep", role="actor"),
+    # TrainingWorker knows no role: inside the actor's stages it inherits theirs; a critic's stages are the engine's.
+    # 0.7.0:174 0.7.1:215 0.8.0:234 0.9.0:242 0.9.1:243
+    Target(f"{ENGINE}:TrainingWorker.train_mini_batch", name="train_mini_batch", role="stage"),
+    # 0.7.0:254 0.7.1:299 0.8.0:325 0.9.0:337 0.9.1:343: one mini-batch
+    Target(f"{ENGINE}:TrainingWorker.train_batch", name="train_batch", role="stage", boundary="mini_batch"),
+    # 0.7.0:304 0.7.1:354 0.8.0:380 0.9.0:392 0.9.1:398
+    Target(f"{ENGINE}:TrainingWorker.infer_batch", name="infer_batch", role="stage"),
+    # 0.7.0:342 0.7.1:400 0.8.0:426 0.9.0:438 0.9.1:444: the actor's goes through it, a critic's starts here
+    Target(
+        f"{ENGINE}:TrainingWorker.save_checkpoint", name="save_checkpoint", stage="save_checkpoint", attributes=SAVED
+    ),
+    # workers/engine_workers_tinker.py 0.9.0:125,177 0.9.1:125,177
+    Target(f"{TINKER}:TinkerTrainingWorker.forward_backward", name="forward_backward", boundary="mini_batch"),
+    Target(f"{TINKER}:TinkerTrainingWorker.optimizer_step", name="optimizer_step"),
+)  # fmt: skip
+
+WORKERS = (*LEGACY_FSDP, *LEGACY_MEGATRON, *LEGACY_ROLES, *ENGINE_WORKERS)

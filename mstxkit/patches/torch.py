@@ -1,0 +1,98 @@
+"""Ranges for a training loop of one's own: what it waits for data, optimizer steps, checkpoints. Off by default.
+
+Source: torch 2.13.0. torch_npu 2.13.0 has ranges of its own for two of these, `profiler/_add_mstx_patch.py`:
+"dataloader", with one range id for all loaders and threads, around `__next__` of the iterator, and "save_checkpoint"
+around `torch.serialization.save`, not `torch.save`. They stay as they are; the targets lie where they are not.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Any
+
+from ..patching.declare import Patch, Target
+
+
+def _file(obj: Any, f: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    """Where `torch.save` writes: a path, or the type of an open file."""
+    return {"to": str(f) if isinstance(f, PurePath) else f}
+
+
+def _checkpoint(state_dict: Any, **kwargs: Any) -> dict[str, Any]:
+    """Where a distributed checkpoint goes, as far as the caller says."""
+    given = kwargs.get("checkpoint_id")
+    return {} if given is None else {"to": str(given) if isinstance(given, PurePath) else given}
+
+
+def _class(self: Any, *args: Any, **kwargs: Any) -> dict[str, str]:
+    """Which optimizer it is."""
+    return {"optimizer": type(self).__name__}
+
+
+# `__next__` of a loader's iterator is neither: torch_npu calls the one that it found at its import, and the end of each
+# epoch raises StopIteration through it. Below it, a map-style dataset's batch is fetched in the loop's own process, or
+# in a worker for which the loop waits. Source: torch/utils/data/_utils/fetch.py, torch/utils/data/dataloader.py:1433.
+_FETCH = "torch.utils.data._utils.fetch"
+_DATA = (
+    Target(f"{_FETCH}:_MapDatasetFetcher.fetch", name="DataLoader.fetch"),
+    Target(f"{_FETCH}:_IterableDatasetFetcher.fetch", name="DataLoader.fetch"),
+    Target(
+        "torch.utils.data.dataloader:_MultiProcessingDataLoaderIter._get_data",
+        name="DataLoader.wait",
+        attributes={"workers": "self._num_workers"},
+    ),
+)
+
+# Each class has its `step`, which the first instance of the class wraps once more, for its hooks
+# (`Optimizer.profile_hook_step`, torch/optim/optimizer.py:508): there is no one place that all of them run through.
+# AdamW inherits it from Adam: Adam's target is both.
+_OPTIMIZERS = (
+    ("adam", "Adam"),
+    ("adamw", "AdamW"),
+    ("sgd", "SGD"),
+    ("_adafactor", "Adafactor"),
+    ("_muon", "Muon"),
+    ("adadelta", "Adadelta"),
+    ("adagrad", "Adagrad"),
+    ("adamax", "Adamax"),
+    ("asgd", "ASGD"),
+    ("lbfgs", "LBFGS"),
+    ("nadam", "NAdam"),
+    ("radam", "RAdam"),
+    ("rmsprop", "RMSprop"),
+    ("rprop", "Rprop"),
+    ("sparse_adam", "SparseAdam"),
+)
+
+# `torch.save` also serves the pickling of tensors (torch/storage.py:247): it is no stage, and no more than 100 a second
+# are recorded. Distributed checkpoints: torch/distributed/checkpoint/state_dict_saver.py:89, 221.
+_SAVER = "torch.distributed.checkpoint.state_dict_saver"
+_SAVE = (
+    Target("torch:save", name="torch.save", attributes=_file, max_per_s=100),
+    Target(f"{_SAVER}:save", name="checkpoint.save", stage="save_checkpoint", attributes=_checkpoint),
+    Target(
+        f"{_SAVER}:async_save",
+        name="checkpoint.async_save",
+        stage="save_checkpoint",
+        attributes=_checkpoint,
+    ),
+)
+
+PATCH = Patch(
+    framework="torch",
+    versions="2.13.0",
+    targets=(
+        *_DATA,
+        *(
+            Target(f"torch.optim.{module}:{name}.step", name="Optimizer.step", attributes=_class)
+            for module, name in _OPTIMIZERS
+        ),
+        *_SAVE,
+    ),
+    default=False,
+    notes=(
+        "torch: the last fetch of an iterable dataset ends with StopIteration, and is marked as an error",
+        "torch: optimizers that are not torch's own, and a torch.save that torch_npu replaces when it is imported "
+        "later, need targets of your own",
+    ),
+)

@@ -1,0 +1,53 @@
+"""What holds for the declarations of every framework, whatever is installed."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from mstxkit import stages
+from mstxkit.patching import expressions, frameworks
+from mstxkit.patching.declare import RANGE, VALUE, Patch
+
+each_patch = pytest.mark.parametrize("patch", list(map(frameworks.load, frameworks.known())), ids=frameworks.known())
+
+
+@each_patch
+def test_the_patch_of_a_framework_reaches_into_it(patch: Patch) -> None:
+    assert patch.versions
+    assert any(target.module.split(".")[0] == patch.framework for target in patch.targets)
+
+
+@each_patch
+def test_only_stages_that_are_known_are_named(patch: Patch) -> None:
+    assert {target.stage for target in patch.targets} - {None} <= stages.BY_KEY.keys()
+
+
+@each_patch
+def test_expressions_are_well_formed(patch: Patch) -> None:
+    for target in patch.targets:
+        texts = [] if callable(target.attributes) else list(target.attributes.values())
+        for text in [*texts, *filter(None, (target.step, target.step_after))]:
+            expressions.check(text)  # raises where it is not
+
+
+@each_patch
+def test_callables_of_attributes_travel_by_reference(patch: Patch) -> None:
+    asked = [target.attributes for target in patch.targets if callable(target.attributes)]
+
+    assert [pickle.loads(pickle.dumps(one)) for one in asked] == asked
+
+
+@each_patch
+def test_what_is_limited_is_a_range_without_a_stage(patch: Patch) -> None:
+    limited = [one for one in patch.targets if one.coalesce or one.max_depth is not None or one.max_per_s is not None]
+
+    assert {(target.kind, target.stage) for target in limited} <= {(RANGE, None)}
+
+
+@each_patch
+def test_a_global_becomes_something_of_our_own(patch: Patch) -> None:
+    values = [str(target.value) for target in patch.targets if target.kind == VALUE]
+
+    assert [value for value in values if not value.startswith("mstxkit.")] == []

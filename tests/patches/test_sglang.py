@@ -1,0 +1,81 @@
+"""SGLang's targets against what its recorded versions hold."""
+
+from __future__ import annotations
+
+from enum import IntEnum, auto
+
+import pytest
+from patches.recorded_surfaces import expressions, functions, holders, versions
+
+from mstxkit.patches.sglang import PATCH
+from mstxkit.patching.expressions import compiled
+
+NAME = "sglang"
+BY_PATH = {target.path: target for target in PATCH.targets}
+# The surfaces leave this module out. Its methods were read from the wheels 0.5.4.post1, 0.5.9 and 0.5.11.
+UNRECORDED = "sglang.srt.managers.scheduler_update_weights_mixin"
+
+each_version = pytest.mark.parametrize("version", versions(NAME))
+
+
+def test_the_recorded_versions_are_those_that_the_targets_were_read_from() -> None:
+    assert sorted(versions(NAME)) == ["0.5.11", "0.5.23", "0.5.4.post1", "0.5.9"]
+
+
+def test_every_target_is_in_a_recorded_version() -> None:
+    recorded = {target.path for _, target, _ in holders(PATCH.targets, NAME)}
+
+    assert {path.partition(":")[0] for path in BY_PATH.keys() - recorded} == {UNRECORDED}
+
+
+def test_every_expression_fits_the_function_in_every_version_that_holds_it() -> None:
+    for _, target, function in holders(PATCH.targets, NAME):
+        for text in expressions(target):
+            compiled(text, function.signature())  # raises where it names no parameter
+
+
+@each_version
+def test_each_version_has_a_batch_a_forward_pass_and_its_sampling(version: str) -> None:
+    generation = {
+        target.qualname for target in PATCH.targets if target.stage == "actor_generate" and held(version, target.path)
+    }
+
+    assert generation == {
+        "Scheduler.run_batch", "Scheduler.process_batch_result", "ModelRunner.forward", "ModelRunner.sample"
+    }  # fmt: skip
+
+
+@each_version
+def test_each_version_has_one_place_where_requests_are_received_and_it_is_polled(version: str) -> None:
+    receiving = [target for path, target in BY_PATH.items() if path.endswith(".recv_requests") and held(version, path)]
+
+    assert [target.coalesce for target in receiving] == [True]
+
+
+def held(version: str, path: str) -> bool:
+    return path in functions(NAME, version)
+
+
+def test_mode_and_number_of_a_forward_pass_are_read_from_plain_attributes() -> None:
+    class ForwardMode(IntEnum):
+        EXTEND = auto()
+        DECODE = auto()
+
+    class ForwardBatch:
+        forward_mode = ForwardMode.EXTEND
+
+        def __init__(self) -> None:
+            self.forward_mode, self.batch_size = ForwardMode.DECODE, 4
+
+    class ModelRunner:
+        def __init__(self) -> None:
+            self.forward_pass_id, self.is_draft_worker = 7, False
+
+    path = "sglang.srt.model_executor.model_runner:ModelRunner.forward"
+    attributes = BY_PATH[path].attributes
+    assert not callable(attributes)
+    signature = functions(NAME, "0.5.23")[path].signature()
+
+    read = {name: compiled(text, signature)((ModelRunner(), ForwardBatch()), {}) for name, text in attributes.items()}
+
+    assert read == {"forward_pass": 7, "mode": "DECODE", "requests": 4, "is_draft": False}

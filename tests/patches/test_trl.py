@@ -1,0 +1,51 @@
+"""trl's declarations; tests/frameworks/test_trl.py has them in a real training."""
+
+from __future__ import annotations
+
+from mstxkit.patches.trl import PATCH
+
+BY_PATH = {target.path: target for target in PATCH.targets}
+GRPO, RLOO = "trl.trainer.grpo_trainer:GRPOTrainer", "trl.trainer.rloo_trainer:RLOOTrainer"
+
+
+def declared(where: str) -> dict[str, tuple[object, ...]]:
+    """Method to what is declared of it."""
+    return {
+        path.rpartition(".")[2]: (target.stage, target.step, target.boundary, target.attributes)
+        for path, target in BY_PATH.items()
+        if path.startswith(where)
+    }
+
+
+def test_both_trainers_have_the_same_ranges() -> None:
+    assert declared(GRPO) == declared(RLOO)
+
+
+def test_the_step_is_the_trainers_own_and_told_where_an_update_begins() -> None:
+    told = {target.qualname.rpartition(".")[2]: target.step for target in PATCH.targets if target.step}
+
+    assert told == {"get_batch_samples": "self.state.global_step", "training_step": "self.state.global_step"}
+
+
+def test_log_probabilities_are_named_by_the_model_that_gives_them() -> None:
+    class Trainer:
+        def __init__(self) -> None:
+            self.model, self.ref_model = object(), object()
+
+    class WithoutReference:
+        model = object()
+
+    whose = BY_PATH[f"{GRPO}._get_per_token_logps_and_entropies"].attributes
+    assert callable(whose)
+    trainer = Trainer()
+
+    assert whose(trainer, trainer.model, "ids", "mask", 8) == {"model": "actor"}
+    assert whose(trainer, model=trainer.ref_model, batch_size=2) == {"model": "reference"}
+    assert whose(WithoutReference(), WithoutReference.model) == {"model": "actor"}
+
+
+def test_a_version_with_a_function_for_generation_needs_no_context() -> None:
+    old = BY_PATH["trl.trainer.grpo_trainer:unwrap_model_for_generation"]
+
+    assert old.unless in BY_PATH
+    assert old.stage == BY_PATH[str(old.unless)].stage == "actor_generate"
