@@ -45,6 +45,7 @@ def autopatch(*frameworks_named: str, targets: Any = None) -> PatchReport:
 
     Returns:
         Every target with its state: applied, waiting for its import, skipped or failed, each with a reason.
+        `patch_report()` also says who else holds what was replaced.
 
     Raises:
         PatchError: a framework is unknown, or the targets are malformed. Nothing has been patched then.
@@ -60,7 +61,7 @@ def autopatch(*frameworks_named: str, targets: Any = None) -> PatchReport:
     patch_record.watch()
     _hand_on(frameworks_named, targets)
     ray.arrange()
-    return patch_report()
+    return _report(is_thorough=False)
 
 
 def _wanted(names: tuple[str, ...], targets: Any) -> list[tuple[Patch, bool]]:
@@ -131,13 +132,20 @@ def _put_back_environment() -> None:
 
 
 def patch_report() -> PatchReport:
-    """Every target of the frameworks that are on in this process, with its state and reason."""
+    """Every target of the frameworks that are on in this process, with its state and reason.
+
+    Cost: tens of milliseconds for each function of which others hold copies: who they are is looked for.
+    """
+    return _report(is_thorough=True)
+
+
+def _report(is_thorough: bool) -> PatchReport:
     if ranges.is_off:
         return PatchReport(tuple(state for patch, _ in _ways.off for state in _switched_off(patch)))
     from ..patching import registry
     from . import ray
 
-    found = registry.report()
+    found = registry.report(is_thorough)
     return found._replace(notes=(*found.notes, *_ways.notes, *ray.notes()))
 
 

@@ -1,4 +1,4 @@
-"""The command line: one module a verb in this folder, each with one function of the verb's name.
+"""The command line: one module a verb in this folder, each with one function of the verb's name, or several COMMANDS.
 
 Exit codes: 0 done, 1 found something wrong, 2 wrong use. `mstxkit --help` loads no torch and no polars.
 """
@@ -12,6 +12,8 @@ import sys
 from typing import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     import typer
 
 DONE, FOUND_WRONG, WRONG_USE = 0, 1, 2
@@ -44,8 +46,22 @@ def application() -> typer.Typer:
     app.callback()(_options)
     for verb in verbs():
         module = importlib.import_module(f"{__name__}.{verb}")
-        app.command(verb.replace("_", "-"))(_with_plain_errors(getattr(module, verb)))
+        if hasattr(module, "COMMANDS"):
+            app.add_typer(_group(module), name=verb)
+            continue
+        settings = getattr(module, "CONTEXT_SETTINGS", None)
+        app.command(verb.replace("_", "-"), context_settings=settings)(_with_plain_errors(getattr(module, verb)))
     return app
+
+
+def _group(module: ModuleType) -> typer.Typer:
+    """A verb of several commands: `mstxkit config show`."""
+    import typer
+
+    group = typer.Typer(help=(module.__doc__ or "").partition("\n")[0].partition(": ")[2], no_args_is_help=True)
+    for command in module.COMMANDS:
+        group.command(command.__name__)(_with_plain_errors(command))
+    return group
 
 
 def _options() -> None:
@@ -65,7 +81,8 @@ def _with_plain_errors(verb: Callable[..., None]) -> Callable[..., None]:
         try:
             verb(*args, **kwargs)
         except MstxkitError as exc:
-            typer.echo(f"mstxkit: {for_terminal(str(exc))}", err=True)
+            told = "\n".join(map(for_terminal, str(exc).splitlines()))
+            typer.echo(f"mstxkit: {told}", err=True)
             raise typer.Exit(WRONG_USE if isinstance(exc, ReadError) else FOUND_WRONG) from None
 
     return run

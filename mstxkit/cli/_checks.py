@@ -1,4 +1,4 @@
-"""What can be said of this installation without heavy imports: engine, clock, tmpfs, packages, environment."""
+"""What can be said of this installation without heavy imports: engine, clock, tmpfs, packages, ways in, environment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 OK, NOTE, WRONG = "ok", "note", "wrong"
-NEEDED = ("wrapt", "typer", "rich")
+NEEDED = ("wrapt", "typer", "rich", "pyyaml")
 OPTIONAL = {
     "numpy": "reading a run needs it: pip install 'mstxkit[report]'",
     "polars": "reading a run needs it: pip install 'mstxkit[report]'",
@@ -37,12 +37,15 @@ class Check(NamedTuple):
 
 def installation() -> list[Check]:
     """All checks, in the order in which to show them."""
-    return [_version(), *_engine(), _tmpfs(), *_packages(), *_npu(), *environment(os.environ)]
+    from . import _activation
+
+    here = [_version(), *_engine(), _tmpfs(), *_packages(), *_npu()]
+    return [*here, *_activation.ways_in(), *environment(os.environ)]
 
 
 def _version() -> Check:
     return Check(
-        "mstxkit", OK, f"{_installed('mstxkit') or 'not installed as a package'}, Python {platform.python_version()}"
+        "mstxkit", OK, f"{installed('mstxkit') or 'not installed as a package'}, Python {platform.python_version()}"
     )
 
 
@@ -88,16 +91,17 @@ def _tmpfs() -> Check:
 
 
 def _packages() -> list[Check]:
-    needed = [Check(p, OK if v else WRONG, v or f"missing: pip install {p}") for p in NEEDED for v in [_installed(p)]]
+    needed = [Check(p, OK if v else WRONG, v or f"missing: pip install {p}") for p in NEEDED for v in [installed(p)]]
     optional = []
     for package, why in OPTIONAL.items():
-        version = _installed(package)
+        version = installed(package)
         lacking = f"not installed; {why}" if why else "not installed"
         optional.append(Check(package, NOTE if why and not version else OK, version or lacking))
     return needed + optional
 
 
-def _installed(package: str) -> str | None:
+def installed(package: str) -> str | None:
+    """The version of an installed distribution, or None."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -109,7 +113,7 @@ def _npu() -> list[Check]:
 
     Source: torch 2.13.0 `torch/__init__.py`, `_import_device_backends`; TORCH_DEVICE_BACKEND_AUTOLOAD=0 forbids it.
     """
-    if not _installed("torch_npu") or os.environ.get("ASCEND_HOME_PATH"):
+    if not installed("torch_npu") or os.environ.get("ASCEND_HOME_PATH"):
         return []
     if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
         return [Check("CANN", OK, "ASCEND_HOME_PATH is not set; torch does not load torch_npu by itself")]
@@ -119,7 +123,9 @@ def _npu() -> list[Check]:
 
 def environment(variables: Mapping[str, str]) -> list[Check]:
     """One check for each variable of ours."""
-    known = {f"MSTXKIT_{name}" for name in VARIABLES}
+    from ..recorder.process import Limits
+
+    known = {f"MSTXKIT_{name.upper()}" for name in (*VARIABLES, *Limits._fields)}
     return [_variable(name, variables[name], known) for name in sorted(variables) if name.startswith("MSTXKIT_")]
 
 
@@ -130,7 +136,17 @@ def _variable(name: str, value: str, known: set[str]) -> Check:
         return Check(name, NOTE, f"{value!r}: nothing of mstxkit runs in processes that have this")
     if name == "MSTXKIT_RUN" and os.path.exists(value) and not os.path.isdir(value):
         return Check(name, WRONG, f"{value!r} is no folder; capture cannot write there")
+    if name == "MSTXKIT_AUTOPATCH":
+        return _patched(name, value)
     return Check(name, OK, repr(value))
+
+
+def _patched(name: str, value: str) -> Check:
+    from ._activation import problem_with
+
+    problems = [problem_with(part.strip()) for part in value.split(",") if part.strip()]
+    found = [problem for problem in problems if problem is not None]
+    return Check(name, WRONG, f"{value!r}: {'; '.join(found)}") if found else Check(name, OK, repr(value))
 
 
 def table(checks: list[Check]) -> Table:

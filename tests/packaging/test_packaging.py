@@ -15,7 +15,7 @@ import pytest
 pytestmark = [pytest.mark.wheel, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).resolve().parents[2]
-SHIPPED = ("pyproject.toml", "README.md", "mstxkit")
+SHIPPED = ("pyproject.toml", "setup.py", "README.md", "mstxkit")
 RECORD_AND_READ = """
 import sys
 import mstxkit
@@ -98,17 +98,17 @@ def names_in(archive: Path) -> set[str]:
 
 def test_an_sdist_holds_all_that_a_build_and_the_stand_in_libraries_need(sdist: Path) -> None:
     wanted = [path for path in (ROOT / "mstxkit").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    wanted = [path for path in wanted if path.suffix != ".so"]
+    wanted = [ROOT / "setup.py", *(path for path in wanted if path.suffix != ".so")]
 
     assert {str(path.relative_to(ROOT)) for path in wanted} <= names_in(sdist)
 
 
-def test_a_wheel_holds_the_package_with_its_types_and_nothing_else(wheel: Path) -> None:
+def test_a_wheel_holds_the_package_with_its_types_and_the_pth_file_and_nothing_else(wheel: Path) -> None:
     names = names_in(wheel)
 
     assert {"mstxkit/py.typed", "mstxkit/_native/hot.pyi"} <= names
     assert any(name.startswith("mstxkit/testing/cann/") for name in names)
-    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"mstxkit"}
+    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"mstxkit", "mstxkit.pth"}
 
 
 def test_with_a_compiler_the_wheel_records_on_the_c_engine(wheel: Path, python: Path, tmp_path: Path) -> None:

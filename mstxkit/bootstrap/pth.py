@@ -1,0 +1,205 @@
+"""What `mstxkit.pth` starts in an interpreter that was asked: wait for a framework to be imported, and join then.
+
+Nothing of mstxkit is loaded until then: `mstxkit.pth` runs this file by its path. So a process joins the run at its
+first import of mstxkit, of Ray, or of a framework that MSTXKIT_AUTOPATCH asks for. Helper processes import none of
+these (pip, multiprocessing's trackers), or are Ray's own daemons, which are told by the script that they run.
+
+Standard library only. Nothing here raises or prints while the interpreter starts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False  # as type checkers take it: `typing` would be a third of what this costs at interpreter start
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterator, Sequence
+
+RUN_VARIABLE, PATCH_VARIABLE = "MSTXKIT_RUN", "MSTXKIT_AUTOPATCH"
+# `mstxkit run` leaves this file in the run folder; the first interpreter that comes here takes it away.
+UNREACHED = ".unreached"
+RAY = "ray"
+_EVERY, _EXTRA, _YAML = ("all", "1"), "+extra", (".yaml", ".yml")
+_PATCHES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "patches")
+# Source: Ray 2.42.1 and 2.60.0, `ray/_private/ray_constants.py` and the raylet's command lines: of the scripts in
+# Ray's package only this one runs the job's tasks and actors.
+_RAY_WORKER = os.path.join("_private", "workers", "default_worker.py")
+
+
+def boot() -> None:
+    """Get this interpreter ready, as its environment says. Never raises; a second call does nothing."""
+    try:
+        _say_that_it_is_reached()
+        asked = os.environ.get(PATCH_VARIABLE, "")
+        if asked and not any(_is_waiting(finder) for finder in sys.meta_path):
+            _wait(Waiting(_names(asked)))
+    except Exception:
+        pass  # there is nobody to tell yet, and the program is none of our business
+
+
+def _say_that_it_is_reached() -> None:
+    run = os.environ.get(RUN_VARIABLE)
+    if run:
+        try:
+            os.unlink(os.path.join(run, UNREACHED))
+        except OSError:
+            pass  # another interpreter was first, or this run was not started by `mstxkit run`
+
+
+def _is_waiting(finder: Any) -> bool:
+    """By name: this file may have been run by its path and imported as well."""
+    return (type(finder).__module__, type(finder).__name__) == (__name__, Waiting.__name__)
+
+
+def _wait(finder: Waiting) -> None:
+    sys.meta_path.insert(0, finder)
+    for name in finder.names & set(sys.modules):  # another .pth file has imported it
+        finder.arrives(name, getattr(sys.modules[name], "__spec__", None))
+
+
+class Waiting:
+    """A finder that finds nothing itself: it sees the first import of one of `names`, and joins before that is run.
+
+    Who only asks whether a framework is installed (`importlib.util.find_spec`) does not join.
+
+    Cost: one look-up in a set for each module that is not loaded yet. No lock: a second framework that is imported by
+    another thread in the same moment is patched a little later than it could have been.
+    """
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self.names = names
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
+        """None, or what the other finders say, with a loader that joins before it runs the module."""
+        if fullname not in self.names:
+            return None
+        spec = self._found(fullname, path, target)
+        if spec is not None and not self._is_noticed_at_its_loader(fullname, spec):
+            self.arrives(fullname, spec)
+        return spec
+
+    def _found(self, fullname: str, path: Sequence[str] | None, target: Any) -> Any:
+        for finder in [finder for finder in sys.meta_path if finder is not self]:
+            find: Callable[..., Any] | None = getattr(finder, "find_spec", None)
+            spec = None if find is None else find(fullname, path, target)
+            if spec is not None:
+                return spec
+        return None
+
+    def _is_noticed_at_its_loader(self, name: str, spec: Any) -> bool:
+        """Only a loader object is this import's own; a namespace package has none, or one without attributes."""
+        loader = spec.loader
+        run = getattr(loader, "exec_module", None)
+        if run is None or isinstance(loader, type) or not hasattr(loader, "__dict__"):
+            return False
+
+        def join_and_run(module: Any) -> None:
+            loader.__dict__.pop("exec_module", None)
+            self.arrives(name, spec)
+            run(module)
+
+        loader.__dict__["exec_module"] = join_and_run
+        return True
+
+    def arrives(self, name: str, spec: Any) -> None:
+        """This is being imported: join, if that is a reason to."""
+        if spec is None or name not in self.names:
+            return
+        folder = os.path.realpath(next(iter(spec.submodule_search_locations or ()), ""))
+        if name == RAY and _is_part_of_ray(folder):
+            self.names -= {name}
+            return
+        self.names = frozenset()
+        join(is_ray_worker=name == RAY and _script() == os.path.join(folder, _RAY_WORKER))
+
+
+def join(is_ray_worker: bool = False) -> None:
+    """Capture and patch here as the environment says. Never raises: what is wrong is logged once.
+
+    Args:
+        is_ray_worker: Also hear of classes that arrive by value, which no import shows.
+    """
+    try:
+        # The package itself starts to capture, where MSTXKIT_RUN is set.
+        from mstxkit.bootstrap import activation, ray
+
+        activation.autopatch_from_environment()
+        if is_ray_worker:
+            ray.arrange("worker")  # not `setup`: it runs the job's own hook as well, whose time has not come
+    except Exception as exc:
+        _warn(exc)
+
+
+def _warn(exc: Exception) -> None:
+    import logging
+
+    logging.getLogger("mstxkit").warning("mstxkit: cannot be loaded, so nothing is patched here", exc_info=exc)
+
+
+def _names(asked: str) -> frozenset[str]:
+    """Import roots to wait for. Who asked for something that there is not is told in processes that import any."""
+    known = _known()
+    found = {RAY}
+    for one in filter(None, (part.strip() for part in asked.split(","))):
+        if one in _EVERY:
+            found |= {name for name in known if is_default(name)}
+        elif one.endswith(_YAML):
+            found |= _roots_in(one) or known
+        else:
+            name = one[: -len(_EXTRA)] if one.endswith(_EXTRA) else one
+            found |= {name} if name in known else known
+    return frozenset(found - {"__main__"})
+
+
+def _known() -> set[str]:
+    """As `patching.frameworks.known`."""
+    return {name[:-3] for name in os.listdir(_PATCHES) if name.endswith(".py") and not name.startswith("_")}
+
+
+def is_default(framework: str) -> bool:
+    """Is it among what `all` asks for? Read from its patch file's text: to load that would load mstxkit."""
+    return "default=False" not in _text(os.path.join(_PATCHES, framework + ".py"))
+
+
+def _roots_in(targets_file: str) -> set[str]:
+    """First parts of what looks like `package.module:name` in a file of targets; none if it cannot be read."""
+    import re
+
+    return set(re.findall(r"(?<![\w.])([A-Za-z_]\w*)(?:\.\w+)*:[A-Za-z_*]", _text(targets_file)))
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return ""
+
+
+def _is_part_of_ray(folder: str) -> bool:
+    """Is this one of Ray's daemons (dashboard, agents, monitors), or its command line?"""
+    script = _script()
+    if script.startswith(folder + os.sep):
+        return script != os.path.join(folder, _RAY_WORKER)
+    return os.path.basename(script) == RAY or _module().split(".")[0] == RAY
+
+
+def _script() -> str:
+    """Full path of the script that this process runs; sys.argv is complete before the first import of the program."""
+    return os.path.realpath(sys.argv[0]) if getattr(sys, "argv", None) else ""
+
+
+def _module() -> str:
+    """What follows `-m` on the command line, while Python is still looking for it."""
+    if not getattr(sys, "argv", None) or sys.argv[0] != "-m":
+        return ""
+    words = iter(_command_line())
+    return next((next(words, "") for word in words if word == "-m"), "")
+
+
+def _command_line() -> Iterator[str]:
+    words: list[str] | None = getattr(sys, "orig_argv", None)
+    if words is None:  # Python 3.9
+        words = _text("/proc/self/cmdline").split("\0")
+    yield from words

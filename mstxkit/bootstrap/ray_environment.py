@@ -1,0 +1,137 @@
+"""What goes into a job's runtime environment so that Ray's workers record and patch: the caller's own, with ours added.
+
+Nothing of the caller's is changed, and nothing of it is lost: variables it sets win over ours, a set-up hook it names
+runs after ours. Plain data in, plain data out: no Ray is needed.
+
+Source: Ray 2.42.1 and 2.60.0, `ray/runtime_env/runtime_env.py` (fields and their conflicts),
+`ray/_private/runtime_env/setup_hook.py` (string and callable hooks), `ray/_private/worker.py` (`init`, what
+`ray job submit` injects).
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from typing import Any, Callable, Mapping, NamedTuple
+
+RUN, AUTOPATCH = "MSTXKIT_RUN", "MSTXKIT_AUTOPATCH"
+SETUP = "mstxkit.bootstrap.ray.setup"
+# Names the hook that runs after ours: a path, or Ray's reference to a function that it keeps in its own store.
+NEXT_HOOK = "MSTXKIT_RAY_NEXT_HOOK"
+INJECTED = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+_FIELD, _VARIABLES = "worker_process_setup_hook", "env_vars"
+# In here a hook arrives that has been taken over already, by the supervisor of a submitted job.
+_TAKEN = "__RAY_WORKER_PROCESS_SETUP_HOOK_ENV_VAR"
+# A worker in another Python may lack mstxkit, and one whose hook cannot be imported is ended by Ray. Nor do the
+# fields `container` and `image_uri` allow a hook beside them.
+_ELSEWHERE = ("conda", "container", "image_uri", "py_executable")
+# What says something of this process alone.
+_OWN = ("MSTXKIT_ROLE", NEXT_HOOK)
+
+
+class Composed(NamedTuple):
+    """A runtime environment with ours added.
+
+    Args:
+        environment: Of the caller's type.
+        notes: What a user should know: which workers are not reached, and what to do.
+    """
+
+    environment: Any
+    notes: tuple[str, ...] = ()
+
+
+def variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a worker must find in its environment to do as this process does; {} while nothing is on here."""
+    if not (environ.get(RUN) or environ.get(AUTOPATCH)):
+        return {}
+    found = {name: value for name, value in environ.items() if name.startswith("MSTXKIT_") and name not in _OWN}
+    if found.get(RUN):
+        found[RUN] = os.path.abspath(found[RUN])
+    return found
+
+
+def composed(theirs: Any, ours: Mapping[str, str], beside: Any = None, is_client: bool = False) -> Composed:
+    """A job's runtime environment with these variables and our set-up hook.
+
+    Args:
+        theirs: What the caller gave: a dict, a `RuntimeEnv`, or None.
+        ours: As `variables` gives it.
+        beside: Another one that Ray will merge with it.
+        is_client: Is it for Ray Client? There Ray does not act on the field, only on the variable that it makes of it.
+    """
+    environment = {} if theirs is None else copy.copy(theirs)
+    environment[_VARIABLES] = {**ours, **(environment.get(_VARIABLES) or {})}
+    elsewhere = [field for field in _ELSEWHERE if environment.get(field) or (beside or {}).get(field)]
+    if elsewhere:
+        return Composed(environment, (_NOT_HOOKED.format(field=elsewhere[0]),))
+    if is_client:
+        environment[_VARIABLES] = {_TAKEN: SETUP, **environment[_VARIABLES]}
+    else:
+        _hook_in(environment)
+    return Composed(environment)
+
+
+_NOT_HOOKED = (
+    "runtime_env has {field}: Ray's set-up hook is left out, because it would end every worker that lacks mstxkit; "
+    "where mstxkit is installed there, MSTXKIT_RUN and MSTXKIT_AUTOPATCH, which are passed on, act by themselves"
+)
+
+
+def _hook_in(environment: Any) -> None:
+    """Put our hook in, and remember the one that was there."""
+    taken = environment[_VARIABLES].get(_TAKEN)
+    hook = environment.get(_FIELD)
+    if taken is not None:  # Ray acts on the variable alone, and refuses the field beside it
+        environment[_VARIABLES] = {**environment[_VARIABLES], _TAKEN: SETUP, **_next(taken)}
+        environment.pop(_FIELD, None)
+    elif callable(hook):
+        environment[_FIELD] = setup_then(hook)
+    elif hook is None or isinstance(hook, str):  # of anything else, Ray says itself that it is none
+        environment[_VARIABLES] = {**environment[_VARIABLES], **_next(hook)}
+        environment[_FIELD] = SETUP
+
+
+def _next(hook: str | None) -> dict[str, str]:
+    return {NEXT_HOOK: hook} if hook and hook != SETUP else {}
+
+
+def setup_then(hook: Callable[[], object]) -> Callable[[], object]:
+    """A set-up hook that runs ours, then `hook`, whose failure is Ray's business as without us.
+
+    Ray pickles it by value: it refers to nothing but an importable name and the hook itself.
+    """
+
+    def setup_hook() -> object:
+        from mstxkit.bootstrap.ray import setup
+
+        setup()
+        return hook()
+
+    setup_hook.__name__ = getattr(hook, "__name__", "setup_hook")
+    return setup_hook
+
+
+def injected(text: str, given: Any, ours: Mapping[str, str], is_overriding: bool) -> tuple[str, Composed]:
+    """The same under `ray job submit`, whose own runtime environment Ray merges with the one given to `ray.init`.
+
+    Ray refuses a field or variable that both have. So ours goes into one of them: where the hook is, else the job's.
+
+    Args:
+        text: Value of the variable `INJECTED`.
+        given: What the driver gave to `ray.init`.
+        ours: As `variables` gives it.
+        is_overriding: Does the driver's win a conflict (RAY_OVERRIDE_JOB_RUNTIME_ENV=1)?
+
+    Returns:
+        The new value of the variable, and what to give to `ray.init`.
+    """
+    config = json.loads(text)
+    job, driver = config.get("runtime_env") or {}, given or {}
+    held = {**(job.get(_VARIABLES) or {}), **(driver.get(_VARIABLES) or {})}
+    missing = {name: value for name, value in ours.items() if name not in held}
+    if driver.get(_FIELD) is not None and (is_overriding or job.get(_FIELD) is None):
+        return text, composed(given, missing, beside=job)
+    made = composed(job, missing, beside=driver)
+    return json.dumps({**config, "runtime_env": made.environment}), Composed(given, made.notes)
