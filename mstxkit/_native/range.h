@@ -528,7 +528,11 @@ static inline void leave(Range *r, PyObject *type)
     if (LIKELY(r->begun)) end(r, is_failure(type));
 }
 
-static inline int is_failure(PyObject *type) { return type != Py_None && type != PyExc_GeneratorExit; }
+/* An iterator says by StopIteration that it is at its end: no failure. */
+static inline int is_failure(PyObject *type)
+{
+    return type != Py_None && type != PyExc_GeneratorExit && type != PyExc_StopIteration && type != PyExc_StopAsyncIteration;
+}
 
 static COLD PyObject *decorate(Range *r, PyObject *function)
 {

@@ -301,5 +301,5 @@ class Range:
 
 
 def is_failure(kind: Any) -> bool:
-    """Does leaving a body with this exception type mean that the body failed?"""
-    return kind is not None and kind is not GeneratorExit
+    """Does leaving a body with this exception type mean that the body failed? The end of an iterator is none."""
+    return kind is not None and kind not in (GeneratorExit, StopIteration, StopAsyncIteration)

@@ -127,6 +127,14 @@ def test_leaving_by_generator_exit_is_no_error(engine: Any, recorded: Written) -
     assert recorded.one("in a generator").error is False
 
 
+@pytest.mark.parametrize("end", [StopIteration, StopAsyncIteration])
+def test_the_end_of_an_iterator_is_no_error(engine: Any, recorded: Written, end: type[Exception]) -> None:
+    with pytest.raises(end), engine.mstx_range("next"):
+        raise end
+
+    assert recorded.one("next").error is False
+
+
 def test_an_async_with_is_the_same_range(engine: Any, recorded: Written) -> None:
     async def main() -> None:
         async with engine.mstx_range("x", size=3) as entered:
