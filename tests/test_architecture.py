@@ -18,11 +18,12 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # First part of a module's name below mstxkit -> its layer; "" is the package itself, whose public names the faces use.
 LAYERS = {
-    **dict.fromkeys(("errors", "faults", "clock", "identity", "names", "imports", "places"), 0),
+    **dict.fromkeys(("errors", "faults", "clock", "identity", "names", "imports", "places", "stages"), 0),
     **dict.fromkeys(("records", "livefile", "segment", "state"), 1),
     **dict.fromkeys(("recorder", "sinks", "_native"), 2),
     **dict.fromkeys(("ranges", "wrapping", "calls", "signatures", "off", "dynamo"), 3),
-    "wiring": 6,
+    **dict.fromkeys(("patching", "patches", "config"), 4),
+    **dict.fromkeys(("wiring", "bootstrap"), 6),
     **dict.fromkeys(("reader", "reading", "align", "analysis", "report", "exporters"), 7),
     **dict.fromkeys(("cli", "testing", "demo", "__main__", ""), 8),
 }
@@ -35,16 +36,28 @@ HEAVY |= {"zstandard", "typer", "rich", "yaml", "plotly"}
 # Who may import what at module level all the same: modules that nobody loads unless they want just that.
 MAY_IMPORT = {
     "cli": {"typer", "rich"},
+    "config": {"pydantic"},
     "demo": {"torch", "numpy", "rich"},
     **{name: {"numpy", "polars", "rich"} for name in ("reading", "analysis", "report", "exporters")},
 }
 
 # Files in which a fault must not reach user code, and is noted instead.
 MAY_CATCH_EVERYTHING = {
+    "bootstrap/entry_points.py",
+    "bootstrap/pth.py",
+    "bootstrap/activation.py",
+    "bootstrap/patch_record.py",
+    "bootstrap/ray.py",
+    "bootstrap/ray_ranges.py",
     "calls.py",
+    "cli/_importing.py",
     "faults.py",
     "identity.py",
     "imports.py",
+    "patching/reach.py",
+    "patching/active.py",
+    "patching/registry.py",
+    "patching/seams.py",
     "recorder/adopt.py",
     "recorder/process.py",
     "recorder/forking.py",

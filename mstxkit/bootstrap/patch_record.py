@@ -9,12 +9,12 @@ import json
 from typing import Any
 
 from .. import faults, places, wiring
-from ..patching import registry
+from ..patching import active, registry
 
 
 def watch() -> None:
     """Write the record now, whenever a target's state changes, and when a capture starts."""
-    registry.on_change = write
+    active.on_change = write
     if write not in wiring.when_started:
         wiring.when_started.append(write)
     write()
@@ -22,7 +22,7 @@ def watch() -> None:
 
 def leave_off() -> None:
     """Write no more."""
-    registry.on_change = None
+    active.on_change = None
     if write in wiring.when_started:
         wiring.when_started.remove(write)
 

@@ -129,7 +129,7 @@ def _everywhere(replaced: dict[int, tuple[Any, Any]]) -> None:
     """Replace functions under every name that they have in a module."""
     from ..patching import propagate
 
-    for change in propagate.in_modules(replaced, propagate.loaded_modules()):
+    for change in propagate.in_modules(replaced, propagate.loaded_modules(), may_be_remote=False):
         change.make()
         _ways.changes.append(change)
 

@@ -143,7 +143,17 @@ def replacement(target: Target, place: Place, made: Made | None, has_late_steps:
     if new is raw:
         raise Unreached(Reason.NOT_PATCHABLE, f"a {type(raw).__name__} could not be decorated")
     limit(target, new)
+    if not place.is_own:
+        _name_after(place, new)
     return new
+
+
+def _name_after(place: Place, new: Any) -> None:
+    """An inherited method that is now one of the class itself: pickle must find it by its names."""
+    function = getattr(new, "__func__", new)
+    if isinstance(function, FunctionType):
+        function.__module__ = place.holder.__module__
+        function.__qualname__ = f"{place.holder.__qualname__}.{place.attribute}"
 
 
 def has_range(raw: Any, but: Any = None) -> bool:

@@ -157,6 +157,15 @@ def _function_in(raw: Any) -> Any:
     return raw
 
 
+def is_imported(cls: type) -> bool:
+    """Is this the class of its name in its module? What arrived by value is not, though it bears the same name."""
+    holder: Any = sys.modules.get(cls.__module__)
+    for part in cls.__qualname__.split("."):
+        stored = vars(holder).get(part) if isinstance(holder, (ModuleType, type)) else None
+        holder = None if stored is None else class_behind(stored)
+    return holder is cls
+
+
 def class_behind(value: Any) -> Any:
     """The user's class behind Ray's `ActorClass` object, to which `@ray.remote class X` binds the name X.
 

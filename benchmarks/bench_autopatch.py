@@ -1,0 +1,156 @@
+"""What `autopatch("verl")` costs a process, and what a method call that it patched costs, off and while recording.
+
+The first in CPU milliseconds beyond verl's own import, in fresh processes, in turns, of the environment that has verl
+(`make setup-frameworks`); left out where there is none. As verl's import takes seconds, which differ by more than what
+is looked for, the budget is on our own part of it: the call, and the hooks. The second over the bare call, in units of
+`with` over a C object that does nothing, through the engine that patches, on a class of a stand-in module.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import statistics
+import subprocess
+import sys
+from types import ModuleType
+from typing import Any, Mapping
+
+from .harness import HERE, NATIVE, TSC, TWIN, Rounds, Row, spread
+from .recording import recording
+
+VARIANTS: dict[str, dict[str, str]] = {
+    "verl": {},
+    "off_native": NATIVE,
+    "off_twin": TWIN,
+    "recording_native_tsc": {**NATIVE, **TSC},
+    "recording_twin": TWIN,
+}
+PYTHON = HERE.parent / ".venvs/frameworks/bin/python"
+ROUNDS = 5
+# What a trainer and a worker process import.
+TRAINER_AND_WORKERS = "import verl.trainer.ppo.ray_trainer, verl.workers.engine_workers"
+PATCH = "import mstxkit; mstxkit.autopatch('verl')"
+# CPU time of the hooks that run at the end of each patched module's import, added up in `spent`. What verl imports in
+# any case, and we too, counts as verl's.
+WATCH = """
+import mstxkit, ray, time, torch
+from mstxkit import imports
+spent, run = [], imports._run
+def timed(hook, module):
+    began = time.process_time_ns()
+    run(hook, module)
+    spent.append(time.process_time_ns() - began)
+imports._run = timed
+"""
+# Statements before the clock starts, those that are timed, and what is printed besides.
+IN_PROCESSES = {
+    "bare": ("", TRAINER_AND_WORKERS, "0"),
+    "patched": ("", f"{PATCH}; {TRAINER_AND_WORKERS}", "0"),
+    "call": (WATCH, PATCH, "0"),
+    "hooks": (f"{WATCH}\n{PATCH}; spent.clear()", TRAINER_AND_WORKERS, "sum(spent)"),
+    "afterwards": (TRAINER_AND_WORKERS, PATCH, "0"),
+}
+CODE = """
+import time
+{before}
+began = time.process_time_ns()
+{timed}
+took_ns = time.process_time_ns() - began
+print("took", {instead} or took_ns)
+"""
+AT_MOST = 20_000
+STAND_IN = "mstxkit_benchmark_stand_in"
+
+
+class Bare:
+    """What is patched, as a framework would have it."""
+
+    def update(self, a: int, k: int = 0) -> None:
+        """Nothing."""
+
+
+def measure(variant: str) -> list[Row]:
+    """Processes with verl, or calls in this one."""
+    return _with_verl() if variant == "verl" else _calls(variant)
+
+
+def _with_verl() -> list[Row]:
+    if not PYTHON.exists():
+        return [Row("autopatch.left_out", 0, "", note="verl is not installed here: make setup-frameworks")]
+    took: dict[str, list[float]] = {name: [] for name in IN_PROCESSES}
+    order = random.Random(1)  # of neighbours, the later one finds files and caches warm
+    for _ in range(ROUNDS):
+        for name in order.sample(list(IN_PROCESSES), len(IN_PROCESSES)):
+            took[name].append(_cpu_ms(*IN_PROCESSES[name]))
+    ours = [call + hooks for call, hooks in zip(took["call"], took["hooks"])]
+    more = [patched - bare for patched, bare in zip(took["patched"], took["bare"])]
+    own_s = statistics.median(took["bare"]) / 1e3
+    return [
+        _row("autopatch.verl_ms", ours, "the call, and the hooks at the end of each import"),
+        _row("autopatch.verl_difference_ms", more, f"of whole processes; verl's own import takes {own_s:.1f} s"),
+        _row("autopatch.verl_afterwards_ms", took["afterwards"], "the call, once verl is imported"),
+    ]
+
+
+def _row(key: str, values_ms: list[float], note: str) -> Row:
+    return Row(key, statistics.median(values_ms), "ms", spread(values_ms), note)
+
+
+def _cpu_ms(before: str, timed: str, instead: str) -> float:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("MSTXKIT_", "PYTHON"))}
+    environment["PYTHONPATH"] = str(HERE.parent)
+    code = CODE.format(before=before, timed=timed, instead=instead)
+    done = subprocess.run(
+        [str(PYTHON), "-W", "ignore", "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    return int(done.stdout.rpartition("took ")[2]) / 1e6
+
+
+def _calls(variant: str) -> list[Row]:
+    from mstxkit.recorder.engine import engine
+
+    native = "native" in variant
+    objects = {"bare": Bare(), **_patched()}
+    if variant.startswith("off"):
+        assert bool(engine.NATIVE) is native and not engine.recording()
+        rounds = _cases(objects).run()
+    else:
+        with recording(native, clock="tsc" if variant.endswith("tsc") else "") as session:
+            rounds = _cases(objects, after=session.drain, at_most=AT_MOST).run()
+            session.expect({name: rounds.cases[name].done for name in objects if name != "bare"})
+    return [
+        rounds.row(f"autopatch.call_{variant}", "patched", over="bare"),
+        rounds.row(f"autopatch.call_with_role_{variant}", "with_role", over="bare"),
+    ]
+
+
+def _patched() -> dict[str, Any]:
+    """Objects of two classes of a stand-in framework: a plain target, and one that also reads a role."""
+    from mstxkit.patching import registry
+    from mstxkit.patching.declare import Patch, Target
+
+    module = ModuleType(STAND_IN)
+    classes = {name: type(name, (), {"update": _copy(Bare.update)}) for name in ("patched", "with_role")}
+    vars(module).update(classes)
+    sys.modules[STAND_IN] = module
+    targets = (
+        Target(f"{STAND_IN}:patched.update", name="patched"),
+        Target(f"{STAND_IN}:with_role.update", name="with_role", role="actor"),
+    )
+    registry.install([(Patch(STAND_IN, "any", targets), False)])
+    states = [state.state for state in registry.report().targets]
+    assert states == ["applied"] * len(targets), states
+    return {name: cls() for name, cls in classes.items()}
+
+
+def _copy(function: Any) -> Any:
+    """The same function as an object of its own."""
+    return type(function)(function.__code__, globals(), function.__name__, function.__defaults__)
+
+
+def _cases(objects: Mapping[str, Any], **options: Any) -> Rounds:
+    rounds = Rounds()
+    for name, one in objects.items():
+        rounds.add(name, "o.update(1, k=2)", {"o": one}, **options)
+    return rounds

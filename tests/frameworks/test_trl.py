@@ -1,0 +1,254 @@
+"""A real GRPO training with the real trl: recorded whole with no line of mstxkit in it, and the same as unrecorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import mstxkit
+from mstxkit.patches.trl import PATCH
+from mstxkit.patching.declare import CORE
+
+pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "03_trl_grpo.py"
+STEPS, MICRO_BATCHES = 3, 2
+# How often a training of the example calls each target of GRPOTrainer and of accelerate, with one evaluation and one
+# checkpoint at its end; and of the others why not.
+CALLS = {
+    "GRPOTrainer.train": 1,
+    "GRPOTrainer.get_batch_samples": STEPS,
+    "GRPOTrainer.training_step": STEPS * MICRO_BATCHES,
+    "GRPOTrainer._prepare_inputs": STEPS * MICRO_BATCHES + 1,
+    "GRPOTrainer._generate_and_score_completions": STEPS + 1,
+    "GRPOTrainer._generate": STEPS + 1,
+    "GRPOTrainer._generate_single_turn": STEPS + 1,
+    "GRPOTrainer._calculate_rewards": STEPS + 1,
+    "GRPOTrainer._get_per_token_logps_and_entropies": STEPS * (MICRO_BATCHES + 1) + 2,
+    "GRPOTrainer.compute_loss": STEPS * MICRO_BATCHES + 1,
+    "GRPOTrainer.evaluate": 1,
+    "GRPOTrainer._save_checkpoint": 1,
+    "backward": STEPS * MICRO_BATCHES,
+    "clip_grad_norm": STEPS,
+    "optimizer_step": STEPS,
+}
+NOT_CALLED = {
+    "GRPOTrainer._tool_call_loop": "there are no tools",
+    "VLLMGeneration.sync_weights": "there is no vLLM",
+    "VLLMGeneration.generate": "there is no vLLM",
+}
+ONCE_AT_THE_END = {"GRPOTrainer.evaluate", "GRPOTrainer._save_checkpoint"}
+
+
+def run(command: list[str], **variables: str) -> str:
+    """What a command prints."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MSTXKIT_")}
+    environment.update(variables, PYTHONPATH=str(ROOT), PYTHONWARNINGS="ignore", HF_HUB_OFFLINE="1")
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+class Training(NamedTuple):
+    """The example under `mstxkit run`.
+
+    Args:
+        printed: What the example printed.
+        folder: The run's.
+        ranges: All its ranges, as dicts.
+    """
+
+    printed: list[str]
+    folder: Path
+    ranges: list[dict[str, Any]]
+
+    def of(self, name: str) -> list[dict[str, Any]]:
+        """Ranges of this name."""
+        return [row for row in self.ranges if row["name"] == name]
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory: pytest.TempPathFactory) -> Training:
+    folder = tmp_path_factory.mktemp("trl") / "run"
+    recorder = [sys.executable, "-m", "mstxkit", "run", "--run", str(folder), "--"]
+    printed = run([*recorder, sys.executable, str(EXAMPLE), "--steps", str(STEPS)], MSTXKIT_AUTOPATCH="trl")
+    return Training(printed.splitlines(), folder, mstxkit.open_run(folder).ranges().to_dicts())
+
+
+def test_the_example_says_nothing_of_mstxkit_outside_its_docstring() -> None:
+    _, _, code = EXAMPLE.read_text().split('"""', 2)
+
+    assert "mstx" not in code
+
+
+def test_rewards_and_losses_are_the_same_as_without_mstxkit(training: Training) -> None:
+    plain = run([sys.executable, str(EXAMPLE), "--steps", str(STEPS)]).splitlines()
+
+    assert len(plain) == STEPS + 1
+    assert training.printed == plain
+
+
+def test_every_target_that_applies_and_is_called_has_all_its_calls(training: Training) -> None:
+    applied = applied_names(training.folder)
+
+    counts = {name: len(training.of(name)) for name in applied - NOT_CALLED.keys()}
+    assert {name: count for name, count in counts.items() if not name.startswith("RLOO")} == CALLS
+    assert {row["name"] for row in training.ranges} == CALLS.keys()
+
+
+def applied_names(folder: Path) -> set[str]:
+    """Names of the targets that the run says were applied."""
+    named = {target.path: target.name or target.qualname for target in PATCH.targets if target.tier == CORE}
+    (record,) = (folder / "patches").iterdir()
+    states = json.loads(record.read_text())["targets"]
+    return {named[one["path"]] for one in states if one["state"] == "applied"}
+
+
+def test_each_range_has_its_stage_and_every_step(training: Training) -> None:
+    declared = {target.name or target.qualname: target for target in PATCH.targets}
+
+    for name in CALLS.keys() - {"GRPOTrainer.train"}:
+        rows, stage = training.of(name), declared[name].stage
+        assert stage is None or {row["stage"] for row in rows} == {stage}, name
+        steps = [STEPS - 1] if name in ONCE_AT_THE_END else list(range(STEPS))
+        assert sorted({row["step"] for row in rows}) == steps, name
+    assert not [row for row in training.ranges if row["error"] or row["open"]]
+
+
+def test_the_parts_of_a_step_lie_in_it(training: Training) -> None:
+    """What has no stage of its own belongs to the stage that it is in."""
+    for step in range(STEPS):
+        probabilities = training.of("GRPOTrainer._get_per_token_logps_and_entropies")
+        found = [
+            (row["stage"], json.loads(row["attributes"])["model"])
+            for row in probabilities
+            if row["step"] == step and row["stage"] != "evaluate" and row["start_ns"] < before_evaluation(training)
+        ]
+
+        assert sorted(found) == [("actor_update", "actor")] * MICRO_BATCHES + [("train_step", "reference")]
+
+
+def before_evaluation(training: Training) -> int:
+    (evaluation,) = training.of("GRPOTrainer.evaluate")
+    start: int = evaluation["start_ns"]
+    return start
+
+
+def test_attributes_are_what_the_example_asks_for(training: Training) -> None:
+    generated = [json.loads(row["attributes"]) for row in training.of("GRPOTrainer._generate")]
+    steps = [json.loads(row["attributes"]) for row in training.of("GRPOTrainer.training_step")]
+
+    assert generated == [{"prompts": 64}] * STEPS + [{"prompts": 32}]
+    assert steps == [{"micro_batch": number} for number in range(STEPS * MICRO_BATCHES)]
+
+
+def test_the_process_is_the_trainer(training: Training) -> None:
+    assert {row["role"] for row in training.ranges} == {"trainer"}
+
+
+def test_the_report_shows_the_stages(training: Training) -> None:
+    shown = run([sys.executable, "-m", "mstxkit", "report", str(training.folder)])
+
+    stages = {"train_step", "actor_generate", "reward", "actor_update", "evaluate", "save_checkpoint"}
+    assert stages <= {line.split()[0] for line in shown.splitlines() if line.strip()}
+
+
+RESUMED = """
+import functools, importlib.util, sys, tempfile
+import torch, transformers, trl
+import mstxkit
+from mstxkit.testing import captured
+
+spec = importlib.util.spec_from_file_location("example", sys.argv[1])
+example = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(example)
+torch.set_num_threads(1)
+with tempfile.TemporaryDirectory() as folder:
+    example.train(2, folder)
+    mstxkit.autopatch("trl")
+    train = trl.GRPOTrainer.train
+    trl.GRPOTrainer.train = functools.partialmethod(train, resume_from_checkpoint=folder + "/checkpoint-2")
+    with captured() as seen:
+        example.train(4, folder)
+print(sorted({one.step for one in seen.ranges if one.name == "GRPOTrainer.training_step"}))
+"""
+
+
+def test_steps_go_on_where_a_checkpoint_left_off() -> None:
+    printed = run([sys.executable, "-c", RESUMED, str(EXAMPLE)])
+
+    assert printed.splitlines()[-1] == "[2, 3]"
+
+
+IDENTITY = """
+import json, sys
+import mstxkit
+
+def load():
+    import accelerate, trl.trainer.grpo_trainer, trl.trainer.rloo_trainer, trl.generation.vllm_generation
+
+def held():
+    found = {}
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] in ("trl", "accelerate", "transformers"):
+            for attribute, value in list(getattr(module, "__dict__", {}).items()):
+                found[(name, attribute)] = value
+                if isinstance(value, type):
+                    found.update({(name, attribute, key): one for key, one in list(vars(value).items())})
+    return found
+
+load()
+before = held()
+report = mstxkit.autopatch("trl")
+during = held()
+mstxkit.unpatch()
+after = held()
+print(json.dumps({
+    "states": {state.path: [state.state, state.reason] for state in report.targets},
+    "changed": len([key for key in before if during[key] is not before[key]]),
+    "left": [str(key) for key in after if key not in before or after[key] is not before[key]],
+    "wraps": during[("trl.trainer.grpo_trainer", "GRPOTrainer", "compute_loss")].__wrapped__.__code__.co_filename,
+}))
+"""
+BEFORE_IMPORT = IDENTITY.replace("load()\nbefore = held()", "mstxkit.autopatch('trl')\nload()\nbefore = held()")
+
+
+@pytest.fixture(scope="module")
+def probed() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run([sys.executable, "-c", IDENTITY]).splitlines()[-1])
+    return found
+
+
+def test_what_is_absent_from_this_trl_is_all_that_is_not_applied(probed: dict[str, Any]) -> None:
+    left = {path.partition(":")[2]: reason for path, (state, reason) in probed["states"].items() if state != "applied"}
+
+    assert left == {
+        "RLOOTrainer._tool_call_loop": "absent in this version",
+        "GRPOTrainer._move_model_to_vllm": "absent in this version",
+        "RLOOTrainer._move_model_to_vllm": "absent in this version",
+        "VLLMClient.generate": "absent in this version",
+        "unwrap_model_for_generation": "superseded by another target in this version",
+    }
+
+
+def test_unpatching_puts_back_what_was_there(probed: dict[str, Any]) -> None:
+    assert probed["changed"] >= len(CALLS)
+    assert probed["left"] == []
+
+
+def test_the_metrics_of_trl_itself_stay(probed: dict[str, Any]) -> None:
+    """Its decorator reports times to wandb and others, and is wrapped, not replaced."""
+    assert Path(probed["wraps"]).parts[-3:] == ("trl", "extras", "profiling.py")
+
+
+def test_patching_before_the_import_comes_to_the_same(probed: dict[str, Any]) -> None:
+    first = json.loads(run([sys.executable, "-c", BEFORE_IMPORT]).splitlines()[-1])
+
+    assert first["states"] == probed["states"]
