@@ -2,7 +2,7 @@
 
 Needs Ray, and no device:
 
-    pip install 'mstxkit[report,ray,yaml]'
+    pip install 'mstxkit[report,ray]'
     python examples/02_autopatch_ray.py
 
 The job is that of `examples/ray_job/`: a stand-in for MindSpeed-RL, with its layout (a `train` task that drives one
@@ -55,7 +55,7 @@ def show(run: Path) -> None:
 def main() -> None:
     """Record, patch, run the job, show it."""
     parser = argparse.ArgumentParser(description="A job of Ray actors, patched from outside.")
-    parser.add_argument("--run", type=Path, default=Path("runs") / time.strftime("%Y%m%d-%H%M%S"), help="run folder")
+    parser.add_argument("--run", type=Path, default=Path("mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S"), help="run folder")
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--steps", type=int, default=5)
     given = parser.parse_args()

@@ -11,7 +11,7 @@ _PATH_LIMIT = 160
 
 
 def patch_lines(patches: list[dict[str, Any]]) -> list[str]:
-    """Lines from the rows of `Run.patches()`, as dicts; none for a run in which nothing was patched."""
+    """Lines from the rows of `Run.patches()`, as dicts; none for a framework that no process has imported."""
     by_framework: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in patches:
         by_framework[row["framework"]].append(row)
@@ -19,6 +19,8 @@ def patch_lines(patches: list[dict[str, Any]]) -> list[str]:
 
 
 def _lines(framework: str, rows: list[dict[str, Any]]) -> list[str]:
+    if not any(row["state"] in ("applied", "failed") for row in rows):
+        return []
     applied = {row["path"] for row in rows if row["state"] == "applied"}
     processes = {(row["host"], row["pid"]) for row in rows if row["state"] == "applied"}
     declared = {row["path"] for row in rows}

@@ -26,5 +26,5 @@ def test_what_failed_is_told_once_with_its_reason() -> None:
     assert patch_lines(rows)[1:] == ["  not reached: a:f: cannot be replaced (it is implemented in C)"]
 
 
-def test_a_run_without_patches_has_no_such_line() -> None:
-    assert patch_lines([]) == []
+def test_a_framework_that_no_process_has_imported_has_no_line() -> None:
+    assert patch_lines([row("a:f", "waiting"), row("a:g", "skipped")]) == []
