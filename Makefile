@@ -1,7 +1,7 @@
 # Everything sets itself up in .venv: a fresh machine needs Python 3.9 or later (3.11 is preferred), gcc and make.
 #
 #   make demo       a real GRPO training under capture, and its report          DEMO="--kill-rank 1" passes options on
-#   make test       all tests: C engine, Python twin, real torch_npu, packaging
+#   make test       all tests: C engine, Python twin, real torch_npu, packaging, Ray, verl, trl
 #   make test-all   the core tests on every Python from 3.9 to 3.13 found here
 #   make check      ruff, formatting, mypy, architecture
 #   make bench      the benchmarks against their budgets                         BENCH="--only range_off" passes options on
@@ -21,8 +21,9 @@ PIP := $(PYTHON) -m pip --disable-pip-version-check --quiet
 
 # With torch_npu installed and no CANN, a plain `import torch` fails unless torch is told not to load its plug-ins.
 export TORCH_DEVICE_BACKEND_AUTOLOAD := 0
+export PIP_TORCH
 
-.PHONY: help demo test test-all test-packaging check bench clean distclean setup setup-torch
+.PHONY: help demo test test-all test-packaging check readme-table bench clean distclean setup setup-torch setup-frameworks
 
 help:
 	@sed -n 's/^# \{0,1\}//; 3,8p' Makefile
@@ -33,7 +34,7 @@ $(VENV)/.made:
 	@touch $@
 
 # A stale extension must not outlive a failed build, which is no error (it is optional).
-$(VENV)/.installed: $(VENV)/.made pyproject.toml $(wildcard mstxkit/_native/*.[ch])
+$(VENV)/.installed: $(VENV)/.made pyproject.toml setup.py mstxkit/bootstrap/mstxkit.pth $(wildcard mstxkit/_native/*.[ch])
 	@echo "installing mstxkit and its tools"
 	@rm -f mstxkit/_native/hot.*.so
 	@PYTHONWARNINGS=ignore $(PIP) install --no-build-isolation --editable '.[test,dev]'
@@ -49,6 +50,10 @@ $(VENV)/.torch-$(TORCH_VERSION): $(VENV)/.made
 
 setup: $(VENV)/.installed
 setup-torch: $(VENV)/.installed $(VENV)/.torch-$(TORCH_VERSION)
+
+# Ray, verl, trl and transformers on Python 3.11, and an old Ray: `make test` makes them too.
+setup-frameworks: $(VENV)/.made
+	@$(PYTHON) .ci/environments.py frameworks ray-2.42.1
 
 demo: setup-torch
 	@$(VENV)/bin/mstxkit demo $(DEMO)
@@ -67,6 +72,10 @@ check: setup-torch
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy mstxkit $(wildcard tests/typing)
 	$(PYTHON) -m pytest -q tests/test_architecture.py
+
+# The README's support table, from the recorded surfaces and the patch files; a test fails while it is stale.
+readme-table: setup
+	@PYTHONPATH=.:tests $(PYTHON) tests/cli/readme_table.py
 
 bench: setup-torch
 	@$(PYTHON) -m benchmarks --check $(BENCH)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,11 +20,19 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import NamedTuple
 
+import environments
+
 ROOT = Path(__file__).resolve().parents[1]
-CORE = "not npu and not wheel and not slow"
+CORE = "not npu and not wheel and not slow and not ray and not frameworks"
 VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13")
 # Both major versions of polars are covered; those that still support Python 3.9 are 1.x.
 POLARS = {"3.9": "polars<2", "3.10": "polars>=2", "3.11": "polars<2", "3.12": "polars>=2", "3.13": "polars<2"}
+# Title, environment, tests. What needs real frameworks besides Ray runs once, beside the current Ray.
+WITH_FRAMEWORKS = (
+    ("Ray 2.60", "frameworks", "ray and not frameworks"),
+    ("frameworks", "frameworks", "frameworks"),
+    ("Ray 2.42.1", "ray-2.42.1", "ray and not frameworks"),
+)
 
 
 class Part(NamedTuple):
@@ -70,13 +79,27 @@ def test_here() -> list[Outcome]:
     python = Path(sys.executable)
     parts = [Part("core on the C engine", python, CORE, "1"), Part("core on the Python twin", python, CORE, "0")]
     npu = Part("real torch_npu on stand-in CANN", python, "npu and not wheel", "")
-    late = [Part("slow (demo)", python, "slow and not npu", ""), Part("packaging", python, "wheel", "")]
+    late = [
+        Part("slow (demo)", python, "slow and not npu and not ray and not frameworks", ""),
+        Part("packaging", python, "wheel", ""),
+    ]
     outcomes = [run(part) for part in parts]
     if find_spec("torch_npu"):
         outcomes.append(run(npu))
     else:
         outcomes.append(Outcome(npu.title, 0, 0, 0, 0.0, 0, "torch_npu is not installed here: left out"))
-    return outcomes + [run(part) for part in late]
+    outcomes += [run(part) for part in late]
+    return outcomes + [test_with(*part) for part in WITH_FRAMEWORKS]
+
+
+def test_with(title: str, name: str, markers: str) -> Outcome:
+    """One part in an environment of real frameworks, which is made first."""
+    try:
+        return run(Part(title, environments.make(name), markers, ""))
+    except environments.Unavailable as reason:
+        return Outcome(title, 0, 0, 0, 0.0, 0, str(reason))
+    except subprocess.CalledProcessError as error:
+        return Outcome(f"{title} set-up", 0, 0, 0, 0.0, error.returncode)
 
 
 def test_everywhere() -> list[Outcome]:
@@ -135,18 +158,21 @@ def run(part: Part, output: int | None = None) -> Outcome:
     """Run pytest for one part and count from its JUnit file; with `output` PIPE its output is shown at the end."""
     if output is None:
         print(f"\n=== {part.title} ===", flush=True)
-    env = {k: v for k, v in os.environ.items() if not k.startswith("MSTXKIT_")}
+    env = {k: v for k, v in os.environ.items() if not k.startswith("MSTXKIT_") and k != "RAY_ADDRESS"}
     if part.native:
         env["MSTXKIT_NATIVE"] = part.native
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "junit.xml"
-        command = [part.python, "-m", "pytest", "-q", "-m", part.markers, f"--junitxml={report}"]
-        began = time.monotonic()
-        ended = subprocess.run(command, env=env, stdout=output, text=True)
-        seconds = time.monotonic() - began
-        if output is not None:
-            print(f"\n=== {part.title} ===\n{ended.stdout}", flush=True)
-        counts = count(report)
+    folder = Path(tempfile.mkdtemp())
+    # A Ray of this part's own: it would join one that somebody else has started on this machine.
+    env["RAY_TMPDIR"] = str(folder)
+    report = folder / "junit.xml"
+    command = [part.python, "-m", "pytest", "-q", "-m", part.markers, f"--junitxml={report}"]
+    began = time.monotonic()
+    ended = subprocess.run(command, env=env, stdout=output, text=True)
+    seconds = time.monotonic() - began
+    if output is not None:
+        print(f"\n=== {part.title} ===\n{ended.stdout}", flush=True)
+    counts = count(report)
+    shutil.rmtree(folder, ignore_errors=True)
     return Outcome(part.title, *counts, seconds, ended.returncode)
 
 

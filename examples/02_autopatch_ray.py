@@ -55,7 +55,9 @@ def show(run: Path) -> None:
 def main() -> None:
     """Record, patch, run the job, show it."""
     parser = argparse.ArgumentParser(description="A job of Ray actors, patched from outside.")
-    parser.add_argument("--run", type=Path, default=Path("mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S"), help="run folder")
+    parser.add_argument(
+        "--run", type=Path, default=Path("mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S"), help="run folder"
+    )
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--steps", type=int, default=5)
     given = parser.parse_args()

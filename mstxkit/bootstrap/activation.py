@@ -166,5 +166,7 @@ def autopatch_from_environment() -> None:
                 autopatch(targets=name)
             else:
                 autopatch(*([] if name in (EVERY, "1") else [name]))
+        except PatchError as exc:
+            faults.warn_once(f"{VARIABLE}={name}", f"{VARIABLE}={name}: {exc}")
         except Exception as exc:
             faults.note(f"{VARIABLE}={name}", exc)

@@ -24,6 +24,9 @@ def main() -> None:
     wiring = sys.modules.get("mstxkit.wiring")
     if wiring is not None:  # loaded for MSTXKIT_RUN: a look at a run must not become part of it
         wiring.discard()
+    activation = sys.modules.get("mstxkit.bootstrap.activation")
+    if activation is not None:  # loaded for MSTXKIT_AUTOPATCH: that is meant for what we run, not for us
+        activation.unpatch()
     for stream in (sys.stdout, sys.stderr):
         # A name that this terminal's encoding lacks is shown escaped instead of ending the command.
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")

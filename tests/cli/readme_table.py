@@ -10,6 +10,8 @@ import re
 from pathlib import Path
 from typing import Any, Iterator
 
+from contracts import surface
+
 from mstxkit.patching import frameworks
 from mstxkit.patching.declare import CORE, Patch
 from mstxkit.patching.symbols import HELD, ClassSymbols, ModuleSymbols, Symbols
@@ -48,7 +50,8 @@ def _count(patch: Patch, held: list[str], is_core: bool) -> str:
 
 def recorded(framework: str, version: str) -> Symbols:
     """The symbols of a recorded version."""
-    found = json.loads((SURFACES / f"{framework}-{version}.json").read_text(encoding="utf-8"))["modules"]
+    record = surface.recorded(f"{framework}-{version}")
+    found = {name: {**one, "imports_from": _imports(record, name)} for name, one in record.modules.items()}
     for one in json.loads(ALSO.read_text(encoding="utf-8")):
         if one["framework"] == framework and version in one["versions"]:
             found[one["module"]] = one
@@ -56,6 +59,13 @@ def recorded(framework: str, version: str) -> Symbols:
     for package in {above for name in modules for above in _above(name)} - modules.keys():
         modules[package] = _passing_on(package, modules)
     return Symbols(modules.get)
+
+
+def _imports(record: surface.Surface, module: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for source, names in surface.imports_of(record, module):
+        found[source] = [*found.get(source, []), *names]
+    return found
 
 
 def _module(record: dict[str, Any]) -> ModuleSymbols:

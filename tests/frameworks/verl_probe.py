@@ -78,7 +78,7 @@ def user_class(value: Any) -> Any:
 
 
 def describe(target: Target) -> list[Any] | None:
-    """What must not change: kind, signature, coroutine-ness, dispatch marks, name, documentation, where pickle finds it."""
+    """What must not change: kind, signature, coroutine-ness, dispatch marks, name, text, and that pickle finds it."""
     raw = stored(target)
     if raw is ABSENT:
         return None
