@@ -21,7 +21,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Patch", "Seam", "Target", "at_step", "autopatch", "capture", "current_stage", "current_step",
-    "identify", "mark", "mstx_range", "mstx_timer", "open_run", "patch_report", "stage", "stage_times", "status", "step", "unpatch",
+    "identify", "mark", "mstx_range", "mstx_timer", "open_run", "patch_report", "stage", "stage_times", "status",
+    "step", "unpatch",
 ]  # fmt: skip
 
 _LOADED_WHEN_USED = {
