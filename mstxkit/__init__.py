@@ -12,6 +12,7 @@ from .ranges import at_step, current_stage, current_step, is_off, mark, mstx_ran
 
 if TYPE_CHECKING:
     from .bootstrap.activation import autopatch, patch_report, unpatch
+    from .config.configuring import configure
     from .identity import identify
     from .patching.declare import Patch, Seam, Target
     from .reader import open_run
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Patch", "Seam", "Target", "at_step", "autopatch", "capture", "current_stage", "current_step",
+    "Patch", "Seam", "Target", "at_step", "autopatch", "capture", "configure", "current_stage", "current_step",
     "identify", "mark", "mstx_range", "mstx_timer", "open_run", "patch_report", "stage", "stage_times", "status",
     "step", "unpatch",
 ]  # fmt: skip
@@ -31,6 +32,7 @@ _LOADED_WHEN_USED = {
     "Target": "patching.declare",
     "autopatch": "bootstrap.activation",
     "capture": "wiring",
+    "configure": "config.configuring",
     "identify": "identity",
     "open_run": "reader",
     "patch_report": "bootstrap.activation",

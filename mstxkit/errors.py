@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Iterable, NamedTuple
+
 
 class MstxkitError(Exception):
     """Base of every error that mstxkit raises on purpose: its message says what is wrong, where, and what to do."""
@@ -13,6 +15,56 @@ class CaptureError(MstxkitError):
 
 class PatchError(MstxkitError):
     """A framework or a target that was asked for is unknown, or is declared wrongly."""
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong in a configuration.
+
+    Args:
+        file: Where it was given, as the user named it.
+        line: From 1; None where the source has no lines.
+        key: Full name of the key in the source.
+        value: What was given; None where nothing was, or where the key itself is wrong.
+        why: What is wrong with it.
+        allowed: The values or names that it may have.
+    """
+
+    file: str
+    line: int | None
+    key: str
+    value: Any
+    why: str
+    allowed: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        import difflib  # not where marking starts: it loads four modules more
+
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        given = "" if self.value is None else f"={shortened(self.value)}"
+        wanted = str(self.key.rpartition(".")[2] if self.value is None else self.value)
+        is_word = isinstance(self.value, (str, type(None))) and wanted not in self.allowed
+        near = difflib.get_close_matches(wanted, self.allowed, n=1) if is_word else []
+        advice = f"; did you mean {near[0]}?" if near else ""
+        choices = f"{advice or ';'} allowed: {', '.join(self.allowed)}" if self.allowed else ""
+        return f"{place}: {self.key}{given}: {self.why}{choices}"
+
+
+class ConfigError(MstxkitError):
+    """A configuration is wrong. Everything that is wrong in one source is told at once, a line each.
+
+    Attributes:
+        problems: The single problems; empty where the source could not be read at all.
+    """
+
+    def __init__(self, message: str, problems: Iterable[Problem] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems)
+
+    @classmethod
+    def of(cls, problems: Iterable[Problem]) -> ConfigError:
+        """One error of these problems, in the order of their lines."""
+        found = sorted({str(one): one for one in problems}.values(), key=lambda one: (one.line or 0, one.key))
+        return cls("\n".join(str(one) for one in found), found)
 
 
 class ReadError(MstxkitError):
@@ -37,3 +89,9 @@ class NewerVersionError(FormatError):
 
 class StandInError(MstxkitError):
     """The stand-in CANN libraries could not be built, or a script under them could not be run."""
+
+
+def shortened(value: Any, at_most: int = 80) -> str:
+    """A value as a message shows it, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= at_most else f"{text[: at_most - 1]}…"

@@ -1,0 +1,180 @@
+"""The roles of a verl configuration: the `profiler` block of each, with what it has by default or follows.
+
+Source: verl 0.6.1 to 0.9.1: utils/profiler/config.py, utils/profiler/mstx_profile.py, trainer/config.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, NamedTuple
+
+from . import Reading
+
+GLOBAL = "global_profiler"
+TOOLS = ("nsys", "npu", "torch", "torch_memory", "precision_debugger")
+LEVELS = {"level_none": "none", "level0": "level0", "level1": "level1", "level2": "level2"}
+CONTENTS = ("npu", "cpu", "memory", "shapes", "module", "stack")
+# Where a role's block is, and the stages that verl annotates for it: in discrete mode each is one recording.
+ROLES = {
+    "actor": (("actor_rollout_ref", "actor", "profiler"), ("actor_compute_log_prob", "actor_update")),
+    "ref": (("actor_rollout_ref", "ref", "profiler"), ("reference_compute_log_prob",)),
+    "rollout": (("actor_rollout_ref", "rollout", "profiler"), ("actor_generate",)),
+    "critic": (("critic", "profiler"), ("critic_compute_values", "critic_update")),
+    "reward_model": (("reward_model", "profiler"), ("reward",)),  # verl 0.7.0 and before
+}
+STAGE_NAMES = {
+    "actor_generate": "rollout_generate", "reference_compute_log_prob": "ref_compute_log_prob",
+    "critic_compute_values": "compute_values", "reward": "compute_rm_score",
+}  # fmt: skip
+
+HOOKS = ("relocate_results", "finish_hook_cmd", "finish_hook_all_ranks", "finish_hook_ranks")
+_ROLE_KEYS = (
+    "tool", "enable", "all_ranks", "ranks", "save_path", *HOOKS, "tool_config", "global_tool_config", "_target_",
+)  # fmt: skip
+_NPU_KEYS = (
+    "discrete",
+    "contents",
+    "level",
+    "analysis",
+    "profile_token_start",
+    "profile_token_end",
+    "name",
+    "_target_",
+)
+
+
+class Role(NamedTuple):
+    """One role's block, with defaults."""
+
+    name: str
+    enable: bool = False
+    all_ranks: bool = False
+    ranks: tuple[int, ...] = ()
+    save_path: str = "outputs/profile"
+    discrete: bool = False
+    contents: tuple[str, ...] = ()
+    level: str = "level0"
+    analysis: bool = True
+    tokens: tuple[int | None, int | None] = (None, None)
+
+    @property
+    def chosen(self) -> Any:
+        """Its ranks; without any, rank 0."""
+        return "all" if self.all_ranks else self.ranks or (0,)
+
+
+def roles_of(reading: Reading, path: str) -> dict[str, Role]:
+    """Every role by its name, with what it has by default in the verl that is meant, or follows."""
+    default = Role("actor", save_path=path, level="level0" if at_least(0, 7) else "level1")
+    actor = _role(reading, default)
+    followed = {"rollout": actor._replace(save_path=path, tokens=(None, None))}
+    others = [name for name in ROLES if name != "actor"]
+    return {
+        "actor": actor,
+        **{name: _role(reading, followed.get(name, default)._replace(name=name)) for name in others},
+    }
+
+
+def _role(reading: Reading, default: Role) -> Role:
+    section = ROLES[default.name][0]
+    role, npu = Reading(reading.source, section), Reading(reading.source, (*section, "tool_config", "npu"))
+    role.only(_ROLE_KEYS)
+    npu.only(_NPU_KEYS)
+    if isinstance(role.values.get("tool_config"), Mapping):
+        tools = Reading(reading.source, (*section, "tool_config"))
+        tools.only((*TOOLS, "_target_"))
+        role.problems += tools.problems
+    found = Role(
+        default.name,
+        enable=role.flag("enable", "enabled", default.enable),
+        all_ranks=role.flag("all_ranks", "ranks", default.all_ranks),
+        ranks=_ranks(role, default.ranks),
+        save_path=role.text("save_path", "path", default.save_path),
+        discrete=npu.flag("discrete", "stages", default.discrete),
+        contents=npu.items("contents", "activities", {name: name for name in CONTENTS}, default.contents),
+        level=npu.choice("level", "level", LEVELS, default.level),
+        analysis=npu.flag("analysis", "analysis", default.analysis),
+        tokens=_tokens(npu),
+    )
+    reading.problems += [*role.problems, *npu.problems]
+    if default.name == "rollout":
+        reading.places.update({"replicas": role.places["ranks"]} if "ranks" in role.places else {})
+    elif default.name == "actor" or found.enable:
+        reading.places = {**role.places, **npu.places, **reading.places}
+    return found
+
+
+def _ranks(role: Reading, default: tuple[int, ...]) -> tuple[int, ...]:
+    if "ranks" not in role.values:
+        return default
+    is_empty = role.values["ranks"] is None or role.values["ranks"] == []
+    return () if is_empty else tuple(role.ranks("ranks", "ranks", ()))
+
+
+def _tokens(npu: Reading) -> tuple[int | None, int | None]:
+    start, end = (
+        None if npu.values.get(key) is None else npu.number(key, "sampling", 0, least=0)
+        for key in ("profile_token_start", "profile_token_end")
+    )
+    if start is not None and end is not None and end <= start:
+        npu.wrong("profile_token_end", f"must be more than profile_token_start, {start}", end)
+    return start, end
+
+
+def always_has_cpu() -> bool:
+    """Does this verl record the host side whatever contents says?"""
+    return at_least(0, 9, 1)
+
+
+def at_least(*numbers: int) -> bool:
+    """Is the verl that is meant this version or a later one? That is the one installed, the newest where none is."""
+    version = installed_version()
+    return version is None or [int(part) for part in version.split(".")[:3] if part.isdecimal()] >= list(numbers)
+
+
+def installed_version() -> str | None:
+    """verl's in this environment; None without one."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("verl")
+    except PackageNotFoundError:
+        return None
+
+
+def note_surprises(
+    reading: Reading, tool: str | None, steps: tuple[int, ...], roles: dict[str, Role], base: Role
+) -> None:
+    """Tell what verl does that its documents do not say."""
+    if steps and base.enable and tool is None:
+        reading.note("global_profiler.tool is not set: verl profiles nothing; it needs tool: npu")
+    elif steps and tool not in (None, "npu"):
+        reading.note(f"global_profiler.tool is {tool}: only npu is read here")
+    if base.enable and not base.all_ranks and not base.ranks:
+        reading.note(f"{base.name}: neither all_ranks nor ranks: rank 0 is profiled (verl 0.6.1: none)")
+    if roles["actor"].enable and not roles["ref"].enable:
+        reading.note("ref does not follow the actor: its enable is false unless it is set")
+    if base.enable and "npu" not in base.contents:
+        reading.note("contents without npu: verl 0.9.1 records the host alone, 0.9.0 and before take [] for both")
+    elif base.enable and "cpu" not in base.contents and always_has_cpu():
+        reading.note("verl 0.9.1 and later record the host too, whatever contents says; 0.9.0 and before do not")
+    _note_rollout(reading, roles)
+    differing = [name for name, role in roles.items() if role.enable and role[3:9] != base[3:9]]
+    if differing:
+        reading.note(
+            f"{', '.join(differing)}: other settings than {base.name}, whose are shown; they are kept in extras"
+        )
+
+
+def _note_rollout(reading: Reading, roles: dict[str, Role]) -> None:
+    if roles["rollout"].enable and not roles["rollout"].discrete:
+        reading.note("rollout: the inference engine is profiled with discrete: true only (Agent Loop)")
+    if has_rollout(roles):
+        reading.note(
+            "rollout: ranks are replicas of the engine up to verl 0.9.0, global ranks in 0.9.1; up to 0.7.0 vLLM takes "
+            "its own VLLM_TORCH_PROFILER_DIR and ignores save_path and contents; vllm-ascend always ignores the level"
+        )
+
+
+def has_rollout(roles: dict[str, Role]) -> bool:
+    """Is the inference engine profiled?"""
+    return roles["rollout"].enable and roles["rollout"].discrete

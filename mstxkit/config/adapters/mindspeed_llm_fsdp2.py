@@ -1,0 +1,123 @@
+"""MindSpeed-LLM on FSDP2: `training.profile_*` of its YAML, or `--training.profile_*`, its steps counted from 0.
+
+Source: MindSpeed-LLM c77308a1, `fsdp2/utils/arguments.py:646-680` (fields and their checks), `:848-1077` (YAML values
+become words of the command line, which are parsed again), `fsdp2/utils/profiler.py:66-88` (level, export, schedule).
+Steps are those of this start of the process, whatever its help says of "global step".
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from ..model import Config, Window
+from ..sources import Source, from_yaml
+from . import ENDLESS_STEPS, Read, Reading, Written, left_out, mindspeed_llm
+from ._text import yaml_of
+from .mindspeed_llm import FLAGS, OPTIONS
+
+FLAVOUR = "mindspeed_llm_fsdp2"
+DESCRIPTION = "MindSpeed-LLM on FSDP2: training.profile_* in YAML, or --training.profile_*, steps from 0"
+
+SECTION = "training"
+OWN_PATH = "./profile"
+REASONS = {
+    **mindspeed_llm.FIXED,
+    "window.counted_from": "steps are counted from this start of the process",
+}
+_PREFIX = f"--{SECTION}.profile"
+# As the framework's own parser takes them, in any case of letters (`arguments.py`, `_string_to_bool`).
+_TRUE, _FALSE = ("yes", "true", "t", "y", "1"), ("no", "false", "f", "n", "0")
+# An object of its parsed arguments has these; Megatron-Core's has none of the second name.
+_OWN_ALONE = ("profile_data_simplification", "gradient_accumulation_steps")
+
+
+def detect(source: Source) -> bool:
+    """Is there a key `training.profile*`, a word `--training.profile*`, or an object of its `TrainingArguments`?"""
+    section = source.at(SECTION)
+    if isinstance(section, Mapping) and any(name.startswith("profile") for name in section):
+        return True
+    if any(word.text.startswith(_PREFIX) for word in mindspeed_llm.words_of(source)):
+        return True
+    return all(name in source.values for name in _OWN_ALONE)
+
+
+def read(source: Source) -> Read:
+    """What the section says.
+
+    Raises:
+        ConfigError: all that is wrong in it.
+    """
+    reading = _reading(source)
+    fields = mindspeed_llm.options(reading)
+    fields["window"] = _window(reading, fields["enabled"])
+    fields["ranks"] = mindspeed_llm.ranks(reading, [-1], "profile_ranks: [0, 1]")
+    fields["path"] = reading.text("profile_save_path", "path", OWN_PATH)
+    if fields["enabled"] and fields["ranks"] == "all" and fields["window"].steps is None:
+        reading.note("every rank is recorded for the whole run, in one window: that is what profile: true alone means")
+    return reading.read(FLAVOUR, **fields)
+
+
+def write(config: Config) -> Written:
+    """The section `training` of a YAML file, every default of it made explicit."""
+    start = config.window.first_step - 1
+    steps = config.window.steps
+    given = {
+        "profile_step_start": start,
+        "profile_step_end": -1 if steps is None else start + steps,
+        "profile_ranks": [-1] if config.ranks == "all" else list(config.ranks),
+        "profile_save_path": config.path or OWN_PATH,
+        **mindspeed_llm.said(config),
+    }
+    section = {name: given[name] for name in OPTIONS}
+    text = f"# MindSpeed-LLM (FSDP2): these go into its section of this name.\n{yaml_of({SECTION: section})}"
+    return Written(text, left_out(config, read(from_yaml(text, FLAVOUR)).config, FLAVOUR, REASONS))
+
+
+def _reading(source: Source) -> Reading:
+    words = mindspeed_llm.words_of(source)
+    if any(word.text.startswith(_PREFIX) for word in words):
+        known = {f"--{SECTION}.{name}": name for name in OPTIONS}
+        found, problems = mindspeed_llm.section_of_words(words, source.name, _PREFIX, known)
+        values = {key: _of_words(key, behind) for key, behind in found.values.items()}
+        read_from = Source(source.name, values, found.lines)
+        reading = Reading(read_from, from_text=True, spelled=f"--{SECTION}.{{}}".format)
+        reading.problems += problems
+        return reading
+    path = () if all(name in source.values for name in _OWN_ALONE) else (SECTION,)
+    reading = Reading(source, path, from_text=True)
+    reading.values = {key: _of_yaml(key, value) for key, value in reading.values.items() if value is not None}
+    for key in reading.values:
+        if key.startswith("profile") and key not in OPTIONS:
+            reading.wrong(key, "unknown key", allowed=OPTIONS)
+    return reading
+
+
+def _of_words(key: str, behind: list[str]) -> Any:
+    if key == "profile_ranks":
+        return behind
+    return _flag(mindspeed_llm.one_word(behind or ["true"])) if key in FLAGS else mindspeed_llm.one_word(behind)
+
+
+def _of_yaml(key: str, value: Any) -> Any:
+    """A value as the framework sees it: it turns all into texts, and parses these."""
+    if key == "profile_ranks" and not isinstance(value, list):
+        return [value]
+    return _flag(value) if key in FLAGS else value
+
+
+def _flag(value: Any) -> Any:
+    text = str(value).lower()
+    return text in _TRUE if text in (*_TRUE, *_FALSE) else value
+
+
+def _window(reading: Reading, enabled: bool) -> Window:
+    start = reading.number("profile_step_start", "window.first_step", 0)
+    end = reading.number("profile_step_end", "window.steps", -1)
+    if enabled and start < 0:
+        reading.wrong("profile_step_start", "steps are counted from 0", start)
+    if enabled and end != -1 and end <= start:
+        why = f"must be above profile_step_start={start}, or -1 for the end of the run"
+        reading.wrong("profile_step_end", why, end)
+    start = max(start, 0)
+    steps = None if end == -1 or end - start >= ENDLESS_STEPS else max(end - start, 1)
+    return Window(first_step=start + 1, steps=steps, counted_from="process", warmup=int(start > 0))

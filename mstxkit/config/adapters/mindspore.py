@@ -1,0 +1,217 @@
+"""MindSpore's `DynamicProfilerMonitor`: a `profiler_config.json` that is read again while training runs.
+
+Source: MindSpore 2.10.0, `profiler/dynamic_profile/dynamic_profiler_config_context.py` (keys, types, what replaces a
+wrong one), `profiler/dynamic_profiler.py:140-220, 460-500` (steps), `profiler/common/profiler_parameters.py:235-285`
+(what goes together); r2.5.0 for `aicore_metrics`. MindSpore warns and goes on where something is wrong, and mostly with
+more than was asked for; here it is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Mapping
+
+from ..model import Config, Window
+from ..sources import Source, from_json
+from . import ENDLESS_STEPS, Read, Reading, Written, left_out
+
+FLAVOUR = "mindspore"
+DESCRIPTION = "MindSpore: profiler_config.json of DynamicProfilerMonitor (start_step, stop_step)"
+
+LEVELS: dict[Any, Any] = {"LevelNone": "none", "Level0": "level0", "Level1": "level1", "Level2": "level2"}
+ACTIVITIES: dict[Any, Any] = {"CPU": "cpu", "NPU": "npu"}
+EXPORTS: dict[Any, Any] = {"text": "text", "db": "db"}
+HOST_SYSTEMS: dict[Any, Any] = {name: name for name in ("cpu", "mem", "disk", "network", "osrt")}
+AIC_METRICS = (
+    "PipeUtilization", "ArithmeticUtilization", "Memory", "MemoryL0", "MemoryUB", "ResourceConflictRatio", "L2Cache",
+    "MemoryAccess",
+)  # fmt: skip
+# By the numbers that older files have.
+LEVEL_CODES: dict[Any, Any] = {-1: "none", 0: "level0", 1: "level1", 2: "level2"}
+ACTIVITY_CODES: dict[Any, Any] = {0: ("cpu", "npu"), 1: ("cpu",), 2: ("npu",)}
+EXPORT_CODES: dict[Any, Any] = {0: "text", 1: "db", 2: "both"}
+METRIC_NAMES: dict[Any, Any] = {**{name: name for name in AIC_METRICS}, "None": "none"}
+METRICS: dict[Any, Any] = {**METRIC_NAMES, "AiCoreNone": "none", **dict(enumerate(AIC_METRICS))}
+OLD_METRICS: dict[Any, Any] = {**METRICS, "AicoreNone": "none", -1: "none"}
+ANALYSE_MODES: dict[Any, Any] = {-1: "sync", 0: "sync", 1: "async"}
+
+# Keys that are a flag each, and a field of ours.
+FLAGS = {
+    "mstx": "mstx", "profile_memory": "memory", "with_stack": "stacks", "record_shapes": "shapes",
+    "l2_cache": "l2_cache", "sys_io": "sys_io", "sys_interconnection": "sys_interconnection",
+}  # fmt: skip
+SHARED = (
+    "profiler_level", "activities", "aic_metrics", "aicore_metrics", "export_type", *FLAGS, "mstx_domain_include",
+    "mstx_domain_exclude", "host_sys", "data_simplification", "parallel_strategy",
+)  # fmt: skip
+KEYS = ("start_step", "stop_step", *SHARED, "analyse", "analyse_mode", "prof_path")
+# Stands for the folder that the program gave as output_path.
+OWN_PATH = "./"
+_MARKS = {"stop_step", "analyse_mode", "prof_path", "parallel_strategy", "profiler_level", "aicore_metrics"}
+_TORCH_NPU_MARKS = ("active", "experimental_config")
+
+SHARED_REASONS = {
+    "window.counted_from": "steps are counted from this start of the process",
+    "stages": "there are no stages: whole steps are recorded",
+    "ranks": "every rank records; a choice is to be made in the program",
+    "aic_metrics": "PipeUtilization at level1 and level2 where none is named, none below",
+    "host_sys": "one of cpu, mem, disk, network, osrt",
+    "mstx": "LevelNone without mstx becomes Level0 in MindSpore",
+}
+REASONS = {
+    **SHARED_REASONS,
+    "window.first_step": "start_step -1 switches it off",
+    "window.steps": "start_step -1 switches it off",
+    "window.warmup": "the schedule is fixed, without a warm-up",
+    "window.wait": "there is one window",
+    "window.repeat": "there is one window",
+    "window.more_steps": "there is one window",
+    "path": "./ stands for the folder that the program gives",
+}
+
+
+def detect(source: Source) -> bool:
+    """Is there `stop_step`, or another key that this file has and torch_npu's of the same name has not?"""
+    own, foreign = _MARKS & set(source.values), {*_TORCH_NPU_MARKS, "start"} & set(source.values)
+    return "stop_step" in own or (bool(own) and not foreign)
+
+
+def read(source: Source) -> Read:
+    """What the file says.
+
+    Raises:
+        ConfigError: all that is wrong in it.
+    """
+    reading = Reading(source)
+    foreign = [key for key in _TORCH_NPU_MARKS if reading.has(key)]
+    for key in foreign:
+        reading.wrong(key, "a key of torch_npu's file of the same name, beside stop_step, which is MindSpore's")
+    reading.only((*KEYS, "is_valid", *foreign))
+    fields, extras = options(reading, {**LEVELS, **LEVEL_CODES}, METRICS)
+    start = reading.number("start_step", "window.first_step", -1)
+    fields["enabled"] = reading.get("start_step", "enabled", -1) != -1
+    fields["window"] = _window(reading, start)
+    fields["analysis"] = _analysis(reading)
+    path = reading.text("prof_path", "path", OWN_PATH)
+    fields["path"] = "" if path == OWN_PATH else path
+    return reading.read(FLAVOUR, extras, **fields)
+
+
+def write(config: Config) -> Written:
+    """The file, with every key that MindSpore 2.10 looks at."""
+    window = config.window
+    last = window.first_step + (window.steps or ENDLESS_STEPS) - 1
+    values = {
+        "start_step": window.first_step if config.enabled else -1,
+        "stop_step": last if config.enabled else -1,
+        **said(config, FLAVOUR),
+        "aic_metrics": "AiCoreNone" if config.aic_metrics == "none" else config.aic_metrics,
+        "analyse": config.analysis != "off",
+        "analyse_mode": {"off": -1, "sync": 0, "async": 1}[config.analysis],
+        "prof_path": config.path or OWN_PATH,
+    }
+    text = json.dumps(values, indent=4, ensure_ascii=False) + "\n"
+    return Written(text, left_out(config, read(from_json(text, FLAVOUR)).config, FLAVOUR, REASONS))
+
+
+def options(
+    reading: Reading, levels: Mapping[Any, Any], metrics: Mapping[Any, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Fields that MindSpore's file and its environment variable have alike, and what is MindSpore's alone.
+
+    Args:
+        reading: Of either.
+        levels: Names of the levels, and numbers where these are taken.
+        metrics: The same, of AI Core metrics.
+    """
+    level = reading.choice("profiler_level", "level", levels, "level0")
+    fields: dict[str, Any] = {
+        "level": level,
+        "activities": _activities(reading, any(type(one) is int for one in levels)),
+        "export": _export(reading),
+        "domains_include": reading.texts("mstx_domain_include", "domains_include"),
+        "domains_exclude": reading.texts("mstx_domain_exclude", "domains_exclude"),
+        "host_sys": reading.items("host_sys", "host_sys", HOST_SYSTEMS, ()),
+        "data_simplification": reading.flag("data_simplification", "data_simplification", True),
+        **{field: reading.flag(key, field, False) for key, field in FLAGS.items()},
+    }
+    fields["aic_metrics"] = _metrics(reading, level, metrics)
+    if level == "none" and not fields["mstx"]:
+        reading.wrong("profiler_level", "MindSpore takes Level0, which is heavier, where mstx is not true", "LevelNone")
+    strategy = reading.flag("parallel_strategy", "extras", False)
+    return fields, {"parallel_strategy": True} if strategy else {}
+
+
+def said(config: Config, flavour: str) -> dict[str, Any]:
+    """These fields under MindSpore's names."""
+    return {
+        "profiler_level": next(own for own, canonical in LEVELS.items() if canonical == config.level),
+        "activities": [one.upper() for one in config.activities],
+        "export_type": ["text", "db"] if config.export == "both" else [config.export],
+        **{key: getattr(config, field) for key, field in FLAGS.items()},
+        "mstx": config.mstx or config.level == "none",
+        "mstx_domain_include": list(config.domains_include),
+        "mstx_domain_exclude": list(config.domains_exclude),
+        "host_sys": [one for one in config.host_sys if one in HOST_SYSTEMS],
+        "data_simplification": config.data_simplification,
+        "parallel_strategy": bool(config.extras.get(flavour, {}).get("parallel_strategy", False)),
+    }
+
+
+def _activities(reading: Reading, numbers_too: bool) -> tuple[str, ...]:
+    given = reading.values.get("activities")
+    if numbers_too and type(given) is int:
+        return tuple(reading.choice("activities", "activities", ACTIVITY_CODES, ("cpu", "npu")))
+    found = reading.items("activities", "activities", ACTIVITIES, ("cpu", "npu"))
+    if given == []:
+        reading.wrong("activities", "MindSpore records nothing at all with an empty list; leave it out for both", given)
+    return found or ("cpu", "npu")
+
+
+def _export(reading: Reading) -> str:
+    given = reading.values.get("export_type")
+    if type(given) is int:
+        return str(reading.choice("export_type", "export", EXPORT_CODES, "text"))
+    found = reading.items("export_type", "export", EXPORTS, ("text",))
+    if given == []:
+        reading.wrong("export_type", "an empty list says nothing", given, EXPORTS)
+    return "both" if len(found) > 1 else next(iter(found), "text")
+
+
+def _metrics(reading: Reading, level: str, metrics: Mapping[Any, Any]) -> str:
+    default = "none"
+    if reading.has("aicore_metrics"):
+        default = reading.choice("aicore_metrics", "aic_metrics", OLD_METRICS, "none")
+        reading.note("aicore_metrics is what MindSpore up to 2.5 calls aic_metrics; 2.10 ignores it")
+    found = str(reading.choice("aic_metrics", "aic_metrics", metrics, default))
+    if found == "none" and level in ("level1", "level2"):
+        reading.note(f"MindSpore records PipeUtilization at {level} where no other metric is named")
+        return "PipeUtilization"
+    return found
+
+
+def _window(reading: Reading, start: int) -> Window:
+    stop = reading.number("stop_step", "window.steps", -1)
+    if start == -1:
+        return Window(counted_from="process")
+    if start < 1:
+        reading.wrong("start_step", "steps are counted from 1; -1 switches profiling off", start)
+    elif stop < start:
+        reading.wrong(
+            "stop_step", f"the last recorded step is before start_step={start}: nothing would be recorded", stop
+        )
+    reading.note(
+        "steps are those of the callback, counted from 1; DynamicProfilerMonitor.step() at the end of a loop, as in "
+        "MindSpore's examples, records one step later"
+    )
+    steps = max(stop - start + 1, 1)
+    return Window(first_step=max(start, 1), steps=None if steps >= ENDLESS_STEPS else steps, counted_from="process")
+
+
+def _analysis(reading: Reading) -> str:
+    mode = str(reading.choice("analyse_mode", "analysis", ANALYSE_MODES, "sync"))
+    if reading.flag("analyse", "analysis", False):
+        return mode
+    if reading.values.get("analyse_mode", -1) != -1:
+        reading.note("analyse_mode does nothing without analyse: true")
+    return "off"

@@ -1,0 +1,102 @@
+"""MindSpore's `MS_PROFILER_OPTIONS`: a JSON object in the environment, read once, when mindspore is imported.
+
+Source: MindSpore 2.10.0, `profiler/envprofiler.py` (keys, start, the one window of the whole run) and
+`profiler/common/profiler_parameters.py:36-61` (types and defaults).
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+from ...errors import ConfigError, Problem
+from .. import documents
+from ..model import Config, Window
+from ..sources import Source, Word, from_shell
+from . import Read, Reading, Written, left_out, mindspore
+
+FLAVOUR = "mindspore_env"
+DESCRIPTION = "MindSpore: the environment variable MS_PROFILER_OPTIONS, in a shell script or a process"
+
+VARIABLE = "MS_PROFILER_OPTIONS"
+OWN_PATH = "./data"
+# MindSpore's alone, each with its default.
+EXTRAS = {"data_process": False, "hbm_ddr": False, "pcie": False, "sync_enable": True, "start_profile": True}
+KEYS = ("start", "output_path", *mindspore.SHARED, *EXTRAS)
+REASONS = {
+    **mindspore.SHARED_REASONS,
+    "window": "the whole run is recorded, in one window",
+    "analysis": "the data is parsed when the process ends, always",
+}
+
+
+def detect(source: Source) -> bool:
+    """Is the variable there?"""
+    return VARIABLE in source.variables
+
+
+def read(source: Source) -> Read:
+    """What the variable says.
+
+    Raises:
+        ConfigError: it is no JSON object, or all that is wrong in it.
+    """
+    word = source.variables.get(VARIABLE, Word(""))
+    reading = Reading(_opened(word, source.name), spelled=f"{VARIABLE}.{{}}".format)
+    reading.only(KEYS)
+    fields, extras = mindspore.options(reading, mindspore.LEVELS, mindspore.METRIC_NAMES)
+    fields["enabled"] = _started(reading)
+    fields["window"] = Window(steps=None, counted_from="process")
+    fields["analysis"] = "sync"
+    fields["path"] = reading.text("output_path", "path", OWN_PATH)
+    given = {key: reading.flag(key, "extras", default) for key, default in EXTRAS.items()}
+    if not given["start_profile"]:
+        reading.note("start_profile: false does nothing here: MindSpore starts the profiler all the same")
+    return reading.read(FLAVOUR, {**extras, **{key: one for key, one in given.items() if one != EXTRAS[key]}}, **fields)
+
+
+def write(config: Config) -> Written:
+    """The line of a shell script that exports the variable."""
+    own = config.extras.get(FLAVOUR, {})
+    values = {
+        "start": config.enabled,
+        "output_path": config.path or OWN_PATH,
+        **mindspore.said(config, FLAVOUR),
+        "aic_metrics": "None" if config.aic_metrics == "none" else config.aic_metrics,
+        **{key: bool(own.get(key, default)) for key, default in EXTRAS.items()},
+    }
+    held = shlex.quote(json.dumps(values, indent=2, ensure_ascii=False))
+    text = f"# MindSpore reads this once, when it is imported.\nexport {VARIABLE}={held}\n"
+    return Written(text, left_out(config, read(from_shell(text, FLAVOUR)).config, FLAVOUR, REASONS))
+
+
+def _opened(word: Word, name: str) -> Source:
+    line, text = word.line or 1, word.text
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None  # said below, with its line
+    if isinstance(found, list):
+        _refuse(word, name, "a list makes the import of mindspore itself fail; an object is needed")
+    if not text:  # as good as not set
+        return Source(name)
+    if found == {} or not text.strip():
+        _refuse(word, name, "MindSpore calls an empty object a decode error and profiles nothing")
+    try:
+        values, lines = documents.json(text, name, line)
+    except ConfigError as exc:
+        raise ConfigError(f"{exc} (in {VARIABLE})", exc.problems) from None
+    return Source(name, values, lines if word.line is not None else {})
+
+
+def _refuse(word: Word, name: str, why: str) -> None:
+    raise ConfigError.of([Problem(name, word.line, VARIABLE, word.text, why)])
+
+
+def _started(reading: Reading) -> bool:
+    given: Any = reading.get("start", "enabled", False)
+    if not isinstance(given, bool):
+        taken = "true" if given else "false"
+        reading.wrong("start", f"not a flag: MindSpore takes it for {taken}", given, ("true", "false"))
+    return given is True

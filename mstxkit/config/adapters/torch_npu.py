@@ -1,0 +1,263 @@
+"""torch_npu's `dynamic_profile`: a `profiler_config.json` that is read again while training runs.
+
+Source: torch_npu 2.13.0, `profiler/_dynamic_profiler/_dynamic_profiler_config_context.py` (keys and defaults),
+`_dynamic_profiler_monitor_shm.py:20-52` (the template), `profiler/dynamic_profile.py` (steps),
+`profiler/experimental_config.py` (what is reset, with a printed warning, where it is wrong: refused here).
+
+`step()` ends a step, and a recording begins behind the call whose number is start_step: the first recorded step is
+`start_step + 1 + warmup`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Mapping
+
+from ..model import Config, Window
+from ..sources import Source, from_json
+from . import ENDLESS_STEPS, Read, Reading, Written, left_out
+
+FLAVOUR = "torch_npu"
+DESCRIPTION = "torch_npu: profiler_config.json of dynamic_profile (active, experimental_config)"
+
+LEVELS: dict[Any, Any] = {"Level_none": "none", "Level0": "level0", "Level1": "level1", "Level2": "level2"}
+ACTIVITIES: dict[Any, Any] = {"CPU": "cpu", "NPU": "npu"}
+EXPORTS: dict[Any, Any] = {"text": "text", "db": "db"}
+HOST_SYSTEMS: dict[Any, Any] = {name: name for name in ("cpu", "mem", "disk", "network", "osrt", "numa")}
+# Names of `AiCMetrics`, and what stands behind them in CANN: both are taken.
+_ACL_METRICS = {
+    "PipeUtilization": "PIPE_UTILIZATION", "ArithmeticUtilization": "ARITHMETIC_UTILIZATION",
+    "Memory": "MEMORY_BANDWIDTH", "MemoryL0": "L0B_AND_WIDTH", "MemoryUB": "MEMORY_UB",
+    "ResourceConflictRatio": "RESOURCE_CONFLICT_RATIO", "L2Cache": "L2_CACHE", "MemoryAccess": "MEMORY_ACCESS",
+}  # fmt: skip
+METRICS: dict[Any, Any] = {
+    **{name: name for name in _ACL_METRICS}, "AiCoreNone": "none",
+    **{f"ACL_AICORE_{acl}": name for name, acl in _ACL_METRICS.items()}, "ACL_AICORE_NONE": "none",
+}  # fmt: skip
+NEXT_STEP, NEVER = -1, 0
+
+_SECTION = "experimental_config"
+_FLAGS = {
+    "record_shapes": "shapes", "profile_memory": "memory", "with_stack": "stacks", "with_flops": "flops",
+    "with_modules": "modules",
+}  # fmt: skip
+_DEEP_FLAGS = {
+    "l2_cache": "l2_cache", "op_attr": "op_attr", "record_op_args": "record_op_args", "sys_io": "sys_io",
+    "sys_interconnection": "sys_interconnection",
+}  # fmt: skip
+KEYS = (
+    "activities", "prof_dir", "analyse", "async_mode", *_FLAGS, "active", "warmup", "start_step", "is_rank",
+    "rank_list", "metadata", _SECTION,
+)  # fmt: skip
+DEEP_KEYS = (
+    "profiler_level", "aic_metrics", "gc_detect_threshold", "data_simplification", "export_type", "mstx", "msprof_tx",
+    "host_sys", "mstx_domain_include", "mstx_domain_exclude", *_DEEP_FLAGS,
+)  # fmt: skip
+OWN_PATH = "./"
+_MARKS = {"active", _SECTION, "prof_dir", "is_rank", "rank_list", "async_mode"}
+REASONS = {
+    "window.first_step": "a recording begins behind a call of step(), so at step 2 or later, then warms up",
+    "window.counted_from": "steps are counted from this start of the process",
+    "window.wait": "there is one window",
+    "window.repeat": "there is one window",
+    "window.more_steps": "there is one window",
+    "stages": "there are no stages: whole steps are recorded",
+    "analysis": "with a list of ranks, data is parsed in async mode only",
+    "mstx": "Level_none without mstx turns it on in torch_npu",
+}
+
+
+def detect(source: Source) -> bool:
+    """Is there `active`, `experimental_config`, or another key that MindSpore's file of the same name has not?"""
+    return bool(_MARKS & set(source.values)) and "stop_step" not in source.values
+
+
+def read(source: Source) -> Read:
+    """What the file says.
+
+    Raises:
+        ConfigError: all that is wrong in it.
+    """
+    reading = Reading(source)
+    misplaced = [key for key in DEEP_KEYS if reading.has(key)]
+    for key in misplaced:
+        reading.wrong(key, f"torch_npu looks for it in {_SECTION}")
+    reading.only((*KEYS, "is_valid", *misplaced))
+    fields: dict[str, Any] = {field: reading.flag(key, field, False) for key, field in _FLAGS.items()}
+    fields.update(_window(reading))
+    fields["activities"] = _activities(reading)
+    fields["ranks"] = _ranks(reading)
+    fields["analysis"] = _analysis(reading, fields["ranks"])
+    fields["path"] = reading.text("prof_dir", "path", OWN_PATH)
+    extras = _extras(reading)
+    fields.update(_depth(reading))
+    return reading.read(FLAVOUR, extras, **fields)
+
+
+def write(config: Config) -> Written:
+    """The file, with every key that torch_npu looks at."""
+    window = config.window
+    ranks = [] if config.ranks == "all" else list(config.ranks)
+    values = {
+        "activities": [one.upper() for one in config.activities],
+        "prof_dir": config.path or OWN_PATH,
+        "analyse": config.analysis == "async" or (config.analysis == "sync" and not ranks),
+        "async_mode": config.analysis == "async",
+        **{key: getattr(config, field) for key, field in _FLAGS.items()},
+        "active": window.steps or ENDLESS_STEPS,
+        "warmup": window.warmup,
+        "start_step": _start_step(config),
+        "is_rank": bool(ranks),
+        "rank_list": ranks,
+        **{key: config.extras[FLAVOUR][key] for key in ("metadata",) if key in config.extras.get(FLAVOUR, {})},
+        _SECTION: _deep(config),
+    }
+    text = json.dumps(values, indent=4, ensure_ascii=False) + "\n"
+    return Written(text, left_out(config, read(from_json(text, FLAVOUR)).config, FLAVOUR, REASONS))
+
+
+def _deep(config: Config) -> dict[str, Any]:
+    return {
+        "profiler_level": next(own for own, canonical in LEVELS.items() if canonical == config.level),
+        "aic_metrics": "AiCoreNone" if config.aic_metrics == "none" else config.aic_metrics,
+        **{key: getattr(config, field) for key, field in _DEEP_FLAGS.items()},
+        "gc_detect_threshold": config.gc_detect_threshold_ms,
+        "data_simplification": config.data_simplification,
+        "export_type": ["text", "db"] if config.export == "both" else [config.export],
+        "mstx": config.mstx or config.level == "none",
+        "host_sys": list(config.host_sys),
+        "mstx_domain_include": list(config.domains_include),
+        "mstx_domain_exclude": list(config.domains_exclude),
+    }
+
+
+def _start_step(config: Config) -> int:
+    if not config.enabled:
+        return NEVER
+    start = config.window.first_step - 1 - config.window.warmup
+    if start == 1 and config.extras.get(FLAVOUR, {}).get("start_step") == NEXT_STEP:
+        return NEXT_STEP
+    return max(start, 1)
+
+
+def _window(reading: Reading) -> dict[str, Any]:
+    warmup = reading.number("warmup", "window.warmup", 0, least=0)
+    active = reading.number("active", "window.steps", 1, least=1)
+    start = reading.number("start_step", "window.first_step", NEVER, least=NEXT_STEP)
+    if start == NEVER:
+        reading.note("start_step 0 records nothing: when step() is first called, that step is over")
+    if start == NEXT_STEP:
+        reading.note("start_step -1 is the next step after the file is read: here, read before the first step ends")
+    window = Window(
+        first_step=(1 if start == NEXT_STEP else max(start, 0)) + 1 + max(warmup, 0),
+        steps=None if active >= ENDLESS_STEPS else max(active, 1),
+        counted_from="process",
+        warmup=max(warmup, 0),
+    )
+    return {"enabled": reading.get("start_step", "enabled", NEVER) != NEVER, "window": window}
+
+
+def _activities(reading: Reading) -> tuple[str, ...]:
+    found = reading.items("activities", "activities", ACTIVITIES, ("cpu", "npu"))
+    if found == ("cpu",):
+        reading.note(f"without NPU in activities torch_npu ignores {_SECTION}")
+    if reading.values.get("activities") == []:
+        reading.note("an empty list of activities is all of them in torch_npu")
+    return found or ("cpu", "npu")
+
+
+def _ranks(reading: Reading) -> Any:
+    chosen = reading.flag("is_rank", "ranks", False)
+    given = reading.values.get("rank_list", [])
+    if chosen:
+        return reading.ranks("rank_list", "ranks") if given else _nobody(reading, given)
+    if given:
+        reading.note("rank_list does nothing without is_rank: true; every rank records")
+    return "all"
+
+
+def _nobody(reading: Reading, given: Any) -> str:
+    if reading.has("rank_list"):
+        reading.wrong("rank_list", "is_rank: true with no rank records nowhere", given)
+    else:
+        reading.wrong("is_rank", "records nowhere without the ranks of a rank_list", True)
+    return "all"
+
+
+def _analysis(reading: Reading, ranks: Any) -> str:
+    wanted = reading.flag("analyse", "analysis", False)
+    if reading.flag("async_mode", "analysis", False):
+        if not wanted:
+            reading.note("async_mode does nothing without analyse: true")
+        return "async" if wanted else "off"
+    if wanted and ranks != "all":
+        reading.note("torch_npu switches analyse off where a rank_list is given, unless async_mode is true")
+        return "off"
+    return "sync" if wanted else "off"
+
+
+def _extras(reading: Reading) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if reading.values.get("start_step") == NEXT_STEP:
+        found["start_step"] = NEXT_STEP
+    metadata = reading.get("metadata", "extras", {})
+    if not isinstance(metadata, Mapping):
+        reading.wrong("metadata", "a mapping is needed", metadata)
+    elif metadata:
+        found["metadata"] = dict(metadata)
+    return found
+
+
+def _depth(top: Reading) -> dict[str, Any]:
+    """Fields of the section experimental_config; its problems and places become those of the whole."""
+    given = top.values.get(_SECTION)
+    reading = Reading(top.source if given is not None else Source(top.source.name), (_SECTION,))
+    reading.only(DEEP_KEYS)
+    fields: dict[str, Any] = {field: reading.flag(key, field, False) for key, field in _DEEP_FLAGS.items()}
+    fields["level"] = reading.choice("profiler_level", "level", LEVELS, "level0")
+    fields["aic_metrics"] = reading.choice("aic_metrics", "aic_metrics", METRICS, "none")
+    fields["mstx"] = _mstx(reading, fields["level"])
+    fields["gc_detect_threshold_ms"] = _threshold(reading)
+    fields["data_simplification"] = reading.flag("data_simplification", "data_simplification", True)
+    fields["export"] = _export(reading)
+    fields["host_sys"] = reading.items("host_sys", "host_sys", HOST_SYSTEMS, ())
+    fields["domains_include"] = _texts(reading, "mstx_domain_include", "domains_include")
+    fields["domains_exclude"] = _texts(reading, "mstx_domain_exclude", "domains_exclude")
+    top.problems += reading.problems
+    top.notes += reading.notes
+    top.places.update(reading.places)
+    return fields
+
+
+def _mstx(reading: Reading, level: str) -> bool:
+    old = reading.flag("msprof_tx", "mstx", False)
+    wanted = reading.flag("mstx", "mstx", False) or old
+    if old:
+        reading.note("msprof_tx is the old name of mstx")
+    if level == "none" and not wanted:
+        reading.note("torch_npu turns mstx on at Level_none, which records nothing else")
+    return wanted or level == "none"
+
+
+def _threshold(reading: Reading) -> float | None:
+    given = reading.get("gc_detect_threshold", "gc_detect_threshold_ms")
+    if given is None:
+        return None
+    if not isinstance(given, (int, float)) or isinstance(given, bool) or given < 0:
+        reading.wrong("gc_detect_threshold", "milliseconds are needed, 0 or more, or null", given)
+        return None
+    return float(given)
+
+
+def _export(reading: Reading) -> str:
+    given = reading.values.get("export_type", ["text"])
+    if isinstance(given, str):
+        return str(reading.choice("export_type", "export", EXPORTS, "text"))
+    found = reading.items("export_type", "export", EXPORTS, ("text",))
+    if given == []:
+        reading.wrong("export_type", "an empty list says nothing", given, EXPORTS)
+    return "both" if len(found) > 1 else next(iter(found), "text")
+
+
+def _texts(reading: Reading, key: str, field: str) -> tuple[str, ...]:
+    return () if reading.values.get(key, ()) is None else reading.texts(key, field)

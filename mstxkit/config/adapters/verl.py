@@ -1,0 +1,281 @@
+"""verl: `global_profiler` and the `profiler` block of each role, as YAML or as Hydra overrides on a command line.
+
+Source: verl 0.6.1 to 0.9.1: utils/profiler/config.py, utils/profiler/mstx_profile.py, trainer/config. Keys that are
+missing have the defaults of trainer/config (0.9.1): the rollout follows the actor, no other role does.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from ...errors import Problem
+from .. import hydra
+from ..model import Config
+from ..sources import Source, from_yaml
+from . import Read, Reading, Written, left_out
+from ._text import yaml_of
+from ._verl_roles import (
+    GLOBAL,
+    HOOKS,
+    LEVELS,
+    ROLES,
+    STAGE_NAMES,
+    TOOLS,
+    Role,
+    always_has_cpu,
+    at_least,
+    has_rollout,
+    note_surprises,
+    roles_of,
+)
+
+FLAVOUR = "verl"
+DESCRIPTION = "verl YAML or Hydra overrides: global_profiler and the roles' profiler blocks"
+
+VLLM = {
+    "DIR": "path", "WITH_STACK": "stacks", "RECORD_SHAPES": "shapes", "WITH_PROFILE_MEMORY": "memory",
+    "WITH_FLOPS": "flops",
+}  # fmt: skip
+VLLM_PREFIX = "VLLM_TORCH_PROFILER_"
+
+_GLOBAL_KEYS = ("tool", "steps", "profile_continuous_steps", "save_path", *HOOKS, "global_tool_config", "_target_")
+_ROOTS = tuple(dict.fromkeys((GLOBAL, *(path[0] for path, _ in ROLES.values()))))
+_FIRST = ("actor", "ref", "critic", "reward_model", "rollout")  # whose settings are shown
+_MOST_STEPS = 1000
+_REASONS = {
+    "window.steps": f"steps are listed one by one, up to {_MOST_STEPS}",
+    "window.counted_from": "steps are counted on after a resume",
+    "window": "steps are listed; there is no schedule",
+    "stages": "all together, or every stage of each role that is enabled (actor, ref, rollout, critic)",
+    "replicas": "verl up to 0.9.0 takes the rollout's ranks for replicas, 0.9.1 for global ranks",
+    "activities": "the host side is always recorded, from verl 0.9.1 on",
+    "mstx": "mstx ranges are always recorded",
+    "domains_include": "the domain communication is always left out, no other",
+    "domains_exclude": "the domain communication is always left out, no other",
+    "export": "always db (verl 0.6.1: text)",
+    "analysis": "off or sync",
+    "aic_metrics": "torch_npu's own: PipeUtilization at level1 and level2",
+    "data_simplification": "always on",
+    "sampling": "response tokens of the rollout alone can be chosen (profile_token_start, profile_token_end)",
+}
+
+
+def detect(source: Source) -> bool:
+    """Is there a `global_profiler`, or a role's `profiler.tool_config`?"""
+    if any(word.text.lstrip("+").startswith((f"{GLOBAL}.", *_dotted_roles())) for word in source.words):
+        return True
+    return GLOBAL in source.values or any(
+        isinstance(source.at(*path, "tool_config"), Mapping) for path, _ in ROLES.values()
+    )
+
+
+def _dotted_roles() -> tuple[str, ...]:
+    return tuple(".".join(path) + "." for path, _ in ROLES.values())
+
+
+def read(source: Source) -> Read:
+    """What verl would do.
+
+    Raises:
+        ConfigError: all that is wrong in any role, enabled or not; an interpolation that points to nothing.
+    """
+    raw = hydra.from_overrides(source, _ROOTS) if source.words else source
+    given = hydra.resolved(raw, [(GLOBAL,), *(path for path, _ in ROLES.values())])
+    reading = Reading(given, (GLOBAL,))
+    if "defaults" in source.values:
+        reading.note("Hydra composes `defaults:`, which is not done here: give the resolved configuration (--cfg job)")
+    reading.only(_GLOBAL_KEYS)
+    tool = reading.choice("tool", "enabled", {**{name: name for name in TOOLS}, None: None}, None)
+    steps = _steps(reading)
+    path = reading.text("save_path", "path", "outputs/profile")
+    roles = roles_of(reading, path)
+    variables = _vllm_variables(reading, source)
+    reading.stop_if_wrong()
+    found = reading.read(FLAVOUR, **_fields(reading, tool, steps, roles))
+    extras = _extras(found.config, raw, given, roles)
+    return found._replace(config=_with(found.config, {**variables, **extras}))
+
+
+def _steps(reading: Reading) -> tuple[int, ...]:
+    value = reading.get("steps", "window.first_step")
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(type(step) is int and step >= 1 for step in value):
+        reading.wrong("steps", "null or a list of steps is needed, counted from 1: [2, 4]", value)
+        return ()
+    return tuple(sorted(set(value)))
+
+
+def _vllm_variables(reading: Reading, source: Source) -> dict[str, str]:
+    found = {name: word for name, word in source.variables.items() if name.startswith(VLLM_PREFIX)}
+    for name, word in found.items():
+        short = name[len(VLLM_PREFIX) :]
+        if short not in VLLM:
+            allowed = tuple(VLLM_PREFIX + one for one in VLLM)
+            reading.problems.append(Problem(source.name, word.line, name, None, "unknown variable", allowed))
+        elif short != "DIR" and word.text not in ("0", "1"):
+            reading.problems.append(Problem(source.name, word.line, name, word.text, "not a flag", ("0", "1")))
+    return {name: word.text for name, word in found.items()}
+
+
+def _fields(reading: Reading, tool: str | None, steps: tuple[int, ...], roles: dict[str, Role]) -> dict[str, Any]:
+    enabled = [role for role in roles.values() if role.enable]
+    base = next((roles[name] for name in _FIRST if roles[name].enable), roles["actor"])
+    note_surprises(reading, tool, steps, roles, base)
+    chosen = _stages(enabled, base)
+    return {
+        "enabled": tool == "npu" and bool(steps) and bool(enabled),
+        "window": _window_of(steps),
+        "stages": chosen,
+        "stage_names": {key: name for key, name in STAGE_NAMES.items() if base.discrete and key in chosen},
+        "ranks": base.chosen,
+        "replicas": None if roles["rollout"].chosen == "all" or not has_rollout(roles) else roles["rollout"].chosen,
+        "level": base.level,
+        "activities": _activities(reading, base),
+        "mstx": True,
+        "domains_exclude": ("communication",) if at_least(0, 7) else (),
+        "memory": "memory" in base.contents,
+        "shapes": "shapes" in base.contents,
+        "stacks": "stack" in base.contents,
+        "modules": "module" in base.contents,
+        "aic_metrics": "PipeUtilization" if base.level in ("level1", "level2") else "none",
+        "export": "db" if at_least(0, 7) else "text",
+        "analysis": "sync" if base.analysis else "off",
+        "path": base.save_path,
+        "sampling": _sampling(roles),
+    }  # fmt: skip
+
+
+def _window_of(steps: tuple[int, ...]) -> dict[str, Any]:
+    if not steps:
+        return {}
+    count = next((n for n in range(1, len(steps)) if steps[n] != steps[0] + n), len(steps))
+    return {"first_step": steps[0], "steps": count, "more_steps": steps[count:]}
+
+
+def _stages(enabled: list[Role], base: Role) -> Any:
+    if not base.discrete:
+        return "all"
+    names = [role.name for role in enabled if role.discrete] or [base.name]
+    return tuple(stage for name, (_, stages) in ROLES.items() if name in names for stage in stages)
+
+
+def _activities(reading: Reading, base: Role) -> tuple[str, ...]:
+    listed = tuple(name for name in ("cpu", "npu") if name in base.contents)
+    if always_has_cpu():
+        return ("cpu", "npu") if "npu" in listed else ("cpu",)
+    return listed or ("cpu", "npu")
+
+
+def _sampling(roles: dict[str, Role]) -> dict[str, Any] | None:
+    start, end = roles["rollout"].tokens
+    if end is None or not has_rollout(roles):
+        return None
+    return {"per": "decode_step", "skip": start or 0, "record": end - (start or 0)}
+
+
+def _extras(config: Config, raw: Source, given: Source, roles: dict[str, Role]) -> dict[str, Any]:
+    """What was given and `write` would not give again, by its dotted name. What follows another key is not kept."""
+    enabled = [name for name, role in roles.items() if role.enable]
+    kept = {"roles": enabled} if config.stages == "all" and enabled != _roles_of(config) else {}
+    again = dict(_leaves(_tree(_with(config, kept)), ()))
+    own = [(path, value) for path, value in _leaves(given.values, ()) if path[-1] != "_target_"]
+    differing = [(path, value) for path, value in own if path not in again or again[path] != value]
+    return {**kept, **{".".join(path): value for path, value in differing if "${" not in str(raw.at(*path))}}
+
+
+def _with(config: Config, extras: dict[str, Any]) -> Config:
+    return config.model_copy(update={"extras": {FLAVOUR: extras} if extras else {}})
+
+
+def _leaves(values: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], Any]]:
+    if not isinstance(values, Mapping):
+        return [(path, values)]
+    return [leaf for key, value in values.items() for leaf in _leaves(value, (*path, str(key)))]
+
+
+def write(config: Config) -> Written:
+    """`global_profiler` and all roles, every key given; what vLLM reads from its environment as a comment.
+
+    What was read in a spelling of its own (`ranks: []`) is written so again, unless the configuration has changed and
+    would say something else with it.
+    """
+    kept = {name: value for name, value in config.extras.get(FLAVOUR, {}).items() if "." in name}
+    generated = {".".join(path) for path, _ in _leaves(_tree(config), ())}
+    as_read = _written(config, kept)
+    anew = _written(config, {name: value for name, value in kept.items() if name not in generated})
+    return as_read if len(as_read.lost) <= len(anew.lost) else anew
+
+
+def _written(config: Config, kept: Mapping[str, Any]) -> Written:
+    tree = _tree(config)
+    for name, value in kept.items():
+        _put(tree, name.split("."), value)
+    text = yaml_of(tree)
+    comment = _environment(config) if config.stages != "all" and "actor_generate" in config.stages else ""
+    return Written(comment + text, left_out(config, read(from_yaml(text, "")).config, FLAVOUR, _REASONS))
+
+
+def _tree(config: Config) -> dict[str, Any]:
+    window = config.window
+    steps = range(window.first_step, window.first_step + min(window.steps or 1, _MOST_STEPS))
+    tree: dict[str, Any] = {
+        GLOBAL: {
+            "tool": "npu" if config.enabled else None,
+            "steps": [*steps, *window.more_steps],
+            "save_path": config.path or "outputs/profile",
+        }
+    }
+    wanted = _roles_of(config)
+    for name, (path, _) in ROLES.items():
+        if name in wanted or name != "reward_model":
+            _put(tree, list(path), _block(config, name, name in wanted))
+    return tree
+
+
+def _roles_of(config: Config) -> list[str]:
+    """Roles that are on: those of its stages; for all of them every one that trains, or those that were read."""
+    kept = config.extras.get(FLAVOUR, {}).get("roles")
+    if config.stages == "all":
+        if kept is None or (not kept and config.enabled):
+            return ["actor", "ref", "critic"]
+        return list(kept)
+    has_reward_model = config.stage_names.get("reward") == STAGE_NAMES["reward"]  # else nobody has read it from verl
+    chosen = [name for name, (_, stages) in ROLES.items() if set(stages) & set(config.stages)]
+    return [name for name in chosen if name != "reward_model" or has_reward_model]
+
+
+def _block(config: Config, role: str, is_on: bool) -> dict[str, Any]:
+    ranks = config.replicas if role == "rollout" and config.replicas is not None else config.ranks
+    optional = {"memory": config.memory, "shapes": config.shapes, "module": config.modules, "stack": config.stacks}
+    npu = {
+        "discrete": config.stages != "all",
+        "contents": [*reversed(config.activities), *(name for name, wanted in optional.items() if wanted)],
+        "level": {canonical: own for own, canonical in LEVELS.items()}[config.level],
+        "analysis": config.analysis != "off",
+    }
+    if role == "rollout" and config.sampling is not None and config.sampling.per == "decode_step":
+        start = config.sampling.skip
+        npu.update(profile_token_start=start, profile_token_end=start + config.sampling.record)
+    return {
+        "enable": is_on,
+        "all_ranks": ranks == "all",
+        "ranks": [] if ranks == "all" else list(ranks),
+        "tool_config": {"npu": npu},
+    }
+
+
+def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:
+    for name in path[:-1]:
+        tree = tree.setdefault(name, {})
+    tree[path[-1]] = value
+
+
+def _environment(config: Config) -> str:
+    kept = config.extras.get(FLAVOUR, {})
+    lines = ["# In the environment of a vLLM engine:"]
+    for short, field in VLLM.items():
+        value = getattr(config, field)
+        text = (value or "outputs/profile") if short == "DIR" else str(int(value))
+        lines.append(f"#   export {VLLM_PREFIX}{short}={kept.get(VLLM_PREFIX + short, text)}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,99 @@
+"""`configure`: whatever a user configures with becomes one canonical, checked configuration.
+
+Nothing is started and nothing is changed here.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, NamedTuple
+
+from ..errors import ConfigError
+from . import adapters, sources, validate
+from .adapters import Adapter, Read, Written
+from .model import Config
+from .sources import Source
+
+# A section of mstxkit's own says what mstxkit does, beside what the framework reads for itself.
+OWN = "mstxkit"
+
+
+class Understood(NamedTuple):
+    """A source, read and checked.
+
+    Args:
+        flavour: Whose configuration it is.
+        source: Where it is from.
+        read: What it says, its places and notes.
+        warnings: What its author may not have meant.
+    """
+
+    flavour: str
+    source: Source
+    read: Read
+    warnings: tuple[str, ...]
+
+
+def configure(
+    source: Any, flavour: str | None = None, *, total_steps: int | None = None, world_size: int | None = None
+) -> Config:
+    """The canonical configuration of a source.
+
+    Args:
+        source: A YAML, JSON or shell file; a folder that holds a `profiler_config.json`; a mapping; a list of
+            arguments; `os.environ`; a framework's own configuration object.
+        flavour: Whose it is, where a source holds several: one of `adapters.known()`.
+        total_steps: Steps of the run: a window that can never finish is then refused.
+        world_size: Number of ranks: a rank that does not exist is then refused.
+
+    Raises:
+        ConfigError: nothing in it is known, or something is wrong: all of that at once, each with file, line, key,
+            value, and what is allowed. The same on every rank.
+    """
+    return understand(source, flavour, total_steps=total_steps, world_size=world_size).read.config
+
+
+def understand(
+    source: Any, flavour: str | None = None, *, total_steps: int | None = None, world_size: int | None = None
+) -> Understood:
+    """The same, with where each field was given, and with notes and warnings."""
+    opened = sources.read(source)
+    adapter, note = _chosen(opened, flavour)
+    read = adapter.read(opened)
+    found = validate.check(read.config, read.places, opened.name, total_steps, world_size)
+    if found.problems:
+        raise ConfigError.of(found.problems)
+    return Understood(adapter.FLAVOUR, opened, read._replace(notes=(*note, *read.notes)), found.warnings)
+
+
+def write(config: Config, flavour: str) -> Written:
+    """A configuration in one flavour: the text of its file, and what that cannot say.
+
+    Raises:
+        ConfigError: the flavour is unknown.
+    """
+    return _adapter(flavour).write(config)
+
+
+def _adapter(flavour: str) -> Adapter:
+    known = adapters.known()
+    if flavour not in known:
+        near = difflib.get_close_matches(flavour, known, n=1)
+        advice = f" did you mean {near[0]}?" if near else ""
+        raise ConfigError(f"{flavour!r} is no flavour of configuration:{advice} choose one of {', '.join(known)}")
+    return known[flavour]
+
+
+def _chosen(source: Source, flavour: str | None) -> tuple[Adapter, tuple[str, ...]]:
+    if flavour is not None:
+        return _adapter(flavour), ()
+    found = {name: adapter for name, adapter in adapters.known().items() if adapter.detect(source)}
+    if OWN in found and len(found) > 1:
+        others = ", ".join(name for name in found if name != OWN)
+        return found[OWN], (f"the section mstxkit is read; {others} is in it too, for the framework itself",)
+    if len(found) == 1:
+        return next(iter(found.values())), ()
+    choices = ", ".join(adapters.known())
+    if found:
+        raise ConfigError(f"{source.name}: holds several configurations ({', '.join(found)}): say which is meant")
+    raise ConfigError(f"{source.name}: no configuration is known in it; it could be one of {choices}")

@@ -1,0 +1,162 @@
+"""YAML and JSON as plain values, with the line of every key and list item.
+
+YAML is composed, never constructed: a tag can do nothing but be refused, and what aliases stand for is limited.
+"""
+
+from __future__ import annotations
+
+import json as _json
+from typing import Any, Union
+
+from ..errors import ConfigError
+
+Path = tuple[Union[str, int], ...]
+DEEPEST, MOST_VALUES = 60, 50_000
+_TAG = "tag:yaml.org,2002:"
+
+
+def yaml(text: str, name: str) -> tuple[dict[str, Any], dict[Path, int]]:
+    """Values and lines of a YAML document whose top is a mapping.
+
+    Raises:
+        ConfigError: it is no YAML, its top is no mapping, a key is given twice, a tag is used, or it is too large.
+    """
+    root = _composed(text, name)
+    if root is None:
+        return {}, {}
+    walk = _Walk(name)
+    values = walk.value(root, ())
+    return _mapping(values, name), walk.lines
+
+
+def json(text: str, name: str, first_line: int = 1) -> tuple[dict[str, Any], dict[Path, int]]:
+    """Values and lines of a JSON document whose top is an object.
+
+    Raises:
+        ConfigError: it is no JSON, its top is no object, or a key is given twice.
+    """
+    try:
+        values = _json.loads(text, object_pairs_hook=_without_doubles)
+    except _json.JSONDecodeError as exc:
+        raise ConfigError(f"{name}:{first_line + exc.lineno - 1}: not JSON: {exc.msg}") from None
+    except (ValueError, RecursionError) as exc:
+        raise ConfigError(f"{name}:{first_line}: not JSON: {exc}") from None
+    # JSON is YAML where its tabs, which are outside its texts, are blanks: that is where lines are from.
+    walk = _Walk(name, first_line)
+    try:
+        walk.value(_composed(text.replace("\t", " "), name), ())
+    except ConfigError:  # a text that YAML reads otherwise: values are known all the same
+        walk.lines.clear()
+    return _mapping(values, name), walk.lines
+
+
+def scalar(text: str) -> Any:
+    """A value as YAML reads it in one line, for a Hydra override (`[0, 1]`, `null`, `True`); the text itself where
+    it is no YAML.
+    """
+    try:
+        root = _composed(text, "")
+        return text if root is None and text else None if root is None else _Walk("").value(root, ())
+    except ConfigError:
+        return text
+
+
+class _Walk:
+    """One pass over a document's nodes."""
+
+    def __init__(self, name: str, first_line: int = 1) -> None:
+        self.name, self.first_line = name, first_line
+        self.lines: dict[Path, int] = {}
+        self.left = MOST_VALUES
+
+    def value(self, node: Any, path: Path) -> Any:
+        """A node as plain values."""
+        self.left -= 1
+        if self.left < 0 or len(path) > DEEPEST:
+            raise self.error(node, "too large, or nested too deeply")
+        if path:
+            self.lines.setdefault(path, self.line(node))
+        if node.id == "mapping":
+            return self.mapping(node, path)
+        if node.id == "sequence":
+            return [self.value(one, (*path, index)) for index, one in enumerate(node.value)]
+        return self.scalar(node)
+
+    def mapping(self, node: Any, path: Path) -> dict[str, Any]:
+        """A mapping; merged ones (`<<`) give what it does not."""
+        self.plain(node, "map")
+        found: dict[str, Any] = {}
+        merged: list[Any] = []
+        for key, value in node.value:
+            below = (*path, key.value) if key.id == "scalar" else path
+            if key.tag == f"{_TAG}merge":
+                merged += value.value if value.id == "sequence" else [value]
+            elif key.id != "scalar":
+                raise self.error(key, "the name of a key is needed")
+            elif key.value in found:
+                name = ".".join(str(part) for part in below)
+                raise self.error(key, f"{name}: given twice, first in line {self.lines[below]}")
+            else:
+                self.lines[below] = self.line(key)
+                found[key.value] = self.value(value, below)
+        for one in merged:
+            inherited = self.value(one, path)
+            found = {**inherited, **found} if isinstance(inherited, dict) else found
+        return found
+
+    def scalar(self, node: Any) -> Any:
+        """A text, number, flag or None, as YAML 1.1 has them."""
+        from yaml.constructor import ConstructorError, SafeConstructor
+
+        kind = node.tag[len(_TAG) :] if node.tag.startswith(_TAG) else ""
+        if kind not in ("str", "int", "float", "bool", "null", "timestamp", "value"):
+            raise self.error(node, f"a tag is not allowed here: {node.tag}")
+        if kind in ("str", "timestamp", "value"):
+            return str(node.value)
+        try:
+            return SafeConstructor().construct_object(node)
+        except (ConstructorError, ValueError):
+            raise self.error(node, f"{node.value!r} is no {kind}") from None
+
+    def plain(self, node: Any, kind: str) -> None:
+        """Refuse a tag of its own."""
+        if node.tag != f"{_TAG}{kind}":
+            raise self.error(node, f"a tag is not allowed here: {node.tag}")
+
+    def line(self, node: Any) -> int:
+        """Where a node begins."""
+        return int(node.start_mark.line) + self.first_line
+
+    def error(self, node: Any, problem: str) -> ConfigError:
+        """One that says where."""
+        return ConfigError(f"{self.name}:{self.line(node)}: {problem}")
+
+
+def _composed(text: str, name: str) -> Any:
+    import yaml as pyyaml
+
+    try:
+        return pyyaml.compose(text, Loader=pyyaml.SafeLoader)
+    except pyyaml.MarkedYAMLError as exc:
+        mark = exc.problem_mark or exc.context_mark
+        line = mark.line + 1 if mark else 1
+        raise ConfigError(f"{name}:{line}: not YAML: {exc.problem or exc.context}") from None
+    except pyyaml.YAMLError as exc:  # a character that YAML does not allow
+        line = text.count("\n", 0, getattr(exc, "position", 0)) + 1
+        raise ConfigError(f"{name}:{line}: not YAML: {getattr(exc, 'reason', exc)}") from None
+    except RecursionError:
+        raise ConfigError(f"{name}:1: not YAML: nested too deeply") from None
+
+
+def _mapping(values: Any, name: str) -> dict[str, Any]:
+    if not isinstance(values, dict):
+        raise ConfigError(f"{name}:1: a configuration is a mapping of keys to values, not {type(values).__name__}")
+    return values
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        double = next(key for key in found if sum(one == key for one, _ in pairs) > 1)
+        raise ValueError(f"{double!r} is given twice")
+    return found

@@ -1,0 +1,179 @@
+"""Where a configuration comes from, read without meaning: values with the file and line of each key.
+
+A source is a YAML or JSON file, a shell script or a list of arguments, an environment, a mapping or a framework's own
+object. Which system it belongs to is for `adapters` to say.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass, field
+from typing import Any, Iterable, Mapping, NamedTuple, Sequence
+
+from ..errors import ConfigError
+from . import documents, shell
+from .documents import Path
+from .shell import Word
+
+LARGEST_BYTES = 1 << 20
+YAML_SUFFIXES, JSON_SUFFIXES, SHELL_SUFFIXES = (".yaml", ".yml"), (".json",), (".sh", ".bash", ".env")
+# The file of MindSpore's DynamicProfilerMonitor and of torch_npu's dynamic_profile, which are given its folder.
+DYNAMIC_FILE = "profiler_config.json"
+ARGUMENTS, ENVIRONMENT, MAPPING = "<arguments>", "<environment>", "<mapping>"
+
+__all__ = ["Path", "Place", "Source", "Word", "from_environment", "from_json", "from_mapping", "from_shell",
+           "from_words", "from_yaml", "read"]  # fmt: skip
+
+
+class Place(NamedTuple):
+    """Where one value stands.
+
+    Args:
+        file: As the user gave it, or "<arguments>", "<environment>", "<mapping>", "<Namespace>".
+        line: From 1; None where a source has no lines.
+        key: The value's full name in the source: `profiler_config.integrated.stage`, `--profile-ranks`.
+    """
+
+    file: str
+    line: int | None
+    key: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """What was found in one place.
+
+    Args:
+        name: File, or what stands for one: see `Place.file`.
+        values: Nested plain values (dict, list, str, int, float, bool, None) of a YAML, JSON, mapping or object.
+        lines: Line (from 1) of a key by its path, `("training", "profile_ranks")`, list items by index.
+        words: Command line words, in order: of a list of arguments or of a shell script without its comments.
+        variables: Environment variables, by name: of a shell script's assignments or of a process.
+    """
+
+    name: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    lines: Mapping[Path, int] = field(default_factory=dict)
+    words: tuple[Word, ...] = ()
+    variables: Mapping[str, Word] = field(default_factory=dict)
+
+    def at(self, *path: str) -> Any:
+        """The value under these keys; None where there is none."""
+        found: Any = self.values
+        for key in path:
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return found
+
+    def place(self, *path: str | int) -> Place:
+        """Where the value under these keys stands; the nearest key above it that has a line."""
+        line = next((self.lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.lines), None)
+        return Place(self.name, line, ".".join(str(key) for key in path))
+
+
+def read(given: Any) -> Source:
+    """Whatever a user configures with, as a source.
+
+    Args:
+        given: A path (YAML, JSON, shell script; a folder that holds a `profiler_config.json`), a list of arguments,
+            `os.environ`, a mapping (OmegaConf's too), or an object whose attributes are a framework's options.
+
+    Raises:
+        ConfigError: it is none of these, cannot be read, or is no such document.
+    """
+    if isinstance(given, Source):
+        return given
+    if isinstance(given, (str, os.PathLike)):
+        return _from_file(os.fspath(given))
+    if given is os.environ:
+        return from_environment(os.environ)
+    if isinstance(given, Mapping) or hasattr(given, "items"):
+        return from_mapping(given)
+    if isinstance(given, Sequence):
+        return from_words([str(word) for word in given])
+    if hasattr(given, "__dict__") and not isinstance(given, type):
+        public = {name: value for name, value in vars(given).items() if not name.startswith("_")}
+        return from_mapping(public, f"<{type(given).__name__}>")
+    raise ConfigError(f"{given!r} is no configuration: give a file, a mapping, a list of arguments or os.environ")
+
+
+def from_yaml(text: str, name: str) -> Source:
+    """A YAML document. Nothing is constructed but plain values."""
+    values, lines = documents.yaml(text, name)
+    return Source(name, values, lines)
+
+
+def from_json(text: str, name: str, first_line: int = 1) -> Source:
+    """A JSON document that begins in this line of its file."""
+    values, lines = documents.json(text, name, first_line)
+    return Source(name, values, lines)
+
+
+def from_shell(text: str, name: str) -> Source:
+    """A shell script: the words of its commands, and what it assigns."""
+    words, variables = shell.split(text)
+    return Source(name, words=tuple(words), variables=variables)
+
+
+def from_words(words: Iterable[str], name: str = ARGUMENTS) -> Source:
+    """A list of arguments, as in `sys.argv`."""
+    return Source(name, words=tuple(Word(word) for word in words))
+
+
+def from_environment(environment: Mapping[str, str], name: str = ENVIRONMENT) -> Source:
+    """A process's environment."""
+    return Source(name, variables={key: Word(value) for key, value in environment.items()})
+
+
+def from_mapping(mapping: Any, name: str = MAPPING) -> Source:
+    """A mapping; one of texts alone may be an environment as well."""
+    if type(mapping).__module__.partition(".")[0] == "omegaconf":  # its own items() raises where a value is missing
+        from omegaconf import OmegaConf
+
+        mapping = OmegaConf.to_container(mapping, resolve=False)
+    values = {str(key): _plain(value) for key, value in mapping.items()}
+    texts = {key: Word(value) for key, value in values.items() if isinstance(value, str)}
+    return Source(name, values, variables=texts if len(texts) == len(values) else {})
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """Dicts, lists and scalars; OmegaConf's containers and tuples become these, anything else stays what it is."""
+    if depth > documents.DEEPEST:
+        raise ConfigError("the mapping is nested too deeply")
+    if isinstance(value, (str, int, float, bool, bytes)) or value is None:
+        return value
+    if hasattr(value, "items"):
+        return {str(key): _plain(one, depth + 1) for key, one in value.items()}
+    if isinstance(value, (Sequence, set, frozenset)):
+        return [_plain(one, depth + 1) for one in value]
+    return value
+
+
+def _from_file(path: str) -> Source:
+    if os.path.isdir(path):
+        path = os.path.join(path, DYNAMIC_FILE)
+    text = _text(path)
+    if path.endswith(YAML_SUFFIXES):
+        return from_yaml(text, path)
+    if path.endswith(JSON_SUFFIXES):
+        return from_json(text, path)
+    if path.endswith(SHELL_SUFFIXES):
+        return from_shell(text, path)
+    known = ", ".join((*YAML_SUFFIXES, *JSON_SUFFIXES, *SHELL_SUFFIXES))
+    raise ConfigError(f"{path}: what kind of file this is must be seen from its name: it ends in one of {known}")
+
+
+def _text(path: str) -> str:
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise ConfigError(f"{path}: this is no file")
+        with open(path, "rb") as file:
+            content = file.read(LARGEST_BYTES + 1)
+    except (OSError, ValueError) as exc:
+        raise ConfigError(f"{path}: {getattr(exc, 'strerror', None) or exc}") from None
+    if len(content) > LARGEST_BYTES:
+        raise ConfigError(f"{path}: larger than {LARGEST_BYTES} bytes")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        raise ConfigError(f"{path}:{content.count(10, 0, exc.start) + 1}: this is not UTF-8") from None

@@ -1,0 +1,207 @@
+"""Any configuration, written in any flavour, reads the same again but for what is listed as lost."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from typing import Any, Callable
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mstxkit import stages
+from mstxkit.config import adapters, configuring, sources, validate
+from mstxkit.config.adapters import Adapter, flat
+from mstxkit.config.model import Config
+from mstxkit.config.sources import Source
+from mstxkit.errors import ConfigError
+
+FLAVOURS = sorted(adapters.known())
+READERS: tuple[Callable[[str, str], Source], ...] = (sources.from_json, sources.from_yaml, sources.from_shell)
+
+numbers = st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True).map(tuple)
+domains = st.lists(st.sampled_from(["communication", "a b", "x"]), max_size=2, unique=True).map(tuple)
+windows = st.fixed_dictionaries(
+    {
+        "first_step": st.integers(1, 30),
+        "steps": st.none() | st.integers(1, 5),
+        "counted_from": st.sampled_from(["training", "process"]),
+        "warmup": st.integers(0, 2),
+        "wait": st.integers(0, 2),
+        "repeat": st.integers(0, 2),
+        "more_steps": st.just(()) | st.just((50, 60)),
+    }
+)
+configs = st.fixed_dictionaries(
+    {
+        "window": windows,
+        "stages": st.just("all")
+        | st.lists(st.sampled_from(sorted(stages.BY_KEY)), min_size=1, max_size=3, unique=True).map(tuple),
+        "ranks": st.just("all") | numbers,
+        "replicas": st.none() | st.just("all") | numbers,
+        "level": st.sampled_from(["none", "level0", "level1", "level2"]),
+        "activities": st.sampled_from([("cpu",), ("npu",), ("cpu", "npu")]),
+        **{name: st.booleans() for name, one in Config.model_fields.items() if isinstance(one.default, bool)},
+        "domains_include": domains,
+        "domains_exclude": domains,
+        "host_sys": st.lists(st.sampled_from(["cpu", "disk", "numa"]), max_size=2, unique=True).map(tuple),
+        "gc_detect_threshold_ms": st.none() | st.sampled_from([0.0, 2.5]),
+        "aic_metrics": st.sampled_from(["none", "PipeUtilization", "L2Cache"]),
+        "export": st.sampled_from(["text", "db", "both"]),
+        "analysis": st.sampled_from(["off", "sync", "async"]),
+        "path": st.sampled_from(["", "./out", "/data/a b", "it's"]),
+        "sampling": st.sampled_from([None, {"per": "decode_step", "skip": 3, "record": 2}, {"per": "micro_batch"}]),
+        "limits": st.none() | st.sampled_from([{"seconds": 1.5}, {"bytes": 1 << 30}]),
+    }
+)  # fmt: skip
+
+
+def settled(fields: dict[str, Any]) -> dict[str, Any]:
+    """The same, with what breaks a rule taken out."""
+    window, sampling = dict(fields["window"]), fields["sampling"]
+    window["first_step"] += window["wait"] + window["warmup"]
+    window.update({"more_steps": ()} if window["steps"] is None else {})
+    window.update({"repeat": 1} if window["steps"] is None or window["more_steps"] else {})
+    changed: dict[str, Any] = {"window": window}
+    if fields["level"] in ("none", "level0"):
+        changed["aic_metrics"] = "none"
+    if fields["level"] == "none":
+        changed["mstx"] = True
+    if "cpu" not in fields["activities"]:
+        changed.update(shapes=False, stacks=False, modules=False, gc_detect_threshold_ms=None)
+    if fields["op_attr"] and fields["export"] == "text":
+        changed["export"] = "db"
+    if not fields["mstx"]:
+        changed.update(domains_include=(), domains_exclude=())
+    elif fields["domains_include"]:
+        changed["domains_exclude"] = ()
+    if sampling and (
+        fields["stages"] == "all" or (sampling["per"] == "decode_step") is not ("actor_generate" in fields["stages"])
+    ):
+        changed["sampling"] = None
+    return {**fields, **changed}
+
+
+def source_of(adapter: Adapter, text: str) -> Source:
+    """A text of the adapter's, whichever kind of file it is."""
+    for reader in READERS:
+        with contextlib.suppress(ConfigError):
+            source = reader(text, "again")
+            if adapter.detect(source):
+                return source
+    raise AssertionError(f"{adapter.FLAVOUR} does not know what it wrote:\n{text}")
+
+
+def read_again(adapter: Adapter, text: str) -> Config:
+    return adapter.read(source_of(adapter, text)).config
+
+
+def difference(config: Config, said: Config) -> set[str]:
+    wanted, got = flat(config), flat(said)
+    named = [name for name in wanted if name not in ("extras", "stage_names")]
+    if not config.path:  # the system's own default: that is what is written
+        named.remove("path")
+    return {name for name in named if wanted[name] != got.get(name)}
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_what_is_not_said_again_is_listed_and_nothing_else(flavour: str) -> None:
+    adapter = adapters.known()[flavour]
+
+    @settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(configs.map(settled))
+    def check(fields: dict[str, Any]) -> None:
+        config = Config.model_validate(fields)
+        assert not validate.check(config).problems
+
+        written = adapter.write(config)
+
+        assert {one.field for one in written.lost} == difference(config, read_again(adapter, written.text))
+        assert all(one.why for one in written.lost)
+
+    check()
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_what_is_written_breaks_no_rule(flavour: str) -> None:
+    """A conversion is something that can be run."""
+    full = Config(
+        enabled=True, stages=("actor_update", "actor_generate"), level="level2", mstx=True, memory=True, shapes=True,
+        stacks=True, aic_metrics="MemoryUB", export="both", ranks=(0, 5),
+    )  # fmt: skip
+
+    config = read_again(adapters.known()[flavour], configuring.write(full, flavour).text)
+
+    assert validate.check(config).problems == ()
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_what_only_another_system_has_is_lost(flavour: str) -> None:
+    config = Config(extras={"elsewhere": {"some.option": 5}})
+
+    lost = {one.field: one for one in configuring.write(config, flavour).lost}
+
+    assert ("extras.elsewhere.some.option" in lost) is (flavour != configuring.OWN)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_flavour_describes_itself_in_a_line(flavour: str) -> None:
+    adapter = adapters.known()[flavour]
+
+    assert adapter.DESCRIPTION
+    assert "\n" not in adapter.DESCRIPTION
+    assert not adapter.detect(Source("empty"))
+
+
+junk = st.recursive(
+    st.sampled_from([None, True, False, "all", "${a}", "-1"]) | st.integers() | st.floats() | st.text(max_size=5),
+    lambda one: st.lists(one, max_size=2) | st.dictionaries(st.text(max_size=3), one, max_size=2),
+    max_leaves=4,
+)
+
+
+def paths(values: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place in nested values."""
+    items = values.items() if isinstance(values, dict) else enumerate(values) if isinstance(values, list) else ()
+    return [*([path] if path else []), *(below for key, one in items for below in paths(one, (*path, key)))]
+
+
+def replaced(values: Any, path: tuple[Any, ...], value: Any) -> Any:
+    if not path:
+        return value
+    changed = dict(values) if isinstance(values, dict) else list(values)
+    changed[path[0]] = replaced(values[path[0]], path[1:], value)
+    return changed
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_whatever_stands_in_a_source_it_is_read_or_refused(flavour: str) -> None:
+    """Nothing else may be raised: a worker that fails in another way than its peers leaves them waiting."""
+    adapter = adapters.known()[flavour]
+    full = Config(
+        enabled=True, stages=("actor_generate",), ranks=(1,), level="level2", mstx=True, domains_include=("a",),
+        host_sys=("cpu",), sampling={"per": "decode_step"}, export="both", gc_detect_threshold_ms=1.0,
+    )  # fmt: skip
+    source = source_of(adapter, adapter.write(full).text)
+
+    @settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        changed = source
+        if source.values:
+            path = data.draw(st.sampled_from(paths(source.values)))
+            changed = dataclasses.replace(changed, values=replaced(source.values, path, data.draw(junk)))
+        if source.words:
+            words = list(source.words)
+            words[data.draw(st.integers(0, len(words) - 1))] = sources.Word(data.draw(st.text(max_size=6)), 1)
+            changed = dataclasses.replace(changed, words=tuple(words))
+        if source.variables:
+            text = data.draw(st.text(max_size=6) | junk.map(json.dumps))
+            changed = dataclasses.replace(changed, variables={name: sources.Word(text) for name in source.variables})
+
+        with contextlib.suppress(ConfigError):
+            configuring.understand(changed, flavour)
+
+    check()

@@ -1,0 +1,503 @@
+"""What one system takes otherwise than another, or otherwise than its own documents: a test each.
+
+Source: MindSpeed-LLM c77308a1, MindSpeed-RL 05a90d7, verl 0.9.1, MindSpore 2.10.0, torch_npu 2.13.0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from any_config import refusal
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mstxkit.config import adapters, sources
+from mstxkit.config.configuring import configure, understand, write
+from mstxkit.config.model import Config, Window
+from mstxkit.errors import ConfigError
+from mstxkit.testing import run_under_cann
+
+LEVELS = ("none", "level0", "level1", "level2")
+
+
+def rl(**given: Any) -> Config:
+    return configure({"profiler_config": {"integrated": {"profile": True, **given}}})
+
+
+def mcore(words: str) -> Config:
+    return configure(["--profile", *words.split()])
+
+
+def fsdp2(**given: Any) -> Config:
+    return configure({"training": {"profile": True, **given}})
+
+
+def verl(**npu: Any) -> Config:
+    profiler = {"enable": True, "all_ranks": True, "tool_config": {"npu": {"contents": ["npu", "cpu"], **npu}}}
+    return configure(
+        {"global_profiler": {"tool": "npu", "steps": [5]}, "actor_rollout_ref": {"actor": {"profiler": profiler}}}
+    )
+
+
+def mindspore(**given: Any) -> Config:
+    return configure({"start_step": 5, "stop_step": 5, **given})
+
+
+def mindspore_env(**given: Any) -> Config:
+    return configure({"MS_PROFILER_OPTIONS": json.dumps({"start": True, **given})})
+
+
+def torch_npu(start_step: int = 5, experimental_config: Any = None, **given: Any) -> Config:
+    return configure({"active": 1, "start_step": start_step, "experimental_config": experimental_config, **given})
+
+
+# Ranks
+
+
+def test_minus_one_is_all_ranks_only_where_it_stands_alone() -> None:
+    assert (mcore("--profile-ranks -1").ranks, fsdp2(profile_ranks=[-1]).ranks) == ("all", "all")
+    for source in (
+        ["--profile", "--profile-ranks", "0", "-1"],
+        {"training": {"profile": True, "profile_ranks": [0, -1]}},
+    ):
+        assert "-1 means all ranks only where it stands alone" in refusal(source)
+
+
+def test_minus_one_is_no_rank_at_all_where_a_system_has_a_word_for_all() -> None:
+    assert rl(profile_ranks="all").ranks == "all"
+    refusal({"profiler_config": {"integrated": {"profile": True, "profile_ranks": [-1]}}})
+    refusal({"active": 1, "start_step": 1, "is_rank": True, "rank_list": [-1]})
+
+
+def test_nothing_said_of_ranks_is_rank_0_in_one_backend_and_all_of_them_in_the_other() -> None:
+    assert (mcore("").ranks, fsdp2().ranks, rl().ranks) == ((0,), "all", "all")
+    assert (mindspore().ranks, torch_npu().ranks) == ("all", "all")
+
+
+def test_a_list_of_ranks_does_nothing_in_torch_npu_without_its_switch() -> None:
+    found = understand({"active": 1, "start_step": 5, "rank_list": [0]})
+
+    assert found.read.config.ranks == "all"
+    assert "rank_list does nothing without is_rank: true; every rank records" in found.read.notes
+
+
+# Steps
+
+
+def test_the_same_number_is_the_5th_step_in_one_backend_and_the_6th_in_the_other() -> None:
+    words = "--profile-step-start 5 --profile-step-end 6"
+    firsts = (mcore(words).window.first_step, fsdp2(profile_step_start=5, profile_step_end=6).window.first_step)
+
+    assert firsts == (5, 6)
+
+
+def test_every_system_counts_the_5th_step_in_its_own_way() -> None:
+    config = Config(enabled=True, window=Window(first_step=5, steps=2, counted_from="process"), activities=("npu",))
+
+    said = {name: write(config, name).text for name in ("mindspeed_llm", "mindspeed_llm_fsdp2", "mindspeed_rl")}
+    files = {name: json.loads(write(config, name).text) for name in ("mindspore", "torch_npu")}
+
+    assert "--profile-step-start 5 \\\n--profile-step-end 7 " in said["mindspeed_llm"]
+    assert "profile_step_start: 4\n  profile_step_end: 6\n" in said["mindspeed_llm_fsdp2"]
+    assert "profile_step_start: 5\n    profile_step_end: 7\n" in said["mindspeed_rl"]
+    assert (files["mindspore"]["start_step"], files["mindspore"]["stop_step"]) == (5, 6)
+    assert (files["torch_npu"]["start_step"], files["torch_npu"]["active"]) == (4, 2)
+
+
+def test_a_last_step_is_recorded_in_mindspore_and_is_not_elsewhere() -> None:
+    exclusive = mcore("--profile-step-start 3 --profile-step-end 5").window
+    inclusive = mindspore(start_step=3, stop_step=5).window
+
+    assert (exclusive.last_step, inclusive.last_step) == (4, 5)
+
+
+def test_minus_one_is_the_end_of_the_run_in_fsdp2_and_one_step_in_mcore_whatever_its_documents_say() -> None:
+    assert fsdp2(profile_step_end=-1).window.steps is None
+    assert "-1 is not the end of the run here" in refusal(["--profile", "--profile-step-end", "-1"])
+
+
+def test_start_step_minus_one_is_off_in_mindspore_and_the_next_step_in_torch_npu() -> None:
+    off = configure({"start_step": -1, "stop_step": -1})
+    at_once = torch_npu(start_step=-1, warmup=1)
+
+    assert off.enabled is False
+    assert (at_once.enabled, at_once.window.first_step) == (True, 3)
+    assert json.loads(write(at_once, "torch_npu").text)["start_step"] == -1
+    assert json.loads(write(at_once, "mindspore").text)["start_step"] == 3
+
+
+def test_start_step_0_is_refused_in_mindspore_and_records_nothing_in_torch_npu() -> None:
+    assert "steps are counted from 1" in refusal({"start_step": 0, "stop_step": 4})
+    assert torch_npu(start_step=0).enabled is False
+
+
+def test_step_0_is_refused_by_mcore_even_where_nothing_is_profiled_and_is_the_first_of_fsdp2() -> None:
+    assert "even without --profile" in refusal(["--profile-step-start", "0"])
+    assert fsdp2(profile_step_start=0).window.first_step == 1
+
+
+def test_a_resumed_run_goes_on_counting_in_mcore_alone() -> None:
+    assert mcore("").window.counted_from == "training"
+    others = (fsdp2(), rl(), mindspore(), mindspore_env(), torch_npu())
+    assert {one.window.counted_from for one in others} == {"process"}
+
+
+def test_mindspeed_llm_warms_up_for_a_step_unless_it_begins_with_the_first() -> None:
+    assert [mcore(f"--profile-step-start {n}").window.warmup for n in (1, 2, 10)] == [0, 1, 1]
+    assert [fsdp2(profile_step_start=n).window.warmup for n in (0, 1, 10)] == [0, 1, 1]
+    assert (rl(profile_step_start=5, profile_step_end=6).window.warmup, mindspore().window.warmup) == (0, 0)
+
+
+def test_mindspores_step_at_the_end_of_a_loop_records_a_step_later_and_this_is_said() -> None:
+    (note,) = understand({"start_step": 2, "stop_step": 5}).read.notes
+
+    assert "records one step later" in note
+
+
+# Windows that cannot finish (MindSpore and torch_npu: skip_first + repeat * (wait + warmup + active) <= steps)
+
+
+@pytest.mark.parametrize(
+    ("source", "needed"),
+    [
+        (["--profile", "--profile-step-start", "5", "--profile-step-end", "7"], 6),
+        ({"training": {"profile": True, "profile_step_start": 5, "profile_step_end": 7}}, 7),
+        ({"start_step": 5, "stop_step": 6}, 6),
+        ({"active": 2, "warmup": 1, "start_step": 5}, 8),
+        ({"mstxkit": {"enabled": True, "window": {"first_step": 5, "steps": 2}}}, 6),
+    ],
+)
+def test_a_window_that_can_never_finish_is_refused_in_every_flavour(source: Any, needed: int) -> None:
+    assert configure(source, total_steps=needed).window.last_step == needed
+    assert "a window that can never finish" in refusal(source, total_steps=needed - 1)
+
+
+def test_windows_with_no_step_are_refused_where_systems_would_record_one_or_none() -> None:
+    refusal(["--profile", "--profile-step-start", "5", "--profile-step-end", "5"])
+    refusal({"training": {"profile": True, "profile_step_start": 5, "profile_step_end": 5}})
+    refusal({"profiler_config": {"integrated": {"profile": True, "profile_step_start": 5, "profile_step_end": 5}}})
+    refusal({"start_step": 5, "stop_step": 4})
+    refusal({"active": 0, "start_step": 5})
+
+
+@pytest.mark.parametrize(
+    "window",
+    [{"warmup": -1}, {"wait": -1}, {"repeat": -1}, {"steps": 0}, {"first_step": 0}, {"warmup": True}, {"steps": 2.0},
+     {"wait": "1"}, {"first_step": 2, "warmup": 1, "wait": 1}],
+)  # fmt: skip
+def test_a_schedule_that_libraries_would_reset_is_refused(window: dict[str, Any]) -> None:
+    refusal({"mstxkit": {"enabled": True, "window": window}})
+
+
+# Levels and what follows from them
+
+
+def test_each_level_is_spelled_in_its_systems_own_way() -> None:
+    spelled = {
+        "mindspeed_rl": ("level_none", "level0", "level1", "level2"),
+        "mindspeed_llm": ("level_none", "level0", "level1", "level2"),
+        "mindspeed_llm_fsdp2": ("level_none", "level0", "level1", "level2"),
+        "verl": ("level_none", "level0", "level1", "level2"),
+        "mindspore": ("LevelNone", "Level0", "Level1", "Level2"),
+        "mindspore_env": ("LevelNone", "Level0", "Level1", "Level2"),
+        "torch_npu": ("Level_none", "Level0", "Level1", "Level2"),
+    }
+    for flavour, names in spelled.items():
+        for level, name in zip(LEVELS, names):
+            text = write(Config(enabled=True, level=level, mstx=True, stages="all"), flavour).text
+            assert name in text.replace('"', " ").replace("'", " ").split(), (flavour, level)
+
+
+@pytest.mark.parametrize("wrong", ["Level_none", "level_none", "level0", "LEVEL1", "none"])
+def test_another_systems_spelling_is_refused_by_mindspore_which_would_take_the_heavier_level0(wrong: str) -> None:
+    refusal({"start_step": 2, "stop_step": 5, "profiler_level": wrong, "mstx": True})
+    refusal({"MS_PROFILER_OPTIONS": json.dumps({"start": True, "profiler_level": wrong, "mstx": True})})
+
+
+def test_level_numbers_are_taken_by_mindspores_file_and_refused_by_its_variable() -> None:
+    levels = [mindspore(profiler_level=number, mstx=True).level for number in (-1, 0, 1, 2)]
+
+    assert levels == list(LEVELS)
+    for number in (-1, 0, 1, 2):
+        refusal({"MS_PROFILER_OPTIONS": json.dumps({"start": True, "profiler_level": number, "mstx": True})})
+
+
+def test_level_none_is_no_profile_switched_off() -> None:
+    """Documents of MindSpeed-LLM and verl call it disabled: it records mstx ranges."""
+    found = mcore("--profile-level level_none")
+
+    assert (found.enabled, found.level, found.mstx) == (True, "none", True)
+
+
+def test_level_none_turns_mstx_on_in_torch_npu_and_into_level0_in_mindspore_where_it_is_not() -> None:
+    assert torch_npu(experimental_config={"profiler_level": "Level_none"}).mstx is True
+    assert "takes Level0" in refusal({"start_step": 2, "stop_step": 5, "profiler_level": "LevelNone"})
+
+
+def test_metrics_that_are_not_named_are_other_ones_in_each_system() -> None:
+    assert mcore("--profile-level level1").aic_metrics == "PipeUtilization"
+    assert mindspore(profiler_level="Level1").aic_metrics == "PipeUtilization"
+    assert mindspore(profiler_level="Level1", aic_metrics="AiCoreNone").aic_metrics == "PipeUtilization"
+    assert torch_npu(experimental_config={"profiler_level": "Level1"}).aic_metrics == "none"
+    assert {one.aic_metrics for one in (mcore(""), mindspore(), torch_npu(), rl())} == {"none"}
+
+
+def test_metric_numbers_and_the_older_key_are_those_of_mindspore() -> None:
+    names = [mindspore(profiler_level="Level1", aic_metrics=number).aic_metrics for number in range(8)]
+
+    assert names == [
+        "PipeUtilization", "ArithmeticUtilization", "Memory", "MemoryL0", "MemoryUB", "ResourceConflictRatio",
+        "L2Cache", "MemoryAccess",
+    ]  # fmt: skip
+    assert mindspore(profiler_level="Level1", aicore_metrics=6).aic_metrics == "L2Cache"
+    assert mindspore(profiler_level=0, aicore_metrics=-1).aic_metrics == "none"
+    refusal({"start_step": 2, "stop_step": 5, "profiler_level": "Level1", "aic_metrics": -1})
+
+
+def test_no_metrics_at_all_has_another_name_in_the_variable() -> None:
+    assert mindspore_env(aic_metrics="None").aic_metrics == "none"
+    assert mindspore(aic_metrics="AiCoreNone").aic_metrics == "none"
+    for name in ("AiCoreNone", "AicoreNone"):
+        refusal({"MS_PROFILER_OPTIONS": json.dumps({"start": True, "aic_metrics": name})})
+
+
+# Activities
+
+
+def test_an_empty_list_of_activities_means_four_different_things() -> None:
+    """torch_npu: all; MindSpore: nothing, so it is refused; verl 0.9.1: the host alone, before that both. MindSpeed-RL
+    comes to an empty list with both flags off, and is refused.
+    """
+    assert torch_npu(activities=[]).activities == ("cpu", "npu")
+    assert "records nothing at all" in refusal({"start_step": 2, "stop_step": 5, "activities": []})
+    assert "records nothing at all" in refusal({"MS_PROFILER_OPTIONS": '{"start": true, "activities": []}'})
+    assert verl(contents=[]).activities == ("cpu",)
+    neither = {"profile": True, "profile_with_cpu": False, "profile_with_npu": False}
+    assert "torch_npu takes for both on" in refusal({"profiler_config": {"integrated": neither}})
+
+
+def test_an_empty_list_of_activities_is_never_written() -> None:
+    for activities in (("cpu", "npu"), ("cpu",), ("npu",)):
+        for flavour in ("mindspore", "torch_npu"):
+            found = json.loads(write(Config(enabled=True, activities=activities), flavour).text)
+            assert found["activities"] == [one.upper() for one in activities]
+
+
+def test_activity_numbers_are_taken_by_mindspores_file_alone() -> None:
+    found = [mindspore(activities=number).activities for number in (0, 1, 2)]
+
+    assert found == [("cpu", "npu"), ("cpu",), ("npu",)]
+    refusal({"MS_PROFILER_OPTIONS": '{"start": true, "activities": 0}'})
+    refusal({"active": 1, "start_step": 5, "activities": 0})
+
+
+def test_the_device_is_always_recorded_by_mindspeed_llm() -> None:
+    assert (mcore("").activities, mcore("--profile-with-cpu").activities) == (("npu",), ("cpu", "npu"))
+
+
+# Export, analysis, paths
+
+
+def test_export_is_a_word_a_list_or_a_number() -> None:
+    assert mcore("--profile-export-type db").export == "db"
+    assert [mindspore(export_type=number).export for number in (0, 1, 2)] == ["text", "db", "both"]
+    assert mindspore(export_type=["db", "text"]).export == "both"
+    assert torch_npu(experimental_config={"export_type": "db"}).export == "db"
+    assert "a list is needed" in refusal({"start_step": 2, "stop_step": 5, "export_type": "db"})
+
+
+@pytest.mark.parametrize(
+    ("codes", "analysis"),
+    [
+        ({"analyse": False}, "off"),
+        ({"analyse": False, "analyse_mode": 1}, "off"),
+        ({"analyse_mode": 0}, "off"),
+        ({"analyse": True}, "sync"),
+        ({"analyse": True, "analyse_mode": -1}, "sync"),
+        ({"analyse": True, "analyse_mode": 0}, "sync"),
+        ({"analyse": True, "analyse_mode": 1}, "async"),
+    ],
+)
+def test_mindspores_two_codes_of_an_analysis(codes: dict[str, Any], analysis: str) -> None:
+    assert mindspore(**codes).analysis == analysis
+
+
+def test_torch_npus_two_flags_of_an_analysis() -> None:
+    assert [torch_npu(analyse=one, async_mode=two).analysis for one, two in ((False, False), (False, True))] == [
+        "off"
+    ] * 2
+    assert [torch_npu(analyse=True, async_mode=one).analysis for one in (False, True)] == ["sync", "async"]
+
+
+def test_torch_npu_drops_a_blocking_analysis_where_ranks_are_chosen() -> None:
+    chosen = {"is_rank": True, "rank_list": [0], "analyse": True}
+
+    assert (torch_npu(**chosen).analysis, torch_npu(**chosen, async_mode=True).analysis) == ("off", "async")
+
+
+def test_analysis_is_what_some_systems_always_do() -> None:
+    assert {one.analysis for one in (mcore(""), fsdp2(), mindspore_env())} == {"sync"}
+
+
+def test_data_is_simplified_unless_mindspeed_llm_is_asked_not_to_say_so() -> None:
+    assert (mcore("").data_simplification, fsdp2().data_simplification) == (False, False)
+    assert {one.data_simplification for one in (rl(), mindspore(), mindspore_env(), torch_npu())} == {True}
+
+
+def test_a_dot_is_mindspores_word_for_the_folder_that_the_program_gives() -> None:
+    assert (mindspore(prof_path="./").path, torch_npu(prof_dir="./").path) == ("", "./")
+
+
+# Two files of one name, and words that travel
+
+
+def test_two_files_named_profiler_config_are_told_apart_by_their_keys(tmp_path: Path) -> None:
+    for flavour in ("mindspore", "torch_npu"):
+        (tmp_path / flavour).mkdir()
+        written = write(Config(enabled=True, window=Window(first_step=9, counted_from="process")), flavour)
+        (tmp_path / flavour / "profiler_config.json").write_text(written.text)
+
+        assert understand(tmp_path / flavour).flavour == flavour
+
+
+def test_keys_of_both_files_in_one_are_refused() -> None:
+    message = refusal({"start_step": 2, "stop_step": 5, "active": 1})
+
+    assert (
+        message
+        == "<mapping>: active: a key of torch_npu's file of the same name, beside stop_step, which is MindSpore's"
+    )
+
+
+def test_keys_that_both_files_have_do_not_tell_whose_file_it_is() -> None:
+    assert "no configuration is known in it" in refusal({"start_step": 2, "activities": ["CPU"]})
+
+
+def test_older_and_misspelled_keys_of_mindspore_are_told_where_it_ignores_them() -> None:
+    for key, near in (("record_shape", "record_shapes"), ("mstx_domains_include", "mstx_domain_include")):
+        assert f"{key}: unknown key; did you mean {near}?" in refusal({"start_step": 2, "stop_step": 5, key: True})
+
+
+def test_numbers_are_no_flags() -> None:
+    for source in (
+        {"start_step": 2, "stop_step": 5, "mstx": 1},
+        {"active": 1, "start_step": 5, "record_shapes": 1},
+        {"MS_PROFILER_OPTIONS": '{"start": 1}'},
+        ["--profile", "1"],
+    ):
+        refusal(source)
+
+
+def test_what_mindspeed_rls_dpo_hands_on_is_refused_where_the_strict_parser_would() -> None:
+    """It passes each key with "profile" in it as a flag: "all" becomes -1, a list one word, others unknown."""
+    assert mcore("--profile-ranks -1 --profile-level level1").ranks == "all"
+    assert "whole numbers are needed" in refusal(["--profile", "--profile-ranks", "[0, 1]"])
+    for key in ("--profile-with-npu", "--profile-analysis", "--profile-with-module"):
+        assert f"{key}: unknown option" in refusal(["--profile", key])
+
+
+def test_domains_say_nothing_without_mstx_and_only_one_list_counts() -> None:
+    section = {"mstx_domain_include": ["a"]}
+    for flags, why in (({}, "needs mstx: true"), ({"mstx": True, "mstx_domain_exclude": ["b"]}, "not both")):
+        assert why in refusal({"start_step": 2, "stop_step": 5, **section, **flags})
+        assert why in refusal({"active": 1, "start_step": 5, "experimental_config": {**section, **flags}})
+
+
+def test_the_light_preset_of_mindspeed_rls_guide_is_one_configuration_in_every_system() -> None:
+    light = [
+        rl(mstx=True, profile_level="level_none", profile_with_cpu=False, profile_step_start=5, profile_step_end=6),
+        mcore("--profile-level level_none"),
+        mindspore(profiler_level="LevelNone", mstx=True, activities=["NPU"]),
+        torch_npu(activities=["NPU"], experimental_config={"profiler_level": "Level_none", "mstx": True}),
+    ]
+
+    assert {(one.level, one.mstx, one.activities) for one in light} == {("none", True, ("npu",))}
+
+
+SCHEDULE = """
+import contextlib, io, json, sys
+import torch_npu
+from torch_npu.profiler.scheduler import Schedule
+with contextlib.redirect_stdout(io.StringIO()):
+    schedules = [Schedule(**one) for one in json.loads(sys.argv[1])]
+print(json.dumps([[step + 1 for step in range(40) if "RECORD" in one(step).name] for one in schedules]))
+"""
+
+
+@pytest.mark.npu
+def test_torch_npus_own_schedule_records_the_steps_of_each_window(tmp_path: Path) -> None:
+    """The schedules that MindSpeed-LLM's two backends build, and the first steps of one that repeats."""
+    (tmp_path / "schedule.py").write_text(SCHEDULE)
+    windows = [
+        mcore("--profile-step-start 5 --profile-step-end 7").window,
+        mcore("--profile-step-start 1 --profile-step-end 3").window,
+        fsdp2(profile_step_start=5, profile_step_end=7).window,
+        fsdp2(profile_step_start=0, profile_step_end=1).window,
+        Window(first_step=9, steps=2, wait=3, warmup=1, repeat=3),
+    ]
+    given = [
+        {
+            "wait": one.wait,
+            "warmup": one.warmup,
+            "active": one.steps,
+            "repeat": one.repeat,
+            "skip_first": one.skip_first,
+        }
+        for one in windows
+    ]
+
+    run = run_under_cann([sys.executable, str(tmp_path / "schedule.py"), json.dumps(given)])
+
+    assert json.loads(run.stdout.splitlines()[-1]) == [[5, 6], [1, 2], [6, 7], [1], [9, 10, 15, 16, 21, 22]]
+
+
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(-3, 12), st.floats(), st.text(max_size=5),
+    st.sampled_from(("-1", "true", "Level1", "level_none", "db", "CPU", "--5", "\u0661", "9" * 5000, "x" * 200)),
+)  # fmt: skip
+VALUES = st.recursive(
+    SCALARS,
+    lambda one: st.lists(one, max_size=3) | st.dictionaries(st.text(max_size=4), one, max_size=3),
+    max_leaves=5,
+)
+ADAPTERS: Any = adapters.known()
+KEYS_OF = {
+    "mindspeed_llm": ADAPTERS["mindspeed_llm"].OPTIONS,
+    "mindspeed_llm_fsdp2": ADAPTERS["mindspeed_llm_fsdp2"].OPTIONS,
+    "mindspore": ADAPTERS["mindspore"].KEYS,
+    "mindspore_env": ADAPTERS["mindspore_env"].KEYS,
+    "torch_npu": (*ADAPTERS["torch_npu"].KEYS, *ADAPTERS["torch_npu"].DEEP_KEYS),
+}
+
+
+def source_of(flavour: str, values: dict[str, Any]) -> sources.Source:
+    if flavour == "mindspeed_llm":
+        spelled = {f"--{key.replace('_', '-')}": f"{one}" for key, one in values.items()}
+        return sources.from_words([word for pair in spelled.items() for word in pair])
+    if flavour == "mindspore_env":
+        return sources.from_mapping({"MS_PROFILER_OPTIONS": json.dumps(values)})
+    if flavour == "torch_npu":
+        deep = {key: one for key, one in values.items() if key in ADAPTERS["torch_npu"].DEEP_KEYS}
+        values = {"experimental_config": deep or None, **{key: one for key, one in values.items() if key not in deep}}
+    return sources.from_mapping({"training": values} if flavour == "mindspeed_llm_fsdp2" else values)
+
+
+@pytest.mark.parametrize("flavour", KEYS_OF)
+def test_whatever_stands_in_a_source_is_read_or_refused_and_what_is_read_can_be_written(flavour: str) -> None:
+    adapter = ADAPTERS[flavour]
+
+    @settings(max_examples=60, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(st.dictionaries(st.sampled_from(KEYS_OF[flavour]) | st.text(max_size=4), VALUES, max_size=6))
+    def check(values: dict[str, Any]) -> None:
+        source = source_of(flavour, values)
+
+        assert adapter.detect(source) in (True, False)
+        with contextlib.suppress(ConfigError):
+            assert adapter.write(adapter.read(source).config).lost == ()
+
+    check()
