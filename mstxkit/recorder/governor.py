@@ -13,6 +13,9 @@ import time
 from typing import Any, Callable, NamedTuple, Sequence
 
 _CALM_NS = 10_000_000_000
+# A record of coalesced calls is written each second at least: with fewer calls than this there is little to save, and
+# what a program is inside of is worth more. A program's first calls are dear ones, too: names are written down.
+_STORM_PER_S = 100
 # What a coalesced call is taken to cost until that is seen: at most this, and a quarter of what it cost before.
 _COALESCED_NS = 200
 _ROUNDS = 200
@@ -41,7 +44,7 @@ class _Account:
         self.calls, self.cost_ns = 0, 0
         self.full_ns = 0.0
         self.new_calls, self.spent_ns = 0, 0.0
-        self.is_held = False
+        self.is_held = self.is_storm = False
         self.calm_since_ns: int | None = None
 
     def look(self, cost: SiteCost, outside_ns: float) -> None:
@@ -96,6 +99,8 @@ class Governor:
         self._at_ns = now_ns
         if elapsed_ns <= 0:
             return []
+        for account in self._accounts.values():
+            account.is_storm = account.new_calls * 1_000_000_000 >= _STORM_PER_S * elapsed_ns
         total_ns = sum(account.spent_ns for account in self._accounts.values())
         self.spent_ns, self.cost_ratio = int(total_ns), total_ns / elapsed_ns
         if not self.budget_ratio:
@@ -143,8 +148,8 @@ class Governor:
 
 
 def _is_fixed(site: Any, account: _Account) -> bool:
-    """Can nothing be saved here? Stages are always recorded, and what is coalesced is so already."""
-    return account.is_held or site.stage is not None
+    """Can nothing be saved here? Stages and rare calls are always recorded, and what is coalesced is so already."""
+    return account.is_held or not account.is_storm or site.stage is not None
 
 
 def _room(budget_ns: float, fixed_ns: float) -> float:

@@ -72,6 +72,14 @@ def test_as_many_are_coalesced_as_it_takes() -> None:
     assert world.pass_by() == [Change(POLL, True), Change(SWAP, True)]
 
 
+def test_rare_calls_are_recorded_however_dear_they_are() -> None:
+    """As the first calls of a program are; and a range that is open when a process is killed has to be seen."""
+    world = World()
+    world.rates = {SLOW: (99, 1_000_000), POLL: (100, 1_000_000)}
+
+    assert world.pass_by(20) == [Change(POLL, True)]
+
+
 def test_a_stage_is_never_coalesced() -> None:
     world = World()
     world.rates = {STAGE: (1_000_000, 500)}
