@@ -160,6 +160,29 @@ def read_json(file: Path, limit_bytes: int = 1 << 20) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def open_lock_file(path: Path) -> int:
+    """A file of this user's own to lock, made where it is missing. Closing any descriptor of it frees a `lockf` lock.
+
+    Raises:
+        CaptureError: what is there is no such file.
+        OSError: it cannot be opened.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    found = os.fstat(descriptor)
+    if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+        return descriptor
+    os.close(descriptor)
+    raise CaptureError(f"{path} is no file of user {os.geteuid()}'s own; remove it")
+
+
+def is_still(descriptor: int, path: Path) -> bool:
+    """Is this open file the one that `path` leads to, or was that removed or replaced?"""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
 def live_folder(run_id: str, preferred: str | None, fallback: Path) -> Path:
     """The host-local folder for a run's live files: on tmpfs, or inside the run folder where that cannot be had.
 

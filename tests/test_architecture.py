@@ -22,7 +22,8 @@ LAYERS = {
     **dict.fromkeys(("records", "livefile", "segment", "state"), 1),
     **dict.fromkeys(("recorder", "sinks", "_native"), 2),
     **dict.fromkeys(("ranges", "wrapping", "calls", "signatures", "off", "dynamo"), 3),
-    **dict.fromkeys(("patching", "patches", "config"), 4),
+    **dict.fromkeys(("patching", "patches", "config", "profiling", "backends", "presets"), 4),
+    **dict.fromkeys(("control",), 5),
     **dict.fromkeys(("wiring", "bootstrap"), 6),
     **dict.fromkeys(("reader", "reading", "align", "analysis", "report", "exporters"), 7),
     **dict.fromkeys(("cli", "testing", "demo", "__main__", ""), 8),
@@ -43,6 +44,7 @@ MAY_IMPORT = {
 
 # Files in which a fault must not reach user code, and is noted instead.
 MAY_CATCH_EVERYTHING = {
+    "backends/_session.py",
     "bootstrap/entry_points.py",
     "bootstrap/pth.py",
     "bootstrap/activation.py",
@@ -51,6 +53,7 @@ MAY_CATCH_EVERYTHING = {
     "bootstrap/ray_ranges.py",
     "calls.py",
     "cli/_importing.py",
+    "control/mailbox.py",
     "faults.py",
     "identity.py",
     "imports.py",
@@ -58,6 +61,7 @@ MAY_CATCH_EVERYTHING = {
     "patching/active.py",
     "patching/registry.py",
     "patching/seams.py",
+    "profiling/others.py",
     "recorder/adopt.py",
     "recorder/process.py",
     "recorder/forking.py",

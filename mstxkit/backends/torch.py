@@ -1,0 +1,120 @@
+"""Sessions of torch.profiler: what there is where no NPU is, so that the whole way works on any machine.
+
+Everything stays in memory until the stop, which writes one Chrome trace: no limit of bytes can hold meanwhile. mstx
+ranges show as `record_function` does (`sinks/torch.py`).
+
+Source: torch 2.13.0 `profiler/profiler.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from ..profiling.declare import Options, Preset
+from ._session import ProfilerSession, Refused, size_bytes
+from ._surface import NOT_IMPORTED, on_host, torch_records
+
+_SUFFIX = ".pt.trace.json"
+
+
+class Torch:
+    """The backend of a process that trains with torch and has no NPU."""
+
+    name = "torch"
+
+    def why_not(self) -> str | None:
+        """Why it cannot record here; None if it can."""
+        torch: Any = sys.modules.get("torch")
+        if torch is None:
+            return NOT_IMPORTED
+        if not hasattr(torch, "profiler"):
+            return "this torch has no profiler, or is still being imported"
+        torch_npu: Any = sys.modules.get("torch_npu")
+        if torch_npu is not None and hasattr(torch_npu, "npu") and torch_npu.npu.is_available():
+            return "this process has an NPU, which torch.profiler does not see"
+        return None
+
+    def described(self, preset: Preset) -> tuple[Options, tuple[str, ...]]:
+        """Options by torch's names, and what it has no counterpart for."""
+        return {"activities": _activities(preset), **on_host(preset)}, tuple(_notes(preset))
+
+    def start(self, preset: Preset, folder: Path) -> ProfilerSession:
+        """Record on this thread; the trace is `<folder>/<host>_<pid>_<time>.pt.trace.json`.
+
+        Cost: the stop writes the trace, some seconds per hundred megabytes.
+        """
+        return ProfilerSession.begun(self.name, folder, lambda made: self._built(preset, made))
+
+    def _built(self, preset: Preset, folder: Path) -> _Recorder:
+        reason = self.why_not() or _other_profiler()
+        if reason:
+            raise Refused(reason)
+        return _Recorder(self.described(preset)[0], folder)
+
+
+BACKEND = Torch()
+
+
+def _activities(preset: Preset) -> list[str]:
+    """The host always: alone it is all that a laptop has, and ranges show there. A GPU where the device is wanted."""
+    return ["CPU", "CUDA"] if "npu" in preset.activities and _has_gpu() else ["CPU"]
+
+
+def _has_gpu() -> bool:
+    cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)
+    return cuda is not None and bool(cuda.is_available())
+
+
+def _notes(preset: Preset) -> list[str]:
+    notes = [f"level={preset.level!r} is left out: torch.profiler has no levels"]
+    if "npu" in preset.activities:
+        notes.append(f"activities: there is no NPU, {'the GPU' if _has_gpu() else 'the host alone'} is recorded")
+    if preset.domains_exclude:
+        notes.append(f"domains_exclude={list(preset.domains_exclude)} is left out: all ranges show")
+    if preset.aic_metrics != "none":
+        notes.append(f"aic_metrics={preset.aic_metrics!r} is left out: there is no AI Core")
+    if preset.export != "text":
+        notes.append(f"export={preset.export!r} is left out: the trace is Chrome JSON")
+    return notes
+
+
+def _other_profiler() -> str | None:
+    """A second torch profiler would end the first, also from another thread."""
+    anywhere = getattr(sys.modules["torch"].autograd.profiler, "_is_profiler_enabled", False)
+    return "another torch profiler records in this process already" if anywhere or torch_records() else None
+
+
+class _Recorder:
+    on_disk = False
+
+    def __init__(self, options: Options, folder: Path) -> None:
+        profiler: Any = sys.modules["torch"].profiler
+        activities = [getattr(profiler.ProfilerActivity, name) for name in options["activities"]]
+        self._profiler = profiler.profile(**{**options, "activities": activities})
+        self._trace = folder / f"{socket.gethostname()}_{os.getpid()}_{time.time_ns()}{_SUFFIX}"
+
+    def start(self) -> None:
+        self._profiler.start()
+
+    def stop(self) -> None:
+        self._profiler.stop()
+        unfinished = self._trace.with_name(f".{self._trace.name}")
+        self._profiler.export_chrome_trace(str(unfinished))
+        unfinished.replace(self._trace)
+
+    def close(self) -> None:
+        sys.modules["torch"]._C._autograd._disable_profiler()
+
+    def is_recording(self) -> bool | None:
+        return torch_records()
+
+    def output(self) -> Path | None:
+        return self._trace if self._trace.exists() else None
+
+    def lacking(self, output: Path) -> str | None:
+        return None if size_bytes(output) else f"{output} is empty"

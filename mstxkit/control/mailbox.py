@@ -1,0 +1,287 @@
+"""What came in through the control folder, for one process of a job: a flag that costs the training thread nothing.
+
+On each host the process that holds a lock reads the shared folder, and passes on what it read through the host's own
+memory; when it dies the lock is free, when it hangs the others look for themselves. What cannot be used is stated in
+`Mailbox.problem`, and what was read before stays.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import struct
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any, Callable, Mapping
+
+from .. import faults, identity, places
+from ..errors import MstxkitError
+from .files import (
+    ACKS,
+    FORMAT,
+    LIMIT_BYTES,
+    REQUESTS,
+    ControlFolder,
+    Unusable,
+    ack_name,
+    messages_of,
+    read,
+    role_in_names,
+)
+
+POLL_S = 0.25
+# An elected process that has not looked for so long hangs: in a file system that does not answer, or stopped.
+STALLED_AFTER_S = 3.0
+_BEAT = struct.Struct("<q")
+
+
+class Mailbox:
+    """The control folder as one process of the job sees it: what came in, what is to go out.
+
+    The training thread tests `has_news`, an attribute, and calls `take` where it is true; everything that touches a
+    file is done by `poll`, which a background thread calls. One for each process.
+
+    Args:
+        control: The run's control folder.
+        host_folder: The run's folder on this host, as `places.live_folder` gives it.
+
+    Threads/fork: `poll` from one thread; all others from any. In a forked child it is empty, and does nothing.
+    """
+
+    def __init__(self, control: ControlFolder, host_folder: Path) -> None:
+        self.has_news = False
+        self.problem: str | None = None
+        # A host folder may lie inside the run, on a disk that all hosts share: then each has names of its own.
+        own = identity.boot_id()[:8] or identity.host()
+        self._control, self._pid = control, os.getpid()
+        self._turn = _Turn(host_folder / f"control-{own}.lock")
+        self._shared = _Source(control.path, REQUESTS, control.run_id)
+        self._relay = _Source(host_folder, f"control-{own}.json", control.run_id)
+        self._news: deque[dict[str, Any]] = deque()
+        self._seen: set[str] = set()
+        self._outgoing: dict[str, bytes] = {}
+        self._written: dict[str, bytes] = {}
+        self._writing = threading.Lock()
+
+    def take(self) -> list[dict[str, Any]]:
+        """The messages that came in since the last time, oldest first. Each id comes once in the life of a process."""
+        self.has_news = False  # before the list is emptied: what comes in between is announced again
+        if self._pid != os.getpid():
+            return []
+        return [self._news.popleft() for _ in range(len(self._news))]
+
+    def poll(self) -> bool:
+        """Look for messages, and write what is to go out. Is there anything new? Never raises for what it finds.
+
+        Cost: tens of microseconds where nothing changed; the elected process reads a file of the shared folder.
+        """
+        if self._pid != os.getpid():
+            return False
+        problem, new = None, False
+        try:
+            new = self._deliver(self._look())
+        except (OSError, MstxkitError) as exc:
+            problem = str(exc)
+        self._state(problem if self.flush() else self.problem)
+        return new
+
+    def _look(self) -> list[dict[str, Any]]:
+        if self._turn.is_ours():
+            try:
+                return self._shared.changed() or []
+            finally:
+                self._pass_on()
+        try:
+            arrived = self._relay.changed()
+            look_again = arrived is None and self._turn.is_stalled()
+        except Unusable:
+            arrived, look_again = None, True
+        return (self._shared.changed() if look_again else arrived) or []
+
+    def _pass_on(self) -> None:
+        """To the other processes of this host, also what they lost."""
+        content = self._shared.content
+        if content is not None and not self._relay.holds(content):
+            places.replace_file(self._relay.path, content)
+
+    def _deliver(self, arrived: list[dict[str, Any]]) -> bool:
+        count = len(self._seen)
+        for one in arrived:
+            if one["id"] not in self._seen:
+                self._seen.add(one["id"])
+                self._news.append(one)
+        if len(self._seen) == count:
+            return False
+        self.has_news = True
+        return True
+
+    def _state(self, problem: str | None) -> None:
+        if problem is not None and problem != self.problem:
+            faults.warn_once("control.files", problem)
+        self.problem = problem
+
+    def acknowledge(self, rank: int, document: Mapping[str, Any], role: str = "") -> None:
+        """Say what became of the requests; it replaces what this rank said before, at the next `poll` or `flush`.
+
+        Processes with the same rank and role are one another's successors. Cost: no file is touched.
+        """
+        about = {"format": FORMAT, "run": self._control.run_id, "rank": rank, "role": role_in_names(role)}
+        about.update(host=identity.host(), pid=os.getpid(), written_ns=time.time_ns(), document=dict(document))
+        self._outgoing[ack_name(rank, role)] = json.dumps(about, default=str).encode()
+
+    def flush(self) -> bool:
+        """Write what is to go out, now: before something must never be done twice. Is all of it written?
+
+        Never raises; what could not be written is in `problem`, and is tried again.
+        """
+        if self._pid != os.getpid():
+            return False
+        with self._writing:
+            for name, content in list(self._outgoing.items()):
+                if self._written.get(name) is not content:
+                    try:
+                        self._write(name, content)
+                    except (OSError, MstxkitError) as exc:
+                        self._state(f"{self._control.path / ACKS / name} cannot be written: {exc}")
+                        return False
+                    self._written[name] = content
+        return True
+
+    def _write(self, name: str, content: bytes) -> None:
+        if len(content) > LIMIT_BYTES:
+            raise MstxkitError(f"it has {len(content)} bytes, and may have {LIMIT_BYTES}")
+        places.make_folder(self._control.path)
+        places.make_folder(self._control.path / ACKS)
+        places.replace_file(self._control.path / ACKS / name, content)
+
+    def close(self) -> None:
+        """Write what is to go out, and let another process of this host read the shared folder. Never raises."""
+        if self._pid != os.getpid():
+            return
+        self.flush()
+        try:
+            if self._turn.is_ours():  # or nobody's: whoever is left makes them again
+                self._relay.path.unlink(missing_ok=True)
+                self._turn.path.unlink(missing_ok=True)
+        except (OSError, MstxkitError):
+            pass  # the folder is gone
+        self._turn.give_up()
+
+
+class Watcher:
+    """A background thread that polls. It does not survive a fork: end it before, start it again after.
+
+    Args:
+        poll: Called every `interval_s`; a mailbox's.
+        interval_s: Seconds. A message takes two of them at most to reach every process of a host.
+    """
+
+    def __init__(self, poll: Callable[[], object], interval_s: float = POLL_S) -> None:
+        self._poll, self._interval_s, self._ended = poll, interval_s, threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start polling, at once."""
+        self._ended.clear()
+        self._thread = threading.Thread(target=self._run, name="mstxkit-control", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, and wait for it."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._ended.set()
+            thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self._poll()
+            except Exception as exc:  # the next look may succeed, and nobody else looks
+                faults.note("control.watcher", exc)
+            self._ended.wait(self._interval_s)
+
+
+class _Turn:
+    """Whose turn it is on this host to read the shared folder: that of the process that holds a file's lock."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: int | None = None
+        self._held = False
+
+    def is_ours(self) -> bool:
+        """Is it this process's turn, from now on if it was nobody's?
+
+        Raises:
+            OSError, MstxkitError: the lock cannot be had.
+        """
+        if self._file is None or not places.is_still(self._file, self.path):
+            self.give_up()
+            places.make_folder(self.path.parent)
+            self._file = places.open_lock_file(self.path)
+        if not self._held:
+            try:
+                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                return False
+            self._held = True
+        os.pwrite(self._file, _BEAT.pack(time.monotonic_ns()), 0)
+        return True
+
+    def is_stalled(self) -> bool:
+        """Has the process whose turn it is not looked for long?"""
+        beat = b"" if self._file is None else os.pread(self._file, _BEAT.size, 0)
+        if len(beat) < _BEAT.size:
+            return True
+        looked_ns: int = _BEAT.unpack(beat)[0]
+        return time.monotonic_ns() - looked_ns > STALLED_AFTER_S * 1e9
+
+    def give_up(self) -> None:
+        """Let another process have its turn."""
+        file, self._file, self._held = self._file, None, False
+        if file is not None:
+            os.close(file)
+
+
+class _Source:
+    """A file of messages that is read again and again. What it said before holds until it says something else."""
+
+    def __init__(self, folder: Path, name: str, run_id: str) -> None:
+        self.path, self._run_id = folder / name, run_id
+        self.content: bytes | None = None
+        self._digest, self._damage = b"", ""
+
+    def changed(self) -> list[dict[str, Any]] | None:
+        """Its messages, if its content is another than the last time; None if not, and where there is no file.
+
+        Raises:
+            Unusable: it cannot be used.
+        """
+        content = read(self.path.parent, self.path.name)
+        if content is None:
+            return None
+        digest = hashlib.sha256(content).digest()
+        if digest == self._digest:
+            if self._damage:
+                raise Unusable(self._damage)
+            return None
+        self._digest, self._damage = digest, ""
+        try:
+            messages = messages_of(content, self._run_id)
+        except Unusable as exc:
+            self._damage = f"{self.path} {exc}"
+            raise Unusable(self._damage) from None
+        self.content = content
+        return messages
+
+    def holds(self, content: bytes) -> bool:
+        """Does it hold exactly this?"""
+        try:
+            return read(self.path.parent, self.path.name) == content
+        except Unusable:
+            return False

@@ -1,0 +1,241 @@
+"""One session per device: a lock between the processes of a host, and a refusal that says who has it and what to do.
+
+CANN records a device for one session at a time; a second one is ignored, or ends the first. So a session of mstxkit
+takes its device first, and is refused while anybody else has it.
+
+What the lock sees: all processes of this user on this host, of any job. It is a file in the user's own folder on
+/dev/shm (in /tmp where that cannot be had), locked with `lockf`: a forked child does not inherit it, and the kernel
+frees it when its owner dies. What it does not see: another user's jobs; and a process in another container, unless
+both have the host's /dev/shm (`--ipc=host`) and the same user id. A container that has its devices under other names
+(`--device=/dev/davinci4:/dev/davinci0`) counts them by these names.
+
+Source of the variables: CANN 9.0 (ASCEND_RT_VISIBLE_DEVICES), MindCluster 7.3 (ASCEND_VISIBLE_DEVICES).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
+
+from .. import identity, places
+from ..errors import MstxkitError
+from . import others
+
+_FOLDER, _INSTEAD_OF_SHARED_MEMORY = "devices", Path("/tmp")
+_OWNER_LIMIT_BYTES = 4096
+# A lock is taken a moment before its file says by whom.
+_ASK_AGAIN, _ASK_AGAIN_AFTER_S = 20, 0.005
+
+
+class Owner(NamedTuple):
+    """Who has a device.
+
+    Args:
+        run: Id of its run; empty where it has none.
+        stage: The stage that it records; None for all of them.
+        since_ns: Wall clock, since when.
+        device: Physical id; None for a process that has no device.
+    """
+
+    pid: int
+    host: str
+    run: str
+    stage: str | None
+    since_ns: int
+    device: int | None
+
+    def __str__(self) -> str:
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since_ns / 1e9))
+        return f"process {self.pid} on {self.host} (run {self.run or '?'}, stage {self.stage or 'any'}, since {since})"
+
+
+class Refusal(NamedTuple):
+    """Why no session may start now: who has the device, and what to do.
+
+    Args:
+        owner: The process of mstxkit's that has it; None where it is another profiler, or unknown.
+    """
+
+    sentence: str
+    owner: Owner | None = None
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+class Claim:
+    """A device that this process has, until `release`, its end or its death.
+
+    Threads/fork: for the thread that owns the session. In a forked child it is nothing, and `release` does nothing.
+    """
+
+    def __init__(self, owner: Owner) -> None:
+        self.owner = owner
+        self._file: int | None = None
+        self._process: dict[str, Any] = {}
+
+    def now_in(self, stage: str | None) -> None:
+        """Tell the others what is recorded now. Never raises."""
+        self.owner = self.owner._replace(stage=stage)
+        self._tell()
+
+    def release(self) -> None:
+        """Give the device back. Once is enough, more do no harm. Never raises."""
+        if _taken.get(os.getpid()) is not self:
+            return
+        file, self._file = self._file, None
+        if file is not None:
+            _ignoring_errors(os.ftruncate, file, 0)
+            _ignoring_errors(os.close, file)  # frees the lock
+        # Only now: closing any other descriptor of that file would free the lock of the next claim.
+        _taken.pop(os.getpid(), None)
+
+    def lock(self, folder: Path) -> Refusal | None:
+        """Lock the device between processes, or say who has it.
+
+        Raises:
+            OSError, MstxkitError: it cannot be locked.
+        """
+        path = folder / f"npu-{self.owner.device}.lock"
+        while True:
+            file = places.open_lock_file(path)
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if places.is_still(file, path):
+                    self._file, file = file, -1
+                    self._process = identity.of_process("", False, "")
+                    self._tell()
+                    return None
+                # It was removed meanwhile, and whoever comes next would lock another one: once more.
+            except (BlockingIOError, PermissionError):
+                return _refused_by(file, self.owner.device)
+            finally:
+                if file >= 0:
+                    os.close(file)
+
+    def _tell(self) -> None:
+        if self._file is None or self.owner.pid != os.getpid():
+            return
+        about = {**{key: self._process[key] for key in ("boot", "pidns", "pid_start")}, **self.owner._asdict()}
+        _ignoring_errors(os.ftruncate, self._file, 0)
+        _ignoring_errors(os.pwrite, self._file, json.dumps(about).encode(), 0)  # a full tmpfs: locked all the same
+
+
+# By pid, so that a forked child finds none: one session in a process, on whatever device.
+_taken: dict[int, Claim] = {}
+
+
+def take(device: int | None, *, run: str = "", stage: str | None = None, folder: Path | None = None) -> Claim | Refusal:
+    """Take a device for a session, or learn who has it. Never raises and never waits for the owner.
+
+    Args:
+        device: Physical id, as `physical_device` gives it; None on a host without NPU, where only this process itself
+            can be in the way.
+        run: Id of the run.
+        stage: What will be recorded.
+        folder: Parent of the folder of locks instead of /dev/shm; the same for all that are to meet.
+    """
+    pid = os.getpid()
+    claim = Claim(Owner(pid, identity.host(), run, stage, time.time_ns(), device))
+    first = _taken.setdefault(pid, claim)
+    if first is not claim:
+        return Refusal(f"a session of mstxkit runs in this process already: {first.owner}; stop it first", first.owner)
+    refusal = _refused_by_others() or (None if device is None else _locked(claim, folder))
+    if refusal is None:
+        return claim
+    _taken.pop(pid, None)
+    return refusal
+
+
+def _refused_by_others() -> Refusal | None:
+    found = others.others()
+    return Refusal("; ".join(other.sentence for other in found)) if found else None
+
+
+def _locked(claim: Claim, parent: Path | None) -> Refusal | None:
+    preferred = None if parent is None else str(parent)
+    try:
+        return claim.lock(places.live_folder(_FOLDER, preferred, _INSTEAD_OF_SHARED_MEMORY))
+    except (OSError, MstxkitError) as exc:
+        return Refusal(f"device {claim.owner.device} cannot be locked against other processes: {exc}")
+
+
+def _refused_by(file: int, device: int | None) -> Refusal:
+    for _ in range(_ASK_AGAIN):
+        owner = _read_owner(file)
+        if owner is not None:
+            return Refusal(f"device {device} is taken by {owner}; ask again when that has ended, or stop it", owner)
+        time.sleep(_ASK_AGAIN_AFTER_S)
+    return Refusal(f"device {device} is taken by another process of this user, which does not say who it is")
+
+
+def _read_owner(file: int) -> Owner | None:
+    """Who the file names; None where that is nobody yet, or somebody dead."""
+    try:
+        about = json.loads(os.pread(file, _OWNER_LIMIT_BYTES, 0))
+        if identity.is_alive(about) is False:
+            return None
+        owner = Owner(**{field: about[field] for field in Owner._fields})
+        return owner if str(owner) else None  # it can be told: fields of other types cannot
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        return None
+
+
+def _ignoring_errors(call: Callable[..., object], *args: object) -> None:
+    try:
+        call(*args)
+    except OSError:
+        pass
+
+
+def physical_device(
+    index: int, environment: Mapping[str, str] | None = None, nodes: Sequence[int] | None = None
+) -> int:
+    """The host's own number of a device that this process knows by `index`.
+
+    ASCEND_RT_VISIBLE_DEVICES picks among the devices that there are, by their order; a container has only those that
+    were given to it. These are its /dev/davinci nodes, which keep their numbers, or what ASCEND_VISIBLE_DEVICES lists
+    where no node can be seen.
+
+    Args:
+        environment: Default: this process's.
+        nodes: Numbers of the /dev/davinci nodes; default: those that there are.
+    """
+    variables = os.environ if environment is None else environment
+    there = _nodes() if nodes is None else sorted(nodes)
+    there = there or _given_to_container(variables.get("ASCEND_VISIBLE_DEVICES", ""))
+    visible = _visible(variables.get("ASCEND_RT_VISIBLE_DEVICES", ""))
+    logical = visible[index] if 0 <= index < len(visible) else index
+    return there[logical] if 0 <= logical < len(there) else logical
+
+
+def _nodes() -> list[int]:
+    try:
+        found = (re.fullmatch(r"davinci(\d+)", name) for name in os.listdir("/dev"))
+    except OSError:
+        return []
+    return sorted(int(match[1]) for match in found if match)
+
+
+def _visible(text: str) -> list[int]:
+    """CANN reads up to the first character that belongs to no list of numbers: "1, 2" is 1."""
+    listed = re.match(r"\d+(,\d+)*", text)
+    return [int(number) for number in listed[0].split(",")] if listed else []
+
+
+def _given_to_container(text: str) -> list[int]:
+    """`0-2,4` or `Ascend910-1,Ascend910-3`, in ascending order; nothing for `void` and what cannot be read."""
+    found: set[int] = set()
+    for part in filter(None, text.replace(" ", "").split(",")):
+        one = re.fullmatch(r"(?:Ascend\d+[A-Z]*-)?(\d{1,4})", part)
+        several = re.fullmatch(r"(\d{1,4})-(\d{1,4})", part)
+        if one is None and several is None:
+            return []
+        found.update([int(one[1])] if one else [])
+        found.update(range(int(several[1]), int(several[2]) + 1) if several else [])
+    return sorted(found)

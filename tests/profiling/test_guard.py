@@ -1,0 +1,315 @@
+"""One session per device: between processes, in a process, over forks, kills and damaged files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
+from peers import MakePeer, Peer, make_peer  # noqa: F401
+
+from mstxkit import places
+from mstxkit.profiling import guard, others
+
+SCRIPT = """
+import os
+from pathlib import Path
+from mstxkit.profiling import guard
+mine = None
+def answer(word, *words):
+    global mine
+    if word == "take":
+        device, run, stage = words
+        number = None if device == "none" else int(device)
+        mine = guard.take(number, run=run, stage=stage, folder=Path(os.environ["AT"]))
+        return "taken" if isinstance(mine, guard.Claim) else f"refused: {mine}"
+    if word == "now_in":
+        return str(mine.now_in(words[0]))
+    if word == "release":
+        return str(mine.release())
+    if word == "fork":
+        child = os.fork()
+        if child == 0:
+            open(os.environ["AT"] + "/child", "w").write(answer(*words))
+            os._exit(0)
+        os.waitpid(child, 0)
+        return open(os.environ["AT"] + "/child").read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _nobody_else(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What profiles this test run itself is another matter."""
+    monkeypatch.setattr(others, "others", lambda: ())
+    yield
+    assert guard._taken == {}
+
+
+@pytest.fixture
+def peer(make_peer: MakePeer, tmp_path: Path) -> Peer:  # noqa: F811
+    return make_peer(SCRIPT, AT=str(tmp_path))
+
+
+def lock_file(tmp_path: Path, device: int = 3) -> Path:
+    return places.live_folder("devices", str(tmp_path), tmp_path) / f"npu-{device}.lock"
+
+
+def taken(result: object) -> guard.Claim:
+    assert isinstance(result, guard.Claim), result
+    return result
+
+
+def refused(result: object) -> guard.Refusal:
+    assert isinstance(result, guard.Refusal), result
+    return result
+
+
+def test_a_device_that_another_process_has_is_refused_with_its_owner(peer: Peer, tmp_path: Path) -> None:
+    before = time.time_ns()
+    peer.ask("take", 3, "run-a", "actor_update")
+    refusal = refused(guard.take(3, run="run-b", stage="reward", folder=tmp_path))
+
+    assert refusal.owner is not None
+    assert refusal.owner[:4] == (peer.pid, os.uname().nodename, "run-a", "actor_update")
+    assert before <= refusal.owner.since_ns <= time.time_ns()
+    assert re.fullmatch(
+        rf"device 3 is taken by process {peer.pid} on \S+ \(run run-a, stage actor_update, since [-\d]+ [:\d]+ UTC\); "
+        "ask again when that has ended, or stop it",
+        str(refusal),
+    )
+
+
+def test_another_device_is_free(peer: Peer, tmp_path: Path) -> None:
+    peer.ask("take", 3, "run-a", "actor_update")
+
+    taken(guard.take(4, folder=tmp_path)).release()
+
+
+def test_processes_without_a_device_do_not_meet(peer: Peer) -> None:
+    assert peer.ask("take", "none", "run-a", "actor_update") == "taken"
+    taken(guard.take(None)).release()
+
+
+def test_a_released_device_is_free_and_names_nobody(peer: Peer, tmp_path: Path) -> None:
+    peer.ask("take", 3, "run-a", "actor_update")
+    peer.ask("release")
+    claim = taken(guard.take(3, folder=tmp_path))
+    claim.release()
+
+    assert lock_file(tmp_path).read_bytes() == b""
+
+
+def test_the_device_of_a_killed_process_is_free(peer: Peer, tmp_path: Path) -> None:
+    peer.ask("take", 3, "run-a", "actor_update")
+    peer.end(signal.SIGKILL)
+    left = lock_file(tmp_path).read_bytes()
+    claim = taken(guard.take(3, run="run-b", folder=tmp_path))
+
+    assert json.loads(left)["run"] == "run-a"
+    assert json.loads(lock_file(tmp_path).read_bytes())["run"] == "run-b"
+    claim.release()
+
+
+def test_the_owner_says_where_it_is_by_now(peer: Peer, tmp_path: Path) -> None:
+    peer.ask("take", 3, "run-a", "a_rather_long_name_of_a_stage")
+    peer.ask("now_in", "reward")
+    owner = refused(guard.take(3, folder=tmp_path)).owner
+
+    assert owner is not None and owner.stage == "reward"
+
+
+def test_a_process_has_one_session_whatever_the_device(tmp_path: Path) -> None:
+    claim = taken(guard.take(3, run="run-a", stage="reward", folder=tmp_path))
+    for device in (3, 4, None):
+        refusal = refused(guard.take(device, folder=tmp_path))
+        assert str(refusal).startswith(f"a session of mstxkit runs in this process already: process {os.getpid()} on ")
+    claim.release()
+    claim.release()
+
+    taken(guard.take(4, folder=tmp_path)).release()
+
+
+def test_asking_in_the_owning_process_does_not_free_its_lock(peer: Peer, tmp_path: Path) -> None:
+    """POSIX frees a lock when its process closes any descriptor of the file."""
+    claim = taken(guard.take(3, run="run-a", folder=tmp_path))
+    guard.take(3, folder=tmp_path)
+
+    assert peer.ask("take", 3, "run-b", "reward").startswith("refused: device 3 is taken by process ")
+    claim.release()
+    assert peer.ask("take", 3, "run-b", "reward") == "taken"
+
+
+def test_releasing_an_old_claim_leaves_the_next_one(peer: Peer, tmp_path: Path) -> None:
+    old = taken(guard.take(3, folder=tmp_path))
+    old.release()
+    claim = taken(guard.take(3, folder=tmp_path))
+    old.release()
+
+    assert peer.ask("take", 3, "run-b", "reward").startswith("refused")
+    claim.release()
+
+
+def test_of_many_threads_one_gets_it(tmp_path: Path) -> None:
+    start, results = threading.Barrier(8), []
+
+    def try_it() -> None:
+        start.wait()
+        results.append(guard.take(3, folder=tmp_path))
+
+    threads = [threading.Thread(target=try_it) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    claims = [result for result in results if isinstance(result, guard.Claim)]
+
+    assert len(claims) == 1
+    claims[0].release()
+
+
+def test_a_forked_child_has_nothing_of_its_parents_claim(peer: Peer, tmp_path: Path) -> None:
+    peer.ask("take", 3, "run-a", "reward")
+
+    assert re.match(rf"refused: device 3 is taken by process {peer.pid} ", peer.ask("fork", "take", 3, "run-b", "x"))
+    assert peer.ask("fork", "take", "4", "run-b", "x") == "taken"
+
+
+def test_a_forked_child_that_releases_or_tells_changes_nothing(peer: Peer, tmp_path: Path) -> None:
+    peer.ask("take", 3, "run-a", "reward")
+    peer.ask("fork", "now_in", "elsewhere")
+    peer.ask("fork", "release")
+    owner = refused(guard.take(3, folder=tmp_path)).owner
+
+    assert owner is not None and (owner.pid, owner.stage) == (peer.pid, "reward")
+
+
+def test_the_child_of_a_dead_owner_does_not_keep_the_device(make_peer: MakePeer, tmp_path: Path) -> None:  # noqa: F811
+    leave_a_child = SCRIPT.replace("os.waitpid(child, 0)", "return str(child)").replace(
+        'open(os.environ["AT"] + "/child", "w").write(answer(*words))', "import time; time.sleep(60)"
+    )
+    peer = make_peer(leave_a_child, AT=str(tmp_path))
+    peer.ask("take", 3, "run-a", "reward")
+    child = int(peer.ask("fork"))
+    try:
+        peer.end()
+
+        taken(guard.take(3, folder=tmp_path)).release()
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[]", b"7", b"\xff", b'{"pid": 1}', b"[" * 4000, json.dumps({"pid": 1, "since_ns": 1e400})]
+)
+def test_a_lock_whose_owner_cannot_be_read_is_a_lock(
+    peer: Peer, tmp_path: Path, text: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "_ASK_AGAIN", 1)
+    peer.ask("take", 3, "run-a", "reward")
+    lock_file(tmp_path).write_bytes(text if isinstance(text, bytes) else text.encode())
+    refusal = refused(guard.take(3, folder=tmp_path))
+
+    assert refusal == (
+        "device 3 is taken by another process of this user, which does not say who it is",
+        None,
+    )
+
+
+def test_what_a_dead_owner_left_is_not_told_of_the_living_one(
+    peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between taking the lock and saying so, the file still names the one before."""
+    monkeypatch.setattr(guard, "_ASK_AGAIN", 1)
+    peer.ask("take", 3, "run-a", "reward")
+    about = json.loads(lock_file(tmp_path).read_bytes())
+    lock_file(tmp_path).write_text(json.dumps({**about, "pid_start": about["pid_start"] - 1}))
+
+    assert refused(guard.take(3, folder=tmp_path)).owner is None
+
+
+def test_a_lock_that_was_removed_meanwhile_is_not_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever comes next would lock a new file of that name."""
+    lockf, removed = guard.fcntl.lockf, []
+
+    def remove_first(descriptor: int, operation: int) -> Any:
+        if not removed:
+            removed.append(os.fstat(descriptor).st_ino)
+            lock_file(tmp_path).rename(tmp_path / "removed")
+        return lockf(descriptor, operation)
+
+    monkeypatch.setattr(guard.fcntl, "lockf", remove_first)
+    claim = taken(guard.take(3, folder=tmp_path))
+
+    assert lock_file(tmp_path).stat().st_ino != removed[0]
+    assert json.loads(lock_file(tmp_path).read_bytes())["pid"] == os.getpid()
+    claim.release()
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
+def test_what_is_no_file_of_ours_is_refused_and_left(tmp_path: Path, kind: str) -> None:
+    path = lock_file(tmp_path)
+    {"link": lambda: path.symlink_to(tmp_path / "else"), "fifo": lambda: os.mkfifo(path), "folder": path.mkdir}[kind]()
+    refusal = refused(guard.take(3, folder=tmp_path))
+
+    assert str(refusal).startswith("device 3 cannot be locked against other processes: ")
+    assert not (tmp_path / "else").exists() and os.path.lexists(path)
+
+
+def test_a_folder_of_somebody_elses_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / f"mstxkit-{os.geteuid()}").symlink_to(tmp_path / "elsewhere")
+
+    assert "is a symbolic link" in str(refused(guard.take(3, folder=tmp_path)))
+
+
+def test_a_full_disk_hides_the_owner_and_not_the_lock(
+    peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    claim = taken(guard.take(3, folder=tmp_path))
+
+    assert peer.ask("take", 3, "run-b", "x").startswith("refused: device 3 is taken by another process of this user")
+    claim.release()
+
+
+def test_without_a_folder_given_the_locks_are_the_users_own_on_shared_memory() -> None:
+    device = 90_000 + os.getpid()
+    claim = taken(guard.take(device))
+    path = Path(f"/dev/shm/mstxkit-{os.geteuid()}/devices/npu-{device}.lock")
+    if not path.exists():
+        path = Path("/tmp", *path.parts[3:])
+    try:
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert path.parents[1].stat().st_mode & 0o777 == 0o700
+    finally:
+        claim.release()
+        path.unlink()
+
+
+def test_who_else_profiles_is_the_reason_of_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = (others.Other("a", "a owns it"), others.Other("b", "b may start"))
+    monkeypatch.setattr(others, "others", lambda: found)
+    refusal = refused(guard.take(3, folder=tmp_path))
+
+    assert refusal == ("a owns it; b may start", None)
+    assert not lock_file(tmp_path).exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_a_refusal_leaves_no_file_open(peer: Peer, tmp_path: Path) -> None:
+    peer.ask("take", 3, "run-a", "reward")
+    guard.take(3, folder=tmp_path)
+    before = os.listdir("/proc/self/fd")
+    guard.take(3, folder=tmp_path)
+
+    assert len(os.listdir("/proc/self/fd")) == len(before)
