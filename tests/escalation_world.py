@@ -134,6 +134,7 @@ class Rank:
             self.machine, actions = Machine.restored(
                 self.number, self.world.size, memory, self.world.now(), self.world.policy
             )
+            self.saved = json.dumps(self.machine.memory(self.world.now()))
             for action in actions:
                 self._carry_out(action, None)
 

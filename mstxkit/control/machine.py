@@ -110,7 +110,8 @@ class Machine:
         """The machine of a rank that was restarted, from what `memory` gave; with what is new to tell.
 
         What its last process said at the very end may not have got out: `reports()` has it again. A request
-        that had a session is failed, as that ended with its process. Those that had none wait again.
+        that had a session is failed, as that ended with its process. Those that had none wait again. As ever, `memory`
+        is to be saved before what this gives is carried out: else the next restart says it again.
 
         Raises:
             ConfigError: this is no such memory.
