@@ -118,7 +118,9 @@ def test_no_flipped_bit_of_a_live_file_raises_or_alters_a_record(run: Path) -> N
             )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(edits=st.lists(st.tuples(st.integers(0, 1 << 16), st.binary(min_size=1, max_size=40)), max_size=6))
 def test_any_damage_to_any_file_never_raises(run: Path, edits: list[tuple[int, bytes]]) -> None:
     process = ProcessFiles(run)
@@ -134,7 +136,9 @@ def test_any_damage_to_any_file_never_raises(run: Path, edits: list[tuple[int, b
     read(run)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(meta=st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from([

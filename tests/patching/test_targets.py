@@ -217,7 +217,7 @@ def test_a_file_with_a_byte_order_mark_and_windows_lines_is_read(tmp_path: Path)
 
 
 @given(st.text(alphabet="ab:-[]{}&*!'\"#|>? \n,=<.\t\\%@0", max_size=60))
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_any_text_is_a_patch_or_a_patch_error(tmp_path: Path, text: str) -> None:
     path = written(tmp_path, "targets: [a.b:f]\n" + text)
 
