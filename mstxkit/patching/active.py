@@ -76,8 +76,12 @@ class Active:
         state = self._refused(target)
         if state is not None or self.changes.get(id(target)):
             return state or self.states[id(target)]
+        return self._attempt(target, lambda: self._replace(target, reach.found(target)))
+
+    def _attempt(self, target: Target, patching: Callable[[], TargetState]) -> TargetState:
+        """The state that `patching` gives, or why it could not."""
         try:
-            return self._replace(target, reach.found(target))
+            return patching()
         except Unreached as exc:
             return self.state(target, FAILED if exc.reason in _FAILURES else SKIPPED, exc.reason, exc.detail)
         except Exception as exc:
@@ -144,7 +148,7 @@ class Active:
             for target in self.patch.targets:
                 parents, _, _ = target.qualname.rpartition(".")
                 if target.module == cls.__module__ and parents == cls.__qualname__ and not self._refused(target):
-                    self.states[id(target)] = self._patched_in(cls, target)
+                    self.states[id(target)] = self._attempt(target, partial(self._patched_in, cls, target))
                     _tell_change()
 
     def patched_copy(self, function: Any) -> Any:
@@ -166,17 +170,12 @@ class Active:
         return apply.replacement(target, place, apply.made_by_seam(function, self.patch.seam), self.has_late_steps)
 
     def _patched_in(self, cls: type, target: Target) -> TargetState:
-        try:
-            places = reach.held_by_class(cls, target)
-            if all(apply.has_range(place.raw) for place in places):  # given to it where it was made
-                for place in places:
-                    apply.limit(target, place.raw)
-                return self.state(target, APPLIED, detail="it arrived with its range")
+        places = reach.held_by_class(cls, target)
+        if not all(apply.has_range(place.raw) for place in places):
             return self._replace(target, places)
-        except Unreached as exc:
-            return self.state(target, FAILED if exc.reason in _FAILURES else SKIPPED, exc.reason, exc.detail)
-        except Exception as exc:
-            return self.state(target, FAILED, Reason.FAILED, f"{type(exc).__name__}: {exc}")
+        for place in places:  # given to it where it was made
+            apply.limit(target, place.raw)
+        return self.state(target, APPLIED, detail="it arrived with its range")
 
     def state(self, target: Target, state: str, reason: str = "", detail: str = "") -> TargetState:
         """The state of a target of this patch."""

@@ -15,7 +15,7 @@ from ..recorder.engine import engine
 from . import contexts
 from .declare import CONTEXT, DELEGATE, VALUE, Seam, Target
 from .entry import Entry, needs_entry
-from .reach import Place, Unreached
+from .reach import Place, Unreached, function_in
 from .report import Reason
 
 # Functions that wrap each other: what is deeper is not looked at.
@@ -103,7 +103,7 @@ def beneath(raw: Any, recognise: Callable[[Any], Made | None]) -> list[Change]:
         raw: What is stored in the place.
         recognise: Says what such a range is made of.
     """
-    function, depth = getattr(raw, "__func__", raw), 0
+    function, depth = function_in(raw), 0
     while isinstance(function, FunctionType) and depth < _DECORATORS:
         below = function.__dict__.get("__wrapped__")
         made = recognise(below)
@@ -150,7 +150,7 @@ def replacement(target: Target, place: Place, made: Made | None, has_late_steps:
 
 def _name_after(place: Place, new: Any) -> None:
     """An inherited method that is now one of the class itself: pickle must find it by its names."""
-    function = getattr(new, "__func__", new)
+    function = function_in(new)
     if isinstance(function, FunctionType):
         function.__module__ = place.holder.__module__
         function.__qualname__ = f"{place.holder.__qualname__}.{place.attribute}"
@@ -158,7 +158,7 @@ def _name_after(place: Place, new: Any) -> None:
 
 def has_range(raw: Any, but: Any = None) -> bool:
     """Has this function, or one that it wraps, a range of mstxkit? `but`: one that does not count."""
-    function, depth = getattr(raw, "__func__", raw), 0
+    function, depth = function_in(raw), 0
     while function is not None and depth < _DECORATORS:
         is_ours = signatures.held_by(function) is not None or contexts.MARK in getattr(function, "__dict__", {})
         if is_ours and function is not but:
@@ -169,7 +169,7 @@ def has_range(raw: Any, but: Any = None) -> bool:
 
 def problems_of(new: Any) -> list[str]:
     """What a wrapper cannot read of its calls, as its target wants."""
-    held = signatures.held_by(getattr(new, "__func__", getattr(new, "fget", new)))
+    held = signatures.held_by(function_in(new))
     entry = None if held is None else held.get("attributes")
     return entry.problems if isinstance(entry, Entry) else []
 
@@ -177,7 +177,7 @@ def problems_of(new: Any) -> list[str]:
 def limit(target: Target, new: Any) -> None:
     """Tell the engine how much of this site is recorded one by one."""
     if target.coalesce or target.max_depth is not None or target.max_per_s is not None:
-        held = signatures.held_by(getattr(new, "__func__", new))
+        held = signatures.held_by(function_in(new))
         if held is not None:
             engine.limit(held["site"], target.coalesce, target.max_depth, target.max_per_s)
 
@@ -193,5 +193,4 @@ def _value(path: str) -> Any:
 
 
 def _signature(raw: Any) -> inspect.Signature:
-    function = getattr(raw, "__func__", None) or getattr(raw, "fget", None) or getattr(raw, "func", raw)
-    return inspect.signature(function)
+    return inspect.signature(function_in(raw))

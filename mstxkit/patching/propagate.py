@@ -11,7 +11,7 @@ from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Iterable, Iterator, Mapping
 
 from .apply import Change
-from .reach import is_remote_function
+from .reach import function_in, is_remote_function
 
 # Ray 2.42.1 and 2.60.0, `ray/util/tracing/tracing_helper.py`, `_inject_tracing_into_class`: each method of an actor
 # class is replaced by `_resume_span`, whose closure cell holds the method, whether or not tracing is on.
@@ -120,7 +120,7 @@ def held_elsewhere(change: Change, changes: Iterable[Change]) -> str:
     function = change.before
     if not isinstance(function, FunctionType) or sys.getrefcount(function) <= _EXPECTED_REFERENCES:
         return ""
-    wrapper = getattr(change.after, "__func__", change.after)
+    wrapper = function_in(change.after)
     counted = _holders(function, [*changes, vars(wrapper), getattr(wrapper, "__globals__", None)])
     if isinstance(change.holder, type) and _is_actor_class(change.holder):
         counted.pop(_HOLDERS[dict], None)  # Ray's table of methods, which is for their signatures

@@ -131,9 +131,9 @@ def _checked(place: Place, is_value: bool) -> Place:
     raw = place.raw
     if isinstance(raw, type) or class_behind(raw) is not raw:
         raise Unreached(Reason.NOT_PATCHABLE, "it is a class: name its methods, or Class.*")
-    if not isinstance(raw, _REPLACEABLE) or isinstance(_function_in(raw), type):
+    if not isinstance(raw, _REPLACEABLE) or isinstance(function_in(raw), type):
         raise Unreached(Reason.NOT_PATCHABLE, _why_not(raw))
-    function = _function_in(raw)
+    function = function_in(raw)
     if not isinstance(function, (FunctionType, *_REPLACEABLE)):
         raise Unreached(Reason.NOT_PATCHABLE, f"it holds a {type(function).__name__}, which is no Python function")
     return place
@@ -148,7 +148,7 @@ def _why_not(raw: Any) -> str:
     return f"it is a {kind}, not a function"
 
 
-def _function_in(raw: Any) -> Any:
+def function_in(raw: Any) -> Any:
     """The function behind a static method, a property and the like."""
     for attribute in ("__func__", "fget", "func"):
         inner = getattr(raw, attribute, None) if not isinstance(raw, FunctionType) else None

@@ -8,6 +8,7 @@ from typing import Sequence
 from .. import faults, signatures
 from . import propagate
 from .apply import Change
+from .reach import function_in
 
 
 def undo(changes: Sequence[Change]) -> None:
@@ -25,7 +26,7 @@ def _where(change: Change) -> str:
 def silence(changes: Sequence[Change]) -> None:
     """Copies out of reach hold our wrappers for good: they are calls without a range from now on."""
     for wrapper in {id(change.after): change.after for change in changes}.values():
-        function = getattr(wrapper, "__func__", getattr(wrapper, "fget", wrapper))
+        function = function_in(wrapper)
         held = signatures.held_by(function)
         if held is not None:
             signatures.silence(function, held["function"])

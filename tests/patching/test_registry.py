@@ -479,6 +479,17 @@ def test_a_polled_target_is_one_record_with_count_and_total(acme: Any, install: 
     assert [(one.name, one.attributes["coalesced"]) for one in recorded.ranges] == [("Trainer.pure", 100)]
 
 
+def test_a_polled_property_is_coalesced_too(acme: Any, install: Any, when: str) -> None:
+    module, _ = load(acme, install, when, acme.target("ACME.trainer:Trainer.size", coalesce=True))
+    trainer = module.Trainer()
+
+    with captured() as recorded:
+        assert [trainer.size for _ in range(50)] == [11] * 50
+        engine.flush_coalesced()
+
+    assert [one.attributes["coalesced"] for one in recorded.ranges] == [50]
+
+
 def test_a_wildcard_takes_public_functions_of_the_place_itself_only(acme: Any, install: Any) -> None:
     acme.write("other", "def imported(): pass")
     acme.write("many", "from ACME.other import imported\nimport os\nLIMIT = 3\ndef one(): pass\ndef two(): pass\n"
