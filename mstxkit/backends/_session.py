@@ -28,6 +28,10 @@ class Recorder(Protocol):
     def on_disk(self) -> bool:
         """Does it write while it records?"""
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """What is good to know, and no problem; it may grow until the stop."""
+
     def start(self) -> None:
         """Begin."""
 
@@ -105,7 +109,8 @@ class ProfilerSession:
         return self._outcome
 
     def _nothing(self, steps: Sequence[int], *more: str) -> Outcome:
-        return Outcome(None, tuple(steps), self._start_ns, 0, self._start_cost_ns, 0, 0, (*self._problems, *more))
+        problems = (*self._problems, *more)
+        return Outcome(None, tuple(steps), self._start_ns, 0, self._start_cost_ns, 0, 0, problems)
 
     def _begin(self, build: Build) -> None:
         before = time.perf_counter_ns()
@@ -130,7 +135,7 @@ class ProfilerSession:
         built: list[Recorder] = []
 
         def make() -> None:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o750)
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             built.append(build(self._folder))
 
         self._tried("start", make)
@@ -138,6 +143,8 @@ class ProfilerSession:
 
     def _end(self, recorder: Recorder, steps: Sequence[int]) -> Outcome:
         end_ns, before = time.time_ns(), time.perf_counter_ns()
+        if recorder.is_recording() is False:
+            self._problems.append(f"{self.name} had ended before it was told to: somebody else stopped it")
         try:
             self._stopped(recorder)
         except BaseException:  # an interrupt, which goes on to the program
@@ -147,25 +154,27 @@ class ProfilerSession:
         finally:
             self._recorder = None
             _open.pop(os.getpid(), None)
-        output = self._looked_at(recorder)
+        output, is_whole = self._looked_at(recorder)
         size, cost_ns = size_bytes(output), time.perf_counter_ns() - before
         return Outcome(
-            output, tuple(steps), self._start_ns, end_ns, self._start_cost_ns, cost_ns, size, tuple(self._problems)
-        )
+            output, tuple(steps), self._start_ns, end_ns, self._start_cost_ns, cost_ns, size, tuple(self._problems),
+            is_whole, tuple(recorder.notes),
+        )  # fmt: skip
 
-    def _looked_at(self, recorder: Recorder) -> Path | None:
+    def _looked_at(self, recorder: Recorder) -> tuple[Path | None, bool]:
+        """What was written, and whether it holds what it must."""
         found: list[Path] = []
+        lacking: list[str] = []
 
         def look() -> None:
             output = recorder.output()
-            lacking = "nothing was written" if output is None else recorder.lacking(output)
-            if lacking:
-                self._problems.append(lacking)
-            if output is not None:
-                found.append(output)
+            found.extend([] if output is None else [output])
+            missing = "nothing was written" if output is None else recorder.lacking(output)
+            lacking.extend([missing] if missing else [])
 
-        self._tried("look", look)
-        return found[0] if found else None
+        could_look = self._tried("look", look)
+        self._problems.extend(lacking)
+        return (found[0] if found else None), could_look and bool(found) and not lacking
 
     def _stopped(self, recorder: Recorder) -> None:
         self._tried("stop", recorder.stop)

@@ -6,6 +6,7 @@ torch_npu and MindSpore use the same names for the same things: `profile`, `_Exp
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import sys
@@ -22,6 +23,7 @@ class Surface(NamedTuple):
     Attributes:
         profile, config, handler: Parameters of `profile`, `_ExperimentalConfig`, `tensorboard_trace_handler`.
         levels: Names of its levels.
+        metrics: Names of its AI Core metrics.
         no_metrics: The value that means no AI Core metrics.
     """
 
@@ -29,22 +31,32 @@ class Surface(NamedTuple):
     config: Mapping[str, Any]
     handler: Mapping[str, Any]
     levels: frozenset[str]
+    metrics: frozenset[str]
     no_metrics: Any
 
     @classmethod
+    @functools.lru_cache(maxsize=8)
     def of(cls, module: Any, metrics: str) -> Surface:
-        """That of a `profiler` module; `metrics` is the name of its enumeration of AI Core metrics."""
+        """That of a `profiler` module; `metrics` is the name of its enumeration of AI Core metrics.
+
+        Cost: milliseconds, once for each module.
+        """
         return cls(
             _parameters(module.profile),
             _parameters(module._ExperimentalConfig),
             _parameters(module.tensorboard_trace_handler),
-            frozenset(name for name in dir(module.ProfilerLevel) if not name.startswith("__")),
+            _members(module.ProfilerLevel),
+            _members(getattr(module, metrics)),
             getattr(module, metrics).AiCoreNone,
         )
 
 
 def _parameters(function: Any) -> dict[str, Any]:
     return {name: one.default for name, one in inspect.signature(function).parameters.items()}
+
+
+def _members(enumeration: Any) -> frozenset[str]:
+    return frozenset(name for name in dir(enumeration) if not name.startswith("__"))
 
 
 def fitted(wanted: Options, taken: Mapping[str, Any]) -> tuple[Options, list[str]]:
@@ -60,6 +72,8 @@ def impossible(preset: Preset, surface: Surface | None, level: str) -> str | Non
         return None
     if level not in surface.levels:
         return f"this version has no level {level}, and would record more than {preset.name} asks for"
+    if preset.aic_metrics not in ("none", *surface.metrics):
+        return f"this version has no aic_metrics {preset.aic_metrics!r}; it has {', '.join(sorted(surface.metrics))}"
     if preset.level == "none" and not {"mstx", "msprof_tx"} & surface.config.keys():
         return "this version cannot record mstx ranges, and level none records nothing else"
     if "analyse_flag" not in surface.handler:

@@ -12,18 +12,35 @@ from pathlib import Path
 from typing import Any
 
 from ..profiling.declare import Options, Preset
+from . import _ascend
+from ._ascend import Dialect, Output
 from ._session import ProfilerSession, Refused
-from ._surface import NOT_IMPORTED, Surface, fitted, impossible, launcher, on_host
+from ._surface import NOT_IMPORTED, Surface, impossible, launcher
 
-_LEVELS = {"none": "LevelNone", "level0": "Level0", "level1": "Level1", "level2": "Level2"}
-_EXPORTS = {"text": ["Text"], "db": ["Db"], "both": ["Text", "Db"]}
-_STATE = "mindspore.profiler.profiler_interface"
+DIALECT = Dialect(
+    {"none": "LevelNone", "level0": "Level0", "level1": "Level1", "level2": "Level2"},
+    {"text": ["Text"], "db": ["Db"], "both": ["Text", "Db"]},
+    "AicoreMetrics",
+    "_ascend_ms",
+    exports_are_members=True,
+    lacks={"with_modules": "MindSpore has no such option"},
+)
 
 
 class MindSpore:
     """The backend of a process that trains with MindSpore."""
 
     name = "mindspore"
+    on_disk = True
+
+    def version(self) -> str:
+        """That of MindSpore."""
+        return str(getattr(sys.modules.get("mindspore"), "__version__", ""))
+
+    def device(self) -> int | None:
+        """The NPU of this process; None on a CPU."""
+        mindspore: Any = sys.modules["mindspore"]
+        return int(mindspore.get_context("device_id")) if _has_device() else None
 
     def why_not(self) -> str | None:
         """Why it cannot record here; None if it can. On a CPU it can: the host side alone."""
@@ -38,20 +55,20 @@ class MindSpore:
         """Options by MindSpore's names, and what this version drops; as for 2.10.0 where it is not imported."""
         return described(preset, self._surface())
 
-    def start(self, preset: Preset, folder: Path) -> ProfilerSession:
+    def start(self, preset: Preset, folder: Path, limit_bytes: int | None = None) -> ProfilerSession:
         """Record; the data are in `<folder>/<host>_<pid>_<time>_ascend_ms`. Cost: waits for the device at the stop."""
-        return ProfilerSession.begun(self.name, folder, lambda made: self._built(preset, made))
+        return ProfilerSession.begun(self.name, folder, lambda made: self._built(preset, made, limit_bytes))
 
-    def _built(self, preset: Preset, folder: Path) -> _Recorder:
+    def _built(self, preset: Preset, folder: Path, limit_bytes: int | None) -> _Recorder:
         surface = self._surface()
-        reason = self.why_not() or impossible(preset, surface, _LEVELS[preset.level])
+        reason = self.why_not() or impossible(preset, surface, DIALECT.levels[preset.level])
         if reason or _recording():
             raise Refused(reason or "another profiler of MindSpore is open in this process already")
-        return _Recorder(described(preset, surface)[0], folder)
+        return _Recorder(described(preset, surface)[0], folder, limit_bytes)
 
     def _surface(self) -> Surface | None:
         profiler = getattr(sys.modules.get("mindspore"), "profiler", None)
-        return Surface.of(profiler, "AicoreMetrics") if hasattr(profiler, "profile") else None
+        return Surface.of(profiler, DIALECT.metrics) if hasattr(profiler, "profile") else None
 
 
 BACKEND = MindSpore()
@@ -60,22 +77,8 @@ BACKEND = MindSpore()
 def described(preset: Preset, surface: Surface | None) -> tuple[Options, tuple[str, ...]]:
     """What a preset becomes in a version with this surface; None: in the newest known."""
     metrics, notes = _metrics(preset)
-    config: Options = {
-        "profiler_level": _LEVELS[preset.level],
-        "aic_metrics": metrics,
-        "mstx": preset.mstx,
-        "mstx_domain_exclude": list(preset.domains_exclude),
-        "export_type": _EXPORTS[preset.export],
-    }
-    options = {"activities": [one.upper() for one in preset.activities], **on_host(preset), "start_profile": False}
-    if options.pop("with_modules"):
-        notes.append("with_modules=True is left out: MindSpore has no such option")
-    if surface is not None:
-        options, lost_outside = fitted(options, surface.profile)
-        config, lost_inside = fitted(config, surface.config)
-        reason = impossible(preset, surface, _LEVELS[preset.level])
-        notes += [*lost_outside, *lost_inside, *([f"refused: {reason}"] if reason else [])]
-    return {**options, "experimental_config": config, "analyse_flag": False}, tuple(notes)
+    options, lost = _ascend.described(preset, DIALECT, surface, metrics, start_profile=False)
+    return options, (*notes, *lost)
 
 
 def _metrics(preset: Preset) -> tuple[str, list[str]]:
@@ -83,6 +86,11 @@ def _metrics(preset: Preset) -> tuple[str, list[str]]:
     if preset.aic_metrics == "none" and preset.level in ("level1", "level2"):
         return "PipeUtilization", ["aic_metrics none becomes PipeUtilization at this level"]
     return ("AiCoreNone" if preset.aic_metrics == "none" else preset.aic_metrics), []
+
+
+def _has_device() -> bool:
+    mindspore: Any = sys.modules["mindspore"]
+    return bool(mindspore.get_context("device_target") == "Ascend")
 
 
 def _interface() -> Any:
@@ -98,11 +106,13 @@ def _recording() -> bool | None:
 class _Recorder:
     on_disk = True
 
-    def __init__(self, options: Options, folder: Path) -> None:
-        self._folder, self._before = folder, set(folder.glob("*_ascend_ms"))
-        mindspore: Any = sys.modules["mindspore"]
-        self._has_device = "NPU" in options["activities"] and mindspore.get_context("device_target") == "Ascend"
-        self._profiler = _profile(mindspore.profiler, options, folder)
+    def __init__(self, options: Options, folder: Path, limit_bytes: int | None) -> None:
+        self.notes: list[str] = []
+        if limit_bytes is not None and _has_device():
+            self.notes.append("CANN's own storage limit is not set: that is done for torch_npu alone")
+        self._files = Output(folder, DIALECT, "NPU" in options["activities"] and _has_device())
+        self.output, self.lacking = self._files.found, self._files.lacking
+        self._profiler = _ascend.built(sys.modules["mindspore"].profiler, DIALECT, options, folder)
 
     def start(self) -> None:
         self._profiler.start()
@@ -116,25 +126,3 @@ class _Recorder:
 
     def is_recording(self) -> bool | None:
         return _recording()
-
-    def output(self) -> Path | None:
-        return max(set(self._folder.glob("*_ascend_ms")) - self._before, default=None)
-
-    def lacking(self, output: Path) -> str | None:
-        if self._has_device and not any(output.glob("PROF_*")):
-            return f"{output} holds no PROF_* folder: CANN recorded nothing (its own log says why)"
-        return None
-
-
-def _profile(profiler: Any, options: Options, folder: Path) -> Any:
-    config = dict(options["experimental_config"])
-    config["profiler_level"] = getattr(profiler.ProfilerLevel, config["profiler_level"])
-    config["aic_metrics"] = getattr(profiler.AicoreMetrics, config["aic_metrics"])
-    config["export_type"] = [getattr(profiler.ExportType, name) for name in config["export_type"]]
-    given = {name: value for name, value in options.items() if name not in ("experimental_config", "analyse_flag")}
-    given["activities"] = [getattr(profiler.ProfilerActivity, name) for name in options["activities"]]
-    return profiler.profile(
-        **given,
-        experimental_config=profiler._ExperimentalConfig(**config),
-        on_trace_ready=profiler.tensorboard_trace_handler(str(folder), analyse_flag=options["analyse_flag"]),
-    )

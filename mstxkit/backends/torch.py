@@ -26,6 +26,15 @@ class Torch:
     """The backend of a process that trains with torch and has no NPU."""
 
     name = "torch"
+    on_disk = False
+
+    def version(self) -> str:
+        """That of torch."""
+        return str(getattr(sys.modules.get("torch"), "__version__", ""))
+
+    def device(self) -> int | None:
+        """None: an NPU is none of torch.profiler's."""
+        return None
 
     def why_not(self) -> str | None:
         """Why it cannot record here; None if it can."""
@@ -43,8 +52,8 @@ class Torch:
         """Options by torch's names, and what it has no counterpart for."""
         return {"activities": _activities(preset), **on_host(preset)}, tuple(_notes(preset))
 
-    def start(self, preset: Preset, folder: Path) -> ProfilerSession:
-        """Record on this thread; the trace is `<folder>/<host>_<pid>_<time>.pt.trace.json`.
+    def start(self, preset: Preset, folder: Path, limit_bytes: int | None = None) -> ProfilerSession:
+        """Record on this thread; the trace is `<folder>/<host>_<pid>_<time>.pt.trace.json`. It has no limit of bytes.
 
         Cost: the stop writes the trace, some seconds per hundred megabytes.
         """
@@ -93,6 +102,7 @@ class _Recorder:
     on_disk = False
 
     def __init__(self, options: Options, folder: Path) -> None:
+        self.notes: list[str] = []
         profiler: Any = sys.modules["torch"].profiler
         activities = [getattr(profiler.ProfilerActivity, name) for name in options["activities"]]
         self._profiler = profiler.profile(**{**options, "activities": activities})
@@ -102,6 +112,10 @@ class _Recorder:
         self._profiler.start()
 
     def stop(self) -> None:
+        if torch_records() is False:
+            # Somebody else ended it and has its events: torch 2.13.0 crashes the process when it is to write them here.
+            sys.modules["torch"].autograd.profiler._run_on_profiler_stop()
+            return
         self._profiler.stop()
         unfinished = self._trace.with_name(f".{self._trace.name}")
         self._profiler.export_chrome_trace(str(unfinished))

@@ -7,22 +7,42 @@ is process-wide and set when `tensorboard_trace_handler` is called, so that the 
 
 from __future__ import annotations
 
+import ctypes
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from ..profiling.declare import Options, Preset
+from . import _ascend
+from ._ascend import Dialect, Output
 from ._session import ProfilerSession, Refused
-from ._surface import NOT_IMPORTED, Surface, fitted, impossible, launcher, on_host, torch_records
+from ._surface import NOT_IMPORTED, Surface, impossible, launcher, torch_records
 
-_LEVELS = {"none": "Level_none", "level0": "Level0", "level1": "Level1", "level2": "Level2"}
-_EXPORTS: dict[str, Any] = {"text": "text", "db": "db", "both": ["text", "db"]}
+DIALECT = Dialect(
+    {"none": "Level_none", "level0": "Level0", "level1": "Level1", "level2": "Level2"},
+    {"text": "text", "db": "db", "both": ["text", "db"]},
+    "AiCMetrics",
+    "_ascend_pt",
+)
+# acl_prof.h: aclprofSetConfig(ACL_PROF_STORAGE_LIMIT, "<n>MB", length) between aclprofInit and aclprofStart.
+_STORAGE_LIMIT, _STORAGE_LEAST_MB, _STORAGE_MOST_MB = 1, 200, (1 << 32) - 1
 
 
 class TorchNpu:
     """The backend of a process that trains with torch_npu."""
 
     name = "torch_npu"
+    on_disk = True
+
+    def version(self) -> str:
+        """That of torch_npu."""
+        return str(getattr(sys.modules.get("torch_npu"), "__version__", ""))
+
+    def device(self) -> int | None:
+        """The current NPU of this thread. Cost: initialises the NPU, if nothing has yet, as the start does anyway."""
+        torch_npu: Any = sys.modules["torch_npu"]
+        return int(torch_npu.npu.current_device())
 
     def why_not(self) -> str | None:
         """Why it cannot record here; None if it can."""
@@ -39,23 +59,23 @@ class TorchNpu:
         """Options by torch_npu's names, and what this version drops; as for 2.13.0 where it is not imported."""
         return described(preset, self._surface())
 
-    def start(self, preset: Preset, folder: Path) -> ProfilerSession:
+    def start(self, preset: Preset, folder: Path, limit_bytes: int | None = None) -> ProfilerSession:
         """Record on this thread; the data are in `<folder>/<host>_<pid>_<time>_ascend_pt`.
 
         Cost: initialises the NPU, if nothing has yet; waits for it at the stop.
         """
-        return ProfilerSession.begun(self.name, folder, lambda made: self._built(preset, made))
+        return ProfilerSession.begun(self.name, folder, lambda made: self._built(preset, made, limit_bytes))
 
-    def _built(self, preset: Preset, folder: Path) -> _Recorder:
+    def _built(self, preset: Preset, folder: Path, limit_bytes: int | None) -> _Recorder:
         surface = self._surface()
-        reason = self.why_not() or impossible(preset, surface, _LEVELS[preset.level]) or _other_profiler()
+        reason = self.why_not() or impossible(preset, surface, DIALECT.levels[preset.level]) or _other_profiler()
         if reason:
             raise Refused(reason)
-        return _Recorder(described(preset, surface)[0], folder)
+        return _Recorder(described(preset, surface)[0], folder, limit_bytes)
 
     def _surface(self) -> Surface | None:
         profiler = getattr(sys.modules.get("torch_npu"), "profiler", None)
-        return None if profiler is None else Surface.of(profiler, "AiCMetrics")
+        return None if profiler is None else Surface.of(profiler, DIALECT.metrics)
 
 
 BACKEND = TorchNpu()
@@ -64,32 +84,12 @@ BACKEND = TorchNpu()
 def described(preset: Preset, surface: Surface | None) -> tuple[Options, tuple[str, ...]]:
     """What a preset becomes in a version with this surface; None: in the newest known."""
     metrics = "AiCoreNone" if preset.aic_metrics == "none" else preset.aic_metrics
-    config: Options = {
-        "profiler_level": _LEVELS[preset.level],
-        "aic_metrics": metrics,
-        "mstx": preset.mstx,
-        "mstx_domain_exclude": list(preset.domains_exclude),
-        "export_type": _EXPORTS[preset.export],
-    }
-    options = {"activities": [one.upper() for one in preset.activities], **on_host(preset)}
-    notes: list[str] = []
-    if surface is not None:
-        if "mstx" not in surface.config and "msprof_tx" in surface.config:
-            config["msprof_tx"] = config.pop("mstx")
-        options, lost_outside = fitted(options, surface.profile)
-        config, lost_inside = fitted(config, surface.config)
-        notes = [*lost_outside, *lost_inside, *_replaced(preset, surface)]
-    return {**options, "experimental_config": config, "analyse_flag": False}, tuple(notes)
-
-
-def _replaced(preset: Preset, surface: Surface) -> list[str]:
-    reason = impossible(preset, surface, _LEVELS[preset.level])
-    notes = [f"refused: {reason}"] if reason else []
+    options, notes = _ascend.described(preset, DIALECT, surface, metrics)
     # `_ExperimentalConfig` of the versions whose default is none, 2.7.1 say, replaces it at the levels that have some.
-    is_replaced = surface.config.get("aic_metrics") == surface.no_metrics
+    is_replaced = surface is not None and surface.config.get("aic_metrics") == surface.no_metrics
     if is_replaced and preset.aic_metrics == "none" and preset.level in ("level1", "level2"):
         notes.append("aic_metrics none becomes PipeUtilization at this level in this version")
-    return notes
+    return options, tuple(notes)
 
 
 def _other_profiler() -> str | None:
@@ -102,11 +102,18 @@ def _other_profiler() -> str | None:
 class _Recorder:
     on_disk = True
 
-    def __init__(self, options: Options, folder: Path) -> None:
-        self._folder, self._before = folder, set(folder.glob("*_ascend_pt"))
-        self._has_device = "NPU" in options["activities"]
-        torch_npu: Any = sys.modules["torch_npu"]
-        self._profiler = _profile(torch_npu.profiler, options, folder)
+    def __init__(self, options: Options, folder: Path, limit_bytes: int | None) -> None:
+        self.notes: list[str] = []
+        self._folder = folder
+        self._files = Output(folder, DIALECT, "NPU" in options["activities"])
+        self.output, self.lacking = self._files.found, self._files.lacking
+        profiler: Any = sys.modules["torch_npu"].profiler
+        actions = profiler.ProfilerAction
+        self._profiler = _ascend.built(
+            profiler, DIALECT, options, folder, schedule=lambda step: actions.NONE if step else actions.RECORD_AND_SAVE
+        )
+        if limit_bytes is not None:
+            self._limit_storage(limit_bytes, (actions.NONE, actions.RECORD_AND_SAVE))
 
     def start(self) -> None:
         # torch_npu marks each step of a scheduled profile as a range of its own, in the trace and on the stream.
@@ -117,36 +124,67 @@ class _Recorder:
         # From RECORD_AND_SAVE to NONE first: a bare stop() does the same and prints that data may be incomplete.
         self._profiler.step()
         self._profiler.stop()
+        self._settle()
 
     def close(self) -> None:
         # What `stop_trace` of torch_npu leaves undone when waiting for the device raises.
         interface: Any = sys.modules["torch_npu.profiler.profiler_interface"]
         interface._stop_profiler()
         interface._disable_event_record()
-        self._profiler.prof_if.finalize_trace()
+        try:
+            self._profiler.prof_if.finalize_trace()
+        finally:
+            self._settle()
+
+    def _settle(self) -> None:
+        """What `finalize_trace` of torch_npu leaves undone when it cannot write: its folder would count as in use."""
+        interface: Any = sys.modules.get("torch_npu.profiler.profiler_interface")
+        creator = interface.ProfPathCreator() if hasattr(interface, "ProfPathCreator") else None
+        if creator is None or torch_records() or not getattr(creator, "is_prof_inited", False):
+            return
+        if Path(creator.get_prof_dir()).parent == self._folder.resolve():
+            creator.is_prof_inited = False
 
     def is_recording(self) -> bool | None:
         return torch_records()
 
-    def output(self) -> Path | None:
-        return max(set(self._folder.glob("*_ascend_pt")) - self._before, default=None)
+    def _limit_storage(self, limit_bytes: int, start: tuple[Any, Any]) -> None:
+        """Have CANN's own limit set where it can be: after torch_npu has initialised its profiler, before it starts it.
 
-    def lacking(self, output: Path) -> str | None:
-        if self._has_device and not any(output.glob("PROF_*")):
-            return f"{output} holds no PROF_* folder: CANN recorded nothing (its own log says why)"
-        return None
+        Source: torch_npu 2.7.1 and 2.13.0 `_profiler_action_controller.py`: a list of calls for each change of state.
+        """
+        controller = getattr(self._profiler, "action_controller", None)
+        steps: list[Any] = getattr(controller, "action_map", {}).get(start, [])
+        if [getattr(step, "__name__", "") for step in steps] != ["init_trace", "start_trace"]:
+            self.notes.append("CANN's own storage limit is not set: this torch_npu starts in another way")
+            return
+        steps.insert(1, lambda: self.notes.extend(_set_storage_limit(limit_bytes)))
 
 
-def _profile(profiler: Any, options: Options, folder: Path) -> Any:
-    config = dict(options["experimental_config"])
-    config["profiler_level"] = getattr(profiler.ProfilerLevel, config["profiler_level"])
-    config["aic_metrics"] = getattr(profiler.AiCMetrics, config["aic_metrics"])
-    given = {name: value for name, value in options.items() if name not in ("experimental_config", "analyse_flag")}
-    given["activities"] = [getattr(profiler.ProfilerActivity, name) for name in options["activities"]]
-    actions = profiler.ProfilerAction
-    return profiler.profile(
-        **given,
-        schedule=lambda step: actions.NONE if step else actions.RECORD_AND_SAVE,
-        experimental_config=profiler._ExperimentalConfig(**config),
-        on_trace_ready=profiler.tensorboard_trace_handler(str(folder), analyse_flag=options["analyse_flag"]),
-    )
+def _set_storage_limit(limit_bytes: int) -> list[str]:
+    """What to note. A quarter above the limit: CANN throws away the oldest data at its own, and the session's owner is
+    to end it before that.
+    """
+    value = f"{min(max(_STORAGE_LEAST_MB, -(-limit_bytes * 5 // (4 << 20))), _STORAGE_MOST_MB)}MB"
+    try:
+        set_config = _loaded("libmsprofiler.so", "libascendcl.so").aclprofSetConfig
+        code = set_config(ctypes.c_int(_STORAGE_LIMIT), value.encode(), ctypes.c_size_t(len(value)))
+    except (OSError, AttributeError) as exc:
+        return [f"CANN's own storage limit is not set: {exc}"]
+    if code:
+        return [f"CANN's own storage limit is not set: aclprofSetConfig answered {code} to {value}"]
+    return [f"CANN's own storage limit is {value}: beyond it the oldest data are thrown away"]
+
+
+def _loaded(*names: str) -> ctypes.CDLL:
+    """The first of these libraries that the process has loaded; torch_npu does when it initialises the profiler.
+
+    Raises:
+        OSError: none is.
+    """
+    for name in names[:-1]:
+        try:
+            return ctypes.CDLL(name, os.RTLD_LAZY | os.RTLD_NOLOAD)
+        except OSError:
+            continue
+    return ctypes.CDLL(names[-1], os.RTLD_LAZY | os.RTLD_NOLOAD)

@@ -90,6 +90,8 @@ class Outcome(NamedTuple):
         stop_cost_ns: The same at the stop: the device is waited for, and data are written.
         bytes: Raw data on disk.
         problems: What went wrong, a sentence each; empty if the data can be relied on.
+        is_whole: Is there an output that holds what it must? Problems may remain all the same.
+        notes: What is good to know, and no problem.
     """
 
     folder: Path | None
@@ -100,6 +102,55 @@ class Outcome(NamedTuple):
     stop_cost_ns: int
     bytes: int
     problems: tuple[str, ...]
+    is_whole: bool = False
+    notes: tuple[str, ...] = ()
+
+
+class Order(NamedTuple):
+    """One session that is wanted of this process.
+
+    Args:
+        run: The run folder, resolved.
+        run_id: Its id.
+        rank, world_size, role: Of this process; the role is empty where none is known.
+        stage: Canonical key of the stage that it covers; "light" for light capture.
+        step: The rank's step; None before its first.
+        preset: How deep.
+        request: Id of the request; empty for light capture.
+        reason: In the asker's words.
+        seconds: Limit of the request or the policy: whoever gave the order ends the session then. None: no limit.
+        bytes: The same of raw data; CANN is given a limit of its own behind it.
+    """
+
+    run: Path
+    run_id: str
+    rank: int
+    world_size: int
+    role: str
+    stage: str
+    step: int | None
+    preset: Preset
+    request: str = ""
+    reason: str = ""
+    seconds: float | None = None
+    bytes: int | None = None
+
+
+class Recorded(NamedTuple):
+    """What became of an ordered session.
+
+    Args:
+        folder: The session's own, with session.json and what the profiler wrote; None where there are no data.
+        bytes: Raw data on disk.
+        problems: What went wrong, a sentence each.
+        start_ns, end_ns: When it recorded, Unix time; 0 where it never did.
+    """
+
+    folder: Path | None
+    bytes: int
+    problems: tuple[str, ...]
+    start_ns: int
+    end_ns: int
 
 
 class Session(Protocol):
@@ -132,6 +183,16 @@ class Backend(Protocol):
     def name(self) -> str:
         """Its name, as in `backends.known()`."""
 
+    @property
+    def on_disk(self) -> bool:
+        """Does it write while it records? Else no limit of bytes can hold."""
+
+    def version(self) -> str:
+        """That of the imported framework; empty where it does not say."""
+
+    def device(self) -> int | None:
+        """The device that this thread uses, as this process numbers them; None where it has none. No wait for it."""
+
     def why_not(self) -> str | None:
         """Why it cannot record in this process now; None if it can. Imports nothing."""
 
@@ -141,5 +202,10 @@ class Backend(Protocol):
         Found out from the signatures of the imported framework; where it is not imported, as for the newest known.
         """
 
-    def start(self, preset: Preset, folder: Path) -> Session:
-        """Begin to record on this thread, below `folder`, which is made. Never raises."""
+    def start(self, preset: Preset, folder: Path, limit_bytes: int | None = None) -> Session:
+        """Begin to record on this thread, below `folder`, which is made. Never raises.
+
+        Args:
+            limit_bytes: What the session should not exceed: its owner ends it then, and the profiler's own limit, if
+                it has one, is set a little above.
+        """

@@ -30,7 +30,17 @@ def record(folder: Path) -> dict[str, Any]:
                 found[WANTED[node.name]] = _parameters(init)
             elif isinstance(node, ast.ClassDef) and node.name in ("ProfilerLevel", "AiCMetrics", "AicoreMetrics"):
                 found["levels" if node.name == "ProfilerLevel" else "metrics"] = _values(node)
+            elif isinstance(node, ast.ClassDef) and node.name == "ProfActionController":
+                found["begins"] = _begins(node)
     return dict(sorted(found.items()))
+
+
+def _begins(controller: ast.ClassDef) -> list[str]:
+    """What torch_npu calls when a recording of one step begins."""
+    tables = [node for node in ast.walk(controller) if isinstance(node, ast.Dict)]
+    entries = {ast.unparse(key): value for table in tables for key, value in zip(table.keys, table.values) if key}
+    calls = entries["(ProfilerAction.NONE, ProfilerAction.RECORD_AND_SAVE)"]
+    return [ast.unparse(one).rpartition(".")[2] for one in calls.elts]  # type: ignore[attr-defined]
 
 
 def _parameters(function: Any) -> dict[str, str | None]:
@@ -64,6 +74,7 @@ class StandIn:
         self.is_on = False
         self.writes = "PROF_000001"
         self.suffix = suffix
+        self.begins: list[str] = found.get("begins", [])
         self.module: Any = ModuleType("profiler")
         self.module.profile = self._function("profile", found["profile"], self._profile)
         self.module._ExperimentalConfig = self._function("_ExperimentalConfig", found["config"], SimpleNamespace)
@@ -95,16 +106,30 @@ class StandIn:
     def _profile(self) -> Any:
         folder = Path(self.given("handler")["dir_name"]) / f"host_1_2{self.suffix}"
 
+        def named(name: str) -> Callable[[], None]:
+            def call() -> None:
+                self.calls.append((name, {}))
+
+            call.__name__ = name
+            return call
+
+        begin = [named(name) for name in self.begins]
+
         def start() -> None:
             self.calls.append(("start", {}))
+            for call in begin:
+                call()
             self.is_on = True
             (folder / self.writes).mkdir(parents=True)
 
         def stop() -> None:
             self.calls.append(("stop", {}))
+            (folder / "profiler_info.json").write_text("{}")
             self.is_on = False
 
-        return SimpleNamespace(start=start, stop=stop, step=lambda: self.calls.append(("step", {})))
+        controller = SimpleNamespace(action_map={("NONE", "RECORD_AND_SAVE"): begin})
+        step = named("step")
+        return SimpleNamespace(start=start, stop=stop, step=step, action_controller=controller)
 
 
 def torch_npu(name: str = "torch_npu 2.7.1", **changes: Any) -> tuple[StandIn, dict[str, ModuleType]]:

@@ -15,7 +15,10 @@ import pytest
 
 from mstxkit import presets
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("mindspore") is None, reason="needs mindspore")
+pytestmark = [
+    pytest.mark.mindspore,
+    pytest.mark.skipif(importlib.util.find_spec("mindspore") is None, reason="needs mindspore"),
+]
 
 SCRIPT = """
 import json, sys

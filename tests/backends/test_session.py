@@ -18,6 +18,7 @@ class Recorder:
     """Notes its calls; goes wrong where `fails` says so: with an exception, or by not doing it."""
 
     on_disk = True
+    notes = ("it noted this",)
 
     def __init__(self, folder: Path, fails: dict[str, Any]) -> None:
         self.folder, self.fails = folder, fails
@@ -178,6 +179,27 @@ def test_an_exception_of_the_stop_is_reported_and_the_data_are_named(tmp_path: P
 )
 def test_what_is_not_on_disk_is_a_problem(tmp_path: Path, fails: dict[str, Any], problem: str) -> None:
     assert Begun(tmp_path, **fails).session.stop().problems == (problem,)
+
+
+def test_an_output_that_holds_what_it_must_is_whole(tmp_path: Path) -> None:
+    assert Begun(tmp_path / "1").session.stop().is_whole
+    assert Begun(tmp_path / "2", stop=ValueError("while writing")).session.stop().is_whole
+    assert not Begun(tmp_path / "3", lacking="no device data").session.stop().is_whole
+    assert not Begun(tmp_path / "4", output=True).session.stop().is_whole
+
+
+def test_notes_of_the_profiler_are_in_the_outcome(tmp_path: Path) -> None:
+    assert Begun(tmp_path).session.stop().notes == ("it noted this",)
+
+
+def test_a_session_that_somebody_else_ended_says_so(tmp_path: Path) -> None:
+    begun = Begun(tmp_path)
+    begun.recorder.records = False
+
+    outcome = begun.session.stop()
+
+    assert outcome.problems == ("tried had ended before it was told to: somebody else stopped it",)
+    assert begun.recorder.calls == ["start", "stop"]
 
 
 def test_what_cannot_be_looked_at_is_a_problem_and_no_exception(

@@ -71,7 +71,8 @@ def test_the_handler_is_made_right_before_the_start(
     torch_npu.BACKEND.start(presets.load("light"), tmp_path).stop()
 
     called = [name for name, _ in made.calls]
-    assert called == ["_ExperimentalConfig", "handler", "profile", "start", "step", "stop"]
+    begun = ["start", "init_trace", "start_trace"]
+    assert called == ["_ExperimentalConfig", "handler", "profile", *begun, "step", "stop"]
 
 
 def test_what_a_version_does_to_metrics_is_read_from_its_default(
@@ -123,6 +124,66 @@ def test_light_is_refused_where_it_would_become_something_heavier(
     assert problem.startswith("refused: ")
     assert why in problem
     assert problem in torch_npu.BACKEND.described(presets.load("light"))[1]
+    assert made.calls == []
+
+
+def noted(monkeypatch: pytest.MonkeyPatch, made: Any, tmp_path: Path, limit_bytes: int | None) -> tuple[str, ...]:
+    """What a session with this limit notes; `made.calls` has the moment at which CANN's limit is set."""
+
+    def set_limit(bytes: int) -> list[str]:
+        made.calls.append(("limit", {"bytes": bytes}))
+        return ["set"]
+
+    monkeypatch.setattr(torch_npu, "_set_storage_limit", set_limit)
+    return torch_npu.BACKEND.start(presets.load("full"), tmp_path, limit_bytes).stop().notes
+
+
+@pytest.mark.parametrize("version", ON_TORCH_NPU)
+def test_canns_limit_is_set_after_its_init_and_before_its_start(
+    recorded: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str
+) -> None:
+    made = put(monkeypatch, recorded.torch_npu(version))
+
+    assert noted(monkeypatch, made, tmp_path, 1000) == ("set",)
+    assert [name for name, _ in made.calls][-6:] == ["start", "init_trace", "limit", "start_trace", "step", "stop"]
+    assert made.given("limit") == {"bytes": 1000}
+
+
+def test_without_a_limit_nothing_is_put_between(
+    recorded: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = put(monkeypatch, recorded.torch_npu())
+
+    assert noted(monkeypatch, made, tmp_path, None) == ()
+    assert "limit" not in [name for name, _ in made.calls]
+
+
+@pytest.mark.parametrize("begins", [[], ["init_trace"], ["init_trace", "warmup_trace", "start_trace"]])
+def test_a_torch_npu_that_starts_in_another_way_is_left_as_it_is(
+    recorded: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, begins: list[str]
+) -> None:
+    made = put(monkeypatch, recorded.torch_npu(begins=begins))
+
+    assert noted(monkeypatch, made, tmp_path, 1000) == (
+        "CANN's own storage limit is not set: this torch_npu starts in another way",
+    )
+    assert "limit" not in [name for name, _ in made.calls]
+
+
+def test_without_canns_library_its_limit_is_noted_as_not_set() -> None:
+    (note,) = torch_npu._set_storage_limit(1000)
+
+    assert note.startswith("CANN's own storage limit is not set: libascendcl.so: ")
+
+
+def test_metrics_that_a_version_has_not_are_refused(
+    recorded: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = put(monkeypatch, recorded.torch_npu())
+    preset = Preset("mine", "level1", ("npu",), aic_metrics="Nothing")
+
+    (problem,) = torch_npu.BACKEND.start(preset, tmp_path).stop().problems
+    assert problem.startswith("refused: this version has no aic_metrics 'Nothing'; it has AiCoreNone, ")
     assert made.calls == []
 
 

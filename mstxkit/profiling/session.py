@@ -1,0 +1,240 @@
+"""One profiler session of this process, from an order to what became of it: device, folder, backend and session.json.
+
+`begin` and `end` are calls of the thread that trains; they alone take time, and nothing is raised into it. Whatever
+goes wrong, the device is given back and session.json says what happened. An interrupt goes on to the program then.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any, Sequence
+
+from .. import backends, faults
+from ..errors import MstxkitError
+from ..presets import preset_of as preset_of
+from . import guard, parallel
+from .declare import Backend, Outcome, Session
+from .declare import Order as Order
+from .declare import Recorded as Recorded
+from .metadata import complete
+from .session_file import SessionFile
+
+# Looking how much there is takes at most a fiftieth of the looker's time, and not more often than 5 times a second.
+_LOOK_EVERY_NS, _LOOK_SHARE = 200_000_000, 50
+# Less room than that on the disk: nothing begins, as CANN (collector, `file_ageing.cpp`) records nothing below 20 MB;
+# at the end, what was to be written may be missing.
+_ROOM_TO_BEGIN_BYTES, _ROOM_AT_END_BYTES = 32 << 20, 1 << 16
+
+
+def backend_here() -> tuple[str | None, dict[str, str]]:
+    """The profiler that a session would be made with here and now, and why not with those before it.
+
+    Nothing is imported. Cost: microseconds. Any thread.
+    """
+    try:
+        backend, refused = backends.chosen()
+    except Exception as exc:  # a framework that is half imported, or has lost its device
+        faults.note("session.backend", exc)
+        return None, {"any": _told(exc)}
+    return (None if backend is None else backend.name), refused
+
+
+class OneSession:
+    """This process's profiler session: at most one at a time.
+
+    Threads/fork: `begin` and `end` on one thread, the rest on any. In a forked child there is none.
+    """
+
+    def __init__(self) -> None:
+        self._opened: _Opened | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Does a session record, as far as we know?"""
+        return self._own() is not None
+
+    @property
+    def order(self) -> Order | None:
+        """What the open session was ordered as."""
+        opened = self._own()
+        return None if opened is None else opened.order
+
+    def begin(self, order: Order) -> str | None:
+        """Record from now on: None where that is so, else why not, in whole sentences.
+
+        Cost: that of the profiler's start, and of a folder and a file on the run's disk. `session.json` has it.
+        """
+        opened = self._own()
+        if opened is not None:
+            return f"a session of stage {opened.order.stage} is open in this process already"
+        try:
+            return self._begin(order)
+        except Exception as exc:
+            faults.note("session.begin", exc)
+            return f"the session could not begin: {_told(exc)}"
+
+    def _begin(self, order: Order) -> str | None:
+        before_ns = time.perf_counter_ns()
+        backend, refused = backends.chosen()
+        if backend is None:
+            return "no profiler can record in this process: " + "; ".join(f"{k}: {why}" for k, why in refused.items())
+        device = backend.device()
+        physical = None if device is None else guard.physical_device(device)
+        claim = guard.take(physical, run=order.run_id, stage=order.stage)
+        if isinstance(claim, guard.Refusal):
+            return claim.sentence
+        # Before it begins: an interrupt right after the start must not leave a session that nobody can end.
+        opened = self._opened = _Opened(order, backend, claim)
+        try:
+            return opened.begin(before_ns)
+        finally:
+            self._close_unless_recording(opened)
+
+    def end(self, why: str, steps: Sequence[int]) -> Recorded | None:
+        """End what is open; None where nothing is. A session that somebody else ended meanwhile says so as a problem.
+
+        On a thread that did not begin it nothing is touched, and the session stays open: the problems say so.
+
+        Args:
+            why: What ended it: for session.json.
+            steps: Training steps that were recorded.
+        """
+        opened = self._own()
+        if opened is None:
+            return None
+        try:
+            return opened.end(why, steps)
+        except Exception as exc:
+            faults.note("session.end", exc)
+            return Recorded(None, 0, (f"the session could not be ended as it should: {_told(exc)}",), 0, 0)
+        finally:
+            self._close_unless_recording(opened)
+
+    def _close_unless_recording(self, opened: _Opened) -> None:
+        if not opened.records:
+            self._opened = None
+            opened.claim.release()
+
+    def bytes_so_far(self) -> int | None:
+        """Raw data of the open session on disk; None where there is none, or where data are in memory until its end.
+
+        Cost: the size of each of its files is asked for at most 5 times a second, and less often where that takes long:
+        at most a fiftieth of the time. In between it is the number of the last look.
+        """
+        opened = self._own()
+        return None if opened is None else opened.bytes_so_far()
+
+    def _own(self) -> _Opened | None:
+        opened = self._opened
+        return opened if opened is not None and opened.pid == os.getpid() else None
+
+
+class _Opened:
+    """One order that is being carried out."""
+
+    def __init__(self, order: Order, backend: Backend, claim: guard.Claim) -> None:
+        self.order, self.backend, self.claim = order, backend, claim
+        self.pid = os.getpid()
+        self._file: SessionFile | None = None
+        self._session: Session | None = None
+        self._size: int | None = None
+        self._look_at_ns = 0
+
+    @property
+    def records(self) -> bool:
+        return self._session is not None and self._session.is_running
+
+    def begin(self, before_ns: int) -> str | None:
+        room = _room_bytes(self.order.run)
+        if room is not None and room < _ROOM_TO_BEGIN_BYTES:
+            return (
+                f"only {room >> 20} MiB are left on the disk of {self.order.run}, too little to record; make room there"
+            )
+        try:
+            self._file = SessionFile(self.order, self.backend, self._distributed(), _version())
+        except (OSError, MstxkitError) as exc:
+            return f"the session's folder cannot be made: {exc}"
+        try:
+            self._session = self.backend.start(self.order.preset, self._file.folder, self.order.bytes)
+        except BaseException:  # an interrupt, which goes on to the program
+            self._file.fail("the start was interrupted")
+            raise
+        self._file.document["start_cost_ns"] = time.perf_counter_ns() - before_ns
+        return None if self.records else self._failed(self._session.stop())
+
+    def _failed(self, outcome: Outcome) -> str:
+        assert self._file is not None
+        why = "; ".join(outcome.problems) or f"{self.backend.name} did not start, and does not say why"
+        self._file.fail(why)
+        return why
+
+    def end(self, why: str, steps: Sequence[int]) -> Recorded:
+        assert self._file is not None and self._session is not None
+        before_ns = time.perf_counter_ns()
+        try:
+            outcome = self._session.stop(steps)
+        except BaseException:  # an interrupt, which goes on to the program
+            self._file.fail("the stop was interrupted: data may be missing")
+            raise
+        if self.records:  # another thread's
+            return Recorded(None, 0, outcome.problems, outcome.start_ns, 0)
+        try:
+            problems = self._completed(outcome)
+        except BaseException as exc:  # an interrupt, or a fault of ours: the file must not say that it still records
+            self._file.end(outcome, why, [f"what was recorded is as the profiler left it: {_told(exc)}"])
+            raise
+        self._file.document["stop_cost_ns"] = time.perf_counter_ns() - before_ns
+        unwritten = self._file.end(outcome, why, problems)
+        problems += [unwritten] if unwritten else []
+        folder = self._file.folder if outcome.is_whole else None
+        return Recorded(folder, outcome.bytes, (*outcome.problems, *problems), outcome.start_ns, outcome.end_ns)
+
+    def _completed(self, outcome: Outcome) -> list[str]:
+        """Add to the data what the profiler cannot know; what is wrong with it or with the disk."""
+        assert self._file is not None
+        room = _room_bytes(self._file.folder)
+        is_full = room is not None and room < _ROOM_AT_END_BYTES
+        problems = [f"no room is left on the disk of {self.order.run}: what was recorded is cut short"] * is_full
+        if outcome.folder is None or not outcome.folder.is_dir():
+            return problems
+        try:
+            complete(outcome.folder, self.order, self._file.document["distributed_args"])
+        except OSError as exc:
+            problems.append(f"the profiler's metadata could not be completed: {exc}")
+        return problems
+
+    def bytes_so_far(self) -> int | None:
+        now_ns = time.monotonic_ns()
+        if self._session is not None and now_ns >= self._look_at_ns:
+            self._size = self._session.bytes_so_far()
+            ended_ns = time.monotonic_ns()
+            self._look_at_ns = ended_ns + max(_LOOK_EVERY_NS, _LOOK_SHARE * (ended_ns - now_ns))
+        return self._size
+
+    def _distributed(self) -> dict[str, Any]:
+        try:
+            return parallel.distributed_args(self.order.rank, self.order.world_size)
+        except Exception as exc:  # Megatron's asserts, in whatever state it is
+            faults.note("session.distributed_args", exc)
+            return {"rank": self.order.rank, "world_size": self.order.world_size}
+
+
+def _room_bytes(folder: Path) -> int | None:
+    """Room on a disk for this user; None where it cannot be had."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize if found.f_blocks else None
+
+
+def _told(exc: BaseException) -> str:
+    return f"{type(exc).__name__}: {exc}"
+
+
+def _version() -> str:
+    from .. import __version__
+
+    return __version__
