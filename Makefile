@@ -1,7 +1,7 @@
 # Everything sets itself up in .venv: a fresh machine needs Python 3.9 or later (3.11 is preferred), gcc and make.
 #
 #   make demo       a real GRPO training under capture, and its report          DEMO="--kill-rank 1" passes options on
-#   make test       all tests: C engine, Python twin, real torch_npu, packaging, Ray, verl, trl
+#   make test       all tests: C engine, Python twin, real torch_npu, packaging, Ray, verl, trl, MindSpore
 #   make test-all   the core tests on every Python from 3.9 to 3.13 found here
 #   make check      ruff, formatting, mypy, architecture
 #   make bench      the benchmarks against their budgets                         BENCH="--only range_off" passes options on
@@ -51,9 +51,9 @@ $(VENV)/.torch-$(TORCH_VERSION): $(VENV)/.made
 setup: $(VENV)/.installed
 setup-torch: $(VENV)/.installed $(VENV)/.torch-$(TORCH_VERSION)
 
-# Ray, verl, trl and transformers on Python 3.11, and an old Ray: `make test` makes them too.
+# Ray, verl, trl and transformers on Python 3.11, an old Ray, and MindSpore: `make test` makes them too.
 setup-frameworks: $(VENV)/.made
-	@$(PYTHON) .ci/environments.py frameworks ray-2.42.1
+	@$(PYTHON) .ci/environments.py frameworks ray-2.42.1 mindspore
 
 demo: setup-torch
 	@$(VENV)/bin/mstxkit demo $(DEMO)

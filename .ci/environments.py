@@ -1,4 +1,4 @@
-"""Makes the environments in `.venvs` that hold real frameworks: `environments.py frameworks ray-2.42.1`.
+"""Makes the environments in `.venvs` that hold real frameworks: `environments.py frameworks ray-2.42.1 mindspore`.
 
 Standard library only. What is there and up to date is left alone: packages are installed again when their list here
 changes, mstxkit when `pyproject.toml`, `setup.py` or the C source does. PIP_TORCH holds pip's options for torch.
@@ -33,6 +33,8 @@ FRAMEWORKS = (
 )  # fmt: skip
 # verl up to 0.7.0 imports names that transformers 5 no longer has; these three go together, beside it on the path.
 TRANSFORMERS_4 = ("transformers>=4.57,<5", "huggingface_hub<1", "datasets>=4.4,<4.5")
+# With numpy 2 some of its operators complain on stderr that they were built for numpy 1.
+MINDSPORE = ("mindspore==2.10.0", "numpy<2")
 
 
 class Unavailable(Exception):
@@ -54,6 +56,8 @@ def make(name: str) -> Path:
         for version in OLDER_VERL:
             _unpack(environment, FOLDER / "verl" / version, [f"verl=={version}"])
         _unpack(environment, FOLDER / "verl/transformers-4", TRANSFORMERS_4)
+    elif name == "mindspore":
+        environment.once("packages", MINDSPORE, lambda: environment.pip(*MINDSPORE))
     else:
         environment.once("packages", [name], lambda: environment.pip(name.replace("-", "==", 1)))
     environment.once("installed", _sources(), environment.install_mstxkit)

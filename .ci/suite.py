@@ -23,14 +23,15 @@ from typing import NamedTuple
 import environments
 
 ROOT = Path(__file__).resolve().parents[1]
-CORE = "not npu and not wheel and not slow and not ray and not frameworks"
+CORE = "not npu and not wheel and not slow and not ray and not frameworks and not mindspore"
 VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13")
 # Both major versions of polars are covered; those that still support Python 3.9 are 1.x.
 POLARS = {"3.9": "polars<2", "3.10": "polars>=2", "3.11": "polars<2", "3.12": "polars>=2", "3.13": "polars<2"}
-# Title, environment, tests. What needs real frameworks besides Ray runs once, beside the current Ray.
+# Title, environment, tests. What needs verl, trl or torch runs once, beside the current Ray.
 WITH_FRAMEWORKS = (
     ("Ray 2.60", "frameworks", "ray and not frameworks"),
     ("frameworks", "frameworks", "frameworks"),
+    ("MindSpore 2.10", "mindspore", "mindspore"),
     ("Ray 2.42.1", "ray-2.42.1", "ray and not frameworks"),
 )
 
@@ -80,7 +81,7 @@ def test_here() -> list[Outcome]:
     parts = [Part("core on the C engine", python, CORE, "1"), Part("core on the Python twin", python, CORE, "0")]
     npu = Part("real torch_npu on stand-in CANN", python, "npu and not wheel", "")
     late = [
-        Part("slow (demo)", python, "slow and not npu and not ray and not frameworks", ""),
+        Part("slow (demo)", python, "slow and not npu and not ray and not frameworks and not mindspore", ""),
         Part("packaging", python, "wheel", ""),
     ]
     outcomes = [run(part) for part in parts]

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .errors import CaptureError
+from .errors import CaptureError, MstxkitError
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o640
@@ -218,6 +218,27 @@ def _private(parent: Path, run_id: str) -> Path:
         os.chmod(mine, FOLDER_MODE)
     make_folder(mine / run_id)
     return mine / run_id
+
+
+def text_of(path: str, error: type[MstxkitError], limit_bytes: int = 1 << 20) -> str:
+    """A user's text file, UTF-8 with or without a mark.
+
+    Raises:
+        `error`: it cannot be read, is no file, too large, or not UTF-8; the message says in which line.
+    """
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise error(f"{path}: this is no file")
+        with open(path, "rb") as file:
+            content = file.read(limit_bytes + 1)
+    except (OSError, ValueError) as exc:
+        raise error(f"{path}: {getattr(exc, 'strerror', None) or exc}") from None
+    if len(content) > limit_bytes:
+        raise error(f"{path}: larger than {limit_bytes} bytes")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        raise error(f"{path}:{content.count(10, 0, exc.start) + 1}: this is not UTF-8") from None
 
 
 def is_inside(path: str, folder: Path) -> bool:

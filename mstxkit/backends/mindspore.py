@@ -110,6 +110,8 @@ class _Recorder:
         self.notes: list[str] = []
         if limit_bytes is not None and _has_device():
             self.notes.append("CANN's own storage limit is not set: that is done for torch_npu alone")
+        if "NPU" in options["activities"] and not _has_device():
+            self.notes.append("this process has no NPU: MindSpore records the host side alone, if asked to")
         self._files = Output(folder, DIALECT, "NPU" in options["activities"] and _has_device())
         self.output, self.lacking = self._files.found, self._files.lacking
         self._profiler = _ascend.built(sys.modules["mindspore"].profiler, DIALECT, options, folder)

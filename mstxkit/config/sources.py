@@ -7,10 +7,10 @@ object. Which system it belongs to is for `adapters` to say.
 from __future__ import annotations
 
 import os
-import stat
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
+from .. import places
 from ..errors import ConfigError
 from . import documents, shell
 from .documents import Path
@@ -152,7 +152,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
 def _from_file(path: str) -> Source:
     if os.path.isdir(path):
         path = os.path.join(path, DYNAMIC_FILE)
-    text = _text(path)
+    text = places.text_of(path, ConfigError, LARGEST_BYTES)
     if path.endswith(YAML_SUFFIXES):
         return from_yaml(text, path)
     if path.endswith(JSON_SUFFIXES):
@@ -161,19 +161,3 @@ def _from_file(path: str) -> Source:
         return from_shell(text, path)
     known = ", ".join((*YAML_SUFFIXES, *JSON_SUFFIXES, *SHELL_SUFFIXES))
     raise ConfigError(f"{path}: what kind of file this is must be seen from its name: it ends in one of {known}")
-
-
-def _text(path: str) -> str:
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise ConfigError(f"{path}: this is no file")
-        with open(path, "rb") as file:
-            content = file.read(LARGEST_BYTES + 1)
-    except (OSError, ValueError) as exc:
-        raise ConfigError(f"{path}: {getattr(exc, 'strerror', None) or exc}") from None
-    if len(content) > LARGEST_BYTES:
-        raise ConfigError(f"{path}: larger than {LARGEST_BYTES} bytes")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as exc:
-        raise ConfigError(f"{path}:{content.count(10, 0, exc.start) + 1}: this is not UTF-8") from None

@@ -7,11 +7,10 @@ is looked at. How much is looked at is limited by who reads.
 from __future__ import annotations
 
 import difflib
-import os
 import re
-import stat
 from typing import Any, Iterable
 
+from .. import places
 from ..errors import PatchError
 
 LARGEST_BYTES = 1 << 20
@@ -119,7 +118,10 @@ def composed(sheet: Sheet) -> Any:
     Raises:
         PatchError: the file cannot be read at all.
     """
-    text = _text(sheet.name)
+    name = sheet.name
+    if not name.endswith(YAML_SUFFIXES):
+        raise PatchError(f"{name}: a file of targets ends in .yaml; single targets go into a list: targets=[{name!r}]")
+    text = places.text_of(name, PatchError, LARGEST_BYTES)
     try:
         import yaml
     except ImportError:
@@ -139,25 +141,6 @@ def composed(sheet: Sheet) -> Any:
             sheet.wrong(1, "the file is empty: it needs targets")
         return root
     return None
-
-
-def _text(name: str) -> str:
-    if not name.endswith(YAML_SUFFIXES):
-        raise PatchError(f"{name}: a file of targets ends in .yaml; single targets go into a list: targets=[{name!r}]")
-    try:
-        found = os.stat(name)
-        if not stat.S_ISREG(found.st_mode):
-            raise PatchError(f"{name}: this is no file")
-        with open(name, "rb") as file:
-            content = file.read(LARGEST_BYTES + 1)
-    except OSError as exc:
-        raise PatchError(f"{name}: {exc.strerror}") from None
-    if len(content) > LARGEST_BYTES:
-        raise PatchError(f"{name}: larger than {LARGEST_BYTES} bytes")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as exc:
-        raise PatchError(f"{name}:{content.count(10, 0, exc.start) + 1}: this is not UTF-8") from None
 
 
 def below(where: str, name: str) -> str:

@@ -1,17 +1,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-from any_config import configs, refusal
-from hypothesis import HealthCheck, given, settings
+from any_config import refusal
 
-from mstxkit.config import sources
-from mstxkit.config.adapters import flat, mindspore, mindspore_env
+from mstxkit.config.adapters import flat, mindspore
 from mstxkit.config.configuring import configure, understand, write
 from mstxkit.config.model import Config, Window
 
@@ -78,6 +73,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"start_step": 0}, "2: start_step=0: steps are counted from 1; -1 switches profiling off"),
     ({"start_step": -2}, "2: start_step=-2: steps are counted from 1; -1 switches profiling off"),
     ({"stop_step": 1}, "3: stop_step=1: the last recorded step is before start_step=2: nothing would be recorded"),
+    ({"stop_step": None}, "3: stop_step: not a whole number"),
     ({"stop_step": -1}, "3: stop_step=-1: the last recorded step is before start_step=2: nothing would be recorded"),
     ({"profiler_level": "level0"},
      "4: profiler_level='level0': not one of its values; did you mean Level0? "
@@ -104,6 +100,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"host_sys": ["numa"]}, "4: host_sys='numa': not one of its values; allowed: cpu, mem, disk, network, osrt"),
     ({"mstx_domain_include": ["a"]}, "4: mstx_domain_include=('a',): needs mstx: true"),
     ({"prof_path": 5}, "4: prof_path=5: not a text"),
+    ({"prof_path": "/data/lr=1"}, f"4: prof_path='/data/lr=1': {mindspore.PATH_RULE}"),
+    ({"prof_path": ""}, "4: prof_path='': an empty text is no folder; ./ stands for the default"),
     ({"record_shapes": True, "activities": ["NPU"]}, "4: record_shapes=True: needs the activity cpu, which is off"),
 ]  # fmt: skip
 
@@ -154,90 +152,3 @@ def test_what_it_cannot_say_is_listed_with_the_reason() -> None:
         "host_sys": "one of cpu, mem, disk, network, osrt",
         "path": "./ stands for the folder that the program gives",
     }
-
-
-EFFECTIVE = {
-    "l2_cache": "l2_cache", "mstx": "mstx", "profile_memory": "memory", "record_shapes": "shapes",
-    "sys_interconnection": "sys_interconnection", "sys_io": "sys_io", "with_stack": "stacks",
-    "data_simplification": "data_simplification",
-}  # fmt: skip
-
-
-def effective(parameters: Any) -> dict[str, Any]:
-    """What MindSpore's `ProfilerParameters` come to, under our names."""
-    return {
-        **{field: getattr(parameters, key) for key, field in EFFECTIVE.items()},
-        "level": mindspore.LEVELS[parameters.profiler_level.value],
-        "aic_metrics": mindspore.METRICS[parameters.aic_metrics.value],
-        "activities": {mindspore.ACTIVITIES[one.value] for one in parameters.activities},
-        "export": {one.value for one in parameters.export_type},
-        "host_sys": {one.value for one in parameters.host_sys},
-        "domains_include": set(parameters.mstx_domain_include),
-        "domains_exclude": set(parameters.mstx_domain_exclude),
-    }
-
-
-def expected(config: Config) -> dict[str, Any]:
-    sets = ("activities", "host_sys", "domains_include", "domains_exclude")
-    return {
-        **{field: getattr(config, field) for field in (*EFFECTIVE.values(), "level", "aic_metrics")},
-        **{field: set(getattr(config, field)) for field in sets},
-        "export": {"text", "db"} if config.export == "both" else {config.export},
-    }
-
-
-@settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-@given(config=configs())
-def test_mindspore_itself_does_what_its_two_flavours_are_read_as(config: Config) -> None:
-    """Its own readers of the file and of the variable reset nothing, and come to the same parameters."""
-    context = pytest.importorskip("mindspore.profiler.dynamic_profile.dynamic_profiler_config_context")
-    from mindspore.profiler.common.profiler_parameters import ProfilerParameters
-    from mindspore.profiler.envprofiler import EnvProfiler
-
-    file = json.loads(write(config, "mindspore").text)
-    said = mindspore_env.read(sources.from_shell(write(config, "mindspore_env").text, "env.sh")).config
-    variable = sources.from_shell(write(config, "mindspore_env").text, "env.sh").variables[mindspore_env.VARIABLE].text
-
-    of_file = context.DynamicProfilerConfigContext(dict(file))
-    of_variable = EnvProfiler._convert_options_to_profiler_params(json.loads(variable))
-
-    assert {key: of_file.to_dict()[key] for key in file} == file
-    assert effective(ProfilerParameters(**_known(of_file.args, ProfilerParameters))) == expected(configure(file))
-    assert effective(ProfilerParameters(**_known(of_variable, ProfilerParameters))) == expected(said)
-    assert (of_variable["start"], of_variable["output_path"]) == (said.enabled, said.path)
-
-
-def _known(given: dict[str, Any], parameters: Any) -> dict[str, Any]:
-    return {key: value for key, value in given.items() if key in parameters.PARAMS}
-
-
-LOOP = """
-import sys, time
-import numpy, mindspore
-from mindspore.profiler import DynamicProfilerMonitor
-
-mindspore.set_device("CPU")
-monitor = DynamicProfilerMonitor(cfg_path=sys.argv[1], output_path=sys.argv[2], poll_interval=1)
-time.sleep(3)  # until it has read the file
-for size in range(1, 8):
-    monitor.step()
-    (mindspore.Tensor(numpy.ones((size, size), numpy.float32)) + 1).asnumpy()
-"""
-
-
-@pytest.mark.slow
-def test_mindspores_own_monitor_records_the_window_of_the_file(tmp_path: Path) -> None:
-    pytest.importorskip("mindspore")
-    window = Window(first_step=3, steps=2, counted_from="process")
-    written = write(Config(enabled=True, window=window, activities=("cpu",), analysis="sync"), "mindspore")
-    (tmp_path / "loop.py").write_text(LOOP)
-    file = tmp_path / "profiler_config.json"
-    file.write_text(written.text)
-    file.chmod(0o640)  # it refuses a file that others may write to
-
-    command = [sys.executable, str(tmp_path / "loop.py"), str(tmp_path), str(tmp_path / "out")]
-    subprocess.run(command, check=True, capture_output=True, timeout=100)
-
-    (folder,) = (tmp_path / "out").iterdir()
-    assert folder.name == "rank0_start3_stop4"
-    assert len(list(folder.glob("*_ascend_ms/ASCEND_PROFILER_OUTPUT"))) == 1

@@ -147,14 +147,14 @@ def test_its_state_says_what_it_does(on_npu: Any, installed: ModuleType) -> None
     )
 
 
-@pytest.mark.wheel
+@pytest.mark.mindspore
 def test_the_record_is_that_of_the_real_mindspore(recorded_mindspore: ModuleType) -> None:
     pytest.importorskip("mindspore")
 
     assert recorded_mindspore.record() == json.loads(recorded_mindspore.RECORD.read_text())
 
 
-@pytest.mark.wheel
+@pytest.mark.mindspore
 def test_the_real_profiler_class_of_mindspore_can_be_listened_to(installed: ModuleType) -> None:
     """On a CPU its `start` has nothing to do for mstx, so that nothing may be sent."""
     pytest.importorskip("mindspore")

@@ -2,13 +2,14 @@
 
 Source: MindSpore 2.10.0, `profiler/dynamic_profile/dynamic_profiler_config_context.py` (keys, types, what replaces a
 wrong one), `profiler/dynamic_profiler.py:140-220, 460-500` (steps), `profiler/common/profiler_parameters.py:235-285`
-(what goes together); r2.5.0 for `aicore_metrics`. MindSpore warns and goes on where something is wrong, and mostly with
-more than was asked for; here it is refused.
+(what goes together), `profiler/common/path_manager.py` `_input_path_common_check`; r2.5.0 for `aicore_metrics`.
+MindSpore warns and goes on where something is wrong, and mostly with more than was asked for; here it is refused.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Mapping
 
 from ..model import Config, Window
@@ -49,6 +50,12 @@ KEYS = ("start_step", "stop_step", *SHARED, "analyse", "analyse_mode", "prof_pat
 OWN_PATH = "./"
 _MARKS = {"stop_step", "analyse_mode", "prof_path", "parallel_strategy", "profiler_level", "aicore_metrics"}
 _TORCH_NPU_MARKS = ("active", "experimental_config")
+_TAKEN_PATH = re.compile(r"[./_~\s0-9a-zA-Z\u4e00-\u9fa5-]+")
+_LONGEST_NAME = 255
+PATH_RULE = (
+    "MindSpore takes a path of letters, digits, Chinese characters, spaces and . / _ - ~ with names of at most "
+    f"{_LONGEST_NAME}; for any other it logs an error and records elsewhere, such as ./data"
+)
 
 SHARED_REASONS = {
     "window.counted_from": "steps are counted from this start of the process",
@@ -92,7 +99,7 @@ def read(source: Source) -> Read:
     fields["enabled"] = reading.get("start_step", "enabled", -1) != -1
     fields["window"] = _window(reading, start)
     fields["analysis"] = _analysis(reading)
-    path = reading.text("prof_path", "path", OWN_PATH)
+    path = taken_path(reading, "prof_path", OWN_PATH)
     fields["path"] = "" if path == OWN_PATH else path
     return reading.read(FLAVOUR, extras, **fields)
 
@@ -108,10 +115,10 @@ def write(config: Config) -> Written:
         "aic_metrics": "AiCoreNone" if config.aic_metrics == "none" else config.aic_metrics,
         "analyse": config.analysis != "off",
         "analyse_mode": {"off": -1, "sync": 0, "async": 1}[config.analysis],
-        "prof_path": config.path or OWN_PATH,
+        "prof_path": config.path if takes_path(config.path) else OWN_PATH,
     }
     text = json.dumps(values, indent=4, ensure_ascii=False) + "\n"
-    return Written(text, left_out(config, read(from_json(text, FLAVOUR)).config, FLAVOUR, REASONS))
+    return Written(text, left_out(config, read(from_json(text, FLAVOUR)).config, FLAVOUR, reasons(config, REASONS)))
 
 
 def options(
@@ -158,6 +165,24 @@ def said(config: Config, flavour: str) -> dict[str, Any]:
     }
 
 
+def takes_path(path: str) -> bool:
+    """Does MindSpore record into a folder of this name?"""
+    return bool(_TAKEN_PATH.fullmatch(path)) and all(len(name) <= _LONGEST_NAME for name in path.split("/"))
+
+
+def taken_path(reading: Reading, key: str, default: str) -> str:
+    """A folder that MindSpore records into."""
+    path = reading.text(key, "path", default)
+    if not takes_path(path):
+        reading.wrong(key, PATH_RULE if path else f"an empty text is no folder; {default} stands for the default", path)
+    return path
+
+
+def reasons(config: Config, usual: Mapping[str, str]) -> Mapping[str, str]:
+    """Why a field is lost, in this configuration."""
+    return usual if not config.path or takes_path(config.path) else {**usual, "path": PATH_RULE}
+
+
 def _activities(reading: Reading, numbers_too: bool) -> tuple[str, ...]:
     given = reading.values.get("activities")
     if numbers_too and type(given) is int:
@@ -191,12 +216,13 @@ def _metrics(reading: Reading, level: str, metrics: Mapping[Any, Any]) -> str:
 
 
 def _window(reading: Reading, start: int) -> Window:
+    told = len(reading.problems)
     stop = reading.number("stop_step", "window.steps", -1)
     if start == -1:
         return Window(counted_from="process")
     if start < 1:
         reading.wrong("start_step", "steps are counted from 1; -1 switches profiling off", start)
-    elif stop < start:
+    elif stop < start and len(reading.problems) == told:
         reading.wrong(
             "stop_step", f"the last recorded step is before start_step={start}: nothing would be recorded", stop
         )

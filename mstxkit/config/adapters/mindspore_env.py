@@ -49,7 +49,7 @@ def read(source: Source) -> Read:
     fields["enabled"] = _started(reading)
     fields["window"] = Window(steps=None, counted_from="process")
     fields["analysis"] = "sync"
-    fields["path"] = reading.text("output_path", "path", OWN_PATH)
+    fields["path"] = mindspore.taken_path(reading, "output_path", OWN_PATH)
     given = {key: reading.flag(key, "extras", default) for key, default in EXTRAS.items()}
     if not given["start_profile"]:
         reading.note("start_profile: false does nothing here: MindSpore starts the profiler all the same")
@@ -61,14 +61,15 @@ def write(config: Config) -> Written:
     own = config.extras.get(FLAVOUR, {})
     values = {
         "start": config.enabled,
-        "output_path": config.path or OWN_PATH,
+        "output_path": config.path if mindspore.takes_path(config.path) else OWN_PATH,
         **mindspore.said(config, FLAVOUR),
         "aic_metrics": "None" if config.aic_metrics == "none" else config.aic_metrics,
         **{key: bool(own.get(key, default)) for key, default in EXTRAS.items()},
     }
     held = shlex.quote(json.dumps(values, indent=2, ensure_ascii=False))
     text = f"# MindSpore reads this once, when it is imported.\nexport {VARIABLE}={held}\n"
-    return Written(text, left_out(config, read(from_shell(text, FLAVOUR)).config, FLAVOUR, REASONS))
+    reasons = mindspore.reasons(config, REASONS)
+    return Written(text, left_out(config, read(from_shell(text, FLAVOUR)).config, FLAVOUR, reasons))
 
 
 def _opened(word: Word, name: str) -> Source:
