@@ -39,7 +39,7 @@ def installation() -> list[Check]:
     """All checks, in the order in which to show them."""
     from . import _activation
 
-    here = [_version(), *_engine(), _tmpfs(), *_packages(), *_npu()]
+    here = [_version(), *_engine(), _tmpfs(), *_packages(), *_npu(), *_msprof()]
     return [*here, *_activation.ways_in(), *environment(os.environ)]
 
 
@@ -119,6 +119,18 @@ def _npu() -> list[Check]:
         return [Check("CANN", OK, "ASCEND_HOME_PATH is not set; torch does not load torch_npu by itself")]
     detail = "ASCEND_HOME_PATH is not set: if `import torch` fails, source CANN's set_env.sh or, on a machine "
     return [Check("CANN", NOTE, detail + "without an NPU, set TORCH_DEVICE_BACKEND_AUTOLOAD=0")]
+
+
+def _msprof() -> list[Check]:
+    """What `mstxkit analyse` needs of CANN, where there is anything that could be parsed."""
+    from ..parsing.tools import find_msprof
+
+    found = find_msprof(os.environ)
+    if found.path:
+        return [Check("msprof", OK, found.path)]
+    if not (installed("torch_npu") or installed("mindspore")):
+        return []
+    return [Check("msprof", NOTE, f"`mstxkit analyse` cannot parse device data here: {found.problem}")]
 
 
 def environment(variables: Mapping[str, str]) -> list[Check]:

@@ -1,0 +1,64 @@
+"""`mstxkit analyse RUN`: parse the raw NPU profiles of a run, in processes of their own, apart from training."""
+
+from __future__ import annotations
+
+import os
+from enum import Enum
+from pathlib import Path
+from typing import Optional
+
+import typer
+
+from . import FOUND_WRONG, _parsing, _show
+
+
+class Export(str, Enum):
+    """What a parse writes."""
+
+    TEXT = "text"
+    DB = "db"
+    BOTH = "both"
+
+
+class Again(str, Enum):
+    """What is parsed once more."""
+
+    FAILED = "failed"
+    ALL = "all"
+
+
+def analyse(
+    run: Path = typer.Argument(..., help="The run's folder.", show_default=False),
+    stage: Optional[list[str]] = typer.Option(None, "--stage", help="Only this stage; may be repeated."),  # noqa: UP045
+    rank: Optional[list[int]] = typer.Option(None, "--rank", min=0, help="Only this rank; may be repeated."),  # noqa: UP045
+    request: Optional[str] = typer.Option(None, "--request", help="Only what this request recorded."),  # noqa: UP045
+    again: Optional[Again] = typer.Option(None, "--again", help="Once more: what failed, or all."),  # noqa: UP045
+    export: Optional[Export] = typer.Option(  # noqa: UP045
+        None, "--export", help="What torch_npu writes.  [default: what each profile was recorded for]"
+    ),
+    jobs: Optional[int] = typer.Option(  # noqa: UP045
+        None, "--jobs", min=1, help="Profiles at a time.  [default: half the processors, at most 4]"
+    ),
+    time_limit: Optional[float] = typer.Option(  # noqa: UP045
+        None, "--time-limit", min=0.1, help="Seconds for one profile.  [default: as long as it takes]"
+    ),
+    unfinished: bool = typer.Option(False, "--unfinished", help="Also what another host may still be recording."),
+    json: bool = typer.Option(False, "--json", help="The table as JSON."),
+) -> None:
+    """Parse raw NPU profiles, apart from training. Ends with 1 if one failed, or what parses is missing.
+
+    Run it again to go on where it was stopped: what is parsed is left as it is.
+    """
+    from ..errors import ReadError
+
+    if not run.is_dir():
+        raise ReadError(f"{run}: no such run folder")
+    wanted = _parsing.Wanted(tuple(stage or ()), tuple(rank or ()), request, again.value if again else None)
+    words = {None: "", Export.BOTH: "text,db"}.get(export, export.value if export else "")
+    how = _parsing.How(jobs or max(1, min(4, (os.cpu_count() or 2) // 2)), time_limit, words)
+    done = _parsing.analysed(run, wanted, how, unfinished, quiet=json)
+    if json:
+        _show.as_json(_parsing.as_json(run, done))
+    else:
+        _parsing.show(done)
+    raise typer.Exit(FOUND_WRONG if done.is_wrong else 0)

@@ -1,0 +1,99 @@
+"""The kinds of raw profile that need parsing, what parses them, and what must be there when that went well.
+
+Source: torch_npu 2.13.0 `profiler/analysis/` (`_profiling_parser.py`, `prof_db_parse/_db_parser.py`), mindspore 2.10.0
+`profiler/profiler.py` (`analyse`) and `profiler/common/profiler_path_manager.py`. Both print their errors and return;
+torch_npu writes `analyse.done` also after an error. So what is on disk decides, not what a parser says.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .. import places
+
+OUTPUT = "ASCEND_PROFILER_OUTPUT"
+TEXT, DB = "text", "db"
+_INFO = re.compile(r"profiler_info(_\d{1,9})?\.json")
+_RAW_NAME = re.compile(r"(?P<host>.+)_(?P<pid>\d{1,9})_\d{17}_ascend_(pt|ms)")
+_DEVICE = re.compile(r"PROF_\d+_\d+_[0-9A-Za-z]+")
+
+
+class Kind(NamedTuple):
+    """One kind of raw profile.
+
+    Args:
+        name: Of the framework, as its backend is called.
+        suffix: What its folders end with.
+        module: Where its `analyse` is.
+        database: Names that its database has.
+        marker: A file of the output that says that a parse came to its end, well or not; "" where there is none.
+        picks_export: Can `analyse` be told what to write?
+    """
+
+    name: str
+    suffix: str
+    module: str
+    database: re.Pattern[str]
+    marker: str
+    picks_export: bool
+
+
+KINDS = {
+    one.name: one
+    for one in (
+        Kind(
+            "torch_npu", "_ascend_pt", "torch_npu.profiler.profiler",
+            re.compile(r"ascend_pytorch_profiler(_\d{1,16})?\.db"), "analyse.done", True,
+        ),
+        Kind(
+            "mindspore", "_ascend_ms", "mindspore.profiler.profiler",
+            re.compile(r"ascend_mindspore_profiler(_\d{1,16})?\.db"), "", False,
+        ),
+    )
+}  # fmt: skip
+
+
+def kind_of(folder_name: str) -> Kind | None:
+    """The kind of raw profile that a folder of this name is; None if it is none."""
+    return next((one for one in KINDS.values() if folder_name.endswith(one.suffix)), None)
+
+
+def recorder_of(folder_name: str) -> dict[str, Any]:
+    """Host and pid of the process that recorded, as the folder's name says; empty where a user chose the name."""
+    found = _RAW_NAME.fullmatch(folder_name)
+    return {"host": re.sub(r"[^0-9A-Za-z_.]", "_", found["host"])[:64], "pid": int(found["pid"])} if found else {}
+
+
+def info_of(raw: Path) -> dict[str, Any] | None:
+    """`profiler_info*.json`, which both frameworks write when a recording ends; None while there is none."""
+    for name in _names(raw):
+        if _INFO.fullmatch(name):
+            return places.read_json(raw / name) or {}
+    return None
+
+
+def has_device_data(raw: Path) -> bool:
+    """Did CANN record? What it wrote is read by msprof alone."""
+    return any(_DEVICE.match(name) for name in _names(raw))
+
+
+def _names(raw: Path) -> list[str]:
+    """What is in a folder; nothing where it cannot be read, which the parser then says better."""
+    try:
+        return sorted(os.listdir(raw))
+    except OSError:
+        return []
+
+
+def exports(kind: Kind, info: dict[str, Any] | None) -> tuple[str, ...]:
+    """What a parse writes, as it was configured when the profile was recorded: text, db or both."""
+    wanted: Any = info or {}
+    keys = ("config", "experimental_config", "_export_type")
+    for key in keys if kind.name == "torch_npu" else ("profiler_parameters", "export_type"):
+        wanted = wanted.get(key) if isinstance(wanted, dict) else None
+    given = [wanted] if isinstance(wanted, str) else wanted
+    known = tuple(one for one in (TEXT, DB) if isinstance(given, list) and one in given)
+    return known or (TEXT,)

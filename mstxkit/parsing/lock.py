@@ -1,0 +1,64 @@
+"""One command parses a run at a time: a lock in the run, which ends with the last process that has it open.
+
+It is handed on to the processes that parse, so that a command that was killed is over only when they are.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from .. import identity, places
+from ..errors import MstxkitError
+
+LOCK = "analysis.lock"
+_DYING_S = 5.0  # a command that was just killed: its processes see that within moments
+_LIMIT_BYTES = 1 << 12
+
+
+def take(folder: Path) -> int:
+    """Lock the profiles of a run; the descriptor is the lock.
+
+    Raises:
+        MstxkitError: another command has it, or the run cannot be written.
+    """
+    path = folder / LOCK
+    try:
+        descriptor = places.open_lock_file(path)
+        is_ours = _locked(descriptor)
+    except OSError as exc:
+        raise MstxkitError(
+            f"{path} cannot be locked: {exc.strerror}; results are kept in the run, which must be writable: copy it"
+        ) from exc
+    if not is_ours:
+        holder = _holder(descriptor)
+        os.close(descriptor)
+        raise MstxkitError(f"another `mstxkit analyse` works on this run{holder}; wait until it has ended")
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, json.dumps({"host": identity.host(), "pid": os.getpid()}).encode(), 0)
+    return descriptor
+
+
+def _locked(descriptor: int) -> bool:
+    # Not `lockf`: such a lock is not handed on to other processes.
+    deadline = time.monotonic() + _DYING_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+
+
+def _holder(descriptor: int) -> str:
+    try:
+        found: Any = json.loads(os.pread(descriptor, _LIMIT_BYTES, 0))
+        return f" (process {int(found['pid'])} on {str(found['host'])[:64]})"
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ""

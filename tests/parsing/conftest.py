@@ -1,0 +1,13 @@
+"""A run with raw profiles for the tests of parsing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from raw_profiles import Bench
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
