@@ -94,7 +94,8 @@ static void span_resume(Span *s)
     s->running = 1;
     if (!s->begun) {
         s->begun = 1;
-        begin(s->range);
+        begin(s->range, 1);
+        if (UNLIKELY(s->ended)) end(s->range, 1); /* by whom a hook or sink let run */
     } else {
         unpark(s);
     }

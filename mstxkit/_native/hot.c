@@ -3,8 +3,8 @@
  * The interface is that of docs/architecture.md, "The engine"; recorder/python_twin.py is the same in Python.
  *   live.h    clock, banks, texts, slots, records     sites.h   interned names and stages
  *   tracks.h  threads and contexts                    sinks.h   live outputs
- *   range.h   a range from begin to end               limits.h  storms and cost
- *   driven.h  coroutines and generators
+ *   watch.h   hooks on stages and steps               range.h   a range from begin to end
+ *   limits.h  storms and cost                         driven.h  coroutines and generators
  * Needs the GIL (it does not declare Py_mod_gil, so a free-threaded interpreter turns the GIL on) and one interpreter.
  */
 #include "driven.h"
@@ -216,13 +216,12 @@ static PyObject *hot_step(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     (void)self;
     if (n > 1) return wrong_arguments("step(n=None)");
-    if (n == 0 || args[0] == Py_None) {
-        if (g.step < NO_STEP - 1 || g.step == NO_STEP) g.step++; /* NO_STEP + 1 is 0 */
-    } else {
-        uint32_t step = as_step(args[0]);
-        if (step != NO_STEP) g.step = step;
-    }
-    return step_object(g.step);
+    uint32_t step;
+    if (n == 0 || args[0] == Py_None) step = g.step == NO_STEP - 1 ? g.step : g.step + 1; /* NO_STEP + 1 is 0 */
+    else if ((step = as_step(args[0])) == NO_STEP) return step_object(g.step);
+    g.step = step;
+    if (UNLIKELY(g_watch.stepped)) tell_stepped(step);
+    return step_object(step);
 }
 
 static PyObject *hot_current_step(PyObject *self, PyObject *unused)
@@ -742,6 +741,7 @@ static void after_fork_in_child(void)
     g.on = 0;
     g.beat_running = 0;
     g.forks++;
+    g_seen_count = 0;
     if (tls_thread) tls_thread->os_id = (uint32_t)syscall(SYS_gettid);
 }
 
@@ -789,6 +789,10 @@ static PyMethodDef hot_methods[] = {
     {"set_direct", hot_set_direct, METH_VARARGS, NULL},
     {"clear_direct", hot_clear_direct, METH_NOARGS, NULL},
     {"set_hooks", hot_set_hooks, METH_VARARGS, NULL},
+    {"set_watch", hot_set_watch, METH_VARARGS, NULL},
+    {"watch", hot_watch, METH_O, NULL},
+    {"watch_site", hot_watch_site, METH_O, NULL},
+    {"stages_seen", hot_stages_seen, METH_NOARGS, NULL},
     {"count_fault", hot_count_fault, METH_NOARGS, NULL},
     {"counters", hot_counters, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};

@@ -213,7 +213,7 @@ static inline void fold(Range *r, Track *t, uint32_t on)
     r->begun = 1;
     r->recorded = (on & ON_RECORD) != 0;
     r->generation = g.generation;
-    r->unusual = FOLDED;
+    r->unusual |= FOLDED;
     place_range(r, r->site, t);
     r->site->limits->coalesced++;
     if (r->recorded) g.counters[COALESCED]++;
@@ -265,22 +265,17 @@ static __attribute__((noinline)) void end_unusual(Range *r, int failed)
     if (r->inner) { end_inner(r, failed); return; }
     Site *s = r->site;
     uint8_t how = r->unusual;
+    uint32_t told = r->told;
     uint64_t cost = r->cost, before = how & SAMPLED ? now() : 0;
     r->unusual = 0;
     if (how & FOLDED) end_folded(r, failed);
     else end_plain(r, failed);
     r->nest = 0;
     if (how & SAMPLED) add_sample(s, cost + now() - before, how & FOLDED);
+    if (how & TOLD) tell_left(s, told, failed);
 }
 
 /* ---- the calls from Python ---- */
-static Site *as_site(PyObject *value)
-{
-    if (Py_TYPE(value) == Site_Type) return (Site *)value;
-    PyErr_SetString(PyExc_TypeError, "a Site was expected");
-    return NULL;
-}
-
 /* UNLIMITED for None; 0 with an exception. */
 static int as_limit(PyObject *value, const char *name, uint32_t *limit)
 {

@@ -54,7 +54,7 @@ enum { DROPPED, SLOTS_OVERFLOWED, ATTRIBUTES_LOST, NAMES_CAPPED, TEXTS_CUT, FAUL
 enum { CLOCK_MONO = 1, CLOCK_TSC, CLOCK_CNTVCT, CLOCK_FAKE };
 
 /* What `g.on` holds: zero means that a range does nothing at all. */
-enum { ON_RECORD = 1, ON_DIRECT = 2, ON_SINK_0 = 4, ON_SINKS = 4 | 8 | 16 };
+enum { ON_RECORD = 1, ON_DIRECT = 2, ON_SINK_0 = 4, ON_SINKS = 4 | 8 | 16, ON_WATCH = 32 };
 
 struct Range;
 
@@ -163,6 +163,33 @@ static void write_anchor(char *base)
 }
 
 /* ---- faults: counted in the header, told to Python once it is safe to ---- */
+static PyObject *g_escaped;      /* what a signal handler of the program raised while we ran, to be raised in the program */
+
+static int raise_escaped(void *unused)
+{
+    (void)unused;
+    PyObject *escaped = g_escaped;
+    g_escaped = NULL;
+    if (!escaped) return 0;
+    PyErr_SetObject((PyObject *)Py_TYPE(escaped), escaped);
+    Py_DECREF(escaped);
+    return -1;
+}
+
+/* SystemExit of a handler of SIGTERM, say: it is for the program, which goes on where it was, and gets it there. */
+static COLD void let_escape(PyObject *exception)
+{
+    Py_XSETREF(g_escaped, Py_NewRef(exception));
+    Py_AddPendingCall(raise_escaped, NULL);
+}
+
+static COLD void tell_fault(const char *where, PyObject *exception)
+{
+    PyObject *done = PyObject_CallFunction(g.fault, "sO", where, exception);
+    if (!done && !PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) PyErr_Clear();
+    Py_XDECREF(done);
+}
+
 static COLD void note_fault(const char *where)
 {
     PyObject *type, *value, *trace;
@@ -172,9 +199,8 @@ static COLD void note_fault(const char *where)
     } else if (type && g.fault) {
         PyErr_NormalizeException(&type, &value, &trace);
         if (trace) PyException_SetTraceback(value, trace);
-        PyObject *done = PyObject_CallFunction(g.fault, "sO", where, value ? value : Py_None);
-        if (!done && !PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) PyErr_Clear();
-        Py_XDECREF(done);
+        if (PyErr_GivenExceptionMatches(type, PyExc_Exception)) tell_fault(where, value);
+        else let_escape(value);
     } else {
         g.counters[FAULTS]++;
     }

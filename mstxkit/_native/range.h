@@ -7,6 +7,7 @@
 #define MSTXKIT_RANGE_H
 #include "sinks.h"
 #include "tracks.h"
+#include "watch.h"
 
 enum { INLINE_ATTRIBUTES = 4 };
 
@@ -40,11 +41,12 @@ typedef struct Range {
     uint64_t direct_id, busy;
     PyObject *tokens[SINK_COUNT], *ends[SINK_COUNT];
     uint64_t cost;               /* ticks that its begin took, where that was measured */
+    uint32_t told;               /* where it is TOLD: the process in which a hook was told of its begin */
     uint32_t nest;               /* of a limited site: its place, from 1, among the calls of that site inside each other */
     struct Range *next_free;
 } Range;
 
-enum { HAS_INNER = 1, FOLDED = 2, SAMPLED = 4 };
+enum { HAS_INNER = 1, FOLDED = 2, SAMPLED = 4, TOLD = 8 };
 
 static PyTypeObject *Range_Type;
 static Range *g_free_ranges;
@@ -231,6 +233,7 @@ static COLD void stage_begins(Range *r, Track *t)
         stage->since = r->start;
         stage->step = (uint32_t)(r->w1 >> 32);
     }
+    if (UNLIKELY(stage->seen_in != this_process())) see_stage(id);
     t->stage = id;
     r->staged = r->rare = 1;
     store_ambient(t);
@@ -317,7 +320,8 @@ static COLD void define_for(Range *r)
 
 static Range *new_range(void);
 
-static COLD void begin_again(Range *r); /* entered while open */
+static COLD void begin_again(Range *r, int may_move); /* entered while open */
+static COLD Range *add_inner(Range *r);
 
 /* Sinks are told before the clock at begin, so that their time is outside the range. */
 static inline void tell_sinks(Range *r, uint32_t on)
@@ -375,18 +379,39 @@ static inline void begin_plain(Range *r, Site *s, uint32_t on)
     if (UNLIKELY(s->own_stage)) stage_begins(r, t);
 }
 
-static inline void begin(Range *r)
+static inline void begin_known(Range *r, Site *s, uint32_t on)
+{
+    if (UNLIKELY(--s->countdown <= 0)) begin_counted(r, on);
+    else begin_plain(r, s, on);
+}
+
+/* The hook's time is neither in the range nor in what it costs. Whoever was told of a begin is told of the end, so it begins
+ * whatever the hook has switched off; and while the hook ran, somebody else may have entered the same object. */
+static COLD void begin_watched(Range *r, Site *s, int may_move)
+{
+    uint32_t told = tell_entered(s, may_move);
+    Range *again = r->begun ? add_inner(r) : NULL;
+    if (r->begun && !again) { tell_left(s, told, 1); return; }
+    if (again) r = again;
+    r->told = told;
+    if (told) r->unusual |= TOLD;
+    begin_known(r, s, g.on);
+    Py_XDECREF(again);
+}
+
+/* `may_move`: it may be suspended, and go on or end on another thread. */
+static inline void begin(Range *r, int may_move)
 {
     uint32_t on = g.on;
-    if (UNLIKELY(r->begun)) { begin_again(r); return; }
+    if (UNLIKELY(r->begun)) { begin_again(r, may_move); return; }
     if (LIKELY(!on)) return;
     Site *s = r->site;
     if (!s) {
         s = r->site = site_of(r->name, r->stage_key, r->domain);
         if (UNLIKELY(!s)) return;
     }
-    if (UNLIKELY(--s->countdown <= 0)) { begin_counted(r, on); return; }
-    begin_plain(r, s, on);
+    if (UNLIKELY(on & ON_WATCH) && s->is_watched) begin_watched(r, s, may_move);
+    else begin_known(r, s, on);
 }
 
 static inline void write_range(Range *r, uint64_t end, int failed)
@@ -432,12 +457,13 @@ static inline void end(Range *r, int failed)
     else end_plain(r, failed);
 }
 
-static COLD void begin_again(Range *r)
+/* A range inside an open one, not begun yet: that may run Python, which may enter or end the outer one. New reference. */
+static COLD Range *add_inner(Range *r)
 {
     Range *innermost = r;
     while (innermost->inner) innermost = innermost->inner;
     Range *again = new_range();
-    if (!again) { PyErr_Clear(); return; }
+    if (!again) { PyErr_Clear(); return NULL; }
     again->site = r->site;
     again->rare = 1;
     again->stream = Py_XNewRef(r->stream);
@@ -446,10 +472,18 @@ static COLD void begin_again(Range *r)
         again->keys[again->inline_count] = Py_NewRef(r->keys[again->inline_count]);
         again->values[again->inline_count] = Py_NewRef(r->values[again->inline_count]);
     }
-    begin(again);
-    innermost->inner = again;
+    innermost->inner = (Range *)Py_NewRef((PyObject *)again);
     innermost->unusual |= HAS_INNER;
     r->rare = 1;
+    return again;
+}
+
+static COLD void begin_again(Range *r, int may_move)
+{
+    Range *again = add_inner(r);
+    if (!again) return;
+    begin(again, may_move);
+    Py_DECREF(again); /* ended before it had begun, it ends here */
 }
 
 static COLD void end_inner(Range *r, int failed)
@@ -553,7 +587,7 @@ static PyObject *range_call(PyObject *self, PyObject *const *args, size_t flags,
     size_t n = (size_t)PyVectorcall_NARGS(flags);
     if (n == 0 && !kwnames) {
         r->entered++;
-        begin(r);
+        begin(r, 0);
         Py_INCREF(self);
         return self;
     }
@@ -619,7 +653,7 @@ static PyObject *range_aenter(PyObject *self, PyObject *unused)
 {
     (void)unused;
     ((Range *)self)->entered++;
-    begin((Range *)self);
+    begin((Range *)self, 1);
     return ready(self);
 }
 static PyObject *range_aexit(PyObject *self, PyObject *args)

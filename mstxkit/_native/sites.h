@@ -13,6 +13,7 @@ typedef struct Site {
     uint64_t seq;                /* the bank in which this site is defined */
     int32_t countdown;           /* calls until limits.h looks at one; always due where the site is limited */
     uint32_t period;             /* what the countdown began with */
+    uint8_t is_watched;          /* watch.h */
     struct Limits *limits;       /* NULL: never looked at */
     PyObject *name, *stage, *domain;             /* as given, for pickling; stage may be None */
     PyObject *name_bytes, *domain_bytes;
@@ -27,6 +28,7 @@ typedef struct {
     PyObject *key, *key_bytes;
     uint64_t seq;                /* the bank in which this stage is defined; that of id 0, no stage, is always the active one */
     uint32_t active, step;
+    uint32_t seen_in;            /* the latest process in which it began: watch.h; 0 none */
     uint64_t since;
     struct { uint32_t step; uint8_t used; uint64_t ticks; } kept[STEPS_KEPT];
     uint32_t next_kept;
@@ -115,6 +117,7 @@ static Site *make_site(PyObject *name, PyObject *stage, PyObject *domain, PyObje
     s->message_c = PyUnicode_AsUTF8(s->message);
     if (PyUnicode_Compare(s->message_domain, s_default) != 0) s->message_domain_c = PyUnicode_AsUTF8(s->message_domain);
     s->own_stage = stage_id(key);
+    s->is_watched = s->own_stage != 0;
     if (PyUnicode_Check(name)) count_cut(name, s->name_bytes);
     s->id = ++g_site_count;
     s->countdown = (int32_t)(s->period = FIRST_PERIOD);
@@ -192,6 +195,13 @@ static inline PyObject *given(PyObject *value, PyObject *usual)
     if (!value || value == Py_None || value == usual) return NULL;
     if (usual && PyUnicode_CheckExact(value) && PyUnicode_Compare(value, usual) == 0) return NULL;
     return value;
+}
+
+static Site *as_site(PyObject *value)
+{
+    if (Py_TYPE(value) == Site_Type) return (Site *)value;
+    PyErr_SetString(PyExc_TypeError, "a Site was expected");
+    return NULL;
 }
 
 static PyObject *site_reduce(PyObject *self, PyObject *unused)

@@ -25,21 +25,23 @@ from . import (
     twin_sinks,
     twin_sites,
     twin_tracks,
+    twin_watch,
 )
 from .twin_bank import Bank, Live
 from .twin_driven import Driven, Span
 from .twin_quick import is_on, mstx_range, stage, timed
 from .twin_ranges import Range
-from .twin_sites import Site, intern
+from .twin_sites import Site, intern, stages_seen
 from .twin_steps import at_step, current_stage, current_step, stage_times, step
+from .twin_watch import set_watch, watch
 
 __all__ = [
     "NATIVE", "Driven", "Range", "Site", "Span", "add_cost", "anchor", "at_step", "attach", "clear_direct",
     "clear_sink", "clock_kind", "count_fault", "counters", "current_stage", "current_step", "detach", "driven",
     "encode_bank", "encode_left", "flush_coalesced", "full_bank", "intern", "is_on", "limit", "mark", "mstx_range",
     "now", "opened", "recording", "release_bank", "rotate", "set_clock", "set_direct", "set_fake_ticks", "set_hooks",
-    "set_recording", "set_sink", "site_costs", "stage", "stage_times", "start_heartbeat", "step", "stop_heartbeat",
-    "throttle", "ticks_per_ns", "timed", "wait", "wake",
+    "set_recording", "set_sink", "set_watch", "site_costs", "stage", "stage_times", "stages_seen", "start_heartbeat",
+    "step", "stop_heartbeat", "throttle", "ticks_per_ns", "timed", "wait", "wake", "watch", "watch_site",
 ]  # fmt: skip
 
 NATIVE = False
@@ -87,7 +89,7 @@ def set_recording(on: object) -> None:
 def _switch() -> None:
     was_on, live = twin_ranges.is_on, twin_ranges.live
     twin_ranges.is_recording = _wants_recording and live is not None
-    is_on = twin_ranges.is_recording or twin_sinks.is_any()
+    is_on = twin_ranges.is_recording or twin_sinks.is_any() or twin_watch.is_watching
     twin_ranges.is_on = is_on
     twin_quick.is_quick = twin_ranges.is_recording and not twin_sinks.is_any()
     twin_tracks.renew()
@@ -353,6 +355,16 @@ def set_hooks(
     twin_sites.make_catch_all()
 
 
+def watch_site(site: Site, /) -> None:
+    """Watch it from now on, as a site with a stage is from the beginning.
+
+    Raises:
+        TypeError: `site` is none.
+    """
+    _site(site).is_watched = True
+    twin_tracks.renew()  # positions of the quick way would not tell
+
+
 def counters() -> dict[str, int]:
     """What was lost, and what there is."""
     live = twin_ranges.live
@@ -371,6 +383,7 @@ def count_fault() -> None:
 def _connect() -> None:
     """Tell the parts whom they call."""
     twin_sinks.on_change, twin_sinks.on_fault = _switch, twin_ranges.fault
+    twin_watch.on_change, twin_watch.on_fault = _switch, twin_ranges.fault
     twin_bank.oldest_pending = twin_limits.oldest_pending
     twin_tracks.on_contexts, twin_tracks.on_threads = twin_quick.see_contexts, twin_quick.see_threads
     twin_sites.on_capped = lambda: twin_bank.count(twin_ranges.live, twin_bank.NAMES_CAPPED)
@@ -388,6 +401,8 @@ def _in_child() -> None:
     twin_limits.forget()
     twin_clock.forget_heartbeat()
     twin_sinks.after_fork()
+    twin_watch.after_fork()
+    twin_sites.after_fork()
     twin_tracks.after_fork()
     twin_ranges.live, twin_quick.bank, _wants_recording = None, twin_quick.NO_BANK, False
     _switch()

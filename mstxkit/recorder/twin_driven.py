@@ -48,10 +48,15 @@ class Span:
         if self._has_begun:
             self._unpark()
         else:
-            self._has_begun = True
-            self._opened = self._range._begin(True)
+            self._begin()
         if self._is_open():
             self._resumed_at = twin_clock.now()
+
+    def _begin(self) -> None:
+        self._has_begun = True
+        opened = self._opened = self._range._begin(True)
+        if self._is_over and opened is not None:  # ended by whom a hook or sink let run
+            twin_ranges.end(opened, True)
 
     def suspend(self) -> None:
         """The body runs up to here."""

@@ -76,6 +76,10 @@ class _Quick(Range, metaclass=_ByInstance):
         self._lift()
         super().set(**attributes)
 
+    def _enter_moving(self) -> Range:
+        self._lift()
+        return super()._enter_moving()
+
     def __del__(self) -> None:
         self._lift()
         super().__del__()
@@ -244,6 +248,12 @@ class _Idle(Range, metaclass=_ByInstance):
     def _enter(self) -> Range:
         begun = Range(self._name)
         begun.__enter__()
+        self._begun.append(begun)
+        return begun
+
+    def _enter_moving(self) -> Range:
+        begun = Range(self._name)
+        begun._enter_moving()
         self._begun.append(begun)
         return begun
 

@@ -6,7 +6,7 @@ import os
 from typing import Any, Callable
 
 from .. import faults, names, records
-from . import twin_bank, twin_clock, twin_limits, twin_sinks, twin_sites, twin_tracks
+from . import twin_bank, twin_clock, twin_limits, twin_sinks, twin_sites, twin_tracks, twin_watch
 from .twin_bank import Live
 from .twin_sites import Site
 from .twin_tracks import Node, Track
@@ -40,7 +40,7 @@ def fault(where: str, exc: BaseException | None = None) -> None:
 class Open:
     """A range between its begin and its end."""
 
-    __slots__ = ("busy", "ends", "given", "is_over", "more", "node", "process", "site", "start")
+    __slots__ = ("busy", "ends", "given", "is_over", "more", "node", "process", "site", "start", "told")
 
     def __init__(
         self, site: Site, node: Node | None, start: int, given: dict[str, Any] | None = None,
@@ -51,21 +51,33 @@ class Open:
         self.busy = 0
         self.is_over = False
         self.process = twin_sinks.process
+        # What `twin_watch.entered` gave.
+        self.told: object = None
 
 
-def begin(site: Site, stream: Any = None, given: dict[str, Any] | None = None, is_driven: bool = False) -> Open | None:
-    """Begin a range in the calling context. None where nothing is on, or where that fails."""
+def begin(
+    site: Site, stream: Any = None, given: dict[str, Any] | None = None, is_driven: bool = False,
+    may_move: bool = False,
+) -> Open | None:  # fmt: skip
+    """Begin a range in the calling context. None where nothing is on, or where that fails and no hook was told."""
     if not is_on:
         return None
+    told = None
+    if twin_watch.is_watching and site.is_watched:
+        told = twin_watch.entered(site, is_driven or may_move)
     before = twin_clock.now()
+    opened = None
     try:
-        return _begin(site, stream, given, is_driven)
+        opened = _begin(site, stream, given, is_driven)
     except Exception as exc:
         fault("range.begin", exc)
-        return None
     finally:
         site.calls += 1
         site.cost_ns += twin_clock.now() - before
+    if told is not None:
+        opened = opened or Open(site, None, 0)
+        opened.told = told
+    return opened
 
 
 def _begin(site: Site, stream: Any, given: dict[str, Any] | None, is_driven: bool) -> Open:
@@ -107,10 +119,15 @@ def _fold(track: Track, site: Site, recorder: Live | None, nest: int, is_driven:
         node.nest = nest
         if recorder is not None:
             node.window = twin_limits.window_of(node, recorder)
-            if not is_driven and site.limits.is_all and not twin_sinks.is_any():
+            if not is_driven and site.limits.is_all and _may_be_quick(site):
                 twin_limits.keep(node)
     track.node = node
     return Open(site, node, twin_clock.now())
+
+
+def _may_be_quick(site: Site) -> bool:
+    """Is nobody to be told of each range? A stage always goes the general way."""
+    return not (site.own_stage or twin_sinks.is_any() or (twin_watch.is_watching and site.is_watched))
 
 
 def _position(parent: Node, site: Site, recorder: Live | None, is_driven: bool) -> Node:
@@ -120,7 +137,7 @@ def _position(parent: Node, site: Site, recorder: Live | None, is_driven: bool) 
         if recorder is not None:
             node.texts = twin_tracks.texts_of(site, node.home, node.stage)
             recorder.define_here(node.texts)
-            if not is_driven and not twin_sinks.is_any():
+            if not is_driven and _may_be_quick(site):
                 on_placed(node, recorder)
                 twin_tracks.keep(node, recorder)
     return node
@@ -146,6 +163,8 @@ def end(opened: Open, failed: bool) -> None:
         for tell_end in reversed(opened.ends or ()):
             tell_end()
     opened.site.cost_ns += twin_clock.now() - before
+    if opened.told is not None:
+        twin_watch.left(opened.site, failed, opened.told)
 
 
 def _end_on_track(opened: Open, node: Node, failed: bool) -> None:
@@ -255,14 +274,14 @@ class Range:
         self._entries.append(self._begin(False) if is_on else None)
         return self
 
-    def _begin(self, is_driven: bool) -> Open | None:
+    def _begin(self, is_driven: bool, may_move: bool = False) -> Open | None:
         try:
             if self._site is None:
                 self._site = twin_sites.intern(self._name, self._stage, self._domain)
         except Exception as exc:
             fault("range.begin", exc)
             return None
-        return begin(self._site, self._stream, self._attributes, is_driven)
+        return begin(self._site, self._stream, self._attributes, is_driven, may_move)
 
     def __exit__(self, kind: Any = None, error: Any = None, traceback: Any = None) -> None:
         if not self._entries:
@@ -273,7 +292,12 @@ class Range:
             end(opened, is_failure(kind))
 
     async def __aenter__(self) -> Range:
-        return self.__enter__()
+        return self._enter_moving() if twin_watch.is_watching else self.__enter__()
+
+    def _enter_moving(self) -> Range:
+        """Enter, in a body that may be suspended."""
+        self._entries.append(self._begin(False, True) if is_on else None)
+        return self
 
     async def __aexit__(self, kind: Any = None, error: Any = None, traceback: Any = None) -> None:
         self.__exit__(kind, error, traceback)

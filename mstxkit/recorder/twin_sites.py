@@ -20,14 +20,16 @@ _by_name: dict[str, Site] = {}
 _by_id: list[Site] = []
 _stage_ids: dict[str, int] = {}
 _stages: list[Stage] = []
+# Keys of the stages that have begun in this process, in order.
+_seen: dict[str, None] = {}
 
 
 class Site:
     """A call site, interned: one per (name, domain, stage) and process. Pickles as a call of `mstxkit.ranges.site`."""
 
     __slots__ = (
-        "calls", "coalesced", "cost_ns", "domain", "id", "lent", "limits", "message", "message_domain", "name",
-        "own_stage", "payload", "pool", "quick", "stage", "take", "wrappers_pool", "wrappers_take",
+        "calls", "coalesced", "cost_ns", "domain", "id", "is_watched", "lent", "limits", "message", "message_domain",
+        "name", "own_stage", "payload", "pool", "quick", "stage", "take", "wrappers_pool", "wrappers_take",
     )  # fmt: skip
 
     def __init__(self, site_id: int, name: Any, stage: Any, domain: Any, described: Any) -> None:
@@ -35,6 +37,7 @@ class Site:
         name_bytes, domain_bytes, key, self.message, self.message_domain = described
         self.name, self.stage, self.domain = name, stage, domain
         self.own_stage = _stage_id(key)
+        self.is_watched = bool(self.own_stage)  # see `twin_watch`
         self.payload = livefile.site_payload(name_bytes, domain_bytes, self.own_stage)
         # Calls the quick way, as far as they have been counted, and the others with what they took; see `twin_limits`.
         self.quick = self.calls = self.coalesced = 0
@@ -72,6 +75,7 @@ class Stage:
     def begins(self, start: int, step: int) -> None:
         """One more occurrence. Times in ticks."""
         with twin_bank.lock:
+            _seen[self.key] = None
             self.active += 1
             if self.active == 1:
                 self.since, self.step = start, step
@@ -167,6 +171,16 @@ def stage_key(stage_id: int) -> str | None:
 def stages() -> Iterator[Stage]:
     """All stages by id."""
     return iter(tuple(_stages))
+
+
+def stages_seen() -> list[str]:
+    """Keys of the stages that have begun in this process, in the order of their first begin."""
+    return list(_seen)
+
+
+def after_fork() -> None:
+    """In a forked child, none has."""
+    _seen.clear()
 
 
 def stage_times(step: int | None, in_force: int | None) -> dict[str, float]:

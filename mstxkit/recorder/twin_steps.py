@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from .. import records
-from . import twin_bank, twin_ranges, twin_sites, twin_tracks
+from . import twin_bank, twin_ranges, twin_sites, twin_tracks, twin_watch
 
 
 def step(n: Any = None) -> int | None:
@@ -22,7 +22,10 @@ def step(n: Any = None) -> int | None:
         if wanted is not None:
             twin_tracks.step = wanted
             twin_tracks.renew()
-        return twin_tracks.step
+        in_force = twin_tracks.step
+    if wanted is not None:
+        twin_watch.stepped(wanted)
+    return in_force
 
 
 def _as_step(n: Any) -> int | None:
