@@ -1,34 +1,55 @@
 """Inside verl's training stages: mini-batches, micro-batches, optimizer steps and offloading, and a critic's stages.
 
 All of it inherits the role of the stage around it. Micro-batches are limited to 100 records a second.
+
+Pieces, as a sample counts them. A micro-batch goes from the entry of its forward pass to that of the next one's, and so
+has its backward pass; the last one ends where the optimizer's step begins, or the loop ends. A mini-batch is all of
+them and the optimizer's step. Where nothing is trained, one pass over everything is one mini-batch. No version has
+dummy batches here: a rank without data of its own still trains.
 """
 
 from __future__ import annotations
 
-from ..patching.declare import EXTRA, Target
+from ..patching.declare import EXTRA, Sampling, Target
+from ._megatron import CORE, interleaved
 
 ENGINE = "verl.workers.engine"
 MICRO_BATCHES_PER_S = 100
 ONLY = {"forward_only": "forward_only"}
 
 
-def _mini_batch(path: str, *, attributes: dict[str, str] | None = None) -> Target:
-    return Target(path, name=path.rpartition(".")[2], role="stage", attributes=attributes or {}, boundary="mini_batch")
+# A batch of an engine goes on until the next, or the end of what it is in: the optimizer's step comes after it.
+GOES_ON = Sampling(until_next=True, ends_after=("micro_batch",))
+ENDS_MINI = Sampling(ends_after=("mini_batch",))
 
 
-def _micro_batch(path: str) -> Target:
+def _mini_batch(
+    path: str, *, attributes: dict[str, str] | None = None, sampling: Sampling = GOES_ON, stage: str | None = None
+) -> Target:
+    name = path.rpartition(".")[2]
     return Target(
-        path, name=path.rpartition(".")[2], role="stage", boundary="micro_batch", max_per_s=MICRO_BATCHES_PER_S
-    )
+        path, name=name, role="stage", stage=stage, attributes=attributes or {}, boundary="mini_batch",
+        sampling=sampling,
+    )  # fmt: skip
 
 
-def _piece(path: str, **fields: str) -> Target:
-    return Target(path, name=path.rpartition(".")[2], role="stage", **fields)  # type: ignore[arg-type]
+def _micro_batch(path: str, sampling: Sampling = Sampling(until_next=True)) -> Target:  # noqa: B008
+    return Target(
+        path, name=path.rpartition(".")[2], role="stage", boundary="micro_batch", max_per_s=MICRO_BATCHES_PER_S,
+        sampling=sampling,
+    )  # fmt: skip
+
+
+def _piece(path: str, sampling: Sampling = Sampling(), **fields: str) -> Target:  # noqa: B008
+    return Target(path, name=path.rpartition(".")[2], role="stage", sampling=sampling, **fields)  # type: ignore[arg-type]
 
 
 # workers/actor/dp_actor.py 0.6.1:94,283,310,372 0.7.0:94,309,336,398 0.7.1:113,391,425,509;
 # workers/critic/dp_critic.py 0.6.1 to 0.7.1:53,134,153,192; gone in 0.8.0. `_forward_micro_batch` is the forward pass;
-# `_optimizer_step` ends each mini-batch.
+# `_optimizer_step` ends each mini-batch: 0.7.1:556-672, `for mini_batch: for micro_batch: _forward_micro_batch, then
+# backward(); _optimizer_step`. compute_log_prob and compute_values have the inner loop alone (0.7.1:475).
+_WITHIN = Sampling(until_next=True, within="mini_batch")
+_ENDS_BOTH = Sampling(ends_before=("micro_batch",), ends_after=("mini_batch",))
 LEGACY_FSDP = tuple(
     target
     for model, verbs in (
@@ -36,15 +57,16 @@ LEGACY_FSDP = tuple(
         ("verl.workers.critic.dp_critic:DataParallelPPOCritic", ("compute_values", "update_critic")),
     )
     for target in (
-        *(_piece(f"{model}.{verb}") for verb in verbs),
-        _micro_batch(f"{model}._forward_micro_batch"),
-        _mini_batch(f"{model}._optimizer_step"),
+        *(_piece(f"{model}.{verb}", ENDS_MINI) for verb in verbs),
+        _micro_batch(f"{model}._forward_micro_batch", _WITHIN),
+        _piece(f"{model}._optimizer_step", _ENDS_BOTH),
     )
 )
 
 # workers/actor/megatron_actor.py 0.6.1:168,338,655 0.7.0:181,376,734 0.7.1:202,397,765;
 # workers/critic/megatron_critic.py 0.6.1:89,154,296 0.7.0:89,159,301 0.7.1:89,159,305; gone in 0.8.0. Megatron's own
-# schedule runs the micro-batches.
+# schedule runs the micro-batches (`_megatron.py`); update_policy and update_critic take the optimizer's step after each
+# `forward_backward_batch`, so that a mini-batch goes on until the next, or the end of the loop.
 LEGACY_MEGATRON = tuple(
     target
     for model, verbs in (
@@ -52,7 +74,7 @@ LEGACY_MEGATRON = tuple(
         ("verl.workers.critic.megatron_critic:MegatronPPOCritic", ("compute_values", "update_critic")),
     )
     for target in (
-        *(_piece(f"{model}.{verb}") for verb in verbs),
+        *(_piece(f"{model}.{verb}", ENDS_MINI) for verb in verbs),
         _mini_batch(f"{model}.forward_backward_batch", attributes=ONLY),
     )
 )
@@ -64,6 +86,8 @@ LEGACY_MEGATRON = tuple(
 # 0.9.0:825,680,1225 0.9.1:834,689,1243; mindspeed, the engine on NPUs, derives from it.
 # workers/engine/torchtitan/transformer_impl.py 0.7.1:316,383,714 0.8.0:313,379,710 0.9.0:337,404,741 0.9.1:360,429,858
 # workers/engine/automodel/transformer_impl.py 0.8.0:224,270,682 0.9.0:224,270,689 0.9.1:223,269,687
+# Megatron runs `forward_step` in its schedule: one micro-batch after the other, unless it trains on a pipeline.
+_PIPELINED = interleaved("self.engine_config.pipeline_model_parallel_size > 1", until_next=True)
 BATCHES = tuple(
     target
     for engine in (
@@ -73,7 +97,10 @@ BATCHES = tuple(
         f"{ENGINE}.automodel.transformer_impl:AutomodelEngine",
     )
     for target in (
-        _mini_batch(f"{engine}.forward_backward_batch", attributes=ONLY),
+        _mini_batch(
+            f"{engine}.forward_backward_batch", attributes=ONLY,
+            sampling=_PIPELINED if engine.endswith("MegatronEngine") else GOES_ON,
+        ),
         _piece(f"{engine}.optimizer_step"),
         _micro_batch(f"{engine}WithLMHead.forward_step"),
         Target(
@@ -97,21 +124,22 @@ DERIVED = (
     _piece(f"{ENGINE}.megatron.transformer_impl:MegatronEngine.optimizer_zero_grad", tier=EXTRA),
 )
 
+# Its stage is one mini-batch: samples of mini-batches count across occurrences, from `train_mini_batch` on.
 # TrainingWorker runs critics too, and knows no role; an engine with a value head is always a critic's. Both methods are
 # inherited (workers/engine/base.py 0.6.1:115,97 0.7.0:129,110 0.7.1:133,112 0.8.0:133,112 0.9.0:134,113 0.9.1:134,113);
 # the range is put into the class with the value head, and so also into veomni's and mindspeed's, which derive from it.
 CRITIC = tuple(
-    Target(f"{head}.{method}", name=name, stage=stage, role="critic", process_role="critic")
+    Target(f"{head}.{method}", name=name, stage=stage, role="critic", process_role="critic", boundary=boundary)
     for head in (
         # fsdp 0.6.1:974 0.7.0:977 0.7.1:1137 0.8.0:1298 0.9.0:1563 0.9.1:1595
         f"{ENGINE}.fsdp.transformer_impl:FSDPEngineWithValueHead",
         # megatron 0.6.1:664 0.7.0:696 0.7.1:880 0.8.0:1020 0.9.0:1488 0.9.1:1505
         f"{ENGINE}.megatron.transformer_impl:MegatronEngineWithValueHead",
     )
-    for method, name, stage in (
-        ("infer_batch", "compute_values", "critic_compute_values"),
-        ("train_batch", "critic_update", "critic_update"),
+    for method, name, stage, boundary in (
+        ("infer_batch", "compute_values", "critic_compute_values", None),
+        ("train_batch", "critic_update", "critic_update", "mini_batch"),
     )
 )
 
-ENGINES = (*LEGACY_FSDP, *LEGACY_MEGATRON, *BATCHES, *DERIVED, *CRITIC)
+ENGINES = (*LEGACY_FSDP, *LEGACY_MEGATRON, *BATCHES, *DERIVED, *CRITIC, *CORE)

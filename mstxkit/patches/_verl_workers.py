@@ -5,7 +5,7 @@ Names are those that `DistProfiler.annotate(role=…)` has for them in the newes
 
 from __future__ import annotations
 
-from ..patching.declare import Target
+from ..patching.declare import Sampling, Target
 
 FSDP = "verl.workers.fsdp_workers"
 MEGATRON = "verl.workers.megatron_workers"
@@ -138,7 +138,10 @@ ENGINE_WORKERS = (
     Target(f"{ENGINE}:ActorRolloutRefWorker.sleep", name="sleep", role="actor"),
     # TrainingWorker knows no role: inside the actor's stages it inherits theirs; a critic's stages are the engine's.
     # 0.7.0:174 0.7.1:215 0.8.0:234 0.9.0:242 0.9.1:243
-    Target(f"{ENGINE}:TrainingWorker.train_mini_batch", name="train_mini_batch", role="stage"),
+    Target(
+        f"{ENGINE}:TrainingWorker.train_mini_batch", name="train_mini_batch", role="stage",
+        sampling=Sampling(ends_round=True),
+    ),
     # 0.7.0:254 0.7.1:299 0.8.0:325 0.9.0:337 0.9.1:343: one mini-batch
     Target(f"{ENGINE}:TrainingWorker.train_batch", name="train_batch", role="stage", boundary="mini_batch"),
     # 0.7.0:304 0.7.1:354 0.8.0:380 0.9.0:392 0.9.1:398

@@ -10,8 +10,10 @@ is one more. FSDP2 counts from 0: `Trainer.global_step`, the finished updates.
 
 from __future__ import annotations
 
-from ..patching.declare import Patch, Target
+from ..patching.declare import Patch, Sampling, Target
 from ._each import each
+from ._megatron import CORE as SCHEDULE
+from ._megatron import SCHEDULES
 
 _ITERATION = "iteration"
 _SAVED = {"iteration": "iteration"}
@@ -39,17 +41,10 @@ _LOOP = (
 # Forward and backward of all micro-batches, then of one; optimizer. Source: Megatron 0.12.1
 # core/pipeline_parallel/schedules.py:434, 672, 1719; forward_step :175, backward_step :352, globals that are looked up
 # at each call; core/optimizer/optimizer.py:470, 830, 1123.
-_SCHEDULES = "megatron.core.pipeline_parallel.schedules"
 _OPTIMIZERS = "megatron.core.optimizer.optimizer"
 _CORE = (
-    *each(
-        _SCHEDULES,
-        "forward_backward_no_pipelining",
-        "forward_backward_pipelining_with_interleaving",
-        "forward_backward_pipelining_without_interleaving",
-        attributes={"micro_batches": "num_microbatches", "forward_only": "forward_only"},
-    ),
-    *each(_SCHEDULES, "forward_step", "backward_step", tier="extra", boundary="micro_batch", max_per_s=200),
+    *SCHEDULE,
+    Target(f"{SCHEDULES}:backward_step", tier="extra", max_per_s=200),
     *each(_OPTIMIZERS, "MixedPrecisionOptimizer.step", "FP32Optimizer.step", "ChainedOptimizer.step"),
 )
 
@@ -115,8 +110,14 @@ _TRL_PPO = (
 _TRAINER = "mindspeed_llm.fsdp2.train.trainer:Trainer"
 _FSDP2 = (
     Target(f"{_TRAINER}.train", process_role="trainer"),
-    Target(f"{_TRAINER}._get_batch_samples", step=_UPDATE, attributes={"micro_batches": "num_batches"}),
+    Target(
+        f"{_TRAINER}._get_batch_samples",
+        step=_UPDATE,
+        attributes={"micro_batches": "num_batches"},
+        sampling=Sampling(ends_round=True),
+    ),
     *each(_TRAINER, "_get_batch_samples_ulysses", "_get_batch_samples_megatron", tier="extra", step=_UPDATE),
+    # A stage of one micro-batch: samples count across, from one fetch to the next.
     Target(f"{_TRAINER}.training_step", stage="train_step", step=_UPDATE, boundary="micro_batch"),
     Target(f"{_TRAINER}._compute_loss", tier="extra", max_per_s=200),
     *(Target(f"mindspeed_llm.fsdp2.{folder}.clip_grad_norm:clip_grad_norm") for folder in ("optim", "distributed")),

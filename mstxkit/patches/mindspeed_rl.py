@@ -10,8 +10,9 @@ adds one to it. `prof_iteration`, upstream's number for its profiler, is 1-based
 
 from __future__ import annotations
 
-from ..patching.declare import Patch, Seam, Target
+from ..patching.declare import Patch, Sampling, Seam, Target
 from ._each import each
+from ._megatron import CORE
 from ._mindspeed_rl_ray import DOCKS, TRAINER
 
 _ITERATION = "self.iteration"
@@ -92,22 +93,30 @@ _REWARD = (
 
 # What a stage does with one dispatched batch. Source: models/actor.py:85-93, critic.py:69 (2.2), reference.py:52,
 # reward.py:52, all decorated; base_training_engine.py:189, 472, 496: `update` calls `_forward_backward_batch` once per
-# mini-batch and epoch. The layer between (actor_rollout_hybrid.py:72, 95, 99) only calls the next one.
+# mini-batch and epoch, then takes the optimizer's step (:525): a mini-batch goes on until the next one, or the end of
+# the model's part. Its micro-batches are run by Megatron's schedule (`_megatron.py`). There are no dummy batches: a
+# worker asks for data until all is consumed (`all_consumed`), and calls the model only with some.
+# The layer between (actor_rollout_hybrid.py:72, 95, 99) only calls the next one.
 _HYBRID = "mindspeed_rl.models.actor_rollout_hybrid:ActorRolloutHybrid"
 _ENGINE = "mindspeed_rl.models.base.base_training_engine:BaseTrainingEngine"
+_PASSED = Sampling(ends_after=("mini_batch",))
 _MODELS = (
-    *each("mindspeed_rl.models.actor:Actor", "compute_log_prob", "update_actor", "compute_image_embeds"),
-    *each("mindspeed_rl.models.critic:Critic", "compute_values", "update_critic"),
-    Target("mindspeed_rl.models.reference:Reference.compute_log_prob"),
-    Target("mindspeed_rl.models.reward:Reward.compute_rm_score"),
+    *each(
+        "mindspeed_rl.models.actor:Actor", "compute_log_prob", "update_actor", "compute_image_embeds", sampling=_PASSED
+    ),
+    *each("mindspeed_rl.models.critic:Critic", "compute_values", "update_critic", sampling=_PASSED),
+    Target("mindspeed_rl.models.reference:Reference.compute_log_prob", sampling=_PASSED),
+    Target("mindspeed_rl.models.reward:Reward.compute_rm_score", sampling=_PASSED),
     *each(_HYBRID, "compute_log_prob", "update_actor", "compute_image_embeds", kind="delegate"),
     Target(
         f"{_ENGINE}._forward_backward_batch",
         boundary="mini_batch",
+        sampling=Sampling(until_next=True, ends_after=("micro_batch",)),
         role="stage",
         attributes={"forward_only": "forward_only"},
     ),
     *each(_ENGINE, "forward", "update", tier="extra"),
+    *CORE,
 )
 
 # Rollout. Source: actor_rollout_hybrid.py:76 (decorated; with async_engine it only makes the generator that
@@ -217,13 +226,18 @@ _LIFE = (
     Target(f"{_CRITIC}.save_ckpt", stage="save_checkpoint", attributes={"iteration": "iteration"}),
 )
 
-# Upstream's profiler at work: its start and its stop, which may parse. Source: utils.py:604, 636; called in all stages.
+# Upstream's profiler at work: its start and its stop, which may parse. Source: utils.py:518, 604, 636; called in all
+# stages. What is decided there is in `_mindspeed_rl_profiler.py`.
+_UTILS, _DECIDE = "mindspeed_rl.utils.utils", "mstxkit.patches._mindspeed_rl_profiler"
 _PROFILER = (
+    Target(f"{_UTILS}:get_grpo_profiler", kind="around", value=f"{_DECIDE}:made", attributes={"role": "role"}),
     Target(
-        "mindspeed_rl.utils.utils:profiler_start",
+        f"{_UTILS}:profiler_start",
+        kind="around",
+        value=f"{_DECIDE}:started",
         attributes={"role": "role", "prof_iteration": "profiler_iteration"},
     ),
-    Target("mindspeed_rl.utils.utils:profiler_step"),
+    Target(f"{_UTILS}:profiler_step", kind="around", value=f"{_DECIDE}:stepped", sampling=Sampling(ticks=True)),
 )
 
 PATCH = Patch(

@@ -7,7 +7,7 @@ ranges, none of mstx, and stays as it is.
 
 from __future__ import annotations
 
-from ..patching.declare import Patch, Target
+from ..patching.declare import Patch, Sampling, Target
 
 _GENERATE = "actor_generate"
 _SYNC = "weight_sync"
@@ -20,7 +20,13 @@ _MANAGERS = "sglang.srt.managers"
 _REQUESTS = {"requests": "len(batch.reqs)"}
 _SCHEDULER = f"{_MANAGERS}.scheduler:Scheduler"
 _BATCHES = (
-    Target(f"{_SCHEDULER}.run_batch", stage=_GENERATE, process_role="rollout", attributes=_REQUESTS),
+    Target(
+        f"{_SCHEDULER}.run_batch",
+        stage=_GENERATE,
+        process_role="rollout",
+        attributes=_REQUESTS,
+        sampling=Sampling(across="decode_step"),
+    ),
     Target(f"{_SCHEDULER}.process_batch_result", stage=_GENERATE, attributes=_REQUESTS),
     Target(f"{_SCHEDULER}.get_next_batch_to_run", coalesce=True),
     Target(f"{_SCHEDULER}.recv_requests", coalesce=True),
@@ -36,6 +42,7 @@ _FORWARD = (
         f"{_RUNNER}.forward",
         stage=_GENERATE,
         boundary="decode_step",
+        dummy="forward_batch.forward_mode._name_ == 'IDLE' or self.is_draft_worker",
         attributes={
             "forward_pass": "self.forward_pass_id",
             "mode": "forward_batch.forward_mode._name_",
@@ -54,20 +61,21 @@ _UPDATERS = (
     f"{_MANAGERS}.scheduler_components.weight_updater:SchedulerWeightUpdaterManager",
 )
 _UPDATES = ("from_tensor", "from_distributed", "from_ipc", "from_disk")
+_NEXT_ROUND = Sampling(ends_round=True)
 _BETWEEN = (
     *(
         target
         for updater in _UPDATERS
         for target in (
             *(Target(f"{updater}.update_weights_{source}", stage=_SYNC) for source in _UPDATES),
-            Target(f"{updater}.release_memory_occupation"),
-            Target(f"{updater}.resume_memory_occupation"),
+            Target(f"{updater}.release_memory_occupation", sampling=_NEXT_ROUND),
+            Target(f"{updater}.resume_memory_occupation", sampling=_NEXT_ROUND),
         )
     ),
     Target(f"{_UPDATERS[1]}.begin_weight_update", stage=_SYNC),
     Target(f"{_UPDATERS[1]}.end_weight_update", stage=_SYNC),
     Target(f"{_SCHEDULER}.flush_cache"),
-    Target(f"{_SCHEDULER}.pause_generation"),
+    Target(f"{_SCHEDULER}.pause_generation", sampling=_NEXT_ROUND),
     Target(f"{_SCHEDULER}.continue_generation"),
 )
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..patching.declare import Patch, Target
+from ..patching.declare import Patch, Sampling, Target
 
 _STEP = "self.state.global_step"
 
@@ -34,7 +34,12 @@ def _trainer(where: str) -> tuple[Target, ...]:
     """
     return (
         Target(f"{where}.train", process_role="trainer"),
-        Target(f"{where}.get_batch_samples", step=_STEP, attributes={"batches": "num_batches"}),
+        Target(
+            f"{where}.get_batch_samples",
+            step=_STEP,
+            attributes={"batches": "num_batches"},
+            sampling=Sampling(ends_round=True),
+        ),
         Target(
             f"{where}.training_step",
             stage="train_step",

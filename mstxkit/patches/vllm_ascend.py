@@ -7,7 +7,7 @@ the step are those of what encloses it. Nobody tells a worker process the step.
 
 from __future__ import annotations
 
-from ..patching.declare import EXTRA, Patch, Target
+from ..patching.declare import EXTRA, Patch, Sampling, Target
 
 _GENERATE = "actor_generate"
 _SYNC = "weight_sync"
@@ -28,9 +28,11 @@ _STEPS = tuple(
         stage=_GENERATE,
         process_role="rollout",
         boundary="decode_step",
+        dummy="scheduler_output.total_num_scheduled_tokens == 0",
+        sampling=sampling,
         attributes=_BATCH,
     )
-    for worker in (_WORKER_V1, _WORKER)
+    for worker, sampling in ((_WORKER_V1, Sampling()), (_WORKER, Sampling(until_next=True)))
 )
 
 # Life of a worker between rounds of generation. Source: as above; `update_weights` and what is around it 0.23.0.
@@ -42,8 +44,8 @@ _LIFE = (
             Target(f"{worker}.load_model", process_role="rollout"),
             Target(f"{worker}.determine_available_memory"),
             Target(f"{worker}.compile_or_warm_up_model"),
-            Target(f"{worker}.sleep", attributes={"level": "level"}),
-            Target(f"{worker}.wake_up"),
+            Target(f"{worker}.sleep", attributes={"level": "level"}, sampling=Sampling(ends_round=True)),
+            Target(f"{worker}.wake_up", sampling=Sampling(ends_round=True)),
             Target(f"{worker}.profile", attributes={"is_start": "is_start"}),
             Target(f"{worker}.execute_dummy_batch", tier=EXTRA, coalesce=True),  # of an idle rank, in a loop
         )
@@ -93,7 +95,7 @@ PATCH = Patch(
     versions=">=0.11.0,<=0.23.0",
     targets=(
         *_STEPS,
-        Target(f"{_WORKER}.sample_tokens", stage=_GENERATE),
+        Target(f"{_WORKER}.sample_tokens", stage=_GENERATE, sampling=Sampling(ends_after=("decode_step",))),
         *_LIFE,
         *_SCOPES,
         *_PIECES,

@@ -8,7 +8,7 @@ from types import FunctionType, ModuleType
 from typing import Any, Callable, Sequence
 
 from .. import imports
-from . import apply, propagate, reach, restore
+from . import apply, propagate, reach, restore, sampling
 from .apply import Change, Made
 from .declare import EXTRA, RANGE, VALUE, Patch, Target
 from .presence import Presence
@@ -104,6 +104,7 @@ class Active:
         except BaseException:
             for change in reversed(done):
                 change.undo()
+            sampling.unmark(target)
             raise
         self.changes[id(target)] = done
         problems = [problem for change in _named(done) for problem in apply.problems_of(change.after)]
@@ -164,7 +165,7 @@ class Active:
 
     def _copied(self, target: Target, function: Any) -> Any:
         if apply.has_range(function):  # given to it where it was made
-            apply.limit(target, function)
+            apply.settle(target, function)
             return function
         place = Place(None, target.qualname, function, True, target.qualname)
         return apply.replacement(target, place, apply.made_by_seam(function, self.patch.seam), self.has_late_steps)
@@ -174,7 +175,7 @@ class Active:
         if not all(apply.has_range(place.raw) for place in places):
             return self._replace(target, places)
         for place in places:  # given to it where it was made
-            apply.limit(target, place.raw)
+            apply.settle(target, place.raw)
         return self.state(target, APPLIED, detail="it arrived with its range")
 
     def state(self, target: Target, state: str, reason: str = "", detail: str = "") -> TargetState:
@@ -219,6 +220,8 @@ class Active:
         restore.silence(own)
         if self.seam is not None:
             self.seam.silence()
+        for target in self.patch.targets:
+            sampling.unmark(target)
         for table in (self.states, self.changes, self.copied):
             table.clear()
 

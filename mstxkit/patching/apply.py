@@ -12,8 +12,9 @@ from typing import Any, Callable, NamedTuple
 
 from .. import ranges, signatures, wrapping
 from ..recorder.engine import engine
-from . import contexts
-from .declare import CONTEXT, DELEGATE, VALUE, Seam, Target
+from . import contexts, sampling
+from .around import around
+from .declare import AROUND, CONTEXT, DELEGATE, VALUE, Seam, Target
 from .entry import Entry, needs_entry
 from .reach import Place, Unreached, function_in
 from .report import Reason
@@ -139,13 +140,21 @@ def replacement(target: Target, place: Place, made: Made | None, has_late_steps:
         return contexts.timed(raw, target)
     entry = Entry(target, _signature(raw)) if needs_entry(target, has_late_steps) else None
     settings = wrapping.Settings(target.name or place.qualname, target.stage, target.domain, None, entry)
-    new = wrapping.decorate(tuple(settings), raw)
+    new = wrapping.decorate(tuple(settings), _decided(target, raw))
     if new is raw:
         raise Unreached(Reason.NOT_PATCHABLE, f"a {type(raw).__name__} could not be decorated")
-    limit(target, new)
+    settle(target, new)
     if not place.is_own:
         _name_after(place, new)
     return new
+
+
+def _decided(target: Target, raw: Any) -> Any:
+    if target.kind != AROUND:
+        return raw
+    if not isinstance(raw, FunctionType):
+        raise Unreached(Reason.NOT_PATCHABLE, f"a {type(raw).__name__} cannot be decided on")
+    return around(raw, target.value or "")
 
 
 def _name_after(place: Place, new: Any) -> None:
@@ -174,12 +183,18 @@ def problems_of(new: Any) -> list[str]:
     return entry.problems if isinstance(entry, Entry) else []
 
 
-def limit(target: Target, new: Any) -> None:
-    """Tell the engine how much of this site is recorded one by one."""
+def settle(target: Target, new: Any) -> None:
+    """Tell the recorder of this site: how much is recorded one by one, and what its calls are pieces of."""
+    function = function_in(new)
+    held = signatures.held_by(function)
+    if held is None:
+        return
     if target.coalesce or target.max_depth is not None or target.max_per_s is not None:
-        held = signatures.held_by(function_in(new))
-        if held is not None:
-            engine.limit(held["site"], target.coalesce, target.max_depth, target.max_per_s)
+        engine.limit(held["site"], target.coalesce, target.max_depth, target.max_per_s)
+    entry = held.get("attributes")
+    if isinstance(entry, Entry):
+        entry.site = held["site"]
+    sampling.mark(target, function)
 
 
 def generic(function: Callable[..., Any]) -> Any:

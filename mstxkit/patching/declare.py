@@ -10,14 +10,55 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Union
 
 from ..errors import PatchError
+from ..recorder.pieces import KINDS as _PIECES
+from ..recorder.pieces import Role
 
 Attributes = Union[Mapping[str, str], Callable[..., Mapping[str, Any]]]
 
 # What happens to a target: it becomes a range; a function that returns a context manager makes ranges named by its
-# first argument; a layer that only calls the next one loses the range that its framework gave it; a global is replaced.
-RANGE, CONTEXT, DELEGATE, VALUE = KINDS = ("range", "context", "delegate", "value")
+# first argument; a layer that only calls the next one loses the range that its framework gave it; a global is replaced;
+# it becomes a range, in which a function of ours is called with it and decides.
+RANGE, CONTEXT, DELEGATE, VALUE, AROUND = KINDS = ("range", "context", "delegate", "value", "around")
 CORE, EXTRA = TIERS = ("core", "extra")
 _PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_*][\w*]*(\.[A-Za-z_*][\w*]*)*")
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """What a call means for the pieces of its stage, beyond being one (`Target.boundary`).
+
+    Args:
+        until_next: The piece that a call begins goes on after it; see `recorder.pieces.Role`, also for the next five.
+        within: Kind of the larger piece that begins with it.
+        ends_before: Kinds of pieces that a call ends when it begins.
+        ends_after: Kinds of pieces that a call ends when it ends.
+        across: Kind of the pieces that are counted across occurrences of its stage.
+        ends_round: These are counted anew after it.
+        mixes: Kinds of pieces that cannot be told apart inside a call, each with why.
+        mixes_if: Condition (`conditions.py`) under which that is so; None: always.
+        ticks: A call is told to the open session all the same: its limits are looked at.
+    """
+
+    until_next: bool = False
+    within: str | None = None
+    ends_before: tuple[str, ...] = ()
+    ends_after: tuple[str, ...] = ()
+    across: str | None = None
+    ends_round: bool = False
+    mixes: Mapping[str, str] = field(default_factory=dict)
+    mixes_if: str | None = None
+    ticks: bool = False
+
+    def role(self, boundary: str | None) -> Role:
+        """As the recorder is told."""
+        return Role(
+            boundary, self.until_next, self.within, self.ends_before, self.ends_after, self.across, self.ends_round
+        )
+
+    @property
+    def is_told(self) -> bool:
+        """Does it say anything that the recorder has to be told of each call?"""
+        return self.ticks or self.mixes_if is not None or self.role(None) != Role()
 
 
 @dataclass(frozen=True)
@@ -34,13 +75,16 @@ class Target:
         step_after: Expression of the step that the call ends: the next stage entered belongs to that step plus one.
         role: Whose work it is, recorded as attribute `role`; `"stage"`: that of the enclosing stage.
         process_role: What a process that runs this is, unless it is known already.
-        kind: `range`, `context`, `delegate` or `value`.
-        value: For kind `value`: `package.module:name` of what the global becomes.
+        kind: `range`, `context`, `delegate`, `value` or `around`.
+        value: For kind `value`: `package.module:name` of what the global becomes. For kind `around`: of the function
+            that is called instead, with the framework's function and then the call's own arguments.
         tier: `core`, or `extra`: off unless asked for (`autopatch("verl+extra")`).
         coalesce: Count and total of its calls, instead of one record each.
         max_depth: Calls of it inside each other that are recorded; deeper ones are only counted.
         max_per_s: Records a second; what is beyond is coalesced.
         boundary: What one call is a piece of: `micro_batch`, `mini_batch` or `decode_step`; for sampling in a stage.
+        dummy: Condition (`conditions.py`) of calls that are no such piece: batches without work.
+        sampling: What a call means for pieces besides; in Python only.
         unless: Path of a symbol of the framework that makes this target superfluous where it exists.
         domain: mstx domain.
 
@@ -63,6 +107,8 @@ class Target:
     max_depth: int | None = None
     max_per_s: int | None = None
     boundary: str | None = None
+    dummy: str | None = None
+    sampling: Sampling = field(default_factory=Sampling)
     unless: str | None = None
     domain: str = "default"
 
@@ -75,8 +121,10 @@ class Target:
             if getattr(self, name) not in allowed:
                 given = ", ".join(str(one) for one in allowed if one is not None)
                 raise PatchError(f"{name}={getattr(self, name)!r} (of {self.path}): choose one of {given}")
-        if (self.kind == VALUE) != (self.value is not None):
-            raise PatchError(f"value={self.value!r} (of {self.path}): goes with kind='value', and only with it")
+        if (self.kind in (VALUE, AROUND)) != (self.value is not None):
+            raise PatchError(f"value={self.value!r} (of {self.path}): goes with kind value or around, and only these")
+        if self.dummy is not None and self.boundary is None:
+            raise PatchError(f"dummy={self.dummy!r} (of {self.path}): goes with boundary, and only with it")
 
     @property
     def module(self) -> str:
@@ -89,7 +137,7 @@ class Target:
         return self.path.partition(":")[2]
 
 
-_BOUNDARIES = (None, "micro_batch", "mini_batch", "decode_step")
+_BOUNDARIES = (None, *_PIECES)
 
 
 @dataclass(frozen=True)

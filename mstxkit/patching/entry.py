@@ -6,9 +6,11 @@ data and expressions: it travels with a wrapper that is pickled by value.
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping
 
 from .. import faults, identity, ranges, stages
+from .conditions import Condition
+from .conditions import compiled as condition
 from .declare import Target
 from .expressions import Expression, ExpressionError, Unreadable, compiled
 
@@ -50,11 +52,16 @@ class Entry:
         self.expressions = {name: expression for name, expression in read.items() if expression is not None}
         self.step = None if target.step is None else self._compiled("step", target.step, signature)
         self.step_after = None if target.step_after is None else self._compiled("step", target.step_after, signature)
+        self.dummy = None if target.dummy is None else self._compiled("dummy", target.dummy, signature, condition)
+        told = target.sampling.mixes_if
+        self.mixes_if = None if told is None else self._compiled("mixes_if", told, signature, condition)
+        self.mixes = dict(target.sampling.mixes)
+        self.site: Any = None  # known once the function is decorated
         self._failed: dict[str, int] = {}
 
-    def _compiled(self, name: str, text: str, signature: Any) -> Expression | None:
+    def _compiled(self, name: str, text: str, signature: Any, compile: Callable[..., Any] = compiled) -> Any:
         try:
-            return compiled(text, signature)
+            return compile(text, signature)
         except ExpressionError as exc:
             self.problems.append(f"{name} is left out: {exc}")
             faults.warn_once(f"attribute {name} of {self.path}", f"{self.path}: {self.problems[-1]}")
@@ -66,6 +73,7 @@ class Entry:
     def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Set the step, then read the attributes of this call. What cannot be read is counted and left out."""
         self._tell_step(args, kwargs)
+        self._tell_sampling(args, kwargs)
         if self.process_role is not None:
             _tell_role(self.process_role)
         found = dict(self.ask(*args, **kwargs)) if self.ask is not None else {}
@@ -93,12 +101,28 @@ class Entry:
             ranges.step(_progress.next_step)
             _progress.next_step = None
 
+    def _tell_sampling(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """What the call is among the pieces of its stage, as only its arguments say."""
+        if self.dummy is None and self.mixes_if is None:
+            return
+        from ..recorder import boundaries, edges  # not at import: with MSTXKIT_OFF=1 no engine is loaded
+
+        is_dummy = self.dummy is not None and bool(self._read("dummy", self.dummy, args, kwargs))
+        mixes = self.mixes_if is not None and bool(self._read("mixes_if", self.mixes_if, args, kwargs))
+        edges.next_call(self.site, is_dummy, tuple(self.mixes) if mixes else ())
+        if self.mixes_if is not None:
+            stage = self.stage or stages.canonical(ranges.current_stage() or "")
+            for per, why in self.mixes.items():
+                boundaries.found_mixed(self.site, stage or None, per, why if mixes else None)
+
     def _step(self, expression: Expression, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
         """None where it is not told, or is no step: frameworks pass -1 or None before the first one."""
         value = self._read("step", expression, args, kwargs)
         return value if type(value) is int and value >= 0 else None
 
-    def _read(self, name: str, expression: Expression, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def _read(
+        self, name: str, expression: Expression | Condition, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
         failed = self._failed.get(name, 0)
         if failed >= _GIVE_UP_AFTER:
             return None
@@ -125,5 +149,8 @@ def needs_entry(target: Target, has_late_steps: bool) -> bool:
         target: What is declared.
         has_late_steps: Does a target of the same patch tell its step only at the end of it (`step_after`)?
     """
-    told = (target.attributes, target.step, target.step_after, target.role, target.process_role)
+    told = (
+        target.attributes, target.step, target.step_after, target.role, target.process_role, target.dummy,
+        target.sampling.mixes_if,
+    )  # fmt: skip
     return any(told) or (has_late_steps and target.stage is not None)

@@ -8,6 +8,7 @@ from typing import Sequence
 from .. import faults, signatures
 from . import propagate
 from .apply import Change
+from .around import bare
 from .reach import function_in
 
 
@@ -29,7 +30,7 @@ def silence(changes: Sequence[Change]) -> None:
         function = function_in(wrapper)
         held = signatures.held_by(function)
         if held is not None:
-            signatures.silence(function, held["function"])
+            signatures.silence(function, bare(held["function"]))
 
 
 def copies(changes: Sequence[Change]) -> None:

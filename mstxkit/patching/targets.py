@@ -20,14 +20,20 @@ import re
 from typing import Any, Callable, Iterable, Mapping
 
 from ..errors import PatchError
-from . import declare, expressions
+from . import conditions, declare, expressions
 from .declare import Patch, Seam, Target
 from .sheet import MOST_PROBLEMS, YAML_SUFFIXES, Sheet, below, composed, is_null, nearest
 
 # A few bytes of YAML can stand for a lot (`- *alias`): what is made of them is limited too.
 MOST_TARGETS, MOST_ATTRIBUTES = 2000, 64
 _SYMBOL = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-_CHOICES = {"kind": declare.KINDS, "tier": declare.TIERS, "boundary": tuple(filter(None, declare._BOUNDARIES))}
+# What only Python says: the value is a dataclass, or a function of ours.
+_PYTHON_ONLY = ("sampling",)
+_CHOICES = {
+    "kind": tuple(kind for kind in declare.KINDS if kind != declare.AROUND),
+    "tier": declare.TIERS,
+    "boundary": tuple(filter(None, declare._BOUNDARIES)),
+}
 
 
 def as_patches(targets: Any) -> list[Patch]:
@@ -80,6 +86,8 @@ def _check_made_in_python(patch: Patch) -> None:
         for text in (*_texts(target), target.step, target.step_after):
             if text is not None:
                 expressions.check(text)
+        for text in filter(None, (target.dummy, target.sampling.mixes_if)):
+            conditions.check(text)
 
 
 def _texts(target: Target) -> Iterable[str]:
@@ -151,7 +159,7 @@ def _read_target(sheet: Sheet, node: Any, where: str) -> Target | None:
 
 def _fields(sheet: Sheet, node: Any, where: str, kind: Any) -> dict[str, Any]:
     """The nodes of a mapping that is to become an object of this kind, by field."""
-    allowed = [field.name for field in dataclasses.fields(kind)]
+    allowed = [field.name for field in dataclasses.fields(kind) if field.name not in _PYTHON_ONLY]
     found = sheet.entries(node, where, len(allowed) + MOST_PROBLEMS)
     for name, (key, _) in found.items():
         if name not in allowed:
@@ -182,14 +190,18 @@ def _framework(sheet: Sheet, node: Any, where: str) -> str | None:
     return text
 
 
-def _expression(sheet: Sheet, node: Any, where: str) -> str | None:
+def _expression(sheet: Sheet, node: Any, where: str, check: Callable[[object], None] = expressions.check) -> str | None:
     text = sheet.text(node, where)
     try:
         if text is not None:
-            expressions.check(text)
+            check(text)
     except expressions.ExpressionError as exc:
         sheet.wrong(node, f"{where}: {exc}")
     return text
+
+
+def _condition(sheet: Sheet, node: Any, where: str) -> str | None:
+    return _expression(sheet, node, where, conditions.check)
 
 
 def _choice(sheet: Sheet, node: Any, where: str) -> str | None:
@@ -240,7 +252,7 @@ _TARGET_FIELDS: dict[str, _FieldReader] = {
     "path": _path, "name": Sheet.text, "stage": Sheet.text, "attributes": _attributes, "step": _expression,
     "step_after": _expression, "role": Sheet.text, "process_role": Sheet.text, "kind": _choice, "value": _symbol,
     "tier": _choice, "coalesce": Sheet.flag, "max_depth": Sheet.number, "max_per_s": Sheet.number, "boundary": _choice,
-    "unless": _symbol, "domain": Sheet.text,
+    "dummy": _condition, "unless": _symbol, "domain": Sheet.text,
 }  # fmt: skip
 _PATCH_FIELDS: dict[str, _FieldReader] = {
     "framework": _framework, "versions": Sheet.text, "seam": _seam, "roles": _names, "default": Sheet.flag,

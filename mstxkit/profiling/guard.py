@@ -152,6 +152,12 @@ def take(device: int | None, *, run: str = "", stage: str | None = None, folder:
     return refusal
 
 
+def held() -> Owner | None:
+    """What a session of this process records now; None where there is none. Any thread."""
+    claim = _taken.get(os.getpid())
+    return None if claim is None else claim.owner
+
+
 def _refused_by_others() -> Refusal | None:
     found = others.others()
     return Refusal("; ".join(other.sentence for other in found)) if found else None

@@ -2,7 +2,7 @@
 
 `contracts/surfaces/*.json` are whole packages; `also_recorded.json` are single functions of modules that those leave
 out, in the same form (MindSpeed-RL's logger, MindSpeed-LLM's inference, and Megatron-LM core_r0.8.0 under MindSpeed-LLM
-2.1.0, core_v0.12.1 under all later versions).
+2.1.0, core_v0.12.1 under all later versions and MindSpeed-RL's master).
 """
 
 from __future__ import annotations

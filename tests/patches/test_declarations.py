@@ -5,9 +5,10 @@ from __future__ import annotations
 import pickle
 
 import pytest
+from patches import recorded_surfaces
 
 from mstxkit import stages
-from mstxkit.patching import expressions, frameworks
+from mstxkit.patching import conditions, expressions, frameworks
 from mstxkit.patching.declare import RANGE, VALUE, Patch
 
 each_patch = pytest.mark.parametrize("patch", list(map(frameworks.load, frameworks.known())), ids=frameworks.known())
@@ -30,6 +31,35 @@ def test_expressions_are_well_formed(patch: Patch) -> None:
         texts = [] if callable(target.attributes) else list(target.attributes.values())
         for text in [*texts, *filter(None, (target.step, target.step_after))]:
             expressions.check(text)  # raises where it is not
+
+
+@each_patch
+def test_conditions_are_well_formed(patch: Patch) -> None:
+    for target in patch.targets:
+        for text in filter(None, (target.dummy, target.sampling.mixes_if)):
+            conditions.check(text)  # raises where it is not
+
+
+@pytest.mark.parametrize("framework", ["mindspeed_llm", "mindspeed_rl", "sglang", "vllm_ascend"])
+def test_conditions_name_parameters_that_every_recorded_version_has(framework: str) -> None:
+    asked = [target for target in frameworks.load(framework).targets if target.dummy or target.sampling.mixes_if]
+    found = recorded_surfaces.holders(tuple(asked), framework)
+
+    assert {target.path for _, target, _ in found} == {target.path for target in asked}
+    for _, target, function in found:
+        for text in filter(None, (target.dummy, target.sampling.mixes_if)):
+            conditions.compiled(text, function.signature())  # raises where it does not
+
+
+@pytest.mark.parametrize("framework", ["mindspeed_llm", "mindspeed_rl", "sglang", "verl", "vllm_ascend"])
+def test_calls_of_one_name_are_the_same_pieces_within_a_version(framework: str) -> None:
+    """They share a site, and that has one role."""
+    roles: dict[object, set[object]] = {}
+    for version, target, _ in recorded_surfaces.holders(frameworks.load(framework).targets, framework):
+        site = (version, target.name or target.qualname, target.stage, target.domain)
+        roles.setdefault(site, set()).add(target.sampling.role(target.boundary))
+
+    assert {site: told for site, told in roles.items() if len(told) > 1} == {}
 
 
 @each_patch

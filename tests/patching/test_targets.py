@@ -38,6 +38,7 @@ targets:
     max_depth: 2
     max_per_s: 100
     boundary: mini_batch
+    dummy: len(batch) == 0
     unless: acme_rl.new:Trainer
     domain: training
   - {path: "acme_rl.flags:ENABLED", kind: value, value: "my_marks:ON"}
@@ -85,6 +86,7 @@ def test_a_file_has_the_fields_of_patch_and_target(tmp_path: Path) -> None:
                 max_depth=2,
                 max_per_s=100,
                 boundary="mini_batch",
+                dummy="len(batch) == 0",
                 unless="acme_rl.new:Trainer",
                 domain="training",
             ),
@@ -96,7 +98,7 @@ def test_a_file_has_the_fields_of_patch_and_target(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "read"), [(Patch, targets._PATCH_FIELDS), (Target, targets._TARGET_FIELDS)])
 def test_every_field_of_the_declarations_can_be_given_in_a_file(kind: Any, read: dict[str, object]) -> None:
-    assert {field.name for field in dataclasses.fields(kind)} - {"targets"} == set(read)
+    assert {field.name for field in dataclasses.fields(kind)} - {"targets", *targets._PYTHON_ONLY} == set(read)
 
 
 def test_the_framework_is_the_import_root_of_the_first_target_unless_it_is_named(tmp_path: Path) -> None:
@@ -161,7 +163,7 @@ targets:
         ("targets:\n- path: a.b:f\n  attributes: {n: }\n", 3, "targets[0].attributes.n: empty"),
         ("targets:\n- path: a.b:f\n  max_depth: 1.5\n", 3, "an int from 1"),
         ("targets:\n- path: a.b:f\n  max_depth: '2'\n", 3, "an int from 1"),
-        ("targets:\n- path: a.b:f\n  value: a.b:g\n", 2, "goes with kind='value', and only with it"),
+        ("targets:\n- path: a.b:f\n  value: a.b:g\n", 2, "goes with kind value or around, and only these"),
         ("targets:\n- path: a.b:f\n  unless: nothing\n", 3, "a symbol is written package.module:name"),
         ("targets:\n- path: a.b:f*.g\n", 2, "only the last part may hold *"),
         ("targets:\n- path: a.b:f\n  ? [a]\n  : 1\n", 3, "the name of a field: a text is needed"),

@@ -1,0 +1,96 @@
+"""MindSpeed-RL's own profiler beside mstxkit's sessions: never both at once, and each knows of the other.
+
+Source: MindSpeed-RL 2.0.0 to 2.3.0 and master 05a90d7, utils/utils.py: `profiler_start` (:604) looks at stage and
+iteration, asks `get_grpo_profiler` (:518) for a profiler, and returns None where it gets none, as its callers take it:
+`profiler_step(None)` does nothing. A profiler of one stage records at once, until the next `profiler_step`. With
+`stage: all` it is started when the worker is initialized and records from `profile_step_start` on, on its own. Making
+one builds torch_npu's trace handler, which turns the output of a session that is open into another folder; so it is
+not even made while there is one.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Callable
+
+from .. import faults
+from ..profiling import guard, others
+
+_SCHEDULE = ("skip_first", "wait", "warmup", "active")
+
+
+class _Followed:
+    """A profiler that was started, until it has recorded.
+
+    Args:
+        undo: Takes back what was announced of it.
+        steps: `profiler_step`s until then; None: not known, for as long as it exists.
+    """
+
+    def __init__(self, undo: Callable[[], None], steps: int | None) -> None:
+        self.undo, self.steps = undo, steps
+
+
+# By id of the profiler.
+_followed: dict[int, _Followed] = {}
+
+
+def made(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """`get_grpo_profiler`: None while a session of mstxkit is open in this process."""
+    owner = guard.held()
+    if owner is None:
+        return upstream(*args, **kwargs)
+    faults.warn_once(
+        "mindspeed_rl.profiler",
+        f"MindSpeed-RL's own profiler (profiler_config) is not started while mstxkit records here: {owner}",
+    )
+    return None
+
+
+def started(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """`profiler_start`: what it starts is announced until it has recorded, so that no session begins meanwhile."""
+    profiler = upstream(*args, **kwargs)
+    if profiler is not None:
+        try:
+            _follow(profiler)
+        except Exception as exc:
+            faults.note("mindspeed_rl.profiler", exc)
+    return profiler
+
+
+def _follow(profiler: Any) -> None:
+    # First, as an object that cannot be watched cannot be announced: nobody would take it back.
+    weakref.finalize(profiler, _done, id(profiler)).atexit = False
+    steps = _steps(profiler)
+    after = "when its worker is gone" if steps is None else f"after {steps} more of its profiler_step"
+    undo = others.announce(
+        "MindSpeed-RL",
+        "MindSpeed-RL's own profiler is started or scheduled in this process (profiler_config.integrated); set "
+        f"profile: false there, or ask again {after}",
+    )
+    _followed[id(profiler)] = _Followed(undo, steps)
+
+
+def _steps(profiler: Any) -> int | None:
+    """Until its schedule is over: it is made with repeat=1, and every `profiler_step` is one."""
+    schedule = getattr(profiler, "schedule", None)
+    counts = [getattr(schedule, name, None) for name in _SCHEDULE]
+    return sum(counts) if all(type(count) is int for count in counts) else None  # type: ignore[arg-type]
+
+
+def stepped(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """`profiler_step`: one step of a profiler, which may be its last."""
+    given = upstream(*args, **kwargs)
+    profiler = next(iter((*args, *kwargs.values())), None)
+    followed = None if profiler is None else _followed.get(id(profiler))
+    if followed is not None and followed.steps is not None:
+        followed.steps -= 1
+        if followed.steps <= 0:
+            _done(id(profiler))
+    return given
+
+
+def _done(key: int) -> None:
+    followed = _followed.pop(key, None)
+    if followed is not None:
+        followed.undo()

@@ -1,0 +1,121 @@
+"""Yes or no from a call's own arguments: expressions, compared with an int or a str, joined by `not`, `and`, `or`.
+
+`forward_batch.forward_mode._name_ == 'IDLE' or self.is_draft_worker`; what is compared is read as `expressions.py`
+reads it, so that no code of anybody's runs, no tensor is read and no device is waited for.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import operator
+from typing import Any, Callable, Mapping, NamedTuple, Union
+
+from . import expressions
+from .expressions import Expression, ExpressionError, Unreadable
+
+_SIGNS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
+}  # fmt: skip
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+class Holds(NamedTuple):
+    """An expression by itself: is it anything but None, 0, False or empty?"""
+
+    value: Expression
+
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+        """Does it hold in this call? Raises Unreadable."""
+        return bool(self.value(args, kwargs))
+
+
+class Compared(NamedTuple):
+    """An expression against a literal."""
+
+    value: Expression
+    sign: str
+    literal: int | str
+
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+        """Does it hold in this call? Raises Unreadable."""
+        value = self.value(args, kwargs)
+        try:
+            return bool(_COMPARE[self.sign](value, self.literal))
+        except TypeError:
+            raise Unreadable(f"{self.value.text} is {value!r}: it has no order with {self.literal!r}") from None
+
+
+class Joined(NamedTuple):
+    """`not`, `and`, `or` of others; read from the left as far as needed."""
+
+    word: str
+    parts: tuple[Condition, ...]
+
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+        """Does it hold in this call? Raises Unreadable."""
+        if self.word == "not":
+            return not self.parts[0](args, kwargs)
+        answers = (part(args, kwargs) for part in self.parts)
+        return all(answers) if self.word == "and" else any(answers)
+
+
+Condition = Union[Holds, Compared, Joined]
+
+
+def compiled(text: str, signature: inspect.Signature) -> Condition:
+    """The condition that `text` is for calls of a function with this signature.
+
+    Raises:
+        ExpressionError: it is malformed, or names a parameter that the function lacks.
+    """
+    return _condition(_parsed(text), lambda part: expressions.compiled(part, signature))
+
+
+def check(text: object) -> None:
+    """Is `text` a condition, whatever the parameters are called?
+
+    Raises:
+        ExpressionError: it is not.
+    """
+
+    def checked(part: str) -> Expression:
+        expressions.check(part)
+        return Expression(part, expressions.Rest(0))
+
+    _condition(_parsed(text), checked)
+
+
+def _parsed(text: object) -> ast.expr:
+    if type(text) is not str or len(text) > expressions.LONGEST:
+        raise ExpressionError(f"a condition is a str of at most {expressions.LONGEST} characters, not {text!r:.60}")
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as exc:
+        raise ExpressionError(f"{text!r}: {getattr(exc, 'msg', None) or exc or type(exc).__name__}") from None
+
+
+def _condition(tree: ast.expr, expression: Callable[[str], Expression], depth: int = 0) -> Condition:
+    if depth > expressions.DEEPEST:
+        raise ExpressionError(f"a condition of more than {expressions.DEEPEST} levels")
+    if isinstance(tree, ast.BoolOp):
+        parts = tuple(_condition(part, expression, depth + 1) for part in tree.values)
+        return Joined("and" if isinstance(tree.op, ast.And) else "or", parts)
+    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not):
+        return Joined("not", (_condition(tree.operand, expression, depth + 1),))
+    if isinstance(tree, ast.Compare):
+        return _compared(tree, expression)
+    return Holds(expression(ast.unparse(tree)))
+
+
+def _compared(tree: ast.Compare, expression: Callable[[str], Expression]) -> Compared:
+    sign = _SIGNS.get(type(tree.ops[0]))
+    right = tree.comparators[0]
+    if len(tree.ops) != 1 or sign is None or not isinstance(right, ast.Constant) or type(right.value) not in (int, str):
+        raise ExpressionError(
+            f"{ast.unparse(tree)!r}: an expression is compared with one int or str, by one of "
+            + " ".join(_SIGNS.values())
+        )
+    return Compared(expression(ast.unparse(tree.left)), sign, right.value)  # type: ignore[arg-type]
