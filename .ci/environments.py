@@ -33,6 +33,8 @@ FRAMEWORKS = (
 )  # fmt: skip
 # verl up to 0.7.0 imports names that transformers 5 no longer has; these three go together, beside it on the path.
 TRANSFORMERS_4 = ("transformers>=4.57,<5", "huggingface_hub<1", "datasets>=4.4,<4.5")
+# What MindSpeed-RL ships with. It needs an older torch: its source is read, it is not imported.
+SHIPPED_TORCH_NPU = "2.7.1"
 # With numpy 2 some of its operators complain on stderr that they were built for numpy 1.
 MINDSPORE = ("mindspore==2.10.0", "numpy<2")
 
@@ -56,6 +58,7 @@ def make(name: str) -> Path:
         for version in OLDER_VERL:
             _unpack(environment, FOLDER / "verl" / version, [f"verl=={version}"])
         _unpack(environment, FOLDER / "verl/transformers-4", TRANSFORMERS_4)
+        _unpack(environment, FOLDER / "torch_npu" / SHIPPED_TORCH_NPU, [f"torch_npu=={SHIPPED_TORCH_NPU}"])
     elif name == "mindspore":
         environment.once("packages", MINDSPORE, lambda: environment.pip(*MINDSPORE))
     else:

@@ -71,7 +71,8 @@ def test_its_file_says_all_that_there_is_to_say(run: Run) -> None:
     assert min(costs) > 0
     assert told == {
         "format": 1, "run": "a" * 32, "host": identity.host(), "boot": identity.boot_id(), "pid": os.getpid(),
-        "pid_start": identity.pid_start(os.getpid()), "pidns": os.stat("/proc/self/ns/pid").st_ino, "rank": 3, "world_size": 8, "role": "actor",
+        "pid_start": identity.pid_start(os.getpid()), "pidns": os.stat("/proc/self/ns/pid").st_ino,
+        "rank": 3, "world_size": 8, "role": "actor",
         "stage": "actor_update", "step": 7, "steps": [7, 8], "request": "ab" * 8, "preset": "full",
         "options": {"level": "level1"}, "reason": "slow", "state": "recorded", "start_ns": recorded.start_ns,
         "end_ns": recorded.end_ns, "bytes": 5, "output": "host_1_2_tried", "problems": [],
