@@ -13,6 +13,7 @@ from .ranges import at_step, current_stage, current_step, is_off, mark, mstx_ran
 if TYPE_CHECKING:
     from .bootstrap.activation import autopatch, patch_report, unpatch
     from .config.configuring import configure
+    from .escalation import escalate
     from .identity import identify
     from .patching.declare import Patch, Seam, Target
     from .reader import open_run
@@ -22,8 +23,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Patch", "Seam", "Target", "at_step", "autopatch", "capture", "configure", "current_stage", "current_step",
-    "identify", "mark", "mstx_range", "mstx_timer", "open_run", "patch_report", "stage", "stage_times", "status",
-    "step", "unpatch",
+    "escalate", "identify", "mark", "mstx_range", "mstx_timer", "open_run", "patch_report", "stage", "stage_times",
+    "status", "step", "unpatch",
 ]  # fmt: skip
 
 _LOADED_WHEN_USED = {
@@ -33,6 +34,7 @@ _LOADED_WHEN_USED = {
     "autopatch": "bootstrap.activation",
     "capture": "wiring",
     "configure": "config.configuring",
+    "escalate": "escalation",
     "identify": "identity",
     "open_run": "reader",
     "patch_report": "bootstrap.activation",

@@ -173,12 +173,19 @@ class Run:
         return frames.patch_table(patch_records.rows(self._patches, self._processes, self.damage))
 
     def escalations(self) -> pl.DataFrame:
-        """`request, stage, rank, state, first_step, last_step, start_ns, end_ns, preset, folder, reason`; no rows."""
+        """`request, stage, rank, state, first_step, last_step, start_ns, end_ns, preset, folder, reason`.
+
+        One row a request, stage and rank, oldest request first: how it stands by the newest word of the rank, the steps
+        really recorded (the window, while none are), when recording began and ended (null: not), where the profiles
+        lie, below the run. A rank that says nothing is queued, and expired when the request's time is over. *Cost*:
+        reads a small file for each rank and each profile.
+        """
         import polars as pl
 
-        from .reading import frames
+        from .reading import escalations, frames
 
-        return pl.DataFrame(schema=frames.ESCALATION_SCHEMA)
+        found = escalations.rows(self.path, self.id, self._processes, self.damage)
+        return pl.DataFrame(found, schema=frames.ESCALATION_SCHEMA)
 
     def _pieces(self, rows: int = 1 << 20) -> Iterator[pl.DataFrame]:
         """All rows with codes in place of texts; the vocabulary holds those of a piece once it has been given."""

@@ -26,7 +26,9 @@ class _Wiring:
 
     recorder: Any = None
     adopter: Any = None
-    run_before: str | None = None
+    standby: Any = None
+    settings: Any = None
+    environment_before: dict[str, str | None] = {}
     hooks_are_set = False
     lock = threading.RLock()
 
@@ -95,7 +97,9 @@ def capture(
         run: The run folder; made if it is missing. Default: MSTXKIT_RUN, else `mstxkit-runs/<time>` here.
         config: Limits by name, as in `overrides`.
         overrides: Limits of this recorder: bank_bytes, banks, slots, quota_bytes, rotate_bytes, seal_every_s,
-            heartbeat_s, live_folder, budget_ratio; each also as MSTXKIT_<NAME> in the environment.
+            heartbeat_s, live_folder, budget_ratio. And what this process and its children do about requests:
+            poll_every_s, light, cooldown_s, session_s, hour_s, run_s, agreement_s, transport_s, run_bytes
+            (`control.standby.Settings`). Each also as MSTXKIT_<NAME> in the environment.
 
     Raises:
         CaptureError: the folder or a limit cannot be used, or this process captures into another run already.
@@ -104,14 +108,16 @@ def capture(
     """
     if is_off():
         return Capture(None)
+    from .bootstrap import settings
+
     with _lock():
         folder = _run_folder(run)
         if _wiring.recorder is not None:
             return _joined(folder)
-        recorder = _new_recorder(folder, _limits(_given(config, overrides)))
+        limits, _wiring.settings = settings.told(config, overrides)
+        recorder = _new_recorder(folder, limits)
         _take(recorder)
-        _wiring.run_before = os.environ.get(RUN_VARIABLE)
-        os.environ[RUN_VARIABLE] = str(recorder.run)
+        _tell_children({RUN_VARIABLE: str(recorder.run), **settings.as_variables(config, overrides)})
         _set_hooks()
         _stop_with_multiprocessing()
         _wiring.adopter = _new_adopter(recorder.run)
@@ -163,6 +169,15 @@ def _lock() -> Any:
 def _take(recorder: Any) -> None:
     _wiring.recorder = recorder
     identity.on_learnt = None if recorder is None else recorder.learn_identity
+    _wiring.standby = None if recorder is None else _new_standby(recorder)
+
+
+def _new_standby(recorder: Any) -> Any:
+    from .control.standby import Place, Standby
+
+    standby = Standby(Place(recorder.run, recorder.run_id, recorder.live.path.parent), _wiring.settings)
+    recorder.sealer.each_second = standby.consider
+    return standby
 
 
 def _run_folder(run: str | os.PathLike[str] | None) -> Path:
@@ -194,37 +209,6 @@ def _new_adopter(folder: Path) -> Any:
     return Adopter(folder)
 
 
-def _given(config: Any, overrides: dict[str, Any]) -> dict[str, Any]:
-    if config is not None and not isinstance(config, dict):
-        raise CaptureError(f"config={config!r} (of capture): a dict of limits is needed")
-    return {**(config or {}), **overrides}
-
-
-def _limits(given: dict[str, Any]) -> Any:
-    from .recorder.process import Limits
-
-    unknown = sorted(set(given) - set(Limits._fields))
-    if unknown:
-        raise CaptureError(f"capture() knows no {', '.join(unknown)}; it takes {', '.join(Limits._fields)}")
-    defaults = Limits()._asdict()
-    from_environment = {
-        field: _parsed(field, os.environ[f"MSTXKIT_{field.upper()}"], defaults[field])
-        for field in Limits._fields
-        if os.environ.get(f"MSTXKIT_{field.upper()}")
-    }
-    return Limits(**{**from_environment, **given})
-
-
-def _parsed(field: str, text: str, default: Any) -> Any:
-    kind = str if default is None else type(default)
-    try:
-        return kind(text)
-    except ValueError as exc:
-        raise CaptureError(
-            f"MSTXKIT_{field.upper()}={text!r} (from the environment): {kind.__name__} is needed"
-        ) from exc
-
-
 def stop(run: Path | None = None) -> None:
     """Stop the recorder of this process, if it records into `run` (None: whatever it records into). Never raises."""
     _end("stop", run)
@@ -237,13 +221,14 @@ def discard() -> None:
 
 def _end(how: str, run: Path | None) -> None:
     with _lock():
-        recorder, adopter = _wiring.recorder, _wiring.adopter
+        recorder, adopter, standby = _wiring.recorder, _wiring.adopter, _wiring.standby
         if recorder is None or (run is not None and recorder.run != run):
             return
         _take(None)
         _wiring.adopter = None
         try:
             adopter.leave_off()
+            standby.stop()
             getattr(recorder, how)()
         except Exception as exc:
             faults.note(f"wiring.{how}", exc)
@@ -251,11 +236,17 @@ def _end(how: str, run: Path | None) -> None:
         _leave_ray()
 
 
+def _tell_children(variables: dict[str, str]) -> None:
+    _wiring.environment_before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+
+
 def _put_back_environment() -> None:
-    if _wiring.run_before is None:
-        os.environ.pop(RUN_VARIABLE, None)
-    else:
-        os.environ[RUN_VARIABLE] = _wiring.run_before
+    for name, value in _wiring.environment_before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def start_from_environment() -> None:
@@ -294,7 +285,8 @@ def _before_fork() -> None:
 
 
 def _park() -> int:
-    return int(_wiring.adopter.leave_off()) + int(_wiring.recorder.park())
+    # The recorder's first: its thread may just be going on duty.
+    return int(_wiring.adopter.leave_off()) + int(_wiring.recorder.park()) + int(_wiring.standby.park())
 
 
 def _after_fork_in_parent() -> None:
@@ -313,6 +305,7 @@ def _resume() -> None:
     with _lock():
         if _wiring.recorder is not None:
             _wiring.recorder.resume()
+            _wiring.standby.resume()
             _wiring.adopter.start()
 
 
@@ -393,7 +386,7 @@ def status() -> Status:
         run=None if recorder is None else str(recorder.run),
         live_file=None if recorder is None else str(recorder.live.path),
         sinks=sinks.states(),
-        session=None,
+        session=None if recorder is None else _wiring.standby.doing(),
         counters=counters,
         faults=dict(faults.counts),
         own_cost_ratio=None if recorder is None else recorder.own_cost_ratio(),

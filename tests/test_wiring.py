@@ -331,3 +331,13 @@ def test_an_adoption_that_fails_does_not_keep_a_capture_from_starting(
 
     assert lives.ended(run) == {"recorded": 1}
     assert faults.counts.get("adopt") == 1
+
+
+def test_what_is_told_of_requests_holds_for_children_too(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MSTXKIT_COOLDOWN_S", "7")
+
+    with mstxkit.capture(run, light="every 100 steps, 1 step", cooldown_s=2.5):
+        inside = {name: os.environ.get(name) for name in ("MSTXKIT_LIGHT", "MSTXKIT_COOLDOWN_S", "MSTXKIT_RUN_S")}
+
+    assert inside == {"MSTXKIT_LIGHT": "every 100 steps, 1 step", "MSTXKIT_COOLDOWN_S": "2.5", "MSTXKIT_RUN_S": None}
+    assert "MSTXKIT_LIGHT" not in os.environ and os.environ["MSTXKIT_COOLDOWN_S"] == "7"

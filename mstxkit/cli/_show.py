@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,6 +22,13 @@ def console() -> Console:
     if plain.is_terminal or os.environ.get("COLUMNS"):
         return plain
     return Console(highlight=False, width=PIPE_COLUMNS)
+
+
+def path(folder: Path, inside: str) -> str:
+    """A path below a folder, as it may be copied from a terminal."""
+    from ..report.escape import for_terminal
+
+    return for_terminal(str(folder / inside))
 
 
 def as_json(value: Any) -> None:

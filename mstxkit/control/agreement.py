@@ -77,6 +77,10 @@ class Agreement:
         if id in self._matters:
             self._matters[id].decided = True
 
+    def awaited(self) -> dict[str, list[int]]:
+        """Request id to the ranks that have not said their last word on it."""
+        return {id: matter.pending() for id, matter in self._matters.items()}
+
     def restore(self, memory: list[Mapping[str, Any]], now: Now) -> None:
         """Go on from what `memory` gave; who was ready has to say so again."""
         for told in memory:

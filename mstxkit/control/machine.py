@@ -11,19 +11,17 @@ Threads: one call at a time; the owner holds a lock where a watcher calls too.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Callable, Mapping, TypeVar
+from typing import Any, Callable, Mapping
 
 from ..errors import ConfigError
 from . import moves
 from .agreement import Agreement, needs_agreement
 from .covering import Occurrence, Session
+from .ledger import Ledger
 from .moves import ARMED, CANCELLED, DRAINING, EXPIRED, FAILED, NS, QUEUED, REFUSED, RUNNING, Now, Policy, Report
-from .requests import ALL, SUSPECT_AND_PEER
+from .requests import ALL, SUSPECT_AND_PEER, Request
 from .spending import Spending
 from .task import Task, life_ns, remembered_request
-
-_REMEMBERED = 4096
-V = TypeVar("V")
 
 
 class Machine:
@@ -51,10 +49,7 @@ class Machine:
         self._occurrence: Occurrence | None = None
         self._session: Session | None = None
         self._cool_until_ns: int | None = None
-        self._commits: dict[str, int] = {}  # that came before their request
-        self._cancels: dict[str, str] = {}  # likewise
-        self._ended: dict[str, Report] = {}
-        self._elsewhere: dict[str, None] = {}  # requests of other ranks, which this one has agreed on
+        self._ledger = Ledger()
         self._said: dict[str, Report] = {}
         self._process_ends = False
         self._out: list[moves.Action] = []
@@ -65,9 +60,28 @@ class Machine:
         return self._active is not None
 
     @property
+    def active(self) -> Request | None:
+        """The request that is armed or being recorded."""
+        return None if self._active is None else self._active.request
+
+    @property
+    def has_work(self) -> bool:
+        """Does time matter to it: is any request under way, here or for others?"""
+        return bool(self._tasks) or bool(self.awaited())
+
+    @property
     def session_is_open(self) -> bool:
         """Was a session begun whose end is not known yet?"""
         return self._session is not None
+
+    @property
+    def step_ns(self) -> int | None:
+        """How long a step took last; None: not known."""
+        return self._step_ns
+
+    def awaited(self) -> dict[str, list[int]]:
+        """Request id to the ranks whose reports matter to this one, which agrees for all; empty on any other."""
+        return {} if self._agreement is None else self._agreement.awaited()
 
     def phase(self, now: Now) -> str:
         """What the rank is in: idle, armed, running, draining or cooldown."""
@@ -77,7 +91,7 @@ class Machine:
 
     def reports(self) -> dict[str, Report]:
         """Every request that this rank was asked for, by id, with its state."""
-        return {**self._ended, **{id: task.report(self.rank, self.step) for id, task in self._tasks.items()}}
+        return {**self._ledger.ended, **{id: task.report(self.rank, self.step) for id, task in self._tasks.items()}}
 
     def handle(self, event: moves.Event, now: Now) -> tuple[moves.Action, ...]:
         """What is to be done about an event, in this order."""
@@ -94,9 +108,7 @@ class Machine:
     def memory(self, now: Now) -> dict[str, Any]:
         """What a restarted process needs to know, for `json.dumps`: what ran, what waits, what was spent."""
         return {
-            "ended": [report.as_json() for report in self._ended.values()],
-            "elsewhere": list(self._elsewhere),
-            "early": {"commits": self._commits, "cancels": self._cancels},
+            **self._ledger.memory(),
             "tasks": [task.remembered(self.rank, self.step) for task in self._tasks.values()],
             "spending": self._spending.memory(now),
             "agreement": [] if self._agreement is None else self._agreement.memory(),
@@ -126,14 +138,14 @@ class Machine:
 
     def _request_received(self, event: moves.RequestReceived, now: Now) -> None:
         request, id = event.request, event.request.id
-        if id in self._tasks or id in self._ended or id in self._elsewhere:
+        if id in self._tasks or self._ledger.is_settled(id):
             return
         ranks = request.ranks_in(self.world_size, event.suspects)
         is_wrong = not ranks or ranks[0] < 0 or ranks[-1] >= self.world_size
         if self._agreement is not None and not is_wrong:
-            self._agreement.received(request, ranks, now, decided=id in self._commits or id in self._cancels)
+            self._agreement.received(request, ranks, now, decided=self._ledger.has_early(id))
         if not is_wrong and self.rank not in ranks:
-            _put(self._elsewhere, id, None)
+            self._ledger.leave_to_others(id)
             return
         task = Task(request, now.mono_ns + life_ns(request, now), needs_agreement(request, ranks))
         task.suspects = event.suspects
@@ -144,14 +156,14 @@ class Machine:
         """Refuse it, end it or go on, from what is known already."""
         id = task.request.id
         refusal = self._refusal(task, is_wrong)
-        if id in self._cancels:
-            self._end(task, CANCELLED, self._cancels.pop(id), now)
+        if id in self._ledger.cancels:
+            self._end(task, CANCELLED, self._ledger.cancels.pop(id), now)
         elif refusal:
             self._end(task, REFUSED, refusal, now)
         elif now.mono_ns >= task.deadline_ns:
             self._end(task, EXPIRED, "it had expired when it came, by the clock of this host", now)
-        elif id in self._commits:
-            self._committed(moves.Commit(id, self._commits.pop(id)), now)
+        elif id in self._ledger.commits:
+            self._committed(moves.Commit(id, self._ledger.commits.pop(id)), now)
 
     def _refusal(self, task: Task, is_wrong: bool) -> str:
         if is_wrong and task.request.ranks == SUSPECT_AND_PEER and not task.suspects:
@@ -168,8 +180,8 @@ class Machine:
             self._agreement.cancelled(event.id)
         if task is not None:
             self._end(task, CANCELLED, event.reason, now)
-        elif event.id not in self._ended and event.id not in self._elsewhere:
-            _put(self._cancels, event.id, event.reason)
+        else:
+            self._ledger.cancel_early(event.id, event.reason)
 
     def _acknowledged(self, event: moves.Acknowledged, now: Now) -> None:
         if self._agreement is not None and event.report.rank != self.rank:
@@ -178,8 +190,7 @@ class Machine:
     def _committed(self, event: moves.Commit, now: Now) -> None:
         task = self._tasks.get(event.id)
         if task is None:
-            if event.id not in self._ended and event.id not in self._elsewhere:
-                _put(self._commits, event.id, event.first_step)
+            self._ledger.commit_early(event.id, event.first_step)
         elif not task.needs_agreement or task.state != QUEUED:
             return
         elif self.step is not None and self.step >= event.first_step:
@@ -192,7 +203,7 @@ class Machine:
             self._arm(task)
 
     def _dropped(self, event: moves.Drop, now: Now) -> None:
-        self._commits.pop(event.id, None)
+        self._ledger.commits.pop(event.id, None)
         task = self._tasks.get(event.id)
         if task is not None and task.state == QUEUED:
             self._end(task, EXPIRED, f"no step was agreed: {event.reason}", now)
@@ -357,7 +368,7 @@ class Machine:
             return
         del self._tasks[task.request.id]
         task.ready_ns = None
-        _put(self._ended, task.request.id, task.report(self.rank, self.step, state, reason))
+        self._ledger.end(task.report(self.rank, self.step, state, reason))
         if task is self._active:
             self._active = self._occurrence = None
         if task.had_session:
@@ -371,11 +382,12 @@ class Machine:
         reports = self.reports()
         for id, report in reports.items():
             said = self._said.get(id)
-            if said is None or report != replace(said, step=report.step):
+            is_new = said is None or report != replace(said, step=report.step)
+            if is_new:
                 self._said[id] = report
                 self._out.append(moves.Acknowledge(report))
-                if self._agreement is not None:
-                    self._agreement.reported(report, now)
+            if self._agreement is not None and (is_new or report.ready):  # whoever is ready is so with its step of now
+                self._agreement.reported(report, now)
         self._said = {id: self._said[id] for id in reports}
 
     def _agree(self, now: Now) -> None:
@@ -393,11 +405,8 @@ class Machine:
     # Restarts.
 
     def _restore(self, memory: Mapping[str, Any], now: Now) -> tuple[moves.Action, ...]:
-        self._ended = {report.id: report for report in map(Report.read, memory["ended"])}
-        self._said = dict(self._ended)
-        self._elsewhere = {str(id): None for id in memory["elsewhere"]}
-        self._commits = {str(id): int(step) for id, step in memory["early"]["commits"].items()}
-        self._cancels = {str(id): str(why) for id, why in memory["early"]["cancels"].items()}
+        self._ledger.restore(memory)
+        self._said = dict(self._ledger.ended)
         self._spending.restore(memory["spending"], now)
         if self._agreement is not None:
             self._agreement.restore(memory["agreement"], now)
@@ -407,20 +416,13 @@ class Machine:
             if told["had_session"]:
                 last = Report.read(told["report"])
                 why = "; ".join(word for word in ("its process was restarted while it recorded", last.reason) if word)
-                _put(self._ended, request.id, replace(last, rank=self.rank, state=FAILED, ready=False, reason=why))
+                self._ledger.end(replace(last, id=request.id, rank=self.rank, state=FAILED, ready=False, reason=why))
                 self._cool_until_ns = now.mono_ns + int(self.policy.cooldown_s * NS)
                 continue
             if told["first_step"] is not None:
-                self._commits[request.id] = int(told["first_step"])
+                self._ledger.commits[request.id] = int(told["first_step"])
             out += self.handle(moves.RequestReceived(request, tuple(told["suspects"])), now)
         return (*out, *self.handle(moves.Tick(), now))
-
-
-def _put(kept: dict[str, V], key: str, value: V) -> None:
-    """Keep it, and at most so many: the oldest go."""
-    kept[key] = value
-    while len(kept) > _REMEMBERED:
-        del kept[next(iter(kept))]
 
 
 _HANDLERS: Mapping[type, Callable[[Machine, Any, Now], None]] = {

@@ -20,6 +20,7 @@ from typing import Any, Callable, Mapping
 
 from .. import faults, identity, places
 from ..errors import MstxkitError
+from ..recorder.live import PASSED_ON
 from .files import (
     ACKS,
     FORMAT,
@@ -58,9 +59,9 @@ class Mailbox:
         # A host folder may lie inside the run, on a disk that all hosts share: then each has names of its own.
         own = identity.boot_id()[:8] or identity.host()
         self._control, self._pid = control, os.getpid()
-        self._turn = _Turn(host_folder / f"control-{own}.lock")
+        self._turn = _Turn(host_folder / f"{PASSED_ON}{own}.lock")
         self._shared = _Source(control.path, REQUESTS, control.run_id)
-        self._relay = _Source(host_folder, f"control-{own}.json", control.run_id)
+        self._relay = _Source(host_folder, f"{PASSED_ON}{own}.json", control.run_id)
         self._news: deque[dict[str, Any]] = deque()
         self._seen: set[str] = set()
         self._outgoing: dict[str, bytes] = {}
@@ -151,6 +152,16 @@ class Mailbox:
                     self._written[name] = content
         return True
 
+    def withdraw(self, rank: int, role: str = "") -> None:
+        """Take back what was said as this rank, which was another's, and close. Never raises."""
+        name = ack_name(rank, role)
+        self._outgoing.pop(name, None)
+        try:
+            (self._control.path / ACKS / name).unlink(missing_ok=True)
+        except OSError as exc:
+            self._state(f"{name} cannot be taken back: {exc}")
+        self.close()
+
     def _write(self, name: str, content: bytes) -> None:
         if len(content) > LIMIT_BYTES:
             raise MstxkitError(f"it has {len(content)} bytes, and may have {LIMIT_BYTES}")
@@ -183,26 +194,38 @@ class Watcher:
     def __init__(self, poll: Callable[[], object], interval_s: float = POLL_S) -> None:
         self._poll, self._interval_s, self._ended = poll, interval_s, threading.Event()
         self._thread: threading.Thread | None = None
+        self._cost_ns = 0
 
     def start(self) -> None:
-        """Start polling, at once."""
+        """Start polling, at once; nothing where it polls."""
+        if self._thread is not None:
+            return
         self._ended.clear()
         self._thread = threading.Thread(target=self._run, name="mstxkit-control", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
-        """End the thread, and wait for it."""
+    def stop(self) -> int:
+        """End the thread, and wait for it. Returns: how many threads ended."""
         thread, self._thread = self._thread, None
-        if thread is not None:
-            self._ended.set()
-            thread.join()
+        if thread is None:
+            return 0
+        self._ended.set()
+        thread.join()
+        return 1
+
+    def take_cost_ns(self) -> int:
+        """CPU time of the thread since the last call."""
+        cost_ns, self._cost_ns = self._cost_ns, 0
+        return cost_ns
 
     def _run(self) -> None:
         while not self._ended.is_set():
+            before = time.thread_time_ns()
             try:
                 self._poll()
             except Exception as exc:  # the next look may succeed, and nobody else looks
                 faults.note("control.watcher", exc)
+            self._cost_ns += time.thread_time_ns() - before
             self._ended.wait(self._interval_s)
 
 

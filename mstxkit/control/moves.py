@@ -46,7 +46,7 @@ class Policy:
     run_bytes: int | None = None
     agreement_s: float = 120.0
     lead_steps: int = 2
-    transport_s: float = 2.0
+    transport_s: float = 4.0
     queue: int = 64
 
 

@@ -26,6 +26,8 @@ _RESERVE_BYTES = 8 << 20
 _MAP_POPULATE = 0x8000
 # The last process of a run takes the run's folder on tmpfs with it, perhaps between another one's mkdir and open.
 _TRIES = 20
+# Beginning of the names of what processes of one host pass on to each other there: control/mailbox.py.
+PASSED_ON = "control-"
 
 
 class LiveFile(NamedTuple):
@@ -171,8 +173,15 @@ def remove(live: LiveFile) -> None:
 
 
 def forget_folder(folder: Path) -> None:
-    """Remove a run's folder of live files, if this was the last one in it."""
+    """Remove a run's folder of live files, if this was the last one in it.
+
+    What killed processes passed on to each other goes with it; who needs it makes it again.
+    """
     try:
+        left = os.listdir(folder)
+        if all(name.startswith(PASSED_ON) for name in left):
+            for name in left:
+                _unlink(folder / name)
         os.rmdir(folder)
     except OSError:
         pass

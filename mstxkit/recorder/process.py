@@ -58,10 +58,10 @@ class Recorder:
 
     def __init__(self, run: str | Path, limits: Limits, version: str) -> None:
         self.limits = _checked(limits)
-        self.run, self._run_id = places.open_run_folder(run)
+        self.run, self.run_id = places.open_run_folder(run)
         self.pid = os.getpid()
         self.clock = clock.choose(engine.NATIVE)
-        who = identity.of_process(self._run_id, engine.NATIVE, version)
+        who = identity.of_process(self.run_id, engine.NATIVE, version)
         layout = livefile.Layout(limits.slots, limits.banks, limits.bank_bytes // 4096 * 4096)
         self.live = live.make(self.run, who, layout, limits.live_folder, engine.NATIVE)
         try:
@@ -97,7 +97,7 @@ class Recorder:
 
     def _put_back(self) -> None:
         """Somebody has removed the run folder: what comes from now on is kept all the same, and can be found."""
-        places.put_back_run_folder(self.run, self._run_id)
+        places.put_back_run_folder(self.run, self.run_id)
         live.announce_again(self.live)
 
     def resume(self) -> None:

@@ -1,4 +1,4 @@
-"""The backend of torch_npu against the wheel that MindSpeed-RL ships with: it is read, as its torch is not to be had."""
+"""The backend of torch_npu against the wheel that MindSpeed-RL ships with: read, as its torch is not to be had."""
 
 from __future__ import annotations
 

@@ -1,0 +1,71 @@
+"""Suspects: which rank is slowest in a stage, and which one is average, to lay beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Collection, NamedTuple
+
+from ..errors import ReadError
+from ..stages import canonical
+
+if TYPE_CHECKING:
+    import polars as pl
+
+STEPS = 10
+
+
+class Suspicion(NamedTuple):
+    """Whom "suspect+peer" means.
+
+    Args:
+        stage: In which stage, of those asked for, the slowest rank stands out most.
+        suspect: The slowest rank.
+        peer: The rank in the middle; the lower of the two where there are two.
+        suspect_ns, peer_ns: Time of each in that stage, mean of a step.
+        steps: Over how many steps, at most.
+        ranks: Of how many ranks.
+    """
+
+    stage: str
+    suspect: int
+    peer: int
+    suspect_ns: float
+    peer_ns: float
+    steps: int
+    ranks: int
+
+
+def suspicion(stages: pl.DataFrame, wanted: Collection[str], steps: int = STEPS) -> Suspicion:
+    """Who is slowest in one of these stages over the last steps.
+
+    A rank that waits for others inside a stage is as slow as they are: look at a stage without collectives first.
+
+    Args:
+        stages: as `Run.stages()` gives them.
+        wanted: canonical keys.
+        steps: so many of the latest steps count; where none are counted, all occurrences.
+
+    Raises:
+        ReadError: fewer than two ranks have ended one of these stages.
+    """
+    found = [one for one in (_slowest(stages, key, steps) for key in sorted(wanted)) if one is not None]
+    if not found:
+        names = " and ".join(sorted(wanted))
+        raise ReadError(f"nobody can be suspected: fewer than two ranks have ended {names} in this run; name ranks")
+    return max(found, key=lambda one: one.suspect_ns / max(one.peer_ns, 1))
+
+
+def _slowest(stages: pl.DataFrame, key: str, steps: int) -> Suspicion | None:
+    import polars as pl
+
+    names = [name for name in stages["stage"].unique().to_list() if name is not None and canonical(name) == key]
+    rows = stages.filter(pl.col("stage").cast(pl.String).is_in(names) & pl.col("rank").is_not_null())
+    numbers = rows["step"].drop_nulls().unique().sort().tail(steps)
+    if len(numbers):
+        rows = rows.filter(pl.col("step").is_in(numbers.implode()))
+    by_step = rows.group_by("rank", "step").agg(total_ns=pl.col("total_ns").sum())
+    means = by_step.group_by("rank").agg(mean_ns=pl.col("total_ns").mean()).sort("mean_ns", "rank")
+    if len(means) < 2:
+        return None
+    suspect, suspect_ns = means.row(-1)
+    peer, peer_ns = means.row((len(means) - 2) // 2)
+    return Suspicion(key, suspect, peer, suspect_ns, peer_ns, len(numbers), len(means))

@@ -1,0 +1,397 @@
+"""One rank on duty: what its training enters and leaves, and what comes in by the control folder, goes to its machine;
+what the machine decides is carried out.
+
+Two threads call: the one that trains, through the engine's hooks, and the watcher. Sessions begin and end on the first,
+messages and files are the second's. Nothing is armed for most of a run: then the training thread meets no code of this
+module but at each step. Nothing here raises into training; starting and stopping a session is the only thing that
+takes time, and what it took is in the session's `session.json`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .. import faults, identity, presets, stages
+from ..errors import ConfigError, MstxkitError
+from ..profiling.light import Schedule
+from ..profiling.session import OneSession, Order, backend_here, preset_of
+from ..recorder import edges
+from ..recorder.engine import engine
+from . import messages, moves
+from .files import ControlFolder
+from .inbox import Inbox
+from .light import Light, LightOnDuty, NoLight
+from .machine import Machine
+from .mailbox import Mailbox, Watcher
+from .messages import Standing
+from .moves import Now, Policy, Report
+from .requests import Request
+from .standby import Settings
+
+_SAY_AGAIN_S = 60.0
+_REMEMBERED_AT_MOST = 1000
+# As machine.py asks of its owner: after these its memory is to be saved, whatever it answers.
+_KEPT = (moves.RequestReceived, moves.CancelReceived, moves.Commit, moves.Drop)
+
+
+class Post(NamedTuple):
+    """Which rank of which run is on duty.
+
+    Args:
+        run: The run folder, resolved.
+        run_id: Its id.
+        host_folder: The run's folder on this host, for what its processes pass on to each other.
+        rank, world_size, role: Of this process; the role is empty where none is known.
+        is_assumed: Nothing says its rank yet: it is taken for the only one.
+    """
+
+    run: Path
+    run_id: str
+    host_folder: Path
+    rank: int
+    world_size: int
+    role: str
+    is_assumed: bool = False
+
+
+def post_here(run: Path, run_id: str, host_folder: Path) -> Post | None:
+    """The post of this process by what is known of its rank now; None where it has none.
+
+    A process without a rank is the only one, unless Ray is up: then it is the driver, whose stages are only waiting for
+    those of its workers. Where another living process has the same rank and role, this one's role gets its pid.
+    """
+    who = identity.current()
+    rank = who["rank"]
+    if rank is None and _is_ray_up():
+        return None
+    number, size = rank or 0, max(who["world_size"] or 1, (rank or 0) + 1)
+    role = _free_role(ControlFolder(run, run_id), number, who["role"] or "")
+    return Post(run, run_id, host_folder, number, size, role, rank is None)
+
+
+def _is_ray_up() -> bool:
+    is_initialized: Any = getattr(sys.modules.get("ray"), "is_initialized", None)
+    return is_initialized is not None and bool(is_initialized())
+
+
+def _free_role(control: ControlFolder, rank: int, role: str) -> str:
+    last = control.acknowledgement(rank, role)
+    pid = os.getpid()
+    is_taken = last is not None and last.host == identity.host() and last.pid != pid
+    if is_taken and last is not None and identity.is_alive(last.document.get("process") or {}):
+        return f"{role or 'process'}_{pid}"
+    return role
+
+
+class Duty:
+    """A rank's machine with its mailbox and its session, from `start` to `stop`.
+
+    Args:
+        post: Which rank.
+        settings: What it may do.
+        session: The process's only session; default: a new one.
+
+    Raises:
+        ConfigError: the schedule of light capture is none.
+    """
+
+    def __init__(self, post: Post, settings: Settings, session: OneSession | None = None) -> None:
+        self.post = post
+        self._control = ControlFolder(post.run, post.run_id)
+        self._mailbox = Mailbox(self._control, post.host_folder)
+        self._session = OneSession() if session is None else session
+        self._light = self._light_of(settings.light)
+        self._lock = threading.Lock()
+        self._inbox = Inbox(post.rank, post.world_size)
+        self._to_send: deque[moves.Commit | moves.Drop] = deque()
+        self._spoken_for: dict[tuple[str, int], Report] = {}
+        self._step: int | None = None
+        self._sample_per: str | None = None
+        self._is_changed, self._said_at = True, 0.0
+        self._can: tuple[int, str | None] = 0, None
+        who = identity.of_process(post.run_id, False, "")
+        self._process = {key: who[key] for key in ("host", "boot", "pidns", "pid", "pid_start")}
+        self._machine = self._restored(_policy(settings))
+        self._watcher = Watcher(self._poll, settings.poll_every_s)
+
+    def _light_of(self, schedule: str | None) -> Light:
+        if schedule is None:
+            return NoLight()
+        return LightOnDuty(Schedule.parse(schedule), self._session, self._light_order)
+
+    def _restored(self, policy: Policy) -> Machine:
+        """The machine as an earlier process of this rank left it."""
+        last = self._control.acknowledgement(self.post.rank, self.post.role)
+        told = None if last is None else last.document.get("memory")
+        if told is not None:
+            try:
+                machine, actions = Machine.restored(self.post.rank, self.post.world_size, told, _now(), policy)
+                self._carry_out_all(actions)
+                return machine
+            except ConfigError as exc:
+                faults.warn_once("control.memory", f"what rank {self.post.rank} remembered is no use: {exc}")
+        return Machine(self.post.rank, self.post.world_size, policy)
+
+    # Life.
+
+    def start(self) -> None:
+        """Go on duty: from the next stage on."""
+        self._step = engine.current_step()
+        engine.set_watch(self._entered, self._left, self._stepped)
+        self._watch_for(self._machine.active)
+        self._watcher.start()
+
+    def park(self) -> int:
+        """End the watcher's thread before a fork; how many threads ended?"""
+        return self._watcher.stop()
+
+    def resume(self) -> None:
+        """After a fork, in the parent."""
+        self._watcher.start()
+
+    def stop(self) -> None:
+        """The process ends, or capture does: close what is open, on this thread, and say so."""
+        self._watcher.stop()
+        self._light_finish()
+        self._on_thread(moves.Ending(threading.get_ident()))
+        self._close()
+        self._say()
+        self._send()
+        self._mailbox.close()
+
+    def _close(self, *_: object) -> None:
+        """End what is open all the same, as an interrupt has cost the order to. What another thread began, it ends
+        itself at its next stage, boundary or step.
+        """
+        self._session.end("the end of capture", [])
+        is_others = self._session.is_open
+        engine.set_watch(*(self._close if is_others else None,) * 3)
+        engine.watch(is_others)
+
+    def _light_finish(self) -> None:
+        if isinstance(self._light, LightOnDuty):
+            self._light.finish()
+
+    def retire(self) -> bool:
+        """Leave a post that was only assumed, now that the rank is known; False while there is something to be done."""
+        if not self.post.is_assumed or identity.current()["rank"] is None:
+            return False
+        self._watcher.stop()  # first: it may just be arming
+        if self._machine.active is not None or self._session.is_open:
+            self._watcher.start()
+            return False
+        engine.watch(False)
+        engine.set_watch(None, None, None)
+        self._mailbox.withdraw(self.post.rank, self.post.role)
+        return True
+
+    def cost_ns(self) -> int:
+        """CPU time of the watcher's thread since the last call."""
+        return self._watcher.take_cost_ns()
+
+    def doing(self) -> str | None:
+        """What is recorded now, in words; None while nothing is."""
+        order = self._session.order
+        if order is None:
+            return None
+        return f"{order.preset.name} of {order.stage}" + (f" for request {order.request}" if order.request else "")
+
+    # On the thread that trains.
+
+    def _entered(self, site: Any, may_move: bool) -> None:
+        thread, step = threading.get_ident(), engine.current_step()
+        if step is not None and step != self._machine.step:
+            self._on_thread(moves.StepAdvanced(step, thread))
+        found = edges.entered(site, may_move, self._sample_per)
+        for edge in found:
+            self._on_thread(_event_of(edge, thread, may_move))
+        if not found:
+            self._on_thread(moves.Tick(thread))  # a limit may be over
+
+    def _left(self, site: Any, failed: bool) -> None:
+        thread = threading.get_ident()
+        for edge in edges.left(site):
+            self._on_thread(_event_of(edge, thread, failed))
+
+    def _stepped(self, step: int) -> None:
+        self._step = step
+        if self._machine.watches:
+            self._on_thread(moves.StepAdvanced(step, threading.get_ident()))
+        self._light.stepped(step)
+
+    def _on_thread(self, event: moves.Event) -> None:
+        """Tell the machine, and do what it says, until it has nothing more to say."""
+        events = deque([event])
+        while events:
+            events.extend(self._carry_out_all(self._tell(events.popleft())))
+
+    def _tell(self, event: moves.Event) -> tuple[moves.Action, ...]:
+        with self._lock:
+            before = self._machine.active
+            actions = self._machine.handle(event, _now())
+            self._is_changed |= bool(actions) or isinstance(event, _KEPT)
+            if self._machine.active is not before:
+                self._watch_for(self._machine.active)
+        return actions
+
+    def _watch_for(self, request: Request | None) -> None:
+        """Another request is active, or none: what was under way before is none of its."""
+        sample = None if request is None else request.sample
+        self._sample_per = None if sample is None else sample.per
+        edges.forget()
+        engine.watch(request is not None)
+
+    def _carry_out_all(self, actions: tuple[moves.Action, ...]) -> list[moves.Event]:
+        answers = (self._carry_out(action) for action in actions)
+        return [answer for answer in answers if answer is not None]
+
+    def _carry_out(self, action: moves.Action) -> moves.Event | None:
+        if isinstance(action, moves.StartSession):
+            return self._start_session(action)
+        if isinstance(action, moves.StopSession):
+            return self._session_ended(action)
+        if isinstance(action, (moves.Commit, moves.Drop)):
+            self._to_send.append(action)
+        elif isinstance(action, moves.Acknowledge) and action.report.rank != self.post.rank:
+            self._spoken_for[action.report.id, action.report.rank] = action.report
+        elif isinstance(action, moves.PauseLight):
+            self._light.pause()
+        elif isinstance(action, moves.ResumeLight):
+            self._light.resume()
+        return None
+
+    def _start_session(self, asked: moves.StartSession) -> moves.Event:
+        self._say()  # that it begins is written down first: after a kill it must not begin again
+        if not self._mailbox.flush():
+            return moves.SessionFailed(f"its beginning could not be written down: {self._mailbox.problem}")
+        try:
+            order = self._order_of(asked)
+        except ConfigError as exc:
+            return moves.SessionFailed(str(exc))
+        problem = self._session.begin(order)
+        return moves.SessionStarted() if problem is None else moves.SessionFailed(problem)
+
+    def _session_ended(self, asked: moves.StopSession) -> moves.Event:
+        """The machine gets its answer also where an interrupt comes in between, which goes on to the program."""
+        answer = None
+        try:
+            answer = self._stop_session(asked)
+            return answer
+        finally:
+            if answer is None:
+                self._hear(self._stop_session(asked))
+
+    def _stop_session(self, asked: moves.StopSession) -> moves.Event:
+        order = self._session.order
+        recorded = self._session.end(asked.why, [] if order is None or order.step is None else [order.step])
+        if recorded is None or recorded.folder is None:
+            why = "no session was open" if recorded is None else "; ".join(recorded.problems)
+            return moves.SessionFailed(why or "nothing was written")
+        return moves.SessionStopped(recorded.bytes, recorded.problems)
+
+    def _order_of(self, asked: moves.StartSession) -> Order:
+        preset = preset_of(asked.preset, asked.options)
+        return self._order(asked.stage, asked.step)._replace(
+            preset=preset, request=asked.id, reason=self._reason_of(asked.id), seconds=asked.seconds, bytes=asked.bytes
+        )
+
+    def _light_order(self, step: int) -> Order:
+        return self._order("light", step)._replace(reason="light capture on duty")
+
+    def _order(self, stage: str, step: int | None) -> Order:
+        post = self.post
+        return Order(post.run, post.run_id, post.rank, post.world_size, post.role, stage, step, presets.load("light"))
+
+    def _reason_of(self, id: str) -> str:
+        return self._inbox.reasons.get(id, "")
+
+    # On the watcher's thread.
+
+    def _poll(self) -> None:
+        self._mailbox.poll()
+        step = self._step
+        if step is not None and step != self._machine.step and not self._machine.watches:
+            self._hear(moves.StepAdvanced(step))
+        seen = {stages.canonical(key) for key in engine.stages_seen()}
+        for event in self._inbox.events(self._mailbox.take(), seen):
+            self._hear(event)
+        with self._lock:
+            awaited = self._machine.awaited()
+        for report in self._inbox.heard_from(self._control, awaited, self.post.role):
+            self._hear(moves.Acknowledged(report))
+        if self._machine.has_work:
+            self._hear(moves.Tick(session_bytes=self._session.bytes_so_far()))
+        if self._has_news(len(seen)):
+            self._say()
+            self._mailbox.flush()
+        self._send()
+
+    def _has_news(self, stages_seen: int) -> bool:
+        """Is what this rank said of itself no longer so, or said long ago?"""
+        can = stages_seen, backend_here()[0]
+        is_new, self._can = can != self._can, can
+        is_refused = self._inbox.take_change()
+        return is_new or is_refused or self._is_changed or time.monotonic() - self._said_at > _SAY_AGAIN_S
+
+    def _hear(self, event: moves.Event) -> None:
+        self._carry_out_all(self._tell(event))
+
+    def _say(self) -> None:
+        """What this rank says of itself from now on: written by the next `flush`.
+
+        Under the lock to its end: a thread that was held up must not replace what another said since.
+        """
+        with self._lock:
+            self._is_changed, self._said_at = False, time.monotonic()
+            document = {**self._standing().as_json(), "memory": self._memory(), "process": self._process}
+            self._mailbox.acknowledge(self.post.rank, messages.fitted(document), self.post.role)
+
+    def _standing(self) -> Standing:
+        backend, refused = backend_here()
+        reports = [*self._inbox.refused.values(), *self._spoken_for.values(), *self._machine.reports().values()]
+        return Standing(
+            self.post.world_size, self._step, self._machine.step_ns, tuple(engine.stages_seen()),
+            self._machine.phase(_now()), backend, refused, tuple(reports),
+        )  # fmt: skip
+
+    def _memory(self) -> dict[str, Any]:
+        memory = self._machine.memory(_now())
+        return {**memory, **{key: memory[key][-_REMEMBERED_AT_MOST:] for key in ("ended", "elsewhere")}}
+
+    def _send(self) -> None:
+        """What the agreeing rank decided, once it is written down."""
+        if self._to_send and self._is_changed:  # by the training thread, since it was last said
+            self._say()
+        while self._to_send and self._mailbox.flush():
+            try:
+                self._control.send(messages.of_decision(self._to_send[0]))
+            except MstxkitError as exc:
+                faults.warn_once("control.send", str(exc))
+                return  # at the next poll again
+            self._to_send.popleft()
+
+
+def _policy(settings: Settings) -> Policy:
+    return Policy(
+        cooldown_s=settings.cooldown_s, session_s=settings.session_s, hour_s=settings.hour_s, run_s=settings.run_s,
+        run_bytes=settings.run_bytes or None, agreement_s=settings.agreement_s,
+        transport_s=settings.transport_s,
+    )  # fmt: skip
+
+
+def _now() -> Now:
+    return Now(time.time_ns(), time.monotonic_ns())
+
+
+def _event_of(edge: edges.Edge, thread: int, how: bool) -> moves.Event:
+    """An edge as the machine is told it; `how`: of a stage, may it move, or at its end, did it fail?"""
+    if edge.what == edges.STAGE:
+        kind: Any = moves.StageEntered if edge.begins else moves.StageLeft
+        return kind(edge.key, thread, how)  # type: ignore[no-any-return]
+    return (moves.BoundaryEntered if edge.begins else moves.BoundaryLeft)(edge.key, thread)

@@ -1,0 +1,165 @@
+"""`mstxkit.escalate()`: ask for a deeper profile of a stage, from inside a training program or beside it.
+
+Asking is configuring: what is wrong raises, and nothing is begun. What becomes of the request later never does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from operator import index
+from pathlib import Path
+from typing import Any, Iterable, Mapping, Sequence
+
+from . import identity, presets, ranges, stages, wiring
+from .control import asking
+from .control.requests import SUSPECT_AND_PEER, Known, Request, checked
+from .errors import ConfigError
+
+_SOURCE = "escalate()"
+_RANKS_AT_MOST = 1 << 31
+_SUSPECTS_WITHIN_S = 120
+
+
+def escalate(
+    stage: str | Sequence[str], *, ranks: str | int | Sequence[int] | None = None, steps: int = 1,
+    occurrences: int | None = None, preset: str = "full", sample: Mapping[str, Any] | None = None,
+    run: str | os.PathLike[str] | None = None, limit_s: float | None = None, limit_bytes: int | None = None,
+    reason: str = "",
+) -> Request:  # fmt: skip
+    """Ask for a profile of a stage's next occurrences. Returns at once; `mstxkit status RUN` says what became of it.
+
+    The same call in the same step is one request, from however many ranks, and however far apart. In another step it
+    is another one. A program that counts no steps asks once for each thing.
+
+    Args:
+        stage: A name, any system's (`update_actor`), or several.
+        ranks: Global ranks; `"all"`; `"suspect+peer"`: the rank that is slowest in the stage, and an average one;
+            None: this process's own rank, so that each rank that calls it makes a request for itself.
+        steps: Every occurrence in so many steps in a row.
+        occurrences: Instead: the next so many occurrences of each stage.
+        preset: A preset's name.
+        sample: A part of each occurrence: `{"per": "micro_batch", "skip": 2, "record": 1}`; also `mini_batch`,
+            `decode_step`.
+        run: The run folder; default: what this process captures into, else MSTXKIT_RUN.
+        limit_s: Seconds after which a session is ended.
+        limit_bytes: Bytes of raw data after which it is.
+        reason: For people; up to 500 characters.
+
+    Raises:
+        ConfigError: an argument is wrong, or nobody listens; with what is allowed.
+        MstxkitError: the request cannot be left in the run folder: a full disk, one that was removed.
+
+    *Cost*: milliseconds; it reads and writes small files of the run. "suspect+peer" reads the run in another process,
+    which takes seconds. With MSTXKIT_OFF=1 nothing is asked for, and the request is returned all the same.
+    """
+    given = {
+        "stages": _listed(stage),
+        "ranks": _ranks(ranks),
+        **({"occurrences": occurrences} if occurrences is not None and steps == 1 else {"steps": steps}),
+        **({"occurrences": occurrences} if occurrences is not None else {}),
+        "preset": preset,
+        "sample": dict(sample) if isinstance(sample, Mapping) else sample,
+        "limits": {"seconds": limit_s, "bytes": limit_bytes},
+        "reason": reason,
+        "occasion": f"step {ranges.current_step()}",
+    }
+    if wiring.is_off():
+        return _unasked(given)
+    folder, is_own = _run(run)
+    suspects = _suspects(folder, given) if ranks == SUSPECT_AND_PEER else ()
+    return asking.ask(folder, given, suspects, _known_here() if is_own else None, _SOURCE)
+
+
+def _listed(given: Any) -> Any:
+    """One, or several of any kind, as JSON has them; what is neither is refused by name later."""
+    if isinstance(given, Iterable) and not isinstance(given, (str, bytes)):
+        return [_plain(one) for one in given]
+    return [_plain(given)]
+
+
+def _plain(given: Any) -> Any:
+    """A whole number of any kind (numpy has its own) as one that JSON takes; else the same."""
+    return index(given) if hasattr(given, "__index__") and not isinstance(given, bool) else given
+
+
+def _ranks(given: str | int | Sequence[int] | None) -> Any:
+    if given is not None:
+        return given if isinstance(given, str) else _listed(given)
+    rank = _own_rank()
+    if rank is None:
+        raise ConfigError(
+            f"{_SOURCE}: it is not known which rank this process is; give ranks=, or say so: mstxkit.identify(rank=…)"
+        )
+    return [rank]
+
+
+def _own_rank() -> int | None:
+    """This process's rank. One without a rank is the only one, unless Ray is up: then it is a driver or a worker."""
+    rank: int | None = identity.current()["rank"]
+    is_ray_up: Any = getattr(sys.modules.get("ray"), "is_initialized", None)
+    return 0 if rank is None and not (is_ray_up is not None and is_ray_up()) else rank
+
+
+def _run(given: str | os.PathLike[str] | None) -> tuple[Path, bool]:
+    """The run folder, and whether this process is one of the run's."""
+    recorded = wiring.recorded_process()
+    here = None if recorded is None else recorded[0]
+    named = given if given is not None else here or os.environ.get(wiring.RUN_VARIABLE)
+    if not named:
+        raise ConfigError(f"{_SOURCE}: this process captures into no run; call mstxkit.capture() first, or give run=")
+    folder = Path(named).resolve()
+    return folder, folder == here
+
+
+def _known_here() -> Known:
+    """What a process of the run knows by itself: it may be the first to ask, before anybody has said anything.
+
+    Every rank must be told the same, whatever it has entered yet: so all names of stages that there are count.
+    """
+    from .patching import registry
+    from .recorder.engine import engine
+
+    named = {one.stage for one in registry.states() if one.stage}
+    size, rank = identity.current()["world_size"], _own_rank()
+    ranks = range(max(size or 0, 0 if rank is None else rank + 1))
+    return Known({*engine.stages_seen(), *stages.BY_KEY, *named}, ranks, ())
+
+
+def _suspects(run: Path, given: Mapping[str, Any]) -> tuple[int, ...]:
+    """Whom the run's tables suspect, by the command line: a training process loads no tables."""
+    command = [
+        sys.executable,
+        "-m",
+        "mstxkit",
+        "escalate",
+        str(run),
+        "--ranks",
+        SUSPECT_AND_PEER,
+        "--explain",
+        "--json",
+    ]
+    command += [word for stage in given["stages"] for word in ("--stage", str(stage))]
+    try:
+        told = subprocess.run(command, env=_environment(), capture_output=True, text=True, timeout=_SUSPECTS_WITHIN_S)
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise ConfigError(f"{_SOURCE}: ranks={SUSPECT_AND_PEER}: the run's tables cannot be read: {exc}") from None
+    if told.returncode:
+        why = told.stderr.strip().removeprefix("mstxkit: ") or "the run's tables cannot be read"
+        raise ConfigError(f"{_SOURCE}: ranks={SUSPECT_AND_PEER}: {why}")
+    return tuple(json.loads(told.stdout)["suspects"])
+
+
+def _environment() -> dict[str, str]:
+    """For a command that only looks: it finds this package, and records nothing."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MSTXKIT_")}
+    root = str(Path(__file__).resolve().parents[1])
+    return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, (root, kept.get("PYTHONPATH"))))}
+
+
+def _unasked(given: Mapping[str, Any]) -> Request:
+    """The request of a program in which mstxkit is off: checked as far as that can be, and left nowhere."""
+    may_name = Known([str(one) for one in given["stages"]], range(_RANKS_AT_MOST), presets.known())
+    return checked(dict(given), may_name, _SOURCE)
