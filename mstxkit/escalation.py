@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from operator import index
 from pathlib import Path
 from typing import Any, Iterable, Mapping, Sequence
@@ -32,7 +33,7 @@ def escalate(
     """Ask for a profile of a stage's next occurrences. Returns at once; `mstxkit status RUN` says what became of it.
 
     The same call in the same step is one request, from however many ranks, and however far apart. In another step it
-    is another one. A program that counts no steps asks once for each thing.
+    is another one. A program that counts no steps asks once for each thing; a caller from outside of the run asks anew.
 
     Args:
         stage: A name, any system's (`update_actor`), or several.
@@ -64,11 +65,12 @@ def escalate(
         "sample": dict(sample) if isinstance(sample, Mapping) else sample,
         "limits": {"seconds": limit_s, "bytes": limit_bytes},
         "reason": reason,
-        "occasion": f"step {ranges.current_step()}",
     }
     if wiring.is_off():
         return _unasked(given)
     folder, is_own = _run(run)
+    # Ranks of one program that ask in the same step ask for one thing; who looks at a run from outside asks anew.
+    given["occasion"] = f"step {ranges.current_step()}" if is_own else f"{time.time_ns()}"
     suspects = _suspects(folder, given) if ranks == SUSPECT_AND_PEER else ()
     return asking.ask(folder, given, suspects, _known_here() if is_own else None, _SOURCE)
 

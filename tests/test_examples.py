@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
+# torch_npu may be installed without CANN: loaded by itself, it would end `import torch` with an error.
+os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
+
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "examples" / "01_grpo.py"
+ESCALATE = ROOT / "examples" / "04_escalate.py"
 
 
 def test_the_example_is_the_loop_that_the_demo_runs() -> None:
@@ -22,7 +26,7 @@ def test_the_example_trains_under_torchrun(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     environment = {**os.environ, "MSTXKIT_RUN": str(tmp_path / "run"), "OMP_NUM_THREADS": "1"}
-    environment |= {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "PYTHONPATH": str(ROOT)}
+    environment["PYTHONPATH"] = str(ROOT)
 
     done = subprocess.run(
         [*launcher, str(EXAMPLE), "--steps", "3", "--every", "1"], env=environment, capture_output=True, text=True
@@ -31,3 +35,20 @@ def test_the_example_trains_under_torchrun(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert [line.split()[:2] for line in done.stdout.splitlines()] == [["step", str(n)] for n in range(3)]
     assert list((tmp_path / "run" / "sealed").iterdir())
+
+
+@pytest.mark.slow
+def test_the_example_of_escalation_profiles_its_own_slow_stage_and_says_where_that_lies(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("polars")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    done = subprocess.run(
+        [sys.executable, str(ESCALATE), "--run", str(tmp_path / "run")], env=environment, capture_output=True, text=True
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "actor_update on rank 0 is done" in done.stdout
+    (trace,) = (tmp_path / "run" / "profiles").rglob("*.pt.trace.json")
+    assert str(trace) in done.stdout
+    assert f"mstxkit analyse {tmp_path / 'run'}" in done.stdout

@@ -71,6 +71,13 @@ def _options() -> None:
     """Mark, capture, find, read: tracing for RL post-training on Ascend NPUs."""
 
 
+def _is_of_values(exc: Exception) -> bool:
+    """Is it about values that were given, each with what it may be?"""
+    from ..errors import ConfigError
+
+    return isinstance(exc, ConfigError) and bool(exc.problems)
+
+
 def _with_plain_errors(verb: Callable[..., None]) -> Callable[..., None]:
     """Errors that mstxkit raises on purpose end a command with their message and no traceback."""
 
@@ -86,6 +93,6 @@ def _with_plain_errors(verb: Callable[..., None]) -> Callable[..., None]:
         except MstxkitError as exc:
             told = "\n".join(map(for_terminal, str(exc).splitlines()))
             typer.echo(f"mstxkit: {told}", err=True)
-            raise typer.Exit(WRONG_USE if isinstance(exc, ReadError) else FOUND_WRONG) from None
+            raise typer.Exit(WRONG_USE if isinstance(exc, ReadError) or _is_of_values(exc) else FOUND_WRONG) from None
 
     return run

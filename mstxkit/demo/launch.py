@@ -12,8 +12,10 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Callable
 
 from mstxkit.demo.curve import FILE_NAME, Learning, learning, read_rewards
+from mstxkit.demo.escalating import Escalated, Escalation
 from mstxkit.errors import MstxkitError
 
 POLL_S = 0.05
@@ -38,7 +40,8 @@ class Plan:
         run: Run folder: new, or empty.
         slow_rank: The rank that generates slowly.
         kill_rank: The rank that is killed when `KILL_AFTER_RATIO` of the steps are done.
-        every: Print the reward every so many steps; 0: never.
+        every: Print the reward every so many steps; 0: nothing at all.
+        escalate: Ask for a profile of the slowest rank's slowest stage, once it shows.
     """
 
     run: Path
@@ -48,6 +51,7 @@ class Plan:
     slow_rank: int | None = None
     kill_rank: int | None = None
     every: int = 10
+    escalate: bool = False
 
     @property
     def fatal_step(self) -> int:
@@ -69,12 +73,16 @@ class Plan:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a plan: exit code of each rank (negative: the signal that ended it), and what was learnt."""
+    """What became of a plan: exit code of each rank (negative: the signal that ended it), and what was learnt.
+
+    `escalated` is None where the plan has no escalation.
+    """
 
     plan: Plan
     exit_codes: tuple[int, ...]
     learning: Learning
     seconds: float
+    escalated: Escalated | None = None
 
 
 def run_ranks(plan: Plan) -> Outcome:
@@ -86,15 +94,29 @@ def run_ranks(plan: Plan) -> Outcome:
     plan.run.mkdir(mode=0o700, parents=True, exist_ok=True)
     started_s, meeting_place = time.monotonic(), tempfile.mkdtemp(prefix="mstxkit-demo-")
     ranks: list[subprocess.Popen[bytes]] = []
+    escalation = Escalation(plan.run, plan.ranks, _said if plan.every else _unsaid) if plan.escalate else None
     try:
         for rank in range(plan.ranks):
             ranks.append(start_rank(plan, rank, meeting_place))
-        wait_for_all(ranks, plan)
+        wait_for_all(ranks, plan, escalation.look if escalation else _nothing)
     finally:
         end_all(ranks)
         shutil.rmtree(meeting_place, ignore_errors=True)
-    codes = tuple(process.returncode for process in ranks)
-    return Outcome(plan, codes, learning(read_rewards(plan.run)), time.monotonic() - started_s)
+    seconds, codes = time.monotonic() - started_s, tuple(process.returncode for process in ranks)
+    escalated = escalation.outcome() if escalation else None
+    return Outcome(plan, codes, learning(read_rewards(plan.run)), seconds, escalated)
+
+
+def _said(line: str) -> None:
+    print(line, flush=True)
+
+
+def _unsaid(line: str) -> None:
+    """Whoever reads the output wants nothing but the end of it."""
+
+
+def _nothing() -> None:
+    """There is nothing to be done meanwhile."""
 
 
 def start_rank(plan: Plan, rank: int, meeting_place: str) -> subprocess.Popen[bytes]:
@@ -117,6 +139,7 @@ def environment(plan: Plan, rank: int) -> dict[str, str]:
     paths = [package_parent, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         "GLOO_SOCKET_IFNAME": "lo",
+        "KINETO_LOG_LEVEL": "6",  # else torch announces each of its profilers on stderr, in the middle of the rewards
         **os.environ,
         "PYTHONPATH": os.pathsep.join(paths),
         "MSTXKIT_RUN": str(plan.run.absolute()),
@@ -129,7 +152,7 @@ def environment(plan: Plan, rank: int) -> dict[str, str]:
     }
 
 
-def wait_for_all(ranks: list[subprocess.Popen[bytes]], plan: Plan) -> None:
+def wait_for_all(ranks: list[subprocess.Popen[bytes]], plan: Plan, meanwhile: Callable[[], None] = _nothing) -> None:
     """Wait until every rank has ended. Raises: DemoError when one fails, or outlives a killed one for too long."""
     deadline_s = float("inf")
     while any(process.poll() is None for process in ranks):
@@ -138,6 +161,7 @@ def wait_for_all(ranks: list[subprocess.Popen[bytes]], plan: Plan) -> None:
             deadline_s = time.monotonic() + SURVIVORS_END_WITHIN_S
         if time.monotonic() > deadline_s:
             raise DemoError(f"a rank did not end within {SURVIVORS_END_WITHIN_S:.0f} s of another's end")
+        meanwhile()
         time.sleep(POLL_S)
     refuse_failures(ranks, plan)
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,13 @@ import pytest
 pytest.importorskip("torch")
 pl = pytest.importorskip("polars")
 
+from typer.testing import CliRunner  # noqa: E402
+
+from mstxkit.cli import application  # noqa: E402
+from mstxkit.demo import launch  # noqa: E402
+from mstxkit.demo.escalating import Escalated  # noqa: E402
 from mstxkit.demo.launch import Outcome, Plan, run_ranks  # noqa: E402
+from mstxkit.demo.suspicion import Suspect  # noqa: E402
 from mstxkit.reader import open_run  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -118,7 +125,8 @@ def test_the_command_prints_one_json_document_and_leaves_a_trace(tmp_path: Path)
 
     document = json.loads(done.stdout)
     assert done.returncode == 0
-    assert (document["steps"], document["exit_codes"]) == (5, [0, 0])
+    assert (document["steps"], document["exit_codes"], document["slow_rank"]) == (5, [0, 0], 1)
+    assert document["escalated"]["suspect"] is None
     assert json.loads(Path(document["trace"]).read_text())
 
 
@@ -127,7 +135,23 @@ def test_the_command_says_what_happened_and_what_to_open(tmp_path: Path) -> None
 
     assert done.returncode == 0, done.stderr
     assert "Rank 1 was killed (SIGKILL) in step 3" in done.stdout
+    assert "No profile was asked for: the training was over before all ranks had shown" in done.stdout
     assert f"open {tmp_path / 'run' / 'trace.json'} in https://ui.perfetto.dev" in done.stdout
+
+
+EXPIRED = Escalated("mstxkit escalate …", Suspect(1, "reward", 0.1), "expired", "no step was agreed")
+
+
+@pytest.mark.parametrize(("escalated", "code"), [(EXPIRED, 1), (EXPIRED._replace(state="done", step=7), 0), (None, 0)])
+def test_the_command_ends_with_1_if_what_it_asked_for_was_not_recorded(
+    escalated: Escalated | None, code: int, plain: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "run_ranks", lambda plan: replace(plain, escalated=escalated))
+
+    done = CliRunner().invoke(application(), ["demo", "--run", str(plain.plan.run)])
+
+    assert done.exit_code == code, done.output
+    assert ("It is expired: no step was agreed" in done.output) == (code == 1)
 
 
 def _mstxkit(*words: str) -> subprocess.CompletedProcess[Any]:
