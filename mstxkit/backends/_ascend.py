@@ -81,12 +81,11 @@ def built(profiler: Any, dialect: Dialect, options: Options, folder: Path, **mor
         config["export_type"] = [getattr(profiler.ExportType, name) for name in config["export_type"]]
     given = {name: value for name, value in options.items() if name not in ("experimental_config", "analyse_flag")}
     given["activities"] = [getattr(profiler.ProfilerActivity, name) for name in options["activities"]]
+    depth = profiler._ExperimentalConfig(**config)
     handler = profiler.tensorboard_trace_handler(str(folder), analyse_flag=options["analyse_flag"])
     if handler is None:  # MindSpore logs an error, and would record where the profiler before it did, or into ./data
         raise Refused(f"the profiler does not take the folder {folder}: letters, digits, spaces and . / _ - ~ alone")
-    return profiler.profile(
-        **given, **more, experimental_config=profiler._ExperimentalConfig(**config), on_trace_ready=handler
-    )
+    return profiler.profile(**given, **more, experimental_config=depth, on_trace_ready=handler)
 
 
 class Output:
