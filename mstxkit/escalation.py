@@ -16,6 +16,7 @@ from typing import Any, Iterable, Mapping, Sequence
 
 from . import identity, presets, ranges, stages, wiring
 from .control import asking
+from .control.post import own_rank
 from .control.requests import SUSPECT_AND_PEER, Known, Request, checked
 from .errors import ConfigError
 
@@ -90,19 +91,12 @@ def _plain(given: Any) -> Any:
 def _ranks(given: str | int | Sequence[int] | None) -> Any:
     if given is not None:
         return given if isinstance(given, str) else _listed(given)
-    rank = _own_rank()
+    rank = own_rank()
     if rank is None:
         raise ConfigError(
             f"{_SOURCE}: it is not known which rank this process is; give ranks=, or say so: mstxkit.identify(rank=…)"
         )
     return [rank]
-
-
-def _own_rank() -> int | None:
-    """This process's rank. One without a rank is the only one, unless Ray is up: then it is a driver or a worker."""
-    rank: int | None = identity.current()["rank"]
-    is_ray_up: Any = getattr(sys.modules.get("ray"), "is_initialized", None)
-    return 0 if rank is None and not (is_ray_up is not None and is_ray_up()) else rank
 
 
 def _run(given: str | os.PathLike[str] | None) -> tuple[Path, bool]:
@@ -125,7 +119,7 @@ def _known_here() -> Known:
     from .recorder.engine import engine
 
     named = {one.stage for one in registry.states() if one.stage}
-    size, rank = identity.current()["world_size"], _own_rank()
+    size, rank = identity.current()["world_size"], own_rank()
     ranks = range(max(size or 0, 0 if rank is None else rank + 1))
     return Known({*engine.stages_seen(), *stages.BY_KEY, *named}, ranks, ())
 

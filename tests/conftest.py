@@ -6,6 +6,7 @@ The session's header says which engine is loaded; asking for one with MSTXKIT_NA
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -33,6 +34,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     wanted = os.environ.get("MSTXKIT_NATIVE")
     if wanted in ("0", "1") and bool(engine.NATIVE) is not (wanted == "1"):
         pytest.exit(f"MSTXKIT_NATIVE={wanted}, but the engine loaded is {engine.__name__}", returncode=3)
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C is Python's: where tests run in the background of a shell, it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)

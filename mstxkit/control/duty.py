@@ -9,13 +9,10 @@ takes time, and what it took is in the session's `session.json`.
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 import time
 from collections import deque
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import faults, identity, presets, stages
 from ..errors import ConfigError, MstxkitError
@@ -31,6 +28,7 @@ from .machine import Machine
 from .mailbox import Mailbox, Watcher
 from .messages import Standing
 from .moves import Now, Policy, Report
+from .post import Post
 from .requests import Request
 from .standby import Settings
 
@@ -38,55 +36,6 @@ _SAY_AGAIN_S = 60.0
 _REMEMBERED_AT_MOST = 1000
 # As machine.py asks of its owner: after these its memory is to be saved, whatever it answers.
 _KEPT = (moves.RequestReceived, moves.CancelReceived, moves.Commit, moves.Drop)
-
-
-class Post(NamedTuple):
-    """Which rank of which run is on duty.
-
-    Args:
-        run: The run folder, resolved.
-        run_id: Its id.
-        host_folder: The run's folder on this host, for what its processes pass on to each other.
-        rank, world_size, role: Of this process; the role is empty where none is known.
-        is_assumed: Nothing says its rank yet: it is taken for the only one.
-    """
-
-    run: Path
-    run_id: str
-    host_folder: Path
-    rank: int
-    world_size: int
-    role: str
-    is_assumed: bool = False
-
-
-def post_here(run: Path, run_id: str, host_folder: Path) -> Post | None:
-    """The post of this process by what is known of its rank now; None where it has none.
-
-    A process without a rank is the only one, unless Ray is up: then it is the driver, whose stages are only waiting for
-    those of its workers. Where another living process has the same rank and role, this one's role gets its pid.
-    """
-    who = identity.current()
-    rank = who["rank"]
-    if rank is None and _is_ray_up():
-        return None
-    number, size = rank or 0, max(who["world_size"] or 1, (rank or 0) + 1)
-    role = _free_role(ControlFolder(run, run_id), number, who["role"] or "")
-    return Post(run, run_id, host_folder, number, size, role, rank is None)
-
-
-def _is_ray_up() -> bool:
-    is_initialized: Any = getattr(sys.modules.get("ray"), "is_initialized", None)
-    return is_initialized is not None and bool(is_initialized())
-
-
-def _free_role(control: ControlFolder, rank: int, role: str) -> str:
-    last = control.acknowledgement(rank, role)
-    pid = os.getpid()
-    is_taken = last is not None and last.host == identity.host() and last.pid != pid
-    if is_taken and last is not None and identity.is_alive(last.document.get("process") or {}):
-        return f"{role or 'process'}_{pid}"
-    return role
 
 
 class Duty:

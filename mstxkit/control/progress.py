@@ -159,7 +159,7 @@ def progress(one: Asked, said: Sequence[Heard], now_ns: int | None = None) -> Pr
     """
     now_ns = time.time_ns() if now_ns is None else now_ns
     ranks = one.request.ranks_in(world_size(said), one.suspects)
-    words = _words(one.request, said)
+    words = _words(one.request, said, now_ns)
     silent = _silent(one, now_ns)
     return Progress(one, tuple(words.get(rank) or replace(silent, rank=rank) for rank in ranks))
 
@@ -179,17 +179,18 @@ def _silent(one: Asked, now_ns: int) -> Report:
     return Report(id, 0, QUEUED, reason="no answer yet")
 
 
-def _words(request: Request, said: Sequence[Heard]) -> dict[int, Report]:
+def _words(request: Request, said: Sequence[Heard], now_ns: int) -> dict[int, Report]:
     """Rank to what counts of all that is said of this request on it."""
     own: dict[int, list[tuple[bool, Report]]] = {}
     of_others: dict[int, Report] = {}
+    is_late = now_ns >= request.expires_ns
     for one in said:
         runs_it = any(stages.canonical(stage) in request.stages for stage in one.standing.stages)
         for report in one.standing.reports:
             if report.id != request.id or not is_sound(report):
                 continue
             if report.rank == one.rank:
-                own.setdefault(one.rank, []).append((runs_it, _as_seen_from_outside(report, one)))
+                own.setdefault(one.rank, []).append((runs_it, _as_seen_from_outside(report, one, is_late)))
             else:
                 of_others[report.rank] = report
     spoken = {rank: _weightiest(words) for rank, words in own.items()}
@@ -213,10 +214,11 @@ def _weightiest(words: list[tuple[bool, Report]]) -> Report:
     return max(relevant, key=lambda report: _WEIGHTS.index(report.state))
 
 
-def _as_seen_from_outside(report: Report, one: Heard) -> Report:
+def _as_seen_from_outside(report: Report, one: Heard, is_late: bool) -> Report:
     """A process that is gone ends nothing any more: a session of it has ended with it."""
     if report.has_ended or one.is_alive is not False:
         return report
     if report.state in _IN_A_SESSION:
         return replace(report, state=FAILED, reason="its process ended in the middle of a session")
-    return replace(report, ready=False, reason="; ".join(filter(None, (report.reason, "its process has ended"))))
+    reason = "; ".join(filter(None, (report.reason, "its process has ended")))
+    return replace(report, state=EXPIRED if is_late else report.state, ready=False, reason=reason)

@@ -104,7 +104,8 @@ class Standby:
         return 0
 
     def _begin(self) -> None:
-        from .duty import Duty, post_here
+        from .duty import Duty
+        from .post import post_here
 
         post = None if self._is_over else post_here(*self._place)
         if post is not None:

@@ -115,6 +115,7 @@ class OneSession:
     def _close_unless_recording(self, opened: _Opened) -> None:
         if not opened.records:
             self._opened = None
+            opened.settle()
             opened.claim.release()
 
     def bytes_so_far(self) -> int | None:
@@ -163,6 +164,11 @@ class _Opened:
             raise
         self._file.document["start_cost_ns"] = time.perf_counter_ns() - before_ns
         return None if self.records else self._failed(self._session.stop())
+
+    def settle(self) -> None:
+        """What records no more does not say that it does, wherever an interrupt of the program has come."""
+        if self._file is not None and not self._file.is_settled:
+            self._file.fail("an interrupt of the program: what was recorded is as the profiler left it")
 
     def _failed(self, outcome: Outcome) -> str:
         assert self._file is not None

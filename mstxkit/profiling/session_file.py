@@ -43,6 +43,7 @@ class SessionFile:
     def __init__(self, order: Order, backend: Backend, distributed: dict[str, Any], version: str) -> None:
         self.folder = _made(order)
         self.document = _begun(order, backend, distributed, version)
+        self.is_settled = False
         text = _text(self.document)
         places.replace_file(self.folder / FILE, text + b" " * (_ROOM_BYTES - len(text)))
 
@@ -63,7 +64,9 @@ class SessionFile:
             places.replace_file(self.folder / FILE, text)
         except OSError as exc:
             self._overwrite(text)
+            self.is_settled = True
             return f"{FILE} could not be replaced as a whole: {exc}"
+        self.is_settled = True
         return None
 
     def _overwrite(self, text: bytes) -> None:

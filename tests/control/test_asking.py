@@ -259,6 +259,13 @@ def test_a_process_killed_in_a_session_has_failed(run: Path) -> None:
     assert found[2] == ("armed", "its process has ended")
 
 
+def test_a_process_that_ended_before_it_recorded_anything_has_expired_with_its_request(run: Path) -> None:
+    request = left(run, ranks=[1], created_ns=1, expires_ns=2)
+    say(run, 1, reported(request, 1, "armed"), process=GONE)
+
+    assert stands(run, request)[1] == ("expired", "its process has ended")
+
+
 def test_of_processes_with_one_rank_that_one_counts_which_runs_the_stage(run: Path) -> None:
     request = left(run)
     say(run, 1, reported(request, 1, "done"), role="actor")

@@ -116,7 +116,7 @@ def test_a_range_thrown_away_under_an_exception_leaves_that_as_it_is(engine: Any
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 def test_what_a_signal_handler_raises_inside_the_hook_reaches_the_program_and_is_told_as_a_failure(
-    engine: Any, recorded: Written, watcher: Watcher, kind: type[BaseException]
+    engine: Any, recorded: Written, watcher: Watcher, kind: type[BaseException], ctrl_c: None
 ) -> None:
     """C raises it again in the body; in the twin it leaves `__enter__`. Either way the end is told."""
 
