@@ -9,6 +9,8 @@ takes time, and what it took is in the session's `session.json`.
 
 from __future__ import annotations
 
+import atexit
+import os
 import threading
 import time
 from collections import deque
@@ -62,6 +64,7 @@ class Duty:
         self._spoken_for: dict[tuple[str, int], Report] = {}
         self._step: int | None = None
         self._sample_per: str | None = None
+        self._is_over = self._ends_early = False
         self._is_changed, self._said_at = True, 0.0
         self._can: tuple[int, str | None] = 0, None
         who = identity.of_process(post.run_id, False, "")
@@ -105,7 +108,11 @@ class Duty:
         self._watcher.start()
 
     def stop(self) -> None:
-        """The process ends, or capture does: close what is open, on this thread, and say so."""
+        """The process ends, or capture does: close what is open, on this thread, and say so. Once is enough."""
+        if self._is_over or self._process["pid"] != os.getpid():
+            return
+        self._is_over = True
+        atexit.unregister(self.stop)
         self._watcher.stop()
         self._light_finish()
         self._on_thread(moves.Ending(threading.get_ident()))
@@ -149,7 +156,7 @@ class Duty:
         order = self._session.order
         if order is None:
             return None
-        return f"{order.preset.name} of {order.stage}" + (f" for request {order.request}" if order.request else "")
+        return f"{order.preset.name} of {order.stage} for request {order.request}" if order.request else "light capture"
 
     # On the thread that trains.
 
@@ -254,6 +261,12 @@ class Duty:
         return self._order("light", step)._replace(reason="light capture on duty")
 
     def _order(self, stage: str, step: int | None) -> Order:
+        """What a session is to be. From the first one on, the end of the process ends what is open before frameworks
+        that were imported meanwhile give their devices back (torch_npu 2.13.0 `_init/core/runtime_lifecycle.py`).
+        """
+        if not self._ends_early:
+            self._ends_early = True
+            atexit.register(self.stop)
         post = self.post
         return Order(post.run, post.run_id, post.rank, post.world_size, post.role, stage, step, presets.load("light"))
 

@@ -738,3 +738,35 @@ def test_a_step_agreed_for_another_request_says_nothing(rank: Rank) -> None:
 
     assert rank.last(request).state == "done"
     assert isinstance(rank.session, Recording)
+
+
+AT_EXIT = """
+import atexit, sys
+from pathlib import Path
+from on_duty import Rank
+from mstxkit.recorder.engine import engine
+
+class Told(list):
+    def append(self, what):
+        print(what, flush=True)
+
+rank = Rank(engine, Path(sys.argv[1]))
+engine.watch(True)
+with engine.stage("actor_update"):
+    pass
+rank.session.did = Told()
+atexit.register(print, "the device is given back", flush=True)  # as torch_npu does, imported meanwhile
+rank.ask(occurrences=1)
+inside = engine.stage("actor_update")
+inside.__enter__()
+"""
+
+
+def test_at_exit_a_session_ends_before_a_framework_gives_its_device_back(tmp_path: Path) -> None:
+    tests = Path(__file__).resolve().parents[1]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent)])}
+    done = subprocess.run(
+        [sys.executable, "-c", AT_EXIT, str(tmp_path / "run")], env=environment, capture_output=True, text=True
+    )
+
+    assert done.stdout.splitlines() == ["+actor_update", "-actor_update", "the device is given back"], done.stderr

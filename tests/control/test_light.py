@@ -187,7 +187,7 @@ def test_on_duty_light_and_escalation_alternate(rank: Rank) -> None:
     outside = rank.duty.doing()
     engine.step(11)
 
-    assert (inside, outside) == (f"full of actor_update for request {request.id}", "light of light")
+    assert (inside, outside) == (f"full of actor_update for request {request.id}", "light capture")
     assert rank.session.did == [
         "+light", "-light", "+actor_update", "-actor_update", "+light", "-light", "+light"
     ]  # fmt: skip
