@@ -28,6 +28,7 @@ NEEDS = {
     "torch_npu": ("verl.utils.profiler.mstx_profile",),
     "nvtx": ("verl.utils.profiler.nvtx_profile",),
     "megatron": (
+        "megatron.core.pipeline_parallel.schedules",
         "verl.workers.megatron_workers",
         "verl.workers.actor.megatron_actor",
         "verl.workers.critic.megatron_critic",
