@@ -118,7 +118,7 @@ def test_its_own_cost_is_counted(run: Path) -> None:
         assert lives.wait_until(lambda: livefile.read_counters(view)["own_cost_ns"] > 0)
 
     (told,) = lives.processes(run)
-    assert 0 < told["own_cost_ratio"] < 1
+    assert told["own_cost_ratio"] > 0
 
 
 def test_sealing_from_two_threads_at_once_writes_each_bank_once(run: Path) -> None:
