@@ -24,6 +24,8 @@ import environments
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE = "not npu and not wheel and not slow and not ray and not frameworks and not mindspore"
+# What never asks the engine, or loads both, runs with one of them.
+CORE_BY_ENGINE = {"1": CORE, "0": f"{CORE} and not engineless"}
 VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13")
 # Both major versions of polars are covered; those that still support Python 3.9 are 1.x.
 POLARS = {"3.9": "polars<2", "3.10": "polars>=2", "3.11": "polars<2", "3.12": "polars>=2", "3.13": "polars<2"}
@@ -78,7 +80,8 @@ def main(arguments: list[str]) -> int:
 def test_here() -> list[Outcome]:
     """All parts on the Python that runs this script."""
     python = Path(sys.executable)
-    parts = [Part("core on the C engine", python, CORE, "1"), Part("core on the Python twin", python, CORE, "0")]
+    titles = {"1": "core on the C engine", "0": "core on the Python twin"}
+    parts = [Part(title, python, CORE_BY_ENGINE[native], native) for native, title in titles.items()]
     npu = Part("real torch_npu on stand-in CANN", python, "npu and not wheel", "")
     late = [
         Part("slow (demo)", python, "slow and not npu and not ray and not frameworks and not mindspore", ""),
@@ -124,7 +127,8 @@ def test_version(version: str) -> list[Outcome]:
     polars = version_of(python, "polars")
     engines = (("1", "C engine"), ("0", "Python twin"))
     return [
-        run(Part(f"{version}, {engine}, polars {polars}", python, CORE, native), PIPE) for native, engine in engines
+        run(Part(f"{version}, {engine}, polars {polars}", python, CORE_BY_ENGINE[native], native), PIPE)
+        for native, engine in engines
     ]
 
 

@@ -19,6 +19,13 @@ from mstxkit import faults
 from mstxkit.recorder.engine import engine
 
 _THREADS_END_WITHIN_S = 5.0
+_ENGINELESS = (
+    "tests/cli/test_analyse.py", "tests/cli/test_escalate.py", "tests/cli/test_status_escalations.py", "tests/config/",
+    "tests/control/test_asking.py", "tests/control/test_duty", "tests/control/test_explaining.py",
+    "tests/control/test_files", "tests/control/test_light.py", "tests/control/test_machine",
+    "tests/control/test_messages.py", "tests/control/test_requests.py", "tests/parsing/",
+    "tests/presets/", "tests/test_reader_escalations.py",
+)  # fmt: skip
 # A busy machine is no failure: no timing decides a test.
 settings.register_profile("mstxkit", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("mstxkit")
@@ -28,6 +35,13 @@ def pytest_report_header() -> str:
     return (
         f"mstxkit engine: {'C' if engine.NATIVE else 'Python twin'} (MSTXKIT_NATIVE={os.environ.get('MSTXKIT_NATIVE')})"
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of what never asks the engine, files and commands that work on them; and those that load both engines."""
+    for item in items:
+        if item.nodeid.startswith(_ENGINELESS):
+            item.add_marker("engineless")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
