@@ -100,18 +100,25 @@ def _from_torch_distributed() -> dict[str, Any]:
         return {}
 
 
+def of_life() -> dict[str, Any]:
+    """What `is_alive` needs to tell this process from any other, on this host or another, now or later."""
+    return {
+        "host": host(),
+        "boot": boot_id(),
+        "pid": os.getpid(),
+        "pid_start": pid_start(os.getpid()),
+        "pidns": _namespace("pid"),
+    }
+
+
 def of_process(run_id: str, native: bool, version: str) -> dict[str, Any]:
     """All that stays the same for the life of this process, with what is known of rank and role now."""
     return {
         "run": run_id,
-        "host": host(),
-        "boot": boot_id(),
-        "pid": os.getpid(),
+        **of_life(),
         "ppid": os.getppid(),
         "start": f"{time.time_ns():x}{os.urandom(2).hex()}",
         "start_ns": time.time_ns(),
-        "pid_start": pid_start(os.getpid()),
-        "pidns": _namespace("pid"),
         "timens": _namespace("time"),
         "native": native,
         "python": platform.python_version(),

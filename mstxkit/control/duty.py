@@ -18,6 +18,7 @@ from typing import Any
 
 from .. import faults, identity, presets, stages
 from ..errors import ConfigError, MstxkitError
+from ..profiling.declare import Preset
 from ..profiling.light import Schedule
 from ..profiling.session import OneSession, Order, backend_here, preset_of
 from ..recorder import edges
@@ -25,7 +26,7 @@ from ..recorder.engine import engine
 from . import messages, moves
 from .files import ControlFolder
 from .inbox import Inbox
-from .light import Light, LightOnDuty, NoLight
+from .light import STAGE, Light, LightOnDuty, NoLight
 from .machine import Machine
 from .mailbox import Mailbox, Watcher
 from .messages import Standing
@@ -67,8 +68,7 @@ class Duty:
         self._is_over = self._ends_early = False
         self._is_changed, self._said_at = True, 0.0
         self._can: tuple[int, str | None] = 0, None
-        who = identity.of_process(post.run_id, False, "")
-        self._process = {key: who[key] for key in ("host", "boot", "pidns", "pid", "pid_start")}
+        self._process = identity.of_life()
         self._machine = self._restored(_policy(settings))
         self._watcher = Watcher(self._poll, settings.poll_every_s)
 
@@ -252,15 +252,14 @@ class Duty:
         return moves.SessionStopped(recorded.bytes, recorded.problems)
 
     def _order_of(self, asked: moves.StartSession) -> Order:
+        reason = self._inbox.reasons.get(asked.id, "")
         preset = preset_of(asked.preset, asked.options)
-        return self._order(asked.stage, asked.step)._replace(
-            preset=preset, request=asked.id, reason=self._reason_of(asked.id), seconds=asked.seconds, bytes=asked.bytes
-        )
+        return self._order(asked.stage, asked.step, preset, asked.id, reason, asked.seconds, asked.bytes)
 
     def _light_order(self, step: int) -> Order:
-        return self._order("light", step)._replace(reason="light capture on duty")
+        return self._order(STAGE, step, presets.load("light"), "", "light capture on duty")
 
-    def _order(self, stage: str, step: int | None) -> Order:
+    def _order(self, stage: str, step: int | None, preset: Preset, *of_request: Any) -> Order:
         """What a session is to be. From the first one on, the end of the process ends what is open before frameworks
         that were imported meanwhile give their devices back (torch_npu 2.13.0 `_init/core/runtime_lifecycle.py`).
         """
@@ -268,10 +267,9 @@ class Duty:
             self._ends_early = True
             atexit.register(self.stop)
         post = self.post
-        return Order(post.run, post.run_id, post.rank, post.world_size, post.role, stage, step, presets.load("light"))
-
-    def _reason_of(self, id: str) -> str:
-        return self._inbox.reasons.get(id, "")
+        return Order(
+            post.run, post.run_id, post.rank, post.world_size, post.role, stage, step, preset, *of_request
+        )  # fmt: skip
 
     # On the watcher's thread.
 

@@ -108,7 +108,7 @@ class Claim:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if places.is_still(file, path):
                     self._file, file = file, -1
-                    self._process = identity.of_process("", False, "")
+                    self._process = identity.of_life()
                     self._tell()
                     return None
                 # It was removed meanwhile, and whoever comes next would lock another one: once more.
@@ -121,7 +121,7 @@ class Claim:
     def _tell(self) -> None:
         if self._file is None or self.owner.pid != os.getpid():
             return
-        about = {**{key: self._process[key] for key in ("boot", "pidns", "pid_start")}, **self.owner._asdict()}
+        about = {**self._process, **self.owner._asdict()}
         _ignoring_errors(os.ftruncate, self._file, 0)
         _ignoring_errors(os.pwrite, self._file, json.dumps(about).encode(), 0)  # a full tmpfs: locked all the same
 

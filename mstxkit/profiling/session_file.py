@@ -113,15 +113,10 @@ def file_name(stage: str) -> str:
 
 def _begun(order: Order, backend: Backend, distributed: dict[str, Any], version: str) -> dict[str, Any]:
     options, notes = backend.described(order.preset)
-    who = identity.of_process(order.run_id, False, version)
     return {
         "format": FORMAT,
         "run": order.run_id,
-        "host": who["host"],
-        "boot": who["boot"],
-        "pid": os.getpid(),
-        "pid_start": who["pid_start"],
-        "pidns": who["pidns"],
+        **identity.of_life(),
         "rank": order.rank,
         "world_size": order.world_size,
         "role": order.role,
