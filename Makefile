@@ -2,11 +2,17 @@
 #
 #   make demo       a real GRPO training under capture, and its report          DEMO="--kill-rank 1" passes options on
 #   make test       all tests: C engine, Python twin, real torch_npu, packaging, Ray, verl, trl, MindSpore
+#   make quick      under a minute: the tests of PART=store and of what depends on it
+#   make soak       what is long or random, in full: an hour
 #   make test-all   the core tests on every Python from 3.9 to 3.13 found here
 #   make check      ruff, formatting, mypy, architecture
-#   make bench      the benchmarks against their budgets                         BENCH="--only range_off" passes options on
+#   make bench      the benchmarks against their budgets                        BENCH="--only range_off" passes options on
+#   make locks      .ci/locks from what is installed now
+#   make nomem      the C engine with each of its allocations failing in turn
+#   make asan       the engine's and the recorder's tests under address and undefined-behaviour sanitizers
 #   make clean      what was built; `make distclean` the environments too
 #
+# MSTXKIT_TEST_SEED=20261122 repeats the random tests of that day. Environments are made from the lists in .ci/locks.
 # PIP_TORCH="--index-url https://download.pytorch.org/whl/cpu" keeps pip from fetching a CUDA build of torch.
 
 SHELL := /bin/bash
@@ -15,51 +21,39 @@ SHELL := /bin/bash
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
-TORCH_VERSION := 2.13.0
 PIP_TORCH ?=
-PIP := $(PYTHON) -m pip --disable-pip-version-check --quiet
+SET_UP = python=$$([ -x $(PYTHON) ] && echo $(PYTHON) || .ci/find-python) && "$$python" .ci/environments.py
 
 # With torch_npu installed and no CANN, a plain `import torch` fails unless torch is told not to load its plug-ins.
 export TORCH_DEVICE_BACKEND_AUTOLOAD := 0
 export PIP_TORCH
 
-.PHONY: help demo test test-all test-packaging check readme-table bench clean distclean setup setup-torch setup-frameworks
+.PHONY: help setup setup-frameworks demo test quick soak test-packaging test-all check readme-table bench locks clean nomem asan \
+        distclean
 
 help:
-	@sed -n 's/^# \{0,1\}//; 3,8p' Makefile
+	@sed -n 's/^# \{0,1\}//; 3,13p' Makefile
 
-$(VENV)/.made:
-	@python=$$(.ci/find-python) && echo "making $(VENV) with $$python" && "$$python" -m venv $(VENV)
-	@$(PIP) install --upgrade pip "setuptools>=77" wheel
-	@touch $@
+setup:
+	@$(SET_UP) main
 
-# A stale extension must not outlive a failed build, which is no error (it is optional).
-$(VENV)/.installed: $(VENV)/.made pyproject.toml setup.py mstxkit/bootstrap/mstxkit.pth $(wildcard mstxkit/_native/*.[ch])
-	@echo "installing mstxkit and its tools"
-	@rm -f mstxkit/_native/hot.*.so
-	@PYTHONWARNINGS=ignore $(PIP) install --no-build-isolation --editable '.[test,dev]'
-	@ls mstxkit/_native/hot.*.so >/dev/null 2>&1 || echo "the C engine could not be built: mstxkit runs on its Python twin"
-	@touch $@
+# Ray, verl, trl and transformers on Python 3.11, an old Ray, and MindSpore.
+setup-frameworks:
+	@$(SET_UP) all
 
-$(VENV)/.torch-$(TORCH_VERSION): $(VENV)/.made
-	@echo "installing torch $(TORCH_VERSION) and torch_npu $(TORCH_VERSION)"
-	@$(PIP) install $(PIP_TORCH) 'torch==$(TORCH_VERSION)' pyyaml numpy
-	@$(PIP) install --no-deps 'torch_npu==$(TORCH_VERSION)' \
-	  || echo "torch_npu $(TORCH_VERSION) is not to be had for this platform: its tests will be left out"
-	@touch $@
-
-setup: $(VENV)/.installed
-setup-torch: $(VENV)/.installed $(VENV)/.torch-$(TORCH_VERSION)
-
-# Ray, verl, trl and transformers on Python 3.11, an old Ray, and MindSpore: `make test` makes them too.
-setup-frameworks: $(VENV)/.made
-	@$(PYTHON) .ci/environments.py frameworks ray-2.42.1 mindspore
-
-demo: setup-torch
+demo: setup
 	@$(VENV)/bin/mstxkit demo $(DEMO)
 
-test: setup-torch
+# An environment that cannot be made fails in the table, after the tests of the others.
+test:
+	-@$(SET_UP) all
 	@$(PYTHON) .ci/suite.py test
+
+quick: setup
+	@$(PYTHON) .ci/quick.py $(PART)
+
+soak: setup
+	@$(PYTHON) .ci/suite.py soak
 
 test-packaging: setup
 	@$(PYTHON) -m pytest -m wheel
@@ -67,7 +61,7 @@ test-packaging: setup
 test-all: setup
 	@$(PYTHON) .ci/suite.py test-all
 
-check: setup-torch
+check: setup
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy mstxkit $(wildcard tests/typing)
@@ -75,15 +69,25 @@ check: setup-torch
 
 # The README's support table, from the recorded surfaces and the patch files; a test fails while it is stale.
 readme-table: setup
-	@PYTHONPATH=.:tests $(PYTHON) tests/cli/readme_table.py
+	@PYTHONPATH=.:tests $(PYTHON) tests/builders/readme_table.py
 
-bench: setup-torch
+bench: setup
 	@$(PYTHON) -m benchmarks --check $(BENCH)
+
+locks:
+	@$(PYTHON) .ci/environments.py --lock
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	rm -f mstxkit/_native/*.so $(VENV)/.installed .venvs/*/.installed
+	rm -f mstxkit/engine/native/*.so $(VENV)/.mstxkit .venvs/*/.mstxkit
 	find mstxkit tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean
 	rm -rf $(VENV) .venvs
+
+nomem: setup
+	@MSTXKIT_NATIVE=1 $(PYTHON) -m pytest -q -m nomem tests/engine/test_nomem.py
+
+# A copy of the package and its tests in a folder of its own: the engine that everybody runs on stays as it is.
+asan: setup
+	@$(PYTHON) .ci/sanitized.py

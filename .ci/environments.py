@@ -1,7 +1,9 @@
-"""Makes the environments in `.venvs` that hold real frameworks: `environments.py frameworks ray-2.42.1 mindspore`.
+"""Makes `.venv` and the environments of real frameworks in `.venvs`: `environments.py main frameworks …`, or `all`.
 
-Standard library only. What is there and up to date is left alone: packages are installed again when their list here
-changes, mstxkit when `pyproject.toml`, `setup.py` or the C source does. PIP_TORCH holds pip's options for torch.
+Standard library only. Each is installed from `.ci/locks/<name>.txt`, and again only when that file changes; mstxkit
+when `pyproject.toml`, `setup.py` or the C source does. Two are made at a time; they share what pip has fetched.
+The locks are for Python 3.11 on Linux, x86_64 and aarch64: elsewhere `.venv` is made of the newest packages that fit.
+PIP_TORCH holds pip's options for torch.
 """
 
 from __future__ import annotations
@@ -9,34 +11,37 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Callable, NamedTuple, Sequence
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDER = ROOT / ".venvs"
-PYTHON_VERSION = "3.11"
+FOLDER, LOCKS = ROOT / ".venvs", ROOT / ".ci/locks"
+NATIVE = ROOT / "mstxkit/engine/native"
+ALL = ("main", "frameworks", "mindspore", "ray-2.42.1")
+LOCKED_PYTHON = "3.11"
 # What ray, torch and pyarrow have wheels of for that Python.
 MACHINES = ("x86_64", "aarch64")
 
-TORCH = "torch==2.13.0"
-OLD_RAY = "ray==2.42.1"
-VERL, OLDER_VERL = "0.9.1", ("0.6.1", "0.7.0", "0.7.1", "0.8.0", "0.9.0")
-# verl is installed without what it declares, which holds vllm-sized things; these are what it needs to be imported on a
-# CPU, and what trl's GRPO needs to train there. The limits on transformers and tensordict are verl's own.
-FRAMEWORKS = (
-    "ray==2.60.0", "trl==1.16.0", "transformers>=5.5.3,!=5.6.0,<5.11", "accelerate", "datasets", "tokenizers",
-    "tensordict>=0.8.0,!=0.9.0,<=0.10.0", "hydra-core", "omegaconf", "codetiming", "peft", "pylatexenc", "dill",
-    "torchdata", "pillow", "TransferQueue>=0.1.10", "uvicorn", "fastapi", "cachetools", "pyzmq", "msgspec", "openai",
-)  # fmt: skip
-# verl up to 0.7.0 imports names that transformers 5 no longer has; these three go together, beside it on the path.
-TRANSFORMERS_4 = ("transformers>=4.57,<5", "huggingface_hub<1", "datasets>=4.4,<4.5")
-# What MindSpeed-RL ships with. It needs an older torch: its source is read, it is not imported.
-SHIPPED_TORCH_NPU = "2.7.1"
-# With numpy 2 some of its operators complain on stderr that they were built for numpy 1.
-MINDSPORE = ("mindspore==2.10.0", "numpy<2")
+TOOLS = ("setuptools>=77", "wheel")
+TORCH, TORCH_NPU = "torch==2.13.0", "torch_npu==2.13.0"
+# Both major versions of polars are covered; those that still support Python 3.9 are 1.x.
+POLARS = {"3.9": "polars<2", "3.10": "polars>=2", "3.11": "polars<2", "3.12": "polars>=2", "3.13": "polars<2"}
+# Packages beside the environments, for tests that put them on the path themselves. verl up to 0.7.0 imports names that
+# transformers 5 no longer has. MindSpeed-RL ships with an older torch_npu: its source is read, it is not imported.
+UNPACKED = {
+    **{f"verl/{version}": (f"verl=={version}",) for version in ("0.6.1", "0.7.0", "0.7.1", "0.8.0", "0.9.0")},
+    "verl/transformers-4": ("transformers==4.57.6", "huggingface_hub==0.36.2", "datasets==4.4.2"),
+    "torch_npu/2.7.1": ("torch_npu==2.7.1",),
+}
+
+# Every editable install builds the C engine at the same place.
+_BUILDING = threading.Lock()
 
 
 class Unavailable(Exception):
@@ -44,41 +49,28 @@ class Unavailable(Exception):
 
 
 def make(name: str) -> Path:
-    """The Python of an environment, made or brought up to date.
+    """The Python of an environment, made or brought up to date; a version such as `3.12` is one without torch.
 
     Raises:
-        Unavailable: no Python 3.11 here, or a platform that the frameworks have no wheels for.
+        Unavailable: no Python for it here, or a platform that the frameworks have no wheels for.
         subprocess.CalledProcessError: something could not be installed.
     """
-    base, folder = base_python(), FOLDER / name
-    environment = _Environment(folder)
-    environment.create(base)
-    if name == "frameworks":
-        environment.once("packages", [TORCH, *FRAMEWORKS, VERL], lambda: _install_frameworks(environment))
-        for version in OLDER_VERL:
-            _unpack(environment, FOLDER / "verl" / version, [f"verl=={version}"])
-        _unpack(environment, FOLDER / "verl/transformers-4", TRANSFORMERS_4)
-        _unpack(environment, FOLDER / "torch_npu" / SHIPPED_TORCH_NPU, [f"torch_npu=={SHIPPED_TORCH_NPU}"])
-    elif name == "mindspore":
-        environment.once("packages", MINDSPORE, lambda: environment.pip(*MINDSPORE))
+    environment, packages = _Environment(_folder(name)), LOCKS / f"{name}.txt"
+    environment.create(_base_python(name))
+    if packages.exists() and _is_locked(environment.python):
+        environment.once("packages", [packages.read_text()], lambda: environment.install_locked(packages))
+        mstxkit = [".[test,dev]" if name == "main" else ".[test]", "--constraint", str(packages)]
+    elif name == "main":
+        environment.once("packages", [TORCH, TORCH_NPU], lambda: _install_newest(environment))
+        mstxkit = [".[test,dev]"]
     else:
-        environment.once("packages", [name], lambda: environment.pip(name.replace("-", "==", 1)))
-    environment.once("installed", _sources(), environment.install_mstxkit)
+        environment.once("packages", TOOLS, lambda: environment.pip("--upgrade", "pip", *TOOLS))
+        mstxkit = [".[test]", POLARS[name]]
+    environment.once("mstxkit", [*mstxkit, *_sources()], lambda: environment.install_mstxkit(*mstxkit))
+    if name == "frameworks":
+        for folder, requirements in UNPACKED.items():
+            environment.unpack(FOLDER / folder, requirements)
     return environment.python
-
-
-def base_python() -> Path:
-    """A Python 3.11 to make environments of.
-
-    Raises:
-        Unavailable: there is none, or no wheels for this platform.
-    """
-    if sys.platform != "linux" or platform.machine() not in MACHINES:
-        raise Unavailable(f"no wheels for {sys.platform} on {platform.machine()}: left out")
-    found = subprocess.run([ROOT / ".ci/find-python", PYTHON_VERSION], capture_output=True, text=True).stdout.strip()
-    if not found:
-        raise Unavailable(f"Python {PYTHON_VERSION} not found on this machine: left out")
-    return Path(found)
 
 
 class _Environment(NamedTuple):
@@ -90,17 +82,32 @@ class _Environment(NamedTuple):
 
     def create(self, base: Path) -> None:
         if not self.python.exists():
-            print(f"setting up {self.folder.relative_to(ROOT)}", flush=True)
+            print(f"making {self.folder.relative_to(ROOT)} with {base}", flush=True)
             subprocess.run([base, "-m", "venv", self.folder], check=True)
-            self.pip("--upgrade", "pip", "setuptools>=77", "wheel")
 
     def pip(self, *arguments: str) -> None:
         # Warnings are an error in the tests' environment, and pip is no test.
-        command = [self.python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install", *arguments]
-        subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "PYTHONWARNINGS": "ignore"})
+        command = [self.python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+        subprocess.run([*command, *arguments], check=True, cwd=ROOT, env={**os.environ, "PYTHONWARNINGS": "ignore"})
 
-    def install_mstxkit(self) -> None:
-        self.pip("--no-build-isolation", "--editable", ".[test]")
+    def install_locked(self, lock: Path) -> None:
+        """What the lock names and nothing else, but what this platform's torch brings along."""
+        if TORCH in lock.read_text().splitlines():
+            self.pip(*_torch_options(), "--constraint", str(lock), TORCH)
+        self.pip("--no-deps", "--requirement", str(lock))
+
+    def install_mstxkit(self, *wanted: str) -> None:
+        """Editable, with what it declares."""
+        extensions = f"hot.{self.extension_tag()}*.so"
+        with _BUILDING:
+            for stale in NATIVE.glob(extensions):
+                stale.unlink()  # it must not outlive a failed build, which is no error
+            self.pip("--no-build-isolation", "--editable", *wanted)
+            if not any(NATIVE.glob(extensions)):
+                print("the C engine could not be built: mstxkit runs on its Python twin", flush=True)
+
+    def extension_tag(self) -> str:
+        return _says(self.python, "import sys; print(sys.implementation.cache_tag)")
 
     def once(self, stamp: str, contents: Sequence[str], action: Callable[[], None]) -> None:
         """Do `action` unless it was done for the same contents."""
@@ -110,36 +117,88 @@ class _Environment(NamedTuple):
             action()
             file.write_text(wanted)
 
+    def unpack(self, folder: Path, requirements: Sequence[str]) -> None:
+        """Packages into a folder of their own, in one move."""
+        if not folder.exists():
+            print(f"unpacking {', '.join(requirements)}", flush=True)
+            partial = folder.with_name(f"{folder.name}.partial")
+            self.pip("--no-deps", "--no-compile", "--upgrade", "--target", str(partial), *requirements)
+            partial.rename(folder)
 
-def _install_frameworks(environment: _Environment) -> None:
-    environment.pip(*shlex.split(os.environ.get("PIP_TORCH", "")), TORCH, "numpy", "pyyaml")
-    environment.pip(*FRAMEWORKS)
-    environment.pip("--no-deps", f"verl=={VERL}")
+
+def _folder(name: str) -> Path:
+    return ROOT / ".venv" if name == "main" else FOLDER / name
 
 
-def _unpack(environment: _Environment, folder: Path, requirements: Sequence[str]) -> None:
-    """Packages beside the environment, for tests that put them on the path themselves."""
-    if not folder.exists():
-        print(f"unpacking {', '.join(requirements)}", flush=True)
-        partial = folder.with_name(f"{folder.name}.partial")
-        environment.pip("--no-deps", "--no-compile", "--upgrade", "--target", str(partial), *requirements)
-        partial.rename(folder)
+def _base_python(name: str) -> Path:
+    is_main = name == "main"
+    if name in ALL[1:] and (sys.platform != "linux" or platform.machine() not in MACHINES):
+        raise Unavailable(f"no wheels for {sys.platform} on {platform.machine()}: left out")
+    version = [] if is_main else [name if name in POLARS else LOCKED_PYTHON]
+    command = [str(ROOT / ".ci/find-python"), *version]
+    found = subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout.strip()
+    if not found:
+        raise Unavailable(f"Python {' '.join(version) or '3.9 or later'} not found on this machine: left out")
+    return Path(found)
+
+
+def _is_locked(python: Path) -> bool:
+    version = _says(python, "import sys; print('%d.%d' % sys.version_info[:2])")
+    return version == LOCKED_PYTHON and sys.platform == "linux" and platform.machine() in MACHINES
+
+
+def _says(python: Path, code: str) -> str:
+    return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _install_newest(environment: _Environment) -> None:
+    environment.pip("--upgrade", "pip", *TOOLS)
+    environment.pip(*_torch_options(), TORCH, "numpy", "pyyaml")
+    try:
+        environment.pip("--no-deps", TORCH_NPU)
+    except subprocess.CalledProcessError:
+        print(f"{TORCH_NPU} is not to be had for this platform: its tests will be left out", flush=True)
+
+
+def _torch_options() -> list[str]:
+    return shlex.split(os.environ.get("PIP_TORCH", ""))
 
 
 def _sources() -> list[str]:
     """What an editable install depends on."""
-    files = [ROOT / "pyproject.toml", ROOT / "setup.py", *sorted((ROOT / "mstxkit/_native").glob("*.[ch]"))]
+    files = [ROOT / "pyproject.toml", ROOT / "setup.py", *sorted(NATIVE.glob("*.[ch]"))]
     return [file.read_text() for file in files if file.exists()]
 
 
-def main(names: Sequence[str]) -> int:
-    """Make the environments named; 0 also when this machine cannot have them, which is said."""
+def _make(name: str) -> int:
     try:
-        for name in names:
-            make(name)
+        make(name)
     except Unavailable as reason:
-        print(reason)
+        print(f"{name}: {reason}", flush=True)
+        return int(name == "main")
+    except subprocess.CalledProcessError as error:
+        print(f"{name} could not be set up: {error}", flush=True)
+        return 1
     return 0
+
+
+def lock(name: str) -> None:
+    """Write down what is installed now, but pip and mstxkit; another build of torch than PyPI's has the same number."""
+    pip = [_folder(name) / "bin/python", "-m", "pip", "--disable-pip-version-check", "freeze", "--all"]
+    lines = subprocess.run(
+        [*pip, "--exclude-editable", "--exclude", "pip"], check=True, stdout=subprocess.PIPE, text=True
+    )
+    (LOCKS / f"{name}.txt").write_text(re.sub(r"\+cpu$", "", lines.stdout, flags=re.MULTILINE), encoding="utf-8")
+
+
+def main(names: Sequence[str]) -> int:
+    """Make the environments named, two at a time; 0 also when this machine cannot have them, which is said."""
+    if names == ["--lock"]:
+        for name in ALL:
+            lock(name)
+        return 0
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        return max(pool.map(_make, ALL if names == ["all"] else names))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Runs the tests part by part and prints one table: `suite.py test` on this Python, `suite.py test-all` on all of them.
+"""Runs the tests part by part and prints one table: `suite.py test`, `suite.py soak`, `suite.py test-all`.
 
-Standard library only. A part that ran no test counts as failed, so that a wrong marker or a missing package never
-looks like success. pytest's own output stays visible; options for it go through PYTEST_ADDOPTS.
+Standard library only. `test` runs everything on this Python, what is random or long in a short form; `soak` runs those
+in full; `test-all` the core tests on every Python found. A part that ran no test counts as failed, so that a wrong
+marker or a missing package never looks like success. Options for pytest go through PYTEST_ADDOPTS.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -15,6 +15,7 @@ import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
 from subprocess import PIPE
@@ -23,12 +24,12 @@ from typing import NamedTuple
 import environments
 
 ROOT = Path(__file__).resolve().parents[1]
-CORE = "not npu and not wheel and not slow and not ray and not frameworks and not mindspore"
-# What never asks the engine, or loads both, runs with one of them.
-CORE_BY_ENGINE = {"1": CORE, "0": f"{CORE} and not engineless"}
-VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13")
-# Both major versions of polars are covered; those that still support Python 3.9 are 1.x.
-POLARS = {"3.9": "polars<2", "3.10": "polars>=2", "3.11": "polars<2", "3.12": "polars>=2", "3.13": "polars<2"}
+CORE = "not npu and not wheel and not slow and not ray and not frameworks and not mindspore and not nomem"
+NPU = "npu and not wheel"
+SLOW = "slow and not npu and not ray and not frameworks and not mindspore"
+ENGINES = {"1": "C engine", "0": "Python twin"}
+# What does not depend on the engine is tested with C alone: docs/internals/testing.md.
+CORE_BY_ENGINE = {"1": CORE, "0": f"twin and {CORE}"}
 # Title, environment, tests. What needs verl, trl or torch runs once, beside the current Ray.
 WITH_FRAMEWORKS = (
     ("Ray 2.60", "frameworks", "ray and not frameworks"),
@@ -36,6 +37,10 @@ WITH_FRAMEWORKS = (
     ("MindSpore 2.10", "mindspore", "mindspore"),
     ("Ray 2.42.1", "ray-2.42.1", "ray and not frameworks"),
 )
+# A Ray that somebody runs here; and what makes thousands of processes compile the package anew.
+NOT_FOR_TESTS = ("RAY_ADDRESS", "PYTHONDONTWRITEBYTECODE")
+# A file stays on one worker: what its tests share is made once.
+SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile")
 
 
 class Part(NamedTuple):
@@ -44,7 +49,8 @@ class Part(NamedTuple):
     title: str
     python: Path
     markers: str
-    native: str
+    native: str = ""
+    options: tuple[str, ...] = SIDE_BY_SIDE
 
 
 class Outcome(NamedTuple):
@@ -67,39 +73,51 @@ class Outcome(NamedTuple):
 def main(arguments: list[str]) -> int:
     """Run what is asked for; 0 when every part is good."""
     os.chdir(ROOT)
-    if arguments == ["test"]:
-        outcomes = test_here()
-    elif arguments == ["test-all"]:
-        outcomes = test_everywhere()
-    else:
-        sys.exit("usage: suite.py test | test-all")
-    print_table(outcomes)
+    runs = {"test": test_here, "soak": soak_here, "test-all": test_everywhere}
+    if len(arguments) != 1 or arguments[0] not in runs:
+        sys.exit(f"usage: suite.py {' | '.join(runs)}")
+    os.environ["SEED_OF_TESTS"] = os.environ.get("MSTXKIT_TEST_SEED") or date.today().strftime("%Y%m%d")
+    began = time.monotonic()
+    outcomes = runs[arguments[0]]()
+    print_table(outcomes, time.monotonic() - began)
     return 0 if all(outcome.is_good or outcome.note for outcome in outcomes) else 1
 
 
 def test_here() -> list[Outcome]:
     """All parts on the Python that runs this script."""
-    python = Path(sys.executable)
-    titles = {"1": "core on the C engine", "0": "core on the Python twin"}
-    parts = [Part(title, python, CORE_BY_ENGINE[native], native) for native, title in titles.items()]
-    npu = Part("real torch_npu on stand-in CANN", python, "npu and not wheel", "")
-    late = [
-        Part("slow (demo)", python, "slow and not npu and not ray and not frameworks and not mindspore", ""),
-        Part("packaging", python, "wheel", ""),
+    return [
+        *on_both_engines(),
+        on_npu(NPU),
+        run(Part("slow (demo)", Path(sys.executable), SLOW)),
+        run(Part("packaging", Path(sys.executable), "wheel")),
+        *(test_with(*part) for part in WITH_FRAMEWORKS),
     ]
-    outcomes = [run(part) for part in parts]
+
+
+def soak_here() -> list[Outcome]:
+    """The modules that have a longer form, in that form."""
+    os.environ["SOAK_TESTS"] = "1"
+    return [*on_both_engines(" and soak"), on_npu(f"{NPU} and soak")]
+
+
+def on_both_engines(of: str = "") -> list[Outcome]:
+    """The core tests, or some of them."""
+    python = Path(sys.executable)
+    return [run(Part(f"core on the {ENGINES[native]}", python, CORE_BY_ENGINE[native] + of, native)) for native in "10"]
+
+
+def on_npu(markers: str) -> Outcome:
+    """Tests with the real torch_npu, where it is."""
+    part = Part("real torch_npu on stand-in CANN", Path(sys.executable), markers)
     if find_spec("torch_npu"):
-        outcomes.append(run(npu))
-    else:
-        outcomes.append(Outcome(npu.title, 0, 0, 0, 0.0, 0, "torch_npu is not installed here: left out"))
-    outcomes += [run(part) for part in late]
-    return outcomes + [test_with(*part) for part in WITH_FRAMEWORKS]
+        return run(part)
+    return Outcome(part.title, 0, 0, 0, 0.0, 0, "torch_npu is not installed here: left out")
 
 
 def test_with(title: str, name: str, markers: str) -> Outcome:
     """One part in an environment of real frameworks, which is made first."""
     try:
-        return run(Part(title, environments.make(name), markers, ""))
+        return run(Part(title, environments.make(name), markers))
     except environments.Unavailable as reason:
         return Outcome(title, 0, 0, 0, 0.0, 0, str(reason))
     except subprocess.CalledProcessError as error:
@@ -112,45 +130,22 @@ def test_everywhere() -> list[Outcome]:
     Two Pythons at a time; what pytest says of one part is shown when that part is through.
     """
     with ThreadPoolExecutor(max_workers=2) as pool:
-        return [outcome for outcomes in pool.map(test_version, VERSIONS) for outcome in outcomes]
+        return [outcome for outcomes in pool.map(test_version, environments.POLARS) for outcome in outcomes]
 
 
 def test_version(version: str) -> list[Outcome]:
     """The core tests on one Python, on both engines."""
-    found = subprocess.run([ROOT / ".ci/find-python", version], capture_output=True, text=True).stdout.strip()
-    if not found:
-        return [Outcome(f"{version}", 0, 0, 0, 0.0, 0, "not found on this machine: left out")]
     try:
-        python = environment(version, found)
+        python = environments.make(version)
+    except environments.Unavailable as reason:
+        return [Outcome(version, 0, 0, 0, 0.0, 0, str(reason))]
     except subprocess.CalledProcessError as error:
         return [Outcome(f"{version} set-up", 0, 0, 0, 0.0, error.returncode)]
     polars = version_of(python, "polars")
-    engines = (("1", "C engine"), ("0", "Python twin"))
     return [
-        run(Part(f"{version}, {engine}, polars {polars}", python, CORE_BY_ENGINE[native], native), PIPE)
-        for native, engine in engines
+        run(Part(f"{version}, {engine}, polars {polars}", python, CORE_BY_ENGINE[native], native, ()), PIPE)
+        for native, engine in ENGINES.items()
     ]
-
-
-def environment(version: str, base: str) -> Path:
-    """The Python of `.venvs/<version>`, made or brought up to date when pyproject.toml or the C source changed."""
-    folder = ROOT / ".venvs" / version
-    python, stamp = folder / "bin/python", folder / ".installed"
-    sources = [ROOT / "pyproject.toml", *sorted((ROOT / "mstxkit/_native").glob("*.[ch]"))]
-    wanted = hashlib.sha256(b"".join(p.read_bytes() for p in sources) + POLARS[version].encode()).hexdigest()
-    if stamp.exists() and stamp.read_text() == wanted:
-        return python
-    print(f"setting up {folder.relative_to(ROOT)}", flush=True)
-    if not python.exists():
-        subprocess.run([base, "-m", "venv", folder], check=True)
-    pip = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
-    subprocess.run([*pip, "--upgrade", "pip", "setuptools>=77", "wheel"], check=True)
-    for stale in (ROOT / "mstxkit/_native").glob(f"hot.cpython-{version.replace('.', '')}-*.so"):
-        stale.unlink()  # must not outlive a failed build, which is no error
-    quiet = {**os.environ, "PYTHONWARNINGS": "ignore"}
-    subprocess.run([*pip, "--no-build-isolation", "--editable", ".[test]", POLARS[version]], check=True, env=quiet)
-    stamp.write_text(wanted)
-    return python
 
 
 def version_of(python: Path, package: str) -> str:
@@ -163,14 +158,14 @@ def run(part: Part, output: int | None = None) -> Outcome:
     """Run pytest for one part and count from its JUnit file; with `output` PIPE its output is shown at the end."""
     if output is None:
         print(f"\n=== {part.title} ===", flush=True)
-    env = {k: v for k, v in os.environ.items() if not k.startswith("MSTXKIT_") and k != "RAY_ADDRESS"}
+    env = {k: v for k, v in os.environ.items() if not k.startswith("MSTXKIT_") and k not in NOT_FOR_TESTS}
     if part.native:
         env["MSTXKIT_NATIVE"] = part.native
     folder = Path(tempfile.mkdtemp())
     # A Ray of this part's own: it would join one that somebody else has started on this machine.
     env["RAY_TMPDIR"] = str(folder)
     report = folder / "junit.xml"
-    command = [part.python, "-m", "pytest", "-q", "-m", part.markers, f"--junitxml={report}"]
+    command = [part.python, "-m", "pytest", "-q", *part.options, "-m", part.markers, f"--junitxml={report}"]
     began = time.monotonic()
     ended = subprocess.run(command, env=env, stdout=output, text=True)
     seconds = time.monotonic() - began
@@ -192,15 +187,16 @@ def count(report: Path) -> tuple[int, int, int]:
     return total - failed - skipped, failed, skipped
 
 
-def print_table(outcomes: list[Outcome]) -> None:
+def print_table(outcomes: list[Outcome], seconds: float) -> None:
     """One line per part and the sum."""
     width = max(len(outcome.title) for outcome in outcomes)
     print(f"\n{'':{width}}  passed  failed  skipped  seconds")
     for one in outcomes:
         verdict = one.note or ("" if one.is_good else "NOTHING RAN" if not one.passed + one.failed else "FAILED")
         print(f"{one.title:{width}}  {one.passed:6}  {one.failed:6}  {one.skipped:7}  {one.seconds:7.0f}  {verdict}")
-    passed, failed = sum(o.passed for o in outcomes), sum(o.failed for o in outcomes)
-    print(f"{'all':{width}}  {passed:6}  {failed:6}")
+    passed, failed, skipped = (sum(getattr(o, what) for o in outcomes) for what in ("passed", "failed", "skipped"))
+    print(f"{'all':{width}}  {passed:6}  {failed:6}  {skipped:7}  {seconds:7.0f}")
+    print(f"MSTXKIT_TEST_SEED={os.environ['SEED_OF_TESTS']} repeats what was random")
 
 
 if __name__ == "__main__":
