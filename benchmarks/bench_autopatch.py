@@ -35,7 +35,7 @@ PATCH = "import mstxkit; mstxkit.autopatch('verl')"
 # any case, and we too, counts as verl's.
 WATCH = """
 import mstxkit, ray, time, torch
-from mstxkit import imports
+from mstxkit.host import imports
 spent, run = [], imports._run
 def timed(hook, module):
     began = time.process_time_ns()
@@ -108,7 +108,7 @@ def _cpu_ms(before: str, timed: str, instead: str) -> float:
 
 
 def _calls(variant: str) -> list[Row]:
-    from mstxkit.recorder.engine import engine
+    from mstxkit.engine.choose import engine
 
     native = "native" in variant
     objects = {"bare": Bare(), **_patched()}

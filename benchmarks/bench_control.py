@@ -56,10 +56,10 @@ def measure(variant: str) -> list[Row]:
 @contextmanager
 def _job(folder: Path, setting: Setting) -> Iterator[Any]:
     """Its control folder, once all ranks are on duty."""
-    from mstxkit import places
-    from mstxkit.control.files import ControlFolder
+    from mstxkit.store import run_file
+    from mstxkit.store.control_folder import ControlFolder
 
-    control = ControlFolder(*places.open_run_folder(folder / "run"))
+    control = ControlFolder(*run_file.open_run_folder(folder / "run"))
     with ExitStack() as stack:
         for rank in range(setting.ranks):
             stack.enter_context(_process(folder, setting, rank))
@@ -82,13 +82,13 @@ def _process(folder: Path, setting: Setting, rank: int) -> Iterator[None]:
 
 def _one_request(control: Any, setting: Setting, occasion: str, chance: random.Random) -> list[float]:
     """Milliseconds until each rank says that it is armed; then it is cancelled."""
-    from mstxkit.control import messages, requests
+    from mstxkit.store import messages, request
 
-    known = requests.Known((STAGE,), range(setting.ranks), ("full",))
+    known = request.Known((STAGE,), range(setting.ranks), ("full",))
     asked = {"stage": STAGE, "ranks": "all", "occurrences": 1, "preset": "full", "occasion": occasion}
     time.sleep(chance.uniform(0, max(setting.old_s, 0.5)))
     began = time.perf_counter()
-    request = requests.checked(asked, known)
+    request = request.checked(asked, known)
     control.send(messages.of_request(request))
     taken: dict[int, float] = {}
     _wait(lambda: len(_armed(control, setting, request.id, taken, began)) == setting.ranks)
@@ -123,7 +123,7 @@ def _wait(is_so: Any) -> None:
 def _rank(run: str, host: str, old_s: float) -> None:
     """One rank: it has entered its stage once, and waits until its standard input is closed."""
     import mstxkit
-    from mstxkit.control import mailbox
+    from mstxkit.escalation.duty import mailbox
 
     if old_s:
         mailbox.read = _Cached(mailbox.read, old_s, Path(run, "control"))  # type: ignore[attr-defined]

@@ -24,7 +24,7 @@ FUNCTIONS = (
 def measure(variant: str) -> list[Row]:
     """In units of `with` over a C object that does nothing."""
     from mstxkit import mstx_range
-    from mstxkit.recorder.engine import engine
+    from mstxkit.engine.choose import engine
 
     assert engine.NATIVE
     library = load_stub()

@@ -22,7 +22,7 @@ def measure(variant: str) -> list[Row]:
 def _live() -> Row:
     """Records of a bank before and after ranges without attributes, times the distance between two records."""
     from mstxkit import mstx_range
-    from mstxkit.records import RECORD_BYTES
+    from mstxkit.store.records import RECORD_BYTES
 
     with recording(native=True) as session:
         live = _live_file(session.run)
@@ -42,7 +42,7 @@ def _live_file(run: Path) -> Path:
 
 
 def _record_count(live: Path) -> int:
-    from mstxkit import livefile
+    from mstxkit.store import livefile
 
     view = live.read_bytes()
     layout = livefile.read_header(view).layout
@@ -53,11 +53,11 @@ def _record_count(live: Path) -> int:
 def _sealed() -> list[Row]:
     """The whole size of the sealed files, over the ranges that read back."""
     from mstxkit import open_run
-    from mstxkit.demo.launch import Plan, run_ranks
+    from mstxkit.demo.launch import DemoPlan, run_ranks
 
     with tempfile.TemporaryDirectory(prefix="mstxkit-bench-") as folder:
         run = Path(folder) / "run"
-        run_ranks(Plan(run))
+        run_ranks(DemoPlan(run))
         ranges = open_run(run).ranges().height
         files = [path.read_bytes() for path in (run / "sealed").iterdir()]
     size, payload, with_zlib = (sum(part) for part in zip(*(_sizes(data) for data in files)))
@@ -70,7 +70,7 @@ def _sealed() -> list[Row]:
 
 def _sizes(data: bytes) -> tuple[int, int, int]:
     """(whole file, its payloads, those payloads with zlib) in bytes."""
-    from mstxkit import segment
+    from mstxkit.store import segment
 
     payload = with_zlib = 0
     for block in segment.scan(data):

@@ -11,7 +11,7 @@ VARIANTS = {"native": NATIVE, "twin": TWIN}
 def measure(variant: str) -> list[Row]:
     """In units of `with` over a C object that does nothing."""
     from mstxkit import mstx_range, stage
-    from mstxkit.recorder.engine import engine
+    from mstxkit.engine.choose import engine
 
     assert bool(engine.NATIVE) is (variant == "native")
     assert not engine.recording()

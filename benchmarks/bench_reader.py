@@ -60,7 +60,7 @@ def _read(folder: str) -> tuple[int, float, float, int]:
 
 def write_run(folder: Path, ranges: int) -> int:
     """A finished run of `ranges` ranges, evenly over the processes; the size of its sealed files in bytes."""
-    from mstxkit import segment
+    from mstxkit.store import segment
 
     (folder / "sealed").mkdir()
     (folder / "run.json").write_text(json.dumps({"format": 1, "run": "0" * 32, "created_ns": 1}))
@@ -75,7 +75,7 @@ def write_run(folder: Path, ranges: int) -> int:
 
 
 def _blocks(rank: int, ranges: int) -> Iterator[tuple[dict[str, Any], bytes]]:
-    from mstxkit import segment
+    from mstxkit.store import segment
 
     texts = _texts()
     for bank, first in enumerate(range(0, ranges, PER_BLOCK), 1):
@@ -90,7 +90,7 @@ def _blocks(rank: int, ranges: int) -> Iterator[tuple[dict[str, Any], bytes]]:
 
 def _texts() -> bytes:
     """Side table, read downwards: each name is a site and a stage of the same number."""
-    from mstxkit import livefile
+    from mstxkit.store import livefile
 
     entries = [
         livefile.pack_text(livefile.TRACK, track, livefile.track_payload(1000 + track, False), 0) for track in range(4)

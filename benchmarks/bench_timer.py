@@ -25,7 +25,7 @@ def bare(a: int, k: int = 0) -> None:
 def measure(variant: str) -> list[Row]:
     """Over the bare call, in units of `with` over a C object that does nothing."""
     from mstxkit import mstx_timer
-    from mstxkit.recorder.engine import engine
+    from mstxkit.engine.choose import engine
 
     timed = mstx_timer("timed")(bare)
     native = "native" in variant

@@ -35,7 +35,7 @@ def measure(variant: str) -> list[Row]:
     import torch_npu
 
     from mstxkit import sinks
-    from mstxkit.recorder.engine import engine
+    from mstxkit.engine.choose import engine
 
     off_both = _rounds()
     with tempfile.TemporaryDirectory() as folder:

@@ -19,7 +19,7 @@ class Recording:
     """A capture under way. `drain` goes between batches, outside the timed part."""
 
     def __init__(self, run: Path) -> None:
-        from mstxkit.recorder.engine import engine
+        from mstxkit.engine.choose import engine
 
         self.run, self.engine = run, engine
         self.expected: Mapping[str, int] = {}

@@ -1,7 +1,7 @@
 /* The unit of every time ratio: a context manager in C that does nothing, with ordinary methods.
  *
- * `__enter__` is METH_NOARGS and `__exit__` METH_FASTCALL, as any C extension would write them, so that `with` makes its two
- * bound-method objects per use. Not the fastest possible `with`: the ordinary one.
+ * `__enter__` is METH_NOARGS and `__exit__` METH_FASTCALL, as any C extension would write them, so that `with` makes
+ * its two bound-method objects per use. Not the fastest possible `with`: the ordinary one.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

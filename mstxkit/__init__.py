@@ -8,16 +8,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from .ranges import at_step, current_stage, current_step, is_off, mark, mstx_range, mstx_timer, stage, step
+from .marking.ranges import at_step, current_stage, current_step, is_off, mark, mstx_range, mstx_timer, stage, step
 
 if TYPE_CHECKING:
     from .bootstrap.activation import autopatch, patch_report, unpatch
+    from .bootstrap.capture import capture
     from .config.configuring import configure
-    from .escalation import escalate
-    from .identity import identify
+    from .escalation.inside import escalate
+    from .host.identity import identify
     from .patching.declare import Patch, Seam, Target
-    from .reader import open_run
-    from .wiring import capture, stage_times, status
+    from .process_status import stage_times, status
+    from .reading.run import open_run
 
 __version__ = "0.1.0"
 
@@ -32,14 +33,14 @@ _LOADED_WHEN_USED = {
     "Seam": "patching.declare",
     "Target": "patching.declare",
     "autopatch": "bootstrap.activation",
-    "capture": "wiring",
+    "capture": "bootstrap.capture",
     "configure": "config.configuring",
-    "escalate": "escalation",
-    "identify": "identity",
-    "open_run": "reader",
+    "escalate": "escalation.inside",
+    "identify": "host.identity",
+    "open_run": "reading.run",
     "patch_report": "bootstrap.activation",
-    "stage_times": "wiring",
-    "status": "wiring",
+    "stage_times": "process_status",
+    "status": "process_status",
     "unpatch": "bootstrap.activation",
 }
 
@@ -64,9 +65,9 @@ if not is_off:
     sinks.install_all()
 
 if os.environ.get("MSTXKIT_RUN"):
-    from . import wiring
+    from .bootstrap import capture as _capture
 
-    wiring.start_from_environment()
+    _capture.start_from_environment()
 
 if os.environ.get("MSTXKIT_AUTOPATCH") and not is_off:
     from .bootstrap import activation

@@ -40,17 +40,17 @@ class Problem(NamedTuple):
         import difflib  # not where marking starts: it loads four modules more
 
         place = self.file if self.line is None else f"{self.file}:{self.line}"
-        given = "" if self.value is None else f"={shortened(self.value)}"
+        shown = "" if self.value is None else f"={shortened(self.value)}"
         wanted = str(self.key.rpartition(".")[2] if self.value is None else self.value)
         is_word = isinstance(self.value, (str, type(None))) and wanted not in self.allowed
         near = difflib.get_close_matches(wanted, self.allowed, n=1) if is_word else []
         advice = f"; did you mean {near[0]}?" if near else ""
         choices = f"{advice or ';'} allowed: {', '.join(self.allowed)}" if self.allowed else ""
-        return f"{place}: {self.key}{given}: {self.why}{choices}"
+        return f"{place}: {self.key}{shown}: {self.why}{choices}"
 
 
 class ConfigError(MstxkitError):
-    """A configuration is wrong. Everything that is wrong in one source is told at once, a line each.
+    """A configuration is wrong. The message holds everything that is wrong in one source, a line each.
 
     Attributes:
         problems: The single problems; empty where the source could not be read at all.
@@ -63,8 +63,9 @@ class ConfigError(MstxkitError):
     @classmethod
     def of(cls, problems: Iterable[Problem]) -> ConfigError:
         """One error of these problems, in the order of their lines."""
-        found = sorted({str(one): one for one in problems}.values(), key=lambda one: (one.line or 0, one.key))
-        return cls("\n".join(str(one) for one in found), found)
+        by_text = {str(problem): problem for problem in problems}
+        ordered = sorted(by_text.values(), key=lambda problem: (problem.line or 0, problem.key))
+        return cls("\n".join(map(str, ordered)), ordered)
 
 
 class ReadError(MstxkitError):

@@ -1,16 +1,23 @@
 """Faults inside mstxkit: counted, logged once per place, never raised into the training code.
 
+While a fork is under way they are kept and logged after it. The forking thread may hold the locks of logging then, and
+wait for the very thread of ours that would log.
+
 `reraise` is for mstxkit's own tests only: with it a fault is raised where it happens.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, Callable
 
 counts: dict[str, int] = {}
 reraise = False
-# Set by wiring to the engine's count_fault, so that the number is also in the live file's header.
+# Set by `engine.choose` to the engine's count_fault, so that the number is also in the live file's header.
 on_fault: Callable[[], None] | None = None
+# What waits for the end of a fork; a few, as each place is logged once.
+_waiting: deque[tuple[str, tuple[object, ...], Any]] = deque(maxlen=100)
+_is_held = False
 
 
 def note(where: str, exc: BaseException) -> None:
@@ -44,7 +51,25 @@ def _tell_engine() -> None:
         pass  # it is counted here all the same
 
 
+def hold() -> None:
+    """Log nothing from now on: a fork begins."""
+    global _is_held
+    _is_held = True
+
+
+def go_on() -> None:
+    """Log what was kept, and at once again: the fork is over."""
+    global _is_held
+    _is_held = False
+    while _waiting and not _is_held:
+        message, args, exc_info = _waiting.popleft()
+        _warn(message, *args, exc_info=exc_info)
+
+
 def _warn(message: str, *args: object, exc_info: Any = None) -> None:
+    if _is_held:
+        _waiting.append((message, args, exc_info))
+        return
     try:
         # Imported here: logging would be a quarter of what `import mstxkit` loads.
         import logging
@@ -61,4 +86,7 @@ def total() -> int:
 
 def reset() -> None:
     """Forget all counts: for tests and for a forked child, whose faults are its own."""
+    global _is_held
     counts.clear()
+    _waiting.clear()
+    _is_held = False

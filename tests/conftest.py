@@ -1,53 +1,73 @@
 """What every test can rely on: it starts from a clean process state, and fails if it leaves one that is not.
 
-The session's header says which engine is loaded; asking for one with MSTXKIT_NATIVE and getting the other is an error.
+The session's header says which engine is loaded, and the seed of what is random; asking for one engine with
+MSTXKIT_NATIVE and getting the other is an error. Which tests run on the Python twin too: docs/internals/testing.md.
 """
 
 from __future__ import annotations
 
+import contextvars
 import os
 import signal
 import sys
 import threading
 import time
-from typing import Any, Iterator
+from pathlib import Path
+from typing import Any, Generator, Iterator
 
 import pytest
+from builders import selection, soak
 from hypothesis import HealthCheck, settings
 
 from mstxkit import faults
-from mstxkit.recorder.engine import engine
+from mstxkit.engine.choose import engine
 
 _THREADS_END_WITHIN_S = 5.0
-_ENGINELESS = (
-    "tests/cli/test_analyse.py", "tests/cli/test_escalate.py", "tests/cli/test_status_escalations.py", "tests/config/",
-    "tests/control/test_asking.py", "tests/control/test_duty", "tests/control/test_explaining.py",
-    "tests/control/test_files", "tests/control/test_light.py", "tests/control/test_machine",
-    "tests/control/test_messages.py", "tests/control/test_requests.py", "tests/parsing/",
-    "tests/presets/", "tests/test_reader_escalations.py",
-)  # fmt: skip
-# A busy machine is no failure: no timing decides a test.
-settings.register_profile("mstxkit", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("mstxkit")
+_quiet = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}  # a busy machine is no failure
+settings.register_profile("short", max_examples=50, **_quiet)
+settings.register_profile("soak", max_examples=1000, **_quiet)
+settings.load_profile(soak.rounds("soak", "short"))
 
 
-def pytest_report_header() -> str:
-    return (
-        f"mstxkit engine: {'C' if engine.NATIVE else 'Python twin'} (MSTXKIT_NATIVE={os.environ.get('MSTXKIT_NATIVE')})"
-    )
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Commands are as wide as in any pipe; Hypothesis takes the seed of all."""
+    os.environ.pop("COLUMNS", None)  # pytest-xdist sets it: commands would fold their tables at 80 columns
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = soak.seed()
+
+
+def pytest_report_header() -> list[str]:
+    native = os.environ.get("MSTXKIT_NATIVE")
+    seed = f"seed: {soak.seed()} (MSTXKIT_TEST_SEED repeats it){', in full' * soak.is_soaking()}"
+    return [f"mstxkit engine: {'C' if engine.NATIVE else 'Python twin'} (MSTXKIT_NATIVE={native})", seed]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return selection.is_of_no_use(collection_path, config.option.markexpr) or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of what never asks the engine, files and commands that work on them; and those that load both engines."""
+    """`twin`: also runs on the Python twin. `soak`: stands in a module with a longer form."""
     for item in items:
-        if item.nodeid.startswith(_ENGINELESS):
-            item.add_marker("engineless")
+        if selection.is_for_the_twin(item):
+            item.add_marker("twin")
+        if getattr(getattr(item, "module", None), "soak", None) is soak:
+            item.add_marker("soak")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     wanted = os.environ.get("MSTXKIT_NATIVE")
     if wanted in ("0", "1") and bool(engine.NATIVE) is not (wanted == "1"):
         pytest.exit(f"MSTXKIT_NATIVE={wanted}, but the engine loaded is {engine.__name__}", returncode=3)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What a test logs and prints can be sent as UTF-8, from the process that runs it: lone surrogates are escaped."""
+    report = yield
+    report.sections = [(title, text.encode("utf-8", "backslashreplace").decode()) for title, text in report.sections]
+    return report
 
 
 @pytest.fixture
@@ -66,6 +86,7 @@ def _leaves_the_process_as_it_was(request: pytest.FixtureRequest) -> Iterator[No
     threads = set(threading.enumerate())
     finders, reraise, on_fault = list(sys.meta_path), faults.reraise, faults.on_fault
     yield
+    _forget_stage()
     left = _differences(before, _snapshot())
     left += [f"thread {thread.name!r} still runs" for thread in _late(threads)]
     _put_back(before, finders)
@@ -81,6 +102,15 @@ def _snapshot() -> dict[str, Any]:
     state["open ranges"] = engine.counters()["open"]
     state["faults raised again"] = faults.reraise
     return state
+
+
+def _forget_stage() -> None:
+    """A stage that a test ended on another thread is still the one that this context remembers, and what begins here
+    with nothing open would be inside of it: a limit of the C engine, which must not reach the next test.
+    """
+    for variable, remembered in contextvars.copy_context().items():
+        if variable.name == "mstxkit.ambient" and isinstance(remembered, int):
+            variable.set(0)
 
 
 def _name_of(finder: Any) -> str:

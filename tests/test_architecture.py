@@ -1,4 +1,7 @@
-"""The shape of the package, read from its source: layers, names, sizes, cost of an import (docs/architecture.md)."""
+"""The shape of the package, read from its source: layers, names, sizes, cost of an import.
+
+The layers are drawn in docs/internals/architecture.md.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Iterator
@@ -15,49 +19,86 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "mstxkit"
 FILES = sorted(PACKAGE.rglob("*.py"))
+TESTS = ROOT / "tests"
+# Folders of tests that are not of one room of the package.
+OF_NO_ROOM = {"builders", "contracts", "frameworks", "golden", "mindspore_jobs", "packaging", "processes", "ray_jobs"}
+OF_NO_ROOM |= {"typing"}
 
 # First part of a module's name below mstxkit -> its layer; "" is the package itself, whose public names the faces use.
 LAYERS = {
-    **dict.fromkeys(("errors", "faults", "clock", "identity", "names", "imports", "places", "stages"), 0),
-    **dict.fromkeys(("records", "livefile", "segment", "state"), 1),
-    **dict.fromkeys(("recorder", "sinks", "_native"), 2),
-    **dict.fromkeys(("ranges", "wrapping", "calls", "signatures", "off", "dynamo"), 3),
-    **dict.fromkeys(("patching", "patches", "config", "profiling", "backends", "presets"), 4),
-    **dict.fromkeys(("control",), 5),
-    **dict.fromkeys(("wiring", "bootstrap", "escalation"), 6),
-    **dict.fromkeys(("reader", "reading", "align", "analysis", "parsing", "report", "exporters"), 7),
+    **dict.fromkeys(("errors", "faults", "stages", "host"), 0),
+    **dict.fromkeys(("store",), 1),
+    **dict.fromkeys(("engine", "recorder", "sinks"), 2),
+    **dict.fromkeys(("marking", "pieces"), 3),
+    **dict.fromkeys(("patching", "patches", "config", "profiling"), 4),
+    **dict.fromkeys(("escalation",), 5),
+    **dict.fromkeys(("capturing", "process_status", "bootstrap"), 6),
+    **dict.fromkeys(("reading", "parsing"), 7),
     **dict.fromkeys(("cli", "testing", "demo", "__main__", ""), 8),
 }
 OFFLINE, OFFLINE_MAY_IMPORT = 7, (0, 1, 7)
-# Upwards, inside a function: a range that is called with a function decorates it, a site pickles by its public name.
-MAY_REACH_UP = {"recorder/engine.py": {"mstxkit.wrapping"}, "recorder/twin_sites.py": {"mstxkit.ranges"}}
+ROOMS_AT_MOST = 40
+# What a function imports although it would close a circle, and why that is none.
+RUNS_ELSEWHERE = {
+    "bootstrap/ray_environment.py": {"mstxkit.bootstrap.ray"},  # the body of a hook that Ray runs in a worker, by value
+}
+
+# Imports inside functions, by what is imported, and why that is not loaded at the top.
+LATE = {
+    "ctypes": "the twin and CANN only; `import mstxkit` is counted in modules",
+    "difflib": "an error's suggestion only",
+    "hashlib": "texts that are too long only",
+    "functools": "a Python that counts threads at a fork only",
+    "importlib": "what is loaded by name, when it is asked for",
+    "json": "not on the way to a first range",
+    "logging": "a fault only",
+    "re": "the `.pth`, which every interpreter reads at its start",
+    "copy": "a job config of Ray's only",
+}
+# Files that import modules of ours inside functions, and why.
+LATE_OURS = {
+    "bootstrap/activation.py": "patching is loaded by who patches; with MSTXKIT_OFF=1 nothing is",
+    "bootstrap/capture.py": "with MSTXKIT_OFF=1 no recorder and no engine are loaded",
+    "bootstrap/entry_points.py": "an entry point of a process that patches nothing loads nothing",
+    "bootstrap/pth.py": "every interpreter reads it at its start",
+    "bootstrap/ray_environment.py": "the body of a hook that Ray runs in a worker, by value",
+    "bootstrap/ray_job.py": "patching is loaded by who patches",
+    "cli": "a verb loads what it works with; `mstxkit --help` nothing heavy",
+    "engine/choose.py": "one of two engines",
+    "escalation/duty/standby.py": "a process that enters no stage goes on no duty",
+    "escalation/inside.py": "who asks from outside of a run needs no engine",
+    "marking/ranges.py": "decoration, torch.compile, and what MSTXKIT_OFF=1 does without",
+    "process_status.py": "with MSTXKIT_OFF=1 no engine is loaded",
+    "reading": "numpy and polars are loaded when a table is asked for",
+}
 
 HEAVY = {"torch", "torch_npu", "numpy", "polars", "pydantic", "wrapt", "ray", "asyncio", "mindspore"}
-HEAVY |= {"zstandard", "typer", "rich", "yaml", "plotly"}
+HEAVY |= {"zstandard", "typer", "rich", "yaml", "plotly", "omegaconf"}
 # Who may import what at module level all the same: modules that nobody loads unless they want just that.
 MAY_IMPORT = {
     "cli": {"typer", "rich"},
     "config": {"pydantic"},
     "demo": {"torch", "numpy", "rich"},
-    **{name: {"numpy", "polars", "rich"} for name in ("reading", "analysis", "report", "exporters")},
+    "reading": {"numpy", "polars", "rich"},
 }
 
 # Files in which a fault must not reach user code, and is noted instead.
 MAY_CATCH_EVERYTHING = {
-    "backends/_session.py",
+    "profiling/backends/_session.py",
     "bootstrap/entry_points.py",
     "bootstrap/pth.py",
     "bootstrap/activation.py",
     "bootstrap/patch_record.py",
+    "bootstrap/ray_job.py",
     "bootstrap/ray.py",
     "bootstrap/ray_ranges.py",
-    "calls.py",
+    "marking/calls.py",
     "cli/_importing.py",
-    "control/mailbox.py",
-    "control/standby.py",
+    "escalation/duty/mailbox.py",
+    "escalation/duty/standby.py",
     "faults.py",
-    "identity.py",
-    "imports.py",
+    "host/identity.py",
+    "host/imports.py",
     "patches/_mindspeed_rl_profiler.py",
     "patching/reach.py",
     "patching/active.py",
@@ -67,24 +108,29 @@ MAY_CATCH_EVERYTHING = {
     "profiling/others.py",
     "profiling/session.py",
     "recorder/adopt.py",
+    "recorder/background.py",
     "recorder/process.py",
     "recorder/forking.py",
     "recorder/sealer.py",
-    "recorder/twin_driven.py",
-    "recorder/twin_quick.py",
-    "recorder/twin_ranges.py",
-    "recorder/twin_sinks.py",
-    "recorder/twin_steps.py",
-    "recorder/twin_attributes.py",
-    "recorder/twin_watch.py",
+    "engine/twin/driven.py",
+    "engine/twin/quick.py",
+    "engine/twin/ranges.py",
+    "engine/twin/sinks.py",
+    "engine/twin/steps.py",
+    "engine/twin/encoding.py",
+    "engine/twin/watch.py",
     "sinks/cann.py",
     "sinks/seams.py",
-    "wiring.py",
-    "wrapping.py",
+    "capturing.py",
+    "bootstrap/capture.py",
+    "marking/wrapping.py",
 }
 
+# Nouns that say nothing of the thing: names of variables, parameters and fields.
+VAGUE_NOUNS = {"one", "found", "told", "said", "given", "known"}
 BANNED_WORDS = {"utils", "util", "helpers", "helper", "manager", "common", "core", "misc"}
 LINES_AT_MOST = 450
+LINES_OF_THE_PACKAGE, MEDIAN_LINES, NINE_IN_TEN_LINES = 31_000, 115, 263
 # More than bare Python. The twin is what runs where C could not be built: ten modules of its own, and what they need.
 MODULES_AT_MOST, MODULES_AT_MOST_ON_THE_TWIN = 40, 66
 
@@ -122,7 +168,7 @@ def imports(path: Path, nodes: Iterator[ast.AST]) -> Iterator[str]:
 
 def is_module(name: str) -> bool:
     path = ROOT.joinpath(*name.split("."))
-    return path.with_suffix(".py").exists() or path.is_dir() or name == "mstxkit._native.hot"
+    return path.with_suffix(".py").exists() or path.is_dir() or name == "mstxkit.engine.native.hot"
 
 
 def at_module_level(body: list[ast.stmt]) -> Iterator[ast.AST]:
@@ -144,19 +190,55 @@ def test_imports_point_to_the_same_layer_or_below(path: Path) -> None:
     own = LAYERS[part(module_name(path))]
     loaded = {name for name in imports(path, ast.walk(tree(path))) if name.split(".")[0] == "mstxkit"}
 
-    loaded -= MAY_REACH_UP.get(str(path.relative_to(PACKAGE)), set())
-
     assert not [name for name in loaded if LAYERS[part(name)] > own]
     if own == OFFLINE:
         assert not [name for name in loaded if LAYERS[part(name)] not in OFFLINE_MAY_IMPORT]
 
 
-def test_no_modules_import_each_other_in_a_circle() -> None:
-    edges = {module_name(p): set(imports(p, at_module_level(tree(p).body))) - {module_name(p)} for p in FILES}
+def edges_of(path: Path) -> set[str]:
+    """The modules of ours that a file loads, at its import or in a function of it."""
+    own, elsewhere = module_name(path), RUNS_ELSEWHERE.get(str(path.relative_to(PACKAGE)), set())
+    return set(imports(path, but_type_checking(tree(path)))) - {own} - elsewhere
+
+
+def but_type_checking(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those that only a type checker sees."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            yield from (inner for other in child.orelse for inner in [other, *but_type_checking(other)])
+        else:
+            yield child
+            yield from but_type_checking(child)
+
+
+def test_no_modules_import_each_other_in_a_circle_also_not_from_inside_of_functions() -> None:
+    edges = {module_name(path): edges_of(path) for path in FILES}
     while leaves := {name for name, targets in edges.items() if not targets & edges.keys()}:
         edges = {name: targets for name, targets in edges.items() if name not in leaves}
 
     assert not edges
+
+
+def test_a_newcomer_has_few_rooms_to_learn() -> None:
+    """Modules at the top and packages at any depth."""
+    packages = {path.parent for path in FILES if path.name == "__init__.py"} - {PACKAGE}
+    modules = set(PACKAGE.glob("*.py"))
+
+    assert len(packages) + len(modules) <= ROOMS_AT_MOST
+
+
+def test_the_package_stays_small() -> None:
+    sizes = sorted(len(path.read_text(encoding="utf-8").splitlines()) for path in FILES)
+
+    assert sum(sizes) <= LINES_OF_THE_PACKAGE
+    assert sizes[len(sizes) // 2] <= MEDIAN_LINES
+    assert sizes[len(sizes) * 9 // 10] <= NINE_IN_TEN_LINES
+
+
+def test_one_class_name_has_one_meaning() -> None:
+    found = Counter(node.name for path in FILES for node in ast.walk(tree(path)) if isinstance(node, ast.ClassDef))
+
+    assert [name for name, count in found.items() if count > 1] == []
 
 
 @every_file
@@ -165,6 +247,22 @@ def test_nothing_heavy_is_imported_at_module_level(path: Path) -> None:
     heavy = {name.split(".")[0] for name in imports(path, at_module_level(tree(path).body))} & HEAVY
 
     assert heavy <= allowed
+
+
+def in_functions(path: Path) -> Iterator[ast.AST]:
+    for node in but_type_checking(tree(path)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from ast.walk(node)
+
+
+@every_file
+def test_a_function_imports_only_what_is_listed_with_a_reason(path: Path) -> None:
+    names = set(imports(path, in_functions(path)))
+    inside = str(path.relative_to(PACKAGE))
+    may_be_ours = inside in LATE_OURS or inside.split("/")[0] in LATE_OURS
+
+    assert not {name.split(".")[0] for name in names} - HEAVY - set(LATE) - {"mstxkit"}
+    assert may_be_ours or not [name for name in names if name.startswith("mstxkit")]
 
 
 @every_file
@@ -213,8 +311,39 @@ def test_names_say_what_a_thing_is(path: Path) -> None:
 
 
 @every_file
+def test_a_variable_is_named_by_the_thing_it_holds(path: Path) -> None:
+    nodes = list(ast.walk(tree(path)))
+    names = {node.id for node in nodes if isinstance(node, ast.Name)} | {n.arg for n in nodes if isinstance(n, ast.arg)}
+
+    assert not names & VAGUE_NOUNS
+
+
+@every_file
 def test_a_file_is_short_enough_to_read(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= LINES_AT_MOST
+
+
+def names_imported(path: Path) -> Iterator[str]:
+    """Each name that an import statement has, dotted in full as far as it is written."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module or ''}.{alias.name}" for alias in node.names)
+
+
+def test_no_test_imports_another_one() -> None:
+    """What tests share is in `tests/builders`, or a fixture of a conftest.py, which only pytest loads."""
+    imported = [(path.name, name) for path in sorted(TESTS.rglob("*.py")) for name in names_imported(path)]
+
+    assert [one for one in imported if re.search(r"(^|\.)(test_\w+|conftest)(\.|$)", one[1])] == []
+
+
+def test_tests_mirror_the_package() -> None:
+    folders = {path.parent.relative_to(TESTS) for path in TESTS.rglob("test_*.py")}
+    rooms = [folder for folder in folders if folder.parts and folder.parts[0] not in OF_NO_ROOM]
+
+    assert [str(room) for room in rooms if not (PACKAGE / room / "__init__.py").exists()] == []
 
 
 def loaded_modules(statement: str) -> set[str]:
@@ -226,7 +355,7 @@ def loaded_modules(statement: str) -> set[str]:
 
 def test_importing_mstxkit_loads_little_and_nothing_heavy() -> None:
     more = loaded_modules("from mstxkit import mstx_range, mstx_timer") - loaded_modules("pass")
-    limit = MODULES_AT_MOST if "mstxkit._native.hot" in more else MODULES_AT_MOST_ON_THE_TWIN
+    limit = MODULES_AT_MOST if "mstxkit.engine.native.hot" in more else MODULES_AT_MOST_ON_THE_TWIN
 
     assert len(more) <= limit, sorted(more)
     assert not {name.split(".")[0] for name in more} & HEAVY

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,12 +14,18 @@ import pytest
 os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
 
 ROOT = Path(__file__).resolve().parents[1]
-EXAMPLE = ROOT / "examples" / "01_grpo.py"
 ESCALATE = ROOT / "examples" / "04_escalate.py"
 
 
-def test_the_example_is_the_loop_that_the_demo_runs() -> None:
-    assert EXAMPLE.read_bytes() == (ROOT / "mstxkit" / "demo" / "loop.py").read_bytes()
+def test_the_page_shows_the_loop_that_the_demo_runs_and_every_example_there_is() -> None:
+    page = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^\| \[(\S+)\]\((\S+)\)", page, re.MULTILINE)
+
+    assert {name for name, _ in shown} == {
+        "mstxkit/demo/loop.py",
+        *(path.name for path in (ROOT / "examples").glob("*.py")),
+    }
+    assert "torchrun --standalone --nproc-per-node 2 -m mstxkit.demo.loop" in page
 
 
 @pytest.mark.slow
@@ -29,7 +36,10 @@ def test_the_example_trains_under_torchrun(tmp_path: Path) -> None:
     environment["PYTHONPATH"] = str(ROOT)
 
     done = subprocess.run(
-        [*launcher, str(EXAMPLE), "--steps", "3", "--every", "1"], env=environment, capture_output=True, text=True
+        [*launcher, "-m", "mstxkit.demo.loop", "--steps", "3", "--every", "1"],
+        env=environment,
+        capture_output=True,
+        text=True,
     )
 
     assert done.returncode == 0, done.stderr

@@ -72,7 +72,7 @@ def test_events_that_are_no_exception_are_counted_and_logged_once(caplog: pytest
     assert faults.counts == {"names": 3}
 
 
-@pytest.mark.parametrize("message", ["100%", "%s %d", "{0}", "\udc80", "\x1b[2J", ""])
+@pytest.mark.parametrize("message", ["100%", "%s %d", "{0}", "\udc80", "\x1b[2J", ""], ids=ascii)
 def test_a_message_is_not_taken_for_a_format(caplog: pytest.LogCaptureFixture, message: str) -> None:
     faults.warn_once("here", message)
 

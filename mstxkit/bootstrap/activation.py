@@ -10,18 +10,21 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .. import faults, ranges
+from .. import faults
 from ..errors import PatchError
+from ..host import environment
+from ..marking import ranges
 from ..patching import frameworks
 from ..patching.declare import Patch
 from ..patching.report import SKIPPED, PatchReport, Reason, TargetState
+from . import ray_job
 
-VARIABLE = "MSTXKIT_AUTOPATCH"
+VARIABLE = environment.AUTOPATCH
 EVERY = "all"
 _YAML = (".yaml", ".yml")
 
 
-class _Ways:
+class _HandedOn:
     """How this process hands on what is on here."""
 
     specification: list[str] = []
@@ -30,7 +33,7 @@ class _Ways:
     off: list[tuple[Patch, bool]] = []
 
 
-_ways = _Ways()
+_ways = _HandedOn()
 
 
 def autopatch(*frameworks_named: str, targets: Any = None) -> PatchReport:
@@ -52,15 +55,15 @@ def autopatch(*frameworks_named: str, targets: Any = None) -> PatchReport:
     """
     wanted = _wanted(frameworks_named, targets)
     if ranges.is_off:
-        _ways.off += [one for one in wanted if one not in _ways.off]
+        _ways.off += [pair for pair in wanted if pair not in _ways.off]
         return patch_report()
     from ..patching import registry
-    from . import patch_record, ray
+    from . import patch_record
 
     registry.install(wanted)
     patch_record.watch()
     _hand_on(frameworks_named, targets)
-    ray.arrange()
+    ray_job.arrange()
     return _report(is_thorough=False)
 
 
@@ -77,16 +80,16 @@ def _wanted(names: tuple[str, ...], targets: Any) -> list[tuple[Patch, bool]]:
 
 
 def _hand_on(names: tuple[str, ...], targets: Any) -> None:
-    """Children of this process patch the same."""
-    given = list(names) or ([EVERY] if targets is None else [])
+    """Let children of this process patch the same."""
+    wanted = list(names) or ([EVERY] if targets is None else [])
     if isinstance(targets, (str, os.PathLike)):
-        given.append(str(Path(targets).resolve()))
+        wanted.append(str(Path(targets).resolve()))
     elif targets is not None:
         note = "targets given as Python objects stay in this process; a YAML file of them reaches the others too"
         _ways.notes += [note] if note not in _ways.notes else []
     if not _ways.specification:
         _ways.variable_before = os.environ.get(VARIABLE)
-    _ways.specification += [one for one in given if one not in _ways.specification]
+    _ways.specification += [name for name in wanted if name not in _ways.specification]
     if _ways.specification:
         os.environ[VARIABLE] = specification()
 
@@ -105,24 +108,20 @@ def unpatch(*frameworks_named: str) -> None:
         PatchError: a framework is unknown, and no targets of that name are on.
     """
     from ..patching import registry
-    from . import patch_record, ray
+    from . import patch_record
 
     on = {name for name, _ in registry.frameworks_on()}
     for name in set(frameworks_named) - on:
         frameworks.load(name)
     registry.remove(frameworks_named)
-    _ways.off = [one for one in _ways.off if frameworks_named and one[0].framework not in frameworks_named]
+    _ways.off = [pair for pair in _ways.off if frameworks_named and pair[0].framework not in frameworks_named]
     left = {name for name, _ in registry.frameworks_on()}
-    plain = {one: one.replace(frameworks.EXTRA_SUFFIX, "") for one in _ways.specification}
-    _ways.specification = [one for one in _ways.specification if left and plain[one] not in frameworks_named]
+    plain = {name: name.replace(frameworks.EXTRA_SUFFIX, "") for name in _ways.specification}
+    _ways.specification = [name for name in _ways.specification if left and plain[name] not in frameworks_named]
     if not left:
         patch_record.leave_off()
-        ray.undo()
+        ray_job.undo()
         _ways.notes.clear()
-    _put_back_environment()
-
-
-def _put_back_environment() -> None:
     if _ways.specification:
         os.environ[VARIABLE] = specification()
     elif _ways.variable_before is None:
@@ -134,26 +133,19 @@ def _put_back_environment() -> None:
 def patch_report() -> PatchReport:
     """Every target of the frameworks that are on in this process, with its state and reason.
 
-    Cost: tens of milliseconds for each function of which others hold copies: who they are is looked for.
+    Cost: tens of milliseconds for each function of which others hold copies: it looks for the holders.
     """
     return _report(is_thorough=True)
 
 
 def _report(is_thorough: bool) -> PatchReport:
     if ranges.is_off:
-        return PatchReport(tuple(state for patch, _ in _ways.off for state in _switched_off(patch)))
+        pairs = [(patch.framework, target) for patch, _ in _ways.off for target in patch.targets]
+        return PatchReport(tuple(TargetState.of(name, target, SKIPPED, Reason.OFF) for name, target in pairs))
     from ..patching import registry
-    from . import ray
 
-    found = registry.report(is_thorough)
-    return found._replace(notes=(*found.notes, *_ways.notes, *ray.notes()))
-
-
-def _switched_off(patch: Patch) -> list[TargetState]:
-    return [
-        TargetState(patch.framework, one.path, SKIPPED, Reason.OFF, "", one.tier, one.name or one.qualname, one.stage)
-        for one in patch.targets
-    ]
+    report = registry.report(is_thorough)
+    return report._replace(notes=(*report.notes, *_ways.notes, *ray_job.notes()))
 
 
 def autopatch_from_environment() -> None:

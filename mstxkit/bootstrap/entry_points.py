@@ -27,14 +27,12 @@ def sglang() -> None:
 
 def patch_as_asked(is_named: bool = False) -> None:
     """Patch what MSTXKIT_AUTOPATCH says; every known framework if it says nothing, but this way in was named."""
+    is_set = bool(os.environ.get("MSTXKIT_AUTOPATCH"))
     try:
-        if os.environ.get("MSTXKIT_AUTOPATCH"):
-            from .activation import autopatch_from_environment
+        if is_set or is_named:
+            from . import activation
 
-            autopatch_from_environment()
-        elif is_named:
-            from .activation import autopatch
-
-            autopatch()
+            patch = activation.autopatch_from_environment if is_set else activation.autopatch
+            patch()
     except Exception as exc:
         faults.note("bootstrap.entry_points", exc)

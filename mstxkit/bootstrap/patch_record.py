@@ -5,26 +5,25 @@ So a target that a worker could not reach is seen from outside, also when Ray ha
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
-from .. import faults, places, wiring
+from .. import faults
 from ..patching import active, registry
+from ..recorder import here
+from ..store import patch_record
 
 
 def watch() -> None:
     """Write the record now, whenever a target's state changes, and when a capture starts."""
     active.on_change = write
-    if write not in wiring.when_started:
-        wiring.when_started.append(write)
+    if write not in here.when_started:
+        here.when_started.append(write)
     write()
 
 
 def leave_off() -> None:
     """Write no more."""
     active.on_change = None
-    if write in wiring.when_started:
-        wiring.when_started.remove(write)
+    if write in here.when_started:
+        here.when_started.remove(write)
 
 
 def write() -> None:
@@ -32,18 +31,11 @@ def write() -> None:
 
     Cost: about a millisecond for a hundred targets, once for each module of a framework that is imported.
     """
-    where = wiring.recorded_process()
+    where = here.recorded_process()
     if where is None:
         return
     run, process = where
     try:
-        folder = run / places.PATCHES
-        places.make_folder(folder)
-        places.replace_file(folder / f"{process}.json", json.dumps({"format": 1, "targets": _rows()}).encode())
+        patch_record.write(run, process, registry.states())
     except Exception as exc:
         faults.note("the record of patches", exc)
-
-
-def _rows() -> list[dict[str, Any]]:
-    kept = ("framework", "path", "state", "reason", "detail", "tier")
-    return [{name: getattr(state, name) for name in kept} for state in registry.states()]

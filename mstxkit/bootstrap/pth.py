@@ -14,7 +14,7 @@ import sys
 
 TYPE_CHECKING = False  # as type checkers take it: `typing` would be a third of what this costs at interpreter start
 if TYPE_CHECKING:
-    from typing import Any, Callable, Iterator, Sequence
+    from typing import Any, Callable, Sequence
 
 RUN_VARIABLE, PATCH_VARIABLE = "MSTXKIT_RUN", "MSTXKIT_AUTOPATCH"
 # `mstxkit run` leaves this file in the run folder; the first interpreter that comes here takes it away.
@@ -32,7 +32,9 @@ def boot() -> None:
     try:
         _say_that_it_is_reached()
         asked = os.environ.get(PATCH_VARIABLE, "")
-        if asked and not any(_is_waiting(finder) for finder in sys.meta_path):
+        # By name: this file may have been run by its path and imported as well.
+        there = {(type(finder).__module__, type(finder).__name__) for finder in sys.meta_path}
+        if asked and (__name__, Waiting.__name__) not in there:
             _wait(Waiting(_names(asked)))
     except Exception:
         pass  # there is nobody to tell yet, and the program is none of our business
@@ -45,11 +47,6 @@ def _say_that_it_is_reached() -> None:
             os.unlink(os.path.join(run, UNREACHED))
         except OSError:
             pass  # another interpreter was first, or this run was not started by `mstxkit run`
-
-
-def _is_waiting(finder: Any) -> bool:
-    """By name: this file may have been run by its path and imported as well."""
-    return (type(finder).__module__, type(finder).__name__) == (__name__, Waiting.__name__)
 
 
 def _wait(finder: Waiting) -> None:
@@ -74,12 +71,12 @@ class Waiting:
         """None, or what the other finders say, with a loader that joins before it runs the module."""
         if fullname not in self.names:
             return None
-        spec = self._found(fullname, path, target)
+        spec = self._spec_elsewhere(fullname, path, target)
         if spec is not None and not self._is_noticed_at_its_loader(fullname, spec):
             self.arrives(fullname, spec)
         return spec
 
-    def _found(self, fullname: str, path: Sequence[str] | None, target: Any) -> Any:
+    def _spec_elsewhere(self, fullname: str, path: Sequence[str] | None, target: Any) -> Any:
         for finder in [finder for finder in sys.meta_path if finder is not self]:
             find: Callable[..., Any] | None = getattr(finder, "find_spec", None)
             spec = None if find is None else find(fullname, path, target)
@@ -122,39 +119,31 @@ def join(is_ray_worker: bool = False) -> None:
     """
     try:
         # The package itself starts to capture, where MSTXKIT_RUN is set.
-        from mstxkit.bootstrap import activation, ray
+        from mstxkit.bootstrap import activation, ray_job
 
         activation.autopatch_from_environment()
         if is_ray_worker:
-            ray.arrange("worker")  # not `setup`: it runs the job's own hook as well, whose time has not come
+            ray_job.arrange("worker")  # not `setup`: it runs the job's own hook as well, whose time has not come
     except Exception as exc:
-        _warn(exc)
+        import logging
 
-
-def _warn(exc: Exception) -> None:
-    import logging
-
-    logging.getLogger("mstxkit").warning("mstxkit: cannot be loaded, so nothing is patched here", exc_info=exc)
+        logging.getLogger("mstxkit").warning("mstxkit: cannot be loaded, so nothing is patched here", exc_info=exc)
 
 
 def _names(asked: str) -> frozenset[str]:
-    """Import roots to wait for. Who asked for something that there is not is told in processes that import any."""
-    known = _known()
-    found = {RAY}
-    for one in filter(None, (part.strip() for part in asked.split(","))):
-        if one in _EVERY:
-            found |= {name for name in known if is_default(name)}
-        elif one.endswith(_YAML):
-            found |= _roots_in(one) or known
+    """Import roots to wait for. A name that does not exist waits for all: the process that joins says so."""
+    # As `patching.frameworks.names`.
+    frameworks = {name[:-3] for name in os.listdir(_PATCHES) if name.endswith(".py") and not name.startswith("_")}
+    roots = {RAY}
+    for name in filter(None, (part.strip() for part in asked.split(","))):
+        if name in _EVERY:
+            roots |= set(filter(is_default, frameworks))
+        elif name.endswith(_YAML):
+            roots |= _roots_in(name) or frameworks
         else:
-            name = one[: -len(_EXTRA)] if one.endswith(_EXTRA) else one
-            found |= {name} if name in known else known
-    return frozenset(found - {"__main__"})
-
-
-def _known() -> set[str]:
-    """As `patching.frameworks.known`."""
-    return {name[:-3] for name in os.listdir(_PATCHES) if name.endswith(".py") and not name.startswith("_")}
+            root = name[: -len(_EXTRA)] if name.endswith(_EXTRA) else name
+            roots |= {root} if root in frameworks else frameworks
+    return frozenset(roots - {"__main__"})
 
 
 def is_default(framework: str) -> bool:
@@ -194,12 +183,6 @@ def _module() -> str:
     """What follows `-m` on the command line, while Python is still looking for it."""
     if not getattr(sys, "argv", None) or sys.argv[0] != "-m":
         return ""
-    words = iter(_command_line())
+    # Python 3.9 has no `orig_argv`.
+    words = iter(getattr(sys, "orig_argv", None) or _text("/proc/self/cmdline").split("\0"))
     return next((next(words, "") for word in words if word == "-m"), "")
-
-
-def _command_line() -> Iterator[str]:
-    words: list[str] | None = getattr(sys, "orig_argv", None)
-    if words is None:  # Python 3.9
-        words = _text("/proc/self/cmdline").split("\0")
-    yield from words

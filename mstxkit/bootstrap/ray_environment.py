@@ -15,7 +15,8 @@ import json
 import os
 from typing import Any, Callable, Mapping, NamedTuple
 
-RUN, AUTOPATCH = "MSTXKIT_RUN", "MSTXKIT_AUTOPATCH"
+from ..host.environment import AUTOPATCH, RUN
+
 SETUP = "mstxkit.bootstrap.ray.setup"
 # Names the hook that runs after ours: a path, or Ray's reference to a function that it keeps in its own store.
 NEXT_HOOK = "MSTXKIT_RAY_NEXT_HOOK"
@@ -31,33 +32,27 @@ _OWN = ("MSTXKIT_ROLE", NEXT_HOOK)
 
 
 class Composed(NamedTuple):
-    """A runtime environment with ours added.
+    """A runtime environment with ours added."""
 
-    Args:
-        environment: Of the caller's type.
-        notes: What a user should know: which workers are not reached, and what to do.
-    """
-
-    environment: Any
-    notes: tuple[str, ...] = ()
+    environment: Any  # of the caller's type
+    notes: tuple[str, ...] = ()  # for the user: which workers are not reached, and what to do
 
 
 def variables(environ: Mapping[str, str]) -> dict[str, str]:
     """What a worker must find in its environment to do as this process does; {} while nothing is on here."""
     if not (environ.get(RUN) or environ.get(AUTOPATCH)):
         return {}
-    found = {name: value for name, value in environ.items() if name.startswith("MSTXKIT_") and name not in _OWN}
-    if found.get(RUN):
-        found[RUN] = os.path.abspath(found[RUN])
-    return found
+    passed_on = {name: value for name, value in environ.items() if name.startswith("MSTXKIT_") and name not in _OWN}
+    if passed_on.get(RUN):
+        passed_on[RUN] = os.path.abspath(passed_on[RUN])
+    return passed_on
 
 
 def composed(theirs: Any, ours: Mapping[str, str], beside: Any = None, is_client: bool = False) -> Composed:
     """A job's runtime environment with these variables and our set-up hook.
 
     Args:
-        theirs: What the caller gave: a dict, a `RuntimeEnv`, or None.
-        ours: As `variables` gives it.
+        theirs: The caller's: a dict, a `RuntimeEnv`, or None.
         beside: Another one that Ray will merge with it.
         is_client: Is it for Ray Client? There Ray does not act on the field, only on the variable that it makes of it.
     """
@@ -113,25 +108,24 @@ def setup_then(hook: Callable[[], object]) -> Callable[[], object]:
     return setup_hook
 
 
-def injected(text: str, given: Any, ours: Mapping[str, str], is_overriding: bool) -> tuple[str, Composed]:
+def injected(text: str, environment: Any, ours: Mapping[str, str], is_overriding: bool) -> tuple[str, Composed]:
     """The same under `ray job submit`, whose own runtime environment Ray merges with the one given to `ray.init`.
 
     Ray refuses a field or variable that both have. So ours goes into one of them: where the hook is, else the job's.
 
     Args:
         text: Value of the variable `INJECTED`.
-        given: What the driver gave to `ray.init`.
-        ours: As `variables` gives it.
+        environment: What the driver passed to `ray.init`.
         is_overriding: Does the driver's win a conflict (RAY_OVERRIDE_JOB_RUNTIME_ENV=1)?
 
     Returns:
         The new value of the variable, and what to give to `ray.init`.
     """
     config = json.loads(text)
-    job, driver = config.get("runtime_env") or {}, given or {}
+    job, driver = config.get("runtime_env") or {}, environment or {}
     held = {**(job.get(_VARIABLES) or {}), **(driver.get(_VARIABLES) or {})}
     missing = {name: value for name, value in ours.items() if name not in held}
     if driver.get(_FIELD) is not None and (is_overriding or job.get(_FIELD) is None):
-        return text, composed(given, missing, beside=job)
+        return text, composed(environment, missing, beside=job)
     made = composed(job, missing, beside=driver)
-    return json.dumps({**config, "runtime_env": made.environment}), Composed(given, made.notes)
+    return json.dumps({**config, "runtime_env": made.environment}), Composed(environment, made.notes)

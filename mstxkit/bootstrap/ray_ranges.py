@@ -10,7 +10,8 @@ import functools
 from types import CellType, FunctionType
 from typing import Any, Callable
 
-from .. import faults, signatures, wrapping
+from .. import faults
+from ..marking import signatures, wrapping
 
 
 def __getattr__(name: str) -> Any:
@@ -32,12 +33,12 @@ def timed(look_up: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(look_up)
     def get_execution_info(manager: Any, job_id: Any, function_descriptor: Any) -> Any:
-        found = look_up(manager, job_id, function_descriptor)
+        execution = look_up(manager, job_id, function_descriptor)
         try:
-            return found._replace(function=_with_range(function_descriptor, found.function))
+            return execution._replace(function=_with_range(function_descriptor, execution.function))
         except Exception as exc:
             faults.note("ranges of Ray's tasks and actor methods", exc)
-            return found
+            return execution
 
     return get_execution_info
 
@@ -68,7 +69,7 @@ def _calling(executor: Any, method: Any) -> Any:
 
 
 def _decorated(function: Any, name: str) -> Any:
-    return wrapping.decorate(tuple(wrapping.Settings(name)), function)
+    return wrapping.decorate(tuple(wrapping.RangeSettings(name)), function)
 
 
 def _plain(qualname: str) -> str:

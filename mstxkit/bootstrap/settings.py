@@ -1,4 +1,4 @@
-"""What `capture` was told: limits of the recorder and settings of control, from arguments and environment.
+"""What `capture` is called with: limits of the recorder and settings of control, from arguments and environment.
 
 An argument counts above the environment's MSTXKIT_<NAME>, which counts above the default.
 """
@@ -8,14 +8,19 @@ from __future__ import annotations
 import os
 from typing import Any, TypeVar
 
-from ..control.standby import Settings, checked
 from ..errors import CaptureError
-from ..recorder.process import Limits
+from ..escalation.duty.settings import DutySettings, checked
+from ..recorder.process import RecorderLimits
 
-T = TypeVar("T", Limits, Settings)
+T = TypeVar("T", RecorderLimits, DutySettings)
 
 
-def told(config: Any, overrides: dict[str, Any]) -> tuple[Limits, Settings]:
+def names() -> tuple[str, ...]:
+    """What `capture` takes beside its folder; each also as MSTXKIT_<NAME>."""
+    return (*RecorderLimits._fields, *DutySettings._fields)
+
+
+def resolved(config: Any, overrides: dict[str, Any]) -> tuple[RecorderLimits, DutySettings]:
     """Both, from `config` and what overrides it.
 
     Raises:
@@ -23,25 +28,24 @@ def told(config: Any, overrides: dict[str, Any]) -> tuple[Limits, Settings]:
     """
     if config is not None and not isinstance(config, dict):
         raise CaptureError(f"config={config!r} (of capture): a dict of limits is needed")
-    given = {**(config or {}), **overrides}
-    known = (*Limits._fields, *Settings._fields)
-    unknown = sorted(set(given) - set(known))
+    settings = {**(config or {}), **overrides}
+    unknown = sorted(set(settings) - set(names()))
     if unknown:
-        raise CaptureError(f"capture() knows no {', '.join(unknown)}; it takes {', '.join(known)}")
-    return _filled(Limits, given), checked(_filled(Settings, given))
+        raise CaptureError(f"capture() knows no {', '.join(unknown)}; it takes {', '.join(names())}")
+    return _filled(RecorderLimits, settings), checked(_filled(DutySettings, settings))
 
 
 def as_variables(config: Any, overrides: dict[str, Any]) -> dict[str, str]:
-    """What was told of requests, as the environment of child processes: a driver says it, its workers do it."""
-    given = {**(config or {}), **overrides}
-    return {f"MSTXKIT_{field.upper()}": str(given[field]) for field in Settings._fields if given.get(field) is not None}
+    """The settings of requests as environment variables, by which a driver hands them on to its workers."""
+    asked = {**(config or {}), **overrides}
+    return {f"MSTXKIT_{name.upper()}": str(asked[name]) for name in DutySettings._fields if asked.get(name) is not None}
 
 
-def _filled(kind: type[T], given: dict[str, Any]) -> T:
+def _filled(kind: type[T], settings: dict[str, Any]) -> T:
     defaults = kind()._asdict()
     variables = {field: os.environ.get(f"MSTXKIT_{field.upper()}") for field in kind._fields}
-    found = {field: _parsed(field, text, defaults[field]) for field, text in variables.items() if text}
-    return kind(**{**found, **{field: given[field] for field in kind._fields if field in given}})
+    defined = {field: _parsed(field, text, defaults[field]) for field, text in variables.items() if text}
+    return kind(**{**defined, **{field: settings[field] for field in kind._fields if field in settings}})
 
 
 def _parsed(field: str, text: str, default: Any) -> Any:
@@ -49,6 +53,5 @@ def _parsed(field: str, text: str, default: Any) -> Any:
     try:
         return kind(text)
     except ValueError as exc:
-        raise CaptureError(
-            f"MSTXKIT_{field.upper()}={text!r} (from the environment): {kind.__name__} is needed"
-        ) from exc
+        variable = f"MSTXKIT_{field.upper()}={text!r} (from the environment)"
+        raise CaptureError(f"{variable}: {kind.__name__} is needed") from exc

@@ -11,6 +11,9 @@ import pkgutil
 import sys
 from typing import TYPE_CHECKING, Any, Callable
 
+from ..errors import ConfigError, MstxkitError, ReadError
+from ..reading.report.escape import for_terminal
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -21,9 +24,9 @@ DONE, FOUND_WRONG, WRONG_USE = 0, 1, 2
 
 def main() -> None:
     """Run the verb that the command line names."""
-    wiring = sys.modules.get("mstxkit.wiring")
-    if wiring is not None:  # loaded for MSTXKIT_RUN: a look at a run must not become part of it
-        wiring.discard()
+    capturing = sys.modules.get("mstxkit.capturing")
+    if capturing is not None:  # loaded for MSTXKIT_RUN: a look at a run must not become part of it
+        capturing.discard()
     activation = sys.modules.get("mstxkit.bootstrap.activation")
     if activation is not None:  # loaded for MSTXKIT_AUTOPATCH: that is meant for what we run, not for us
         activation.unpatch()
@@ -71,11 +74,9 @@ def _options() -> None:
     """Mark, capture, find, read: tracing for RL post-training on Ascend NPUs."""
 
 
-def _is_of_values(exc: Exception) -> bool:
-    """Is it about values that were given, each with what it may be?"""
-    from ..errors import ConfigError
-
-    return isinstance(exc, ConfigError) and bool(exc.problems)
+def _is_wrong_use(exc: MstxkitError) -> bool:
+    """Is it about what the user typed: a run that cannot be read, or values that are not allowed?"""
+    return isinstance(exc, ReadError) or (isinstance(exc, ConfigError) and bool(exc.problems))
 
 
 def _with_plain_errors(verb: Callable[..., None]) -> Callable[..., None]:
@@ -85,14 +86,11 @@ def _with_plain_errors(verb: Callable[..., None]) -> Callable[..., None]:
     def run(*args: Any, **kwargs: Any) -> None:
         import typer
 
-        from ..errors import MstxkitError, ReadError
-        from ..report.escape import for_terminal
-
         try:
             verb(*args, **kwargs)
         except MstxkitError as exc:
-            told = "\n".join(map(for_terminal, str(exc).splitlines()))
-            typer.echo(f"mstxkit: {told}", err=True)
-            raise typer.Exit(WRONG_USE if isinstance(exc, ReadError) or _is_of_values(exc) else FOUND_WRONG) from None
+            message = "\n".join(map(for_terminal, str(exc).splitlines()))
+            typer.echo(f"mstxkit: {message}", err=True)
+            raise typer.Exit(WRONG_USE if _is_wrong_use(exc) else FOUND_WRONG) from None
 
     return run

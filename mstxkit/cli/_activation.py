@@ -1,4 +1,6 @@
-"""Whether the ways into other processes are there: `mstxkit.pth`, entry points, frameworks, Ray. No heavy imports."""
+"""Findings about an installation, as `doctor` and `status` show them, and first of all: are the ways into other
+processes there, `mstxkit.pth`, entry points, frameworks, Ray? No heavy imports.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,15 @@ import socket
 import subprocess
 import sys
 import sysconfig
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Iterable
+from typing import Iterable, NamedTuple
 
-from ._checks import NOTE, OK, WRONG, Check, installed
+from ..bootstrap.activation import EVERY
+from ..errors import PatchError
 
+OK, NOTE, WRONG = "ok", "note", "wrong"
 PTH = "mstxkit.pth"
 GROUPS = ("verl.plugins", "vllm.general_plugins", "sglang.srt.plugins")
 # The oldest Ray that mstxkit is tested with.
@@ -22,6 +27,22 @@ OLDEST_RAY = (2, 42)
 CLUSTER_FILE = "/tmp/ray/ray_current_cluster"
 _ASKS = "import sys; print(any(type(f).__module__ == 'mstxkit.bootstrap.pth' for f in sys.meta_path))"
 _LIMIT_S = 30.0
+
+
+class Check(NamedTuple):
+    """One finding. `level`: ok, note (works, but you may want to know) or wrong."""
+
+    name: str
+    level: str
+    detail: str
+
+
+def installed(package: str) -> str | None:
+    """The version of an installed distribution, or None."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def ways_in() -> list[Check]:
@@ -32,29 +53,23 @@ def ways_in() -> list[Check]:
 def pth() -> Check:
     """Is the `.pth` where this interpreter reads it, and does a new interpreter do what it says?"""
     shipped = Path(__file__).parents[1] / "bootstrap" / PTH
-    placed = [path for folder in _site_folders() for path in [Path(folder) / PTH] if path.is_file()]
+    folders = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
+    placed = [path for folder in folders for path in [Path(folder) / PTH] if path.is_file()]
+    fix = f"reach others, install mstxkit in this environment again, or copy {shipped} there"
     if not placed:
         where = sysconfig.get_path("purelib")
-        return Check(PTH, NOTE, f"not in {where}: only processes that import mstxkit take part; to {_fix(shipped)}")
+        return Check(PTH, NOTE, f"not in {where}: only processes that import mstxkit take part; to {fix}")
     if placed[0].read_bytes() != shipped.read_bytes():
-        return Check(PTH, WRONG, f"{placed[0]} is of another version of mstxkit; to put that right, {_fix(shipped)}")
+        return Check(PTH, WRONG, f"{placed[0]} is of another version of mstxkit; to put that right, {fix}")
     why_not = _why_it_does_not_work()
     if why_not:
         return Check(PTH, WRONG, f"{placed[0]} is there, but a new interpreter does not act on it{why_not}")
     return Check(PTH, OK, str(placed[0]))
 
 
-def _site_folders() -> list[str]:
-    return [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
-
-
-def _fix(shipped: Path) -> str:
-    return f"reach others, install mstxkit in this environment again, or copy {shipped} there"
-
-
 def _why_it_does_not_work() -> str:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MSTXKIT_")}
-    environment["MSTXKIT_AUTOPATCH"] = "all"
+    others = {name: value for name, value in os.environ.items() if not name.startswith("MSTXKIT_")}
+    environment = {**others, "MSTXKIT_AUTOPATCH": "all"}
     command = [sys.executable, "-c", _ASKS]
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_LIMIT_S)
@@ -75,15 +90,15 @@ def entry_points() -> Check:
 
 def _values(group: str) -> Iterable[str]:
     try:
-        return [found.value for found in importlib.metadata.entry_points(group=group)]
+        return [entry_point.value for entry_point in importlib.metadata.entry_points(group=group)]
     except TypeError:  # Python 3.9 gives a dict of all groups
-        return [found.value for found in importlib.metadata.entry_points().get(group, ())]
+        return [entry_point.value for entry_point in importlib.metadata.entry_points().get(group, ())]
 
 
 def _frameworks() -> Check:
     from ..patching import frameworks
 
-    there = {name: _version(name) for name in frameworks.known()}
+    there = {name: _version(name) for name in frameworks.names()}
     here = [f"{name} {version}".rstrip() for name, version in there.items() if version is not None]
     others = [name for name, version in there.items() if version is None]
     texts = [", ".join(here) or "none installed", *([f"not installed: {', '.join(others)}"] if others else [])]
@@ -102,18 +117,18 @@ def _ray() -> list[Check]:
     version = installed("ray")
     if version is None:
         return []
+    level, detail = OK, "its workers are reached by worker_process_setup_hook"
     if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < OLDEST_RAY:
-        oldest = ".".join(map(str, OLDEST_RAY))
-        return [
-            Check("Ray", NOTE, f"{version}: older than {oldest}, the oldest that mstxkit is tested with"),
-            *cluster(),
-        ]
-    return [Check("Ray", OK, f"{version}: its workers are reached by worker_process_setup_hook"), *cluster()]
+        level, detail = NOTE, f"older than {'.'.join(map(str, OLDEST_RAY))}, the oldest that mstxkit is tested with"
+    return [Check("Ray", level, f"{version}: {detail}"), *cluster()]
 
 
 def cluster() -> list[Check]:
     """Is there a cluster that a driver would join? Its workers have the environment of its `ray start`."""
-    address = os.environ.get("RAY_ADDRESS") or _text(CLUSTER_FILE)
+    address = os.environ.get("RAY_ADDRESS", "")
+    if not address:
+        with suppress(OSError):
+            address = Path(CLUSTER_FILE).read_text(encoding="utf-8", errors="replace").strip()
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not port.isdigit():
         return []
@@ -125,17 +140,8 @@ def cluster() -> list[Check]:
     return [Check("Ray cluster", OK, f"{address} answers; {detail}")]
 
 
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
-
-
 def problem_with(name: str) -> str | None:
     """What is wrong with one part of MSTXKIT_AUTOPATCH, in words; None if nothing is."""
-    from ..bootstrap.activation import EVERY
-    from ..errors import PatchError
     from ..patching import frameworks
 
     try:

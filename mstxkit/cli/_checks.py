@@ -1,61 +1,46 @@
-"""What can be said of this installation without heavy imports: engine, clock, tmpfs, packages, ways in, environment."""
+"""Checks of this installation without heavy imports: engine, clock, tmpfs, packages, ways in, environment."""
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
-from typing import TYPE_CHECKING, Any, Mapping, NamedTuple
+from typing import TYPE_CHECKING, Any, Mapping
 
 from ..errors import MstxkitError
+from ..host import clock
+from ..parsing.tools import find_msprof
+from ..reading.report.escape import for_rich
+from ..reading.report.units import size
+from . import _activation, _show
+from ._activation import NOTE, OK, WRONG, Check, installed
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-OK, NOTE, WRONG = "ok", "note", "wrong"
 NEEDED = ("wrapt", "typer", "rich", "pyyaml")
 OPTIONAL = {
-    "numpy": "reading a run needs it: pip install 'mstxkit[report]'",
-    "polars": "reading a run needs it: pip install 'mstxkit[report]'",
+    **dict.fromkeys(("numpy", "polars"), "reading a run needs it: pip install 'mstxkit[report]'"),
     "zstandard": "sealed files are compressed with zlib instead, larger: pip install 'mstxkit[report]'",
-    "torch": "",
-    "torch_npu": "",
-    "mindspore": "",
+    **dict.fromkeys(("torch", "torch_npu", "mindspore"), ""),
 }
 TMPFS = "/dev/shm"
 TMPFS_NEEDED_BYTES = 64 << 20
 VARIABLES = ("RUN", "OFF", "NATIVE", "CLOCK", "ROLE", "AUTOPATCH")
 
 
-class Check(NamedTuple):
-    """One finding. `level`: ok, note (works, but you may want to know) or wrong."""
-
-    name: str
-    level: str
-    detail: str
-
-
 def installation() -> list[Check]:
     """All checks, in the order in which to show them."""
-    from . import _activation
-
-    here = [_version(), *_engine(), _tmpfs(), *_packages(), *_npu(), *_msprof()]
+    version = installed("mstxkit") or "not installed as a package"
+    ours = Check("mstxkit", OK, f"{version}, Python {platform.python_version()}")
+    here = [ours, *_engine(), _tmpfs(), *_packages(), *_npu(), *_msprof()]
     return [*here, *_activation.ways_in(), *environment(os.environ)]
-
-
-def _version() -> Check:
-    return Check(
-        "mstxkit", OK, f"{installed('mstxkit') or 'not installed as a package'}, Python {platform.python_version()}"
-    )
 
 
 def _engine() -> list[Check]:
     try:
-        from ..recorder import engine as chosen
+        from ..engine import choose as chosen
     except MstxkitError as exc:
         return [Check("engine", WRONG, str(exc))]
-    from .. import clock
-
     engine = chosen.engine
     clock_choice = clock.choose(bool(engine.NATIVE))
     kinds = {clock.MONOTONIC: "CLOCK_MONOTONIC", clock.TSC: "TSC", clock.CNTVCT: "cntvct_el0"}
@@ -68,20 +53,18 @@ def _which_engine(engine: Any) -> Check:
     if os.environ.get("MSTXKIT_NATIVE") == "0":
         return Check("engine", NOTE, "Python twin: MSTXKIT_NATIVE=0 forbids the C extension")
     try:
-        from .._native import hot  # noqa: F401
+        from ..engine.native import hot  # noqa: F401
     except ImportError as exc:
         return Check("engine", NOTE, f"Python twin, several times slower: the C extension cannot be loaded: {exc}")
     return Check("engine", WRONG, "Python twin, although the C extension can be loaded")
 
 
 def _tmpfs() -> Check:
-    from ..report.units import size
-
     try:
-        found = os.statvfs(TMPFS)
+        space = os.statvfs(TMPFS)
     except OSError as exc:
         return Check("tmpfs", NOTE, f"{TMPFS}: {exc.strerror}; live files go to the run's own disk, which can stall")
-    free, total = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+    free, total = space.f_bavail * space.f_frsize, space.f_blocks * space.f_frsize
     detail = f"{TMPFS}: {size(free)} free of {size(total)}"
     if not os.access(TMPFS, os.W_OK | os.X_OK):
         return Check("tmpfs", NOTE, f"{TMPFS} cannot be written; live files go to the run's own disk, which can stall")
@@ -92,20 +75,10 @@ def _tmpfs() -> Check:
 
 def _packages() -> list[Check]:
     needed = [Check(p, OK if v else WRONG, v or f"missing: pip install {p}") for p in NEEDED for v in [installed(p)]]
-    optional = []
-    for package, why in OPTIONAL.items():
-        version = installed(package)
-        lacking = f"not installed; {why}" if why else "not installed"
-        optional.append(Check(package, NOTE if why and not version else OK, version or lacking))
-    return needed + optional
-
-
-def installed(package: str) -> str | None:
-    """The version of an installed distribution, or None."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    return needed + [
+        Check(package, NOTE if why and not v else OK, v or "; ".join(filter(None, ("not installed", why))))
+        for package, why in OPTIONAL.items() for v in [installed(package)]
+    ]  # fmt: skip
 
 
 def _npu() -> list[Check]:
@@ -123,55 +96,40 @@ def _npu() -> list[Check]:
 
 def _msprof() -> list[Check]:
     """What `mstxkit analyse` needs of CANN, where there is anything that could be parsed."""
-    from ..parsing.tools import find_msprof
-
-    found = find_msprof(os.environ)
-    if found.path:
-        return [Check("msprof", OK, found.path)]
+    msprof = find_msprof(os.environ)
+    if msprof.path:
+        return [Check("msprof", OK, msprof.path)]
     if not (installed("torch_npu") or installed("mindspore")):
         return []
-    return [Check("msprof", NOTE, f"`mstxkit analyse` cannot parse device data here: {found.problem}")]
+    return [Check("msprof", NOTE, f"`mstxkit analyse` cannot parse device data here: {msprof.problem}")]
 
 
 def environment(variables: Mapping[str, str]) -> list[Check]:
     """One check for each variable of ours."""
-    from ..recorder.process import Limits
+    from ..bootstrap.settings import names  # it loads the engine
 
-    known = {f"MSTXKIT_{name.upper()}" for name in (*VARIABLES, *Limits._fields)}
-    return [_variable(name, variables[name], known) for name in sorted(variables) if name.startswith("MSTXKIT_")]
+    settings = {f"MSTXKIT_{name.upper()}" for name in (*VARIABLES, *names())}
+    return [_variable(name, variables[name], settings) for name in sorted(variables) if name.startswith("MSTXKIT_")]
 
 
-def _variable(name: str, value: str, known: set[str]) -> Check:
-    if name not in known:
-        return Check(name, NOTE, f"{value!r}: not a setting of this version; known: {', '.join(sorted(known))}")
+def _variable(name: str, value: str, settings: set[str]) -> Check:
+    if name not in settings:
+        return Check(name, NOTE, f"{value!r}: not a setting of this version; known: {', '.join(sorted(settings))}")
     if name == "MSTXKIT_OFF" and value not in ("", "0"):
         return Check(name, NOTE, f"{value!r}: nothing of mstxkit runs in processes that have this")
     if name == "MSTXKIT_RUN" and os.path.exists(value) and not os.path.isdir(value):
         return Check(name, WRONG, f"{value!r} is no folder; capture cannot write there")
-    if name == "MSTXKIT_AUTOPATCH":
-        return _patched(name, value)
-    return Check(name, OK, repr(value))
-
-
-def _patched(name: str, value: str) -> Check:
-    from ._activation import problem_with
-
-    problems = [problem_with(part.strip()) for part in value.split(",") if part.strip()]
-    found = [problem for problem in problems if problem is not None]
-    return Check(name, WRONG, f"{value!r}: {'; '.join(found)}") if found else Check(name, OK, repr(value))
+    parts = filter(None, map(str.strip, value.split(","))) if name == "MSTXKIT_AUTOPATCH" else ()
+    problems = list(filter(None, map(_activation.problem_with, parts)))
+    return Check(name, WRONG, f"{value!r}: {'; '.join(problems)}") if problems else Check(name, OK, repr(value))
 
 
 def table(checks: list[Check]) -> Table:
     """The checks for a terminal."""
-    from rich.table import Table
     from rich.text import Text
 
-    from ..report.escape import for_rich
-
     styles = {OK: "green", NOTE: "yellow", WRONG: "bold red"}
-    shown = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    shown.add_column(no_wrap=True)
-    shown.add_column(no_wrap=True)
+    shown = _show.table("", "", has_header=False, no_wrap=True)
     shown.add_column(overflow="fold")
     for check in checks:
         shown.add_row(Text(check.level, styles[check.level]), for_rich(check.name), for_rich(check.detail))

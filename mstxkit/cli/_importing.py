@@ -1,4 +1,4 @@
-"""Imports a framework in a process of its own, patched, and says what became of each target.
+"""Imports a framework in a process of its own, patched, and reports the state of each target.
 
 Frameworks print, exit and crash while they are imported, and what they load must not stay in the command that asked.
 """
@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from ..patching.report import WAITING, TargetState
+from ..patching.sheet import YAML_SUFFIXES
 
 LIMIT_S = 600.0
 _ROOT = str(Path(__file__).parents[2])
@@ -25,17 +26,18 @@ def in_a_process(name: str) -> tuple[list[TargetState], str]:
     """Patch and import this framework (or the one of a YAML file) in a new process.
 
     Returns:
-        Its targets with their states; and why the process did not come to an end, or "".
+        Its targets with their states; and why the process did not end, or "".
     """
     environment = {key: value for key, value in os.environ.items() if key not in ("MSTXKIT_RUN", "MSTXKIT_AUTOPATCH")}
     with tempfile.TemporaryDirectory() as folder:
-        answer, said = Path(folder, "answer.json"), Path(folder, "said")
+        answer, printed = Path(folder, "answer.json"), Path(folder, "said")
         command = [sys.executable, "-c", _CODE, _ROOT, name, str(answer)]
-        with said.open("wb") as output:
+        with printed.open("wb") as output:
             error = _ran(command, environment, output.fileno())
         if error:
-            return [], error + _last_line(said)
-        return [TargetState(**one) for one in json.loads(answer.read_text(encoding="utf-8"))], ""
+            lines = printed.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            return [], ": ".join([error, *lines[-1:]])
+        return [TargetState(**fields) for fields in json.loads(answer.read_text(encoding="utf-8"))], ""
 
 
 def _ran(command: list[str], environment: dict[str, str], output: int) -> str:
@@ -48,31 +50,24 @@ def _ran(command: list[str], environment: dict[str, str], output: int) -> str:
         return f"importing it took more than {LIMIT_S:.0f} s"
     except OSError as exc:
         return f"no process could be started: {exc}"
-    if done.returncode:
-        return f"importing it ended the process ({_ending(done.returncode)})"
-    return ""
-
-
-def _ending(status: int) -> str:
-    return f"status {status}" if status > 0 else f"signal {-status}"
-
-
-def _last_line(said: Path) -> str:
-    lines = said.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return f": {lines[-1]}" if lines else ""
+    status = done.returncode
+    ending = f"status {status}" if status > 0 else f"signal {-status}"
+    return f"importing it ended the process ({ending})" if status else ""
 
 
 def tell(name: str, answer: str) -> None:
     """In the new process: patch, import the modules of all targets, write every target's state, and end."""
     import mstxkit
 
-    from ..patching.sheet import YAML_SUFFIXES
-
     report = mstxkit.autopatch(targets=name) if name.endswith(YAML_SUFFIXES) else mstxkit.autopatch(name)
-    modules = dict.fromkeys(one.path.partition(":")[0] for one in report.targets)
-    errors = {module: error for module in modules for error in [_why_not_imported(module)] if error}
-    states = [_explained(one, errors.get(one.path.partition(":")[0])) for one in mstxkit.patch_report().targets]
-    Path(answer).write_text(json.dumps([one._asdict() for one in states]), encoding="utf-8")
+    modules = dict.fromkeys(target.path.partition(":")[0] for target in report.targets)
+    errors = {module: _why_not_imported(module) for module in modules}
+    states = []
+    for target in mstxkit.patch_report().targets:
+        error = errors.get(target.path.partition(":")[0])
+        why = {"detail": f"its import fails: {error}"} if error and target.state == WAITING else {}
+        states.append({**target._asdict(), **why})
+    Path(answer).write_text(json.dumps(states), encoding="utf-8")
     os._exit(0)  # threads and exit hooks of the framework are none of ours
 
 
@@ -83,8 +78,3 @@ def _why_not_imported(module: str) -> str:
         first_line = (str(exc).splitlines() or [""])[0]
         return f"{type(exc).__name__}: {first_line}"
     return ""
-
-
-def _explained(one: TargetState, error: str | None) -> TargetState:
-    """A target that is there, but whose module cannot be imported: with the error."""
-    return one if error is None or one.state != WAITING else one._replace(detail=f"its import fails: {error}")

@@ -1,21 +1,30 @@
-"""What `mstxkit analyse` does and shows: which profiles, with which tools, how far it is, what came out."""
+"""What `mstxkit analyse` does and shows: its profiles, tools, progress and results."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
+from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterator, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
 
 from .. import stages
 from ..errors import ReadError
 from ..parsing import kinds, lock, outcome, profiles, record, tools, work
 from ..parsing.profiles import Profile
-from ..parsing.record import Record
+from ..parsing.record import ParseRecord
+from ..reading.report.escape import for_rich, for_terminal
+from ..reading.report.units import duration, size
+from ..store import layout
 from . import _show
-from ._parsing_progress import Shown
 
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+_A_SECOND = 4  # bars are drawn so often: terminals may be far away
+_NAME_LIMIT = 60
 _ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 NOT_PARSED = "not parsed"
 _STYLES = {record.PARSED: "green", record.FAILED: "bold red", profiles.RECORDING: "yellow", NOT_PARSED: "yellow"}
@@ -30,84 +39,74 @@ class Wanted(NamedTuple):
     again: str | None
 
 
-class How(NamedTuple):
-    """How to parse: see `work.Plan`."""
-
-    jobs: int
-    limit_s: float | None
-    export: str
-
-
 class Row(NamedTuple):
-    """One profile and what is known of its parse; `state` is what the table says."""
+    """One profile and its parse, if there was one; `state` is what the table shows."""
 
     profile: Profile
-    record: Record | None
+    record: ParseRecord | None
     state: str
     now: bool
 
 
 class Done(NamedTuple):
-    """All rows, what is missing, and what there is to parse with."""
+    """All rows by their profile's path, what is missing, and what there is to parse with."""
 
-    rows: list[Row]
+    rows: dict[str, Row]
     missing: list[str]
     versions: dict[str, str]
-    msprof: str | None
-    interrupted: bool
+    msprof: str | None = None
+    interrupted: bool = False
 
     @property
     def is_wrong(self) -> bool:
         """Did anything fail, or is it missing?"""
-        return bool(self.missing) or self.interrupted or any(row.state == record.FAILED for row in self.rows)
+        return bool(self.missing) or self.interrupted or any(row.state == record.FAILED for row in self.rows.values())
 
 
-def analysed(run: Path, wanted: Wanted, how: How, unfinished: bool, quiet: bool) -> Done:
-    """Parse what is wanted and not parsed yet.
+def analysed(run: Path, wanted: Wanted, plan: work.ParsePlan, unfinished: bool, quiet: bool) -> Done:
+    """Parse what is wanted and not parsed yet, by the plan, with this environment and the msprof in it.
 
-    Raises:
-        ReadError: no profile is as wanted.
-        MstxkitError: another command works on this run.
+    Raises: ReadError where no profile is as wanted; MstxkitError where another command works on this run.
     """
-    chosen = _chosen(profiles.found(run, unfinished), wanted)
-    rows = {one.path: _row(run, one) for one in chosen}
+    chosen = _chosen(profiles.of_run(run, unfinished), wanted)
+    rows = {profile.path: _row(run, profile) for profile in chosen}
     if not _to_do(rows, wanted):
-        return Done(list(rows.values()), [], {}, None, False)
-    descriptor = lock.take(run / profiles.PROFILES)
+        return Done(rows, [], {})
+    descriptor = lock.take(run / layout.PROFILES)
     try:
-        rows = {one.path: _row(run, one) for one in chosen}  # as the holder of the lock sees them
-        return _worked(run, rows, _to_do(rows, wanted), how, descriptor, quiet)
+        rows = {profile.path: _row(run, profile) for profile in chosen}  # as the holder of the lock sees them
+        return _worked(run, rows, _to_do(rows, wanted), plan, descriptor, quiet)
     finally:
         os.close(descriptor)
 
 
-def _chosen(found: list[Profile], wanted: Wanted) -> list[Profile]:
+def _chosen(every: list[Profile], wanted: Wanted) -> list[Profile]:
     keys = {stages.canonical(name) for name in wanted.stages}
     chosen = [
-        one for one in found
-        if (not keys or stages.canonical(one.stage) in keys)
-        and (not wanted.ranks or one.rank in wanted.ranks)
-        and (wanted.request is None or one.request == wanted.request)
+        profile for profile in every
+        if (not keys or stages.canonical(profile.stage) in keys)
+        and (not wanted.ranks or profile.rank in wanted.ranks)
+        and (wanted.request is None or profile.request == wanted.request)
     ]  # fmt: skip
-    if found and not chosen:
-        known = {
-            "stages": sorted({one.stage for one in found if one.stage}),
-            "ranks": [str(rank) for rank in sorted({one.rank for one in found if one.rank is not None})],
-            "requests": sorted({one.request for one in found if one.request}),
+    if every and not chosen:
+        choices = {
+            "stages": sorted({profile.stage for profile in every if profile.stage}),
+            "ranks": [str(rank) for rank in sorted({profile.rank for profile in every if profile.rank is not None})],
+            "requests": sorted({profile.request for profile in every if profile.request}),
         }
-        told = "; ".join(f"{name}: {', '.join(values) or 'none'}" for name, values in known.items())
-        raise ReadError(f"none of the {len(found)} profiles is as asked for; there are {told}")
+        offer = "; ".join(f"{name}: {', '.join(values) or 'none'}" for name, values in choices.items())
+        raise ReadError(f"none of the {len(every)} profiles is as asked for; there are {offer}")
     return chosen
 
 
 def _row(run: Path, profile: Profile) -> Row:
-    known = record.read(profile.record_file)
+    parse = record.read(profile.record_file)
     if profile.state != profiles.READY:
-        return Row(profile, known, profile.state, False)
-    if known is None:
-        known = outcome.of_somebody_else(kinds.KINDS[profile.kind], run / profile.path)
-    ended = known is not None and known.state in (record.PARSED, record.FAILED)
-    return Row(profile, known, known.state if known and ended else NOT_PARSED, False)
+        return Row(profile, parse, profile.state, False)
+    if parse is None:
+        parse = outcome.of_somebody_else(kinds.KINDS[profile.kind], run / profile.path)
+    has_ended = parse is not None and parse.state in (record.PARSED, record.FAILED)
+    return Row(profile, parse, parse.state if parse and has_ended else NOT_PARSED, False)
 
 
 def _to_do(rows: dict[str, Row], wanted: Wanted) -> list[Profile]:
@@ -115,27 +114,28 @@ def _to_do(rows: dict[str, Row], wanted: Wanted) -> list[Profile]:
     return [row.profile for row in rows.values() if row.state in (NOT_PARSED, *again)]
 
 
-def _worked(run: Path, rows: dict[str, Row], todo: list[Profile], how: How, descriptor: int, quiet: bool) -> Done:
+def _worked(
+    run: Path, rows: dict[str, Row], todo: list[Profile], plan: work.ParsePlan, descriptor: int, quiet: bool
+) -> Done:
     msprof = tools.find_msprof(os.environ)
-    plan = work.Plan(how.jobs, how.limit_s, how.export, tools.environment(os.environ, msprof.path), msprof.path)
-    missing: list[str] = []
-    versions: dict[str, str] = {}
+    plan = plan._replace(environment=tools.environment(os.environ, msprof.path), msprof=msprof.path)
+    done = Done(rows, [], {}, msprof.path)
     try:
         with _stoppable(), Shown(quiet) as shown:
-            can = _what_can_be(run, todo, plan, msprof, missing, versions, shown)
-            shown.expect(len(can))
-            for profile, known in work.parse(run, can, plan, descriptor):
-                shown.tell(profile, known)
-                state = NOT_PARSED if known.state == record.PARSING else known.state
-                rows[profile.path] = Row(profile, known, state, True)
+            ready = _parsable(run, todo, plan, msprof, done, shown)
+            shown.expect(len(ready))
+            for profile, parse in work.parse(run, ready, plan, descriptor):
+                shown.tell(profile, parse)
+                state = NOT_PARSED if parse.state == record.PARSING else parse.state
+                rows[profile.path] = Row(profile, parse, state, True)
     except KeyboardInterrupt:
-        return Done(list(rows.values()), missing, versions, msprof.path, True)
-    return Done(list(rows.values()), missing, versions, msprof.path, False)
+        return done._replace(interrupted=True)
+    return done
 
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """Whatever asks the command to end is an interrupt, so that it tidies up."""
+    """Every signal that asks the command to end becomes an interrupt, so that it tidies up."""
     before = {number: signal.signal(number, signal.default_int_handler) for number in _ENDINGS}
     try:
         yield
@@ -144,66 +144,101 @@ def _stoppable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _what_can_be(
-    run: Path,
-    todo: list[Profile],
-    plan: work.Plan,
-    msprof: tools.Msprof,
-    missing: list[str],
-    versions: dict[str, str],
-    shown: Shown,
+def _parsable(
+    run: Path, todo: list[Profile], plan: work.ParsePlan, msprof: tools.Msprof, done: Done, shown: Shown
 ) -> list[Profile]:
-    """The profiles for which all is there; adds what is missing for the others, and versions of what parses."""
-    can = []
-    blind = [one for one in todo if kinds.has_device_data(run / one.path)] if msprof.path is None else []
+    """The profiles for which all is there; `done` gets what is missing for the others, and versions of what parses."""
+    blind = [profile for profile in todo if not msprof.path and kinds.has_device_data(run / profile.path)]
     if blind:
-        missing.append(f"{_so_many(len(blind))} not parsed: {msprof.problem}")
-    for kind in kinds.KINDS:
-        of_kind = [one for one in todo if one.kind == kind and one not in blind]
-        if not of_kind:
-            continue
+        done.missing.append(f"{_so_many(len(blind))} not parsed: {msprof.problem}")
+    loadable = []
+    counts = Counter(profile.kind for profile in todo if profile not in blind)
+    for kind in filter(counts.get, kinds.KINDS):
         shown.loading(kind)
-        loaded = work.load(kind, plan)
-        versions.update(loaded.versions)
-        if loaded.problem:
-            missing.append(_cannot_load(kind, loaded.problem, len(of_kind)))
-        else:
-            can += of_kind
-    return [one for one in todo if one in can]
+        versions, problem = work.load(kind, plan)
+        done.versions.update(versions)
+        if not problem:
+            loadable.append(kind)
+            continue
+        advice = "if it is CANN's libraries: `source <CANN>/set_env.sh`, or take the run's folder to a host with CANN"
+        if problem.startswith("ModuleNotFoundError"):
+            advice = f"install {kind} for {sys.executable}, or run this with the Python that trains"
+        reason = f"{kind} cannot be loaded: {problem.splitlines()[0]}; {advice}"
+        done.missing.append(f"{_so_many(counts[kind])} not parsed: {reason}")
+    return [profile for profile in todo if profile.kind in loadable and profile not in blind]
 
 
 def _so_many(count: int) -> str:
     return f"{count} profile{' is' if count == 1 else 's are'}"
 
 
-def _cannot_load(kind: str, problem: str, count: int) -> str:
-    import sys
+class Shown:
+    """The bars, on standard error of a terminal: one for all profiles, one for each that is being parsed."""
 
-    advice = (
-        f"install {kind} for {sys.executable}, or run this with the Python that trains"
-        if problem.startswith("ModuleNotFoundError")
-        else "if it is CANN's libraries: `source <CANN>/set_env.sh`, or take the run's folder to a host with CANN"
-    )
-    return f"{_so_many(count)} not parsed: {kind} cannot be loaded: {problem.splitlines()[0]}; {advice}"
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._progress: Progress | None = None
+        self._all: Any = None
+        self._each: dict[str, Any] = {}
+
+    def __enter__(self) -> Shown:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        console = Console(stderr=True)
+        if not self._quiet and console.is_terminal:
+            label, count = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[count]}")
+            columns = (label, BarColumn(20), count, TimeElapsedColumn())
+            self._progress = Progress(*columns, console=console, transient=True, refresh_per_second=_A_SECOND)
+            self._progress.start()
+            self._all = self._progress.add_task("profiles", total=None, count="")
+        return self
+
+    def loading(self, kind: str) -> None:
+        """A framework is being loaded."""
+        self._all_say(description=f"loading {kind}")
+
+    def expect(self, count: int) -> None:
+        """So many profiles are to come."""
+        self._all_say(description="profiles", total=count, count=f"0/{count}")
+
+    def _all_say(self, **fields: Any) -> None:
+        if self._progress is not None:
+            self._progress.update(self._all, **fields)
+
+    def tell(self, profile: Profile, parse: ParseRecord) -> None:
+        """A profile began or ended."""
+        if self._progress is None:
+            return
+        if parse.state == record.PARSING:
+            rank = "" if profile.rank is None else f" rank {profile.rank}"
+            step = "" if profile.step is None else f" step {profile.step}"
+            name = "  " + for_terminal(f"{profile.stage}{step}{rank}", _NAME_LIMIT)
+            self._each[profile.path] = self._progress.add_task(name, total=None, count="")
+            return
+        if profile.path in self._each:
+            self._progress.remove_task(self._each.pop(profile.path))
+        self._progress.advance(self._all)
+        every = self._progress.tasks[0]
+        self._all_say(count=f"{every.completed:.0f}/{every.total or 0:.0f}")
+
+    def __exit__(self, *error: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
 
 
 def show(done: Done) -> None:
     """The table, then what failed, what is missing, what to do."""
-    from rich.table import Table
     from rich.text import Text
 
-    from ..report.escape import for_rich
-
     console = _show.console()
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table = _show.table()
     for name in ("rank", "stage", "step", "state", "took", "output", "profile"):
         table.add_column(name, overflow="fold", no_wrap=name in ("rank", "step", "took", "output"))
-    for row in done.rows:
-        one = row.profile
-        table.add_row(
-            _or_dash(one.rank), for_rich(one.stage, 40), _or_dash(one.step),
-            Text(row.state, _STYLES.get(row.state, "dim")), *_figures(row.record), for_rich(_short(one.path)),
-        )  # fmt: skip
+    for row in done.rows.values():
+        rank, step = ("–" if number is None else str(number) for number in (row.profile.rank, row.profile.step))
+        state, folder = Text(row.state, _STYLES.get(row.state, "dim")), for_rich(_short(row.profile.path))
+        table.add_row(rank, for_rich(row.profile.stage, 40), step, state, *_figures(row.record), folder)
     console.print(table if done.rows else "This run has no profiles: nothing to do.")
     for line in _lines(done):
         console.print(for_rich(line))
@@ -215,40 +250,28 @@ def _short(path: str) -> str:
     return os.path.dirname(inner) if kinds.kind_of(path) else inner
 
 
-def _or_dash(number: int | None) -> str:
-    return "–" if number is None else str(number)
-
-
-def _figures(known: Record | None) -> tuple[str, str]:
-    from ..report.units import duration, size
-
-    if known is None or known.state not in (record.PARSED, record.FAILED):
+def _figures(parse: ParseRecord | None) -> tuple[str, str]:
+    if parse is None or parse.state not in (record.PARSED, record.FAILED):
         return "", ""
-    took = duration(known.seconds * 1e9) if known.seconds else ""
-    return took, size(sum(one.bytes for one in known.outputs)) if known.outputs else ""
+    took = duration(parse.seconds * 1e9) if parse.seconds else ""
+    return took, size(sum(output.bytes for output in parse.outputs)) if parse.outputs else ""
 
 
 def _lines(done: Done) -> Iterator[str]:
-    yield from _failures(done.rows)
-    told = {(row.state, why): 0 for row in done.rows if (why := _remark(row))}
-    for row in done.rows:
-        if why := _remark(row):
-            told[row.state, why] += 1
-    yield from (f"{state} ({count}): {why}" for (state, why), count in told.items())
-    yield from (f"missing: {one}" for one in done.missing)
-    if done.interrupted:
-        yield "interrupted: run the same command again to go on; what is parsed stays"
-    if any(row.state == record.PARSED for row in done.rows):
-        yield f"Open the {kinds.OUTPUT} folders with MindStudio Insight, or give the run to msprof-analyze."
-
-
-def _failures(rows: Sequence[Row]) -> Iterator[str]:
+    rows = list(done.rows.values())
     failed = [row for row in rows if row.state == record.FAILED]
     for row in failed:
         log = row.profile.record_file.with_suffix(".log")
         yield f"failed: {row.profile.path}: {row.record.error if row.record else ''}; see {log}"
     if any(not row.now for row in failed):
         yield "Parse what failed before once more: --again failed"
+    remarks = Counter((row.state, why) for row in rows if (why := _remark(row)))
+    yield from (f"{state} ({count}): {why}" for (state, why), count in remarks.items())
+    yield from (f"missing: {problem}" for problem in done.missing)
+    if done.interrupted:
+        yield "interrupted: run the same command again to go on; what is parsed stays"
+    if any(row.state == record.PARSED for row in rows):
+        yield f"Open the {kinds.OUTPUT} folders with MindStudio Insight, or give the run to msprof-analyze."
 
 
 def _remark(row: Row) -> str:
@@ -259,23 +282,18 @@ def _remark(row: Row) -> str:
 def as_json(run: Path, done: Done) -> dict[str, Any]:
     """The same for a program. Paths of profiles are relative to the run."""
     return {
-        "run": str(run),
-        "profiles": [_fields(row) for row in done.rows],
-        "missing": done.missing,
-        "interrupted": done.interrupted,
-        "tools": {"msprof": done.msprof, **done.versions},
-    }
+        "run": str(run), "profiles": [_fields(row) for row in done.rows.values()], "missing": done.missing,
+        "interrupted": done.interrupted, "tools": {"msprof": done.msprof, **done.versions},
+    }  # fmt: skip
 
 
 def _fields(row: Row) -> dict[str, Any]:
-    one, known = row.profile, row.record
+    profile, parse = row.profile, row.record or ParseRecord("")
     return {
-        "profile": one.path, "kind": one.kind, "stage": one.stage, "step": one.step, "rank": one.rank,
-        "request": one.request, "raw_bytes": one.bytes, "state": row.state, "reason": one.reason, "now": row.now,
-        "seconds": known.seconds if known else None,
-        "output": f"{one.path}/{kinds.OUTPUT}" if known and known.outputs else None,
-        "outputs": [output._asdict() for output in known.outputs] if known else [],
-        "error": known.error if known else "",
-        "notes": list(known.notes) if known else [],
-        "versions": known.versions if known else {},
+        "profile": profile.path, "kind": profile.kind, "stage": profile.stage, "step": profile.step,
+        "rank": profile.rank, "request": profile.request, "raw_bytes": profile.bytes, "state": row.state,
+        "reason": profile.reason, "now": row.now, "seconds": parse.seconds if row.record else None,
+        "output": f"{profile.path}/{kinds.OUTPUT}" if parse.outputs else None,
+        "outputs": [output._asdict() for output in parse.outputs], "error": parse.error, "notes": list(parse.notes),
+        "versions": parse.versions,
     }  # fmt: skip

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, Sequence
+
+from ..reading.report.escape import for_terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 PIPE_COLUMNS = 120
 
 
 def console() -> Console:
     """Standard output. In a pipe 120 columns wide, unless COLUMNS says otherwise."""
-    import os
-
     from rich.console import Console
 
     plain = Console(highlight=False, soft_wrap=False)
@@ -24,11 +26,28 @@ def console() -> Console:
     return Console(highlight=False, width=PIPE_COLUMNS)
 
 
+def table(*columns: str, right: Sequence[str] = (), has_header: bool = True, **options: Any) -> Table:
+    """A table without lines, its header in bold. `options` are rich's for these columns."""
+    from rich.table import Table
+
+    made = Table(box=None, pad_edge=False, show_header=has_header, header_style="bold", padding=(0, 2, 0, 0))
+    for name in columns:
+        made.add_column(name, justify="right" if name in right else "left", **options)
+    return made
+
+
 def path(folder: Path, inside: str) -> str:
     """A path below a folder, as it may be copied from a terminal."""
-    from ..report.escape import for_terminal
-
     return for_terminal(str(folder / inside))
+
+
+def stop(message: str, status: int) -> NoReturn:
+    """End the command with this message, each of its lines as ours."""
+    import typer
+
+    for line in message.splitlines():
+        typer.echo(f"mstxkit: {for_terminal(line)}", err=True)
+    raise typer.Exit(status)
 
 
 def as_json(value: Any) -> None:

@@ -9,7 +9,13 @@ from typing import Optional
 
 import typer
 
+from ..errors import ReadError
+from ..parsing.work import ParsePlan
 from . import FOUND_WRONG, _parsing, _show
+
+_EXPORT_HELP = "What torch_npu writes.  [default: what each profile was recorded for]"
+_JOBS_HELP = "Profiles at a time.  [default: half the processors, at most 4]"
+_LIMIT_HELP = "Seconds for one profile.  [default: as long as it takes]"
 
 
 class Export(str, Enum):
@@ -29,19 +35,13 @@ class Again(str, Enum):
 
 def analyse(
     run: Path = typer.Argument(..., help="The run's folder.", show_default=False),
-    stage: Optional[list[str]] = typer.Option(None, "--stage", help="Only this stage; may be repeated."),  # noqa: UP045
-    rank: Optional[list[int]] = typer.Option(None, "--rank", min=0, help="Only this rank; may be repeated."),  # noqa: UP045
-    request: Optional[str] = typer.Option(None, "--request", help="Only what this request recorded."),  # noqa: UP045
-    again: Optional[Again] = typer.Option(None, "--again", help="Once more: what failed, or all."),  # noqa: UP045
-    export: Optional[Export] = typer.Option(  # noqa: UP045
-        None, "--export", help="What torch_npu writes.  [default: what each profile was recorded for]"
-    ),
-    jobs: Optional[int] = typer.Option(  # noqa: UP045
-        None, "--jobs", min=1, help="Profiles at a time.  [default: half the processors, at most 4]"
-    ),
-    time_limit: Optional[float] = typer.Option(  # noqa: UP045
-        None, "--time-limit", min=0.1, help="Seconds for one profile.  [default: as long as it takes]"
-    ),
+    stage: Optional[list[str]] = typer.Option(None, "--stage", help="Only this stage; may be repeated."),
+    rank: Optional[list[int]] = typer.Option(None, "--rank", min=0, help="Only this rank; may be repeated."),
+    request: Optional[str] = typer.Option(None, "--request", help="Only what this request recorded."),
+    again: Optional[Again] = typer.Option(None, "--again", help="Once more: what failed, or all."),
+    export: Optional[Export] = typer.Option(None, "--export", help=_EXPORT_HELP),
+    jobs: Optional[int] = typer.Option(None, "--jobs", min=1, help=_JOBS_HELP),
+    time_limit: Optional[float] = typer.Option(None, "--time-limit", min=0.1, help=_LIMIT_HELP),
     unfinished: bool = typer.Option(False, "--unfinished", help="Also what another host may still be recording."),
     json: bool = typer.Option(False, "--json", help="The table as JSON."),
 ) -> None:
@@ -49,16 +49,11 @@ def analyse(
 
     Run it again to go on where it was stopped: what is parsed is left as it is.
     """
-    from ..errors import ReadError
-
     if not run.is_dir():
         raise ReadError(f"{run}: no such run folder")
     wanted = _parsing.Wanted(tuple(stage or ()), tuple(rank or ()), request, again.value if again else None)
     words = {None: "", Export.BOTH: "text,db"}.get(export, export.value if export else "")
-    how = _parsing.How(jobs or max(1, min(4, (os.cpu_count() or 2) // 2)), time_limit, words)
-    done = _parsing.analysed(run, wanted, how, unfinished, quiet=json)
-    if json:
-        _show.as_json(_parsing.as_json(run, done))
-    else:
-        _parsing.show(done)
+    plan = ParsePlan(jobs or max(1, min(4, (os.cpu_count() or 2) // 2)), time_limit, words)
+    done = _parsing.analysed(run, wanted, plan, unfinished, quiet=json)
+    _show.as_json(_parsing.as_json(run, done)) if json else _parsing.show(done)
     raise typer.Exit(FOUND_WRONG if done.is_wrong else 0)

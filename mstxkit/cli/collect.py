@@ -6,6 +6,8 @@ from pathlib import Path
 
 import typer
 
+from ..errors import ReadError
+from ..reading.report.escape import for_terminal
 from . import _show
 
 
@@ -14,19 +16,16 @@ def collect(
     json: bool = typer.Option(False, "--json", help="The names of what was sealed, as JSON."),
 ) -> None:
     """Seal what killed processes left on this host."""
-    from ..errors import ReadError
-    from ..report.escape import for_terminal
-
     if not run.is_dir():
         raise ReadError(f"{run}: no such run folder")
-    from ..recorder import adopt
+    from ..recorder import adopt  # it loads the engine
 
     sealed = adopt.collect(run)
     if json:
-        _show.as_json({"sealed": [one._asdict() for one in sealed]})
+        _show.as_json({"sealed": [process._asdict() for process in sealed]})
         return
-    for one in sealed:
-        open_ranges = " and what it was inside of" if one.open_ranges else ""
-        typer.echo(f"sealed {for_terminal(one.name)}: {one.records} records{open_ranges}")
+    for process in sealed:
+        open_ranges = " and what it was inside of" if process.open_ranges else ""
+        typer.echo(f"sealed {for_terminal(process.name)}: {process.records} records{open_ranges}")
     if not sealed:
         typer.echo("nothing to collect on this host")

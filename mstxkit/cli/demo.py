@@ -12,23 +12,21 @@ from . import FOUND_WRONG, _show
 
 if TYPE_CHECKING:
     from ..demo.escalating import Escalated
-    from ..demo.launch import Outcome
+    from ..demo.launch import DemoOutcome
 
 _PERFETTO = "https://ui.perfetto.dev"
 _NOBODY = -1
+_RUN_HELP = "The run's folder; a new one.  [default: mstxkit-runs/demo-TIME]"
+_SLOW_HELP = "This rank generates slowly; -1: none does.  [default: 1, if there is one]"
 
 
 def demo(
     ranks: int = typer.Option(2, help="Processes that train together."),
     steps: int = typer.Option(120, help="Training steps."),
     seed: int = typer.Option(0, help="Of weights, prompts and samples."),
-    run: Optional[Path] = typer.Option(  # noqa: UP045
-        None, help="The run's folder; a new one.  [default: mstxkit-runs/demo-TIME]"
-    ),
-    slow_rank: Optional[int] = typer.Option(  # noqa: UP045
-        None, help="This rank generates slowly; -1: none does.  [default: 1, if there is one]"
-    ),
-    kill_rank: Optional[int] = typer.Option(None, help="This rank is killed on the way."),  # noqa: UP045
+    run: Optional[Path] = typer.Option(None, help=_RUN_HELP),
+    slow_rank: Optional[int] = typer.Option(None, help=_SLOW_HELP),
+    kill_rank: Optional[int] = typer.Option(None, help="This rank is killed on the way."),
     escalate: bool = typer.Option(True, help="Profile the slow rank's slowest stage once, while it trains."),
     json: bool = typer.Option(False, "--json", help="Outcome and report as one JSON object, and no progress."),
 ) -> None:
@@ -36,31 +34,31 @@ def demo(
 
     Ends with 1 if the profile that was asked for was not recorded.
     """
-    from ..demo.launch import Plan, PlanError, run_ranks
-    from ..reader import open_run
-    from ..report import summary
+    from ..demo.launch import DemoPlan, PlanError, run_ranks
+    from ..reading.report import summary
+    from ..reading.run import open_run
 
     folder = run or Path("mstxkit-runs") / time.strftime("demo-%Y%m%d-%H%M%S")
     slow = (1 if ranks > 1 else None) if slow_rank is None else slow_rank
     slow = None if slow == _NOBODY else slow
     try:
-        outcome = run_ranks(Plan(folder, ranks, steps, seed, slow, kill_rank, 0 if json else 10, escalate))
+        outcome = run_ranks(DemoPlan(folder, ranks, steps, seed, slow, kill_rank, 0 if json else 10, escalate))
     except PlanError as exc:
         raise typer.BadParameter(str(exc)) from None
     trace = _export(folder)
-    found = summary.summarise(open_run(folder))
+    report = summary.summarise(open_run(folder))
     if json:
-        _show.as_json({**_facts(outcome), "trace": str(trace), "report": found})
+        _show.as_json({**_facts(outcome), "trace": str(trace), "report": report})
     else:
-        _show_all(outcome, found, trace)
+        _show_all(outcome, report, trace)
     if outcome.escalated is not None and outcome.escalated.has_failed:
         raise typer.Exit(FOUND_WRONG)
 
 
 def _export(folder: Path) -> Path:
     """The run as a Chrome trace, inside its own folder."""
-    from ..exporters import load
-    from ..reader import open_run
+    from ..reading.exporters import load
+    from ..reading.run import open_run
 
     chrome = load("chrome")
     trace = folder / f"trace{chrome.suffix}"
@@ -69,62 +67,53 @@ def _export(folder: Path) -> Path:
     return trace
 
 
-def _facts(outcome: Outcome) -> dict[str, Any]:
+def _facts(outcome: DemoOutcome) -> dict[str, Any]:
     plan, learning = outcome.plan, outcome.learning
     return {
-        "run": str(plan.run),
-        "ranks": plan.ranks,
-        "seed": plan.seed,
-        "slow_rank": plan.slow_rank,
-        "killed_rank": plan.kill_rank,
-        "exit_codes": list(outcome.exit_codes),
-        "seconds": outcome.seconds,
-        "steps": learning.steps,
-        "first_reward": learning.first_reward,
-        "final_reward": learning.final_reward,
-        "reward_ratio": learning.ratio,
-        "escalated": outcome.escalated and outcome.escalated.as_json(),
-    }
+        "run": str(plan.run), "ranks": plan.ranks, "seed": plan.seed, "slow_rank": plan.slow_rank,
+        "killed_rank": plan.kill_rank, "exit_codes": list(outcome.exit_codes), "seconds": outcome.seconds,
+        "steps": learning.steps, "first_reward": learning.first_reward, "final_reward": learning.final_reward,
+        "reward_ratio": learning.ratio, "escalated": outcome.escalated and outcome.escalated.as_json(),
+    }  # fmt: skip
 
 
-def _show_all(outcome: Outcome, found: dict[str, Any], trace: Path) -> None:
+def _show_all(outcome: DemoOutcome, report: dict[str, Any], trace: Path) -> None:
     """The outcome in words, the report, and where the timeline is."""
-    from ..report import text
+    from ..reading.report import text
 
     for line in _in_words(outcome):
         typer.echo(line)
     typer.echo()
-    _show.console().print(text.render(found, False))
+    _show.console().print(text.render(report, False))
     for line in _of_escalation(outcome.escalated) if outcome.escalated is not None else ():
         typer.echo(line)
     typer.echo(f"\nThe report again: mstxkit report {outcome.plan.run}\nThe timeline: open {trace} in {_PERFETTO}")
 
 
-def _of_escalation(found: Escalated) -> list[str]:
+def _of_escalation(escalated: Escalated) -> list[str]:
     """What was asked for, and what it gave."""
-    asked = found.suspect
+    asked = escalated.suspect
     if asked is None:
-        return [f"\nNo profile was asked for: {found.reason}"]
+        return [f"\nNo profile was asked for: {escalated.reason}"]
     lines = [f"\nRank {asked.rank} is slowest in {asked.stage}, and this was asked for while it ran:"]
-    lines += [f"  {found.command}"]
-    if found.state != "done":
-        return [*lines, f"It is {found.state}: {found.reason}"]
-    lines.append(f"It was recorded in step {found.step}, there alone:")
-    if found.trace is None:
-        return [*lines, f"  {found.folder}"]
-    times = "once" if found.trace.ranges == 1 else f"{found.trace.ranges} times"
-    return [*lines, f"  {found.trace.path}", f"  {found.trace.events} events, {asked.stage} {times} among them"]
+    lines.append(f"  {escalated.command}")
+    if escalated.state != "done":
+        return [*lines, f"It is {escalated.state}: {escalated.reason}"]
+    lines.append(f"It was recorded in step {escalated.step}, there alone:")
+    if escalated.trace is None:
+        return [*lines, f"  {escalated.folder}"]
+    times = "once" if escalated.trace.ranges == 1 else f"{escalated.trace.ranges} times"
+    return [*lines, f"  {escalated.trace.path}", f"  {escalated.trace.events} events, {asked.stage} {times} among them"]
 
 
-def _in_words(outcome: Outcome) -> list[str]:
+def _in_words(outcome: DemoOutcome) -> list[str]:
     plan, learning = outcome.plan, outcome.learning
     rewards = f"{learning.first_reward:.3f} at first, {learning.final_reward:.3f} at last ({learning.ratio:.1f} times)"
     lines = [f"Ranks: {plan.ranks}, steps: {learning.steps}, {outcome.seconds:.1f} s. Mean reward: {rewards}."]
     if plan.slow_rank is not None:
         lines.append(f"Rank {plan.slow_rank} was made slow in actor_generate (--slow-rank -1: none).")
     if plan.kill_rank is not None:
-        lines.append(
-            f"Rank {plan.kill_rank} was killed (SIGKILL) in step {plan.fatal_step}, as asked. The others noticed,"
-        )
+        killed = f"Rank {plan.kill_rank} was killed (SIGKILL) in step {plan.fatal_step}, as asked."
+        lines.append(f"{killed} The others noticed,")
         lines.append("their open ranges closed with `error`, and they ended cleanly, with exit code 0.")
     return lines

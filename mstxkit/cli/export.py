@@ -9,22 +9,22 @@ from typing import Optional
 import typer
 
 from ..errors import MstxkitError
-from ..exporters import known
+from ..reading.exporters import formats
 
 
 def export(
     run: Path = typer.Argument(..., help="The run's folder.", show_default=False),
-    to: str = typer.Option(..., "--to", help=f"The format: {', '.join(known())}.", show_default=False),
-    output: Optional[Path] = typer.Option(  # noqa: UP045
+    to: str = typer.Option(..., "--to", help=f"The format: {', '.join(formats())}.", show_default=False),
+    output: Optional[Path] = typer.Option(
         None, "-o", "--output", help="The file to write.  [default: the run folder's name with the format's suffix]"
     ),
 ) -> None:
     """Write a run as another tool's file: chrome for Perfetto."""
-    from ..exporters import load
-    from ..reader import open_run
+    from ..reading.exporters import load
+    from ..reading.run import open_run
 
-    if to not in known():
-        raise typer.BadParameter(f"{to!r} is no format; choose one of {', '.join(known())}", param_hint="--to")
+    if to not in formats():
+        raise typer.BadParameter(f"{to!r} is no format; choose one of {', '.join(formats())}", param_hint="--to")
     exporter, opened = load(to), open_run(run)
     target = output or Path(f"{run.resolve().name}{exporter.suffix}")
     draft = target.with_name(f".{target.name}.{os.getpid()}")

@@ -7,9 +7,18 @@ import re
 import signal
 import time
 from pathlib import Path
-from typing import NoReturn, Optional
+from typing import Optional
 
 import typer
+
+from ..bootstrap.activation import EVERY, VARIABLE
+from ..bootstrap.pth import UNREACHED
+from ..errors import MstxkitError
+from ..host import environment
+from ..marking.ranges import is_off
+from ..reading.report.escape import for_terminal
+from ..store import layout, run_file
+from ._activation import problem_with
 
 # The first word that is no option of ours begins CMD, whose options are its own: `--` may be left out.
 CONTEXT_SETTINGS = {"allow_interspersed_args": False}
@@ -28,30 +37,36 @@ _PROCESS = re.compile(r"(.+-\d+-[0-9a-f]+)\.")
 
 def run(
     command: list[str] = typer.Argument(..., metavar="CMD", help="The command, after --.", show_default=False),
-    run: Optional[Path] = typer.Option(None, "--run", help=_RUN_HELP),  # noqa: UP045
-    autopatch: Optional[str] = typer.Option(None, "--autopatch", metavar="NAMES", help=_PATCH_HELP),  # noqa: UP045
+    run: Optional[Path] = typer.Option(None, "--run", help=_RUN_HELP),
+    autopatch: Optional[str] = typer.Option(None, "--autopatch", metavar="NAMES", help=_PATCH_HELP),
 ) -> None:
     """Run CMD, and record every process that it starts. Signals are passed on; ends with CMD's status."""
     asked = _asked(autopatch)
-    folder = _run_folder(run)
+    default = Path("mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S")
+    folder = run_file.open_run_folder(run or os.environ.get(environment.RUN) or default)[0]
     _say(f"recording into {folder}")
-    before, unreached = _recorded(folder), folder / _unreached_name()
+    before, unreached = _recorded(folder), folder / UNREACHED
     unreached.touch()
     try:
-        status = _ran(command, _environment(folder, asked))
+        status = _ran(command, {**os.environ, environment.RUN: str(folder), VARIABLE: asked})
     finally:
         was_reached = not unreached.exists()
         unreached.unlink(missing_ok=True)
-    _seal_what_was_killed(folder)
+    from ..recorder import adopt  # it loads the engine
+
+    try:
+        adopt.collect(folder)  # what was killed, as Ray's workers are at the end of a job
+    except MstxkitError as exc:
+        _say(str(exc))
     count = len(_recorded(folder) - before)
-    _say(_how_to_read(folder, count) if count else f"nothing was recorded: {_why(asked, was_reached)}")
+    processes = "1 process" if count == 1 else f"{count} processes"
+    how_to_read = f"{processes} recorded; read them: mstxkit report {folder}"
+    _say(how_to_read if count else f"nothing was recorded: {_why(asked, was_reached)}")
     raise typer.Exit(status)
 
 
 def _asked(option: str | None) -> str:
     """What MSTXKIT_AUTOPATCH becomes. Names are checked here, where somebody is there to read the message."""
-    from ..bootstrap.activation import EVERY, VARIABLE
-
     if option == "none":
         return ""
     asked = option or os.environ.get(VARIABLE) or EVERY
@@ -59,30 +74,10 @@ def _asked(option: str | None) -> str:
 
 
 def _checked(name: str) -> str:
-    from ._activation import problem_with
-
     problem = problem_with(name)
     if problem is not None:
         raise typer.BadParameter(problem)
     return os.path.abspath(name) if name.endswith((".yaml", ".yml")) else name
-
-
-def _run_folder(given: Path | None) -> Path:
-    from .. import places
-    from ..wiring import RUN_VARIABLE
-
-    default = Path("mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S")
-    return places.open_run_folder(given or os.environ.get(RUN_VARIABLE) or default)[0]
-
-
-def _unreached_name() -> str:
-    from ..bootstrap.pth import UNREACHED
-
-    return UNREACHED
-
-
-def _environment(folder: Path, asked: str) -> dict[str, str]:
-    return {**os.environ, "MSTXKIT_RUN": str(folder), "MSTXKIT_AUTOPATCH": asked}
 
 
 def _ran(command: list[str], environment: dict[str, str]) -> int:
@@ -93,7 +88,8 @@ def _ran(command: list[str], environment: dict[str, str]) -> int:
         pid = os.posix_spawnp(command[0], command, environment, setsigmask=mask, setsigdef=_PUT_BACK)
         code = _awaited(pid)
     except OSError as exc:
-        _refuse(command[0], exc)
+        _say(f"{command[0]}: {exc.strerror}")
+        raise typer.Exit(NOT_FOUND if isinstance(exc, FileNotFoundError) else NOT_EXECUTABLE) from None
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return code if code >= 0 else 128 - code
@@ -102,48 +98,23 @@ def _ran(command: list[str], environment: dict[str, str]) -> int:
 def _awaited(pid: int) -> int:
     """Pass signals on until this child ends; its exit code, or minus the signal that ended it."""
     while True:
-        found = signal.sigwaitinfo(FORWARDED | {signal.SIGCHLD})
-        if found.si_signo != signal.SIGCHLD:
-            if found.si_code != _BY_KERNEL:
-                os.kill(pid, found.si_signo)
+        received = signal.sigwaitinfo(FORWARDED | {signal.SIGCHLD})
+        if received.si_signo != signal.SIGCHLD:
+            if received.si_code != _BY_KERNEL:
+                os.kill(pid, received.si_signo)
             continue
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             return os.waitstatus_to_exitcode(status)
 
 
-def _refuse(program: str, exc: OSError) -> NoReturn:
-    _say(f"{program}: {exc.strerror}")
-    raise typer.Exit(NOT_FOUND if isinstance(exc, FileNotFoundError) else NOT_EXECUTABLE)
-
-
-def _seal_what_was_killed(folder: Path) -> None:
-    """Ray's workers are, at the end of a job."""
-    from ..errors import MstxkitError
-    from ..recorder import adopt
-
-    try:
-        adopt.collect(folder)
-    except MstxkitError as exc:
-        _say(str(exc))
-
-
 def _recorded(folder: Path) -> set[str]:
     """Names of the processes that have left something in the run, or are writing."""
-    from .. import places
-
-    parts = [part for part in (folder / places.LIVE, folder / places.SEALED) if part.is_dir()]
-    found = [_PROCESS.match(path.name) for part in parts for path in part.iterdir()]
-    return {one.group(1) for one in found if one is not None}
-
-
-def _how_to_read(folder: Path, count: int) -> str:
-    return f"{count} {'process' if count == 1 else 'processes'} recorded; read them: mstxkit report {folder}"
+    parts = [part for part in (folder / layout.LIVE, folder / layout.SEALED) if part.is_dir()]
+    return {match[1] for part in parts for path in part.iterdir() if (match := _PROCESS.match(path.name))}
 
 
 def _why(asked: str, was_reached: bool) -> str:
-    from ..ranges import is_off
-
     if is_off:
         return "MSTXKIT_OFF is set"
     if was_reached:
@@ -155,6 +126,4 @@ def _why(asked: str, was_reached: bool) -> str:
 
 
 def _say(text: str) -> None:
-    from ..report.escape import for_terminal
-
     typer.echo(f"mstxkit: {for_terminal(text)}", err=True)

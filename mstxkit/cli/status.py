@@ -10,12 +10,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 import typer
 
-from . import FOUND_WRONG, _checks, _show
+from ..errors import MstxkitError
+from ..escalation import asking
+from ..reading.folder import Damage
+from ..reading.processes import liveness
+from ..reading.report.escape import for_rich
+from ..reading.report.text import NAME_LIMIT, damage_lines, patch_lines
+from ..reading.report.units import duration
+from ..store import verdict
+from ..store.documents import Unusable
+from ..store.session_file import sessions
+from . import FOUND_WRONG, _checks, _requests, _show
 
 if TYPE_CHECKING:
-    from ..control.progress import Heard, Progress
-    from ..reader import Run
-    from ..reading.profiles import Session
+    from ..reading.run import Run
+    from ..store.session_file import RecordedSession
+    from ..store.verdict import Heard, Progress
 
 _ENDED_SHOWN, _PROFILES_SHOWN = 5, 10
 
@@ -23,14 +33,14 @@ _ENDED_SHOWN, _PROFILES_SHOWN = 5, 10
 class _Escalation(NamedTuple):
     """What the control folder and the profiles of a run say; `problem`: why the first cannot be used."""
 
-    said: list[Heard]
+    listeners: list[Heard]
     requests: list[Progress]
-    profiles: list[Session]
+    profiles: list[RecordedSession]
     problem: str | None = None
 
 
 def status(
-    run: Optional[Path] = typer.Argument(None, help="The run's folder; without it, this installation."),  # noqa: UP045
+    run: Optional[Path] = typer.Argument(None, help="The run's folder; without it, this installation."),
     json: bool = typer.Option(False, "--json", help="Everything as one JSON object; times in ns."),
 ) -> None:
     """Show a run's processes, what its ranks do, requests and profiles. Ends with 1 if a process was killed or lost
@@ -40,113 +50,95 @@ def status(
         checks = _checks.installation()
         _show.as_json([check._asdict() for check in checks]) if json else _show.console().print(_checks.table(checks))
         return
-    from ..reader import open_run
+    from ..reading.run import open_run
 
     opened = open_run(run)
     processes = opened.processes().to_dicts()
     patches = opened.patches().drop("process").to_dicts()
-    found = _escalation(opened)
-    damage = [one._asdict() for one in opened.damage]
+    escalation = _escalation(opened, processes)
+    damage = [loss._asdict() for loss in opened.damage]
     if json:
-        told = {"run": opened.id, "path": opened.path, "processes": processes, "patches": patches, "damage": damage}
-        _show.as_json({**told, **_as_dicts(found)})
+        document = {"run": opened.id, "path": opened.path, "processes": processes, "patches": patches, "damage": damage}
+        _show.as_json({**document, **_as_dicts(escalation)})
     else:
-        _print(processes, patches, damage, found)
+        _print(processes, patches, damage, escalation)
     wrong = damage or any(p["state"] == "killed" or p["dropped"] or p["faults"] for p in processes)
     raise typer.Exit(FOUND_WRONG if wrong else 0)
 
 
-def _escalation(opened: Run) -> _Escalation:
+def _escalation(opened: Run, processes: list[dict[str, Any]]) -> _Escalation:
     """What can be read of it: the control folder is for those who may write to the run."""
-    from ..control import asking, progress
-    from ..errors import MstxkitError
-    from ..reading import profiles
-
-    kept = list(profiles.sessions(opened.path, opened.id, opened.damage))
+    unusable: list[Unusable] = []
+    kept = list(sessions(opened.path, opened.id, unusable))
+    opened.damage += [Damage.of(file.path, file.reason) for file in unusable]
+    is_alive = liveness((process["host"], process["pid"], process["state"]) for process in processes)
     try:
         control = asking.control_of(Path(opened.path))
-        said = progress.heard(control)
-        return _Escalation(said, [progress.progress(one, said) for one in progress.asked(control)], kept)
+        listeners = verdict.heard(control, is_alive)
+        judge = verdict.Judge(listeners, lambda: kept, is_alive)
+        return _Escalation(listeners, list(map(judge.progress, verdict.asked(control))), kept)
     except MstxkitError as exc:
         return _Escalation([], [], kept, str(exc))
 
 
-def _as_dicts(found: _Escalation) -> dict[str, Any]:
-    from . import _requests
-
-    told = {
-        "ranks": [
-            {**one.standing.as_json(), **one.acknowledgement._asdict(), "is_alive": one.is_alive} for one in found.said
-        ],
-        "requests": [_requests.as_dict(one) for one in found.requests],
-        "profiles": [{"folder": one.folder, **one.told} for one in found.profiles],
-    }
-    for rank in told["ranks"]:
+def _as_dicts(escalation: _Escalation) -> dict[str, Any]:
+    ranks = [
+        {**listener.standing.as_json(), **listener.acknowledgement._asdict(), "is_alive": listener.is_alive}
+        for listener in escalation.listeners
+    ]
+    for rank in ranks:
         del rank["document"]  # what it holds is beside it, and its memory is its own
-    return told
+    profiles = [{"folder": session.folder, **session.document} for session in escalation.profiles]
+    return {"ranks": ranks, "requests": list(map(_requests.as_dict, escalation.requests)), "profiles": profiles}
 
 
 def _print(
-    processes: list[dict[str, Any]], patches: list[dict[str, Any]], damage: list[dict[str, Any]], found: _Escalation
+    processes: list[dict[str, Any]],
+    patches: list[dict[str, Any]],
+    damage: list[dict[str, Any]],
+    escalation: _Escalation,
 ) -> None:
-    from ..report.patches import patch_lines
-    from ..report.text import damage_lines
-
     console = _show.console()
     console.print(_processes(processes) if processes else "No process has written to this run yet.")
-    for part in [*patch_lines(patches), *_parts(found), *damage_lines(damage)]:
+    for part in [*patch_lines(patches), *_parts(escalation), *damage_lines(damage)]:
         console.print(part)
 
 
 def _processes(processes: list[dict[str, Any]]) -> Any:
-    from rich.table import Table
     from rich.text import Text
 
-    from ..report.escape import for_rich
-    from ..report.text import NAME_LIMIT
-    from ..report.units import duration
-
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("rank", "role", "host", "pid", "state", "last seen", "dropped", "faults", "clock"):
-        table.add_column(name, justify="right" if name in ("pid", "dropped", "faults") else "left")
+    columns = ("rank", "role", "host", "pid", "state", "last seen", "dropped", "faults", "clock")
+    table = _show.table(*columns, right=("pid", "dropped", "faults"))
     now_ns = time.time_ns()
     for p in processes:
         ago = "never" if p["last_seen_ns"] is None else f"{duration(max(0, now_ns - p['last_seen_ns']))} ago"
         error = "" if p["clock_error_ns"] is None else f" ±{duration(p['clock_error_ns'])}"
         state = Text(p["state"], "bold red" if p["state"] == "killed" else "")
         rank = "–" if p["rank"] is None else str(p["rank"])
+        names = (for_rich(p["role"] or "", NAME_LIMIT), for_rich(p["host"], NAME_LIMIT))
         numbers = (str(p["dropped"]), str(p["faults"]), f"{p['clock'] or 'unknown'}{error}")
-        table.add_row(
-            rank,
-            for_rich(p["role"] or "", NAME_LIMIT),
-            for_rich(p["host"], NAME_LIMIT),
-            str(p["pid"]),
-            state,
-            ago,
-            *numbers,
-        )
+        table.add_row(rank, *names, str(p["pid"]), state, ago, *numbers)
     return table
 
 
-def _parts(found: _Escalation) -> list[Any]:
+def _parts(escalation: _Escalation) -> list[Any]:
     """Tables of what there is, a blank line before each."""
-    from ..report.escape import for_rich
-    from . import _requests
-
-    still_open = [one for one in found.requests if not one.has_ended]
-    ended = [one for one in found.requests if one.has_ended]
+    still_open = [progress for progress in escalation.requests if not progress.has_ended]
+    ended = [progress for progress in escalation.requests if progress.has_ended]
     parts: list[Any] = []
-    if found.said:
-        parts += ["", _requests.ranks(found.said)]
-    if found.requests:
+    if escalation.listeners:
+        parts += ["", _requests.ranks(escalation.listeners)]
+    if escalation.requests:
         parts += ["", _requests.requests([*still_open, *ended[-_ENDED_SHOWN:]])]
     if len(ended) > _ENDED_SHOWN:
         parts.append(f"… and {len(ended) - _ENDED_SHOWN} that ended before (--json)")
-    if found.profiles:
-        latest = sorted(found.profiles, key=lambda one: str(one.told.get("start_ns")))[-_PROFILES_SHOWN:]
+    if escalation.profiles:
+        latest = sorted(escalation.profiles, key=lambda session: str(session.document.get("start_ns")))[
+            -_PROFILES_SHOWN:
+        ]
         parts += ["", _requests.profiles(latest)]
-    if len(found.profiles) > _PROFILES_SHOWN:
-        parts.append(f"… the latest of {len(found.profiles)} (--json)")
-    if found.problem is not None:
-        parts += ["", for_rich(f"what the control folder holds cannot be shown: {found.problem}")]
+    if len(escalation.profiles) > _PROFILES_SHOWN:
+        parts.append(f"… the latest of {len(escalation.profiles)} (--json)")
+    if escalation.problem is not None:
+        parts += ["", for_rich(f"what the control folder holds cannot be shown: {escalation.problem}")]
     return parts

@@ -19,14 +19,7 @@ OWN = "mstxkit"
 
 
 class Understood(NamedTuple):
-    """A source, read and checked.
-
-    Args:
-        flavour: Whose configuration it is.
-        source: Where it is from.
-        read: What it says, its places and notes.
-        warnings: What its author may not have meant.
-    """
+    """A source, read and checked: whose configuration it is, what it says, and what its author may not have meant."""
 
     flavour: str
     source: Source
@@ -42,7 +35,7 @@ def configure(
     Args:
         source: A YAML, JSON or shell file; a folder that holds a `profiler_config.json`; a mapping; a list of
             arguments; `os.environ`; a framework's own configuration object.
-        flavour: Whose it is, where a source holds several: one of `adapters.known()`.
+        flavour: Whose it is, where a source holds several: a key of `adapters.by_flavour()`.
         total_steps: Steps of the run: a window that can never finish is then refused.
         world_size: Number of ranks: a rank that does not exist is then refused.
 
@@ -56,44 +49,43 @@ def configure(
 def understand(
     source: Any, flavour: str | None = None, *, total_steps: int | None = None, world_size: int | None = None
 ) -> Understood:
-    """The same, with where each field was given, and with notes and warnings."""
+    """The same, with the place of each field, notes and warnings."""
     opened = sources.read(source)
     adapter, note = _chosen(opened, flavour)
     read = adapter.read(opened)
-    found = validate.check(read.config, read.places, opened.name, total_steps, world_size)
-    if found.problems:
-        raise ConfigError.of(found.problems)
-    return Understood(adapter.FLAVOUR, opened, read._replace(notes=(*note, *read.notes)), found.warnings)
+    checked = validate.check(read.config, read.places, opened.name, total_steps, world_size)
+    if checked.problems:
+        raise ConfigError.of(checked.problems)
+    return Understood(adapter.FLAVOUR, opened, read._replace(notes=(*note, *read.notes)), checked.warnings)
 
 
 def write(config: Config, flavour: str) -> Written:
     """A configuration in one flavour: the text of its file, and what that cannot say.
 
-    Raises:
-        ConfigError: the flavour is unknown.
+    Raises: ConfigError where the flavour is unknown.
     """
     return _adapter(flavour).write(config)
 
 
 def _adapter(flavour: str) -> Adapter:
-    known = adapters.known()
-    if flavour not in known:
-        near = difflib.get_close_matches(flavour, known, n=1)
+    choices = adapters.by_flavour()
+    if flavour not in choices:
+        near = difflib.get_close_matches(flavour, choices, n=1)
         advice = f" did you mean {near[0]}?" if near else ""
-        raise ConfigError(f"{flavour!r} is no flavour of configuration:{advice} choose one of {', '.join(known)}")
-    return known[flavour]
+        raise ConfigError(f"{flavour!r} is no flavour of configuration:{advice} choose one of {', '.join(choices)}")
+    return choices[flavour]
 
 
 def _chosen(source: Source, flavour: str | None) -> tuple[Adapter, tuple[str, ...]]:
     if flavour is not None:
         return _adapter(flavour), ()
-    found = {name: adapter for name, adapter in adapters.known().items() if adapter.detect(source)}
-    if OWN in found and len(found) > 1:
-        others = ", ".join(name for name in found if name != OWN)
-        return found[OWN], (f"the section mstxkit is read; {others} is in it too, for the framework itself",)
-    if len(found) == 1:
-        return next(iter(found.values())), ()
-    choices = ", ".join(adapters.known())
-    if found:
-        raise ConfigError(f"{source.name}: holds several configurations ({', '.join(found)}): say which is meant")
+    detected = {name: adapter for name, adapter in adapters.by_flavour().items() if adapter.detect(source)}
+    if OWN in detected and len(detected) > 1:
+        others = ", ".join(name for name in detected if name != OWN)
+        return detected[OWN], (f"the section mstxkit is read; {others} is in it too, for the framework itself",)
+    if len(detected) == 1:
+        return next(iter(detected.values())), ()
+    choices = ", ".join(adapters.by_flavour())
+    if detected:
+        raise ConfigError(f"{source.name}: holds several configurations ({', '.join(detected)}): say which is meant")
     raise ConfigError(f"{source.name}: no configuration is known in it; it could be one of {choices}")

@@ -18,8 +18,8 @@ _TAG = "tag:yaml.org,2002:"
 def yaml(text: str, name: str) -> tuple[dict[str, Any], dict[Path, int]]:
     """Values and lines of a YAML document whose top is a mapping.
 
-    Raises:
-        ConfigError: it is no YAML, its top is no mapping, a key is given twice, a tag is used, or it is too large.
+    Raises: ConfigError where it is no YAML, its top is no mapping, a key is given twice, a tag is used, or it is too
+    large.
     """
     root = _composed(text, name)
     if root is None:
@@ -32,8 +32,7 @@ def yaml(text: str, name: str) -> tuple[dict[str, Any], dict[Path, int]]:
 def json(text: str, name: str, first_line: int = 1) -> tuple[dict[str, Any], dict[Path, int]]:
     """Values and lines of a JSON document whose top is an object.
 
-    Raises:
-        ConfigError: it is no JSON, its top is no object, or a key is given twice.
+    Raises: ConfigError where it is no JSON, its top is no object, or a key is given twice.
     """
     try:
         values = _json.loads(text, object_pairs_hook=_without_doubles)
@@ -79,13 +78,14 @@ class _Walk:
         if node.id == "mapping":
             return self.mapping(node, path)
         if node.id == "sequence":
-            return [self.value(one, (*path, index)) for index, one in enumerate(node.value)]
+            return [self.value(child, (*path, index)) for index, child in enumerate(node.value)]
         return self.scalar(node)
 
     def mapping(self, node: Any, path: Path) -> dict[str, Any]:
         """A mapping; merged ones (`<<`) give what it does not."""
-        self.plain(node, "map")
-        found: dict[str, Any] = {}
+        if node.tag != f"{_TAG}map":
+            raise self.error(node, f"a tag is not allowed here: {node.tag}")
+        values: dict[str, Any] = {}
         merged: list[Any] = []
         for key, value in node.value:
             below = (*path, key.value) if key.id == "scalar" else path
@@ -93,16 +93,16 @@ class _Walk:
                 merged += value.value if value.id == "sequence" else [value]
             elif key.id != "scalar":
                 raise self.error(key, "the name of a key is needed")
-            elif key.value in found:
+            elif key.value in values:
                 name = ".".join(str(part) for part in below)
                 raise self.error(key, f"{name}: given twice, first in line {self.lines[below]}")
             else:
                 self.lines[below] = self.line(key)
-                found[key.value] = self.value(value, below)
-        for one in merged:
-            inherited = self.value(one, path)
-            found = {**inherited, **found} if isinstance(inherited, dict) else found
-        return found
+                values[key.value] = self.value(value, below)
+        for parent in merged:
+            inherited = self.value(parent, path)
+            values = {**inherited, **values} if isinstance(inherited, dict) else values
+        return values
 
     def scalar(self, node: Any) -> Any:
         """A text, number, flag or None, as YAML 1.1 has them."""
@@ -117,11 +117,6 @@ class _Walk:
             return SafeConstructor().construct_object(node)
         except (ConstructorError, ValueError):
             raise self.error(node, f"{node.value!r} is no {kind}") from None
-
-    def plain(self, node: Any, kind: str) -> None:
-        """Refuse a tag of its own."""
-        if node.tag != f"{_TAG}{kind}":
-            raise self.error(node, f"a tag is not allowed here: {node.tag}")
 
     def line(self, node: Any) -> int:
         """Where a node begins."""
@@ -138,8 +133,7 @@ def _composed(text: str, name: str) -> Any:
     try:
         return pyyaml.compose(text, Loader=pyyaml.SafeLoader)
     except pyyaml.MarkedYAMLError as exc:
-        mark = exc.problem_mark or exc.context_mark
-        line = mark.line + 1 if mark else 1
+        line = getattr(exc.problem_mark or exc.context_mark, "line", 0) + 1
         raise ConfigError(f"{name}:{line}: not YAML: {exc.problem or exc.context}") from None
     except pyyaml.YAMLError as exc:  # a character that YAML does not allow
         line = text.count("\n", 0, getattr(exc, "position", 0)) + 1
@@ -155,8 +149,8 @@ def _mapping(values: Any, name: str) -> dict[str, Any]:
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        double = next(key for key in found if sum(one == key for one, _ in pairs) > 1)
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        double = next(key for key in values if sum(other == key for other, _ in pairs) > 1)
         raise ValueError(f"{double!r} is given twice")
-    return found
+    return values

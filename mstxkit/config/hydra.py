@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Iterable, Mapping
+from typing import Any, Iterable, Mapping, Sequence
 
 from ..errors import ConfigError, Problem
 from .documents import scalar
-from .sources import Path, Source, Word
+from .sources import Path, Source
 
 _OVERRIDE = re.compile(r"(?:\+{0,2})([A-Za-z_][\w-]*(?:\.[\w-]+)*)=(.*)", re.DOTALL)
 _MISSING = object()
@@ -26,41 +26,35 @@ def from_overrides(source: Source, roots: Iterable[str]) -> Source:
     lines: dict[Path, int] = {}
     for word in source.words:
         match = _OVERRIDE.fullmatch(word.text)
-        if match and match[1].split(".")[0] in wanted:
-            _set(values, lines, match[1].split("."), scalar(match[2]), word)
+        path = match[1].split(".") if match else [""]
+        if match and path[0] in wanted:
+            _set(values, path, scalar(match[2]))
+            lines.update({} if word.line is None else {tuple(path): word.line})
     return Source(source.name, values, lines, source.words, source.variables)
 
 
-def _set(values: dict[str, Any], lines: dict[Path, int], path: list[str], value: Any, word: Word) -> None:
+def _set(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
     for name in path[:-1]:
         below = values.setdefault(name, {})
         values[name] = values = below if isinstance(below, dict) else {}
     values[path[-1]] = value
-    if word.line is not None:
-        lines[tuple(path)] = word.line
 
 
 def resolved(source: Source, sections: Iterable[tuple[str, ...]]) -> Source:
     """The same source with these sections alone, and every interpolation in them replaced by what it stands for.
 
-    Raises:
-        ConfigError: one points to nothing, to itself, or uses a resolver that is not known here.
+    Raises: ConfigError where one points to nothing, to itself, or uses a resolver that is not known here.
     """
     values: dict[str, Any] = {}
     problems: list[Problem] = []
     for section in sections:
-        found = source.at(*section)
-        if found is None:
+        content = source.at(*section)
+        if content is None:
             continue
         try:
-            value = _Resolving(source).value(found, section)
+            _set(values, section, _Resolving(source).value(content, section))
         except _Unresolved as exc:
             problems.append(Problem(*source.place(*exc.path), exc.value, exc.why))
-            continue
-        below = values
-        for name in section[:-1]:
-            below = below.setdefault(name, {})
-        below[section[-1]] = value
     if problems:
         raise ConfigError.of(problems)
     return Source(source.name, values, source.lines, source.words, source.variables)
@@ -80,20 +74,19 @@ class _Resolving:
     def value(self, value: Any, path: Path) -> Any:
         """A value with everything below it resolved."""
         if isinstance(value, Mapping):
-            return {key: self.value(one, (*path, key)) for key, one in value.items()}
+            return {key: self.value(inner, (*path, key)) for key, inner in value.items()}
         if isinstance(value, list):
-            return [self.value(one, (*path, index)) for index, one in enumerate(value)]
+            return [self.value(inner, (*path, index)) for index, inner in enumerate(value)]
         return self.text(value, path) if isinstance(value, str) and "${" in value else value
 
     def text(self, text: str, path: Path) -> Any:
         """A text's interpolations; its only one keeps the type of what it stands for."""
         self.depth += 1
         self.left -= 1
-        if self.depth > _DEEPEST or self.left < 0:
-            why = (
-                "an interpolation that leads back to itself" if self.left >= 0 else "interpolations of too many others"
-            )
-            raise _Unresolved(path, text, why)
+        if self.left < 0:
+            raise _Unresolved(path, text, "interpolations of too many others")
+        if self.depth > _DEEPEST:
+            raise _Unresolved(path, text, "an interpolation that leads back to itself")
         parts: list[Any] = []
         position = 0
         while (start := text.find("${", position)) >= 0:
@@ -111,38 +104,37 @@ class _Resolving:
         """What stands between `${` and `}`."""
         name, colon, rest = inner.partition(":")
         if not colon or "${" in name:
-            found = self.selected(inner, path)
-            if found is _MISSING:
+            target = self.selected(inner, path)
+            if target is _MISSING:
                 raise _Unresolved(path, text, f"there is no {inner.strip()}")
-            return found
+            return target
         arguments = _arguments(rest)
-        default = self.default(arguments[1], path) if len(arguments) > 1 else _MISSING
+        default: Any = _MISSING
+        if len(arguments) > 1:  # it may be an interpolation itself
+            word = arguments[1].strip()
+            default = self.text(word, path) if "${" in word else scalar(word)
         if name.strip() == "oc.select":
-            found = self.selected(arguments[0], path)
-            return (None if default is _MISSING else default) if found is _MISSING else found
+            target = self.selected(arguments[0], path)
+            return (None if default is _MISSING else default) if target is _MISSING else target
         if name.strip() == "oc.env":
             return self.variable(arguments[0].strip(), default, path, text)
         raise _Unresolved(path, text, f"the resolver {name.strip()} is not known here; give the resolved configuration")
-
-    def default(self, text: str, path: Path) -> Any:
-        """A resolver's default, which may be an interpolation itself."""
-        return self.text(text.strip(), path) if "${" in text else scalar(text.strip())
 
     def selected(self, key: str, path: Path) -> Any:
         """The value under a key: `.x` beside this one, `..x` one above; `_MISSING` where there is none."""
         key = key.strip()
         dots = len(key) - len(key.lstrip("."))
         base: Path = path[: max(len(path) - dots, 0)] if dots else ()
-        found: Any = self.source.values
+        target: Any = self.source.values
         whole: Path = (*base, *(part for part in re.split(r"[.\[\]]+", key[dots:]) if part))
         for part in whole:
-            if isinstance(found, list) and str(part).isdecimal() and int(part) < len(found):
-                found = found[int(part)]
-            elif isinstance(found, Mapping) and part in found:
-                found = found[str(part)]
+            if isinstance(target, list) and str(part).isdecimal() and int(part) < len(target):
+                target = target[int(part)]
+            elif isinstance(target, Mapping) and part in target:
+                target = target[str(part)]
             else:
                 return _MISSING
-        return _MISSING if found == "???" else self.value(found, whole)
+        return _MISSING if target == "???" else self.value(target, whole)
 
     def variable(self, name: str, default: Any, path: Path, text: str) -> Any:
         """An environment variable: of the script that holds the command, else of this process."""

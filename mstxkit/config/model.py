@@ -7,19 +7,13 @@ MindSpeed-LLM c77308a1, MindSpore 2.10.0, torch_npu 2.13.0 (`torch_npu.profiler`
 from __future__ import annotations
 
 # ruff: noqa: UP007, UP045  (pydantic evaluates annotations, and Python 3.9 has no `X | Y`)
-from typing import Annotated, Any, Literal, Optional, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, Union
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
-Level = Literal["none", "level0", "level1", "level2"]
-Activity = Literal["cpu", "npu"]
-Export = Literal["text", "db", "both"]
-Analysis = Literal["off", "sync", "async"]
-HostSystem = Literal["cpu", "mem", "disk", "network", "osrt", "numa"]
-AicMetrics = Literal[
-    "none", "PipeUtilization", "ArithmeticUtilization", "Memory", "MemoryL0", "MemoryUB", "ResourceConflictRatio",
-    "L2Cache", "MemoryAccess",
-]  # fmt: skip
+from ..store import limits as session_limits
+from ..store.options import CONFIG, FLAG, NUMBER, Option, settable
+
 CountedFrom = Literal["training", "process"]
 Boundary = Literal["micro_batch", "mini_batch", "decode_step"]
 
@@ -86,19 +80,7 @@ class Sampling(_Fixed):
     """How many of these are recorded."""
 
 
-class Limits(_Fixed):
-    """What ends a recording early, at the next boundary of the thread that owns it."""
-
-    seconds: Optional[Annotated[float, Field(gt=0)]] = None
-    """Wall clock seconds of one recording; null: no limit."""
-
-    bytes: Optional[Positive] = None
-    """Bytes of raw data of one recording on disk; null: no limit. Not enforceable for torch.profiler."""
-
-
-class Config(_Fixed):
-    """One profiling configuration, as every system is read and written."""
-
+class _Scope(_Fixed):
     enabled: Flag = False
     """Is anything profiled at all? (MindSpeed-RL `profile`, MindSpeed-LLM `--profile`, verl `enable` and `steps`,
     MindSpore `start_step` >= 0)"""
@@ -120,70 +102,46 @@ class Config(_Fixed):
     """Which replicas (indices from 0) of the inference engine record the stage actor_generate, where these are chosen
     apart from ranks (verl's Agent Loop); null: `ranks` decides."""
 
-    level: Level = "level0"
-    """Depth on the device: `none` is mstx ranges alone, level0 kernels and their times, level1 adds AscendCL calls,
-    communication operators and AI Core metrics, level2 adds runtime calls and AI CPU."""
 
-    activities: Annotated[tuple[Activity, ...], Field(min_length=1)] = ("cpu", "npu")
-    """Sides that are recorded: framework operators on the host, the device. Never empty: each system takes an empty
-    list for something else."""
+def _type(option: Option) -> Any:
+    """What pydantic takes for an option."""
+    word: Any = Literal[option.values] if option.values else Text
+    if option.is_list:
+        return Annotated[tuple[word, ...], Field(min_length=1)] if option.default else tuple[word, ...]
+    return {FLAG: Flag, NUMBER: Optional[Annotated[float, Field(ge=0)]]}.get(option.kind, word)
 
-    mstx: Flag = False
-    """Are mstx ranges recorded? Always so at level none."""
 
-    domains_include: tuple[Text, ...] = ()
-    """mstx domains that are recorded, no others; empty: all."""
+def _limit_type(limit: session_limits.Limit) -> Any:
+    within = Field(ge=1, le=limit.most, strict=True) if limit.kind is int else Field(gt=0, lt=limit.most)
+    return Optional[Annotated[limit.kind, within]]
 
-    domains_exclude: tuple[Text, ...] = ()
-    """mstx domains that are left out; torch_npu's own for collectives is `communication`."""
 
-    memory: Flag = False
-    """Allocations on the device (`profile_memory`)."""
+if TYPE_CHECKING:
+    from ..store.limits import SessionLimits
 
-    shapes: Flag = False
-    """Shapes of operator inputs (`record_shapes`); needs the activity cpu."""
+    ConfigLimits = SessionLimits
 
-    stacks: Flag = False
-    """Python call stacks of operators (`with_stack`); needs the activity cpu."""
+    class _Depth(_Scope):
+        def __init__(self, **fields: Any) -> None: ...
 
-    modules: Flag = False
-    """Call stacks by module (`with_modules`, cheaper than stacks); needs the activity cpu."""
+        def __getattr__(self, name: str) -> Any: ...
 
-    flops: Flag = False
-    """Floating point operations of operators (torch_npu `with_flops`)."""
+else:
+    _limits, _options = session_limits.by_name().items(), settable(CONFIG)
+    ConfigLimits = create_model(
+        "Limits", __base__=_Fixed, __module__=__name__, __doc__=session_limits.SessionLimits.__doc__,
+        **{name: (_limit_type(limit), Field(None, description=limit.meaning)) for name, limit in _limits},
+    )  # fmt: skip
+    _Depth = create_model(
+        "_Depth", __base__=_Scope, __module__=__name__,
+        **{option.name: (_type(option), Field(option.default, description=option.meaning)) for option in _options},
+    )  # fmt: skip
 
-    l2_cache: Flag = False
-    """L2 cache hit rates per kernel."""
 
-    sys_io: Flag = False
-    """NIC and RoCE counters, at 100 Hz."""
+class Config(_Depth):
+    """One profiling configuration, as every system is read and written."""
 
-    sys_interconnection: Flag = False
-    """HCCS, PCIe and inter-chip counters, at 50 Hz."""
-
-    host_sys: tuple[HostSystem, ...] = ()
-    """Host system counters. disk needs iotop, osrt perf and ltrace; numa is torch_npu's alone."""
-
-    op_attr: Flag = False
-    """Attributes of operators (torch_npu); needs the db export."""
-
-    record_op_args: Flag = False
-    """Arguments of operators, for a later dump (torch_npu)."""
-
-    gc_detect_threshold_ms: Optional[Annotated[float, Field(ge=0)]] = None
-    """Garbage collections that last at least so many milliseconds, 0 for all (torch_npu); null: not looked for."""
-
-    aic_metrics: AicMetrics = "none"
-    """Counters of the AI Core; the device records them at level1 and level2 only."""
-
-    export: Export = "text"
-    """What an analysis makes of raw data: text (JSON and CSV), db (SQLite), both."""
-
-    analysis: Analysis = "off"
-    """When raw data is parsed: off (later, apart), sync (the rank waits, peers with it), async (in a child)."""
-
-    data_simplification: Flag = True
-    """Delete what an analysis no longer needs."""
+    # Before these fields stand those of `_Scope`, and the options of `store.options.OPTIONS`.
 
     path: str = ""
     """Folder of the data; empty: the system's own default."""
@@ -191,7 +149,7 @@ class Config(_Fixed):
     sampling: Optional[Sampling] = None
     """A part of each stage only."""
 
-    limits: Optional[Limits] = None
+    limits: Optional[ConfigLimits] = None
     """When a recording ends early."""
 
     extras: dict[str, dict[str, Any]] = {}

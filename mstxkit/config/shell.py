@@ -26,8 +26,6 @@ _PART = re.compile(
 END = ";"
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?-([^{}]*))?\})")
-
-
 _PLAIN_DOLLAR = "\ue000"  # one that was quoted: it stands for no variable
 
 
@@ -68,15 +66,13 @@ def _as_words(piece: _Piece, variables: dict[str, Word]) -> list[Word]:
     held = variables.get(whole[1] or whole[2]) if whole and piece.is_bare else None
     if held is None or held.line is None:
         return [Word(_expanded(piece.text, variables), piece.line)]
-    return [Word(one.text, one.line) for one in _pieces(held.text, held.line)]
+    return [Word(part.text, part.line) for part in _pieces(held.text, held.line)]
 
 
 def _expanded(text: str, variables: dict[str, Word]) -> str:
     def value(match: re.Match[str]) -> str:
         held = variables.get(match[1] or match[2])
-        if held is None:
-            return match[0] if match[3] is None else match[3]
-        return held.text
+        return held.text if held else match[0] if match[3] is None else match[3]
 
     return _VARIABLE.sub(value, text).replace(_PLAIN_DOLLAR, "$")
 
@@ -94,14 +90,14 @@ def _pieces(text: str, line: int) -> list[_Piece]:
         reading.take(match)
         position = match.end()
     reading.finish()
-    return reading.found
+    return reading.pieces
 
 
 class _Pieces:
-    """The words found so far, and the one that is being put together."""
+    """The words up to here, and the one that is being put together."""
 
     def __init__(self, line: int) -> None:
-        self.found: list[_Piece] = []
+        self.pieces: list[_Piece] = []
         self.parts: list[str] = []
         self.line = self.begun = line
         self.is_first = self.is_bare = True
@@ -120,7 +116,7 @@ class _Pieces:
     def finish(self) -> None:
         """End the word."""
         if self.parts:
-            self.found.append(_Piece("".join(self.parts), self.begun, self.is_first, self.is_bare))
+            self.pieces.append(_Piece("".join(self.parts), self.begun, self.is_first, self.is_bare))
             self.parts, self.is_bare, self.is_first = [], True, False
 
 
@@ -130,5 +126,5 @@ def _unquoted(match: re.Match[str]) -> str:
     if match["double"] is not None:
         inner = match[0][1:-1] if match[0].endswith('"') and len(match[0]) > 1 else match[0][1:]
         # A continued line stays one, for its number.
-        return re.sub(r'\\(\n|["\\$`])', lambda one: one[1].replace("$", _PLAIN_DOLLAR), inner)
+        return re.sub(r'\\(\n|["\\$`])', lambda escaped: escaped[1].replace("$", _PLAIN_DOLLAR), inner)
     return (match["escaped"] or match[0]).replace("$", _PLAIN_DOLLAR if match["escaped"] else "$")

@@ -10,42 +10,36 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
-from .. import places
 from ..errors import ConfigError
+from ..store.documents import text_of
 from . import documents, shell
 from .documents import Path
 from .shell import Word
 
 LARGEST_BYTES = 1 << 20
 YAML_SUFFIXES, JSON_SUFFIXES, SHELL_SUFFIXES = (".yaml", ".yml"), (".json",), (".sh", ".bash", ".env")
-# The file of MindSpore's DynamicProfilerMonitor and of torch_npu's dynamic_profile, which are given its folder.
+# MindSpore's DynamicProfilerMonitor and torch_npu's dynamic_profile read this file; users name its folder.
 DYNAMIC_FILE = "profiler_config.json"
 ARGUMENTS, ENVIRONMENT, MAPPING = "<arguments>", "<environment>", "<mapping>"
 
-__all__ = ["Path", "Place", "Source", "Word", "from_environment", "from_json", "from_mapping", "from_shell",
+__all__ = ["Path", "SourcePlace", "Source", "Word", "from_environment", "from_json", "from_mapping", "from_shell",
            "from_words", "from_yaml", "read"]  # fmt: skip
 
 
-class Place(NamedTuple):
-    """Where one value stands.
+class SourcePlace(NamedTuple):
+    """Where one value stands."""
 
-    Args:
-        file: As the user gave it, or "<arguments>", "<environment>", "<mapping>", "<Namespace>".
-        line: From 1; None where a source has no lines.
-        key: The value's full name in the source: `profiler_config.integrated.stage`, `--profile-ranks`.
-    """
-
-    file: str
-    line: int | None
-    key: str
+    file: str  # as the user gave it, or "<arguments>", "<environment>", "<mapping>", "<Namespace>"
+    line: int | None  # from 1; None where a source has no lines
+    key: str  # its full name: `profiler_config.integrated.stage`, `--profile-ranks`
 
 
 @dataclass(frozen=True)
 class Source:
-    """What was found in one place.
+    """The content of one file, environment or object, without its meaning.
 
     Args:
-        name: File, or what stands for one: see `Place.file`.
+        name: File, or what stands for one: see `SourcePlace.file`.
         values: Nested plain values (dict, list, str, int, float, bool, None) of a YAML, JSON, mapping or object.
         lines: Line (from 1) of a key by its path, `("training", "profile_ranks")`, list items by index.
         words: Command line words, in order: of a list of arguments or of a shell script without its comments.
@@ -60,41 +54,36 @@ class Source:
 
     def at(self, *path: str) -> Any:
         """The value under these keys; None where there is none."""
-        found: Any = self.values
+        value: Any = self.values
         for key in path:
-            found = found.get(key) if isinstance(found, Mapping) else None
-        return found
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value
 
-    def place(self, *path: str | int) -> Place:
+    def place(self, *path: str | int) -> SourcePlace:
         """Where the value under these keys stands; the nearest key above it that has a line."""
         line = next((self.lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.lines), None)
-        return Place(self.name, line, ".".join(str(key) for key in path))
+        return SourcePlace(self.name, line, ".".join(str(key) for key in path))
 
 
-def read(given: Any) -> Source:
-    """Whatever a user configures with, as a source.
-
-    Args:
-        given: A path (YAML, JSON, shell script; a folder that holds a `profiler_config.json`), a list of arguments,
-            `os.environ`, a mapping (OmegaConf's too), or an object whose attributes are a framework's options.
-
-    Raises:
-        ConfigError: it is none of these, cannot be read, or is no such document.
+def read(origin: Any) -> Source:
+    """Whatever a user configures with, as a source: a path (YAML, JSON, shell script; a folder that holds a
+    `profiler_config.json`), a list of arguments, `os.environ`, a mapping (OmegaConf's too), or an object whose
+    attributes are a framework's options. Raises: ConfigError where it is none of these, or cannot be read.
     """
-    if isinstance(given, Source):
-        return given
-    if isinstance(given, (str, os.PathLike)):
-        return _from_file(os.fspath(given))
-    if given is os.environ:
+    if isinstance(origin, Source):
+        return origin
+    if isinstance(origin, (str, os.PathLike)):
+        return _from_file(os.fspath(origin))
+    if origin is os.environ:
         return from_environment(os.environ)
-    if isinstance(given, Mapping) or hasattr(given, "items"):
-        return from_mapping(given)
-    if isinstance(given, Sequence):
-        return from_words([str(word) for word in given])
-    if hasattr(given, "__dict__") and not isinstance(given, type):
-        public = {name: value for name, value in vars(given).items() if not name.startswith("_")}
-        return from_mapping(public, f"<{type(given).__name__}>")
-    raise ConfigError(f"{given!r} is no configuration: give a file, a mapping, a list of arguments or os.environ")
+    if isinstance(origin, Mapping) or hasattr(origin, "items"):
+        return from_mapping(origin)
+    if isinstance(origin, Sequence):
+        return from_words([str(word) for word in origin])
+    if hasattr(origin, "__dict__") and not isinstance(origin, type):
+        public = {name: value for name, value in vars(origin).items() if not name.startswith("_")}
+        return from_mapping(public, f"<{type(origin).__name__}>")
+    raise ConfigError(f"{origin!r} is no configuration: give a file, a mapping, a list of arguments or os.environ")
 
 
 def from_yaml(text: str, name: str) -> Source:
@@ -143,21 +132,20 @@ def _plain(value: Any, depth: int = 0) -> Any:
     if isinstance(value, (str, int, float, bool, bytes)) or value is None:
         return value
     if hasattr(value, "items"):
-        return {str(key): _plain(one, depth + 1) for key, one in value.items()}
+        return {str(key): _plain(inner, depth + 1) for key, inner in value.items()}
     if isinstance(value, (Sequence, set, frozenset)):
-        return [_plain(one, depth + 1) for one in value]
+        return [_plain(inner, depth + 1) for inner in value]
     return value
 
 
 def _from_file(path: str) -> Source:
     if os.path.isdir(path):
         path = os.path.join(path, DYNAMIC_FILE)
-    text = places.text_of(path, ConfigError, LARGEST_BYTES)
-    if path.endswith(YAML_SUFFIXES):
-        return from_yaml(text, path)
-    if path.endswith(JSON_SUFFIXES):
-        return from_json(text, path)
-    if path.endswith(SHELL_SUFFIXES):
-        return from_shell(text, path)
-    known = ", ".join((*YAML_SUFFIXES, *JSON_SUFFIXES, *SHELL_SUFFIXES))
-    raise ConfigError(f"{path}: what kind of file this is must be seen from its name: it ends in one of {known}")
+    text = text_of(path, ConfigError, LARGEST_BYTES)
+    readers = {**dict.fromkeys(YAML_SUFFIXES, from_yaml), **dict.fromkeys(JSON_SUFFIXES, from_json)}
+    readers.update(dict.fromkeys(SHELL_SUFFIXES, from_shell))
+    for suffix, reader in readers.items():
+        if path.endswith(suffix):
+            return reader(text, path)
+    suffixes = ", ".join(readers)
+    raise ConfigError(f"{path}: what kind of file this is must be seen from its name: it ends in one of {suffixes}")

@@ -14,41 +14,31 @@ from typing import Any, Iterator, Mapping, NamedTuple
 
 from .. import stages
 from ..errors import Problem
+from ..store.limits import CANN_LEAST_BYTES
+from ..store.options import CONFIG, METRIC_LEVELS, settable
 from .model import Config, Window
-from .sources import Place
+from .sources import SourcePlace
 
 # Rough sizes of raw data, megabytes per step and rank, of a training step of a few seconds: assumed, not measured.
 _MB_PER_STEP = {"none": 1, "level0": 100, "level1": 300, "level2": 1000}
 _CPU_FACTOR, _STACKS_FACTOR = 3, 4
 LARGEST_EXPECTED_BYTES = 20 << 30
-_CANN_SMALLEST_LIMIT_BYTES = 200 << 20
-_HOST_SIDE = ("shapes", "stacks", "modules")
 
 
 class Findings(NamedTuple):
-    """What there is to say about a configuration.
-
-    Args:
-        problems: What makes it impossible; nothing may start.
-        warnings: What its author may not have meant; it works.
-    """
+    """Problems, with which nothing may start; and warnings: what works, but its author may not have meant."""
 
     problems: tuple[Problem, ...]
     warnings: tuple[str, ...]
 
 
 def check(
-    config: Config, places: Mapping[str, Place] | None = None, name: str = "<configuration>",
+    config: Config, places: Mapping[str, SourcePlace] | None = None, name: str = "<configuration>",
     total_steps: int | None = None, world_size: int | None = None,
 ) -> Findings:  # fmt: skip
-    """All that is wrong or surprising in a configuration.
+    """All that is wrong or surprising in a configuration; in the run of so many steps and ranks, where that is known.
 
-    Args:
-        config: What to look at.
-        places: Where fields were given.
-        name: What to call the source of a field that has no place.
-        total_steps: Steps of the whole run, where that is known.
-        world_size: Number of ranks, where that is known.
+    `places` are where fields were given; `name` stands for the source of a field that has none.
     """
     wrong = [*_window(config.window, total_steps), *_scope(config, world_size), *_depth(config), *_sampling(config)]
     problems = tuple(_problem(config, field, why, places or {}, name) for field, why in wrong)
@@ -69,8 +59,8 @@ def expected_bytes(config: Config) -> int | None:
     return (megabytes << 20) * (window.steps * window.repeat + len(window.more_steps))
 
 
-def _problem(config: Config, field: str, why: str, places: Mapping[str, Place], name: str) -> Problem:
-    place = places.get(field) or places.get(field.partition(".")[0]) or Place(name, None, field)
+def _problem(config: Config, field: str, why: str, places: Mapping[str, SourcePlace], name: str) -> Problem:
+    place = places.get(field) or places.get(field.partition(".")[0]) or SourcePlace(name, None, field)
     value: Any = config
     for part in field.split("."):
         value = getattr(value, part)
@@ -86,19 +76,14 @@ def _window(window: Window, total_steps: int | None) -> Iterator[tuple[str, str]
         yield "window.first_step", f"no room before it for {before}: the earliest is {earliest}"
     if window.steps is None and window.repeat != 1:
         yield "window.repeat", "a window that goes to the end of the run cannot be repeated"
-    if window.more_steps:
-        yield from _more_steps(window)
-    if total_steps is not None:
-        yield from _reach(window, total_steps)
-
-
-def _more_steps(window: Window) -> Iterator[tuple[str, str]]:
     if list(window.more_steps) != sorted(set(window.more_steps)):
         yield "window.more_steps", "steps must go up, each once"
-    if window.last_step is None or window.more_steps[0] <= window.last_step:
+    if window.more_steps and (window.last_step is None or window.more_steps[0] <= window.last_step):
         yield "window.more_steps", "these steps must come after the window"
-    if window.repeat != 1:
+    if window.more_steps and window.repeat != 1:
         yield "window.more_steps", "single steps go with one window only, repeat: 1"
+    if total_steps is not None:
+        yield from _reach(window, total_steps)
 
 
 def _reach(window: Window, total_steps: int) -> Iterator[tuple[str, str]]:
@@ -127,13 +112,11 @@ def _scope(config: Config, world_size: int | None) -> Iterator[tuple[str, str]]:
 def _depth(config: Config) -> Iterator[tuple[str, str]]:
     if config.level == "none" and not config.mstx:
         yield "mstx", "level none records mstx ranges and nothing else: it needs mstx: true"
-    if config.aic_metrics != "none" and config.level in ("none", "level0"):
+    if config.aic_metrics != "none" and config.level not in METRIC_LEVELS:
         yield "aic_metrics", f"AI Core metrics are recorded at level1 and level2, not at {config.level}"
-    for field in _HOST_SIDE:
-        if getattr(config, field) and "cpu" not in config.activities:
-            yield field, "needs the activity cpu, which is off"
-    if config.gc_detect_threshold_ms is not None and "cpu" not in config.activities:
-        yield "gc_detect_threshold_ms", "needs the activity cpu, which is off"
+    for option in (option for option in settable(CONFIG) if option.needs_cpu and "cpu" not in config.activities):
+        if getattr(config, option.name) != option.default:
+            yield option.name, "needs the activity cpu, which is off"
     if config.op_attr and config.export == "text":
         yield "op_attr", "needs export: db"
     if config.domains_include and config.domains_exclude:
@@ -171,7 +154,7 @@ def _warnings(config: Config, total_steps: int | None) -> Iterator[str]:
         yield "memory makes the device record tasks, even at level none"
     if config.replicas is not None and (config.stages == "all" or "actor_generate" not in config.stages):
         yield "replicas choose engines of the stage actor_generate, which is not recorded alone"
-    if config.limits is not None and (config.limits.bytes or _CANN_SMALLEST_LIMIT_BYTES) < _CANN_SMALLEST_LIMIT_BYTES:
+    if config.limits is not None and (config.limits.bytes or CANN_LEAST_BYTES) < CANN_LEAST_BYTES:
         yield "limits.bytes is below 200 MiB, the least that CANN enforces by itself"
     size = expected_bytes(config)
     if size is not None and size > LARGEST_EXPECTED_BYTES:

@@ -13,11 +13,7 @@ from torch import Tensor
 
 
 class TransferDock:
-    """Rows of experience of one training step.
-
-    Args:
-        rows: Rows of a step.
-    """
+    """The rows of experience of one training step."""
 
     def __init__(self, rows: int) -> None:
         self._rows = rows

@@ -1,4 +1,4 @@
-"""The demo asks for a profile of the slow rank's slowest stage, once, as anybody could who looks at a run from outside.
+"""The demo asks for a profile of the slow rank's slowest stage, once, as anybody could from outside the run.
 
 `Escalation.look` is called now and then while the ranks train; `Escalation.outcome` when they have ended.
 """
@@ -10,24 +10,19 @@ import time
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
-from mstxkit.control import asking, progress
 from mstxkit.demo.suspicion import Suspect, suspect
 from mstxkit.errors import MstxkitError
-from mstxkit.escalation import escalate
-from mstxkit.reader import open_run
+from mstxkit.escalation import asking
+from mstxkit.escalation.inside import escalate
+from mstxkit.reading.run import open_run
+from mstxkit.store import verdict
 
 LOOK_EVERY_S = 1.0
 _TRACE = "*.pt.trace.json"
 
 
 class Trace(NamedTuple):
-    """A trace in Chrome's format, and what it holds.
-
-    Args:
-        path: The file.
-        events: All of its events.
-        ranges: Those that are the stage's own range.
-    """
+    """A trace in Chrome's format: how many events it holds, and how many of them are the stage's own range."""
 
     path: Path
     events: int
@@ -35,25 +30,15 @@ class Trace(NamedTuple):
 
 
 class Escalated(NamedTuple):
-    """What became of the demo's request.
+    """What became of the demo's request."""
 
-    Args:
-        command: What does the same in a terminal; empty where nothing was asked for.
-        suspect: The rank and stage that were asked for; None where nothing was.
-        state: How the request ended; empty where there is none.
-        reason: Why it ended so, or why nothing was asked for.
-        step: The step that was recorded.
-        folder: The profile's; None where nothing was recorded.
-        trace: The trace in it; None where the profiler writes none by itself.
-    """
-
-    command: str = ""
-    suspect: Suspect | None = None
-    state: str = ""
-    reason: str = ""
-    step: int | None = None
-    folder: Path | None = None
-    trace: Trace | None = None
+    command: str = ""  # what does the same in a terminal; empty where nothing was asked for
+    suspect: Suspect | None = None  # the rank and stage that were asked for
+    state: str = ""  # how the request ended
+    reason: str = ""  # why it ended so, or why nothing was asked for
+    step: int | None = None  # the one that was recorded
+    folder: Path | None = None  # the profile's; None where nothing was recorded
+    trace: Trace | None = None  # the one in it; None where the profiler writes none by itself
 
     @property
     def has_failed(self) -> bool:
@@ -62,21 +47,15 @@ class Escalated(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
-        told = {**self._asdict(), "suspect": self.suspect and self.suspect._asdict()}
-        told["trace"] = self.trace and {**self.trace._asdict(), "path": str(self.trace.path)}
-        return {**told, "folder": self.folder and str(self.folder)}
+        values = {**self._asdict(), "suspect": self.suspect and self.suspect._asdict()}
+        values["trace"] = self.trace and {**self.trace._asdict(), "path": str(self.trace.path)}
+        return {**values, "folder": self.folder and str(self.folder)}
 
 
 class Escalation:
-    """One request of the demo, from the first suspicion to its end.
+    """One request of the demo, from the first suspicion to its end (`is_over`: there is no more to look for).
 
-    Args:
-        run: The run folder.
-        ranks: How many ranks train.
-        tell: Is told what happens, a line each.
-
-    Attributes:
-        is_over: Has what was asked for ended? Then there is no more to look for.
+    So many ranks train; `tell` takes a line for each thing that happens.
     """
 
     def __init__(self, run: Path, ranks: int, tell: Callable[[str], None]) -> None:
@@ -88,7 +67,7 @@ class Escalation:
         self.is_over = False
 
     def look(self) -> None:
-        """Find out who is slow, ask for a profile of it, say when it is there: one of them a second."""
+        """Find the slow rank, ask for a profile of it, or see whether that has ended: one of them a second."""
         if self.is_over or time.monotonic() < self._look_at_s:
             return
         try:
@@ -98,41 +77,37 @@ class Escalation:
         self._look_at_s = time.monotonic() + LOOK_EVERY_S
 
     def _ask(self) -> None:
-        found = suspect(open_run(self._run).stages().iter_rows(named=True), self._ranks)
-        if found is None:
+        slowest = suspect(open_run(self._run).stages().iter_rows(named=True), self._ranks)
+        if slowest is None:
             return
-        why = f"{found.behind_s * 1e3:.0f} ms a step" + (" behind the fastest" if self._ranks > 1 else "")
-        self._id = escalate(found.stage, ranks=[found.rank], run=self._run, reason=f"the demo: {why}").id
-        self._suspect = found
-        self._tell(f"Slow: rank {found.rank} in {found.stage}, {why}. Asking for a full profile of its next one.")
+        why = f"{slowest.behind_s * 1e3:.0f} ms a step" + (" behind the fastest" if self._ranks > 1 else "")
+        self._id = escalate(slowest.stage, ranks=[slowest.rank], run=self._run, reason=f"the demo: {why}").id
+        self._suspect = slowest
+        self._tell(f"Slow: rank {slowest.rank} in {slowest.stage}, {why}. Asking for a full profile of its next one.")
 
     def _follow(self) -> None:
         control = asking.control_of(self._run)
-        found = progress.progress(asking.named(control, self._id), progress.heard(control))
-        self.is_over = found.has_ended
+        progress = verdict.Judge(verdict.heard(control)).progress(asking.named(control, self._id))
+        self.is_over = progress.has_ended
         if self.is_over:
-            self._tell(f"That request has ended: {found}.")
+            self._tell(f"That request has ended: {progress}.")
 
     def outcome(self) -> Escalated:
-        """What became of it. Call it when the ranks have ended.
-
-        Raises:
-            ReadError: the run cannot be read.
-        """
+        """What became of it. Call it when the ranks have ended. Raises: ReadError where the run cannot be read."""
         if self._suspect is None:
             return Escalated(reason=self._problem)
-        found, rows = self._suspect, open_run(self._run).escalations().iter_rows(named=True)
-        row = next(row for row in rows if row["request"] == self._id and row["rank"] == found.rank)
-        command = f"mstxkit escalate {self._run} --stage {found.stage} --ranks {found.rank} --steps 1"
+        slowest, rows = self._suspect, open_run(self._run).escalations().iter_rows(named=True)
+        row = next(row for row in rows if row["request"] == self._id and row["rank"] == slowest.rank)
+        command = f"mstxkit escalate {self._run} --stage {slowest.stage} --ranks {slowest.rank} --steps 1"
         folder = None if row["folder"] is None else self._run / row["folder"]
-        trace = None if folder is None else trace_in(folder, found.stage)
-        return Escalated(command, found, row["state"], row["reason"], row["first_step"], folder, trace)
+        trace = None if folder is None else trace_in(folder, slowest.stage)
+        return Escalated(command, slowest, row["state"], row["reason"], row["first_step"], folder, trace)
 
 
 def trace_in(folder: Path, stage: str) -> Trace | None:
-    """The first trace below a profile's folder, opened and counted; None where there is none, raw NPU data say."""
+    """The first trace below a profile's folder, opened and counted; None without one, as in raw NPU data."""
     path = next(iter(sorted(folder.rglob(_TRACE))), None)
     if path is None:
         return None
     events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
-    return Trace(path, len(events), sum(one.get("name") == stage and one.get("ph") == "X" for one in events))
+    return Trace(path, len(events), sum(event.get("name") == stage and event.get("ph") == "X" for event in events))

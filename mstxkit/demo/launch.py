@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Callable
 
@@ -33,25 +34,17 @@ class PlanError(DemoError):
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A run of the demo.
+class DemoPlan:
+    """A run of the demo."""
 
-    Args:
-        run: Run folder: new, or empty.
-        slow_rank: The rank that generates slowly.
-        kill_rank: The rank that is killed when `KILL_AFTER_RATIO` of the steps are done.
-        every: Print the reward every so many steps; 0: nothing at all.
-        escalate: Ask for a profile of the slowest rank's slowest stage, once it shows.
-    """
-
-    run: Path
+    run: Path  # folder: new, or empty
     ranks: int = 2
     steps: int = 120
     seed: int = 0
-    slow_rank: int | None = None
-    kill_rank: int | None = None
-    every: int = 10
-    escalate: bool = False
+    slow_rank: int | None = None  # generates slowly
+    kill_rank: int | None = None  # is killed when `KILL_AFTER_RATIO` of the steps are done
+    every: int = 10  # print the reward every so many steps; 0: nothing at all
+    escalate: bool = False  # ask for a profile of the slowest rank's slowest stage, once it shows
 
     @property
     def fatal_step(self) -> int:
@@ -72,20 +65,17 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of a plan: exit code of each rank (negative: the signal that ended it), and what was learnt.
+class DemoOutcome:
+    """What became of a plan, and what was learnt."""
 
-    `escalated` is None where the plan has no escalation.
-    """
-
-    plan: Plan
-    exit_codes: tuple[int, ...]
+    plan: DemoPlan
+    exit_codes: tuple[int, ...]  # of each rank; negative: the signal that ended it
     learning: Learning
     seconds: float
-    escalated: Escalated | None = None
+    escalated: Escalated | None = None  # None where the plan has no escalation
 
 
-def run_ranks(plan: Plan) -> Outcome:
+def run_ranks(plan: DemoPlan) -> DemoOutcome:
     """Train with all ranks and wait for their end. Takes as long as the training; prints each rank's lines.
 
     Raises: DemoError when the plan cannot be run or a rank failed that was not to be killed.
@@ -94,7 +84,8 @@ def run_ranks(plan: Plan) -> Outcome:
     plan.run.mkdir(mode=0o700, parents=True, exist_ok=True)
     started_s, meeting_place = time.monotonic(), tempfile.mkdtemp(prefix="mstxkit-demo-")
     ranks: list[subprocess.Popen[bytes]] = []
-    escalation = Escalation(plan.run, plan.ranks, _said if plan.every else _unsaid) if plan.escalate else None
+    tell = partial(print, flush=True) if plan.every else _nothing
+    escalation = Escalation(plan.run, plan.ranks, tell) if plan.escalate else None
     try:
         for rank in range(plan.ranks):
             ranks.append(start_rank(plan, rank, meeting_place))
@@ -104,55 +95,41 @@ def run_ranks(plan: Plan) -> Outcome:
         shutil.rmtree(meeting_place, ignore_errors=True)
     seconds, codes = time.monotonic() - started_s, tuple(process.returncode for process in ranks)
     escalated = escalation.outcome() if escalation else None
-    return Outcome(plan, codes, learning(read_rewards(plan.run)), seconds, escalated)
+    return DemoOutcome(plan, codes, learning(read_rewards(plan.run)), seconds, escalated)
 
 
-def _said(line: str) -> None:
-    print(line, flush=True)
+def _nothing(*_: str) -> None:
+    """Stands in where nothing is to be printed or done meanwhile."""
 
 
-def _unsaid(line: str) -> None:
-    """Whoever reads the output wants nothing but the end of it."""
-
-
-def _nothing() -> None:
-    """There is nothing to be done meanwhile."""
-
-
-def start_rank(plan: Plan, rank: int, meeting_place: str) -> subprocess.Popen[bytes]:
+def start_rank(plan: DemoPlan, rank: int, meeting_place: str) -> subprocess.Popen[bytes]:
     """One rank as a new Python process. The ranks meet through a file: a port could be taken by somebody else."""
     rendezvous = f"file://{meeting_place}/store?rank={rank}&world_size={plan.ranks}"
     command = [sys.executable, "-m", "mstxkit.demo.rank", "--rendezvous", rendezvous]
     command += ["--steps", str(plan.steps), "--seed", str(plan.seed), "--every", str(plan.every)]
-    command += ["--curve", str(plan.run / FILE_NAME)]
-    command += ["--slow"] * (rank == plan.slow_rank)
-    if plan.kill_rank is not None:
-        command += ["--may-lose-peers"]
-    if rank == plan.kill_rank:
-        command += ["--die-at", str(plan.fatal_step)]
+    command += ["--curve", str(plan.run / FILE_NAME), *["--slow"] * (rank == plan.slow_rank)]
+    command += [] if plan.kill_rank is None else ["--may-lose-peers"]
+    command += ["--die-at", str(plan.fatal_step)] if rank == plan.kill_rank else []
     return subprocess.Popen(command, env=environment(plan, rank))
 
 
-def environment(plan: Plan, rank: int) -> dict[str, str]:
+def environment(plan: DemoPlan, rank: int) -> dict[str, str]:
     """The environment of a rank: what torchrun would set, one thread each, and where to record."""
-    package_parent = str(Path(__file__).resolve().parents[2])
-    paths = [package_parent, *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(Path(__file__).resolve().parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         "GLOO_SOCKET_IFNAME": "lo",
         "KINETO_LOG_LEVEL": "6",  # else torch announces each of its profilers on stderr, in the middle of the rewards
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(paths),
-        "MSTXKIT_RUN": str(plan.run.absolute()),
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(plan.ranks),
-        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join(paths), "MSTXKIT_RUN": str(plan.run.absolute()),
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(plan.ranks), "OMP_NUM_THREADS": "1",
         # torch_npu may be installed without CANN; loading it by itself would end `import torch` with an error.
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
-    }
+    }  # fmt: skip
 
 
-def wait_for_all(ranks: list[subprocess.Popen[bytes]], plan: Plan, meanwhile: Callable[[], None] = _nothing) -> None:
+def wait_for_all(
+    ranks: list[subprocess.Popen[bytes]], plan: DemoPlan, meanwhile: Callable[[], None] = _nothing
+) -> None:
     """Wait until every rank has ended. Raises: DemoError when one fails, or outlives a killed one for too long."""
     deadline_s = float("inf")
     while any(process.poll() is None for process in ranks):
@@ -166,7 +143,7 @@ def wait_for_all(ranks: list[subprocess.Popen[bytes]], plan: Plan, meanwhile: Ca
     refuse_failures(ranks, plan)
 
 
-def refuse_failures(ranks: list[subprocess.Popen[bytes]], plan: Plan) -> None:
+def refuse_failures(ranks: list[subprocess.Popen[bytes]], plan: DemoPlan) -> None:
     """Raises: DemoError when a rank has ended in another way than the plan has it."""
     for rank, process in enumerate(ranks):
         planned = -signal.SIGKILL if rank == plan.kill_rank else 0

@@ -2,13 +2,12 @@
 
 Run it on any machine with torch, on as many ranks as you like:
 
-    MSTXKIT_RUN=runs/first torchrun --standalone --nproc-per-node 2 examples/01_grpo.py
+    MSTXKIT_RUN=runs/first torchrun --standalone --nproc-per-node 2 -m mstxkit.demo.loop
     mstxkit report runs/first
 
 What to look for: `stage` names a phase of the step, `mstx_range` and `mstx_timer` what happens inside it, `step`
 numbers the iterations, `capture` records it all. Stages carry MindSpeed-RL's names where it has them.
-`mstxkit/demo/loop.py` and `examples/01_grpo.py` are the same file; a test keeps them so. The parts that are no news to
-an RL engineer (network, loss, dock, weight slices) are small modules next to the first.
+The parts that are no news to an RL engineer (network, loss, dock, weight slices) are small modules next to this one.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from torch import Tensor
 from mstxkit import capture, mark, mstx_range, mstx_timer, stage, step
 from mstxkit.demo.dock import TransferDock
 from mstxkit.demo.grpo import clipped_policy_loss, group_relative_advantages, kl_to_reference
-from mstxkit.demo.policy import Policy, response_log_probs, sample_responses
+from mstxkit.demo.policy import PolicyNet, response_log_probs, sample_responses
 from mstxkit.demo.resharding import ShardedWeights, mean_gradient
 from mstxkit.demo.task import draw_prompts, fraction_correct
 
 
 @dataclass(frozen=True)
-class Settings:
+class TrainingSettings:
     """What a training is made of. Counts are per rank and step."""
 
     seed: int = 0
@@ -55,7 +54,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Progress:
+class StepResult:
     """How one step went, over all ranks: mean reward from 0 to 1, KL to the reference in nats a token."""
 
     step: int
@@ -66,24 +65,24 @@ class Progress:
 class Trainer:
     """One rank of the training. All ranks begin with the same weights and draw prompts of their own."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: TrainingSettings) -> None:
         self.settings = settings
         torch.manual_seed(settings.seed)
-        self.policy = Policy()
+        self.policy = PolicyNet()
         self.reference = copy.deepcopy(self.policy).requires_grad_(False)
         self.rollout = copy.deepcopy(self.policy).requires_grad_(False)
         self.weights = ShardedWeights(self.policy, settings.learning_rate)
         self.dock = TransferDock(settings.rows)
         self.random = torch.Generator().manual_seed(1000 * settings.seed + dist.get_rank())
 
-    def train(self, report: Callable[[Progress], None]) -> None:
+    def train(self, report: Callable[[StepResult], None]) -> None:
         """All steps, telling `report` about each."""
         mark("training starts", seed=self.settings.seed, ranks=dist.get_world_size())
         for number in range(self.settings.steps):
             step(number)
             report(self.train_step(number))
 
-    def train_step(self, number: int) -> Progress:
+    def train_step(self, number: int) -> StepResult:
         """One step through all stages."""
         self.dock.clear()
         self.enter_infer_mode()
@@ -100,36 +99,32 @@ class Trainer:
             running.set(bytes=self.weights.gather_into(self.rollout))
 
     def generate_sequences(self) -> None:
-        """Sample a group of responses for each prompt."""
+        """Sample a group of responses for each prompt, by the model that generates."""
         settings = self.settings
         with stage("actor_generate", prompts=settings.prompts, group=settings.group) as running:
             prompts = draw_prompts(settings.prompts, self.random).repeat_interleave(settings.group, dim=0)
-            responses = self.rollout_responses(prompts)
+            with mstx_range("sample_responses"):
+                responses = sample_responses(self.rollout, prompts, self.random)
             running.set(tokens=responses.numel())
             self.collect_transfer_dock_data({"prompts": prompts, "responses": responses}, torch.arange(settings.rows))
 
-    def rollout_responses(self, prompts: Tensor) -> Tensor:
-        """The sampling itself, by the model that generates."""
-        with mstx_range("sample_responses"):
-            return sample_responses(self.rollout, prompts, self.random)
-
-    @torch.no_grad()
     def compute_log_prob(self) -> None:
         """What the policy that trains thinks of the responses before it is updated: the ratio's denominator."""
         with stage("actor_compute_log_prob") as running:
-            batch, indexes = self.dispatch_transfer_dock_data("actor_log_prob", ["prompts", "responses"])
-            running.set(tokens=batch["responses"].numel())
-            log_probs = response_log_probs(self.policy, batch["prompts"], batch["responses"])
-            self.collect_transfer_dock_data({"old_log_prob": log_probs}, indexes)
+            running.set(tokens=self.log_probs_of(self.policy, "actor_log_prob", "old_log_prob"))
 
-    @torch.no_grad()
     def compute_ref_log_prob(self) -> None:
         """What the frozen reference, the policy before any training, thinks of them."""
         with stage("reference_compute_log_prob") as running:
-            batch, indexes = self.dispatch_transfer_dock_data("ref_log_prob", ["prompts", "responses"])
-            running.set(tokens=batch["responses"].numel())
-            log_probs = response_log_probs(self.reference, batch["prompts"], batch["responses"])
-            self.collect_transfer_dock_data({"ref_log_prob": log_probs}, indexes)
+            running.set(tokens=self.log_probs_of(self.reference, "ref_log_prob", "ref_log_prob"))
+
+    @torch.no_grad()
+    def log_probs_of(self, model: PolicyNet, consumer: str, column: str) -> int:
+        """The responses' log-probabilities by a model, as a column of the dock. Returns: tokens."""
+        batch, indexes = self.dispatch_transfer_dock_data(consumer, ["prompts", "responses"])
+        log_probs = response_log_probs(model, batch["prompts"], batch["responses"])
+        self.collect_transfer_dock_data({column: log_probs}, indexes)
+        return batch["responses"].numel()
 
     def compute_rm_score(self) -> None:
         """Check each response by rule, then compare it with the others of its group."""
@@ -184,13 +179,13 @@ class Trainer:
         self.dock.put_experience(output, indexes)
 
     @mstx_timer("reduce_metrics")
-    def progress(self, number: int, kl: float) -> Progress:
+    def progress(self, number: int, kl: float) -> StepResult:
         """Average what each rank saw."""
         batch, _indexes = self.dispatch_transfer_dock_data("metrics", ["rm_scores"])
         figures = torch.tensor([float(batch["rm_scores"].mean()), kl])
         dist.all_reduce(figures)
         reward, kl = (figures / dist.get_world_size()).tolist()
-        return Progress(number, reward, kl)
+        return StepResult(number, reward, kl)
 
 
 def join(rendezvous: str) -> None:
@@ -211,10 +206,10 @@ def leave() -> None:
     dist.destroy_process_group()
 
 
-def reporter(every: int, curve: Path | None) -> Callable[[Progress], None]:
+def reporter(every: int, curve: Path | None) -> Callable[[StepResult], None]:
     """Rank 0 prints every so many steps, and writes each step to the file `curve` as a line of JSON."""
 
-    def report(progress: Progress) -> None:
+    def report(progress: StepResult) -> None:
         if dist.get_rank():
             return
         if curve:
@@ -228,11 +223,11 @@ def reporter(every: int, curve: Path | None) -> Callable[[Progress], None]:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """What the loop can be told."""
+    """The options of the loop."""
     parser = argparse.ArgumentParser(description="GRPO on the CPU under mstxkit's capture.")
     parser.add_argument("--run", help="run folder (default: $MSTXKIT_RUN)")
-    parser.add_argument("--steps", type=int, default=Settings.steps)
-    parser.add_argument("--seed", type=int, default=Settings.seed)
+    parser.add_argument("--steps", type=int, default=TrainingSettings.steps)
+    parser.add_argument("--seed", type=int, default=TrainingSettings.seed)
     parser.add_argument("--every", type=int, default=10, help="print every so many steps, 0: never")
     parser.add_argument("--curve", type=Path, help="write the reward of each step to this file")
     parser.add_argument("--rendezvous", default="env://", help="where the ranks meet")
@@ -241,10 +236,10 @@ def arguments() -> argparse.ArgumentParser:
 
 def main() -> None:
     """One rank: record, join, train."""
-    given = arguments().parse_args()
-    with capture(given.run):
-        join(given.rendezvous)
-        Trainer(Settings(seed=given.seed, steps=given.steps)).train(reporter(given.every, given.curve))
+    options = arguments().parse_args()
+    with capture(options.run):
+        join(options.rendezvous)
+        Trainer(TrainingSettings(seed=options.seed, steps=options.steps)).train(reporter(options.every, options.curve))
         leave()
 
 

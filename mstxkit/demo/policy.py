@@ -8,12 +8,10 @@ from torch.nn import functional
 
 from mstxkit.demo.task import DIGITS, LENGTH, PROMPT_LENGTH
 
-WIDTH = 64
-HEADS = 4
-LAYERS = 2
+WIDTH, HEADS, LAYERS = 64, 4, 2
 
 
-class Block(nn.Module):
+class AttentionBlock(nn.Module):
     """Causal self-attention and a feed-forward net, each on a normalised residual stream."""
 
     def __init__(self) -> None:
@@ -36,14 +34,14 @@ class Block(nn.Module):
         return x
 
 
-class Policy(nn.Module):
+class PolicyNet(nn.Module):
     """Token ids in, logits of the next digit out. The weights are drawn from torch's global random state."""
 
     def __init__(self) -> None:
         super().__init__()
         self.tokens = nn.Embedding(DIGITS + 1, WIDTH)
         self.places = nn.Embedding(PROMPT_LENGTH + LENGTH, WIDTH)
-        self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)))
+        self.blocks = nn.Sequential(*(AttentionBlock() for _ in range(LAYERS)))
         self.head = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, DIGITS))
         for table in (self.tokens, self.places):
             nn.init.normal_(table.weight, std=0.5)
@@ -56,7 +54,7 @@ class Policy(nn.Module):
 
 
 @torch.no_grad()
-def sample_responses(policy: Policy, prompts: Tensor, random: torch.Generator) -> Tensor:
+def sample_responses(policy: PolicyNet, prompts: Tensor, random: torch.Generator) -> Tensor:
     """Sample one response per prompt, token by token, at temperature 1. Shape: (rows, LENGTH)."""
     sequences = prompts
     for _ in range(LENGTH):
@@ -65,7 +63,7 @@ def sample_responses(policy: Policy, prompts: Tensor, random: torch.Generator) -
     return sequences[:, PROMPT_LENGTH:]
 
 
-def response_log_probs(policy: Policy, prompts: Tensor, responses: Tensor) -> Tensor:
+def response_log_probs(policy: PolicyNet, prompts: Tensor, responses: Tensor) -> Tensor:
     """Log-probability of each response token, given what is before it. Shape: (rows, LENGTH)."""
     sequences = torch.cat([prompts, responses], dim=1)
     logits = policy(sequences[:, :-1])[:, PROMPT_LENGTH - 1 :]

@@ -1,6 +1,6 @@
 """One rank of the demo: the loop of `loop.py`, and the mishaps it is asked to suffer.
 
-A mishap hangs on a model from outside, as a hook, so that the loop stays what a reader finds in the example.
+A mishap hangs on a model from outside, as a hook, so that the loop stays an example to read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from mstxkit import capture, current_step
-from mstxkit.demo.loop import Settings, Trainer, arguments, join, leave, reporter
+from mstxkit.demo.loop import Trainer, TrainingSettings, arguments, join, leave, reporter
 
 SLOW_TOKEN_S = 0.01
 
@@ -44,12 +44,12 @@ def parser() -> argparse.ArgumentParser:
     return options
 
 
-def train(trainer: Trainer, given: argparse.Namespace) -> None:
+def train(trainer: Trainer, options: argparse.Namespace) -> None:
     """Train to the end, or to the death of another rank, which a collective reports as a RuntimeError."""
     try:
-        trainer.train(reporter(given.every, given.curve))
+        trainer.train(reporter(options.every, options.curve))
     except RuntimeError as lost:
-        if not given.may_lose_peers:
+        if not options.may_lose_peers:
             raise
         # gloo names its own source line in brackets first, and gives advice after the first sentence.
         reason = str(lost).splitlines()[0].split("] ", 1)[-1].split(". ")[0]
@@ -60,15 +60,15 @@ def train(trainer: Trainer, given: argparse.Namespace) -> None:
 
 def main() -> None:
     """Record, join, train."""
-    given = parser().parse_args()
-    with capture(given.run):
-        join(given.rendezvous)
-        trainer = Trainer(Settings(seed=given.seed, steps=given.steps))
-        if given.slow:
+    options = parser().parse_args()
+    with capture(options.run):
+        join(options.rendezvous)
+        trainer = Trainer(TrainingSettings(seed=options.seed, steps=options.steps))
+        if options.slow:
             slow_down(trainer)
-        if given.die_at is not None:
-            die_at(trainer, given.die_at)
-        train(trainer, given)
+        if options.die_at is not None:
+            die_at(trainer, options.die_at)
+        train(trainer, options)
 
 
 if __name__ == "__main__":

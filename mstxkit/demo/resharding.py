@@ -16,12 +16,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 
 class ShardedWeights:
-    """The slice of the weights of `model` that is this rank's, and the optimizer of that slice.
-
-    Args:
-        model: Holds the same weights on every rank.
-        learning_rate: Of Adam.
-    """
+    """This rank's slice of the weights of `model`, the same on every rank, and Adam for that slice."""
 
     def __init__(self, model: nn.Module, learning_rate: float) -> None:
         weights = parameters_to_vector(model.parameters()).detach()

@@ -33,13 +33,14 @@ def suspect(rows: Iterable[dict[str, Any]], ranks: int) -> Suspect | None:
     for row in rows:
         if row["step"] is not None and row["step"] >= SKIPPED_STEPS and row["rank"] is not None:
             together.setdefault(row["stage"], {}).setdefault(row["step"], {})[row["rank"]] = row
-    found = []
+    candidates = []
     for stage, steps in together.items():
         delays = [_delays_ns(by_rank) for by_rank in steps.values() if len(by_rank) == ranks]
         if len(delays) < STEPS_NEEDED:
             return None
-        found += [Suspect(rank, stage, statistics.median(one[rank] for one in delays) / 1e9) for rank in delays[0]]
-    return max(found, key=lambda one: one.behind_s, default=None)
+        for rank in delays[0]:
+            candidates.append(Suspect(rank, stage, statistics.median(of_step[rank] for of_step in delays) / 1e9))
+    return max(candidates, key=lambda candidate: candidate.behind_s, default=None)
 
 
 def _delays_ns(by_rank: dict[int, dict[str, Any]]) -> dict[int, int]:

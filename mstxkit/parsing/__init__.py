@@ -1,1 +1,1 @@
-"""Raw NPU profiles of a run, parsed in processes of their own: found, parsed in parallel, looked at, noted."""
+"""Raw NPU profiles of a run, parsed in parallel in processes of their own, checked, and recorded."""

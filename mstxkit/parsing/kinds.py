@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .. import places
+from ..store import documents
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 TEXT, DB = "text", "db"
@@ -22,56 +22,40 @@ _DEVICE = re.compile(r"PROF_\d+_\d+_[0-9A-Za-z]+")
 
 
 class Kind(NamedTuple):
-    """One kind of raw profile.
+    """One kind of raw profile."""
 
-    Args:
-        name: Of the framework, as its backend is called.
-        suffix: What its folders end with.
-        module: Where its `analyse` is.
-        database: Names that its database has.
-        marker: A file of the output that says that a parse came to its end, well or not; "" where there is none.
-        picks_export: Can `analyse` be told what to write?
-    """
-
-    name: str
-    suffix: str
-    module: str
-    database: re.Pattern[str]
-    marker: str
-    picks_export: bool
+    name: str  # of the framework, as its backend is called
+    suffix: str  # of its folders
+    module: str  # where its `analyse` is
+    database: re.Pattern[str]  # names that its database has
+    marker: str  # a file of the output that says that a parse came to its end, well or not; "" where there is none
+    picks_export: bool  # has `analyse` an option for what to write?
 
 
+_TORCH_DB = re.compile(r"ascend_pytorch_profiler(_\d{1,16})?\.db")
+_MINDSPORE_DB = re.compile(r"ascend_mindspore_profiler(_\d{1,16})?\.db")
 KINDS = {
-    one.name: one
-    for one in (
-        Kind(
-            "torch_npu", "_ascend_pt", "torch_npu.profiler.profiler",
-            re.compile(r"ascend_pytorch_profiler(_\d{1,16})?\.db"), "analyse.done", True,
-        ),
-        Kind(
-            "mindspore", "_ascend_ms", "mindspore.profiler.profiler",
-            re.compile(r"ascend_mindspore_profiler(_\d{1,16})?\.db"), "", False,
-        ),
-    )
-}  # fmt: skip
+    "torch_npu": Kind("torch_npu", "_ascend_pt", "torch_npu.profiler.profiler", _TORCH_DB, "analyse.done", True),
+    "mindspore": Kind("mindspore", "_ascend_ms", "mindspore.profiler.profiler", _MINDSPORE_DB, "", False),
+}
 
 
 def kind_of(folder_name: str) -> Kind | None:
     """The kind of raw profile that a folder of this name is; None if it is none."""
-    return next((one for one in KINDS.values() if folder_name.endswith(one.suffix)), None)
+    return next((kind for kind in KINDS.values() if folder_name.endswith(kind.suffix)), None)
 
 
 def recorder_of(folder_name: str) -> dict[str, Any]:
     """Host and pid of the process that recorded, as the folder's name says; empty where a user chose the name."""
-    found = _RAW_NAME.fullmatch(folder_name)
-    return {"host": re.sub(r"[^0-9A-Za-z_.]", "_", found["host"])[:64], "pid": int(found["pid"])} if found else {}
+    match = _RAW_NAME.fullmatch(folder_name)
+    return {"host": re.sub(r"[^0-9A-Za-z_.]", "_", match["host"])[:64], "pid": int(match["pid"])} if match else {}
 
 
 def info_of(raw: Path) -> dict[str, Any] | None:
     """`profiler_info*.json`, which both frameworks write when a recording ends; None while there is none."""
     for name in _names(raw):
         if _INFO.fullmatch(name):
-            return places.read_json(raw / name) or {}
+            return documents.read_json(raw / name) or {}
     return None
 
 
@@ -88,12 +72,12 @@ def _names(raw: Path) -> list[str]:
         return []
 
 
-def exports(kind: Kind, info: dict[str, Any] | None) -> tuple[str, ...]:
+def exports_of(kind: Kind, raw: Path) -> tuple[str, ...]:
     """What a parse writes, as it was configured when the profile was recorded: text, db or both."""
-    wanted: Any = info or {}
+    wanted: Any = info_of(raw) or {}
     keys = ("config", "experimental_config", "_export_type")
     for key in keys if kind.name == "torch_npu" else ("profiler_parameters", "export_type"):
         wanted = wanted.get(key) if isinstance(wanted, dict) else None
-    given = [wanted] if isinstance(wanted, str) else wanted
-    known = tuple(one for one in (TEXT, DB) if isinstance(given, list) and one in given)
-    return known or (TEXT,)
+    listed = [wanted] if isinstance(wanted, str) else wanted
+    chosen = tuple(export for export in (TEXT, DB) if isinstance(listed, list) and export in listed)
+    return chosen or (TEXT,)

@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .. import identity, places
 from ..errors import MstxkitError
+from ..host import identity
+from ..store import documents, layout
 
-LOCK = "analysis.lock"
 _DYING_S = 5.0  # a command that was just killed: its processes see that within moments
 _LIMIT_BYTES = 1 << 12
 
@@ -23,12 +23,11 @@ _LIMIT_BYTES = 1 << 12
 def take(folder: Path) -> int:
     """Lock the profiles of a run; the descriptor is the lock.
 
-    Raises:
-        MstxkitError: another command has it, or the run cannot be written.
+    Raises: MstxkitError where another command has it, or the run cannot be written.
     """
-    path = folder / LOCK
+    path = folder / layout.ANALYSIS_LOCK
     try:
-        descriptor = places.open_lock_file(path)
+        descriptor = documents.open_lock_file(path)
         is_ours = _locked(descriptor)
     except OSError as exc:
         raise MstxkitError(
@@ -58,7 +57,7 @@ def _locked(descriptor: int) -> bool:
 
 def _holder(descriptor: int) -> str:
     try:
-        found: Any = json.loads(os.pread(descriptor, _LIMIT_BYTES, 0))
-        return f" (process {int(found['pid'])} on {str(found['host'])[:64]})"
+        holder: Any = json.loads(os.pread(descriptor, _LIMIT_BYTES, 0))
+        return f" (process {int(holder['pid'])} on {str(holder['host'])[:64]})"
     except (ValueError, TypeError, KeyError, RecursionError):
         return ""

@@ -26,16 +26,16 @@ _TEXT_LIMIT = 2000
 
 
 def main() -> None:
-    """Parse, or with no folder only load what parses; tell versions and problem as JSON on the descriptor given."""
-    kind, told_fd, export, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
+    """Parse, or with no folder only load what parses; write versions and problem as JSON to the descriptor."""
+    kind, answer_fd, export, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
     _end_with_the_command()
     give_way()
-    told = _parsed(KINDS[kind], folder, export)
-    with os.fdopen(told_fd, "w") as stream:
-        json.dump(told, stream)
+    answer = _parsed(KINDS[kind], folder, export)
+    with os.fdopen(answer_fd, "w") as stream:
+        json.dump(answer, stream)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(1 if told["problem"] else 0)  # torch_npu has an exit hook that waits for devices
+    os._exit(1 if answer["problem"] else 0)  # torch_npu has an exit hook that waits for devices
 
 
 def give_way() -> None:
@@ -61,23 +61,23 @@ def _end_with_the_command() -> None:
 
 
 def _parsed(kind: Kind, folder: str, export: str) -> dict[str, Any]:
-    told: dict[str, Any] = {"versions": {}, "problem": ""}
+    answer: dict[str, Any] = {"versions": {}, "problem": ""}
     try:
         analyse = importlib.import_module(kind.module).analyse
-        told["versions"] = {kind.name: str(getattr(sys.modules[kind.name], "__version__", "unknown"))}
+        answer["versions"] = {kind.name: str(getattr(sys.modules[kind.name], "__version__", "unknown"))}
         if folder:
             _call(analyse, folder, export)
     except Exception as exc:
-        told["problem"] = f"{type(exc).__name__}: {exc}"[:_TEXT_LIMIT]
-    return told
+        answer["problem"] = f"{type(exc).__name__}: {exc}"[:_TEXT_LIMIT]
+    return answer
 
 
 def _call(analyse: Any, folder: str, export: str) -> None:
     """`analyse` with those of its options that this version has: 7.0 has no export_type, 6.0.rc1 only the path."""
-    known = inspect.signature(analyse).parameters
-    options: dict[str, Any] = {"max_process_number": 1} if "max_process_number" in known else {}
+    parameters = inspect.signature(analyse).parameters
+    options: dict[str, Any] = {"max_process_number": 1} if "max_process_number" in parameters else {}
     if export:
-        if "export_type" not in known:
+        if "export_type" not in parameters:
             raise ValueError("this version's analyse has no export_type: leave out --export")
         options["export_type"] = export.split(",")
     analyse(folder, **options)

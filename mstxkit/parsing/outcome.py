@@ -1,4 +1,4 @@
-"""Did a parse come to something? Decided by what is on disk and by the errors that the parser printed."""
+"""Did a parse succeed? The files on disk and the errors that the parser printed decide."""
 
 from __future__ import annotations
 
@@ -6,27 +6,23 @@ import re
 from pathlib import Path
 
 from . import record
-from .kinds import DB, OUTPUT, Kind, exports, info_of
-from .record import Record
+from .kinds import DB, OUTPUT, Kind, exports_of
+from .record import ParseRecord
 
 _SQLITE = b"SQLite format 3\0"
 _TRACE = "trace_view.json"
 _LOG_BYTES = 1 << 20
-# torch_npu ends a parse of which a task failed like any other: `_task_manager.py`, `_utils.py`.
+# torch_npu ends a parse whose task failed like any other: `_task_manager.py`, `_utils.py`.
 _FAILED = re.compile(
     r"Task \[\w+\] run failed|Call (to )?\w+ failed|DB parser failed|offline analysis failed|Parser \w+ error"
 )
 # `[time] [ERROR] [pid] profiler.py: text`, and `[ERROR] ME(pid:thread,process):time [file:line] text` of MindSpore.
-_SAID = re.compile(r".*?\[ERROR\]\s*(?:\[\d+\]\s*)?(?:profiler\.py:|ME\([^)]*\):\S+ \[[^\]]*\])?\s*(.*)")
+_ERROR_LINE = re.compile(r".*?\[ERROR\]\s*(?:\[\d+\]\s*)?(?:profiler\.py:|ME\([^)]*\):\S+ \[[^\]]*\])?\s*(.*)")
 
 
 def problem(kind: Kind, raw: Path, wanted: tuple[str, ...], log: Path | None) -> str:
-    """Why a parse is not to be relied on; "" if it is.
-
-    Args:
-        kind, raw: The profile.
-        wanted: What it should have written, as `kinds.exports`.
-        log: What the parser printed; None where that is not known.
+    """Why a parse is not to be relied on; "" if it is. It should have written what is wanted, as `kinds.exports_of`
+    says; in the log is what the parser printed.
     """
     output = raw / OUTPUT
     if output.is_symlink() or not output.is_dir():
@@ -41,24 +37,22 @@ def problem(kind: Kind, raw: Path, wanted: tuple[str, ...], log: Path | None) ->
     return _because("a part of it failed", log) if failed else ""
 
 
-def of_somebody_else(kind: Kind, raw: Path) -> Record | None:
-    """A parse that this package knows nothing of: frameworks parse their profiles themselves, if they are told to."""
-    if problem(kind, raw, exports(kind, info_of(raw)), None):
+def of_somebody_else(kind: Kind, raw: Path) -> ParseRecord | None:
+    """A parse by the framework itself, which its configuration can ask for; None where there is no whole output."""
+    if problem(kind, raw, exports_of(kind, raw), None):
         return None
     note = "not by this command, which knows only that the output is there"
-    return Record(record.PARSED, outputs=record.outputs_in(raw / OUTPUT), notes=(note,))
+    return ParseRecord(record.PARSED, outputs=record.outputs_in(raw / OUTPUT), notes=(note,))
 
 
 def errors(log: Path | None) -> list[str]:
     """The errors that a parser printed, each once, without time and process."""
-    if log is None:
-        return []
-    return list(dict.fromkeys(found[1].strip() for line in _tail(log) if (found := _SAID.match(line)) and found[1]))
+    matches = map(_ERROR_LINE.match, _tail(log) if log else [])
+    return list(dict.fromkeys(match[1].strip() for match in matches if match and match[1]))
 
 
 def _because(what: str, log: Path | None) -> str:
-    said = errors(log)
-    return "; ".join([what, *said[:3]])
+    return "; ".join([what, *errors(log)[:3]])
 
 
 def _no_database(kind: Kind, output: Path) -> str:

@@ -6,60 +6,46 @@ Nothing below the run is trusted: no link is followed, no name leads out of the 
 from __future__ import annotations
 
 import os
-import re
 import stat
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple
 
-from .. import identity, places
+from ..host import folders, identity
+from ..store import documents, layout, process_pointer
+from ..store.layout import ANALYSIS_FILE, PROFILES, SESSION_FILE
 from . import kinds
 
-PROFILES, SESSION = "profiles", "session.json"
 READY, RECORDING, NOTHING = "ready", "recording", "nothing to do"
 _DEEPEST = 8
-_STEP, _RANK = re.compile(r"step(\d{1,18})"), re.compile(r"rank(\d{1,9})")
 _TORCH = "traces of torch.profiler need no parsing"
 _ON_CPU = "MindSpore parses what it recorded on a CPU only in the process that recorded it"
 
 
 class Profile(NamedTuple):
-    """One profile of a run.
+    """One profile of a run. Stage, step, rank and request are those of its session, else as its path says."""
 
-    Attributes:
-        path: Its folder, relative to the run: the raw one where there is one, else that of its session.
-        kind: What parses it, a name of `kinds.KINDS`; "" where nothing does.
-        state: ready, recording (left out), or nothing to do.
-        reason: Why it is not ready, or what is to be known of it.
-        record_file: Where the result of its parse is kept.
-        stage, step, rank, request: Of its session, else as its path says; None where that is unknown.
-        bytes: Of the raw data, as its session says.
-    """
-
-    path: str
-    kind: str
-    state: str
-    reason: str
-    record_file: Path
+    path: str  # its folder, relative to the run: the raw one where there is one, else that of its session
+    kind: str  # what parses it, a name of `kinds.KINDS`; "" where nothing does
+    state: str  # ready, recording (left out), or nothing to do
+    reason: str  # why it is not ready, or what a reader should know
+    record_file: Path  # where the result of its parse is kept
     stage: str
     step: int | None
     rank: int | None
     request: str
-    bytes: int | None
+    bytes: int | None  # of the raw data, as its session says
 
 
-def found(run: Path, unfinished: bool = False) -> list[Profile]:
-    """All profiles of a run, by stage, step and rank.
-
-    Args:
-        run: The run's folder.
-        unfinished: Take also what a process on another host may still be recording: nobody here can ask it.
+def of_run(run: Path, unfinished: bool = False) -> list[Profile]:
+    """All profiles of a run, by stage, step and rank; unfinished ones too, which a process on another host may still be
+    recording: nobody here can ask it.
     """
     top = run / PROFILES
     if not top.is_dir() or top.is_symlink():
         return []
     alive = _Living(run, unfinished)
-    every = [one for folder, raws, files in _folders(top) for one in _of(run, folder, raws, files, alive)]
-    return sorted(every, key=lambda one: (one.stage, one.step or 0, one.rank or 0, one.path))
+    every = (profile for folder, raws, files in _folders(top) for profile in _of(run, folder, raws, files, alive))
+    return sorted(every, key=lambda profile: (profile.stage, profile.step or 0, profile.rank or 0, profile.path))
 
 
 def _folders(top: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
@@ -69,37 +55,36 @@ def _folders(top: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
         raws = [name for name in inner if kinds.kind_of(name) and not (folder / name).is_symlink()]
         is_deep = len(folder.relative_to(top).parts) >= _DEEPEST
         inner[:] = [] if is_deep else [name for name in inner if name not in raws]
-        if raws or SESSION in files:
+        if raws or SESSION_FILE in files:
             yield folder, sorted(raws), files
 
 
 def _of(run: Path, folder: Path, raws: list[str], files: list[str], alive: _Living) -> Iterator[Profile]:
-    session = places.read_json(folder / SESSION) if SESSION in files else None
-    unreadable = SESSION in files and session is None
+    session = documents.read_json(folder / SESSION_FILE) if SESSION_FILE in files else None
+    unreadable = SESSION_FILE in files and session is None
     for name in raws:
-        belongs = session is not None and (session.get("output") == name or len(raws) == 1)
-        own = session if belongs else None
+        own = session if session is not None and (session.get("output") == name or len(raws) == 1) else None
         state, reason = _raw_state(folder / name, own, alive)
-        kept = folder / ("analysis.json" if own is not None else f"{name}.analysis.json")
+        kept = folder / (ANALYSIS_FILE if own is not None else f"{name}.{ANALYSIS_FILE}")
         if own is None:
-            reason = "; ".join(filter(None, [f"{SESSION} cannot be read" if unreadable else f"no {SESSION}", reason]))
+            lack = f"{SESSION_FILE} cannot be read" if unreadable else f"no {SESSION_FILE}"
+            reason = f"{lack}; {reason}" if reason else lack
         kind = kinds.kind_of(name)
         yield _made(run, folder / name, kind.name if kind else "", state, reason, kept, own or {})
     if not raws:
-        state, reason = (NOTHING, f"{SESSION} cannot be read") if session is None else _without_raw(session, alive)
-        yield _made(run, folder, "", state, reason, folder / "analysis.json", session or {})
+        state, reason = (NOTHING, f"{SESSION_FILE} cannot be read") if session is None else _without_raw(session, alive)
+        yield _made(run, folder, "", state, reason, folder / ANALYSIS_FILE, session or {})
 
 
 def _raw_state(raw: Path, session: dict[str, Any] | None, alive: _Living) -> tuple[str, str]:
-    """May a raw folder be parsed, and what is to be known of it?"""
+    """May a raw folder be parsed, and why not?"""
     info = kinds.info_of(raw)
     has_ended = session is not None and session.get("state") in ("recorded", "failed")
     if raw.name.endswith("_ascend_ms") and info is None and not kinds.has_device_data(raw) and has_ended:
         return NOTHING, _ON_CPU
     if has_ended or (session is None and info is not None):
         return READY, ""
-    who = session if session is not None else kinds.recorder_of(raw.name)
-    return alive.state_of(who)
+    return alive.state_of(session if session is not None else kinds.recorder_of(raw.name))
 
 
 def _without_raw(session: dict[str, Any], alive: _Living) -> tuple[str, str]:
@@ -139,34 +124,34 @@ class _Living:
     def _pointer_of(self, who: dict[str, Any]) -> dict[str, Any] | None:
         """The pointer file of a process, which is there while it runs, and after it was killed."""
         if self._pointers is None:
-            folder = self._run / places.LIVE
+            folder = self._run / layout.LIVE
             names = os.listdir(folder) if folder.is_dir() and not folder.is_symlink() else []
-            read = [places.read_json(folder / name, 1 << 16) for name in names if name.endswith(".json")]
-            self._pointers = [one for one in read if one is not None]
-        same = [one for one in self._pointers if (one.get("host"), one.get("pid")) == (who.get("host"), who.get("pid"))]
+            read = [process_pointer.read(folder / name) for name in names if name.endswith(layout.POINTER)]
+            self._pointers = [pointer for pointer in read if pointer is not None]
+        process = (who.get("host"), who.get("pid"))
+        same = [pointer for pointer in self._pointers if (pointer.get("host"), pointer.get("pid")) == process]
         return same[-1] if same else None
 
 
 def _made(run: Path, path: Path, kind: str, state: str, reason: str, kept: Path, session: dict[str, Any]) -> Profile:
     parts = path.relative_to(run / PROFILES).parts
-    steps = [int(one[1]) for part in parts if (one := _STEP.fullmatch(part))]
-    ranks = [int(one[1]) for part in parts if (one := _RANK.fullmatch(part))]
+    step, rank = layout.step_and_rank(parts)
     stage, request = session.get("stage"), session.get("request")
     return Profile(
         str(path.relative_to(run)), kind, state, reason, kept,
         stage if isinstance(stage, str) and stage else parts[0] if len(parts) > 1 else "",
-        _whole(session.get("step"), steps), _whole(session.get("rank"), ranks),
-        request if isinstance(request, str) else "", _whole(session.get("bytes"), []),
+        _whole(session.get("step"), step), _whole(session.get("rank"), rank),
+        request if isinstance(request, str) else "", _whole(session.get("bytes"), None),
     )  # fmt: skip
 
 
-def _whole(value: Any, otherwise: list[int]) -> int | None:
+def _whole(value: Any, otherwise: int | None) -> int | None:
     usable = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
-    return value if usable else otherwise[0] if otherwise else None
+    return value if usable else otherwise
 
 
 def leads_out(raw: Path) -> str | None:
-    """What of a raw folder must keep parsers from it: a link that leads elsewhere, a pipe or a device; None if nothing.
+    """Why parsers must not read a raw folder: a link that leads elsewhere, a pipe or a device in it; None if they may.
 
     Parsers follow links, read what they find and remove what they think is theirs.
     """
@@ -174,7 +159,7 @@ def leads_out(raw: Path) -> str | None:
         for name in (*inner, *files):
             path = os.path.join(place, name)
             mode = os.lstat(path).st_mode
-            if stat.S_ISLNK(mode) and not places.is_inside(path, raw):
+            if stat.S_ISLNK(mode) and not folders.is_inside(path, raw):
                 return f"{os.path.relpath(path, raw)} is a link that leads out of the profile"
             if not (stat.S_ISLNK(mode) or stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                 return f"{os.path.relpath(path, raw)} is neither a file nor a folder"

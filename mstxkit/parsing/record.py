@@ -11,7 +11,8 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .. import places
+from ..store import documents
+from ..store.values import list_of, table_of
 
 FORMAT = 1
 PARSING, PARSED, FAILED, INTERRUPTED = "parsing", "parsed", "failed", "interrupted"
@@ -19,85 +20,53 @@ _STATES = (PARSING, PARSED, FAILED, INTERRUPTED)
 _TEXT_LIMIT = 4000
 
 
-class Output(NamedTuple):
+class ParsedFile(NamedTuple):
     """One file that a parse left: its name below the output folder, and its size."""
 
     name: str
     bytes: int
 
 
-class Record(NamedTuple):
-    """What is known of one parse.
+class ParseRecord(NamedTuple):
+    """What is known of one parse."""
 
-    Attributes:
-        state: parsing, parsed, failed, or interrupted: stopped on purpose before its end.
-        seconds: How long it took.
-        outputs: What it left.
-        error: Why it failed; "" if it did not.
-        notes: What is worth knowing of a parse that went well, or was done by somebody else.
-        versions: What parsed: framework to version.
-        host, start_ns: Where and when, Unix time.
-    """
-
-    state: str
+    state: str  # parsing, parsed, failed, or interrupted: stopped on purpose before its end
     seconds: float = 0.0
-    outputs: tuple[Output, ...] = ()
-    error: str = ""
-    notes: tuple[str, ...] = ()
-    versions: dict[str, str] = {}
+    outputs: tuple[ParsedFile, ...] = ()
+    error: str = ""  # why it failed
+    notes: tuple[str, ...] = ()  # what is worth knowing of a parse that went well, or was done by somebody else
+    versions: dict[str, str] = {}  # what parsed: framework to version
     host: str = ""
-    start_ns: int = 0
+    start_ns: int = 0  # Unix time
 
 
-def write(file: Path, record: Record, **more: Any) -> None:
-    """Keep a record, whole at once.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    outputs = [one._asdict() for one in record.outputs]
+def write(file: Path, record: ParseRecord, **more: Any) -> None:
+    """Keep a record, whole at once. Raises: OSError where it cannot be written."""
+    outputs = [output._asdict() for output in record.outputs]
     fields = {"format": FORMAT, **record._asdict(), "outputs": outputs, **more}
-    places.replace_file(file, json.dumps(fields, indent=1).encode())
+    documents.replace_file(file, json.dumps(fields, indent=1).encode())
 
 
-def read(file: Path) -> Record | None:
+def read(file: Path) -> ParseRecord | None:
     """The record in a file; None if there is none that can be believed."""
-    found = places.read_json(file)
-    if found is None or found.get("format") != FORMAT or found.get("state") not in _STATES:
+    document = documents.read_json(file)
+    if document is None or document.get("format") != FORMAT or document.get("state") not in _STATES:
         return None
-    return Record(
-        found["state"],
-        _number(found.get("seconds")),
-        tuple(_outputs(found.get("outputs"))),
-        _text(found.get("error")),
-        tuple(_text(one) for one in _list(found.get("notes"))),
-        {_text(key): _text(value) for key, value in _dict(found.get("versions")).items()},
-        _text(found.get("host")),
-        int(_number(found.get("start_ns"))),
-    )
+    get = document.get
+    files = [file for file in list_of(get("outputs")) if isinstance(file, dict)]
+    outputs = tuple(ParsedFile(_text(file.get("name")), int(_number(file.get("bytes")))) for file in files)
+    notes = tuple(map(_text, list_of(get("notes"))))
+    versions = {_text(key): _text(value) for key, value in table_of(get("versions")).items()}
+    start_ns = int(_number(get("start_ns")))
+    seconds, error, host = _number(get("seconds")), _text(get("error")), _text(get("host"))
+    return ParseRecord(document["state"], seconds, outputs, error, notes, versions, host, start_ns)
 
 
-def outputs_in(folder: Path, limit: int = 1000) -> tuple[Output, ...]:
+def outputs_in(folder: Path, limit: int = 1000) -> tuple[ParsedFile, ...]:
     """The files below an output folder, sorted; no link is followed."""
-    found = []
-    for place, _, names in os.walk(folder):
-        for name in names:
-            path = Path(place, name)
-            found.append(Output(str(path.relative_to(folder)), path.lstat().st_size))
-    return tuple(sorted(found)[:limit])
-
-
-def _outputs(value: Any) -> list[Output]:
-    found = [one for one in _list(value) if isinstance(one, dict)]
-    return [Output(_text(one.get("name")), int(_number(one.get("bytes")))) for one in found]
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _dict(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+    paths = [Path(place, name) for place, _, names in os.walk(folder) for name in names]
+    files = sorted(ParsedFile(str(path.relative_to(folder)), path.lstat().st_size) for path in paths)
+    return tuple(files[:limit])
 
 
 def _text(value: Any) -> str:

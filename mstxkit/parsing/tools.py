@@ -25,13 +25,7 @@ _NOT_FOR_PARSERS = (
 
 
 class Msprof(NamedTuple):
-    """What was found of msprof.
-
-    Attributes:
-        path: The one to use; None if there is none that can be.
-        looked: The places, in their order.
-        problem: What is wrong, and what to do; "" if nothing.
-    """
+    """The msprof to use, or why there is none: the places that were looked at, what is wrong, and what to do."""
 
     path: str | None
     looked: tuple[str, ...]
@@ -43,17 +37,21 @@ def find_msprof(environ: Mapping[str, str]) -> Msprof:
     on_path = shutil.which("msprof", path=environ.get("PATH"))
     looked = ["PATH"]
     candidates = [on_path] if on_path else []
-    for said, home in _homes(environ):
+    for variable, home in _homes(environ):
         if home is None:
-            looked.append(f"${said} (not set)")
+            looked.append(f"${variable} (not set)")
             continue
-        looked += [f"{home}/{place}" + (f" (${said})" if said else "") for place in _BELOW_HOME]
+        looked += [f"{home}/{place}" + (f" (${variable})" if variable else "") for place in _BELOW_HOME]
         candidates += [path for place in _BELOW_HOME if os.access(path := f"{home}/{place}/msprof", os.X_OK)]
-    problems = [problem for one in candidates if (problem := _problem_of(one))]
-    good = next((one for one in candidates if not _problem_of(one)), None)
-    if good:
-        return Msprof(good, tuple(looked), "")
-    return Msprof(None, tuple(looked), problems[0] if problems else _nowhere(looked))
+    problems = {candidate: _problem_of(candidate) for candidate in candidates}
+    for candidate, problem in problems.items():
+        if not problem:
+            return Msprof(candidate, tuple(looked), "")
+    nowhere = (
+        f"no msprof, which belongs to the CANN toolkit; looked in {', '.join(looked)}. On a host with CANN: "
+        "`source <CANN>/set_env.sh` and run this again. On one without: take the run's folder to a host that has it"
+    )
+    return Msprof(None, tuple(looked), next(iter(problems.values()), nowhere))
 
 
 def _homes(environ: Mapping[str, str]) -> list[tuple[str, str | None]]:
@@ -79,19 +77,10 @@ def _problem_of(msprof: str) -> str:
     return ""
 
 
-def _nowhere(looked: list[str]) -> str:
-    return (
-        f"no msprof, which belongs to the CANN toolkit; looked in {', '.join(looked)}. On a host with CANN: "
-        "`source <CANN>/set_env.sh` and run this again. On one without: take the run's folder to a host that has it"
-    )
-
-
 def environment(environ: Mapping[str, str], msprof: str | None) -> dict[str, str]:
     """The environment of a process that parses: nothing of ours runs in it, and it finds msprof."""
-    kept = {
-        key: value for key, value in environ.items()
-        if not key.startswith("MSTXKIT_") and key not in _NOT_FOR_PARSERS
-    }  # fmt: skip
+    names = [name for name in environ if not name.startswith("MSTXKIT_") and name not in _NOT_FOR_PARSERS]
+    kept = {name: environ[name] for name in names}
     # torch would load torch_npu by itself, and hide why that fails.
     kept.update(MSTXKIT_OFF="1", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     if msprof and shutil.which("msprof", path=environ.get("PATH")) != msprof:

@@ -10,8 +10,8 @@ the forward passes of later ones, and no call or stretch of time is one micro-ba
 
 from __future__ import annotations
 
-from ..patching.declare import Sampling, Target
-from ._each import each
+from ..patching.declare import Target, each
+from ..pieces.sampling import PieceSampling
 
 _MICRO = ("micro_batch",)
 _WHY = (
@@ -20,27 +20,26 @@ _WHY = (
 )
 
 
-def interleaved(condition: str = "", until_next: bool = False) -> Sampling:
+def interleaved(condition: str = "", until_next: bool = False) -> PieceSampling:
     """Of calls that run all micro-batches: on a pipeline they mix them, unless they are forward passes alone.
 
     Args:
         condition: When there is a pipeline; empty for functions that always run one.
-        until_next: See `Sampling`.
+        until_next: See `PieceSampling`.
     """
     is_training = f"not forward_only and {condition}" if condition else "not forward_only"
-    return Sampling(until_next, ends_after=_MICRO, mixes={"micro_batch": _WHY}, mixes_if=is_training)
+    return PieceSampling(until_next, ends_after=_MICRO, mixes={"micro_batch": _WHY}, mixes_if=is_training)
 
 
 SCHEDULES = "megatron.core.pipeline_parallel.schedules"
 _ATTRIBUTES = {"micro_batches": "num_microbatches", "forward_only": "forward_only"}
 CORE = (
-    Target(f"{SCHEDULES}:forward_backward_no_pipelining", attributes=_ATTRIBUTES, sampling=Sampling(ends_after=_MICRO)),
-    *each(
-        SCHEDULES,
-        "forward_backward_pipelining_with_interleaving",
-        "forward_backward_pipelining_without_interleaving",
-        attributes=_ATTRIBUTES,
-        sampling=interleaved(),
+    Target(
+        f"{SCHEDULES}:forward_backward_no_pipelining", attributes=_ATTRIBUTES, sampling=PieceSampling(ends_after=_MICRO)
     ),
-    Target(f"{SCHEDULES}:forward_step", boundary="micro_batch", max_per_s=200, sampling=Sampling(until_next=True)),
-)
+    *each(
+        SCHEDULES, "forward_backward_pipelining_with_interleaving", "forward_backward_pipelining_without_interleaving",
+        attributes=_ATTRIBUTES, sampling=interleaved(),
+    ),
+    Target(f"{SCHEDULES}:forward_step", boundary="micro_batch", max_per_s=200, sampling=PieceSampling(until_next=True)),
+)  # fmt: skip

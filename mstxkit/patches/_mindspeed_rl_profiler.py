@@ -19,20 +19,9 @@ from ..profiling import guard, others
 _SCHEDULE = ("skip_first", "wait", "warmup", "active")
 
 
-class _Followed:
-    """A profiler that was started, until it has recorded.
-
-    Args:
-        undo: Takes back what was announced of it.
-        steps: `profiler_step`s until then; None: not known, for as long as it exists.
-    """
-
-    def __init__(self, undo: Callable[[], None], steps: int | None) -> None:
-        self.undo, self.steps = undo, steps
-
-
-# By id of the profiler.
-_followed: dict[int, _Followed] = {}
+# Profilers that were started, by id, until they have recorded: what takes back their announcement, and how many
+# `profiler_step`s it is until then; None: not known, for as long as the profiler exists.
+_followed: dict[int, tuple[Callable[[], None], int | None]] = {}
 
 
 def made(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -68,7 +57,7 @@ def _follow(profiler: Any) -> None:
         "MindSpeed-RL's own profiler is started or scheduled in this process (profiler_config.integrated); set "
         f"profile: false there, or ask again {after}",
     )
-    _followed[id(profiler)] = _Followed(undo, steps)
+    _followed[id(profiler)] = undo, steps
 
 
 def _steps(profiler: Any) -> int | None:
@@ -80,17 +69,17 @@ def _steps(profiler: Any) -> int | None:
 
 def stepped(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """`profiler_step`: one step of a profiler, which may be its last."""
-    given = upstream(*args, **kwargs)
+    answer = upstream(*args, **kwargs)
     profiler = next(iter((*args, *kwargs.values())), None)
-    followed = None if profiler is None else _followed.get(id(profiler))
-    if followed is not None and followed.steps is not None:
-        followed.steps -= 1
-        if followed.steps <= 0:
+    undo, steps = _followed.get(id(profiler), (None, None))
+    if undo is not None and steps is not None:
+        _followed[id(profiler)] = undo, steps - 1
+        if steps <= 1:
             _done(id(profiler))
-    return given
+    return answer
 
 
 def _done(key: int) -> None:
-    followed = _followed.pop(key, None)
-    if followed is not None:
-        followed.undo()
+    undo, _ = _followed.pop(key, (None, None))
+    if undo is not None:
+        undo()

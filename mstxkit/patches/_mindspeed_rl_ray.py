@@ -3,10 +3,7 @@
 Source: as in `mindspeed_rl.py`.
 """
 
-from __future__ import annotations
-
-from ..patching.declare import Target
-from ._each import each
+from ..patching.declare import Target, each
 
 _GET = {"consumer": "consumer", "count": "experience_count", "columns": "len(experience_columns)"}
 _GROUP = {"workers": "len(self.actor_handlers)"}
@@ -31,8 +28,7 @@ DOCKS = (
     *each(_ADAPTER, "_put_experience", "_clear"),
     *each(_ADAPTER, "_all_consumed", "_get_update_ready", coalesce=True),
     Target(
-        f"{_CLIENT}.get_experience",
-        attributes={"consumer": "consumer", "count": "experience_count", "topic": "topic"},
+        f"{_CLIENT}.get_experience", attributes={"consumer": "consumer", "count": "experience_count", "topic": "topic"},
         tier="extra",
     ),
     Target(f"{_CLIENT}.put_experience", attributes={"topic": "topic"}, tier="extra"),
@@ -40,7 +36,7 @@ DOCKS = (
     *each(_MANAGER, "clear_topic", "refine_topic_for_partial_rollout", attributes={"topic": "topic"}),
     *each(_MANAGER, "all_consumed", "get_partial_rollout_stop_signal", coalesce=True),
     *each(_SHARD, "_handle_get", "_handle_put", attributes={"topic": "topic"}),
-)
+)  # fmt: skip
 
 # The trainer, in the `train` task: what it waits for, or with blocking=False what it submits. Its `fit` is one loop
 # with the iteration in a local variable, which it tells only the logger, after adding one: the next iteration's number.
@@ -49,11 +45,9 @@ DOCKS = (
 _LAUNCHER = "mindspeed_rl.workers.scheduler.launcher:RayActorGroup"
 _LAUNCHER_MS = "mindspeed_rl.workers.scheduler.launcher_ms:RayActorGroupMs"
 _CALLS = (
-    ("generate_sequences", "actor_generate"),
-    ("compute_log_prob", "actor_compute_log_prob"),
-    ("compute_ref_log_prob", "reference_compute_log_prob"),
-    ("compute_rm_score", "reward"),
-)
+    ("generate_sequences", "actor_generate"), ("compute_log_prob", "actor_compute_log_prob"),
+    ("compute_ref_log_prob", "reference_compute_log_prob"), ("compute_rm_score", "reward"),
+)  # fmt: skip
 _SINCE_2_2 = (("compute_image_embeds", "actor_image_embeds"), ("compute_values", "critic_compute_values"))
 _TRAINERS = tuple(
     f"mindspeed_rl.trainer.{name}_trainer_hybrid:Ray{name.upper()}Trainer" for name in ("grpo", "ppo", "dapo")
@@ -78,8 +72,7 @@ TRAINER = (
         for trainer in _TRAINERS
         for target in (
             Target(
-                f"{trainer}.fit",
-                process_role="trainer",
+                f"{trainer}.fit", process_role="trainer",
                 attributes={"global_batch_size": "self.global_batch_size", "n_samples": "self.n_samples_per_prompt"},
             ),
             Target(f"{trainer}.compute_advantage", stage="compute_advantage", attributes={"blocking": "blocking"}),
@@ -91,4 +84,4 @@ TRAINER = (
     Target(f"{_TRAINERS[2]}.dynamic_sampling", stage="dynamic_sampling"),
     *each("mindspeed_rl.trainer.utils.data_strategy:DataStrategy", "put_experience", "clear_main", "get_metrics"),
     Target("mindspeed_rl.utils.loggers:Loggers.info", step="iteration", coalesce=True),
-)
+)  # fmt: skip

@@ -10,7 +10,8 @@ dummy batches here: a rank without data of its own still trains.
 
 from __future__ import annotations
 
-from ..patching.declare import EXTRA, Sampling, Target
+from ..patching.declare import EXTRA, Target
+from ..pieces.sampling import PieceSampling
 from ._megatron import CORE, interleaved
 
 ENGINE = "verl.workers.engine"
@@ -19,12 +20,12 @@ ONLY = {"forward_only": "forward_only"}
 
 
 # A batch of an engine goes on until the next, or the end of what it is in: the optimizer's step comes after it.
-GOES_ON = Sampling(until_next=True, ends_after=("micro_batch",))
-ENDS_MINI = Sampling(ends_after=("mini_batch",))
+GOES_ON = PieceSampling(until_next=True, ends_after=("micro_batch",))
+ENDS_MINI = PieceSampling(ends_after=("mini_batch",))
 
 
 def _mini_batch(
-    path: str, *, attributes: dict[str, str] | None = None, sampling: Sampling = GOES_ON, stage: str | None = None
+    path: str, *, attributes: dict[str, str] | None = None, sampling: PieceSampling = GOES_ON, stage: str | None = None
 ) -> Target:
     name = path.rpartition(".")[2]
     return Target(
@@ -33,14 +34,14 @@ def _mini_batch(
     )  # fmt: skip
 
 
-def _micro_batch(path: str, sampling: Sampling = Sampling(until_next=True)) -> Target:  # noqa: B008
+def _micro_batch(path: str, sampling: PieceSampling = PieceSampling(until_next=True)) -> Target:  # noqa: B008
     return Target(
         path, name=path.rpartition(".")[2], role="stage", boundary="micro_batch", max_per_s=MICRO_BATCHES_PER_S,
         sampling=sampling,
     )  # fmt: skip
 
 
-def _piece(path: str, sampling: Sampling = Sampling(), **fields: str) -> Target:  # noqa: B008
+def _piece(path: str, sampling: PieceSampling = PieceSampling(), **fields: str) -> Target:  # noqa: B008
     return Target(path, name=path.rpartition(".")[2], role="stage", sampling=sampling, **fields)  # type: ignore[arg-type]
 
 
@@ -48,8 +49,8 @@ def _piece(path: str, sampling: Sampling = Sampling(), **fields: str) -> Target:
 # workers/critic/dp_critic.py 0.6.1 to 0.7.1:53,134,153,192; gone in 0.8.0. `_forward_micro_batch` is the forward pass;
 # `_optimizer_step` ends each mini-batch: 0.7.1:556-672, `for mini_batch: for micro_batch: _forward_micro_batch, then
 # backward(); _optimizer_step`. compute_log_prob and compute_values have the inner loop alone (0.7.1:475).
-_WITHIN = Sampling(until_next=True, within="mini_batch")
-_ENDS_BOTH = Sampling(ends_before=("micro_batch",), ends_after=("mini_batch",))
+_WITHIN = PieceSampling(until_next=True, within="mini_batch")
+_ENDS_BOTH = PieceSampling(ends_before=("micro_batch",), ends_after=("mini_batch",))
 LEGACY_FSDP = tuple(
     target
     for model, verbs in (

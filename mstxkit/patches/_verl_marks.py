@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import ranges, stages
-from ..recorder.engine import engine
+from .. import stages
+from ..engine.choose import engine
+from ..marking import ranges
 
 # Patched functions that verl marks and that are no stage, by the names that `DistProfiler.annotate` gives them. Their
 # ranges are outside of the mark whenever there are ranges at all.

@@ -15,7 +15,7 @@ TRTLLM = "verl.workers.rollout.trtllm_rollout.trtllm_async_server"
 REWARD = "verl.experimental.reward_loop.reward_loop:RewardLoopWorker"
 REQUESTS_PER_S = 100
 
-# `trajectory` is a dict made by get_trajectory_info: the driver's step, -1 where it has told none.
+# `trajectory` is a dict made by get_trajectory_info: the driver's step, -1 where it gave none.
 TRAJECTORY = {"agent": "agent_name", "validate": "trajectory['validate']"}
 
 
@@ -95,7 +95,7 @@ def _server(server: str, name: str, unless: str | None = None) -> tuple[Target, 
 
 
 def _step(server: str) -> Target:
-    """The server is told the step whose weights it has got: what it generates next is for the following one."""
+    """The server gets the step of its new weights: what it generates next is for the following one."""
     return Target(
         f"{server}.set_global_steps", name="set_global_steps", role="rollout",
         step_after="global_steps", process_role="rollout",

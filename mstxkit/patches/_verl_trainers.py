@@ -4,8 +4,6 @@ In every version a stage of the trainer is a `with marked_timer("gen", timing_ra
 and its name is that of the metric `timing_s/gen`. So the blocks themselves are the targets.
 """
 
-from __future__ import annotations
-
 from ..patching.declare import CONTEXT, VALUE, Target
 
 PROFILER = "verl.utils.profiler"

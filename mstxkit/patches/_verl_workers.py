@@ -5,14 +5,15 @@ Names are those that `DistProfiler.annotate(role=…)` has for them in the newes
 
 from __future__ import annotations
 
-from ..patching.declare import Sampling, Target
+from ..patching.declare import Target
+from ..pieces.sampling import PieceSampling
 
 FSDP = "verl.workers.fsdp_workers"
 MEGATRON = "verl.workers.megatron_workers"
 ENGINE = "verl.workers.engine_workers"
 TINKER = "verl.workers.engine_workers_tinker"
 ROLES = "verl.workers.roles"
-# The driver's step, as an attribute only: where it is all that a worker is told, it would be stale until the next one.
+# The driver's step, as an attribute only: where a worker learns no other, it would be stale until the next one.
 SAVED = {"global_step": "global_step"}
 
 
@@ -54,76 +55,50 @@ def _weights(path: str) -> Target:
     )
 
 
+def _legacy(module: str, saved: dict[str, str], step: str | None = None) -> tuple[Target, ...]:
+    """The workers of up to 0.7.1; `saved` and `step`: what can be read of the driver's step."""
+    worker = f"{module}:ActorRolloutRefWorker"
+    weights = f"{module}:AsyncActorRolloutRefWorker.update_weights"
+    return (
+        *_actor(worker),
+        # fsdp 0.6.1:908 0.7.0:950 0.7.1:1045; megatron 0.6.1:670 0.7.0:768 0.7.1:794
+        Target(
+            f"{worker}.generate_sequences", name="rollout_generate", stage="actor_generate",
+            role="rollout", step=step, process_role="actor",
+        ),
+        # fsdp 0.6.1:651 0.7.0:676; megatron 0.6.1:568 0.7.0:664
+        # Since 0.7.1 it is the whole of update_weights, except for a rollout in the worker itself.
+        Target(f"{worker}.rollout_mode", name="rollout_mode", stage="weight_sync", role="actor", unless=weights),
+        # fsdp 0.6.1:734 0.7.0:759; megatron 0.6.1:602 0.7.0:700
+        Target(f"{worker}.trainer_mode", name="trainer_mode", role="actor"),
+        # fsdp 0.7.1:1735; megatron 0.7.1:988
+        _weights(weights),
+        *_critic(f"{module}:CriticWorker"),
+        Target(
+            f"{module}:CriticWorker.save_checkpoint", name="save_checkpoint", stage="save_checkpoint", role="critic",
+            attributes=saved, process_role="critic",
+        ),
+        Target(
+            f"{module}:RewardModelWorker.compute_rm_score", name="compute_rm_score", stage="reward",
+            role="reward", process_role="reward",
+        ),
+    )  # fmt: skip
+
+
 # workers/fsdp_workers.py 0.6.1:865,958,999,1034 0.7.0:907,1000,1045,1077 0.7.1:999,1095,1147,1180;
-# critic 0.6.1:1487,1507 0.7.0:1543,1563 0.7.1:1647,1667; reward model 0.6.1:1871 0.7.0:1931; gone in 0.8.0
-LEGACY_FSDP = (
-    *_actor(f"{FSDP}:ActorRolloutRefWorker"),
-    # 0.6.1:908 0.7.0:950 0.7.1:1045; the driver puts its step into meta_info
-    Target(
-        f"{FSDP}:ActorRolloutRefWorker.generate_sequences", name="rollout_generate", stage="actor_generate",
-        role="rollout", step="prompts.meta_info['global_steps']", process_role="actor",
-    ),
-    # 0.6.1:651 0.7.0:676; since 0.7.1 it is the whole of update_weights, except for a rollout in the worker itself
-    Target(
-        f"{FSDP}:ActorRolloutRefWorker.rollout_mode", name="rollout_mode", stage="weight_sync", role="actor",
-        unless=f"{FSDP}:AsyncActorRolloutRefWorker.update_weights",
-    ),
-    # 0.6.1:734 0.7.0:759
-    Target(f"{FSDP}:ActorRolloutRefWorker.trainer_mode", name="trainer_mode", role="actor"),
-    # 0.7.1:1735
-    _weights(f"{FSDP}:AsyncActorRolloutRefWorker.update_weights"),
-    *_critic(f"{FSDP}:CriticWorker"),
-    Target(
-        f"{FSDP}:CriticWorker.save_checkpoint", name="save_checkpoint", stage="save_checkpoint", role="critic",
-        attributes=SAVED, process_role="critic",
-    ),
-    Target(
-        f"{FSDP}:RewardModelWorker.compute_rm_score", name="compute_rm_score", stage="reward",
-        role="reward", process_role="reward",
-    ),
-)  # fmt: skip
+# critic 0.6.1:1487,1507 0.7.0:1543,1563 0.7.1:1647,1667; reward model 0.6.1:1871 0.7.0:1931; gone in 0.8.0.
+# The driver puts its step into meta_info.
+LEGACY_FSDP = _legacy(FSDP, SAVED, step="prompts.meta_info['global_steps']")
 
 # workers/megatron_workers.py 0.6.1:627,742,720,791 0.7.0:725,840,818,903 0.7.1:748,870,844,940; critic 0.6.1:1072,1089
 # 0.7.0:1212,1229 0.7.1:1220,1237; reward model 0.6.1:1301 0.7.0:1453; gone in 0.8.0. GPUMemoryLogger, between
-# `register` and the method, hides its parameters: no step can be read from generate_sequences.
-LEGACY_MEGATRON = (
-    *_actor(f"{MEGATRON}:ActorRolloutRefWorker"),
-    # 0.6.1:670 0.7.0:768 0.7.1:794
-    Target(
-        f"{MEGATRON}:ActorRolloutRefWorker.generate_sequences", name="rollout_generate", stage="actor_generate",
-        role="rollout", process_role="actor",
-    ),
-    # 0.6.1:568 0.7.0:664
-    Target(
-        f"{MEGATRON}:ActorRolloutRefWorker.rollout_mode", name="rollout_mode", stage="weight_sync", role="actor",
-        unless=f"{MEGATRON}:AsyncActorRolloutRefWorker.update_weights",
-    ),
-    # 0.6.1:602 0.7.0:700
-    Target(f"{MEGATRON}:ActorRolloutRefWorker.trainer_mode", name="trainer_mode", role="actor"),
-    # 0.7.1:988
-    _weights(f"{MEGATRON}:AsyncActorRolloutRefWorker.update_weights"),
-    *_critic(f"{MEGATRON}:CriticWorker"),
-    # 0.6.1:1131 0.7.0:1271: here the parameter is called global_steps
-    Target(
-        f"{MEGATRON}:CriticWorker.save_checkpoint", name="save_checkpoint", stage="save_checkpoint", role="critic",
-        attributes={"global_step": "global_steps"}, process_role="critic",
-    ),
-    Target(
-        f"{MEGATRON}:RewardModelWorker.compute_rm_score", name="compute_rm_score", stage="reward",
-        role="reward", process_role="reward",
-    ),
-)  # fmt: skip
+# `register` and the method, hides its parameters: no step can be read from generate_sequences. The critic's
+# save_checkpoint (0.6.1:1131 0.7.0:1271) calls the parameter global_steps.
+LEGACY_MEGATRON = _legacy(MEGATRON, {"global_step": "global_steps"})
 
 # workers/roles/actor.py 0.6.1:108,141 and critic.py 0.6.1:134,162: what engine_workers became
 LEGACY_ROLES = (
-    Target(
-        f"{ROLES}.actor:ActorWorker.update_actor", name="actor_update", stage="actor_update",
-        role="actor", process_role="actor",
-    ),
-    Target(
-        f"{ROLES}.actor:ActorWorker.compute_log_prob", name="actor_compute_log_prob", stage="actor_compute_log_prob",
-        role="actor", process_role="actor",
-    ),
+    *_actor(f"{ROLES}.actor:ActorWorker")[:2],
     *_critic(f"{ROLES}.critic:CriticWorker"),
 )  # fmt: skip
 
@@ -140,7 +115,7 @@ ENGINE_WORKERS = (
     # 0.7.0:174 0.7.1:215 0.8.0:234 0.9.0:242 0.9.1:243
     Target(
         f"{ENGINE}:TrainingWorker.train_mini_batch", name="train_mini_batch", role="stage",
-        sampling=Sampling(ends_round=True),
+        sampling=PieceSampling(ends_round=True),
     ),
     # 0.7.0:254 0.7.1:299 0.8.0:325 0.9.0:337 0.9.1:343: one mini-batch
     Target(f"{ENGINE}:TrainingWorker.train_batch", name="train_batch", role="stage", boundary="mini_batch"),

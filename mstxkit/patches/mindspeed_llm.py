@@ -8,10 +8,8 @@ Steps: upstream's own numbers, resume-aware. MCore counts from 1, as in its log 
 is one more. FSDP2 counts from 0: `Trainer.global_step`, the finished updates.
 """
 
-from __future__ import annotations
-
-from ..patching.declare import Patch, Sampling, Target
-from ._each import each
+from ..patching.declare import Patch, Target, each
+from ..pieces.sampling import PieceSampling
 from ._megatron import CORE as SCHEDULE
 from ._megatron import SCHEDULES
 
@@ -53,27 +51,21 @@ _CORE = (
 _CHECKPOINTS = (
     Target(f"{_MEGATRON}:save_checkpoint_and_time", stage="save_checkpoint", step_after=_ITERATION, attributes=_SAVED),
     Target(
-        "megatron.training.checkpointing:save_checkpoint",
-        stage="save_checkpoint",
-        step_after=_ITERATION,
+        "megatron.training.checkpointing:save_checkpoint", stage="save_checkpoint", step_after=_ITERATION,
         attributes=_SAVED,
     ),
     Target("megatron.training.checkpointing:load_checkpoint"),
     Target("megatron.training.async_utils:maybe_finalize_async_save", attributes={"blocking": "blocking"}),
     Target("mindspeed_llm.training.checkpointing:_convert_weights_mg2hf", attributes=_SAVED),
-)
+)  # fmt: skip
 
 # Batches and post-training: one call a micro-batch. Source: mindspeed_llm/training/utils.py:423, 566; the trainers in
 # tasks/posttrain: sft, dpo and ldt_sft (26.1), simpo, orm and prm (2.1.0 and 2.2.0).
 _TASKS = "mindspeed_llm.tasks.posttrain"
 _POST_TRAINERS = (
-    "sft.sft_trainer:SFTTrainer",
-    "dpo.dpo_trainer:DPOTrainer",
-    "ldt_sft.ldt_sft_trainer:LDTSFTTrainer",
-    "dpo.simpo_trainer:SimPOTrainer",
-    "orm.orm_trainer:ORMTrainer",
-    "prm.prm_trainer:PRMTrainer",
-)
+    "sft.sft_trainer:SFTTrainer", "dpo.dpo_trainer:DPOTrainer", "ldt_sft.ldt_sft_trainer:LDTSFTTrainer",
+    "dpo.simpo_trainer:SimPOTrainer", "orm.orm_trainer:ORMTrainer", "prm.prm_trainer:PRMTrainer",
+)  # fmt: skip
 _POSTTRAIN = (
     *each(f"{_TASKS}.base.base_trainer:BaseTrainer", "initialize", "train", process_role="trainer"),
     Target(f"{_TASKS}.ldt_sft.ldt_sft_trainer:LDTSFTTrainer.train", process_role="trainer"),
@@ -82,13 +74,10 @@ _POSTTRAIN = (
         for trainer in _POST_TRAINERS
     ),
     *each(
-        "mindspeed_llm.training.utils",
-        "get_batch_on_this_tp_rank",
-        "get_finetune_data_on_this_tp_rank",
-        tier="extra",
+        "mindspeed_llm.training.utils", "get_batch_on_this_tp_rank", "get_finetune_data_on_this_tp_rank", tier="extra",
         max_per_s=200,
     ),
-)
+)  # fmt: skip
 
 # PPO within one process (2.1.0 and 2.2.0), later left to MindSpeed-RL. Source: 2.2.0
 # tasks/posttrain/trl_ppo/TrlPPOTrainer.py: `train` counts self.iteration from 1 and calls rl_steps, which rolls out and
@@ -111,10 +100,8 @@ _TRAINER = "mindspeed_llm.fsdp2.train.trainer:Trainer"
 _FSDP2 = (
     Target(f"{_TRAINER}.train", process_role="trainer"),
     Target(
-        f"{_TRAINER}._get_batch_samples",
-        step=_UPDATE,
-        attributes={"micro_batches": "num_batches"},
-        sampling=Sampling(ends_round=True),
+        f"{_TRAINER}._get_batch_samples", step=_UPDATE, attributes={"micro_batches": "num_batches"},
+        sampling=PieceSampling(ends_round=True),
     ),
     *each(_TRAINER, "_get_batch_samples_ulysses", "_get_batch_samples_megatron", tier="extra", step=_UPDATE),
     # A stage of one micro-batch: samples count across, from one fetch to the next.
@@ -126,15 +113,13 @@ _FSDP2 = (
     Target("mindspeed_llm.fsdp2.utils.train_monitor:TrainMonitor.step", attributes={"finished": "current_step"}),
     # Its step may parse a profile, which stops the loop.
     *each("mindspeed_llm.fsdp2.utils.profiler:ProfilerManager", "start", "step", "stop"),
-)
+)  # fmt: skip
 
 # Source: fsdp2/checkpoint/checkpoint_manager.py:306; `save_async` only starts the writing.
 _MANAGER = "mindspeed_llm.fsdp2.checkpoint.checkpoint_manager:CheckpointManager"
 _FSDP2_CHECKPOINTS = (
     Target(
-        f"{_MANAGER}.save",
-        stage="save_checkpoint",
-        attributes={"finished": "global_steps", "save_async": "save_async"},
+        f"{_MANAGER}.save", stage="save_checkpoint", attributes={"finished": "global_steps", "save_async": "save_async"}
     ),
     *each(_MANAGER, "load", "execute_save", "save_model_weights"),
 )
@@ -147,26 +132,17 @@ _GENERATION = (
     Target(f"{_INFERENCE}.module:GPTModelInfer.generate"),
     Target(f"{_INFERENCE}.deepseek4_module:DeepSeek4ModelInfer.generate"),
     *each(
-        "mindspeed_llm.fsdp2.inference.engine.hf_engine:HuggingfaceEngine",
-        "chat",
-        "stream_chat",
-        stage="actor_generate",
-        attributes={"messages": "len(messages)"},
+        "mindspeed_llm.fsdp2.inference.engine.hf_engine:HuggingfaceEngine", "chat", "stream_chat",
+        stage="actor_generate", attributes={"messages": "len(messages)"},
     ),
-)
+)  # fmt: skip
 
 PATCH = Patch(
     framework="mindspeed_llm",
     versions=">=2.1.0",
     targets=(
-        *_LOOP,
-        *_CORE,
-        *_CHECKPOINTS,
-        *_POSTTRAIN,
-        *_TRL_PPO,
-        *_FSDP2,
-        *_FSDP2_CHECKPOINTS,
-        *_GENERATION,
+        *(*_LOOP, *_CORE, *_CHECKPOINTS, *_POSTTRAIN, *_TRL_PPO),
+        *(*_FSDP2, *_FSDP2_CHECKPOINTS, *_GENERATION),
     ),
     notes=(
         "mindspeed_llm: started by torchrun: MSTXKIT_AUTOPATCH=mindspeed_llm in its environment, or mstxkit run -- "

@@ -8,21 +8,17 @@ Steps: a worker's `self.iteration`, 0-based and taken up from the checkpoint, se
 adds one to it. `prof_iteration`, upstream's number for its profiler, is 1-based and counts from the process's start.
 """
 
-from __future__ import annotations
-
-from ..patching.declare import Patch, Sampling, Seam, Target
-from ._each import each
+from ..patching.declare import Patch, Seam, Target, each
+from ..pieces.sampling import PieceSampling
 from ._megatron import CORE
 from ._mindspeed_rl_ray import DOCKS, TRAINER
 
 _ITERATION = "self.iteration"
 _PROFILED = {"prof_iteration": "self.prof_iteration"}
 _DISPATCH = {
-    "consumer": "experience_consumer_stage",
-    "count": "experience_count",
-    "columns": "len(experience_columns)",
+    "consumer": "experience_consumer_stage", "count": "experience_count", "columns": "len(experience_columns)",
     "use_vllm": "use_vllm",
-}
+}  # fmt: skip
 _DATA = {"count": "experience_count"}
 
 # The seven stages of upstream's profiler, whole: upstream's own window leaves out resharding and on-/offloading.
@@ -35,17 +31,13 @@ _STAGES = (
     Target(f"{_ACTOR}.generate_sequences", stage="actor_generate", step=_ITERATION, attributes=_PROFILED),
     Target(f"{_ACTOR}.compute_log_prob", stage="actor_compute_log_prob", step=_ITERATION, attributes=_PROFILED),
     Target(
-        f"{_ACTOR}.update",
-        stage="actor_update",
-        step=_ITERATION,
+        f"{_ACTOR}.update", stage="actor_update", step=_ITERATION,
         attributes={**_PROFILED, "skip_actor_log_prob": "skip_actor_log_prob"},
     ),
     Target(f"{_ACTOR}.compute_image_embeds", stage="actor_image_embeds", step=_ITERATION, attributes=_PROFILED),
     Target(
         "mindspeed_rl.workers.integrated_worker:IntegratedWorker.compute_ref_log_prob",
-        stage="reference_compute_log_prob",
-        step=_ITERATION,
-        attributes=_PROFILED,
+        stage="reference_compute_log_prob", step=_ITERATION, attributes=_PROFILED,
     ),
     Target(
         "mindspeed_rl.workers.reference_worker:ReferenceWorkerBase.compute_ref_log_prob",
@@ -58,7 +50,7 @@ _STAGES = (
     Target(f"{_CRITIC}.compute_values", stage="critic_compute_values", step=_ITERATION, attributes=_PROFILED),
     Target(f"{_CRITIC}.update", stage="critic_update", step=_ITERATION, attributes=_PROFILED),
     Target("mindspeed_rl.workers.vit_worker:VitWorkerBase.compute_image_embeds", stage="actor_image_embeds"),
-)
+)  # fmt: skip
 
 # Reward and sampling: undecorated upstream, though profiler.md says otherwise; their processes know no iteration.
 # Source: reward_worker.py:115 (2.0.0 and 2.1.0: reward_woker.py), rule_reward.py:65, dynamic_sampling.py:51 (2.2),
@@ -71,25 +63,17 @@ _REWARD = (
     Target("mindspeed_rl.models.rule_verifier:compute_verifier_score"),
     Target("mindspeed_rl.workers.dynamic_sampling:DynamicSampling.dynamic_sampling", stage="dynamic_sampling"),
     Target(
-        f"{_COMPUTE}:compute_advantage",
-        stage="compute_advantage",
-        process_role="advantage",
+        f"{_COMPUTE}:compute_advantage", stage="compute_advantage", process_role="advantage",
         attributes={**_DATA, "adv_estimator": "adv_estimator", "global_batch_size": "global_batch_size"},
     ),
     Target(
-        f"{_COMPUTE}:apply_kl_penalty",
-        stage="compute_kl",
-        process_role="advantage",
+        f"{_COMPUTE}:apply_kl_penalty", stage="compute_kl", process_role="advantage",
         attributes={**_DATA, "penalty": "penalty"},
     ),
     *each(
-        _COMPUTE,
-        "compute_grpo_data_metrics",
-        "compute_dapo_data_metrics",
-        "compute_ppo_data_metrics",
-        attributes=_DATA,
+        _COMPUTE, "compute_grpo_data_metrics", "compute_dapo_data_metrics", "compute_ppo_data_metrics", attributes=_DATA
     ),
-)
+)  # fmt: skip
 
 # What a stage does with one dispatched batch. Source: models/actor.py:85-93, critic.py:69 (2.2), reference.py:52,
 # reward.py:52, all decorated; base_training_engine.py:189, 472, 496: `update` calls `_forward_backward_batch` once per
@@ -99,7 +83,7 @@ _REWARD = (
 # The layer between (actor_rollout_hybrid.py:72, 95, 99) only calls the next one.
 _HYBRID = "mindspeed_rl.models.actor_rollout_hybrid:ActorRolloutHybrid"
 _ENGINE = "mindspeed_rl.models.base.base_training_engine:BaseTrainingEngine"
-_PASSED = Sampling(ends_after=("mini_batch",))
+_PASSED = PieceSampling(ends_after=("mini_batch",))
 _MODELS = (
     *each(
         "mindspeed_rl.models.actor:Actor", "compute_log_prob", "update_actor", "compute_image_embeds", sampling=_PASSED
@@ -109,15 +93,13 @@ _MODELS = (
     Target("mindspeed_rl.models.reward:Reward.compute_rm_score", sampling=_PASSED),
     *each(_HYBRID, "compute_log_prob", "update_actor", "compute_image_embeds", kind="delegate"),
     Target(
-        f"{_ENGINE}._forward_backward_batch",
-        boundary="mini_batch",
-        sampling=Sampling(until_next=True, ends_after=("micro_batch",)),
-        role="stage",
+        f"{_ENGINE}._forward_backward_batch", boundary="mini_batch",
+        sampling=PieceSampling(until_next=True, ends_after=("micro_batch",)), role="stage",
         attributes={"forward_only": "forward_only"},
     ),
     *each(_ENGINE, "forward", "update", tier="extra"),
     *CORE,
-)
+)  # fmt: skip
 
 # Rollout. Source: actor_rollout_hybrid.py:76 (decorated; with async_engine it only makes the generator that
 # `async_generate_sequences` is); actor_hybrid_worker.py:484, 575 (2.2), 667, 762 (master); vllm_engine.py:276-557.
@@ -184,10 +166,7 @@ _PACKING = ("pack_experience_columns", "unpack_pad_experience")
 _TRANSFER = (
     Target(f"{_BASE}.dispatch_transfer_dock_data", role="stage", attributes=_DISPATCH),
     *each(
-        _BASE,
-        "collect_transfer_dock_data",
-        "collect_transfer_dock_mm_data",
-        role="stage",
+        _BASE, "collect_transfer_dock_data", "collect_transfer_dock_mm_data", role="stage",
         attributes={"rows": "len(index)", "use_vllm": "use_vllm"},
     ),
     Target(f"{_BASE}.all_consumed", coalesce=True),
@@ -210,7 +189,7 @@ _TRANSFER = (
     *each("mindspeed_rl.trainer.utils.transfer_dock", *_PACKING, tier="extra"),
     *each("mindspeed_rl.utils.transfer_queue.tq_utils", *_PACKING, tier="extra"),
     Target("mindspeed_rl.trainer.utils.transfer_dock:put_prompts_experience"),
-)
+)  # fmt: skip
 
 # Life of a worker. Source: `initialize` and `save_ckpt` of each worker; integrated_worker.py:103, 228.
 _REFERENCES = ("reference_worker", "reference_woker")
@@ -232,13 +211,11 @@ _UTILS, _DECIDE = "mindspeed_rl.utils.utils", "mstxkit.patches._mindspeed_rl_pro
 _PROFILER = (
     Target(f"{_UTILS}:get_grpo_profiler", kind="around", value=f"{_DECIDE}:made", attributes={"role": "role"}),
     Target(
-        f"{_UTILS}:profiler_start",
-        kind="around",
-        value=f"{_DECIDE}:started",
+        f"{_UTILS}:profiler_start", kind="around", value=f"{_DECIDE}:started",
         attributes={"role": "role", "prof_iteration": "profiler_iteration"},
     ),
-    Target(f"{_UTILS}:profiler_step", kind="around", value=f"{_DECIDE}:stepped", sampling=Sampling(ticks=True)),
-)
+    Target(f"{_UTILS}:profiler_step", kind="around", value=f"{_DECIDE}:stepped", sampling=PieceSampling(ticks=True)),
+)  # fmt: skip
 
 PATCH = Patch(
     framework="mindspeed_rl",
@@ -248,33 +225,16 @@ PATCH = Patch(
         path="mindspeed_rl.utils.utils:mstx_timer_decorator", code_name="wrapper", file="mindspeed_rl/utils/utils.py"
     ),
     targets=(
-        *_STAGES,
-        *_REWARD,
-        *_MODELS,
-        *_ROLLOUT,
-        *_RESHARDING,
-        *_OFFLOADING,
-        *_TRANSFER,
-        *DOCKS,
-        *_LIFE,
-        *TRAINER,
-        *_PROFILER,
+        *(*_STAGES, *_REWARD, *_MODELS, *_ROLLOUT, *_RESHARDING, *_OFFLOADING),
+        *(*_TRANSFER, *DOCKS, *_LIFE, *TRAINER, *_PROFILER),
     ),
     # Source: the classes under @ray.remote; scheduler_ms.py:19, 132.
     roles={
-        "IntegratedWorker": "integrated",
-        "ActorHybridWorker": "actor",
-        "ReferenceWorker": "reference",
-        "RewardWorker": "reward",
-        "CriticWorker": "critic",
-        "VitWorker": "vit",
-        "RuleReward": "rule_reward",
-        "DynamicSampling": "dynamic_sampling",
-        "GRPOTransferDock": "transfer_dock",
-        "MMGRPOTransferDock": "transfer_dock",
-        "TransferQueueManager": "transfer_queue",
-        "TransferQueueShard": "transfer_queue",
-        "WorkerGroupRegisterCenterMS": "register_center",
+        "IntegratedWorker": "integrated", "ActorHybridWorker": "actor", "ReferenceWorker": "reference",
+        "RewardWorker": "reward", "CriticWorker": "critic", "VitWorker": "vit", "RuleReward": "rule_reward",
+        "DynamicSampling": "dynamic_sampling", "GRPOTransferDock": "transfer_dock",
+        "MMGRPOTransferDock": "transfer_dock", "TransferQueueManager": "transfer_queue",
+        "TransferQueueShard": "transfer_queue", "WorkerGroupRegisterCenterMS": "register_center",
         "WorkerGroupSchedulerMS": "scheduler",
     },
     notes=(
@@ -285,4 +245,4 @@ PATCH = Patch(
         "mindspeed_rl: out of reach: worker processes of the rule verifier's pool, closures inside "
         "_forward_backward_batch",
     ),
-)
+)  # fmt: skip

@@ -4,8 +4,6 @@ Source: Ray 2.42.1 and 2.60.0, `ray/_private/function_manager.py`: a worker asks
 that it is to run, tasks and actor methods alike, `__init__` included.
 """
 
-from __future__ import annotations
-
 from ..patching.declare import Patch, Target
 
 PATCH = Patch(
@@ -13,10 +11,8 @@ PATCH = Patch(
     versions="2.42.1 to 2.60.0",
     targets=(
         Target(
-            "ray._private.function_manager:FunctionActorManager.get_execution_info",
-            name="tasks and actor methods",
-            kind="value",
-            value="mstxkit.bootstrap.ray_ranges:get_execution_info",
+            "ray._private.function_manager:FunctionActorManager.get_execution_info", name="tasks and actor methods",
+            kind="value", value="mstxkit.bootstrap.ray_ranges:get_execution_info",
         ),
     ),
     default=False,
@@ -24,4 +20,4 @@ PATCH = Patch(
         "ray: what an actor calls of its own methods is not remote, and has no range",
         "ray: what a worker has run before unpatch() keeps its range in that worker",
     ),
-)
+)  # fmt: skip

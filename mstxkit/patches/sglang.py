@@ -5,9 +5,8 @@ scheduler and model runner; nobody tells it the step. Its own `scheduler_stage_m
 ranges, none of mstx, and stays as it is.
 """
 
-from __future__ import annotations
-
-from ..patching.declare import Patch, Sampling, Target
+from ..patching.declare import Patch, Target
+from ..pieces.sampling import PieceSampling
 
 _GENERATE = "actor_generate"
 _SYNC = "weight_sync"
@@ -21,17 +20,14 @@ _REQUESTS = {"requests": "len(batch.reqs)"}
 _SCHEDULER = f"{_MANAGERS}.scheduler:Scheduler"
 _BATCHES = (
     Target(
-        f"{_SCHEDULER}.run_batch",
-        stage=_GENERATE,
-        process_role="rollout",
-        attributes=_REQUESTS,
-        sampling=Sampling(across="decode_step"),
+        f"{_SCHEDULER}.run_batch", stage=_GENERATE, process_role="rollout", attributes=_REQUESTS,
+        sampling=PieceSampling(across="decode_step"),
     ),
     Target(f"{_SCHEDULER}.process_batch_result", stage=_GENERATE, attributes=_REQUESTS),
     Target(f"{_SCHEDULER}.get_next_batch_to_run", coalesce=True),
     Target(f"{_SCHEDULER}.recv_requests", coalesce=True),
     Target(f"{_MANAGERS}.scheduler_components.request_receiver:SchedulerRequestReceiver.recv_requests", coalesce=True),
-)
+)  # fmt: skip
 
 # One forward pass, whose number the runner counts itself, before the entry of the next. `forward_mode` is an IntEnum:
 # `_name_` is where a member keeps DECODE, EXTEND and so on.
@@ -44,14 +40,12 @@ _FORWARD = (
         boundary="decode_step",
         dummy="forward_batch.forward_mode._name_ == 'IDLE' or self.is_draft_worker",
         attributes={
-            "forward_pass": "self.forward_pass_id",
-            "mode": "forward_batch.forward_mode._name_",
-            "requests": "forward_batch.batch_size",
-            "is_draft": "self.is_draft_worker",
+            "forward_pass": "self.forward_pass_id", "mode": "forward_batch.forward_mode._name_",
+            "requests": "forward_batch.batch_size", "is_draft": "self.is_draft_worker",
         },
     ),
     Target(f"{_RUNNER}.sample", stage=_GENERATE),
-)
+)  # fmt: skip
 
 # Between rounds of generation. The scheduler binds these methods when it is made.
 # Source: scheduler_update_weights_mixin.py (up to 0.5.11), scheduler_components/weight_updater.py (0.5.23);
@@ -61,7 +55,7 @@ _UPDATERS = (
     f"{_MANAGERS}.scheduler_components.weight_updater:SchedulerWeightUpdaterManager",
 )
 _UPDATES = ("from_tensor", "from_distributed", "from_ipc", "from_disk")
-_NEXT_ROUND = Sampling(ends_round=True)
+_NEXT_ROUND = PieceSampling(ends_round=True)
 _BETWEEN = (
     *(
         target

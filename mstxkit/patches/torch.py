@@ -20,8 +20,8 @@ def _file(obj: Any, f: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
 
 def _checkpoint(state_dict: Any, **kwargs: Any) -> dict[str, Any]:
     """Where a distributed checkpoint goes, as far as the caller says."""
-    given = kwargs.get("checkpoint_id")
-    return {} if given is None else {"to": str(given) if isinstance(given, PurePath) else given}
+    where = kwargs.get("checkpoint_id")
+    return {} if where is None else {"to": str(where) if isinstance(where, PurePath) else where}
 
 
 def _class(self: Any, *args: Any, **kwargs: Any) -> dict[str, str]:
@@ -37,32 +37,19 @@ _DATA = (
     Target(f"{_FETCH}:_MapDatasetFetcher.fetch", name="DataLoader.fetch"),
     Target(f"{_FETCH}:_IterableDatasetFetcher.fetch", name="DataLoader.fetch"),
     Target(
-        "torch.utils.data.dataloader:_MultiProcessingDataLoaderIter._get_data",
-        name="DataLoader.wait",
+        "torch.utils.data.dataloader:_MultiProcessingDataLoaderIter._get_data", name="DataLoader.wait",
         attributes={"workers": "self._num_workers"},
     ),
-)
+)  # fmt: skip
 
 # Each class has its `step`, which the first instance of the class wraps once more, for its hooks
 # (`Optimizer.profile_hook_step`, torch/optim/optimizer.py:508): there is no one place that all of them run through.
 # AdamW inherits it from Adam: Adam's target is both.
 _OPTIMIZERS = (
-    ("adam", "Adam"),
-    ("adamw", "AdamW"),
-    ("sgd", "SGD"),
-    ("_adafactor", "Adafactor"),
-    ("_muon", "Muon"),
-    ("adadelta", "Adadelta"),
-    ("adagrad", "Adagrad"),
-    ("adamax", "Adamax"),
-    ("asgd", "ASGD"),
-    ("lbfgs", "LBFGS"),
-    ("nadam", "NAdam"),
-    ("radam", "RAdam"),
-    ("rmsprop", "RMSprop"),
-    ("rprop", "Rprop"),
-    ("sparse_adam", "SparseAdam"),
-)
+    ("adam", "Adam"), ("adamw", "AdamW"), ("sgd", "SGD"), ("_adafactor", "Adafactor"), ("_muon", "Muon"),
+    ("adadelta", "Adadelta"), ("adagrad", "Adagrad"), ("adamax", "Adamax"), ("asgd", "ASGD"), ("lbfgs", "LBFGS"),
+    ("nadam", "NAdam"), ("radam", "RAdam"), ("rmsprop", "RMSprop"), ("rprop", "Rprop"), ("sparse_adam", "SparseAdam"),
+)  # fmt: skip
 
 # `torch.save` also serves the pickling of tensors (torch/storage.py:247): it is no stage, and no more than 100 a second
 # are recorded. Distributed checkpoints: torch/distributed/checkpoint/state_dict_saver.py:89, 221.
@@ -70,12 +57,7 @@ _SAVER = "torch.distributed.checkpoint.state_dict_saver"
 _SAVE = (
     Target("torch:save", name="torch.save", attributes=_file, max_per_s=100),
     Target(f"{_SAVER}:save", name="checkpoint.save", stage="save_checkpoint", attributes=_checkpoint),
-    Target(
-        f"{_SAVER}:async_save",
-        name="checkpoint.async_save",
-        stage="save_checkpoint",
-        attributes=_checkpoint,
-    ),
+    Target(f"{_SAVER}:async_save", name="checkpoint.async_save", stage="save_checkpoint", attributes=_checkpoint),
 )
 
 PATCH = Patch(

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..patching.declare import Patch, Sampling, Target
+from ..patching.declare import Patch, Target
+from ..pieces.sampling import PieceSampling
 
 _STEP = "self.state.global_step"
 
@@ -38,7 +39,7 @@ def _trainer(where: str) -> tuple[Target, ...]:
             f"{where}.get_batch_samples",
             step=_STEP,
             attributes={"batches": "num_batches"},
-            sampling=Sampling(ends_round=True),
+            sampling=PieceSampling(ends_round=True),
         ),
         Target(
             f"{where}.training_step",
@@ -80,13 +81,10 @@ _UPDATE = (
 # Source: grpo_trainer.py:1543, 1570 (0.20.0).
 _OLD_GENERATION = (
     Target(
-        "trl.trainer.grpo_trainer:unwrap_model_for_generation",
-        kind="context",
-        name="generate",
-        stage="actor_generate",
+        "trl.trainer.grpo_trainer:unwrap_model_for_generation", kind="context", name="generate", stage="actor_generate",
         unless=f"{_GRPO}._generate",
     ),
-)
+)  # fmt: skip
 
 # vLLM beside or inside the trainer. Source: grpo_trainer.py `_move_model_to_vllm` (up to 0.27.0), then
 # generation/vllm_generation.py:481, 550 (1.0.0 and 1.16.0); extras/vllm_client.py `generate` (up to 0.27.0).
@@ -96,22 +94,14 @@ _ENGINE = (
     Target(f"{_VLLM}.sync_weights", stage="weight_sync"),
     Target(f"{_VLLM}.generate", stage="actor_generate", attributes={"prompts": "len(prompts)"}),
     Target(
-        "trl.extras.vllm_client:VLLMClient.generate",
-        stage="actor_generate",
-        attributes={"prompts": "len(prompts)"},
+        "trl.extras.vllm_client:VLLMClient.generate", stage="actor_generate", attributes={"prompts": "len(prompts)"}
     ),
 )
 
 PATCH = Patch(
     framework="trl",
     versions=">=0.20.0,<=1.16.0",
-    targets=(
-        *_trainer(_GRPO),
-        *_trainer(_RLOO),
-        *_UPDATE,
-        *_OLD_GENERATION,
-        *_ENGINE,
-    ),
+    targets=(*_trainer(_GRPO), *_trainer(_RLOO), *_UPDATE, *_OLD_GENERATION, *_ENGINE),
     notes=(
         "trl: actor_update is the loss of each micro-batch, its backward pass, clipping and the optimizer's step; the "
         "loss of an evaluation counts too",

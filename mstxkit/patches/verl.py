@@ -11,8 +11,6 @@ targets. What is deliberately not a target:
 - `RayPPOTrainer._update_actor` and the like: the `marked_timer` blocks around them exist in every version.
 """
 
-from __future__ import annotations
-
 from ..patching.declare import Patch
 from ._verl_engines import ENGINES
 from ._verl_rollout import ROLLOUT
@@ -21,22 +19,12 @@ from ._verl_workers import WORKERS
 
 # Ray actor classes by the job of their processes. A worker (`WorkerDict` holds several) tells it by its first stage.
 ROLES = {
-    "WorkerDict": None,
-    "TaskRunner": "trainer",
-    "TaskRunnerV1": "trainer",
-    "FullyAsyncTaskRunner": "trainer",
-    "FullyAsyncTrainer": "trainer",
-    "OneStepTaskRunner": "trainer",
-    "FullyAsyncRollouter": "rollouter",
-    "AgentLoopWorker": "agent_loop",
-    "AgentLoopWorkerTQ": "agent_loop",
-    "vLLMHttpServer": "rollout",
-    "SGLangHttpServer": "rollout",
-    "TRTLLMHttpServer": "rollout",
-    "CheckpointEngineWorker": "rollout",
-    "RewardLoopWorker": "reward",
-    "RewardManagerWorker": "reward",
-}
+    "WorkerDict": None, "TaskRunner": "trainer", "TaskRunnerV1": "trainer", "FullyAsyncTaskRunner": "trainer",
+    "FullyAsyncTrainer": "trainer", "OneStepTaskRunner": "trainer", "FullyAsyncRollouter": "rollouter",
+    "AgentLoopWorker": "agent_loop", "AgentLoopWorkerTQ": "agent_loop", "vLLMHttpServer": "rollout",
+    "SGLangHttpServer": "rollout", "TRTLLMHttpServer": "rollout", "CheckpointEngineWorker": "rollout",
+    "RewardLoopWorker": "reward", "RewardManagerWorker": "reward",
+}  # fmt: skip
 
 PATCH = Patch(
     framework="verl",

@@ -5,9 +5,8 @@ process of its own (verl since 0.7.1) or lives in the training worker (MindSpeed
 the step are those of what encloses it. Nobody tells a worker process the step.
 """
 
-from __future__ import annotations
-
-from ..patching.declare import EXTRA, Patch, Sampling, Target
+from ..patching.declare import EXTRA, Patch, Target
+from ..pieces.sampling import PieceSampling
 
 _GENERATE = "actor_generate"
 _SYNC = "weight_sync"
@@ -16,24 +15,18 @@ _SYNC = "weight_sync"
 # both. Source: worker_v1.py:261 (0.11.0), worker.py:313 (0.13.0), 363 (0.18.0), 611 (0.23.0). `SchedulerOutput` is a
 # plain dataclass of host integers: vLLM, vllm/v1/core/sched/output.py.
 _BATCH = {
-    "tokens": "scheduler_output.total_num_scheduled_tokens",
-    "requests": "len(scheduler_output.num_scheduled_tokens)",
+    "tokens": "scheduler_output.total_num_scheduled_tokens", "requests": "len(scheduler_output.num_scheduled_tokens)",
     "new_requests": "len(scheduler_output.scheduled_new_reqs)",
-}
+}  # fmt: skip
 _WORKER_V1 = "vllm_ascend.worker.worker_v1:NPUWorker"  # up to 0.12
 _WORKER = "vllm_ascend.worker.worker:NPUWorker"  # since 0.13
 _STEPS = tuple(
     Target(
-        f"{worker}.execute_model",
-        stage=_GENERATE,
-        process_role="rollout",
-        boundary="decode_step",
-        dummy="scheduler_output.total_num_scheduled_tokens == 0",
-        sampling=sampling,
-        attributes=_BATCH,
+        f"{worker}.execute_model", stage=_GENERATE, process_role="rollout", boundary="decode_step",
+        dummy="scheduler_output.total_num_scheduled_tokens == 0", sampling=sampling, attributes=_BATCH,
     )
-    for worker, sampling in ((_WORKER_V1, Sampling()), (_WORKER, Sampling(until_next=True)))
-)
+    for worker, sampling in ((_WORKER_V1, PieceSampling()), (_WORKER, PieceSampling(until_next=True)))
+)  # fmt: skip
 
 # Life of a worker between rounds of generation. Source: as above; `update_weights` and what is around it 0.23.0.
 _LIFE = (
@@ -44,8 +37,8 @@ _LIFE = (
             Target(f"{worker}.load_model", process_role="rollout"),
             Target(f"{worker}.determine_available_memory"),
             Target(f"{worker}.compile_or_warm_up_model"),
-            Target(f"{worker}.sleep", attributes={"level": "level"}, sampling=Sampling(ends_round=True)),
-            Target(f"{worker}.wake_up", sampling=Sampling(ends_round=True)),
+            Target(f"{worker}.sleep", attributes={"level": "level"}, sampling=PieceSampling(ends_round=True)),
+            Target(f"{worker}.wake_up", sampling=PieceSampling(ends_round=True)),
             Target(f"{worker}.profile", attributes={"is_start": "is_start"}),
             Target(f"{worker}.execute_dummy_batch", tier=EXTRA, coalesce=True),  # of an idle rank, in a loop
         )
@@ -63,7 +56,9 @@ _LIFE = (
 # cache has the function alone.
 _SCOPES = (
     Target("vllm_ascend.utils:ProfileExecuteDuration.capture_async", kind="context"),
-    Target("vllm.v1.utils:_PROFILER_FUNC", name="scopes of vLLM", kind="value", value="mstxkit.ranges:mstx_range"),
+    Target(
+        "vllm.v1.utils:_PROFILER_FUNC", name="scopes of vLLM", kind="value", value="mstxkit.marking.ranges:mstx_range"
+    ),
     Target("vllm.v1.utils:record_function_or_nullcontext", kind="context", unless="vllm.v1.utils:_PROFILER_FUNC"),
 )
 
@@ -95,7 +90,7 @@ PATCH = Patch(
     versions=">=0.11.0,<=0.23.0",
     targets=(
         *_STEPS,
-        Target(f"{_WORKER}.sample_tokens", stage=_GENERATE, sampling=Sampling(ends_after=("decode_step",))),
+        Target(f"{_WORKER}.sample_tokens", stage=_GENERATE, sampling=PieceSampling(ends_after=("decode_step",))),
         *_LIFE,
         *_SCOPES,
         *_PIECES,

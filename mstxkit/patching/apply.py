@@ -1,186 +1,105 @@
-"""Replace a function where it is held by one that opens a range, and put the very same object back.
+"""What a target puts into a place: a function that opens a range, contexts that are ranges, or a value.
 
 What is stored in a class or module is always of the kind that was there: function, static method, property.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
-from types import CellType, FunctionType
-from typing import Any, Callable, NamedTuple
+from types import FunctionType, TracebackType
+from typing import Any, Callable, ContextManager
 
-from .. import ranges, signatures, wrapping
-from ..recorder.engine import engine
-from . import contexts, sampling
-from .around import around
-from .declare import AROUND, CONTEXT, DELEGATE, VALUE, Seam, Target
-from .entry import Entry, needs_entry
-from .reach import Place, Unreached, function_in
+from .. import stages
+from ..engine.choose import engine
+from ..marking import ranges, signatures, wrapping
+from ..pieces import sampling
+from .declare import AROUND, CONTEXT, DELEGATE, VALUE, Target
+from .entry import Entry
+from .reach import FunctionPlace, Unreached, function_in
+from .replacements import AROUND_MARK, Replacement
 from .report import Reason
 
 # Functions that wrap each other: what is deeper is not looked at.
-_DECORATORS = 20
+DECORATORS = 20
+# A function that returns timed contexts is held where `held_by` does not look: this attribute says that it is ours.
+CONTEXT_MARK = "__mstxkit_context__"
 
 
-class Change(NamedTuple):
-    """One replacement: what is stored at `attribute` of `holder` (or in a closure cell, `attribute` "cell_contents").
-
-    Args:
-        before: What `undo` puts back.
-        after: What was put there.
-        is_own: Was it stored in the holder itself? Otherwise `undo` deletes it.
-    """
-
-    holder: Any
-    attribute: str
-    before: Any
-    after: Any
-    is_own: bool = True
-
-    def make(self) -> None:
-        """Put `after` there."""
-        setattr(self.holder, self.attribute, self.after)
-
-    def undo(self) -> bool:
-        """Put `before` back, also into a wrapper that somebody has put around `after` since.
-
-        False where somebody else has replaced it, and it is left as it is.
-        """
-        stored = self.stored()
-        if stored is not self.after:
-            return _put_into_wrapper(stored, self.after, self.before)
-        if self.is_own:
-            setattr(self.holder, self.attribute, self.before)
-        else:
-            delattr(self.holder, self.attribute)
-        return True
-
-    def stored(self) -> Any:
-        """What is there now."""
-        if self.attribute == "cell_contents":
-            return self.holder.cell_contents
-        return vars(self.holder).get(self.attribute)
-
-
-def _put_into_wrapper(wrapper: Any, after: Any, before: Any) -> bool:
-    """Replace `after` by `before` where a wrapper, or one inside it, holds it; False where none does.
-
-    Why: the first instance of a torch optimizer's class wraps its `step`, which may be ours by then (torch 2.13.0).
-    """
-    while isinstance(wrapper, FunctionType) and wrapper is not after:
-        cells = [cell for cell in wrapper.__closure__ or () if cell != CellType() and cell.cell_contents is after]
-        for cell in cells:
-            cell.cell_contents = before
-        inner = wrapper.__dict__.get("__wrapped__")
-        if cells and inner is after:
-            wrapper.__dict__["__wrapped__"] = before
-        if cells:
-            return True
-        wrapper = inner
-    return False
-
-
-class Made(NamedTuple):
-    """A function that a framework's own range decorator made, and what it wraps."""
-
-    upstream: Any
-    inner: Any
-
-
-def made_by_seam(raw: Any, seam: Seam | None) -> Made | None:
-    """Is `raw` the work of this decorator?"""
-    if seam is None or not isinstance(raw, FunctionType) or not hasattr(raw, "__wrapped__"):
-        return None
-    code = raw.__code__
-    is_theirs = code.co_name == seam.code_name and code.co_filename.replace("\\", "/").endswith(seam.file)
-    return Made(raw, raw.__wrapped__) if is_theirs else None
-
-
-def beneath(raw: Any, recognise: Callable[[Any], Made | None]) -> list[Change]:
-    """What takes a framework's own range out of a function that other decorators have wrapped since; [] for none.
-
-    Args:
-        raw: What is stored in the place.
-        recognise: Says what such a range is made of.
-    """
-    function, depth = function_in(raw), 0
-    while isinstance(function, FunctionType) and depth < _DECORATORS:
-        below = function.__dict__.get("__wrapped__")
-        made = recognise(below)
-        if made is not None:
-            cells = [cell for cell in function.__closure__ or () if cell != CellType() and cell.cell_contents is below]
-            held = [Change(cell, "cell_contents", made.upstream, made.inner) for cell in cells]
-            return [*held, Change(function, "__wrapped__", made.upstream, made.inner)] if held else []
-        function, depth = below, depth + 1
-    return []
-
-
-def replacement(target: Target, place: Place, made: Made | None, has_late_steps: bool, below: Any = None) -> Any:
-    """What is to be stored at `place`.
+def replacement(target: Target, place: FunctionPlace, has_late_steps: bool, below: Any = None) -> Replacement:
+    """What is to be stored at `place`, and what it cannot read of its calls.
 
     Args:
         target: What is declared.
-        place: Where.
-        made: The framework's own range there, which ours takes the place of.
-        has_late_steps: See `entry.needs_entry`.
+        place: Where; what it holds, without a range of the framework's own.
+        has_late_steps: Does a target of the same patch tell its step only at the end of it (`step_after`)?
         below: A range beneath decorators, which is being taken out.
 
     Raises:
         Unreached: it cannot be replaced.
     """
-    raw = place.raw if made is None else made.inner
+    raw = place.raw
+    change = Replacement(place.holder, place.attribute, raw, raw, place.is_own)
     if target.kind == DELEGATE:
-        return raw
+        return change
     if target.kind == VALUE:
-        return _value(target.value or "")
+        return change._replace(after=_imported(target.value or ""))
     if has_range(raw, below):
         raise Unreached(Reason.HAS_RANGE)
     if target.kind == CONTEXT:
-        return contexts.timed(raw, target)
-    entry = Entry(target, _signature(raw)) if needs_entry(target, has_late_steps) else None
-    settings = wrapping.Settings(target.name or place.qualname, target.stage, target.domain, None, entry)
+        return change._replace(after=_timed(raw, target))
+    entry = Entry(target, inspect.signature(function_in(raw))) if _needs_entry(target, has_late_steps) else None
+    settings = wrapping.RangeSettings(target.name or place.qualname, target.stage, target.domain, None, entry)
     new = wrapping.decorate(tuple(settings), _decided(target, raw))
     if new is raw:
         raise Unreached(Reason.NOT_PATCHABLE, f"a {type(raw).__name__} could not be decorated")
     settle(target, new)
-    if not place.is_own:
-        _name_after(place, new)
-    return new
+    function = function_in(new)
+    if not place.is_own and isinstance(function, FunctionType):
+        # An inherited method that is now one of the class itself: pickle must find it by its names.
+        function.__module__ = place.holder.__module__
+        function.__qualname__ = f"{place.holder.__qualname__}.{place.attribute}"
+    return change._replace(after=new, problems=tuple(entry.problems) if entry is not None else ())
+
+
+def _needs_entry(target: Target, has_late_steps: bool) -> bool:
+    """Does a call of this target have to do more than to be a range?"""
+    reasons = (
+        target.attributes, target.step, target.step_after, target.role, target.process_role, target.dummy,
+        target.sampling.mixes_if,
+    )  # fmt: skip
+    return any(reasons) or (has_late_steps and target.stage is not None)
 
 
 def _decided(target: Target, raw: Any) -> Any:
+    """The function that the range is to hold: `raw`, or one that calls a function of ours with it, which decides.
+
+    Why: MindSpeed-RL's own profiler must not start beside a session of mstxkit, which a range cannot prevent.
+    """
     if target.kind != AROUND:
         return raw
     if not isinstance(raw, FunctionType):
         raise Unreached(Reason.NOT_PATCHABLE, f"a {type(raw).__name__} cannot be decided on")
-    return around(raw, target.value or "")
+    decide = _imported(target.value or "")
 
+    @functools.wraps(raw)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return decide(raw, *args, **kwargs)
 
-def _name_after(place: Place, new: Any) -> None:
-    """An inherited method that is now one of the class itself: pickle must find it by its names."""
-    function = function_in(new)
-    if isinstance(function, FunctionType):
-        function.__module__ = place.holder.__module__
-        function.__qualname__ = f"{place.holder.__qualname__}.{place.attribute}"
+    setattr(wrapper, AROUND_MARK, wrapper)
+    return wrapper
 
 
 def has_range(raw: Any, but: Any = None) -> bool:
     """Has this function, or one that it wraps, a range of mstxkit? `but`: one that does not count."""
     function, depth = function_in(raw), 0
-    while function is not None and depth < _DECORATORS:
-        is_ours = signatures.held_by(function) is not None or contexts.MARK in getattr(function, "__dict__", {})
+    while function is not None and depth < DECORATORS:
+        is_ours = signatures.held_by(function) is not None or CONTEXT_MARK in getattr(function, "__dict__", {})
         if is_ours and function is not but:
             return True
         function, depth = getattr(function, "__dict__", {}).get("__wrapped__"), depth + 1
     return False
-
-
-def problems_of(new: Any) -> list[str]:
-    """What a wrapper cannot read of its calls, as its target wants."""
-    held = signatures.held_by(function_in(new))
-    entry = None if held is None else held.get("attributes")
-    return entry.problems if isinstance(entry, Entry) else []
 
 
 def settle(target: Target, new: Any) -> None:
@@ -197,15 +116,50 @@ def settle(target: Target, new: Any) -> None:
     sampling.mark(target, function)
 
 
-def generic(function: Callable[..., Any]) -> Any:
-    """The range of a function that a framework decorated itself, and that no target declares."""
-    return ranges.mstx_timer(function)
-
-
-def _value(path: str) -> Any:
+def _imported(path: str) -> Any:
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
-def _signature(raw: Any) -> inspect.Signature:
-    return inspect.signature(function_in(raw))
+class TimedContext:
+    """A framework's context manager inside a range. Everything else of it is reached as before."""
+
+    def __init__(self, inner: ContextManager[Any], timed: ContextManager[Any]) -> None:
+        self._inner, self._timed = inner, timed
+
+    def __enter__(self) -> Any:
+        self._timed.__enter__()
+        try:
+            return self._inner.__enter__()
+        except BaseException as exc:
+            self._timed.__exit__(type(exc), exc, exc.__traceback__)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        try:
+            return self._inner.__exit__(kind, exc, trace)
+        finally:
+            self._timed.__exit__(kind, exc, trace)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def _timed(function: Callable[..., Any], target: Target) -> Callable[..., Any]:
+    """`function`, each of whose contexts is a range named by its first argument, or by the target if that is no str.
+
+    For trainers whose stages are `with` blocks in one long method. A name of a stage that some system knows sets it.
+    """
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        inner = function(*args, **kwargs)
+        first = (*args[:2], *kwargs.values())[:2]  # a method is called with its self before
+        name = next((text for text in first if isinstance(text, str)), target.name or target.qualname)
+        stage = target.stage or (stages.canonical(name) if stages.is_known(name) else None)
+        return TimedContext(inner, ranges.mstx_range(name, stage=stage, domain=target.domain))
+
+    setattr(wrapper, CONTEXT_MARK, True)
+    return wrapper

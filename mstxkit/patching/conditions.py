@@ -62,6 +62,7 @@ class Joined(NamedTuple):
         return all(answers) if self.word == "and" else any(answers)
 
 
+# Called with a call's arguments: does it hold in that call? Raises Unreadable.
 Condition = Union[Holds, Compared, Joined]
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Union
 
 from ..errors import PatchError
-from ..recorder.pieces import KINDS as _PIECES
-from ..recorder.pieces import Role
+from ..pieces.kinds import KINDS as _PIECES
+from ..pieces.sampling import PieceSampling
 
 Attributes = Union[Mapping[str, str], Callable[..., Mapping[str, Any]]]
 
@@ -21,44 +21,6 @@ Attributes = Union[Mapping[str, str], Callable[..., Mapping[str, Any]]]
 RANGE, CONTEXT, DELEGATE, VALUE, AROUND = KINDS = ("range", "context", "delegate", "value", "around")
 CORE, EXTRA = TIERS = ("core", "extra")
 _PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_*][\w*]*(\.[A-Za-z_*][\w*]*)*")
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """What a call means for the pieces of its stage, beyond being one (`Target.boundary`).
-
-    Args:
-        until_next: The piece that a call begins goes on after it; see `recorder.pieces.Role`, also for the next five.
-        within: Kind of the larger piece that begins with it.
-        ends_before: Kinds of pieces that a call ends when it begins.
-        ends_after: Kinds of pieces that a call ends when it ends.
-        across: Kind of the pieces that are counted across occurrences of its stage.
-        ends_round: These are counted anew after it.
-        mixes: Kinds of pieces that cannot be told apart inside a call, each with why.
-        mixes_if: Condition (`conditions.py`) under which that is so; None: always.
-        ticks: A call is told to the open session all the same: its limits are looked at.
-    """
-
-    until_next: bool = False
-    within: str | None = None
-    ends_before: tuple[str, ...] = ()
-    ends_after: tuple[str, ...] = ()
-    across: str | None = None
-    ends_round: bool = False
-    mixes: Mapping[str, str] = field(default_factory=dict)
-    mixes_if: str | None = None
-    ticks: bool = False
-
-    def role(self, boundary: str | None) -> Role:
-        """As the recorder is told."""
-        return Role(
-            boundary, self.until_next, self.within, self.ends_before, self.ends_after, self.across, self.ends_round
-        )
-
-    @property
-    def is_told(self) -> bool:
-        """Does it say anything that the recorder has to be told of each call?"""
-        return self.ticks or self.mixes_if is not None or self.role(None) != Role()
 
 
 @dataclass(frozen=True)
@@ -108,7 +70,7 @@ class Target:
     max_per_s: int | None = None
     boundary: str | None = None
     dummy: str | None = None
-    sampling: Sampling = field(default_factory=Sampling)
+    sampling: PieceSampling = field(default_factory=PieceSampling)
     unless: str | None = None
     domain: str = "default"
 
@@ -119,8 +81,8 @@ class Target:
             raise PatchError(f"path={self.path!r}: only the last part may hold *")
         for name, allowed in (("kind", KINDS), ("tier", TIERS), ("boundary", _BOUNDARIES)):
             if getattr(self, name) not in allowed:
-                given = ", ".join(str(one) for one in allowed if one is not None)
-                raise PatchError(f"{name}={getattr(self, name)!r} (of {self.path}): choose one of {given}")
+                choices = ", ".join(str(choice) for choice in allowed if choice is not None)
+                raise PatchError(f"{name}={getattr(self, name)!r} (of {self.path}): choose one of {choices}")
         if (self.kind in (VALUE, AROUND)) != (self.value is not None):
             raise PatchError(f"value={self.value!r} (of {self.path}): goes with kind value or around, and only these")
         if self.dummy is not None and self.boundary is None:
@@ -135,6 +97,18 @@ class Target:
     def qualname(self) -> str:
         """What is after the colon."""
         return self.path.partition(":")[2]
+
+
+def each(where: str, *names: str, **fields: Any) -> tuple[Target, ...]:
+    """A target for each of these functions, all treated alike.
+
+    Args:
+        where: `package.module` of the functions, or `package.module:Class` of the methods.
+        names: What they are called there.
+        fields: The other arguments of each `Target`.
+    """
+    separator = "." if ":" in where else ":"
+    return tuple(Target(f"{where}{separator}{name}", **fields) for name in names)
 
 
 _BOUNDARIES = (None, *_PIECES)

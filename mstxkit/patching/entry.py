@@ -6,9 +6,12 @@ data and expressions: it travels with a wrapper that is pickled by value.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, Mapping, Union
 
-from .. import faults, identity, ranges, stages
+from .. import faults, stages
+from ..host import identity
+from ..marking import ranges
+from ..pieces import boundaries, edges
 from .conditions import Condition
 from .conditions import compiled as condition
 from .declare import Target
@@ -17,6 +20,7 @@ from .expressions import Expression, ExpressionError, Unreadable, compiled
 # An expression that fails this often in a row is not asked any more.
 _GIVE_UP_AFTER = 100
 INHERIT_ROLE = "stage"
+Readable = Union[Expression, Condition]
 
 
 class _Progress:
@@ -42,9 +46,8 @@ class Entry:
     """
 
     def __init__(self, target: Target, signature: Any) -> None:
-        self.path, self.stage, self.role, self.process_role = (
-            target.path, target.stage, target.role, target.process_role,
-        )  # fmt: skip
+        self.path, self.stage = target.path, target.stage
+        self.role, self.process_role = target.role, target.process_role
         self.ask = target.attributes if callable(target.attributes) else None
         texts = {} if callable(target.attributes) else dict(target.attributes)
         self.problems: list[str] = []
@@ -53,8 +56,8 @@ class Entry:
         self.step = None if target.step is None else self._compiled("step", target.step, signature)
         self.step_after = None if target.step_after is None else self._compiled("step", target.step_after, signature)
         self.dummy = None if target.dummy is None else self._compiled("dummy", target.dummy, signature, condition)
-        told = target.sampling.mixes_if
-        self.mixes_if = None if told is None else self._compiled("mixes_if", told, signature, condition)
+        mixes_if = target.sampling.mixes_if
+        self.mixes_if = None if mixes_if is None else self._compiled("mixes_if", mixes_if, signature, condition)
         self.mixes = dict(target.sampling.mixes)
         self.site: Any = None  # known once the function is decorated
         self._failed: dict[str, int] = {}
@@ -74,17 +77,17 @@ class Entry:
         """Set the step, then read the attributes of this call. What cannot be read is counted and left out."""
         self._tell_step(args, kwargs)
         self._tell_sampling(args, kwargs)
-        if self.process_role is not None:
-            _tell_role(self.process_role)
-        found = dict(self.ask(*args, **kwargs)) if self.ask is not None else {}
+        if self.process_role is not None and not identity.has_role():
+            identity.identify(role=self.process_role)
+        values = dict(self.ask(*args, **kwargs)) if self.ask is not None else {}
         for name, expression in self.expressions.items():
             value = self._read(name, expression, args, kwargs)
             if value is not None:
-                found[name] = value
+                values[name] = value
         role = stages.role_of(self.stage or ranges.current_stage()) if self.role == INHERIT_ROLE else self.role
         if role is not None:
-            found["role"] = role
-        return found
+            values["role"] = role
+        return values
 
     def _tell_step(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if self.step_after is not None:
@@ -105,24 +108,20 @@ class Entry:
         """What the call is among the pieces of its stage, as only its arguments say."""
         if self.dummy is None and self.mixes_if is None:
             return
-        from ..recorder import boundaries, edges  # not at import: with MSTXKIT_OFF=1 no engine is loaded
-
         is_dummy = self.dummy is not None and bool(self._read("dummy", self.dummy, args, kwargs))
         mixes = self.mixes_if is not None and bool(self._read("mixes_if", self.mixes_if, args, kwargs))
         edges.next_call(self.site, is_dummy, tuple(self.mixes) if mixes else ())
         if self.mixes_if is not None:
             stage = self.stage or stages.canonical(ranges.current_stage() or "")
             for per, why in self.mixes.items():
-                boundaries.found_mixed(self.site, stage or None, per, why if mixes else None)
+                boundaries.note_mixed(self.site, stage or None, per, why if mixes else None)
 
     def _step(self, expression: Expression, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
-        """None where it is not told, or is no step: frameworks pass -1 or None before the first one."""
+        """None where it cannot be read or is no step: frameworks pass -1 or None before the first one."""
         value = self._read("step", expression, args, kwargs)
         return value if type(value) is int and value >= 0 else None
 
-    def _read(
-        self, name: str, expression: Expression | Condition, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Any:
+    def _read(self, name: str, expression: Readable, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         failed = self._failed.get(name, 0)
         if failed >= _GIVE_UP_AFTER:
             return None
@@ -135,22 +134,3 @@ class Entry:
         if failed:
             self._failed[name] = 0
         return value
-
-
-def _tell_role(role: str) -> None:
-    if not identity.has_role():
-        identity.identify(role=role)
-
-
-def needs_entry(target: Target, has_late_steps: bool) -> bool:
-    """Does a call of this target have to do more than to be a range?
-
-    Args:
-        target: What is declared.
-        has_late_steps: Does a target of the same patch tell its step only at the end of it (`step_after`)?
-    """
-    told = (
-        target.attributes, target.step, target.step_after, target.role, target.process_role, target.dummy,
-        target.sampling.mixes_if,
-    )  # fmt: skip
-    return any(told) or (has_late_steps and target.stage is not None)

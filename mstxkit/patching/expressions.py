@@ -16,7 +16,7 @@ import difflib
 import inspect
 import sys
 from types import GetSetDescriptorType, MemberDescriptorType
-from typing import Any, Iterable, Mapping, NamedTuple, Union
+from typing import Any, Mapping, NamedTuple, Union
 
 from ..errors import PatchError
 
@@ -58,20 +58,12 @@ class Literal(NamedTuple):
 
 
 class Argument(NamedTuple):
-    """A parameter's value in this call: by keyword, else by position, else its default.
-
-    Args:
-        name: The parameter.
-        position: Among the positional ones, None for a keyword-only one.
-        is_keyword: May it be given by keyword?
-        has_default: Is there a default that can travel (None, bool, int, float, str)?
-        default: That one.
-    """
+    """A parameter's value in this call: by keyword, else by position, else its default."""
 
     name: str
-    position: int | None
-    is_keyword: bool
-    has_default: bool
+    position: int | None  # None for a keyword-only one
+    is_keyword: bool  # may it be given by keyword?
+    has_default: bool  # one that can travel (None, bool, int, float, str)
     default: Any
 
     def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -160,14 +152,9 @@ Node = Union[Literal, Argument, Rest, KeywordRest, Attribute, Item, Length]
 
 
 class Expression(NamedTuple):
-    """A compiled expression. Pickles; calls of it may come from any thread.
+    """A compiled expression. Pickles; calls of it may come from any thread."""
 
-    Args:
-        text: As written.
-        root: What to read.
-    """
-
-    text: str
+    text: str  # as written
     root: Node
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool | int | float | str | None:
@@ -216,25 +203,24 @@ def _parsed(text: object) -> ast.expr:
 
 def _arguments(signature: inspect.Signature) -> dict[str, Node]:
     """Every parameter, by name."""
-    found: dict[str, Node] = {}
+    arguments: dict[str, Node] = {}
     position = 0
     kinds = inspect.Parameter
-    named = [
-        p.name for p in signature.parameters.values() if p.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
-    ]
+    by_keyword = (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
+    named = [parameter.name for parameter in signature.parameters.values() if parameter.kind in by_keyword]
     for name, parameter in signature.parameters.items():
         is_positional = parameter.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
         if parameter.kind is kinds.VAR_POSITIONAL:
-            found[name] = Rest(position)
+            arguments[name] = Rest(position)
         elif parameter.kind is kinds.VAR_KEYWORD:
-            found[name] = KeywordRest(frozenset(named))
+            arguments[name] = KeywordRest(frozenset(named))
         else:
             default = parameter.default
             travels = default is None or id(type(default)) in _SCALARS
             place = position if is_positional else None
-            found[name] = Argument(name, place, name in named, travels, default if travels else None)
+            arguments[name] = Argument(name, place, name in named, travels, default if travels else None)
         position += is_positional
-    return found
+    return arguments
 
 
 def _node(tree: ast.AST, text: object, arguments: Mapping[str, Node] | None, depth: int = 0) -> Node:
@@ -247,13 +233,9 @@ def _node(tree: ast.AST, text: object, arguments: Mapping[str, Node] | None, dep
         return Attribute(_node(tree.value, text, arguments, depth + 1), sys.intern(tree.attr))
     if isinstance(tree, ast.Subscript):
         return Item(_node(tree.value, text, arguments, depth + 1), _literal(tree.slice, text))
-    if isinstance(tree, ast.Call) and _is_len(tree):
+    if isinstance(tree, ast.Call) and ast.unparse(tree.func) == "len" and len(tree.args) == 1 and not tree.keywords:
         return Length(_node(tree.args[0], text, arguments, depth + 1))
     return Literal(_literal(tree, text))
-
-
-def _is_len(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Name) and call.func.id == "len" and len(call.args) == 1 and not call.keywords
 
 
 def _named(name: str, text: object, arguments: Mapping[str, Node] | None) -> Node:
@@ -261,14 +243,9 @@ def _named(name: str, text: object, arguments: Mapping[str, Node] | None) -> Nod
         return Rest(0)
     if name in arguments:
         return arguments[name]
-    raise ExpressionError(f"{text!r}: the function has no parameter {name}{_those_there(name, arguments)}")
-
-
-def _those_there(name: str, arguments: Iterable[str]) -> str:
-    known = list(arguments)
-    near = difflib.get_close_matches(name, known, n=1)
-    advice = f"; did you mean {near[0]}?" if near else ""
-    return f"{advice} It has: {', '.join(known)}" if near else f", it has: {', '.join(known) or 'none'}"
+    near = difflib.get_close_matches(name, list(arguments), n=1)
+    advice = f"; did you mean {near[0]}? It has:" if near else ", it has:"
+    raise ExpressionError(f"{text!r}: the function has no parameter {name}{advice} {', '.join(arguments) or 'none'}")
 
 
 def _literal(tree: ast.AST, text: object) -> int | str:
@@ -284,16 +261,12 @@ def _literal(tree: ast.AST, text: object) -> int | str:
         if value.bit_length() >= _INT_BITS:
             raise ExpressionError(f"{text!r}: an int has at most {_INT_BITS} bits")
         return sign * value
-    raise ExpressionError(f"{text!r}: {_what(tree)} is no part of this language: {ALLOWED}")
+    is_constant = isinstance(tree, ast.Constant)
+    what = f"the {type(value).__name__} {value!r}" if is_constant else f"a {type(tree).__name__}"
+    raise ExpressionError(f"{text!r}: {what} is no part of this language: {ALLOWED}")
 
 
 ALLOWED = "parameters, .attribute, [index] with an int or a str, len(x), ints and strs"
-
-
-def _what(tree: ast.AST) -> str:
-    if isinstance(tree, ast.Constant):
-        return f"the {type(tree.value).__name__} {tree.value!r}"
-    return f"a {type(tree).__name__}"
 
 
 def plain_attribute(owner: Any, name: str) -> Any:
@@ -302,8 +275,8 @@ def plain_attribute(owner: Any, name: str) -> Any:
     Raises:
         Unreadable: it is not stored there, or is what a property or another descriptor makes.
     """
-    for one in _mro(type(owner)):
-        if name in _class_dict(one):
+    for cls in _mro(type(owner)):
+        if name in _class_dict(cls):
             return _also_in_class(owner, name)
     return _in_instance(owner, name)
 
@@ -311,10 +284,14 @@ def plain_attribute(owner: Any, name: str) -> Any:
 def _also_in_class(owner: Any, name: str) -> Any:
     kind = type(owner)
     held = _in_classes(kind, name)
-    if id(type(held)) in _NO_DESCRIPTORS or not _is_descriptor(type(held)):
+    descriptor_names = ("__get__", "__set__", "__delete__")
+    if id(type(held)) in _NO_DESCRIPTORS or all(_in_classes(type(held), n) is _MISSING for n in descriptor_names):
         return _in_instance(owner, name)
     if type(held) is MemberDescriptorType:
-        return _in_slot(owner, name, held)
+        try:
+            return held.__get__(owner, kind)
+        except (AttributeError, TypeError):
+            raise Unreadable(f"{name} of a {_class_name(kind)} is not set") from None
     if _in_classes(type(held), "__set__") is _MISSING and _in_classes(type(held), "__delete__") is _MISSING:
         return _in_own_dict(owner, name)  # a method or a cached property: what the instance has itself goes before it
     raise Unreadable(f"{name} of a {_class_name(kind)} is a {_class_name(type(held))}, not a plain attribute")
@@ -322,15 +299,11 @@ def _also_in_class(owner: Any, name: str) -> Any:
 
 def _in_classes(kind: type, name: str) -> Any:
     """What a class, or one that it is derived from, stores as this name."""
-    for one in _mro(kind):
-        held = _class_dict(one).get(name, _MISSING)
+    for cls in _mro(kind):
+        held = _class_dict(cls).get(name, _MISSING)
         if held is not _MISSING:
             return held
     return _MISSING
-
-
-def _is_descriptor(kind: type) -> bool:
-    return any(_in_classes(kind, name) is not _MISSING for name in ("__get__", "__set__", "__delete__"))
 
 
 def _in_instance(owner: Any, name: str) -> Any:
@@ -339,13 +312,6 @@ def _in_instance(owner: Any, name: str) -> Any:
         return _plain_attribute(owner, name)
     except AttributeError:
         raise Unreadable(f"a {_class_name(type(owner))} has no plain attribute {name}") from None
-
-
-def _in_slot(owner: Any, name: str, slot: MemberDescriptorType) -> Any:
-    try:
-        return slot.__get__(owner, type(owner))
-    except (AttributeError, TypeError):
-        raise Unreadable(f"{name} of a {_class_name(type(owner))} is not set") from None
 
 
 def _in_own_dict(owner: Any, name: str) -> Any:

@@ -7,13 +7,15 @@ class what is stored there, not what looking it up would give.
 from __future__ import annotations
 
 import functools
+import importlib.util
 import sys
 from fnmatch import fnmatchcase
+from importlib.machinery import PathFinder
 from types import FunctionType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Sequence
 
 from .declare import VALUE, Target
-from .report import Reason
+from .report import SKIPPED, WAITING, Reason
 
 # What `wrapping.decorate` turns into the same kind of thing with ranges.
 _REPLACEABLE = (
@@ -22,22 +24,14 @@ _REPLACEABLE = (
 )  # fmt: skip
 
 
-class Place(NamedTuple):
-    """Where a function is held.
+class FunctionPlace(NamedTuple):
+    """Where a function is held."""
 
-    Args:
-        holder: Module, class, or Ray remote function.
-        attribute: Its name there.
-        raw: What is stored there.
-        is_own: Stored in the holder itself; a class may also inherit it, and putting back then deletes the attribute.
-        qualname: `Class.method`.
-    """
-
-    holder: Any
-    attribute: str
-    raw: Any
-    is_own: bool
-    qualname: str
+    holder: Any  # module, class, or Ray remote function
+    attribute: str  # its name there
+    raw: Any  # what is stored there
+    is_own: bool  # in the holder itself; a class may also inherit it, and putting back then deletes the attribute
+    qualname: str  # `Class.method`
 
 
 class Unreached(Exception):
@@ -48,17 +42,21 @@ class Unreached(Exception):
         self.reason, self.detail = reason, detail
 
 
-def found(target: Target) -> list[Place]:
-    """The places of a target whose module is imported.
+def places(target: Target, cls: type | None = None) -> list[FunctionPlace]:
+    """The places of a target.
+
+    Args:
+        target: Its module is imported.
+        cls: Look into this class instead of the one of that name in the module: it arrived by value.
 
     Raises:
         Unreached: with the reason.
     """
     parents, _, last = target.qualname.rpartition(".")
-    holder = _holder(sys.modules[target.module], parents)
+    holder = _holder(sys.modules[target.module], parents) if cls is None else cls
     if "*" in last:
         return _matching(holder, parents, last)
-    return [_checked(_place(holder, last, target.qualname), is_value=target.kind == VALUE)]
+    return [_checked(_place(holder, last, target.qualname), is_value=target.kind == VALUE and cls is None)]
 
 
 def exists(path: str) -> bool:
@@ -70,14 +68,6 @@ def exists(path: str) -> bool:
         return True
     except (KeyError, Unreached):
         return False
-
-
-def held_by_class(cls: type, target: Target) -> list[Place]:
-    """As `found`, for a class that is not the one of that name in its module: it arrived by value."""
-    last = target.qualname.rpartition(".")[2]
-    if "*" in last:
-        return _matching(cls, cls.__qualname__, last)
-    return [_checked(_place(cls, last, target.qualname), is_value=False)]
 
 
 def _holder(module: ModuleType, parents: str) -> Any:
@@ -100,32 +90,32 @@ def _resolved(holder: Any, attribute: str) -> Any:
         raise Unreached(Reason.FAILED, f"{type(exc).__name__}: {exc}") from exc
 
 
-def _place(holder: Any, attribute: str, qualname: str) -> Place:
+def _place(holder: Any, attribute: str, qualname: str) -> FunctionPlace:
     is_own = attribute in vars(holder)
     raw = vars(holder)[attribute] if is_own else _resolved(holder, attribute)
     if is_remote_function(raw):
-        return Place(raw, "_function", raw._function, True, qualname)
-    return Place(holder, attribute, raw, is_own, qualname)
+        return FunctionPlace(raw, "_function", raw._function, True, qualname)
+    return FunctionPlace(holder, attribute, raw, is_own, qualname)
 
 
-def _matching(holder: Any, parents: str, pattern: str) -> list[Place]:
-    """What a wildcard matches: Python functions of the holder's own; `_name` only by a pattern that begins so."""
+def _matching(holder: Any, parents: str, pattern: str) -> list[FunctionPlace]:
+    """What a wildcard matches: Python functions that the holder defines itself, not those that a module imports."""
     places = []
     for name, raw in list(vars(holder).items()):
-        fits = fnmatchcase(name, pattern) and (pattern[0] == "_" or not name.startswith("_"))
-        if fits and isinstance(raw, (FunctionType, staticmethod, classmethod)) and _is_defined_here(holder, raw):
-            places.append(Place(holder, name, raw, True, f"{parents}.{name}" if parents else name))
+        is_own = not isinstance(holder, ModuleType) or getattr(raw, "__module__", None) == holder.__name__
+        if is_own and fits(name, pattern) and isinstance(raw, (FunctionType, staticmethod, classmethod)):
+            places.append(FunctionPlace(holder, name, raw, True, f"{parents}.{name}" if parents else name))
     if not places:
         raise Unreached(Reason.ABSENT, f"nothing matches {pattern}")
     return places
 
 
-def _is_defined_here(holder: Any, raw: Any) -> bool:
-    """In a module, a name imported from elsewhere is not meant by a wildcard."""
-    return not isinstance(holder, ModuleType) or getattr(raw, "__module__", None) == holder.__name__
+def fits(name: str, pattern: str) -> bool:
+    """Does a wildcard match this name? `_name` only by a pattern that begins so."""
+    return fnmatchcase(name, pattern) and (pattern[0] == "_" or not name.startswith("_"))
 
 
-def _checked(place: Place, is_value: bool) -> Place:
+def _checked(place: FunctionPlace, is_value: bool) -> FunctionPlace:
     if is_value:
         return place
     raw = place.raw
@@ -185,3 +175,36 @@ def is_remote_function(value: Any) -> bool:
     """
     kind = type(value)
     return kind.__name__ == "RemoteFunction" and kind.__module__ == "ray.remote_function"
+
+
+class Presence:
+    """Can a module that is not imported still come? Each package is looked for once, and none is imported for it."""
+
+    def __init__(self) -> None:
+        self._paths: dict[str, Sequence[str] | None] = {}
+
+    def of_module(self, name: str) -> tuple[str, str]:
+        """State and reason of a target in a module that is not imported yet."""
+        if self._path_of(name.partition(".")[0]) is None:
+            return SKIPPED, Reason.NOT_INSTALLED
+        is_there = self._path_of(name) is not None
+        return (WAITING, Reason.NOT_IMPORTED) if is_there else (SKIPPED, Reason.ABSENT)
+
+    def _path_of(self, name: str) -> Sequence[str] | None:
+        """Where submodules of a module lie: [] for one that has none, None where there is no such module."""
+        if name not in self._paths:
+            self._paths[name] = self._search(name)
+        return self._paths[name]
+
+    def _search(self, name: str) -> Sequence[str] | None:
+        if name in sys.modules:
+            return list(getattr(sys.modules[name], "__path__", ()))
+        package = name.rpartition(".")[0]
+        path = self._path_of(package) if package else None
+        if package and path is None:
+            return None
+        try:
+            spec = importlib.util.find_spec(name) if path is None else PathFinder.find_spec(name, path)
+        except (ImportError, ValueError):
+            return None
+        return None if spec is None else list(spec.submodule_search_locations or ())

@@ -9,10 +9,9 @@ import sys
 from typing import Any, Sequence
 
 from .. import faults
-from . import propagate, reach
+from . import reach
 from .active import Active, lock
 from .declare import Patch
-from .presence import Presence
 from .report import PatchReport, TargetState
 
 _actives: list[Active] = []
@@ -26,15 +25,15 @@ def install(patches: Sequence[tuple[Patch, bool]]) -> None:
     """
     with lock:
         for patch, has_extra in patches:
-            known = next((active for active in _actives if active.patch == patch), None)
-            if known is None:
+            active = next((active for active in _actives if active.patch == patch), None)
+            if active is None:
                 _actives.append(Active(patch, has_extra))
                 _actives[-1].watch()
-            elif has_extra and not known.has_extra:
-                known.has_extra = True
-                for module in filter(None, map(sys.modules.get, known.modules())):
-                    known.arrived(module)
-                known.reach_copies(propagate.loaded_modules())
+            elif has_extra and not active.has_extra:
+                active.has_extra = True
+                for module in filter(None, map(sys.modules.get, active.modules())):
+                    active.arrived(module)
+                active.reach_copies()
 
 
 def remove(frameworks: Sequence[str] = ()) -> None:
@@ -57,24 +56,24 @@ def report(is_thorough: bool = True) -> PatchReport:
             milliseconds for each function that somebody holds.
     """
     with lock:
-        presence = Presence()
+        presence = reach.Presence()
         states = [state for active in _actives for state in active.report(presence, is_thorough)]
         notes = [note for active in _actives for note in active.patch.notes]
     return PatchReport(tuple(states), tuple(notes))
 
 
 def states() -> list[TargetState]:
-    """As the targets of `report`, without a look at what is installed or out of reach: what has not come is waiting."""
+    """The targets of `report`, without a look at what is installed or held elsewhere: what has not come is waiting."""
     with lock:
-        return [state for active in _actives for state in active.known()]
+        return [state for active in _actives for state in active.report()]
 
 
 def patch_travelled(cls: type) -> None:
     """Patch a class that arrived by value, and the ones it is derived from. Never raises."""
-    for one in cls.__mro__:
-        for active in [] if reach.is_imported(one) else list(_actives):
+    for base in cls.__mro__:
+        for active in [] if reach.is_imported(base) else list(_actives):
             try:
-                active.travelled(one)
+                active.travelled(base)
             except Exception as exc:
                 faults.note("patching a class that arrived by value", exc)
 

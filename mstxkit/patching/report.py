@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from .declare import Target
 
 APPLIED, WAITING, SKIPPED, FAILED = STATES = ("applied", "waiting", "skipped", "failed")
 
@@ -30,24 +32,23 @@ class TargetState(NamedTuple):
     """One declared target and what became of it in this process.
 
     Args:
-        framework: Import root of the framework.
-        path: The target's path as declared.
-        state: applied, waiting, skipped or failed.
-        reason: One of `REASONS`; "" when applied.
         detail: What a reader needs besides: the error's text, the symbol that superseded it, places not reached.
-        tier: core or extra.
-        name: Name of the range.
-        stage: Canonical stage key, or None.
     """
 
-    framework: str
-    path: str
-    state: str
-    reason: str = ""
+    framework: str  # import root
+    path: str  # as declared
+    state: str  # one of `STATES`
+    reason: str = ""  # one of `REASONS`; "" when applied
     detail: str = ""
     tier: str = "core"
-    name: str = ""
-    stage: str | None = None
+    name: str = ""  # of the range
+    stage: str | None = None  # canonical key
+
+    @staticmethod
+    def of(framework: str, target: Target, state: str, reason: str = "", detail: str = "") -> TargetState:
+        """The state of this target."""
+        name = target.name or target.qualname
+        return TargetState(framework, target.path, state, reason, detail, target.tier, name, target.stage)
 
 
 class PatchReport(NamedTuple):
@@ -58,27 +59,21 @@ class PatchReport(NamedTuple):
 
     def of(self, framework: str) -> PatchReport:
         """The part of one framework."""
-        return PatchReport(tuple(one for one in self.targets if one.framework == framework), self.notes)
+        return PatchReport(tuple(target for target in self.targets if target.framework == framework), self.notes)
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Framework to state to number of targets."""
         counted: dict[str, Counter[str]] = {}
-        for one in self.targets:
-            counted.setdefault(one.framework, Counter())[one.state] += 1
-        return {name: {state: found[state] for state in STATES} for name, found in counted.items()}
-
-    def as_dicts(self) -> list[dict[str, Any]]:
-        """Plain values, for JSON."""
-        return [one._asdict() for one in self.targets]
+        for target in self.targets:
+            counted.setdefault(target.framework, Counter())[target.state] += 1
+        return {name: {state: states[state] for state in STATES} for name, states in counted.items()}
 
     def __str__(self) -> str:
         lines = [
             f"{name}: " + ", ".join(f"{count} {state}" for state, count in states.items() if count)
             for name, states in self.counts().items()
         ]
-        lines += [f"  {_line(one)}" for one in self.targets if one.state != APPLIED]
+        for target in (target for target in self.targets if target.state != APPLIED):
+            detail = f" ({target.detail})" if target.detail else ""
+            lines.append(f"  {target.state} {target.path}: {target.reason}{detail}")
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
-
-
-def _line(one: TargetState) -> str:
-    return f"{one.state} {one.path}: {one.reason}" + (f" ({one.detail})" if one.detail else "")

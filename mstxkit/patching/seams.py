@@ -12,36 +12,36 @@ import sys
 from types import FunctionType, ModuleType
 from typing import Any, Callable, NamedTuple
 
-from .. import faults, signatures
-from .apply import Change, Made, generic
+from .. import faults
+from ..marking import ranges, signatures
+from .apply import DECORATORS
 from .declare import Seam
+from .reach import function_in
+from .replacements import Replacement, cells_holding
 
 
-class Decorated(NamedTuple):
-    """One function that passed through the seam."""
+class Made(NamedTuple):
+    """A function that a framework's own range decorator made, and what it wraps."""
 
-    ours: Any
-    made: Made
+    upstream: Any
+    inner: Any
 
 
 class OpenSeam:
-    """The seam of one framework while it is patched.
-
-    Args:
-        seam: What is declared.
-    """
+    """The seam of one framework while it is patched."""
 
     def __init__(self, seam: Seam) -> None:
         self.seam = seam
-        self.change: Change | None = None
-        self._decorated: dict[int, Decorated] = {}
+        self.change: Replacement | None = None
+        # Functions that passed through the seam, ours and what it is made of, by id of ours.
+        self._decorated: dict[int, tuple[Any, Made]] = {}
 
-    def open(self, module: ModuleType) -> Change | None:
+    def open(self, module: ModuleType) -> Replacement | None:
         """Replace the decorator in its module, once. None where there is none."""
         name = self.seam.path.partition(":")[2]
         upstream = vars(module).get(name)
         if self.change is None and callable(upstream):
-            self.change = Change(module, name, upstream, self._decorator(upstream))
+            self.change = Replacement(module, name, upstream, self._decorator(upstream))
             self.change.make()
         return self.change
 
@@ -50,41 +50,55 @@ class OpenSeam:
         def decorator(func: Any) -> Any:
             theirs = upstream(func)
             try:
-                return self._ours(func, theirs)
+                ours = ranges.mstx_timer(func)
+                self._decorated[id(ours)] = ours, Made(theirs, func)
+                return ours
             except Exception as exc:
                 faults.note(f"the seam {self.seam.path}", exc)
                 return theirs
 
         return decorator
 
-    def _ours(self, func: Any, theirs: Any) -> Any:
-        ours = generic(func)
-        self._decorated[id(ours)] = Decorated(ours, Made(theirs, func))
-        return ours
-
     def made(self, raw: Any) -> Made | None:
-        """What a function that came through the seam would be without us."""
-        found = self._decorated.get(id(raw))
-        return None if found is None else found.made
+        """What a range of the framework's own, or ours in its place, is made of; None for any other object."""
+        if id(raw) in self._decorated:
+            return self._decorated[id(raw)][1]
+        if not isinstance(raw, FunctionType) or not hasattr(raw, "__wrapped__"):
+            return None
+        file = raw.__code__.co_filename.replace("\\", "/")
+        is_theirs = raw.__code__.co_name == self.seam.code_name and file.endswith(self.seam.file)
+        return Made(raw, raw.__wrapped__) if is_theirs else None
+
+    def beneath(self, raw: Any) -> list[Replacement]:
+        """What takes such a range out of a function that other decorators have wrapped since; [] for none."""
+        function, depth = function_in(raw), 0
+        while isinstance(function, FunctionType) and depth < DECORATORS:
+            below = function.__dict__.get("__wrapped__")
+            made = self.made(below)
+            if made is not None:
+                cells = cells_holding(function, below)
+                held = [Replacement(cell, "cell_contents", made.upstream, made.inner) for cell in cells]
+                return [*held, Replacement(function, "__wrapped__", made.upstream, made.inner)] if held else []
+            function, depth = below, depth + 1
+        return []
 
     def silence(self) -> None:
         """What the framework would have without us, also where ours stays held: below decorators of its own."""
-        for one in self._decorated.values():
-            if isinstance(one.ours, FunctionType):
-                signatures.silence(one.ours, one.made.upstream)
+        for ours, made in self._decorated.values():
+            if isinstance(ours, FunctionType):
+                signatures.silence(ours, made.upstream)
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[Replacement]:
         """The decorator, and where the functions that no target declares are held: to put back what would be there."""
-        stored = [change for one in self._decorated.values() for change in _stored(one)]
+        stored = [change for ours, made in self._decorated.values() for change in _stored(ours, made.upstream)]
         return stored if self.change is None else [self.change, *stored]
 
 
-def _stored(one: Decorated) -> list[Change]:
-    module, qualname = getattr(one.ours, "__module__", ""), getattr(one.ours, "__qualname__", "")
+def _stored(ours: Any, upstream: Any) -> list[Replacement]:
+    module, qualname = getattr(ours, "__module__", ""), getattr(ours, "__qualname__", "")
     holder: Any = sys.modules.get(module)
     *parents, last = qualname.split(".")
     for part in parents:
         holder = vars(holder).get(part) if isinstance(holder, (ModuleType, type)) else None
-    if isinstance(holder, (ModuleType, type)) and vars(holder).get(last) is one.ours:
-        return [Change(holder, last, one.made.upstream, one.ours)]
-    return []
+    is_there = isinstance(holder, (ModuleType, type)) and vars(holder).get(last) is ours
+    return [Replacement(holder, last, upstream, ours)] if is_there else []

@@ -1,4 +1,4 @@
-"""A YAML file read as nodes that know their lines; all that is wrong in it is gathered, and told at once.
+"""A YAML file read as nodes that know their lines; all that is wrong in it is raised at once.
 
 Nothing is constructed from the nodes: a tag can do nothing, and an alias that stands for a lot costs nothing until it
 is looked at. How much is looked at is limited by who reads.
@@ -10,8 +10,8 @@ import difflib
 import re
 from typing import Any, Iterable
 
-from .. import places
 from ..errors import PatchError
+from ..store.documents import text_of
 
 LARGEST_BYTES = 1 << 20
 MOST_PROBLEMS = 50
@@ -40,29 +40,29 @@ class Sheet:
 
     def stop_if_wrong(self) -> None:
         """Raise all that was noted, by line."""
-        found = sorted(set(self.problems))
-        if not found:
+        problems = sorted(set(self.problems))
+        if not problems:
             return
-        lines = [f"{self.name}:{line}: {problem}" for line, problem in found[:MOST_PROBLEMS]]
-        more = [f"and {len(found) - MOST_PROBLEMS} more"] if len(found) > MOST_PROBLEMS else []
+        lines = [f"{self.name}:{line}: {problem}" for line, problem in problems[:MOST_PROBLEMS]]
+        more = [f"and {len(problems) - MOST_PROBLEMS} more"] if len(problems) > MOST_PROBLEMS else []
         raise PatchError("\n".join([*lines, *more]))
 
     def entries(self, node: Any, where: str, most: int) -> dict[str, tuple[Any, Any]]:
         """What a mapping holds: name to the nodes of name and value."""
         if not self.is_a("mapping", node, where):
             return {}
-        found: dict[str, tuple[Any, Any]] = {}
+        entries: dict[str, tuple[Any, Any]] = {}
         for key, value in node.value[:most]:
             if not self.is_a("scalar", key, below(where, "the name of a field")):
                 continue
-            if key.value in found:
-                first = found[key.value][0].start_mark.line + 1
+            if key.value in entries:
+                first = entries[key.value][0].start_mark.line + 1
                 self.wrong(key, f"{below(where, key.value)}: given twice, first in line {first}")
             else:
-                found[key.value] = (key, value)
+                entries[key.value] = (key, value)
         if len(node.value) > most:
             self.wrong(node, f"{where}: more than {most} entries")
-        return found
+        return entries
 
     def items(self, node: Any, where: str, most: int) -> list[Any]:
         """The nodes of a list."""
@@ -121,7 +121,7 @@ def composed(sheet: Sheet) -> Any:
     name = sheet.name
     if not name.endswith(YAML_SUFFIXES):
         raise PatchError(f"{name}: a file of targets ends in .yaml; single targets go into a list: targets=[{name!r}]")
-    text = places.text_of(name, PatchError, LARGEST_BYTES)
+    text = text_of(name, PatchError, LARGEST_BYTES)
     try:
         import yaml
     except ImportError:
@@ -150,10 +150,10 @@ def below(where: str, name: str) -> str:
 
 def nearest(name: str, allowed: Iterable[str], intro: str = "allowed are") -> str:
     """What to say besides of a name that is not allowed."""
-    known = list(allowed)
-    near = difflib.get_close_matches(name, known, n=1)
+    names = list(allowed)
+    near = difflib.get_close_matches(name, names, n=1)
     advice = f" did you mean {near[0]}?" if near else ""
-    return f":{advice} {intro} {', '.join(known)}"
+    return f":{advice} {intro} {', '.join(names)}"
 
 
 def is_null(node: Any) -> bool:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-from fnmatch import fnmatchcase
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, NamedTuple
 
 from .declare import VALUE, Patch, Target
+from .reach import fits
 from .report import Reason, TargetState
 
 # A state that only looking at the source can give: the symbol is there; whether it can be replaced shows at its import.
@@ -30,22 +30,15 @@ class ClassSymbols(NamedTuple):
 
 
 class ModuleSymbols(NamedTuple):
-    """A module: what it defines, and what it imports.
-
-    Args:
-        classes: By name.
-        names: Of functions, with ""; of what is assigned, with what that is another name of, else "=".
-        imports: Local name to (module, name there); name "" where the module itself is meant.
-        stars: Modules of which it imports everything.
-    """
+    """A module: what it defines, and what it imports."""
 
     classes: Mapping[str, ClassSymbols] = {}
-    names: Mapping[str, str] = {}
-    imports: Mapping[str, tuple[str, str]] = {}
-    stars: tuple[str, ...] = ()
+    names: Mapping[str, str] = {}  # of functions, with ""; of what is assigned, with its other name, else "="
+    imports: Mapping[str, tuple[str, str]] = {}  # local name to (module, name there); "" for the module itself
+    stars: tuple[str, ...] = ()  # modules of which it imports everything
 
 
-class _Found(NamedTuple):
+class _Symbol(NamedTuple):
     """Where a name leads: a module (`name` ""), or a name in one; `of_class` where that is a class."""
 
     module: str
@@ -54,11 +47,7 @@ class _Found(NamedTuple):
 
 
 class Symbols:
-    """What a package and those that it builds on hold.
-
-    Args:
-        module: From a module's full name to what it holds; None where there is no such module.
-    """
+    """What a package and those that it builds on hold; `module` tells it of each by full name, None for no module."""
 
     def __init__(self, module: Callable[[str], ModuleSymbols | None]) -> None:
         self.module = module
@@ -68,7 +57,6 @@ class Symbols:
         return [self._state(patch, target) for target in patch.targets]
 
     def _state(self, patch: Patch, target: Target) -> TargetState:
-        name = target.name or target.qualname
         reason = detail = ""
         if self.module(target.module.partition(".")[0]) is None and self.module(target.module) is None:
             reason = Reason.NOT_INSTALLED
@@ -76,86 +64,80 @@ class Symbols:
             reason = Reason.ABSENT
         elif target.unless is not None and self.has(target.unless):
             reason, detail = Reason.SUPERSEDED, target.unless
-        state = SKIPPED if reason else HELD
-        return TargetState(patch.framework, target.path, state, reason, detail, target.tier, name, target.stage)
+        return TargetState.of(patch.framework, target, SKIPPED if reason else HELD, reason, detail)
 
     def holds(self, target: Target) -> bool:
         """Is there what a target names? A class is not: its methods would be."""
         parents, _, last = target.qualname.rpartition(".")
         if "*" in last:
-            return any(_fits(name, last) for name in self._names(target.module, parents))
-        found = self._found(target.module, target.qualname)
-        return found is not None and (found.of_class is None or target.kind == VALUE)
+            return any(fits(name, last) for name in self._names(target.module, parents))
+        symbol = self._symbol(target.module, target.qualname)
+        return symbol is not None and (symbol.of_class is None or target.kind == VALUE)
 
     def has(self, path: str) -> bool:
         """Is there a symbol `package.module:Class.method`, whatever it is?"""
         module, _, qualname = path.partition(":")
-        return self._found(module, qualname) is not None
+        return self._symbol(module, qualname) is not None
 
     def _names(self, module: str, parents: str) -> list[str]:
         """What a wildcard may match: functions that a module or class defines itself."""
         if not parents:
             here = self.module(module)
             return [] if here is None else [name for name, other in here.names.items() if not other]
-        holder = self._found(module, parents)
+        holder = self._symbol(module, parents)
         members = {} if holder is None or holder.of_class is None else holder.of_class.members
         return [name for name, other in members.items() if not other]
 
-    def _found(self, module: str, dotted: str, depth: int = 0) -> _Found | None:
+    def _symbol(self, module: str, dotted: str, depth: int = 0) -> _Symbol | None:
         first, *rest = dotted.split(".")
-        found = self._in_module(module, first, depth)
+        symbol = self._in_module(module, first, depth)
         for part in rest:
-            if found is None:
+            if symbol is None:
                 return None
-            if found.of_class is not None:
-                found = self._in_class(found, part, depth)
+            if symbol.of_class is not None:
+                symbol = self._in_class(symbol, part, depth)
             else:
-                found = self._in_module(found.module, part, depth) if not found.name else None
-        return found
+                symbol = self._in_module(symbol.module, part, depth) if not symbol.name else None
+        return symbol
 
-    def _in_module(self, module: str, name: str, depth: int) -> _Found | None:
+    def _in_module(self, module: str, name: str, depth: int) -> _Symbol | None:
         here = self.module(module)
         if here is None or depth > _DEEPEST:
             return None
         if name in here.classes:
-            return _Found(module, name, here.classes[name])
+            return _Symbol(module, name, here.classes[name])
         if name in here.names:
             other = here.names[name]
-            return (self._found(module, other, depth + 1) if other else None) or _Found(module, name)
+            return (self._symbol(module, other, depth + 1) if other else None) or _Symbol(module, name)
         return self._passed_on(module, here, name, depth)
 
-    def _passed_on(self, module: str, here: ModuleSymbols, name: str, depth: int) -> _Found | None:
+    def _passed_on(self, module: str, here: ModuleSymbols, name: str, depth: int) -> _Symbol | None:
         if name in here.imports:
             source, original = here.imports[name]
             if not original:
-                return _Found(source) if self.module(source) is not None else None
+                return _Symbol(source) if self.module(source) is not None else None
             return self._in_module(source, original, depth + 1)
         for source in here.stars:
-            found = self._in_module(source, name, depth + 1)
-            if found is not None:
-                return found
+            symbol = self._in_module(source, name, depth + 1)
+            if symbol is not None:
+                return symbol
         below = f"{module}.{name}"
-        return _Found(below) if self.module(below) is not None else None
+        return _Symbol(below) if self.module(below) is not None else None
 
-    def _in_class(self, owner: _Found, name: str, depth: int) -> _Found | None:
+    def _in_class(self, owner: _Symbol, name: str, depth: int) -> _Symbol | None:
         """A member, the class's own or an inherited one."""
         assert owner.of_class is not None
         if depth > _DEEPEST:
             return None
         if name in owner.of_class.members:
-            return _Found(owner.module, f"{owner.name}.{name}")
+            return _Symbol(owner.module, f"{owner.name}.{name}")
         for base in owner.of_class.bases:
-            found = self._found(owner.module, base, depth + 1)
-            if found is not None and found.of_class is not None:
-                member = self._in_class(found, name, depth + 1)
+            base_class = self._symbol(owner.module, base, depth + 1)
+            if base_class is not None and base_class.of_class is not None:
+                member = self._in_class(base_class, name, depth + 1)
                 if member is not None:
                     return member
         return None
-
-
-def _fits(name: str, pattern: str) -> bool:
-    """As `reach` matches wildcards: `_name` only by a pattern that begins so."""
-    return fnmatchcase(name, pattern) and (pattern[0] == "_" or not name.startswith("_"))
 
 
 def installed(first: str = "") -> Symbols:
@@ -218,12 +200,7 @@ def _parsed(path: Path, name: str, is_package: bool) -> ModuleSymbols:
 
 
 def from_source(tree: ast.Module, package: str) -> ModuleSymbols:
-    """What a parsed module holds.
-
-    Args:
-        tree: The module.
-        package: What its relative imports start from.
-    """
+    """What a parsed module holds; its relative imports start from `package`."""
     statements = list(_statements(tree.body))
     classes = {node.name: _class(node) for node in statements if isinstance(node, ast.ClassDef)}
     imports: dict[str, tuple[str, str]] = {}

@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+from functools import partial
 from typing import Any, Callable, Iterable, Mapping
 
 from ..errors import PatchError
@@ -61,42 +62,34 @@ def _patches(targets: Any) -> list[Patch]:
         return [read(targets)]
     if isinstance(targets, Mapping) or not isinstance(targets, Iterable):
         raise PatchError(f"targets={targets!r}: give a Patch, Targets, or the path of a YAML file")
-    given = list(targets)
-    loose = [_target(one) for one in given if not _is_patch_or_file(one)]
-    patches = [patch for one in given if _is_patch_or_file(one) for patch in _patches(one)]
+    wanted = list(targets)
+    loose = [_target(target) for target in wanted if not _is_patch_or_file(target)]
+    patches = [patch for target in wanted if _is_patch_or_file(target) for patch in _patches(target)]
     return [*patches, *([Patch(_root(loose[0].path), "", tuple(loose))] if loose else [])]
 
 
-def _is_patch_or_file(one: Any) -> bool:
-    return isinstance(one, (Patch, os.PathLike)) or (isinstance(one, str) and one.endswith(YAML_SUFFIXES))
+def _is_patch_or_file(target: Any) -> bool:
+    return isinstance(target, (Patch, os.PathLike)) or (isinstance(target, str) and target.endswith(YAML_SUFFIXES))
 
 
-def _target(one: Any) -> Target:
-    if isinstance(one, Target):
-        return one
-    if isinstance(one, str):
-        return Target(one)
-    raise PatchError(f"{one!r} is no target: give Target(...), or its path package.module:Class.method")
+def _target(target: Any) -> Target:
+    if isinstance(target, (Target, str)):
+        return target if isinstance(target, Target) else Target(target)
+    raise PatchError(f"{target!r} is no target: give Target(...), or its path package.module:Class.method")
 
 
 def _check_made_in_python(patch: Patch) -> None:
     for target in patch.targets:
         if not isinstance(target, Target):
             raise PatchError(f"{target!r} is no target: give Target(...)")
-        for text in (*_texts(target), target.step, target.step_after):
+        attributes = {} if callable(target.attributes) else target.attributes
+        if not isinstance(attributes, Mapping):
+            raise PatchError(f"attributes={attributes!r} (of {target.path}): names to expressions, or a callable")
+        for text in (*attributes.values(), target.step, target.step_after):
             if text is not None:
                 expressions.check(text)
         for text in filter(None, (target.dummy, target.sampling.mixes_if)):
             conditions.check(text)
-
-
-def _texts(target: Target) -> Iterable[str]:
-    """The expressions of a target's attributes."""
-    if callable(target.attributes):
-        return ()
-    if not isinstance(target.attributes, Mapping):
-        raise PatchError(f"attributes={target.attributes!r} (of {target.path}): names to expressions, or a callable")
-    return target.attributes.values()
 
 
 def _root(path: str) -> str:
@@ -127,8 +120,8 @@ def _patch(sheet: Sheet, root: Any) -> Patch | None:
     values = {name: _PATCH_FIELDS[name](sheet, node, name) for name, node in fields.items()}
     if not targets:
         return None
-    given = {name: value for name, value in values.items() if value is not None}
-    return Patch(**{"framework": _root(targets[0].path), "versions": "", **given, "targets": targets})
+    fields_set = {name: value for name, value in values.items() if value is not None}
+    return Patch(**{"framework": _root(targets[0].path), "versions": "", **fields_set, "targets": targets})
 
 
 def _targets(sheet: Sheet, node: Any) -> tuple[Target, ...]:
@@ -136,7 +129,7 @@ def _targets(sheet: Sheet, node: Any) -> tuple[Target, ...]:
     if not items and not sheet.problems:
         sheet.wrong(node, "targets: there are none")
     made = [_read_target(sheet, item, f"targets[{i}]") for i, item in enumerate(items)]
-    return tuple(one for one in made if one is not None)
+    return tuple(target for target in made if target is not None)
 
 
 def _read_target(sheet: Sheet, node: Any, where: str) -> Target | None:
@@ -145,7 +138,7 @@ def _read_target(sheet: Sheet, node: Any, where: str) -> Target | None:
         return None if path is None else Target(path)
     before = len(sheet.problems)
     fields = _fields(sheet, node, where, Target)
-    values = {name: _TARGET_FIELDS[name](sheet, one, f"{where}.{name}") for name, one in fields.items()}
+    values = {name: _TARGET_FIELDS[name](sheet, field, f"{where}.{name}") for name, field in fields.items()}
     if node.id == "mapping" and ("path" not in fields or is_null(fields["path"])):
         sheet.wrong(node, f"{where}.path: missing: package.module:Class.method")
     if len(sheet.problems) > before:
@@ -160,11 +153,11 @@ def _read_target(sheet: Sheet, node: Any, where: str) -> Target | None:
 def _fields(sheet: Sheet, node: Any, where: str, kind: Any) -> dict[str, Any]:
     """The nodes of a mapping that is to become an object of this kind, by field."""
     allowed = [field.name for field in dataclasses.fields(kind) if field.name not in _PYTHON_ONLY]
-    found = sheet.entries(node, where, len(allowed) + MOST_PROBLEMS)
-    for name, (key, _) in found.items():
+    entries = sheet.entries(node, where, len(allowed) + MOST_PROBLEMS)
+    for name, (key, _) in entries.items():
         if name not in allowed:
             sheet.wrong(key, f"{below(where, name)}: unknown field{nearest(name, allowed)}")
-    return {name: value for name, (_, value) in found.items() if name in allowed}
+    return {name: value for name, (_, value) in entries.items() if name in allowed}
 
 
 def _path(sheet: Sheet, node: Any, where: str) -> str | None:
@@ -200,10 +193,6 @@ def _expression(sheet: Sheet, node: Any, where: str, check: Callable[[object], N
     return text
 
 
-def _condition(sheet: Sheet, node: Any, where: str) -> str | None:
-    return _expression(sheet, node, where, conditions.check)
-
-
 def _choice(sheet: Sheet, node: Any, where: str) -> str | None:
     text, allowed = sheet.text(node, where), _CHOICES[where.rpartition(".")[2]]
     if text is not None and text not in allowed:
@@ -211,27 +200,19 @@ def _choice(sheet: Sheet, node: Any, where: str) -> str | None:
     return text
 
 
-def _attributes(sheet: Sheet, node: Any, where: str) -> dict[str, str] | None:
-    return _named(sheet, node, where, _expression)
-
-
-def _names(sheet: Sheet, node: Any, where: str) -> dict[str, str] | None:
-    return _named(sheet, node, where, Sheet.text)
-
-
 def _named(sheet: Sheet, node: Any, where: str, value_of: Callable[..., str | None]) -> dict[str, str] | None:
     if node.id == "scalar" and is_null(node):
         return None
     entries = sheet.entries(node, where, MOST_ATTRIBUTES)
-    found = {name: value_of(sheet, value, f"{where}.{name}") for name, (_, value) in entries.items()}
+    texts = {name: value_of(sheet, value, f"{where}.{name}") for name, (_, value) in entries.items()}
     for name in [name for name, (_, value) in entries.items() if value.id == "scalar" and is_null(value)]:
         sheet.wrong(entries[name][0], f"{where}.{name}: empty")
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in texts.items() if value is not None}
 
 
 def _notes(sheet: Sheet, node: Any, where: str) -> tuple[str, ...] | None:
     nodes = [node] if node.id == "scalar" else sheet.items(node, where, MOST_PROBLEMS)
-    texts = [sheet.text(one, where) for one in nodes]
+    texts = [sheet.text(child, where) for child in nodes]
     return tuple(text for text in texts if text is not None)
 
 
@@ -240,21 +221,21 @@ def _seam(sheet: Sheet, node: Any, where: str) -> Seam | None:
         return None
     fields = _fields(sheet, node, where, Seam)
     readers = {"path": _symbol, "code_name": Sheet.text, "file": Sheet.text}
-    values = {name: readers[name](sheet, one, f"{where}.{name}") for name, one in fields.items()}
+    values = {name: readers[name](sheet, field, f"{where}.{name}") for name, field in fields.items()}
     for name in [name for name in readers if values.get(name) is None]:
         sheet.wrong(node, f"{where}.{name}: missing")
-    given = {name: value or "" for name, value in values.items()}
-    return Seam(**given) if len(given) == len(readers) else None
+    texts = {name: value or "" for name, value in values.items()}
+    return Seam(**texts) if len(texts) == len(readers) else None
 
 
 _FieldReader = Callable[[Sheet, Any, str], Any]
 _TARGET_FIELDS: dict[str, _FieldReader] = {
-    "path": _path, "name": Sheet.text, "stage": Sheet.text, "attributes": _attributes, "step": _expression,
-    "step_after": _expression, "role": Sheet.text, "process_role": Sheet.text, "kind": _choice, "value": _symbol,
-    "tier": _choice, "coalesce": Sheet.flag, "max_depth": Sheet.number, "max_per_s": Sheet.number, "boundary": _choice,
-    "dummy": _condition, "unless": _symbol, "domain": Sheet.text,
+    "path": _path, "name": Sheet.text, "stage": Sheet.text, "attributes": partial(_named, value_of=_expression),
+    "step": _expression, "step_after": _expression, "role": Sheet.text, "process_role": Sheet.text, "kind": _choice,
+    "value": _symbol, "tier": _choice, "coalesce": Sheet.flag, "max_depth": Sheet.number, "max_per_s": Sheet.number,
+    "boundary": _choice, "dummy": partial(_expression, check=conditions.check), "unless": _symbol, "domain": Sheet.text,
 }  # fmt: skip
 _PATCH_FIELDS: dict[str, _FieldReader] = {
-    "framework": _framework, "versions": Sheet.text, "seam": _seam, "roles": _names, "default": Sheet.flag,
-    "notes": _notes,
+    "framework": _framework, "versions": Sheet.text, "seam": _seam, "roles": partial(_named, value_of=Sheet.text),
+    "default": Sheet.flag, "notes": _notes,
 }  # fmt: skip

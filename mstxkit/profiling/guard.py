@@ -20,10 +20,11 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import Any, Callable, Mapping, NamedTuple, Sequence
+from typing import Callable, Mapping, NamedTuple, Sequence
 
-from .. import identity, places
 from ..errors import MstxkitError
+from ..host import folders, identity
+from ..store import documents
 from . import others
 
 _FOLDER, _INSTEAD_OF_SHARED_MEMORY = "devices", Path("/tmp")
@@ -33,21 +34,14 @@ _ASK_AGAIN, _ASK_AGAIN_AFTER_S = 20, 0.005
 
 
 class Owner(NamedTuple):
-    """Who has a device.
-
-    Args:
-        run: Id of its run; empty where it has none.
-        stage: The stage that it records; None for all of them.
-        since_ns: Wall clock, since when.
-        device: Physical id; None for a process that has no device.
-    """
+    """Who has a device."""
 
     pid: int
     host: str
-    run: str
-    stage: str | None
-    since_ns: int
-    device: int | None
+    run: str  # its id; empty where there is none
+    stage: str | None  # that it records; None: all of them
+    since_ns: int  # wall clock
+    device: int | None  # physical id; None for a process that has no device
 
     def __str__(self) -> str:
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since_ns / 1e9))
@@ -55,34 +49,21 @@ class Owner(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why no session may start now: who has the device, and what to do.
-
-    Args:
-        owner: The process of mstxkit's that has it; None where it is another profiler, or unknown.
-    """
+    """Why no session may start now: who has the device, and what to do."""
 
     sentence: str
-    owner: Owner | None = None
+    owner: Owner | None = None  # None where it is another profiler, or unknown
 
     def __str__(self) -> str:
         return self.sentence
 
 
 class Claim:
-    """A device that this process has, until `release`, its end or its death.
-
-    Threads/fork: for the thread that owns the session. In a forked child it is nothing, and `release` does nothing.
-    """
+    """A device that this process has, until `release`, its end or its death; in a forked child it is nothing."""
 
     def __init__(self, owner: Owner) -> None:
         self.owner = owner
         self._file: int | None = None
-        self._process: dict[str, Any] = {}
-
-    def now_in(self, stage: str | None) -> None:
-        """Tell the others what is recorded now. Never raises."""
-        self.owner = self.owner._replace(stage=stage)
-        self._tell()
 
     def release(self) -> None:
         """Give the device back. Once is enough, more do no harm. Never raises."""
@@ -96,20 +77,17 @@ class Claim:
         _taken.pop(os.getpid(), None)
 
     def lock(self, folder: Path) -> Refusal | None:
-        """Lock the device between processes, or say who has it.
-
-        Raises:
-            OSError, MstxkitError: it cannot be locked.
-        """
+        """Lock the device between processes, or say who has it. Raises OSError, MstxkitError: it cannot be locked."""
         path = folder / f"npu-{self.owner.device}.lock"
         while True:
-            file = places.open_lock_file(path)
+            file = documents.open_lock_file(path)
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if places.is_still(file, path):
+                if documents.is_still(file, path):
+                    about = json.dumps({**identity.of_life(), **self.owner._asdict()}).encode()
+                    _ignoring_errors(os.ftruncate, file, 0)
+                    _ignoring_errors(os.pwrite, file, about, 0)  # a full tmpfs: locked all the same
                     self._file, file = file, -1
-                    self._process = identity.of_life()
-                    self._tell()
                     return None
                 # It was removed meanwhile, and whoever comes next would lock another one: once more.
             except (BlockingIOError, PermissionError):
@@ -118,26 +96,17 @@ class Claim:
                 if file >= 0:
                     os.close(file)
 
-    def _tell(self) -> None:
-        if self._file is None or self.owner.pid != os.getpid():
-            return
-        about = {**self._process, **self.owner._asdict()}
-        _ignoring_errors(os.ftruncate, self._file, 0)
-        _ignoring_errors(os.pwrite, self._file, json.dumps(about).encode(), 0)  # a full tmpfs: locked all the same
-
 
 # By pid, so that a forked child finds none: one session in a process, on whatever device.
 _taken: dict[int, Claim] = {}
 
 
 def take(device: int | None, *, run: str = "", stage: str | None = None, folder: Path | None = None) -> Claim | Refusal:
-    """Take a device for a session, or learn who has it. Never raises and never waits for the owner.
+    """Take a device for a session, or learn who has it. Never raises, never waits for the owner.
 
     Args:
-        device: Physical id, as `physical_device` gives it; None on a host without NPU, where only this process itself
-            can be in the way.
-        run: Id of the run.
-        stage: What will be recorded.
+        device: As `physical_device` gives it; None without NPU, where only this process itself can be in the way.
+        run, stage: For those who are refused meanwhile.
         folder: Parent of the folder of locks instead of /dev/shm; the same for all that are to meet.
     """
     pid = os.getpid()
@@ -145,7 +114,11 @@ def take(device: int | None, *, run: str = "", stage: str | None = None, folder:
     first = _taken.setdefault(pid, claim)
     if first is not claim:
         return Refusal(f"a session of mstxkit runs in this process already: {first.owner}; stop it first", first.owner)
-    refusal = _refused_by_others() or (None if device is None else _locked(claim, folder))
+    elsewhere = "; ".join(other.sentence for other in others.others())
+    if elsewhere:
+        _taken.pop(pid, None)
+        return Refusal(elsewhere)
+    refusal = None if device is None else _locked(claim, folder)
     if refusal is None:
         return claim
     _taken.pop(pid, None)
@@ -158,15 +131,10 @@ def held() -> Owner | None:
     return None if claim is None else claim.owner
 
 
-def _refused_by_others() -> Refusal | None:
-    found = others.others()
-    return Refusal("; ".join(other.sentence for other in found)) if found else None
-
-
 def _locked(claim: Claim, parent: Path | None) -> Refusal | None:
     preferred = None if parent is None else str(parent)
     try:
-        return claim.lock(places.live_folder(_FOLDER, preferred, _INSTEAD_OF_SHARED_MEMORY))
+        return claim.lock(folders.live_folder(_FOLDER, preferred, _INSTEAD_OF_SHARED_MEMORY))
     except (OSError, MstxkitError) as exc:
         return Refusal(f"device {claim.owner.device} cannot be locked against other processes: {exc}")
 
@@ -214,34 +182,28 @@ def physical_device(
     """
     variables = os.environ if environment is None else environment
     there = _nodes() if nodes is None else sorted(nodes)
-    there = there or _given_to_container(variables.get("ASCEND_VISIBLE_DEVICES", ""))
-    visible = _visible(variables.get("ASCEND_RT_VISIBLE_DEVICES", ""))
+    there = there or _devices_of_container(variables.get("ASCEND_VISIBLE_DEVICES", ""))
+    # CANN reads up to the first character that belongs to no list of numbers: "1, 2" is 1.
+    listed = re.match(r"\d+(,\d+)*", variables.get("ASCEND_RT_VISIBLE_DEVICES", ""))
+    visible = [int(number) for number in listed[0].split(",")] if listed else []
     logical = visible[index] if 0 <= index < len(visible) else index
     return there[logical] if 0 <= logical < len(there) else logical
 
 
 def _nodes() -> list[int]:
     try:
-        found = (re.fullmatch(r"davinci(\d+)", name) for name in os.listdir("/dev"))
+        matches = [re.fullmatch(r"davinci(\d+)", name) for name in os.listdir("/dev")]
     except OSError:
         return []
-    return sorted(int(match[1]) for match in found if match)
+    return sorted(int(match[1]) for match in matches if match)
 
 
-def _visible(text: str) -> list[int]:
-    """CANN reads up to the first character that belongs to no list of numbers: "1, 2" is 1."""
-    listed = re.match(r"\d+(,\d+)*", text)
-    return [int(number) for number in listed[0].split(",")] if listed else []
-
-
-def _given_to_container(text: str) -> list[int]:
+def _devices_of_container(text: str) -> list[int]:
     """`0-2,4` or `Ascend910-1,Ascend910-3`, in ascending order; nothing for `void` and what cannot be read."""
-    found: set[int] = set()
+    devices: set[int] = set()
     for part in filter(None, text.replace(" ", "").split(",")):
-        one = re.fullmatch(r"(?:Ascend\d+[A-Z]*-)?(\d{1,4})", part)
-        several = re.fullmatch(r"(\d{1,4})-(\d{1,4})", part)
-        if one is None and several is None:
+        match = re.fullmatch(r"(?:Ascend\d+[A-Z]*-)?(\d{1,4})|(\d{1,4})-(\d{1,4})", part)
+        if match is None:
             return []
-        found.update([int(one[1])] if one else [])
-        found.update(range(int(several[1]), int(several[2]) + 1) if several else [])
-    return sorted(found)
+        devices.update(range(int(match[1] or match[2]), int(match[1] or match[3]) + 1))
+    return sorted(devices)

@@ -4,58 +4,72 @@ In the form that torch_npu itself writes: `profiler_metadata.json`, one object w
 table META_DATA when the data are parsed; `profiler_info_<rank>.json` tells tools the rank.
 
 Source: torch_npu 2.13.0 `profiler/profiler_interface.py` (`_dump_profiler_info`, `_dump_metadata`), `profiler.py`
-(`add_metadata_json`); msprof-analyze 26.2 reads `distributed_args`, MindStudio's RL view reads `role`.
+(`add_metadata_json`); MindStudio's RL view reads `role`. msprof-analyze 26.2 reads `distributed_args`, and refuses a
+world size that is not the product of the sizes (`cluster_analyse/cluster_utils/parallel_algorithm.py`); their keys are
+those of MindSpeed-LLM c77308a1 `training.py`, their sources Megatron-LM core 0.12 `megatron/core/parallel_state.py` and
+`megatron/training/global_vars.py`. Nothing is imported for them, and no collective or device call is made.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
-from .. import places
-from . import parallel
+from ..store import documents
 from .declare import Order
 
 METADATA, INFO = "profiler_metadata.json", "profiler_info"
 _LIMIT_BYTES = 16 << 20
+_SIZES = {
+    "tensor_model_parallel_size": "get_tensor_model_parallel_world_size",
+    "pipeline_model_parallel_size": "get_pipeline_model_parallel_world_size",
+    "data_parallel_size": "get_data_parallel_world_size",
+    "context_parallel_size": "get_context_parallel_world_size",
+    "expert_model_parallel_size": "get_expert_model_parallel_world_size",
+}
 
 
 def complete(output: Path, order: Order, distributed_args: dict[str, Any]) -> None:
-    """Add what is not there yet to what the profiler wrote in `output`.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    _add(output / METADATA, _known(order, distributed_args))
+    """Add what is not there yet to what the profiler wrote in `output`. Raises OSError: it cannot be written."""
+    of_session = {"run": order.run_id, "request": order.request, "stage": order.stage, "step": order.step}
+    metadata: dict[str, Any] = {"mstxkit": {**of_session, "rank": order.rank, "world_size": order.world_size}}
+    # Without the sizes msprof-analyze would take every rank for a model of its own.
+    if "tensor_model_parallel_size" in distributed_args:
+        metadata["distributed_args"] = distributed_args
+    if order.role:
+        metadata["role"] = order.role
+    file = output / METADATA
+    written = documents.read_json(file, _LIMIT_BYTES)
+    if written is not None or not file.exists():  # whatever else it is, it is not ours to replace
+        _write(file, {**metadata, **(written or {})})
     if order.world_size > 1:
         _name_rank(output, order.rank)
-
-
-def _known(order: Order, distributed_args: dict[str, Any]) -> dict[str, Any]:
-    of_session = {"run": order.run_id, "request": order.request, "stage": order.stage, "step": order.step}
-    known: dict[str, Any] = {"mstxkit": {**of_session, "rank": order.rank, "world_size": order.world_size}}
-    if parallel.is_complete(distributed_args):
-        known["distributed_args"] = distributed_args
-    return {**known, **({"role": order.role} if order.role else {})}
-
-
-def _add(file: Path, known: dict[str, Any]) -> None:
-    found = places.read_json(file, _LIMIT_BYTES)
-    if found is None and file.exists():
-        return  # whatever it is, it is not ours to replace
-    _write(file, {**known, **(found or {})})
 
 
 def _name_rank(output: Path, rank: int) -> None:
     """Where the profiler did not know its rank, neither would anybody who reads its data."""
     unnamed = output / f"{INFO}.json"
-    found = places.read_json(unnamed, _LIMIT_BYTES)
-    if found is None or any(output.glob(f"{INFO}_*.json")):
+    info = documents.read_json(unnamed, _LIMIT_BYTES)
+    if info is None or any(output.glob(f"{INFO}_*.json")):
         return
-    _write(output / f"{INFO}_{rank}.json", {**found, "rank_id": rank})
+    _write(output / f"{INFO}_{rank}.json", {**info, "rank_id": rank})
     unnamed.unlink()
 
 
 def _write(file: Path, content: dict[str, Any]) -> None:
-    places.replace_file(file, json.dumps(content, ensure_ascii=False).encode("utf-8", "backslashreplace"))
+    documents.replace_file(file, json.dumps(content, ensure_ascii=False).encode("utf-8", "backslashreplace"))
+
+
+def distributed_args(rank: int, world_size: int) -> dict[str, Any]:
+    """Rank and world size, and Megatron's sizes where it has set them up. Raises whatever Megatron raises."""
+    state: Any = sys.modules.get("megatron.core.parallel_state")
+    is_set_up = getattr(state, "model_parallel_is_initialized", None)
+    sizes: dict[str, Any] = {}
+    if is_set_up is not None and is_set_up():
+        sizes = {key: int(getattr(state, name)()) for key, name in _SIZES.items() if hasattr(state, name)}
+        arguments = getattr(sys.modules.get("megatron.training.global_vars"), "_GLOBAL_ARGS", None)
+        sequence = getattr(arguments, "sequence_parallel", None)
+        sizes.update({"sequence_parallel": sequence} if isinstance(sequence, bool) else {})
+    return {**sizes, "rank": rank, "world_size": world_size}

@@ -14,35 +14,25 @@ import json
 import os
 import re
 import sys
-from typing import Any, Callable, Mapping, NamedTuple, Union
+from typing import Any, Callable, Iterator, Mapping, NamedTuple
 
 from .. import faults
 
 
 class Other(NamedTuple):
-    """A profiler that is not mstxkit's, and has this process's device or may take it.
-
-    Args:
-        who: Its name.
-        sentence: What shows it, and what to do.
-    """
+    """A profiler that is not mstxkit's, and has this process's device or may take it: `sentence` says what to do."""
 
     who: str
     sentence: str
 
 
-Found = Union[Other, None]
 _announced: dict[int, Other] = {}
 
 
 def announce(who: str, sentence: str) -> Callable[[], None]:
-    """Say of a profiler that is scheduled here, and that nothing else shows yet: sessions are refused until the undo.
+    """Announce a profiler that is scheduled here and that nothing else shows yet: no session begins until the undo.
 
     For seams in frameworks: MindSpeed-RL's `profiler_start` returns a profiler that starts by itself at a later step.
-
-    Args:
-        who: Its name.
-        sentence: What it will do, and what the user can do.
     """
     other = Other(who, sentence)
     _announced[id(other)] = other
@@ -57,87 +47,67 @@ def others(environment: Mapping[str, str] | None = None) -> tuple[Other, ...]:
     """Everybody else who profiles this process or may start to at any time. Never raises.
 
     A session of mstxkit's own shows as what it is made with: ask before it starts. torch's
-    and torch_npu's own are named only where no framework that uses them was found. Cost: microseconds.
+    and torch_npu's own are named only where no framework that uses them is found. Cost: microseconds.
     """
-    variables = os.environ if environment is None else environment
-    outside = [found for look in _IN_THE_ENVIRONMENT for found in [look(variables)] if found]
+    outside = _in_environment(os.environ if environment is None else environment)
     inside = [*_announced.values(), *_look(_verl, _mindspore)]
-    return tuple(outside + (inside or _look(_torch_npu, _torch)))
+    return (*outside, *(inside or _look(_torch_npu, _torch)))
 
 
-def _look(*places_to_look: Callable[[], Found]) -> list[Other]:
-    found = []
+def _look(*places_to_look: Callable[[], Other | None]) -> list[Other]:
+    others_here = []
     for look in places_to_look:
         try:
-            other = look()
+            others_here.append(look())
         except Exception as exc:  # a version that keeps it elsewhere must not stop us
             faults.note("guard.others", exc)
-            continue
-        found += [other] if other else []
-    return found
+    return [other for other in others_here if other is not None]
 
 
-def _msprof(variables: Mapping[str, str]) -> Found:
-    if not variables.get("PROFILER_SAMPLECONFIG"):
-        return None
-    return Other(
-        "msprof",
-        "msprof started this program (PROFILER_SAMPLECONFIG is set) and owns the device: no profiler can be started "
-        "inside it; start the program without msprof",
-    )
-
-
-def _msprof_dynamic(variables: Mapping[str, str]) -> Found:
+def _in_environment(variables: Mapping[str, str]) -> Iterator[Other]:
+    """Who the environment lets in."""
+    if variables.get("PROFILER_SAMPLECONFIG"):
+        yield Other(
+            "msprof",
+            "msprof started this program (PROFILER_SAMPLECONFIG is set) and owns the device: no profiler can be "
+            "started inside it; start the program without msprof",
+        )
     mode = variables.get("PROFILING_MODE")
-    if mode is None:
-        return None
-    return Other(
-        "msprof",
-        f"PROFILING_MODE={mode!r} gives the device to msprof, and both torch_npu's and MindSpore's profiler refuse to "
-        "start; unset PROFILING_MODE",
-    )
-
-
-def _daemon(variables: Mapping[str, str]) -> Found:
+    if mode is not None:
+        yield Other(
+            "msprof",
+            f"PROFILING_MODE={mode!r} gives the device to msprof, and both torch_npu's and MindSpore's profiler refuse "
+            "to start; unset PROFILING_MODE",
+        )
     name = "MSMONITOR_USE_DAEMON" if variables.get("MSMONITOR_USE_DAEMON") else "KINETO_USE_DAEMON"
     value = variables.get(name, "")
-    if not re.fullmatch(r"\s*\+?0*1\s*", value):  # torch_npu: int(value) == 1
-        return None
-    return Other(
-        "msMonitor",
-        f"msMonitor's daemon (dynolog) may start a profiler in this process at any step ({name}={value}); unset "
-        f"{name}, or profile with dyno instead",
-    )
-
-
-def _dynamic_config(variables: Mapping[str, str]) -> Found:
+    if re.fullmatch(r"\s*\+?0*1\s*", value):  # torch_npu: int(value) == 1
+        yield Other(
+            "msMonitor",
+            f"msMonitor's daemon (dynolog) may start a profiler in this process at any step ({name}={value}); unset "
+            f"{name}, or profile with dyno instead",
+        )
     path = variables.get("PROF_CONFIG_PATH")
-    if not path:
-        return None
-    return Other(
-        "torch_npu dynamic_profile",
-        f"torch_npu's dynamic profiler follows {path}/profiler_config.json and may start at any step "
-        "(PROF_CONFIG_PATH is set); unset PROF_CONFIG_PATH",
-    )
+    if path:
+        yield Other(
+            "torch_npu dynamic_profile",
+            f"torch_npu's dynamic profiler follows {path}/profiler_config.json and may start at any step "
+            "(PROF_CONFIG_PATH is set); unset PROF_CONFIG_PATH",
+        )
+    if _mindspore_starts(variables.get("MS_PROFILER_OPTIONS") or "{}"):
+        sentence = "MindSpore profiles the whole run (MS_PROFILER_OPTIONS says start); unset MS_PROFILER_OPTIONS"
+        yield Other("MindSpore", sentence)
 
 
-def _mindspore_options(variables: Mapping[str, str]) -> Found:
+def _mindspore_starts(text: str) -> bool:
     try:
-        options = json.loads(variables.get("MS_PROFILER_OPTIONS") or "{}")
+        options = json.loads(text)
     except (ValueError, RecursionError):
-        return None  # MindSpore logs an error, and does not profile
-    if not isinstance(options, dict) or not options.get("start"):
-        return None
-    return Other(
-        "MindSpore",
-        "MindSpore profiles the whole run (MS_PROFILER_OPTIONS says start); unset MS_PROFILER_OPTIONS",
-    )
+        return False  # MindSpore logs an error, and does not profile
+    return isinstance(options, dict) and bool(options.get("start"))
 
 
-_IN_THE_ENVIRONMENT = (_msprof, _msprof_dynamic, _daemon, _dynamic_config, _mindspore_options)
-
-
-def _verl() -> Found:
+def _verl() -> Other | None:
     profiler = getattr(sys.modules.get("verl.utils.profiler.mstx_profile"), "NPUProfiler", None)
     if not getattr(profiler, "_define_count", 0):
         return None
@@ -148,22 +118,20 @@ def _verl() -> Found:
     )
 
 
-def _mindspore() -> Found:
+def _mindspore() -> Other | None:
     interface = getattr(sys.modules.get("mindspore.profiler.profiler_interface"), "ProfilerInterface", None)
-    if not getattr(interface, "is_initialized", False):
-        return None
-    return Other(
-        "MindSpore", "MindSpore's profiler is on in this process; ask again when it has stopped, or take it out"
-    )
+    sentence = "MindSpore's profiler is on in this process; ask again when it has stopped, or take it out"
+    return Other("MindSpore", sentence) if getattr(interface, "is_initialized", False) else None
 
 
 _TORCH = "a torch.profiler runs in this process; ask again when it has stopped, or take it out"
 
 
-def _torch_npu() -> Found:
+def _torch_npu() -> Other | None:
     """On any thread, while it warms up too: its folder is made when it begins, and done with when it ends."""
     creator = _path_creator()
-    enabled = getattr(_autograd(), "_profiler_enabled", None)
+    autograd = getattr(getattr(sys.modules.get("torch"), "_C", None), "_autograd", None)
+    enabled = getattr(autograd, "_profiler_enabled", None)
     if not getattr(creator, "is_prof_inited", False) and (_torch() or enabled is None or not enabled()):
         return None
     if "torch_npu" not in sys.modules:
@@ -180,14 +148,9 @@ def _torch_npu() -> Found:
     )
 
 
-def _torch() -> Found:
-    if not getattr(sys.modules.get("torch.autograd.profiler"), "_is_profiler_enabled", False):
-        return None
-    return Other("torch", _TORCH)
-
-
-def _autograd() -> Any:
-    return getattr(getattr(sys.modules.get("torch"), "_C", None), "_autograd", None)
+def _torch() -> Other | None:
+    is_on = getattr(sys.modules.get("torch.autograd.profiler"), "_is_profiler_enabled", False)
+    return Other("torch", _TORCH) if is_on else None
 
 
 def _path_creator() -> Any:

@@ -11,15 +11,14 @@ import time
 from pathlib import Path
 from typing import Any, Sequence
 
-from .. import backends, faults
+from .. import __version__, faults
 from ..errors import MstxkitError
-from ..presets import preset_of as preset_of
-from . import guard, parallel
-from .declare import Backend, Outcome, Session
+from ..store.session_file import SessionFile, SessionStart
+from . import backends, guard, metadata
+from .declare import Backend, BackendSession, SessionOutcome
 from .declare import Order as Order
 from .declare import Recorded as Recorded
-from .metadata import complete
-from .session_file import SessionFile
+from .presets import preset_of as preset_of
 
 # Looking how much there is takes at most a fiftieth of the looker's time, and not more often than 5 times a second.
 _LOOK_EVERY_NS, _LOOK_SHARE = 200_000_000, 50
@@ -29,23 +28,17 @@ _ROOM_TO_BEGIN_BYTES, _ROOM_AT_END_BYTES = 32 << 20, 1 << 16
 
 
 def backend_here() -> tuple[str | None, dict[str, str]]:
-    """The profiler that a session would be made with here and now, and why not with those before it.
-
-    Nothing is imported. Cost: microseconds. Any thread.
-    """
+    """The profiler that a session would be made with here and now, and why not with those before it. Any thread."""
     try:
         backend, refused = backends.chosen()
     except Exception as exc:  # a framework that is half imported, or has lost its device
         faults.note("session.backend", exc)
-        return None, {"any": _told(exc)}
+        return None, {"any": _shown(exc)}
     return (None if backend is None else backend.name), refused
 
 
 class OneSession:
-    """This process's profiler session: at most one at a time.
-
-    Threads/fork: `begin` and `end` on one thread, the rest on any. In a forked child there is none.
-    """
+    """This process's session, if any; none in a forked child. `begin` and `end` on one thread, the rest on any."""
 
     def __init__(self) -> None:
         self._opened: _Opened | None = None
@@ -62,10 +55,7 @@ class OneSession:
         return None if opened is None else opened.order
 
     def begin(self, order: Order) -> str | None:
-        """Record from now on: None where that is so, else why not, in whole sentences.
-
-        Cost: that of the profiler's start, and of a folder and a file on the run's disk. `session.json` has it.
-        """
+        """Record from now on: None where that is so, else why not, in whole sentences. `session.json` has the cost."""
         opened = self._own()
         if opened is not None:
             return f"a session of stage {opened.order.stage} is open in this process already"
@@ -73,7 +63,7 @@ class OneSession:
             return self._begin(order)
         except Exception as exc:
             faults.note("session.begin", exc)
-            return f"the session could not begin: {_told(exc)}"
+            return f"the session could not begin: {_shown(exc)}"
 
     def _begin(self, order: Order) -> str | None:
         before_ns = time.perf_counter_ns()
@@ -93,13 +83,10 @@ class OneSession:
             self._close_unless_recording(opened)
 
     def end(self, why: str, steps: Sequence[int]) -> Recorded | None:
-        """End what is open; None where nothing is. A session that somebody else ended meanwhile says so as a problem.
+        """End what is open; None where nothing is. `why` and the recorded training steps go into session.json.
 
-        On a thread that did not begin it nothing is touched, and the session stays open: the problems say so.
-
-        Args:
-            why: What ended it: for session.json.
-            steps: Training steps that were recorded.
+        On a thread that did not begin it nothing is touched, and the session stays open: the problems say so. They
+        also say where somebody else ended it meanwhile.
         """
         opened = self._own()
         if opened is None:
@@ -108,7 +95,7 @@ class OneSession:
             return opened.end(why, steps)
         except Exception as exc:
             faults.note("session.end", exc)
-            return Recorded(None, 0, (f"the session could not be ended as it should: {_told(exc)}",), 0, 0)
+            return Recorded(None, 0, (f"the session could not be ended as it should: {_shown(exc)}",), 0, 0)
         finally:
             self._close_unless_recording(opened)
 
@@ -119,11 +106,7 @@ class OneSession:
             opened.claim.release()
 
     def bytes_so_far(self) -> int | None:
-        """Raw data of the open session on disk; None where there is none, or where data are in memory until its end.
-
-        Cost: the size of each of its files is asked for at most 5 times a second, and less often where that takes long:
-        at most a fiftieth of the time. In between it is the number of the last look.
-        """
+        """Raw data of the open session on disk, as of the last look; None where there is none, or all is in memory."""
         opened = self._own()
         return None if opened is None else opened.bytes_so_far()
 
@@ -139,7 +122,7 @@ class _Opened:
         self.order, self.backend, self.claim = order, backend, claim
         self.pid = os.getpid()
         self._file: SessionFile | None = None
-        self._session: Session | None = None
+        self._session: BackendSession | None = None
         self._size: int | None = None
         self._look_at_ns = 0
 
@@ -150,11 +133,10 @@ class _Opened:
     def begin(self, before_ns: int) -> str | None:
         room = _room_bytes(self.order.run)
         if room is not None and room < _ROOM_TO_BEGIN_BYTES:
-            return (
-                f"only {room >> 20} MiB are left on the disk of {self.order.run}, too little to record; make room there"
-            )
+            left = f"only {room >> 20} MiB are left on the disk of {self.order.run}"
+            return f"{left}, too little to record; make room there"
         try:
-            self._file = SessionFile(self.order, self.backend, self._distributed(), _version())
+            self._file = SessionFile(self.order.run, self._start())
         except (OSError, MstxkitError) as exc:
             return f"the session's folder cannot be made: {exc}"
         try:
@@ -163,18 +145,17 @@ class _Opened:
             self._file.fail("the start was interrupted")
             raise
         self._file.document["start_cost_ns"] = time.perf_counter_ns() - before_ns
-        return None if self.records else self._failed(self._session.stop())
+        if self.records:
+            return None
+        why = "; ".join(self._session.stop().problems)
+        why = why or f"{self.backend.name} did not start, and does not say why"
+        self._file.fail(why)
+        return why
 
     def settle(self) -> None:
         """What records no more does not say that it does, wherever an interrupt of the program has come."""
         if self._file is not None and not self._file.is_settled:
             self._file.fail("an interrupt of the program: what was recorded is as the profiler left it")
-
-    def _failed(self, outcome: Outcome) -> str:
-        assert self._file is not None
-        why = "; ".join(outcome.problems) or f"{self.backend.name} did not start, and does not say why"
-        self._file.fail(why)
-        return why
 
     def end(self, why: str, steps: Sequence[int]) -> Recorded:
         assert self._file is not None and self._session is not None
@@ -189,7 +170,7 @@ class _Opened:
         try:
             problems = self._completed(outcome)
         except BaseException as exc:  # an interrupt, or a fault of ours: the file must not say that it still records
-            self._file.end(outcome, why, [f"what was recorded is as the profiler left it: {_told(exc)}"])
+            self._file.end(outcome, why, [f"what was recorded is as the profiler left it: {_shown(exc)}"])
             raise
         self._file.document["stop_cost_ns"] = time.perf_counter_ns() - before_ns
         unwritten = self._file.end(outcome, why, problems)
@@ -197,7 +178,7 @@ class _Opened:
         folder = self._file.folder if outcome.is_whole else None
         return Recorded(folder, outcome.bytes, (*outcome.problems, *problems), outcome.start_ns, outcome.end_ns)
 
-    def _completed(self, outcome: Outcome) -> list[str]:
+    def _completed(self, outcome: SessionOutcome) -> list[str]:
         """Add to the data what the profiler cannot know; what is wrong with it or with the disk."""
         assert self._file is not None
         room = _room_bytes(self._file.folder)
@@ -206,7 +187,7 @@ class _Opened:
         if outcome.folder is None or not outcome.folder.is_dir():
             return problems
         try:
-            complete(outcome.folder, self.order, self._file.document["distributed_args"])
+            metadata.complete(outcome.folder, self.order, self._file.document["distributed_args"])
         except OSError as exc:
             problems.append(f"the profiler's metadata could not be completed: {exc}")
         return problems
@@ -219,9 +200,18 @@ class _Opened:
             self._look_at_ns = ended_ns + max(_LOOK_EVERY_NS, _LOOK_SHARE * (ended_ns - now_ns))
         return self._size
 
+    def _start(self) -> SessionStart:
+        order, backend = self.order, self.backend
+        options, notes = backend.described(order.preset)
+        return SessionStart(
+            order.run_id, order.rank, order.world_size, order.role, order.stage, order.step, order.request,
+            order.reason, None if order.preset.name == "custom" else order.preset.name, options, notes, order.seconds,
+            order.bytes, backend.on_disk, backend.name, backend.version(), __version__, self._distributed(),
+        )  # fmt: skip
+
     def _distributed(self) -> dict[str, Any]:
         try:
-            return parallel.distributed_args(self.order.rank, self.order.world_size)
+            return metadata.distributed_args(self.order.rank, self.order.world_size)
         except Exception as exc:  # Megatron's asserts, in whatever state it is
             faults.note("session.distributed_args", exc)
             return {"rank": self.order.rank, "world_size": self.order.world_size}
@@ -230,17 +220,11 @@ class _Opened:
 def _room_bytes(folder: Path) -> int | None:
     """Room on a disk for this user; None where it cannot be had."""
     try:
-        found = os.statvfs(folder)
+        disk = os.statvfs(folder)
     except OSError:
         return None
-    return found.f_bavail * found.f_frsize if found.f_blocks else None
+    return disk.f_bavail * disk.f_frsize if disk.f_blocks else None
 
 
-def _told(exc: BaseException) -> str:
+def _shown(exc: BaseException) -> str:
     return f"{type(exc).__name__}: {exc}"
-
-
-def _version() -> str:
-    from .. import __version__
-
-    return __version__

@@ -1,1 +1,1 @@
-"""The parts of the reader: files, processes, blocks to columns, columns to frames. `mstxkit.reader` is the way in."""
+"""Files, processes, blocks to columns, columns to frames. `mstxkit.reading.run` is the way in."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .. import records
+from ..store import records
 from .decode import I64, Attributes
 
 Objects = npt.NDArray[np.object_]
@@ -44,21 +44,18 @@ def _keys(key: npt.NDArray[np.uint32], texts: dict[int, str]) -> Objects:
 
 
 def _values(value: npt.NDArray[np.uint64], value_type: npt.NDArray[np.uint8], texts: dict[int, str]) -> Objects:
-    found = np.full(len(value), "null", dtype=object)
+    listed = np.full(len(value), "null", dtype=object)
     is_int, is_float, is_bool = (value_type == t for t in (records.INT, records.FLOAT, records.BOOL))
-    found[is_int] = [str(v) for v in value[is_int].view(np.int64).tolist()]
-    found[is_float] = [_float(v) for v in value[is_float].view(np.float64).tolist()]
-    found[is_bool] = ["true" if v else "false" for v in value[is_bool].tolist()]
+    listed[is_int] = [str(v) for v in value[is_int].view(np.int64).tolist()]
+    # JSON has no NaN and no infinities: they become the texts "nan", "inf" and "-inf".
+    floats = value[is_float].view(np.float64).tolist()
+    listed[is_float] = [repr(v) if math.isfinite(v) else f'"{v}"' for v in floats]
+    listed[is_bool] = ["true" if v else "false" for v in value[is_bool].tolist()]
     is_text = (value_type == records.TEXT) | (value_type == records.OTHER)
     if is_text.any():
         distinct, places = np.unique(value[is_text], return_inverse=True)
-        found[is_text] = np.array([as_json(texts.get(t)) for t in distinct.tolist()], dtype=object)[places]
-    return found
-
-
-def _float(value: float) -> str:
-    """JSON has no NaN and no infinities: they become the texts "nan", "inf" and "-inf"."""
-    return repr(value) if math.isfinite(value) else f'"{value}"'
+        listed[is_text] = np.array([as_json(texts.get(t)) for t in distinct.tolist()], dtype=object)[places]
+    return listed
 
 
 def as_json(value: Any) -> str:

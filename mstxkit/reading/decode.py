@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .. import livefile, records, segment
+from ..store import livefile, records, segment
 
 U8 = npt.NDArray[np.uint8]
 U16 = npt.NDArray[np.uint16]
@@ -65,7 +65,7 @@ def _join(planes: U8) -> npt.NDArray[np.unsignedinteger[Any]]:
     return parts[0]
 
 
-def from_bank(bank: livefile.Bank) -> tuple[Columns, int]:
+def from_bank(bank: livefile.BankCopy) -> tuple[Columns, int]:
     """Decode a live bank's records whose check bits hold; the second value counts the others that were written.
 
     An attribute whose owner may be one that does not hold is left out with it.
@@ -102,9 +102,9 @@ def _owned(w0: U64, w1: U64, is_row: Bits, is_attribute: Bits, whole: Bits) -> A
 
 def _attributes(value: U64, w1: U64, owner: I64, rows: int) -> Attributes:
     """Attributes in the order of their owners, without those that have none."""
-    known = (owner >= 0) & (owner < rows)
-    if not known.all():
-        value, w1, owner = value[known], w1[known], owner[known]
+    has_row = (owner >= 0) & (owner < rows)
+    if not has_row.all():
+        value, w1, owner = value[has_row], w1[has_row], owner[has_row]
     if len(owner) and (np.diff(owner) < 0).any():
         order = np.argsort(owner, kind="stable")
         value, w1, owner = value[order], w1[order], owner[order]
@@ -115,17 +115,10 @@ def _columns(w0: U64, w1: U64, duration: I64, depth: U8, flags: U8, attributes: 
     scaled = (flags & _SCALED_BIT).astype(bool)
     if scaled.any():
         duration = np.where(scaled, duration << records.SCALE_SHIFT, duration)
-    end = ((w0 & np.uint64(records.LOW_48)) + np.uint64(origin & records.U64)).view(np.int64)
     return Columns(
-        end=end,
-        duration=duration,
-        site=w1.astype(np.uint16),
-        stage=(w0 >> np.uint64(48)).astype(np.uint16),
-        track=(w1 >> np.uint64(16)).astype(np.uint16),
-        step=(w1 >> np.uint64(32)).astype(np.uint32),
-        depth=depth,
-        error=(flags & _ERROR_BIT).astype(bool),
-        is_mark=(flags >> _KIND_SHIFT & _KIND_MASK) == records.MARK,
-        scaled=scaled,
-        attributes=attributes,
-    )
+        end=((w0 & np.uint64(records.LOW_48)) + np.uint64(origin & records.U64)).view(np.int64), duration=duration,
+        site=w1.astype(np.uint16), stage=(w0 >> np.uint64(48)).astype(np.uint16),
+        track=(w1 >> np.uint64(16)).astype(np.uint16), step=(w1 >> np.uint64(32)).astype(np.uint32),
+        depth=depth, error=(flags & _ERROR_BIT).astype(bool),
+        is_mark=(flags >> _KIND_SHIFT & _KIND_MASK) == records.MARK, scaled=scaled, attributes=attributes,
+    )  # fmt: skip

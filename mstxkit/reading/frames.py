@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterable
 import numpy as np
 import polars as pl
 
-from ..records import NO_STEP
+from ..store.records import NO_STEP
 from .processes import Process, rank_of, role_of
 from .rows import IS_ERROR, IS_MARK, IS_OPEN, NO_DURATION, Chunk
 from .vocabulary import Vocabulary
@@ -52,9 +52,8 @@ def _attributes(chunk: Chunk) -> pl.Series:
     for rows, values in chunk.attributes:
         places[rows] = np.arange(len(texts), len(texts) + len(values))
         texts += values
-    found = pl.Series("attributes", [*texts, None], dtype=pl.String)
     places[places < 0] = len(texts)
-    return found.gather(pl.Series(places))
+    return pl.Series("attributes", [*texts, None], dtype=pl.String).gather(pl.Series(places))
 
 
 def only_marks(rows: pl.DataFrame) -> pl.DataFrame:
@@ -108,12 +107,11 @@ class Finisher:
             return self._by_site["name" if name == "message" else name].gather(rows["site"]).alias(name)
         if name == "stage":
             return self._stages.gather(rows["stage"])
-        if name == "time_ns":
-            return rows["start_ns"].alias(name)
         return rows.select(_EXPRESSIONS[name]().alias(name))[name] if name in _EXPRESSIONS else rows[name]
 
 
 _EXPRESSIONS: dict[str, Callable[[], pl.Expr]] = {
+    "time_ns": lambda: pl.col("start_ns"),
     "track": lambda: pl.col("track").cast(pl.Int32),
     "depth": lambda: pl.col("depth").cast(pl.Int16),
     "step": lambda: pl.when(pl.col("step") != NO_STEP).then(pl.col("step").cast(pl.Int64)),
@@ -141,11 +139,6 @@ def categorical(name: str, values: list[str] | list[str | None]) -> pl.Series:
     return pl.Series(name, distinct, dtype=pl.Categorical).gather(codes)
 
 
-def process_table(rows: list[dict[str, Any]]) -> pl.DataFrame:
-    """The table of processes from one dict each."""
-    return pl.DataFrame(rows, schema=PROCESS_SCHEMA)
-
-
 def track_table(processes: list[Process]) -> pl.DataFrame:
     """The table of tracks, from what processes have learnt of theirs."""
     rows = [
@@ -163,55 +156,23 @@ def patch_table(rows: Iterable[tuple[Process, tuple[str, ...]]]) -> pl.DataFrame
 
 
 PATCH_SCHEMA: dict[str, Any] = {
-    "process": pl.UInt32,
-    "rank": pl.Int32,
-    "host": pl.String,
-    "pid": pl.Int32,
-    "role": pl.String,
+    "process": pl.UInt32, "rank": pl.Int32, "host": pl.String, "pid": pl.Int32, "role": pl.String,
     **dict.fromkeys(("framework", "path", "state", "reason", "detail", "tier"), pl.String),
-}
+}  # fmt: skip
 PROCESS_SCHEMA: dict[str, Any] = {
-    "rank": pl.Int32,
-    "host": pl.String,
-    "pid": pl.Int32,
-    "role": pl.String,
-    "world_size": pl.Int32,
-    "start_ns": pl.Int64,
-    "last_seen_ns": pl.Int64,
-    "native": pl.Boolean,
-    "dropped": pl.Int64,
-    "coalesced": pl.Int64,
-    "faults": pl.Int64,
-    "clock_error_ns": pl.Int64,
-    "own_cost_ratio": pl.Float64,
-    "state": pl.String,
-    "evicted": pl.Int64,
-    "slots_overflowed": pl.Int64,
-    "attributes_lost": pl.Int64,
-    "names_capped": pl.Int64,
-    "texts_cut": pl.Int64,
-    "clock": pl.String,
-    "process": pl.String,
-}
+    "rank": pl.Int32, "host": pl.String, "pid": pl.Int32, "role": pl.String, "world_size": pl.Int32,
+    "start_ns": pl.Int64, "last_seen_ns": pl.Int64, "native": pl.Boolean,
+    "dropped": pl.Int64, "coalesced": pl.Int64, "faults": pl.Int64, "clock_error_ns": pl.Int64,
+    "own_cost_ratio": pl.Float64, "state": pl.String, "evicted": pl.Int64, "slots_overflowed": pl.Int64,
+    "attributes_lost": pl.Int64, "names_capped": pl.Int64, "texts_cut": pl.Int64,
+    "clock": pl.String, "process": pl.String,
+}  # fmt: skip
 ESCALATION_SCHEMA: dict[str, Any] = {
-    "request": pl.String,
-    "stage": pl.String,
-    "rank": pl.Int32,
-    "state": pl.String,
-    "first_step": pl.Int64,
-    "last_step": pl.Int64,
-    "start_ns": pl.Int64,
-    "end_ns": pl.Int64,
-    "preset": pl.String,
-    "folder": pl.String,
-    "reason": pl.String,
-}
+    "request": pl.String, "stage": pl.String, "rank": pl.Int32, "state": pl.String,
+    "first_step": pl.Int64, "last_step": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64,
+    "preset": pl.String, "folder": pl.String, "reason": pl.String,
+}  # fmt: skip
 TRACK_SCHEMA: dict[str, Any] = {
-    "process": pl.UInt32,
-    "rank": pl.Int32,
-    "host": pl.String,
-    "pid": pl.Int32,
-    "track": pl.Int32,
-    "thread": pl.Int64,
-    "is_task": pl.Boolean,
-}
+    "process": pl.UInt32, "rank": pl.Int32, "host": pl.String, "pid": pl.Int32, "track": pl.Int32,
+    "thread": pl.Int64, "is_task": pl.Boolean,
+}  # fmt: skip

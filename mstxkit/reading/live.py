@@ -5,20 +5,17 @@ Only what this kernel holds can be read: a pointer from another host says that a
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from typing import Any
 
-from .. import identity, livefile, records
 from ..errors import FormatError
-from .folder import LIMIT_BYTES, Damage, Folder, open_regular, read_whole
-from .processes import EXITED, KILLED, RUNNING, UNKNOWN, Process, Processes, text_of, whole_number
-from .sealed import reason_of
+from ..host import identity
+from ..store import documents, layout, livefile, process_pointer, records
+from ..store.values import text_of, whole_number
+from .folder import LIMIT_BYTES, Damage, Folder
+from .processes import EXITED, KILLED, RUNNING, UNKNOWN, Process, Processes
 
-SUFFIX = ".json"
-POINTER_LIMIT_BYTES = 1 << 16
-POINTER_FORMAT = 1
 _BANK_HEAD_BYTES = 24
 # Pointers are renamed when they are adopted: the second listing finds those under their new name.
 _LISTINGS = 2
@@ -29,74 +26,42 @@ def read_all(folder: Folder, processes: Processes) -> list[Damage]:
     damage: list[Damage] = []
     done: set[str] = set()
     for _ in range(_LISTINGS):
-        new = [name for name in folder.names() if _is_pointer(name) and name not in done]
-        for name in new:
+        # `<process>.json`, and `<process>.json.adopting.…` while another process seals what is there.
+        pointers = (name for name in folder.names() if layout.POINTER in name and not name.startswith("."))
+        for name in [name for name in pointers if name not in done]:
             done.add(name)
             try:
-                _read_one(folder, name, processes, damage)
+                _read_file(folder, name, processes, damage)
             except FileNotFoundError:
                 continue  # its process ended and sealed all it had, or it is being adopted: then it has another name
             except (FormatError, OSError, MemoryError) as exc:
-                damage.append(Damage(folder.path_of(name), getattr(exc, "offset", 0) or 0, 0, reason_of(exc)))
+                damage.append(Damage.because(folder.path_of(name), exc))
     return damage
 
 
-def _is_pointer(name: str) -> bool:
-    """`<process>.json`, and `<process>.json.adopting.…` while it is sealed by another process."""
-    return SUFFIX in name and not name.startswith(".")
-
-
-def _read_one(folder: Folder, name: str, processes: Processes, damage: list[Damage]) -> None:
-    pointer = parse_pointer(folder.read(name, size=POINTER_LIMIT_BYTES))
-    process = processes.of(pointer, name.partition(SUFFIX)[0])
+def _read_file(folder: Folder, name: str, processes: Processes, damage: list[Damage]) -> None:
+    pointer = process_pointer.parse(folder.read(name, size=process_pointer.LIMIT_BYTES))
+    process = processes.of(pointer, name.partition(layout.POINTER)[0])
     process.learn({"identity": {k: pointer[k] for k in ("run", "boot") if k in pointer}}, -1.0)
     process.state = state_of(pointer)
     process.live_path = text_of(pointer.get("path"))
     if not _is_on_this_kernel(pointer):
         return
     try:
-        data, fd = _copy(process.live_path)
+        fd = documents.open_regular(process.live_path)
     except FileNotFoundError:
         process.live_path_gone = True
         return
     except (FormatError, OSError, ValueError) as exc:
-        damage.append(Damage(process.live_path, 0, 0, reason_of(exc)))
+        damage.append(Damage.because(process.live_path, exc))
         return
     try:
-        _take(data, fd, pointer, process, damage)
-    except FormatError as exc:
-        damage.append(Damage(process.live_path, exc.offset or 0, 0, reason_of(exc)))
+        # The whole file, slots before banks: a range that ends meanwhile is in one of them.
+        _take(bytearray(documents.read_part(fd, 0, LIMIT_BYTES)), fd, pointer, process, damage)
+    except (FormatError, OSError) as exc:
+        damage.append(Damage.because(process.live_path, exc))
     finally:
         os.close(fd)
-
-
-def parse_pointer(raw: bytes) -> dict[str, Any]:
-    """The fields of a pointer file.
-
-    Raises:
-        FormatError: it is none, or a newer mstxkit's.
-    """
-    try:
-        pointer = json.loads(raw)
-    except (ValueError, RecursionError) as exc:
-        raise FormatError("not a pointer file of mstxkit", 0) from exc
-    if not isinstance(pointer, dict) or not isinstance(pointer.get("path"), str):
-        raise FormatError("not a pointer file of mstxkit", 0)
-    if whole_number(pointer.get("format")) > POINTER_FORMAT:
-        raise FormatError(
-            f"pointer file of format {pointer['format']}, written by a newer mstxkit: upgrade this one", 0
-        )
-    return pointer
-
-
-def _copy(path: str) -> tuple[bytearray, int]:
-    """The whole file, slots before banks: a range that ends meanwhile is in one of them."""
-    fd = open_regular(path)
-    try:
-        return bytearray(read_whole(fd, 0, LIMIT_BYTES)), fd
-    except BaseException:
-        os.close(fd)
-        raise
 
 
 def _take(data: bytearray, fd: int, pointer: dict[str, Any], process: Process, damage: list[Damage]) -> None:
@@ -115,24 +80,14 @@ def _take(data: bytearray, fd: int, pointer: dict[str, Any], process: Process, d
 def _meta(data: bytearray, header: livefile.Header) -> dict[str, Any]:
     """What a sealed block's meta would say of this process now."""
     clock = {"kind": header.clock, "ticks_per_ns": header.ticks_per_ns, "anchors": livefile.read_anchors(data)}
-    return {
-        "identity": _identity_in(data),
-        "counters": livefile.read_counters(data),
-        "clock": clock,
-        "heartbeat_ns": livefile.heartbeat_ns(data),
-    }
-
-
-def _identity_in(data: bytearray) -> dict[str, Any]:
-    try:
-        return livefile.read_identity(data)
-    except (ValueError, RecursionError):
-        return {}
+    identity, heartbeat_ns = livefile.read_identity(data), livefile.heartbeat_ns(data)
+    counters = livefile.read_counters(data)
+    return {"identity": identity, "counters": counters, "clock": clock, "heartbeat_ns": heartbeat_ns}
 
 
 def _banks(
     data: bytearray, fd: int, header: livefile.Header, process: Process, damage: list[Damage]
-) -> list[livefile.Bank]:
+) -> list[livefile.BankCopy]:
     banks = []
     for index in range(header.layout.bank_count):
         bank = livefile.read_bank(data, header.layout, index)
@@ -190,10 +145,10 @@ def _damaged_banks(process: Process) -> list[Damage]:
     """Records that were written and whose check bits do not hold. In a running process they may be half written."""
     from . import decode
 
-    found = []
-    for bank in process.banks:
-        lost = 0 if bank.seq in process.sealed_banks else decode.from_bank(bank)[1]
-        if lost:
-            reason = f"{lost} records of bank {bank.seq} whose check bits do not hold"
-            found.append(Damage(process.live_path, 0, lost * records.RECORD_BYTES, reason))
-    return found
+    counts = [(b.seq, decode.from_bank(b)[1]) for b in process.banks if b.seq not in process.sealed_banks]
+    reason = "{} records of bank {} whose check bits do not hold"
+    return [
+        Damage(process.live_path, 0, lost * records.RECORD_BYTES, reason.format(lost, seq))
+        for seq, lost in counts
+        if lost
+    ]

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Iterator, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import livefile, records, segment
 from ..errors import FormatError
-from .folder import Damage, Folder
-from .processes import Process, small_number, text_of, whole_number
+from ..store import livefile, records, segment
+from ..store.values import small_number, text_of, whole_number
+from .folder import Damage, Folder, reason_of
+from .processes import BlockRef, Process
 from .rows import BLOCK_LIMIT_BYTES, IS_OPEN, NO_DURATION, Blocks, Chunk
-from .sealed import payload_of, reason_of
+from .sealed import payload_of
 from .vocabulary import UNKNOWN_SITE, UNKNOWN_TEXT, Vocabulary
 
 # A scaled duration is exact to this many ticks.
 _SCALE_TICKS = 1 << records.SCALE_SHIFT
 
 
-class OpenRange(NamedTuple):
+class UnfinishedRange(NamedTuple):
     """A range without an end. `start` in absolute ticks; `step` is `records.NO_STEP` where there is none."""
 
     site: livefile.SiteText
@@ -30,15 +31,14 @@ class OpenRange(NamedTuple):
     depth: int
 
 
-def open_ranges(process: Process, blocks: Blocks, sealed: Folder, damage: list[Damage]) -> list[OpenRange]:
+def open_ranges(process: Process, blocks: Blocks, sealed: Folder, damage: list[Damage]) -> list[UnfinishedRange]:
     """What `process` is or was inside of, outermost first on each track."""
+    ranges: list[UnfinishedRange] = []
     if process.open_block is not None:
-        found = list(_from_block(process, sealed, damage))
-    elif process.ended:
-        found = []
-    else:
-        found = [_named(slot, process.texts) for slot in _still_open(process, blocks)]
-    return sorted(found, key=lambda r: (r.track, r.depth, r.start))
+        ranges += _from_block(process.open_block, sealed, damage)
+    elif not process.ended:
+        ranges += [_named(slot, process.texts) for slot in _still_open(process, blocks)]
+    return sorted(ranges, key=lambda r: (r.track, r.depth, r.start))
 
 
 def _still_open(process: Process, blocks: Blocks) -> list[livefile.Slot]:
@@ -59,50 +59,46 @@ def _has_record(slot: livefile.Slot, columns: Any) -> bool:
     return bool((same & (late >= 0) & (late < np.where(columns.scaled, _SCALE_TICKS, 1))).any())
 
 
-def _named(slot: livefile.Slot, texts: livefile.Texts) -> OpenRange:
+def _named(slot: livefile.Slot, texts: livefile.Texts) -> UnfinishedRange:
     site = texts.sites.get(slot.site, UNKNOWN_SITE)
     stage = texts.stages.get(slot.stage, UNKNOWN_TEXT) if slot.stage else None
-    return OpenRange(site, stage, slot.start, slot.track, slot.step, slot.depth)
+    return UnfinishedRange(site, stage, slot.start, slot.track, slot.step, slot.depth)
 
 
-def _from_block(process: Process, sealed: Folder, damage: list[Damage]) -> Iterator[OpenRange]:
-    ref = process.open_block
-    assert ref is not None
+def _from_block(ref: BlockRef, sealed: Folder, damage: list[Damage]) -> list[UnfinishedRange]:
     try:
         raw = segment.decompress(str(ref.meta.get("codec")), payload_of(sealed, ref), BLOCK_LIMIT_BYTES)
         listed = json.loads(raw)
         if not isinstance(listed, list):
             raise FormatError("a block of open ranges that is no list")
     except (FormatError, OSError, ValueError, RecursionError, MemoryError) as exc:
-        found = Damage(sealed.path_of(ref.file), ref.offset, ref.size, reason_of(exc))
-        damage.extend([] if found in damage else [found])
-        return
-    yield from (_parsed(one) for one in listed if isinstance(one, dict))
+        Damage(sealed.path_of(ref.file), ref.offset, ref.size, reason_of(exc)).note_in(damage)
+        return []
+    return [_parsed(fields) for fields in listed if isinstance(fields, dict)]
 
 
-def _parsed(fields: dict[str, Any]) -> OpenRange:
+def _parsed(fields: dict[str, Any]) -> UnfinishedRange:
     own = 1 if fields.get("own_stage") else 0
-    site = livefile.SiteText(text_of(fields.get("name")), text_of(fields.get("domain")), own)
-    stage = fields.get("stage")
-    step = fields.get("step")
-    return OpenRange(
-        site=site,
-        stage=stage if isinstance(stage, str) else None,
-        start=whole_number(fields.get("start")),
-        track=(small_number(fields.get("track")) or 0) & records.TRACK_MAX,
-        step=step if isinstance(step, int) and 0 <= step <= records.STEP_MAX else records.NO_STEP,
-        depth=min(small_number(fields.get("depth")) or 0, records.DEPTH_MAX),
+    stage, step = fields.get("stage"), fields.get("step")
+    return UnfinishedRange(
+        livefile.SiteText(text_of(fields.get("name")), text_of(fields.get("domain")), own),
+        stage if isinstance(stage, str) else None,
+        whole_number(fields.get("start")),
+        (small_number(fields.get("track")) or 0) & records.TRACK_MAX,
+        step if isinstance(step, int) and 0 <= step <= records.STEP_MAX else records.NO_STEP,
+        min(small_number(fields.get("depth")) or 0, records.DEPTH_MAX),
     )
 
 
-def as_chunk(found: list[tuple[Process, OpenRange]], vocabulary: Vocabulary) -> Chunk:
+def as_chunk(ranges: list[tuple[Process, UnfinishedRange]], vocabulary: Vocabulary) -> Chunk:
     """Open ranges as rows, like those that ended."""
-    chunk = Chunk(len(found))
-    for process, one in found:
-        start = process.clock.to_monotonic(np.array([one.start], dtype=np.int64))
+    chunk = Chunk(len(ranges))
+    for process, range_ in ranges:
+        start = process.clock.to_monotonic(np.array([range_.start], dtype=np.int64))
         chunk.add(
-            process=process.index, track=one.track, depth=one.depth, step=one.step, flags=IS_OPEN,
-            site=vocabulary.site_code(one.site), stage=0 if one.stage is None else vocabulary.stage_code(one.stage),
+            process=process.index, track=range_.track, depth=range_.depth, step=range_.step, flags=IS_OPEN,
+            site=vocabulary.site_code(range_.site),
+            stage=0 if range_.stage is None else vocabulary.stage_code(range_.stage),
             start_ns=start + np.int64(process.offset_ns), duration_ns=NO_DURATION,
         )  # fmt: skip
     return chunk

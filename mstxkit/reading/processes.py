@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Iterable, NamedTuple
+from typing import Any, Iterable, Mapping, NamedTuple
 
-from ..align import Clock, anchor_of
-from ..livefile import CLOCKS, COUNTERS, Anchor, Bank, Slot, Texts
+from ..host import identity
+from ..store.livefile import CLOCKS, COUNTERS, Anchor, BankCopy, Slot, Texts
+from ..store.values import list_of, small_number, table_of, text_of, whole_number
+from ..store.verdict import Liveness
+from .align import Clock, anchor_of, wall_offset
 
 RUNNING, EXITED, KILLED, UNKNOWN = "running", "exited", "killed", "unknown"
 Key = tuple[str, int, str]
@@ -47,7 +50,7 @@ class Process:
     blocks: list[BlockRef] = field(default_factory=list)
     sealed_banks: set[int] = field(default_factory=set)
     open_block: BlockRef | None = None
-    banks: list[Bank] = field(default_factory=list)
+    banks: list[BankCopy] = field(default_factory=list)
     slots: list[Slot] = field(default_factory=list)
     texts: Texts = field(default_factory=lambda: Texts({}, {}, {}, {}))
     live_path: str = ""
@@ -82,12 +85,7 @@ class Process:
     def clock_group(self) -> tuple[str, ...]:
         """Processes of one group share CLOCK_MONOTONIC; one that does not say where it runs is a group of its own."""
         boot = text_of(self.identity.get("boot"))
-        return (self.host, boot, text_of(self.identity.get("timens"))) if boot else self.name_parts
-
-    @property
-    def name_parts(self) -> tuple[str, ...]:
-        """The key as texts."""
-        return (self.key[0], str(self.key[1]), self.key[2])
+        return (self.host, boot, text_of(self.identity.get("timens"))) if boot else tuple(map(str, self.key))
 
     def learn(self, meta: dict[str, Any], order: float) -> None:
         """Take in what a block's meta or a live header says; `order` says which of two identities is later."""
@@ -102,20 +100,18 @@ class Process:
             self._learn_clock(clock)
 
     def _learn_identity(self, identity: Any, order: float) -> None:
-        known = {k: v for k, v in identity.items() if v is not None} if isinstance(identity, dict) else {}
+        fields = {k: v for k, v in identity.items() if v is not None} if isinstance(identity, dict) else {}
         if order >= self._identity_from:
-            self.identity.update(known)
+            self.identity.update(fields)
             self._identity_from = order
         else:
-            self.identity = {**known, **self.identity}
+            self.identity = {**fields, **self.identity}
 
     def _learn_clock(self, clock: dict[str, Any]) -> None:
         self.clock_kind = whole_number(clock.get("kind")) or self.clock_kind
         rate = clock.get("ticks_per_ns")
         self.ticks_per_ns = float(rate) if isinstance(rate, (int, float)) and rate else self.ticks_per_ns
-        anchors = clock.get("anchors")
-        found = (anchor_of(fields) for fields in anchors) if isinstance(anchors, list) else ()
-        self.anchors.update(anchor for anchor in found if anchor)
+        self.anchors.update(filter(None, map(anchor_of, list_of(clock.get("anchors")))))
 
     def learn_texts(self, texts: Texts) -> None:
         """Sites, stages and tracks have one number for a process's whole life: keep them for its open slots."""
@@ -141,15 +137,11 @@ class Processes:
 
     def ordered(self) -> list[Process]:
         """By rank (those without one last), then host, pid and start; `index` follows this order."""
-        found = sorted(self._by_key.values(), key=lambda p: (*_rank_order(p), p.key))
-        for index, process in enumerate(found):
+        ranked = [(rank_of(p), p) for p in self._by_key.values()]
+        ordered = [p for rank, p in sorted(ranked, key=lambda pair: (pair[0] is None, pair[0] or 0, pair[1].key))]
+        for index, process in enumerate(ordered):
             process.index = index
-        return found
-
-
-def _rank_order(process: Process) -> tuple[bool, int]:
-    rank = rank_of(process)
-    return (rank is None, rank or 0)
+        return ordered
 
 
 def rank_of(process: Process) -> int | None:
@@ -159,13 +151,10 @@ def rank_of(process: Process) -> int | None:
 
 def key_of(identity: Any, file_stem: str) -> Key:
     """(host, pid, start) of an identity; what it does not say comes from the name of its file."""
-    fields = identity if isinstance(identity, dict) else {}
+    fields = table_of(identity)
     host, pid, start = _split(file_stem)
-    return (
-        text_of(fields.get("host")) or host,
-        small_number(fields.get("pid")) or pid,
-        text_of(fields.get("start")) or start,
-    )
+    pid = small_number(fields.get("pid")) or pid
+    return text_of(fields.get("host")) or host, pid, text_of(fields.get("start")) or start
 
 
 def _split(stem: str) -> tuple[str, int, str]:
@@ -175,27 +164,25 @@ def _split(stem: str) -> tuple[str, int, str]:
     return stem, 0, ""
 
 
-def whole_number(value: Any) -> int:
-    """A number from 0 to 2^63 - 1 out of JSON; 0 for anything else."""
-    return value if isinstance(value, int) and 0 <= value < 1 << 63 else 0
+def liveness(states: Iterable[tuple[str, int, str]]) -> Liveness:
+    """Who of a run still runs: whose files say that it has ended does not, on whatever host; else as this host knows.
 
+    Args:
+        states: Host, pid and state of each process of the run.
+    """
+    states = list(states)
+    going_on = {(host, pid) for host, pid, state in states if state not in (EXITED, KILLED)}
+    ended = {(host, pid) for host, pid, _ in states} - going_on
 
-def small_number(value: Any) -> int | None:
-    """A number from 0 to 2^31 - 1 out of JSON; None for anything else."""
-    return int(value) if isinstance(value, int) and 0 <= value < 1 << 31 else None
+    def is_alive(who: Mapping[str, Any]) -> bool | None:
+        is_over = (text_of(who.get("host")), small_number(who.get("pid"))) in ended
+        return False if is_over else identity.is_alive(dict(who))
 
-
-def text_of(value: Any) -> str:
-    """A str or number out of JSON as text that any encoder takes; "" for anything else."""
-    if isinstance(value, (str, int)):
-        return str(value).encode("utf-8", "backslashreplace").decode()
-    return ""
+    return is_alive
 
 
 def set_offsets(processes: Iterable[Process]) -> None:
     """Give every process the offset of its group from CLOCK_MONOTONIC to the wall clock."""
-    from ..align import wall_offset
-
     groups: dict[tuple[str, ...], list[Process]] = {}
     for process in processes:
         groups.setdefault(process.clock_group, []).append(process)
@@ -207,31 +194,22 @@ def set_offsets(processes: Iterable[Process]) -> None:
 
 def row_of(process: Process, last_open_ns: int) -> dict[str, Any]:
     """Its row in the table of processes; `last_open_ns`: when it entered the last of its open ranges, 0 for none."""
-    anchors = process.clock.anchors
+    anchors, identity = process.clock.anchors, process.identity
     last_ns = max([process.heartbeat_ns, *(a.monotonic_ns for a in anchors)])
-    start_ns = (
-        anchors[0].monotonic_ns + process.offset_ns if anchors else whole_number(process.identity.get("start_ns"))
-    )
+    first_ns = anchors[0].monotonic_ns + process.offset_ns if anchors else None
+    start_ns = whole_number(identity.get("start_ns")) if first_ns is None else first_ns
     last_seen_ns = max(last_ns + process.offset_ns if last_ns else 0, last_open_ns, start_ns)
     lived_ns = last_seen_ns - start_ns
     counted = {name: process.counters.get(name, 0) for name in COUNTERS}
-    native = process.identity.get("native")
+    own_cost_ns, native = counted.pop("own_cost_ns"), identity.get("native")
     return {
-        "rank": rank_of(process),
-        "host": process.host,
-        "pid": process.pid,
-        "role": role_of(process),
-        "world_size": small_number(process.identity.get("world_size")),
-        "start_ns": start_ns or None,
-        "last_seen_ns": last_seen_ns or None,
-        "native": bool(native) if native is not None else None,
-        "clock_error_ns": process.clock.error_ns,
-        "own_cost_ratio": counted.pop("own_cost_ns") / lived_ns if lived_ns > 0 else None,
-        "state": process.state,
-        "clock": CLOCKS.get(process.clock_kind),
-        "process": process.name,
-        **counted,
-    }
+        "rank": rank_of(process), "host": process.host, "pid": process.pid, "role": role_of(process),
+        "world_size": small_number(identity.get("world_size")),
+        "start_ns": start_ns or None, "last_seen_ns": last_seen_ns or None,
+        "native": bool(native) if native is not None else None, "clock_error_ns": process.clock.error_ns,
+        "own_cost_ratio": own_cost_ns / lived_ns if lived_ns > 0 else None,
+        "state": process.state, "clock": CLOCKS.get(process.clock_kind), "process": process.name, **counted,
+    }  # fmt: skip
 
 
 def role_of(process: Process) -> str | None:

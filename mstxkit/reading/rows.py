@@ -7,13 +7,14 @@ from typing import Any, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from .. import livefile, records, segment
-from ..align import Clock
 from ..errors import FormatError
+from ..store import livefile, records, segment
+from ..store.values import whole_number
 from . import attributes, decode
-from .folder import Damage, Folder
-from .processes import BlockRef, Process, whole_number
-from .sealed import payload_of, reason_of
+from .align import Clock
+from .folder import Damage, Folder, reason_of
+from .processes import BlockRef, Process
+from .sealed import payload_of
 from .vocabulary import Vocabulary
 
 CHUNK_ROWS = 1 << 20
@@ -24,16 +25,9 @@ IS_MARK, IS_ERROR, IS_OPEN = 1, 2, 4
 NO_DURATION = -1
 
 _COLUMNS = {
-    "process": np.uint32,
-    "site": np.uint32,
-    "stage": np.uint32,
-    "track": np.uint16,
-    "depth": np.uint8,
-    "flags": np.uint8,
-    "step": np.uint32,
-    "start_ns": np.int64,
-    "duration_ns": np.int64,
-}
+    "process": np.uint32, "site": np.uint32, "stage": np.uint32, "track": np.uint16, "depth": np.uint8,
+    "flags": np.uint8, "step": np.uint32, "start_ns": np.int64, "duration_ns": np.int64,
+}  # fmt: skip
 
 
 class Chunk:
@@ -41,7 +35,6 @@ class Chunk:
 
     def __init__(self, capacity: int) -> None:
         self.capacity, self.rows = capacity, 0
-        self.has_marks = False
         self.columns: dict[str, npt.NDArray[Any]] = {name: np.empty(capacity, t) for name, t in _COLUMNS.items()}
         self.busy: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
         self.attributes: list[tuple[npt.NDArray[np.int64], list[str]]] = []
@@ -84,15 +77,10 @@ class Blocks:
             if bank.seq >= from_bank and bank.seq not in process.sealed_banks:
                 yield decode.from_bank(bank)[0], livefile.read_texts(bank.text, bank.salt)[0]
 
-    def texts_of(self, process: Process) -> Iterator[livefile.Texts]:
-        """The side tables of one process's blocks and live banks."""
-        for _, texts in self.of(process):
-            yield texts
-
     def _decode(self, ref: BlockRef) -> tuple[decode.Columns, livefile.Texts] | None:
         try:
             payload = self._payload(ref)
-            texts, unread = livefile.read_texts(payload.texts, _salt(ref))
+            texts, unread = livefile.read_texts(payload.texts, None)
             columns = decode.from_payload(payload, whole_number(ref.meta.get("origin")))
         except (FormatError, OSError, ValueError, MemoryError) as exc:
             self._note(ref, reason_of(exc))
@@ -113,22 +101,20 @@ class Blocks:
         return segment.split(stream, ref.meta)
 
     def _note(self, ref: BlockRef, reason: str) -> None:
-        found = Damage(self._sealed.path_of(ref.file), ref.offset, ref.size, reason)
-        if found not in self._damage:
-            self._damage.append(found)
+        Damage(self._sealed.path_of(ref.file), ref.offset, ref.size, reason).note_in(self._damage)
 
     def _put(self, chunk: Chunk, process: Process, columns: decode.Columns, texts: livefile.Texts) -> None:
         if not len(columns.end):
             return
-        start_ns, duration_ns = times(process, columns)
-        self._put_sparse(chunk, process.clock, columns, texts)
-        chunk.has_marks |= bool(columns.is_mark.any())
+        clock = process.clock
+        end_ns, start_ns = clock.to_monotonic(columns.end), clock.to_monotonic(columns.end - columns.duration)
+        self._put_sparse(chunk, clock, columns, texts)
         chunk.add(
             process=process.index, track=columns.track, depth=columns.depth, step=columns.step,
             site=self._vocabulary.site_codes(columns.site, texts),
             stage=self._vocabulary.stage_codes(columns.stage, texts),
             flags=columns.is_mark * np.uint8(IS_MARK) | columns.error * np.uint8(IS_ERROR),
-            start_ns=start_ns, duration_ns=duration_ns,
+            start_ns=start_ns + np.int64(process.offset_ns), duration_ns=end_ns - start_ns,
         )  # fmt: skip
 
     def _put_sparse(self, chunk: Chunk, clock: Clock, columns: decode.Columns, texts: livefile.Texts) -> None:
@@ -141,15 +127,3 @@ class Blocks:
         rows, values = attributes.json_texts(columns.attributes, texts.texts)
         if values:
             chunk.attributes.append((rows + chunk.rows, values))
-
-
-def times(process: Process, columns: decode.Columns) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """(start, duration) in ns, start on the run's wall clock."""
-    end_ns = process.clock.to_monotonic(columns.end)
-    start_ns = process.clock.to_monotonic(columns.end - columns.duration)
-    return start_ns + np.int64(process.offset_ns), end_ns - start_ns
-
-
-def _salt(ref: BlockRef) -> int | None:
-    salt = ref.meta.get("salt")
-    return salt if isinstance(salt, int) else None

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import math
 import zlib
-from typing import Any
 
-from .. import segment
 from ..errors import FormatError
+from ..store import segment
+from ..store.layout import SEALED_SUFFIX, sealed_process
 from .folder import LIMIT_BYTES, Damage, Folder
 from .processes import EXITED, KILLED, BlockRef, Process, Processes
-
-SUFFIX = ".mxs"
 
 
 def index(folder: Folder, processes: Processes) -> list[Damage]:
     """Read every sealed file once; processes learn their blocks, the result lists what could not be read."""
     damage: list[Damage] = []
-    for name in folder.names(SUFFIX):
-        found: list[Damage] = []
+    for name in folder.names(SEALED_SUFFIX):
+        parts: list[Damage] = []
         try:
-            _index_file(folder, name, processes, found)
+            _index_file(folder, name, processes, parts)
         except (FormatError, OSError, MemoryError) as exc:
-            found.append(Damage(folder.path_of(name), getattr(exc, "offset", 0) or 0, 0, reason_of(exc)))
-        if not processes.is_running(stem_of(name)):
-            damage += found
-        else:
-            damage += [one for one in found if not _is_being_written(one)]
+            parts.append(Damage.because(folder.path_of(name), exc))
+        is_running = processes.is_running(sealed_process(name))
+        damage += [part for part in parts if not (is_running and _is_being_written(part))]
     return damage
 
 
@@ -36,47 +32,32 @@ def _is_being_written(damage: Damage) -> bool:
 
 
 def _index_file(folder: Folder, name: str, processes: Processes, damage: list[Damage]) -> None:
-    data = folder.read(name, size=LIMIT_BYTES + 1)
+    data, path = folder.read(name, size=LIMIT_BYTES + 1), folder.path_of(name)
     if len(data) > LIMIT_BYTES:
-        damage.append(
-            Damage(folder.path_of(name), LIMIT_BYTES, 0, "the rest of this file is beyond what is read of one")
-        )
+        damage.append(Damage(path, LIMIT_BYTES, 0, "the rest of this file is beyond what is read of one"))
         data = data[:LIMIT_BYTES]
-    stem = stem_of(name)
-    for found in segment.scan(data):
-        if isinstance(found, segment.Damage):
-            damage.append(Damage(folder.path_of(name), *found))
+    for block in segment.scan(data):
+        if isinstance(block, segment.BlockDamage):
+            damage.append(Damage(path, *block))
         else:
-            _take(found, name, processes.of(found.meta.get("identity"), stem))
-
-
-def stem_of(name: str) -> str:
-    """`<process>` of `<process>.<nnnn>.mxs`."""
-    return name[: -len(SUFFIX)].rsplit(".", 1)[0]
+            _take(block, name, processes.of(block.meta.get("identity"), sealed_process(name)))
 
 
 def _take(block: segment.Block, name: str, process: Process) -> None:
-    ref = BlockRef(name, block.payload_at, len(block.payload), zlib.crc32(block.payload), _without_clock(block.meta))
+    # Anchors are by far the largest part of a meta, and the process learns them here.
+    meta = {key: value for key, value in block.meta.items() if key not in ("clock", "identity", "counters")}
+    ref = BlockRef(name, block.payload_at, len(block.payload), zlib.crc32(block.payload), meta)
     process.learn(block.meta, ref.bank if block.kind == segment.RECORDS else math.inf)
     if block.kind == segment.RECORDS:
-        _take_records(ref, process)
+        # A bank that was sealed twice (by its process, then by who adopted it) counts once.
+        if not ref.bank or ref.bank not in process.sealed_banks:
+            process.blocks.append(ref)
+            process.sealed_banks.add(ref.bank)
     elif block.kind == segment.OPEN_RANGES:
         process.open_block = ref
     elif block.kind == segment.END:
         process.ended = True
         process.state = KILLED if block.meta.get("ended") == "killed" else EXITED
-
-
-def _take_records(ref: BlockRef, process: Process) -> None:
-    """A bank that was sealed twice (by its process, then by who adopted it) counts once."""
-    if not ref.bank or ref.bank not in process.sealed_banks:
-        process.blocks.append(ref)
-        process.sealed_banks.add(ref.bank)
-
-
-def _without_clock(meta: dict[str, Any]) -> dict[str, Any]:
-    """Anchors are by far the largest part of a meta, and the process has learnt them."""
-    return {key: value for key, value in meta.items() if key not in ("clock", "identity", "counters")}
 
 
 def payload_of(folder: Folder, ref: BlockRef) -> bytes:
@@ -90,10 +71,3 @@ def payload_of(folder: Folder, ref: BlockRef) -> bytes:
     if len(payload) != ref.size or zlib.crc32(payload) != ref.crc:
         raise FormatError("a block that changed while it was read", ref.offset)
     return payload
-
-
-def reason_of(exc: BaseException) -> str:
-    """Why something could not be read, in words without its path."""
-    if isinstance(exc, MemoryError):
-        return "needs more memory than there is"
-    return getattr(exc, "strerror", None) or str(exc)

@@ -6,7 +6,7 @@ from typing import Callable, NamedTuple
 
 import numpy as np
 
-from ..livefile import SiteText, Texts
+from ..store.livefile import SiteText, Texts
 from .decode import U16, U32
 
 UNKNOWN_TEXT = "(unknown)"
@@ -52,21 +52,21 @@ class Vocabulary:
 
     def site_codes(self, ids: U16, texts: Texts) -> U32:
         """Codes of a block's site ids, element by element."""
-        known = {site_id: self.site_code(site) for site_id, site in texts.sites.items()}
-        return _translate(ids, known, lambda: self.site_code(UNKNOWN_SITE))
+        codes = {site_id: self.site_code(site) for site_id, site in texts.sites.items()}
+        return _translate(ids, codes, lambda: self.site_code(UNKNOWN_SITE))
 
     def stage_codes(self, ids: U16, texts: Texts) -> U32:
         """Codes of a block's stage ids, element by element; 0 stays 0."""
-        known = {stage_id: self.stage_code(key) for stage_id, key in texts.stages.items()}
-        return _translate(ids, {**known, 0: 0}, lambda: self.stage_code(UNKNOWN_TEXT))
+        codes = {stage_id: self.stage_code(key) for stage_id, key in texts.stages.items()}
+        return _translate(ids, {**codes, 0: 0}, lambda: self.stage_code(UNKNOWN_TEXT))
 
 
-def _translate(ids: U16, known: dict[int, int], unknown: Callable[[], int]) -> U32:
+def _translate(ids: U16, code_of: dict[int, int], unknown: Callable[[], int]) -> U32:
     missing = -1
     table = np.full(int(ids.max(initial=0)) + 1, missing, dtype=np.int64)
-    for one, code in known.items():
-        if one < len(table):
-            table[one] = code
+    for id, code in code_of.items():
+        if id < len(table):
+            table[id] = code
     codes = table[ids]
     if (codes == missing).any():
         codes[codes == missing] = unknown()

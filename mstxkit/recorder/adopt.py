@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import mmap
 import os
-import stat
-import threading
 import time
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
-from .. import faults, identity, livefile, places, segment
+from .. import faults
 from ..errors import FormatError, MstxkitError
+from ..host import identity
+from ..store import documents, layout, livefile, process_pointer, run_file, segment
 from . import blocks, live
+from .background import Background
 from .sealed import SealedFiles, cut_torn_end, files_of
 
-_CLAIMED = ".adopting."
 _ROTATE_BYTES, _NO_QUOTA = 1 << 29, 1 << 62
 
 
@@ -47,18 +47,18 @@ def collect(run: str | os.PathLike[str], go_on: Callable[[], bool] = lambda: Tru
         MstxkitError: `run` is no run folder.
     """
     folder = Path(os.path.realpath(run))
-    found = places.read_json(folder / places.RUN_FILE)
-    if found is None or not places.is_run_id(found.get("run")):
-        raise MstxkitError(f"{run} is no run folder: it has no {places.RUN_FILE} that says a run id")
+    run_id = run_file.id_of(folder)
+    if run_id is None:
+        raise MstxkitError(f"{run} is no run folder: it has no {layout.RUN_FILE} that says a run id")
     adopted = []
     for pointer in pointers(folder):
         try:
-            adopted.append(_adopt(folder, pointer, str(found["run"]), go_on))
+            adopted.append(_adopt(folder, pointer, run_id, go_on))
         except _Interrupted:
             break
         except (OSError, ValueError, TypeError, KeyError, MstxkitError) as exc:
             faults.note("adopt", exc)  # one that cannot be adopted must not keep the others from it
-    return [one for one in adopted if one is not None]
+    return [adoption for adoption in adopted if adoption is not None]
 
 
 class Adopter:
@@ -69,44 +69,44 @@ class Adopter:
     """
 
     def __init__(self, run: Path) -> None:
-        self._run, self._left_off = run, threading.Event()
-        self._thread: threading.Thread | None = None
-        self._is_done = False
+        self._run, self._is_done = run, False
+        self._background = Background("mstxkit-adopt", self._adopt)
+
+    def begin(self) -> None:
+        """Start, where other processes have left something: with no thread, a fork from C is safer. Never raises."""
+        try:
+            self._is_done = len(pointers(self._run)) <= 1
+            self.start()
+        except Exception as exc:
+            self._is_done = True
+            faults.note("adopt", exc)
 
     def start(self) -> None:
-        """Start, or go on after `leave_off`; without a thread where there is nobody but this process. Never raises."""
+        """Start, or go on after `leave_off`. Never raises; does not touch the run folder on this thread."""
         try:
-            if not self._is_done and len(pointers(self._run)) > 1:
-                self._left_off.clear()
-                thread = threading.Thread(target=self._adopt, name="mstxkit-adopt", daemon=True)
-                thread.start()
-                self._thread = thread
-        except Exception as exc:
+            if not self._is_done:
+                self._background.start()
+        except RuntimeError as exc:
             faults.note("adopt", exc)
 
-    def leave_off(self) -> bool:
-        """End the thread after the bank that it is at: around a fork, and at the end. Did it still run?"""
-        thread, self._thread = self._thread, None
-        if thread is None:
-            return False
-        was_alive = thread.is_alive()
-        self._left_off.set()
-        thread.join()
-        return was_alive
+    def leave_off(self, deadline: float | None = None) -> bool:
+        """End the thread after the bank that it is at: around a fork, and at the end. Has one ended?"""
+        return self._background.pause(deadline)
 
-    def _adopt(self) -> None:
+    def _adopt(self) -> bool:
         try:
-            collect(self._run, lambda: not self._left_off.is_set())
+            collect(self._run, lambda: not self._background.is_pausing)
         except Exception as exc:
             faults.note("adopt", exc)
-        self._is_done = not self._left_off.is_set()
+        self._is_done = not self._background.is_pausing
+        return False
 
 
 def pointers(run: Path) -> list[Path]:
     """Pointers of this host's processes: announced, half made, or claimed by an adopter."""
-    kinds = (live.POINTER, live.BEING_MADE)
-    found = (run / places.LIVE).glob(f"{identity.host()}-*")
-    return sorted(path for path in found if any(kind in path.name for kind in kinds))
+    kinds = (layout.POINTER, layout.BEING_MADE)
+    candidates = (run / layout.LIVE).glob(f"{identity.host()}-*")
+    return sorted(path for path in candidates if any(kind in path.name for kind in kinds))
 
 
 def _adopt(run: Path, pointer: Path, run_id: str, go_on: Callable[[], bool]) -> Adopted | None:
@@ -128,13 +128,13 @@ def _adopt(run: Path, pointer: Path, run_id: str, go_on: Callable[[], bool]) -> 
 
 def _claim(pointer: Path, run_id: str) -> tuple[Path | None, dict[str, Any]]:
     """Rename the pointer of a dead process so that nobody else adopts it; None when it is not ours to adopt."""
-    about = places.read_json(pointer)
+    about = process_pointer.read(pointer)
     if about is None or about.get("run") != run_id or not _is_dead(about):
         return None, {}
-    base, _, adopter = pointer.name.partition(_CLAIMED)
+    base, _, adopter = pointer.name.partition(layout.CLAIMED)
     if adopter and _is_running(adopter):
         return None, {}
-    claimed = pointer.with_name(f"{base}{_CLAIMED}{os.getpid()}.{identity.pid_start(os.getpid())}")
+    claimed = pointer.with_name(f"{base}{layout.CLAIMED}{os.getpid()}.{identity.pid_start(os.getpid())}")
     try:
         os.rename(pointer, claimed)
     except FileNotFoundError:
@@ -167,17 +167,20 @@ def _heartbeat_age_s(about: dict[str, Any]) -> float | None:
 def _checked_path(about: dict[str, Any], name: str, run_id: str) -> Path:
     """The live file's path, if it is where a live file of this run and process can be."""
     path = Path(str(about.get("path")))
-    if not path.is_absolute() or path.name != f"{name}.live" or path.parent.name != run_id or ".." in path.parts:
+    is_its_own = path.name == f"{name}{layout.LIVE_SUFFIX}" and path.parent.name == run_id
+    if not path.is_absolute() or not is_its_own or ".." in path.parts:
         raise MstxkitError(f"the pointer of {name} names {path}, which is no place of a live file; it is left alone")
     return path
 
 
 def _mapped(path: Path) -> mmap.mmap:
     """A private, read-only map of a file of this user, never of a link."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        descriptor = documents.open_regular(path)
+    except FormatError as exc:
+        raise MstxkitError(f"{path} is {exc}; it is left alone") from None
+    try:
+        if os.fstat(descriptor).st_uid != os.geteuid():
             raise MstxkitError(f"{path} is no file of this user; it is left alone")
         return mmap.mmap(descriptor, 0, mmap.MAP_PRIVATE, mmap.PROT_READ)
     finally:
@@ -211,8 +214,8 @@ def _seal_view(run: Path, name: str, view: memoryview, run_id: str, go_on: Calla
 
 
 def _seal_banks(run: Path, name: str, view: memoryview, header: livefile.Header, go_on: Callable[[], bool]) -> Adopted:
-    sealed_before, has_ended = _found_in(run / places.SEALED, name)
-    files = SealedFiles(run / places.SEALED, name, _ROTATE_BYTES, _NO_QUOTA, lambda count: None)
+    sealed_before, has_ended = _sealed_before(run / layout.SEALED, name)
+    files = SealedFiles(run / layout.SEALED, name, _ROTATE_BYTES, _NO_QUOTA, lambda count: None)
     records = 0
     for _, block, count in blocks.of_left_banks(view, header.layout, sealed_before):
         if not go_on():
@@ -228,7 +231,7 @@ def _seal_banks(run: Path, name: str, view: memoryview, header: livefile.Header,
     return Adopted(name, records, open_ranges is not None)
 
 
-def _found_in(folder: Path, name: str) -> tuple[set[int], bool]:
+def _sealed_before(folder: Path, name: str) -> tuple[set[int], bool]:
     """Banks that the process itself, or an adopter that was killed, has sealed; and whether its end was written.
 
     A block or a file torn by a kill is cut off: its bank is still in the live file.
@@ -240,12 +243,12 @@ def _found_in(folder: Path, name: str) -> tuple[set[int], bool]:
         if len(data) < segment.FILE_HEADER_BYTES and segment.file_header().startswith(data):
             path.unlink()
             continue
-        for found in _scanned(data):
-            if isinstance(found, segment.Block):
-                banks.add(int(found.meta.get("bank", 0)))
-                has_ended |= found.kind == segment.END
-            elif found.offset + found.size == len(data) and found.reason.startswith("file ends inside"):
-                cut_torn_end(path, found.offset)
+        for pair in _scanned(data):
+            if isinstance(pair, segment.Block):
+                banks.add(int(pair.meta.get("bank", 0)))
+                has_ended |= pair.kind == segment.END
+            elif pair.offset + pair.size == len(data) and pair.reason.startswith("file ends inside"):
+                cut_torn_end(path, pair.offset)
     return banks, has_ended
 
 

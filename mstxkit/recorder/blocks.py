@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, Collection, Iterator
 
-from .. import livefile, records, segment
-from ..livefile import Buffer
-from .engine import engine
+from ..engine.choose import engine
+from ..store import livefile, records, segment
+from ..store.livefile import Buffer
 
 # A scaled duration is exact to this many ticks.
 _SCALE_TICKS = 1 << records.SCALE_SHIFT
@@ -24,14 +24,9 @@ def of_records(view: Buffer, payload: segment.Payload, seq: int, origin: int) ->
     """
     codec, content = segment.compress(segment.join(payload))
     meta = {
-        **about(view),
-        "bank": seq,
-        "origin": origin,
-        "records": payload.n,
-        "attributes": payload.m,
-        "text_bytes": len(payload.texts),
-        "codec": codec,
-    }
+        **about(view), "bank": seq, "origin": origin, "records": payload.n, "attributes": payload.m,
+        "text_bytes": len(payload.texts), "codec": codec,
+    }  # fmt: skip
     return segment.pack_block(segment.RECORDS, meta, content)
 
 
@@ -56,10 +51,10 @@ def of_open_ranges(view: Buffer) -> bytes | None:
     texts = _all_texts(view, header.layout)
     slots = livefile.read_slots(view, header)
     ended = _ended(view, header.layout, slots)
-    found = [_describe(slot, texts) for slot in slots if slot not in ended]
-    if not found:
+    ranges = [_describe(slot, texts) for slot in slots if slot not in ended]
+    if not ranges:
         return None
-    codec, content = segment.compress(json.dumps(found).encode())
+    codec, content = segment.compress(json.dumps(ranges).encode())
     return segment.pack_block(segment.OPEN_RANGES, {**about(view), "codec": codec}, content)
 
 
@@ -71,14 +66,11 @@ def of_end(view: Buffer, ended: str) -> bytes:
 def about(view: Buffer) -> dict[str, Any]:
     """The meta that every block has: identity, counters, clock, last heartbeat."""
     header = livefile.read_header(view)
+    anchors = [list(anchor) for anchor in livefile.read_anchors(view)]
     return {
         "identity": livefile.read_identity(view),
         "counters": livefile.read_counters(view),
-        "clock": {
-            "kind": header.clock,
-            "ticks_per_ns": header.ticks_per_ns,
-            "anchors": [list(anchor) for anchor in livefile.read_anchors(view)],
-        },
+        "clock": {"kind": header.clock, "ticks_per_ns": header.ticks_per_ns, "anchors": anchors},
         "heartbeat_ns": livefile.heartbeat_ns(view),
     }
 
@@ -93,7 +85,7 @@ def _all_texts(view: Buffer, layout: livefile.Layout) -> livefile.Texts:
     return merged
 
 
-def banks_in_order(view: Buffer, layout: livefile.Layout) -> list[livefile.Bank]:
+def banks_in_order(view: Buffer, layout: livefile.Layout) -> list[livefile.BankCopy]:
     """All banks in use, oldest first."""
     banks = (livefile.read_bank(view, layout, index) for index in range(layout.bank_count))
     return sorted((bank for bank in banks if bank is not None), key=lambda bank: bank.seq)
@@ -121,13 +113,7 @@ def _is_record_of(slot: livefile.Slot, origin: int, record: records.Record) -> b
 def _describe(slot: livefile.Slot, texts: livefile.Texts) -> dict[str, Any]:
     site = texts.sites.get(slot.site, livefile.SiteText("?", "default", 0))
     return {
-        "name": site.name,
-        "domain": site.domain,
-        "stage": texts.stages.get(slot.stage),
-        "own_stage": bool(site.own_stage),
-        "step": slot.step,
-        "track": slot.track,
-        "depth": slot.depth,
-        "start": slot.start,
-        "tid": slot.thread,
-    }
+        "name": site.name, "domain": site.domain, "stage": texts.stages.get(slot.stage),
+        "own_stage": bool(site.own_stage), "step": slot.step, "track": slot.track, "depth": slot.depth,
+        "start": slot.start, "tid": slot.thread,
+    }  # fmt: skip

@@ -17,16 +17,18 @@ from typing import Callable
 from .. import faults
 
 _COUNTS, _COUNTS_LATE = sys.version_info >= (3, 12), sys.version_info >= (3, 13)
-_GONE_WITHIN_S = 0.1
+# What a fork waits for our threads at most, all together; then it goes on without them.
+WAITS_AT_MOST_S = 0.05
 _waiting: list[Callable[[], None]] = []
 _is_watching = False
 
 
-def end_threads(end: Callable[[], int]) -> None:
-    """Call `end`, which joins threads and says how many, and wait until the kernel does not list them any more."""
+def end_threads(end: Callable[[float], int], deadline: float) -> None:
+    """Call `end`, which joins threads until a deadline and says how many, and wait until the kernel does not list them
+    any more.
+    """
     before = _thread_count() if _COUNTS else 0
-    expected = before - end()
-    deadline = time.monotonic() + _GONE_WITHIN_S
+    expected = before - end(deadline)
     while _COUNTS and _thread_count() > expected and time.monotonic() < deadline:
         time.sleep(0.0001)
 

@@ -21,16 +21,7 @@ _COALESCED_NS = 200
 _ROUNDS = 200
 
 
-class SiteCost(NamedTuple):
-    """What the engine knows of a site, since the process began: its calls, their cost, and how many were coalesced."""
-
-    site: Any
-    calls: int
-    cost_ns: int
-    coalesced: int
-
-
-class Change(NamedTuple):
+class Throttling(NamedTuple):
     """Coalesce all calls of a site from now on (`on`), or no more."""
 
     site: Any
@@ -47,11 +38,11 @@ class _Account:
         self.is_held = self.is_storm = False
         self.calm_since_ns: int | None = None
 
-    def look(self, cost: SiteCost, outside_ns: float) -> None:
+    def look(self, calls: int, cost_ns: int, outside_ns: float) -> None:
         """What has come since the last look."""
-        self.new_calls = max(cost.calls - self.calls, 0)
-        self.spent_ns = max(cost.cost_ns - self.cost_ns, 0) + self.new_calls * outside_ns
-        self.calls, self.cost_ns = cost.calls, cost.cost_ns
+        self.new_calls = max(calls - self.calls, 0)
+        self.spent_ns = max(cost_ns - self.cost_ns, 0) + self.new_calls * outside_ns
+        self.calls, self.cost_ns = calls, cost_ns
         if self.new_calls and not self.is_held:
             self.full_ns = self.spent_ns / self.new_calls
 
@@ -86,15 +77,15 @@ class Governor:
         """The sites that are coalesced now."""
         return [site for site, account in self._accounts.items() if account.is_held]
 
-    def decide(self, now_ns: int, costs: Sequence[tuple[Any, int, int, int]]) -> list[Change]:
+    def decide(self, now_ns: int, costs: Sequence[tuple[Any, int, int, int]]) -> list[Throttling]:
         """What is to change. The first call only takes down what there is.
 
         Args:
             now_ns: CLOCK_MONOTONIC.
-            costs: The engine's `site_costs()`.
+            costs: The engine's `site_costs()`: calls, their cost and how many were coalesced, since the process began.
         """
-        for cost in costs:
-            self._accounts.setdefault(cost[0], _Account()).look(SiteCost(*cost), self._outside_ns)
+        for site, calls, cost_ns, _ in costs:
+            self._accounts.setdefault(site, _Account()).look(calls, cost_ns, self._outside_ns)
         elapsed_ns = 0 if self._at_ns is None else now_ns - self._at_ns
         self._at_ns = now_ns
         if elapsed_ns <= 0:
@@ -108,27 +99,24 @@ class Governor:
         budget_ns = self.budget_ratio * elapsed_ns
         return self._hold(budget_ns) or self._let_go(budget_ns, now_ns)
 
-    def _hold(self, budget_ns: float) -> list[Change]:
+    def _hold(self, budget_ns: float) -> list[Throttling]:
         """Coalesce the costliest until the rest fits."""
-        fixed_ns = sum(account.spent_ns for site, account in self._accounts.items() if _is_fixed(site, account))
-        free = [(site, account) for site, account in self._accounts.items() if not _is_fixed(site, account)]
-        recorded_ns = sum(account.spent_ns for _, account in free)
+        free, fixed_ns, recorded_ns = self._sorted_out()
         changes = []
-        for site, account in sorted(free, key=lambda one: -one[1].spent_ns):
+        for site, account in sorted(free, key=lambda pair: -pair[1].spent_ns):
             if recorded_ns <= _room(budget_ns, fixed_ns):
                 break
             recorded_ns, fixed_ns = recorded_ns - account.spent_ns, fixed_ns + account.if_held_ns
             account.is_held, account.calm_since_ns = True, None
-            changes.append(Change(site, True))
+            changes.append(Throttling(site, True))
         return changes
 
-    def _let_go(self, budget_ns: float, now_ns: int) -> list[Change]:
+    def _let_go(self, budget_ns: float, now_ns: int) -> list[Throttling]:
         """Record again what would have fitted for ten seconds, the cheapest first."""
-        fixed_ns = sum(account.spent_ns for site, account in self._accounts.items() if _is_fixed(site, account))
-        recorded_ns = sum(account.spent_ns for site, account in self._accounts.items() if not _is_fixed(site, account))
+        _, fixed_ns, recorded_ns = self._sorted_out()
         held = [(site, account) for site, account in self._accounts.items() if account.is_held]
         changes = []
-        for site, account in sorted(held, key=lambda one: one[1].if_recorded_ns):
+        for site, account in sorted(held, key=lambda pair: pair[1].if_recorded_ns):
             if recorded_ns + account.if_recorded_ns > _room(budget_ns, fixed_ns - account.spent_ns):
                 account.calm_since_ns = None
                 continue
@@ -136,12 +124,18 @@ class Governor:
             account.calm_since_ns = now_ns if account.calm_since_ns is None else account.calm_since_ns
             if now_ns - account.calm_since_ns >= _CALM_NS:
                 account.is_held = False
-                changes.append(Change(site, False))
+                changes.append(Throttling(site, False))
         return changes
 
-    def release(self) -> list[Change]:
+    def _sorted_out(self) -> tuple[list[tuple[Any, _Account]], float, float]:
+        """The sites where something can be saved; ns that all others have spent; ns that these have."""
+        free = [(site, account) for site, account in self._accounts.items() if not _is_fixed(site, account)]
+        fixed_ns = sum(account.spent_ns for site, account in self._accounts.items() if _is_fixed(site, account))
+        return free, fixed_ns, sum(account.spent_ns for _, account in free)
+
+    def release(self) -> list[Throttling]:
         """Everything is recorded again."""
-        changes = [Change(site, False) for site in self.held]
+        changes = [Throttling(site, False) for site in self.held]
         for account in self._accounts.values():
             account.is_held = False
         return changes
@@ -173,11 +167,10 @@ def _wrapped(value: object) -> object:
 
 
 def _fastest(function: Callable[[object], object], clock: Callable[[], int]) -> float:
-    return min(_time(function, clock) for _ in range(5)) / _ROUNDS
-
-
-def _time(function: Callable[[object], object], clock: Callable[[], int]) -> int:
-    before = clock()
-    for _ in range(_ROUNDS):
-        function(None)
-    return clock() - before
+    times_ns = []
+    for _ in range(5):
+        before = clock()
+        for _ in range(_ROUNDS):
+            function(None)
+        times_ns.append(clock() - before)
+    return min(times_ns) / _ROUNDS

@@ -9,25 +9,24 @@ any moment leaves no file that nobody knows of.
 from __future__ import annotations
 
 import errno
-import json
 import mmap
 import os
 import struct
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .. import faults, identity, livefile, places
+from .. import faults
 from ..errors import CaptureError
+from ..host import folders, identity
+from ..store import documents, livefile, process_pointer
+from ..store import layout as names
 
-POINTER, BEING_MADE = ".json", ".making"
 # What must stay free on tmpfs after a live file was made: others need it too.
 _RESERVE_BYTES = 8 << 20
 # Linux: fault all pages in now, so that the hot path never does (mman.h; in the mmap module since Python 3.10).
 _MAP_POPULATE = 0x8000
 # The last process of a run takes the run's folder on tmpfs with it, perhaps between another one's mkdir and open.
 _TRIES = 20
-# Beginning of the names of what processes of one host pass on to each other there: control/mailbox.py.
-PASSED_ON = "control-"
 
 
 class LiveFile(NamedTuple):
@@ -54,28 +53,22 @@ def make(run: Path, who: dict[str, Any], layout: livefile.Layout, preferred: str
         CaptureError: no place has room for it, or the run folder cannot be written.
     """
     name = identity.process_name(who)
-    draft = run / places.LIVE / f"{name}{BEING_MADE}"
+    draft = run / names.LIVE / f"{name}{names.BEING_MADE}"
     try:
         path, mapping = _map_somewhere(run, who, layout, preferred, draft)
         view = memoryview(mapping)
         nonce = struct.unpack("<Q", os.urandom(8))[0]
         livefile.lay_out(view, layout, nonce, native)
         livefile.write_identity(view, who)
-        live = LiveFile(path, draft.with_suffix(POINTER), view, mapping, layout, nonce, name)
-        return _announced(live, draft)
+        live = LiveFile(path, draft.with_suffix(names.POINTER), view, mapping, layout, nonce, name)
+        try:
+            os.replace(draft, live.pointer)
+        except OSError as exc:
+            remove(live)
+            raise CaptureError(f"the run folder {run} cannot be written: {exc.strerror or exc}") from exc
+        return live
     finally:
         _unlink(draft)
-
-
-def _announced(live: LiveFile, draft: Path) -> LiveFile:
-    try:
-        os.replace(draft, live.pointer)
-        return live
-    except OSError as exc:
-        remove(live)
-        raise CaptureError(
-            f"the run folder {live.pointer.parent.parent} cannot be written: {exc.strerror or exc}"
-        ) from exc
 
 
 def _map_somewhere(
@@ -87,7 +80,7 @@ def _map_somewhere(
         try:
             return _map_in(parent, run, who, layout, draft)
         except OSError as exc:
-            problems.append(f"{parent or places.SHARED_MEMORY}: {exc.strerror or exc}")
+            problems.append(f"{parent or folders.SHARED_MEMORY}: {exc.strerror or exc}")
     raise CaptureError(
         f"no room for a live file of {layout.total_bytes >> 10} KiB ({'; '.join(problems)}); "
         "free some space, give live_folder=, or fewer or smaller banks"
@@ -98,8 +91,8 @@ def _map_in(
     parent: str | None, run: Path, who: dict[str, Any], layout: livefile.Layout, draft: Path
 ) -> tuple[Path, mmap.mmap]:
     for left in reversed(range(_TRIES)):
-        folder = places.live_folder(who["run"], parent, run)
-        path = folder / f"{identity.process_name(who)}.live"
+        folder = folders.live_folder(who["run"], parent, run)
+        path = folder / f"{identity.process_name(who)}{names.LIVE_SUFFIX}"
         try:
             _write_pointer(draft, path, who)
             return path, _allocate_and_map(path, layout.total_bytes)
@@ -111,11 +104,8 @@ def _map_in(
 
 
 def _write_pointer(file: Path, path: Path, who: dict[str, Any]) -> None:
-    """Where the live file is, and by what to tell whether its process still runs."""
-    kept = ("run", "host", "boot", "pid", "pidns", "pid_start", "start")
-    pointer = {"format": 1, "path": str(path), **{key: who[key] for key in kept}}
     try:
-        places.replace_file(file, json.dumps(pointer).encode())
+        process_pointer.write(file, path, who)
     except OSError as exc:
         raise CaptureError(f"the run folder {file.parent.parent} cannot be written: {exc.strerror or exc}") from exc
 
@@ -125,9 +115,9 @@ def _allocate_and_map(path: Path, size: int) -> mmap.mmap:
     if space.f_bavail * space.f_frsize < size + _RESERVE_BYTES:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags, places.FILE_MODE)
+    descriptor = os.open(path, flags, documents.FILE_MODE)
     try:
-        os.fchmod(descriptor, places.FILE_MODE)
+        os.fchmod(descriptor, documents.FILE_MODE)
         os.posix_fallocate(descriptor, 0, size)
         return mmap.mmap(descriptor, size, mmap.MAP_SHARED | _MAP_POPULATE)
     except BaseException:
@@ -179,7 +169,7 @@ def forget_folder(folder: Path) -> None:
     """
     try:
         left = os.listdir(folder)
-        if all(name.startswith(PASSED_ON) for name in left):
+        if all(name.startswith(names.PASSED_ON) for name in left):
             for name in left:
                 _unlink(folder / name)
         os.rmdir(folder)

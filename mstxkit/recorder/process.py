@@ -8,17 +8,19 @@ import time
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
-from .. import clock, faults, identity, livefile, names, places
+from .. import faults
+from ..engine.choose import engine
 from ..errors import CaptureError
+from ..host import clock, identity, names
+from ..store import layout, livefile, run_file
 from . import live
-from .engine import engine
 from .sealed import SealedFiles
 from .sealer import Sealer
 
 _CLOCK = struct.Struct("<I4xd")
 
 
-class Limits(NamedTuple):
+class RecorderLimits(NamedTuple):
     """What a recorder may use. Defaults suit a training process; all are per process.
 
     Args:
@@ -56,9 +58,9 @@ class Recorder:
         CaptureError: the run folder or the live file cannot be used.
     """
 
-    def __init__(self, run: str | Path, limits: Limits, version: str) -> None:
+    def __init__(self, run: str | Path, limits: RecorderLimits, version: str) -> None:
         self.limits = _checked(limits)
-        self.run, self.run_id = places.open_run_folder(run)
+        self.run, self.run_id = run_file.open_run_folder(run)
         self.pid = os.getpid()
         self.clock = clock.choose(engine.NATIVE)
         who = identity.of_process(self.run_id, engine.NATIVE, version)
@@ -75,7 +77,7 @@ class Recorder:
             raise
 
     def _files(self) -> SealedFiles:
-        limits, folder = self.limits, self.run / places.SEALED
+        limits, folder = self.limits, self.run / layout.SEALED
         return SealedFiles(
             folder, self.live.name, limits.rotate_bytes, limits.quota_bytes, self._evicted, self._put_back
         )
@@ -97,7 +99,7 @@ class Recorder:
 
     def _put_back(self) -> None:
         """Somebody has removed the run folder: what comes from now on is kept all the same, and can be found."""
-        places.put_back_run_folder(self.run, self.run_id)
+        run_file.put_back_run_folder(self.run, self.run_id)
         live.announce_again(self.live)
 
     def resume(self) -> None:
@@ -105,11 +107,13 @@ class Recorder:
         engine.start_heartbeat(self.limits.heartbeat_s)
         self.sealer.start()
 
-    def park(self) -> int:
-        """End the background threads, sealer and heartbeat, around a fork; how many were they?"""
-        had_threads = self.sealer.park()
+    def park(self, deadline: float | None = None) -> int:
+        """End the background threads, sealer and heartbeat, around a fork, but wait no longer than `deadline` for the
+        sealer. How many have ended?
+        """
+        had_heartbeat, has_ended = self.sealer.runs, self.sealer.park(deadline)
         engine.stop_heartbeat()
-        return 2 * had_threads
+        return had_heartbeat + has_ended
 
     def stop(self) -> None:
         """Seal what is there, say what is open, and remove the live file; where that fails it stays, to be collected
@@ -165,7 +169,7 @@ class Recorder:
         live.forget(self.live)
 
 
-def _checked(limits: Limits) -> Limits:
+def _checked(limits: RecorderLimits) -> RecorderLimits:
     least = {"bank_bytes": 16 << 10, "banks": 2, "slots": 1, "quota_bytes": 0, "rotate_bytes": 64 << 10}
     for field, minimum in least.items():
         value = getattr(limits, field)

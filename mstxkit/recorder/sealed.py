@@ -10,7 +10,9 @@ import os
 from pathlib import Path
 from typing import Callable, NamedTuple
 
-from .. import places, segment
+from ..host import folders
+from ..store import layout, segment
+from ..store.documents import FILE_MODE
 
 # A quota is kept by dropping whole files: it is shared out over this many.
 _FILES_PER_QUOTA = 4
@@ -35,21 +37,16 @@ class SealedFiles:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        name: str,
-        rotate_bytes: int,
-        quota_bytes: int,
-        on_evicted: Callable[[int], None],
+        self, folder: Path, name: str, rotate_bytes: int, quota_bytes: int, on_evicted: Callable[[int], None],
         on_missing: Callable[[], None] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._folder, self._name = folder, name
         self._rotate_bytes = min(rotate_bytes, quota_bytes // _FILES_PER_QUOTA)
         self._quota_bytes = quota_bytes
         self._on_evicted = on_evicted
-        self._on_missing = on_missing or (lambda: places.make_folder(folder))
+        self._on_missing = on_missing or (lambda: folders.make_folder(folder))
         self._files: list[_File] = []
-        self._number = 1 + max((number_of(path) for path in files_of(folder, name)), default=0)
+        self._number = 1 + max((layout.sealed_number(path.name) for path in files_of(folder, name)), default=0)
 
     def append(self, block: bytes, records: int) -> None:
         """Append one block.
@@ -72,15 +69,12 @@ class SealedFiles:
         """Drop the oldest files until a block of so many bytes fits."""
         size_bytes += segment.FILE_HEADER_BYTES
         while self._files and sum(file.size_bytes for file in self._files) + size_bytes > self._quota_bytes:
-            oldest = self._files[0]
-            oldest.path.unlink(missing_ok=True)
-            self._files.pop(0)
-            self._on_evicted(oldest.records)
+            self._files[0].path.unlink(missing_ok=True)
+            self._on_evicted(self._files.pop(0).records)
 
     def _begin_file(self, block: bytes, records: int) -> None:
-        path = self._folder / f"{self._name}.{self._number:04d}.mxs"
-        size_bytes = self._write(path, block)
-        self._files.append(_File(path, size_bytes, records))
+        path = self._folder / layout.sealed_name(self._name, self._number)
+        self._files.append(_File(path, self._write(path, block), records))
         self._number += 1
 
     def _write(self, path: Path, block: bytes) -> int:
@@ -94,13 +88,8 @@ class SealedFiles:
 
 def files_of(folder: Path, name: str) -> list[Path]:
     """The sealed files of a process that are there, oldest first."""
-    return sorted((path for path in folder.glob(f"{name}.*.mxs") if number_of(path) >= 0), key=number_of)
-
-
-def number_of(path: Path) -> int:
-    """`nnnn` of `<process>.<nnnn>.mxs`; -1 where there is none."""
-    digits = path.name.rsplit(".", 2)[1]
-    return int(digits) if digits.isdecimal() and len(digits) < 12 else -1
+    numbers = {path: layout.sealed_number(path.name) for path in folder.glob(f"{name}.*{layout.SEALED_SUFFIX}")}
+    return sorted((path for path, number in numbers.items() if number >= 0), key=numbers.__getitem__)
 
 
 def cut_torn_end(path: Path, whole_bytes: int) -> None:
@@ -121,11 +110,12 @@ def _append(path: Path, block: bytes) -> int:
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(path.name, flags, places.FILE_MODE, dir_fd=folder)
+        descriptor = os.open(path.name, flags, FILE_MODE, dir_fd=folder)
         try:
             return _write_whole(descriptor, block)
         except OSError:
-            _drop_if_empty(descriptor, path.name, folder)
+            if os.fstat(descriptor).st_size == 0:
+                os.unlink(path.name, dir_fd=folder)
             raise
         finally:
             os.close(descriptor)
@@ -136,7 +126,7 @@ def _append(path: Path, block: bytes) -> int:
 def _write_whole(descriptor: int, block: bytes) -> int:
     before = os.fstat(descriptor).st_size
     if not before:
-        os.fchmod(descriptor, places.FILE_MODE)
+        os.fchmod(descriptor, FILE_MODE)
         block = segment.file_header() + block
     rest = memoryview(block)
     try:
@@ -146,8 +136,3 @@ def _write_whole(descriptor: int, block: bytes) -> int:
         os.ftruncate(descriptor, before)
         raise
     return before + len(block)
-
-
-def _drop_if_empty(descriptor: int, name: str, folder: int) -> None:
-    if os.fstat(descriptor).st_size == 0:
-        os.unlink(name, dir_fd=folder)

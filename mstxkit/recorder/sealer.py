@@ -12,10 +12,13 @@ import threading
 import time
 from typing import Callable, Sequence
 
-from .. import faults, identity, livefile, segment
+from .. import faults
+from ..engine.choose import engine
+from ..host import identity
+from ..store import livefile, segment
 from . import blocks
-from .engine import engine
-from .governor import Change, Governor, outside_ns
+from .background import Background
+from .governor import Governor, Throttling, outside_ns
 from .live import LiveFile
 from .sealed import SealedFiles
 
@@ -23,7 +26,7 @@ from .sealed import SealedFiles
 _TICK_S = 1.0
 # How often coalesced calls are written and costs looked at; a little less, as a tick may come early.
 _GOVERN_EVERY_NS = 990_000_000
-_BANK_HEAD = struct.Struct("<Q8xQQ")  # sequence number, salt, origin: format.md, "Bank"
+_BANK_HEAD = struct.Struct("<Q8xQQ")  # sequence number, salt, origin: docs/internals/format.md, "Bank"
 # What another number in a counter may add to a block.
 _MORE_BYTES = 64
 
@@ -40,8 +43,7 @@ class Sealer:
 
     def __init__(self, live: LiveFile, files: SealedFiles, seal_every_s: float, budget_ratio: float = 0.0) -> None:
         self._live, self._files, self._seal_every_s = live, files, seal_every_s
-        self._thread: threading.Thread | None = None
-        self._parked = threading.Event()
+        self._background = Background("mstxkit-sealer", self._turn, engine.wake)
         self._sealing = threading.Lock()
         self._learning = threading.Lock()
         self._sealed_at = time.monotonic()
@@ -53,32 +55,27 @@ class Sealer:
 
     def start(self) -> None:
         """Start the thread, unless it runs."""
-        if self._thread is None:
-            self._parked.clear()
-            thread = threading.Thread(target=self._run, name="mstxkit-sealer", daemon=True)
-            thread.start()
-            self._thread = thread
+        self._background.start()
 
-    def park(self) -> bool:
-        """End the thread and wait for it: around a fork, and at the end. Takes as long as the block it is writing.
+    @property
+    def runs(self) -> bool:
+        """Is there a thread?"""
+        return self._background.runs
+
+    def park(self, deadline: float | None = None) -> bool:
+        """End the thread, around a fork and at the end; wait for the block it is writing, at most until `deadline`.
 
         Returns:
-            Was there one?
+            Has one ended?
         """
-        thread, self._thread = self._thread, None
-        if thread is None:
-            return False
-        self._parked.set()
-        engine.wake()
-        thread.join()
-        return True
+        return self._background.pause(deadline)
 
-    def _run(self) -> None:
-        while not self._parked.is_set():
-            engine.wait(_TICK_S)
-            if not self._tick_safely():
-                # A full disk stays full for a while, and the hot path wakes us at each record that it has to drop.
-                self._parked.wait(_TICK_S)
+    def _turn(self) -> bool:
+        engine.wait(_TICK_S)
+        if not self._background.is_pausing and not self._tick_safely():
+            # A full disk stays full for a while, and the hot path wakes us at each record that it has to drop.
+            self._background.sleep(_TICK_S)
+        return True
 
     def _tick_safely(self) -> bool:
         try:
@@ -107,7 +104,7 @@ class Sealer:
         self._throttle(self.governor.decide(self._governed_ns, engine.site_costs()))
         livefile.add_to_counter(self._live.view, "own_cost_ns", self.governor.spent_ns)
 
-    def _throttle(self, changes: Sequence[Change]) -> None:
+    def _throttle(self, changes: Sequence[Throttling]) -> None:
         for site, on in changes:
             engine.throttle(site, on)
 
@@ -156,9 +153,9 @@ class Sealer:
     def learn_identity(self) -> None:
         """Rank and role may be known only after the first ranges: the file always has the newest."""
         with self._learning:
-            known = livefile.read_identity(self._live.view)
-            newest = identity.newest(known)
-            if newest != known:
+            written = livefile.read_identity(self._live.view)
+            newest = identity.newest(written)
+            if newest != written:
                 livefile.write_identity(self._live.view, newest)
 
     def evicted(self, count: int) -> None:

@@ -10,7 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Callable
 
-from .. import imports
+from ..host import imports
 from . import cann
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ def silence() -> None:
 def states() -> dict[str, str]:
     """What each sink does now, in words: for `status` and `doctor`."""
     loaded = _loaded()
-    found = {name: loaded[name].state() if name in loaded else f"waiting for {name}" for name in _PROFILERS}
-    return {**found, "cann": cann.state()}
+    answers = {name: loaded[name].state() if name in loaded else f"waiting for {name}" for name in _PROFILERS}
+    return {**answers, "cann": cann.state()}
 
 
 def _loaded() -> dict[str, Any]:

@@ -15,20 +15,15 @@ import os
 from typing import TYPE_CHECKING
 
 from .. import faults
-from ..recorder.engine import engine
+from ..engine.choose import engine
 
 if TYPE_CHECKING:
     import ctypes
 
 FUNCTIONS = (
-    "mstxMarkA",
-    "mstxRangeStartA",
-    "mstxRangeEnd",
-    "mstxDomainCreateA",
-    "mstxDomainMarkA",
-    "mstxDomainRangeStartA",
+    "mstxMarkA", "mstxRangeStartA", "mstxRangeEnd", "mstxDomainCreateA", "mstxDomainMarkA", "mstxDomainRangeStartA",
     "mstxDomainRangeEnd",
-)
+)  # fmt: skip
 _ENTRY = "InitInjectionMstx"
 _MSPROF_VARIABLES = ("PROFILER_SAMPLECONFIG", "PROFILING_MODE")
 
@@ -116,8 +111,8 @@ def _find_functions() -> tuple[int, ...]:
     import ctypes
 
     library = _load()
-    found = (ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in FUNCTIONS)
-    return tuple(address or 0 for address in found)
+    addresses = (ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in FUNCTIONS)
+    return tuple(address or 0 for address in addresses)
 
 
 def _load() -> ctypes.CDLL:

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from . import seams
-from .balance import Calls
+from .balance import Begin, Calls
 from .session import MstxSession
 
 INDEX = 1
@@ -45,12 +45,8 @@ def _calls(mstx: Any) -> Calls:
     if all(hasattr(native, name) for name in ("mstx_mark", "mstx_range_start", "mstx_range_end")):
         return _native_calls(native)
     if "domain" in inspect.signature(mstx.range_start).parameters:
-        return Calls(
-            lambda message, domain: mstx.range_start(message, None, domain),
-            mstx.range_end,
-            mstx.mark,
-            mstx.range_start,
-        )
+        begin: Begin = lambda message, domain: mstx.range_start(message, None, domain)  # noqa: E731
+        return Calls(begin, mstx.range_end, mstx.mark, mstx.range_start)
     # MindSpore before 2.6: everything is in the default domain.
     return Calls(
         lambda message, domain: mstx.range_start(message, None),

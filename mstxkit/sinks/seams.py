@@ -6,23 +6,15 @@ What the function returns and raises passes unchanged; what goes wrong on our si
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
 from .. import faults
 
 Listener = Callable[..., object]
 
 
-class Seam(NamedTuple):
-    """One replaced attribute."""
-
-    owner: Any
-    name: str
-    original: Any
-    replacement: Any
-
-
-_seams: list[Seam] = []
+# Replaced attributes: owner, name, original, replacement.
+_seams: list[tuple[Any, str, Any, Any]] = []
 
 
 def listen(owner: Any, name: str, *, before: Listener | None = None, after: Listener | None = None) -> None:
@@ -46,15 +38,15 @@ def listen(owner: Any, name: str, *, before: Listener | None = None, after: List
         return result
 
     setattr(owner, name, replacement)
-    _seams.append(Seam(owner, name, original, replacement))
+    _seams.append((owner, name, original, replacement))
 
 
 def undo_all() -> None:
     """Put every function back, last one first; one that was replaced again by somebody else since stays as it is."""
     while _seams:
-        seam = _seams.pop()
-        if vars(seam.owner).get(seam.name) is seam.replacement:
-            setattr(seam.owner, seam.name, seam.original)
+        owner, name, original, replacement = _seams.pop()
+        if vars(owner).get(name) is replacement:
+            setattr(owner, name, original)
 
 
 def _tell(listener: Listener | None, name: str, args: tuple[Any, ...]) -> None:

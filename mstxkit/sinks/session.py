@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..recorder.engine import engine
+from ..engine.choose import engine
 from . import cann
 from .balance import Balanced, Calls, balanced
 

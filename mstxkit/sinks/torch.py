@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import sys
 from types import ModuleType
-from typing import Any, Callable
+from typing import Any
 
-from .. import names
-from ..recorder.engine import engine
+from ..engine.choose import engine
+from ..host import names
 from . import seams
 
 INDEX = 2
@@ -33,9 +33,7 @@ def silence() -> None:
 
 def state() -> str:
     """What this sink does now, in words."""
-    if _sending:
-        return "on: a torch profiler runs"
-    return "ready: no torch profiler runs"
+    return "on: a torch profiler runs" if _sending else "ready: no torch profiler runs"
 
 
 def listen(profiler: ModuleType) -> None:
@@ -46,7 +44,10 @@ def listen(profiler: ModuleType) -> None:
 
 def _started() -> None:
     global _sending
-    make = _record_function()
+    # The C one of torch 2.2 and later costs a fifth of the public one.
+    native = getattr(sys.modules["torch"]._C, "_profiler", None)
+    fast = getattr(native, "_RecordFunctionFast", None)
+    make = fast if fast is not None else sys.modules["torch.autograd.profiler"].record_function
 
     def begin(message: str, domain: str) -> Any:
         record = make(message if domain == names.DEFAULT_DOMAIN else f"{domain}::{message}")
@@ -62,11 +63,3 @@ def _started() -> None:
 
 def _end(record: Any, domain: str) -> None:
     record.__exit__(None, None, None)
-
-
-def _record_function() -> Callable[[str], Any]:
-    """The C one of torch 2.2 and later, which costs a fifth; else the public one."""
-    native = getattr(sys.modules["torch"]._C, "_profiler", None)
-    fast = getattr(native, "_RecordFunctionFast", None)
-    make: Callable[[str], Any] = fast if fast is not None else sys.modules["torch.autograd.profiler"].record_function
-    return make

@@ -63,14 +63,14 @@ def _calls() -> Calls:
     # The C functions themselves where they take the same arguments.
     if hasattr(native, "_range_start_on_host") and hasattr(native, "_range_end"):
         begin, end = native._range_start_on_host, native._range_end
-    known = torch_npu.npu.streams.Stream
+    kind = torch_npu.npu.streams.Stream
 
     def begin_stream(message: str, stream: Any, domain: str) -> Any:
         """Through torch_npu, so that the range keeps its place among the queued kernels."""
-        return public.range_start(message, stream, domain) if isinstance(stream, known) else begin(message, domain)
+        return public.range_start(message, stream, domain) if isinstance(stream, kind) else begin(message, domain)
 
     def mark(message: str, stream: Any, domain: str) -> Any:
-        public.mark(message, stream if isinstance(stream, known) else None, domain)
+        public.mark(message, stream if isinstance(stream, kind) else None, domain)
 
     return Calls(begin, end, mark, begin_stream)
 

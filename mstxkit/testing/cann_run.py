@@ -8,9 +8,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping, NamedTuple, Sequence, Union
+from typing import Mapping, NamedTuple, Sequence, Union
 
 from ..errors import StandInError
 from .stand_in import Fail, StandIn, without_autoload
@@ -31,7 +32,7 @@ class CannCall(NamedTuple):
         t_ns: When, CLOCK_MONOTONIC.
         pid, tid: Which process and OS thread.
         message: Of a range start or mark.
-        domain: Of an mstx call; "default" where none was given.
+        domain: Of an mstx call; "default" where it names none.
         stream: Was a stream passed?
         id: Of a range; 0 means that nobody listened.
         types: The data types that aclprofCreateConfig or aclprofStart asked for, as bits; 0x80 is mstx.
@@ -81,12 +82,27 @@ class CannRun:
     calls: tuple[CannCall, ...]
 
     def ranges(self) -> list[CannRange]:
-        """Every mstx range that somebody listened to, by its start, the open ones too; then ends that have no start."""
-        return _pair(self.calls)
+        """Every mstx range that somebody listened to, by its start, the open ones too; then ends that have no start.
+
+        An end belongs to the start of the same process, id and domain; an end with id 0 ends nothing.
+        """
+        started: dict[tuple[int, int | None, str | None], CannRange] = {}
+        stray: list[CannRange] = []
+        for call in self.calls:
+            key = (call.pid, call.id, call.domain)
+            domain, number, stream = call.domain or "default", call.id or 0, bool(call.stream)
+            if call.call in _STARTS and number:
+                begun = (stream, number, call.pid, call.tid, call.t_ns)
+                started[key] = CannRange(call.message, domain, *begun, None, None)
+            elif call.call in _ENDS and key in started and started[key].end_ns is None:
+                started[key] = started[key]._replace(end_tid=call.tid, end_ns=call.t_ns)
+            elif call.call in _ENDS and number:
+                stray.append(CannRange(None, domain, False, number, call.pid, None, None, call.tid, call.t_ns))
+        return [*started.values(), *stray]
 
     def unbalanced(self) -> list[CannRange]:
         """The ranges that lack a start or an end."""
-        return [found for found in self.ranges() if not found.balanced]
+        return [span for span in self.ranges() if not span.balanced]
 
     def marks(self) -> list[CannCall]:
         """Every mstx mark, in order."""
@@ -99,22 +115,14 @@ class CannRun:
     @property
     def prof_folders(self) -> list[Path]:
         """The `PROF_*` folders that profiler sessions wrote, in the order of their starts, each once."""
-        found = [call.path for call in self.named("aclprofStart") if call.code == 0 and call.path is not None]
-        return list(dict.fromkeys(found))
+        folders = [call.path for call in self.named("aclprofStart") if call.code == 0 and call.path is not None]
+        return list(dict.fromkeys(folders))
 
 
 def run_under_cann(
-    script: Script,
-    *,
-    env: Mapping[str, str] | None = None,
-    timeout_s: float = 120.0,
-    fail: Sequence[Fail] = (),
-    rate: float = 0,
-    start_bytes: int = 0,
-    mstx: str = "profiler",
-    cwd: Path | None = None,
-    python: str | None = None,
-) -> CannRun:
+    script: Script, *, env: Mapping[str, str] | None = None, timeout_s: float = 120.0, fail: Sequence[Fail] = (),
+    rate: float = 0, start_bytes: int = 0, mstx: str = "profiler", cwd: Path | None = None, python: str | None = None,
+) -> CannRun:  # fmt: skip
     """Run a script, with the real torch_npu if it uses that, on stand-in CANN libraries.
 
     Args:
@@ -133,10 +141,10 @@ def run_under_cann(
         log = Path(folder) / "calls.jsonl"
         settings = StandIn.build().environment(log=log, mstx=mstx, rate=rate, start_bytes=start_bytes, fail=fail)
         environment = {**without_autoload(os.environ), **settings, **(env or {})}
-        if python is None:
-            environment["PYTHONPATH"] = _importable(environment.get("PYTHONPATH"))
-        returncode, stdout, stderr = _run(_command(script, python), environment, timeout_s, cwd)
-        return CannRun(returncode, stdout, stderr, read_calls(log))
+        if python is None:  # the script finds the same mstxkit as this process
+            paths = filter(None, [str(_PACKAGE_ROOT), environment.get("PYTHONPATH")])
+            environment["PYTHONPATH"] = os.pathsep.join(paths)
+        return CannRun(*_run(_command(script, python), environment, timeout_s, cwd), read_calls(log))
 
 
 def read_calls(log: Path) -> tuple[CannCall, ...]:
@@ -144,7 +152,7 @@ def read_calls(log: Path) -> tuple[CannCall, ...]:
     if not log.exists():
         return ()
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return tuple(_call(json.loads(line)) for line in lines if line.endswith("}"))
+    return tuple(_call(line) for line in lines if line.endswith("}"))
 
 
 def _command(script: Script, python: str | None) -> list[str]:
@@ -152,11 +160,6 @@ def _command(script: Script, python: str | None) -> list[str]:
     if isinstance(script, str):
         return [interpreter, "-c", script]
     return [interpreter, str(script)] if isinstance(script, Path) else list(script)
-
-
-def _importable(path: str | None) -> str:
-    """A PYTHONPATH with which the script finds the same mstxkit as this process."""
-    return os.pathsep.join([str(_PACKAGE_ROOT), *([path] if path else [])])
 
 
 def _run(command: list[str], environment: dict[str, str], timeout_s: float, cwd: Path | None) -> tuple[int, str, str]:
@@ -176,43 +179,14 @@ def _run(command: list[str], environment: dict[str, str], timeout_s: float, cwd:
 
 def _kill_session(leader: int) -> None:
     """The script and every process it left behind."""
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
 
 
-def _call(found: dict[str, Any]) -> CannCall:
-    is_mstx = found["call"] in _STARTS + _ENDS + _MARKS
-    path = found.get("path")
-    return CannCall(
-        call=found["call"],
-        t_ns=found["t_ns"],
-        pid=found["pid"],
-        tid=found["tid"],
-        message=found.get("message"),
-        domain=found.get("domain", "default" if is_mstx else None),
-        stream=bool(found["stream"]) if "stream" in found else None,
-        id=found.get("id"),
-        types=found.get("types"),
-        path=Path(path) if path else None,
-        code=found.get("code"),
-    )
-
-
-def _pair(calls: Sequence[CannCall]) -> list[CannRange]:
-    """An end belongs to the start of the same process, id and domain; an end with id 0 ends nothing."""
-    started: dict[tuple[int, int | None, str | None], CannRange] = {}
-    stray: list[CannRange] = []
-    for call in calls:
-        key = (call.pid, call.id, call.domain)
-        domain, number = call.domain or "default", call.id or 0
-        if call.call in _STARTS and number:
-            started[key] = CannRange(
-                call.message, domain, bool(call.stream), number, call.pid, call.tid, call.t_ns, None, None
-            )
-        elif call.call in _ENDS and key in started and started[key].end_ns is None:
-            started[key] = started[key]._replace(end_tid=call.tid, end_ns=call.t_ns)
-        elif call.call in _ENDS and number:
-            stray.append(CannRange(None, domain, False, number, call.pid, None, None, call.tid, call.t_ns))
-    return [*started.values(), *stray]
+def _call(line: str) -> CannCall:
+    fields = {name: value for name, value in json.loads(line).items() if name in CannCall._fields}
+    if fields["call"] in _STARTS + _ENDS + _MARKS:
+        fields.setdefault("domain", "default")
+    if "stream" in fields:
+        fields["stream"] = bool(fields["stream"])
+    return CannCall(**{**fields, "path": Path(fields["path"]) if fields.get("path") else None})

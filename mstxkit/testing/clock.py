@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..engine.choose import engine
 from ..errors import CaptureError
-from ..recorder.engine import engine
 
 _FAKE = 4
 

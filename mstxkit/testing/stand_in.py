@@ -2,7 +2,7 @@
 
 They are kept in the user's cache folder under the hash of their sources and compiler, built aside and moved into
 place in one step, so that any number of processes may ask at once. What they imitate and what they do not:
-`docs/testing.md`.
+`docs/guide/testing.md`.
 """
 
 from __future__ import annotations
@@ -58,8 +58,12 @@ class StandIn:
         Raises:
             StandInError: there is no C compiler, or the cache folder cannot be used.
         """
-        compiler = _compiler()
-        folder = _private_folder(cache or _default_cache())
+        wanted = os.environ.get("CC", "gcc")
+        compiler = shutil.which(wanted)
+        if compiler is None:
+            raise StandInError(f"no C compiler {wanted!r} to build the stand-in CANN libraries: install gcc, or set CC")
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        folder = _private_folder(cache or caches / "mstxkit")
         home = folder / f"standin-{_key(compiler)}"
         if not home.exists():
             _build_aside(compiler, home)
@@ -76,14 +80,9 @@ class StandIn:
         return self.libraries / "libprofapi.so"
 
     def environment(
-        self,
-        *,
-        log: Path | None = None,
-        mstx: str = "profiler",
-        rate: float = 0,
-        start_bytes: int = 0,
+        self, *, log: Path | None = None, mstx: str = "profiler", rate: float = 0, start_bytes: int = 0,
         fail: Sequence[Fail] = (),
-    ) -> dict[str, str]:
+    ) -> dict[str, str]:  # fmt: skip
         """Environment variables for a process that is to run under the stand-in.
 
         Args:
@@ -95,41 +94,23 @@ class StandIn:
             fail: Calls that are to go wrong.
         """
         settings = {
-            "LD_LIBRARY_PATH": _before(str(self.libraries), os.environ.get("LD_LIBRARY_PATH")),
-            "ASCEND_HOME_PATH": str(self.home),
-            "ASCEND_OPP_PATH": str(self.home / "opp"),
-            "MSTXKIT_STANDIN_MSTX": mstx,
-            "MSTXKIT_STANDIN_RATE": repr(float(rate)),
+            "LD_LIBRARY_PATH": os.pathsep.join(filter(None, [str(self.libraries), os.environ.get("LD_LIBRARY_PATH")])),
+            "ASCEND_HOME_PATH": str(self.home), "ASCEND_OPP_PATH": str(self.home / "opp"),
+            "MSTXKIT_STANDIN_MSTX": mstx, "MSTXKIT_STANDIN_RATE": repr(float(rate)),
             "MSTXKIT_STANDIN_START_BYTES": str(start_bytes),
-            "MSTXKIT_STANDIN_FAIL": ";".join(f"{one.call}:{one.at}:{one.code}" for one in fail),
-        }
+            "MSTXKIT_STANDIN_FAIL": ";".join(f"{failure.call}:{failure.at}:{failure.code}" for failure in fail),
+        }  # fmt: skip
         return settings if log is None else {**settings, "MSTXKIT_STANDIN_LOG": str(log)}
-
-
-def _before(first: str, rest: str | None) -> str:
-    return f"{first}{os.pathsep}{rest}" if rest else first
-
-
-def _compiler() -> str:
-    wanted = os.environ.get("CC", "gcc")
-    found = shutil.which(wanted)
-    if found is None:
-        raise StandInError(f"no C compiler {wanted!r} to build the stand-in CANN libraries: install gcc, or set CC")
-    return found
-
-
-def _default_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mstxkit"
 
 
 def _private_folder(path: Path) -> Path:
     """A folder from which it is safe to load code: it is there, ours, and only we can write to it."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = path.stat()
+        status = path.stat()
     except OSError as exc:
         raise StandInError(f"cannot use the cache folder {path}: {exc}; set XDG_CACHE_HOME to another one") from exc
-    if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise StandInError(f"the cache folder {path} can be written to by others; chmod 700 it, or set XDG_CACHE_HOME")
     return path
 
@@ -145,7 +126,7 @@ def _key(compiler: str) -> str:
 
 
 def _build_aside(compiler: str, home: Path) -> None:
-    """Build next to `home`, then move; whoever comes second finds it there and throws the own one away."""
+    """Build next to `home`, then move; a second process finds it there and drops its own."""
     aside = Path(tempfile.mkdtemp(prefix=".building-", dir=home.parent))
     try:
         for name in _FOLDERS:
@@ -161,7 +142,8 @@ def _build_aside(compiler: str, home: Path) -> None:
 
 def _build(compiler: str, out: Path) -> None:
     names = (_SOURCES / "symbols.txt").read_text().split()
-    answers = '#include "standin.h"\n' + "".join(_answer(name) for name in names)
+    functions = [f'long {name}(void) {{ return standin_answer("{name}", 0); }}\n' for name in names]
+    answers = '#include "standin.h"\n' + "".join(functions)
     (out / "answers.c").write_text(answers)
     acl = [str(_SOURCES / "standin.c"), str(_SOURCES / "runtime.c"), str(out / "answers.c")]
     _link(compiler, out, "ascendcl", [*acl, "-lpthread"])
@@ -170,10 +152,6 @@ def _build(compiler: str, out: Path) -> None:
     _link(compiler, out, "msprofiler", [], needs=("profapi", "ascendcl"))
     for name in _LEADING_TO_ACL:
         _link(compiler, out, name, [], needs=("ascendcl",))
-
-
-def _answer(name: str) -> str:
-    return f'long {name}(void) {{ return standin_answer("{name}", 0); }}\n'
 
 
 def _link(compiler: str, out: Path, name: str, sources: Sequence[str], needs: Sequence[str] = ()) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
-from processes import lives
+from builders import lives
 
 import mstxkit
 from mstxkit import Patch, Target
@@ -68,7 +68,7 @@ def test_without_a_name_every_framework_that_is_on_by_default_is_patched() -> No
     report = mstxkit.autopatch()
     mstxkit.unpatch()
 
-    expected = {name for name in frameworks.known() if frameworks.load(name).default}
+    expected = {name for name in frameworks.names() if frameworks.load(name).default}
     assert set(report.counts()) == expected
     assert "torch" not in expected
 

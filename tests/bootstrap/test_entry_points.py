@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from bootstrap import interpreters
+from builders import interpreters
 
 LOADS = """
 import sys

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from bootstrap import interpreters
-from bootstrap.interpreters import USES_IT, Program
+from builders import interpreters
+from builders.interpreters import USES_IT, Program
 
 from mstxkit.bootstrap import pth
 from mstxkit.patching import frameworks
@@ -206,9 +206,9 @@ def test_a_loader_is_left_as_it_was(program: Program) -> None:
 
 
 def test_all_waits_for_what_is_patched_by_default() -> None:
-    defaults = {name for name in frameworks.known() if frameworks.load(name).default}
+    defaults = {name for name in frameworks.names() if frameworks.load(name).default}
 
-    assert {name for name in frameworks.known() if pth.is_default(name)} == defaults
+    assert {name for name in frameworks.names() if pth.is_default(name)} == defaults
 
 
 CHILDREN = """

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
-from raw_profiles import Bench, calls, is_gone, soon
+from builders.raw_profiles import Bench, calls, is_gone, soon
 
 pytest.importorskip("typer")
 pytest.importorskip("rich")
@@ -317,7 +317,7 @@ def test_a_run_that_cannot_be_written_is_refused(bench: Bench) -> None:
 def test_the_table_and_json_say_the_same(bench: Bench) -> None:
     bench.profile()
     bench.profile("fails", rank=1)
-    table = bench.analyse().stdout
+    table = bench.analyse(COLUMNS="200").stdout
 
     told: dict[str, Any] = json.loads(bench.analyse("--json").stdout)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_files import RUN_ID, BankFiles, ProcessFiles, new_run
+from builders.run_files import RUN_ID, BankFiles, ProcessFiles, new_run
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")

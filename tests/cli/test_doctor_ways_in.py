@@ -9,7 +9,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from bootstrap import interpreters
+from builders import interpreters
 
 pytest.importorskip("typer")
 

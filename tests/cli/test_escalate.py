@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from escalated import GONE, control, empty_run, left, run_of, say, session
-from run_files import BankFiles, ProcessFiles
+from builders.escalated_run import GONE, control, empty_run, left, run_of, say, session
+from builders.run_files import BankFiles, ProcessFiles
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
@@ -24,10 +24,10 @@ typer_testing = pytest.importorskip("typer.testing")
 
 import mstxkit.cli  # noqa: E402
 from mstxkit.cli import escalate  # noqa: E402
-from mstxkit.control import progress  # noqa: E402
-from mstxkit.control.moves import Report  # noqa: E402
-from mstxkit.control.progress import Asked, Progress  # noqa: E402
-from mstxkit.control.requests import Request  # noqa: E402
+from mstxkit.store import verdict  # noqa: E402
+from mstxkit.store.report import Report  # noqa: E402
+from mstxkit.store.request import Request  # noqa: E402
+from mstxkit.store.verdict import Asked, Progress  # noqa: E402
 
 ROOT = Path(mstxkit.cli.__file__).parents[2]
 WITHIN_S = 60
@@ -47,7 +47,7 @@ def ask(run: Path, *words: object) -> Any:
 
 
 def asked(run: Path) -> list[Request]:
-    return [one.request for one in progress.asked(control(run))]
+    return [one.request for one in verdict.asked(control(run))]
 
 
 def started(run: Path, *words: object, **more: Any) -> subprocess.Popen[str]:
@@ -192,7 +192,7 @@ def test_suspect_and_peer_are_the_slowest_rank_of_the_last_steps_and_the_middle_
     done = ask(uneven, "--ranks", "suspect+peer")
 
     assert done.exit_code == 0
-    assert progress.asked(control(uneven))[0].suspects == (1, 3)
+    assert verdict.asked(control(uneven))[0].suspects == (1, 3)
     assert "rank 3 is suspected" in done.output
     assert "over rank 1, the middle of 4" in done.output
 
@@ -203,7 +203,7 @@ def test_a_request_is_taken_back(run: Path) -> None:
     done = call("escalate", run, "--cancel", request.id[:6], "--reason", "no need")
 
     assert done.exit_code == 0
-    assert progress.asked(control(run))[0].cancelled == "no need"
+    assert verdict.asked(control(run))[0].cancelled == "no need"
 
 
 def test_taking_back_what_has_ended_says_how(run: Path) -> None:
@@ -256,6 +256,22 @@ def test_waiting_ends_with_1_where_a_rank_failed(run: Path) -> None:
     assert "no space left on device" in told
 
 
+def test_waiting_ends_where_a_rank_of_another_host_died_in_its_session(run: Path) -> None:
+    """Nobody here can tell that it did: its session's limit is over, and no word came since."""
+    words = ("--stage", "actor_update", "--ranks", "1", "--limit-s", "1", "--wait")
+    with started(run, *words, stdout=subprocess.PIPE) as waiting:
+        request = until(lambda: asked(run))[0]
+        say(run, 1, Report(request.id, 1, "running"), process={"host": "elsewhere"})
+        file = run / "control" / "acks" / "rank1.json"
+        spoken = json.loads(file.read_text())
+        late_ns = int((verdict.LATE_S + 2) * 1e9)
+        file.write_text(json.dumps({**spoken, "written_ns": spoken["written_ns"] - late_ns}))
+        told = waiting.communicate(timeout=WITHIN_S)[0]
+
+    assert waiting.returncode == 1
+    assert "failed: nothing is heard of it any more" in told
+
+
 def test_waiting_ends_when_nobody_is_left(run: Path) -> None:
     with started(run, "--stage", "actor_update", "--ranks", "1", "--wait", "--json", stdout=subprocess.PIPE) as waiting:
         report(run, "armed")
@@ -288,7 +304,7 @@ def test_an_interrupt_ends_the_waiting_and_not_the_request(run: Path) -> None:
     assert waiting.returncode == 1
     assert "goes on" in told
     assert "Traceback" not in told
-    assert progress.asked(control(run))[0].cancelled is None
+    assert verdict.asked(control(run))[0].cancelled is None
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,7 +15,8 @@ import pytest
 pytest.importorskip("typer")
 pytest.importorskip("rich")
 
-from contracts import surface
+from builders import readme_table
+from builders.contracts import surface
 
 import mstxkit
 from mstxkit.patching import frameworks
@@ -75,7 +74,7 @@ def test_every_known_framework_has_a_row(folder: Path) -> None:
     done = patches(folder)
 
     assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == frameworks.known()
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == frameworks.names()
     assert done.stderr == ""
 
 
@@ -183,20 +182,11 @@ def test_what_the_source_holds_is_what_is_applied(folder: Path, framework: str) 
     assert len(applied) > 10
 
 
-@pytest.fixture(scope="module")
-def readme_table() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("readme_table", Path(__file__).with_name("readme_table.py"))
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_readme_table_is_current(readme_table: ModuleType) -> None:
+def test_readme_table_is_current() -> None:
     assert readme_table.in_readme() == readme_table.table(), "run `make readme-table`"
 
 
-def test_readme_table_has_every_recorded_version_in_order(readme_table: ModuleType) -> None:
+def test_readme_table_has_every_recorded_version_in_order() -> None:
     rows = [row.split(" | ")[:2] for row in readme_table.table().splitlines()[2:]]
 
     assert len(rows) == len(list(readme_table.SURFACES.glob("*.json")))
@@ -205,7 +195,7 @@ def test_readme_table_has_every_recorded_version_in_order(readme_table: ModuleTy
 
 
 @pytest.mark.parametrize("name", surface.names())
-def test_the_readme_counts_what_an_independent_reading_of_the_record_finds(readme_table: ModuleType, name: str) -> None:
+def test_the_readme_counts_what_an_independent_reading_of_the_record_finds(name: str) -> None:
     framework, _, version = name.partition("-")
     ours, other = readme_table.recorded(framework, version), surface.recorded(name)
     targets = [one for one in frameworks.load(framework).targets if one.module in other.modules]

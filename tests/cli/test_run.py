@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Iterator
 
 import pytest
-from bootstrap import interpreters
-from bootstrap.interpreters import USES_IT, Program
+from builders import interpreters
+from builders.interpreters import USES_IT, Program
 
 import mstxkit
 

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from escalated import GONE, left, run_of, say, session
-from run_files import WALL_OFFSET_NS
+from builders.escalated_run import GONE, left, run_of, say, session
+from builders.run_files import WALL_OFFSET_NS
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
 typer_testing = pytest.importorskip("typer.testing")
 
 import mstxkit.cli  # noqa: E402
-from mstxkit.control.moves import Report  # noqa: E402
+from mstxkit.store.report import Report  # noqa: E402
 
 
 @pytest.fixture

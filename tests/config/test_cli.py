@@ -64,7 +64,10 @@ def shown(run: Run) -> Shown:
     return command
 
 
-def test_show_makes_every_field_explicit_and_says_where_it_was_given(rl: str, run: Run) -> None:
+def test_show_makes_every_field_explicit_and_says_where_it_was_given(
+    rl: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     found = run("show", rl)
 
     rows = {line.split()[0]: line.split()[1:] for line in found.stdout.splitlines()[2:]}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from any_config import differing, refusal
+from builders.any_config import differing, refusal
 
 from mstxkit.config import adapters, configuring, sources
 from mstxkit.config.adapters import flat
@@ -93,7 +93,7 @@ def test_every_example_becomes_every_flavour_and_what_that_loses_is_listed(
 
 
 def test_all_flavours_are_written_to() -> None:
-    assert set(adapters.known()) == {*FLAVOUR_OF.values(), "mindspeed_llm_fsdp2", "mstxkit", "torch_npu"}
+    assert set(adapters.by_flavour()) == {*FLAVOUR_OF.values(), "mindspeed_llm_fsdp2", "mstxkit", "torch_npu"}
 
 
 # What MindSpeed-LLM's guide says

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from any_config import refusal
+from builders.any_config import refusal
 
 from mstxkit.config import sources
 from mstxkit.config.adapters import flat, mindspeed_llm, mindspeed_llm_fsdp2

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from any_config import refusal
+from builders.any_config import refusal
 
 from mstxkit.config.adapters import flat, mindspore
 from mstxkit.config.configuring import configure, understand, write

@@ -5,7 +5,7 @@ import subprocess
 from typing import Any
 
 import pytest
-from any_config import refusal
+from builders.any_config import refusal
 
 from mstxkit.config import sources
 from mstxkit.config.adapters import flat, mindspore, mindspore_env

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-import configuration_page
 import pytest
+from builders import configuration_page
 from pydantic import ValidationError
 
 from mstxkit.config.model import Config, Window, schema
@@ -79,8 +79,8 @@ def test_a_window_knows_its_last_step_and_the_schedule_that_gives_it() -> None:
 
 
 def test_the_pages_tables_are_those_of_the_model() -> None:
-    """Run `PYTHONPATH=. python tests/configuration_page.py` to write them anew."""
+    """Run `PYTHONPATH=. python tests/builders/configuration_page.py` to write them anew."""
     page = configuration_page.PAGE.read_text(encoding="utf-8")
 
     assert configuration_page.with_tables(page) == page
-    assert "| `window.first_step` |" in page
+    assert "- `window.first_step` (" in page

@@ -8,7 +8,7 @@ import mstxkit
 from mstxkit.config import adapters, configuring, sources
 from mstxkit.config.adapters import own
 from mstxkit.config.configuring import Understood
-from mstxkit.config.model import Config, Limits, Sampling, Window
+from mstxkit.config.model import Config, ConfigLimits, Sampling, Window
 from mstxkit.errors import ConfigError
 
 RL = "profiler_config:\n  integrated:\n    profile: true\n"
@@ -43,7 +43,7 @@ mstxkit:
     assert found.read.config == Config(
         enabled=True, window=Window(first_step=10, steps=None, counted_from="process", warmup=2),
         stages=("actor_update", "reward"), ranks=(0, 2), level="level1", activities=("npu",), analysis="off",
-        limits=Limits(seconds=90.5), sampling=Sampling(per="micro_batch", record=3),
+        limits=ConfigLimits(seconds=90.5), sampling=Sampling(per="micro_batch", record=3),
     )  # fmt: skip
     assert found.read.places["sampling.record"] == ("own.yaml", 13, "mstxkit.sampling.record")
 
@@ -97,7 +97,7 @@ def test_a_configuration_survives_being_written_whole() -> None:
     config = Config(
         enabled=True, window=Window(first_step=4, steps=2, more_steps=(9,)), stages=("actor_update",),
         stage_names={"actor_update": "update_policy"}, ranks=(3,), level="level2", mstx=True, domains_exclude=("a b",),
-        aic_metrics="MemoryUB", analysis="async", gc_detect_threshold_ms=2.5, limits=Limits(bytes=1 << 30),
+        aic_metrics="MemoryUB", analysis="async", gc_detect_threshold_ms=2.5, limits=ConfigLimits(bytes=1 << 30),
         extras={"verl": {"global_profiler.relocate_results": True}},
     )  # fmt: skip
 
@@ -128,7 +128,7 @@ def test_a_file_without_any_configuration_names_the_ones_that_are_known() -> Non
     told = error("model: {layers: 2}")
 
     assert told.startswith("own.yaml: no configuration is known in it; it could be one of mindspeed_")
-    assert all(flavour in told for flavour in adapters.known())
+    assert all(flavour in told for flavour in adapters.by_flavour())
 
 
 def test_an_unknown_flavour_is_refused_with_the_nearest() -> None:

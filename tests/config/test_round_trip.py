@@ -8,6 +8,7 @@ import json
 from typing import Any, Callable
 
 import pytest
+from builders import soak
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ from mstxkit.config.model import Config
 from mstxkit.config.sources import Source
 from mstxkit.errors import ConfigError
 
-FLAVOURS = sorted(adapters.known())
+FLAVOURS = sorted(adapters.by_flavour())
 READERS: tuple[Callable[[str, str], Source], ...] = (sources.from_json, sources.from_yaml, sources.from_shell)
 
 numbers = st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True).map(tuple)
@@ -108,9 +109,9 @@ def difference(config: Config, said: Config) -> set[str]:
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_what_is_not_said_again_is_listed_and_nothing_else(flavour: str) -> None:
-    adapter = adapters.known()[flavour]
+    adapter = adapters.by_flavour()[flavour]
 
-    @settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=soak.rounds(500, 30), deadline=None, suppress_health_check=list(HealthCheck))
     @given(configs.map(settled))
     def check(fields: dict[str, Any]) -> None:
         config = Config.model_validate(fields)
@@ -132,7 +133,7 @@ def test_what_is_written_breaks_no_rule(flavour: str) -> None:
         stacks=True, aic_metrics="MemoryUB", export="both", ranks=(0, 5),
     )  # fmt: skip
 
-    config = read_again(adapters.known()[flavour], configuring.write(full, flavour).text)
+    config = read_again(adapters.by_flavour()[flavour], configuring.write(full, flavour).text)
 
     assert validate.check(config).problems == ()
 
@@ -148,7 +149,7 @@ def test_what_only_another_system_has_is_lost(flavour: str) -> None:
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_a_flavour_describes_itself_in_a_line(flavour: str) -> None:
-    adapter = adapters.known()[flavour]
+    adapter = adapters.by_flavour()[flavour]
 
     assert adapter.DESCRIPTION
     assert "\n" not in adapter.DESCRIPTION
@@ -179,14 +180,14 @@ def replaced(values: Any, path: tuple[Any, ...], value: Any) -> Any:
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_whatever_stands_in_a_source_it_is_read_or_refused(flavour: str) -> None:
     """Nothing else may be raised: a worker that fails in another way than its peers leaves them waiting."""
-    adapter = adapters.known()[flavour]
+    adapter = adapters.by_flavour()[flavour]
     full = Config(
         enabled=True, stages=("actor_generate",), ranks=(1,), level="level2", mstx=True, domains_include=("a",),
         host_sys=("cpu",), sampling={"per": "decode_step"}, export="both", gc_detect_threshold_ms=1.0,
     )  # fmt: skip
     source = source_of(adapter, adapter.write(full).text)
 
-    @settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=soak.rounds(500, 30), deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.data())
     def check(data: st.DataObject) -> None:
         changed = source

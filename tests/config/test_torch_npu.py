@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from any_config import configs, refusal
+from builders import soak
+from builders.any_config import configs, refusal
 from hypothesis import given, settings
 
 from mstxkit.config.adapters import flat, torch_npu
@@ -246,7 +247,7 @@ ACL = {
 def test_torch_npu_itself_takes_every_value_that_is_written_and_resets_none(tmp_path: Path) -> None:
     found = [configure({**GIVEN, "experimental_config": DEEP})]
 
-    @settings(max_examples=40, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=soak.rounds(400, 20), deadline=None, database=None)
     @given(config=configs())
     def collect(config: Config) -> None:
         found.append(configure(json.loads(write(config, "torch_npu").text)))

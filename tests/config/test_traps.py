@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from any_config import refusal
+from builders import soak
+from builders.any_config import refusal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -465,7 +466,7 @@ VALUES = st.recursive(
     lambda one: st.lists(one, max_size=3) | st.dictionaries(st.text(max_size=4), one, max_size=3),
     max_leaves=5,
 )
-ADAPTERS: Any = adapters.known()
+ADAPTERS: Any = adapters.by_flavour()
 KEYS_OF = {
     "mindspeed_llm": ADAPTERS["mindspeed_llm"].OPTIONS,
     "mindspeed_llm_fsdp2": ADAPTERS["mindspeed_llm_fsdp2"].OPTIONS,
@@ -491,7 +492,7 @@ def source_of(flavour: str, values: dict[str, Any]) -> sources.Source:
 def test_whatever_stands_in_a_source_is_read_or_refused_and_what_is_read_can_be_written(flavour: str) -> None:
     adapter = ADAPTERS[flavour]
 
-    @settings(max_examples=60, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=soak.rounds(500, 30), deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(st.dictionaries(st.sampled_from(KEYS_OF[flavour]) | st.text(max_size=4), VALUES, max_size=6))
     def check(values: dict[str, Any]) -> None:
         source = source_of(flavour, values)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mstxkit.config import validate
-from mstxkit.config.model import Config, Limits, Sampling, Window
-from mstxkit.config.sources import Place
+from mstxkit.config.model import Config, ConfigLimits, Sampling, Window
+from mstxkit.config.sources import SourcePlace
 
 LEVEL1 = {"level": "level1", "window": Window(first_step=9, warmup=1)}
 
@@ -73,7 +73,7 @@ def test_what_cannot_work_is_refused(fields: dict[str, Any], message: str) -> No
 
 
 def test_a_problem_stands_where_its_field_was_given() -> None:
-    places = {"window": Place("f.yaml", 4, "mstxkit.window"), "ranks": Place("f.yaml", 9, "mstxkit.ranks")}
+    places = {"window": SourcePlace("f.yaml", 4, "mstxkit.window"), "ranks": SourcePlace("f.yaml", 9, "mstxkit.ranks")}
     config = Config(window=Window(warmup=3), ranks=(2, 2))
 
     found = validate.check(config, places).problems
@@ -131,7 +131,7 @@ def test_a_rank_that_does_not_exist_is_refused() -> None:
         ({"mstx": True, "activities": ("cpu",)}, "mstx ranges are recorded with the activity npu only, which is off"),
         ({"level": "none", "mstx": True, "memory": True}, "memory makes the device record tasks, even at level none"),
         ({"replicas": (1,)}, "replicas choose engines of the stage actor_generate, which is not recorded alone"),
-        ({"limits": Limits(bytes=1)}, "limits.bytes is below 200 MiB, the least that CANN enforces by itself"),
+        ({"limits": ConfigLimits(bytes=1)}, "limits.bytes is below 200 MiB, the least that CANN enforces by itself"),
         (
             {**LEVEL1, "window": Window(first_step=2, warmup=1, steps=500)},
             "about 439 GiB of raw data per rank are to be expected",

@@ -7,11 +7,11 @@ import sys
 from typing import Any, Callable
 
 import pytest
-from contracts import surface
-from contracts.conftest import Install
-from contracts.expected import Expected
-from contracts.installed import Installed, looked_up
-from contracts.versions import AFTER, both_orders, calls, expectations, newest, patched, recorded
+from builders.contracts import surface
+from builders.contracts.expected import Expected
+from builders.contracts.installed import Installed, looked_up
+from builders.contracts.installing import Install
+from builders.contracts.versions import AFTER, both_orders, calls, expectations, newest, patched, recorded
 
 import mstxkit
 from mstxkit.patching.declare import RANGE

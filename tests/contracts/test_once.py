@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 
-from contracts import outside, surface
-from contracts.conftest import Install
-from contracts.versions import AFTER, calls, expectations, newest, patched, recorded
+from builders.contracts import outside, surface
+from builders.contracts.installing import Install
+from builders.contracts.versions import AFTER, calls, expectations, newest, patched, recorded
 
 import mstxkit
 

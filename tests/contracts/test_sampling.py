@@ -11,18 +11,18 @@ from types import SimpleNamespace
 from typing import Any, Callable, Iterator
 
 import pytest
-from contracts import surface
-from contracts.conftest import Install
-from contracts.installed import instance
-from contracts.surface import Surface
-from patches import recorded_surfaces
-from patches.recorded_surfaces import call
-from watching import watched
+from builders import recorded_surfaces
+from builders.contracts import surface
+from builders.contracts.installed import instance
+from builders.contracts.installing import Install
+from builders.contracts.surface import Surface
+from builders.recorded_surfaces import call
+from builders.watched_pieces import watched
 
 import mstxkit
 from mstxkit import stage
 from mstxkit.patches import _megatron
-from mstxkit.recorder import boundaries
+from mstxkit.pieces import boundaries
 from mstxkit.testing import captured
 
 FSDP = {"actor": "verl.workers.actor.dp_actor", "critic": "verl.workers.critic.dp_critic"}

@@ -9,13 +9,22 @@ import sys
 from typing import Any
 
 import cloudpickle
-from contracts import outside, surface
-from contracts.conftest import Install
-from contracts.installed import Installed, instance, looked_up, modified_class
-from contracts.versions import AFTER, BEFORE, both_orders, calls, every_version, expectations, patched, recorded
+from builders.contracts import outside, surface
+from builders.contracts.installed import Installed, instance, looked_up, modified_class
+from builders.contracts.installing import Install
+from builders.contracts.versions import (
+    AFTER,
+    BEFORE,
+    both_orders,
+    calls,
+    every_version,
+    expectations,
+    patched,
+    recorded,
+)
 
 import mstxkit
-from mstxkit import signatures
+from mstxkit.marking import signatures
 from mstxkit.patching import frameworks
 from mstxkit.patching.declare import CONTEXT, RANGE
 from mstxkit.patching.report import APPLIED

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contracts import surface
-from contracts.conftest import Install
-from contracts.installed import modified_class
-from contracts.surface import Surface
-from contracts.versions import every_version
-from contracts.where import FRAMEWORKS_PYTHON, INSTALLED_VERL, OLDER_VERL, verl_paths
+from builders.contracts import surface
+from builders.contracts.installed import modified_class
+from builders.contracts.installing import Install
+from builders.contracts.surface import Surface
+from builders.contracts.versions import every_version
+from builders.contracts.where import FRAMEWORKS_PYTHON, INSTALLED_VERL, OLDER_VERL, verl_paths
 
 # What Python itself calls is left out of stand-ins.
 SPECIAL = ("__init__", "__new__", "__call__", "__enter__")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 
 import pytest
-from contracts import outside, surface
-from contracts.conftest import Install
-from contracts.installed import flush, looked_up
-from contracts.versions import AFTER, both_orders, calls, every_version, expectations, patched
+from builders.contracts import outside, surface
+from builders.contracts.installed import flush, looked_up
+from builders.contracts.installing import Install
+from builders.contracts.versions import AFTER, both_orders, calls, every_version, expectations, patched
 
 from mstxkit.patching.declare import VALUE
 from mstxkit.patching.report import APPLIED, FAILED, REASONS, Reason

@@ -22,16 +22,17 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("polars")
 
-from mstxkit.control import asking, progress
 from mstxkit.demo.escalating import Escalated, Escalation
-from mstxkit.reader import open_run
+from mstxkit.escalation import asking
+from mstxkit.reading.run import open_run
+from mstxkit.store import verdict
 from mstxkit.testing import StandIn
 from mstxkit.testing.cann_run import read_calls
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = Path(__file__).with_name("rank_that_is_told.py")
+SCRIPT = Path(__file__).resolve().parents[1] / "builders/rank_that_is_told.py"
 DEADLINE_S = 120.0
 RANKS = 4
 FULL_WITH_MSTX = 0xA7  # torch_npu `csrc/profiler/profiler_mgr.h`: Level1, mstx among it
@@ -88,12 +89,12 @@ class Training:
         """Can every rank be asked for every stage?"""
         if not (self.run / "run.json").exists():
             return False
-        said = progress.heard(asking.control_of(self.run))
+        said = verdict.heard(asking.control_of(self.run))
         return len(said) == self.ranks and all("actor_update" in one.standing.stages for one in said)
 
-    def stood(self, id: str) -> progress.Progress:
+    def stood(self, id: str) -> verdict.Progress:
         control = asking.control_of(self.run)
-        return progress.progress(asking.named(control, id), progress.heard(control))
+        return verdict.Judge(verdict.heard(control)).progress(asking.named(control, id))
 
     def states(self, id: str) -> dict[int, str]:
         """How the request stands on each rank that was asked."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mstxkit.demo.launch import DemoError, Plan, PlanError, environment, run_ranks
+from mstxkit.demo.launch import DemoError, DemoPlan, PlanError, environment, run_ranks
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,7 +26,7 @@ def test_a_plan_that_cannot_be_run_is_refused(options: dict[str, int], complaint
     pytest.importorskip("torch")
 
     with pytest.raises(PlanError, match=complaint):
-        Plan(tmp_path / "new", **options).check()
+        DemoPlan(tmp_path / "new", **options).check()
 
 
 def test_a_folder_that_holds_something_is_not_written_into(tmp_path: Path) -> None:
@@ -34,15 +34,15 @@ def test_a_folder_that_holds_something_is_not_written_into(tmp_path: Path) -> No
     (tmp_path / "run.json").write_text("{}")
 
     with pytest.raises(PlanError, match="give --run a new folder"):
-        Plan(tmp_path).check()
+        DemoPlan(tmp_path).check()
 
 
 def test_without_torch_the_demo_says_what_to_install(tmp_path: Path) -> None:
     script = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from pathlib import Path\n"
-        "from mstxkit.demo.launch import DemoError, Plan\n"
-        "try: Plan(Path(sys.argv[2])).check()\n"
+        "from mstxkit.demo.launch import DemoError, DemoPlan\n"
+        "try: DemoPlan(Path(sys.argv[2])).check()\n"
         "except DemoError as error: print(error)\n"
     )
     # -S leaves out all installed packages, torch among them.
@@ -52,7 +52,7 @@ def test_without_torch_the_demo_says_what_to_install(tmp_path: Path) -> None:
 
 
 def test_ranks_know_who_they_are_and_where_to_record(tmp_path: Path) -> None:
-    given = environment(Plan(tmp_path, ranks=3), rank=2)
+    given = environment(DemoPlan(tmp_path, ranks=3), rank=2)
 
     assert (given["RANK"], given["WORLD_SIZE"], given["OMP_NUM_THREADS"]) == ("2", "3", "1")
     assert given["MSTXKIT_RUN"] == str(tmp_path)
@@ -64,4 +64,4 @@ def test_a_rank_that_fails_on_its_own_ends_the_demo_with_its_number(tmp_path: Pa
     too_large_for_torch = 10**30
 
     with pytest.raises(DemoError, match=r"rank \d of the demo ended with code 1"):
-        run_ranks(Plan(tmp_path / "run", seed=too_large_for_torch))
+        run_ranks(DemoPlan(tmp_path / "run", seed=too_large_for_torch))

@@ -6,13 +6,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from mstxkit.demo.policy import Policy, response_log_probs, sample_responses  # noqa: E402
+from mstxkit.demo.policy import PolicyNet, response_log_probs, sample_responses  # noqa: E402
 from mstxkit.demo.task import DIGITS, LENGTH, draw_prompts  # noqa: E402
 
 
-def _policy() -> Policy:
+def _policy() -> PolicyNet:
     torch.manual_seed(0)
-    return Policy()
+    return PolicyNet()
 
 
 def test_a_token_does_not_change_what_is_predicted_before_it() -> None:

@@ -14,7 +14,7 @@ VECTORS = "from torch.nn.utils import parameters_to_vector as vector\n"
 
 def test_after_the_all_reduce_every_rank_has_the_mean_of_all_gradients(on_two_ranks: RanksRun) -> None:
     script = VECTORS + (
-        "trainer = Trainer(Settings(prompts=2, mini_batches=1, gradient_limit=1e9))\n"
+        "trainer = Trainer(TrainingSettings(prompts=2, mini_batches=1, gradient_limit=1e9))\n"
         "trainer.update = lambda: 0.0\n"
         "trainer.train_step(0)\n"
         "columns = ['prompts', 'responses', 'old_log_prob', 'ref_log_prob', 'advantages']\n"
@@ -33,7 +33,7 @@ def test_after_the_all_reduce_every_rank_has_the_mean_of_all_gradients(on_two_ra
 
 def test_resharding_gives_the_model_that_generates_the_weights_of_the_one_that_trains(on_two_ranks: RanksRun) -> None:
     script = VECTORS + (
-        "trainer = Trainer(Settings(prompts=2, mini_batches=1))\n"
+        "trainer = Trainer(TrainingSettings(prompts=2, mini_batches=1))\n"
         "trainer.train_step(0)\n"
         "same = lambda a, b: bool((vector(a.parameters()) == vector(b.parameters())).all())\n"
         "before = same(trainer.rollout, trainer.policy)\n"

@@ -21,9 +21,9 @@ from typer.testing import CliRunner  # noqa: E402
 from mstxkit.cli import application  # noqa: E402
 from mstxkit.demo import launch  # noqa: E402
 from mstxkit.demo.escalating import Escalated  # noqa: E402
-from mstxkit.demo.launch import Outcome, Plan, run_ranks  # noqa: E402
+from mstxkit.demo.launch import DemoOutcome, DemoPlan, run_ranks  # noqa: E402
 from mstxkit.demo.suspicion import Suspect  # noqa: E402
-from mstxkit.reader import open_run  # noqa: E402
+from mstxkit.reading.run import open_run  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = {
@@ -40,42 +40,42 @@ USES_THE_DOCK = STAGES - {"resharding", "actor_generate"}
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_reward_triples_within_half_of_the_steps(seed: int, tmp_path: Path) -> None:
-    learning = run_ranks(Plan(tmp_path / "run", steps=Plan.steps // 2, seed=seed, every=0)).learning
+    learning = run_ranks(DemoPlan(tmp_path / "run", steps=DemoPlan.steps // 2, seed=seed, every=0)).learning
 
-    assert learning.steps == Plan.steps // 2
+    assert learning.steps == DemoPlan.steps // 2
     assert learning.ratio >= 3
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return run_ranks(Plan(tmp_path_factory.mktemp("plain") / "run", steps=3, every=0))
+def plain(tmp_path_factory: pytest.TempPathFactory) -> DemoOutcome:
+    return run_ranks(DemoPlan(tmp_path_factory.mktemp("plain") / "run", steps=3, every=0))
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return run_ranks(Plan(tmp_path_factory.mktemp("killed") / "run", ranks=3, steps=5, kill_rank=1, every=0))
+def killed(tmp_path_factory: pytest.TempPathFactory) -> DemoOutcome:
+    return run_ranks(DemoPlan(tmp_path_factory.mktemp("killed") / "run", ranks=3, steps=5, kill_rank=1, every=0))
 
 
 @pytest.fixture(scope="module")
-def slow(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return run_ranks(Plan(tmp_path_factory.mktemp("slow") / "run", steps=10, slow_rank=1, every=0))
+def slow(tmp_path_factory: pytest.TempPathFactory) -> DemoOutcome:
+    return run_ranks(DemoPlan(tmp_path_factory.mktemp("slow") / "run", steps=10, slow_rank=1, every=0))
 
 
-def test_every_rank_runs_every_stage_in_every_step(plain: Outcome) -> None:
+def test_every_rank_runs_every_stage_in_every_step(plain: DemoOutcome) -> None:
     stages = open_run(plain.plan.run).stages()
 
     seen = {(row["rank"], row["step"], row["stage"]) for row in stages.iter_rows(named=True) if row["step"] is not None}
     assert seen == {(rank, step, stage) for rank in range(2) for step in range(3) for stage in STAGES}
 
 
-def test_recording_the_training_loses_nothing_and_meets_no_fault(plain: Outcome) -> None:
+def test_recording_the_training_loses_nothing_and_meets_no_fault(plain: DemoOutcome) -> None:
     processes = open_run(plain.plan.run).processes()
 
     assert processes["rank"].sort().to_list() == [0, 1]
     assert processes["dropped"].sum() + processes["faults"].sum() == 0
 
 
-def test_stages_fetch_their_input_from_the_dock(plain: Outcome) -> None:
+def test_stages_fetch_their_input_from_the_dock(plain: DemoOutcome) -> None:
     ranges = open_run(plain.plan.run).ranges()
 
     dispatched = ranges.filter(pl.col("name") == "dispatch_transfer_dock_data")
@@ -84,13 +84,13 @@ def test_stages_fetch_their_input_from_the_dock(plain: Outcome) -> None:
     assert not ranges["open"].any()
 
 
-def test_stages_say_how_much_work_they_did(plain: Outcome) -> None:
+def test_stages_say_how_much_work_they_did(plain: DemoOutcome) -> None:
     generated = open_run(plain.plan.run).ranges().filter(pl.col("name") == "actor_generate")
 
     assert json.loads(generated["attributes"][0]) == {"prompts": 16, "group": 8, "tokens": 16 * 8 * 6}
 
 
-def test_survivors_of_a_killed_rank_close_their_ranges_with_error_and_end_cleanly(killed: Outcome) -> None:
+def test_survivors_of_a_killed_rank_close_their_ranges_with_error_and_end_cleanly(killed: DemoOutcome) -> None:
     ranges = open_run(killed.plan.run).ranges().filter(pl.col("rank") != 1)
 
     failed = {(row["rank"], row["name"]) for row in ranges.filter(pl.col("error")).iter_rows(named=True)}
@@ -99,7 +99,7 @@ def test_survivors_of_a_killed_rank_close_their_ranges_with_error_and_end_cleanl
     assert not ranges["open"].any()
 
 
-def test_the_killed_rank_is_seen_inside_of_what_it_died_in(killed: Outcome) -> None:
+def test_the_killed_rank_is_seen_inside_of_what_it_died_in(killed: DemoOutcome) -> None:
     still_open = open_run(killed.plan.run).ranges().filter(pl.col("open"))
 
     assert set(still_open["rank"]) == {1}
@@ -107,13 +107,13 @@ def test_the_killed_rank_is_seen_inside_of_what_it_died_in(killed: Outcome) -> N
     assert set(still_open["step"]) == {killed.plan.fatal_step}
 
 
-def test_the_report_says_inside_what_the_victim_died(killed: Outcome) -> None:
+def test_the_report_says_inside_what_the_victim_died(killed: DemoOutcome) -> None:
     text = _mstxkit("report", str(killed.plan.run)).stdout
 
     assert "killed inside forward_backward, stage actor_update, step 3" in text
 
 
-def test_the_report_names_the_slow_rank_as_the_slowest_of_its_stage(slow: Outcome) -> None:
+def test_the_report_names_the_slow_rank_as_the_slowest_of_its_stage(slow: DemoOutcome) -> None:
     report = json.loads(_mstxkit("report", str(slow.plan.run), "--json").stdout)
 
     slowest = {stage["stage"]: stage["slowest"]["rank"] for stage in report["stages"]}
@@ -144,7 +144,7 @@ EXPIRED = Escalated("mstxkit escalate …", Suspect(1, "reward", 0.1), "expired"
 
 @pytest.mark.parametrize(("escalated", "code"), [(EXPIRED, 1), (EXPIRED._replace(state="done", step=7), 0), (None, 0)])
 def test_the_command_ends_with_1_if_what_it_asked_for_was_not_recorded(
-    escalated: Escalated | None, code: int, plain: Outcome, monkeypatch: pytest.MonkeyPatch
+    escalated: Escalated | None, code: int, plain: DemoOutcome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launch, "run_ranks", lambda plan: replace(plain, escalated=escalated))
 

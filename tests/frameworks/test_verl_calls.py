@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contracts.where import INSTALLED_VERL, OLDER_VERL, verl_paths
+from builders.contracts.where import INSTALLED_VERL, OLDER_VERL, verl_paths
 
 pytestmark = pytest.mark.frameworks
 
-CALLS = Path(__file__).with_name("verl_calls.py")
+CALLS = Path(__file__).resolve().parents[1] / "builders/frameworks/verl_calls.py"
 STEP = 41
 
 

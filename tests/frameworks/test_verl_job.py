@@ -15,7 +15,7 @@ from mstxkit import open_run
 
 pytestmark = pytest.mark.frameworks
 
-JOB = Path(__file__).with_name("verl_job.py")
+JOB = Path(__file__).resolve().parents[1] / "builders/frameworks/verl_job.py"
 # What each process records in one of the two steps, in this order: range, stage, role.
 WEIGHTS = ("update_weights", "weight_sync", "actor")
 STEP = [

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contracts.where import INSTALLED_VERL, OLDER_VERL, verl_paths
+from builders.contracts.where import INSTALLED_VERL, OLDER_VERL, verl_paths
 
 from mstxkit.patches.verl import PATCH
 from mstxkit.patching.report import REASONS, Reason
@@ -22,7 +22,7 @@ from mstxkit.patching.report import REASONS, Reason
 pytestmark = pytest.mark.frameworks
 
 VERSIONS = (*OLDER_VERL, INSTALLED_VERL)
-PROBE = Path(__file__).with_name("verl_probe.py")
+PROBE = Path(__file__).resolve().parents[1] / "builders/frameworks/verl_probe.py"
 # Packages that these modules need and that no CPU has, or that would bring in one: part of the error -> modules.
 NEEDS = {
     "torch_npu": ("verl.utils.profiler.mstx_profile",),

@@ -11,7 +11,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
 
-from run_files import NO_STEP, TSC, BankFiles, ProcessFiles, Slot, anchor, new_run  # noqa: E402
+from builders.run_files import NO_STEP, TSC, BankFiles, ProcessFiles, Slot, anchor, new_run  # noqa: E402
 
 ANCHORS = (anchor(0, 1_000, error_ns=20), anchor(6_000_000_000, 2_000_001_000, error_ns=10))
 

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from any_config import configs
+from builders import mindspore_meaning, soak
+from builders.any_config import configs
 from hypothesis import HealthCheck, given, settings
-from mindspore_jobs import meaning
 
 from mstxkit.config import sources
 from mstxkit.config.adapters import mindspore as file_adapter
@@ -29,15 +29,16 @@ def in_shell(text: str) -> str:
     return sources.from_shell(text, "env.sh").variables[VARIABLE].text
 
 
-@settings(max_examples=60, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=soak.rounds(60, 25), database=None, suppress_health_check=list(HealthCheck))
 @given(config=configs())
 def test_what_we_write_is_what_mindspore_does(config: Config) -> None:
     file = json.loads(write(config, "mindspore").text)
     variable = in_shell(write(config, "mindspore_env").text)
 
-    of_file, of_variable = meaning.of_file(file), meaning.of_variable(variable)
+    of_file, of_variable = mindspore_meaning.of_file(file), mindspore_meaning.of_variable(variable)
 
-    assert meaning.came_to(of_file) == meaning.came_to(of_variable) == meaning.meant(config)
+    came_to = mindspore_meaning.came_to(of_file)
+    assert came_to == mindspore_meaning.came_to(of_variable) == mindspore_meaning.meant(config)
     assert {key: of_file[key] for key in ("start_step", "stop_step", "prof_path")} == {
         key: file[key] for key in ("start_step", "stop_step", "prof_path")
     }
@@ -98,7 +99,7 @@ REPLACED_IN_FILE: list[tuple[str, dict[str, Any], Any]] = [
 def test_what_it_would_replace_in_the_file_is_refused_by_its_key(key: str, wrong: Any, instead: Any) -> None:
     values = {**WINDOW, **wrong}
 
-    taken = meaning.of_file(values)[key]
+    taken = mindspore_meaning.of_file(values)[key]
 
     assert (sorted(taken) if isinstance(taken, list) else taken) == instead
     assert refused(values) == [key]
@@ -120,7 +121,7 @@ def test_a_key_that_it_silently_ignores_is_refused(unknown: str) -> None:
     """Its own documentation has `record_shape`."""
     values = {**WINDOW, unknown: True}
 
-    assert meaning.of_file(values) == meaning.of_file(WINDOW)
+    assert mindspore_meaning.of_file(values) == mindspore_meaning.of_file(WINDOW)
     assert refused(values) == [unknown]
 
 
@@ -156,7 +157,7 @@ REPLACED_IN_VARIABLE: list[tuple[str, dict[str, Any], Any]] = [
 def test_what_it_would_replace_in_the_variable_is_refused_by_its_key(key: str, wrong: Any, instead: Any) -> None:
     text = json.dumps({"start": True, **wrong})
 
-    taken = meaning.of_variable(text)[key]
+    taken = mindspore_meaning.of_variable(text)[key]
 
     assert (sorted(taken) if isinstance(taken, list) else taken) == instead
     assert refused({VARIABLE: text}) == [f"{VARIABLE}.{key}"]
@@ -170,7 +171,7 @@ def test_of_every_key_in_the_variable_something_is_refused() -> None:
 def test_a_word_for_no_is_a_yes() -> None:
     text = json.dumps({"start": "no"})
 
-    assert meaning.of_variable(text)["start"] == "no"
+    assert mindspore_meaning.of_variable(text)["start"] == "no"
     assert refused({VARIABLE: text}) == [f"{VARIABLE}.start"]
 
 

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mindspore_jobs import meaning, programs
+from builders import mindspore_programs
+from builders.mindspore_meaning import came_to, meant
 
 from mstxkit.config.configuring import write
 from mstxkit.config.model import Config, Window
 
 pytestmark = [pytest.mark.mindspore, pytest.mark.timeout(300)]
 
-ROOT = programs.ROOT
+ROOT = mindspore_programs.ROOT
 
 
 def window(first_step: int, steps: int) -> Window:
@@ -41,7 +42,7 @@ def convert(config: Config, flavour: str, folder: Path, name: str) -> Path:
     own, made = folder / f"{name}-own.yaml", folder / name
     own.write_text(write(config, "mstxkit").text, encoding="utf-8")
     command = [sys.executable, "-m", "mstxkit", "config", "convert", str(own), "--to", flavour]
-    done = subprocess.run(command, env=programs.environment(), capture_output=True, check=True)
+    done = subprocess.run(command, env=mindspore_programs.environment(), capture_output=True, check=True)
     made.write_bytes(done.stdout)
     made.chmod(0o640)  # its monitor ends for good over a file that others may write to
     return made
@@ -103,11 +104,11 @@ def test_the_monitor_holds_what_we_write_and_records_it(tmp_path: Path) -> None:
     files = [convert(config, "mindspore", tmp_path, f"{number}.json") for number, config in enumerate(configs)]
     values = [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
-    ended = programs.run(MONITORED, tmp_path, *files, TZ=OWN_HOUR)
+    ended = mindspore_programs.run(MONITORED, tmp_path, *files, TZ=OWN_HOUR)
 
     assert ended.complaints == []
     assert [held for held, _ in ended.said] == [{**one, "is_valid": True} for one in values]
-    assert [meaning.came_to(parameters) for _, parameters in ended.said] == [meaning.meant(one) for one in configs]
+    assert [came_to(parameters) for _, parameters in ended.said] == [meant(one) for one in configs]
     assert recorded(tmp_path / "deep of 数据") == ["rank0_start2_stop3"]
     assert recorded(tmp_path / "light") == ["rank0_start6_stop6"]
     assert recorded(tmp_path / "out") == ["rank0_start9_stop10"]
@@ -146,7 +147,7 @@ def test_what_our_reader_refuses_or_our_writer_avoids_ends_its_monitor(tmp_path:
         (tmp_path / name / "profiler_config.json").write_text(text)
         (tmp_path / name / "profiler_config.json").chmod(mode)
 
-    ended = programs.run(REFUSES, tmp_path, *ENDS_IT, TZ=OWN_HOUR)
+    ended = mindspore_programs.run(REFUSES, tmp_path, *ENDS_IT, TZ=OWN_HOUR)
 
     assert ended.said == [[False, {}]] * len(ENDS_IT)
     assert len(ended.complaints) >= len(ENDS_IT)
@@ -156,7 +157,7 @@ STARTED = """
 import json, os
 from pathlib import Path
 import numpy, mindspore
-from mstxkit import backends, presets
+from mstxkit.profiling import backends, presets
 from mindspore.profiler.common.profiler_context import ProfilerContext
 from mindspore.profiler.envprofiler import EnvProfiler
 from mindspore.profiler.profiler_interface import ProfilerInterface
@@ -180,10 +181,10 @@ def test_the_variable_starts_its_profiler_with_the_same_values(
     config = Config(path=path, **fields)
     script = convert(config, "mindspore_env", tmp_path, "env.sh")
 
-    ended = programs.run(STARTED, tmp_path, before=f". {script.name}")
+    ended = mindspore_programs.run(STARTED, tmp_path, before=f". {script.name}")
 
     folder = tmp_path / (path or "data")
-    assert meaning.came_to(ended.said["parameters"]) == meaning.meant(config)
+    assert came_to(ended.said["parameters"]) == meant(config)
     assert (ended.said["running"], ended.said["ours"], ended.said["goes on"]) == (True, False, True)
     assert len(ended.said["problems"]) == 1
     assert "another profiler" in ended.said["problems"][0]
@@ -195,7 +196,7 @@ def test_the_variable_starts_its_profiler_with_the_same_values(
 def test_switched_off_the_variable_starts_nothing(tmp_path: Path) -> None:
     script = convert(Config(enabled=False), "mindspore_env", tmp_path, "env.sh")
 
-    ended = programs.run(STARTED, tmp_path, before=f". {script.name}")
+    ended = mindspore_programs.run(STARTED, tmp_path, before=f". {script.name}")
 
     assert (ended.complaints, ended.said["running"], ended.said["ours"]) == ([], True, True)
     assert not (tmp_path / "data").exists()

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, Iterator
 
 import pytest
-from mindspore_jobs import programs
+from builders import mindspore_programs
 
 import mstxkit
 from mstxkit import mark, mstx_range, sinks
@@ -21,7 +21,7 @@ TRAINING = """
 import json, sys
 import mstxkit
 from mstxkit import mstx_range, mstx_timer, stage
-from mstxkit.recorder.engine import engine
+from mstxkit.engine.choose import engine
 
 mstxkit.capture(sys.argv[1])
 assert "mindspore" not in sys.modules, "mstxkit imports it"
@@ -101,9 +101,9 @@ print(json.dumps([around, shape(compiled), shape(Timed()), shape(Inside())]))
 @pytest.mark.parametrize("native", ["1", "0"])
 def test_a_training_is_recorded_and_torch_is_not_looked_for(tmp_path: Path, native: str) -> None:
     (tmp_path / "torch.py").write_text("raise SystemExit('torch is imported')\n")
-    path = f"{tmp_path}:{programs.ROOT}"
+    path = f"{tmp_path}:{mindspore_programs.ROOT}"
 
-    said = programs.run(TRAINING, tmp_path, "run", STEPS, MSTXKIT_NATIVE=native, PYTHONPATH=path).said
+    said = mindspore_programs.run(TRAINING, tmp_path, "run", STEPS, MSTXKIT_NATIVE=native, PYTHONPATH=path).said
 
     rows = mstxkit.open_run(tmp_path / "run").ranges().to_dicts()
     assert (said["native"], said["torch"], len(said["losses"])) == (native == "1", False, STEPS)
@@ -120,7 +120,7 @@ def test_a_training_is_recorded_and_torch_is_not_looked_for(tmp_path: Path, nati
 
 def test_what_mindspore_compiles_is_marked_around_and_not_inside(tmp_path: Path) -> None:
     """It compiles the source of a decorated function, without the decorator, and refuses our ranges in a graph."""
-    said = programs.run(COMPILED, tmp_path, "run").said
+    said = mindspore_programs.run(COMPILED, tmp_path, "run").said
 
     rows = mstxkit.open_run(tmp_path / "run").ranges().to_dicts()
     assert said == [[3, 2], [3, 2], [3, 2], "TypeError"]

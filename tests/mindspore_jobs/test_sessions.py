@@ -11,10 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from backends import recorded
-from mindspore_jobs import programs
+from builders import mindspore_programs, recorded_profilers
 
-from mstxkit import backends, presets
+from mstxkit.profiling import backends, presets
 
 pytestmark = [pytest.mark.mindspore, pytest.mark.timeout(300)]
 
@@ -23,7 +22,8 @@ import json, sys, threading
 from pathlib import Path
 import numpy, mindspore
 from mindspore.profiler.profiler_interface import ProfilerInterface
-from mstxkit import backends, faults, presets
+from mstxkit import faults
+from mstxkit.profiling import backends, presets
 
 backend, refused = backends.chosen()
 told = {"backend": [backend.name, refused], "loaded": backends.load("mindspore") is backend}
@@ -72,8 +72,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def told(folder: Path) -> dict[str, Any]:
     """What the program said; what it wrote is in `folder`. Presets with the host side come first."""
-    names = sorted(presets.known(), key=lambda name: "cpu" not in presets.load(name).activities)
-    said: dict[str, Any] = programs.run(SESSIONS, folder, *names).said
+    names = sorted(presets.names(), key=lambda name: "cpu" not in presets.load(name).activities)
+    said: dict[str, Any] = mindspore_programs.run(SESSIONS, folder, *names).said
     return said
 
 
@@ -86,7 +86,7 @@ def test_where_mindspore_is_imported_it_is_the_backend(told: dict[str, Any]) -> 
     assert told["loaded"] is True
 
 
-@pytest.mark.parametrize("name", presets.known())
+@pytest.mark.parametrize("name", presets.names())
 def test_each_preset_is_recorded_raw_and_on_one_thread(told: dict[str, Any], folder: Path, name: str) -> None:
     outcome = told[name]
     written = folder / outcome["folder"]
@@ -101,14 +101,14 @@ def test_each_preset_is_recorded_raw_and_on_one_thread(told: dict[str, Any], fol
     assert 0 < outcome["start_ns"] < outcome["end_ns"]
 
 
-@pytest.mark.parametrize("name", [one for one in presets.known() if "cpu" in presets.load(one).activities])
+@pytest.mark.parametrize("name", [one for one in presets.names() if "cpu" in presets.load(one).activities])
 def test_the_operators_of_the_host_are_in_it(told: dict[str, Any], folder: Path, name: str) -> None:
     (operators,) = (folder / told[name]["folder"]).glob("FRAMEWORK/cpu_op_type_info_*.csv")
 
     assert "MatMul" in operators.read_text()
 
 
-@pytest.mark.parametrize("name", [one for one in presets.known() if "npu" in presets.load(one).activities])
+@pytest.mark.parametrize("name", [one for one in presets.names() if "npu" in presets.load(one).activities])
 def test_a_device_that_is_not_there_is_said(told: dict[str, Any], name: str) -> None:
     outcome = told[name]
 
@@ -122,7 +122,7 @@ def test_a_folder_that_mindspore_does_not_take_is_refused(told: dict[str, Any], 
     assert outcome["running"] is False
     assert len(outcome["problems"]) == 1
     assert outcome["problems"][0].startswith("refused: ")
-    assert {len(list((folder / name).glob("*_ascend_ms"))) for name in presets.known()} == {1}
+    assert {len(list((folder / name).glob("*_ascend_ms"))) for name in presets.names()} == {1}
     assert not (folder / "data").exists()
 
 
@@ -140,7 +140,7 @@ def test_a_profiler_that_does_not_stop_is_closed(told: dict[str, Any]) -> None:
     assert told["lost is closed"] is True
 
 
-@pytest.mark.parametrize("name", presets.known())
+@pytest.mark.parametrize("name", presets.names())
 def test_options_are_those_that_mindspore_takes_and_none_is_replaced(mindspore: Any, name: str) -> None:
     from mindspore.profiler.common.profiler_parameters import ProfilerParameters
 
@@ -177,7 +177,7 @@ def comparable(value: Any) -> Any:
 def test_the_records_are_those_of_the_installed_version(mindspore: Any) -> None:
     if mindspore.__version__ != "2.10.0":
         pytest.skip(f"recorded from 2.10.0, installed is {mindspore.__version__}")
-    assert recorded.record(Path(mindspore.__file__).parent) == recorded.recorded("mindspore 2.10.0")
+    assert recorded_profilers.record(Path(mindspore.__file__).parent) == recorded_profilers.recorded("mindspore 2.10.0")
 
 
 def test_without_a_profile_it_says_so(mindspore: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ SHIPPED = ("pyproject.toml", "setup.py", "README.md", "mstxkit")
 RECORD_AND_READ = """
 import sys
 import mstxkit
-from mstxkit.recorder.engine import engine
+from mstxkit.engine.choose import engine
 
 with mstxkit.capture(sys.argv[1]), mstxkit.stage("reward"):
     mstxkit.step()
@@ -106,7 +106,7 @@ def test_an_sdist_holds_all_that_a_build_and_the_stand_in_libraries_need(sdist: 
 def test_a_wheel_holds_the_package_with_its_types_and_the_pth_file_and_nothing_else(wheel: Path) -> None:
     names = names_in(wheel)
 
-    assert {"mstxkit/py.typed", "mstxkit/_native/hot.pyi"} <= names
+    assert {"mstxkit/py.typed", "mstxkit/engine/native/hot.pyi"} <= names
     assert any(name.startswith("mstxkit/testing/cann/") for name in names)
     assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"mstxkit", "mstxkit.pth"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from raw_profiles import Bench
+from builders.raw_profiles import Bench
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from raw_profiles import ROOT, Bench
+from builders.raw_profiles import ROOT, Bench
 
 pytestmark = [
     pytest.mark.mindspore,

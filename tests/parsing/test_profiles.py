@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from raw_profiles import GONE_PID, Bench
+from builders.raw_profiles import GONE_PID, Bench
 
-from mstxkit import identity
+from mstxkit.host import identity
 from mstxkit.parsing import profiles
 from mstxkit.parsing.profiles import Profile
 
@@ -18,7 +18,7 @@ ME = identity.of_process("0" * 32, True, "0")
 
 
 def only(bench: Bench, unfinished: bool = False) -> Profile:
-    (one,) = profiles.found(bench.run, unfinished)
+    (one,) = profiles.of_run(bench.run, unfinished)
     return one
 
 
@@ -34,7 +34,7 @@ def test_a_session_says_whose_a_profile_is(bench: Bench) -> None:
 
 
 def test_a_run_without_profiles_has_none(bench: Bench) -> None:
-    assert profiles.found(bench.run) == []
+    assert profiles.of_run(bench.run) == []
 
 
 def test_a_raw_folder_without_a_session_is_taken_and_said_to_be(bench: Bench) -> None:
@@ -98,7 +98,7 @@ def test_a_raw_folder_without_session_and_end_is_its_processs(bench: Bench) -> N
         raw = bench.profile(rank=pid, session={"none": True}, name=name)
         (raw / "profiler_info.json").unlink()
 
-    assert {one.rank: one.state for one in profiles.found(bench.run)} == {
+    assert {one.rank: one.state for one in profiles.of_run(bench.run)} == {
         os.getpid(): "recording",
         GONE_PID - 1: "ready",
     }
@@ -115,7 +115,7 @@ def test_what_needs_no_parsing_is_said_to(bench: Bench) -> None:
         raw = bench.profile(rank=rank, session=session)
         raw.rename(bench.run / f"away{rank}")
 
-    assert [(one.state, one.reason) for one in profiles.found(bench.run)] == [
+    assert [(one.state, one.reason) for one in profiles.of_run(bench.run)] == [
         ("nothing to do", "traces of torch.profiler need no parsing"),
         ("nothing to do", "nothing was recorded"),
         ("nothing to do", "its output is not in its folder"),
@@ -177,14 +177,14 @@ def test_links_are_not_followed(bench: Bench, tmp_path: Path) -> None:
     (bench.run / "profiles" / "theirs").symlink_to(outside)
     raw.symlink_to(outside / "rank9" / raw.name)
 
-    assert [one.state for one in profiles.found(bench.run)] == ["nothing to do"]
+    assert [one.state for one in profiles.of_run(bench.run)] == ["nothing to do"]
     (bench.run / "profiles").rename(tmp_path / "profiles")
     (bench.run / "profiles").symlink_to(tmp_path / "profiles")
-    assert profiles.found(bench.run) == []
+    assert profiles.of_run(bench.run) == []
 
 
 def test_folders_too_deep_are_not_entered(bench: Bench) -> None:
     deep = bench.run / "profiles" / Path(*["d"] * 20)
     (deep / "host_1_20261122000000000_ascend_pt").mkdir(parents=True)
 
-    assert profiles.found(bench.run) == []
+    assert profiles.of_run(bench.run) == []

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from raw_profiles import make_msprof
+from builders.raw_profiles import make_msprof
 
 from mstxkit.parsing import tools
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from raw_profiles import GONE_PID, ROOT, Bench, make_msprof
+from builders.raw_profiles import GONE_PID, ROOT, Bench, make_msprof
 
-from mstxkit import identity
+from mstxkit.host import identity
 from mstxkit.testing import StandIn, run_under_cann
 
 pytestmark = [
@@ -33,7 +33,8 @@ MSPROF_S = 1.5
 RECORD = """
 import sys, time
 from pathlib import Path
-from mstxkit import backends, presets, sinks, stage
+from mstxkit import sinks, stage
+from mstxkit.profiling import backends, presets
 sinks.install_all()
 import torch, torch_npu
 backend, _ = backends.chosen()

@@ -9,17 +9,19 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
-from raw_profiles import Bench, calls, is_gone, soon
+from builders.raw_profiles import Bench, calls, is_gone, soon
 
 from mstxkit.errors import MstxkitError
 from mstxkit.parsing import lock, profiles, record, tools, work
 from mstxkit.parsing.profiles import Profile
-from mstxkit.parsing.record import Record
+from mstxkit.parsing.record import ParseRecord
 
 
-def plan(bench: Bench, jobs: int = 2, limit_s: float | None = None, export: str = "", **environ: str) -> work.Plan:
+def plan(bench: Bench, jobs: int = 2, limit_s: float | None = None, export: str = "", **environ: str) -> work.ParsePlan:
     found = tools.find_msprof(bench.environ)
-    return work.Plan(jobs, limit_s, export, tools.environment({**bench.environ, **environ}, found.path), found.path)
+    return work.ParsePlan(
+        jobs, limit_s, export, tools.environment({**bench.environ, **environ}, found.path), found.path
+    )
 
 
 @pytest.fixture
@@ -31,10 +33,10 @@ def locked(bench: Bench) -> Iterator[int]:
 
 
 def ready(bench: Bench) -> list[Profile]:
-    return [one for one in profiles.found(bench.run) if one.state == profiles.READY]
+    return [one for one in profiles.of_run(bench.run) if one.state == profiles.READY]
 
 
-def parsed(bench: Bench, how: work.Plan, locked: int) -> dict[str, Record]:
+def parsed(bench: Bench, how: work.ParsePlan, locked: int) -> dict[str, ParseRecord]:
     """Each profile, by the file `how` of it, with its last record."""
     told = {}
     for profile, known in work.parse(bench.run, ready(bench), how, locked):
@@ -182,21 +184,21 @@ def test_what_cannot_be_loaded_is_told_before_any_profile_is_touched(bench: Benc
 
     loaded = work.load("torch_npu", plan(bench))
 
-    assert loaded == work.Loaded({}, "OSError: libhccl.so: cannot open")
+    assert loaded == ({}, "OSError: libhccl.so: cannot open")
 
 
 def test_a_framework_that_ends_its_process_while_it_is_loaded_is_told(bench: Bench) -> None:
     for status, told in ((7, "its process ended with status 7"), (0, "its process ended while it was loaded")):
         (bench.packages / "torch_npu" / "__init__.py").write_text(f"import os; os._exit({status})")
 
-        assert work.load("torch_npu", plan(bench)) == work.Loaded({}, told)
+        assert work.load("torch_npu", plan(bench)) == ({}, told)
 
 
 def test_a_framework_that_is_never_loaded_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work, "_LOADED_WITHIN_S", 1.0)
     (bench.packages / "torch_npu" / "__init__.py").write_text("import time; time.sleep(1000)")
 
-    assert work.load("torch_npu", plan(bench)).problem == "it was not loaded within 1 s"
+    assert work.load("torch_npu", plan(bench))[1] == "it was not loaded within 1 s"
 
 
 def test_an_older_analyse_gets_the_options_that_it_has(bench: Bench, locked: int) -> None:
@@ -243,4 +245,4 @@ def test_a_record_with_values_of_other_types_reads_as_nothing_said(tmp_path: Pat
     wild: dict[str, Any] = {"seconds": 1e999, "outputs": [1, {"bytes": "x"}], "notes": {}, "versions": [], "error": 3}
     (tmp_path / "analysis.json").write_text(json.dumps({"format": 1, "state": "parsed", **wild}))
 
-    assert record.read(tmp_path / "analysis.json") == Record("parsed", 0, (record.Output("", 0),))
+    assert record.read(tmp_path / "analysis.json") == ParseRecord("parsed", 0, (record.ParsedFile("", 0),))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from patches import recorded_surfaces
+from builders import recorded_surfaces
 
 from mstxkit import stages
 from mstxkit.patching import conditions, expressions, frameworks
 from mstxkit.patching.declare import RANGE, VALUE, Patch
 
-each_patch = pytest.mark.parametrize("patch", list(map(frameworks.load, frameworks.known())), ids=frameworks.known())
+each_patch = pytest.mark.parametrize("patch", list(map(frameworks.load, frameworks.names())), ids=frameworks.names())
 
 
 @each_patch

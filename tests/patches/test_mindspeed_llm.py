@@ -7,9 +7,9 @@ from collections import Counter
 from typing import Any, Iterator
 
 import pytest
-from contracts.conftest import Install, install, written  # noqa: F401
-from contracts.installed import instance
-from patches.recorded_surfaces import call, expressions, functions, holders, surface, versions
+from builders.contracts.installed import instance
+from builders.contracts.installing import Install, install, written  # noqa: F401
+from builders.recorded_surfaces import call, expressions, functions, holders, surface, versions
 
 import mstxkit
 from mstxkit import stages

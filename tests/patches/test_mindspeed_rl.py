@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from contracts import outside
-from contracts.conftest import Install, install, written  # noqa: F401
-from contracts.installed import flush, instance, modified_class
-from patches.recorded_surfaces import actors, call, expressions, functions, holders, surface, versions
+from builders.contracts import outside
+from builders.contracts.installed import flush, instance, modified_class
+from builders.contracts.installing import Install, install, written  # noqa: F401
+from builders.recorded_surfaces import actors, call, expressions, functions, holders, surface, versions
 
 import mstxkit
 from mstxkit import stages

@@ -272,7 +272,7 @@ def test_unpatched_it_is_the_frameworks_alone(worker: ModuleType, session: guard
 
 
 def test_a_step_of_it_is_told_to_an_open_session_as_a_tick(worker: ModuleType) -> None:
-    from mstxkit.recorder.engine import engine
+    from mstxkit.engine.choose import engine
 
     told: list[str] = []
     engine.set_watch(lambda site, may_move: told.append(site.name), None, None)
@@ -312,7 +312,8 @@ from pathlib import Path
 from types import SimpleNamespace
 sys.path.insert(0, PACKAGE)
 import mstxkit
-from mstxkit import backends, faults, presets
+from mstxkit import faults
+from mstxkit.profiling import backends, presets
 from mstxkit.profiling import guard
 import torch, torch_npu
 import torch_npu.profiler as P

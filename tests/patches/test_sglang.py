@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum, auto
 
 import pytest
-from patches.recorded_surfaces import expressions, functions, holders, versions
+from builders.recorded_surfaces import expressions, functions, holders, versions
 
 from mstxkit.patches.sglang import PATCH
 from mstxkit.patching.expressions import compiled

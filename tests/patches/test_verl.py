@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, Iterator
 
 import pytest
-from contracts.where import SURFACES
+from builders.contracts.where import SURFACES
 
 from mstxkit import mstx_range, stages
 from mstxkit.patches import _verl_marks as marks

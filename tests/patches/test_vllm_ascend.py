@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, Callable, Iterator
 
 import pytest
-from patches.recorded_surfaces import expressions, functions, holders, versions
+from builders.recorded_surfaces import expressions, functions, holders, versions
 
 from mstxkit.patches.vllm_ascend import PATCH
 from mstxkit.patching import registry

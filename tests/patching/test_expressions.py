@@ -9,6 +9,7 @@ import pickle
 from typing import Any, Callable, Iterator
 
 import pytest
+from builders import soak
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -196,7 +197,7 @@ def test_check_accepts_any_parameter_and_refuses_the_rest() -> None:
 
 
 @given(st.text(max_size=40))
-@settings(max_examples=300)
+@settings(max_examples=soak.rounds(3000, 100))
 def test_any_text_is_an_expression_or_an_expression_error(text: str) -> None:
     try:
         expression = compiled(text, FIT)
@@ -217,7 +218,7 @@ _PIECES = st.sampled_from(
 
 
 @given(st.lists(_PIECES, max_size=10).map("".join))
-@settings(max_examples=400)
+@settings(max_examples=soak.rounds(4000, 100))
 @example("len(self.config.tags)")
 def test_an_expression_that_went_through_pickle_is_the_same(text: str) -> None:
     try:

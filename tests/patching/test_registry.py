@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from mstxkit import mstx_timer, step
+from mstxkit.engine.choose import engine
 from mstxkit.patching import registry
 from mstxkit.patching.report import REASONS, Reason
-from mstxkit.recorder.engine import engine
 from mstxkit.testing import captured
 
 TRAINER = '''
@@ -456,7 +456,7 @@ def test_a_context_manager_of_the_framework_becomes_ranges_named_by_its_argument
 def test_a_global_is_replaced_by_what_its_target_says(acme: Any, install: Any, when: str) -> None:
     acme.write("hooks", "FACTORY = None")
     module = acme.load("hooks") if when == "after import" else None
-    install(acme.patch(acme.target("ACME.hooks:FACTORY", kind="value", value="mstxkit.ranges:mstx_range")))
+    install(acme.patch(acme.target("ACME.hooks:FACTORY", kind="value", value="mstxkit.marking.ranges:mstx_range")))
     module = module or acme.load("hooks")
 
     with captured() as recorded, module.FACTORY("forward"):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import soak
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -219,7 +220,10 @@ def test_a_file_with_a_byte_order_mark_and_windows_lines_is_read(tmp_path: Path)
 
 
 @given(st.text(alphabet="ab:-[]{}&*!'\"#|>? \n,=<.\t\\%@0", max_size=60))
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=soak.rounds(2000, 60),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 def test_any_text_is_a_patch_or_a_patch_error(tmp_path: Path, text: str) -> None:
     path = written(tmp_path, "targets: [a.b:f]\n" + text)
 
@@ -325,7 +329,7 @@ def test_a_framework_of_ones_own_is_recorded_with_steps_and_attributes(acme: Any
 
 
 def test_the_example_in_the_documents_is_right(tmp_path: Path) -> None:
-    page = Path(targets.__file__).parents[2] / "docs" / "autopatch.md"
+    page = Path(targets.__file__).parents[2] / "docs" / "guide" / "autopatch.md"
     example = page.read_text(encoding="utf-8").partition("```yaml\n")[2].partition("```")[0]
 
     patch = targets.read(written(tmp_path, example))
@@ -339,7 +343,7 @@ def test_the_example_in_the_documents_is_right(tmp_path: Path) -> None:
 
 
 def test_every_field_is_in_the_documents() -> None:
-    page = Path(targets.__file__).parents[2] / "docs" / "autopatch.md"
+    page = Path(targets.__file__).parents[2] / "docs" / "guide" / "autopatch.md"
     rows = "".join(
         line.partition(" | ")[0] for line in page.read_text(encoding="utf-8").splitlines() if line[:3] == "| `"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from processes import lives
+from builders import lives, soak
 
 from mstxkit.recorder import adopt
 
@@ -48,7 +48,7 @@ def read_back(run: Path) -> tuple[list[int], int]:
     return [row["attributes"]["n"] for row in rows if row["name"] == "x"], sum(row["open"] for row in rows)
 
 
-@pytest.mark.parametrize("first_death", range(1, 40, 3))
+@pytest.mark.parametrize("first_death", soak.rounds(range(1, 40), (1, *soak.sample([*range(4, 40, 3)], 3))))
 def test_the_next_adopter_goes_on_where_one_was_killed(run: Path, first_death: int) -> None:
     """Two die in a row, at neighbouring steps, torn writes among them; at any time all ranges can be read, once."""
     lives.run(LEAVES_BANKS, run)

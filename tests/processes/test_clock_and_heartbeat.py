@@ -7,11 +7,13 @@ import time
 from pathlib import Path
 
 import pytest
-from processes import lives
+from builders import lives
 
 import mstxkit
-from mstxkit import clock, livefile, wiring
-from mstxkit.recorder.engine import engine
+from mstxkit.engine.choose import engine
+from mstxkit.host import clock
+from mstxkit.recorder import here
+from mstxkit.store import livefile
 
 SLEEP_S = 0.25
 KINDS = ["monotonic", {clock.TSC: "tsc", clock.CNTVCT: "cntvct"}.get(clock._of_machine(), "monotonic")]
@@ -59,7 +61,7 @@ def test_starts_are_on_the_wall_clock(run: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_long_range_holds_its_clock_over_many_anchors(run: Path) -> None:
     """Anchors are added while the process runs: at its start, and by the heartbeat."""
     with mstxkit.capture(run, heartbeat_s=0.01), mstxkit.mstx_range("long"):
-        view = wiring.live_view()
+        view = here.live_view()
         assert view is not None
         assert lives.wait_until(lambda: len(livefile.read_anchors(view)) >= 3)
         anchors = livefile.read_anchors(view)
@@ -70,7 +72,7 @@ def test_a_long_range_holds_its_clock_over_many_anchors(run: Path) -> None:
 
 def test_the_heartbeat_goes_on(run: Path) -> None:
     with mstxkit.capture(run, heartbeat_s=0.01):
-        view = wiring.live_view()
+        view = here.live_view()
         assert view is not None
         first = livefile.heartbeat_ns(view)
         assert lives.wait_until(lambda: livefile.heartbeat_ns(view) > first)
@@ -83,7 +85,7 @@ def test_the_heartbeat_goes_on(run: Path) -> None:
 def test_the_heartbeat_goes_on_while_a_call_holds_the_gil(run: Path) -> None:
     """A process stuck in C is still there: only one that stands still as a whole has no heartbeat."""
     with mstxkit.capture(run, heartbeat_s=0.01):
-        view = wiring.live_view()
+        view = here.live_view()
         assert view is not None
         began = time.monotonic_ns()
         ctypes.PyDLL(None).usleep(300_000)  # PyDLL does not release the GIL
@@ -95,12 +97,13 @@ def test_the_heartbeat_goes_on_while_a_call_holds_the_gil(run: Path) -> None:
 def test_the_heartbeat_survives_a_fork_in_parent_and_child(run: Path) -> None:
     out = lives.run(
         """
-        import os, sys, time, mstxkit, mstxkit.wiring
-        from mstxkit import livefile
+        import os, sys, time, mstxkit, mstxkit.capturing
+        from mstxkit.recorder import here
+        from mstxkit.store import livefile
         mstxkit.capture(sys.argv[1], heartbeat_s=0.01)
         pid = os.fork()
         forked = time.monotonic_ns()
-        view = mstxkit.wiring.live_view()
+        view = here.live_view()
         deadline = time.monotonic() + 20
         while livefile.heartbeat_ns(view) < forked and time.monotonic() < deadline:
             time.sleep(0.005)

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import lives
+from builders import lives
 
-from mstxkit.control import asking, progress
+from mstxkit.escalation import asking
+from mstxkit.store import verdict
 from mstxkit.testing import CannRun, run_under_cann
 
 pytestmark = [
@@ -26,7 +27,7 @@ PROGRAM = """
     import atexit, json, os, sys, time
     from pathlib import Path
     import torch, torch_npu, mstxkit
-    from mstxkit.control import asking
+    from mstxkit.escalation import asking
     from mstxkit.errors import MstxkitError
     from mstxkit.recorder import sealer
     sealer._GOVERN_EVERY_NS = 50_000_000
@@ -111,5 +112,5 @@ def test_who_comes_second_is_refused_by_name_and_the_program_goes_on(
 
 def report_of(run: Path, rank: int) -> Any:
     control = asking.control_of(run)
-    said = progress.progress(progress.asked(control)[0], progress.heard(control))
+    said = verdict.Judge(verdict.heard(control)).progress(verdict.asked(control)[0])
     return next(one for one in said.reports if one.rank == rank)

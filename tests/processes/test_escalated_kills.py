@@ -1,4 +1,6 @@
-"""Fifty runs with real processes, the real torch_npu and real kills: what must hold of escalation whatever happens.
+"""Runs with real processes, the real torch_npu and real kills: what must hold of escalation whatever happens.
+
+Fifty in `make soak`, six others each day in `make test`.
 
 Each run is made from its seed by `escalated_lives.py`, and judged by what is left of it: what CANN was asked for and by
 whom, `session.json` beside each profile, what the ranks said, how their processes ended and what they printed.
@@ -14,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import lives
+from builders import lives, soak
 
 import mstxkit
-from mstxkit.control import asking, progress
-from mstxkit.control.moves import END_STATES
+from mstxkit.escalation import asking
+from mstxkit.store import verdict
+from mstxkit.store.report import END_STATES
 from mstxkit.testing import CannCall, CannRun, run_under_cann
 
 pytestmark = [
@@ -28,10 +31,10 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch_npu") is None, reason="needs torch_npu"),
 ]
 
-SEEDS = tuple(range(1, 51))
+SEEDS = soak.rounds(tuple(range(1, 51)), tuple(range(100 * soak.seed(), 100 * soak.seed() + 6)))
 JOBS, SECONDS = 4, 2.0
 FAR_NS = 1 << 62  # after every request has expired
-PROGRAM = Path(__file__).with_name("escalated_lives.py")
+PROGRAM = Path(__file__).resolve().parents[1] / "builders/escalated_lives.py"
 
 
 class Story:
@@ -58,8 +61,8 @@ class Story:
             if call.pid == pid and call.call in ("aclprofStart", "aclprofStop") and call.code == 0
         ]
 
-    def said(self) -> list[progress.Heard]:
-        return progress.heard(asking.control_of(self.run))
+    def said(self) -> list[verdict.Heard]:
+        return verdict.heard(asking.control_of(self.run))
 
     def __str__(self) -> str:
         return f"seed {self.seed}: see {self.place}"
@@ -147,7 +150,9 @@ def judge_requests(story: Story) -> None:
     """Each ends in a stated state on each rank that was asked, and what was recorded is what is said."""
     run = mstxkit.open_run(story.run)
     shown = {(row["request"], row["rank"]): row for row in rows_of(run)}
-    words = {request.request.id: progress.progress(request, story.said(), FAR_NS) for request in asked(story)}
+    words = {
+        request.request.id: verdict.Judge(story.said(), now_ns=FAR_NS).progress(request) for request in asked(story)
+    }
     recorded: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
     for one in story.sessions:
         if one["request"]:
@@ -165,13 +170,13 @@ def judge_requests(story: Story) -> None:
 
 
 def rows_of(run: Any) -> list[dict[str, Any]]:
-    from mstxkit.reading import escalations
+    from mstxkit.reading.tables import escalations
 
     return list(escalations.rows(run.path, run.id, run._processes, [], FAR_NS))
 
 
-def asked(story: Story) -> list[progress.Asked]:
-    return progress.asked(asking.control_of(story.run))
+def asked(story: Story) -> list[verdict.Asked]:
+    return verdict.asked(asking.control_of(story.run))
 
 
 def judge_memories(story: Story) -> None:
@@ -183,12 +188,13 @@ def judge_memories(story: Story) -> None:
         assert not waiting & ended, story
 
 
+@pytest.mark.skipif(not soak.is_soaking(), reason="counted over all fifty")
 def test_the_runs_were_worth_it(told: tuple[Path, CannRun]) -> None:
     """Kills in sessions, cancels, failures and recorded requests did occur: else the rest proves nothing."""
     folder, run = told
     stories = [Story(folder, seed, run.calls) for seed in SEEDS]
     states = [report.state for story in stories for one in asked(story)
-              for report in progress.progress(one, story.said(), FAR_NS).reports]  # fmt: skip
+              for report in verdict.Judge(story.said(), now_ns=FAR_NS).progress(one).reports]  # fmt: skip
     died = [process for story in stories for process in story.processes.values() if has_died(process)]
     open_ones = [one for story in stories for one in story.sessions if one["state"] == "recording"]
     lights = [one for story in stories for one in story.sessions if one["stage"] == "light"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from processes import lives
+from builders import lives
 
 from mstxkit.recorder import adopt
 

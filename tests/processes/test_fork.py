@@ -9,10 +9,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from processes import lives
+from builders import lives
 
+from mstxkit.engine.choose import engine
 from mstxkit.recorder import adopt
-from mstxkit.recorder.engine import engine
 
 
 def test_a_fork_in_the_middle_of_a_range_leaves_that_range_to_the_parent(run: Path) -> None:
@@ -301,7 +301,7 @@ FORKS_AND_WARNS = """
 
 def can_load(python: str) -> bool:
     """Is there a C engine for that interpreter, too?"""
-    asked = [python, "-c", "import mstxkit._native.hot"]
+    asked = [python, "-c", "import mstxkit.engine.native.hot"]
     return subprocess.run(asked, env=lives.environment(), capture_output=True).returncode == 0
 
 
@@ -309,12 +309,13 @@ def test_what_the_parent_coalesces_for_its_cost_the_child_records(run: Path) -> 
     lives.run(
         """
         import os, sys, mstxkit
-        from mstxkit import wiring
+        from mstxkit import capturing
+        from mstxkit.recorder import here
         mstxkit.capture(sys.argv[1], budget_ratio=1e-9)
         for _ in range(1000):
             with mstxkit.mstx_range("x"):
                 pass
-        wiring._wiring.recorder.sealer._govern()
+        here.recorder.sealer._govern()
         assert mstxkit.status().governor["coalescing"] == ["x"]
         if (pid := os.fork()) == 0:
             assert mstxkit.status().governor["coalescing"] == []

@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import lives
+from builders import lives
 
 import mstxkit
-from mstxkit import faults, identity, livefile, names, segment, wiring, wrapping
-from mstxkit.recorder import adopt, blocks, live, sealer
-from mstxkit.recorder.engine import engine
+from mstxkit import faults
+from mstxkit.engine.choose import engine
+from mstxkit.host import identity, names
+from mstxkit.marking import wrapping
+from mstxkit.recorder import adopt, blocks, here, live, sealer
 from mstxkit.recorder.sealed import SealedFiles
+from mstxkit.store import livefile, segment
 
 SMALL = {"bank_bytes": 16384, "banks": 8, "slots": 16}
 
@@ -109,7 +112,7 @@ def test_a_fault_that_goes_on_is_logged_once_and_counted_each_time(
             patched.setattr(segment, "compress", Fails(segment.compress))
             record(400)
             for _ in range(5):
-                wiring._wiring.recorder.sealer.seal_full_banks()
+                here.recorder.sealer.seal_full_banks()
 
     assert faults.counts["sealer.write"] >= 5
     assert sum("fault in sealer.write" in message for message in caplog.messages) == 1
@@ -121,7 +124,7 @@ def test_banks_that_run_out_cost_ranges_which_are_counted(run: Path, monkeypatch
             patched.setattr(segment, "compress", Fails(segment.compress))
             record(10_000)
         dropped = mstxkit.status().counters["dropped"]
-        assert wiring._wiring.recorder.sealer.seal_full_banks()
+        assert here.recorder.sealer.seal_full_banks()
         record(10)
 
     found = lives.ranges(run)
@@ -188,7 +191,8 @@ def test_a_fault_around_a_fork_never_reaches_the_program(run: Path, where: str) 
     target, expected = FORKING[where]
     lives.run(
         """
-        import importlib, os, sys, mstxkit, mstxkit.wiring
+        import importlib, os, sys, mstxkit, mstxkit.capturing
+        from mstxkit.recorder import here
         from mstxkit.recorder import live, process, sealer
         mstxkit.capture(sys.argv[1])
         owner, _, name = sys.argv[2].rpartition(".")

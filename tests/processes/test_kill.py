@@ -12,21 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import lives
+from builders import lives, soak
 
 from mstxkit.recorder import adopt
 
-NURSERY = Path(__file__).with_name("nursery.py")
-DEATHS = 100
+NURSERY = Path(__file__).resolve().parents[1] / "builders/nursery.py"
+DEATHS = soak.rounds(100, 20)
 OUTSIDE, ENTERING, INSIDE, LEAVING = range(4)
 # Faults that a child may die in the middle of are its own; these are the reader's.
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 
 
 def deaths(run: Path, kind: str, count: int) -> list[dict[str, Any]]:
     done = subprocess.run(
-        [sys.executable, str(NURSERY), str(run), kind, str(count), "7"],
-        env=lives.environment(), capture_output=True, text=True, timeout=200,
+        [sys.executable, str(NURSERY), str(run), kind, str(count), str(soak.seed())],
+        env=lives.environment(), capture_output=True, text=True, timeout=500,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)
@@ -71,7 +71,7 @@ def altered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("kind", ["SIGKILL", "SIGSEGV", "SIGTERM", "os._exit"])
 def test_whatever_had_ended_or_was_open_at_a_sudden_death_is_read_back(run: Path, kind: str) -> None:
-    """A hundred deaths at random moments, most of them while banks are sealed or an earlier death is being adopted."""
+    """Deaths at random moments, most of them while banks are sealed or an earlier death is being adopted."""
     found = deaths(run, kind, DEATHS)
 
     rows = lives.ranges(run)
@@ -93,7 +93,7 @@ def test_a_kill_loses_coalesced_calls_that_are_not_written_yet_but_not_their_num
     lives.run(
         """
         import os, signal, sys, mstxkit
-        from mstxkit.recorder.engine import engine
+        from mstxkit.engine.choose import engine
         mstxkit.capture(sys.argv[1])
         site = engine.intern("polled")
         engine.limit(site, coalesce=True)

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from processes import lives
+from builders import lives
 
 import mstxkit
-from mstxkit import places, wiring
 from mstxkit.errors import CaptureError
-from mstxkit.recorder import adopt
+from mstxkit.host import folders
+from mstxkit.recorder import adopt, here
 
 Mount = Callable[[str, str], Path]
 
@@ -65,7 +65,7 @@ def test_shared_memory_that_is_too_small_gives_way_to_the_runs_own_disk(
     run: Path, mount: Mount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = mount("shm", "size=1m")
-    monkeypatch.setattr(places, "SHARED_MEMORY", str(small))
+    monkeypatch.setattr(folders, "SHARED_MEMORY", str(small))
     live_file = recorded_file(run)
 
     assert live_file.parent == lives.live_folder(run, str(run))
@@ -77,8 +77,8 @@ def test_a_live_file_on_the_runs_own_disk_survives_a_kill(run: Path) -> None:
     lives.run(
         """
         import os, sys, mstxkit
-        from mstxkit import places
-        places.SHARED_MEMORY = "/nowhere"
+        from mstxkit.host import folders
+        folders.SHARED_MEMORY = "/nowhere"
         mstxkit.capture(sys.argv[1])
         with mstxkit.mstx_range("ended"): pass
         with mstxkit.mstx_range("open"): os._exit(0)
@@ -94,7 +94,7 @@ def test_a_live_file_on_the_runs_own_disk_survives_a_kill(run: Path) -> None:
 
 def test_no_room_anywhere_is_said_with_what_was_tried(run: Path, mount: Mount, monkeypatch: pytest.MonkeyPatch) -> None:
     small, tiny = mount("shm", "size=1m"), mount("run", "size=1m")
-    monkeypatch.setattr(places, "SHARED_MEMORY", str(small))
+    monkeypatch.setattr(folders, "SHARED_MEMORY", str(small))
     with pytest.raises(CaptureError) as caught:
         mstxkit.capture(tiny)
 
@@ -123,7 +123,7 @@ def test_a_folder_of_our_name_that_is_not_ours_is_not_used(
     shared.mkdir()
     elsewhere.mkdir()
     squat(shared / f"mstxkit-{os.geteuid()}", elsewhere)
-    monkeypatch.setattr(places, "SHARED_MEMORY", str(shared))
+    monkeypatch.setattr(folders, "SHARED_MEMORY", str(shared))
     live_file = recorded_file(run)
     with pytest.raises(CaptureError, match=r"symbolic link|belongs to user 12345"):
         mstxkit.capture(run, live_folder=shared)
@@ -180,7 +180,7 @@ def test_a_process_that_is_killed_while_it_makes_its_live_file_leaves_nothing(ru
         lives.run(
             """
             import mmap, os, sys, mstxkit
-            from mstxkit import livefile
+            from mstxkit.store import livefile
             from mstxkit.recorder import live
             where, _, what = sys.argv[2].partition(".")
             if where == "mmap":
@@ -204,7 +204,7 @@ def test_two_runs_on_one_host_do_not_see_each_other(run: Path, tmp_path: Path) -
     other = tmp_path / "other"
     lives.run("import os, sys, mstxkit; mstxkit.capture(sys.argv[1]); mstxkit.mark('m'); os._exit(0)", run)
     with mstxkit.capture(other), mstxkit.mstx_range("of the other"):
-        assert wiring.live_view() is not None
+        assert here.live_view() is not None
     left_alone = lives.live_folder(run).exists()
     adopt.collect(other)
     adopted = adopt.collect(run)

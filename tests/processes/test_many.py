@@ -7,12 +7,14 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-from processes import lives
+from builders import lives
 
 import mstxkit
-from mstxkit import faults, names, wrapping
+from mstxkit import faults
+from mstxkit.engine.choose import engine
+from mstxkit.host import names
+from mstxkit.marking import wrapping
 from mstxkit.recorder import adopt
-from mstxkit.recorder.engine import engine
 
 THREADS, RANGES = 64, 500
 
@@ -95,13 +97,13 @@ def test_8_processes_start_one_run_at_once(run: Path) -> None:
 
 def test_starters_that_race_agree_on_the_runs_id(run: Path) -> None:
     """All begin at the same moment, in one process, as many processes would."""
-    from mstxkit import places
+    from mstxkit.store import run_file
 
     barrier, found = threading.Barrier(16), []
 
     def open_it() -> None:
         barrier.wait()
-        found.append(places.open_run_folder(run)[1])
+        found.append(run_file.open_run_folder(run)[1])
 
     threads = [threading.Thread(target=open_it) for _ in range(16)]
     for thread in threads:

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Callable
 
 import pytest
-from processes import lives
+from builders import lives
 
 import mstxkit
-from mstxkit import faults, places, wiring
+from mstxkit import faults
 from mstxkit.errors import CaptureError
-from mstxkit.recorder import adopt
+from mstxkit.host import folders
+from mstxkit.recorder import adopt, here
 
 Mount = Callable[[str, str], Path]
 # Banks of the least size, sealed as fast as they fill.
@@ -32,7 +33,7 @@ def record(name: str, count: int) -> None:
 def fill_a_bank(name: str) -> None:
     """More than a bank takes, so that one is sealed."""
     record(name, RANGES_IN_A_BANK)
-    assert wiring._wiring.recorder.sealer.seal_full_banks()
+    assert here.recorder.sealer.seal_full_banks()
 
 
 def test_a_missing_folder_is_made_with_all_above_it_for_this_user_only(run: Path) -> None:
@@ -148,7 +149,7 @@ def test_a_full_disk_costs_nothing_that_the_banks_can_hold(run: Path, mount: Mou
         filler = folder / "filler"
         fill_up(filler)
         record("x", 5 * RANGES_IN_A_BANK)
-        recorder = wiring._wiring.recorder
+        recorder = here.recorder
         could_seal = recorder.sealer.seal_full_banks()
         torn = [path.name for path in (folder / "sealed").iterdir()]
         filler.unlink()
@@ -222,14 +223,15 @@ def test_a_file_size_limit_is_weathered_like_a_full_disk(run: Path) -> None:
     """RLIMIT_FSIZE, which needs no mount: the sealed file cannot grow, the ranges wait in the live file."""
     lives.run(
         """
-        import resource, signal, sys, mstxkit, mstxkit.wiring
+        import resource, signal, sys, mstxkit, mstxkit.capturing
+        from mstxkit.recorder import here
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         started = mstxkit.capture(sys.argv[1], bank_bytes=16384, banks=8, slots=16)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
         for _ in range(2000):
             with mstxkit.mstx_range("x"):
                 pass
-        sealer = mstxkit.wiring._wiring.recorder.sealer
+        sealer = here.recorder.sealer
         assert not sealer.seal_full_banks()
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         assert sealer.seal_full_banks()
@@ -262,13 +264,14 @@ def test_a_folder_that_is_removed_under_a_running_process_comes_back_with_what_f
 def test_after_its_folder_was_removed_a_killed_process_can_still_be_collected(run: Path) -> None:
     process = lives.start(
         """
-        import os, shutil, signal, sys, mstxkit, mstxkit.wiring
+        import os, shutil, signal, sys, mstxkit, mstxkit.capturing
+        from mstxkit.recorder import here
         mstxkit.capture(sys.argv[1], bank_bytes=16384, banks=8, slots=16)
         shutil.rmtree(sys.argv[1])
         for _ in range(1000):
             with mstxkit.mstx_range("x"):
                 pass
-        mstxkit.wiring._wiring.recorder.sealer.seal_full_banks()
+        here.recorder.sealer.seal_full_banks()
         os.kill(os.getpid(), signal.SIGKILL)
         """,
         run,
@@ -286,7 +289,7 @@ def test_a_folder_that_is_removed_and_cannot_be_made_again_stops_nobody(run: Pat
         run.write_text("a file is here now")
         record("x", 10 * RANGES_IN_A_BANK)
         counters = mstxkit.status().counters
-    shutil.rmtree(Path(places.SHARED_MEMORY) / f"mstxkit-{os.geteuid()}" / run_id)
+    shutil.rmtree(Path(folders.SHARED_MEMORY) / f"mstxkit-{os.geteuid()}" / run_id)
 
     assert counters["dropped"] > 0
     assert run.read_text() == "a file is here now"
@@ -295,7 +298,7 @@ def test_a_folder_that_is_removed_and_cannot_be_made_again_stops_nobody(run: Pat
 def test_a_quota_of_nothing_keeps_nothing_on_disk(run: Path) -> None:
     with mstxkit.capture(run, quota_bytes=0, **SMALL):
         record("x", 3 * RANGES_IN_A_BANK)
-        wiring._wiring.recorder.sealer.seal_full_banks()
+        here.recorder.sealer.seal_full_banks()
         evicted = mstxkit.status().counters["evicted"]
         files = list((run / "sealed").iterdir())
 
@@ -311,7 +314,7 @@ def test_a_small_quota_keeps_the_newest_and_counts_what_it_costs(run: Path) -> N
             for _ in range(100):
                 with mstxkit.mstx_range("x", n=number, text=os.urandom(32).hex()):
                     pass
-            wiring._wiring.recorder.sealer.seal_full_banks()
+            here.recorder.sealer.seal_full_banks()
         size_bytes = sum(path.stat().st_size for path in (run / "sealed").iterdir())
 
     numbers = [row["attributes"]["n"] for row in lives.ranges(run)]

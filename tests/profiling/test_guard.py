@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
-from peers import MakePeer, Peer, make_peer  # noqa: F401
+from builders.peers import MakePeer, Peer, make_peer  # noqa: F401
 
-from mstxkit import places
+from mstxkit.host import folders
 from mstxkit.profiling import guard, others
 
 SCRIPT = """
@@ -30,8 +30,6 @@ def answer(word, *words):
         number = None if device == "none" else int(device)
         mine = guard.take(number, run=run, stage=stage, folder=Path(os.environ["AT"]))
         return "taken" if isinstance(mine, guard.Claim) else f"refused: {mine}"
-    if word == "now_in":
-        return str(mine.now_in(words[0]))
     if word == "release":
         return str(mine.release())
     if word == "fork":
@@ -58,7 +56,7 @@ def peer(make_peer: MakePeer, tmp_path: Path) -> Peer:  # noqa: F811
 
 
 def lock_file(tmp_path: Path, device: int = 3) -> Path:
-    return places.live_folder("devices", str(tmp_path), tmp_path) / f"npu-{device}.lock"
+    return folders.live_folder("devices", str(tmp_path), tmp_path) / f"npu-{device}.lock"
 
 
 def taken(result: object) -> guard.Claim:
@@ -117,14 +115,6 @@ def test_the_device_of_a_killed_process_is_free(peer: Peer, tmp_path: Path) -> N
     claim.release()
 
 
-def test_the_owner_says_where_it_is_by_now(peer: Peer, tmp_path: Path) -> None:
-    peer.ask("take", 3, "run-a", "a_rather_long_name_of_a_stage")
-    peer.ask("now_in", "reward")
-    owner = refused(guard.take(3, folder=tmp_path)).owner
-
-    assert owner is not None and owner.stage == "reward"
-
-
 def test_a_process_has_one_session_whatever_the_device(tmp_path: Path) -> None:
     claim = taken(guard.take(3, run="run-a", stage="reward", folder=tmp_path))
     for device in (3, 4, None):
@@ -181,9 +171,8 @@ def test_a_forked_child_has_nothing_of_its_parents_claim(peer: Peer, tmp_path: P
     assert peer.ask("fork", "take", "4", "run-b", "x") == "taken"
 
 
-def test_a_forked_child_that_releases_or_tells_changes_nothing(peer: Peer, tmp_path: Path) -> None:
+def test_a_forked_child_that_releases_changes_nothing(peer: Peer, tmp_path: Path) -> None:
     peer.ask("take", 3, "run-a", "reward")
-    peer.ask("fork", "now_in", "elsewhere")
     peer.ask("fork", "release")
     owner = refused(guard.take(3, folder=tmp_path)).owner
 

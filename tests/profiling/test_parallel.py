@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from mstxkit import presets
-from mstxkit.profiling import metadata, parallel
+from mstxkit.profiling import metadata, presets
 from mstxkit.profiling.declare import Order
 
 SIZES = {
@@ -42,22 +41,22 @@ def read(file: Path) -> Any:
 
 
 def test_megatrons_sizes_are_told_by_its_own_names(megatron: ModuleType) -> None:
-    assert parallel.distributed_args(3, 16) == {**SIZES, "sequence_parallel": True, "rank": 3, "world_size": 16}
+    assert metadata.distributed_args(3, 16) == {**SIZES, "sequence_parallel": True, "rank": 3, "world_size": 16}
 
 
 def test_where_megatron_is_not_set_up_rank_and_world_size_are_all(megatron: ModuleType) -> None:
     megatron.model_parallel_is_initialized = lambda: False
 
-    assert parallel.distributed_args(3, 16) == {"rank": 3, "world_size": 16}
+    assert metadata.distributed_args(3, 16) == {"rank": 3, "world_size": 16}
 
 
 def test_nothing_is_imported_for_it() -> None:
-    assert parallel.distributed_args(0, 1) == {"rank": 0, "world_size": 1}
+    assert metadata.distributed_args(0, 1) == {"rank": 0, "world_size": 1}
     assert "megatron" not in sys.modules
 
 
 def test_what_torch_npu_wrote_stays_and_what_it_lacks_is_added(megatron: ModuleType, tmp_path: Path) -> None:
-    known = parallel.distributed_args(3, 16)
+    known = metadata.distributed_args(3, 16)
     (tmp_path / "profiler_metadata.json").write_text(json.dumps({"trace_id": "F0", "role": "its own"}))
     metadata.complete(tmp_path, order(tmp_path), known)
 
@@ -75,7 +74,7 @@ def test_what_torch_npu_wrote_stays_and_what_it_lacks_is_added(megatron: ModuleT
 def test_distributed_args_of_the_program_itself_are_not_replaced(megatron: ModuleType, tmp_path: Path) -> None:
     """MindSpeed-LLM adds them to a profiler of its own."""
     (tmp_path / "profiler_metadata.json").write_text(json.dumps({"distributed_args": {"rank": 9}}))
-    metadata.complete(tmp_path, order(tmp_path), parallel.distributed_args(3, 16))
+    metadata.complete(tmp_path, order(tmp_path), metadata.distributed_args(3, 16))
 
     assert read(tmp_path / "profiler_metadata.json")["distributed_args"] == {"rank": 9}
 

@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
-from profiling.tried import Run, Tried
+from builders.tried_session import Run, Tried
 
 import mstxkit
-from mstxkit import backends, faults, identity, places, presets
-from mstxkit.backends import _session
-from mstxkit.profiling import guard, others, parallel, session_file
+from mstxkit import faults
+from mstxkit.host import folders, identity
+from mstxkit.profiling import backends, guard, metadata, others, presets
+from mstxkit.profiling.backends import _session
 from mstxkit.profiling.session import OneSession, backend_here
+from mstxkit.store import documents, layout, run_file
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +28,7 @@ def _nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterato
     """Devices of these tests are their own, and none is left taken."""
     monkeypatch.setattr(others, "others", lambda: ())
     (tmp_path / "shm").mkdir()
-    monkeypatch.setattr(places, "SHARED_MEMORY", str(tmp_path / "shm"))
+    monkeypatch.setattr(folders, "SHARED_MEMORY", str(tmp_path / "shm"))
     yield
     assert guard._taken == {}
     assert _session._open == {}
@@ -41,7 +43,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Tried:
 
 @pytest.fixture
 def run(tmp_path: Path, backend: Tried) -> Run:
-    return Run(places.open_run_folder(tmp_path / "run")[0])
+    return Run(run_file.open_run_folder(tmp_path / "run")[0])
 
 
 def lock_file(tmp_path: Path, device: int) -> Path:
@@ -131,8 +133,8 @@ def test_no_stage_leads_out_of_the_run(run: Run, stage: str) -> None:
 def test_names_of_different_stages_stay_different() -> None:
     names = ["a/b", "a_b", "a b", "A_B", "a.b", "x" * 200, "x" * 201]
 
-    assert len({session_file.file_name(name) for name in names}) == len(names)
-    assert session_file.file_name("actor_update") == "actor_update"
+    assert len({layout.stage_in_names(name) for name in names}) == len(names)
+    assert layout.stage_in_names("actor_update") == "actor_update"
 
 
 def test_a_link_in_the_way_is_not_followed(run: Run, tmp_path: Path) -> None:
@@ -337,7 +339,7 @@ def test_what_goes_wrong_after_the_stop_leaves_no_file_that_says_it_records(
     def complete(*_: Any) -> None:
         raise raised
 
-    monkeypatch.setattr("mstxkit.profiling.session.complete", complete)
+    monkeypatch.setattr("mstxkit.profiling.metadata.complete", complete)
     run.begin()
     try:
         recorded = run.session.end("", [7])
@@ -390,7 +392,7 @@ def full(*_: Any) -> None:
 
 
 def test_on_a_disk_that_is_full_at_the_start_nothing_begins(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "replace_file", full)
+    monkeypatch.setattr(documents, "replace_file", full)
 
     assert run.begin() == "the session's folder cannot be made: [Errno 28] No space left on device"
     assert not run.session.is_open
@@ -400,7 +402,7 @@ def test_on_a_disk_that_is_full_at_the_end_the_file_says_so_all_the_same(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run.begin()
-    monkeypatch.setattr(places, "replace_file", full)
+    monkeypatch.setattr(documents, "replace_file", full)
     recorded = run.session.end("the stage ended", [7])
 
     assert recorded is not None
@@ -518,7 +520,7 @@ def test_parallel_sizes_that_cannot_be_had_are_left_out(run: Run, monkeypatch: p
     def asserts(rank: int, world_size: int) -> dict[str, Any]:
         raise AssertionError("model parallel group is not initialized")
 
-    monkeypatch.setattr(parallel, "distributed_args", asserts)
+    monkeypatch.setattr(metadata, "distributed_args", asserts)
     run.begin()
     run.session.end("", [])
 

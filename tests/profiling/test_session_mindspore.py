@@ -19,11 +19,14 @@ pytestmark = [
 
 SCRIPT = """
 import json, sys
-from mstxkit import faults, places, presets
+from mstxkit import faults
+from mstxkit.host import folders
+from mstxkit.store import run_file
+from mstxkit.profiling import presets
 import numpy, mindspore
 from mindspore.profiler.profiler_interface import ProfilerInterface
 from mstxkit.profiling.session import OneSession, Order, backend_here
-run, run_id = places.open_run_folder(sys.argv[1])
+run, run_id = run_file.open_run_folder(sys.argv[1])
 one, told = OneSession(), {"backend": backend_here()[0], "begin": [], "end": []}
 def session(preset):
     order = Order(run, run_id, 1, 2, "actor", "actor_update", 7, presets.load(preset), bytes=1 << 30)

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from peers import MakePeer, make_peer  # noqa: F401
-from processes.conftest import Mount, mount  # noqa: F401
+from builders.mounts import Mount, mount  # noqa: F401
+from builders.peers import MakePeer, make_peer  # noqa: F401
 
 from mstxkit.profiling import guard
 from mstxkit.testing import CannCall, CannRange, CannRun, Fail, run_under_cann
@@ -31,13 +31,17 @@ SESSION = ["aclprofInit", "aclprofCreateConfig", "aclprofStart", "aclprofStop", 
 HEAD = """
 import json, os, signal, sys, threading, time
 from pathlib import Path
-from mstxkit import faults, mstx_range, places, presets, sinks, stage
-places.SHARED_MEMORY = os.environ["TRIED_SHM"]
+from mstxkit import faults, mstx_range, sinks, stage
+from mstxkit.host import folders
+from mstxkit.store import run_file
+from mstxkit.profiling import presets
+folders.SHARED_MEMORY = os.environ["TRIED_SHM"]
 sinks.install_all()
 import torch, torch_npu
 import torch_npu.profiler as P
-from mstxkit.profiling.session import OneSession, Order, backend_here, preset_of
-run, run_id = places.open_run_folder(os.environ["TRIED_RUN"])
+from mstxkit.profiling.declare import Preset
+from mstxkit.profiling.session import OneSession, Order, backend_here
+run, run_id = run_file.open_run_folder(os.environ["TRIED_RUN"])
 one, told = OneSession(), {}
 def order(stage, preset, **changes):
     made = presets.load(preset) if isinstance(preset, str) else preset
@@ -221,7 +225,7 @@ told["theirs goes on"] = torch._C._autograd._profiler_enabled()
 theirs.stop()
 
 attempt("limit refused", bytes=1000)
-attempt("metrics", preset=preset_of(None, [("level", "level1"), ("aic_metrics", "Nothing")]))
+attempt("metrics", preset=Preset("mine", "level1", mstx=False, aic_metrics="Nothing"))
 attempt("after")
 told["still"] = torch._C._autograd._profiler_enabled()
 """

@@ -16,12 +16,15 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reaso
 
 SCRIPT = """
 import json, os, sys
-from mstxkit import faults, mstx_range, places, presets, sinks, stage
+from mstxkit import faults, mstx_range, sinks, stage
+from mstxkit.host import folders
+from mstxkit.store import run_file
+from mstxkit.profiling import presets
 sinks.install_all()
 import torch
 from torch.profiler import profile
 from mstxkit.profiling.session import OneSession, Order, backend_here
-run, run_id = places.open_run_folder(sys.argv[1])
+run, run_id = run_file.open_run_folder(sys.argv[1])
 one, told = OneSession(), {"backend": backend_here()}
 def begin(**changes):
     order = Order(run, run_id, 1, 2, "", "actor_update", 7, presets.load("full"), "ab" * 8, "slow", 60.0, 1000)

@@ -5,20 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Iterator
 
 import pytest
-from ray_jobs import jobs
-
-Start = Callable[..., jobs.Job]
+from builders import ray_jobs
+from builders.ray_jobs import Start
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
     """Start a job: the driver's name, its arguments, variables of its environment. It must end well."""
 
-    def run(name: str, *arguments: str, **variables: str) -> jobs.Job:
-        job = jobs.run_driver(name, tmp_path / "run", *arguments, **variables)
+    def run(name: str, *arguments: str, **variables: str) -> ray_jobs.Job:
+        job = ray_jobs.run_driver(name, tmp_path / "run", *arguments, **variables)
         assert job.code == 0, job.output
         return job
 
@@ -29,9 +28,9 @@ def start(tmp_path: Path) -> Start:
 def cluster() -> Iterator[str]:
     """The address of a cluster that drivers may join: its workers inherit nothing from a driver's environment."""
     pytest.importorskip("ray")
-    command = [sys.executable, str(jobs.HERE / "drivers" / "cluster.py")]
+    command = [sys.executable, str(ray_jobs.HERE / "drivers" / "cluster.py")]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": None}
-    with subprocess.Popen(command, env=jobs.environment(), text=True, **pipes) as process:  # type: ignore[call-overload]
+    with subprocess.Popen(command, env=ray_jobs.environment(), text=True, **pipes) as process:  # type: ignore[call-overload]
         address = process.stdout.readline().strip()
         assert address, "the cluster did not start"
         yield address
@@ -43,7 +42,7 @@ def cluster() -> Iterator[str]:
 def join(start: Start, cluster: str) -> Start:
     """Start a job on that cluster."""
 
-    def run(name: str, *arguments: str, **variables: str) -> jobs.Job:
+    def run(name: str, *arguments: str, **variables: str) -> ray_jobs.Job:
         return start(name, *arguments, RAY_ADDRESS=cluster, **variables)
 
     return run

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from ray_jobs import jobs
+from builders import ray_jobs
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
-EXAMPLE = jobs.ROOT / "examples" / "02_autopatch_ray.py"
+EXAMPLE = ray_jobs.ROOT / "examples" / "02_autopatch_ray.py"
 
 
 def test_the_example_shows_every_process_of_its_job(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_the_example_shows_every_process_of_its_job(tmp_path: Path) -> None:
     pytest.importorskip("yaml")
     command = [sys.executable, str(EXAMPLE), "--run", "run", "--ranks", "2", "--steps", "2"]
 
-    done = subprocess.run(command, env=jobs.environment(), cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(command, env=ray_jobs.environment(), cwd=tmp_path, capture_output=True, text=True)
 
     assert done.returncode == 0, done.stderr
     recorded = {line.split("pid")[0].strip() for line in done.stdout.splitlines() if " ranges, " in line}

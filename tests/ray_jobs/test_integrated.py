@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from ray_jobs import jobs
+from builders import ray_jobs
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -15,18 +15,18 @@ BASE = "ActorWorkerBase"
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> jobs.Job:
+def job(tmp_path_factory: pytest.TempPathFactory) -> ray_jobs.Job:
     pytest.importorskip("ray")
-    job = jobs.run_driver("integrated", tmp_path_factory.mktemp("integrated") / "run")
+    job = ray_jobs.run_driver("integrated", tmp_path_factory.mktemp("integrated") / "run")
     assert job.code == 0, job.output
     return job
 
 
-def processes(job: jobs.Job) -> dict[int, dict[str, Any]]:
+def processes(job: ray_jobs.Job) -> dict[int, dict[str, Any]]:
     return {process["pid"]: process for process in job.processes()}
 
 
-def test_every_call_of_every_rank_is_one_range_in_its_step(job: jobs.Job) -> None:
+def test_every_call_of_every_rank_is_one_range_in_its_step(job: ray_jobs.Job) -> None:
     per_call = {
         ("IntegratedWorker.generate_sequences", None): 1,
         (f"{BASE}.generate_sequences", "actor_generate"): 1,
@@ -44,7 +44,7 @@ def test_every_call_of_every_rank_is_one_range_in_its_step(job: jobs.Job) -> Non
     assert recorded == expected
 
 
-def test_each_process_has_its_rank_and_role(job: jobs.Job) -> None:
+def test_each_process_has_its_rank_and_role(job: ray_jobs.Job) -> None:
     found = {pid: (process["rank"], process["role"]) for pid, process in processes(job).items()}
 
     assert [found[pid] for pid in job.said["integrated"]] == [(rank, "integrated") for rank in range(RANKS)]
@@ -52,7 +52,7 @@ def test_each_process_has_its_rank_and_role(job: jobs.Job) -> None:
     assert [found[pid] for pid in job.said["dock"]] == [(None, "Dock")]
 
 
-def test_rewards_and_dock_are_recorded(job: jobs.Job) -> None:
+def test_rewards_and_dock_are_recorded(job: ray_jobs.Job) -> None:
     scores = Counter(row["pid"] for row in job.ranges(name="RuleReward.compute_rm_score"))
 
     assert scores == dict.fromkeys(job.said["rewards"], len(STEPS))
@@ -60,11 +60,11 @@ def test_rewards_and_dock_are_recorded(job: jobs.Job) -> None:
     assert job.names()["compute_advantage"] == len(STEPS)
 
 
-def test_no_process_counted_a_fault_or_dropped_a_record(job: jobs.Job) -> None:
+def test_no_process_counted_a_fault_or_dropped_a_record(job: ray_jobs.Job) -> None:
     assert {(process["faults"], process["dropped"]) for process in job.processes()} == {(0, 0)}
 
 
-def test_the_run_is_not_damaged(job: jobs.Job) -> None:
+def test_the_run_is_not_damaged(job: ray_jobs.Job) -> None:
     import mstxkit
 
     assert not mstxkit.open_run(job.run).damage

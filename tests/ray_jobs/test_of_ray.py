@@ -5,20 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ray_jobs import jobs
+from builders import ray_jobs
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def job(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> jobs.Job:
+def job(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> ray_jobs.Job:
     run: Path = tmp_path_factory.mktemp("of_ray") / "run"
-    job = jobs.run_driver("of_ray", run, RAY_ADDRESS=cluster)
+    job = ray_jobs.run_driver("of_ray", run, RAY_ADDRESS=cluster)
     assert job.code == 0, job.output
     return job
 
 
-def test_every_task_and_remote_call_is_one_range(job: jobs.Job) -> None:
+def test_every_task_and_remote_call_is_one_range(job: ray_jobs.Job) -> None:
     assert job.names() == {
         "own": 2, "compute_advantage": 1, "stream": 1, "failing": 1,
         "IntegratedWorker.__init__": 1, "IntegratedWorker.compute_ref_log_prob": 1, "IntegratedWorker.update": 1,
@@ -28,7 +28,7 @@ def test_every_task_and_remote_call_is_one_range(job: jobs.Job) -> None:
     }  # fmt: skip
 
 
-def test_what_they_return_is_unchanged(job: jobs.Job) -> None:
+def test_what_they_return_is_unchanged(job: ray_jobs.Job) -> None:
     said = {key: value for key, value in job.said.items() if key not in ("state", "failing")}
 
     assert said == {
@@ -37,10 +37,10 @@ def test_what_they_return_is_unchanged(job: jobs.Job) -> None:
     }  # fmt: skip
 
 
-def test_a_task_that_raises_raises_and_its_range_says_so(job: jobs.Job) -> None:
+def test_a_task_that_raises_raises_and_its_range_says_so(job: ray_jobs.Job) -> None:
     assert "theirs" in job.said["failing"]
     assert [row["name"] for row in job.ranges(error=True)] == ["failing"]
 
 
-def test_the_target_is_reported(job: jobs.Job) -> None:
+def test_the_target_is_reported(job: ray_jobs.Job) -> None:
     assert job.said["state"] == ["applied"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from ray_jobs import jobs
+from builders import ray_jobs
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -41,30 +41,30 @@ IN_TASKS = {"compute_advantage": 4, "normalise": 6, "stream": 1}
 
 
 @pytest.fixture(scope="module", params=["before", "after", "never"])
-def job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> jobs.Job:
+def job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ray_jobs.Job:
     """Patched before the framework's import, after it, or only in the workers, by hand."""
     pytest.importorskip("ray")
-    job = jobs.run_driver("styles", tmp_path_factory.mktemp("styles") / "run", request.param)
+    job = ray_jobs.run_driver("styles", tmp_path_factory.mktemp("styles") / "run", request.param)
     assert job.code == 0, job.output
     return job
 
 
 @pytest.mark.parametrize("shape", RECORDED)
-def test_every_call_is_recorded_once(job: jobs.Job, shape: str) -> None:
+def test_every_call_is_recorded_once(job: ray_jobs.Job, shape: str) -> None:
     assert job.names(pid=job.said["pids"][shape]) == RECORDED[shape]
 
 
-def test_tasks_are_recorded_once(job: jobs.Job) -> None:
+def test_tasks_are_recorded_once(job: ray_jobs.Job) -> None:
     recorded = Counter(job.names())
 
     assert {name: recorded[name] for name in IN_TASKS} == IN_TASKS
 
 
-def test_no_call_has_an_error(job: jobs.Job) -> None:
+def test_no_call_has_an_error(job: ray_jobs.Job) -> None:
     assert not job.ranges(error=True)
 
 
-def test_a_process_has_the_rank_that_its_actor_set_and_the_role_of_its_class(job: jobs.Job) -> None:
+def test_a_process_has_the_rank_that_its_actor_set_and_the_role_of_its_class(job: ray_jobs.Job) -> None:
     found = {process["pid"]: (process["rank"], process["role"]) for process in job.processes()}
 
     pids = job.said["pids"]
@@ -76,11 +76,11 @@ def test_a_process_has_the_rank_that_its_actor_set_and_the_role_of_its_class(job
     assert found[pids["no_base"]] == (None, "RuleReward")
 
 
-def test_the_step_is_that_of_the_worker(job: jobs.Job) -> None:
+def test_the_step_is_that_of_the_worker(job: ray_jobs.Job) -> None:
     updates = job.ranges(pid=job.said["pids"]["base_and_subclass"], name=f"{BASE}.update")
 
     assert sorted(row["step"] for row in updates) == [7, 8]
 
 
-def test_no_process_counted_a_fault(job: jobs.Job) -> None:
+def test_no_process_counted_a_fault(job: ray_jobs.Job) -> None:
     assert {process["faults"] for process in job.processes()} == {0}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ray_jobs.conftest import Start
+from builders.ray_jobs import Start
 
 pytestmark = pytest.mark.ray
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from ray_jobs import jobs
-from ray_jobs.conftest import Start
+from builders import ray_jobs
+from builders.ray_jobs import Start
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
-TARGETS_DECLARED = jobs.TARGETS.read_text(encoding="utf-8").count("path:")
+TARGETS_DECLARED = ray_jobs.TARGETS.read_text(encoding="utf-8").count("path:")
 THEIR_HOOK_RAN = "ran, connected: True"
 SUBMITTED = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import lives
-from run_files import RUN_ID, BankFiles, ProcessFiles, alive, new_run, started_ticks
+from builders import lives
+from builders.run_files import RUN_ID, BankFiles, ProcessFiles, alive, new_run, started_ticks
 
-from mstxkit import faults, identity, livefile, segment
+from mstxkit import faults
 from mstxkit.errors import MstxkitError
+from mstxkit.host import identity
 from mstxkit.recorder import adopt
 from mstxkit.recorder.adopt import Adopted
+from mstxkit.store import livefile, segment
 
 SLOT = livefile.Slot(start=500, site=1, track=0, step=0, stage=0, depth=0, thread=77)
 

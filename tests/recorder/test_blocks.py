@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_files import BankFiles, ProcessFiles, new_run
+from builders.run_files import BankFiles, ProcessFiles, new_run
 
-from mstxkit import livefile, records, segment
 from mstxkit.recorder import blocks
+from mstxkit.store import livefile, records, segment
 
 WHOLE = livefile.Slot(start=500, site=1, track=0, step=3, stage=0, depth=0, thread=77)
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from mstxkit.recorder.governor import Change, Governor, outside_ns
+from mstxkit.recorder.governor import Governor, Throttling, outside_ns
 
 SECOND = 1_000_000_000
 
@@ -29,7 +29,7 @@ class World:
         self.held: set[Site] = set()
         self.governor.decide(self.now_ns, [])
 
-    def pass_by(self, seconds: int = 1) -> list[Change]:
+    def pass_by(self, seconds: int = 1) -> list[Throttling]:
         """So many seconds, each with a decision, which is carried out; all changes."""
         changes = []
         for _ in range(seconds):
@@ -61,7 +61,7 @@ def test_the_costliest_is_coalesced_and_the_others_are_not() -> None:
     world = World()
     world.rates = {POLL: (100_000, 500), SWAP: (1000, 500), SLOW: (10, 100_000)}
 
-    assert world.pass_by() == [Change(POLL, True)]
+    assert world.pass_by() == [Throttling(POLL, True)]
     assert world.pass_by(5) == []
 
 
@@ -69,7 +69,7 @@ def test_as_many_are_coalesced_as_it_takes() -> None:
     world = World()
     world.rates = {POLL: (10_000, 400), SWAP: (9_000, 400), SLOW: (7_000, 400)}
 
-    assert world.pass_by() == [Change(POLL, True), Change(SWAP, True)]
+    assert world.pass_by() == [Throttling(POLL, True), Throttling(SWAP, True)]
 
 
 def test_rare_calls_are_recorded_however_dear_they_are() -> None:
@@ -77,7 +77,7 @@ def test_rare_calls_are_recorded_however_dear_they_are() -> None:
     world = World()
     world.rates = {SLOW: (99, 1_000_000), POLL: (100, 1_000_000)}
 
-    assert world.pass_by(20) == [Change(POLL, True)]
+    assert world.pass_by(20) == [Throttling(POLL, True)]
 
 
 def test_a_stage_is_never_coalesced() -> None:
@@ -92,7 +92,7 @@ def test_nobody_pays_for_a_storm_that_is_over_the_budget_even_when_coalesced() -
     world = World()
     world.rates = {POLL: (1_000_000, 500), SWAP: (1000, 500)}
 
-    assert world.pass_by(30) == [Change(POLL, True)]
+    assert world.pass_by(30) == [Throttling(POLL, True)]
     assert world.governor.cost_ratio > 0.04
 
 
@@ -103,7 +103,7 @@ def test_it_comes_back_after_ten_calm_seconds() -> None:
     world.rates = {POLL: (1000, 500)}
 
     assert world.pass_by(10) == []
-    assert world.pass_by() == [Change(POLL, False)]
+    assert world.pass_by() == [Throttling(POLL, False)]
 
 
 def test_a_storm_in_between_begins_the_ten_seconds_again() -> None:
@@ -117,14 +117,14 @@ def test_a_storm_in_between_begins_the_ten_seconds_again() -> None:
     world.rates = {POLL: (1000, 500)}
 
     assert world.pass_by(10) == []
-    assert world.pass_by() == [Change(POLL, False)]
+    assert world.pass_by() == [Throttling(POLL, False)]
 
 
 def test_a_steady_storm_does_not_come_back_because_it_is_cheap_now() -> None:
     world = World()
     world.rates = {POLL: (50_000, 500)}
 
-    assert world.pass_by(120) == [Change(POLL, True)]
+    assert world.pass_by(120) == [Throttling(POLL, True)]
 
 
 def test_a_site_that_is_called_no_more_comes_back() -> None:
@@ -133,7 +133,7 @@ def test_a_site_that_is_called_no_more_comes_back() -> None:
     world.pass_by()
     world.rates = {}
 
-    assert world.pass_by(11) == [Change(POLL, False)]
+    assert world.pass_by(11) == [Throttling(POLL, False)]
 
 
 def test_two_that_would_fit_alone_but_not_together_do_not_both_come_back() -> None:
@@ -142,7 +142,7 @@ def test_two_that_would_fit_alone_but_not_together_do_not_both_come_back() -> No
     world.pass_by()
     world.rates = {POLL: (6_000, 500), SWAP: (7_000, 500)}
 
-    assert world.pass_by(60) == [Change(POLL, False)]
+    assert world.pass_by(60) == [Throttling(POLL, False)]
     assert world.held == {SWAP}
 
 
@@ -187,7 +187,7 @@ def test_released_everything_is_recorded_again_once() -> None:
     world.pass_by()
 
     assert world.governor.held == [POLL]
-    assert world.governor.release() == [Change(POLL, False)]
+    assert world.governor.release() == [Throttling(POLL, False)]
     assert (world.governor.release(), world.governor.held) == ([], [])
 
 

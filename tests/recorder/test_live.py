@@ -9,9 +9,11 @@ from typing import Any, Iterator
 
 import pytest
 
-from mstxkit import faults, identity, livefile, places
+from mstxkit import faults
 from mstxkit.errors import CaptureError
+from mstxkit.host import identity
 from mstxkit.recorder import live
+from mstxkit.store import livefile, run_file
 
 LAYOUT = livefile.Layout(slot_count=8, bank_count=2, bank_bytes=16384)
 
@@ -24,7 +26,7 @@ def made(tmp_path: Path) -> Iterator[live.LiveFile]:
 
 
 def make(tmp_path: Path, layout: livefile.Layout = LAYOUT) -> live.LiveFile:
-    run, run_id = places.open_run_folder(tmp_path / "run")
+    run, run_id = run_file.open_run_folder(tmp_path / "run")
     who = identity.of_process(run_id, False, "1")
     return live.make(run, who, layout, str(tmp_path / "shm"), False)
 

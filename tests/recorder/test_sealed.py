@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from mstxkit import segment
 from mstxkit.recorder.sealed import SealedFiles, cut_torn_end, files_of
+from mstxkit.store import segment
 
 NO_LIMIT = 1 << 40
 

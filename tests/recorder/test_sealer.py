@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
-from processes import lives
+from builders import lives
 
 import mstxkit
-from mstxkit import livefile, segment, wiring
+from mstxkit.engine.choose import engine
 from mstxkit.errors import CaptureError
-from mstxkit.recorder.engine import engine
+from mstxkit.recorder import here
+from mstxkit.store import livefile, segment
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def sealer_threads() -> list[threading.Thread]:
 
 
 def recorder() -> Any:
-    return wiring._wiring.recorder
+    return here.recorder
 
 
 def test_a_full_bank_is_sealed_at_once_and_free_again(run: Path) -> None:
@@ -113,7 +114,7 @@ def test_a_bank_that_fills_while_it_is_parked_is_sealed_afterwards(run: Path) ->
 def test_its_own_cost_is_counted(run: Path) -> None:
     with mstxkit.capture(run, bank_bytes=16384, banks=8):
         record(2500)
-        view = wiring.live_view()
+        view = here.live_view()
         assert view is not None
         assert lives.wait_until(lambda: livefile.read_counters(view)["own_cost_ns"] > 0)
 
@@ -173,7 +174,7 @@ def test_without_a_budget_nothing_is_coalesced(run: Path) -> None:
 def test_what_ranges_cost_is_part_of_the_own_cost(run: Path) -> None:
     with mstxkit.capture(run, budget_ratio=0):
         recorder().park()
-        view = wiring.live_view()
+        view = here.live_view()
         assert view is not None
         before = livefile.read_counters(view)["own_cost_ns"]
         govern_after(1000)

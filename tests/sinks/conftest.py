@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Iterator
 
+import builders.recorded_mindspore
 import pytest
 
 from mstxkit import sinks
@@ -24,11 +22,4 @@ def installed() -> Iterator[ModuleType]:
 @pytest.fixture(scope="session")
 def recorded_mindspore() -> ModuleType:
     """The record of MindSpore and the stand-in made from it."""
-    name = "recorded_mindspore"
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
+    return builders.recorded_mindspore

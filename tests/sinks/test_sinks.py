@@ -7,7 +7,7 @@ import sys
 from types import ModuleType
 
 from mstxkit import sinks
-from mstxkit.recorder.engine import engine
+from mstxkit.engine.choose import engine
 
 
 def test_installing_loads_no_framework_and_no_wrapt() -> None:

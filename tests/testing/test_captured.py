@@ -11,10 +11,11 @@ from typing import Any, Iterator
 
 import pytest
 
-from mstxkit import at_step, livefile, mark, mstx_range, mstx_timer, stage, step, wiring
+from mstxkit import at_step, capture, mark, mstx_range, mstx_timer, stage, step
+from mstxkit.engine.choose import engine
 from mstxkit.errors import CaptureError
-from mstxkit.recorder.engine import engine
-from mstxkit.testing import CapturedRange, FakeClock, captured, capturing
+from mstxkit.store import livefile
+from mstxkit.testing import CapturedRange, FakeClock, captured, recording
 
 
 @pytest.fixture
@@ -199,7 +200,7 @@ def test_the_error_of_a_too_large_block_does_not_hide_the_one_of_its_body(monkey
 
 
 def test_under_a_running_capture_its_own_recorder_is_read(tmp_path: Any, same_clock_after: None) -> None:
-    with wiring.capture(tmp_path / "run"):
+    with capture(tmp_path / "run"):
         with mstx_range("earlier"):
             pass
         with captured() as seen, mstx_range("inside"):
@@ -211,7 +212,7 @@ def test_under_a_running_capture_its_own_recorder_is_read(tmp_path: Any, same_cl
 
 
 def test_what_a_running_capture_seals_in_between_is_still_seen(tmp_path: Any, same_clock_after: None) -> None:
-    with wiring.capture(tmp_path / "run") as capture, captured() as seen:
+    with capture(tmp_path / "run") as running, captured() as seen:
         for number in range(2):
             with mstx_range("x", number=number):
                 pass
@@ -219,11 +220,11 @@ def test_what_a_running_capture_seals_in_between_is_still_seen(tmp_path: Any, sa
             wait_until_sealed()
 
     assert [found.attributes["number"] for found in seen.ranges] == [0, 1]
-    assert capture.run is not None
+    assert running.run is not None
 
 
 def test_more_than_the_memory_of_a_running_capture_is_an_error(tmp_path: Any, same_clock_after: None) -> None:
-    with wiring.capture(tmp_path / "run", bank_bytes=65_536, banks=3):
+    with capture(tmp_path / "run", bank_bytes=65_536, banks=3):
         with pytest.raises(CaptureError, match="overwritten"), captured():
             for _ in range(4):
                 with mstx_range("x"):
@@ -261,4 +262,4 @@ def wait_until_sealed() -> None:
 def use_layout(monkeypatch: pytest.MonkeyPatch, banks: int) -> None:
     """Small banks: 8 KiB each."""
     layout = livefile.Layout(slot_count=64, bank_count=banks, bank_bytes=8192)
-    monkeypatch.setattr(capturing, "_LAYOUT", layout)
+    monkeypatch.setattr(recording, "_LAYOUT", layout)

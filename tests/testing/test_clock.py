@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mstxkit import mark, mstx_range
+from mstxkit.engine.choose import engine
 from mstxkit.errors import CaptureError
-from mstxkit.recorder.engine import engine
 from mstxkit.testing import FakeClock, captured
 
 

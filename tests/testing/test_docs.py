@@ -1,4 +1,4 @@
-"""The examples of docs/testing.md run as they stand there."""
+"""The examples of docs/guide/testing.md run as they stand there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "testing.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "testing.md"
 
 
 def example(name: str) -> Any:

@@ -8,7 +8,7 @@ from typing import Optional
 from typing_extensions import assert_type
 
 from mstxkit import escalate
-from mstxkit.control.requests import Request
+from mstxkit.store.request import Request
 
 request = escalate("actor_update", ranks="all", steps=2, preset="kernels", reason="slow")
 assert_type(request, Request)

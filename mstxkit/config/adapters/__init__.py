@@ -1,12 +1,4 @@
-"""Adapters: one module per flavour of configuration in this folder, found by listing it.
-
-An adapter module defines:
-
-    FLAVOUR: str                                what `--to` calls it
-    DESCRIPTION: str                            one line: which file of which system
-    def detect(source: Source) -> bool          is there something of this flavour in it? Looks at keys, never raises
-    def read(source: Source) -> Read            what it says; every mistake of the source in one ConfigError
-    def write(config: Config) -> Written        the text of such a file, and what it cannot say
+"""Adapters: one module per flavour of configuration in this folder, found by listing it. Each provides an `Adapter`.
 
 `read` resolves the framework's own defaults: the Config it returns is what that system would really do, not what its
 documents say. `write` never repairs: what the flavour cannot express is in `lost`, each with its reason.
@@ -21,39 +13,58 @@ import re
 from typing import Any, Iterable, Mapping, NamedTuple, Protocol, TypeVar, cast
 
 from ...errors import ConfigError, Problem
+from ...store.options import METRIC_LEVELS, named, terms
 from ..model import Config
-from ..sources import Place, Source
+from ..sources import Source, SourcePlace
 
 T = TypeVar("T")
 # What stands for "to the end of the run" where a system wants a number of steps (MindSpeed-LLM's own).
 ENDLESS_STEPS = 1_000_000
+# How MindSpeed-RL, MindSpeed-LLM and verl spell the levels, and what an export is where there is only one at a time.
+LEVELS: dict[Any, Any] = {name if name != "none" else "level_none": name for name in named("level").values}
+EXPORTS: dict[Any, Any] = {name: name for name in named("export").values if name != "both"}
 _MISSING = object()
 _QUOTED = re.compile(r"'([^']*)'")
 _TRUE, _FALSE = ("true", "True"), ("false", "False")
+_GROUPS = ("window", "sampling", "limits")
+# Why fields of a window are lost where a system has no schedule.
+ONE_WINDOW = dict.fromkeys(("window.wait", "window.repeat", "window.more_steps"), "there is one window")
+
+
+def words(profiler: str, option: str) -> dict[Any, Any]:
+    """A profiler's words for the values of an option, each with ours."""
+    return {own: ours for ours, own in terms(profiler)[option].words.items()}
+
+
+def usual_metrics(level: str) -> str:
+    """What a system records that leaves AI Core metrics to torch_npu, whose own default since 26.0 is this."""
+    return "PipeUtilization" if level in METRIC_LEVELS else "none"
+
+
+def yaml_of(values: Mapping[str, Any]) -> str:
+    """A mapping as YAML, keys in the order given, lists in one line."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):  # type: ignore[misc]
+        def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> Any:
+            return super().represent_sequence(tag, sequence, flow_style=True)
+
+    Dumper.add_representer(tuple, lambda dumper, value: dumper.represent_list(list(value)))
+    return str(yaml.dump(dict(values), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=118))
 
 
 class Read(NamedTuple):
-    """What a source says.
-
-    Args:
-        config: Canonical, every default made explicit.
-        places: Where a field was given, by its name (`window.first_step`); fields that were not given are not here.
-        notes: What a reader should know: a default that surprises, a value the system reads in its own way.
+    """What a source says: the configuration with every default made explicit; the place of each field that was given,
+    by its name (`window.first_step`); notes on defaults that surprise, and values that the system reads in its own way.
     """
 
     config: Config
-    places: dict[str, Place]
+    places: dict[str, SourcePlace]
     notes: tuple[str, ...] = ()
 
 
 class Lost(NamedTuple):
-    """A field that a flavour cannot express.
-
-    Args:
-        field: Canonical name: `window.warmup`.
-        value: What it is in the configuration.
-        why: What the flavour does instead.
-    """
+    """A field that a flavour cannot express: `window.warmup`, its value, and what the flavour does instead."""
 
     field: str
     value: Any
@@ -68,30 +79,26 @@ class Written(NamedTuple):
 
 
 class Adapter(Protocol):
-    """What a module in this folder provides."""
+    """What a module in this folder provides. `FLAVOUR` is what `--to` calls it, `DESCRIPTION` says which file it is."""
 
     FLAVOUR: str
     DESCRIPTION: str
 
     def detect(self, source: Source) -> bool:
-        """Is there something of this flavour in it?"""
+        """Is there something of this flavour in it? Looks at keys, never raises."""
 
     def read(self, source: Source) -> Read:
-        """What it says.
-
-        Raises:
-            ConfigError: all that is wrong in it.
-        """
+        """What it says. Raises: ConfigError with all that is wrong in it."""
 
     def write(self, config: Config) -> Written:
         """The text of such a file, and what it cannot say."""
 
 
-def known() -> dict[str, Adapter]:
+def by_flavour() -> dict[str, Adapter]:
     """Every adapter by its flavour, in alphabetical order."""
     names = [module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")]
-    found = [cast(Adapter, importlib.import_module(f"{__name__}.{name}")) for name in names]
-    return {adapter.FLAVOUR: adapter for adapter in sorted(found, key=lambda adapter: adapter.FLAVOUR)}
+    modules = [cast(Adapter, importlib.import_module(f"{__name__}.{name}")) for name in names]
+    return {adapter.FLAVOUR: adapter for adapter in sorted(modules, key=lambda adapter: adapter.FLAVOUR)}
 
 
 class Reading:
@@ -109,17 +116,13 @@ class Reading:
 
     def __init__(self, source: Source, section: tuple[str, ...] = (), from_text: bool = False, spelled: Any = None):
         self.source, self.section, self.from_text, self._spelled = source, section, from_text, spelled
-        found = source.at(*section)
-        self.values: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
-        self.places: dict[str, Place] = {}
+        content = source.at(*section)
+        self.values: Mapping[str, Any] = content if isinstance(content, Mapping) else {}
+        self.places: dict[str, SourcePlace] = {}
         self.problems: list[Problem] = []
         self.notes: list[str] = []
-        if found is not None and not isinstance(found, Mapping):
-            self.wrong("", "a mapping is needed", value=found)
-
-    def has(self, key: str) -> bool:
-        """Is the key there, even with null?"""
-        return key in self.values
+        if content is not None and not isinstance(content, Mapping):
+            self.wrong("", "a mapping is needed", value=content)
 
     def get(self, key: str, field: str, default: Any = None) -> Any:
         """The value as it is."""
@@ -128,7 +131,7 @@ class Reading:
         self.places[field] = self.place(key)
         return self.values[key]
 
-    def place(self, key: str) -> Place:
+    def place(self, key: str) -> SourcePlace:
         """Where a key of the section stands."""
         path = (*self.section, key) if key else self.section
         place = self.source.place(*path)
@@ -137,10 +140,15 @@ class Reading:
     def wrong(self, key: str, why: str, value: Any = None, allowed: Iterable[Any] = ()) -> None:
         """Note a problem at a key. `allowed` are the values or names it may have: the nearest one is suggested."""
         place = self.place(key)
-        self.problems.append(Problem(place.file, place.line, place.key, value, why, tuple(str(one) for one in allowed)))
+        self.problems.append(Problem(*place, value, why, tuple(map(str, allowed))))
+
+    def refuse(self, default: T, key: str, why: str, value: Any, allowed: Iterable[Any] = ()) -> T:
+        """Note a problem at a key, and go on with its default."""
+        self.wrong(key, why, value, allowed)
+        return default
 
     def note(self, text: str) -> None:
-        """Tell the reader something that is not wrong."""
+        """Add what the reader should know although it is not wrong."""
         self.notes.append(text)
 
     def only(self, allowed: Iterable[str]) -> None:
@@ -154,21 +162,20 @@ class Reading:
         value = self.get(key, field, default)
         if self.from_text and isinstance(value, str) and value in (*_TRUE, *_FALSE):
             return value in _TRUE
-        if not isinstance(value, bool):
-            self.wrong(key, "not a flag", value, ("true", "false"))
-            return default
-        return value
+        return value if isinstance(value, bool) else self.refuse(default, key, "not a flag", value, ("true", "false"))
+
+    def flags(self, table: Mapping[str, str]) -> dict[str, Any]:
+        """Flags that are off by default: the fields by their names. Keys of the table: the system's."""
+        return {field: self.flag(key, field, False) for key, field in table.items()}
 
     def number(self, key: str, field: str, default: int, least: int | None = None) -> int:
         """A whole number, at least `least`."""
         value = self.get(key, field, default)
         number = _whole(value, self.from_text)
         if number is None:
-            self.wrong(key, "not a whole number", value)
-            return default
+            return self.refuse(default, key, "not a whole number", value)
         if least is not None and number < least:
-            self.wrong(key, f"must be {least} or more", value)
-            return default
+            return self.refuse(default, key, f"must be {least} or more", value)
         return number
 
     def choice(self, key: str, field: str, table: Mapping[Any, T], default: T) -> T:
@@ -176,19 +183,13 @@ class Reading:
         value = self.get(key, field, _MISSING)
         if value is _MISSING:
             return default
-        for own, canonical in table.items():
-            if type(own) is type(value) and own == value:
-                return canonical
-        self.wrong(key, "not one of its values", value, table)
-        return default
+        matches = [canonical for own, canonical in table.items() if type(own) is type(value) and own == value]
+        return matches[0] if matches else self.refuse(default, key, "not one of its values", value, table)
 
     def text(self, key: str, field: str, default: str) -> str:
         """A text."""
         value = self.get(key, field, default)
-        if not isinstance(value, str):
-            self.wrong(key, "not a text", value)
-            return default
-        return value
+        return value if isinstance(value, str) else self.refuse(default, key, "not a text", value)
 
     def items(self, key: str, field: str, table: Mapping[Any, T], default: tuple[T, ...]) -> tuple[T, ...]:
         """A list of such values, each as its canonical one, doubles dropped."""
@@ -196,18 +197,16 @@ class Reading:
         if value is _MISSING:
             return default
         if not isinstance(value, (list, tuple)):
-            self.wrong(key, "a list is needed", value, table)
-            return default
-        for one in [one for one in value if not isinstance(one, (str, int)) or one not in table]:
-            self.wrong(key, "not one of its values", one, table)
-        return tuple(dict.fromkeys(table[one] for one in value if isinstance(one, (str, int)) and one in table))
+            return self.refuse(default, key, "a list is needed", value, table)
+        for own in [own for own in value if not isinstance(own, (str, int)) or own not in table]:
+            self.wrong(key, "not one of its values", own, table)
+        return tuple(dict.fromkeys(table[own] for own in value if isinstance(own, (str, int)) and own in table))
 
     def texts(self, key: str, field: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
         """A list of texts."""
         value = self.get(key, field, list(default))
-        if not isinstance(value, (list, tuple)) or not all(isinstance(one, str) and one for one in value):
-            self.wrong(key, "a list of texts is needed", value)
-            return default
+        if not isinstance(value, (list, tuple)) or not all(isinstance(text, str) and text for text in value):
+            return self.refuse(default, key, "a list of texts is needed", value)
         return tuple(value)
 
     def ranks(self, key: str, field: str, default: Any = "all") -> Any:
@@ -215,17 +214,15 @@ class Reading:
         value = self.get(key, field, _MISSING)
         if value is _MISSING:
             return default
-        numbers = [_whole(one, self.from_text) for one in value] if isinstance(value, (list, tuple)) else [None]
-        if not numbers or any(one is None or one < 0 for one in numbers):
-            self.wrong(key, "a list of ranks is needed, whole numbers from 0", value)
-            return default
+        numbers = [_whole(number, self.from_text) for number in value] if isinstance(value, (list, tuple)) else [None]
+        if not numbers or any(number is None or number < 0 for number in numbers):
+            return self.refuse(default, key, "a list of ranks is needed, whole numbers from 0", value)
         return tuple(dict.fromkeys(numbers))
 
     def read(self, flavour: str, extras: Mapping[str, Any] | None = None, **fields: Any) -> Read:
         """The canonical configuration of these fields (`window` as a dict or Window).
 
-        Raises:
-            ConfigError: all problems noted so far, or what the model itself refuses.
+        Raises: ConfigError for all problems noted so far, or what the model itself refuses.
         """
         self.stop_if_wrong()
         if extras:
@@ -238,40 +235,50 @@ class Reading:
             raise ConfigError.of(self.problems)
 
 
-def left_out(config: Config, said: Config, flavour: str, reasons: Mapping[str, str]) -> tuple[Lost, ...]:
-    """What is lost between a configuration and what its written text reads as, field by field, found by comparing.
+def export_of(reading: Reading, alone: Mapping[Any, Any]) -> str:
+    """`export_type` of torch_npu and MindSpore: a list of forms, or one value of `alone`."""
+    listed = reading.values.get("export_type")
+    if type(listed) in map(type, alone):
+        return str(reading.choice("export_type", "export", alone, "text"))
+    forms = reading.items("export_type", "export", EXPORTS, ("text",))
+    if listed == []:
+        reading.wrong("export_type", "an empty list says nothing", listed, EXPORTS)
+    return "both" if len(forms) > 1 else next(iter(forms), "text")
+
+
+def left_out(config: Config, read_back: Config, flavour: str, reasons: Mapping[str, str]) -> tuple[Lost, ...]:
+    """The fields in which a configuration differs from what its written text reads as.
 
     Args:
         config: What was to be written.
-        said: `read` of what was written.
+        read_back: `read` of what was written.
         flavour: Extras of others are lost as well.
-        reasons: Why, by field (`window.warmup`) or by its first part; else the value it becomes is told.
+        reasons: Why, by field (`window.warmup`) or by its first part; else the value it becomes.
     """
-    wanted, got = flat(config), flat(said)
+    wanted, got = flat(config), flat(read_back)
     fields = [name for name in wanted if name.partition(".")[0] not in ("extras", "stage_names")]
     lost = []
     for name in (name for name in fields if wanted[name] != got.get(name) and (name, wanted[name]) != ("path", "")):
         why = reasons.get(name) or reasons.get(name.partition(".")[0]) or f"{flavour} cannot say this"
         lost.append(Lost(name, wanted[name], f"{why}; it becomes {json.dumps(got.get(name), default=str)}"))
     for other, extras in config.extras.items():
-        lost += [
-            Lost(f"extras.{other}.{name}", extras[name], f"{other} alone has it") for name in extras if other != flavour
-        ]
+        own = {} if other == flavour else extras
+        lost += [Lost(f"extras.{other}.{name}", own[name], f"{other} alone has it") for name in own]
     return tuple(lost)
 
 
 def flat(config: Config) -> dict[str, Any]:
     """Every field by its full name, `window.first_step` too."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in config:
-        if name in ("window", "sampling", "limits") and value is not None:
-            found.update({f"{name}.{below}": one for below, one in value})
+        if name in _GROUPS and value is not None:
+            fields.update({f"{name}.{below}": inner for below, inner in value})
         else:
-            found[name] = value
-    return found
+            fields[name] = value
+    return fields
 
 
-def built(source: Source, places: Mapping[str, Place], fields: Mapping[str, Any]) -> Config:
+def built(source: Source, places: Mapping[str, SourcePlace], fields: Mapping[str, Any]) -> Config:
     """A Config of these fields; what pydantic refuses becomes a ConfigError at the place each field came from."""
     from pydantic import ValidationError
 
@@ -280,28 +287,22 @@ def built(source: Source, places: Mapping[str, Place], fields: Mapping[str, Any]
     except ValidationError as exc:
         problems: dict[str, tuple[int, Problem]] = {}
         for error in exc.errors():
-            field = _field([str(part) for part in error["loc"]])
-            depth, problem = len(error["loc"]), _problem(source, places, field, error)
-            told = problems.get(field)
-            # Of a union's branches the deepest tells most, then the last; of a text the first: the words it may be.
-            if told is None or depth > told[0] or (depth == told[0] and not isinstance(error["input"], str)):
-                problems[field] = depth, problem
+            # The location may lead into the branches of a union: of these the deepest tells most, then the last; of a
+            # text the first: the words it may be.
+            field = ".".join(map(str, error["loc"][: 2 if error["loc"][0] in _GROUPS else 1]))
+            depth, deepest = len(error["loc"]), problems[field][0] if field in problems else 0
+            if depth > deepest or (depth == deepest and not isinstance(error["input"], str)):
+                problems[field] = depth, _problem(source, places, field, error)
         raise ConfigError.of(problem for _, problem in problems.values()) from None
 
 
-def _problem(source: Source, places: Mapping[str, Place], field: str, error: Any) -> Problem:
+def _problem(source: Source, places: Mapping[str, SourcePlace], field: str, error: Any) -> Problem:
     group, _, below = field.partition(".")
-    place = places.get(field) or places.get(group) or Place(source.name, None, group)
+    place = places.get(field) or places.get(group) or SourcePlace(source.name, None, group)
     key = f"{place.key}.{below}" if below and field not in places else place.key
     allowed = tuple(_QUOTED.findall(str(error.get("ctx", {}).get("expected", ""))))
-    if error["type"] == "missing":
-        return Problem(place.file, place.line, key, None, "missing", allowed)
-    return Problem(place.file, place.line, key, error["input"], error["msg"], allowed)
-
-
-def _field(location: list[str]) -> str:
-    """A canonical field's name by pydantic's location of an error, which may lead into the branches of a union."""
-    return ".".join(location[: 2 if location[0] in ("window", "sampling", "limits") else 1])
+    value, why = (None, "missing") if error["type"] == "missing" else (error["input"], error["msg"])
+    return Problem(place.file, place.line, key, value, why, allowed)
 
 
 def _whole(value: Any, from_text: bool) -> int | None:

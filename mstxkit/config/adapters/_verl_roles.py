@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Mapping, NamedTuple
 
-from . import Reading
+from . import LEVELS, Reading
 
 GLOBAL = "global_profiler"
 TOOLS = ("nsys", "npu", "torch", "torch_memory", "precision_debugger")
-LEVELS = {"level_none": "none", "level0": "level0", "level1": "level1", "level2": "level2"}
 CONTENTS = ("npu", "cpu", "memory", "shapes", "module", "stack")
 # Where a role's block is, and the stages that verl annotates for it: in discrete mode each is one recording.
 ROLES = {
@@ -31,18 +30,11 @@ _ROLE_KEYS = (
     "tool", "enable", "all_ranks", "ranks", "save_path", *HOOKS, "tool_config", "global_tool_config", "_target_",
 )  # fmt: skip
 _NPU_KEYS = (
-    "discrete",
-    "contents",
-    "level",
-    "analysis",
-    "profile_token_start",
-    "profile_token_end",
-    "name",
-    "_target_",
-)
+    "discrete", "contents", "level", "analysis", "profile_token_start", "profile_token_end", "name", "_target_",
+)  # fmt: skip
 
 
-class Role(NamedTuple):
+class VerlRole(NamedTuple):
     """One role's block, with defaults."""
 
     name: str
@@ -62,19 +54,16 @@ class Role(NamedTuple):
         return "all" if self.all_ranks else self.ranks or (0,)
 
 
-def roles_of(reading: Reading, path: str) -> dict[str, Role]:
+def roles_of(reading: Reading, path: str) -> dict[str, VerlRole]:
     """Every role by its name, with what it has by default in the verl that is meant, or follows."""
-    default = Role("actor", save_path=path, level="level0" if at_least(0, 7) else "level1")
+    default = VerlRole("actor", save_path=path, level="level0" if at_least(0, 7) else "level1")
     actor = _role(reading, default)
     followed = {"rollout": actor._replace(save_path=path, tokens=(None, None))}
-    others = [name for name in ROLES if name != "actor"]
-    return {
-        "actor": actor,
-        **{name: _role(reading, followed.get(name, default)._replace(name=name)) for name in others},
-    }
+    others = {name: followed.get(name, default)._replace(name=name) for name in ROLES if name != "actor"}
+    return {"actor": actor, **{name: _role(reading, other) for name, other in others.items()}}
 
 
-def _role(reading: Reading, default: Role) -> Role:
+def _role(reading: Reading, default: VerlRole) -> VerlRole:
     section = ROLES[default.name][0]
     role, npu = Reading(reading.source, section), Reading(reading.source, (*section, "tool_config", "npu"))
     role.only(_ROLE_KEYS)
@@ -83,24 +72,20 @@ def _role(reading: Reading, default: Role) -> Role:
         tools = Reading(reading.source, (*section, "tool_config"))
         tools.only((*TOOLS, "_target_"))
         role.problems += tools.problems
-    found = Role(
-        default.name,
-        enable=role.flag("enable", "enabled", default.enable),
-        all_ranks=role.flag("all_ranks", "ranks", default.all_ranks),
-        ranks=_ranks(role, default.ranks),
-        save_path=role.text("save_path", "path", default.save_path),
-        discrete=npu.flag("discrete", "stages", default.discrete),
-        contents=npu.items("contents", "activities", {name: name for name in CONTENTS}, default.contents),
-        level=npu.choice("level", "level", LEVELS, default.level),
-        analysis=npu.flag("analysis", "analysis", default.analysis),
-        tokens=_tokens(npu),
-    )
+    verl_role = VerlRole(
+        default.name, role.flag("enable", "enabled", default.enable),
+        role.flag("all_ranks", "ranks", default.all_ranks), _ranks(role, default.ranks),
+        role.text("save_path", "path", default.save_path), npu.flag("discrete", "stages", default.discrete),
+        npu.items("contents", "activities", {name: name for name in CONTENTS}, default.contents),
+        npu.choice("level", "level", LEVELS, default.level), npu.flag("analysis", "analysis", default.analysis),
+        _tokens(npu),
+    )  # fmt: skip
     reading.problems += [*role.problems, *npu.problems]
     if default.name == "rollout":
         reading.places.update({"replicas": role.places["ranks"]} if "ranks" in role.places else {})
-    elif default.name == "actor" or found.enable:
+    elif default.name == "actor" or verl_role.enable:
         reading.places = {**role.places, **npu.places, **reading.places}
-    return found
+    return verl_role
 
 
 def _ranks(role: Reading, default: tuple[int, ...]) -> tuple[int, ...]:
@@ -120,11 +105,6 @@ def _tokens(npu: Reading) -> tuple[int | None, int | None]:
     return start, end
 
 
-def always_has_cpu() -> bool:
-    """Does this verl record the host side whatever contents says?"""
-    return at_least(0, 9, 1)
-
-
 def at_least(*numbers: int) -> bool:
     """Is the verl that is meant this version or a later one? That is the one installed, the newest where none is."""
     version = installed_version()
@@ -142,9 +122,9 @@ def installed_version() -> str | None:
 
 
 def note_surprises(
-    reading: Reading, tool: str | None, steps: tuple[int, ...], roles: dict[str, Role], base: Role
+    reading: Reading, tool: str | None, steps: tuple[int, ...], roles: dict[str, VerlRole], base: VerlRole
 ) -> None:
-    """Tell what verl does that its documents do not say."""
+    """Note what verl does that its documents do not say."""
     if steps and base.enable and tool is None:
         reading.note("global_profiler.tool is not set: verl profiles nothing; it needs tool: npu")
     elif steps and tool not in (None, "npu"):
@@ -155,17 +135,8 @@ def note_surprises(
         reading.note("ref does not follow the actor: its enable is false unless it is set")
     if base.enable and "npu" not in base.contents:
         reading.note("contents without npu: verl 0.9.1 records the host alone, 0.9.0 and before take [] for both")
-    elif base.enable and "cpu" not in base.contents and always_has_cpu():
+    elif base.enable and "cpu" not in base.contents and at_least(0, 9, 1):
         reading.note("verl 0.9.1 and later record the host too, whatever contents says; 0.9.0 and before do not")
-    _note_rollout(reading, roles)
-    differing = [name for name, role in roles.items() if role.enable and role[3:9] != base[3:9]]
-    if differing:
-        reading.note(
-            f"{', '.join(differing)}: other settings than {base.name}, whose are shown; they are kept in extras"
-        )
-
-
-def _note_rollout(reading: Reading, roles: dict[str, Role]) -> None:
     if roles["rollout"].enable and not roles["rollout"].discrete:
         reading.note("rollout: the inference engine is profiled with discrete: true only (Agent Loop)")
     if has_rollout(roles):
@@ -173,8 +144,11 @@ def _note_rollout(reading: Reading, roles: dict[str, Role]) -> None:
             "rollout: ranks are replicas of the engine up to verl 0.9.0, global ranks in 0.9.1; up to 0.7.0 vLLM takes "
             "its own VLLM_TORCH_PROFILER_DIR and ignores save_path and contents; vllm-ascend always ignores the level"
         )
+    differing = ", ".join(name for name, role in roles.items() if role.enable and role[3:9] != base[3:9])
+    if differing:
+        reading.note(f"{differing}: other settings than {base.name}, whose are shown; they are kept in extras")
 
 
-def has_rollout(roles: dict[str, Role]) -> bool:
+def has_rollout(roles: dict[str, VerlRole]) -> bool:
     """Is the inference engine profiled?"""
     return roles["rollout"].enable and roles["rollout"].discrete

@@ -16,17 +16,17 @@ from ...errors import Problem
 from .. import shell
 from ..model import Config, Window
 from ..sources import Source, Word, from_shell
-from . import ENDLESS_STEPS, Read, Reading, Written, left_out
+from . import ENDLESS_STEPS, EXPORTS, LEVELS, ONE_WINDOW, Read, Reading, Written, left_out, usual_metrics
 
 FLAVOUR = "mindspeed_llm"
 DESCRIPTION = "MindSpeed-LLM on Megatron-Core: --profile-* in a launch script or a list of arguments, steps from 1"
 
-LEVELS: dict[Any, Any] = {"level_none": "none", "level0": "level0", "level1": "level1", "level2": "level2"}
-EXPORTS: dict[Any, Any] = {"text": "text", "db": "db"}
-FLAGS = (
-    "profile", "profile_with_cpu", "profile_with_stack", "profile_with_memory", "profile_record_shapes",
-    "profile_data_simplification",
-)  # fmt: skip
+# Keys that are a flag each, and a field of ours.
+_FIELDS = {
+    "profile": "enabled", "profile_with_stack": "stacks", "profile_with_memory": "memory",
+    "profile_record_shapes": "shapes", "profile_data_simplification": "data_simplification",
+}  # fmt: skip
+FLAGS = ("profile", "profile_with_cpu", *list(_FIELDS)[1:])
 OPTIONS = (
     "profile", "profile_step_start", "profile_step_end", "profile_ranks", "profile_level", "profile_export_type",
     *FLAGS[1:], "profile_save_path",
@@ -45,9 +45,7 @@ FIXED = {
     "analysis": "each rank parses its data right after recording",
     "stages": "there are no stages: whole steps are recorded",
     "window.warmup": "one step of warm-up, none where the first step of all is recorded",
-    "window.wait": "there is one window",
-    "window.repeat": "there is one window",
-    "window.more_steps": "there is one window",
+    **ONE_WINDOW,
     "export": "one form only",
 }
 REASONS = {**FIXED, "window.counted_from": "a resumed run goes on counting"}
@@ -61,83 +59,63 @@ def detect(source: Source) -> bool:
 
 
 def read(source: Source) -> Read:
-    """What the arguments say.
-
-    Raises:
-        ConfigError: all that is wrong in them.
-    """
+    """What the arguments say. Raises: ConfigError with all that is wrong in them."""
     reading = _reading(source)
-    fields = options(reading)
+    fields = options(reading, OWN_PATH)
     fields["window"] = _window(reading, fields["enabled"])
     fields["ranks"] = ranks(reading, [0], "--profile-ranks 0 1")
-    fields["path"] = reading.text("profile_save_path", "path", OWN_PATH)
     return reading.read(FLAVOUR, **fields)
 
 
 def write(config: Config) -> Written:
     """Arguments, one a line, to be put behind the training script."""
     start = config.window.first_step
-    given = {
-        "profile_step_start": start,
-        "profile_step_end": start + (config.window.steps or ENDLESS_STEPS),
-        "profile_ranks": [-1] if config.ranks == "all" else list(config.ranks),
-        "profile_save_path": config.path or OWN_PATH,
-        **said(config),
-    }
-    lines = [_line(name, given[name]) for name in sorted(given, key=OPTIONS.index) if given[name] is not False]
-    text = "\n".join(
-        ("# Arguments of MindSpeed-LLM (Megatron-Core), for its training script.", " \\\n".join(lines), "")
-    )
+    values = values_of(config, start, start + (config.window.steps or ENDLESS_STEPS), OWN_PATH)
+    lines = [_line(name, value) for name, value in values.items() if value is not False]
+    text = "# Arguments of MindSpeed-LLM (Megatron-Core), for its training script.\n" + " \\\n".join(lines) + "\n"
     return Written(text, left_out(config, read(from_shell(text, FLAVOUR)).config, FLAVOUR, REASONS))
 
 
-def options(reading: Reading) -> dict[str, Any]:
-    """Fields that both backends of MindSpeed-LLM have alike: all but the window, ranks and path."""
+def options(reading: Reading, own_path: str) -> dict[str, Any]:
+    """Fields that both backends of MindSpeed-LLM have alike: all but the window and ranks."""
     level = reading.choice("profile_level", "level", LEVELS, "level0")
     if level == "none":
         reading.note("level_none is no profile switched off: torch_npu records mstx ranges and nothing else")
     return {
-        "enabled": reading.flag("profile", "enabled", False),
-        "level": level,
-        "mstx": level == "none",
-        "aic_metrics": "PipeUtilization" if level in ("level1", "level2") else "none",
+        **reading.flags(_FIELDS), "level": level, "mstx": level == "none", "aic_metrics": usual_metrics(level),
         "activities": ("cpu", "npu") if reading.flag("profile_with_cpu", "activities", False) else ("npu",),
-        "memory": reading.flag("profile_with_memory", "memory", False),
-        "shapes": reading.flag("profile_record_shapes", "shapes", False),
-        "stacks": reading.flag("profile_with_stack", "stacks", False),
-        "export": reading.choice("profile_export_type", "export", EXPORTS, "text"),
-        "analysis": "sync",
-        "data_simplification": reading.flag("profile_data_simplification", "data_simplification", False),
-    }
+        "export": reading.choice("profile_export_type", "export", EXPORTS, "text"), "analysis": "sync",
+        "path": reading.text("profile_save_path", "path", own_path),
+    }  # fmt: skip
 
 
-def said(config: Config) -> dict[str, Any]:
-    """These fields under MindSpeed-LLM's names."""
-    return {
-        "profile": config.enabled,
+def values_of(config: Config, start: int, end: int, own_path: str) -> dict[str, Any]:
+    """A configuration under MindSpeed-LLM's names, in the order of its options."""
+    values = {
+        **{key: getattr(config, field) for key, field in _FIELDS.items()},
+        "profile_step_start": start, "profile_step_end": end, "profile_save_path": config.path or own_path,
+        "profile_ranks": [-1] if config.ranks == "all" else list(config.ranks),
         "profile_level": next(own for own, canonical in LEVELS.items() if canonical == config.level),
         "profile_with_cpu": "cpu" in config.activities,
-        "profile_with_memory": config.memory,
-        "profile_record_shapes": config.shapes,
-        "profile_with_stack": config.stacks,
         "profile_export_type": "db" if config.export == "db" else "text",
-        "profile_data_simplification": config.data_simplification,
-    }
+    }  # fmt: skip
+    return {name: values[name] for name in OPTIONS}
 
 
 def ranks(reading: Reading, default: list[int], example: str) -> Any:
     """Which ranks; -1 stands for all of them only where nothing else is named."""
-    given = reading.get("profile_ranks", "ranks", default)
-    numbers = [as_rank(one) for one in given] if isinstance(given, (list, tuple)) else []
-    if not numbers or any(one is None or one < -1 for one in numbers):
-        reading.wrong("profile_ranks", f"whole numbers are needed, as in {example}; -1 alone for all", _one(given))
+    listed = reading.get("profile_ranks", "ranks", default)
+    numbers = [as_rank(number) for number in listed] if isinstance(listed, (list, tuple)) else []
+    if not numbers or any(number is None or number < -1 for number in numbers):
+        shown = listed[0] if isinstance(listed, list) and len(listed) == 1 else listed
+        reading.wrong("profile_ranks", f"whole numbers are needed, as in {example}; -1 alone for all", shown)
     elif numbers == [-1]:
         return "all"
     elif -1 in numbers:
         reading.wrong(
-            "profile_ranks", "-1 means all ranks only where it stands alone; beside others it is no rank", given
+            "profile_ranks", "-1 means all ranks only where it stands alone; beside others it is no rank", listed
         )
-    return tuple(dict.fromkeys(one for one in numbers if one is not None and one >= 0)) or "all"
+    return tuple(dict.fromkeys(number for number in numbers if number is not None and number >= 0)) or "all"
 
 
 def as_rank(value: Any) -> int | None:
@@ -152,20 +130,15 @@ def words_of(source: Source) -> list[Word]:
     if any(_is_option(word.text) or word.text.startswith("--training.") for word in source.words):
         return list(source.words)
     scripts = [word for word in source.variables.values() if word.line is not None and "--" in word.text]
-    held = [(one, shell.split(one.text)[0]) for one in scripts]
-    return [Word(word.text, (one.line or 1) + (word.line or 1) - 1) for one, words in held for word in words]
+    held = [(script, shell.split(script.text)[0]) for script in scripts]
+    return [Word(word.text, (script.line or 1) + (word.line or 1) - 1) for script, words in held for word in words]
 
 
 def section_of_words(
-    words: Iterable[Word], name: str, prefix: str, known: Mapping[str, str]
+    words: Iterable[Word], name: str, prefix: str, names: Mapping[str, str]
 ) -> tuple[Source, list[Problem]]:
-    """Options among words as a mapping of each to the list of words behind it, the last of each holds.
-
-    Args:
-        words: Of a command line.
-        name: Of their source.
-        prefix: What an option begins with.
-        known: Name of the key by the option as it is spelled.
+    """Options among the words of a source that begin with the prefix, each with the list of words behind it; of an
+    option given twice the last holds. `names`: the key by the option as it is spelled.
     """
     values: dict[str, list[str]] = {}
     lines: dict[tuple[str | int, ...], int] = {}
@@ -176,11 +149,11 @@ def section_of_words(
         if word.text == shell.END or word.text.startswith("--"):
             behind = None
         if option == prefix or (option.startswith(prefix) and option[len(prefix) :][:1] in "-_"):
-            if option not in known:
-                problems.append(Problem(name, word.line, option, None, "unknown option", tuple(known)))
+            if option not in names:
+                problems.append(Problem(name, word.line, option, None, "unknown option", tuple(names)))
                 continue
-            behind = values[known[option]] = [value] if equals else []
-            lines.update({(known[option],): word.line} if word.line is not None else {})
+            behind = values[names[option]] = [value] if equals else []
+            lines.update({(names[option],): word.line} if word.line is not None else {})
         elif behind is not None:
             behind.append(word.text)
     return Source(name, values, lines), problems
@@ -195,19 +168,17 @@ def _reading(source: Source) -> Reading:
     words = words_of(source)
     if not any(_is_option(word.text) for word in words):
         return Reading(source)
-    found, problems = section_of_words(words, source.name, "--profile", {_spelled(name): name for name in OPTIONS})
+    section, problems = section_of_words(words, source.name, "--profile", {_spelled(name): name for name in OPTIONS})
     values: dict[str, Any] = {}
-    for key, behind in found.values.items():
+    for key, behind in section.values.items():
         if key in FLAGS:
             values[key] = True
             if behind and behind[0].lower() in _AS_FLAGS:
-                line = found.lines.get((key,))
-                problems.append(
-                    Problem(source.name, line, _spelled(key), behind[0], "takes no value: leave it out for off")
-                )
+                place = (source.name, section.lines.get((key,)), _spelled(key))
+                problems.append(Problem(*place, behind[0], "takes no value: leave it out for off"))
         else:
             values[key] = behind if key == "profile_ranks" else one_word(behind)
-    reading = Reading(Source(source.name, values, found.lines), from_text=True, spelled=_spelled)
+    reading = Reading(Source(source.name, values, section.lines), from_text=True, spelled=_spelled)
     reading.problems += problems
     return reading
 
@@ -216,9 +187,8 @@ def _window(reading: Reading, enabled: bool) -> Window:
     start = reading.number("profile_step_start", "window.first_step", _DEFAULT_START)
     end = reading.number("profile_step_end", "window.steps", _DEFAULT_END)
     if start < 1:
-        reading.wrong(
-            "profile_step_start", "steps are counted from 1, and this is checked even without --profile", start
-        )
+        why = "steps are counted from 1, and this is checked even without --profile"
+        reading.wrong("profile_step_start", why, start)
     start = max(start, 1)
     if end <= start and enabled:
         why = f"the first step that is not recorded must be above profile_step_start={start}; one would be all the same"
@@ -237,12 +207,5 @@ def _spelled(name: str) -> str:
 
 
 def _line(name: str, value: Any) -> str:
-    if value is True:
-        return _spelled(name)
-    return " ".join(
-        [_spelled(name), *(shlex.quote(str(one)) for one in (value if isinstance(value, list) else [value]))]
-    )
-
-
-def _one(given: Any) -> Any:
-    return given[0] if isinstance(given, list) and len(given) == 1 else given
+    words = [] if value is True else value if isinstance(value, list) else [value]
+    return " ".join([_spelled(name), *(shlex.quote(str(word)) for word in words)])

@@ -11,8 +11,7 @@ from typing import Any, Mapping
 
 from ..model import Config, Window
 from ..sources import Source, from_yaml
-from . import ENDLESS_STEPS, Read, Reading, Written, left_out, mindspeed_llm
-from ._text import yaml_of
+from . import ENDLESS_STEPS, Read, Reading, Written, left_out, mindspeed_llm, yaml_of
 from .mindspeed_llm import FLAGS, OPTIONS
 
 FLAVOUR = "mindspeed_llm_fsdp2"
@@ -20,10 +19,7 @@ DESCRIPTION = "MindSpeed-LLM on FSDP2: training.profile_* in YAML, or --training
 
 SECTION = "training"
 OWN_PATH = "./profile"
-REASONS = {
-    **mindspeed_llm.FIXED,
-    "window.counted_from": "steps are counted from this start of the process",
-}
+REASONS = {**mindspeed_llm.FIXED, "window.counted_from": "steps are counted from this start of the process"}
 _PREFIX = f"--{SECTION}.profile"
 # As the framework's own parser takes them, in any case of letters (`arguments.py`, `_string_to_bool`).
 _TRUE, _FALSE = ("yes", "true", "t", "y", "1"), ("no", "false", "f", "n", "0")
@@ -42,16 +38,11 @@ def detect(source: Source) -> bool:
 
 
 def read(source: Source) -> Read:
-    """What the section says.
-
-    Raises:
-        ConfigError: all that is wrong in it.
-    """
+    """What the section says. Raises: ConfigError with all that is wrong in it."""
     reading = _reading(source)
-    fields = mindspeed_llm.options(reading)
+    fields = mindspeed_llm.options(reading, OWN_PATH)
     fields["window"] = _window(reading, fields["enabled"])
     fields["ranks"] = mindspeed_llm.ranks(reading, [-1], "profile_ranks: [0, 1]")
-    fields["path"] = reading.text("profile_save_path", "path", OWN_PATH)
     if fields["enabled"] and fields["ranks"] == "all" and fields["window"].steps is None:
         reading.note("every rank is recorded for the whole run, in one window: that is what profile: true alone means")
     return reading.read(FLAVOUR, **fields)
@@ -59,16 +50,8 @@ def read(source: Source) -> Read:
 
 def write(config: Config) -> Written:
     """The section `training` of a YAML file, every default of it made explicit."""
-    start = config.window.first_step - 1
-    steps = config.window.steps
-    given = {
-        "profile_step_start": start,
-        "profile_step_end": -1 if steps is None else start + steps,
-        "profile_ranks": [-1] if config.ranks == "all" else list(config.ranks),
-        "profile_save_path": config.path or OWN_PATH,
-        **mindspeed_llm.said(config),
-    }
-    section = {name: given[name] for name in OPTIONS}
+    start, steps = config.window.first_step - 1, config.window.steps
+    section = mindspeed_llm.values_of(config, start, -1 if steps is None else start + steps, OWN_PATH)
     text = f"# MindSpeed-LLM (FSDP2): these go into its section of this name.\n{yaml_of({SECTION: section})}"
     return Written(text, left_out(config, read(from_yaml(text, FLAVOUR)).config, FLAVOUR, REASONS))
 
@@ -76,11 +59,12 @@ def write(config: Config) -> Written:
 def _reading(source: Source) -> Reading:
     words = mindspeed_llm.words_of(source)
     if any(word.text.startswith(_PREFIX) for word in words):
-        known = {f"--{SECTION}.{name}": name for name in OPTIONS}
-        found, problems = mindspeed_llm.section_of_words(words, source.name, _PREFIX, known)
-        values = {key: _of_words(key, behind) for key, behind in found.values.items()}
-        read_from = Source(source.name, values, found.lines)
-        reading = Reading(read_from, from_text=True, spelled=f"--{SECTION}.{{}}".format)
+        names = {f"--{SECTION}.{name}": name for name in OPTIONS}
+        section, problems = mindspeed_llm.section_of_words(words, source.name, _PREFIX, names)
+        own = Source(
+            source.name, {key: _of_words(key, behind) for key, behind in section.values.items()}, section.lines
+        )
+        reading = Reading(own, from_text=True, spelled=f"--{SECTION}.{{}}".format)
         reading.problems += problems
         return reading
     path = () if all(name in source.values for name in _OWN_ALONE) else (SECTION,)

@@ -12,15 +12,12 @@ from ... import stages
 from .. import hydra
 from ..model import Config
 from ..sources import Source, from_yaml
-from . import Read, Reading, Written, left_out
-from ._text import yaml_of
+from . import EXPORTS, LEVELS, Read, Reading, Written, left_out, usual_metrics, yaml_of
 
 FLAVOUR = "mindspeed_rl"
 DESCRIPTION = "MindSpeed-RL training YAML: profiler_config.integrated"
 
 SECTION = ("profiler_config", "integrated")
-LEVELS = {"level_none": "none", "level0": "level0", "level1": "level1", "level2": "level2"}
-EXPORTS = {"text": "text", "db": "db"}
 # The stages that call profiler_start; a name that is not among them profiles nothing, without a word.
 STAGES = (
     "actor_generate", "actor_compute_log_prob", "reference_compute_log_prob", "actor_update", "critic_compute_values",
@@ -31,6 +28,10 @@ KEYS = (
     "profile_level", "profile_with_memory", "profile_record_shapes", "profile_with_cpu", "profile_with_npu",
     "profile_with_module", "profile_analysis", "profile_ranks", "role",
 )  # fmt: skip
+_FLAGS = {
+    "profile": "enabled", "profile_with_memory": "memory", "profile_record_shapes": "shapes",
+    "profile_with_module": "modules",
+}  # fmt: skip
 _REASONS = {
     "enabled": "nothing of what is to be recorded can be said",
     "window.steps": "a window has an end",
@@ -38,8 +39,7 @@ _REASONS = {
     "window": "one window of steps in a row, without warm-up",
     "stages": f"stages are {', '.join(STAGES)}",
     "replicas": "the inference engine is in the worker's own process: ranks choose it",
-    "domains_include": "mstx domains cannot be chosen",
-    "domains_exclude": "mstx domains cannot be chosen",
+    **dict.fromkeys(("domains_include", "domains_exclude"), "mstx domains cannot be chosen"),
     "stacks": "profile_with_module records stacks by module",
     "aic_metrics": "always PipeUtilization, which level1 and level2 record",
     "export": "text or db, not both",
@@ -60,9 +60,8 @@ def detect(source: Source) -> bool:
 def read(source: Source) -> Read:
     """What MindSpeed-RL would do.
 
-    Raises:
-        ConfigError: all that is wrong, also what MindSpeed-RL takes silently and then profiles nothing, or something
-            else, with: a stage or ranks that match nothing, `profile: "false"`, a window that ends before it starts.
+    Raises: ConfigError with all that is wrong, also what MindSpeed-RL takes silently and then profiles nothing, or
+    something else, with: a stage or ranks that match nothing, `profile: "false"`, a window that ends before it starts.
     """
     source, section = _with_underscores(*_section(source))
     reading = Reading(source, section)
@@ -81,20 +80,12 @@ def _fields(reading: Reading) -> dict[str, Any]:
     if level == "none" and not mstx:
         reading.note("level_none turns mstx on in torch_npu, whatever mstx says")
     return {
-        "enabled": reading.flag("profile", "enabled", False),
-        "level": level,
-        "mstx": mstx or level == "none",
-        "stages": _stages(reading),
-        "ranks": _ranks(reading),
-        "activities": _activities(reading),
-        "memory": reading.flag("profile_with_memory", "memory", False),
-        "shapes": reading.flag("profile_record_shapes", "shapes", False),
-        "modules": reading.flag("profile_with_module", "modules", False),
-        "aic_metrics": "PipeUtilization" if level in ("level1", "level2") else "none",
+        **reading.flags(_FLAGS), "level": level, "mstx": mstx or level == "none", "aic_metrics": usual_metrics(level),
+        "stages": _stages(reading), "ranks": _ranks(reading), "activities": _activities(reading),
         "export": reading.choice("profile_export_type", "export", EXPORTS, "text"),
         "analysis": "sync" if reading.flag("profile_analysis", "analysis", False) else "off",
         "path": reading.text("profile_save_path", "path", ""),
-    }
+    }  # fmt: skip
 
 
 def _stages(reading: Reading) -> Any:
@@ -103,8 +94,7 @@ def _stages(reading: Reading) -> Any:
         return "all"
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, (list, tuple)) or not names:
-        reading.wrong("stage", "all, a stage or a list of stages is needed", value, ("all", *STAGES))
-        return "all"
+        return reading.refuse("all", "stage", "all, a stage or a list of stages is needed", value, ("all", *STAGES))
     for name in (name for name in names if name not in STAGES):
         why = "all stands alone, not in a list" if name == "all" else "not one of its stages: nothing would be profiled"
         reading.wrong("stage", why, name, () if name == "all" else ("all", *STAGES))
@@ -117,21 +107,17 @@ def _ranks(reading: Reading) -> Any:
         return "all"
     if isinstance(value, (list, tuple)):
         return reading.ranks("profile_ranks", "ranks")
-    wanted = "all or a list is needed, [0, 1]"
     becomes = ": MindSpeed-RL would profile rank 0 alone" if isinstance(value, int) else ""
-    reading.wrong("profile_ranks", wanted + becomes, value)
-    return "all"
+    return reading.refuse("all", "profile_ranks", f"all or a list is needed, [0, 1]{becomes}", value)
 
 
 def _activities(reading: Reading) -> tuple[str, ...]:
     cpu = reading.flag("profile_with_cpu", "activities", True)
     npu = reading.flag("profile_with_npu", "activities", True)
     if not cpu and not npu:
-        key = "profile_with_npu" if reading.has("profile_with_npu") else "profile_with_cpu"
-        reading.wrong(
-            key, "profile_with_cpu and profile_with_npu are both off, which torch_npu takes for both on", False
-        )
-        return ("cpu", "npu")
+        key = "profile_with_npu" if "profile_with_npu" in reading.values else "profile_with_cpu"
+        why = "profile_with_cpu and profile_with_npu are both off, which torch_npu takes for both on"
+        return reading.refuse(("cpu", "npu"), key, why, False)
     return tuple(name for name, is_on in (("cpu", cpu), ("npu", npu)) if is_on)
 
 
@@ -139,7 +125,7 @@ def _window(reading: Reading) -> tuple[int, int]:
     first = reading.number("profile_step_start", "window.first_step", 1, least=1)
     end = reading.number("profile_step_end", "window.steps", 2)
     if end <= first and not reading.problems:
-        key = "profile_step_end" if reading.has("profile_step_end") else "profile_step_start"
+        key = "profile_step_end" if "profile_step_end" in reading.values else "profile_step_start"
         reading.wrong(key, f"the window is empty: it must end after step {first}, where it starts", end)
     return first, end
 
@@ -148,27 +134,26 @@ def _look_at_stage(reading: Reading, source: Source, fields: dict[str, Any], fir
     if fields["stages"] != "all" or not fields["enabled"]:
         return
     if source.at("megatron_training", "stage") == "ray_ppo":
-        reading.wrong(
-            "stage", "PPO has two workers on each NPU, which cannot both be profiled: name a stage", "all", STAGES
-        )
+        why = "PPO has two workers on each NPU, which cannot both be profiled: name a stage"
+        reading.wrong("stage", why, "all", STAGES)
     if first == 1:
         reading.note("stage all from step 1 on begins inside the worker's initialisation: the models' loading is in it")
 
 
 def _section(source: Source) -> tuple[Source, tuple[str, ...]]:
     """Where the keys are: below SECTION, with Hydra's overrides and interpolations, or at the top of an object."""
-    given = hydra.from_overrides(source, SECTION[:1]) if source.words else source
-    if given.at(*SECTION) is None:
-        return given, ()
-    return hydra.resolved(given, [SECTION, ("megatron_training", "stage")]), SECTION
+    composed = hydra.from_overrides(source, SECTION[:1]) if source.words else source
+    if composed.at(*SECTION) is None:
+        return composed, ()
+    return hydra.resolved(composed, [SECTION, ("megatron_training", "stage")]), SECTION
 
 
 def _with_underscores(source: Source, section: tuple[str, ...]) -> tuple[Source, tuple[str, ...]]:
     """The same with `profile-level` called profile_level, as MindSpeed-RL's `update()` has it."""
-    found = source.at(*section) if section else source.values
-    if not isinstance(found, Mapping) or not any("-" in str(key) for key in found):
+    content = source.at(*section) if section else source.values
+    if not isinstance(content, Mapping) or not any("-" in str(key) for key in content):
         return source, section
-    values: dict[str, Any] = {str(key).replace("-", "_"): value for key, value in found.items()}
+    values: dict[str, Any] = {str(key).replace("-", "_"): value for key, value in content.items()}
     lines = {
         (*path[:-1], str(path[-1]).replace("-", "_")) if path[:-1] == section else path: line
         for path, line in source.lines.items()
@@ -180,32 +165,19 @@ def _with_underscores(source: Source, section: tuple[str, ...]) -> tuple[Source,
 
 def write(config: Config) -> Written:
     """`profiler_config.integrated` with every key given."""
-    chosen = _own_stages(config)
-    last = config.window.first_step + (config.window.steps or 1)
+    names = ["all"] if config.stages == "all" else [key for key in config.stages if key in STAGES]
+    first = config.window.first_step
     values = {
-        "profile": config.enabled and bool(chosen),
-        "mstx": config.mstx,
-        "stage": chosen or "all",
-        "profile_save_path": config.path,
+        **{key: getattr(config, field) for key, field in _FLAGS.items()},
+        "profile": config.enabled and bool(names), "mstx": config.mstx,
+        "stage": names if len(names) > 1 else (*names, "all")[0], "profile_save_path": config.path,
         "profile_export_type": "text" if config.export == "text" else "db",
-        "profile_step_start": config.window.first_step,
-        "profile_step_end": last,
+        "profile_step_start": first, "profile_step_end": first + (config.window.steps or 1),
         "profile_level": {canonical: own for own, canonical in LEVELS.items()}[config.level],
-        "profile_with_memory": config.memory,
-        "profile_record_shapes": config.shapes,
-        "profile_with_cpu": "cpu" in config.activities,
-        "profile_with_npu": "npu" in config.activities,
-        "profile_with_module": config.modules,
+        "profile_with_cpu": "cpu" in config.activities, "profile_with_npu": "npu" in config.activities,
         "profile_analysis": config.analysis != "off",
         "profile_ranks": "all" if config.ranks == "all" else list(config.ranks),
-    }
-    text = yaml_of({"profiler_config": {"integrated": {**values, **config.extras.get(FLAVOUR, {})}}})
+    }  # fmt: skip
+    section = {key: values[key] for key in KEYS if key in values}
+    text = yaml_of({"profiler_config": {"integrated": {**section, **config.extras.get(FLAVOUR, {})}}})
     return Written(text, left_out(config, read(from_yaml(text, "")).config, FLAVOUR, _REASONS))
-
-
-def _own_stages(config: Config) -> Any:
-    """The word all, one name, or a list; empty where it has none of them."""
-    if config.stages == "all":
-        return "all"
-    names = [key for key in config.stages if key in STAGES]
-    return names[0] if len(names) == 1 else names

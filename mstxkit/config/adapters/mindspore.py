@@ -12,21 +12,16 @@ import json
 import re
 from typing import Any, Mapping
 
+from ...store.options import METRIC_LEVELS, named
 from ..model import Config, Window
 from ..sources import Source, from_json
-from . import ENDLESS_STEPS, Read, Reading, Written, left_out
+from . import ENDLESS_STEPS, ONE_WINDOW, Read, Reading, Written, export_of, left_out, words
 
 FLAVOUR = "mindspore"
 DESCRIPTION = "MindSpore: profiler_config.json of DynamicProfilerMonitor (start_step, stop_step)"
 
-LEVELS: dict[Any, Any] = {"LevelNone": "none", "Level0": "level0", "Level1": "level1", "Level2": "level2"}
-ACTIVITIES: dict[Any, Any] = {"CPU": "cpu", "NPU": "npu"}
-EXPORTS: dict[Any, Any] = {"text": "text", "db": "db"}
-HOST_SYSTEMS: dict[Any, Any] = {name: name for name in ("cpu", "mem", "disk", "network", "osrt")}
-AIC_METRICS = (
-    "PipeUtilization", "ArithmeticUtilization", "Memory", "MemoryL0", "MemoryUB", "ResourceConflictRatio", "L2Cache",
-    "MemoryAccess",
-)  # fmt: skip
+LEVELS, ACTIVITIES, HOST_SYSTEMS = (words("mindspore", name) for name in ("level", "activities", "host_sys"))
+AIC_METRICS = tuple(name for name in named("aic_metrics").values if name != "none")
 # By the numbers that older files have.
 LEVEL_CODES: dict[Any, Any] = {-1: "none", 0: "level0", 1: "level1", 2: "level2"}
 ACTIVITY_CODES: dict[Any, Any] = {0: ("cpu", "npu"), 1: ("cpu",), 2: ("npu",)}
@@ -67,12 +62,9 @@ SHARED_REASONS = {
 }
 REASONS = {
     **SHARED_REASONS,
-    "window.first_step": "start_step -1 switches it off",
-    "window.steps": "start_step -1 switches it off",
+    **ONE_WINDOW,
+    **dict.fromkeys(("window.first_step", "window.steps"), "start_step -1 switches it off"),
     "window.warmup": "the schedule is fixed, without a warm-up",
-    "window.wait": "there is one window",
-    "window.repeat": "there is one window",
-    "window.more_steps": "there is one window",
     "path": "./ stands for the folder that the program gives",
 }
 
@@ -84,13 +76,9 @@ def detect(source: Source) -> bool:
 
 
 def read(source: Source) -> Read:
-    """What the file says.
-
-    Raises:
-        ConfigError: all that is wrong in it.
-    """
+    """What the file says. Raises: ConfigError with all that is wrong in it."""
     reading = Reading(source)
-    foreign = [key for key in _TORCH_NPU_MARKS if reading.has(key)]
+    foreign = [key for key in _TORCH_NPU_MARKS if key in reading.values]
     for key in foreign:
         reading.wrong(key, "a key of torch_npu's file of the same name, beside stop_step, which is MindSpore's")
     reading.only((*KEYS, "is_valid", *foreign))
@@ -109,14 +97,11 @@ def write(config: Config) -> Written:
     window = config.window
     last = window.first_step + (window.steps or ENDLESS_STEPS) - 1
     values = {
-        "start_step": window.first_step if config.enabled else -1,
-        "stop_step": last if config.enabled else -1,
-        **said(config, FLAVOUR),
-        "aic_metrics": "AiCoreNone" if config.aic_metrics == "none" else config.aic_metrics,
-        "analyse": config.analysis != "off",
+        "start_step": window.first_step if config.enabled else -1, "stop_step": last if config.enabled else -1,
+        **values_of(config, FLAVOUR, "AiCoreNone"), "analyse": config.analysis != "off",
         "analyse_mode": {"off": -1, "sync": 0, "async": 1}[config.analysis],
         "prof_path": config.path if takes_path(config.path) else OWN_PATH,
-    }
+    }  # fmt: skip
     text = json.dumps(values, indent=4, ensure_ascii=False) + "\n"
     return Written(text, left_out(config, read(from_json(text, FLAVOUR)).config, FLAVOUR, reasons(config, REASONS)))
 
@@ -126,22 +111,18 @@ def options(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Fields that MindSpore's file and its environment variable have alike, and what is MindSpore's alone.
 
-    Args:
-        reading: Of either.
-        levels: Names of the levels, and numbers where these are taken.
-        metrics: The same, of AI Core metrics.
+    `levels` and `metrics` are the names of these, and numbers where these are taken.
     """
     level = reading.choice("profiler_level", "level", levels, "level0")
     fields: dict[str, Any] = {
-        "level": level,
-        "activities": _activities(reading, any(type(one) is int for one in levels)),
-        "export": _export(reading),
+        "level": level, "activities": _activities(reading, any(type(key) is int for key in levels)),
+        "export": export_of(reading, EXPORT_CODES),
         "domains_include": reading.texts("mstx_domain_include", "domains_include"),
         "domains_exclude": reading.texts("mstx_domain_exclude", "domains_exclude"),
         "host_sys": reading.items("host_sys", "host_sys", HOST_SYSTEMS, ()),
         "data_simplification": reading.flag("data_simplification", "data_simplification", True),
-        **{field: reading.flag(key, field, False) for key, field in FLAGS.items()},
-    }
+        **reading.flags(FLAGS),
+    }  # fmt: skip
     fields["aic_metrics"] = _metrics(reading, level, metrics)
     if level == "none" and not fields["mstx"]:
         reading.wrong("profiler_level", "MindSpore takes Level0, which is heavier, where mstx is not true", "LevelNone")
@@ -149,20 +130,19 @@ def options(
     return fields, {"parallel_strategy": True} if strategy else {}
 
 
-def said(config: Config, flavour: str) -> dict[str, Any]:
+def values_of(config: Config, flavour: str, no_metrics: str) -> dict[str, Any]:
     """These fields under MindSpore's names."""
     return {
         "profiler_level": next(own for own, canonical in LEVELS.items() if canonical == config.level),
-        "activities": [one.upper() for one in config.activities],
+        "activities": [activity.upper() for activity in config.activities],
         "export_type": ["text", "db"] if config.export == "both" else [config.export],
-        **{key: getattr(config, field) for key, field in FLAGS.items()},
-        "mstx": config.mstx or config.level == "none",
-        "mstx_domain_include": list(config.domains_include),
-        "mstx_domain_exclude": list(config.domains_exclude),
-        "host_sys": [one for one in config.host_sys if one in HOST_SYSTEMS],
+        **{key: getattr(config, field) for key, field in FLAGS.items()}, "mstx": config.mstx or config.level == "none",
+        "mstx_domain_include": list(config.domains_include), "mstx_domain_exclude": list(config.domains_exclude),
+        "host_sys": [system for system in config.host_sys if system in HOST_SYSTEMS],
         "data_simplification": config.data_simplification,
         "parallel_strategy": bool(config.extras.get(flavour, {}).get("parallel_strategy", False)),
-    }
+        "aic_metrics": no_metrics if config.aic_metrics == "none" else config.aic_metrics,
+    }  # fmt: skip
 
 
 def takes_path(path: str) -> bool:
@@ -184,48 +164,39 @@ def reasons(config: Config, usual: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _activities(reading: Reading, numbers_too: bool) -> tuple[str, ...]:
-    given = reading.values.get("activities")
-    if numbers_too and type(given) is int:
+    listed = reading.values.get("activities")
+    if numbers_too and type(listed) is int:
         return tuple(reading.choice("activities", "activities", ACTIVITY_CODES, ("cpu", "npu")))
-    found = reading.items("activities", "activities", ACTIVITIES, ("cpu", "npu"))
-    if given == []:
-        reading.wrong("activities", "MindSpore records nothing at all with an empty list; leave it out for both", given)
-    return found or ("cpu", "npu")
-
-
-def _export(reading: Reading) -> str:
-    given = reading.values.get("export_type")
-    if type(given) is int:
-        return str(reading.choice("export_type", "export", EXPORT_CODES, "text"))
-    found = reading.items("export_type", "export", EXPORTS, ("text",))
-    if given == []:
-        reading.wrong("export_type", "an empty list says nothing", given, EXPORTS)
-    return "both" if len(found) > 1 else next(iter(found), "text")
+    activities = reading.items("activities", "activities", ACTIVITIES, ("cpu", "npu"))
+    if listed == []:
+        reading.wrong(
+            "activities", "MindSpore records nothing at all with an empty list; leave it out for both", listed
+        )
+    return activities or ("cpu", "npu")
 
 
 def _metrics(reading: Reading, level: str, metrics: Mapping[Any, Any]) -> str:
     default = "none"
-    if reading.has("aicore_metrics"):
+    if "aicore_metrics" in reading.values:
         default = reading.choice("aicore_metrics", "aic_metrics", OLD_METRICS, "none")
         reading.note("aicore_metrics is what MindSpore up to 2.5 calls aic_metrics; 2.10 ignores it")
-    found = str(reading.choice("aic_metrics", "aic_metrics", metrics, default))
-    if found == "none" and level in ("level1", "level2"):
+    metric = str(reading.choice("aic_metrics", "aic_metrics", metrics, default))
+    if metric == "none" and level in METRIC_LEVELS:
         reading.note(f"MindSpore records PipeUtilization at {level} where no other metric is named")
         return "PipeUtilization"
-    return found
+    return metric
 
 
 def _window(reading: Reading, start: int) -> Window:
-    told = len(reading.problems)
+    problems_before = len(reading.problems)
     stop = reading.number("stop_step", "window.steps", -1)
     if start == -1:
         return Window(counted_from="process")
     if start < 1:
         reading.wrong("start_step", "steps are counted from 1; -1 switches profiling off", start)
-    elif stop < start and len(reading.problems) == told:
-        reading.wrong(
-            "stop_step", f"the last recorded step is before start_step={start}: nothing would be recorded", stop
-        )
+    elif stop < start and len(reading.problems) == problems_before:
+        why = f"the last recorded step is before start_step={start}: nothing would be recorded"
+        reading.wrong("stop_step", why, stop)
     reading.note(
         "steps are those of the callback, counted from 1; DynamicProfilerMonitor.step() at the end of a loop, as in "
         "MindSpore's examples, records one step later"

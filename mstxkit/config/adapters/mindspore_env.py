@@ -37,23 +37,20 @@ def detect(source: Source) -> bool:
 
 
 def read(source: Source) -> Read:
-    """What the variable says.
-
-    Raises:
-        ConfigError: it is no JSON object, or all that is wrong in it.
-    """
+    """What the variable says. Raises: ConfigError where it is no JSON object, else with all that is wrong in it."""
     word = source.variables.get(VARIABLE, Word(""))
     reading = Reading(_opened(word, source.name), spelled=f"{VARIABLE}.{{}}".format)
     reading.only(KEYS)
     fields, extras = mindspore.options(reading, mindspore.LEVELS, mindspore.METRIC_NAMES)
-    fields["enabled"] = _started(reading)
-    fields["window"] = Window(steps=None, counted_from="process")
-    fields["analysis"] = "sync"
-    fields["path"] = mindspore.taken_path(reading, "output_path", OWN_PATH)
-    given = {key: reading.flag(key, "extras", default) for key, default in EXTRAS.items()}
-    if not given["start_profile"]:
+    fields |= {
+        "enabled": _started(reading), "window": Window(steps=None, counted_from="process"), "analysis": "sync",
+        "path": mindspore.taken_path(reading, "output_path", OWN_PATH),
+    }  # fmt: skip
+    flags = {key: reading.flag(key, "extras", default) for key, default in EXTRAS.items()}
+    if not flags["start_profile"]:
         reading.note("start_profile: false does nothing here: MindSpore starts the profiler all the same")
-    return reading.read(FLAVOUR, {**extras, **{key: one for key, one in given.items() if one != EXTRAS[key]}}, **fields)
+    extras.update({key: flag for key, flag in flags.items() if flag != EXTRAS[key]})
+    return reading.read(FLAVOUR, extras, **fields)
 
 
 def write(config: Config) -> Written:
@@ -62,8 +59,7 @@ def write(config: Config) -> Written:
     values = {
         "start": config.enabled,
         "output_path": config.path if mindspore.takes_path(config.path) else OWN_PATH,
-        **mindspore.said(config, FLAVOUR),
-        "aic_metrics": "None" if config.aic_metrics == "none" else config.aic_metrics,
+        **mindspore.values_of(config, FLAVOUR, "None"),
         **{key: bool(own.get(key, default)) for key, default in EXTRAS.items()},
     }
     held = shlex.quote(json.dumps(values, indent=2, ensure_ascii=False))
@@ -75,14 +71,14 @@ def write(config: Config) -> Written:
 def _opened(word: Word, name: str) -> Source:
     line, text = word.line or 1, word.text
     try:
-        found = json.loads(text)
+        values = json.loads(text)
     except (ValueError, RecursionError):
-        found = None  # said below, with its line
-    if isinstance(found, list):
+        values = None  # `documents.json` names the line, below
+    if isinstance(values, list):
         _refuse(word, name, "a list makes the import of mindspore itself fail; an object is needed")
     if not text:  # as good as not set
         return Source(name)
-    if found == {} or not text.strip():
+    if values == {} or not text.strip():
         _refuse(word, name, "MindSpore calls an empty object a decode error and profiles nothing")
     try:
         values, lines = documents.json(text, name, line)
@@ -96,8 +92,8 @@ def _refuse(word: Word, name: str, why: str) -> None:
 
 
 def _started(reading: Reading) -> bool:
-    given: Any = reading.get("start", "enabled", False)
-    if not isinstance(given, bool):
-        taken = "true" if given else "false"
-        reading.wrong("start", f"not a flag: MindSpore takes it for {taken}", given, ("true", "false"))
-    return given is True
+    start: Any = reading.get("start", "enabled", False)
+    if not isinstance(start, bool):
+        why = f"not a flag: MindSpore takes it for {'true' if start else 'false'}"
+        reading.wrong("start", why, start, ("true", "false"))
+    return start is True

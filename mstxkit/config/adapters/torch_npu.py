@@ -15,15 +15,12 @@ from typing import Any, Mapping
 
 from ..model import Config, Window
 from ..sources import Source, from_json
-from . import ENDLESS_STEPS, Read, Reading, Written, left_out
+from . import ENDLESS_STEPS, EXPORTS, ONE_WINDOW, Read, Reading, Written, export_of, left_out, words
 
 FLAVOUR = "torch_npu"
 DESCRIPTION = "torch_npu: profiler_config.json of dynamic_profile (active, experimental_config)"
 
-LEVELS: dict[Any, Any] = {"Level_none": "none", "Level0": "level0", "Level1": "level1", "Level2": "level2"}
-ACTIVITIES: dict[Any, Any] = {"CPU": "cpu", "NPU": "npu"}
-EXPORTS: dict[Any, Any] = {"text": "text", "db": "db"}
-HOST_SYSTEMS: dict[Any, Any] = {name: name for name in ("cpu", "mem", "disk", "network", "osrt", "numa")}
+LEVELS, ACTIVITIES, HOST_SYSTEMS = (words("torch_npu", name) for name in ("level", "activities", "host_sys"))
 # Names of `AiCMetrics`, and what stands behind them in CANN: both are taken.
 _ACL_METRICS = {
     "PipeUtilization": "PIPE_UTILIZATION", "ArithmeticUtilization": "ARITHMETIC_UTILIZATION",
@@ -41,10 +38,7 @@ _FLAGS = {
     "record_shapes": "shapes", "profile_memory": "memory", "with_stack": "stacks", "with_flops": "flops",
     "with_modules": "modules",
 }  # fmt: skip
-_DEEP_FLAGS = {
-    "l2_cache": "l2_cache", "op_attr": "op_attr", "record_op_args": "record_op_args", "sys_io": "sys_io",
-    "sys_interconnection": "sys_interconnection",
-}  # fmt: skip
+_DEEP_FLAGS = {name: name for name in ("l2_cache", "op_attr", "record_op_args", "sys_io", "sys_interconnection")}
 KEYS = (
     "activities", "prof_dir", "analyse", "async_mode", *_FLAGS, "active", "warmup", "start_step", "is_rank",
     "rank_list", "metadata", _SECTION,
@@ -58,9 +52,7 @@ _MARKS = {"active", _SECTION, "prof_dir", "is_rank", "rank_list", "async_mode"}
 REASONS = {
     "window.first_step": "a recording begins behind a call of step(), so at step 2 or later, then warms up",
     "window.counted_from": "steps are counted from this start of the process",
-    "window.wait": "there is one window",
-    "window.repeat": "there is one window",
-    "window.more_steps": "there is one window",
+    **ONE_WINDOW,
     "stages": "there are no stages: whole steps are recorded",
     "analysis": "with a list of ranks, data is parsed in async mode only",
     "mstx": "Level_none without mstx turns it on in torch_npu",
@@ -73,25 +65,17 @@ def detect(source: Source) -> bool:
 
 
 def read(source: Source) -> Read:
-    """What the file says.
-
-    Raises:
-        ConfigError: all that is wrong in it.
-    """
+    """What the file says. Raises: ConfigError with all that is wrong in it."""
     reading = Reading(source)
-    misplaced = [key for key in DEEP_KEYS if reading.has(key)]
+    misplaced = [key for key in DEEP_KEYS if key in reading.values]
     for key in misplaced:
         reading.wrong(key, f"torch_npu looks for it in {_SECTION}")
     reading.only((*KEYS, "is_valid", *misplaced))
-    fields: dict[str, Any] = {field: reading.flag(key, field, False) for key, field in _FLAGS.items()}
-    fields.update(_window(reading))
-    fields["activities"] = _activities(reading)
-    fields["ranks"] = _ranks(reading)
+    fields = {**reading.flags(_FLAGS), **_window(reading), "activities": _activities(reading), "ranks": _ranks(reading)}
     fields["analysis"] = _analysis(reading, fields["ranks"])
     fields["path"] = reading.text("prof_dir", "path", OWN_PATH)
     extras = _extras(reading)
-    fields.update(_depth(reading))
-    return reading.read(FLAVOUR, extras, **fields)
+    return reading.read(FLAVOUR, extras, **fields, **_depth(reading))
 
 
 def write(config: Config) -> Written:
@@ -99,19 +83,14 @@ def write(config: Config) -> Written:
     window = config.window
     ranks = [] if config.ranks == "all" else list(config.ranks)
     values = {
-        "activities": [one.upper() for one in config.activities],
-        "prof_dir": config.path or OWN_PATH,
+        "activities": [activity.upper() for activity in config.activities], "prof_dir": config.path or OWN_PATH,
         "analyse": config.analysis == "async" or (config.analysis == "sync" and not ranks),
-        "async_mode": config.analysis == "async",
-        **{key: getattr(config, field) for key, field in _FLAGS.items()},
-        "active": window.steps or ENDLESS_STEPS,
-        "warmup": window.warmup,
-        "start_step": _start_step(config),
-        "is_rank": bool(ranks),
-        "rank_list": ranks,
+        "async_mode": config.analysis == "async", **{key: getattr(config, field) for key, field in _FLAGS.items()},
+        "active": window.steps or ENDLESS_STEPS, "warmup": window.warmup, "start_step": _start_step(config),
+        "is_rank": bool(ranks), "rank_list": ranks,
         **{key: config.extras[FLAVOUR][key] for key in ("metadata",) if key in config.extras.get(FLAVOUR, {})},
         _SECTION: _deep(config),
-    }
+    }  # fmt: skip
     text = json.dumps(values, indent=4, ensure_ascii=False) + "\n"
     return Written(text, left_out(config, read(from_json(text, FLAVOUR)).config, FLAVOUR, REASONS))
 
@@ -121,14 +100,11 @@ def _deep(config: Config) -> dict[str, Any]:
         "profiler_level": next(own for own, canonical in LEVELS.items() if canonical == config.level),
         "aic_metrics": "AiCoreNone" if config.aic_metrics == "none" else config.aic_metrics,
         **{key: getattr(config, field) for key, field in _DEEP_FLAGS.items()},
-        "gc_detect_threshold": config.gc_detect_threshold_ms,
-        "data_simplification": config.data_simplification,
+        "gc_detect_threshold": config.gc_detect_threshold_ms, "data_simplification": config.data_simplification,
         "export_type": ["text", "db"] if config.export == "both" else [config.export],
-        "mstx": config.mstx or config.level == "none",
-        "host_sys": list(config.host_sys),
-        "mstx_domain_include": list(config.domains_include),
-        "mstx_domain_exclude": list(config.domains_exclude),
-    }
+        "mstx": config.mstx or config.level == "none", "host_sys": list(config.host_sys),
+        "mstx_domain_include": list(config.domains_include), "mstx_domain_exclude": list(config.domains_exclude),
+    }  # fmt: skip
 
 
 def _start_step(config: Config) -> int:
@@ -148,39 +124,32 @@ def _window(reading: Reading) -> dict[str, Any]:
         reading.note("start_step 0 records nothing: when step() is first called, that step is over")
     if start == NEXT_STEP:
         reading.note("start_step -1 is the next step after the file is read: here, read before the first step ends")
-    window = Window(
-        first_step=(1 if start == NEXT_STEP else max(start, 0)) + 1 + max(warmup, 0),
-        steps=None if active >= ENDLESS_STEPS else max(active, 1),
-        counted_from="process",
-        warmup=max(warmup, 0),
-    )
+    first_step = (1 if start == NEXT_STEP else max(start, 0)) + 1 + max(warmup, 0)
+    steps = None if active >= ENDLESS_STEPS else max(active, 1)
+    window = Window(first_step=first_step, steps=steps, counted_from="process", warmup=max(warmup, 0))
     return {"enabled": reading.get("start_step", "enabled", NEVER) != NEVER, "window": window}
 
 
 def _activities(reading: Reading) -> tuple[str, ...]:
-    found = reading.items("activities", "activities", ACTIVITIES, ("cpu", "npu"))
-    if found == ("cpu",):
+    activities = reading.items("activities", "activities", ACTIVITIES, ("cpu", "npu"))
+    if activities == ("cpu",):
         reading.note(f"without NPU in activities torch_npu ignores {_SECTION}")
     if reading.values.get("activities") == []:
         reading.note("an empty list of activities is all of them in torch_npu")
-    return found or ("cpu", "npu")
+    return activities or ("cpu", "npu")
 
 
 def _ranks(reading: Reading) -> Any:
     chosen = reading.flag("is_rank", "ranks", False)
-    given = reading.values.get("rank_list", [])
-    if chosen:
-        return reading.ranks("rank_list", "ranks") if given else _nobody(reading, given)
-    if given:
-        reading.note("rank_list does nothing without is_rank: true; every rank records")
-    return "all"
-
-
-def _nobody(reading: Reading, given: Any) -> str:
-    if reading.has("rank_list"):
-        reading.wrong("rank_list", "is_rank: true with no rank records nowhere", given)
-    else:
+    listed = reading.values.get("rank_list", [])
+    if chosen and listed:
+        return reading.ranks("rank_list", "ranks")
+    if chosen and "rank_list" in reading.values:
+        reading.wrong("rank_list", "is_rank: true with no rank records nowhere", listed)
+    elif chosen:
         reading.wrong("is_rank", "records nowhere without the ranks of a rank_list", True)
+    elif listed:
+        reading.note("rank_list does nothing without is_rank: true; every rank records")
     return "all"
 
 
@@ -197,32 +166,32 @@ def _analysis(reading: Reading, ranks: Any) -> str:
 
 
 def _extras(reading: Reading) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    extras: dict[str, Any] = {}
     if reading.values.get("start_step") == NEXT_STEP:
-        found["start_step"] = NEXT_STEP
+        extras["start_step"] = NEXT_STEP
     metadata = reading.get("metadata", "extras", {})
     if not isinstance(metadata, Mapping):
         reading.wrong("metadata", "a mapping is needed", metadata)
     elif metadata:
-        found["metadata"] = dict(metadata)
-    return found
+        extras["metadata"] = dict(metadata)
+    return extras
 
 
 def _depth(top: Reading) -> dict[str, Any]:
     """Fields of the section experimental_config; its problems and places become those of the whole."""
-    given = top.values.get(_SECTION)
-    reading = Reading(top.source if given is not None else Source(top.source.name), (_SECTION,))
+    is_empty = top.values.get(_SECTION) is None
+    reading = Reading(Source(top.source.name) if is_empty else top.source, (_SECTION,))
     reading.only(DEEP_KEYS)
-    fields: dict[str, Any] = {field: reading.flag(key, field, False) for key, field in _DEEP_FLAGS.items()}
-    fields["level"] = reading.choice("profiler_level", "level", LEVELS, "level0")
-    fields["aic_metrics"] = reading.choice("aic_metrics", "aic_metrics", METRICS, "none")
-    fields["mstx"] = _mstx(reading, fields["level"])
-    fields["gc_detect_threshold_ms"] = _threshold(reading)
-    fields["data_simplification"] = reading.flag("data_simplification", "data_simplification", True)
-    fields["export"] = _export(reading)
-    fields["host_sys"] = reading.items("host_sys", "host_sys", HOST_SYSTEMS, ())
-    fields["domains_include"] = _texts(reading, "mstx_domain_include", "domains_include")
-    fields["domains_exclude"] = _texts(reading, "mstx_domain_exclude", "domains_exclude")
+    level = reading.choice("profiler_level", "level", LEVELS, "level0")
+    fields = {
+        **reading.flags(_DEEP_FLAGS), "level": level, "mstx": _mstx(reading, level),
+        "aic_metrics": reading.choice("aic_metrics", "aic_metrics", METRICS, "none"),
+        "gc_detect_threshold_ms": _threshold(reading), "export": export_of(reading, EXPORTS),
+        "data_simplification": reading.flag("data_simplification", "data_simplification", True),
+        "host_sys": reading.items("host_sys", "host_sys", HOST_SYSTEMS, ()),
+        "domains_include": _texts(reading, "mstx_domain_include", "domains_include"),
+        "domains_exclude": _texts(reading, "mstx_domain_exclude", "domains_exclude"),
+    }  # fmt: skip
     top.problems += reading.problems
     top.notes += reading.notes
     top.places.update(reading.places)
@@ -240,23 +209,12 @@ def _mstx(reading: Reading, level: str) -> bool:
 
 
 def _threshold(reading: Reading) -> float | None:
-    given = reading.get("gc_detect_threshold", "gc_detect_threshold_ms")
-    if given is None:
+    threshold = reading.get("gc_detect_threshold", "gc_detect_threshold_ms")
+    if threshold is None:
         return None
-    if not isinstance(given, (int, float)) or isinstance(given, bool) or given < 0:
-        reading.wrong("gc_detect_threshold", "milliseconds are needed, 0 or more, or null", given)
-        return None
-    return float(given)
-
-
-def _export(reading: Reading) -> str:
-    given = reading.values.get("export_type", ["text"])
-    if isinstance(given, str):
-        return str(reading.choice("export_type", "export", EXPORTS, "text"))
-    found = reading.items("export_type", "export", EXPORTS, ("text",))
-    if given == []:
-        reading.wrong("export_type", "an empty list says nothing", given, EXPORTS)
-    return "both" if len(found) > 1 else next(iter(found), "text")
+    if not isinstance(threshold, (int, float)) or isinstance(threshold, bool) or threshold < 0:
+        return reading.refuse(None, "gc_detect_threshold", "milliseconds are needed, 0 or more, or null", threshold)
+    return float(threshold)
 
 
 def _texts(reading: Reading, key: str, field: str) -> tuple[str, ...]:

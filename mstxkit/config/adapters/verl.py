@@ -12,22 +12,8 @@ from ...errors import Problem
 from .. import hydra
 from ..model import Config
 from ..sources import Source, from_yaml
-from . import Read, Reading, Written, left_out
-from ._text import yaml_of
-from ._verl_roles import (
-    GLOBAL,
-    HOOKS,
-    LEVELS,
-    ROLES,
-    STAGE_NAMES,
-    TOOLS,
-    Role,
-    always_has_cpu,
-    at_least,
-    has_rollout,
-    note_surprises,
-    roles_of,
-)
+from . import LEVELS, Read, Reading, Written, _verl_roles, left_out, usual_metrics, yaml_of
+from ._verl_roles import GLOBAL, HOOKS, ROLES, STAGE_NAMES, VerlRole, at_least, has_rollout
 
 FLAVOUR = "verl"
 DESCRIPTION = "verl YAML or Hydra overrides: global_profiler and the roles' profiler blocks"
@@ -38,8 +24,10 @@ VLLM = {
 }  # fmt: skip
 VLLM_PREFIX = "VLLM_TORCH_PROFILER_"
 
+_CONTENTS = {"memory": "memory", "shapes": "shapes", "module": "modules", "stack": "stacks"}
 _GLOBAL_KEYS = ("tool", "steps", "profile_continuous_steps", "save_path", *HOOKS, "global_tool_config", "_target_")
 _ROOTS = tuple(dict.fromkeys((GLOBAL, *(path[0] for path, _ in ROLES.values()))))
+_DOTTED = (f"{GLOBAL}.", *(".".join(path) + "." for path, _ in ROLES.values()))
 _FIRST = ("actor", "ref", "critic", "reward_model", "rollout")  # whose settings are shown
 _MOST_STEPS = 1000
 _REASONS = {
@@ -50,8 +38,7 @@ _REASONS = {
     "replicas": "verl up to 0.9.0 takes the rollout's ranks for replicas, 0.9.1 for global ranks",
     "activities": "the host side is always recorded, from verl 0.9.1 on",
     "mstx": "mstx ranges are always recorded",
-    "domains_include": "the domain communication is always left out, no other",
-    "domains_exclude": "the domain communication is always left out, no other",
+    **dict.fromkeys(("domains_include", "domains_exclude"), "the domain communication is always left out, no other"),
     "export": "always db (verl 0.6.1: text)",
     "analysis": "off or sync",
     "aic_metrics": "torch_npu's own: PipeUtilization at level1 and level2",
@@ -62,38 +49,32 @@ _REASONS = {
 
 def detect(source: Source) -> bool:
     """Is there a `global_profiler`, or a role's `profiler.tool_config`?"""
-    if any(word.text.lstrip("+").startswith((f"{GLOBAL}.", *_dotted_roles())) for word in source.words):
+    if any(word.text.lstrip("+").startswith(_DOTTED) for word in source.words):
         return True
-    return GLOBAL in source.values or any(
-        isinstance(source.at(*path, "tool_config"), Mapping) for path, _ in ROLES.values()
-    )
-
-
-def _dotted_roles() -> tuple[str, ...]:
-    return tuple(".".join(path) + "." for path, _ in ROLES.values())
+    paths = [path for path, _ in ROLES.values()]
+    return GLOBAL in source.values or any(isinstance(source.at(*path, "tool_config"), Mapping) for path in paths)
 
 
 def read(source: Source) -> Read:
     """What verl would do.
 
-    Raises:
-        ConfigError: all that is wrong in any role, enabled or not; an interpolation that points to nothing.
+    Raises: ConfigError with all that is wrong in any role, enabled or not; an interpolation that points to nothing.
     """
     raw = hydra.from_overrides(source, _ROOTS) if source.words else source
-    given = hydra.resolved(raw, [(GLOBAL,), *(path for path, _ in ROLES.values())])
-    reading = Reading(given, (GLOBAL,))
+    resolved = hydra.resolved(raw, [(GLOBAL,), *(path for path, _ in ROLES.values())])
+    reading = Reading(resolved, (GLOBAL,))
     if "defaults" in source.values:
         reading.note("Hydra composes `defaults:`, which is not done here: give the resolved configuration (--cfg job)")
     reading.only(_GLOBAL_KEYS)
-    tool = reading.choice("tool", "enabled", {**{name: name for name in TOOLS}, None: None}, None)
+    tool = reading.choice("tool", "enabled", {name: name for name in (*_verl_roles.TOOLS, None)}, None)
     steps = _steps(reading)
     path = reading.text("save_path", "path", "outputs/profile")
-    roles = roles_of(reading, path)
+    roles = _verl_roles.roles_of(reading, path)
     variables = _vllm_variables(reading, source)
     reading.stop_if_wrong()
-    found = reading.read(FLAVOUR, **_fields(reading, tool, steps, roles))
-    extras = _extras(found.config, raw, given, roles)
-    return found._replace(config=_with(found.config, {**variables, **extras}))
+    plain = reading.read(FLAVOUR, **_fields(reading, tool, steps, roles))
+    extras = _extras(plain.config, raw, resolved, roles)
+    return plain._replace(config=_with(plain.config, {**variables, **extras}))
 
 
 def _steps(reading: Reading) -> tuple[int, ...]:
@@ -101,48 +82,37 @@ def _steps(reading: Reading) -> tuple[int, ...]:
     if value is None:
         return ()
     if not isinstance(value, list) or not all(type(step) is int and step >= 1 for step in value):
-        reading.wrong("steps", "null or a list of steps is needed, counted from 1: [2, 4]", value)
-        return ()
+        return reading.refuse((), "steps", "null or a list of steps is needed, counted from 1: [2, 4]", value)
     return tuple(sorted(set(value)))
 
 
 def _vllm_variables(reading: Reading, source: Source) -> dict[str, str]:
-    found = {name: word for name, word in source.variables.items() if name.startswith(VLLM_PREFIX)}
-    for name, word in found.items():
+    variables = {name: word for name, word in source.variables.items() if name.startswith(VLLM_PREFIX)}
+    for name, word in variables.items():
         short = name[len(VLLM_PREFIX) :]
         if short not in VLLM:
-            allowed = tuple(VLLM_PREFIX + one for one in VLLM)
+            allowed = tuple(VLLM_PREFIX + suffix for suffix in VLLM)
             reading.problems.append(Problem(source.name, word.line, name, None, "unknown variable", allowed))
         elif short != "DIR" and word.text not in ("0", "1"):
             reading.problems.append(Problem(source.name, word.line, name, word.text, "not a flag", ("0", "1")))
-    return {name: word.text for name, word in found.items()}
+    return {name: word.text for name, word in variables.items()}
 
 
-def _fields(reading: Reading, tool: str | None, steps: tuple[int, ...], roles: dict[str, Role]) -> dict[str, Any]:
+def _fields(reading: Reading, tool: str | None, steps: tuple[int, ...], roles: dict[str, VerlRole]) -> dict[str, Any]:
     enabled = [role for role in roles.values() if role.enable]
     base = next((roles[name] for name in _FIRST if roles[name].enable), roles["actor"])
-    note_surprises(reading, tool, steps, roles, base)
+    _verl_roles.note_surprises(reading, tool, steps, roles, base)
     chosen = _stages(enabled, base)
     return {
-        "enabled": tool == "npu" and bool(steps) and bool(enabled),
-        "window": _window_of(steps),
-        "stages": chosen,
+        "enabled": tool == "npu" and bool(steps) and bool(enabled), "window": _window_of(steps), "stages": chosen,
         "stage_names": {key: name for key, name in STAGE_NAMES.items() if base.discrete and key in chosen},
         "ranks": base.chosen,
         "replicas": None if roles["rollout"].chosen == "all" or not has_rollout(roles) else roles["rollout"].chosen,
-        "level": base.level,
-        "activities": _activities(reading, base),
-        "mstx": True,
+        "level": base.level, "activities": _activities(base), "mstx": True,
         "domains_exclude": ("communication",) if at_least(0, 7) else (),
-        "memory": "memory" in base.contents,
-        "shapes": "shapes" in base.contents,
-        "stacks": "stack" in base.contents,
-        "modules": "module" in base.contents,
-        "aic_metrics": "PipeUtilization" if base.level in ("level1", "level2") else "none",
-        "export": "db" if at_least(0, 7) else "text",
-        "analysis": "sync" if base.analysis else "off",
-        "path": base.save_path,
-        "sampling": _sampling(roles),
+        **{field: word in base.contents for word, field in _CONTENTS.items()},
+        "aic_metrics": usual_metrics(base.level), "export": "db" if at_least(0, 7) else "text",
+        "analysis": "sync" if base.analysis else "off", "path": base.save_path, "sampling": _sampling(roles),
     }  # fmt: skip
 
 
@@ -153,33 +123,33 @@ def _window_of(steps: tuple[int, ...]) -> dict[str, Any]:
     return {"first_step": steps[0], "steps": count, "more_steps": steps[count:]}
 
 
-def _stages(enabled: list[Role], base: Role) -> Any:
+def _stages(enabled: list[VerlRole], base: VerlRole) -> Any:
     if not base.discrete:
         return "all"
     names = [role.name for role in enabled if role.discrete] or [base.name]
     return tuple(stage for name, (_, stages) in ROLES.items() if name in names for stage in stages)
 
 
-def _activities(reading: Reading, base: Role) -> tuple[str, ...]:
+def _activities(base: VerlRole) -> tuple[str, ...]:
     listed = tuple(name for name in ("cpu", "npu") if name in base.contents)
-    if always_has_cpu():
+    if at_least(0, 9, 1):  # which always has the host side
         return ("cpu", "npu") if "npu" in listed else ("cpu",)
     return listed or ("cpu", "npu")
 
 
-def _sampling(roles: dict[str, Role]) -> dict[str, Any] | None:
+def _sampling(roles: dict[str, VerlRole]) -> dict[str, Any] | None:
     start, end = roles["rollout"].tokens
     if end is None or not has_rollout(roles):
         return None
     return {"per": "decode_step", "skip": start or 0, "record": end - (start or 0)}
 
 
-def _extras(config: Config, raw: Source, given: Source, roles: dict[str, Role]) -> dict[str, Any]:
-    """What was given and `write` would not give again, by its dotted name. What follows another key is not kept."""
+def _extras(config: Config, raw: Source, resolved: Source, roles: dict[str, VerlRole]) -> dict[str, Any]:
+    """The keys that `write` would not write again as they were, by dotted name; those that follow another are left."""
     enabled = [name for name, role in roles.items() if role.enable]
     kept = {"roles": enabled} if config.stages == "all" and enabled != _roles_of(config) else {}
     again = dict(_leaves(_tree(_with(config, kept)), ()))
-    own = [(path, value) for path, value in _leaves(given.values, ()) if path[-1] != "_target_"]
+    own = [(path, value) for path, value in _leaves(resolved.values, ()) if path[-1] != "_target_"]
     differing = [(path, value) for path, value in own if path not in again or again[path] != value]
     return {**kept, **{".".join(path): value for path, value in differing if "${" not in str(raw.at(*path))}}
 
@@ -219,13 +189,8 @@ def _written(config: Config, kept: Mapping[str, Any]) -> Written:
 def _tree(config: Config) -> dict[str, Any]:
     window = config.window
     steps = range(window.first_step, window.first_step + min(window.steps or 1, _MOST_STEPS))
-    tree: dict[str, Any] = {
-        GLOBAL: {
-            "tool": "npu" if config.enabled else None,
-            "steps": [*steps, *window.more_steps],
-            "save_path": config.path or "outputs/profile",
-        }
-    }
+    tool, save_path = "npu" if config.enabled else None, config.path or "outputs/profile"
+    tree: dict[str, Any] = {GLOBAL: {"tool": tool, "steps": [*steps, *window.more_steps], "save_path": save_path}}
     wanted = _roles_of(config)
     for name, (path, _) in ROLES.items():
         if name in wanted or name != "reward_model":
@@ -247,22 +212,20 @@ def _roles_of(config: Config) -> list[str]:
 
 def _block(config: Config, role: str, is_on: bool) -> dict[str, Any]:
     ranks = config.replicas if role == "rollout" and config.replicas is not None else config.ranks
-    optional = {"memory": config.memory, "shapes": config.shapes, "module": config.modules, "stack": config.stacks}
     npu = {
         "discrete": config.stages != "all",
-        "contents": [*reversed(config.activities), *(name for name, wanted in optional.items() if wanted)],
+        "contents": [
+            *reversed(config.activities),
+            *(word for word, field in _CONTENTS.items() if getattr(config, field)),
+        ],
         "level": {canonical: own for own, canonical in LEVELS.items()}[config.level],
         "analysis": config.analysis != "off",
     }
     if role == "rollout" and config.sampling is not None and config.sampling.per == "decode_step":
         start = config.sampling.skip
         npu.update(profile_token_start=start, profile_token_end=start + config.sampling.record)
-    return {
-        "enable": is_on,
-        "all_ranks": ranks == "all",
-        "ranks": [] if ranks == "all" else list(ranks),
-        "tool_config": {"npu": npu},
-    }
+    listed = [] if ranks == "all" else list(ranks)
+    return {"enable": is_on, "all_ranks": ranks == "all", "ranks": listed, "tool_config": {"npu": npu}}
 
 
 def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:

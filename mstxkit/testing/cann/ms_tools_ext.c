@@ -45,7 +45,9 @@ void mstxMarkA(const char *message, void *stream) {
   LOOK();
   if (mark) mark(message, stream);
 }
-uint64_t mstxRangeStartA(const char *message, void *stream) { return LOOK(), range_start ? range_start(message, stream) : 0; }
+uint64_t mstxRangeStartA(const char *message, void *stream) {
+  return LOOK(), range_start ? range_start(message, stream) : 0;
+}
 void mstxRangeEnd(uint64_t id) {
   LOOK();
   if (range_end) range_end(id);

@@ -1,4 +1,5 @@
-/* libprofapi.so: the tool behind mstx. As in CANN, libms_tools_ext finds it only once it is visible to the whole process. */
+/* libprofapi.so: the tool behind mstx. As in CANN, libms_tools_ext finds it only once it is visible to the whole
+ * process. */
 #include "standin.h"
 
 #include <stdlib.h>
@@ -19,8 +20,8 @@ static void mark(const char *message, void *stream) {
 }
 static uint64_t range_start(const char *message, void *stream) {
   uint64_t id = begin("mstxRangeStartA");
-  standin_log("mstxRangeStartA", ", \"message\": \"%s\", \"stream\": %d, \"id\": %llu", standin_escape(message), stream != 0,
-              (unsigned long long)id);
+  standin_log("mstxRangeStartA", ", \"message\": \"%s\", \"stream\": %d, \"id\": %llu", standin_escape(message),
+              stream != 0, (unsigned long long)id);
   return id;
 }
 static void range_end(uint64_t id) { standin_log("mstxRangeEnd", ", \"id\": %llu", (unsigned long long)id); }
@@ -41,7 +42,8 @@ static uint64_t domain_range_start(void *domain, const char *message, void *stre
   return id;
 }
 static void domain_range_end(void *domain, uint64_t id) {
-  standin_log("mstxDomainRangeEnd", ", \"domain\": \"%s\", \"id\": %llu", standin_escape(domain), (unsigned long long)id);
+  standin_log("mstxDomainRangeEnd", ", \"domain\": \"%s\", \"id\": %llu", standin_escape(domain),
+              (unsigned long long)id);
 }
 
 static void fill(get_table get, int module, const function *functions, unsigned n) {

@@ -1,4 +1,5 @@
-/* The acl runtime calls whose answer torch_npu reads before it trusts a device. Every name in symbols.txt answers 0 (success). */
+/* The acl runtime calls whose answer torch_npu reads before it trusts a device. Every name in symbols.txt answers 0
+ * (success). */
 #define _GNU_SOURCE
 #include "standin.h"
 
@@ -20,7 +21,9 @@ int aclrtCreateStreamWithConfig(void **stream, uint32_t priority, uint32_t flag)
   return (void)priority, (void)flag, make("aclrtCreateStreamWithConfig", stream);
 }
 int aclrtCreateEvent(void **event) { return make("aclrtCreateEvent", event); }
-int aclrtCreateEventWithFlag(void **event, uint32_t flag) { return (void)flag, make("aclrtCreateEventWithFlag", event); }
+int aclrtCreateEventWithFlag(void **event, uint32_t flag) {
+  return (void)flag, make("aclrtCreateEventWithFlag", event);
+}
 int aclrtCreateEventExWithFlag(void **event, uint32_t flag) {
   return (void)flag, make("aclrtCreateEventExWithFlag", event);
 }

@@ -1,4 +1,5 @@
-/* Log, asked-for failures, and the profiler calls of the stand-in CANN, in libascendcl.so. See mstxkit/testing/stand_in.py. */
+/* Log, asked-for failures, and the profiler calls of the stand-in CANN, in libascendcl.so. See
+ * mstxkit/testing/stand_in.py. */
 #define _GNU_SOURCE
 #include "standin.h"
 
@@ -60,8 +61,8 @@ static long long now_ns(void) {
 void standin_log(const char *call, const char *fields, ...) {
   if (log_fd < 0) return;
   char line[16384];
-  int n = snprintf(line, sizeof line, "{\"t_ns\": %lld, \"pid\": %d, \"tid\": %ld, \"call\": \"%s\"", now_ns(), getpid(),
-                   syscall(SYS_gettid), call);
+  int n = snprintf(line, sizeof line, "{\"t_ns\": %lld, \"pid\": %d, \"tid\": %ld, \"call\": \"%s\"", now_ns(),
+                   getpid(), syscall(SYS_gettid), call);
   va_list ap;
   va_start(ap, fields);
   n += vsnprintf(line + n, sizeof line - n - 3, fields, ap);
@@ -243,7 +244,8 @@ int aclprofSetConfig(int kind, const char *value, size_t n) {
   int code = (int)standin_answer("aclprofSetConfig", 0);
   char text[256];
   snprintf(text, sizeof text, "%.*s", (int)(n < 255 ? n : 255), value ? value : "");
-  standin_log("aclprofSetConfig", ", \"kind\": %d, \"message\": \"%s\", \"code\": %d", kind, standin_escape(text), code);
+  standin_log("aclprofSetConfig", ", \"kind\": %d, \"message\": \"%s\", \"code\": %d", kind, standin_escape(text),
+              code);
   return code;
 }
 

@@ -1,0 +1,108 @@
+"""`capture`: record this process, and arrange it for the processes that it starts and for the workers of a Ray job.
+
+It is configuring: what it is told wrongly raises `CaptureError`. Everything after that only counts faults.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from .. import faults
+from ..errors import CaptureError, MstxkitError
+from ..host import environment, interpreters
+from . import ray_job
+
+
+class Capture:
+    """A running capture. A context manager; `stop` may be called more than once.
+
+    Attributes:
+        run: The run folder; None with MSTXKIT_OFF=1 and in a sub-interpreter.
+    """
+
+    def __init__(self, run: Path | None) -> None:
+        self.run = run
+
+    def stop(self) -> None:
+        """Stop recording in this process and seal what it has. Its children go on by themselves."""
+        if self.run is not None:
+            from .. import capturing
+
+            capturing.stop(self.run)
+
+    def __enter__(self) -> Capture:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"Capture({str(self.run)!r})"
+
+
+def capture(
+    run: str | os.PathLike[str] | None = None, *, config: dict[str, Any] | None = None, **overrides: Any
+) -> Capture:
+    """Start the always-on recorder in this process, and by way of MSTXKIT_RUN in the children it starts from now on.
+
+    Args:
+        run: The run folder; made if it is missing. Default: MSTXKIT_RUN, else `mstxkit-runs/<time>` here.
+        config: Limits by name, as in `overrides`.
+        overrides: Limits of this recorder: bank_bytes, banks, slots, quota_bytes, rotate_bytes, seal_every_s,
+            heartbeat_s, live_folder, budget_ratio. And what this process and its children do about requests:
+            poll_every_s, light, cooldown_s, session_s, hour_s, run_s, agreement_s, transport_s, run_bytes
+            (`escalation.duty.settings`). Each also as MSTXKIT_<NAME> in the environment.
+
+    Raises:
+        CaptureError: the folder or a limit cannot be used, or this process captures into another run already.
+
+    Cost: a few milliseconds once: the live file is made and its pages are faulted in.
+    """
+    if environment.is_off():
+        return Capture(None)
+    if not interpreters.is_main():
+        faults.warn_once("capture in a sub-interpreter", "a sub-interpreter is not recorded: the main interpreter is")
+        return Capture(None)
+    from .. import capturing
+    from . import settings
+
+    folder = _run_folder(run)
+    if capturing.records_into(folder):
+        return Capture(folder)
+    limits, of_requests = settings.resolved(config, overrides)
+    own = {environment.RUN: str(folder), **settings.as_variables(config, overrides)}
+    if capturing.start(folder, limits, of_requests, own):
+        capturing.when_stopped[:] = [partial(ray_job.undo, "capture")]
+        # Workers of a Ray job are no children of this process: `ray.init` reaches them.
+        for note in ray_job.arrange("capture"):
+            faults.warn_once("capture and Ray", note)
+    return Capture(folder)
+
+
+def _run_folder(run: str | os.PathLike[str] | None) -> Path:
+    if run is None:
+        run = os.environ.get(environment.RUN) or Path("mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S")
+    try:
+        return Path(os.path.realpath(run))
+    except (TypeError, ValueError) as exc:
+        raise CaptureError(f"run={run!r} (of capture or {environment.RUN}) is no path: {exc}") from exc
+
+
+def start_from_environment() -> None:
+    """Capture into MSTXKIT_RUN, if it is set. Never raises: a bad folder is logged, and the program runs unrecorded."""
+    if not os.environ.get(environment.RUN) or environment.is_off():
+        return
+    try:
+        capture()
+    except Exception as exc:
+        faults.note("capture from the environment", exc)
+
+
+__all__ = ["Capture", "CaptureError", "MstxkitError", "capture"]

@@ -1,0 +1,262 @@
+"""What is replaced in Ray: `ray.init` gets our set-up hook and variables, and a worker patches what arrives by value.
+
+Works in the process that starts the job, and in its workers. Neither Ray nor a framework is imported, and nothing of
+ours ever ends a worker or fails a `ray.init`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from contextlib import contextmanager
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Callable, Iterator
+
+from .. import faults
+from ..host import environment, identity, imports
+from ..marking import ranges
+from . import ray_environment
+from .ray_environment import INJECTED
+
+if TYPE_CHECKING:
+    from ..patching.replacements import Replacement
+
+# Ray 2.42.1 and 2.60.0, `ray/_private/function_manager.py`: a worker's loader of what arrives by value.
+_LOADER, _LOADER_CLASS = "ray._private.function_manager", "FunctionActorManager"
+_STARTED_BEFORE = (
+    "Ray was started before mstxkit was told {what}: its workers are not reached; call autopatch and capture before "
+    "ray.init, or set MSTXKIT_AUTOPATCH and MSTXKIT_RUN before `ray start`"
+)
+_NO_SEAM = (
+    "this Ray has no {name}: what a class or function under @ray.remote brings by value may be not patched where it "
+    "arrives, and roles and ranks of actors may stay unknown"
+)
+
+
+class _Replaced:
+    """What this module has replaced here, and for whom."""
+
+    askers: set[str] = set()
+    changes: list[Replacement] = []
+    sent: dict[str, str] = {}
+    notes: list[str] = []
+
+
+_ways = _Replaced()
+
+
+def arrange(asker: str = "autopatch") -> tuple[str, ...]:
+    """Make every `ray.init` from now on reach the job's workers, until `undo` of each asker; also one by Ray itself.
+
+    Returns:
+        Notes on what cannot be reached, and what to do.
+    """
+    if ranges.is_off:
+        return ()
+    _ways.askers.add(asker)
+    imports.when_imported("ray", _wrap_init)
+    imports.when_imported(_LOADER, _wrap_loader)
+    return notes()
+
+
+def undo(asker: str = "autopatch") -> None:
+    """Put Ray's own functions back, once nobody asks for ours any more. Workers that run already keep theirs."""
+    _ways.askers.discard(asker)
+    if _ways.askers:
+        return
+    imports.forget("ray", _wrap_init)
+    imports.forget(_LOADER, _wrap_loader)
+    for change in reversed(_ways.changes):
+        change.undo()
+    copied = {id(change.after): (change.after, change.before) for change in _ways.changes}
+    _ways.changes.clear()
+    _ways.notes.clear()
+    if copied:
+        _everywhere(copied)
+        _ways.changes.clear()
+
+
+def notes() -> tuple[str, ...]:
+    """What of this job cannot be reached from here, at this moment; () in a worker, which has been."""
+    if not _is_driver():
+        return tuple(_ways.notes)
+    named = {environment.RUN: "where to record", environment.AUTOPATCH: "what to patch"}
+    wanted = ray_environment.variables(os.environ)
+    missing = [what for name, what in named.items() if wanted.get(name) and wanted[name] != _ways.sent.get(name)]
+    late = [_STARTED_BEFORE.format(what=" and ".join(missing))] if missing else []
+    return (*late, *_ways.notes)
+
+
+def _is_driver() -> bool:
+    """Has this process started or joined a Ray job, not as one of its workers?"""
+    worker = getattr(sys.modules.get("ray._private.worker"), "global_worker", None)
+    # None: Ray Client; 0: SCRIPT_MODE; 2: LOCAL_MODE.
+    return _is_initialized() and getattr(worker, "mode", None) in (None, 0, 2)
+
+
+def _is_initialized() -> bool:
+    # Missing while Ray is still being imported.
+    is_initialized = getattr(sys.modules.get("ray"), "is_initialized", None)
+    try:
+        return is_initialized is not None and bool(is_initialized())
+    except Exception as exc:
+        faults.note("asking whether Ray runs", exc)
+        return False
+
+
+def _wrap_init(ray: ModuleType) -> None:
+    original = ray.init
+
+    @functools.wraps(original)
+    def init(*args: Any, **kwargs: Any) -> Any:
+        with _reaching(kwargs, args[0] if args else kwargs.get("address")) as arguments:
+            return original(*args, **arguments)
+
+    _everywhere({id(original): (original, init)})
+
+
+def _everywhere(replaced: dict[int, tuple[Any, Any]]) -> None:
+    """Replace functions under every name that they have in a module."""
+    from ..patching import replacements
+
+    for change in replacements.in_modules(replaced, replacements.loaded_modules(), may_be_remote=False):
+        change.make()
+        _ways.changes.append(change)
+
+
+@contextmanager
+def _reaching(arguments: dict[str, Any], address: Any) -> Iterator[dict[str, Any]]:
+    """What `ray.init` is called with instead; for as long as it runs, also what it reads from the environment."""
+    before = os.environ.get(INJECTED)
+    try:
+        changed, text = _changed(arguments, before, _is_of_client(address))
+    except Exception as exc:
+        faults.note("arranging for Ray's workers", exc)
+        changed, text = arguments, before
+    if text is None or text == before:
+        yield changed
+        return
+    os.environ[INJECTED] = text
+    try:
+        yield changed
+    finally:
+        os.environ[INJECTED] = str(before)
+
+
+def _is_of_client(address: Any) -> bool:
+    """As `ray.init` decides it."""
+    if address is None or address == "auto":
+        address = os.environ.get("RAY_ADDRESS") or address
+    return "://" in str(address)
+
+
+def _changed(arguments: dict[str, Any], injected: str | None, is_client: bool) -> tuple[dict[str, Any], str | None]:
+    """New arguments of `ray.init`, and of the variable that `ray job submit` sets."""
+    ours = ray_environment.variables(os.environ)
+    if not ours or _is_initialized():
+        return arguments, injected
+    environment, config = arguments.get("runtime_env"), arguments.get("job_config")
+    if injected is not None and not is_client:
+        is_overriding = os.environ.get("RAY_OVERRIDE_JOB_RUNTIME_ENV") == "1"
+        injected, made = ray_environment.injected(injected, environment, ours, is_overriding)
+    else:
+        theirs = environment or getattr(config, "runtime_env", None)
+        made = ray_environment.composed(theirs, ours, is_client=is_client)
+    _ways.sent, _ways.notes[:] = ours, [*dict.fromkeys([*_ways.notes, *made.notes])]
+    changed = {**arguments, "runtime_env": made.environment}
+    if config is not None:  # Ray writes into it
+        import copy
+
+        changed["job_config"] = copied = copy.copy(config)
+        copied.metadata = dict(config.metadata)
+    return changed, injected
+
+
+def _wrap_loader(module: ModuleType) -> None:
+    """Hear of actor classes that arrive, and of actors that have been made."""
+    from ..patching.replacements import Replacement
+
+    loader = getattr(module, _LOADER_CLASS, None)
+    for name, wrapped in _SEAMS.items():
+        original = vars(loader).get(name) if isinstance(loader, type) else None
+        if callable(original):
+            change = Replacement(loader, name, original, wrapped(original))
+            change.make()
+            _ways.changes.append(change)
+        else:
+            _ways.notes.append(_NO_SEAM.format(name=f"{_LOADER_CLASS}.{name}"))
+
+
+def _loading(original: Callable[..., Any]) -> Callable[..., Any]:
+    """An actor class arrives: patch it before Ray looks at its methods, and learn what this process is."""
+
+    @functools.wraps(original)
+    def load(*args: Any, **kwargs: Any) -> Any:
+        cls = original(*args, **kwargs)
+        try:
+            from ..patching import registry
+
+            # Ray's own subclass repeats the methods of the user's class: what it has captured of them is replaced too.
+            theirs = getattr(cls, "__ray_actor_class__", cls)
+            registry.patch_travelled(theirs)
+            if not identity.has_role():
+                identity.identify(role=registry.roles().get(theirs.__name__, theirs.__name__))
+        except Exception as exc:
+            faults.note("a class that arrived by value", exc)
+        return cls
+
+    return load
+
+
+def _executing(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def make(self: Any, method_name: str, method: Any, *args: Any, **kwargs: Any) -> Any:
+        executor = original(self, method_name, method, *args, **kwargs)
+        return _telling(executor) if method_name == "__init__" else executor
+
+    return make
+
+
+def _waiting(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A function arrives, which is now run for the first time: it is run with its range."""
+
+    @functools.wraps(original)
+    def wait(self: Any, function_descriptor: Any, *args: Any, **kwargs: Any) -> Any:
+        answer = original(self, function_descriptor, *args, **kwargs)
+        try:
+            from ..patching import registry
+
+            if not function_descriptor.is_actor_method():
+                functions, key = self._function_execution_info, function_descriptor.function_id
+                info = functions.get(key)
+                patched = None if info is None else registry.patched_copy(info.function)
+                if info is not None and patched is not info.function:
+                    functions[key] = info._replace(function=patched)
+        except Exception as exc:
+            faults.note("a function that arrived by value", exc)
+        return answer
+
+    return wait
+
+
+def _telling(executor: Any) -> Any:
+    """After an actor's `__init__`, which may have set RANK: its rank is written down before anything can end it."""
+
+    @functools.wraps(executor)
+    def tell(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return executor(*args, **kwargs)
+        finally:
+            if identity.on_learnt is not None:
+                identity.on_learnt()
+
+    return tell
+
+
+# What a worker does with an actor class, each method of it, and a function, before their first run.
+_SEAMS = {
+    "_load_actor_class_from_gcs": _loading,
+    "_make_actor_method_executor": _executing,
+    "_wait_for_function": _waiting,
+}

@@ -1,0 +1,284 @@
+"""This process's recorder and what runs beside it, from start to stop: over fork, spawn and exit.
+
+`bootstrap.capture` starts it, as `mstxkit.capture()`. Once it runs, nothing here raises: faults are counted.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any, Callable, Mapping
+
+from . import __version__, faults
+from .errors import CaptureError
+from .escalation.duty.standby import Standby
+from .host import identity
+from .recorder import forking, here
+from .recorder.adopt import Adopter
+from .recorder.process import Recorder
+
+
+class _Beside:
+    """What runs beside the recorder of this process, and what must be put back when it stops."""
+
+    adopter: Any = None
+    standby: Any = None
+    settings: Any = None
+    environment_before: dict[str, str | None] = {}
+    hooks_are_set = False
+    lock = threading.RLock()
+    has_lock = False  # does a fork that is under way hold it?
+    run_hangs = False  # did that fork leave a thread behind?
+
+
+_beside = _Beside()
+# Called in this process when its recorder has been stopped; not in a child that lets go of its parent's.
+when_stopped: list[Callable[[], None]] = []
+
+
+def start(folder: Path, limits: Any, settings: Any, told_to_children: Mapping[str, str]) -> bool:
+    """Record this process, unless it records into this folder already; False then.
+
+    Args:
+        folder: The run folder, resolved; made if it is missing.
+        limits: What the recorder may use.
+        settings: What this process does about requests.
+        told_to_children: Variables of the environment while it records.
+
+    Raises:
+        CaptureError: the folder or a limit cannot be used, or this process records into another run already.
+    """
+    with _lock():
+        if records_into(folder):
+            return False
+        _beside.settings = settings
+        recorder = Recorder(folder, limits, __version__)
+        _take(recorder)
+        _tell_children(told_to_children)
+        _set_hooks()
+        _stop_with_multiprocessing()
+        _beside.adopter = Adopter(recorder.run)
+        _beside.adopter.begin()
+        _tell(here.when_started)
+        return True
+
+
+def records_into(folder: Path) -> bool:
+    """Does this process record into that folder?
+
+    Raises:
+        CaptureError: it records into another one.
+    """
+    recorder = recorder_here()
+    if recorder is not None and recorder.run != folder:
+        raise CaptureError(f"this process captures into {recorder.run}; stop that first, then capture into {folder}")
+    return recorder is not None
+
+
+def recorder_here() -> Recorder | None:
+    """The recorder of this process; None while nothing is recorded."""
+    with _lock():
+        return here.recorder
+
+
+def doing() -> str | None:
+    """What a profiler session records now, in words; None while nothing is."""
+    standby = _beside.standby
+    return None if standby is None else standby.doing()
+
+
+def _tell(hooks: list[Callable[[], None]]) -> None:
+    for call in list(hooks):
+        try:
+            call()
+        except Exception as exc:
+            faults.note("capturing.told", exc)
+
+
+def _lock() -> Any:
+    """The lock of this process. A child forked from C has inherited a recorder: it must not touch its parent's file."""
+    recorder = here.recorder
+    if recorder is not None and recorder.pid != os.getpid():
+        _take(None)
+        _beside.adopter = None
+        _beside.lock = threading.RLock()
+        recorder.abandon()
+    return _beside.lock
+
+
+def _take(recorder: Any) -> None:
+    here.recorder = recorder
+    identity.on_learnt = None if recorder is None else recorder.learn_identity
+    _beside.standby = None if recorder is None else _new_standby(recorder)
+
+
+def _new_standby(recorder: Recorder) -> Standby:
+    standby = Standby((recorder.run, recorder.run_id, recorder.live.path.parent), _beside.settings)
+    recorder.sealer.each_second = standby.consider
+    return standby
+
+
+def stop(run: Path | None = None) -> None:
+    """Stop the recorder of this process, if it records into `run` (None: whatever it records into). Never raises."""
+    _end("stop", run)
+
+
+def discard() -> None:
+    """Stop the recorder and leave nothing of this process in the run: for our own commands, which only look at runs."""
+    _end("discard", None)
+
+
+def _end(how: str, run: Path | None) -> None:
+    with _lock():
+        recorder, adopter, standby = here.recorder, _beside.adopter, _beside.standby
+        if recorder is None or (run is not None and recorder.run != run):
+            return
+        _take(None)
+        _beside.adopter = None
+        try:
+            adopter.leave_off()
+            standby.stop()
+            getattr(recorder, how)()
+        except Exception as exc:
+            faults.note(f"capturing.{how}", exc)
+        _put_back_environment()
+        _tell(when_stopped)
+
+
+def _tell_children(variables: Mapping[str, str]) -> None:
+    _beside.environment_before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+
+
+def _put_back_environment() -> None:
+    for name, value in _beside.environment_before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def _set_hooks() -> None:
+    """Once per process: none of them can be taken back, all of them do nothing while nothing is captured."""
+    if not _beside.hooks_are_set:
+        _beside.hooks_are_set = True
+        atexit.register(stop)
+        os.register_at_fork(
+            before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+        )
+        forking.watch_forks()
+
+
+def _before_fork() -> None:
+    """End our threads: they do not survive a fork, could hold locks in it, and Python 3.12 warns of them.
+
+    A thread that hangs in a write is left behind after 50 ms. It goes on in the parent. In the child its lock, its
+    half-written block and its live file are nobody's: the child begins with new ones.
+    """
+    faults.hold()  # from here on locks of logging may be held for the fork, by this very thread
+    deadline = time.monotonic() + forking.WAITS_AT_MOST_S
+    _beside.has_lock = _lock().acquire(timeout=forking.WAITS_AT_MOST_S)
+    try:
+        if here.recorder is not None:
+            forking.end_threads(_park, deadline)
+    except Exception as exc:
+        faults.note("capturing.before_fork", exc)
+
+
+def _park(deadline: float) -> int:
+    # The recorder's first: its thread may just be going on duty.
+    recorder = here.recorder
+    parked = 0 if recorder is None else recorder.park(deadline)
+    parked += int(_beside.adopter.leave_off(deadline)) + int(_beside.standby.park(deadline))
+    _beside.run_hangs = time.monotonic() >= deadline
+    return parked
+
+
+def _after_fork_in_parent() -> None:
+    try:
+        if here.recorder is not None:
+            forking.start_threads(_resume)
+    except Exception as exc:
+        faults.note("capturing.after_fork", exc)
+    finally:
+        if _beside.has_lock:
+            _beside.has_lock = False
+            _beside.lock.release()
+        faults.go_on()
+
+
+def _resume() -> None:
+    with _lock():
+        if here.recorder is not None:
+            here.recorder.resume()
+            _beside.standby.resume()
+            _beside.adopter.start()
+
+
+def _after_fork_in_child() -> None:
+    parent, _beside.adopter = here.recorder, None
+    _take(None)
+    _beside.lock, _beside.has_lock = threading.RLock(), False
+    faults.reset()
+    if parent is None:
+        return
+    try:
+        parent.abandon()
+        if _is_about_to_exec(sys._getframe().f_back):
+            return
+        if _beside.run_hangs:  # the child is not to wait for a folder that has just kept its parent waiting
+            thread = threading.Thread(target=_begin_in_child, args=(parent,), name="mstxkit-begin", daemon=True)
+            thread.start()
+            thread.join(forking.WAITS_AT_MOST_S)
+        else:
+            _begin_in_child(parent)
+    except Exception as exc:
+        faults.note("capturing.in_forked_child", exc)
+
+
+def _begin_in_child(parent: Recorder) -> None:
+    try:
+        recorder = Recorder(parent.run, parent.limits, __version__)
+        with _beside.lock:
+            _take(recorder)
+            _beside.adopter = Adopter(parent.run)
+        _stop_with_multiprocessing()
+        _tell(here.when_started)
+    except Exception as exc:
+        faults.note("capturing.in_forked_child", exc)
+
+
+def _is_about_to_exec(caller: FrameType | None) -> bool:
+    """A child of `subprocess` with a `preexec_fn` runs Python for a moment: a live file would outlast it, with
+    nothing in it.
+
+    Source: CPython 3.9 to 3.13, `subprocess.py`, `Popen._execute_child`, which calls `_posixsubprocess.fork_exec`.
+    """
+    return caller is not None and caller.f_code.co_name == "_execute_child"
+
+
+class _Token:
+    """multiprocessing keys its after-fork calls by a living object."""
+
+
+_token = _Token()
+
+
+def _stop_with_multiprocessing() -> None:
+    """A child of multiprocessing leaves by os._exit (fork, forkserver), past atexit: stop by its own finalizers.
+
+    Source: CPython 3.9 to 3.13, `multiprocessing/process.py`, `BaseProcess._bootstrap`: finalizers are cleared, then
+        after-fork calls run; so both what is captured before it (a fork, an import of the main
+        module) and what its target captures is stopped.
+    """
+    util, process = sys.modules.get("multiprocessing.util"), sys.modules.get("multiprocessing.process")
+    if util is None or process is None:
+        return
+    util.register_after_fork(_token, lambda token: util.Finalize(None, stop, exitpriority=-100))
+    if process.parent_process() is not None:
+        util.Finalize(None, stop, exitpriority=-100)

@@ -1,1 +1,0 @@
-"""Escalation: requests for a deeper profile of a stage, and who records what when (docs/control.md)."""

@@ -1,0 +1,64 @@
+"""Which hot path this process runs on: the C extension where it loads, else the Python twin; `MSTXKIT_NATIVE` decides.
+
+`1` requires the C extension, `0` forbids it, unset or empty takes it where it loads. Everybody else imports `engine`,
+the module, from here, so that a process has one engine only. A sub-interpreter has a Python twin of its own, which
+never records: the C extension serves the main interpreter only.
+"""
+
+from __future__ import annotations
+
+import os
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from .. import faults
+from ..host import names
+
+if TYPE_CHECKING:
+    from .native import hot as engine
+
+__all__ = ["VARIABLE", "engine", "load"]
+
+VARIABLE = "MSTXKIT_NATIVE"
+
+
+def load(choice: str) -> ModuleType:
+    """The engine that `choice`, a value of `MSTXKIT_NATIVE`, asks for.
+
+    Raises:
+        MstxkitError: the C extension is required and cannot be loaded, or `choice` is none of `0`, `1` and nothing.
+    """
+    if choice not in ("", "0", "1"):
+        raise _error(f"{VARIABLE}={choice!r} (from the environment): 1 requires the C engine, 0 forbids it")
+    if choice != "0":
+        try:
+            from .native import hot
+        except ImportError as exc:
+            from ..host import interpreters
+
+            if choice == "1" and interpreters.is_main():
+                raise _cannot_load(exc) from exc
+        else:
+            return hot
+    from .twin import hot as twin
+
+    return twin
+
+
+def _cannot_load(exc: ImportError) -> Exception:
+    return _error(
+        f"{VARIABLE}=1 (from the environment) requires the C engine, which cannot be loaded: {exc}. Install mstxkit "
+        "where a C compiler is found, or set it to 0 to run on the Python engine"
+    )
+
+
+def _error(message: str) -> Exception:
+    from ..errors import MstxkitError  # one module less for each `import mstxkit`
+
+    return MstxkitError(message)
+
+
+if not TYPE_CHECKING:
+    engine = load(os.environ.get(VARIABLE, ""))
+    engine.set_hooks(names.describe, names.utf8, faults.note, None)
+    faults.on_fault = engine.count_fault

@@ -1,0 +1,258 @@
+/* Call sites: a name, domain and own stage, interned once and for the life of the process. */
+#ifndef MSTXKIT_SITES_H
+#define MSTXKIT_SITES_H
+#include "live.h"
+#include <structmember.h>
+
+enum { FIRST_PERIOD = 8 };
+
+typedef struct Site {
+    PyObject_HEAD
+    uint32_t id;
+    uint32_t own_stage;          /* 0: no stage */
+    uint64_t seq;                /* the bank in which this site is defined */
+    int32_t countdown;           /* calls until limits.h looks at one; always due where the site is limited */
+    uint32_t period;             /* what the countdown began with */
+    uint8_t is_watched;          /* watch.h */
+    struct Limits *limits;       /* NULL: never looked at */
+    PyObject *name, *stage, *domain;             /* as given, for pickling; stage may be None */
+    PyObject *name_bytes, *domain_bytes;
+    PyObject *message, *message_domain;          /* str, safe for mstx */
+    const char *message_c, *message_domain_c;    /* domain: NULL for "default" */
+    void *mstx_domain, *mstx_owner;              /* handle, and the function table that gave it */
+} Site;
+
+/* What a stage adds up in this process: union of its occurrences, for the last few steps. */
+enum { STEPS_KEPT = 8 };
+typedef struct {
+    PyObject *key, *key_bytes;
+    /* the bank in which this stage is defined; that of id 0, no stage, is always the active one */
+    uint64_t seq;
+    uint32_t active, step;
+    uint32_t seen_in;            /* the latest process in which it began: watch.h; 0 none */
+    uint64_t since;
+    struct { uint32_t step; uint8_t used; uint64_t ticks; } kept[STEPS_KEPT];
+    uint32_t next_kept;
+} Stage;
+
+static PyTypeObject *Site_Type;
+static PyObject *g_sites;        /* (name bytes, domain bytes, stage or None) -> Site */
+static PyObject *g_by_name;      /* str -> Site, for plain names */
+static PyObject *g_stage_ids;    /* stage key -> int */
+static Stage g_stages[STAGE_MAX + 1];
+static uint32_t g_site_count, g_stage_count;
+static Site *g_catch_all;
+static PyObject *s_stage, *s_domain, *s_stream, *s_default;
+
+enum { CACHE_BITS = 10 };
+static struct { PyObject *name, *stage, *domain; Site *site; } g_cache[1 << CACHE_BITS];
+
+/* Was a text cut to the limit on its way to `bytes`? */
+static void count_cut(PyObject *text, PyObject *bytes)
+{
+    if (PyBytes_GET_SIZE(bytes) < 4000 || PyUnicode_GET_LENGTH(text) <= 1024) return;
+    Py_ssize_t whole = 0;
+    if (!PyUnicode_AsUTF8AndSize(text, &whole)) { PyErr_Clear(); whole = PyUnicode_GET_LENGTH(text); }
+    g.counters[TEXTS_CUT] += whole > PyBytes_GET_SIZE(bytes);
+}
+
+static int define_stage(uint32_t id)
+{
+    PyObject *key = g_stages[id].key_bytes;
+    if (g_stages[id].seq == g.seq) return 1;
+    if (!put_text(TEXT_STAGE, id, PyBytes_AS_STRING(key), (uint32_t)PyBytes_GET_SIZE(key), NULL, 0, NULL, 0, 1))
+        return 0;
+    g_stages[id].seq = g.seq;
+    return 1;
+}
+
+static COLD int define_site(Site *s)
+{
+    if (!define_stage(s->own_stage)) return 0;
+    struct { uint16_t stage, domain; uint32_t name; } head = {
+        (uint16_t)s->own_stage, (uint16_t)PyBytes_GET_SIZE(s->domain_bytes), (uint32_t)PyBytes_GET_SIZE(s->name_bytes)};
+    int done = put_text(TEXT_SITE, s->id, &head, sizeof head, PyBytes_AS_STRING(s->domain_bytes), head.domain,
+                        PyBytes_AS_STRING(s->name_bytes), head.name, 1);
+    if (done) s->seq = g.seq;
+    return done;
+}
+
+/* A failed one leaves its exception: a site without the stage that it has would be a wrong record. */
+static int stage_id(PyObject *key, uint32_t *id)
+{
+    *id = 0;
+    if (!key || key == Py_None) return 1;
+    PyObject *known = PyDict_GetItemWithError(g_stage_ids, key);
+    if (known) *id = (uint32_t)PyLong_AsUnsignedLong(known);
+    if (known || PyErr_Occurred()) return known != NULL;
+    if (g_stage_count >= STAGE_MAX) return 1;
+    uint32_t next = g_stage_count + 1;
+    PyObject *number = PyLong_FromUnsignedLong(next), *bytes = PyUnicode_AsUTF8String(key);
+    int done = number && bytes && PyDict_SetItem(g_stage_ids, key, number) == 0;
+    Py_XDECREF(number);
+    if (!done) { Py_XDECREF(bytes); return 0; }
+    g_stages[next].key = Py_NewRef(key);
+    g_stages[next].key_bytes = bytes;
+    *id = g_stage_count = next;
+    return 1;
+}
+
+static int fill_site(Site *s, PyObject *described)
+{
+    PyObject *name, *domain, *key, *message, *message_domain;
+    if (!PyArg_ParseTuple(described, "SSOUU", &name, &domain, &key, &message, &message_domain)) return 0;
+    s->name_bytes = Py_NewRef(name);
+    s->domain_bytes = Py_NewRef(domain);
+    s->message = Py_NewRef(message);
+    s->message_domain = Py_NewRef(message_domain);
+    if (!(s->message_c = PyUnicode_AsUTF8(message)) || !stage_id(key, &s->own_stage)) return 0;
+    return PyUnicode_Compare(message_domain, s_default) == 0 ||
+        (s->message_domain_c = PyUnicode_AsUTF8(message_domain));
+}
+
+static Site *make_site(PyObject *name, PyObject *stage, PyObject *domain, PyObject *described)
+{
+    Site *s = PyObject_New(Site, Site_Type);
+    if (!s) return NULL;
+    memset((char *)s + sizeof(PyObject), 0, sizeof(Site) - sizeof(PyObject));
+    s->name = Py_NewRef(name);
+    s->stage = Py_NewRef(stage ? stage : Py_None);
+    s->domain = Py_NewRef(domain ? domain : s_default);
+    if (!fill_site(s, described)) { Py_DECREF(s); return NULL; }
+    s->is_watched = s->own_stage != 0;
+    if (PyUnicode_Check(name)) count_cut(name, s->name_bytes);
+    s->countdown = (int32_t)(s->period = FIRST_PERIOD);
+    return s;
+}
+
+/* The dict keeps it, and it has an id, or it is gone. */
+static Site *keep_site(Site *s, PyObject *key)
+{
+    if (!s) return NULL;
+    s->id = ++g_site_count;
+    int kept = PyDict_SetItem(g_sites, key, (PyObject *)s) == 0;
+    Py_DECREF(s);
+    if (kept) return s;
+    g_site_count--;
+    return NULL;
+}
+
+static COLD Site *catch_all(void)
+{
+    static int told;
+    g.counters[NAMES_CAPPED]++;
+    if (!told) {
+        told = 1;
+        PyObject *faults = PyImport_ImportModule("mstxkit.faults");
+        PyObject *done = faults ? PyObject_CallMethod(faults, "warn_once", "ss", "names",
+                                                      "more than 60000 names: later ones are recorded as "
+                                                      "'(too many names)'")
+                                : NULL;
+        if (!done) PyErr_Clear();
+        Py_XDECREF(done);
+        Py_XDECREF(faults);
+    }
+    return g_catch_all;
+}
+
+/* A new reference is not given: sites live as long as the process. NULL only when memory is short: then nothing is
+ * recorded rather than under another name. No exception is left. */
+static COLD Site *intern_slow(PyObject *name, PyObject *stage, PyObject *domain)
+{
+    int plain = PyUnicode_CheckExact(name) && !stage && !domain;
+    PyObject *found = plain ? PyDict_GetItemWithError(g_by_name, name) : NULL;
+    if (found) return (Site *)found;
+    if (g_site_count >= SITE_LIMIT && plain) return catch_all();
+    PyObject *described = PyObject_CallFunctionObjArgs(g.describe, name, stage ? stage : Py_None,
+                                                       domain ? domain : s_default, NULL);
+    PyObject *key = described ? PyTuple_GetSlice(described, 0, 3) : NULL;
+    Site *site = NULL;
+    if (key) {
+        site = (Site *)PyDict_GetItemWithError(g_sites, key);
+        if (!site && !PyErr_Occurred())
+            site = g_site_count >= SITE_LIMIT ? catch_all() : keep_site(make_site(name, stage, domain, described), key);
+        if (site && plain && site != g_catch_all) PyDict_SetItem(g_by_name, name, (PyObject *)site);
+    }
+    Py_XDECREF(key);
+    Py_XDECREF(described);
+    int no_memory = PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_MemoryError);
+    note_if_failed("engine.intern");
+    return site || no_memory ? site : g_catch_all;
+}
+
+static inline Site *site_of(PyObject *name, PyObject *stage, PyObject *domain)
+{
+    uintptr_t p = (uintptr_t)name ^ ((uintptr_t)stage << 3) ^ ((uintptr_t)domain << 5);
+    uint32_t slot = (uint32_t)((p >> 4 ^ p >> (4 + CACHE_BITS)) & ((1u << CACHE_BITS) - 1));
+    if (LIKELY(g_cache[slot].name == name && g_cache[slot].stage == stage && g_cache[slot].domain == domain))
+        return g_cache[slot].site;
+    Site *site = intern_slow(name, stage, domain);
+    if (site && site != g_catch_all) {
+        Py_INCREF(name);
+        Py_XINCREF(stage);
+        Py_XINCREF(domain);
+        PyObject *old_name = g_cache[slot].name, *old_stage = g_cache[slot].stage, *old_domain = g_cache[slot].domain;
+        g_cache[slot].name = name;
+        g_cache[slot].stage = stage;
+        g_cache[slot].domain = domain;
+        g_cache[slot].site = site;
+        Py_XDECREF(old_name);
+        Py_XDECREF(old_stage);
+        Py_XDECREF(old_domain);
+    }
+    return site;
+}
+
+/* NULL where the caller gave the default, so that the common case has one cache key. */
+static inline PyObject *given(PyObject *value, PyObject *usual)
+{
+    if (!value || value == Py_None || value == usual) return NULL;
+    if (usual && PyUnicode_CheckExact(value) && PyUnicode_Compare(value, usual) == 0) return NULL;
+    return value;
+}
+
+static Site *as_site(PyObject *value)
+{
+    if (Py_TYPE(value) == Site_Type) return (Site *)value;
+    PyErr_SetString(PyExc_TypeError, "a Site was expected");
+    return NULL;
+}
+
+static PyObject *site_reduce(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    Site *s = (Site *)self;
+    if (g.unpickle) return Py_BuildValue("O(OOO)", g.unpickle, s->name, s->stage, s->domain);
+    PyErr_SetString(PyExc_TypeError, "a Site pickles as a call of the site hook, and none is set");
+    return NULL;
+}
+
+static PyObject *site_repr(PyObject *self)
+{
+    Site *s = (Site *)self;
+    return PyUnicode_FromFormat("Site(%R, stage=%R, domain=%R)", s->name, s->stage, s->domain);
+}
+
+static void site_dealloc(PyObject *self)
+{
+    Site *s = (Site *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject *held[] = {s->name, s->stage, s->domain, s->name_bytes, s->domain_bytes, s->message, s->message_domain};
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++) Py_XDECREF(held[i]);
+    PyMem_RawFree(s->limits);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef site_methods[] = {{"__reduce__", site_reduce, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
+static PyMemberDef site_members[] = {
+    {"name", T_OBJECT, offsetof(Site, name), READONLY, "The name as given."},
+    {"stage", T_OBJECT, offsetof(Site, stage), READONLY, "The site's own stage, or None."},
+    {"domain", T_OBJECT, offsetof(Site, domain), READONLY, "The mstx domain."},
+    {"id", T_UINT, offsetof(Site, id), READONLY, "Id in this process's live file."},
+    {NULL, 0, 0, 0, NULL}};
+static PyType_Slot site_slots[] = {{Py_tp_dealloc, site_dealloc}, {Py_tp_repr, site_repr},
+                                   {Py_tp_methods, site_methods},
+                                   {Py_tp_members, site_members}, {0, NULL}};
+static PyType_Spec site_spec = {"mstxkit.engine.native.hot.Site", sizeof(Site), 0, Py_TPFLAGS_DEFAULT, site_slots};
+#endif

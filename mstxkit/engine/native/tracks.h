@@ -1,0 +1,226 @@
+/* Tracks: who is inside what. A thread, or a contextvars context on a thread, holds the ranges it has open.
+ *
+ * PyThreadState.context_ver grows with every context that is entered or left, so "still the same context" is one
+ * comparison. A Track struct lives for ever; a thread's Tracks are taken over by a later thread once it is gone.
+ */
+#ifndef MSTXKIT_TRACKS_H
+#define MSTXKIT_TRACKS_H
+#include "sites.h"
+
+struct Range;
+struct Thread;
+struct Window;
+
+typedef struct Track {
+    uint32_t id, depth;
+    uint32_t parked;             /* suspended coroutines and generators that began here: the track stays theirs */
+    uint32_t stage;              /* the innermost stage that is current */
+    uint32_t step;               /* of at_step, else NO_STEP: the process's step counts */
+    struct Range *top;
+    uint64_t seq;                /* the bank in which this track is defined */
+    PyObject *context;           /* borrowed: compared only; alive while depth > 0 */
+    struct Track *hash_next;
+    struct Thread *thread;
+    struct Window *windows;      /* coalesced calls that are not written yet */
+} Track;
+
+enum { BUCKETS = 64 };
+typedef struct Thread {
+    PyThreadState *state;
+    uint64_t version;
+    Track *current;
+    uint32_t os_id;
+    int dead;                    /* set by the thread's own exit */
+    Track **tracks;
+    uint32_t track_count, track_room, lowest_idle;
+    Track *buckets[BUCKETS];
+    struct Thread *next;
+} Thread;
+
+static __thread Thread *tls_thread __attribute__((tls_model("initial-exec")));
+static Thread *g_threads;
+static uint32_t g_track_count;
+static pthread_key_t g_thread_key;
+static PyObject *g_ambient;      /* ContextVar: stage and at_step that tasks created here inherit */
+static int g_ambient_used;
+static uint32_t g_ambient_age;
+
+static void thread_gone(void *thread) { __atomic_store_n(&((Thread *)thread)->dead, 1, __ATOMIC_RELEASE); }
+
+static inline PyThreadState *thread_state(void)
+{
+#if PY_VERSION_HEX >= 0x030d0000
+    return PyThreadState_GetUnchecked();
+#else
+    return _PyThreadState_UncheckedGet();
+#endif
+}
+
+static Track *add_track(Thread *th)
+{
+    if (th->track_count == th->track_room) {
+        uint32_t room = th->track_room ? th->track_room * 2 : 4;
+        Track **grown = PyMem_RawRealloc(th->tracks, room * sizeof *grown);
+        if (!grown) return NULL;
+        th->tracks = grown;
+        th->track_room = room;
+    }
+    Track *t = PyMem_RawCalloc(1, sizeof *t);
+    if (!t) return NULL;
+    t->id = g_track_count < TRACK_MAX ? g_track_count++ : TRACK_MAX;
+    t->step = NO_STEP;
+    t->thread = th;
+    th->tracks[th->track_count++] = t;
+    return t;
+}
+
+static int all_idle(Thread *th)
+{
+    for (uint32_t i = 0; i < th->track_count; i++)
+        if (th->tracks[i]->depth || th->tracks[i]->parked) return 0;
+    return 1;
+}
+
+/* This OS thread's Thread: a dead one's, or a new one. NULL: no memory. */
+static COLD Thread *make_thread(void)
+{
+    Thread *th = g_threads;
+    while (th && !(__atomic_load_n(&th->dead, __ATOMIC_ACQUIRE) && all_idle(th))) th = th->next;
+    if (!th) {
+        if (!(th = PyMem_RawCalloc(1, sizeof *th))) return NULL;
+        if (!add_track(th)) { /* also a first `tracks` without a track in it */
+            PyMem_RawFree(th->tracks);
+            PyMem_RawFree(th);
+            return NULL;
+        }
+        th->next = g_threads;
+        g_threads = th;
+    }
+    memset(th->buckets, 0, sizeof th->buckets);
+    for (uint32_t i = 0; i < th->track_count; i++) {
+        th->tracks[i]->context = NULL;
+        th->tracks[i]->hash_next = NULL;
+        th->tracks[i]->seq = 0;
+    }
+    th->lowest_idle = 0;
+    th->dead = 0;
+    th->state = NULL;
+    th->os_id = (uint32_t)syscall(SYS_gettid);
+    /* nobody takes it over once the thread is gone */
+    if (pthread_setspecific(g_thread_key, th)) note_fault("engine.thread");
+    return tls_thread = th;
+}
+
+/* The ambient value: stage in bits 0-15, step in 16-47, has-step in 48, above them the age it is of. One that could
+ * not be replaced is of an age that is over: nothing is inherited then rather than what is no longer true. */
+static void load_ambient(Track *t)
+{
+    t->stage = 0;
+    t->step = NO_STEP;
+    if (!g_ambient_used) return;
+    PyObject *value = NULL;
+    if (PyContextVar_Get(g_ambient, NULL, &value) < 0) { note_fault("engine.ambient"); return; }
+    if (!value) return;
+    uint64_t bits = PyLong_AsUnsignedLongLong(value);
+    Py_DECREF(value);
+    if (bits >> 49 != g_ambient_age) return;
+    t->stage = (uint32_t)(bits & 0xFFFF);
+    if (bits >> 48 & 1) t->step = (uint32_t)(bits >> 16);
+}
+
+/* CPython's PyContextVar_Set crashes (3.9 to 3.13) where there is memory neither for its token nor for the new value.
+ * A token's room, just given back, is there for it. */
+static int has_room_for_a_token(void)
+{
+    void *room = PyObject_Malloc(64);
+    PyObject_Free(room);
+    return room != NULL;
+}
+
+static void store_ambient(Track *t)
+{
+    g_ambient_used = 1;
+    uint64_t bits = t->stage | (t->step == NO_STEP ? 0 : (uint64_t)t->step << 16 | 1ull << 48)
+        | (uint64_t)g_ambient_age << 49;
+    PyObject *value = has_room_for_a_token() ? PyLong_FromUnsignedLongLong(bits) : PyErr_NoMemory();
+    PyObject *token = value ? PyContextVar_Set(g_ambient, value) : NULL;
+    Py_XDECREF(token);
+    Py_XDECREF(value);
+    if (token) return;
+    g_ambient_age = (g_ambient_age + 1) & 0x7FFF;
+    note_fault("engine.ambient");
+}
+
+static inline uint32_t bucket_of(PyObject *context) { return (uint32_t)((uintptr_t)context >> 5 & (BUCKETS - 1)); }
+
+static Track *idle_track(Thread *th)
+{
+    for (uint32_t i = th->lowest_idle; i < th->track_count; i++)
+        if (th->tracks[i]->depth == 0 && th->tracks[i]->parked == 0) { th->lowest_idle = i; return th->tracks[i]; }
+    th->lowest_idle = th->track_count;
+    return add_track(th);
+}
+
+static void give_context(Thread *th, Track *t, PyObject *context)
+{
+    if (t->context) {
+        Track **at = &th->buckets[bucket_of(t->context)];
+        while (*at && *at != t) at = &(*at)->hash_next;
+        if (*at) *at = t->hash_next;
+    }
+    t->context = context;
+    Track **head = &th->buckets[bucket_of(context)];
+    t->hash_next = *head;
+    *head = t;
+}
+
+static Track *no_track(void)
+{
+    note_fault("engine.track");
+    return NULL;
+}
+
+static COLD Track *find_track(PyThreadState *ts)
+{
+    Thread *th = tls_thread ? tls_thread : make_thread();
+    if (!th) return no_track();
+    if (!ts->context) { /* makes this thread's base context, so that it has an address like any other */
+        PyObject *copy = PyContext_CopyCurrent();
+        if (!copy) return no_track();
+        Py_DECREF(copy);
+    }
+    PyObject *context = ts->context;
+    Track *t = th->buckets[bucket_of(context)];
+    while (t && (t->context != context || !(t->depth || t->parked))) t = t->hash_next;
+    if (!t) { /* an idle track of a context at the same address is no reason to prefer it: the lowest one is taken */
+        if (!(t = idle_track(th))) return no_track();
+        if (t->context != context) give_context(th, t, context);
+    }
+    if (t->depth == 0) load_ambient(t);
+    th->state = ts;
+    th->version = ts->context_ver;
+    return th->current = t;
+}
+
+static inline Track *current_track(void)
+{
+    PyThreadState *ts = thread_state();
+    Thread *th = tls_thread;
+    if (LIKELY(th && th->state == ts && th->version == ts->context_ver)) return th->current;
+    return find_track(ts);
+}
+
+static inline void left_idle(Track *t)
+{
+    Thread *th = t->thread;
+    if (th) th->lowest_idle = 0;
+}
+
+static int define_track(Track *t)
+{
+    uint64_t about[2] = {t->thread ? t->thread->os_id : 0, t->thread && t->thread->tracks[0] != t};
+    int done = put_text(TEXT_TRACK, t->id, about, sizeof about, NULL, 0, NULL, 0, 1);
+    if (done) t->seq = g.seq;
+    return done;
+}
+#endif

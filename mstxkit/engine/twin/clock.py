@@ -1,0 +1,115 @@
+"""The Python twin's clock, its anchors and its heartbeat.
+
+The clock is CLOCK_MONOTONIC or the fake one: Python cannot read a cycle counter. The heartbeat is a thread that needs
+the GIL: where another thread holds it for seconds, beats come late, unlike those of the C engine.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Callable
+
+from ...store import livefile
+
+MONOTONIC, FAKE = 1, 4
+_EARLY_ANCHORS_S = (0.01, 0.1, 1.0)
+_ANCHOR_EVERY_S = 2.0
+_BRACKETS = 5
+
+kind = MONOTONIC
+now: Callable[[], int] = time.monotonic_ns
+_fake_ticks = 0
+_beat: _Heartbeat | None = None
+
+
+def fake_now() -> int:
+    """Ticks of the fake clock."""
+    return _fake_ticks
+
+
+def choose(wanted: int) -> None:
+    """Take the clock of this kind.
+
+    Raises:
+        ValueError: a clock that Python does not have.
+    """
+    global kind, now
+    if wanted not in (MONOTONIC, FAKE):
+        raise ValueError(f"clock {wanted!r} is not one of the Python engine: 1 is CLOCK_MONOTONIC, 4 the fake clock")
+    kind = wanted
+    now = fake_now if wanted == FAKE else time.monotonic_ns
+
+
+def set_fake_ticks(n: int) -> None:
+    """What the fake clock says from now on."""
+    global _fake_ticks
+    if not 0 <= n < 1 << 64:
+        raise OverflowError("ticks are from 0 to 2**64 - 1")
+    _fake_ticks = n
+
+
+def take_anchor() -> livefile.Anchor:
+    """The present instant on all clocks: the tightest of a few brackets, as one may be interrupted."""
+    return min((_bracket() for _ in range(_BRACKETS)), key=lambda anchor: anchor.error_ns)
+
+
+def _bracket() -> livefile.Anchor:
+    before = time.monotonic_ns()
+    ticks = now()
+    monotonic, realtime = time.monotonic_ns(), time.time_ns()
+    half = (time.monotonic_ns() - before) // 2
+    return livefile.Anchor(monotonic if kind == MONOTONIC else ticks, monotonic, realtime, half)
+
+
+def start_heartbeat(view: memoryview, seconds: float, every_beat: Callable[[], None]) -> None:
+    """Keep the header's heartbeat and anchors, from a thread of its own."""
+    global _beat
+    if _beat is None:
+        beat = _Heartbeat(view, seconds, every_beat)
+        beat.thread.start()
+        _beat = beat
+
+
+def stop_heartbeat() -> None:
+    """End that thread and wait for it."""
+    global _beat
+    beat, _beat = _beat, None
+    if beat is not None and beat.thread is not threading.current_thread():
+        beat.stop.set()
+        beat.thread.join()
+
+
+def forget_heartbeat() -> None:
+    """In a forked child there is no such thread any more."""
+    global _beat
+    _beat = None
+
+
+class _Heartbeat:
+    def __init__(self, view: memoryview, seconds: float, every_beat: Callable[[], None]) -> None:
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=self._run, name="mstxkit-heartbeat", daemon=True)
+        self._view, self._every_beat = view, every_beat
+        self._seconds = seconds
+        self._words = view[livefile.HEARTBEAT_AT : livefile.HEARTBEAT_AT + 8].cast("Q")
+
+    def _run(self) -> None:
+        due, beats = time.monotonic() + _EARLY_ANCHORS_S[0], 0
+        while True:
+            self._words[0] = time.monotonic_ns()
+            self._every_beat()
+            at = time.monotonic()
+            if at >= due:
+                livefile.write_anchor(self._view, take_anchor())
+                due, beats = at + _pause_after(beats), beats + 1
+            if self.stop.wait(min(self._seconds, max(due - at, 0.0))):
+                break
+        self._words.release()
+
+
+def _pause_after(anchors: int) -> float:
+    """Seconds from early anchor number `anchors` to the next."""
+    if anchors + 1 < len(_EARLY_ANCHORS_S):
+        return _EARLY_ANCHORS_S[anchors + 1] - _EARLY_ANCHORS_S[anchors]
+    return _ANCHOR_EVERY_S

@@ -1,0 +1,404 @@
+"""The hot path in Python: the names and the behaviour of `mstxkit.engine.native.hot`, where that cannot be loaded.
+
+Ranges are in `quick.py` and `ranges.py`, tracks in `tracks.py`, the live file in `banks.py`; here
+are the names of the engine, and what switches it. See docs/internals/engine.md.
+
+Differences that cannot be helped: the clock is CLOCK_MONOTONIC or the fake one; the heartbeat needs the GIL; a range
+that is thrown away while open may end only when the garbage collector finds it; a context that was copied without an
+event loop (by `Context.run`, say) takes a track of its own from its first range at a new position on; and a child
+forked from C, past `os.fork()`, notices it as late, and may until then write into its parent's file.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable
+
+from ...host import names
+from ...store import livefile, segment
+from . import banks, clock, encoding, limits, quick, ranges, sinks, sites, tracks
+from . import watch as watching
+from .banks import Bank, Live
+from .driven import Driven, Span
+from .quick import is_on, mstx_range, stage, timed
+from .ranges import Range
+from .sites import Site, intern, stages_seen
+from .steps import at_step, current_stage, current_step, stage_times, step
+from .watch import set_watch, watch
+
+__all__ = [
+    "NATIVE", "Driven", "Range", "Site", "Span", "add_cost", "anchor", "at_step", "attach", "clear_direct",
+    "clear_sink", "clock_kind", "count_fault", "counters", "current_stage", "current_step", "detach", "driven",
+    "encode_bank", "encode_left", "flush_coalesced", "full_bank", "intern", "is_on", "limit", "mark", "mstx_range",
+    "now", "opened", "recording", "release_bank", "rotate", "set_clock", "set_direct", "set_fake_ticks", "set_hooks",
+    "set_recording", "set_sink", "set_watch", "site_costs", "stage", "stage_times", "stages_seen", "start_heartbeat",
+    "step", "stop_heartbeat", "throttle", "ticks_per_ns", "timed", "wait", "wake", "watch", "watch_site",
+]  # fmt: skip
+
+NATIVE = False
+
+_wants_recording = False
+
+
+# ---- marking ----
+
+
+def mark(message: Any, /, *, domain: Any = names.DEFAULT_DOMAIN, stream: Any = None, **attributes: object) -> None:
+    """An instant."""
+    if ranges.is_on:
+        ranges.mark(message, domain, stream, attributes)
+
+
+# ---- wrappers ----
+
+
+def driven(site: Site, body: Any, stream: Any = None, attributes: dict[str, Any] | None = None) -> Driven:
+    """Run a coroutine or generator inside one range of a site."""
+    return Driven(Span(quick.general(site, stream, attributes)), body, True)
+
+
+def opened(site: Site, stream: Any = None, attributes: dict[str, Any] | None = None) -> Span:
+    """One range of a site around several pieces of work."""
+    return Span(quick.general(site, stream, attributes))
+
+
+# ---- switching ----
+
+
+def recording() -> bool:
+    """Is anything on?"""
+    return ranges.is_on
+
+
+def set_recording(on: object) -> None:
+    """Record from now on, where a live file is attached; or stop."""
+    global _wants_recording
+    _wants_recording = bool(on) and ranges.live is not None
+    _switch()
+
+
+def _switch() -> None:
+    was_on, live = ranges.is_on, ranges.live
+    ranges.is_recording = _wants_recording and live is not None
+    is_on = ranges.is_recording or sinks.is_any() or watching.is_watching
+    ranges.is_on = is_on
+    quick.is_quick = ranges.is_recording and not sinks.is_any()
+    tracks.renew()
+    if was_on is not is_on:
+        quick.switch(is_on)
+
+
+def attach(view: Any, nonce: int) -> None:
+    """Write into this live file from now on.
+
+    Raises:
+        ValueError: not a buffer laid out by `livefile.lay_out`.
+    """
+    detach()
+    tracks.after_fork()
+    live = Live(view, nonce, _activated, _definitions)
+    ranges.live = live
+    _switch()
+
+
+def detach() -> None:
+    """Let go of the live file; ranges that are open write nothing more."""
+    global _wants_recording
+    if ranges.live is not None and ranges.live.pid != os.getpid():
+        _in_child()
+    clock.stop_heartbeat()
+    live, ranges.live, quick.bank = ranges.live, None, quick.NO_BANK
+    _wants_recording = False
+    limits.forget()
+    banks.renew_lock()
+    _switch()
+    if live is not None:
+        live.let_go()
+
+
+def _activated(bank: Bank) -> None:
+    """What is kept of positions is about the bank before."""
+    quick.bank = bank
+    tracks.renew()
+
+
+def _definitions(live: Live) -> list[tuple[int, int, bytes]]:
+    """What a bank has from its beginning: the sites, stages and tracks of what is open."""
+    payloads = {}
+    for w1, w2 in live.open_words():
+        site, track = sites.site_of(w1 & 0xFFFF), tracks.track_of(w1 >> 16 & 0xFFFF)
+        for kind, entry_id, payload in tracks.texts_of(site, track, w2 & 0xFFFF):
+            payloads[kind, entry_id] = payload
+    return [(kind, entry_id, payload) for (kind, entry_id), payload in payloads.items()]
+
+
+# ---- the sealer's calls ----
+
+
+def _attached() -> Live:
+    live = ranges.live
+    if live is None:
+        raise ValueError("no such bank: no live file is attached")
+    return live
+
+
+def _checked(index: int) -> int:
+    if not 0 <= index < _attached().layout.bank_count:
+        raise ValueError("no such bank")
+    return index
+
+
+def rotate() -> bool:
+    """Make the active bank full and take the next free one; False when the bank is empty or none is free."""
+    live = ranges.live
+    with banks.lock:
+        return live is not None and bool(live.bank.taken()) and live.rotate()
+
+
+def full_bank() -> int:
+    """The full bank with the lowest sequence number, -1 if none."""
+    return -1 if ranges.live is None else ranges.live.full_bank()
+
+
+def encode_bank(index: int) -> tuple[bytes, bytes, bytes, int, int]:
+    """The uncompressed payload parts of a sealed block, as `segment.encode_bank`."""
+    live = _attached()
+    copied = live.copy_bank(_checked(index))
+    with banks.lock:
+        limits.count_quick(live)
+    return encode_left(*copied)
+
+
+def encode_left(raw: bytes, text: bytes, salt: int) -> tuple[bytes, bytes, bytes, int, int]:
+    """`encode_bank` for a bank that another process left."""
+    texts, planes, attributes, n, m = segment.encode_bank(raw, text, salt)
+    return texts, planes, attributes, n, m
+
+
+def release_bank(index: int) -> None:
+    """The bank is free again."""
+    _attached().release_bank(_checked(index))
+
+
+def wait(seconds: float) -> bool:
+    """Sleep until a bank is full or `wake()`; True when woken."""
+    return banks.wait(seconds)
+
+
+def wake() -> None:
+    """Wake the thread that sleeps in `wait`."""
+    banks.ring()
+
+
+# ---- storms and cost ----
+
+
+def limit(site: Site, coalesce: bool = False, max_depth: int | None = None, max_per_s: int | None = None) -> None:
+    """What is beyond these limits is coalesced from now on; without any, nothing is. Not for sites with a stage.
+
+    Raises:
+        TypeError: `site` is none.
+        ValueError: a limit that is neither None nor an int from 0.
+    """
+    limits.set_limit(_site(site), coalesce, max_depth, max_per_s)
+
+
+def throttle(site: Site, on: bool, /) -> None:
+    """Coalesce every call of the site, whatever its limits say; or no more.
+
+    Raises:
+        TypeError: `site` is none.
+    """
+    limits.throttle(_site(site), on)
+
+
+def _site(value: Any) -> Site:
+    if type(value) is not Site:
+        raise TypeError("a Site was expected")
+    return value
+
+
+def flush_coalesced() -> None:
+    """Write what has been added up."""
+    limits.flush()
+
+
+def site_costs() -> list[tuple[Site, int, int, int]]:
+    """(site, calls, ns, coalesced calls) of every site with calls, since the process began."""
+    return limits.site_costs(ranges.live)
+
+
+def add_cost(site: Site, ns: float, /) -> None:
+    """Something else was done for calls of this site, and took so long."""
+    _site(site).cost_ns += ns
+
+
+# ---- clock ----
+
+
+def start_heartbeat(seconds: float) -> None:
+    """Keep the header's heartbeat and anchors."""
+    if ranges.live is not None:
+        clock.start_heartbeat(ranges.live.view, seconds, check_age)
+
+
+def stop_heartbeat() -> None:
+    """End the heartbeat thread, and wait for it."""
+    clock.stop_heartbeat()
+
+
+def anchor() -> None:
+    """One more anchor in the header, now."""
+    if ranges.live is not None:
+        livefile.write_anchor(ranges.live.view, clock.take_anchor())
+
+
+def clock_kind() -> int:
+    """1 CLOCK_MONOTONIC, 4 fake."""
+    return clock.kind
+
+
+def set_clock(kind: int) -> None:
+    """Choose the clock; only while detached.
+
+    Raises:
+        ValueError: a live file is attached, or Python does not have this clock.
+    """
+    if ranges.live is not None:
+        raise ValueError("the clock cannot change while a live file is attached")
+    clock.choose(kind)
+    quick.clock = clock.now
+
+
+def set_fake_ticks(n: int) -> None:
+    """What the fake clock says."""
+    clock.set_fake_ticks(n)
+    check_age()
+
+
+def check_age() -> None:
+    """A bank that is old may get durations that do not fit without scaling, which only the general way does."""
+    live = ranges.live
+    if live is not None and clock.now() - live.bank.origin > ranges.OLD:
+        quick.bank = quick.NO_BANK
+
+
+def now() -> int:
+    """Ticks of the clock in use."""
+    return clock.now()
+
+
+def ticks_per_ns() -> float:
+    """Ticks of the clock in use per nanosecond: 1.0, both clocks count nanoseconds."""
+    return 1.0
+
+
+# ---- sinks, hooks, counters ----
+
+
+def set_sink(
+    index: int,
+    begin: Callable[[str, str], Any],
+    end: Callable[[Any, str], object],
+    mark: Callable[[str, Any, str], object] | None = None,
+    begin_stream: Callable[[str, Any, str], Any] | None = None,
+) -> None:
+    """Tell this tool of every range and mark from now on.
+
+    Raises:
+        ValueError: there is no such sink.
+    """
+    sinks.set_sink(index, sinks.Sink(begin, end, mark, begin_stream))
+
+
+def clear_sink(index: int) -> None:
+    """Tell it of nothing more but the ends of what it began.
+
+    Raises:
+        ValueError: there is no such sink.
+    """
+    sinks.set_sink(index, None)
+
+
+def set_direct(addresses: tuple[int, ...]) -> None:
+    """mstx by C function addresses: see docs/internals/engine.md.
+
+    Raises:
+        ValueError: one that is needed is missing.
+    """
+    sinks.set_direct(sinks.Direct(addresses))
+
+
+def clear_direct() -> None:
+    """No mstx any more."""
+    sinks.set_direct(None)
+
+
+def set_hooks(
+    describe: Callable[[object, object, object], Any],
+    utf8: Callable[[str], bytes],
+    fault: Callable[[str, BaseException], object],
+    decorate: Callable[[tuple[Any, ...], Any], Any],
+    unpickle: Callable[[str, Any, Any], Any] | None = None,
+) -> None:
+    """What the engine needs of the rest of mstxkit; `unpickle` None leaves that one as it is."""
+    sites.unpickle = unpickle or sites.unpickle
+    sites.describe, encoding.utf8 = describe, utf8
+    ranges.on_fault, ranges.on_decorate = fault, decorate
+    sites.make_catch_all()
+
+
+def watch_site(site: Site, /) -> None:
+    """Watch it from now on, as a site with a stage is from the beginning.
+
+    Raises:
+        TypeError: `site` is none.
+    """
+    _site(site).is_watched = True
+    tracks.renew()  # positions of the quick way would not tell
+
+
+def counters() -> dict[str, int]:
+    """What was lost, and what there is."""
+    live = ranges.live
+    counted = banks.counters(live)
+    open_now = 0 if live is None else len(live.open_words())
+    named = dict(zip(livefile.COUNTERS, counted))
+    del named["evicted"]
+    return {**named, "sites": sites.count(), "open": open_now}
+
+
+def count_fault() -> None:
+    """One more fault in the header."""
+    banks.count(ranges.live, banks.FAULTS)
+
+
+def _connect() -> None:
+    """Tell the parts whom they call."""
+    sinks.on_change, sinks.on_fault = _switch, ranges.fault
+    watching.on_change, watching.on_fault = _switch, ranges.fault
+    banks.oldest_pending = limits.oldest_pending
+    tracks.on_contexts, tracks.on_threads = quick.see_contexts, quick.see_threads
+    sites.on_capped = lambda: banks.count(ranges.live, banks.NAMES_CAPPED)
+    encoding.on_cut = lambda: banks.count(ranges.live, banks.TEXTS_CUT)
+    encoding.on_fault = ranges.fault
+    ranges.on_old_bank, ranges.on_placed = check_age, quick.placed
+    ranges.on_forked = _in_child
+    os.register_at_fork(after_in_child=_in_child)
+
+
+def _in_child() -> None:
+    """All is off in a forked child until it is switched on there; nothing of the parent's file is touched."""
+    global _wants_recording
+    banks.renew_lock()
+    limits.forget()
+    clock.forget_heartbeat()
+    sinks.after_fork()
+    watching.after_fork()
+    sites.after_fork()
+    tracks.after_fork()
+    ranges.live, quick.bank, _wants_recording = None, quick.NO_BANK, False
+    _switch()
+
+
+_connect()

@@ -1,0 +1,171 @@
+"""Filing requests: checked against what the run's own processes have said, so that who asks wrongly hears it at once.
+
+A process listens from a second after its first stage on. Nothing is written into a folder that is no run.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Collection, Mapping, Sequence
+
+from ..errors import ConfigError, MstxkitError
+from ..profiling import presets
+from ..store import layout, messages, run_file, verdict
+from ..store.control_folder import ControlFolder
+from ..store.documents import Unusable
+from ..store.request import SUSPECT_AND_PEER, Known, Request, checked
+from ..store.session_file import sessions
+from ..store.verdict import Asked, Judge, Progress
+
+_FEW = 10
+
+
+def control_of(run: Path) -> ControlFolder:
+    """The control folder of a run. Nothing is made or written.
+
+    Raises:
+        ConfigError: `run` is no run.
+    """
+    folder = Path(run).resolve()
+    run_id = run_file.id_of(folder)
+    if run_id is None:
+        raise ConfigError(f"{run} is no run: it has no {layout.RUN_FILE} that says a run id; name the folder that was "
+                          "given to capture() or MSTXKIT_RUN")  # fmt: skip
+    return ControlFolder(folder, run_id)
+
+
+def judge_of(control: ControlFolder) -> Judge:
+    """Who says how the requests of a run stand now."""
+    return Judge(verdict.heard(control), lambda: sessions(control.path.parent, control.run_id))
+
+
+def nameable(control: ControlFolder, also: Known | None = None) -> Known:
+    """What a request to this run may name.
+
+    Args:
+        also: What the caller knows of the run by itself, where it is one of its processes.
+
+    Raises:
+        ConfigError: nobody has said anything yet, or nobody is left, and the caller is no process of the run.
+    """
+    heard = verdict.heard(control)
+    if also is None:
+        run = control.path.parent
+        if not heard:
+            raise ConfigError(
+                f"no process of the run {run} listens yet: each does from a second after its first stage on, unless it "
+                f"was captured with poll_every_s=0; mstxkit status {run} shows which there are"
+            )
+        if all(process.is_alive is False for process in heard):
+            raise ConfigError(f"no process of the run {run} is left: a request needs one that runs")
+        also = Known((), (), ())
+    stages = {stage for process in heard for stage in process.standing.stages} | set(also.stages)
+    ranks = range(max(verdict.world_size(heard), *(rank + 1 for rank in also.ranks), 0))
+    return Known(sorted(stages), ranks, presets.names())
+
+
+def ask(
+    run: Path, fields: Mapping[str, Any], suspects: Collection[int] = (), also: Known | None = None,
+    source: str = "request",
+) -> Request:  # fmt: skip
+    """Check a request and leave it for all ranks of a run. The same id twice is one request.
+
+    Args:
+        run: The run folder.
+        fields: Of a request, as docs/internals/control.md has them.
+        suspects: The ranks that "suspect+peer" stands for.
+        also: As in `nameable`.
+        source: What messages call the request.
+
+    Raises:
+        ConfigError: it is wrong, or nobody listens; with what is allowed.
+        MstxkitError: it cannot be written into the control folder.
+
+    *Cost*: reads what each rank said last, a small file each, unless `also` says enough; writes one file, under a lock
+    that may take 10 s.
+    """
+    control = control_of(run)
+    request = check(control, fields, suspects, also, source)
+    # Every rank of a program may ask at once: one of them has to write, the others only to see that it is there.
+    if not _is_there(control, request):
+        try:
+            control.send(messages.of_request(request, suspects))
+        except MstxkitError:
+            if not _is_there(control, request):
+                raise
+    return request
+
+
+def _is_there(control: ControlFolder, request: Request) -> bool:
+    try:
+        return request.id in {message["id"] for message in control.messages()}
+    except Unusable:
+        return False  # who sends says what is wrong with it
+
+
+def check(
+    control: ControlFolder, fields: Mapping[str, Any], suspects: Collection[int] = (), also: Known | None = None,
+    source: str = "request",
+) -> Request:  # fmt: skip
+    """As `ask`, without leaving it."""
+    if also is not None and not suspects:
+        try:
+            return _checked(fields, Known(also.stages, also.ranks, presets.names()), suspects, source)
+        except ConfigError:
+            pass  # other ranks may know better; and what they know belongs into the message
+    return _checked(fields, nameable(control, also), suspects, source)
+
+
+def _checked(fields: Mapping[str, Any], may_name: Known, suspects: Collection[int], source: str) -> Request:
+    request = checked(dict(fields), may_name, source)
+    if request.ranks == SUSPECT_AND_PEER and not suspects:
+        raise ConfigError(f"{source}: ranks={SUSPECT_AND_PEER}: nobody is suspected in this run; name ranks, or all")
+    strangers = sorted(set(suspects) - set(may_name.ranks))
+    if strangers:
+        raise ConfigError(f"{source}: suspects={strangers}: no ranks of this run")
+    return request
+
+
+def cancel(run: Path, id: str, reason: str = "cancelled") -> Progress:
+    """Say that a request is not wanted any more; a session of it is closed at its thread's next stage, step or tick.
+
+    Args:
+        run: The run folder.
+        id: A request's id, or the beginning of one that no other has.
+        reason: Printable.
+
+    Returns: how it stood before.
+
+    Raises:
+        ConfigError: there is no such request, or there are several; with those that are open.
+        MstxkitError: it cannot be written into the control folder.
+    """
+    control = control_of(run)
+    asked = named(control, id)
+    if not reason.isprintable():
+        raise ConfigError(f"reason={reason!r}: printable characters are needed")
+    control.send(messages.of_cancel(asked.request.id, reason))
+    return judge_of(control).progress(asked)
+
+
+def named(control: ControlFolder, id: str) -> Asked:
+    """The request of this id, or the only one whose id begins so.
+
+    Raises:
+        ConfigError: as `cancel`.
+    """
+    every = verdict.asked(control)
+    matches = [asked for asked in every if id and asked.request.id.startswith(id)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise ConfigError(f"several requests begin with {id}: {_listed(matches)}")
+    judge = judge_of(control)
+    still_open = [asked for asked in every if not judge.progress(asked).has_ended]
+    open_ones = f"open are {_listed(still_open)}" if still_open else "none is open"
+    raise ConfigError(f"no request of this run has the id {id!r}; {open_ones}")
+
+
+def _listed(requests: Sequence[Asked]) -> str:
+    words = [f"{asked.request.id} ({', '.join(asked.request.stages)})" for asked in requests[-_FEW:]]
+    return ", ".join([*words, *([f"and {len(requests) - _FEW} older"] if len(requests) > _FEW else [])])

@@ -1,0 +1,1 @@
+"""A rank on duty: the threads, hooks and messages between its machine and the rest of the run."""

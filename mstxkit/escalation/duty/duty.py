@@ -1,0 +1,415 @@
+"""One rank on duty: its machine hears what training enters and leaves and what comes in by the control folder; what
+the machine decides is carried out.
+
+Two threads call: the one that trains, through the engine's hooks, and the watcher. Sessions begin and end on the first,
+messages and files are the second's. While nothing is armed, the training thread meets this module only at each step.
+Nothing here raises into training; only starting and stopping a session takes time, which `session.json` tells.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from collections import deque
+from typing import Any, Callable
+
+from ... import faults, stages
+from ...engine.choose import engine
+from ...errors import ConfigError, MstxkitError
+from ...host import identity
+from ...pieces import edges
+from ...profiling import presets
+from ...profiling.declare import Preset
+from ...profiling.schedule import Schedule
+from ...profiling.session import OneSession, Order, backend_here, preset_of
+from ...store import messages
+from ...store.control_folder import ControlFolder
+from ...store.report import SAY_AGAIN_S, Report, Standing, fitted
+from ...store.request import Request
+from ..machine import moves
+from ..machine.machine import Machine
+from ..machine.moves import Now, Policy
+from .mailbox import Inbox, Mailbox, Watcher
+from .post import Post
+from .settings import DutySettings
+
+_REMEMBERED_AT_MOST = 1000
+_WITHOUT_DEVICE = "torch"  # torch.profiler sees the host alone: the light preset has nothing to record there
+# As machine.py asks of its owner: after these its memory is to be saved, whatever it answers.
+_KEPT = (moves.RequestReceived, moves.CancelReceived, moves.Commit, moves.Drop)
+
+
+class Duty:
+    """A rank's machine with its mailbox and its session, from `start` to `stop`.
+
+    Args:
+        post: Which rank.
+        settings: What it may do.
+        session: The process's only session; default: a new one.
+
+    Raises:
+        ConfigError: the schedule of light capture is none.
+    """
+
+    def __init__(self, post: Post, settings: DutySettings, session: OneSession | None = None) -> None:
+        self.post = post
+        self._control = ControlFolder(post.run, post.run_id)
+        self._mailbox = Mailbox(self._control, post.host_folder)
+        self._session = OneSession() if session is None else session
+        schedule = None if settings.light is None else Schedule.parse(settings.light)
+        self._light = LightOnDuty(
+            schedule, self._session,
+            lambda step: self._order("light", step, presets.load("light"), "", "light capture on duty"),
+        )  # fmt: skip
+        self._lock = threading.Lock()
+        self._inbox = Inbox(post.rank, post.world_size)
+        self._to_send: deque[moves.Commit | moves.Drop] = deque()
+        self._spoken_for: dict[tuple[str, int], Report] = {}
+        self._step: int | None = None
+        self._sample_per: str | None = None
+        self._is_over = self._ends_early = False
+        self._is_changed, self._said_at = True, 0.0
+        self._can: tuple[int, str | None] = 0, None
+        self._process = identity.of_life()
+        self._machine = self._restored(_policy(settings))
+        self._watcher = Watcher(self._poll, settings.poll_every_s)
+
+    def _restored(self, policy: Policy) -> Machine:
+        """The machine as an earlier process of this rank left it."""
+        post = self.post
+        last = self._control.acknowledgement(post.rank, post.role)
+        memory = None if last is None else last.document.get("memory")
+        try:
+            if memory is not None:
+                machine, actions = Machine.restored(post.rank, post.world_size, memory, _now(), policy)
+                self._carry_out_all(actions)
+                return machine
+        except ConfigError as exc:
+            faults.warn_once("control.memory", f"what rank {post.rank} remembered is no use: {exc}")
+        return Machine(post.rank, post.world_size, policy)
+
+    # Life.
+
+    def start(self) -> None:
+        """Go on duty: from the next stage on."""
+        self._step = engine.current_step()
+        engine.set_watch(self._entered, self._left, self._stepped)
+        self._watch_for(self._machine.active)
+        self._watcher.start()
+
+    def park(self, deadline: float | None = None) -> bool:
+        """End the watcher's thread before a fork, but wait no longer than `deadline`. Has it ended?"""
+        return self._watcher.stop(deadline)
+
+    def resume(self) -> None:
+        """After a fork, in the parent."""
+        self._watcher.start()
+
+    def stop(self) -> None:
+        """The process ends, or capture does: close what is open, on this thread, and say so. Once is enough."""
+        if self._is_over or self._process["pid"] != os.getpid():
+            return
+        self._is_over = True
+        atexit.unregister(self.stop)
+        self._watcher.stop()
+        self._light.finish()
+        self._on_thread(moves.Ending(threading.get_ident()))
+        self._close()
+        self._say()
+        self._send()
+        self._mailbox.close()
+
+    def _close(self, *_: object) -> None:
+        """End what is open where an interrupt has cost the order to. What another thread began, it ends at its next
+        stage, boundary or step.
+        """
+        self._session.end("the end of capture", [])
+        is_others = self._session.is_open
+        engine.set_watch(*(self._close if is_others else None,) * 3)
+        engine.watch(is_others)
+
+    def retire(self) -> bool:
+        """Leave a post that was only assumed, now that the rank is known; False while there is something to be done."""
+        if not self.post.is_assumed or identity.current()["rank"] is None:
+            return False
+        self._watcher.stop()  # first: it may just be arming
+        if self._machine.active is not None or self._session.is_open:
+            self._watcher.start()
+            return False
+        engine.watch(False)
+        engine.set_watch(None, None, None)
+        self._mailbox.withdraw(self.post.rank, self.post.role)
+        return True
+
+    def cost_ns(self) -> int:
+        """CPU time of the watcher's thread since the last call."""
+        return self._watcher.take_cost_ns()
+
+    def doing(self) -> str | None:
+        """What is recorded now, in words; None while nothing is."""
+        order = self._session.order
+        if order is None:
+            return None
+        return f"{order.preset.name} of {order.stage} for request {order.request}" if order.request else "light capture"
+
+    # On the thread that trains.
+
+    def _entered(self, site: Any, may_move: bool) -> None:
+        thread, step = threading.get_ident(), engine.current_step()
+        if step is not None and step != self._machine.step:
+            self._on_thread(moves.StepAdvanced(step, thread))
+        begun = edges.entered(site, may_move, self._sample_per)
+        for edge in begun:
+            self._on_thread(_event_of(edge, thread, may_move))
+        if not begun:
+            self._on_thread(moves.Tick(thread))  # a limit may be over
+
+    def _left(self, site: Any, failed: bool) -> None:
+        thread = threading.get_ident()
+        for edge in edges.left(site):
+            self._on_thread(_event_of(edge, thread, failed))
+
+    def _stepped(self, step: int) -> None:
+        self._step = step
+        if self._machine.watches:
+            self._on_thread(moves.StepAdvanced(step, threading.get_ident()))
+        self._light.stepped(step)
+
+    def _on_thread(self, event: moves.Event) -> None:
+        """Tell the machine, and do what it says, until it has nothing more to say."""
+        events = deque([event])
+        while events:
+            events.extend(self._carry_out_all(self._tell(events.popleft())))
+
+    def _tell(self, event: moves.Event) -> tuple[moves.Action, ...]:
+        with self._lock:
+            before = self._machine.active
+            actions = self._machine.handle(event, _now())
+            self._is_changed |= bool(actions) or isinstance(event, _KEPT)
+            if self._machine.active is not before:
+                self._watch_for(self._machine.active)
+        return actions
+
+    def _watch_for(self, request: Request | None) -> None:
+        """Another request is active, or none: what was under way before is none of its."""
+        sample = None if request is None else request.sample
+        self._sample_per = None if sample is None else sample.per
+        edges.forget()
+        engine.watch(request is not None)
+
+    def _carry_out_all(self, actions: tuple[moves.Action, ...]) -> list[moves.Event]:
+        return [answer for answer in map(self._carry_out, actions) if answer is not None]
+
+    def _carry_out(self, action: moves.Action) -> moves.Event | None:
+        if isinstance(action, moves.StartSession):
+            return self._start_session(action)
+        if isinstance(action, moves.StopSession):
+            return self._session_ended(action)
+        if isinstance(action, (moves.Commit, moves.Drop)):
+            self._to_send.append(action)
+        elif isinstance(action, moves.Acknowledge) and action.report.rank != self.post.rank:
+            self._spoken_for[action.report.id, action.report.rank] = action.report
+        elif isinstance(action, moves.PauseLight):
+            self._light.pause()
+        elif isinstance(action, moves.ResumeLight):
+            self._light.resume()
+        return None
+
+    def _start_session(self, start: moves.StartSession) -> moves.Event:
+        self._say()  # that it begins is written down first: after a kill it must not begin again
+        if not self._mailbox.flush():
+            return moves.SessionFailed(f"its beginning could not be written down: {self._mailbox.problem}")
+        try:
+            preset = preset_of(start.preset, start.options)
+        except ConfigError as exc:
+            return moves.SessionFailed(str(exc))
+        reason = self._inbox.reasons.get(start.id, "")
+        order = self._order(start.stage, start.step, preset, start.id, reason, start.seconds, start.bytes)
+        problem = self._session.begin(order)
+        return moves.SessionStarted() if problem is None else moves.SessionFailed(problem)
+
+    def _session_ended(self, stop: moves.StopSession) -> moves.Event:
+        """The machine gets its answer also where an interrupt comes in between, which goes on to the program."""
+        answer = None
+        try:
+            answer = self._stop_session(stop)
+            return answer
+        finally:
+            if answer is None:
+                self._hear(self._stop_session(stop))
+
+    def _stop_session(self, stop: moves.StopSession) -> moves.Event:
+        order = self._session.order
+        recorded = self._session.end(stop.why, [] if order is None or order.step is None else [order.step])
+        if recorded is None or recorded.folder is None:
+            why = "no session was open" if recorded is None else "; ".join(recorded.problems)
+            return moves.SessionFailed(why or "nothing was written")
+        return moves.SessionStopped(recorded.bytes, recorded.problems)
+
+    def _order(self, stage: str, step: int | None, preset: Preset, *of_request: Any) -> Order:
+        """What a session is to be. From the first one on, the end of the process ends what is open before frameworks
+        that were imported meanwhile give their devices back (torch_npu 2.13.0 `_init/core/runtime_lifecycle.py`).
+        """
+        if not self._ends_early:
+            self._ends_early = True
+            atexit.register(self.stop)
+        post = self.post
+        return Order(post.run, post.run_id, post.rank, post.world_size, post.role, stage, step, preset, *of_request)
+
+    # On the watcher's thread.
+
+    def _poll(self) -> None:
+        self._mailbox.poll()
+        step = self._step
+        if step is not None and step != self._machine.step and not self._machine.watches:
+            self._hear(moves.StepAdvanced(step))
+        seen = {stages.canonical(key) for key in engine.stages_seen()}
+        for event in self._inbox.events(self._mailbox.take(), seen):
+            self._hear(event)
+        with self._lock:
+            awaited = self._machine.awaited()
+        for report in self._inbox.heard_from(self._control, awaited, self.post.role):
+            self._hear(moves.Acknowledged(report))
+        if self._machine.has_work:
+            self._hear(moves.Tick(session_bytes=self._session.bytes_so_far()))
+        if self._has_news(len(seen)):
+            self._say()
+            self._mailbox.flush()
+        self._send()
+
+    def _has_news(self, stages_seen: int) -> bool:
+        """Is what this rank said of itself no longer so, or said long ago?"""
+        can = stages_seen, backend_here()[0]
+        is_new = self._inbox.take_change() or can != self._can
+        self._can = can
+        return is_new or self._is_changed or time.monotonic() - self._said_at > SAY_AGAIN_S
+
+    def _hear(self, event: moves.Event) -> None:
+        self._carry_out_all(self._tell(event))
+
+    def _say(self) -> None:
+        """What this rank says of itself from now on: written by the next `flush`.
+
+        Under the lock to its end: a thread that was held up must not replace what another said since.
+        """
+        with self._lock:
+            self._is_changed, self._said_at = False, time.monotonic()
+            memory = self._machine.memory(_now())
+            memory.update({key: memory[key][-_REMEMBERED_AT_MOST:] for key in ("ended", "elsewhere")})
+            document = {**self._standing().as_json(), "memory": memory, "process": self._process}
+            self._mailbox.acknowledge(self.post.rank, fitted(document), self.post.role)
+
+    def _standing(self) -> Standing:
+        machine, (backend, refused) = self._machine, backend_here()
+        reports = *self._inbox.refused.values(), *self._spoken_for.values(), *machine.reports().values()
+        size, stages_seen, phase = self.post.world_size, tuple(engine.stages_seen()), machine.phase(_now())
+        return Standing(size, self._step, machine.step_ns, stages_seen, phase, backend, refused, reports)
+
+    def _send(self) -> None:
+        """What the agreeing rank decided, once it is written down."""
+        if self._to_send and self._is_changed:  # by the training thread, since it was last said
+            self._say()
+        while self._to_send and self._mailbox.flush():
+            try:
+                self._control.send(messages.of_decision(self._to_send[0]))
+            except MstxkitError as exc:
+                faults.warn_once("control.send", str(exc))
+                return  # at the next poll again
+            self._to_send.popleft()
+
+
+def _policy(settings: DutySettings) -> Policy:
+    return Policy(
+        cooldown_s=settings.cooldown_s, session_s=settings.session_s, hour_s=settings.hour_s, run_s=settings.run_s,
+        run_bytes=settings.run_bytes or None, agreement_s=settings.agreement_s, transport_s=settings.transport_s,
+    )  # fmt: skip
+
+
+def _now() -> Now:
+    return Now(time.time_ns(), time.monotonic_ns())
+
+
+def _event_of(edge: edges.Edge, thread: int, how: bool) -> moves.Event:
+    """An edge as the machine is told it; `how`: of a stage, may it move, or at its end, did it fail?"""
+    if edge.what == edges.STAGE:
+        return (moves.StageEntered if edge.begins else moves.StageLeft)(edge.key, thread, how)
+    return (moves.BoundaryEntered if edge.begins else moves.BoundaryLeft)(edge.key, thread)
+
+
+class LightOnDuty:
+    """Light sessions over whole steps, by a schedule: they give way to an escalation and return.
+
+    All calls come from the thread that trains, at its steps and around escalated sessions: none raises, and where a
+    light session cannot begin, training goes on without one until the schedule's next window.
+
+    Args:
+        schedule: In which steps; None: never.
+        session: The process's only session, which escalations use too.
+        order: What a light session of a step is to be.
+    """
+
+    def __init__(self, schedule: Schedule | None, session: OneSession, order: Callable[[int], Order]) -> None:
+        self._schedule, self._session, self._order = schedule, session, order
+        self._step: int | None = None
+        self._steps: list[int] = []  # of the light session that is open
+        self._is_paused = self._is_over = False
+        self._gave_up_at: int | None = None  # a window
+
+    def stepped(self, step: int) -> None:
+        """Begin or end by the schedule; a step that is not in it, or the next window's, ends what is open."""
+        if self._schedule is None:
+            return
+        self._step = step
+        wants, every = self._schedule.wants(step), self._schedule.every
+        if self._steps and (self._is_paused or not wants or step // every != self._steps[0] // every):
+            self._end("the schedule's steps are over")
+        if self._is_paused:
+            return
+        if self._steps:
+            self._steps.append(step)
+        else:
+            self._begin(step)
+
+    def pause(self) -> None:
+        """End what is open; it goes on as a session of its own after `resume`."""
+        self._is_paused = True
+        self._end("an escalation")
+
+    def resume(self) -> None:
+        """Go on, if this step is still one of the schedule's."""
+        self._is_paused = self._is_over
+        if not self._is_paused and self._step is not None:
+            self._begin(self._step)
+
+    def finish(self) -> None:
+        """The process ends."""
+        self._is_paused = self._is_over = True
+        self._end("the end of the process")
+
+    def _begin(self, step: int) -> None:
+        schedule = self._schedule
+        if schedule is None or not schedule.wants(step) or self._steps or step // schedule.every == self._gave_up_at:
+            return
+        problem = self._why_not(schedule) or self._session.begin(self._order(step))
+        if problem is None:
+            self._steps = [step]
+        else:
+            self._gave_up_at = step // schedule.every
+            faults.warn_once("light capture", f"no light capture in step {step}: {problem}")
+
+    def _why_not(self, schedule: Schedule) -> str | None:
+        if self._session.is_open:
+            return "another session is open"
+        backend, refused = backend_here()
+        if backend == _WITHOUT_DEVICE and not schedule.any_device:
+            return "this process has no NPU; add 'any device' to the schedule to record all the same"
+        return None if backend else "; ".join(f"{name}: {why}" for name, why in refused.items())
+
+    def _end(self, why: str) -> None:
+        steps, self._steps = self._steps, []
+        if steps:
+            self._session.end(why, steps)
+            if self._session.is_open:  # it began on another thread, which ends it at its next step
+                self._steps = steps

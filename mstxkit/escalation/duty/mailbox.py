@@ -1,0 +1,389 @@
+"""What came in through the control folder, for one process of a job, and what of it its rank's machine hears.
+
+On each host the process that holds a lock reads the shared folder, and passes on what it read through the host's own
+memory; when it dies the lock is free, when it hangs the others look for themselves. What cannot be used is stated in
+`Mailbox.problem`, and what was read before stays.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import struct
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import AbstractSet, Any, Callable, Collection, Iterable, Iterator, Mapping
+
+from ... import faults
+from ...errors import ConfigError, MstxkitError
+from ...host import folders, identity
+from ...pieces import boundaries
+from ...profiling import presets
+from ...recorder.background import Background
+from ...store import documents, layout, messages
+from ...store.control_folder import ControlFolder
+from ...store.documents import LIMIT_BYTES, Unusable
+from ...store.report import REFUSED, Report, Standing, encoded
+from ..machine import moves
+
+POLL_S = 0.25
+# An elected process that has not looked for so long hangs: in a file system that does not answer, or stopped.
+STALLED_AFTER_S = 3.0
+_BEAT = struct.Struct("<q")
+_RANKS_A_SECOND = 400  # so many files of other ranks are read at most, by the agreeing rank
+
+
+class Mailbox:
+    """The control folder as one process of the job sees it: what came in, what is to go out.
+
+    Everything that touches a file is done by `poll`, which a background thread calls. One for each process.
+
+    Args:
+        control: The run's control folder.
+        host_folder: The run's folder on this host, as `folders.live_folder` gives it.
+
+    Threads/fork: `poll` from one thread; all others from any. In a forked child it is empty, and does nothing.
+    """
+
+    def __init__(self, control: ControlFolder, host_folder: Path) -> None:
+        self.problem: str | None = None
+        # A host folder may lie inside the run, on a disk that all hosts share: then each has names of its own.
+        own = identity.boot_id()[:8] or identity.host()
+        self._control, self._pid = control, os.getpid()
+        self._turn = _Turn(host_folder / f"{layout.PASSED_ON}{own}.lock")
+        self._shared = _Source(control.path / layout.REQUESTS, control.run_id)
+        self._relay = _Source(host_folder / f"{layout.PASSED_ON}{own}.json", control.run_id)
+        self._news: deque[dict[str, Any]] = deque()
+        self._seen: set[str] = set()
+        self._outgoing: dict[str, bytes] = {}
+        self._written: dict[str, bytes] = {}
+        self._writing = threading.Lock()
+
+    def take(self) -> list[dict[str, Any]]:
+        """The messages that came in since the last time, oldest first. Each id comes once in the life of a process."""
+        if self._pid != os.getpid():
+            self._news.clear()
+        return [self._news.popleft() for _ in range(len(self._news))]
+
+    def poll(self) -> bool:
+        """Look for messages, and write what is to go out. Is there anything new? Never raises for what it finds.
+
+        Cost: tens of microseconds where nothing changed; the elected process reads a file of the shared folder.
+        """
+        if self._pid != os.getpid():
+            return False
+        problem, new = None, False
+        try:
+            new = self._deliver(self._look())
+        except (OSError, MstxkitError) as exc:
+            problem = str(exc)
+        self._state(problem if self.flush() else self.problem)
+        return new
+
+    def _look(self) -> list[dict[str, Any]]:
+        if self._turn.is_ours():
+            try:
+                return self._shared.changed() or []
+            finally:
+                self._pass_on()
+        try:
+            arrived = self._relay.changed()
+            look_again = arrived is None and self._turn.is_stalled()
+        except Unusable:
+            arrived, look_again = None, True
+        return (self._shared.changed() if look_again else arrived) or []
+
+    def _pass_on(self) -> None:
+        """To the other processes of this host, also what they lost."""
+        content = self._shared.content
+        if content is not None and not self._relay.holds(content):
+            documents.replace_file(self._relay.path, content)
+
+    def _deliver(self, arrived: list[dict[str, Any]]) -> bool:
+        count = len(self._seen)
+        for message in arrived:
+            if message["id"] not in self._seen:
+                self._seen.add(message["id"])
+                self._news.append(message)
+        return len(self._seen) > count
+
+    def _state(self, problem: str | None) -> None:
+        if problem is not None and problem != self.problem:
+            faults.warn_once("control.files", problem)
+        self.problem = problem
+
+    def acknowledge(self, rank: int, document: Mapping[str, Any], role: str = "") -> None:
+        """Say what became of the requests; it replaces what this rank said before, at the next `poll` or `flush`.
+
+        Processes with the same rank and role are one another's successors. Cost: no file is touched.
+        """
+        self._outgoing[layout.ack_name(rank, role)] = encoded(self._control.run_id, rank, role, document)
+
+    def flush(self) -> bool:
+        """Write what is to go out, now: before something must never be done twice. Is all of it written?
+
+        Never raises; what could not be written is in `problem`, and is tried again.
+        """
+        if self._pid != os.getpid():
+            return False
+        with self._writing:
+            for name, content in list(self._outgoing.items()):
+                if self._written.get(name) is not content:
+                    try:
+                        self._write(name, content)
+                    except (OSError, MstxkitError) as exc:
+                        self._state(f"{self._control.path / layout.ACKS / name} cannot be written: {exc}")
+                        return False
+                    self._written[name] = content
+        return True
+
+    def withdraw(self, rank: int, role: str = "") -> None:
+        """Take back what was said as this rank, which was another's, and close. Never raises."""
+        name = layout.ack_name(rank, role)
+        self._outgoing.pop(name, None)
+        try:
+            (self._control.path / layout.ACKS / name).unlink(missing_ok=True)
+        except OSError as exc:
+            self._state(f"{name} cannot be taken back: {exc}")
+        self.close()
+
+    def _write(self, name: str, content: bytes) -> None:
+        if len(content) > LIMIT_BYTES:
+            raise MstxkitError(f"it has {len(content)} bytes, and may have {LIMIT_BYTES}")
+        folders.make_folder(self._control.path)
+        folders.make_folder(self._control.path / layout.ACKS)
+        documents.replace_file(self._control.path / layout.ACKS / name, content)
+
+    def close(self) -> None:
+        """Write what is to go out, and let another process of this host read the shared folder. Never raises."""
+        if self._pid != os.getpid():
+            return
+        self.flush()
+        try:
+            if self._turn.is_ours():  # or nobody's: whoever is left makes them again
+                self._relay.path.unlink(missing_ok=True)
+                self._turn.path.unlink(missing_ok=True)
+        except (OSError, MstxkitError):
+            pass  # the folder is gone
+        self._turn.give_up()
+
+
+class Watcher:
+    """A background thread that polls. It does not survive a fork: end it before, start it again after.
+
+    Args:
+        poll: Called every `interval_s`; a mailbox's.
+        interval_s: Seconds. A message takes two of them at most to reach every process of a host.
+    """
+
+    def __init__(self, poll: Callable[[], object], interval_s: float = POLL_S) -> None:
+        self._poll, self._interval_s, self._cost_ns = poll, interval_s, 0
+        self._background = Background("mstxkit-control", self._look)
+
+    def start(self) -> None:
+        """Start polling, at once; nothing where it polls."""
+        self._background.start()
+
+    def stop(self, deadline: float | None = None) -> bool:
+        """End the thread, and wait for it, at most until `deadline` of `time.monotonic`. Has one ended?"""
+        return self._background.pause(deadline)
+
+    def take_cost_ns(self) -> int:
+        """CPU time of the thread since the last call."""
+        cost_ns, self._cost_ns = self._cost_ns, 0
+        return cost_ns
+
+    def _look(self) -> bool:
+        before = time.thread_time_ns()
+        try:
+            self._poll()
+        except Exception as exc:  # the next look may succeed, and nobody else looks
+            faults.note("control.watcher", exc)
+        self._cost_ns += time.thread_time_ns() - before
+        self._background.sleep(self._interval_s)
+        return True
+
+
+class _Turn:
+    """Whose turn it is on this host to read the shared folder: that of the process that holds a file's lock."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: int | None = None
+        self._held = False
+
+    def is_ours(self) -> bool:
+        """Is it this process's turn, from now on if it was nobody's?
+
+        Raises:
+            OSError, MstxkitError: the lock cannot be had.
+        """
+        if self._file is None or not documents.is_still(self._file, self.path):
+            self.give_up()
+            folders.make_folder(self.path.parent)
+            self._file = documents.open_lock_file(self.path)
+        if not self._held:
+            try:
+                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                return False
+            self._held = True
+        os.pwrite(self._file, _BEAT.pack(time.monotonic_ns()), 0)
+        return True
+
+    def is_stalled(self) -> bool:
+        """Has the process whose turn it is not looked for long?"""
+        beat = b"" if self._file is None else os.pread(self._file, _BEAT.size, 0)
+        if len(beat) < _BEAT.size:
+            return True
+        looked_ns: int = _BEAT.unpack(beat)[0]
+        return time.monotonic_ns() - looked_ns > STALLED_AFTER_S * 1e9
+
+    def give_up(self) -> None:
+        """Let another process have its turn."""
+        file, self._file, self._held = self._file, None, False
+        if file is not None:
+            os.close(file)
+
+
+class _Source:
+    """A file of messages that is read again and again. What it said before holds until it says something else."""
+
+    def __init__(self, path: Path, run_id: str) -> None:
+        self.path, self._run_id = path, run_id
+        self.content: bytes | None = None
+        self._digest = b""
+        self._damage: Unusable | None = None
+
+    def changed(self) -> list[dict[str, Any]] | None:
+        """Its messages, if its content is another than the last time; None if not, and where there is no file.
+
+        Raises:
+            Unusable: it cannot be used.
+        """
+        content = documents.read(self.path, is_private=True)
+        if content is None:
+            return None
+        digest = hashlib.sha256(content).digest()
+        if digest == self._digest:
+            if self._damage is not None:
+                raise self._damage
+            return None
+        self._digest, self._damage = digest, None
+        try:
+            arrived = messages.messages_in(content, self.path, self._run_id)
+        except Unusable as exc:
+            self._damage = exc
+            raise
+        self.content = content
+        return arrived
+
+    def holds(self, content: bytes) -> bool:
+        """Does it hold exactly this?"""
+        try:
+            return documents.read(self.path, is_private=True) == content
+        except Unusable:
+            return False
+
+
+class Inbox:
+    """Messages and reports on their way to the machine of one rank, made fit for it.
+
+    A request waits here until this process has entered one of its stages: several processes may have the same rank, and
+    it is for those that do the work. What can never be done here is refused, with the reason.
+
+    Attributes:
+        refused: Reports on requests that the machine never hears of, by id.
+        reasons: Request id to the asker's words.
+
+    Threads/fork: for the watcher; others only read the attributes.
+    """
+
+    def __init__(self, rank: int, world_size: int) -> None:
+        self._rank, self._world_size = rank, world_size
+        self.refused: dict[str, Report] = {}
+        self.reasons: dict[str, str] = {}
+        self._waiting: dict[str, moves.RequestReceived] = {}
+        self._heard: dict[tuple[str, int], Report] = {}
+        self._listens_again_at = 0.0
+        self._is_changed = False
+
+    def take_change(self) -> bool:
+        """Was anything refused since the last time?"""
+        is_changed, self._is_changed = self._is_changed, False
+        return is_changed
+
+    def events(self, arrived: Iterable[dict[str, Any]], seen: AbstractSet[str]) -> Iterator[moves.Event]:
+        """Events of these messages, oldest first, and of earlier ones that were waiting for a stage.
+
+        Args:
+            seen: Canonical keys of the stages that this process has entered.
+        """
+        for message in arrived:
+            event = self._read(message)
+            if isinstance(event, moves.RequestReceived):
+                self._waiting[event.request.id] = event
+            elif event is not None:
+                # What was said of a request must not be told before the request itself.
+                yield from self._ready(seen)
+                yield event
+        yield from self._ready(seen)
+
+    def _read(self, message: dict[str, Any]) -> moves.Event | None:
+        try:
+            return messages.read(message, presets.names())
+        except ConfigError as exc:
+            faults.warn_once("control.messages", f"a message in the control folder is not obeyed: {exc}")
+            self._refuse(str(message.get("id")), str(exc))
+            return None
+
+    def _ready(self, seen: AbstractSet[str]) -> Iterator[moves.RequestReceived]:
+        for id, event in list(self._waiting.items()):
+            if seen.isdisjoint(event.request.stages):
+                continue
+            del self._waiting[id]
+            self.reasons[id] = event.request.reason
+            refusal = self._refusal(event)
+            if refusal:
+                self._refuse(id, refusal)
+            else:
+                yield event
+
+    def _refusal(self, event: moves.RequestReceived) -> str:
+        """Why this rank cannot do its part of it; empty where it can, or has none."""
+        request = event.request
+        if request.sample is None or self._rank not in request.ranks_in(self._world_size, event.suspects):
+            return ""
+        reasons = (boundaries.refusal(stage, request.sample.per) for stage in request.stages)
+        return "; ".join(reason for reason in reasons if reason)
+
+    def _refuse(self, id: str, reason: str) -> None:
+        self.refused[id] = Report(id[:200], self._rank, REFUSED, reason=reason)
+        self._is_changed = True
+
+    def heard_from(self, control: ControlFolder, awaited: Mapping[str, Collection[int]], role: str) -> Iterator[Report]:
+        """What other ranks say that is new. Reads a file for each, and not more often than is bearable.
+
+        Args:
+            awaited: Request id to the ranks of which this one waits to hear.
+            role: Theirs, as it is ours.
+        """
+        if not awaited or time.monotonic() < self._listens_again_at:
+            return
+        ranks = sorted(set().union(*awaited.values()) - {self._rank})
+        self._listens_again_at = time.monotonic() + len(ranks) / _RANKS_A_SECOND
+        self._heard = {key: report for key, report in self._heard.items() if key[0] in awaited}
+        for rank in ranks:
+            acknowledgement = control.acknowledgement(rank, role)
+            try:
+                reports = () if acknowledgement is None else Standing.read(acknowledgement.document).reports
+            except ConfigError:
+                continue
+            for report in reports:
+                is_awaited = report.rank == rank and rank in awaited.get(report.id, ())
+                if is_awaited and self._heard.get((report.id, rank)) != report:
+                    self._heard[report.id, rank] = report
+                    yield report

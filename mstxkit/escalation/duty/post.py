@@ -1,0 +1,54 @@
+"""Which rank of which run this process is on duty for, by what is known of it now."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...host import identity
+from ...store.control_folder import ControlFolder
+
+
+class Post(NamedTuple):
+    """Which rank of which run is on duty.
+
+    Args:
+        run: The run folder, resolved.
+        run_id: Its id.
+        host_folder: The run's folder on this host, for what its processes pass on to each other.
+        rank, world_size, role: Of this process; the role is empty where none is known.
+        is_assumed: Nothing says its rank yet: it is taken for the only one.
+    """
+
+    run: Path
+    run_id: str
+    host_folder: Path
+    rank: int
+    world_size: int
+    role: str
+    is_assumed: bool = False
+
+
+def post_here(run: Path, run_id: str, host_folder: Path) -> Post | None:
+    """The post of this process by what is known of its rank now; None where it has none.
+
+    A process without a rank is the only one, unless Ray is up: then it is the driver, whose stages are only waiting for
+    those of its workers. Where another living process has the same rank and role, this one's role gets its pid.
+    """
+    rank, who = own_rank(), identity.current()
+    if rank is None:
+        return None
+    role, pid = who["role"] or "", os.getpid()
+    last = ControlFolder(run, run_id).acknowledgement(rank, role)
+    if last is not None and last.host == identity.host() and last.pid != pid:
+        role = f"{role or 'process'}_{pid}" if identity.is_alive(last.document.get("process") or {}) else role
+    return Post(run, run_id, host_folder, rank, max(who["world_size"] or 1, rank + 1), role, who["rank"] is None)
+
+
+def own_rank() -> int | None:
+    """This process's rank. One without a rank is the only one, 0, unless Ray is up: then it is a driver or a worker."""
+    rank: int | None = identity.current()["rank"]
+    is_ray_up: Any = getattr(sys.modules.get("ray"), "is_initialized", bool)
+    return 0 if rank is None and not is_ray_up() else rank

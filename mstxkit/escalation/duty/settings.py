@@ -1,0 +1,49 @@
+"""What a process does about requests, as `capture` was told."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ...errors import CaptureError
+from ...profiling.schedule import Schedule
+from ..machine.moves import Policy
+
+
+class DutySettings(NamedTuple):
+    """What a process does about requests.
+
+    Args:
+        poll_every_s: Seconds between two looks at the control folder; 0: this process takes no requests.
+        light: Schedule of light capture, "every 100 steps, 1 step"; None: none.
+        cooldown_s, session_s, hour_s, run_s, agreement_s, transport_s: As in `machine.moves.Policy`.
+        run_bytes: Raw data of all sessions of this rank in a run; 0: no limit.
+    """
+
+    poll_every_s: float = 0.25
+    light: str | None = None
+    cooldown_s: float = Policy.cooldown_s
+    session_s: float = Policy.session_s
+    hour_s: float = Policy.hour_s
+    run_s: float = Policy.run_s
+    agreement_s: float = Policy.agreement_s
+    transport_s: float = Policy.transport_s
+    run_bytes: int = 0
+
+
+def checked(settings: DutySettings) -> DutySettings:
+    """The same.
+
+    Raises:
+        CaptureError: one of them cannot be.
+        ConfigError: the schedule of light capture is none.
+    """
+    poll: Any = settings.poll_every_s
+    if not isinstance(poll, (int, float)) or not (poll == 0 or 0.02 <= poll <= 60):
+        raise CaptureError(f"poll_every_s={poll!r} (of capture): seconds from 0.02 to 60 are needed, or 0 for never")
+    for field in ("cooldown_s", "session_s", "hour_s", "run_s", "agreement_s", "transport_s", "run_bytes"):
+        value = getattr(settings, field)
+        if not isinstance(value, (int, float)) or not 0 <= value < 1e15:
+            raise CaptureError(f"{field}={value!r} (of capture): a number from 0 is needed")
+    if settings.light is not None:
+        Schedule.parse(settings.light)
+    return settings

@@ -1,0 +1,265 @@
+"""What a request would do, said before it does it: who records, when, how long training pauses, how many megabytes.
+
+From what the run's processes have said of themselves, and from the sessions that it has had; what neither tells is
+said to be unknown, or is named as the assumption that it is. Nothing is sent.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+
+from .. import stages
+from ..profiling import presets
+from ..store.request import Request
+from ..store.verdict import Heard, Progress, world_size
+from .machine.agreement import lead, needs_agreement
+from .machine.moves import COOLDOWN, NS, Policy
+
+MB = 10**6
+# Source: CANN 8.5.0, environment variables of HCCL: seconds a collective waits for a device that is not there yet
+# (0: for ever; at most 1091 where algorithms run on the AI Vector), and seconds for the first connection.
+HCCL_EXEC, HCCL_EXEC_S = "HCCL_EXEC_TIMEOUT", 1836
+HCCL_CONNECT, HCCL_CONNECT_S = "HCCL_CONNECT_TIMEOUT", 120
+_WITHOUT_HCCL = "torch"
+_NEAR_RATIO = 0.5
+_FEW = 8
+_UNKNOWN_PAUSE = (
+    "unknown: this run has had no such session. The profiler's own code takes milliseconds; at the stop the device is "
+    "waited for and data are written, which nobody has measured here. Allow for seconds, for tens of them with deep"
+)
+
+
+class Participant(NamedTuple):
+    """One rank that is asked.
+
+    Args:
+        rank, role, host, pid: Of its process; None where it has not been heard of.
+        is_alive: Does it still run? None where that is not known.
+        backend: The profiler it records with; None where none can, or where it is not known.
+        hindrance: Why it cannot record, or not yet; empty where nothing is known to hinder it.
+    """
+
+    rank: int
+    role: str | None
+    host: str | None
+    pid: int | None
+    is_alive: bool | None
+    step: int | None
+    phase: str | None
+    backend: str | None
+    hindrance: str
+
+
+class Pause(NamedTuple):
+    """How long one session holds training up, start and stop together, in seconds; None: unknown.
+
+    Args:
+        median_s, longest_s: Of earlier sessions of this run with the same preset.
+        sessions: How many these were.
+    """
+
+    median_s: float | None
+    longest_s: float | None
+    sessions: int
+    words: str
+
+
+class Explanation(NamedTuple):
+    """What a request would do.
+
+    Args:
+        when: When each session begins, a sentence each.
+        ahead: Ids of requests that come first on one of these ranks.
+        total_mb: Raw data of all ranks, megabytes; None: unknown.
+        size: How that is reckoned.
+        nears_timeout: Does the pause come near HCCL's time-out? None: unknown.
+        timeout: The same as a sentence.
+    """
+
+    recorders: tuple[Participant, ...]
+    when: tuple[str, ...]
+    ahead: tuple[str, ...]
+    pause: Pause
+    total_mb: float | None
+    size: str
+    nears_timeout: bool | None
+    timeout: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        recorders = [recorder._asdict() for recorder in self.recorders]
+        return {**self._asdict(), "recorders": recorders, "pause": self.pause._asdict()}
+
+
+def explained(
+    request: Request, heard: Sequence[Heard], suspects: Sequence[int] = (), *, others: Sequence[Progress] = (),
+    sessions: Sequence[Mapping[str, Any]] = (), environment: Mapping[str, str] | None = None,
+    policy: Policy | None = None,
+) -> Explanation:  # fmt: skip
+    """What a request would do in a run.
+
+    Args:
+        request: Checked against the run.
+        heard: What its processes said last.
+        suspects: Whom "suspect+peer" stands for.
+        others: The requests that the run has had.
+        sessions: Earlier sessions, as their session.json has them.
+        environment: Where HCCL's time-outs may be set; the job's own is not known from outside.
+        policy: The run's; default: the default one.
+    """
+    policy = policy or Policy()
+    ranks = request.ranks_in(world_size(heard), tuple(suspects))
+    recorders = tuple(_recorder(request, rank, heard) for rank in ranks)
+    ahead = tuple(
+        other.asked.request.id for other in others if other.asked.request.id != request.id
+        and any(report.rank in ranks and not report.has_ended for report in other.reports)
+    )  # fmt: skip
+    alike = [session for session in sessions if request.preset is not None and session.get("preset") == request.preset]
+    alike = [session for session in alike if session.get("state") == "recorded"]
+    pause, when = _pause(alike), tuple(_when(request, recorders, ahead, heard, policy))
+    total_mb, size = _size(request, recorders, alike)
+    nears, timeout = _timeout(request, recorders, pause, environment or {}, policy)
+    return Explanation(recorders, when, ahead, pause, total_mb, size, nears, timeout)
+
+
+def _recorder(request: Request, rank: int, heard: Sequence[Heard]) -> Participant:
+    """Of several processes of one rank, the newest that lives and runs the stage."""
+    own = [process for process in heard if process.rank == rank]
+    own.sort(key=lambda process: -process.acknowledgement.written_ns)
+    own.sort(key=lambda process: (process.is_alive is False, not _runs(process, request)))
+    if not own:
+        return Participant(rank, None, None, None, None, None, None, None, "nothing was heard of it yet")
+    process, ack, standing = own[0], own[0].acknowledgement, own[0].standing
+    return Participant(
+        rank, ack.role or None, ack.host, ack.pid, process.is_alive, standing.step, standing.phase, standing.backend,
+        _hindrance(process, request),
+    )  # fmt: skip
+
+
+def _runs(process: Heard, request: Request) -> bool:
+    return not set(request.stages).isdisjoint(stages.canonical(stage) for stage in process.standing.stages)
+
+
+def _hindrance(process: Heard, request: Request) -> str:
+    if process.is_alive is False:
+        return "its process has ended"
+    if process.standing.backend is None:
+        why = "; ".join(f"{name}: {reason}" for name, reason in process.standing.why_no_backend.items())
+        return f"no profiler can record there: {why or 'it does not say why'}"
+    return "" if _runs(process, request) else f"it has not entered {' or '.join(request.stages)} yet"
+
+
+def _when(
+    request: Request, recorders: Sequence[Participant], ahead: Sequence[str], heard: Sequence[Heard], policy: Policy
+) -> Iterator[str]:
+    stage, steps = " or ".join(request.stages), request.steps or 1
+    window = "that step" if steps == 1 else f"{steps} steps in a row"
+    if needs_agreement(request, recorders):
+        yield _agreed(recorders, heard, policy)
+    elif request.occurrences is not None:
+        yield f"each rank by itself: its next {_times(request.occurrences, 'entry', 'entries')} of {stage}"
+    elif len(request.stages) > 1:
+        yield f"with the next whole step, as one of its stages may be over in this one; then {window}"
+    else:
+        yield f"at the next entry of {stage}: it, and every other in {window}"
+    if request.sample is not None:
+        per, skip, record = request.sample
+        yield f"of each occurrence {record} {per} after the first {skip}; it is refused where {per} is not marked"
+    if ahead:
+        yield f"after {_times(len(ahead), 'request', 'requests')} before it: {', '.join(ahead[:_FEW])}"
+    if ahead or any(recorder.phase == COOLDOWN for recorder in recorders):
+        yield f"{policy.cooldown_s:g} s after the last session on its ranks, or what capture() was given as cooldown_s"
+
+
+def _agreed(recorders: Sequence[Participant], heard: Sequence[Heard], policy: Policy) -> str:
+    together = f"at a step on which all of its {len(recorders)} ranks agree"
+    steps = [recorder.step for recorder in recorders if recorder.step is not None]
+    if len(steps) < len(recorders):
+        return f"{together}; where a rank counts no steps it expires: ask for occurrences instead"
+    step_times_ns = (process.standing.step_ns for process in heard if process.rank == 0)
+    step_ns = next(filter(None, step_times_ns), None)
+    ahead = lead(policy, step_ns)
+    soon = f", {ahead * step_ns / NS:.2g} s from now" if step_ns else ""
+    return (
+        f"{together}, at least {ahead} ahead of the farthest: step {max(steps) + ahead} or later{soon}; without "
+        f"agreement within {policy.agreement_s:g} s it expires"
+    )
+
+
+def _times(count: int, singular: str, plural: str) -> str:
+    return f"{count} {singular if count == 1 else plural}"
+
+
+def _pause(sessions: Sequence[Mapping[str, Any]]) -> Pause:
+    """From what earlier sessions of this kind cost."""
+    costs = [_number(session, "start_cost_ns") + _number(session, "stop_cost_ns") for session in sessions]
+    if not costs:
+        return Pause(None, None, 0, _UNKNOWN_PAUSE)
+    median_s, longest_s = statistics.median(costs) / NS, max(costs) / NS
+    words = (
+        f"{median_s:.2g} s at start and stop of each session, {longest_s:.2g} s at most, in "
+        f"{_times(len(costs), 'earlier session', 'earlier sessions')} of this run"
+    )
+    return Pause(median_s, longest_s, len(costs), words)
+
+
+def _size(
+    request: Request, recorders: Sequence[Participant], sessions: Sequence[Mapping[str, Any]]
+) -> tuple[float | None, str]:
+    able = sum(1 for recorder in recorders if recorder.backend is not None or recorder.phase is None)
+    sizes = [_number(session, "bytes") for session in sessions if session.get("stage") in request.stages]
+    count = request.steps or request.occurrences or 1
+    ranks = _times(able, "rank", "ranks")
+    if sizes:
+        each_mb = statistics.median(sizes) / MB
+        total_mb = each_mb * count * len(request.stages) * able
+        return total_mb, (
+            f"{total_mb:.3g} MB: {each_mb:.3g} MB in earlier sessions of this run × "
+            f"{_times(count * len(request.stages), 'occurrence', 'occurrences')} × {ranks}"
+        )
+    if request.preset is None:
+        return None, "unknown: no preset says what its options amount to"
+    each = presets.load(request.preset).est_mb_per_step
+    total_mb = each * count * able
+    words = f"at most about {total_mb:,} MB: {each} MB a step (assumed, not measured) × {count} × {ranks}"
+    part = "; a stage, or a sample of it, is only a part of a step" if request.preset != "light" else ""
+    return float(total_mb), words + part
+
+
+def _number(session: Mapping[str, Any], key: str) -> int:
+    value = session.get(key)
+    return value if isinstance(value, int) and value >= 0 else 0
+
+
+def _timeout(
+    request: Request, recorders: Sequence[Participant], pause: Pause, environment: Mapping[str, str], policy: Policy
+) -> tuple[bool | None, str]:
+    """Does the pause come near the time-out of those who wait? Recording makes a stage longer too, so that the longest
+    session counts as well.
+    """
+    backends = {recorder.backend for recorder in recorders if recorder.backend is not None}
+    if backends and backends <= {_WITHOUT_HCCL}:
+        return False, f"no HCCL where {_WITHOUT_HCCL} is the profiler; the process group's own time-out holds there"
+    allowed_s, whence = _allowed(environment, HCCL_EXEC, HCCL_EXEC_S)
+    if allowed_s == 0:
+        return False, f"{HCCL_EXEC}=0 ({whence}): collectives wait for ever"
+    waits = (
+        f"other ranks wait in collectives meanwhile, {allowed_s:g} s at most ({HCCL_EXEC}, {whence}), and "
+        f"{_allowed(environment, HCCL_CONNECT, HCCL_CONNECT_S)[0]:g} s for a first connection ({HCCL_CONNECT})"
+    )
+    session_s = request.limits.seconds_within(policy.session_s)
+    limit = f"; a session of {session_s:g} s, its limit, would come near: set a lower one (--limit-s)"
+    also = limit if session_s + (pause.longest_s or 0) > _NEAR_RATIO * allowed_s else ""
+    if pause.longest_s is None:
+        return None, f"{waits}; how long the stop takes is unknown{also}"
+    nears = pause.longest_s > _NEAR_RATIO * allowed_s
+    return nears, f"{waits}: the pause {'COMES NEAR THAT' if nears else 'is far from it'}{also}"
+
+
+def _allowed(environment: Mapping[str, str], name: str, default_s: int) -> tuple[float, str]:
+    """Seconds, and where that is from."""
+    seconds = environment.get(name, "")
+    if seconds.isdecimal() and len(seconds) < 12:
+        return float(seconds), "as set in this shell"
+    return float(default_s), "CANN's default; the job may have set another"

@@ -1,0 +1,141 @@
+"""`mstxkit.escalate()`: ask for a deeper profile of a stage, from inside a training program or beside it.
+
+Asking is configuring: what is wrong raises, and nothing is begun. What becomes of the request later never does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from operator import index
+from pathlib import Path
+from typing import Any, Iterable, Mapping, Sequence
+
+from .. import stages
+from ..errors import ConfigError
+from ..host import environment, identity
+from ..marking import ranges
+from ..profiling import presets
+from ..recorder import here as recording
+from ..store.request import SUSPECT_AND_PEER, Known, Request, checked
+from . import asking
+from .duty.post import own_rank
+
+_SOURCE = "escalate()"
+_RANKS_AT_MOST = 1 << 31
+_SUSPECTS_WITHIN_S = 120
+
+
+def escalate(
+    stage: str | Sequence[str], *, ranks: str | int | Sequence[int] | None = None, steps: int = 1,
+    occurrences: int | None = None, preset: str = "full", sample: Mapping[str, Any] | None = None,
+    run: str | os.PathLike[str] | None = None, limit_s: float | None = None, limit_bytes: int | None = None,
+    reason: str = "",
+) -> Request:  # fmt: skip
+    """Ask for a profile of a stage's next occurrences. Returns at once; `mstxkit status RUN` says what became of it.
+
+    The same call in the same step is one request, from however many ranks, and however far apart. In another step it
+    is another one. A program that counts no steps asks once for each thing; a caller from outside of the run asks anew.
+
+    Args:
+        stage: A name, any system's (`update_actor`), or several.
+        ranks: Global ranks; `"all"`; `"suspect+peer"`: the rank that is slowest in the stage, and an average one;
+            None: this process's own rank, so that each rank that calls it makes a request for itself.
+        steps: Every occurrence in so many steps in a row.
+        occurrences: Instead: the next so many occurrences of each stage.
+        preset: A preset's name.
+        sample: A part of each occurrence: `{"per": "micro_batch", "skip": 2, "record": 1}`; also `mini_batch`,
+            `decode_step`.
+        run: The run folder; default: what this process captures into, else MSTXKIT_RUN.
+        limit_s: Seconds after which a session is ended.
+        limit_bytes: Bytes of raw data after which it is.
+        reason: For people; up to 500 characters.
+
+    Raises:
+        ConfigError: an argument is wrong, or nobody listens; with what is allowed.
+        MstxkitError: the request cannot be left in the run folder: a full disk, one that was removed.
+
+    *Cost*: milliseconds; it reads and writes small files of the run. "suspect+peer" reads the run in another process,
+    which takes seconds. With MSTXKIT_OFF=1 nothing is asked for, and the request is returned all the same.
+    """
+    fields: dict[str, Any] = {
+        "stages": _listed(stage),
+        "ranks": _ranks(ranks),
+        **({"steps": steps} if occurrences is None or steps != 1 else {}),
+        **({"occurrences": occurrences} if occurrences is not None else {}),
+        "preset": preset,
+        "sample": dict(sample) if isinstance(sample, Mapping) else sample,
+        "limits": {"seconds": limit_s, "bytes": limit_bytes},
+        "reason": reason,
+    }
+    if environment.is_off():
+        may_name = Known([str(stage) for stage in fields["stages"]], range(_RANKS_AT_MOST), presets.names())
+        return checked(fields, may_name, _SOURCE)  # as far as that can be; it is left nowhere
+    folder, is_own = _run(run)
+    # Ranks of one program that ask in the same step ask for one thing; who looks at a run from outside asks anew.
+    fields["occasion"] = f"step {ranges.current_step()}" if is_own else f"{time.time_ns()}"
+    suspects = _suspects(folder, fields["stages"]) if ranks == SUSPECT_AND_PEER else ()
+    return asking.ask(folder, fields, suspects, _known_here() if is_own else None, _SOURCE)
+
+
+def _listed(argument: Any) -> Any:
+    """One, or several of any kind, as JSON has them; what is neither is refused by name later."""
+    several = argument if isinstance(argument, Iterable) and not isinstance(argument, (str, bytes)) else [argument]
+    # A whole number of any kind (numpy has its own) as one that JSON takes.
+    return [index(name) if hasattr(name, "__index__") and not isinstance(name, bool) else name for name in several]
+
+
+def _ranks(ranks: str | int | Sequence[int] | None) -> Any:
+    if ranks is not None:
+        return ranks if isinstance(ranks, str) else _listed(ranks)
+    rank = own_rank()
+    if rank is None:
+        raise ConfigError(
+            f"{_SOURCE}: it is not known which rank this process is; give ranks=, or say so: mstxkit.identify(rank=…)"
+        )
+    return [rank]
+
+
+def _run(run: str | os.PathLike[str] | None) -> tuple[Path, bool]:
+    """The run folder, and whether this process is one of the run's."""
+    recorded = recording.recorded_process()
+    here = None if recorded is None else recorded[0]
+    named = run if run is not None else here or os.environ.get(environment.RUN)
+    if not named:
+        raise ConfigError(f"{_SOURCE}: this process captures into no run; call mstxkit.capture() first, or give run=")
+    folder = Path(named).resolve()
+    return folder, folder == here
+
+
+def _known_here() -> Known:
+    """What a process of the run knows by itself: it may be the first to ask, before anybody has said anything.
+
+    Every rank must be told the same, whatever it has entered yet: so all names of stages that there are count.
+    """
+    from ..engine.choose import engine
+    from ..patching import registry
+
+    named = {target.stage for target in registry.states() if target.stage}
+    size, rank = identity.current()["world_size"], own_rank()
+    ranks = range(max(size or 0, 0 if rank is None else rank + 1))
+    return Known({*engine.stages_seen(), *stages.BY_KEY, *named}, ranks, ())
+
+
+def _suspects(run: Path, keys: Sequence[str]) -> tuple[int, ...]:
+    """Whom the run's tables suspect, asked of another process: one that trains loads no tables."""
+    command = [sys.executable, "-m", "mstxkit.reading.suspects", str(run), *map(str, keys)]
+    # It finds this package, and records nothing.
+    variables = {name: text for name, text in os.environ.items() if not name.startswith("MSTXKIT_")}
+    path = filter(None, (str(Path(__file__).resolve().parents[2]), variables.get("PYTHONPATH")))
+    variables["PYTHONPATH"] = os.pathsep.join(path)
+    try:
+        process = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=_SUSPECTS_WITHIN_S)
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise ConfigError(f"{_SOURCE}: ranks={SUSPECT_AND_PEER}: the run's tables cannot be read: {exc}") from None
+    if process.returncode:
+        why = process.stderr.strip() if process.returncode == 2 else "the run's tables cannot be read"
+        raise ConfigError(f"{_SOURCE}: ranks={SUSPECT_AND_PEER}: {why}")
+    return tuple(json.loads(process.stdout))

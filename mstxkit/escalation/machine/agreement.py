@@ -1,0 +1,143 @@
+"""One rank agrees for all on the step at which a request of several ranks begins: two phases, or an end that is stated.
+
+First every rank says that it is ready, and its step; then a step ahead of all is committed. One request at a time is
+under way on any rank. Who never answers is said to have failed, so that every request ends. Pure: no clock, no files.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, Collection, Iterator, Mapping, Sized
+
+from ...store.report import FAILED, Report
+from ...store.request import Request
+from .moves import NS, Acknowledge, Action, Commit, Drop, Now, Policy
+from .task import life_ns, remembered_request
+
+_LEAD_AT_MOST = 10_000
+
+
+def needs_agreement(request: Request, ranks: Sized) -> bool:
+    """Do the ranks of a request have to agree? Where they record the same steps; occurrences are each rank's own."""
+    return request.occurrences is None and len(ranks) > 1
+
+
+@dataclass
+class _Matter:
+    """One request, as the agreeing rank sees it."""
+
+    request: Request
+    ranks: tuple[int, ...]
+    gives_up_ns: int
+    decided: bool
+    reports: dict[int, Report] = field(default_factory=dict)
+    ready: dict[int, int | None] = field(default_factory=dict)
+    since_ns: int | None = None
+
+    def pending(self) -> list[int]:
+        return [rank for rank in self.ranks if rank not in self.reports or not self.reports[rank].has_ended]
+
+
+class Agreement:
+    """What the agreeing rank knows of all requests: who is ready for them, and how they ended."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._matters: dict[str, _Matter] = {}
+
+    def received(self, request: Request, ranks: tuple[int, ...], now: Now, decided: bool = False) -> None:
+        """A request of these ranks is there; `decided`: its step was agreed, or dropped, before this rank restarted."""
+        if request.id not in self._matters:
+            # A session that began in time may go on beyond the expiry.
+            spare_ns = int((self.policy.session_s + 2 * self.policy.agreement_s) * NS)
+            gives_up_ns = now.mono_ns + max(0, life_ns(request, now)) + spare_ns
+            is_decided = decided or not needs_agreement(request, ranks)
+            self._matters[request.id] = _Matter(request, ranks, gives_up_ns, is_decided)
+
+    def reported(self, report: Report, now: Now) -> None:
+        """A rank tells the state of a request on it."""
+        matter = self._matters.get(report.id)
+        if matter is None or report.rank not in matter.ranks:
+            return
+        matter.reports[report.rank] = report
+        matter.ready.pop(report.rank, None)
+        if report.ready:
+            matter.ready[report.rank] = report.step
+            matter.since_ns = now.mono_ns if matter.since_ns is None else matter.since_ns
+        if report.has_ended:  # its cooldown begins: what it said about other requests is of the past
+            for other in self._matters.values():
+                other.ready.pop(report.rank, None)
+
+    def cancelled(self, id: str) -> None:
+        """No step is to be agreed any more."""
+        if id in self._matters:
+            self._matters[id].decided = True
+
+    def awaited(self) -> dict[str, list[int]]:
+        """Request id to the ranks that have not said their last word on it."""
+        return {id: matter.pending() for id, matter in self._matters.items()}
+
+    def restore(self, memory: list[Mapping[str, Any]], now: Now) -> None:
+        """Go on from what `memory` gave; who was ready has to say so again."""
+        for matter in memory:
+            self.received(remembered_request(matter["request"]), tuple(matter["ranks"]), now, bool(matter["decided"]))
+
+    def memory(self) -> list[dict[str, Any]]:
+        """As plain data, for a restart."""
+        return [
+            {"request": matter.request.as_json(), "ranks": list(matter.ranks), "decided": matter.decided}
+            for matter in self._matters.values()
+        ]
+
+    def due(self, step: int | None, step_ns: int | None, now: Now) -> Iterator[Action]:
+        """What is decided by now. `step` is this rank's own, `step_ns` how long one takes; None: not known."""
+        for id, matter in list(self._matters.items()):
+            if not matter.decided:
+                yield from self._decided(matter, step, step_ns, now)
+            if not matter.pending():
+                del self._matters[id]
+            elif now.mono_ns >= matter.gives_up_ns:
+                del self._matters[id]
+                yield from (Acknowledge(_silent(id, rank, matter.reports.get(rank))) for rank in matter.pending())
+
+    def _decided(self, matter: _Matter, step: int | None, step_ns: int | None, now: Now) -> Iterator[Action]:
+        id = matter.request.id
+        ended = [rank for rank in matter.ranks if rank in matter.reports and matter.reports[rank].has_ended]
+        if ended:
+            yield self._dropped(matter, f"rank {ended[0]} is out: {matter.reports[ended[0]].reason}")
+        elif len(matter.ready) == len(matter.ranks):
+            if any(step_there is None for step_there in matter.ready.values()):
+                yield self._dropped(matter, "not every rank counts steps; ask for occurrences instead")
+            elif not self._is_busy(matter.ranks, id):
+                matter.decided = True
+                ahead = max(step or 0, *(step_there or 0 for step_there in matter.ready.values()))
+                yield Commit(id, ahead + lead(self.policy, step_ns))
+        elif matter.since_ns is not None and now.mono_ns - matter.since_ns > self.policy.agreement_s * NS:
+            late = [rank for rank in matter.ranks if rank not in matter.ready]
+            why = f"rank {', '.join(map(str, late))} was not ready within {self.policy.agreement_s:g} s"
+            yield self._dropped(matter, why)
+
+    def _dropped(self, matter: _Matter, why: str) -> Drop:
+        matter.decided = True
+        return Drop(matter.request.id, why)
+
+    def _is_busy(self, ranks: Collection[int], but: str) -> bool:
+        """Has another decided request not ended on one of these ranks?"""
+        return any(
+            other.decided and not set(ranks).isdisjoint(other.pending())
+            for id, other in self._matters.items()
+            if id != but and needs_agreement(other.request, other.ranks)
+        )
+
+
+def lead(policy: Policy, step_ns: int | None) -> int:
+    """Steps ahead: at least as long as messages take, there and back, where steps are short."""
+    steps = math.ceil(2 * policy.transport_s * NS / max(step_ns, 1)) if step_ns is not None else 0
+    return min(max(1, policy.lead_steps, steps), _LEAD_AT_MOST)
+
+
+def _silent(id: str, rank: int, last: Report | None) -> Report:
+    word = "it never answered" if last is None else f"its last word was {last.state}"
+    last = Report(id, rank, FAILED) if last is None else last
+    return replace(last, id=id, rank=rank, state=FAILED, ready=False, reason=f"rank lost: {word}")

@@ -1,0 +1,412 @@
+"""Escalation on one rank, as a pure state machine: events in, actions out, and every request ends in a stated state.
+
+No clock, no thread, no file, no profiler: each event comes with the time, and whoever owns the machine carries out its
+actions in their order. Before that it saves the machine's memory: whenever there are actions, and after what others
+sent. Sessions begin and end only in answer to an event of the training thread, and at most one is open
+(docs/internals/control.md has the states and their moves).
+
+Threads: one call at a time; the owner holds a lock where a watcher calls too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Callable, Mapping
+
+from ...errors import ConfigError
+from ...store.report import ARMED, CANCELLED, DRAINING, EXPIRED, FAILED, QUEUED, REFUSED, RUNNING, Report
+from ...store.request import ALL, SUSPECT_AND_PEER, Request
+from . import moves
+from .agreement import Agreement, needs_agreement
+from .moves import NS, Now, Policy
+from .task import CoveringSession, Ledger, Occurrence, Spending, Task, life_ns, remembered_request
+
+
+class Machine:
+    """What one rank does about requests.
+
+    Args:
+        rank: Its global rank. Rank 0 agrees on steps for all.
+        world_size: Ranks of the run.
+        policy: What it never exceeds.
+    """
+
+    def __init__(self, rank: int, world_size: int, policy: Policy | None = None) -> None:
+        self.rank, self.world_size = rank, world_size
+        self.policy = Policy() if policy is None else policy
+        self.step: int | None = None
+        self._step_at_ns: int | None = None
+        self.step_ns: int | None = None  # of the last step; None: not known
+        self._agreement = Agreement(self.policy) if rank == 0 else None
+        self._spending = Spending(self.policy)
+        self._tasks: dict[str, Task] = {}  # in order of arrival
+        self._active: Task | None = None
+        self._occurrence: Occurrence | None = None
+        self._session: CoveringSession | None = None
+        self._cool_until_ns: int | None = None
+        self._ledger = Ledger()
+        self._said: dict[str, Report] = {}
+        self._process_ends = False
+        self._out: list[moves.Action] = []
+
+    @property
+    def watches(self) -> bool:
+        """Does it want to know of stages and boundaries? What the training thread's flag says."""
+        return self._active is not None
+
+    @property
+    def active(self) -> Request | None:
+        """The request that is armed or being recorded."""
+        return None if self._active is None else self._active.request
+
+    @property
+    def has_work(self) -> bool:
+        """Does time matter to it: is any request under way, here or for others?"""
+        return bool(self._tasks) or bool(self.awaited())
+
+    def awaited(self) -> dict[str, list[int]]:
+        """Request id to the ranks whose reports matter to this one, which agrees for all; empty on any other."""
+        return {} if self._agreement is None else self._agreement.awaited()
+
+    def phase(self, now: Now) -> str:
+        """What the rank is in: idle, armed, running, draining or cooldown."""
+        if self._active is not None:
+            return self._active.state
+        return moves.COOLDOWN if self._is_cooling(now) else moves.IDLE
+
+    def reports(self) -> dict[str, Report]:
+        """Every request that this rank was asked for, by id, with its state."""
+        return {**self._ledger.ended, **{id: task.report(self.rank, self.step) for id, task in self._tasks.items()}}
+
+    def handle(self, event: moves.Event, now: Now) -> tuple[moves.Action, ...]:
+        """What is to be done about an event, in this order."""
+        self._out = []
+        _HANDLERS[type(event)](self, event, now)
+        self._stop_if_due(getattr(event, "thread", None), now)
+        self._go_on(now)
+        self._tell_changes(now)
+        self._agree(now)
+        return tuple(self._out)
+
+    def memory(self, now: Now) -> dict[str, Any]:
+        """What a restarted process needs to know, for `json.dumps`: what ran, what waits, what was spent."""
+        return {
+            **self._ledger.memory(),
+            "tasks": [task.remembered(self.rank, self.step) for task in self._tasks.values()],
+            "spending": self._spending.memory(now),
+            "agreement": [] if self._agreement is None else self._agreement.memory(),
+        }
+
+    @classmethod
+    def restored(
+        cls, rank: int, world_size: int, memory: Mapping[str, Any], now: Now, policy: Policy | None = None,
+    ) -> tuple[Machine, tuple[moves.Action, ...]]:  # fmt: skip
+        """The machine of a rank that was restarted, from what `memory` gave; with what is new to tell.
+
+        A request that had a session is failed, as that ended with its process; those that had none wait again. As
+        ever, `memory` is to be saved before what this gives is carried out: else the next restart says it again.
+
+        Raises:
+            ConfigError: this is no such memory.
+        """
+        machine = cls(rank, world_size, policy)
+        try:
+            return machine, machine._restore(memory, now)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
+            raise ConfigError(f"not the memory of an escalation machine: {exc!r}") from None
+
+    # What arrives from outside.
+
+    def _request_received(self, event: moves.RequestReceived, now: Now) -> None:
+        request, id = event.request, event.request.id
+        if id in self._tasks or self._ledger.is_settled(id):
+            return
+        ranks = request.ranks_in(self.world_size, event.suspects)
+        is_wrong = not ranks or ranks[0] < 0 or ranks[-1] >= self.world_size
+        if self._agreement is not None and not is_wrong:
+            decided = id in self._ledger.commits or id in self._ledger.cancels
+            self._agreement.received(request, ranks, now, decided)
+        if not is_wrong and self.rank not in ranks:
+            self._ledger.put(self._ledger.elsewhere, id, None)
+            return
+        deadline_ns = now.mono_ns + life_ns(request, now)
+        self._tasks[id] = task = Task(request, deadline_ns, needs_agreement(request, ranks), suspects=event.suspects)
+        self._answer(task, is_wrong, now)
+
+    def _answer(self, task: Task, is_wrong: bool, now: Now) -> None:
+        """Refuse it, end it or go on, from what is known already."""
+        id = task.request.id
+        refusal = self._refusal(task, is_wrong)
+        if id in self._ledger.cancels:
+            self._end(task, CANCELLED, self._ledger.cancels.pop(id), now)
+        elif refusal:
+            self._end(task, REFUSED, refusal, now)
+        elif now.mono_ns >= task.deadline_ns:
+            self._end(task, EXPIRED, "it had expired when it came, by the clock of this host", now)
+        elif id in self._ledger.commits:
+            self._committed(moves.Commit(id, self._ledger.commits.pop(id)), now)
+
+    def _refusal(self, task: Task, is_wrong: bool) -> str:
+        if is_wrong and task.request.ranks == SUSPECT_AND_PEER and not task.suspects:
+            return f"nobody is suspected in this run; name ranks, or {ALL}"
+        if is_wrong:
+            return f"this run has the ranks 0 to {self.world_size - 1}"
+        if len(self._tasks) > self.policy.queue:
+            return f"{self.policy.queue} requests wait on this rank already"
+        return "the process ends" if self._process_ends else self._spending.used_up()
+
+    def _cancel_received(self, event: moves.CancelReceived, now: Now) -> None:
+        task = self._tasks.get(event.id)
+        if self._agreement is not None:
+            self._agreement.cancelled(event.id)
+        if task is not None:
+            self._end(task, CANCELLED, event.reason, now)
+        else:
+            self._ledger.put(self._ledger.cancels, event.id, event.reason)
+
+    def _acknowledged(self, event: moves.Acknowledged, now: Now) -> None:
+        if self._agreement is not None and event.report.rank != self.rank:
+            self._agreement.reported(event.report, now)
+
+    def _committed(self, event: moves.Commit, now: Now) -> None:
+        task = self._tasks.get(event.id)
+        if task is None:
+            self._ledger.put(self._ledger.commits, event.id, event.first_step)
+        elif not task.needs_agreement or task.state != QUEUED:
+            return
+        elif self.step is not None and self.step >= event.first_step:
+            late = f"the agreed step {event.first_step} had begun here: it is step {self.step}"
+            self._end(task, EXPIRED, late, now)
+        elif self._active is not None:
+            self._end(task, REFUSED, f"request {self._active.request.id} is under way on this rank", now)
+        else:
+            task.first_step = event.first_step
+            self._arm(task)
+
+    def _dropped(self, event: moves.Drop, now: Now) -> None:
+        self._ledger.commits.pop(event.id, None)
+        task = self._tasks.get(event.id)
+        if task is not None and task.state == QUEUED:
+            self._end(task, EXPIRED, f"no step was agreed: {event.reason}", now)
+
+    # What the training thread does.
+
+    def _stage_entered(self, event: moves.StageEntered, now: Now) -> None:
+        task = self._active
+        inside = self._occurrence
+        if inside is not None:
+            inside.depth += (event.stage, event.thread) == (inside.stage, inside.thread)
+        elif task is not None and self._session is None and task.wants(event.stage, self.step):
+            if event.may_move:
+                self._end(task, REFUSED, f"{event.stage} may end on another thread, which no session can", now)
+                return
+            if task.request.occurrences is None and task.first_step is None:
+                task.first_step = self.step
+            self._occurrence = Occurrence(event.stage, event.thread, task.request.sample)
+            if task.request.sample is None:
+                self._start(task, self._occurrence, now)
+
+    def _stage_left(self, event: moves.StageLeft, now: Now) -> None:
+        task, inside = self._active, self._occurrence
+        if task is not None and inside is not None and inside.left(event.stage, event.thread):
+            self._occurrence = None
+            task.note(inside.missed())
+            self._stop("the stage ended in an error" if event.error else "")
+
+    def _boundary_entered(self, event: moves.BoundaryEntered, now: Now) -> None:
+        task, inside = self._active, self._occurrence
+        if task is not None and inside is not None and inside.is_sample_start(event.per, event.thread):
+            self._start(task, inside, now)
+
+    def _boundary_left(self, event: moves.BoundaryLeft, now: Now) -> None:
+        if self._occurrence is not None and self._occurrence.is_sample_end(event.per, event.thread):
+            self._stop("")
+
+    def _step_advanced(self, event: moves.StepAdvanced, now: Now) -> None:
+        if self.step is not None and event.step > self.step and self._step_at_ns is not None:
+            self.step_ns = max(0, now.mono_ns - self._step_at_ns) // (event.step - self.step)
+        self.step, self._step_at_ns = event.step, now.mono_ns
+
+    def _ticked(self, event: moves.Tick, now: Now) -> None:
+        most = None if self._active is None else self._active.request.limits.bytes
+        if most is not None and (event.session_bytes or 0) >= most:
+            self._drain(f"its limit of {most} bytes, at {event.session_bytes}")
+
+    def _ending(self, event: moves.Ending, now: Now) -> None:
+        self._process_ends = True
+        if self._session is not None:
+            self._session.thread = event.thread  # the last chance, whoever began it
+            self._drain("the end of the process")
+
+    # Sessions.
+
+    def _start(self, task: Task, inside: Occurrence, now: Now) -> None:
+        left_ns = self._spending.left_ns(now)
+        if not left_ns or self._spending.used_up() or now.mono_ns >= task.deadline_ns:
+            task.note("" if left_ns else "an occurrence was passed over: the budget for sessions was used up")
+            return
+        request, limits = task.request, task.request.limits
+        seconds = min(limits.seconds_within(self.policy.session_s), left_ns / NS)
+        inside.had_session = task.had_session = True
+        self._session = CoveringSession(inside.stage, inside.thread, self.step, now.mono_ns, int(seconds * NS))
+        task.state, task.reason = RUNNING, ""
+        order = request.id, inside.stage, self.step, request.preset, request.options, seconds, limits.bytes
+        self._out += [moves.PauseLight(), moves.StartSession(*order)]
+
+    def _drain(self, why: str) -> None:
+        """The session is to end with the next event of its thread."""
+        if self._session is not None and self._active is not None and not self._session.stopping:
+            self._session.stop_because = self._session.stop_because or why
+            self._active.state = DRAINING
+
+    def _stop_if_due(self, thread: int | None, now: Now) -> None:
+        session = self._session
+        if session is None or session.stopping or session.thread != thread:
+            return
+        took_ns = now.mono_ns - session.started_ns
+        if took_ns >= max(1, session.limit_ns):
+            self._drain(f"its limit of {session.limit_ns / NS:g} s, at {took_ns / NS:g} s")
+        if session.stop_because:
+            self._stop(f"{session.stage} was cut short by {session.stop_because}")
+
+    def _stop(self, note: str) -> None:
+        session, task = self._session, self._active
+        if session is not None and task is not None and not session.stopping:
+            session.stopping = True
+            task.state = DRAINING
+            task.note(note)
+            self._out.append(moves.StopSession(task.request.id, note or "its stage or sample is complete"))
+
+    def _session_stopped(self, event: moves.SessionStopped, now: Now) -> None:
+        session, task = self._closed(event.bytes, now), self._active
+        if session is None or task is None:
+            return
+        for problem in event.problems:
+            task.note(problem)
+        if session.stopping:
+            task.has_recorded(session.stage, session.step, event.bytes)
+        else:
+            self._end(task, FAILED, f"its session was ended by somebody else; {task.progress()}", now)
+
+    def _session_failed(self, event: moves.SessionFailed, now: Now) -> None:
+        task = self._active
+        if self._closed(0, now) is not None and task is not None:
+            self._end(task, FAILED, f"{event.reason}; {task.progress()}", now)
+
+    def _closed(self, size_bytes: int, now: Now) -> CoveringSession | None:
+        """The session is over; None where there was none."""
+        session, self._session = self._session, None
+        if session is not None and self._active is not None:
+            self._spending.add(now.mono_ns - session.started_ns, size_bytes, now)
+            self._active.state = ARMED
+            self._out.append(moves.ResumeLight())
+        return session
+
+    # What goes on by itself.
+
+    def _go_on(self, now: Now) -> None:
+        """Ends what is over, and takes up what may begin."""
+        for task in list(self._tasks.values()):
+            if task is not self._active or self._session is None:
+                over = task.over(self.step, now, self._spending, self._process_ends)
+                if over is not None:
+                    self._end(task, *over, now)
+        if self._active is None and not self._is_cooling(now):
+            self._take_up(now)
+
+    def _take_up(self, now: Now) -> None:
+        """Arm the next request that waits, or be ready for those that begin together."""
+        waiting = [task for task in self._tasks.values() if task.state == QUEUED]
+        has_time = self._spending.left_ns(now) > 0
+        for task in waiting:
+            task.reason = "" if has_time else f"waits: {self.policy.hour_s:g} s of sessions in an hour are used up"
+        for task in waiting if has_time else ():
+            if task.needs_agreement:
+                task.ready_ns = now.mono_ns if task.ready_ns is None else task.ready_ns
+                task.reason = "waits for the other ranks"
+            elif not any(other.ready_ns is not None for other in waiting):
+                self._arm(task)
+                return
+
+    def _arm(self, task: Task) -> None:
+        for other in self._tasks.values():
+            other.ready_ns = None
+        self._active, self._occurrence = task, None
+        task.state, task.reason = ARMED, ""
+        counts_steps = task.request.occurrences is None and self.step is not None
+        if counts_steps and task.first_step is None and len(task.request.stages) > 1:
+            task.first_step = (self.step or 0) + 1  # some of its stages may be over in this step
+
+    def _end(self, task: Task, state: str, reason: str, now: Now) -> None:
+        """This request ends so: now, or as soon as its session is closed."""
+        if task is self._active and self._session is not None:
+            task.ending = task.ending or (state, reason)
+            self._drain(f"the request's end: {state}")
+            return
+        del self._tasks[task.request.id]
+        task.ready_ns = None
+        self._ledger.put(self._ledger.ended, task.request.id, task.report(self.rank, self.step, state, reason))
+        if task is self._active:
+            self._active = self._occurrence = None
+        if task.had_session:
+            self._cool_until_ns = now.mono_ns + int(self.policy.cooldown_s * NS)
+
+    def _is_cooling(self, now: Now) -> bool:
+        return self._cool_until_ns is not None and now.mono_ns < self._cool_until_ns
+
+    def _tell_changes(self, now: Now) -> None:
+        """Acknowledge each request that is not as it was when last told; a step alone is no change."""
+        reports = self.reports()
+        for id, report in reports.items():
+            last = self._said.get(id)
+            is_new = last is None or report != replace(last, step=report.step)
+            if is_new:
+                self._said[id] = report
+                self._out.append(moves.Acknowledge(report))
+            if self._agreement is not None and (is_new or report.ready):  # whoever is ready is so with its step of now
+                self._agreement.reported(report, now)
+        self._said = {id: self._said[id] for id in reports}
+
+    def _agree(self, now: Now) -> None:
+        """What this rank decides for all, and itself has to keep to."""
+        if self._agreement is None:
+            return
+        for action in list(self._agreement.due(self.step, self.step_ns, now)):
+            self._out.append(action)
+            if isinstance(action, (moves.Commit, moves.Drop)):
+                _HANDLERS[type(action)](self, action, now)
+        self._tell_changes(now)
+
+    # Restarts.
+
+    def _restore(self, memory: Mapping[str, Any], now: Now) -> tuple[moves.Action, ...]:
+        self._ledger.restore(memory)
+        self._said = dict(self._ledger.ended)
+        self._spending.restore(memory["spending"], now)
+        if self._agreement is not None:
+            self._agreement.restore(memory["agreement"], now)
+        out: list[moves.Action] = []
+        for document in memory["tasks"]:
+            request = remembered_request(document["request"])
+            if document["had_session"]:
+                last = Report.read(document["report"])
+                why = "; ".join(filter(None, ("its process was restarted while it recorded", last.reason)))
+                last = replace(last, id=request.id, rank=self.rank, state=FAILED, ready=False, reason=why)
+                self._ledger.put(self._ledger.ended, request.id, last)
+                self._cool_until_ns = now.mono_ns + int(self.policy.cooldown_s * NS)
+                continue
+            if document["first_step"] is not None:
+                self._ledger.commits[request.id] = int(document["first_step"])
+            out += self.handle(moves.RequestReceived(request, tuple(document["suspects"])), now)
+        return (*out, *self.handle(moves.Tick(), now))
+
+
+_HANDLERS: Mapping[type, Callable[[Machine, Any, Now], None]] = {
+    moves.RequestReceived: Machine._request_received, moves.CancelReceived: Machine._cancel_received,
+    moves.Acknowledged: Machine._acknowledged, moves.Commit: Machine._committed, moves.Drop: Machine._dropped,
+    moves.StageEntered: Machine._stage_entered, moves.StageLeft: Machine._stage_left,
+    moves.BoundaryEntered: Machine._boundary_entered, moves.BoundaryLeft: Machine._boundary_left,
+    moves.StepAdvanced: Machine._step_advanced, moves.Tick: Machine._ticked, moves.Ending: Machine._ending,
+    moves.SessionStarted: lambda *_: None,  # from the order to start on, a session counts as open
+    moves.SessionStopped: Machine._session_stopped, moves.SessionFailed: Machine._session_failed,
+}  # fmt: skip

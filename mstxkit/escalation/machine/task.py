@@ -1,0 +1,312 @@
+"""What one rank keeps of requests: those under way and their session, those that are not, and what all have cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Mapping, TypeVar
+
+from ...store.report import DONE, EXPIRED, FAILED, QUEUED, REFUSED, Report
+from ...store.request import Known, Request, Sample, checked
+from .moves import NS, Now, Policy
+
+_NOTES_AT_MOST = 10
+_KEPT_AT_MOST = 4096
+_HOUR_NS = 3600 * NS
+V = TypeVar("V")
+
+
+@dataclass
+class Task:
+    """A request that has not ended on this rank.
+
+    Args:
+        deadline_ns: Monotonic clock; no session begins after it.
+        needs_agreement: Its window begins at a step that all of its ranks agree on.
+        state: One of OPEN_STATES.
+        reason: What it waits for.
+        ready_ns: Monotonic clock; since when it waits for the agreement; None: it does not.
+        first_step: First step of the window; None until it is decided, and where occurrences are counted.
+        suspects: The ranks that "suspect+peer" stands for.
+        had_session: Was any session begun for it?
+        ending: State and reason that it is to end with as soon as no session is open; None: it goes on.
+        counts: Occurrences recorded, by stage.
+        steps: Steps in which anything was recorded, in order.
+        notes: What is worth a word in its report.
+    """
+
+    request: Request
+    deadline_ns: int
+    needs_agreement: bool = False
+    state: str = QUEUED
+    reason: str = ""
+    ready_ns: int | None = None
+    first_step: int | None = None
+    suspects: tuple[int, ...] = ()
+    had_session: bool = False
+    ending: tuple[str, str] | None = None
+    counts: Counter[str] = field(default_factory=Counter)
+    steps: list[int] = field(default_factory=list)
+    bytes: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def recorded(self) -> int:
+        """Sessions that were recorded."""
+        return sum(self.counts.values())
+
+    @property
+    def last_step(self) -> int | None:
+        """Last step of the window; None where it has no first, or counts occurrences."""
+        return None if self.first_step is None else self.first_step + (self.request.steps or 1) - 1
+
+    def wants(self, stage: str, step: int | None) -> bool:
+        """Is this occurrence to be recorded? Where no step was ever told, a step is one occurrence."""
+        if stage not in self.request.stages:
+            return False
+        if self.request.occurrences is not None or step is None:
+            return self.counts[stage] < self._times
+        return self.first_step is None or self.first_step <= step <= (self.last_step or 0)
+
+    def has_recorded(self, stage: str, step: int | None, size_bytes: int) -> None:
+        """A session of this stage is closed and its data is there."""
+        self.counts[stage] += 1
+        self.bytes += size_bytes
+        if step is not None and step not in self.steps:
+            self.steps.append(step)
+
+    def verdict(self, step: int | None) -> tuple[str, str] | None:
+        """State and reason if it is at its end in this step; None while it goes on."""
+        if self.request.occurrences is not None or self.first_step is None:
+            is_over = all(self.counts[stage] >= self._times for stage in self.request.stages)
+        else:
+            is_over = step is not None and step > (self.last_step or 0)
+        if not is_over:
+            return None
+        missing = [stage for stage in self.request.stages if not self.counts[stage]]
+        if missing:
+            return FAILED, f"{', '.join(missing)} was not recorded in steps {self.first_step} to {self.last_step}"
+        return DONE, ""
+
+    def note(self, words: str) -> None:
+        """Its report is to tell this besides, once; so many notes at most."""
+        if words and words not in self.notes and len(self.notes) < _NOTES_AT_MOST:
+            self.notes.append(words)
+
+    def over(self, step: int | None, now: Now, spending: Spending, process_ends: bool) -> tuple[str, str] | None:
+        """State and reason of its end, if it is at its end now and no session of it is open; else None."""
+        if self.ending is not None:
+            return self.ending
+        is_late = now.mono_ns >= self.deadline_ns
+        verdict = None if self.state == QUEUED else self.verdict(step)
+        if verdict is None and (process_ends or is_late) and self.state != QUEUED and step is not None:
+            last = self.verdict(step + 1)  # its last step may be recorded, and just not be followed by another
+            verdict = last if last == (DONE, "") else None
+        if verdict is not None:
+            return verdict
+        if process_ends:
+            return FAILED, f"the process ended; {self.progress()}"
+        if is_late:
+            return EXPIRED, "; ".join(filter(None, (self.reason, self.progress())))
+        if self.ready_ns is not None and now.mono_ns - self.ready_ns > 2 * int(spending.policy.agreement_s * NS):
+            return EXPIRED, "no step was agreed: the agreeing rank did not answer"
+        used_up = spending.used_up()
+        if used_up:
+            return (FAILED, f"{used_up}; {self.progress()}") if self.had_session else (REFUSED, used_up)
+        return None
+
+    def progress(self) -> str:
+        """How far it came, in words."""
+        if self.request.occurrences is not None or self.first_step is None:
+            return f"{self.recorded} of {self._times * len(self.request.stages)} occurrences recorded"
+        return f"{len(self.steps)} of {self.request.steps} steps recorded"
+
+    def report(self, rank: int, step: int | None, state: str | None = None, reason: str | None = None) -> Report:
+        """As a report of this rank; `state` and `reason`: those of its end."""
+        words = "; ".join(filter(None, [self.reason if reason is None else reason, *self.notes]))
+        return Report(
+            self.request.id, rank, state or self.state, step, ready=self.ready_ns is not None and state is None,
+            first_step=self.first_step, last_step=self.last_step, recorded=self.recorded,
+            recorded_steps=tuple(self.steps), bytes=self.bytes, reason=words,
+        )  # fmt: skip
+
+    def remembered(self, rank: int, step: int | None) -> dict[str, Any]:
+        """As plain data, for a restart."""
+        return {
+            "request": self.request.as_json(),
+            "suspects": list(self.suspects),
+            "had_session": self.had_session,
+            "first_step": self.first_step if self.needs_agreement else None,
+            "report": self.report(rank, step).as_json(),
+        }
+
+    @property
+    def _times(self) -> int:
+        return self.request.occurrences or self.request.steps or 1
+
+
+@dataclass
+class Occurrence:
+    """One occurrence of a wanted stage, on the thread that entered it. The stage may be entered inside of it again.
+
+    Args:
+        sample: Which part of it is recorded; None: all.
+        depth: How often it is entered.
+        passed: Boundaries of the sample's kind that have passed.
+        had_session: Was one begun in it? There is one at most.
+    """
+
+    stage: str
+    thread: int
+    sample: Sample | None = None
+    depth: int = 1
+    passed: int = 0
+    had_session: bool = False
+
+    def left(self, stage: str, thread: int) -> bool:
+        """A stage was left: does this occurrence end with it?"""
+        if (stage, thread) != (self.stage, self.thread):
+            return False
+        self.depth -= 1
+        return self.depth <= 0
+
+    def is_sample_start(self, per: str, thread: int) -> bool:
+        """A boundary is entered: does the sample begin with it?"""
+        if self.sample is None or (per, thread) != (self.sample.per, self.thread):
+            return False
+        return self.passed == self.sample.skip and not self.had_session
+
+    def is_sample_end(self, per: str, thread: int) -> bool:
+        """A boundary was left: is the sample complete with it?"""
+        if self.sample is None or (per, thread) != (self.sample.per, self.thread):
+            return False
+        self.passed += 1
+        return self.passed >= self.sample.skip + self.sample.record
+
+    def missed(self) -> str:
+        """At its end: why there was no session in it, in words; empty where that is no matter of the sample."""
+        if self.sample is None or self.had_session or self.passed > self.sample.skip:
+            return ""
+        return f"{self.stage} was too short for its sample: {self.passed} {self.sample.per}, skip {self.sample.skip}"
+
+
+@dataclass
+class CoveringSession:
+    """One session, from the order to start it until it is known to be closed.
+
+    Args:
+        thread: Which started it, and alone may stop it.
+        started_ns: Monotonic clock.
+        limit_ns: After so long it is stopped.
+        stop_because: Why it is to be stopped early, with the next event of its thread.
+        stopping: The order to stop was given.
+    """
+
+    stage: str
+    thread: int
+    step: int | None
+    started_ns: int
+    limit_ns: int
+    stop_because: str = ""
+    stopping: bool = False
+
+
+class Ledger:
+    """Requests that are not under way, by id in order of arrival. So many of each are kept: the oldest go.
+
+    Attributes:
+        ended: The last report of this rank.
+        elsewhere: Requests of other ranks, which this one has agreed on.
+        commits: Agreed first steps that came before their request.
+        cancels: Cancellations that did, and why.
+    """
+
+    def __init__(self) -> None:
+        self.ended: dict[str, Report] = {}
+        self.elsewhere: dict[str, None] = {}
+        self.commits: dict[str, int] = {}
+        self.cancels: dict[str, str] = {}
+
+    def is_settled(self, id: str) -> bool:
+        """Is there nothing more for this rank to do about it?"""
+        return id in self.ended or id in self.elsewhere
+
+    def put(self, kept: dict[str, V], id: str, value: V) -> None:
+        """Into one of these, unless the request is settled already."""
+        if not self.is_settled(id):
+            kept[id] = value
+            while len(kept) > _KEPT_AT_MOST:
+                del kept[next(iter(kept))]
+
+    def memory(self) -> dict[str, Any]:
+        """As plain data, for a restart."""
+        return {
+            "ended": [report.as_json() for report in self.ended.values()],
+            "elsewhere": list(self.elsewhere),
+            "early": {"commits": self.commits, "cancels": self.cancels},
+        }
+
+    def restore(self, memory: Mapping[str, Any]) -> None:
+        """Go on from what `memory` gave."""
+        self.ended = {report.id: report for report in map(Report.read, memory["ended"])}
+        self.elsewhere = {str(id): None for id in memory["elsewhere"]}
+        self.commits = {str(id): int(step) for id, step in memory["early"]["commits"].items()}
+        self.cancels = {str(id): str(why) for id, why in memory["early"]["cancels"].items()}
+
+
+class Spending:
+    """Time and bytes that sessions took, of what the policy lets them take in an hour and in a run."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.run_ns = 0
+        self.run_bytes = 0
+        self._sessions: list[tuple[int, int]] = []  # (end on the monotonic clock, duration), ns
+
+    def add(self, duration_ns: int, size_bytes: int, now: Now) -> None:
+        """A session ended."""
+        self.run_ns += max(0, duration_ns)
+        self.run_bytes += max(0, size_bytes)
+        self._sessions = [*self._of_the_hour(now), (now.mono_ns, max(0, duration_ns))]
+
+    def left_ns(self, now: Now) -> int:
+        """Time that a session may take now."""
+        hour_ns = int(self.policy.hour_s * NS) - sum(duration for _, duration in self._of_the_hour(now))
+        return max(0, min(hour_ns, int(self.policy.run_s * NS) - self.run_ns))
+
+    def used_up(self) -> str:
+        """Which budget of the run is used up, in words; empty while none is."""
+        if self.run_ns >= self.policy.run_s * NS:
+            return f"the run's budget of {self.policy.run_s:g} s of sessions is used up"
+        if self.policy.run_bytes is not None and self.run_bytes >= self.policy.run_bytes:
+            return f"the run's budget of {self.policy.run_bytes} bytes is used up"
+        return ""
+
+    def memory(self, now: Now) -> dict[str, Any]:
+        """As plain data; times as wall clock, as the monotonic one may begin anew."""
+        ago = [[now.wall_ns - (now.mono_ns - end), duration] for end, duration in self._of_the_hour(now)]
+        return {"run_ns": self.run_ns, "run_bytes": self.run_bytes, "sessions": ago}
+
+    def restore(self, memory: Mapping[str, Any], now: Now) -> None:
+        """Go on from what `memory` gave; what the wall clock puts into the future was just now."""
+        self.run_ns, self.run_bytes = int(memory["run_ns"]), int(memory["run_bytes"])
+        ages = [(max(0, now.wall_ns - int(end)), int(duration)) for end, duration in memory["sessions"]]
+        self._sessions = [(now.mono_ns - age, duration) for age, duration in ages]
+
+    def _of_the_hour(self, now: Now) -> list[tuple[int, int]]:
+        return [(end, duration) for end, duration in self._sessions if now.mono_ns - end < _HOUR_NS]
+
+
+def remembered_request(fields: Mapping[str, Any]) -> Request:
+    """A request from a rank's memory: checked when it came, so any stage, rank and preset is known.
+
+    Raises:
+        ConfigError: it is no request.
+    """
+    presets = [] if fields["preset"] is None else [fields["preset"]]
+    return checked(fields, Known(fields["stages"], range(1 << 31), presets), "memory")
+
+
+def life_ns(request: Request, now: Now) -> int:
+    """How long a request has to live: never longer than its maker said, however wrong one of their clocks is."""
+    return min(request.expires_ns - now.wall_ns, request.expires_ns - request.created_ns)

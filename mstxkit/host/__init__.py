@@ -1,0 +1,1 @@
+"""What this process and this machine are: identity, clock, safe names, checked folders, hooks on imports."""

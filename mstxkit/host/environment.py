@@ -1,0 +1,12 @@
+"""The environment variables that switch mstxkit on and off in a process and in the children it starts."""
+
+from __future__ import annotations
+
+import os
+
+RUN, AUTOPATCH, OFF = "MSTXKIT_RUN", "MSTXKIT_AUTOPATCH", "MSTXKIT_OFF"
+
+
+def is_off() -> bool:
+    """Is mstxkit switched off for the life of this process (MSTXKIT_OFF=1)?"""
+    return os.environ.get(OFF, "0") not in ("", "0")

@@ -1,0 +1,75 @@
+"""Folders that can be trusted: private ones, mode 0700, and the host-local one of live files, made and checked."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from ..errors import CaptureError
+
+FOLDER_MODE = 0o700
+SHARED_MEMORY = "/dev/shm"
+
+
+def make_folder(folder: Path) -> None:
+    """Make a private folder, or check that the one there is a real one of this user.
+
+    Raises:
+        CaptureError: it is a link, no folder, or belongs to somebody else.
+        OSError: it cannot be made.
+    """
+    try:
+        os.makedirs(folder, FOLDER_MODE, exist_ok=True)
+    except FileExistsError:
+        pass  # said better below
+    status = os.lstat(folder)
+    if stat.S_ISLNK(status.st_mode):
+        raise CaptureError(f"{folder} is a symbolic link; a folder of mstxkit's own is needed there")
+    if not stat.S_ISDIR(status.st_mode):
+        raise CaptureError(f"{folder} is not a folder; name another place for the run")
+    owner = status.st_uid
+    if owner != os.geteuid():
+        raise CaptureError(f"{folder} belongs to user {owner}, not to {os.geteuid()}; name a folder of your own")
+
+
+def live_folder(run_id: str, preferred: str | None, fallback: Path) -> Path:
+    """The host-local folder for a run's live files: on tmpfs, or inside the run folder where that cannot be had.
+
+    Args:
+        preferred: Parent folder to use instead of /dev/shm.
+        fallback: The run folder.
+
+    Raises:
+        CaptureError: `preferred` cannot be used, or nothing can.
+    """
+    if preferred is not None:
+        return _usable(Path(preferred), run_id)
+    try:
+        if os.path.isdir(SHARED_MEMORY) and os.access(SHARED_MEMORY, os.W_OK | os.X_OK):
+            return _private(Path(SHARED_MEMORY), run_id)
+    except (OSError, CaptureError):
+        pass  # somebody else's folder under our name, or a full tmpfs: the run's own disk is the stated fallback
+    return _usable(fallback, run_id)
+
+
+def _usable(parent: Path, run_id: str) -> Path:
+    try:
+        return _private(parent, run_id)
+    except (OSError, ValueError) as exc:
+        reason = getattr(exc, "strerror", None) or exc
+        raise CaptureError(f"no live file can be made in {parent}: {reason}; give live_folder= another place") from exc
+
+
+def _private(parent: Path, run_id: str) -> Path:
+    mine = parent / f"mstxkit-{os.geteuid()}"
+    make_folder(mine)
+    if stat.S_IMODE(os.lstat(mine).st_mode) & 0o077:
+        os.chmod(mine, FOLDER_MODE)
+    make_folder(mine / run_id)
+    return mine / run_id
+
+
+def is_inside(path: str, folder: Path) -> bool:
+    """Does `path`, its links resolved, lie inside `folder`?"""
+    return os.path.commonpath([os.path.realpath(path), os.path.realpath(folder)]) == os.path.realpath(folder)

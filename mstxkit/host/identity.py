@@ -1,0 +1,178 @@
+"""Who this process is: host, pid, rank, role. The one place that reads launcher variables; rank and role may be
+learnt late.
+
+Source of the variables: torchrun and MindSpeed-LLM (RANK, WORLD_SIZE), Open MPI (OMPI_COMM_WORLD_RANK), Slurm
+(SLURM_PROCID, SLURM_NTASKS), msrun of MindSpore 2.10 (RANK_ID, RANK_SIZE).
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+import time
+from operator import index
+from typing import Any, Callable
+
+from .. import faults
+
+_RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "RANK_ID")
+_WORLD_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "RANK_SIZE")
+# A role longer than this is cut: the identity has to fit its place in the live file.
+ROLE_LIMIT = 100
+_learnt: dict[str, Any] = {}
+# Set by `capturing` while a recorder runs, so that what `identify` learns survives a kill in the very next moment.
+on_learnt: Callable[[], None] | None = None
+
+
+def identify(*, rank: int | None = None, role: str | None = None, world_size: int | None = None) -> None:
+    """Say who this process is, where no launcher variable says it. Holds for all its ranges, those before too.
+
+    Args:
+        rank: Global rank.
+        role: What it works as, "actor" or "reference", say.
+        world_size: Number of ranks.
+    """
+    try:
+        parts = {"rank": _number(rank), "role": _role(role), "world_size": _number(world_size)}
+    except TypeError as exc:
+        faults.note("identify", exc)
+        return
+    _learnt.update({key: value for key, value in parts.items() if value is not None})
+    if on_learnt is not None:
+        on_learnt()
+
+
+def _number(value: Any) -> int | None:
+    """An int of any kind (numpy has its own) as one that JSON takes; what is below 0 says that there is none."""
+    return None if value is None or index(value) < 0 else index(value)
+
+
+def _role(value: object) -> str | None:
+    return None if value is None else str(value)[:ROLE_LIMIT]
+
+
+def has_role() -> bool:
+    """Has this process a role?"""
+    return "role" in _learnt or bool(os.environ.get("MSTXKIT_ROLE"))
+
+
+def forget() -> None:
+    """Drop what `identify` has learnt: for tests, and for a child that is not its parent's rank."""
+    _learnt.clear()
+
+
+def current() -> dict[str, Any]:
+    """The parts that can change: rank, role, world size; None where a part is not known yet."""
+    numbers = {"rank": _from_environment(_RANK_VARIABLES), "world_size": _from_environment(_WORLD_VARIABLES)}
+    numbers.update(_from_torch_distributed())
+    return {"role": _role(os.environ.get("MSTXKIT_ROLE")), **numbers, **_learnt}
+
+
+def newest(identity: dict[str, Any]) -> dict[str, Any]:
+    """An identity with the current parts. None replaces nothing: a process group is destroyed before a program ends."""
+    return {**identity, **{key: value for key, value in current().items() if value is not None}}
+
+
+def _from_environment(variables: tuple[str, ...]) -> int | None:
+    for variable in variables:
+        value = os.environ.get(variable, "")
+        if value.isdecimal() and len(value) < 10:
+            return int(value)
+    return None
+
+
+def _from_torch_distributed() -> dict[str, Any]:
+    """Rank and world size of an initialised process group. Never imports torch."""
+    distributed = sys.modules.get("torch.distributed")
+    # Missing where torch has no distributed, and while another thread is still importing it.
+    is_initialized = getattr(distributed, "is_initialized", None)
+    try:
+        if distributed is None or is_initialized is None or not is_initialized():
+            return {}
+        numbers = {"rank": _number(distributed.get_rank()), "world_size": _number(distributed.get_world_size())}
+        return {key: value for key, value in numbers.items() if value is not None}
+    except Exception as exc:
+        faults.note("identity.torch_distributed", exc)
+        return {}
+
+
+def of_life() -> dict[str, Any]:
+    """What `is_alive` needs to tell this process from any other, on this host or another, now or later."""
+    return {
+        "host": host(),
+        "boot": boot_id(),
+        "pid": os.getpid(),
+        "pid_start": pid_start(os.getpid()),
+        "pidns": _namespace("pid"),
+    }
+
+
+def of_process(run_id: str, native: bool, version: str) -> dict[str, Any]:
+    """All that stays the same for the life of this process, with its rank and role so far."""
+    return {
+        "run": run_id,
+        **of_life(),
+        "ppid": os.getppid(),
+        "start": f"{time.time_ns():x}{os.urandom(2).hex()}",
+        "start_ns": time.time_ns(),
+        "timens": _namespace("time"),
+        "native": native,
+        "python": platform.python_version(),
+        "mstxkit": version,
+        **current(),
+    }
+
+
+def host() -> str:
+    """This host's name, fit for a file name."""
+    return re.sub(r"[^0-9A-Za-z_.]", "_", os.uname().nodename)[:64] or "host"
+
+
+def process_name(identity: dict[str, Any]) -> str:
+    """`<host>-<pid>-<start>`: unique over the life of a run."""
+    return f"{identity['host']}-{identity['pid']}-{identity['start']}"
+
+
+def boot_id() -> str:
+    """The kernel's id of this boot: processes that share it share CLOCK_MONOTONIC."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
+            return stream.read().strip()
+    except OSError:
+        return ""
+
+
+def pid_start(pid: int) -> int | None:
+    """When a process started, in the kernel's ticks since boot; None when it is gone (a zombie is gone too)."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stream:
+            fields = stream.read().rpartition(b")")[2].split()
+        return None if fields[0] in (b"Z", b"X") else int(fields[19])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _namespace(kind: str) -> int:
+    try:
+        return os.stat(f"/proc/self/ns/{kind}").st_ino
+    except OSError:
+        return 0
+
+
+def is_alive(pointer: dict[str, Any], heartbeat_age_s: float | None = None) -> bool | None:
+    """Does the process that a live pointer names still run? None when this host cannot tell.
+
+    Args:
+        pointer: JSON of the pointer file.
+        heartbeat_age_s: Seconds since its last heartbeat, where known: decides for a process of another pid namespace.
+    """
+    if pointer.get("host") != host() or pointer.get("boot") != boot_id():
+        return None
+    if pointer.get("pidns") == _namespace("pid"):
+        pid, started = pointer.get("pid"), pointer.get("pid_start")
+        return isinstance(pid, int) and started is not None and pid_start(pid) == started
+    if heartbeat_age_s is None:
+        return None
+    return heartbeat_age_s < 60.0

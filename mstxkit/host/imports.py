@@ -1,0 +1,138 @@
+"""Post-import hooks: run a function once a module has been imported, without importing it.
+
+Nothing heavy is loaded until a watched module is looked up: a finder of ours only compares names. It then loads
+`wrapt`, whose post-import hooks do the rest. A hook of ours never breaks somebody's import, and an import that fails
+raises its own error.
+"""
+
+from __future__ import annotations
+
+import sys
+from _frozen_importlib import ModuleSpec  # importlib.machinery has it too, and loads five modules
+from _thread import RLock
+from types import ModuleType
+from typing import Any, Callable, Sequence
+
+from .. import faults
+
+Hook = Callable[[ModuleType], object]
+
+_lock = RLock()
+_waiting: dict[str, list[Hook]] = {}
+# Every (module, hook) ever asked for and not undone, so that a second call is one call.
+_known: set[tuple[str, Hook]] = set()
+# Names for which wrapt calls `_arrived` at the end of their import.
+_handed_over: set[str] = set()
+
+
+def when_imported(module_name: str, hook: Hook) -> Callable[[], None]:
+    """Run `hook(module)` once: now if the module is imported already, else at the end of its import.
+
+    A hook that raises is a counted fault. The same hook for the same module is taken once.
+
+    Returns:
+        An undo: a hook that has not run yet will not run, and may be registered again.
+
+    Threads: may be called from any; the hook runs in the importing thread.
+    """
+    with _lock:
+        if (module_name, hook) in _known:
+            return lambda: forget(module_name, hook)
+        _known.add((module_name, hook))
+        module = sys.modules.get(module_name)
+        wait = module is None or _tell_when_loaded(module)
+        if wait:
+            _waiting.setdefault(module_name, []).append(hook)
+            # Never taken out again while the program runs: another thread may be walking over sys.meta_path.
+            if _finder not in sys.meta_path:
+                sys.meta_path.insert(0, _finder)
+    if not wait and module is not None:
+        _run(hook, module)
+    return lambda: forget(module_name, hook)
+
+
+def forget(module_name: str, hook: Hook) -> None:
+    """Undo one `when_imported`; nothing if there was none."""
+    with _lock:
+        _known.discard((module_name, hook))
+        left = [other for other in _waiting.pop(module_name, ()) if other is not hook]
+        if left:
+            _waiting[module_name] = left
+
+
+def _run(hook: Hook, module: ModuleType) -> None:
+    try:
+        hook(module)
+    except Exception as exc:
+        faults.note(f"the hook on the import of {module.__name__}", exc)
+
+
+def _arrived(module: ModuleType) -> None:
+    """A watched module has been executed: run what waits for it."""
+    name = module.__name__
+    with _lock:
+        _handed_over.discard(name)
+        hooks = _waiting.pop(name, [])
+    for hook in hooks:
+        _run(hook, module)
+
+
+class _Finder:
+    """Finds nothing itself: hands watched names over to wrapt."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
+        """The spec that wrapt's finder gives for a watched module, None for every other one."""
+        if fullname not in _waiting:
+            return None
+        finder = _hand_over(fullname)
+        return None if finder is None else finder.find_spec(fullname, path, target)
+
+
+_finder = _Finder()
+
+
+def _hand_over(name: str) -> Any:
+    """Let wrapt call `_arrived` after this import. Returns wrapt's finder, which this very import needs."""
+    with _lock:
+        try:
+            from wrapt import importer  # type: ignore[attr-defined]
+        except ImportError as exc:
+            _waiting.clear()
+            faults.note("the post-import hooks, which need the package wrapt", exc)
+            return None
+        if name not in _handed_over:
+            _handed_over.add(name)
+            importer.register_post_import_hook(_arrived, name)
+    return next((finder for finder in sys.meta_path if isinstance(finder, importer.ImportHookFinder)), None)
+
+
+def _tell_when_loaded(module: ModuleType) -> bool:
+    """Is this module still being imported? Then `_arrived` is called at the end of that.
+
+    It is too late for a finder here. The import machinery sets `_initializing` of the module's spec to False when it is
+    through, whether that went well or not.
+    """
+    spec = getattr(module, "__spec__", None)
+    if not getattr(spec, "_initializing", False):
+        return False
+    if type(spec) is ModuleSpec:
+        spec.__class__ = _LoadingSpec
+    # Asked again: the import may have ended in another thread just before the class was changed.
+    return isinstance(spec, _LoadingSpec) and spec._initializing
+
+
+class _LoadingSpec(ModuleSpec):
+    """The spec of a module that is being imported by somebody further up."""
+
+    @property
+    def _initializing(self) -> bool:
+        return bool(self.__dict__["_initializing"])
+
+    @_initializing.setter
+    def _initializing(self, value: bool) -> None:
+        self.__dict__["_initializing"] = value
+        if not value:
+            self.__class__ = ModuleSpec  # type: ignore[assignment]
+            module = sys.modules.get(self.name)
+            if module is not None:
+                _arrived(module)

@@ -1,0 +1,1 @@
+"""The public marking names, decoration, and what generated wrappers refer to."""

@@ -1,0 +1,117 @@
+"""What generated wrappers call besides the engine: attributes of one call, async generators piece by piece, awaitables.
+
+A wrapper holds these by reference to this module, so that cloudpickle ships it without their code. Nothing here loads
+an engine: a wrapper that arrives in a process with MSTXKIT_OFF=1 runs on the no-op functions in `state`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from time import thread_time_ns
+from typing import Any, Awaitable, Callable, Mapping, Union
+
+from .. import faults
+from . import state
+
+Attributes = Union[Mapping[str, Any], Callable[..., Mapping[str, Any]]]
+
+
+# One evaluation in so many is measured, and stands for them. A dear one stands for itself, and as many after it are
+# measured, too.
+_EVERY, _DEAR_NS = 64, 50_000
+_is_turn = itertools.cycle([False] * (_EVERY - 1) + [True]).__next__
+_closely = 0
+
+
+def evaluate(site: Any, attributes: Attributes, /, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
+    """The attributes of one call, asked from the call's own arguments; None while nothing records.
+
+    What the user's callable raises is counted, and the range goes without attributes. What it takes is part of the
+    site's own cost, by samples.
+    """
+    if not state.recording():
+        return None
+    if _closely or _is_turn():
+        return _measured(site, attributes, args, kwargs)
+    return _evaluated(attributes, args, kwargs)
+
+
+def _measured(site: Any, attributes: Attributes, args: Any, kwargs: Any) -> dict[str, Any] | None:
+    global _closely
+    before = thread_time_ns()  # without what other threads do meanwhile
+    values = _evaluated(attributes, args, kwargs)
+    took_ns = thread_time_ns() - before
+    is_dear = took_ns > _DEAR_NS
+    _add_cost(site, took_ns * (1 if _closely or is_dear else _EVERY))
+    _closely = _EVERY if is_dear else max(_closely - 1, 0)
+    return values
+
+
+def _add_cost(site: Any, ns: int) -> None:
+    try:
+        state.add_cost(site, ns)
+    except Exception as exc:
+        faults.note("cost of attributes", exc)
+
+
+def _evaluated(attributes: Attributes, args: Any, kwargs: Any) -> dict[str, Any] | None:
+    try:
+        return dict(attributes(*args, **kwargs) if callable(attributes) else attributes)
+    except Exception as exc:
+        faults.note("attributes of a decorated function", exc)
+        return None
+
+
+class Pieces:
+    """Drives an async generator inside one range and hands on `asend`, `athrow` and `aclose` unchanged.
+
+    The generated wrapper yields what `take` gives inside this context. The caller's answer comes back there: what it
+    sent is put into `sent`, what it threw arrives in `__exit__`, and the next `more` gives either to the body.
+    """
+
+    __slots__ = ("_body", "_span", "_thrown", "_value", "sent")
+
+    def __init__(self, span: Any, body: Any) -> None:
+        self._span, self._body = span, body
+        self._value: Any = None
+        self._thrown: BaseException | None = None
+        self.sent: Any = None
+
+    async def more(self) -> bool:
+        """Run the body to its next yield; False when it has ended. The range ends with the body."""
+        try:
+            self._value = await self._span.drive(self._resumed())
+            return True
+        except StopAsyncIteration:
+            self._span.close(False)
+            return False
+        except BaseException as exc:
+            self._span.close(not isinstance(exc, GeneratorExit))
+            raise
+
+    def _resumed(self) -> Any:
+        # Nothing of this stays in a frame that an exception keeps alive: that would be a cycle through its traceback.
+        sent, thrown, self.sent, self._thrown = self.sent, self._thrown, None, None
+        # For aclose too: a GeneratorExit thrown in ends, or is refused by, the body just as aclose would.
+        return self._body.asend(sent) if thrown is None else self._body.athrow(thrown)
+
+    def take(self) -> Any:
+        """The value the body yielded; not kept here, so that it is freed as early as without a range."""
+        value, self._value = self._value, None
+        return value
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, exc: BaseException | None, traceback: object) -> bool:
+        self._thrown = exc
+        return True
+
+
+def awaiting(site: Any, awaitable: Awaitable[Any], stream: Any = None, attributes: Any = None) -> Awaitable[Any]:
+    """Drive what a plain function returned that is marked as a coroutine function."""
+    return _awaiting(site, awaitable, stream, attributes)
+
+
+async def _awaiting(site: Any, awaitable: Awaitable[Any], stream: Any, attributes: Any) -> Any:
+    return await state.driven(site, awaitable, stream, attributes)

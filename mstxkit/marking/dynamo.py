@@ -1,0 +1,102 @@
+"""torch.compile sees through ranges: a range in a compiled region is left out of the graph instead of breaking it.
+
+What is compiled is not marked, recording or not, so switching recording on or off compiles nothing anew. Eager code
+calls the engine as before. A frame that breaks the graph inside a `with` over a range runs eagerly as a whole, as
+with any context manager that is a Python class; a break inside a decorated function costs nothing more.
+
+Source: torch 2.13.0, `torch/_dynamo/decorators.py` (`substitute_in_graph`, `disable`) and `trace_rules.py` (`add`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from types import ModuleType
+from typing import Any, Callable
+
+# Modules of which nothing is traced or compiled.
+_NEVER_TRACED = (
+    "mstxkit.engine",
+    "mstxkit.recorder",
+    "mstxkit.sinks",
+    "mstxkit.marking.calls",
+    "mstxkit.faults",
+    "mstxkit.host.names",
+)
+# A program may act on what they answer, so they are not left out: they run as in eager code, and break the graph.
+_RUN_EAGERLY = ("step", "current_step", "current_stage")
+
+
+class _TracedRange:
+    """Stands for a range while torch.compile traces. Plain Python, because it is traced itself."""
+
+    def __enter__(self) -> _TracedRange:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+    def set(self, **attributes: object) -> None:
+        """Nothing."""
+
+
+def _mstx_range(name: Any, *, stage: Any = None, domain: Any = "default", stream: Any = None, **attributes: Any) -> Any:
+    return _TracedRange()
+
+
+def _stage(key: Any, **attributes: Any) -> Any:
+    return _TracedRange()
+
+
+def _mark(message: Any, *, domain: Any = "default", stream: Any = None, **attributes: Any) -> None:
+    return None
+
+
+def _at_step(n: Any) -> Any:
+    return contextlib.nullcontext()
+
+
+def _is_on(site: Any) -> bool:
+    return False
+
+
+def register(dynamo: ModuleType, engine: Any) -> None:
+    """Tell torch.compile about the engine's functions. Once per process; a torch that is too old for it is left alone.
+
+    Args:
+        dynamo: the module `torch._dynamo`, imported.
+        engine: C engine or Python twin.
+    """
+    if not hasattr(dynamo, "substitute_in_graph"):
+        return
+    for name in _NEVER_TRACED:
+        dynamo.trace_rules.add(name)
+    substitutions = _substitutions(engine)
+    for name in _RUN_EAGERLY:
+        substitutions[getattr(engine, name)] = _breaking(dynamo, getattr(engine, name))
+    for original, traced in substitutions.items():
+        # The twin's at_step is a class.
+        options = {"is_embedded_type": True} if isinstance(original, type) else {}
+        dynamo.substitute_in_graph(original, skip_signature_check=True, **options)(traced)
+
+
+def _substitutions(engine: Any) -> dict[Callable[..., Any], Callable[..., Any]]:
+    return {
+        engine.mstx_range: _mstx_range,
+        engine.stage: _stage,
+        engine.mark: _mark,
+        engine.at_step: _at_step,
+        engine.is_on: _is_on,
+    }
+
+
+def _breaking(dynamo: ModuleType, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A substitute that breaks the graph; without one torch.compile does so too, but warns about every C function."""
+
+    @dynamo.disable  # type: ignore[untyped-decorator, unused-ignore]
+    def eagerly(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        return eagerly(*args, **kwargs)
+
+    return traced

@@ -1,0 +1,141 @@
+"""Decoration: what is decorated gets ranges and stays what it was: function, coroutine function, property, class.
+
+Every wrapper is a plain Python function of the same signature, because Ray and cloudpickle lose anything else.
+Decorating never raises: what cannot be decorated is returned as it is, and logged.
+"""
+
+from __future__ import annotations
+
+import functools
+from types import FunctionType
+from typing import Any, NamedTuple
+
+from .. import faults
+from ..engine.choose import engine
+from ..host import names
+from . import calls, signatures, state
+
+# lru_cache keeps these on its type, where copying attributes does not find them.
+_CACHE_CONTROLS = ("cache_info", "cache_clear", "cache_parameters")
+
+
+class RangeSettings(NamedTuple):
+    """What ranges of a decorated function look like; `name` None: the function's own."""
+
+    name: Any = None
+    stage: Any = None
+    domain: Any = "default"
+    stream: object = None
+    attributes: calls.Attributes | None = None
+
+
+def decorate(settings: tuple[object, object, object, object, Any], target: Any) -> Any:
+    """Give `target` ranges, as `mstx_timer` and a `Range` used as a decorator do. `settings`: of `RangeSettings`."""
+    try:
+        return _decorated(target, RangeSettings(*settings))
+    except Exception as exc:
+        faults.note("decorating", exc)
+        return target
+
+
+def _decorated(target: Any, settings: RangeSettings) -> Any:
+    if isinstance(target, type):
+        return _timed_class(target, settings)
+    if isinstance(target, (staticmethod, classmethod)):
+        return _copy_marks(target, type(target)(_inner(target.__func__, settings)))
+    if isinstance(target, property):
+        return _timed_property(target, settings)
+    if isinstance(target, (functools.partial, functools.partialmethod)):
+        return _timed_partial(target, settings)
+    if isinstance(target, functools.cached_property):
+        return _timed_cached_property(target, settings)
+    return _timed_callable(target, settings)
+
+
+def _timed_class(cls: type, settings: RangeSettings) -> type:
+    """Decorate the public methods that `cls` itself defines; one that is decorated already keeps the name it has."""
+    for key, member in list(vars(cls).items()):
+        inner = member.__func__ if isinstance(member, (staticmethod, classmethod)) else member
+        if key.startswith("_") or not isinstance(inner, FunctionType) or signatures.held_by(inner):
+            continue
+        own = settings if settings.name is None else settings._replace(name=f"{names.as_text(settings.name)}.{key}")
+        setattr(cls, key, decorate(own, member))
+    return cls
+
+
+def _timed_property(target: property, settings: RangeSettings) -> property:
+    accessors = (target.fget, target.fset, target.fdel)
+    timed = [None if accessor is None else _inner(accessor, settings) for accessor in accessors]
+    return type(target)(timed[0], timed[1], timed[2], target.__doc__)
+
+
+def _timed_partial(target: Any, settings: RangeSettings) -> Any:
+    """A partial stays one: unlike a function it does not bind when it is looked up in a class."""
+    return _copy_marks(target, type(target)(_inner(target.func, settings), *target.args, **target.keywords))
+
+
+def _timed_cached_property(target: Any, settings: RangeSettings) -> Any:
+    timed = type(target)(_inner(target.func, settings))
+    timed.attrname = target.attrname
+    return timed
+
+
+def _inner(target: Any, settings: RangeSettings) -> Any:
+    """What a partial, a static method and the like hold. A class there is called, its methods stay as they are."""
+    return _timed_callable(target, settings) if isinstance(target, type) else _decorated(target, settings)
+
+
+def _copy_marks(source: Any, copy: Any) -> Any:
+    """Attributes that a user or a framework has set on a decorator object."""
+    for key, value in getattr(source, "__dict__", {}).items():
+        if key not in vars(copy) and key not in functools.WRAPPER_ASSIGNMENTS:
+            setattr(copy, key, value)
+    return copy
+
+
+def _timed_callable(target: Any, settings: RangeSettings) -> Any:
+    if not callable(target) or type(target).__module__.partition(".")[0] == "ray":
+        advice = "put @mstx_timer below @ray.remote" if callable(target) else "it cannot be called"
+        faults.warn_once("decorating", f"a {type(target).__name__} is left as it is: {advice}")
+        return target
+    name = settings.name if settings.name is not None else _name_of(target)
+    site = engine.intern(name, settings.stage, settings.domain)
+    return target if _has_range_of(site, target) else _wrapper(target, site, settings)
+
+
+def _name_of(target: Any) -> Any:
+    return getattr(target, "__qualname__", None) or getattr(target, "__name__", None) or type(target).__qualname__
+
+
+def _has_range_of(site: Any, function: Any) -> bool:
+    """Has `function` been decorated with the same name, stage and domain before?"""
+    while (held := signatures.held_by(function)) is not None:
+        if (held["site"].name, held["site"].stage, held["site"].domain) == (site.name, site.stage, site.domain):
+            return True
+        function = held["function"]
+    return False
+
+
+def _wrapper(target: Any, site: Any, settings: RangeSettings) -> FunctionType:
+    held = {
+        # Pickled as names of `state`: a wrapper that travels uses the engine of where it arrives.
+        "is_on": state.is_on,
+        "timed": state.timed,
+        "driven": state.driven,
+        "opened": state.opened,
+        "site": site,
+        "function": target,
+        "stream": settings.stream,
+        "attributes": settings.attributes,
+        "evaluate": calls.evaluate,
+        "in_pieces": calls.Pieces,
+        "awaiting": calls.awaiting,
+    }
+    name = str(getattr(target, "__name__", None) or type(target).__name__)
+    wrapper = signatures.make(signatures.interface_of(target), name, held)
+    wrapper.__qualname__ = name
+    functools.update_wrapper(wrapper, target)
+    for control in _CACHE_CONTROLS:
+        if hasattr(target, control) and not hasattr(wrapper, control):
+            setattr(wrapper, control, getattr(target, control))
+    return wrapper

@@ -1,0 +1,132 @@
+"""Which calls are pieces of a stage (micro-batch, mini-batch, decode step), and which stages cannot be counted in them.
+
+Patching says so of call sites, by `declare` and `forbid`. A request is checked against what this process can count by
+`refusal`. All of it is of this process, and may be asked from any thread.
+
+The hooks of the engine do not ask here: `edges.entered` and `edges.left` say what begins and ends with a watched call,
+stages and pieces alike, which may be several or none.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Callable
+
+from .. import stages
+from ..engine.choose import engine
+from ..host import names
+from .kinds import KINDS, PieceRole
+
+# Role and number of holders, by id of the site, which is for the life of the process. Two declarations of one site are
+# one with two holders.
+_declared: dict[int, tuple[PieceRole, int]] = {}
+# What cannot be counted: by (id of the site, kind) why; by (stage, kind) in which site's calls that was found, and why.
+_forbidden: dict[tuple[int, str], list[str]] = {}
+_mixed: dict[tuple[str | None, str], tuple[int, str]] = {}
+_lock = threading.Lock()
+
+
+def declare(site: Any, per: str | PieceRole) -> Callable[[], None]:
+    """Say what the calls of a site are; returns what takes it back. The first declaration of a site holds.
+
+    Args:
+        site: Of `engine.intern`.
+        per: A kind, for calls that are such a piece; or the whole role.
+    """
+    role = PieceRole(per) if isinstance(per, str) else per
+    engine.watch_site(site)
+    with _lock:
+        first_role, holders = _declared.get(site.id, (role, 0))
+        _declared[site.id] = first_role, holders + 1
+    return _once(lambda: _withdraw(site.id))
+
+
+def _withdraw(site_id: int) -> None:
+    with _lock:
+        role, holders = _declared[site_id]
+        if holders > 1:
+            _declared[site_id] = role, holders - 1
+        else:
+            del _declared[site_id]
+            for key in [key for key, (owner, _) in _mixed.items() if owner == site_id]:
+                del _mixed[key]
+
+
+def forbid(site: Any, per: str, why: str) -> Callable[[], None]:
+    """Say that inside calls of a site pieces of that kind cannot be counted, and why; returns what takes it back."""
+    with _lock:
+        _forbidden.setdefault((site.id, per), []).append(why)
+
+    def undo() -> None:
+        with _lock:
+            reasons = _forbidden[site.id, per]
+            reasons.remove(why)
+            if not reasons:
+                del _forbidden[site.id, per]
+
+    return _once(undo)
+
+
+def _once(undo: Callable[[], None]) -> Callable[[], None]:
+    left = [undo]
+
+    def take_back() -> None:
+        while left:
+            left.pop()()
+
+    return take_back
+
+
+def of(site: Any) -> str | None:
+    """Kind of the piece that a call of this site begins; None for none. Cost: one look-up."""
+    role = role_of(site)
+    return None if role is None else role.per
+
+
+def stage_of(site: Any) -> str | None:
+    """Canonical key of a site's own stage; None where it has none."""
+    return None if site.stage is None else stages.canonical(names.as_text(site.stage))
+
+
+def role_of(site: Any) -> PieceRole | None:
+    """All that was declared of a site."""
+    role, _ = _declared.get(site.id, (None, 0))
+    return role
+
+
+def kinds() -> tuple[str, ...]:
+    """The kinds of pieces that calls in this process may be."""
+    there = {kind for role, _ in list(_declared.values()) for kind in (role.per, role.within)}
+    return tuple(kind for kind in KINDS if kind in there)
+
+
+def note_mixed(site: Any, stage: str | None, per: str, why: str | None) -> None:
+    """A call of this site in this stage has shown that it mixes pieces of that kind, and why; None: it does not."""
+    if why is None and (stage, per) not in _mixed:
+        return
+    with _lock:
+        _mixed.pop((stage, per), None)
+        if why is not None and site.id in _declared:
+            _mixed[stage, per] = site.id, why
+
+
+def refusal(stage: str, per: str) -> str | None:
+    """Why this process cannot sample that stage by pieces of that kind; None where it can, as far as is known.
+
+    What has not run yet cannot be known to fail: then an occurrence without such pieces says so at its end.
+
+    Args:
+        stage: Canonical key.
+        per: One of `pieces.KINDS`.
+    """
+    mixed = _mixed.get((stage, per))
+    if mixed is not None:
+        return f"{stage} cannot be sampled by {per} here: {mixed[1]}"
+    for site, calls, *_ in engine.site_costs() if _forbidden else ():
+        reasons = _forbidden.get((site.id, per))
+        if calls and reasons and stage_of(site) in (None, stage):
+            return f"{stage} cannot be sampled by {per} here: {reasons[0]}"
+    if per in kinds():
+        return None
+    there = ", ".join(kinds()) or "none of any kind"
+    return f"no patched function of this process is called once per {per} (autopatch; there are: {there})"

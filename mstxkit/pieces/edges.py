@@ -1,0 +1,227 @@
+"""What begins and ends with a watched call, in order: stages and their pieces. Profiling decides by it.
+
+The hooks of the engine are told calls: `entered(site, may_move)` and `left(site, failed)`. An escalation is decided by
+stages and pieces. In between is this: call `edges.entered` and `edges.left` in the hooks, for every watched site, and
+tell the machine each `Edge` that they give, in that order, as `StageEntered`, `StageLeft`, `BoundaryEntered` or
+`BoundaryLeft`. Whatever is not to be counted gives none, at its entry as at its end:
+
+- dummy calls, as the patched function says right before (`next_call`);
+- a piece outside of all stages;
+- a piece in a call or an open piece of its kind: it is a part of it (a method that calls its parent's);
+- pieces in calls that mix them (pipelines, in which one micro-batch begins before another ended);
+- what may end on another thread: of that only the stage is told, so that it can be refused.
+
+Rounds. Where a serving engine runs in a process of its own, each of its steps is a whole occurrence of the stage, and
+no call surrounds a round of generation. For a request that samples by such steps (`sample_per`) an occurrence lasts
+from the first step to the end of the round: a call that says so (`PieceRole.ends_round`), or another stage on that
+thread. Likewise for a stage that is one mini-batch.
+
+Call `forget()` when watching begins, and when it goes on for another request: what was under way before is not counted.
+
+Threads/fork: kept per thread. A call that ends on another thread than it began on gives the end of its stage only. A
+forked child begins with nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, NamedTuple
+
+from . import boundaries
+from .kinds import PieceRole
+
+STAGE, BOUNDARY = "stage", "boundary"
+_NO_ROLE = PieceRole()
+
+
+class Edge(NamedTuple):
+    """One beginning or end.
+
+    Args:
+        what: `STAGE` or `BOUNDARY`.
+        key: Canonical key of the stage, or kind of the piece.
+        begins: Or it ends.
+    """
+
+    what: str
+    key: str
+    begins: bool
+
+
+class _Occurrence:
+    """A stage that is under way on a thread, or what is outside of all (`stage` None), and its open pieces."""
+
+    def __init__(self, stage: str | None, is_round: bool = False) -> None:
+        self.stage, self.is_round = stage, is_round
+        self.open: list[str] = []
+
+    def begin(self, per: str, edges: list[Edge]) -> None:
+        """A piece begins."""
+        self.open.append(per)
+        if self.stage is not None:
+            edges.append(Edge(BOUNDARY, per, True))
+
+    def end(self, per: str, edges: list[Edge]) -> None:
+        """A piece ends, if there is one, and before it what began inside of it."""
+        if per in self.open:
+            self._end_from(self.open.index(per), edges)
+
+    def _end_from(self, index: int, edges: list[Edge]) -> None:
+        if self.stage is not None:
+            edges.extend(Edge(BOUNDARY, per, False) for per in reversed(self.open[index:]))
+        del self.open[index:]
+
+    def end_all(self, edges: list[Edge]) -> None:
+        """The stage ends, and with it what is open in it, the innermost first."""
+        self._end_from(0, edges)
+        if self.stage is not None:
+            edges.append(Edge(STAGE, self.stage, False))
+
+
+class _Call(NamedTuple):
+    """A watched call under way: what it began, and what ends with it."""
+
+    site_id: int
+    role: PieceRole
+    occurrence: _Occurrence | None
+    within: _Occurrence
+    piece: str | None
+    mixed: tuple[str, ...]
+
+    def is_such(self, per: str) -> bool:
+        """Is it a piece of that kind in a stage, or a dummy of it?"""
+        return per == self.role.per and self.within.stage is not None
+
+
+class _Thread:
+    """What is under way on one thread, since the last `forget`."""
+
+    def __init__(self, generation: int) -> None:
+        self.generation = generation
+        self.calls: list[_Call] = []
+        self.occurrences = [_Occurrence(None)]
+        self.coming: dict[int, tuple[bool, tuple[str, ...]]] = {}
+
+    def end(self, occurrence: _Occurrence, edges: list[Edge]) -> None:
+        """A stage is over."""
+        occurrence.end_all(edges)
+        if occurrence in self.occurrences[1:]:
+            self.occurrences.remove(occurrence)
+
+    def end_round(self, edges: list[Edge]) -> None:
+        """The round that is under way here ends, if no call of it is."""
+        last = self.occurrences[-1]
+        if last.is_round and not any(call.within is last for call in self.calls):
+            self.end(last, edges)
+
+
+_local = threading.local()
+_generation = 0
+
+
+def forget() -> None:
+    """What is under way on any thread is not counted."""
+    global _generation
+    _generation += 1
+
+
+os.register_at_fork(after_in_child=forget)
+
+
+def _here() -> _Thread:
+    thread: _Thread | None = getattr(_local, "thread", None)
+    if thread is None or thread.generation != _generation:
+        coming = {} if thread is None else thread.coming
+        thread = _local.thread = _Thread(_generation)
+        thread.coming = coming
+    return thread
+
+
+def next_call(site: Any, is_dummy: bool = False, mixed: tuple[str, ...] = ()) -> None:
+    """Say of the call that this thread is about to make what only its arguments tell.
+
+    Args:
+        site: Of the call.
+        is_dummy: It is no piece: a batch without requests, run to keep others in step.
+        mixed: Kinds of pieces that it mixes.
+    """
+    _here().coming[site.id] = is_dummy, mixed
+
+
+def entered(site: Any, may_move: bool = False, sample_per: str | None = None) -> tuple[Edge, ...]:
+    """What ends and begins with the entry of a watched call.
+
+    Args:
+        site: The call's.
+        may_move: It may end on another thread.
+        sample_per: What is sampled by the request that is active; None where it samples nothing, or there is none.
+    """
+    here = _here()
+    is_dummy, mixed = here.coming.pop(site.id, (False, ()))
+    if may_move:
+        return _of_stage_alone(site, True)
+    edges: list[Edge] = []
+    role = boundaries.role_of(site) or _NO_ROLE
+    own = _stage_of(here, site, role, sample_per, edges)
+    within = here.occurrences[-1]
+    for per in role.ends_before:
+        within.end(per, edges)
+    piece = _piece(here, within, role, is_dummy, edges)
+    here.calls.append(_Call(site.id, role, own, within, piece, mixed))
+    return tuple(edges)
+
+
+def _stage_of(
+    here: _Thread, site: Any, role: PieceRole, sample_per: str | None, edges: list[Edge]
+) -> _Occurrence | None:
+    """Begin the occurrence that the call is; None where it is none, or a part of a round."""
+    stage, last = boundaries.stage_of(site), here.occurrences[-1]
+    # A stage inside itself gives one edge; in a round only while pieces are sampled.
+    joins = stage is not None and stage == last.stage and (not last.is_round or sample_per is not None)
+    if (stage is not None and not joins) or role.ends_round:
+        here.end_round(edges)
+    if stage is None or joins:
+        return None
+    is_round = sample_per is not None and sample_per in (role.per, role.across)
+    is_round = is_round and all(occurrence.stage != stage for occurrence in here.occurrences)
+    begun = _Occurrence(stage, is_round)
+    here.occurrences.append(begun)
+    edges.append(Edge(STAGE, stage, True))
+    return None if is_round else begun
+
+
+def _piece(here: _Thread, within: _Occurrence, role: PieceRole, is_dummy: bool, edges: list[Edge]) -> str | None:
+    """Begin the piece that the call begins; its kind where it ends with the call."""
+    per = role.per
+    if per is None or any(per in call.mixed or call.is_such(per) for call in here.calls):
+        return None
+    if role.until_next:
+        within.end(per, edges)
+    if is_dummy or per in within.open:
+        return None
+    if role.within is not None and role.within not in within.open:
+        within.begin(role.within, edges)
+    within.begin(per, edges)
+    return None if role.until_next else per
+
+
+def _of_stage_alone(site: Any, begins: bool) -> tuple[Edge, ...]:
+    stage = boundaries.stage_of(site)
+    return () if stage is None else (Edge(STAGE, stage, begins),)
+
+
+def left(site: Any) -> tuple[Edge, ...]:
+    """What ends with a watched call whose begin came here: on any thread, after any failure."""
+    here = _here()
+    call = next((call for call in reversed(here.calls) if call.site_id == site.id), None)
+    if call is None:
+        return _of_stage_alone(site, False)
+    here.calls.remove(call)
+    edges: list[Edge] = []
+    for per in (call.piece, *call.role.ends_after):
+        if per is not None:
+            call.within.end(per, edges)
+    if call.occurrence is not None:
+        here.end(call.occurrence, edges)
+    return tuple(edges)

@@ -1,0 +1,35 @@
+"""Pieces of a stage: their kinds, and what the calls of a function may be among them. Data only."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+KINDS = ("micro_batch", "mini_batch", "decode_step")
+
+
+class PieceRole(NamedTuple):
+    """What the calls of a site are among the pieces of a stage.
+
+    A piece is one of three forms. It is the call. Or it begins with the call and goes on (`until_next`): for loops
+    that call a function for the first half of each piece, such as the forward pass of a micro-batch, whose backward
+    pass is no function's own. Or it begins with the first smaller piece in it (`within`) and ends with another call
+    (`ends_after`): the mini-batch that is all micro-batches up to and with an optimizer step.
+
+    Args:
+        per: Kind of the piece that a call begins; None where it begins none.
+        until_next: It ends where the next one begins, or where a call ends it that says so, or with its stage.
+        within: Kind of the larger piece that begins with it, unless one is under way.
+        ends_before: Kinds of pieces that end where a call begins.
+        ends_after: Kinds of pieces that end where a call ends.
+        across: Kind of the pieces that are counted across occurrences of the site's own stage, which are too short to
+            hold more than one; where the site's calls are both, that is so anyway. See "Rounds" in `edges.py`.
+        ends_round: Those are counted anew from here on.
+    """
+
+    per: str | None = None
+    until_next: bool = False
+    within: str | None = None
+    ends_before: tuple[str, ...] = ()
+    ends_after: tuple[str, ...] = ()
+    across: str | None = None
+    ends_round: bool = False

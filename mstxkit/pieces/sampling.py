@@ -1,0 +1,93 @@
+"""Which patched calls are pieces of a stage: declared when they are patched.
+
+A coroutine or generator may end on another thread than it began on, and in between its thread does other things. So its
+calls are no pieces: that is told as the reason why its stage cannot be sampled by them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Callable, Mapping, Protocol
+
+from ..marking import signatures
+from . import boundaries
+from .kinds import PieceRole
+
+
+@dataclass(frozen=True)
+class PieceSampling:
+    """What a call means for the pieces of its stage, beyond being one (`Target.boundary`).
+
+    Args:
+        until_next: The piece that a call begins goes on after it; see `PieceRole`, also for the next five.
+        within: Kind of the larger piece that begins with it.
+        ends_before: Kinds of pieces that a call ends when it begins.
+        ends_after: Kinds of pieces that a call ends when it ends.
+        across: Kind of the pieces that are counted across occurrences of its stage.
+        ends_round: These are counted anew after it.
+        mixes: Kinds of pieces that cannot be told apart inside a call, each with why.
+        mixes_if: Condition (`conditions.py`) under which that is so; None: always.
+        ticks: A call is told to the open session all the same: its limits are looked at.
+    """
+
+    until_next: bool = False
+    within: str | None = None
+    ends_before: tuple[str, ...] = ()
+    ends_after: tuple[str, ...] = ()
+    across: str | None = None
+    ends_round: bool = False
+    mixes: Mapping[str, str] = field(default_factory=dict)
+    mixes_if: str | None = None
+    ticks: bool = False
+
+    def role(self, boundary: str | None) -> PieceRole:
+        """As `boundaries.declare` takes it."""
+        return PieceRole(
+            boundary, self.until_next, self.within, self.ends_before, self.ends_after, self.across, self.ends_round
+        )
+
+    @property
+    def is_watched(self) -> bool:
+        """Must `edges` hear of each call?"""
+        return self.ticks or self.mixes_if is not None or self.role(None) != PieceRole()
+
+
+class Sampled(Protocol):
+    """What is asked of a patch target here."""
+
+    @property
+    def qualname(self) -> str:
+        """What it patches, for messages."""
+
+    @property
+    def boundary(self) -> str | None:
+        """Kind of the pieces that its calls are."""
+
+    @property
+    def sampling(self) -> PieceSampling:
+        """What else its calls mean."""
+
+
+# By id of the target, which a patch keeps as long as it is on.
+_undos: dict[int, list[Callable[[], None]]] = {}
+
+
+def mark(target: Sampled, wrapper: Any) -> None:
+    """Say what the calls of a function that this target has made a range are. Once for each place it has."""
+    held = signatures.held_by(wrapper)
+    if held is None:
+        return
+    undos, role = _undos.setdefault(id(target), []), target.sampling.role(target.boundary)
+    if target.boundary is not None and signatures.interface_of(wrapper).kind != signatures.CALL:
+        why = f"{target.qualname} is a coroutine or generator, which may end on another thread"
+        undos.append(boundaries.forbid(held["site"], target.boundary, why))
+    elif target.boundary is not None or target.sampling.is_watched:
+        undos.append(boundaries.declare(held["site"], role))
+    if target.sampling.mixes_if is None:
+        undos += [boundaries.forbid(held["site"], per, why) for per, why in target.sampling.mixes.items()]
+
+
+def unmark(target: Sampled) -> None:
+    """Take all of it back."""
+    for undo in _undos.pop(id(target), ()):
+        undo()

@@ -1,0 +1,86 @@
+"""What mstxkit does in this process at this moment: `status()`, `stage_times()`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from . import capturing, faults, sinks
+from .host import clock, environment, names
+from .store import livefile
+
+if TYPE_CHECKING:
+    from .recorder.process import Recorder
+
+
+class Status(NamedTuple):
+    """What mstxkit does in this process at this moment."""
+
+    on: bool
+    native: bool
+    clock: str
+    clock_reason: str
+    run: str | None
+    live_file: str | None
+    sinks: dict[str, str]
+    session: str | None
+    counters: dict[str, int]
+    faults: dict[str, int]
+    own_cost_ratio: float | None
+    coalesced: dict[str, int] = {}
+    governor: dict[str, Any] = {}
+
+
+def status() -> Status:
+    """What mstxkit does in this process: on or off, which engine and clock, where to, what was lost."""
+    if environment.is_off():
+        return Status(False, False, "", "MSTXKIT_OFF is set", None, None, {}, None, {}, {}, None)
+    try:
+        return _status_of(capturing.recorder_here())
+    except ValueError:  # another thread has just stopped that recorder, and let go of its live file
+        return _status_of(None)
+
+
+def _status_of(recorder: Recorder | None) -> Status:
+    from .engine.choose import engine
+
+    counters = dict(engine.counters())
+    if recorder is not None:
+        counters.update(livefile.read_counters(recorder.live.view))
+    reason = recorder.clock.reason if recorder is not None else clock.choose(engine.NATIVE).reason
+    return Status(
+        on=recorder is not None,
+        native=engine.NATIVE,
+        clock=livefile.CLOCKS.get(engine.clock_kind(), "?"),
+        clock_reason=reason,
+        run=None if recorder is None else str(recorder.run),
+        live_file=None if recorder is None else str(recorder.live.path),
+        sinks=sinks.states(),
+        session=None if recorder is None else capturing.doing(),
+        counters=counters,
+        faults=dict(faults.counts),
+        own_cost_ratio=None if recorder is None else recorder.own_cost_ratio(),
+        coalesced=_coalesced(engine.site_costs()),
+        governor={} if recorder is None else recorder.governed(),
+    )
+
+
+def _coalesced(costs: list[tuple[Any, int, int, int]]) -> dict[str, int]:
+    """Site name to calls that were not recorded one by one, since the process began."""
+    calls_by_name: dict[str, int] = {}
+    for site, _, _, calls in costs:
+        if calls:
+            name = names.as_text(site.name)
+            calls_by_name[name] = calls_by_name.get(name, 0) + calls
+    return calls_by_name
+
+
+def stage_times(step: int | None = None) -> dict[str, float]:
+    """Stage to seconds in this process: of `step`, or of the last finished one. {} while nothing is recorded."""
+    if environment.is_off():
+        return {}
+    from .engine.choose import engine
+
+    return engine.stage_times(step)
+
+
+__all__ = ["Status", "stage_times", "status"]

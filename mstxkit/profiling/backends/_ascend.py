@@ -1,0 +1,124 @@
+"""What the profilers of torch_npu and MindSpore have in common: their options, how one is built, what it leaves behind.
+
+Both are fronts of CANN's profiler with the same names for the same things: `profile`, `_ExperimentalConfig`,
+`tensorboard_trace_handler`, and a folder `<host>_<pid>_<time>_ascend_..` with CANN's `PROF_*` folder in it.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, Mapping
+
+from ...store.options import DEEP, PROFILE, terms
+from ..declare import Options, Preset
+from ._session import Profiler, ProfilerSession, Refused
+from ._surface import Surface, fitted, impossible, spoken, with_members
+
+
+class AscendBackend(ABC):
+    """What both are as backends."""
+
+    name = ""
+    on_disk = True
+    always: Mapping[str, Any] = {}  # further options of `profile`
+    recorder: Any  # class of its `Profiler`s, made of options, folder and limit in bytes
+
+    def version(self) -> str:
+        """That of the imported framework."""
+        return str(getattr(sys.modules.get(self.name), "__version__", ""))
+
+    def described(self, preset: Preset) -> tuple[Options, tuple[str, ...]]:
+        """Options by the profiler's names, and what this version drops; as for the newest known if not imported."""
+        options, notes = self._described(preset, self._surface())
+        return options, tuple(notes)
+
+    def start(self, preset: Preset, folder: Path, limit_bytes: int | None = None) -> ProfilerSession:
+        """Record on this thread; the data are in `<folder>/<host>_<pid>_<time>_ascend_pt` or `_ascend_ms`.
+
+        Cost: torch_npu initialises the NPU, if nothing has yet; the device is waited for at the stop.
+        """
+        return ProfilerSession.begun(self.name, folder, lambda made: self._built(preset, made, limit_bytes))
+
+    def _built(self, preset: Preset, folder: Path, limit_bytes: int | None) -> Profiler:
+        reason = self.why_not() or impossible(preset, self.name, self._surface()) or self._other_profiler()
+        if reason:
+            raise Refused(reason)
+        recorder: Profiler = self.recorder(self.described(preset)[0], folder, limit_bytes)
+        return recorder
+
+    def _surface(self) -> Surface | None:
+        profiler = getattr(sys.modules.get(self.name), "profiler", None)
+        return Surface.of(profiler, self.name) if hasattr(profiler, "profile") else None
+
+    @abstractmethod
+    def why_not(self) -> str | None:
+        """Why it cannot record here; None if it can."""
+
+    @abstractmethod
+    def _other_profiler(self) -> str | None:
+        """Who records already, in a sentence."""
+
+    def _described(self, preset: Preset, surface: Surface | None) -> tuple[Options, list[str]]:
+        """What a preset becomes in a version with this surface, None: in the newest known; and what that drops."""
+        options, config, lacking = spoken(preset, self.name)
+        options.update(self.always)
+        notes = list(lacking.values())
+        if surface is not None:
+            for term in terms(self.name).values():
+                if term.name in config and term.name not in surface.config and term.before in surface.config:
+                    config[term.before] = config.pop(term.name)
+            options, lost_outside = fitted(options, surface.profile)
+            config, lost_inside = fitted(config, surface.config)
+            reason = impossible(preset, self.name, surface)
+            notes += [*lost_outside, *lost_inside, *([f"refused: {reason}"] if reason else [])]
+        return {**options, "experimental_config": config, "analyse_flag": False}, notes
+
+
+def built(module: Any, profiler: str, options: Options, folder: Path, **more: Any) -> Any:
+    """A `profile` of `module`, the profiler's, with these options; it does not record yet.
+
+    The folder is process-wide and set when the handler is made: start it before anything else makes one.
+
+    Raises:
+        Refused: the profiler would record elsewhere.
+    """
+    plain = {name: value for name, value in options.items() if name not in ("experimental_config", "analyse_flag")}
+    plain = with_members(plain, module, profiler, PROFILE)
+    depth = module._ExperimentalConfig(**with_members(options["experimental_config"], module, profiler, DEEP))
+    handler = module.tensorboard_trace_handler(str(folder), analyse_flag=options["analyse_flag"])
+    if handler is None:  # MindSpore logs an error, and would record where the profiler before it did, or into ./data
+        raise Refused(f"the profiler does not take the folder {folder}: letters, digits, spaces and . / _ - ~ alone")
+    return module.profile(**plain, **more, experimental_config=depth, on_trace_ready=handler)
+
+
+class AscendOutput:
+    """What one recording leaves in a folder.
+
+    Args:
+        suffix: How the folders end that the profiler writes.
+        has_device: Must CANN's data be in it?
+    """
+
+    on_disk = True
+
+    def __init__(self, folder: Path, suffix: str, has_device: bool) -> None:
+        self.notes: list[str] = []
+        self._folder, self._wanted, self._has_device = folder, f"*{suffix}", has_device
+        self._before = set(folder.glob(self._wanted))
+
+    def output(self) -> Path | None:
+        """The newest folder that was not there before."""
+        return max(set(self._folder.glob(self._wanted)) - self._before, default=None)
+
+    def lacking(self, output: Path) -> str | None:
+        """What an output must hold and does not: the profiler itself prints errors at most."""
+        if not self._has_device:
+            return None
+        if not any(output.glob("PROF_*")):
+            return f"{output} holds no PROF_* folder: CANN recorded nothing (its own log says why)"
+        info = next(output.glob("profiler_info*.json"), None)
+        if info is None or not info.stat().st_size:
+            return f"{output} holds no profiler_info.json, without which it cannot be parsed: is the disk full?"
+        return None

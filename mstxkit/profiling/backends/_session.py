@@ -1,0 +1,205 @@
+"""One recording of any backend: the order of its steps, and what holds whatever the profiler under it does.
+
+Never two sessions in one process; started and stopped on one thread; a stop is always tried; nothing raises; what a
+profiler says is not believed (torch_npu and MindSpore print errors and go on), what it left on disk is.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Callable, Protocol, Sequence, TypeVar
+
+from ... import faults
+from ...errors import MstxkitError
+from ..declare import SessionOutcome
+
+T = TypeVar("T")
+
+
+class Refused(MstxkitError):
+    """A session cannot begin, for a reason that is no fault: it goes into the outcome as it is."""
+
+
+class Profiler(Protocol):
+    """A profiler that has been built for one recording. Its calls may raise, but for `is_recording`."""
+
+    on_disk: bool  # does it write while it records?
+    notes: list[str]  # what is good to know, and no problem; it may grow until the stop
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self) -> None:
+        """End, and have everything on disk."""
+
+    def close(self) -> None:
+        """The last resort, where it still records after `stop`."""
+
+    def is_recording(self) -> bool | None:
+        """Does it record on this thread? None where that cannot be found out."""
+
+    def output(self) -> Path | None:
+        """What it wrote, once there is something."""
+
+    def lacking(self, output: Path) -> str | None:
+        """What an output must hold and does not."""
+
+
+Build = Callable[[Path], Profiler]
+
+# By process, so that a forked child does not take its parent's session for its own. setdefault and pop are atomic.
+_open: dict[int, ProfilerSession] = {}
+
+
+class ProfilerSession:
+    """A session (`profiling.declare.Session`) of the backend `name`."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self._folder = folder
+        self._owner = (os.getpid(), threading.get_ident())
+        self._recorder: Profiler | None = None
+        self._outcome: SessionOutcome | None = None
+        self._problems: list[str] = []
+        self._start_ns = self._start_cost_ns = 0
+
+    @classmethod
+    def begun(cls, name: str, folder: Path, build: Build) -> ProfilerSession:
+        """A session that records, or whose `stop` says why it does not. `build` is called right before the start."""
+        session = cls(name, folder)
+        other = _open.setdefault(os.getpid(), session)
+        if other is not session:
+            session._problems.append(f"refused: a session of {other.name} records in this process already")
+            return session
+        try:
+            session._begin(build)
+        finally:
+            if not session.is_running:
+                _open.pop(os.getpid(), None)
+        return session
+
+    @property
+    def is_running(self) -> bool:
+        """Does it record?"""
+        return self._recorder is not None
+
+    def bytes_so_far(self) -> int | None:
+        """Raw data on disk up to now; None where the profiler keeps them in memory."""
+        recorder = self._recorder
+        if recorder is None:
+            return None if self._outcome is None else self._outcome.bytes
+        try:
+            return size_bytes(recorder.output()) if recorder.on_disk else None
+        except OSError:
+            return None
+
+    def stop(self, steps: Sequence[int] = ()) -> SessionOutcome:
+        """End the recording: see `profiling.declare.Session`."""
+        if self._outcome is not None:
+            return self._outcome
+        if self.is_running and self._owner != (os.getpid(), threading.get_ident()):
+            return self._nothing(steps, "not stopped: only the thread that started a session may stop it")
+        self._outcome = self._end(self._recorder, steps) if self._recorder else self._nothing(steps)
+        return self._outcome
+
+    def _nothing(self, steps: Sequence[int], *more: str) -> SessionOutcome:
+        problems = (*self._problems, *more)
+        return SessionOutcome(None, tuple(steps), self._start_ns, 0, self._start_cost_ns, 0, 0, problems)
+
+    def _begin(self, build: Build) -> None:
+        before = time.perf_counter_ns()
+        _, recorder = self._tried("start", lambda: self._built(build))
+        if recorder is None:
+            return
+        try:
+            started, _ = self._tried("start", recorder.start)
+        except BaseException:  # an interrupt, which goes on to the program
+            self._stopped(recorder)
+            raise
+        self._start_ns, self._start_cost_ns = time.time_ns(), time.perf_counter_ns() - before
+        if started and recorder.is_recording() is not False:
+            self._recorder = recorder
+            return
+        if started:
+            self._problems.append(f"{self.name} did not start: it said so in its own log, if at all")
+        self._stopped(recorder)
+        self._start_ns = 0
+
+    def _built(self, build: Build) -> Profiler:
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return build(self._folder)
+
+    def _end(self, recorder: Profiler, steps: Sequence[int]) -> SessionOutcome:
+        end_ns, before = time.time_ns(), time.perf_counter_ns()
+        if recorder.is_recording() is False:
+            self._problems.append(f"{self.name} had ended before it was told to: somebody else stopped it")
+        try:
+            self._stopped(recorder)
+        except BaseException:  # an interrupt, which goes on to the program
+            self._problems.append("the stop was interrupted: data may be missing")
+            self._closed(recorder)
+            raise
+        finally:
+            self._recorder = None
+            _open.pop(os.getpid(), None)
+        output, is_whole = self._looked_at(recorder)
+        size, cost_ns = size_bytes(output), time.perf_counter_ns() - before
+        return SessionOutcome(
+            output, tuple(steps), self._start_ns, end_ns, self._start_cost_ns, cost_ns, size, tuple(self._problems),
+            is_whole, tuple(recorder.notes),
+        )  # fmt: skip
+
+    def _looked_at(self, recorder: Profiler) -> tuple[Path | None, bool]:
+        """What was written, and whether it holds what it must."""
+        could_look, output = self._tried("look", recorder.output)
+        if output is None:
+            self._problems += ["nothing was written"] * could_look
+            return None, False
+        could_look, lacking = self._tried("look", lambda: recorder.lacking(output))
+        self._problems += [lacking] if lacking else []
+        return output, could_look and not lacking
+
+    def _stopped(self, recorder: Profiler) -> None:
+        self._tried("stop", recorder.stop)
+        if recorder.is_recording():
+            problem = f"{self.name} did not stop when told to, and was closed by force: data may be missing"
+            self._problems.append(problem)
+            self._closed(recorder)
+
+    def _closed(self, recorder: Profiler) -> None:
+        if recorder.is_recording():
+            self._tried("close", recorder.close)
+        if recorder.is_recording():
+            self._problems.append(f"{self.name} still records: no other session can begin on this thread")
+
+    def _tried(self, what: str, action: Callable[[], T]) -> tuple[bool, T | None]:
+        """Did it go well, and its answer."""
+        try:
+            return True, action()
+        except Refused as exc:
+            self._problems.append(f"refused: {exc}")
+        except OSError as exc:
+            self._problems.append(f"{what}: {exc}")
+        except Exception as exc:
+            faults.note(f"backends.{self.name}.{what}", exc)
+            self._problems.append(f"{what}: {type(exc).__name__}: {exc}")
+        return False, None
+
+
+def size_bytes(path: Path | None) -> int:
+    """Bytes of a file, or of all files below a folder; what vanishes meanwhile counts nothing."""
+    if path is None:
+        return 0
+    if not path.is_dir():
+        return _file_bytes(path)
+    return sum(_file_bytes(Path(folder, name)) for folder, _, names in os.walk(path) for name in names)
+
+
+def _file_bytes(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0

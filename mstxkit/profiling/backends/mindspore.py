@@ -1,0 +1,89 @@
+"""Sessions of MindSpore's profiler: raw data only, to be parsed later and elsewhere.
+
+Source: mindspore 2.10.0. `profiler/profiler.py`: constructing a `profile` starts it unless told otherwise.
+`profiler/profiler_interface.py`: one state for the process; a second profiler joins the first, and its stop ends both.
+`profiler/common/profiler_parameters.py`: a bad value is replaced by the default, level none without mstx by Level0.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ...store.options import METRIC_LEVELS
+from ..declare import Options, Preset
+from ._ascend import AscendBackend, AscendOutput, built
+from ._surface import NOT_IMPORTED, Surface, launcher
+
+NAME, _SUFFIX = "mindspore", "_ascend_ms"
+
+
+def _has_device() -> bool:
+    mindspore: Any = sys.modules["mindspore"]
+    return bool(mindspore.get_context("device_target") == "Ascend")
+
+
+def _interface() -> Any:
+    """The one state of all profilers of a process; None in a version that keeps it elsewhere."""
+    return getattr(sys.modules.get("mindspore.profiler.profiler_interface"), "ProfilerInterface", None)
+
+
+def _recording() -> bool | None:
+    """True from the start of any profiler of this process to its end."""
+    return getattr(_interface(), "is_initialized", None)
+
+
+class _MindsporeProfiler(AscendOutput):
+    def __init__(self, options: Options, folder: Path, limit_bytes: int | None) -> None:
+        super().__init__(folder, _SUFFIX, "NPU" in options["activities"] and _has_device())
+        if limit_bytes is not None and _has_device():
+            self.notes.append("CANN's own storage limit is not set: that is done for torch_npu alone")
+        if "NPU" in options["activities"] and not _has_device():
+            self.notes.append("this process has no NPU: MindSpore records the host side alone, if asked to")
+        self._profiler = built(sys.modules["mindspore"].profiler, NAME, options, folder)
+        self.start, self.stop = self._profiler.start, self._profiler.stop
+
+    def close(self) -> None:
+        for name in ("stop", "finalize", "clear"):
+            getattr(_interface(), name)()
+
+    def is_recording(self) -> bool | None:
+        return _recording()
+
+
+class MindSpore(AscendBackend):
+    """The backend of a process that trains with MindSpore."""
+
+    name = NAME
+    recorder = _MindsporeProfiler
+    always = {"start_profile": False}
+
+    def device(self) -> int | None:
+        """The NPU of this process; None on a CPU."""
+        mindspore: Any = sys.modules["mindspore"]
+        return int(mindspore.get_context("device_id")) if _has_device() else None
+
+    def why_not(self) -> str | None:
+        """Why it cannot record here; None if it can. On a CPU it can: the host side alone."""
+        mindspore: Any = sys.modules.get("mindspore")
+        if mindspore is None:
+            return NOT_IMPORTED
+        if not hasattr(getattr(mindspore, "profiler", None), "profile"):
+            return "this MindSpore has no mindspore.profiler.profile (before 2.5), or is still being imported"
+        return launcher()
+
+    def _described(self, preset: Preset, surface: Surface | None) -> tuple[Options, list[str]]:
+        notes = []
+        if preset.aic_metrics == "none" and preset.level in METRIC_LEVELS:  # said here, and not left to MindSpore
+            preset = replace(preset, aic_metrics="PipeUtilization")
+            notes.append("aic_metrics none becomes PipeUtilization at this level")
+        options, lost = super()._described(preset, surface)
+        return options, notes + lost
+
+    def _other_profiler(self) -> str | None:
+        return "another profiler of MindSpore is open in this process already" if _recording() else None
+
+
+BACKEND = MindSpore()

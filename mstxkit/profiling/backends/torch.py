@@ -1,0 +1,118 @@
+"""Sessions of torch.profiler: what there is where no NPU is, so that the whole way works on any machine.
+
+Everything stays in memory until the stop, which writes one Chrome trace: no limit of bytes can hold meanwhile. mstx
+ranges show as `record_function` does (`sinks/torch.py`).
+
+Source: torch 2.13.0 `profiler/profiler.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from ...store.options import PRESET, PROFILE, settable
+from ..declare import Options, Preset
+from ._session import ProfilerSession, Refused, size_bytes
+from ._surface import NOT_IMPORTED, spoken, torch_records, with_members
+
+_SUFFIX = ".pt.trace.json"
+
+
+class Torch:
+    """The backend of a process that trains with torch and has no NPU."""
+
+    name = "torch"
+    on_disk = False
+
+    def version(self) -> str:
+        """That of torch."""
+        return str(getattr(sys.modules.get("torch"), "__version__", ""))
+
+    def device(self) -> int | None:
+        """None: an NPU is none of torch.profiler's."""
+        return None
+
+    def why_not(self) -> str | None:
+        """Why it cannot record here; None if it can."""
+        torch: Any = sys.modules.get("torch")
+        if torch is None:
+            return NOT_IMPORTED
+        if not hasattr(torch, "profiler"):
+            return "this torch has no profiler, or is still being imported"
+        torch_npu: Any = sys.modules.get("torch_npu")
+        if torch_npu is not None and hasattr(torch_npu, "npu") and torch_npu.npu.is_available():
+            return "this process has an NPU, which torch.profiler does not see"
+        return None
+
+    def described(self, preset: Preset) -> tuple[Options, tuple[str, ...]]:
+        """Options by torch's names, and what it has no counterpart for."""
+        options, _, notes = spoken(preset, self.name)
+        # The host always: alone it is all that a laptop has, and ranges show there. A GPU where the device is wanted.
+        options["activities"] = ["CPU"]
+        if "npu" in preset.activities:
+            cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)
+            has_gpu = cuda is not None and bool(cuda.is_available())
+            instead = "the GPU" if has_gpu else "the host alone"
+            notes["activities"] = f"activities: there is no NPU, {instead} is recorded"
+            options["activities"] += ["CUDA"] * has_gpu
+        return options, tuple(notes[option.name] for option in settable(PRESET) if option.name in notes)
+
+    def start(self, preset: Preset, folder: Path, limit_bytes: int | None = None) -> ProfilerSession:
+        """Record on this thread; the trace is `<folder>/<host>_<pid>_<time>.pt.trace.json`. It has no limit of bytes.
+
+        Cost: the stop writes the trace, some seconds per hundred megabytes.
+        """
+        return ProfilerSession.begun(self.name, folder, lambda made: self._built(preset, made))
+
+    def _built(self, preset: Preset, folder: Path) -> _TorchProfiler:
+        reason = self.why_not()
+        if reason:
+            raise Refused(reason)
+        # A second torch profiler would end the first, also from another thread.
+        anywhere = getattr(sys.modules["torch"].autograd.profiler, "_is_profiler_enabled", False)
+        if anywhere or torch_records():
+            raise Refused("another torch profiler records in this process already")
+        return _TorchProfiler(self.described(preset)[0], folder)
+
+
+BACKEND = Torch()
+
+
+class _TorchProfiler:
+    on_disk = False
+
+    def __init__(self, options: Options, folder: Path) -> None:
+        self.notes: list[str] = []
+        profiler: Any = sys.modules["torch"].profiler
+        self._profiler = profiler.profile(**with_members(options, profiler, Torch.name, PROFILE))
+        self._trace = folder / f"{socket.gethostname()}_{os.getpid()}_{time.time_ns()}{_SUFFIX}"
+
+    def start(self) -> None:
+        self._profiler.start()
+
+    def stop(self) -> None:
+        if torch_records() is False:
+            # Somebody else ended it and has its events: torch 2.13.0 crashes the process when it is to write them here.
+            sys.modules["torch"].autograd.profiler._run_on_profiler_stop()
+            return
+        self._profiler.stop()
+        unfinished = self._trace.with_name(f".{self._trace.name}")
+        self._profiler.export_chrome_trace(str(unfinished))
+        unfinished.replace(self._trace)
+
+    def close(self) -> None:
+        sys.modules["torch"]._C._autograd._disable_profiler()
+
+    def is_recording(self) -> bool | None:
+        return torch_records()
+
+    def output(self) -> Path | None:
+        return self._trace if self._trace.exists() else None
+
+    def lacking(self, output: Path) -> str | None:
+        return None if size_bytes(output) else f"{output} is empty"

@@ -1,0 +1,239 @@
+"""A run, opened: the files of any number of processes, live, finished, killed or damaged, as tables on one clock.
+
+Nothing in a run's folder makes the reader raise anything but an `MstxkitError`; what could not be read is listed in
+`Run.damage`. Needs `pip install 'mstxkit[report]'`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, Iterator
+
+from ..errors import FormatError, MstxkitError, ReadError
+from ..store import layout, patch_record
+from ..store.values import whole_number
+from .folder import Damage, Folder, merge, reason_of
+from .processes import Process, Processes, row_of, set_offsets
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from .frames import Finisher
+
+__all__ = ["Damage", "Run", "open_run"]
+
+RUN_FORMAT = 1
+_RUN_LIMIT_BYTES = 1 << 20
+
+
+def open_run(path: str | os.PathLike[str]) -> Run:
+    """Open the run in the folder `path`: what is there now, also while its processes go on writing.
+
+    *Cost*: every file is read and checked once; records are decoded when a table is asked for.
+
+    Raises:
+        ReadError: there is no run at `path`.
+        MstxkitError: numpy or polars is not installed.
+    """
+    try:
+        import numpy  # noqa: F401
+        import polars  # noqa: F401
+    except ImportError as exc:
+        raise MstxkitError(f"reading a run needs {exc.name}: pip install 'mstxkit[report]'") from exc
+    folder = os.fspath(path)
+    if not os.path.isdir(folder):
+        raise ReadError(f"{folder}: no such folder; a run is the folder that was given to capture() or MSTXKIT_RUN")
+    if not layout.is_run(folder):
+        raise ReadError(f"{folder}: not a run: it has neither run.json nor sealed/ nor live/")
+    return Run(folder)
+
+
+class Run:
+    """One run, as it was when it was opened. Times are integer ns on the run's aligned wall clock.
+
+    Attributes:
+        path: its folder.
+        id: its id, "" if run.json cannot be read.
+        damage: what could not be read: `path`, `offset`, `size`, `reason`. A table may still add to it, when a block
+            whose checksums hold turns out not to hold what it should.
+    """
+
+    def __init__(self, path: str) -> None:
+        from . import live, rows, sealed, vocabulary
+
+        self.path = path
+        self.damage: list[Damage] = []
+        self._sealed = Folder(os.path.join(path, layout.SEALED))
+        self._patches = Folder(os.path.join(path, layout.PATCHES))
+        self.id = self._read_id()
+        processes = Processes()
+        # Live first: a bank that is sealed meanwhile is then seen twice, never not at all.
+        self.damage += live.read_all(Folder(os.path.join(path, layout.LIVE)), processes)
+        self.damage += sealed.index(self._sealed, processes)
+        self._processes = processes.ordered()
+        self.damage += live.losses(self._processes)
+        self.damage = merge(self.damage)
+        set_offsets(self._processes)
+        self._vocabulary = vocabulary.Vocabulary()
+        self._blocks = rows.Blocks(self._sealed, self._vocabulary, self.damage)
+        self._opened: list[tuple[Process, Any]] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Run {self.path!r}: {len(self._processes)} processes, {len(self.damage)} places damaged>"
+
+    def ranges(self) -> pl.DataFrame:
+        """Every range, process by process in the order in which they ended, then those that are open.
+
+        `rank, host, pid, role, track, depth, step, domain, stage, name, start_ns, duration_ns, busy_ns, open, error,
+        attributes`. *Cost*: 10 million ranges take about a second and 100 bytes each.
+        """
+        import polars as pl
+
+        rows = pl.concat(list(self._pieces()), rechunk=False)
+        return self._finisher().ranges(rows)
+
+    def marks(self) -> pl.DataFrame:
+        """`rank, host, pid, track, step, domain, stage, message, time_ns, attributes`, process by process."""
+        import polars as pl
+
+        from . import frames
+
+        marked = pl.concat([frames.only_marks(piece) for piece in self._pieces()])
+        return self._finisher().marks(marked)
+
+    def batches(self, rows: int = 1 << 17) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+        """(ranges, marks) in pieces of about `rows` rows, for what must not hold a whole run in memory.
+
+        With a first column `process`, the row in `processes()`: pids are unique on their host only.
+        """
+        for piece in self._pieces(rows):
+            finisher = self._finisher()
+            yield finisher.ranges(piece, with_process=True), finisher.marks(piece, with_process=True)
+
+    def occurrences(self) -> pl.DataFrame:
+        """The outermost occurrences of stages, ended ones only.
+
+        `process, rank, host, pid, role, track, depth, step, stage, start_ns, duration_ns`; `process` is the row in
+        `processes()`.
+        """
+        import polars as pl
+
+        from .tables import stages
+
+        own = [self._finisher().only_stages(piece) for piece in self._pieces()]
+        return stages.outermost(self._finisher().stage_rows(pl.concat(own)))
+
+    def stages(self) -> pl.DataFrame:
+        """`step, stage, rank, role, pid, count, total_ns, start_ns, end_ns`, by step, stage and rank.
+
+        `count` of outermost occurrences that have ended, `total_ns` the union of their time in that process.
+        """
+        from .tables import stages
+
+        return stages.table(self.occurrences())
+
+    def open_ranges(self) -> pl.DataFrame:
+        """What processes are inside of, or were when they ended: `process`, then as `ranges()`."""
+        from . import frames, opened
+
+        rows = frames.compact(opened.as_chunk(self._open(), self._vocabulary))
+        return self._finisher().ranges(rows, with_process=True)
+
+    def processes(self) -> pl.DataFrame:
+        """One row a process, by rank.
+
+        `rank, host, pid, role, world_size, start_ns, last_seen_ns, native, dropped, coalesced, faults, clock_error_ns,
+        own_cost_ratio`, and beyond the contract `state` (running, exited, killed; unknown where that cannot be told
+        from here), further counters, `clock` and `process`, the name of its files. Counters of a killed process are
+        those of its last block or live file.
+        """
+        import polars as pl
+
+        from . import frames
+
+        seen = self._last_open_ns()
+        rows = [row_of(process, seen.get(process.index, 0)) for process in self._processes]
+        return pl.DataFrame(rows, schema=frames.PROCESS_SCHEMA)
+
+    def tracks(self) -> pl.DataFrame:
+        """`process, rank, host, pid, track, thread, is_task`: what the tracks of each process are."""
+        from . import frames
+
+        for process in self._processes:
+            for _, texts in self._blocks.of(process):
+                process.learn_texts(texts)
+        return frames.track_table(self._processes)
+
+    def patches(self) -> pl.DataFrame:
+        """`process, rank, host, pid, role, framework, path, state, reason, detail, tier`: what became of each target of
+        `autopatch` in each process. No rows for a process in which nothing was patched.
+        """
+        from . import frames
+
+        rows: list[tuple[Process, tuple[str, ...]]] = []
+        by_file = {f"{process.name}{layout.PATCHES_SUFFIX}": process for process in self._processes}
+        for name in (name for name in self._patches.names(layout.PATCHES_SUFFIX) if name in by_file):
+            try:
+                targets = patch_record.parse(self._patches.read(name, size=patch_record.LIMIT_BYTES))
+                rows += [(by_file[name], target) for target in targets]
+            except (OSError, FormatError) as exc:
+                Damage.because(self._patches.path_of(name), exc).note_in(self.damage)
+        return frames.patch_table(rows)
+
+    def escalations(self) -> pl.DataFrame:
+        """`request, stage, rank, state, first_step, last_step, start_ns, end_ns, preset, folder, reason`.
+
+        One row a request, stage and rank, oldest request first: how it stands by the newest word of the rank, the steps
+        really recorded (the window, while none are), when recording began and ended (null: not), where the profiles
+        lie, below the run. A rank that says nothing is queued, and expired when the request's time is over. *Cost*:
+        reads a small file for each rank and each profile.
+        """
+        import polars as pl
+
+        from . import frames
+        from .tables import escalations
+
+        rows = escalations.rows(self.path, self.id, self._processes, self.damage)
+        return pl.DataFrame(rows, schema=frames.ESCALATION_SCHEMA)
+
+    def _pieces(self, rows: int = 1 << 20) -> Iterator[pl.DataFrame]:
+        """All rows with codes in place of texts; the vocabulary holds those of a piece once it has been given."""
+        from . import frames, opened
+
+        for chunk in self._blocks.chunks(self._processes, rows):
+            yield frames.compact(chunk)
+        yield frames.compact(opened.as_chunk(self._open(), self._vocabulary))
+
+    def _open(self) -> list[tuple[Process, Any]]:
+        from . import opened
+
+        if self._opened is None:
+            ranges = ((p, opened.open_ranges(p, self._blocks, self._sealed, self.damage)) for p in self._processes)
+            self._opened = [(process, range_) for process, open_ranges in ranges for range_ in open_ranges]
+        return self._opened
+
+    def _last_open_ns(self) -> dict[int, int]:
+        last: dict[int, int] = {}
+        for process, start_ns in self.open_ranges().select("process", "start_ns").iter_rows():
+            last[process] = max(last.get(process, 0), start_ns)
+        return last
+
+    def _finisher(self) -> Finisher:
+        from . import frames
+
+        return frames.Finisher(self._processes, self._vocabulary)
+
+    def _read_id(self) -> str:
+        where = Folder(self.path)
+        path = where.path_of(layout.RUN_FILE)
+        try:
+            fields = json.loads(where.read(layout.RUN_FILE, size=_RUN_LIMIT_BYTES))
+            if not isinstance(fields, dict):
+                raise FormatError("not a JSON object")
+            if whole_number(fields.get("format")) > RUN_FORMAT:
+                self.damage.append(Damage(path, 0, 0, "written by a newer mstxkit: upgrade this one"))
+            return str(fields.get("run", ""))
+        except (OSError, ValueError, RecursionError, FormatError) as exc:
+            self.damage.append(Damage(path, 0, 0, f"the run's id cannot be read: {reason_of(exc)}"))
+            return ""

@@ -1,0 +1,154 @@
+"""`Run.escalations()`: the judge's words on each request, stage and rank, joined with what was recorded, and when."""
+
+from __future__ import annotations
+
+import os
+import time
+from bisect import bisect_left
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Iterator, NamedTuple, Sequence
+
+from ...store import verdict
+from ...store.control_folder import ControlFolder
+from ...store.documents import Unusable
+from ...store.report import DRAINING, RUNNING, Report
+from ...store.session_file import RecordedSession, sessions
+from ...store.values import small_number, text_of, whole_number
+from ...store.verdict import Asked, Judge
+from ..folder import Damage
+from ..processes import Process, liveness
+
+# Beyond these somebody else wrote it; the rest is left out, and listed.
+ROWS_AT_MOST = 1_000_000
+_LATEST_NS = (1 << 63) - 1
+
+_Place = tuple["str | None", "int | None"]  # stage and rank
+
+
+class _Request(NamedTuple):
+    """All that there is of one request: what was asked, the words on it by rank, its sessions by stage and rank."""
+
+    id: str
+    asked: Asked | None
+    words: dict[int, Report]
+    recorded: dict[_Place, list[RecordedSession]]
+
+
+def rows(
+    run: str, run_id: str, processes: Sequence[Process], damage: list[Damage], now_ns: int | None = None
+) -> list[dict[str, Any]]:
+    """One for each request, stage and rank, with the columns of `Run.escalations()`, in the order of the requests.
+
+    Args:
+        run, run_id: The run folder, and its id; "" where that is unknown: then no file is of another run.
+        processes: The run's, for their clocks and for who is gone.
+        damage: What cannot be read is added here, once.
+        now_ns: Wall clock: a rank that is silent by then has let a request expire. Default: this host's.
+    """
+    unusable: list[Unusable] = []
+    rows = list(_rows(run, run_id, processes, unusable, time.time_ns() if now_ns is None else now_ns))
+    new, earlier = dict.fromkeys(Damage.of(exc.path, exc.reason) for exc in unusable), set(damage)
+    damage += [part for part in new if part not in earlier]
+    return rows
+
+
+def _rows(
+    run: str, run_id: str, processes: Sequence[Process], unusable: list[Unusable], now_ns: int
+) -> Iterator[dict[str, Any]]:
+    control = ControlFolder(Path(run), run_id, is_private=False)
+    is_alive = liveness((process.host, process.pid, process.state) for process in processes)
+    kept = [session for session in sessions(run, run_id, unusable) if session.key[0]]
+    judge = Judge(verdict.heard(control, is_alive, unusable), lambda: kept, is_alive, now_ns)
+    clocks, count = _Clocks(processes), 0
+    for request in _requests(judge, _asked(control, unusable), kept):
+        for place in _places(request, judge):
+            if count == ROWS_AT_MOST:
+                unusable.append(Unusable(control.path, f"more than {count} rows: the rest is left out"))
+                return
+            count += 1
+            yield _row(request, place, judge, clocks)
+
+
+def _asked(control: ControlFolder, unusable: list[Unusable]) -> list[Asked]:
+    try:
+        return verdict.asked(control)
+    except Unusable as exc:
+        unusable.append(exc)
+        return []
+
+
+def _requests(judge: Judge, wanted: Sequence[Asked], kept: Sequence[RecordedSession]) -> Iterator[_Request]:
+    """By age; then those of which only words or sessions are left."""
+    recorded: dict[str, dict[_Place, list[RecordedSession]]] = {}
+    for session in kept:
+        id, stage, rank = session.key
+        recorded.setdefault(id, {}).setdefault((stage, rank), []).append(session)
+    by_age = sorted(wanted, key=lambda asked: (asked.request.created_ns, asked.request.id))
+    by_id = {asked.request.id: asked for asked in by_age}
+    for id in [*by_id, *sorted({*judge.ids, *recorded} - {*by_id})]:
+        request = by_id[id].request if id in by_id else None
+        yield _Request(id, by_id.get(id), judge.words(id, request), recorded.get(id, {}))
+
+
+def _places(request: _Request, judge: Judge) -> Iterator[_Place]:
+    """A stage is unknown where neither the request nor a profile is there; so is a rank that no profile names."""
+    wanted = request.asked.request.stages if request.asked is not None else ()
+    asked = judge.ranks(request.asked) if request.asked is not None else ()
+    more = sorted({*request.words, *(rank for _, rank in request.recorded if rank is not None)}.difference(asked))
+    stages = sorted({*wanted, *(stage for stage, _ in request.recorded if stage is not None)})
+    for stage in stages or (None,):
+        is_wanted = request.asked is None or stage in wanted
+        yield from ((stage, rank) for rank in (asked if is_wanted else ()))
+        spoken = request.words if is_wanted else {}
+        yield from ((stage, rank) for rank in more if rank in spoken or (stage, rank) in request.recorded)
+        if (stage, None) in request.recorded:
+            yield stage, None
+
+
+def _row(request: _Request, place: _Place, judge: Judge, clocks: _Clocks) -> dict[str, Any]:
+    stage, rank = place
+    report = (request.words.get(rank) if rank is not None else None) or judge.silence(request.id, rank, request.asked)
+    recorded = request.recorded.get(place, [])
+    steps = sorted({step for session in recorded for step in session.steps} or set(report.recorded_steps))
+    presets = filter(None, (text_of(session.document.get("preset")) for session in recorded))
+    return {
+        "request": request.id, "stage": stage, "rank": rank,
+        "state": RUNNING if report.state == DRAINING else report.state,
+        "first_step": steps[0] if steps else report.first_step, "last_step": steps[-1] if steps else report.last_step,
+        "start_ns": min(clocks.times(recorded, "start_ns"), default=None),
+        "end_ns": max(clocks.times(recorded, "end_ns"), default=None),
+        "preset": request.asked.request.preset if request.asked is not None else next(presets, None),
+        "folder": os.path.commonpath([session.folder for session in recorded]) if recorded else None,
+        "reason": text_of(report.reason),
+    }  # fmt: skip
+
+
+class _Clocks:
+    """Times by the wall clock of a host, on the run's aligned one, by the anchors of the process that told them."""
+
+    def __init__(self, processes: Sequence[Process]) -> None:
+        self._processes = processes
+
+    def times(self, sessions: Sequence[RecordedSession], key: str) -> list[int]:
+        """Those of these sessions that have one, aligned; as they are where nothing is known of their process."""
+        times = ((session, whole_number(session.document.get(key))) for session in sessions)
+        return [self._aligned(session, time_ns) for session, time_ns in times if time_ns]
+
+    def _aligned(self, session: RecordedSession, time_ns: int) -> int:
+        who = (text_of(session.document.get("host")), small_number(session.document.get("pid")) or 0)
+        anchors = self._anchors.get(who, [])
+        at = bisect_left(anchors, (time_ns, 0))
+        near = min(anchors[max(0, at - 1) : at + 1], key=lambda anchor: abs(anchor[0] - time_ns), default=(0, 0))
+        return min(max(0, time_ns + near[1]), _LATEST_NS)
+
+    @cached_property
+    def _anchors(self) -> dict[tuple[str, int], list[tuple[int, int]]]:
+        """Host and pid to instants on the host's wall clock, with what is to be added there."""
+        by_process: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        for process in self._processes:
+            by_process.setdefault((process.host, process.pid), []).extend(
+                (anchor.realtime_ns, anchor.monotonic_ns + process.offset_ns - anchor.realtime_ns)
+                for anchor in process.clock.anchors
+            )
+        return {who: sorted(anchors) for who, anchors in by_process.items()}

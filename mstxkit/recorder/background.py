@@ -1,0 +1,95 @@
+"""A thread of ours: paused around a fork and at the end, waited for only so long, and left behind where it hangs.
+
+It may be in the middle of a write that a dead file system never answers. Whoever pauses it then goes on without it. It
+ends by itself once the write returns, or goes on if it was started again by then: there is never a second one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Callable
+
+from .. import faults
+
+# After a fault that no turn expects: the next turn may succeed, but not at once.
+_AFTER_A_FAULT_S = 1.0
+
+
+class Background:
+    """One thread that takes turn after turn, until it is paused or a turn says that there is nothing left to do.
+
+    Args:
+        name: Of the thread.
+        turn: One piece of work, called again and again; False: it was the last.
+        wake: Ends the sleep that a turn may be in.
+
+    Threads/fork: `start` and `pause` from any thread. A forked child makes a new object, and does not touch this one.
+    """
+
+    def __init__(self, name: str, turn: Callable[[], bool], wake: Callable[[], None] = lambda: None) -> None:
+        self._name, self._turn, self._wake = name, turn, wake
+        self._pausing = threading.Event()
+        self._changing = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread; one that was left behind goes on.
+
+        Raises:
+            RuntimeError: no thread can be started.
+        """
+        with self._changing:
+            self._pausing.clear()
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                thread.start()
+                self._thread = thread
+
+    def pause(self, deadline: float | None = None) -> bool:
+        """End the thread after the turn that it is in.
+
+        Args:
+            deadline: Of `time.monotonic`: wait no longer for it. None: as long as it takes.
+
+        Returns:
+            Has a thread ended? False where there was none, and where it is left behind.
+        """
+        with self._changing:
+            thread = self._thread
+            self._pausing.set()
+        if thread is None:
+            return False
+        self._wake()
+        thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        return not thread.is_alive()
+
+    def sleep(self, seconds: float) -> None:
+        """In a turn: wait, but not while it is paused."""
+        self._pausing.wait(seconds)
+
+    @property
+    def runs(self) -> bool:
+        """Is there a thread, perhaps one that was left behind?"""
+        return self._thread is not None
+
+    @property
+    def is_pausing(self) -> bool:
+        """In a turn: shall it end soon?"""
+        return self._pausing.is_set()
+
+    def _run(self) -> None:
+        while True:
+            goes_on = self._take_turn()
+            with self._changing:
+                if self._pausing.is_set() or not goes_on:
+                    self._thread = None
+                    return
+
+    def _take_turn(self) -> bool:
+        try:
+            return self._turn()
+        except Exception as exc:
+            faults.note(self._name, exc)
+            self.sleep(_AFTER_A_FAULT_S)
+            return True

@@ -1,0 +1,24 @@
+"""Which recorder this process has: only `capturing` sets it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Callable
+
+if TYPE_CHECKING:
+    from .process import Recorder
+
+recorder: Recorder | None = None
+# Called in this process each time a recorder has started in it, a forked child's among them.
+when_started: list[Callable[[], None]] = []
+
+
+def recorded_process() -> tuple[Path, str] | None:
+    """The run folder that this process records into, and the name of its files there; None while it does not."""
+    return None if recorder is None or recorder.pid != os.getpid() else (recorder.run, recorder.live.name)
+
+
+def live_view() -> memoryview | None:
+    """The live file that this process writes, or None."""
+    return None if recorder is None else recorder.live.view

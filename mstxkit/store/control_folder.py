@@ -1,0 +1,98 @@
+"""Requests in and acknowledgements out through a folder of the run, with no network and no server.
+
+Names are fixed and files are replaced whole, because a shared file system shows changes of folders late. A message is
+never changed. For those who may write to the run, nothing counts that others can write to. `escalation/duty/mailbox.py`
+is the side of the job.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Mapping
+
+from .. import faults
+from ..errors import CaptureError, MstxkitError
+from ..host import folders
+from . import documents, layout, messages, report
+from .documents import Unusable
+from .report import Acknowledgement
+
+MESSAGES_AT_MOST = 1000
+_SEND_WITHIN_S, _TRIES = 10.0, 5
+
+
+class ControlFolder:
+    """The control folder of one run (resolved).
+
+    Args:
+        run_id: Files that name another one are not looked at. "": any.
+        is_private: Read only what nobody but this user can write to, as those must who act on it.
+    """
+
+    def __init__(self, run: Path, run_id: str, is_private: bool = True) -> None:
+        self.path, self.run_id, self._is_private = run / layout.CONTROL, run_id, is_private
+
+    def send(self, message: Mapping[str, Any]) -> bool:
+        """Add a message for all processes of the run; False when its id is there already, so nothing was done.
+
+        Args:
+            message: What JSON can hold; `id` is a text that no other message has.
+
+        Raises:
+            MstxkitError: it is no such message, or the folder cannot be used.
+        """
+        fit = messages.fit_to_send(message)
+        try:
+            folders.make_folder(self.path)
+            os.close(documents.open_folder(self.path, is_private=True))
+            with documents.locked(self.path / layout.REQUESTS_LOCK, _SEND_WITHIN_S):
+                return self._add(fit)
+        except (OSError, Unusable, CaptureError) as exc:
+            raise MstxkitError(f"no request can be left in {self.path}: {exc}") from exc
+
+    def _add(self, message: dict[str, Any]) -> bool:
+        for attempt in range(_TRIES + 1):
+            # Looked at again after each writing: on a file system without locks another writer may have been faster.
+            earlier = self._usable_messages()
+            if message["id"] in {sent["id"] for sent in earlier}:
+                return attempt > 0
+            if attempt < _TRIES:
+                content = messages.encoded(self.run_id, [*earlier, message][-MESSAGES_AT_MOST:])
+                documents.replace_file(self.path / layout.REQUESTS, content)
+        raise MstxkitError(f"{self.path / layout.REQUESTS} is written by too many at once; try again")
+
+    def _usable_messages(self) -> list[dict[str, Any]]:
+        """What is there and can be used; the rest is replaced."""
+        try:
+            return self.messages()
+        except Unusable as exc:
+            faults.warn_once("control.requests", f"what is in {self.path} cannot be used and is replaced: {exc}")
+            return []
+
+    def messages(self) -> list[dict[str, Any]]:
+        """What was sent, oldest first: the newest some hundred.
+
+        Raises:
+            Unusable: the file is not what it should be.
+        """
+        file = self.path / layout.REQUESTS
+        content = documents.read(file, is_private=self._is_private)
+        return [] if content is None else messages.messages_in(content, file, self.run_id)
+
+    def acknowledgement(self, rank: int, role: str = "") -> Acknowledgement | None:
+        """What a rank said last, in an earlier process of its too; None when that cannot be read."""
+        return self._read(layout.ack_name(rank, role), [])
+
+    def acknowledgements(self, unusable: list[Unusable] | None = None) -> list[Acknowledgement]:
+        """What every rank said last, by rank and role. Files that cannot be used are added to `unusable`."""
+        names = [name for name in documents.names_in(self.path / layout.ACKS) if layout.ack_of(name)]
+        acks = (self._read(name, [] if unusable is None else unusable) for name in names)
+        return sorted(filter(None, acks), key=lambda ack: (ack.rank, ack.role))
+
+    def _read(self, name: str, unusable: list[Unusable]) -> Acknowledgement | None:
+        try:
+            return report.read(self.path / layout.ACKS / name, self.run_id, self._is_private)
+        except Unusable as exc:
+            unusable.append(exc)
+            return None

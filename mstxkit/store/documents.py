@@ -1,0 +1,287 @@
+"""Small files of a run: the one safe read, the one replacement as a whole, the one lock.
+
+Nothing in a run can make a reader hang, leave the run or run out of memory: no link is followed, FIFOs and devices are
+never waited for, sizes never taken on trust. Files are 0640, whatever the umask.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Iterator
+
+from ..errors import CaptureError, FormatError, MstxkitError
+
+FORMAT = 1
+FILE_MODE = 0o640
+LIMIT_BYTES = 1 << 20
+_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+_FOLDER_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+_PIECE_BYTES = 1 << 26
+_locking = threading.Lock()  # between threads, where `lockf` does nothing
+
+
+class Unusable(MstxkitError):
+    """A file or folder from which nothing may be taken, and the reason, which goes on after its path."""
+
+    def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
+        super().__init__(f"{os.fspath(path)} {reason}")
+        self.path, self.reason = os.fspath(path), reason
+
+
+def open_folder(path: str | os.PathLike[str], is_private: bool = False) -> int:
+    """A descriptor of a folder that is no link.
+
+    Args:
+        is_private: Only this user may be able to write into it.
+
+    Raises:
+        Unusable: somebody else may write into it.
+        OSError: it cannot be had.
+    """
+    descriptor = os.open(path, _FOLDER_FLAGS)
+    try:
+        if is_private:
+            _check_owner(descriptor, path)
+        return descriptor
+    except Unusable:
+        os.close(descriptor)
+        raise
+
+
+def names_in(path: str | os.PathLike[str], suffix: str = "") -> list[str]:
+    """The names in a folder that end in `suffix`, sorted; of what is no folder, or a link to one, there are none."""
+    try:
+        descriptor = open_folder(path)
+    except OSError:
+        return []
+    try:
+        return sorted(name for name in os.listdir(descriptor) if name.endswith(suffix))
+    finally:
+        os.close(descriptor)
+
+
+def open_regular(path: str | os.PathLike[str], folder: int | None = None) -> int:
+    """A descriptor, for reading, of a regular file, in the folder of that descriptor; its last part may be no link.
+
+    Raises:
+        FormatError: not a regular file.
+        OSError: it cannot be opened.
+    """
+    descriptor = os.open(path, _FILE_FLAGS, dir_fd=folder)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FormatError("not a regular file")
+    return descriptor
+
+
+def read_part(descriptor: int, offset: int, size: int) -> bytes:
+    """What is there of `size` bytes from `offset`, as far as the file goes now. OSError: it cannot be read."""
+    end = min(offset + size, os.fstat(descriptor).st_size)
+    parts = []
+    while offset < end and (part := os.pread(descriptor, min(end - offset, _PIECE_BYTES), offset)):
+        parts.append(part)
+        offset += len(part)
+    return b"".join(parts)
+
+
+def read(file: Path, limit_bytes: int = LIMIT_BYTES, is_private: bool = False) -> bytes | None:
+    """All of a small file; None where there is none. Neither it nor its folder may be a link.
+
+    Args:
+        is_private: Only this user may be able to write to the file and its folder.
+
+    Raises:
+        Unusable: the folder or the file is not what it should be.
+    """
+    try:
+        folder = open_folder(file.parent, is_private)
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        raise Unusable(file.parent, f"cannot be opened as a folder: {exc.strerror}") from None
+    try:
+        descriptor = open_regular(file.name, folder)
+    except FileNotFoundError:
+        return None
+    except FormatError:
+        raise Unusable(file, "is no file") from None
+    except OSError as exc:
+        raise Unusable(file, f"cannot be opened (a file is needed, no link): {exc.strerror}") from None
+    finally:
+        os.close(folder)
+    return _whole(descriptor, file, limit_bytes, is_private)
+
+
+def _whole(descriptor: int, file: Path, limit_bytes: int, is_private: bool) -> bytes:
+    try:
+        if is_private:
+            _check_owner(descriptor, file)
+        content = read_part(descriptor, 0, limit_bytes + 1)
+    except OSError as exc:
+        raise Unusable(file, f"cannot be read: {exc.strerror}") from None
+    finally:
+        os.close(descriptor)
+    if len(content) > limit_bytes:
+        raise Unusable(file, f"is larger than {limit_bytes} bytes")
+    return content
+
+
+def _check_owner(descriptor: int, path: str | os.PathLike[str]) -> None:
+    status = os.fstat(descriptor)
+    if status.st_uid != os.geteuid():
+        raise Unusable(path, f"belongs to user {status.st_uid}, not to {os.geteuid()}")
+    if stat.S_IMODE(status.st_mode) & 0o022:
+        raise Unusable(path, f"may be written by others: its mode is {stat.S_IMODE(status.st_mode):o}")
+
+
+def document(file: Path, run_id: str, is_private: bool = False) -> dict[str, Any] | None:
+    """The JSON object of this run in a file; None where there is no file. Unusable: it is no such file."""
+    content = read(file, LIMIT_BYTES, is_private)
+    return None if content is None else document_in(content, file, run_id)
+
+
+def document_in(content: bytes, file: Path, run_id: str, what: str = "file") -> dict[str, Any]:
+    """The JSON object of format 1 and of this run ("": any) that a file's content is. Unusable: it is none."""
+    try:
+        fields = json.loads(content)
+    except (ValueError, RecursionError):
+        raise Unusable(file, "is half written, or no JSON" if content else "is empty") from None
+    if not isinstance(fields, dict) or fields.get("format") != FORMAT:
+        raise Unusable(file, f"is no {what} of format {FORMAT}")
+    if run_id and fields.get("run") != run_id:
+        raise Unusable(file, "belongs to another run")
+    return fields
+
+
+def read_json(file: Path, limit_bytes: int = LIMIT_BYTES) -> dict[str, Any] | None:
+    """A JSON object from a regular file; None when it is missing, a link, too large, or no JSON object."""
+    try:
+        value = json.loads(_whole(open_regular(file), file, limit_bytes, False))
+    except (OSError, ValueError, RecursionError, MstxkitError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def text_of(path: str, error: type[MstxkitError], limit_bytes: int = 1 << 20) -> str:
+    """A user's text file, UTF-8 with or without a mark.
+
+    Raises:
+        `error`: it cannot be read, is no file, too large, or not UTF-8; the message says in which line.
+    """
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise error(f"{path}: this is no file")
+        with open(path, "rb") as file:
+            content = file.read(limit_bytes + 1)
+    except (OSError, ValueError) as exc:
+        raise error(f"{path}: {getattr(exc, 'strerror', None) or exc}") from None
+    if len(content) > limit_bytes:
+        raise error(f"{path}: larger than {limit_bytes} bytes")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        raise error(f"{path}:{content.count(10, 0, exc.start) + 1}: this is not UTF-8") from None
+
+
+def write_file(file: Path, content: bytes, more_flags: int = 0) -> None:
+    """Write a file with mode 0640. Links are not followed."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC | more_flags
+    with os.fdopen(os.open(file, flags, FILE_MODE), "wb") as stream:
+        os.fchmod(stream.fileno(), FILE_MODE)
+        stream.write(content)
+
+
+def replace_file(file: Path, content: bytes) -> None:
+    """Write a file so that a reader sees the old or the new one, never half of it."""
+    draft = _draft_of(file)
+    try:
+        write_file(draft, content)
+        os.replace(draft, file)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_new(file: Path, content: bytes) -> bool:
+    """Write a file that must not be there yet, whole at once; False when another process was first."""
+    draft = _draft_of(file)
+    try:
+        write_file(draft, content)
+        try:
+            os.link(draft, file)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without hard links: who reads the file too early reads it again
+            write_file(file, content, os.O_EXCL)
+        return True
+    except FileExistsError:
+        return False
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _draft_of(file: Path) -> Path:
+    return file.with_name(f".{file.name}.{os.urandom(4).hex()}")
+
+
+def open_lock_file(path: Path) -> int:
+    """A file of this user's own to lock, made where it is missing. Closing any descriptor of it frees a `lockf` lock.
+
+    Raises:
+        CaptureError: what is there is no such file.
+        OSError: it cannot be opened.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
+        return descriptor
+    os.close(descriptor)
+    raise CaptureError(f"{path} is no file of user {os.geteuid()}'s own; remove it")
+
+
+def is_still(descriptor: int, path: Path) -> bool:
+    """Is this open file the one that `path` leads to, or was that removed or replaced?"""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def locked(path: Path, within_s: float) -> Iterator[None]:
+    """Alone among the writers of all hosts, as far as their file system has locks.
+
+    Raises:
+        MstxkitError: somebody else has the lock for so long.
+        CaptureError, OSError: as `open_lock_file`.
+    """
+    if not _locking.acquire(timeout=within_s):
+        raise MstxkitError(f"another thread of this process holds {path} for {within_s:.0f} s")
+    try:
+        file = open_lock_file(path)
+        try:
+            _wait_for(file, path, within_s)
+            yield
+        finally:
+            os.close(file)
+    finally:
+        _locking.release()
+
+
+def _wait_for(file: int, path: Path, within_s: float) -> None:
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except (BlockingIOError, PermissionError):
+            time.sleep(0.01)
+        except OSError:
+            return  # a file system without locks: who writes looks whether somebody was faster
+    raise MstxkitError(f"{path} is locked by another process for {within_s:.0f} s; try again")

@@ -1,0 +1,92 @@
+"""Every name below a run folder, once. Writers and readers take them from here.
+
+<run>/run.json                                the run's id
+<run>/live/<process>.json                     where the live file of a process is
+<run>/sealed/<process>.<nnnn>.mxs             what it recorded
+<run>/patches/<process>.json                  what became of its patched targets
+<run>/control/requests.json                   every message to all ranks; requests.lock is held by who adds one
+<run>/control/acks/rank<R>[-<role>].json      what a rank says of them
+<run>/profiles/<stage>/step<N>/rank<R>/<start ns>-<pid>/session.json   one profile, and analysis.json of its parse
+<live folder>/<process>.live                  on the host: a process's live file; control-*: what they pass on
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+from ..host import identity
+
+RUN_FILE = "run.json"
+LIVE, SEALED, PATCHES, CONTROL, PROFILES = "live", "sealed", "patches", "control", "profiles"
+ACKS, REQUESTS, REQUESTS_LOCK = "acks", "requests.json", "requests.lock"
+SESSION_FILE, ANALYSIS_FILE, ANALYSIS_LOCK = "session.json", "analysis.json", "analysis.lock"
+# A pointer of a process: while its live file is made, and while another process seals that.
+POINTER, BEING_MADE, CLAIMED = ".json", ".making", ".adopting."
+LIVE_SUFFIX, SEALED_SUFFIX, PATCHES_SUFFIX = ".live", ".mxs", ".json"
+# Beginning of the names of what processes of one host pass on to each other beside their live files.
+PASSED_ON = "control-"
+SESSION_DEPTH = 4  # folders between profiles/ and session.json
+
+_ACK = re.compile(r"rank(0|[1-9]\d{0,8})(?:-(\w+))?\.json", re.ASCII)
+_STEP, _RANK = re.compile(r"step(\d{1,18})"), re.compile(r"rank(\d{1,9})")
+_STAGE, _STAGE_AT_MOST = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.-]{0,79}"), 60
+
+
+def sealed_name(process: str, number: int) -> str:
+    """The file of a process's sealed blocks with this number, from 0 or 1 on."""
+    return f"{process}.{number:04d}{SEALED_SUFFIX}"
+
+
+def sealed_number(name: str) -> int:
+    """`nnnn` of `<process>.<nnnn>.mxs`; -1 where there is none."""
+    digits = name.rsplit(".", 2)[1]
+    return int(digits) if digits.isdecimal() and len(digits) < 12 else -1
+
+
+def sealed_process(name: str) -> str:
+    """`<process>` of `<process>.<nnnn>.mxs`."""
+    return name[: -len(SEALED_SUFFIX)].rsplit(".", 1)[0]
+
+
+def role_in_names(role: str) -> str:
+    """A role, fit for a file name."""
+    return re.sub(r"\W", "_", role, flags=re.ASCII)[: identity.ROLE_LIMIT]
+
+
+def ack_name(rank: int, role: str) -> str:
+    """The file of a rank's acknowledgement."""
+    return f"rank{rank}-{role_in_names(role)}.json" if role else f"rank{rank}.json"
+
+
+def ack_of(name: str) -> tuple[int, str] | None:
+    """Rank and role of an acknowledgement's file; None where it is none."""
+    match = _ACK.fullmatch(name)
+    return (int(match[1]), match[2] or "") if match else None
+
+
+def session_parts(stage: str, step: int | None, rank: int) -> tuple[str, str, str, str]:
+    """The folders on the way from the run to those of this stage's sessions."""
+    return PROFILES, stage_in_names(stage), "step-unknown" if step is None else f"step{step:d}", f"rank{rank:d}"
+
+
+def stage_in_names(stage: str) -> str:
+    """A stage's key as the name of a folder: itself where it may be one, else what is left of it with a digest."""
+    if _STAGE.fullmatch(stage):
+        return stage
+    digest = hashlib.blake2b(stage.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+    return f"{re.sub('[^0-9A-Za-z_-]', '_', stage)[:_STAGE_AT_MOST]}-{digest}"
+
+
+def step_and_rank(parts: tuple[str, ...]) -> tuple[int | None, int | None]:
+    """What the folders on the way to a session say of it; None where they do not."""
+    steps = [int(match[1]) for part in parts if (match := _STEP.fullmatch(part))]
+    ranks = [int(match[1]) for part in parts if (match := _RANK.fullmatch(part))]
+    return next(iter(steps), None), next(iter(ranks), None)
+
+
+def is_run(folder: str | os.PathLike[str]) -> bool:
+    """Does a folder hold anything by which a run is known?"""
+    return any(os.path.lexists(Path(folder, name)) for name in (RUN_FILE, SEALED, LIVE))

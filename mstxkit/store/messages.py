@@ -1,0 +1,175 @@
+"""`control/requests.json`: what is said to all ranks, requests, cancellations and decisions, as plain data.
+
+Anybody with this user's rights may have edited it: what is no message is a `ConfigError`, and nothing of it is done.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Iterable, Mapping, Union
+
+from ..errors import ConfigError, MstxkitError, shortened
+from .documents import FORMAT, LIMIT_BYTES, Unusable, document_in
+from .request import Known, Request, checked
+
+REQUEST, CANCEL, COMMIT, DROP = KINDS = ("request", "cancel", "commit", "drop")
+ID_AT_MOST = 200
+_RANKS_AT_MOST = 1 << 31
+_REASON_AT_MOST = 1000
+
+
+@dataclass(frozen=True)
+class RequestReceived:
+    """A request is there. `suspects` are the ranks that "suspect+peer" stands for, the same on every rank."""
+
+    request: Request
+    suspects: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class CancelReceived:
+    """A request is not wanted any more. It may come before the request itself."""
+
+    id: str
+    reason: str = "cancelled"
+
+
+@dataclass(frozen=True)
+class Commit:
+    """To every rank: this request's window begins at this step."""
+
+    id: str
+    first_step: int
+
+
+@dataclass(frozen=True)
+class Drop:
+    """To every rank: no step will be agreed for this request."""
+
+    id: str
+    reason: str
+
+
+Message = Union[RequestReceived, CancelReceived, Commit, Drop]
+
+
+def of_request(request: Request, suspects: Iterable[int] = ()) -> dict[str, Any]:
+    """The message that asks every rank; `suspects`: the ranks that "suspect+peer" stands for."""
+    return {"id": request.id, "kind": REQUEST, "request": request.as_json(), "suspects": sorted(suspects)}
+
+
+def of_cancel(id: str, reason: str = "cancelled") -> dict[str, Any]:
+    """The message that a request is not wanted any more."""
+    return {"id": f"{id}/{CANCEL}", "kind": CANCEL, "request": id, "reason": reason}
+
+
+def of_decision(decided: Commit | Drop) -> dict[str, Any]:
+    """The message of the agreeing rank: the step at which a request begins, or that there will be none."""
+    kind, word = (COMMIT, "first_step") if isinstance(decided, Commit) else (DROP, "reason")
+    return {"id": f"{decided.id}/{kind}", "kind": kind, "request": decided.id, word: getattr(decided, word)}
+
+
+def read(message: Mapping[str, Any], presets: Iterable[str] | None = None) -> Message:
+    """A message out of the file. Ranks are checked by the machine, which knows how many there are.
+
+    Args:
+        presets: Those that a request may name; None: any.
+
+    Raises:
+        ConfigError: it is no message, or asks for what cannot be.
+    """
+    source = f"message {shortened(message.get('id'))}"
+    kind = message.get("kind")
+    if kind not in KINDS:
+        raise ConfigError(f"{source}: kind={shortened(kind)}: one of {', '.join(KINDS)} is needed")
+    if kind == REQUEST:
+        return RequestReceived(_request(message, presets, source), _suspects(message, source))
+    id = _text(message, "request", source)
+    if len(id) > ID_AT_MOST:
+        raise ConfigError(f"{source}: request={shortened(id)}: no request has an id of {len(id)} characters")
+    if kind == COMMIT:
+        return Commit(id, _whole(message.get("first_step"), "first_step", source))
+    reason = _text(message, "reason", source)[:_REASON_AT_MOST]
+    return CancelReceived(id, reason) if kind == CANCEL else Drop(id, reason)
+
+
+def _request(message: Mapping[str, Any], presets: Iterable[str] | None, source: str) -> Request:
+    """Its stages are known: whoever delivers it looks whether they run here."""
+    fields = message.get("request")
+    table = fields if isinstance(fields, dict) else {}
+    stages = _texts(table.get("stages", table.get("stage", [])))
+    may_name = Known(stages, range(_RANKS_AT_MOST), _texts(table.get("preset")) if presets is None else tuple(presets))
+    request = checked(fields, may_name, source)
+    if request.id != message.get("id"):
+        raise ConfigError(f"{source}: it is not the id of the request in it, {request.id}")
+    return request
+
+
+def _texts(field: Any) -> list[str]:
+    return [text for text in (field if isinstance(field, list) else [field]) if isinstance(text, str)]
+
+
+def _suspects(message: Mapping[str, Any], source: str) -> tuple[int, ...]:
+    ranks = message.get("suspects", [])
+    if not isinstance(ranks, list):
+        raise ConfigError(f"{source}: suspects={shortened(ranks)}: a list of ranks is needed")
+    return tuple(_whole(rank, "suspects", source) for rank in ranks)
+
+
+def _text(message: Mapping[str, Any], key: str, source: str) -> str:
+    value = message.get(key)
+    if not isinstance(value, str) or not value.isprintable():
+        raise ConfigError(f"{source}: {key}={shortened(value)}: a printable text is needed")
+    return value
+
+
+def _whole(value: Any, key: str, source: str) -> int:
+    if type(value) is not int or not 0 <= value < _RANKS_AT_MOST:
+        raise ConfigError(f"{source}: {key}={shortened(value)}: a whole number from 0 is needed")
+    return value
+
+
+def messages_in(content: bytes, file: Path, run_id: str) -> list[dict[str, Any]]:
+    """The messages in a file of requests, without entries that are none.
+
+    Raises:
+        Unusable: it is no such file of this run.
+    """
+    listed = document_in(content, file, run_id, "control file").get("messages")
+    if not isinstance(listed, list):
+        raise Unusable(file, "holds no list of messages")
+    return [message for message in listed if isinstance(message, dict) and is_id(message.get("id"))]
+
+
+def encoded(run_id: str, messages: list[dict[str, Any]]) -> bytes:
+    """The content of a file of the newest of these messages that fit."""
+    while True:
+        content = json.dumps({"format": FORMAT, "run": run_id, "messages": messages}).encode()
+        if len(content) <= LIMIT_BYTES:
+            return content
+        del messages[: max(1, len(messages) // 8)]
+
+
+def fit_to_send(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a message, as it will be read.
+
+    Raises:
+        MstxkitError: it is none, or too large.
+    """
+    if not is_id(message.get("id")):
+        raise MstxkitError(f"id={message.get('id')!r}: a text of 1 to {ID_AT_MOST} printable characters is needed")
+    try:
+        text = json.dumps(dict(message), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise MstxkitError(f"message {message['id']} cannot be written as JSON: {exc}") from exc
+    if len(text) > LIMIT_BYTES // 2:
+        raise MstxkitError(f"message {message['id']} has {len(text)} characters; {LIMIT_BYTES // 2} at most")
+    fit: dict[str, Any] = json.loads(text)
+    return fit
+
+
+def is_id(value: object) -> bool:
+    """A text that may name a message or a request."""
+    return isinstance(value, str) and 0 < len(value) <= ID_AT_MOST and value.isprintable()

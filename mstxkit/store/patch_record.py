@@ -1,0 +1,40 @@
+"""`patches/<process>.json`: what became of every target of `autopatch` in one process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Iterable
+
+from ..errors import FormatError
+from ..host import folders
+from . import documents, layout
+
+FORMAT, LIMIT_BYTES = 1, 1 << 20
+FIELDS = ("framework", "path", "state", "reason", "detail", "tier")
+
+
+def write(run: Path, process: str, states: Iterable[Any]) -> None:
+    """Replace the record of a process; its states have the attributes of FIELDS.
+
+    Raises:
+        OSError, CaptureError: it cannot be written.
+    """
+    targets = [{name: getattr(state, name) for name in FIELDS} for state in states]
+    folder = run / layout.PATCHES
+    folders.make_folder(folder)
+    content = json.dumps({"format": FORMAT, "targets": targets})
+    documents.replace_file(folder / f"{process}{layout.PATCHES_SUFFIX}", content.encode())
+
+
+def parse(raw: bytes) -> list[tuple[str, ...]]:
+    """The fields of each target, as texts.
+
+    Raises:
+        FormatError: it is no such record.
+    """
+    try:
+        targets = json.loads(raw)["targets"]
+        return [tuple(str(target.get(field, "")) for field in FIELDS) for target in targets]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
+        raise FormatError(f"the record of patches cannot be read: {exc}") from None

@@ -1,0 +1,46 @@
+"""`live/<process>.json`: where the live file of a process is, and by what to tell whether that process still runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Mapping
+
+from ..errors import FormatError
+from . import documents
+from .values import whole_number
+
+FORMAT, LIMIT_BYTES = 1, 1 << 16
+_KEPT = ("run", "host", "boot", "pid", "pidns", "pid_start", "start")
+
+
+def write(file: Path, path: Path, who: Mapping[str, Any]) -> None:
+    """Say that the process with this identity has its live file at `path`.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    pointer = {"format": FORMAT, "path": str(path), **{key: who[key] for key in _KEPT}}
+    documents.replace_file(file, json.dumps(pointer).encode())
+
+
+def parse(raw: bytes) -> dict[str, Any]:
+    """The fields of a pointer file.
+
+    Raises:
+        FormatError: it is none, or a newer mstxkit's.
+    """
+    try:
+        pointer = json.loads(raw)
+    except (ValueError, RecursionError) as exc:
+        raise FormatError("not a pointer file of mstxkit", 0) from exc
+    if not isinstance(pointer, dict) or not isinstance(pointer.get("path"), str):
+        raise FormatError("not a pointer file of mstxkit", 0)
+    if (version := whole_number(pointer.get("format"))) > FORMAT:
+        raise FormatError(f"pointer file of format {version}, written by a newer mstxkit: upgrade this one", 0)
+    return pointer
+
+
+def read(file: Path) -> dict[str, Any] | None:
+    """The fields of a pointer file as they are; None where it cannot be read."""
+    return documents.read_json(file, LIMIT_BYTES)

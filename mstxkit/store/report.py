@@ -1,0 +1,183 @@
+"""`control/acks/rank<R>[-<role>].json`: what a rank says of itself and of every request that it knows.
+
+Written by that rank, whole each time; read by other ranks, by the rank itself after a restart, and by whoever asks how
+a request stands. Anybody with this user's rights may have edited it: what is no report is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Iterable, Iterator, Mapping, NamedTuple
+
+from ..errors import ConfigError
+from ..host import identity
+from . import documents, layout
+from .documents import FORMAT, LIMIT_BYTES, Unusable
+
+QUEUED, ARMED, RUNNING, DRAINING = OPEN_STATES = ("queued", "armed", "running", "draining")
+DONE, CANCELLED, EXPIRED, REFUSED, FAILED = END_STATES = ("done", "cancelled", "expired", "refused", "failed")
+IN_A_SESSION = (RUNNING, DRAINING)
+SAY_AGAIN_S = 60.0  # a living rank says what it says anew after so long
+SESSION_S = 600.0  # the limit of a session, where nothing sets another
+_REPORTS_AT_MOST = 500
+_ENVELOPE_BYTES = 4096  # what a document is written with
+_TYPES = {"rank": int, "role": str, "host": str, "pid": int, "written_ns": int, "document": dict}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of a request, by its id, on one rank, up to now.
+
+    Args:
+        state: One of OPEN_STATES and END_STATES.
+        step: The rank's step; None before its first.
+        ready: Queued, and waiting for all ranks to agree on a step.
+        first_step, last_step: The window; None where it is not decided, or occurrences are counted.
+        recorded, recorded_steps: Sessions that were recorded, and in which steps, each once.
+        bytes: Raw data of these, as far as told.
+        reason: Why it waits, or ended as it did; notes on sessions that were cut short.
+    """
+
+    id: str
+    rank: int
+    state: str
+    step: int | None = None
+    ready: bool = False
+    first_step: int | None = None
+    last_step: int | None = None
+    recorded: int = 0
+    recorded_steps: tuple[int, ...] = ()
+    bytes: int = 0
+    reason: str = ""
+
+    @property
+    def has_ended(self) -> bool:
+        """Is this the last word of that rank?"""
+        return self.state in END_STATES
+
+    def as_json(self) -> dict[str, Any]:
+        """A plain dict; `Report.read` makes an equal report of it."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, fields: Mapping[str, Any]) -> Report:
+        """Of what `as_json` gave, after JSON. ValueError or TypeError where it is something else."""
+        report = cls(**{**fields, "recorded_steps": tuple(fields.get("recorded_steps", ()))})
+        if report.state not in OPEN_STATES + END_STATES:
+            raise ValueError(f"no state of a request: {report.state!r}")
+        return report
+
+
+class Standing(NamedTuple):
+    """What a rank says of itself: the document of its acknowledgement.
+
+    Args:
+        world_size: Ranks of the run, as this one knows.
+        step, step_ns: Its step when this was written, and how long one took last; None: not known.
+        stages: Keys of the stages that it has entered.
+        phase: idle, armed, running, draining or cooldown.
+        backend, why_no_backend: Name of the profiler of its sessions; where none can record (None), why each cannot.
+        reports: Of every request that it knows, and of those it speaks for; newest last.
+    """
+
+    world_size: int
+    step: int | None
+    step_ns: int | None
+    stages: tuple[str, ...]
+    phase: str
+    backend: str | None
+    why_no_backend: Mapping[str, str]
+    reports: tuple[Report, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """A plain dict; `Standing.read` makes an equal one of it."""
+        reports = [report.as_json() for report in self.reports[-_REPORTS_AT_MOST:]]
+        plain = {"stages": list(self.stages), "why_no_backend": dict(self.why_no_backend), "reports": reports}
+        return {**self._asdict(), **plain}
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> Standing:
+        """Of the document of an acknowledgement; reports that are none are left out.
+
+        Raises:
+            ConfigError: it is no such document.
+        """
+        try:
+            step, step_ns, backend = (document[key] for key in ("step", "step_ns", "backend"))
+            return cls(
+                world_size=int(document["world_size"]),
+                step=None if step is None else int(step),
+                step_ns=None if step_ns is None else int(step_ns),
+                stages=tuple(str(stage) for stage in document["stages"]),
+                phase=str(document["phase"]),
+                backend=None if backend is None else str(backend),
+                why_no_backend={str(name): str(why) for name, why in document["why_no_backend"].items()},
+                reports=tuple(_reports(document["reports"])),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
+            raise ConfigError(f"not what a rank says of itself: {exc!r}") from None
+
+
+class Acknowledgement(NamedTuple):
+    """The file of one rank: who wrote it (role "": none is known), when by that host's clock, and its `Standing`."""
+
+    rank: int
+    role: str
+    host: str
+    pid: int
+    written_ns: int
+    document: dict[str, Any]
+
+
+def encoded(run_id: str, rank: int, role: str, document: Mapping[str, Any]) -> bytes:
+    """The content of this process's acknowledgement as this rank."""
+    about: dict[str, Any] = {"format": FORMAT, "run": run_id, "rank": rank, "role": layout.role_in_names(role)}
+    about.update(host=identity.host(), pid=os.getpid(), written_ns=time.time_ns(), document=dict(document))
+    return json.dumps(about, default=str).encode()
+
+
+def read(file: Path, run_id: str, is_private: bool = False) -> Acknowledgement | None:
+    """The acknowledgement in a file; None where there is none, and of a copy of another rank's file.
+
+    Raises:
+        Unusable: it is no acknowledgement of this run.
+    """
+    fields = documents.document(file, run_id, is_private)
+    if fields is None:
+        return None
+    if not all(isinstance(fields.get(field), kind) for field, kind in _TYPES.items()):
+        raise Unusable(file, "lacks a field of an acknowledgement")
+    ack = Acknowledgement(**{field: fields[field] for field in _TYPES})
+    return ack if (ack.rank, ack.role) == layout.ack_of(file.name) else None
+
+
+def fitted(document: dict[str, Any]) -> dict[str, Any]:
+    """The same without the oldest of what it tells and remembers, if an acknowledgement would be too large to be read.
+
+    What cannot be written down would keep a rank from recording anything.
+    """
+    while len(json.dumps(document, default=str)) > LIMIT_BYTES - _ENVELOPE_BYTES:
+        memory = document["memory"]
+        early = {kind: dict(_newer(list(of.items()))) for kind, of in memory["early"].items()}
+        memory = {**memory, "ended": _newer(memory["ended"]), "elsewhere": _newer(memory["elsewhere"]), "early": early}
+        smaller = {**document, "reports": _newer(document["reports"]), "memory": memory}
+        if smaller == document:
+            break
+        document = smaller
+    return document
+
+
+def _newer(listed: list[Any]) -> list[Any]:
+    return listed[(len(listed) + 1) // 2 :]
+
+
+def _reports(listed: Iterable[Any]) -> Iterator[Report]:
+    for fields in listed:
+        try:
+            yield Report.read(fields)
+        except (TypeError, ValueError, AttributeError):
+            continue

@@ -1,0 +1,345 @@
+"""Requests for a deeper profile of a stage: what they may hold, read from text that nobody vouches for.
+
+A request is data: JSON in, a frozen `Request` out, or one `ConfigError` that tells all that is wrong. Nothing in it is
+evaluated, imported, unpickled or used as a path. Its id is a hash of what it asks for, so that the same call from every
+rank of a program is one request (docs/internals/control.md has the table of fields).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from dataclasses import dataclass
+from typing import Any, Collection, Mapping, NamedTuple, Union
+
+from .. import stages as stage_names
+from ..errors import ConfigError, Problem, shortened
+from . import limits
+from .limits import SessionLimits
+from .options import FLAG, NAMES, NUMBER, ONE_OF, REQUEST, SOME_OF, Option, settable
+
+ALL, SUSPECT_AND_PEER = "all", "suspect+peer"
+BOUNDARIES = ("micro_batch", "mini_batch", "decode_step")
+DEFAULT_PRESET = "full"
+LIVES_S, LIVES_AT_MOST_S = 3600, 7 * 86400
+TEXT_BYTES_AT_MOST, WORDS_AT_MOST = 1 << 20, 500
+COUNT_AT_MOST = 1_000_000
+_DIGITS_AT_MOST, _PROBLEMS_AT_MOST = 20, 20
+
+Ranks = Union[str, "tuple[int, ...]"]
+
+
+class Known(NamedTuple):
+    """What a request may name, as whoever reads it knows the run: stages (keys or aliases), global ranks, presets."""
+
+    stages: Collection[str]
+    ranks: Collection[int]
+    presets: Collection[str]
+
+
+class Sample(NamedTuple):
+    """Which part of each occurrence of a stage is recorded.
+
+    Args:
+        per: `micro_batch`, `mini_batch` or `decode_step`: what is counted, from 0 in each occurrence.
+        skip, record: How many of these pass first, and how many are recorded then.
+    """
+
+    per: str
+    skip: int = 0
+    record: int = 1
+
+
+_UNLIMITED = SessionLimits()
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request: which stages of which ranks are profiled how, for how long.
+
+    Args:
+        stages: Canonical keys, sorted.
+        ranks: Global ranks, sorted; or `"all"`; or `"suspect+peer"`: whom the analysis suspects, and one to compare.
+        steps: Every occurrence of the stages in so many steps in a row; None where occurrences are counted.
+        occurrences: The next so many occurrences of each stage; None where steps are.
+        preset, options: A preset's name, or (None) explicit options by name, sorted.
+        sample: A part of each occurrence only.
+        limits: What ends a session early.
+        reason: In the asker's words; not part of the id.
+        occasion: Which of several equal calls this is: the id's only part that no one reads. The step at which a
+            program asks, the time at which a person does.
+        created_ns, expires_ns: Wall clock of the asker, as ranks ask at slightly different times, and after which no
+            session begins; not part of the id.
+    """
+
+    stages: tuple[str, ...]
+    ranks: Ranks
+    steps: int | None = 1
+    occurrences: int | None = None
+    preset: str | None = DEFAULT_PRESET
+    options: tuple[tuple[str, Any], ...] = ()
+    sample: Sample | None = None
+    limits: SessionLimits = _UNLIMITED
+    reason: str = ""
+    occasion: str = ""
+    created_ns: int = 0
+    expires_ns: int = LIVES_S * 10**9
+
+    @property
+    def id(self) -> str:
+        """16 hexadecimal digits of what is asked for: equal content is one request, whoever asks, and when."""
+        asked = {key: v for key, v in self._content().items() if key not in ("reason", "created_ns", "expires_ns")}
+        text = json.dumps(asked, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def as_json(self) -> dict[str, Any]:
+        """A plain dict for `json.dumps`; `checked` makes an equal request of it."""
+        return {"id": self.id, **self._content()}
+
+    def ranks_in(self, world_size: int, suspects: Collection[int] = ()) -> tuple[int, ...]:
+        """The ranks meant, in a run of `world_size`; empty where they are suspects and there is none."""
+        if self.ranks == ALL:
+            return tuple(range(world_size))
+        return tuple(sorted(suspects)) if isinstance(self.ranks, str) else self.ranks
+
+    def _content(self) -> dict[str, Any]:
+        return {
+            "stages": list(self.stages), "ranks": self.ranks if isinstance(self.ranks, str) else list(self.ranks),
+            "steps": self.steps, "occurrences": self.occurrences, "preset": self.preset,
+            "options": {key: list(value) if isinstance(value, tuple) else value for key, value in self.options},
+            "sample": None if self.sample is None else self.sample._asdict(),
+            "limits": self.limits._asdict(), "reason": self.reason, "occasion": self.occasion,
+            "created_ns": self.created_ns, "expires_ns": self.expires_ns,
+        }  # fmt: skip
+
+
+def parse(text: str | bytes, names: Known, source: str = "request", now_ns: int | None = None) -> Request:
+    """A request from untrusted JSON text.
+
+    Args:
+        text: At most 1 MiB of JSON, UTF-8.
+        names: Which stages, ranks and presets there are.
+        source: What messages call the text: its file's name.
+        now_ns: As `created_ns` where that is left out; default: this host's wall clock.
+
+    Raises:
+        ConfigError: it is no JSON, or anything in it is wrong, unknown or given twice.
+    """
+    if len(text) > TEXT_BYTES_AT_MOST:
+        raise ConfigError(f"{source}: {len(text)} bytes are too many for a request; at most {TEXT_BYTES_AT_MOST}")
+    try:
+        text = text.decode() if isinstance(text, bytes) else text
+        fields = json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_no_number, parse_int=_whole)
+    except (ValueError, RecursionError) as exc:
+        raise ConfigError(f"{source}: not a request in JSON: {exc or type(exc).__name__}") from None
+    return checked(fields, names, source, now_ns)
+
+
+def checked(fields: Any, names: Known, source: str = "request", now_ns: int | None = None) -> Request:
+    """A request from a dict that came from anywhere: as `parse`, and what `escalate()` builds its request with.
+
+    Raises:
+        ConfigError: with one `Problem` for each thing that is wrong.
+    """
+    return _Reading(fields, names, source, time.time_ns() if now_ns is None else now_ns).request()
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {shortened(next(k for k in keys if keys.count(k) > 1))} is there twice")
+    return fields
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _whole(digits: str) -> int:
+    # Python 3.9 takes seconds for a number of a million digits.
+    if len(digits) > _DIGITS_AT_MOST:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
+
+
+class _Reading:
+    """One reading of a dict, which gathers all of its problems."""
+
+    def __init__(self, fields: Any, names: Known, source: str, now_ns: int) -> None:
+        self.fields, self.names, self.source, self.now_ns = fields, names, source, now_ns
+        self.problems: list[Problem] = []
+
+    def request(self) -> Request:
+        if not isinstance(self.fields, dict):
+            raise ConfigError(f"{self.source}: a request is a JSON object, not {shortened(self.fields)}")
+        self._keys("", self.fields, _KEYS)
+        steps, occurrences = self._window()
+        options = self._options()
+        created_ns, expires_ns = self._times()
+        made = Request(
+            stages=self._stages(), ranks=self._ranks(), steps=steps, occurrences=occurrences,
+            preset=self._preset(bool(options)), options=options, sample=self._sample(), limits=self._limits(),
+            reason=self._text("reason"), occasion=self._text("occasion"),
+            created_ns=created_ns, expires_ns=expires_ns,
+        )  # fmt: skip
+        id = self.fields.get("id")
+        if not self.problems and id is not None and id != made.id:
+            self._wrong("id", id, "it is not the id of this content; leave it out, or don't edit the request")
+        if self.problems:
+            raise ConfigError.of(self.problems)
+        return made
+
+    def _wrong(self, key: str, value: Any, why: str, allowed: Collection[str] = ()) -> None:
+        if len(self.problems) < _PROBLEMS_AT_MOST:
+            self.problems.append(Problem(self.source, None, key, value, why, tuple(allowed)))
+
+    def _keys(self, place: str, table: Mapping[Any, Any], allowed: Collection[str]) -> None:
+        for key in table:
+            if key not in allowed:
+                shown = key if isinstance(key, str) and key.isprintable() and len(key) < 80 else shortened(key)
+                self._wrong(f"{place}{shown}", None, "there is no such key", sorted(allowed))
+
+    def _stages(self) -> tuple[str, ...]:
+        if "stage" in self.fields and "stages" in self.fields:
+            self._wrong("stages", None, "stage and stages are both given; give one")
+        key = "stage" if "stage" in self.fields else "stages"
+        field = self.fields.get(key)
+        names = [field] if isinstance(field, str) else field
+        if not isinstance(names, (list, tuple)) or not names:
+            self._wrong(key, field, "must be a stage's name, or a list of some", self.names.stages)
+            return ()
+        of_the_run = {stage_names.canonical(name) for name in self.names.stages}
+        for name in names:
+            if not isinstance(name, str) or stage_names.canonical(name) not in of_the_run:
+                self._wrong(key, name, "no stage of this run", sorted(self.names.stages))
+        return tuple(sorted({stage_names.canonical(name) for name in names if isinstance(name, str)}))
+
+    def _ranks(self) -> Ranks:
+        ranks = self.fields.get("ranks")
+        if "ranks" not in self.fields:
+            self._wrong("ranks", None, f"must be given: a list of ranks, {ALL} or {SUSPECT_AND_PEER}")
+        elif isinstance(ranks, str) and ranks in (ALL, SUSPECT_AND_PEER):
+            return ranks
+        elif not isinstance(ranks, (list, tuple)) or not ranks:
+            self._wrong("ranks", ranks, "must be a list of ranks, or a word", (ALL, SUSPECT_AND_PEER))
+        else:
+            return self._numbered(ranks)
+        return ()
+
+    def _numbered(self, ranks: Collection[Any]) -> tuple[int, ...]:
+        for rank in ranks:
+            if type(rank) is not int or rank not in self.names.ranks:
+                self._wrong("ranks", rank, "no rank of this run", _spans(self.names.ranks))
+        distinct = sorted({rank for rank in ranks if type(rank) is int})
+        if not self.problems and len(distinct) < len(ranks):
+            self._wrong("ranks", list(ranks), "a rank is given twice")
+        return tuple(distinct)
+
+    def _window(self) -> tuple[int | None, int | None]:
+        steps, occurrences = (self._count("", self.fields, key, 1) for key in ("steps", "occurrences"))
+        if steps is not None and occurrences is not None:
+            self._wrong("occurrences", occurrences, f"steps={steps} is given too; give one of them")
+        return (1 if steps is None and occurrences is None else steps), occurrences
+
+    def _preset(self, has_options: bool) -> str | None:
+        preset = self.fields.get("preset")
+        if preset is None and has_options:
+            return None
+        if has_options:
+            self._wrong("preset", preset, "options are given too; give one of them")
+        preset = DEFAULT_PRESET if preset is None else preset
+        if not isinstance(preset, str) or preset not in self.names.presets:
+            self._wrong("preset", preset, "no preset", sorted(self.names.presets))
+        return str(preset)
+
+    def _options(self) -> tuple[tuple[str, Any], ...]:
+        options = {option.name: option for option in settable(REQUEST)}
+        values = self._table("options", options)
+        return tuple((key, self._option(options[key], values[key])) for key in sorted(values) if key in options)
+
+    def _option(self, option: Option, value: Any) -> Any:
+        place = f"options.{option.name}"
+        if not option.takes(value) or (option.is_list and option.default and not value):
+            self._wrong(place, value, _DEMANDS[option.kind], option.values)
+        if not option.is_list:
+            return value
+        names = value if isinstance(value, (list, tuple)) else ()
+        return tuple(sorted({name for name in names if isinstance(name, str) and self._is_text(place, name)}))
+
+    def _sample(self) -> Sample | None:
+        table = self._table("sample", Sample._fields)
+        if not table:
+            return None
+        per = table.get("per")
+        if per not in BOUNDARIES:
+            self._wrong("sample.per", per, "must say what is counted", BOUNDARIES)
+        skip, record = self._count("sample.", table, "skip", 0), self._count("sample.", table, "record", 1)
+        return Sample(str(per), skip or 0, 1 if record is None else record)
+
+    def _limits(self) -> SessionLimits:
+        by_name = limits.by_name()
+        table = self._table("limits", by_name)
+        values: dict[str, Any] = {}
+        for name in (name for name in table if name in by_name and table[name] is not None):
+            if by_name[name].takes(table[name]):
+                values[name] = by_name[name].kind(table[name])
+            else:
+                self._wrong(f"limits.{name}", table[name], by_name[name].demand)
+        return SessionLimits(**values)
+
+    def _times(self) -> tuple[int, int]:
+        created_ns = self._count("", self.fields, "created_ns", 0, most=1 << 62)
+        created_ns = self.now_ns if created_ns is None else created_ns
+        expires_ns = self._count("", self.fields, "expires_ns", 1, most=1 << 62)
+        expires_ns = created_ns + LIVES_S * 10**9 if expires_ns is None else expires_ns
+        if not 0 < expires_ns - created_ns <= LIVES_AT_MOST_S * 10**9:
+            self._wrong("expires_ns", expires_ns, f"must be after created_ns, by at most {LIVES_AT_MOST_S} s")
+        return created_ns, expires_ns
+
+    def _table(self, key: str, allowed: Collection[str]) -> Mapping[str, Any]:
+        table = self.fields.get(key)
+        if table is not None and not isinstance(table, dict):
+            self._wrong(key, table, f"must be an object of {', '.join(allowed)}")
+        if not isinstance(table, dict):
+            return {}
+        self._keys(f"{key}.", table, allowed)
+        return table
+
+    def _count(
+        self, place: str, table: Mapping[str, Any], key: str, least: int, most: int = COUNT_AT_MOST
+    ) -> int | None:
+        value = table.get(key)
+        if value is None or (type(value) is int and least <= value <= most):
+            return value
+        self._wrong(f"{place}{key}", value, f"must be a whole number from {least} to {most}")
+        return None
+
+    def _text(self, key: str) -> str:
+        value = self.fields.get(key)
+        return str(value) if value is not None and self._is_text(key, value) else ""
+
+    def _is_text(self, place: str, value: Any) -> bool:
+        """Is it a text that any terminal and any file may show?"""
+        if isinstance(value, str) and len(value) <= WORDS_AT_MOST and (value.isprintable() or not value):
+            return True
+        self._wrong(place, value, f"must be a text of at most {WORDS_AT_MOST} printable characters")
+        return False
+
+
+_DEMANDS = {
+    FLAG: "must be true or false", ONE_OF: "no such value", NUMBER: "must be a number from 0, or null",
+    **dict.fromkeys((SOME_OF, NAMES), "must be a list of names, none of them empty"),
+}  # fmt: skip
+_KEYS = ("id", "stage", *Request.__dataclass_fields__)
+
+
+def _spans(ranks: Collection[int]) -> tuple[str, ...]:
+    """0, 1, 2, 5 -> `0 to 2`, `5`: a run may have thousands."""
+    if isinstance(ranks, range) and ranks.step == 1 and len(ranks) > 1:
+        return (f"{ranks[0]} to {ranks[-1]}",)  # not one by one: where any rank may be named, these are billions
+    ranks = set(ranks)
+    firsts = sorted(rank for rank in ranks if rank - 1 not in ranks)
+    lasts = sorted(rank for rank in ranks if rank + 1 not in ranks)
+    return tuple(str(first) if first == last else f"{first} to {last}" for first, last in zip(firsts, lasts))

@@ -1,0 +1,76 @@
+"""The run folder and `run.json` in it: the id that the first process of a run writes and all others read.
+
+A run folder given as a symbolic link is resolved once, at the start; inside it no link is followed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+from ..errors import CaptureError
+from ..host import folders
+from . import documents, layout
+
+
+def open_run_folder(path: str | os.PathLike[str]) -> tuple[Path, str]:
+    """Make or check a run folder and return it, resolved, with the run's id.
+
+    Raises:
+        CaptureError: it cannot be made, is not a folder, belongs to somebody else, or is not writable.
+    """
+    asked = Path(path)
+    try:
+        folder = Path(os.path.realpath(asked))
+        _make(folder)
+        return folder, _agreed_id(folder)
+    except (OSError, ValueError) as exc:
+        raise CaptureError(
+            f"the run folder {asked} cannot be used: {getattr(exc, 'strerror', None) or exc}; "
+            "give capture() or MSTXKIT_RUN a folder that this user can write"
+        ) from exc
+
+
+def put_back_run_folder(folder: Path, run_id: str) -> None:
+    """Make a run folder again that was removed under its running processes, as the same run.
+
+    Raises:
+        CaptureError: something else stands there now.
+        OSError: it cannot be made.
+    """
+    _make(folder)
+    _write(folder, run_id)
+
+
+def id_of(folder: Path) -> str | None:
+    """The id of a run; None where the folder is no run."""
+    fields = documents.read_json(folder / layout.RUN_FILE)
+    return str(fields["run"]) if fields is not None and is_run_id(fields.get("run")) else None
+
+
+def is_run_id(value: object) -> bool:
+    """32 hex digits: what may become part of a path."""
+    return isinstance(value, str) and len(value) == 32 and all(c in "0123456789abcdef" for c in value)
+
+
+def _make(folder: Path) -> None:
+    for part in (folder, folder / layout.LIVE, folder / layout.SEALED):
+        folders.make_folder(part)
+
+
+def _agreed_id(folder: Path) -> str:
+    for _ in range(50):
+        run_id, fresh = id_of(folder), os.urandom(16).hex()
+        if run_id is not None:
+            return run_id
+        if _write(folder, fresh):
+            return fresh
+        time.sleep(0.01)
+    raise CaptureError(f"{folder / layout.RUN_FILE} is there but says no run id; remove it, or name another run folder")
+
+
+def _write(folder: Path, run_id: str) -> bool:
+    content = {"format": documents.FORMAT, "run": run_id, "created_ns": time.time_ns()}
+    return documents.write_new(folder / layout.RUN_FILE, json.dumps(content).encode())

@@ -1,0 +1,249 @@
+"""The folder of a session in the run, and `session.json` in it: who recorded what, when, why, and what went wrong.
+
+    <run>/profiles/<stage>/step<N>/rank<R>/<start ns>-<pid>/session.json, and what the profiler wrote
+
+Written when a session begins, in state "recording", and replaced when it ends, in state "recorded" or "failed". What is
+left of a killed process says "recording" for ever: its pid, and the time of its host's boot, tell.
+docs/guide/sessions.md has the fields.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, Iterator, NamedTuple, Sequence
+
+from ..host import folders, identity
+from . import documents, layout
+from .documents import FORMAT, Unusable
+from .layout import SESSION_FILE
+from .values import list_of, small_number, text_of
+
+RECORDING, RECORDED, FAILED = "recording", "recorded", "failed"
+# Beyond these somebody else wrote them; the rest is left out, and listed.
+SESSIONS_AT_MOST = 200_000
+# Blanks at the end of the first one: so that on a full disk its end can be told in the blocks that it has.
+_ROOM_BYTES = 16384
+
+
+class SessionStart(NamedTuple):
+    """What `session.json` says of a session from its beginning on.
+
+    Args:
+        run_id, rank, world_size, role: Of this process.
+        stage, step: What it covers; the step is None before the first.
+        request, reason: Why; empty for light capture.
+        preset, options, notes: Its name (None: the options are the request's own); by the profiler's own names what it
+            became, and what it drops or changes.
+        seconds, bytes: Its limits; None: no limit.
+        bytes_enforceable: Does the profiler write while it records? Else no limit of bytes can hold.
+        backend, backend_version, version: What records; mstxkit's.
+        distributed: `parallel.distributed_args`.
+    """
+
+    run_id: str
+    rank: int
+    world_size: int
+    role: str
+    stage: str
+    step: int | None
+    request: str
+    reason: str
+    preset: str | None
+    options: dict[str, Any]
+    notes: Sequence[str]
+    seconds: float | None
+    bytes: int | None
+    bytes_enforceable: bool
+    backend: str
+    backend_version: str
+    version: str
+    distributed: dict[str, Any]
+
+
+class SessionOutcome(NamedTuple):
+    """What became of a session. Nothing of it is raised: what went wrong is in `problems`.
+
+    Attributes:
+        folder: What the profiler wrote; None if it wrote nothing.
+        steps: Training steps that were really recorded, as they were told to `BackendSession.stop`.
+        start_ns: When recording began, Unix time; 0 if it never did.
+        end_ns: When it ended, before the profiler began to write.
+        start_cost_ns, stop_cost_ns: How long the training thread was held up; at the stop, data are written.
+        bytes: Raw data on disk.
+        problems: What went wrong, a sentence each; empty if the data can be relied on.
+        is_whole: Is there an output that holds what it must? Problems may remain all the same.
+        notes: What is good to know, and no problem.
+    """
+
+    folder: Path | None
+    steps: tuple[int, ...]
+    start_ns: int
+    end_ns: int
+    start_cost_ns: int
+    stop_cost_ns: int
+    bytes: int
+    problems: tuple[str, ...]
+    is_whole: bool = False
+    notes: tuple[str, ...] = ()
+
+
+class SessionFile:
+    """A session's folder, made anew in a run, and the document in it.
+
+    Raises:
+        OSError, CaptureError: the folder or the file cannot be made.
+    """
+
+    def __init__(self, run: Path, start: SessionStart) -> None:
+        self.folder = _made(run, start)
+        self.document = _begun(start)
+        self.is_settled = False
+        text = _text(self.document)
+        documents.replace_file(self.folder / SESSION_FILE, text + b" " * (_ROOM_BYTES - len(text)))
+
+    def end(self, outcome: SessionOutcome, why: str, problems: Sequence[str] = ()) -> str | None:
+        """Replace the document; why that could not be done, or None."""
+        self.document.update(_ended(self.document, outcome, why, self.folder))
+        self.document["problems"] += problems
+        return self._replaced()
+
+    def fail(self, why: str) -> str | None:
+        """Say that nothing was recorded."""
+        self.document.update(state=FAILED, end_ns=time.time_ns(), problems=[why], ended_because=why)
+        return self._replaced()
+
+    def _replaced(self) -> str | None:
+        text, problem = _text(self.document), None
+        try:
+            documents.replace_file(self.folder / SESSION_FILE, text)
+        except OSError as exc:
+            self._overwrite(text)
+            problem = f"{SESSION_FILE} could not be replaced as a whole: {exc}"
+        self.is_settled = True
+        return problem
+
+    def _overwrite(self, text: bytes) -> None:
+        """In the place that it has: a reader may see it half written, which beats one that says it still records."""
+        try:
+            descriptor = os.open(self.folder / SESSION_FILE, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                os.pwrite(descriptor, text + b" " * (_ROOM_BYTES - len(text)), 0)
+            finally:
+                os.close(descriptor)
+        except OSError:
+            pass  # it was said that the file is not what it should be
+
+
+def _text(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, indent=1, default=str).encode("utf-8", "backslashreplace")
+
+
+def _made(run: Path, start: SessionStart) -> Path:
+    """The new folder. Each part of the way is a folder of this user's own: no link leads out of the run."""
+    if not run.is_dir():
+        raise FileNotFoundError(f"the run folder {run} is not there")
+    folder = run
+    for part in layout.session_parts(start.stage, start.step, start.rank):
+        folder /= part
+        folders.make_folder(folder)
+    while True:
+        made = folder / f"{time.time_ns()}-{os.getpid()}"
+        try:
+            made.mkdir(folders.FOLDER_MODE)
+            return made
+        except FileExistsError:
+            continue
+
+
+def _begun(start: SessionStart) -> dict[str, Any]:
+    notes = list(start.notes)
+    if start.bytes is not None and not start.bytes_enforceable:
+        why = f"{start.backend} keeps data in memory until the stop"
+        notes.append(f"the limit of {start.bytes} bytes cannot be enforced: {why}")
+    return {
+        "format": FORMAT, "run": start.run_id, **identity.of_life(),
+        "rank": start.rank, "world_size": start.world_size, "role": start.role,
+        "stage": start.stage, "step": start.step, "steps": [],
+        "request": start.request, "preset": start.preset, "options": start.options, "reason": start.reason,
+        "state": RECORDING, "start_ns": time.time_ns(), "end_ns": None, "start_cost_ns": None, "stop_cost_ns": None,
+        "bytes": 0, "output": None, "problems": [], "notes": notes,
+        "limits": {"seconds": start.seconds, "bytes": start.bytes, "bytes_enforceable": start.bytes_enforceable},
+        "overshoot": {"seconds": None, "bytes": None},
+        "backend": start.backend, "backend_version": start.backend_version, "mstxkit": start.version,
+        "ended_because": None, "distributed_args": start.distributed,
+    }  # fmt: skip
+
+
+def _ended(document: dict[str, Any], outcome: SessionOutcome, why: str, folder: Path) -> dict[str, Any]:
+    limits, lasted_s = document["limits"], max(0, outcome.end_ns - outcome.start_ns) / 1e9
+    too_long_s = None if limits["seconds"] is None else round(max(0.0, lasted_s - limits["seconds"]), 6)
+    too_many_bytes = None if limits["bytes"] is None else max(0, outcome.bytes - limits["bytes"])
+    return {
+        "steps": list(outcome.steps), "state": RECORDED if outcome.is_whole else FAILED,
+        "start_ns": outcome.start_ns or document["start_ns"], "end_ns": outcome.end_ns or time.time_ns(),
+        "bytes": outcome.bytes,
+        "output": None if outcome.folder is None else os.path.relpath(outcome.folder, folder),
+        "problems": list(outcome.problems), "notes": [*document["notes"], *outcome.notes],
+        "overshoot": {"seconds": too_long_s, "bytes": too_many_bytes}, "ended_because": why,
+    }  # fmt: skip
+
+
+class RecordedSession(NamedTuple):
+    """One profile: where it lies, relative to the run, and what its session.json says."""
+
+    folder: str
+    document: dict[str, Any]
+
+    @property
+    def key(self) -> tuple[str, str, int | None]:
+        """Request ("" for light capture), stage and rank."""
+        request, stage = text_of(self.document.get("request")), text_of(self.document.get("stage"))
+        return request, stage, small_number(self.document.get("rank"))
+
+    @property
+    def steps(self) -> list[int]:
+        """Those that it recorded; while it records, the one in which it began."""
+        steps = [step for step in list_of(self.document.get("steps")) if small_number(step) is not None]
+        began = small_number(self.document.get("step"))
+        return steps or ([began] if began is not None else [])
+
+
+def sessions(
+    run: str | os.PathLike[str], run_id: str, unusable: list[Unusable] | None = None
+) -> Iterator[RecordedSession]:
+    """Every profile of a run, light ones too, by stage, step, rank and start.
+
+    Args:
+        run_id: The run's id; "" where that is unknown: then none is of another run.
+        unusable: What cannot be read is added here.
+    """
+    top, unusable = os.path.join(run, layout.PROFILES), [] if unusable is None else unusable
+    for count, place in enumerate(_folders(top, layout.SESSION_DEPTH)):
+        if count == SESSIONS_AT_MOST:
+            unusable.append(Unusable(top, f"more than {count} profiles: the rest is left out"))
+            return
+        try:
+            document = documents.document(Path(place, SESSION_FILE), run_id)
+        except Unusable as exc:
+            unusable.append(exc)
+            continue
+        if document is not None:
+            yield RecordedSession(text_of(os.path.relpath(place, run)), document)
+
+
+def _folders(path: str, depth: int) -> Iterator[str]:
+    """Those so many levels below; what is no folder, or a link to one, has none below it."""
+    if depth == 0:
+        yield path
+        return
+    for name in sorted(documents.names_in(path), key=_in_order):
+        yield from _folders(os.path.join(path, name), depth - 1)
+
+
+def _in_order(name: str) -> tuple[str, int, str]:
+    """step9 before step10."""
+    digits = name[len(name.rstrip("0123456789")) :]
+    return (name[: len(name) - len(digits)], int(digits[:18] or 0), name)

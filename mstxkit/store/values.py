@@ -1,0 +1,32 @@
+"""Values out of JSON that nobody vouches for, as what tables and files can hold."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+
+def whole_number(value: Any) -> int:
+    """A number from 0 to 2^63 - 1; 0 for anything else."""
+    return value if isinstance(value, int) and 0 <= value < 1 << 63 else 0
+
+
+def small_number(value: Any) -> int | None:
+    """A number from 0 to 2^31 - 1; None for anything else."""
+    return int(value) if isinstance(value, int) and 0 <= value < 1 << 31 else None
+
+
+def text_of(value: Any) -> str:
+    """A text or number as text that any encoder takes; "" for anything else."""
+    if isinstance(value, (str, int)):
+        return str(value).encode("utf-8", "backslashreplace").decode()
+    return ""
+
+
+def list_of(value: Any) -> list[Any]:
+    """A list; an empty one for anything else."""
+    return value if isinstance(value, list) else []
+
+
+def table_of(value: Any) -> Mapping[str, Any]:
+    """An object; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,253 @@
+"""The ranges and marks of a block of code as plain data, with a capture or without. Needs neither numpy nor polars."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import time
+from contextlib import contextmanager, nullcontext, suppress
+from typing import Any, Iterator, NamedTuple
+
+from ..engine.choose import engine
+from ..errors import CaptureError
+from ..host import environment
+from ..recorder import here
+from ..store import livefile, records
+
+# Address space, not memory: only what is written to takes any.
+_LAYOUT = livefile.Layout(slot_count=16_384, bank_count=16, bank_bytes=4 << 20)
+_TICKS_ARE_NS = (1, 4)
+_BANK = struct.Struct("<QI4xQQQQQ")  # sequence number, state, salt, origin, records, text bytes, activated: format.md
+
+_private: memoryview | None = None
+
+
+class CapturedRange(NamedTuple):
+    """A range that has ended.
+
+    Attributes:
+        stage: Key of the innermost enclosing stage; a stage's own range has its own. None outside of all.
+        own_stage: Is this range an occurrence of that stage itself?
+        step: The step in force at its begin, None before the first.
+        track: Threads and tasks have tracks of their own.
+        depth: Ranges around it on its track.
+        error: The body raised or was cancelled.
+        start_ns: CLOCK_MONOTONIC, or the fake clock.
+        busy_ns: Time really spent inside a driven coroutine or generator; None for other ranges.
+    """
+
+    name: str
+    domain: str
+    stage: str | None
+    own_stage: bool
+    step: int | None
+    track: int
+    depth: int
+    error: bool
+    start_ns: int
+    duration_ns: int
+    busy_ns: int | None
+    attributes: dict[str, Any]
+
+
+class CapturedMark(NamedTuple):
+    """An instant. Fields as in `CapturedRange`."""
+
+    message: str
+    domain: str
+    stage: str | None
+    step: int | None
+    track: int
+    time_ns: int
+    attributes: dict[str, Any]
+
+
+class OpenRange(NamedTuple):
+    """A range that has not ended yet. Fields as in `CapturedRange`."""
+
+    name: str
+    domain: str
+    stage: str | None
+    own_stage: bool
+    step: int | None
+    track: int
+    depth: int
+    start_ns: int
+
+
+class Captured:
+    """What a block has recorded: up to now while it runs, and all of it once it is over."""
+
+    def __init__(self, view: memoryview) -> None:
+        self._view = view
+        self._header = livefile.read_header(view)
+        banks = _all_banks(view, self._header.layout)
+        # Where the next record will be written.
+        self._seq, self._records = (banks[-1].seq, banks[-1].record_count) if banks else (0, 0)
+        self._dropped = engine.counters()["dropped"]
+        self._instant = (engine.now(), time.monotonic_ns())
+        self._final: tuple[list[CapturedRange], list[CapturedMark], list[OpenRange]] | None = None
+
+    @property
+    def ranges(self) -> list[CapturedRange]:
+        """The ranges that have ended, by their end."""
+        return self._read()[0]
+
+    @property
+    def marks(self) -> list[CapturedMark]:
+        """The marks, in order."""
+        return self._read()[1]
+
+    @property
+    def open(self) -> list[OpenRange]:
+        """The ranges that have begun and not ended, by their begin; after the block, those open at its end."""
+        return self._read()[2]
+
+    def close(self) -> None:
+        """Keep what there is, which later ranges do not change."""
+        self._final = self._read()
+
+    def _read(self) -> tuple[list[CapturedRange], list[CapturedMark], list[OpenRange]]:
+        if self._final is not None:
+            return self._final
+        engine.flush_coalesced()
+        ranges: list[CapturedRange] = []
+        marks: list[CapturedMark] = []
+        banks = self._banks()
+        for bank in banks:
+            first = self._records if bank.seq == self._seq else 0
+            self._read_bank(bank, first, ranges, marks)
+        return ranges, marks, self._read_open(banks)
+
+    def _banks(self) -> list[livefile.BankCopy]:
+        """Every bank written to since the block began, none of them missing."""
+        banks = [bank for bank in _all_banks(self._view, self._header.layout) if bank.seq >= self._seq]
+        lost = engine.counters()["dropped"] - self._dropped
+        gone = banks[-1].seq - max(self._seq, 1) + 1 - len(banks) if banks else 0
+        if lost or gone:
+            raise CaptureError(
+                f"captured() has lost ranges ({lost} dropped, {gone} banks overwritten while the block ran): "
+                "use it on a smaller block, or read the run with mstxkit.open_run"
+            )
+        return banks
+
+    def _read_bank(
+        self, bank: livefile.BankCopy, first: int, ranges: list[CapturedRange], marks: list[CapturedMark]
+    ) -> None:
+        texts, _ = livefile.read_texts(bank.text, bank.salt)
+        attributes: dict[str, Any] = {}
+        for index, (w0, w1, w2) in enumerate(records.WORDS.iter_unpack(bank.raw)):
+            if index < first or not records.is_whole(w0, w1, w2, bank.salt, index):
+                continue
+            kind = records.kind_of(w2)
+            if kind == records.ATTRIBUTE:
+                key, value_type = w1 & 0xFFFFFFFF, w1 >> 32 & 0xFF
+                if value_type != records.BUSY:
+                    attributes[texts.texts.get(key, f"<{key}>")] = records.value_of(value_type, w0, texts.texts)
+                elif ranges:
+                    ranges[-1] = ranges[-1]._replace(busy_ns=self._ns(w0))
+                continue
+            attributes = {}
+            record = records.unpack(w0, w1, w2)
+            if kind == records.MARK:
+                marks.append(self._mark(record, bank, texts, attributes))
+            else:
+                ranges.append(self._range(record, bank, texts, attributes))
+
+    def _range(
+        self, record: records.Record, bank: livefile.BankCopy, texts: livefile.Texts, attributes: dict[str, Any]
+    ) -> CapturedRange:
+        site = texts.sites[record.site]
+        stage, at = texts.stages.get(record.stage), (_step(record.step), record.track, record.depth)
+        start_ns = self._time_ns(bank.origin + record.end - record.duration)
+        times = (start_ns, self._ns(record.duration), None)
+        return CapturedRange(site.name, site.domain, stage, bool(site.own_stage), *at, record.error, *times, attributes)
+
+    def _mark(
+        self, record: records.Record, bank: livefile.BankCopy, texts: livefile.Texts, attributes: dict[str, Any]
+    ) -> CapturedMark:
+        site = texts.sites[record.site]
+        time_ns, stage = self._time_ns(bank.origin + record.end), texts.stages.get(record.stage)
+        return CapturedMark(site.name, site.domain, stage, _step(record.step), record.track, time_ns, attributes)
+
+    def _read_open(self, banks: list[livefile.BankCopy]) -> list[OpenRange]:
+        """The last bank knows the sites of all open ranges."""
+        if not banks:
+            return []
+        texts, _ = livefile.read_texts(banks[-1].text, banks[-1].salt)
+        slots = sorted(livefile.read_slots(self._view, self._header))
+        return [self._open(slot, texts) for slot in slots if slot.site in texts.sites]
+
+    def _open(self, slot: livefile.Slot, texts: livefile.Texts) -> OpenRange:
+        site, stage = texts.sites[slot.site], texts.stages.get(slot.stage)
+        at = (_step(slot.step), slot.track, slot.depth, self._time_ns(slot.start))
+        return OpenRange(site.name, site.domain, stage, bool(site.own_stage), *at)
+
+    def _ns(self, ticks: int) -> int:
+        return ticks if engine.clock_kind() in _TICKS_ARE_NS else round(ticks / engine.ticks_per_ns())
+
+    def _time_ns(self, ticks: int) -> int:
+        if engine.clock_kind() in _TICKS_ARE_NS:
+            return ticks
+        return self._instant[1] + round((ticks - self._instant[0]) / engine.ticks_per_ns())
+
+
+def _all_banks(view: memoryview, layout: livefile.Layout) -> list[livefile.BankCopy]:
+    """Every bank ever used, oldest first: one that was sealed and freed keeps its content until it is taken again."""
+    banks = (_copy_bank(view, layout, index) for index in range(layout.bank_count))
+    return sorted((bank for bank in banks if bank.seq), key=lambda bank: bank.seq)
+
+
+def _copy_bank(view: memoryview, layout: livefile.Layout, index: int) -> livefile.BankCopy:
+    at, end = layout.bank_at(index), layout.bank_at(index + 1)
+    seq, state, salt, origin, count, text_bytes, activated = _BANK.unpack_from(view, at)
+    first = at + livefile.BANK_HEADER_BYTES
+    raw, text = bytes(view[first : first + count * records.RECORD_BYTES]), bytes(view[end - text_bytes : end])
+    return livefile.BankCopy(index, seq, state, salt, origin, count, activated, raw, text)
+
+
+def _step(step: int) -> int | None:
+    return None if step == records.NO_STEP else step
+
+
+@contextmanager
+def captured() -> Iterator[Captured]:
+    """Record the block: what it yields has `ranges`, `marks` and `open`.
+
+    While a capture runs, its recorder is read; else one in memory is started for the block. Blocks may be nested. About
+    two million ranges fit.
+
+    Raises:
+        CaptureError: at the end, when ranges were lost because the block was too large; at the start, under
+            MSTXKIT_OFF.
+    """
+    if environment.is_off():
+        raise CaptureError("captured() has nothing to show: MSTXKIT_OFF is set, so that nothing of mstxkit runs here")
+    running = _private or here.live_view()
+    with nullcontext(running) if running is not None else _private_recorder() as view:
+        seen = Captured(view)
+        try:
+            yield seen
+        except BaseException:
+            with suppress(CaptureError):  # the body's own error comes first
+                seen.close()
+            raise
+        seen.close()
+
+
+@contextmanager
+def _private_recorder() -> Iterator[memoryview]:
+    global _private
+    view = memoryview(mmap.mmap(-1, _LAYOUT.total_bytes))
+    nonce = int.from_bytes(os.urandom(8), "little")
+    livefile.lay_out(view, _LAYOUT, nonce, engine.NATIVE)
+    engine.attach(view, nonce)
+    engine.set_recording(True)
+    _private = view
+    try:
+        yield view
+    finally:
+        _private = None
+        engine.set_recording(False)
+        engine.detach()

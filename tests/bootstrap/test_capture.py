@@ -1,0 +1,193 @@
+"""`capture`: which run it takes, what it hands on to children, and which limits it refuses, by name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
+from builders import lives
+
+import mstxkit
+from mstxkit.errors import CaptureError
+from mstxkit.recorder import here
+from mstxkit.store import livefile
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Path]:
+    with lives.own_run(tmp_path) as folder:
+        yield folder
+
+
+def test_capturing_twice_into_one_folder_joins(run: Path, tmp_path: Path) -> None:
+    link = tmp_path / "another way"
+    link.symlink_to(run)
+    with mstxkit.capture(run) as first:
+        second = mstxkit.capture(link)
+        live_file = mstxkit.status().live_file
+        assert mstxkit.status().live_file == live_file
+
+    assert second.run == first.run == run
+    assert len(lives.processes(run)) == 1
+
+
+def test_capturing_into_another_folder_says_what_to_do(run: Path, tmp_path: Path) -> None:
+    with mstxkit.capture(run):
+        with pytest.raises(CaptureError) as caught:
+            mstxkit.capture(tmp_path / "other")
+
+    assert f"captures into {run}; stop that first" in str(caught.value)
+    assert not (tmp_path / "other").exists()
+
+
+def test_the_run_is_in_the_environment_for_children_until_it_is_stopped(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MSTXKIT_RUN", raising=False)
+    with mstxkit.capture(run):
+        inside = os.environ["MSTXKIT_RUN"]
+
+    assert inside == str(run)
+    assert "MSTXKIT_RUN" not in os.environ
+
+
+def test_a_run_that_was_in_the_environment_before_is_put_back(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MSTXKIT_RUN", "/somewhere/else")
+    with mstxkit.capture(run):
+        inside = os.environ["MSTXKIT_RUN"]
+
+    assert inside == str(run)
+    assert os.environ["MSTXKIT_RUN"] == "/somewhere/else"
+
+
+def test_without_a_folder_the_environment_says_where(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MSTXKIT_RUN", str(run))
+    with mstxkit.capture() as started:
+        pass
+
+    assert started.run == run
+
+
+def test_without_any_word_a_run_is_made_here(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with mstxkit.capture() as started:
+        pass
+
+    assert started.run is not None and started.run.parent == tmp_path / "mstxkit-runs"
+
+
+def test_switched_off_nothing_starts(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MSTXKIT_OFF", "1")
+    with mstxkit.capture(run, no_such_limit=1) as started:
+        status = mstxkit.status()
+        times = mstxkit.stage_times()
+
+    assert (started.run, status.on, status.clock_reason, times) == (None, False, "MSTXKIT_OFF is set", {})
+    assert not run.exists()
+
+
+def test_a_process_that_is_switched_off_loads_no_engine_and_makes_no_run(run: Path) -> None:
+    out = lives.run(
+        """
+        import sys, mstxkit
+        with mstxkit.capture(sys.argv[1]), mstxkit.mstx_range("x"):
+            pass
+        print([name for name in sys.modules if "recorder" in name or "hot" in name.split(".")])
+        """,
+        run, MSTXKIT_OFF="1", MSTXKIT_RUN=str(run),
+    )  # fmt: skip
+
+    assert out.strip() == "[]"
+    assert not run.exists()
+
+
+WRONG_LIMITS: dict[str, Any] = {
+    "bank_bytes": [0, -1, 4096, "1", 1.5, None, float("nan")],
+    "banks": [1, "4"],
+    "slots": [0],
+    "quota_bytes": [-1, "many"],
+    "rotate_bytes": [10],
+    "seal_every_s": [0, -1, float("nan"), float("inf"), "1"],
+    "heartbeat_s": [0, 1e9, None],
+    "live_folder": [7, b"/dev/shm"],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in WRONG_LIMITS.items() for value in values]
+)
+def test_a_limit_that_cannot_be_is_refused_by_name(run: Path, name: str, value: Any) -> None:
+    with pytest.raises(CaptureError, match=name):
+        mstxkit.capture(run, **{name: value})
+
+    assert not run.exists()
+
+
+def test_more_than_there_is_room_for_is_refused(run: Path) -> None:
+    with pytest.raises(CaptureError, match="no room for a live file of"):
+        mstxkit.capture(run, bank_bytes=1 << 50)
+
+    assert not list((run / "live").iterdir())
+
+
+def test_a_limit_that_is_not_known_is_refused_with_those_that_are(run: Path) -> None:
+    with pytest.raises(CaptureError, match="knows no bank_size; it takes bank_bytes, banks"):
+        mstxkit.capture(run, bank_size=1)
+
+
+def test_limits_that_are_no_dict_are_refused(run: Path) -> None:
+    with pytest.raises(CaptureError, match="a dict of limits is needed"):
+        mstxkit.capture(run, config=["bank_bytes"])  # type: ignore[arg-type]
+
+
+def test_limits_are_taken_from_call_then_config_then_environment(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MSTXKIT_BANKS", "3")
+    monkeypatch.setenv("MSTXKIT_SLOTS", "30")
+    monkeypatch.setenv("MSTXKIT_BANK_BYTES", "32768")
+    with mstxkit.capture(run, config={"slots": 40, "bank_bytes": 40960}, bank_bytes=49152):
+        view = here.live_view()
+        assert view is not None
+        layout = livefile.read_header(view).layout
+
+    assert layout == livefile.Layout(slot_count=40, bank_count=3, bank_bytes=49152)
+
+
+@pytest.mark.parametrize("text", ["many", "1e9", "-5"])
+def test_a_limit_in_the_environment_that_cannot_be_is_refused(
+    run: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("MSTXKIT_QUOTA_BYTES", text)
+    with pytest.raises(CaptureError, match=r"(MSTXKIT_QUOTA_BYTES|quota_bytes)="):
+        mstxkit.capture(run)
+
+
+@pytest.mark.parametrize("given", ["with\0null", 7.5, object()])
+def test_what_is_no_path_is_refused(given: Any) -> None:
+    with pytest.raises(CaptureError, match=r"run=.*is no path|cannot be used"):
+        mstxkit.capture(given)
+
+
+def test_a_bad_run_in_the_environment_lets_the_program_run_unrecorded() -> None:
+    out = lives.run(
+        """
+        import mstxkit
+        with mstxkit.mstx_range("x"):
+            print("ran", mstxkit.status().on)
+        """,
+        has_faults=True,
+        MSTXKIT_RUN="/proc/no/run/can/be/here",
+    )
+
+    assert out.strip() == "ran False"
+
+
+def test_what_is_told_of_requests_holds_for_children_too(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MSTXKIT_COOLDOWN_S", "7")
+
+    with mstxkit.capture(run, light="every 100 steps, 1 step", cooldown_s=2.5):
+        inside = {name: os.environ.get(name) for name in ("MSTXKIT_LIGHT", "MSTXKIT_COOLDOWN_S", "MSTXKIT_RUN_S")}
+
+    assert inside == {"MSTXKIT_LIGHT": "every 100 steps, 1 step", "MSTXKIT_COOLDOWN_S": "2.5", "MSTXKIT_RUN_S": None}
+    assert "MSTXKIT_LIGHT" not in os.environ and os.environ["MSTXKIT_COOLDOWN_S"] == "7"

@@ -1,0 +1,101 @@
+"""Real Ray jobs: each a driver of `ray_jobs/drivers/`, started as a user would start it, and its run read back.
+
+Neither this nor its folder is called `ray`: it would be found as the package of that name where there is none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, Callable, NamedTuple
+
+from mstxkit.recorder import adopt
+
+HERE = Path(__file__).resolve().parents[1] / "ray_jobs"
+ROOT = HERE.parents[1]
+PACKAGES = HERE / "packages"
+TARGETS = PACKAGES / "acme_rl" / "targets.yaml"
+# Ray 2.60 would make one in the user's home, and a driver that joins a cluster would not look for it there.
+_AUTHENTICATION = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+_ENDS_WITHIN_S, _WORKERS_END_WITHIN_S = 100, 30.0
+
+
+class Job(NamedTuple):
+    """A job that has ended.
+
+    Args:
+        said: What its driver printed as JSON on its last line; None if that is none.
+        run: Its run folder.
+        output: All that it printed.
+        code: The driver's return code.
+    """
+
+    said: Any
+    run: Path
+    output: str
+    code: int
+
+    def ranges(self, **chosen: Any) -> list[dict[str, Any]]:
+        """Every range whose columns have these values, as `Run.ranges` has it."""
+        import mstxkit
+
+        rows = mstxkit.open_run(self.run).ranges().to_dicts()
+        return [row for row in rows if all(row[column] == value for column, value in chosen.items())]
+
+    def names(self, **chosen: Any) -> dict[str, int]:
+        """How often each name was recorded, among the ranges that are as chosen."""
+        return dict(Counter(row["name"] for row in self.ranges(**chosen)))
+
+    def processes(self) -> list[dict[str, Any]]:
+        """Every process of the run, as `Run.processes` has it."""
+        import mstxkit
+
+        return list(mstxkit.open_run(self.run).processes().to_dicts())
+
+
+Start = Callable[..., Job]
+
+
+def run_driver(name: str, run: Path, *arguments: str, **variables: str) -> Job:
+    """Run one of `drivers/` to its end, and seal what its workers left, which Ray ends by force."""
+    command = [sys.executable, str(HERE / "drivers" / f"{name}.py"), *arguments, str(run)]
+    done = subprocess.run(
+        command,
+        env=environment(**variables),
+        cwd=run.parent,
+        capture_output=True,
+        text=True,
+        timeout=_ENDS_WITHIN_S,
+    )
+    if (run / "run.json").exists():
+        _collect(run)
+    return Job(_last_line(done.stdout), run, done.stdout + done.stderr, done.returncode)
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The test's own, without what would steer mstxkit or Ray, and with the stand-in framework importable."""
+    found = {key: value for key, value in os.environ.items() if not key.startswith(("MSTXKIT_", "RAY_"))}
+    found["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(PACKAGES)])
+    found |= {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", **_AUTHENTICATION}
+    return {**found, **more}
+
+
+def _last_line(printed: str) -> Any:
+    try:
+        return json.loads(printed.strip().splitlines()[-1])
+    except (IndexError, ValueError):
+        return None
+
+
+def _collect(run: Path) -> None:
+    """Workers outlive the driver by a moment."""
+    deadline = time.monotonic() + _WORKERS_END_WITHIN_S
+    while adopt.pointers(run) and time.monotonic() < deadline:
+        adopt.collect(run)
+        time.sleep(0.1)

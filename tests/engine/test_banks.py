@@ -1,0 +1,356 @@
+"""Banks, slots and texts: rules 7 and 9 of docs/internals/engine.md and what the sealer calls, on both engines."""
+
+from __future__ import annotations
+
+import random
+import threading
+from importlib import import_module
+from typing import Any
+
+import pytest
+from builders.written_banks import NONCE, Written, read_bank
+
+from mstxkit import faults
+from mstxkit.host import names
+from mstxkit.marking.wrapping import decorate
+from mstxkit.store import livefile, segment
+
+
+def fill(engine: Any, recorded: Written) -> int:
+    """Pass ranges until the active bank changes; how many were recorded before."""
+    before, count = recorded.banks[-1].seq, 0
+    while recorded.banks[-1].seq == before:
+        with engine.mstx_range("filler"):
+            pass
+        count += 1
+    return count - 1
+
+
+def test_attach_writes_into_bank_0_and_says_so_in_the_header(engine: Any, recorded: Written) -> None:
+    with engine.mstx_range("x"):
+        pass
+
+    (bank,) = recorded.banks
+    assert (bank.place, bank.state) == (0, livefile.ACTIVE)
+    assert bank.seq >= 1
+    assert bank.origin <= 1_000_000
+    assert livefile.read_header(recorded.view).native is engine.NATIVE
+
+
+@pytest.mark.parametrize("damaged", [b"", b"x" * 8192, None])
+def test_what_is_no_live_file_is_refused(engine: Any, damaged: bytes | None) -> None:
+    view = memoryview(bytearray(damaged if damaged is not None else 1 << 16))
+
+    with pytest.raises(ValueError):
+        engine.attach(view, NONCE)
+    engine.set_recording(True)
+    assert not engine.recording()
+
+
+def test_recording_needs_a_live_file(engine: Any) -> None:
+    engine.set_recording(True)
+
+    assert not engine.recording()
+    assert not engine.is_on(engine.intern("x"))
+
+
+def test_rotate_hands_the_bank_on_and_takes_the_next(engine: Any, recorded: Written) -> None:
+    with engine.mstx_range("first"):
+        pass
+    rotated = engine.rotate()
+    with engine.mstx_range("second"):
+        pass
+
+    assert rotated is True
+    first, second = recorded.banks
+    assert (first.place, first.state) == (0, livefile.FULL)
+    assert (second.place, second.state, second.seq) == (1, livefile.ACTIVE, first.seq + 1)
+    assert [[found.name for found in read_bank(bank)] for bank in recorded.banks] == [["first"], ["second"]]
+    assert recorded.banks[0].salt != recorded.banks[1].salt
+
+
+def test_an_empty_bank_is_not_rotated(engine: Any, recorded: Written) -> None:
+    assert engine.rotate() is False
+    assert engine.full_bank() == -1
+
+
+def test_detached_there_is_nothing_to_rotate_or_to_seal(engine: Any) -> None:
+    assert engine.rotate() is False
+    assert engine.full_bank() == -1
+    with pytest.raises(ValueError):
+        engine.encode_bank(0)
+    with pytest.raises(ValueError):
+        engine.release_bank(0)
+
+
+@pytest.mark.parametrize("index", [-1, 4, 1000])
+def test_a_bank_that_is_not_there_is_refused(engine: Any, recorded: Written, index: int) -> None:
+    with pytest.raises(ValueError):
+        engine.encode_bank(index)
+    with pytest.raises(ValueError):
+        engine.release_bank(index)
+
+
+def test_a_full_bank_is_rotated_by_itself(engine: Any, small: Written) -> None:
+    count = fill(engine, small)
+
+    assert count > 50
+    assert [len(read_bank(bank)) for bank in small.banks] == [count, 1]
+    assert engine.full_bank() == 0
+    assert engine.counters()["dropped"] == 0
+
+
+def test_full_banks_are_sealed_oldest_first(engine: Any, small: Written) -> None:
+    order = []
+    for _ in range(10):
+        fill(engine, small)
+        order.append(engine.full_bank())
+        engine.release_bank(engine.full_bank())
+
+    assert order == [0, 1, 2] * 3 + [0]
+    assert engine.full_bank() == -1
+
+
+def test_without_a_free_bank_records_are_dropped_and_counted(engine: Any, small: Written) -> None:
+    fill(engine, small)
+    fill(engine, small)
+    while engine.counters()["dropped"] == 0:
+        with engine.mstx_range("filler"):
+            pass
+    kept = len(small.ranges)
+    for _ in range(9):
+        with engine.mstx_range("plain"), engine.mstx_range("full", n=1):
+            pass
+
+    assert engine.counters()["dropped"] == 19
+    assert len(small.ranges) == kept
+    assert small.open == []
+
+
+def test_after_drops_a_freed_bank_is_used_at_once(engine: Any, small: Written) -> None:
+    while engine.counters()["dropped"] == 0:
+        with engine.mstx_range("filler"):
+            pass
+    engine.release_bank(engine.full_bank())
+    for _ in range(3):
+        with engine.mstx_range("again"):
+            pass
+
+    assert small.names[-3:] == ["again"] * 3
+    assert engine.counters()["dropped"] == 1
+
+
+def test_the_active_bank_is_not_released(engine: Any, recorded: Written) -> None:
+    with engine.mstx_range("x"):
+        engine.release_bank(0)
+
+    assert recorded.names == ["x"]
+
+
+def test_a_range_and_its_attributes_are_in_one_bank(engine: Any, small: Written) -> None:
+    for number in range(300):
+        with engine.mstx_range("x", a=number, b="text", c=2.5):
+            pass
+        while engine.full_bank() >= 0:
+            index = engine.full_bank()
+            bank = livefile.read_bank(small.view, small.layout, index)
+            assert bank is not None
+            assert all(len(found.attributes) == 3 for found in read_bank(bank))
+            engine.release_bank(index)
+
+    assert engine.counters()["dropped"] == engine.counters()["attributes_lost"] == 0
+
+
+def test_what_does_not_even_fit_into_an_empty_bank_loses_attributes_not_the_range(engine: Any, small: Written) -> None:
+    with engine.mstx_range("x", small=1, large="y" * 4096):
+        pass
+
+    assert small.one("x").attributes == {"small": 1}
+    assert engine.counters()["attributes_lost"] == 1
+    assert engine.counters()["dropped"] == 0
+
+
+def test_open_ranges_are_named_in_a_new_bank(engine: Any, recorded: Written) -> None:
+    for _ in range(3):
+        with engine.mstx_range("outer"):
+            pass
+    with engine.mstx_range("outer"), engine.stage("stage"), engine.mstx_range("inner", domain="d"):
+        engine.mark("so that there is something to rotate")
+        assert engine.rotate()
+        inside = [(found.name, found.stage) for found in recorded.open]
+
+    assert inside == [("outer", None), ("stage", "stage"), ("inner", "stage")]
+    assert recorded.names[-3:] == ["inner", "stage", "outer"]
+
+
+def test_a_range_is_named_at_its_begin(engine: Any, recorded: Written) -> None:
+    for _ in range(3):
+        with engine.mstx_range("x"):
+            names = [found.name for found in recorded.open]
+        engine.rotate()
+
+    assert names == ["x"]
+
+
+def test_a_range_across_a_rotation_keeps_its_times(engine: Any, recorded: Written) -> None:
+    for _ in range(3):
+        with engine.mstx_range("x"):
+            pass
+    with engine.mstx_range("x"):
+        recorded.tick(10)
+        engine.rotate()
+        recorded.tick(5)
+
+    assert (recorded.ranges[-1].start, recorded.ranges[-1].duration) == (1_000_000, 15)
+
+
+def busy(engine: Any, recorded: Written, seed: int) -> None:
+    """Ranges, marks and attributes of all kinds, the same for the same seed."""
+    chosen = random.Random(seed)
+    for number in range(300):
+        recorded.tick(chosen.randrange(1 << chosen.randrange(1, 34)))
+        engine.step(number // 50)
+        with engine.stage(f"stage {number % 3}"), engine.mstx_range(f"range {number % 7}"):
+            recorded.tick(chosen.randrange(1000))
+            engine.mark("mark", number=number)
+        with engine.mstx_range("full", domain="d", text=f"text {number % 5}", ratio=chosen.random()):
+            pass
+
+
+def test_encode_bank_gives_what_the_format_says(engine: Any, recorded: Written) -> None:
+    busy(engine, recorded, seed=1)
+    engine.rotate()
+    bank = recorded.banks[0]
+
+    encoded = engine.encode_bank(bank.place)
+    assert encoded == tuple(segment.encode_bank(bank.raw, bank.text, bank.salt))
+    assert encoded == engine.encode_left(bank.raw, bank.text, bank.salt)
+    assert (encoded[3], encoded[4]) == (1200, 900)
+
+
+def test_encode_leaves_out_what_is_torn(engine: Any, recorded: Written) -> None:
+    busy(engine, recorded, seed=2)
+    engine.rotate()
+    bank = recorded.banks[0]
+    raw = bytearray(bank.raw)
+    raw[24 * 5 + 3] ^= 1
+    raw[24 * 9 + 20] ^= 64
+
+    encoded = engine.encode_left(bytes(raw), bank.text, bank.salt)
+    assert encoded == tuple(segment.encode_bank(bytes(raw), bank.text, bank.salt))
+    assert encoded[3] == 1199
+
+
+@pytest.mark.parametrize("raw", [b"", bytes(24), b"\xff" * 240, b"\x01" * 25])
+def test_encode_takes_any_bytes(engine: Any, raw: bytes) -> None:
+    if len(raw) % 24:
+        raw = raw[: len(raw) // 24 * 24]
+
+    assert engine.encode_left(raw, b"", 5) == tuple(segment.encode_bank(raw, b"", 5))
+
+
+def test_both_engines_write_the_same_records() -> None:
+    found = []
+    for name in ("mstxkit.engine.native.hot", "mstxkit.engine.twin.hot"):
+        module: Any = pytest.importorskip(name) if "native" in name else import_module(name)
+        module.set_hooks(names.describe, names.utf8, faults.note, decorate)
+        module.set_clock(4)
+        written = Written(module)
+        busy(module, written, seed=3)
+        found.append([(r._replace(thread=0, track=0)) for r in written.ranges + written.marks])
+        module.set_recording(False)
+        module.detach()
+        module.set_clock(1)
+
+    assert found[0] == found[1]
+    assert len(found[0]) == 1200
+
+
+def test_wait_sleeps_until_woken_or_until_time_is_up(engine: Any) -> None:
+    engine.wait(0)
+    engine.wake()
+    engine.wake()
+
+    assert engine.wait(10) is True
+    assert engine.wait(0.001) is False
+
+
+def test_a_full_bank_wakes_the_sealer(engine: Any, small: Written) -> None:
+    engine.wait(0)
+    fill(engine, small)
+
+    assert engine.wait(10) is True
+
+
+def test_wait_is_woken_from_another_thread(engine: Any) -> None:
+    engine.wait(0)
+    woken: list[bool] = []
+    sleeper = threading.Thread(target=lambda: woken.append(engine.wait(60)))
+    sleeper.start()
+    engine.wake()
+    sleeper.join(30)
+
+    assert woken == [True]
+
+
+def test_slots_are_capped_and_overflow_is_counted(engine: Any, small: Written) -> None:
+    for _ in range(2):
+        with engine.mstx_range("a"), engine.mstx_range("b"), engine.mstx_range("c"), engine.mstx_range("d"):
+            assert len(small.open) == 4
+            with engine.mstx_range("e"), engine.mstx_range("f"):
+                named = [found.name for found in small.open]
+
+    assert named == ["a", "b", "c", "d"]
+    assert engine.counters()["slots_overflowed"] == 4
+    assert small.names == ["f", "e", "d", "c", "b", "a"] * 2
+    assert engine.counters()["open"] == 0
+
+
+def test_slots_of_what_has_ended_are_free_for_others(engine: Any, small: Written) -> None:
+    for number in range(50):
+        with engine.mstx_range(f"name {number % 20}"), engine.mstx_range(f"inner {number % 20}"):
+            pass
+        while engine.full_bank() >= 0:
+            engine.release_bank(engine.full_bank())
+
+    assert engine.counters()["slots_overflowed"] == 0
+
+
+def test_counters_are_those_of_the_header(engine: Any, small: Written) -> None:
+    while engine.counters()["dropped"] == 0:
+        with engine.mstx_range("filler"):
+            pass
+    engine.count_fault()
+    engine.count_fault()
+
+    header = livefile.read_counters(small.view)
+    counters = engine.counters()
+    assert (header["dropped"], header["faults"]) == (1, 2)
+    assert {key: header[key] for key in counters if key in header} == {
+        key: value for key, value in counters.items() if key in header
+    }
+    assert set(counters) == {
+        "dropped", "slots_overflowed", "attributes_lost", "names_capped", "texts_cut", "faults", "coalesced", "sites",
+            "open",
+    }  # fmt: skip
+
+
+def test_detach_lets_go_of_the_buffer(engine: Any) -> None:
+    written = Written(engine)
+    with engine.mstx_range("x"):
+        pass
+    with engine.mstx_range("x"):
+        engine.detach()
+    buffer = written.view.obj
+    written.view.release()
+    buffer.clear()  # refused while anybody still looks at it
+
+    assert len(buffer) == 0
+    assert not engine.recording()
+
+
+def test_detach_twice_is_nothing(engine: Any) -> None:
+    engine.detach()
+    engine.detach()
+
+    assert engine.counters()["open"] == 0

@@ -1,0 +1,439 @@
+"""Coroutines, generators and async generators inside one range, on both engines."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import Counter
+from typing import Any, Generator
+
+import pytest
+from builders.written_banks import Written
+
+
+@pytest.fixture
+def site(engine: Any) -> Any:
+    return engine.intern("driven")
+
+
+def test_a_generator_is_one_range_from_its_first_resume_to_its_end(engine: Any, recorded: Written, site: Any) -> None:
+    def body() -> Generator[int, None, str]:
+        recorded.tick(1)
+        yield 1
+        recorded.tick(2)
+        yield 2
+        recorded.tick(4)
+        return "returned"
+
+    driven = engine.driven(site, body())
+    recorded.tick(1000)
+    assert recorded.open == []
+    first = next(driven)
+    recorded.tick(100)
+    second = next(driven)
+    recorded.tick(100)
+    with pytest.raises(StopIteration) as stopped:
+        next(driven)
+
+    assert (first, second, stopped.value.value) == (1, 2, "returned")
+    found = recorded.one("driven")
+    assert (found.start, found.duration, found.busy, found.error) == (1_001_000, 207, 7, False)
+
+
+def test_yield_from_gives_the_return_value(engine: Any, recorded: Written, site: Any) -> None:
+    def body() -> Generator[int, int, str]:
+        return f"sent {(yield 1)}"
+
+    def outer() -> Any:
+        result = yield from engine.driven(site, body())
+        yield result
+
+    running = outer()
+    assert next(running) == 1
+    assert running.send(7) == "sent 7"
+    assert recorded.one("driven").error is False
+
+
+def test_nothing_is_begun_before_the_first_resume(engine: Any, recorded: Written, site: Any) -> None:
+    def body() -> Generator[None, None, None]:
+        yield
+
+    never = engine.driven(site, body())
+    never.close()
+    dropped = engine.driven(site, body())
+    del dropped
+    gc.collect()
+
+    assert recorded.ranges == []
+
+
+def test_while_suspended_it_is_off_its_track(engine: Any, recorded: Written) -> None:
+    def body() -> Generator[None, None, None]:
+        with engine.mstx_range("inner"):
+            yield
+            with engine.mstx_range("innermost"):
+                pass
+
+    driven = engine.driven(engine.intern("driven", "stage"), body())
+    with engine.mstx_range("caller"):
+        next(driven)
+        current = engine.current_stage()
+        with engine.mstx_range("in between"):
+            pass
+        next(driven, None)
+    with engine.mstx_range("after"):
+        pass
+
+    assert current is None
+    assert [(found.name, found.depth, found.stage) for found in recorded.ranges] == [
+        ("in between", 1, None), ("innermost", 3, "stage"), ("inner", 2, "stage"), ("driven", 1, "stage"),
+        ("caller", 0, None), ("after", 0, None),
+    ]  # fmt: skip
+    assert engine.counters()["open"] == 0
+
+
+def test_parked_ranges_are_still_shown_as_open(engine: Any, recorded: Written, site: Any) -> None:
+    def body() -> Generator[None, None, None]:
+        with engine.mstx_range("inner"):
+            yield
+
+    running = [engine.driven(site, body()) for _ in range(3)]
+    for driven in running:
+        next(driven)
+    with engine.mstx_range("caller"), engine.mstx_range("deeper"):
+        names = sorted(found.name for found in recorded.open)
+    for driven in running:
+        next(driven, None)
+
+    assert names == ["caller", "deeper", *["driven"] * 3, *["inner"] * 3]
+    assert recorded.open == []
+    assert sorted(recorded.names) == names
+
+
+def test_interleaved_generators_do_not_close_each_other(engine: Any, recorded: Written, site: Any) -> None:
+    def body(ticks: int) -> Generator[None, None, None]:
+        with engine.mstx_range(f"inner {ticks}"):
+            recorded.tick(ticks)
+            yield
+            recorded.tick(ticks)
+
+    first, second = engine.driven(site, body(1)), engine.driven(site, body(10))
+    next(first)
+    next(second)
+    next(first, None)
+    next(second, None)
+
+    assert [(found.name, found.duration, found.busy) for found in recorded.ranges] == [
+        ("inner 1", 12, None), ("driven", 12, 2), ("inner 10", 21, None), ("driven", 21, 20)
+    ]  # fmt: skip
+
+
+def test_a_generator_that_is_closed_is_no_error(engine: Any, recorded: Written, site: Any) -> None:
+    def body() -> Generator[None, None, None]:
+        yield
+
+    driven = engine.driven(site, body())
+    next(driven)
+    driven.close()
+    driven.close()
+
+    assert recorded.one("driven").error is False
+
+
+def test_a_generator_that_is_dropped_ends_its_ranges(engine: Any, recorded: Written, site: Any) -> None:
+    def body() -> Generator[None, None, None]:
+        with engine.mstx_range("inner"):
+            yield
+
+    driven = engine.driven(site, body())
+    next(driven)
+    del driven
+    gc.collect()
+
+    assert recorded.names == ["inner", "driven"]
+    assert recorded.one("driven").error is True
+    assert engine.counters()["open"] == 0
+
+
+def test_a_body_that_raises_is_an_error_and_its_exception_goes_on(engine: Any, recorded: Written, site: Any) -> None:
+    raised = ValueError("mine")
+
+    def body() -> Generator[None, None, None]:
+        yield
+        raise raised
+
+    driven = engine.driven(site, body())
+    next(driven)
+    with pytest.raises(ValueError) as caught:
+        next(driven)
+
+    assert caught.value is raised
+    assert recorded.one("driven").error is True
+
+
+def test_an_exception_thrown_in_can_be_caught_inside(engine: Any, recorded: Written, site: Any) -> None:
+    def body() -> Generator[str, None, None]:
+        try:
+            yield "first"
+        except KeyError:
+            yield "caught"
+
+    driven = engine.driven(site, body())
+    next(driven)
+    caught = driven.throw(KeyError("x"))
+    left = next(driven, "left")
+
+    assert (caught, left) == ("caught", "left")
+    assert recorded.one("driven").error is False
+
+
+def test_an_exception_thrown_in_and_not_caught_is_an_error(engine: Any, recorded: Written, site: Any) -> None:
+    def body() -> Generator[None, None, None]:
+        yield
+
+    driven = engine.driven(site, body())
+    next(driven)
+    with pytest.raises(KeyError):
+        driven.throw(KeyError("x"))
+
+    assert recorded.one("driven").error is True
+
+
+def test_a_generator_that_refuses_to_close_says_so(engine: Any, recorded: Written, site: Any) -> None:
+    def body() -> Generator[int, None, None]:
+        try:
+            yield 1
+        except GeneratorExit:
+            yield 2
+
+    driven = engine.driven(site, body())
+    next(driven)
+    with pytest.raises(RuntimeError, match="ignored GeneratorExit"):
+        driven.close()
+
+    assert recorded.one("driven").error is True
+
+
+def test_a_coroutine_is_awaited_in_its_range(engine: Any, recorded: Written, site: Any) -> None:
+    async def body() -> str:
+        recorded.tick(3)
+        await asyncio.sleep(0)
+        with engine.mstx_range("inner"):
+            recorded.tick(4)
+        return "returned"
+
+    async def main() -> Any:
+        return await engine.driven(site, body(), None, {"size": 5})
+
+    assert asyncio.run(main()) == "returned"
+    found = recorded.one("driven")
+    assert (found.duration, found.busy, found.attributes, found.error) == (7, 7, {"size": 5}, False)
+    assert recorded.one("inner").depth == 1
+
+
+def test_any_value_can_be_returned(engine: Any, recorded: Written, site: Any) -> None:
+    values = [None, (1, 2), (), ValueError("a value"), StopIteration(3)]
+
+    async def body(value: Any) -> Any:
+        return value
+
+    async def main() -> list[Any]:
+        return [await engine.driven(site, body(value)) for value in values]
+
+    returned = asyncio.run(main())
+    assert all(one is other for one, other in zip(returned, values))
+    assert len(recorded.ranges) == len(values)
+
+
+def test_interleaved_coroutines_have_busy_times_and_stages_of_their_own(engine: Any, recorded: Written) -> None:
+    async def body(ticks: int) -> str | None:
+        for _ in range(3):
+            recorded.tick(ticks)
+            await asyncio.sleep(0)
+        return engine.current_stage()  # type: ignore[no-any-return]
+
+    async def main() -> list[str | None]:
+        sites = [engine.intern(f"work {number}", f"stage {number}") for number in (1, 10)]
+        return await asyncio.gather(*(engine.driven(site, body(n)) for site, n in zip(sites, (1, 10))))
+
+    stages = asyncio.run(main())
+
+    assert stages == ["stage 1", "stage 10"]
+    assert {found.name: found.busy for found in recorded.ranges} == {"work 1": 3, "work 10": 30}
+    assert len({found.track for found in recorded.ranges}) == 2
+    assert {found.depth for found in recorded.ranges} == {0}
+
+
+def test_a_cancelled_coroutine_is_an_error(engine: Any, recorded: Written, site: Any) -> None:
+    async def body() -> None:
+        await asyncio.sleep(3600)
+
+    async def main() -> None:
+        task = asyncio.ensure_future(_awaited(engine.driven(site, body())))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+
+    assert recorded.one("driven").error is True
+
+
+async def _awaited(awaitable: Any) -> Any:
+    return await awaitable
+
+
+def test_anything_awaitable_can_be_driven(engine: Any, recorded: Written, site: Any) -> None:
+    class Awaitable:
+        def __await__(self) -> Any:
+            return (yield from asyncio.sleep(0, "mine").__await__())
+
+    async def main() -> Any:
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(future.set_result, 5)
+        return await engine.driven(site, future), await engine.driven(site, Awaitable())
+
+    assert asyncio.run(main()) == (5, "mine")
+    assert recorded.names == ["driven", "driven"]
+
+
+def test_what_cannot_be_driven_is_a_type_error(engine: Any, site: Any) -> None:
+    with pytest.raises(TypeError):
+        engine.driven(site, 3)
+
+
+def test_off_at_the_first_resume_nothing_is_recorded(engine: Any, recorded: Written, site: Any) -> None:
+    def body() -> Generator[int, None, None]:
+        yield 1
+        yield 2
+
+    engine.set_recording(False)
+    driven = engine.driven(site, body())
+    first = next(driven)
+    engine.set_recording(True)
+
+    assert [first, *driven] == [1, 2]
+    assert recorded.ranges == []
+
+
+def test_a_generator_may_be_resumed_on_another_track(engine: Any, recorded: Written, site: Any) -> None:
+    def body() -> Generator[None, None, None]:
+        with engine.mstx_range("first"):
+            yield
+        with engine.mstx_range("second"):
+            yield
+
+    async def resumes(driven: Any) -> None:
+        with engine.mstx_range("task"):
+            await asyncio.sleep(0)
+            next(driven)
+
+    async def main() -> None:
+        with engine.mstx_range("main"):
+            driven = engine.driven(site, body())
+            next(driven)
+            await asyncio.gather(resumes(driven), resumes(engine.driven(site, body())))
+            driven.close()
+
+    asyncio.run(main())
+
+    depths = Counter((found.name, found.depth) for found in recorded.ranges)
+    assert depths["task", 0] == 2
+    assert depths["main", 0] == 1
+    assert engine.counters()["open"] == engine.counters()["faults"] == 0
+
+
+def test_after_detach_a_suspended_body_goes_on_and_writes_nothing(engine: Any, recorded: Written, site: Any) -> None:
+    def body() -> Generator[int, None, None]:
+        with engine.mstx_range("inner"):
+            yield 1
+        yield 2
+
+    driven = engine.driven(site, body())
+    first = next(driven)
+    following = Written(engine)
+    rest = list(driven)
+
+    assert [first, *rest] == [1, 2]
+    assert following.ranges == []
+    assert engine.counters()["open"] == 0
+
+
+def test_a_span_is_one_range_around_its_pieces(engine: Any, recorded: Written, site: Any) -> None:
+    async def piece(ticks: int) -> int:
+        recorded.tick(ticks)
+        with engine.mstx_range("inner"):
+            await asyncio.sleep(0)
+        return ticks
+
+    async def main() -> list[Any]:
+        span = engine.opened(site, None, {"size": 1})
+        recorded.tick(1000)
+        results = []
+        for ticks in (1, 2):
+            results.append(await span.drive(piece(ticks)))
+            with engine.mstx_range("in between"):
+                recorded.tick(100)
+        span.close(False)
+        span.close(True)
+        return results
+
+    results = asyncio.run(main())
+
+    found = recorded.one("driven")
+    assert results == [1, 2]
+    assert (found.start, found.duration, found.busy) == (1_001_000, 203, 3)
+    assert (found.error, found.attributes) == (False, {"size": 1})
+    assert {(one.name, one.depth) for one in recorded.ranges} == {("driven", 0), ("inner", 1), ("in between", 0)}
+
+
+def test_a_span_that_failed_says_so(engine: Any, recorded: Written, site: Any) -> None:
+    async def piece() -> None:
+        raise ValueError
+
+    async def main() -> None:
+        span = engine.opened(site)
+        with pytest.raises(ValueError):
+            await span.drive(piece())
+        span.close(True)
+
+    asyncio.run(main())
+
+    assert recorded.one("driven").error is True
+
+
+def test_a_span_that_was_never_driven_is_nothing(engine: Any, recorded: Written, site: Any) -> None:
+    span = engine.opened(site)
+    span.close(False)
+    del span
+    gc.collect()
+
+    assert recorded.ranges == []
+
+
+def test_a_span_that_is_dropped_ends_with_error(engine: Any, recorded: Written, site: Any) -> None:
+    async def main() -> None:
+        span = engine.opened(site)
+        await span.drive(asyncio.sleep(0))
+
+    asyncio.run(main())
+    gc.collect()
+
+    assert recorded.one("driven").error is True
+
+
+def test_the_slots_of_what_was_driven_are_free_again(engine: Any, recorded: Written, site: Any) -> None:
+    small = Written(engine, slot_count=8)
+
+    def body() -> Generator[None, None, None]:
+        with engine.mstx_range("inner"):
+            yield
+
+    for _ in range(100):
+        for _ in engine.driven(site, body()):
+            with engine.mstx_range("caller"):
+                pass
+
+    assert engine.counters()["slots_overflowed"] == 0
+    assert len(small.ranges) == 300

@@ -1,0 +1,174 @@
+"""Names of any kind: rule 7 of docs/internals/engine.md, on both engines."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import soak
+from builders.written_banks import Written
+
+from mstxkit.store import records
+
+ROOT = Path(__file__).parents[2]
+
+
+class Named(str):
+    """A str that does all it can to be in the way."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+    def __hash__(self) -> int:
+        raise RuntimeError
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError
+
+
+class Unhashable:
+    __hash__ = None  # type: ignore[assignment]
+
+
+NAMES = {
+    "empty": ("", ""),
+    "NUL": ("a\0b", "a\0b"),
+    "newlines": ("a\nb\r\n", "a\nb\r\n"),
+    "lone surrogates": ("\ud800x\udfff", "\\ud800x\\udfff"),
+    "emoji": ("🚀", "🚀"),
+    "escape": ("\x1b[31mred", "\x1b[31mred"),
+    "str subclass": (Named("mine"), "mine"),
+    "int": (3, "<int>"),
+    "none": (None, "<NoneType>"),
+    "bytes": (b"x", "<bytes>"),
+    "list": (["x"], "<list>"),
+    "unhashable": (Unhashable(), "<Unhashable>"),
+}
+
+
+@pytest.mark.parametrize("case", NAMES)
+@pytest.mark.parametrize("is_on", [False, True])
+def test_a_name_of_any_kind_is_taken(engine: Any, recorded: Written, case: str, is_on: bool) -> None:
+    name, written = NAMES[case]
+    engine.set_recording(is_on)
+    for _ in range(3):
+        with engine.mstx_range(name), engine.mstx_range(name, domain=name):
+            engine.mark(name)
+
+    assert recorded.names == [written, written] * 3 * is_on
+    assert [found.name for found in recorded.marks] == [written] * 3 * is_on
+    assert engine.counters()["faults"] == 0
+
+
+@pytest.mark.parametrize("case", [case for case in NAMES if case != "none"])
+def test_a_stage_of_any_kind_is_taken(engine: Any, recorded: Written, case: str) -> None:
+    name, written = NAMES[case]
+    with engine.stage(name):
+        current = engine.current_stage()
+
+    assert current == written
+    assert recorded.ranges[0].own_stage == written
+
+
+def test_a_name_of_10_mb_is_cut_and_counted(engine: Any, recorded: Written) -> None:
+    name = f"{engine.NATIVE} " + "x" * 10_000_000
+    for _ in range(3):
+        with engine.mstx_range(name):
+            pass
+
+    (written,) = {found.name for found in recorded.ranges}
+    assert len(written) == 4096
+    assert f"[{len(name)} bytes, " in written
+    assert engine.counters()["texts_cut"] == 1
+
+
+def test_two_long_names_stay_apart(engine: Any, recorded: Written) -> None:
+    for end in "ab":
+        with engine.mstx_range("y" * 5000 + end):
+            pass
+
+    assert len(set(recorded.names)) == 2
+
+
+def test_sites_are_one_per_name_domain_and_stage(engine: Any) -> None:
+    before = engine.counters()["sites"]
+    sites = [
+        engine.intern("a site"), engine.intern("a site", None, "default"), engine.intern("a site", domain="d"),
+        engine.intern("a site", "s"), engine.intern("a site", stage="s"), engine.intern("another site"),
+    ]  # fmt: skip
+
+    assert sites[0] is sites[1]
+    assert sites[3] is sites[4]
+    assert len({site.id for site in sites}) == 4
+    assert engine.counters()["sites"] - before in (0, 4)
+    assert (sites[3].name, sites[3].stage, sites[3].domain) == ("a site", "s", "default")
+    assert repr(sites[3]) == "Site('a site', stage='s', domain='default')"
+
+
+def test_a_site_travels_as_a_call_of_ranges_site(engine: Any) -> None:
+    from mstxkit.engine.choose import engine as chosen
+    from mstxkit.marking import ranges
+
+    site = engine.intern("travels", "s", "d")
+    arrived = pickle.loads(pickle.dumps(site))
+
+    assert site.__reduce__() == (ranges.site, ("travels", "s", "d"))
+    assert arrived is chosen.intern("travels", "s", "d")
+
+
+CAPPED = """
+import json, logging, sys
+from importlib import import_module
+sys.path.insert(0, sys.argv[2])
+from builders.written_banks import Written
+from mstxkit import faults
+from mstxkit.host import names
+
+lines = []
+handler = logging.Handler()
+handler.emit = lambda record: lines.append(record.getMessage())
+logging.getLogger("mstxkit").addHandler(handler)
+engine = import_module(sys.argv[1])
+engine.set_hooks(names.describe, names.utf8, faults.note, None)
+written = Written(engine, bank_count=2, bank_bytes=64 << 20)
+count = int(sys.argv[3])
+for number in range(count):
+    with engine.mstx_range(f"name {number}"):
+        pass
+for number in (5, count - 1):
+    with engine.mstx_range(f"name {number}"):
+        pass
+ranges = written.names
+print(json.dumps({
+    "distinct": len(set(ranges)), "ranges": len(ranges), "capped": ranges.count("(too many names)"),
+    "last": ranges[-2:], "counters": engine.counters(), "lines": lines,
+}))
+"""
+
+
+@pytest.mark.parametrize("which", ["native", "twin"])
+def test_100_000_distinct_names_are_capped_and_counted(which: str) -> None:
+    """In a process of its own: sites are for its whole life."""
+    module = f"mstxkit.engine.{which}.hot"
+    pytest.importorskip(module)
+    count = soak.rounds(100_000, records.SITE_LIMIT + 500)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", CAPPED, module, str(ROOT / "tests"), str(count)]
+    run = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=110, check=True)
+    found = json.loads(run.stdout)
+
+    kept = records.SITE_LIMIT - 1
+    assert found["ranges"] == count + 2
+    assert found["distinct"] == records.SITE_LIMIT
+    assert found["capped"] == found["counters"]["names_capped"] == count - kept + 1
+    assert found["last"] == ["name 5", "(too many names)"]
+    assert found["counters"]["sites"] == records.SITE_LIMIT
+    assert found["counters"]["dropped"] == found["counters"]["faults"] == 0

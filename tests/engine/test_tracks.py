@@ -1,0 +1,262 @@
+"""Who is inside what: threads, tasks and contexts, on both engines."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import threading
+import weakref
+from collections import Counter
+from typing import Any, Callable
+
+from builders.written_banks import Written
+
+THREADS_END_WITHIN_S = 60
+
+
+def run_in_threads(count: int, work: Callable[[int], None]) -> None:
+    """Run `work(number)` in so many threads, which begin and end together."""
+    together = threading.Barrier(count)
+
+    def run(number: int) -> None:
+        together.wait()
+        work(number)
+        together.wait()
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(THREADS_END_WITHIN_S)
+
+
+def test_a_thread_has_a_track_of_its_own(engine: Any, recorded: Written) -> None:
+    def other() -> None:
+        seen.append(threading.get_native_id())
+        with engine.mstx_range("other"):
+            pass
+
+    seen = [threading.get_native_id()]
+    with engine.mstx_range("main"):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+
+    other_one, main = recorded.ranges
+    assert (main.thread, other_one.thread) == tuple(seen)
+    assert main.track != other_one.track
+    assert (main.depth, other_one.depth) == (0, 0)
+    assert not main.is_task
+    assert not other_one.is_task
+
+
+def test_64_threads_record_everything_on_their_own_tracks(engine: Any, recorded: Written) -> None:
+    threads: dict[int, int] = {}
+
+    def work(number: int) -> None:
+        threads[number] = threading.get_native_id()
+        for turn in range(40):
+            with engine.mstx_range("shared"), engine.mstx_range(f"thread {number}"):
+                if turn % 10 == 0:
+                    with engine.mstx_range("full", number=number):
+                        pass
+
+    run_in_threads(64, work)
+
+    ranges = recorded.ranges
+    assert engine.counters()["dropped"] == engine.counters()["faults"] == engine.counters()["open"] == 0
+    assert Counter(found.name for found in ranges) == {
+        "shared": 64 * 40, "full": 64 * 4, **{f"thread {number}": 40 for number in range(64)}
+    }  # fmt: skip
+    for number in range(64):
+        own = [found for found in ranges if found.name == f"thread {number}"]
+        assert {(found.thread, found.depth) for found in own} == {(threads[number], 1)}
+    depths = {(found.name.split()[0], found.depth) for found in ranges}
+    assert depths == {("shared", 0), ("thread", 1), ("full", 2)}
+
+
+def test_threads_fill_banks_together_and_nothing_is_lost_but_what_is_counted(engine: Any, recorded: Written) -> None:
+    small = Written(engine, slot_count=256, bank_count=40, bank_bytes=4096)
+
+    def work(number: int) -> None:
+        for _ in range(60):
+            with engine.mstx_range("shared"):
+                pass
+
+    run_in_threads(16, work)
+
+    assert len(small.ranges) + engine.counters()["dropped"] == 16 * 60
+    assert engine.counters()["open"] == 0
+
+
+def test_threads_that_come_one_after_the_other_share_tracks(engine: Any, recorded: Written) -> None:
+    def work() -> None:
+        with engine.mstx_range("x"):
+            pass
+
+    for _ in range(50):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+
+    assert len({found.track for found in recorded.ranges}) <= 2
+    assert len(recorded.ranges) == 50
+
+
+def test_interleaved_tasks_have_tracks_of_their_own(engine: Any, recorded: Written) -> None:
+    async def work(number: int) -> None:
+        with engine.stage(f"stage {number}"):
+            for _ in range(3):
+                with engine.mstx_range(f"outer {number}"):
+                    await asyncio.sleep(0)
+                    with engine.mstx_range(f"inner {number}"):
+                        await asyncio.sleep(0)
+
+    async def main() -> None:
+        await asyncio.gather(*(work(number) for number in range(5)))
+
+    asyncio.run(main())
+
+    ranges = recorded.ranges
+    for number in range(5):
+        own = [found for found in ranges if found.name.endswith(f" {number}")]
+        assert len({found.track for found in own}) == 1
+        assert {(found.name.split()[0], found.depth) for found in own} == {("stage", 0), ("outer", 1), ("inner", 2)}
+        assert {found.stage for found in own} == {f"stage {number}"}
+    assert len({found.track for found in ranges}) == 5
+    assert engine.counters()["open"] == 0
+
+
+def test_a_task_created_inside_a_range_does_not_sit_on_its_track(engine: Any, recorded: Written) -> None:
+    async def child() -> None:
+        for _ in range(2):
+            with engine.mstx_range("child"):
+                await asyncio.sleep(0)
+
+    async def main() -> None:
+        with engine.stage("parent"):
+            await asyncio.gather(child(), child())
+
+    asyncio.run(main())
+
+    parent = recorded.one("parent")
+    children = [found for found in recorded.ranges if found.name == "child"]
+    assert parent.track not in {found.track for found in children}
+    assert len({found.track for found in children}) == 2
+    assert {(found.depth, found.stage, found.is_task) for found in children} == {(0, "parent", True)}
+
+
+def test_many_tasks_that_run_eight_at_a_time_need_eight_tracks(engine: Any, recorded: Written) -> None:
+    async def work(gate: asyncio.Semaphore) -> None:
+        async with gate:
+            with engine.mstx_range("outer"):
+                await asyncio.sleep(0)
+                with engine.mstx_range("inner"):
+                    await asyncio.sleep(0)
+
+    async def main() -> None:
+        gate = asyncio.Semaphore(8)
+        await asyncio.gather(*(work(gate) for _ in range(400)))
+
+    asyncio.run(main())
+
+    ranges = recorded.ranges
+    assert len(ranges) == 800
+    assert len({found.track for found in ranges}) == 8
+    assert {(found.name, found.depth) for found in ranges} == {("outer", 0), ("inner", 1)}
+
+
+def test_contexts_without_an_event_loop_have_tracks_of_their_own(engine: Any, recorded: Written) -> None:
+    contexts = [contextvars.copy_context() for _ in range(3)]
+    ranges = [engine.mstx_range(f"context {number}") for number in range(3)]
+    with engine.mstx_range("main"):
+        for context, entered in zip(contexts, ranges):
+            context.run(entered.__enter__)
+        for context, entered in zip(contexts, ranges):
+            context.run(entered.__exit__, None, None, None)
+
+    assert len({found.track for found in recorded.ranges}) == 4
+    assert {found.depth for found in recorded.ranges} == {0}
+
+
+def test_a_stage_in_a_worker_thread_is_inherited_with_its_context(engine: Any, recorded: Written) -> None:
+    def work() -> int:
+        with engine.mstx_range("in the thread"):
+            pass
+        return threading.get_native_id()
+
+    async def main() -> int:
+        with engine.stage("s"), engine.at_step(9):
+            context = contextvars.copy_context()
+            return await asyncio.get_running_loop().run_in_executor(None, context.run, work)
+
+    thread = asyncio.run(main())
+
+    found = recorded.one("in the thread")
+    assert (found.stage, found.step, found.depth, found.thread) == ("s", 9, 0, thread)
+    assert found.track != recorded.one("s").track
+
+
+def test_a_cancelled_task_ends_its_ranges_with_error(engine: Any, recorded: Written) -> None:
+    async def work() -> None:
+        with engine.mstx_range("outer"), engine.mstx_range("inner"):
+            await asyncio.sleep(3600)
+
+    async def main() -> None:
+        task = asyncio.ensure_future(work())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        with engine.mstx_range("afterwards"):
+            pass
+
+    asyncio.run(main())
+
+    assert [(found.name, found.error, found.depth) for found in recorded.ranges] == [
+        ("inner", True, 1), ("outer", True, 0), ("afterwards", False, 0)
+    ]  # fmt: skip
+
+
+def test_what_a_finished_task_held_in_its_context_is_freed(engine: Any, recorded: Written) -> None:
+    """A recorder must not keep contexts, and the tensors in them, alive."""
+
+    class Tensor:
+        pass
+
+    variable: contextvars.ContextVar[Any] = contextvars.ContextVar("variable")
+    freed = []
+
+    async def work() -> None:
+        tensor = Tensor()
+        variable.set(tensor)
+        freed.append(weakref.ref(tensor))
+        with engine.mstx_range("x"), engine.stage("s"):
+            await asyncio.sleep(0)
+
+    async def main() -> None:
+        with engine.mstx_range("main"):
+            await asyncio.gather(*(work() for _ in range(3)))
+
+    asyncio.run(main())
+    gc.collect()
+
+    assert [reference() for reference in freed] == [None] * 3
+
+
+def test_a_range_that_outlives_its_task_can_still_be_ended(engine: Any, recorded: Written) -> None:
+    async def begins() -> Any:
+        left = engine.mstx_range("left open")
+        left.__enter__()
+        return left
+
+    async def main() -> None:
+        left = await asyncio.ensure_future(begins())
+        with engine.mstx_range("main"):
+            left.__exit__(None, None, None)
+
+    asyncio.run(main())
+
+    assert recorded.names == ["left open", "main"]
+    assert {found.depth for found in recorded.ranges} == {0}
+    assert engine.counters()["open"] == 0

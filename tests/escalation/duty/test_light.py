@@ -1,0 +1,211 @@
+"""Light capture on duty: by its schedule, never beside an escalation, and never a second time where it was refused."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import pytest
+from builders.rank_on_duty import QUICK, Rank, Recording
+from builders.run_files import RUN_ID
+
+from mstxkit import faults
+from mstxkit.engine.choose import engine
+from mstxkit.escalation.duty import duty as duties
+from mstxkit.escalation.duty.duty import LightOnDuty
+from mstxkit.profiling import presets
+from mstxkit.profiling.schedule import Schedule
+from mstxkit.profiling.session import Order
+
+NPU = ("torch_npu", {})
+CPU = ("torch", {"torch_npu": "it is not imported"})
+NONE = (None, {"torch": "it is not imported"})
+
+
+@pytest.fixture
+def where(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
+    """Says what can record here."""
+
+    def is_here(found: Any) -> None:
+        monkeypatch.setattr(duties, "backend_here", lambda: found)
+
+    is_here(NPU)
+    return is_here
+
+
+@pytest.fixture
+def session(where: Any) -> Iterator[Recording]:
+    session = Recording()
+    yield session
+    assert session.wrong == []
+    faults.reset()
+
+
+def light(session: Recording, words: str) -> LightOnDuty:
+    def order(step: int) -> Order:
+        return Order(Path("run"), RUN_ID, 0, 1, "", "light", step, presets.load("light"))
+
+    return LightOnDuty(Schedule.parse(words), session, order)  # type: ignore[arg-type]
+
+
+def walked(light: LightOnDuty, steps: Any) -> None:
+    for step in steps:
+        light.stepped(step)
+
+
+def test_it_records_the_steps_of_its_schedule(session: Recording) -> None:
+    walked(light(session, "every 4 steps, 2 steps"), range(14))
+
+    assert [order.step for order in session.orders] == [4, 8, 12]
+    assert [steps for _, steps in session.ends] == [[4, 5], [8, 9]]
+    assert {order.preset.name for order in session.orders} == {"light"}
+
+
+def test_windows_that_touch_are_sessions_of_their_own(session: Recording) -> None:
+    """Else one session would last as long as the run."""
+    walked(light(session, "every 2 steps, 2 steps"), range(7))
+
+    assert [steps for _, steps in session.ends] == [[2, 3], [4, 5]]
+
+
+def test_a_jump_into_another_window_ends_the_one_that_is_open(session: Recording) -> None:
+    walked(light(session, "every 10 steps, 2 steps"), (10, 30, 31, 40))
+
+    assert [steps for _, steps in session.ends] == [[10], [30, 31]]
+
+
+def test_it_gives_way_to_an_escalation_and_returns(session: Recording) -> None:
+    on_duty = light(session, "every 4 steps, 2 steps")
+    walked(on_duty, (3, 4))
+    on_duty.pause()
+    session.begin(on_duty._order(4)._replace(stage="actor_update"))
+    on_duty.stepped(5)
+    session.end("done", [4])
+    on_duty.resume()
+    walked(on_duty, (6, 7, 8))
+
+    assert session.did == ["+light", "-light", "+actor_update", "-actor_update", "+light", "-light", "+light"]
+    assert session.ends[0] == ("an escalation", [4])
+
+
+@pytest.mark.parametrize(("found", "words", "records"), [
+    (NPU, "every 2 steps, 1 step", True),
+    (CPU, "every 2 steps, 1 step", False),
+    (CPU, "every 2 steps, 1 step, any device", True),
+    (NONE, "every 2 steps, 1 step, any device", False),
+])  # fmt: skip
+def test_without_an_npu_there_is_none_unless_it_is_asked_for(
+    session: Recording, where: Any, found: Any, words: str, records: bool
+) -> None:
+    where(found)
+    walked(light(session, words), range(4))
+
+    assert bool(session.orders) is records
+    assert bool(faults.counts) is not records, "it is said once why not"
+
+
+def test_what_was_refused_is_not_tried_again_before_the_next_window(session: Recording) -> None:
+    on_duty = light(session, "every 4 steps, 3 steps")
+    session.refuses = "device 0 is taken"
+    walked(on_duty, (4,))
+    session.refuses = ""
+    walked(on_duty, (5, 6))
+    on_duty.pause()
+    on_duty.resume()
+    refused = list(session.did)
+    walked(on_duty, (7, 8))
+
+    assert (refused, session.did) == ([], ["+light"])
+    assert faults.counts == {"light capture": 1}
+
+
+def test_a_window_that_touches_a_refused_one_is_tried(session: Recording) -> None:
+    on_duty = light(session, "every 1 steps, 1 step")
+    session.refuses = "device 0 is taken"
+    walked(on_duty, (1, 2))
+    session.refuses = ""
+    walked(on_duty, (3,))
+
+    assert session.did == ["+light"]
+
+
+def test_nothing_begins_after_the_end(session: Recording) -> None:
+    """The end of an escalation that ends with the process tells light capture to go on."""
+    on_duty = light(session, "every 1 steps, 1 step")
+    on_duty.stepped(1)
+    on_duty.finish()
+    on_duty.resume()
+    on_duty.stepped(2)
+
+    assert session.did == ["+light", "-light"]
+
+
+def test_a_session_that_began_on_another_thread_is_ended_there(session: Recording) -> None:
+    on_duty = light(session, "every 2 steps, 1 step")
+    begun, paused = threading.Event(), threading.Event()
+
+    def step() -> None:
+        on_duty.stepped(2)
+        begun.set()
+        paused.wait(10)
+        on_duty.stepped(3)
+
+    stepping = threading.Thread(target=step)
+    stepping.start()
+    begun.wait(10)
+    on_duty.pause()
+    still_open = session.is_open
+    paused.set()
+    stepping.join()
+
+    assert still_open and not session.is_open
+    assert session.did == ["+light", "-light"]
+
+
+# ---- on duty ----
+
+
+@pytest.fixture
+def rank(tmp_path: Path, where: Any) -> Iterator[Rank]:
+    """A rank whose light capture records every step."""
+    with_stages = tmp_path / "run"
+    rank = Rank(engine, with_stages, QUICK._replace(light="every 1 steps, 1 step"))
+    engine.watch(True)
+    for key in ("actor_update", "actor_generate"):
+        rank.once(key)
+    engine.watch(False)
+    yield rank
+    rank.killed()
+    assert rank.session.wrong == [] and faults.counts == {}
+
+
+def test_on_duty_light_and_escalation_alternate(rank: Rank) -> None:
+    engine.step(10)
+    request = rank.ask(occurrences=1)
+    with engine.stage("actor_update"):
+        inside = rank.duty.doing()
+    outside = rank.duty.doing()
+    engine.step(11)
+
+    assert (inside, outside) == (f"full of actor_update for request {request.id}", "light capture")
+    assert rank.session.did == [
+        "+light", "-light", "+actor_update", "-actor_update", "+light", "-light", "+light"
+    ]  # fmt: skip
+    assert rank.last(request).state == "done"
+
+
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_on_duty_the_end_leaves_nothing_open(rank: Rank, is_inside: bool) -> None:
+    engine.step(20)
+    rank.ask(occurrences=1)
+    stage = engine.stage("actor_update")
+    if is_inside:
+        stage.__enter__()
+    rank.duty.stop()
+    if is_inside:
+        stage.__exit__(None, None, None)
+    engine.step(21)
+
+    assert not rank.session.is_open
+    assert rank.session.did == ["+light", "-light", *(["+actor_update", "-actor_update"] if is_inside else [])]

@@ -1,0 +1,608 @@
+"""One rank or a few, told what happens: who records what, and what is said about it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from builders.escalation_world import QUICK, World
+
+from mstxkit.errors import ConfigError
+from mstxkit.escalation.machine import moves
+from mstxkit.escalation.machine.machine import Machine
+from mstxkit.escalation.machine.moves import NS
+
+
+def test_the_next_entry_of_the_stage_is_covered_and_light_capture_returns() -> None:
+    world = World()
+    (rank,) = world.ranks
+    rank.advance(7)
+    asked = world.ask(preset="kernels")
+    rank.run("actor_generate")
+    rank.did.clear()
+
+    rank.run("actor_update")
+
+    assert [type(action).__name__ for action in rank.did if not isinstance(action, moves.Acknowledge)] == [
+        "PauseLight",
+        "StartSession",
+        "StopSession",
+        "ResumeLight",
+    ]
+    assert rank.did[1] == moves.StartSession(asked.id, "actor_update", 7, "kernels", (), 50.0, None)
+    assert [report.state for report in rank.said] == ["armed", "running", "draining", "armed"]
+
+
+def test_steps_are_recorded_in_a_row_and_the_end_is_said_with_the_real_window() -> None:
+    world = World()
+    (rank,) = world.ranks
+    asked = world.ask(steps=2)
+    for step in (4, 5, 6):
+        rank.advance(step)
+        rank.run("actor_generate")
+        rank.run("actor_update")
+
+    report = rank.last(asked.id)
+
+    assert rank.stages_recorded() == [("actor_update", 4), ("actor_update", 5)]
+    assert (report.state, report.first_step, report.last_step) == ("done", 4, 5)
+    assert (report.recorded, report.recorded_steps, report.bytes) == (2, (4, 5), 200)
+
+
+def test_every_occurrence_in_a_step_is_recorded_but_one_inside_itself_is_no_second() -> None:
+    world = World()
+    (rank,) = world.ranks
+    rank.advance(1)
+    world.ask()
+    rank.run("actor_update")
+    rank.enter("actor_update")
+    rank.run("actor_update")
+    rank.leave()
+
+    assert rank.stages_recorded() == [("actor_update", 1)] * 2
+
+
+def test_occurrences_are_counted_for_each_stage() -> None:
+    world = World()
+    (rank,) = world.ranks
+    rank.advance(1)
+    asked = world.ask(stage=["actor_update", "actor_generate"], occurrences=2)
+    for stage in ("actor_update", "actor_update", "actor_update", "actor_generate", "actor_generate"):
+        rank.run(stage)
+
+    assert [stage for stage, _ in rank.stages_recorded()] == ["actor_update"] * 2 + ["actor_generate"] * 2
+    assert rank.state(asked.id) == "done"
+
+
+def test_several_stages_begin_with_a_step_that_is_whole() -> None:
+    world = World()
+    (rank,) = world.ranks
+    rank.advance(1)
+    rank.run("actor_generate")
+    world.ask(stage=["actor_update", "actor_generate"])
+    rank.run("actor_update")
+    rank.advance(2)
+    rank.run("actor_generate")
+    rank.run("actor_update")
+
+    assert rank.stages_recorded() == [("actor_generate", 2), ("actor_update", 2)]
+
+
+def test_where_no_step_is_ever_told_a_step_is_one_occurrence() -> None:
+    world = World()
+    (rank,) = world.ranks
+    asked = world.ask(steps=2)
+    for _ in range(3):
+        rank.run("actor_update")
+
+    assert rank.stages_recorded() == [("actor_update", None)] * 2
+    assert rank.state(asked.id) == "done"
+
+
+def test_a_body_that_raises_closes_the_session() -> None:
+    world = World()
+    (rank,) = world.ranks
+    rank.advance(1)
+    asked = world.ask(occurrences=1)
+    rank.run("actor_update", error=True)
+
+    assert rank.backend.open is None
+    assert rank.state(asked.id) == "done"
+    assert rank.last(asked.id).reason == "the stage ended in an error"
+
+
+def test_other_ranks_take_no_notice() -> None:
+    world = World(2)
+    asked = world.ask(ranks=[1])
+    world.ranks[0].run("actor_update")
+
+    assert world.ranks[0].said == []
+    assert world.ranks[1].state(asked.id) == "armed"
+    assert not world.ranks[0].backend.recorded
+
+
+@pytest.mark.parametrize(
+    ("given", "suspects", "reason"),
+    [
+        ({"ranks": "suspect+peer"}, (), "nobody is suspected in this run; name ranks, or all"),
+        ({"ranks": "suspect+peer"}, (7,), "this run has the ranks 0 to 0"),
+    ],
+)
+def test_ranks_that_are_not_there_are_refused_by_every_rank(given: dict, suspects: tuple, reason: str) -> None:
+    world = World()
+    asked = world.ask(suspects, **given)
+
+    assert (world.ranks[0].state(asked.id), world.ranks[0].last(asked.id).reason) == ("refused", reason)
+
+
+def test_the_suspect_and_its_peer_are_whom_the_event_names() -> None:
+    world = World(3)
+    asked = world.ask((0, 2), ranks="suspect+peer", occurrences=1)
+
+    assert [rank.number for rank in world.ranks if rank.said] == [0, 2]
+    assert world.ranks[2].state(asked.id) == "armed"
+
+
+def test_a_stage_that_may_end_on_another_thread_is_refused() -> None:
+    world = World()
+    (rank,) = world.ranks
+    asked = world.ask()
+    rank.enter("actor_update", may_move=True)
+
+    assert rank.state(asked.id) == "refused"
+    assert rank.backend.open is None
+
+
+def test_a_stage_on_another_thread_neither_begins_a_second_session_nor_ends_this_one() -> None:
+    world = World()
+    (rank,) = world.ranks
+    world.ask()
+    rank.enter("actor_update", thread=1)
+    rank.enter("actor_update", thread=2)
+    rank.leave()
+
+    assert rank.backend.open is not None
+    rank.leave()
+    assert rank.backend.open is None
+
+
+def test_nothing_begins_on_another_thread_while_a_session_is_still_being_stopped() -> None:
+    world = World()
+    machine, now = world.ranks[0].machine, world.now()
+    assert machine is not None
+    machine.handle(moves.RequestReceived(world.made()), now)
+    machine.handle(moves.StageEntered("actor_update", thread=1), now)
+    machine.handle(moves.SessionStarted(), now)
+    stops = machine.handle(moves.StageLeft("actor_update", thread=1), now)
+    meanwhile = machine.handle(moves.StageEntered("actor_update", thread=2), now)
+
+    assert [type(action) for action in stops] == [moves.StopSession, moves.Acknowledge]
+    assert meanwhile == ()
+
+
+def test_the_same_request_is_never_run_twice_not_even_after_a_restart() -> None:
+    world = World()
+    (rank,) = world.ranks
+    rank.advance(1)
+    asked = world.ask(occurrences=1)
+    rank.run("actor_update")
+    rank.kill()
+    rank.restart()
+    world.publish(moves.RequestReceived(asked))
+    world.pass_s(60)
+    world.deliver()
+    rank.run("actor_update")
+
+    assert len(rank.backend.recorded) == 1
+    assert rank.state(asked.id) == "done"
+
+
+def test_a_request_waits_while_another_is_under_way_and_through_the_cooldown() -> None:
+    world = World()
+    (rank,) = world.ranks
+    rank.advance(1)
+    first, second = world.ask(occurrences=1), world.ask(occurrences=1, occasion="again")
+    waiting = rank.state(second.id)
+    rank.run("actor_update")
+    cooling = rank.machine.phase(world.now())  # type: ignore[union-attr]
+    rank.run("actor_update")
+    world.pass_s(QUICK.cooldown_s)
+    rank.run("actor_update")
+
+    assert (waiting, cooling) == ("queued", "cooldown")
+    assert [id for id, _, _ in rank.backend.recorded] == [first.id, second.id]
+
+
+def test_cancel_ends_what_waits_at_once_and_what_runs_at_its_thread_s_next_event() -> None:
+    world = World()
+    (rank,) = world.ranks
+    rank.advance(1)
+    running, waiting = world.ask(), world.ask(occasion="again")
+    rank.enter("actor_update")
+    for asked in (waiting, running):
+        rank.tell(moves.CancelReceived(asked.id))
+    still_open = rank.backend.open is not None
+    states = rank.state(waiting.id), rank.state(running.id)
+    rank.tell(moves.Tick(thread=0))
+
+    assert states == ("cancelled", "draining")
+    assert still_open and rank.backend.open is None
+    assert rank.state(running.id) == "cancelled"
+
+
+def test_only_the_thread_of_a_session_stops_it() -> None:
+    world = World()
+    (rank,) = world.ranks
+    asked = world.ask()
+    rank.enter("actor_update", thread=1)
+    rank.tell(moves.CancelReceived(asked.id))
+    rank.tell(moves.Tick(thread=2))
+
+    assert rank.backend.open is not None
+    rank.tell(moves.Tick(thread=1))
+    assert rank.backend.open is None
+
+
+def test_a_cancel_that_comes_before_its_request_holds() -> None:
+    world = World()
+    (rank,) = world.ranks
+    asked = world.made()
+    rank.tell(moves.CancelReceived(asked.id, "not any more"))
+    rank.tell(moves.RequestReceived(asked))
+
+    assert (rank.state(asked.id), rank.last(asked.id).reason) == ("cancelled", "not any more")
+
+
+def test_a_cancel_and_an_agreed_step_that_came_early_outlast_a_restart() -> None:
+    world = World(2)
+    rank = world.ranks[1]
+    cancelled, agreed = world.made(ranks=[1]), world.made(ranks="all")
+    rank.tell(moves.CancelReceived(cancelled.id))
+    rank.tell(moves.Commit(agreed.id, 5))
+    rank.kill()
+    rank.restart()
+    rank.tell(moves.RequestReceived(cancelled))
+    rank.tell(moves.RequestReceived(agreed))
+
+    assert rank.state(cancelled.id) == "cancelled"
+    assert (rank.state(agreed.id), rank.last(agreed.id).first_step) == ("armed", 5)
+
+
+def test_seconds_are_enforced_at_the_next_event_of_the_thread_and_the_overshoot_is_told() -> None:
+    world = World()
+    (rank,) = world.ranks
+    asked = world.ask(occurrences=1, limits={"seconds": 2})
+    rank.enter("actor_update")
+    world.pass_s(3)
+    still_open = rank.backend.open is not None
+    rank.tell(moves.Tick(thread=0))
+
+    assert still_open and rank.backend.open is None
+    assert rank.state(asked.id) == "done"
+    assert rank.last(asked.id).reason == "actor_update was cut short by its limit of 2 s, at 3 s"
+
+
+def test_bytes_are_enforced_and_the_rest_of_the_occurrence_is_left_alone() -> None:
+    world = World()
+    (rank,) = world.ranks
+    rank.advance(1)
+    asked = world.ask(limits={"bytes": 1000})
+    rank.enter("actor_update")
+    rank.tell(moves.Tick(thread=0, session_bytes=1200))
+    rank.run("actor_update")
+    rank.leave()
+
+    assert len(rank.backend.recorded) == 1
+    assert rank.last(asked.id).reason == "actor_update was cut short by its limit of 1000 bytes, at 1200"
+
+
+@pytest.mark.parametrize("fails", ["start", "stop"])
+def test_a_full_disk_fails_the_request_and_the_next_one_is_tried(fails: str) -> None:
+    world = World()
+    (rank,) = world.ranks
+    rank.advance(1)
+    asked, other = world.ask(steps=3), world.ask(occasion="again")
+    rank.backend.fails = fails
+    rank.run("actor_update")
+    rank.backend.fails = ""
+    world.pass_s(QUICK.cooldown_s)
+
+    assert rank.state(asked.id) == "failed"
+    assert "the disk is full; 0 of 3 steps recorded" in rank.last(asked.id).reason
+    assert rank.backend.light
+    assert rank.state(other.id) == "armed"
+
+
+def test_a_session_that_somebody_else_ended_fails() -> None:
+    world = World()
+    (rank,) = world.ranks
+    asked = world.ask()
+    rank.enter("actor_update")
+    rank.backend.open = None
+    rank.tell(moves.SessionStopped())
+
+    assert (rank.state(asked.id), rank.backend.light) == ("failed", True)
+
+
+def test_only_the_sample_is_recorded_in_each_occurrence() -> None:
+    world = World()
+    (rank,) = world.ranks
+    rank.advance(1)
+    world.ask(occurrences=2, sample={"per": "micro_batch", "skip": 1, "record": 2})
+    seen = []
+    for _ in range(2):
+        rank.enter("actor_update")
+        for number in range(4):
+            rank.tell(moves.BoundaryEntered("mini_batch"))
+            rank.tell(moves.BoundaryEntered("micro_batch"))
+            seen += [number] if rank.backend.open else []
+            rank.tell(moves.BoundaryLeft("micro_batch"))
+        rank.leave()
+
+    assert seen == [1, 2, 1, 2]
+    assert len(rank.backend.recorded) == 2
+
+
+def test_an_occurrence_that_is_too_short_for_its_sample_is_told() -> None:
+    world = World()
+    (rank,) = world.ranks
+    rank.advance(1)
+    asked = world.ask(sample={"per": "decode_step", "skip": 8})
+    rank.run("actor_update")
+    rank.advance(2)
+
+    assert rank.state(asked.id) == "failed"
+    assert "actor_update was not recorded in steps 1 to 1" in rank.last(asked.id).reason
+    assert "actor_update was too short for its sample: 0 decode_step, skip 8" in rank.last(asked.id).reason
+
+
+def test_a_request_expires_and_a_set_clock_neither_hastens_nor_delays_that() -> None:
+    world = World()
+    (rank,) = world.ranks
+    asked = world.ask(expires_ns=world.wall_ns + 100 * NS)
+    world.wall_ns += 10**6 * NS
+    world.pass_s(99)
+    before = rank.state(asked.id)
+    world.wall_ns -= 10**6 * NS
+    world.pass_s(1)
+
+    assert (before, rank.state(asked.id)) == ("armed", "expired")
+
+
+def test_a_last_step_that_no_other_follows_is_done_when_the_request_expires() -> None:
+    world = World()
+    (rank,) = world.ranks
+    rank.advance(1)
+    asked = world.ask()
+    rank.run("actor_update")
+    world.pass_s(3600)
+
+    assert rank.state(asked.id) == "done"
+
+
+def test_an_asker_whose_clock_is_ahead_gets_no_longer_life() -> None:
+    world = World()
+    (rank,) = world.ranks
+    world.wall_ns += 10**5 * NS
+    asked = world.made(expires_ns=world.wall_ns + 100 * NS)
+    world.wall_ns -= 10**5 * NS
+    rank.tell(moves.RequestReceived(asked))
+    world.pass_s(100)
+
+    assert rank.state(asked.id) == "expired"
+
+
+def test_the_hour_s_budget_makes_wait_and_the_run_s_refuses() -> None:
+    world = World(policy=replace(QUICK, hour_s=10, run_s=20))
+    (rank,) = world.ranks
+    states = []
+    for occasion in "abc":
+        world.pass_s(3600)
+        asked = world.ask(occurrences=1, occasion=occasion)
+        states.append(rank.state(asked.id))
+        rank.enter("actor_update")
+        world.pass_s(10)
+        rank.leave()
+        waits = world.ask(occasion=f"{occasion} at once")
+        world.pass_s(QUICK.cooldown_s)
+        states.append(rank.last(waits.id).reason)
+        rank.tell(moves.CancelReceived(waits.id))
+
+    assert states[0] == "armed"
+    assert states[1] == "waits: 10 s of sessions in an hour are used up"
+    assert states[3] == "the run's budget of 20 s of sessions is used up"
+    assert states[4] == "refused"
+
+
+def test_an_orderly_end_closes_the_session_and_says_what_became_of_all() -> None:
+    world = World()
+    (rank,) = world.ranks
+    rank.advance(1)
+    running, waiting = world.ask(), world.ask(occasion="again")
+    rank.enter("actor_update")
+    rank.tell(moves.Ending())
+
+    assert rank.backend.open is None
+    assert rank.state(running.id) == "done"
+    assert (rank.state(waiting.id), rank.last(waiting.id).reason) == (
+        "failed",
+        "the process ended; 0 of 1 occurrences recorded",
+    )
+
+
+def test_a_killed_rank_says_after_its_restart_what_it_did_not_finish() -> None:
+    world = World()
+    (rank,) = world.ranks
+    rank.advance(1)
+    running, waiting = world.ask(), world.ask(occasion="again")
+    rank.enter("actor_update")
+    rank.kill()
+    rank.restart()
+    world.pass_s(QUICK.cooldown_s)
+
+    assert rank.state(running.id) == "failed"
+    assert "restarted while it recorded" in rank.last(running.id).reason
+    assert rank.state(waiting.id) == "armed"
+
+
+def test_ranks_agree_on_a_step_ahead_of_all_and_record_the_same() -> None:
+    world = World(3)
+    for rank, step in zip(world.ranks, (10, 11, 10)):
+        rank.advance(step)
+    asked = world.ask(ranks="all", steps=2)
+    for step in range(12, 17):
+        for rank in world.ranks:
+            rank.advance(step)
+            rank.run("actor_update")
+
+    assert [rank.stages_recorded() for rank in world.ranks] == [[("actor_update", 13), ("actor_update", 14)]] * 3
+    assert {rank.state(asked.id) for rank in world.ranks} == {"done"}
+
+
+def test_where_steps_are_short_the_agreed_one_is_as_far_ahead_as_messages_take() -> None:
+    world = World(2)
+    for step in (1, 2):
+        for rank in world.ranks:
+            rank.advance(step)
+        world.pass_s(0.01)
+    asked = world.ask(ranks="all")
+
+    assert world.ranks[1].last(asked.id).first_step == 2 + 20
+
+
+def test_a_rank_that_does_not_answer_lets_the_request_expire_for_all() -> None:
+    world = World(3)
+    for rank in world.ranks:
+        rank.advance(1)
+    world.ranks[2].kill()
+    asked = world.ask(ranks="all")
+    world.pass_s(QUICK.agreement_s + 1)
+    world.deliver()
+
+    assert [rank.state(asked.id) for rank in world.ranks[:2]] == ["expired"] * 2
+    assert world.ranks[1].last(asked.id).reason == "no step was agreed: rank 2 was not ready within 20 s"
+
+
+def test_a_lost_rank_s_end_is_stated_for_it() -> None:
+    world = World(2)
+    asked = world.ask(ranks=[1])
+    world.ranks[1].kill()
+    world.pass_s(3600 + QUICK.session_s + 2 * QUICK.agreement_s)
+
+    assert world.ended(asked.id, 1)
+    assert world.reports[-1].reason == "rank lost: its last word was armed"
+
+
+def test_when_the_agreeing_rank_is_dead_nobody_waits_for_ever() -> None:
+    world = World(3)
+    for rank in world.ranks:
+        rank.advance(1)
+    world.ranks[0].kill()
+    asked = world.ask(ranks=[1, 2])
+    world.pass_s(2 * QUICK.agreement_s + 1)
+
+    assert [rank.state(asked.id) for rank in world.ranks[1:]] == ["expired"] * 2
+
+
+def test_a_rank_that_hears_of_the_step_too_late_says_so_and_records_no_other() -> None:
+    world = World(2)
+    for rank in world.ranks:
+        rank.advance(1)
+    world.publish(moves.RequestReceived(asked := world.made(ranks="all")))
+    world.deliver_one(world.ranks[1])
+    world.deliver_one(world.ranks[0])
+    world.deliver_one(world.ranks[0])
+    world.ranks[1].advance(3)
+    world.deliver()
+    world.ranks[1].run("actor_update")
+
+    assert world.ranks[1].state(asked.id) == "expired"
+    assert world.ranks[1].last(asked.id).reason == "the agreed step 3 had begun here: it is step 3"
+    assert world.ranks[1].backend.recorded == []
+
+
+def test_without_steps_there_is_nothing_to_agree_on() -> None:
+    world = World(2)
+    asked = world.ask(ranks="all")
+
+    assert {rank.state(asked.id) for rank in world.ranks} == {"expired"}
+    assert "ask for occurrences instead" in world.ranks[0].last(asked.id).reason
+
+
+def test_requests_of_several_ranks_run_one_after_the_other_whatever_order_they_came_in() -> None:
+    world = World(2)
+    for rank in world.ranks:
+        rank.advance(1)
+    first, second = world.made(ranks="all"), world.made(ranks="all", occasion="again")
+    world.ranks[0].inbox += [moves.RequestReceived(first), moves.RequestReceived(second)]
+    world.ranks[1].inbox += [moves.RequestReceived(second), moves.RequestReceived(first)]
+    world.deliver()
+    for step in range(2, 12):
+        for rank in world.ranks:
+            rank.advance(step)
+            rank.run("actor_update")
+        world.deliver()
+        world.pass_s(3)
+        world.deliver()
+
+    assert [rank.state(asked.id) for rank in world.ranks for asked in (first, second)] == ["done"] * 4
+    assert world.ranks[0].stages_recorded() == world.ranks[1].stages_recorded()
+
+
+def test_two_requests_that_all_are_ready_for_do_not_get_the_same_step() -> None:
+    """The agreeing rank takes part in neither."""
+    world = World(3)
+    for rank in world.ranks:
+        rank.advance(1)
+    requests = [world.made(ranks=[1, 2], occasion=occasion) for occasion in "ab"]
+    for asked in requests:
+        world.publish(moves.RequestReceived(asked))
+    world.deliver()
+    for step in range(2, 9):
+        for rank in world.ranks:
+            rank.advance(step)
+            rank.run("actor_update")
+        world.deliver()
+        world.pass_s(3)
+        world.deliver()
+
+    assert [world.ranks[number].state(asked.id) for number in (1, 2) for asked in requests] == ["done"] * 4
+
+
+def test_a_step_is_agreed_once_also_by_an_agreeing_rank_that_was_restarted() -> None:
+    world = World(3)
+    for rank in world.ranks:
+        rank.advance(1)
+    asked = world.ask(ranks=[1, 2])
+    agreeing = world.ranks[0]
+    agreeing.kill()
+    agreeing.restart()
+    for rank in world.ranks[1:]:
+        ready = next(report for report in rank.said if report.ready)
+        agreeing.tell(moves.Acknowledged(ready))
+
+    assert [action for action in agreeing.did if isinstance(action, moves.Commit)] == [moves.Commit(asked.id, 3)]
+
+
+def test_while_idle_stages_need_not_be_told() -> None:
+    world = World()
+    (rank,) = world.ranks
+    watches = [rank.machine.watches]  # type: ignore[union-attr]
+    asked = world.ask()
+    watches.append(rank.machine.watches)  # type: ignore[union-attr]
+    rank.tell(moves.CancelReceived(asked.id))
+    watches.append(rank.machine.watches)  # type: ignore[union-attr]
+
+    assert watches == [False, True, False]
+
+
+def test_what_is_not_the_memory_of_a_machine_is_no_crash() -> None:
+    world = World()
+    world.ask()
+    whole = json.loads(world.ranks[0].saved)
+    damaged = [{}, {**whole, "ended": [{"id": 1}]}, {**whole, "tasks": [{"request": {}}]}, {**whole, "spending": None}]
+
+    for memory in damaged:
+        with pytest.raises(ConfigError, match="memory"):
+            Machine.restored(0, 1, memory, world.now())

@@ -1,0 +1,225 @@
+"""Explaining: who, when, how long, how large and what waits meanwhile, from what is known, and said where it is not."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.escalated_run import GONE, NS, control, empty_run, left, run_of, say
+
+from mstxkit.escalation import explaining
+from mstxkit.escalation.explaining import Explanation
+from mstxkit.escalation.machine.moves import Policy
+from mstxkit.store import verdict
+from mstxkit.store.report import Report
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return run_of(tmp_path / "run")
+
+
+@pytest.fixture
+def npus(tmp_path: Path) -> Path:
+    run = empty_run(tmp_path / "npus")
+    for rank in range(4):
+        say(run, rank, backend="torch_npu", why_not={}, step=10 + rank, step_ns=NS)
+    return run
+
+
+def explain(
+    run: Path, *, sessions: Any = (), environment: Any = None, suspects: Any = (), policy: Policy | None = None,
+    **given: Any,
+) -> Explanation:  # fmt: skip
+    said = verdict.heard(control(run))
+    before = [verdict.Judge(said).progress(one) for one in verdict.asked(control(run))]
+    request = left(run, **given)
+    return explaining.explained(
+        request, said, suspects, others=before, sessions=sessions, environment=environment, policy=policy
+    )  # fmt: skip
+
+
+def had(preset: str = "full", start_s: float = 0.5, stop_s: float = 1.5, **more: Any) -> dict[str, Any]:
+    return {
+        "preset": preset, "state": "recorded", "stage": "actor_update", "bytes": 10_000_000,
+        "start_cost_ns": int(start_s * NS), "stop_cost_ns": int(stop_s * NS), **more,
+    }  # fmt: skip
+
+
+def test_it_says_who_would_record_with_what(tmp_path: Path) -> None:
+    run = empty_run(tmp_path / "run")
+    say(run, 1, process=GONE)
+    say(run, 1, role="actor", step=12)
+    say(run, 1, role="rollout", stages=("actor_generate",))
+
+    who = explain(run).recorders
+
+    assert [(one.rank, one.role, one.backend, one.step, one.hindrance) for one in who] == [
+        (1, "actor", "torch", 12, "")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"backend": None, "why_not": {"torch_npu": "it is not imported"}}, "no profiler.*torch_npu: it is not impo"),
+        ({"stages": ("actor_generate",)}, "has not entered actor_update yet"),
+        ({"process": GONE}, "its process has ended"),
+    ],
+)
+def test_it_says_what_hinders_a_rank(run: Path, said: dict[str, Any], why: str) -> None:
+    say(run, 1, **said)
+
+    assert re.search(why, explain(run).recorders[0].hindrance)
+
+
+def test_a_rank_that_was_not_heard_of_is_named(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", 1)
+    say(run, 0, world_size=4)
+
+    assert "nothing was heard" in explain(run).recorders[0].hindrance
+
+
+def test_one_rank_and_one_stage_begin_at_the_next_entry(run: Path) -> None:
+    assert explain(run).when == ("at the next entry of actor_update: it, and every other in that step",)
+
+
+def test_several_stages_wait_for_the_next_whole_step(run: Path) -> None:
+    when = explain(run, stage=["actor_update", "actor_generate"], steps=3).when
+
+    assert "next whole step" in when[0]
+    assert "3 steps in a row" in when[0]
+
+
+def test_occurrences_are_each_rank_s_own(run: Path) -> None:
+    assert "each rank by itself: its next 2 entries" in explain(run, ranks="all", occurrences=2).when[0]
+
+
+def test_several_ranks_agree_on_a_step_ahead_of_the_farthest(npus: Path) -> None:
+    """Steps of a second, messages of two: at least four ahead of step 13."""
+    found = explain(npus, ranks="all", policy=Policy(transport_s=2))
+
+    assert "at least 4 ahead of the farthest: step 17 or later, 4 s from now" in found.when[0]
+
+
+def test_ranks_that_count_no_steps_are_told_to_ask_for_occurrences(run: Path) -> None:
+    say(run, 2, step=None)
+
+    assert "ask for occurrences instead" in explain(run, ranks="all").when[0]
+
+
+def test_a_sample_is_described(run: Path) -> None:
+    when = explain(run, sample={"per": "micro_batch", "skip": 2, "record": 1}).when
+
+    assert "of each occurrence 1 micro_batch after the first 2" in when[1]
+
+
+def test_what_is_queued_before_it_is_named_and_what_has_ended_is_not(run: Path) -> None:
+    ended, waits, elsewhere = left(run, occasion="1"), left(run, occasion="2"), left(run, ranks=[3])
+    say(run, 1, Report(ended.id, 1, "done"), phase="cooldown")
+
+    found = explain(run, occasion="3")
+
+    assert found.ahead == (waits.id,)
+    assert elsewhere.id not in found.ahead
+    assert any("30 s after the last session" in line for line in found.when)
+
+
+def test_the_pause_is_that_of_earlier_sessions_of_the_same_preset(run: Path) -> None:
+    sessions = [had(), had(stop_s=3.5), had("light", 9, 9), had(state="failed", start_s=99)]
+
+    pause = explain(run, sessions=sessions).pause
+
+    assert (pause.median_s, pause.longest_s, pause.sessions) == (3.0, 4.0, 2)
+    assert "3 s at start and stop of each session, 4 s at most, in 2 earlier sessions" in pause.words
+
+
+def test_without_earlier_sessions_the_pause_is_unknown_and_said_so(run: Path) -> None:
+    pause = explain(run).pause
+
+    assert pause.median_s is None
+    assert pause.words.startswith("unknown")
+
+
+def test_the_size_is_assumed_from_the_preset_for_steps_and_ranks(run: Path) -> None:
+    found = explain(run, ranks=[0, 1], steps=3)
+
+    assert found.total_mb == 900 * 3 * 2
+    assert "assumed, not measured" in found.size
+
+
+def test_a_rank_that_cannot_record_writes_nothing(run: Path) -> None:
+    say(run, 1, backend=None)
+
+    assert explain(run, ranks=[0, 1]).total_mb == 900
+
+
+def test_the_size_is_that_of_earlier_sessions_where_there_are_any(run: Path) -> None:
+    found = explain(run, ranks=[0, 1], steps=3, sessions=[had()])
+
+    assert found.total_mb == pytest.approx(60)
+    assert "10 MB in earlier sessions" in found.size
+
+
+def test_of_options_no_size_is_known(run: Path) -> None:
+    found = explain(run, options={"level": "level1"})
+
+    assert found.total_mb is None
+    assert "unknown" in found.size
+
+
+def test_a_short_pause_is_far_from_the_time_out_of_collectives(npus: Path) -> None:
+    found = explain(npus, sessions=[had()])
+
+    assert found.nears_timeout is False
+    assert "1836 s at most" in found.timeout
+    assert "120 s for a first connection" in found.timeout
+
+
+def test_a_pause_near_the_time_out_is_told_loudly(npus: Path) -> None:
+    found = explain(npus, sessions=[had(stop_s=80)], environment={"HCCL_EXEC_TIMEOUT": "120"})
+
+    assert found.nears_timeout is True
+    assert "COMES NEAR THAT" in found.timeout
+    assert "--limit-s" in found.timeout
+
+
+def test_an_unknown_pause_is_not_called_safe(npus: Path) -> None:
+    found = explain(npus)
+
+    assert found.nears_timeout is None
+    assert "unknown" in found.timeout
+
+
+def test_a_time_out_of_0_is_none(npus: Path) -> None:
+    assert explain(npus, environment={"HCCL_EXEC_TIMEOUT": "0"}).nears_timeout is False
+
+
+@pytest.mark.parametrize("value", ["", "many", "-1", "1e9", "9" * 40])
+def test_a_time_out_that_is_no_number_of_seconds_is_the_default(npus: Path, value: str) -> None:
+    assert "1836 s" in explain(npus, environment={"HCCL_EXEC_TIMEOUT": value}).timeout
+
+
+def test_without_a_device_there_is_no_hccl(run: Path) -> None:
+    found = explain(run)
+
+    assert found.nears_timeout is False
+    assert "no HCCL" in found.timeout
+
+
+def test_suspects_are_those_that_record(run: Path) -> None:
+    assert [one.rank for one in explain(run, ranks="suspect+peer", suspects=(3, 1)).recorders] == [1, 3]
+
+
+def test_an_explanation_is_plain_values(run: Path) -> None:
+    assert json.loads(json.dumps(explain(run).as_json()))["recorders"][0]["rank"] == 1
+
+
+@pytest.mark.parametrize("value", [None, "x", -1, 1.5, [], True])
+def test_session_files_of_any_content_are_explained_with(run: Path, value: Any) -> None:
+    spoilt = [dict.fromkeys(had(), value), {}, had(stage=value), had(bytes=value, start_cost_ns=value)]
+
+    assert explain(run, sessions=spoilt).size

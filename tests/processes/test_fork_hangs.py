@@ -1,0 +1,189 @@
+"""Forks while something below hangs, or a fault is met: `os.fork` waits 50 ms at most, and nothing is lost by that."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+from builders import lives
+
+from mstxkit.recorder import adopt
+
+# A write into the run folder that nobody answers, until `answer` is set: as on a dead NFS.
+HANGING = """
+    import os, sys, threading, time, mstxkit
+    from mstxkit.recorder import sealed
+    from mstxkit.recorder.forking import WAITS_AT_MOST_S
+    answer, hangs = threading.Event(), threading.Event()
+    append = sealed.SealedFiles.append
+    def dead(self, block, count):
+        hangs.set()
+        answer.wait()
+        append(self, block, count)
+    mstxkit.capture(sys.argv[1], bank_bytes=16 << 10, banks=4, seal_every_s=0.05)
+    sealed.SealedFiles.append = dead
+    for number in range(10):
+        with mstxkit.mstx_range(f"early {number}"): pass
+    assert hangs.wait(20)
+    def fork(child):
+        began = time.monotonic()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                child(time.monotonic() - began)
+            finally:
+                os._exit(3)
+        return time.monotonic() - began, pid
+"""
+# Far beyond what is promised, far below what a hang is: the machine may be busy.
+BUSY_S = 5.0
+
+
+def test_a_fork_goes_on_while_the_run_folder_does_not_answer(run: Path) -> None:
+    """Each of them, not only the first; what was being written is written once when it answers again."""
+    done = lives.run(
+        HANGING
+        + """
+    waits = []
+    for _ in range(5):
+        took, pid = fork(lambda took: os._exit(0))
+        waits.append(took)
+        assert os.waitpid(pid, 0)[1] == 0
+    assert len([thread for thread in threading.enumerate() if thread.name == "mstxkit-sealer"]) == 1
+    with mstxkit.mstx_range("late"): pass
+    answer.set()
+    print(max(waits))
+    """,
+        run,
+    )
+
+    assert float(done) < BUSY_S
+    adopt.collect(run)
+    names = sorted(row["name"] for row in lives.ranges(run))
+    assert names == sorted([f"early {number}" for number in range(10)] + ["late"])
+    assert not lives.damage(run)
+
+
+def test_a_child_does_not_wait_for_that_folder_either_and_records_once_it_answers(run: Path) -> None:
+    lives.run(
+        HANGING
+        + """
+    from mstxkit.recorder import process
+    open_run_folder = process.run_file.open_run_folder
+    # The child's own folder hangs as well: patched before the fork, for both.
+    def slow(path):
+        answer.wait()
+        return open_run_folder(path)
+    process.run_file.open_run_folder = slow
+    def work(took):
+        assert took < 5, took
+        assert not mstxkit.status().on
+        with mstxkit.mstx_range("unrecorded"): pass
+        answer.set()
+        while not mstxkit.status().on: time.sleep(0.01)
+        with mstxkit.mstx_range("recorded"): pass
+        mstxkit.capturing.stop()
+        os._exit(0)
+    took, pid = fork(work)
+    assert os.waitpid(pid, 0)[1] == 0
+    answer.set()
+    """,
+        run,
+    )
+
+    names = {row["name"] for row in lives.ranges(run)}
+    assert "recorded" in names
+    assert "unrecorded" not in names
+
+
+def test_a_fault_that_is_met_while_logging_is_locked_for_a_fork_does_not_stop_the_fork(run: Path) -> None:
+    """logging, imported after capture, takes its locks for the fork before our threads are parked."""
+    done = lives.run(
+        """
+        import os, sys, threading, mstxkit
+        from mstxkit import faults
+        from mstxkit.recorder import sealed
+        assert "logging" not in sys.modules
+        mstxkit.capture(sys.argv[1], bank_bytes=16 << 10, banks=4)
+        import logging
+        lines = []
+        class Handler(logging.Handler):
+            def emit(self, record): lines.append(record.getMessage())
+        logging.getLogger("mstxkit").addHandler(Handler())
+        at_fork, is_held = threading.Event(), threading.Event()
+        def full(self, block, count):
+            at_fork.wait()
+            is_held.wait(5)
+            raise OSError(28, "No space left on device")
+        sealed.SealedFiles.append = full
+        os.register_at_fork(before=lambda: (at_fork.set(), is_held.set()))
+        for number in range(700):
+            with mstxkit.mstx_range("a"): pass
+        for _ in range(3):
+            pid = os.fork()
+            if pid == 0: os._exit(0)
+            assert os.waitpid(pid, 0)[1] == 0
+        while not faults.counts: pass
+        pid = os.fork()
+        if pid == 0: os._exit(0)
+        os.waitpid(pid, 0)
+        print(len(lines), faults.counts["sealer.write"] > 0)
+        os._exit(0)
+        """,
+        run,
+    )
+
+    assert done.split() == ["1", "True"]
+    adopt.collect(run)
+
+
+@pytest.fixture
+def frozen_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of the test's own that can be frozen: it answers no write."""
+    tools = [shutil.which(name) for name in ("mkfs.ext4", "fsfreeze", "mount")]
+    if os.geteuid() or None in tools:
+        pytest.skip("needs root, mkfs.ext4, fsfreeze and mount")
+    image, place = tmp_path / "image", tmp_path / "disk"
+    place.mkdir()
+    image.write_bytes(b"")
+    os.truncate(image, 32 << 20)
+    subprocess.run(["mkfs.ext4", "-q", image], check=True)
+    if subprocess.run(["mount", "-o", "loop", image, place], capture_output=True).returncode:
+        pytest.skip("no loop device can be mounted here")
+    yield place
+    subprocess.run(["fsfreeze", "-u", place], capture_output=True)
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def test_a_fork_on_a_file_system_that_is_really_frozen(frozen_disk: Path) -> None:
+    done = lives.run(
+        """
+        import os, subprocess, sys, threading, time, mstxkit
+        run = sys.argv[1]
+        mstxkit.capture(run, bank_bytes=16 << 10, banks=4, seal_every_s=0.05)
+        with mstxkit.stage("s"): pass
+        time.sleep(0.3)
+        subprocess.run(["fsfreeze", "-f", os.path.dirname(run)], check=True)
+        for _ in range(700):
+            with mstxkit.mstx_range("a"): pass
+        time.sleep(0.3)
+        thaw = threading.Timer(4, lambda: subprocess.run(["fsfreeze", "-u", os.path.dirname(run)]))
+        thaw.daemon = True
+        thaw.start()
+        began = time.monotonic()
+        mstxkit.status()
+        mstxkit.step()
+        pid = os.fork()
+        if pid == 0: os._exit(0)
+        print(time.monotonic() - began)
+        os.waitpid(pid, 0)  # the kernel holds its thread until the disk answers
+        """,
+        frozen_disk / "run",
+    )
+
+    assert float(done) < BUSY_S
+    adopt.collect(frozen_disk / "run")

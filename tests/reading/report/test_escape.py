@@ -1,0 +1,50 @@
+"""No text of a trace reaches a terminal, rich's markup, a spreadsheet or JSON as anything but text."""
+
+from __future__ import annotations
+
+import io
+import json
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mstxkit.reading.report.escape import for_json, for_rich, for_terminal
+
+any_text = st.text(st.characters(exclude_categories=()))
+
+
+@given(any_text)
+def test_nothing_invisible_is_left_for_a_terminal(text: str) -> None:
+    shown = for_terminal(text)
+
+    assert not any(unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in shown)
+    shown.encode()
+
+
+def test_what_is_visible_stays() -> None:
+    assert for_terminal("rerank 重排 é €") == "rerank 重排 é €"
+
+
+def test_control_sequences_are_shown_as_escapes() -> None:
+    assert for_terminal("\x1b[31mred\r\n\x9b\u202e\ud800") == "\\x1b[31mred\\x0d\\x0a\\x9b\\u202e\\ud800"
+
+
+def test_long_texts_are_cut_before_they_are_escaped() -> None:
+    assert for_terminal("abcdef", 4) == "abc…"
+
+
+@pytest.mark.parametrize("text", ["[red]x[/red]", "[/]", "a\\", "\\[b]", "[link=http://x]y[/link]"])
+def test_rich_shows_markup_as_it_stands(text: str) -> None:
+    console = pytest.importorskip("rich.console").Console(file=io.StringIO(), width=80)
+
+    console.print(for_rich(text, style="bold"))
+
+    assert console.file.getvalue() == text + "\n"
+
+
+@given(any_text)
+def test_json_reads_back_and_is_ascii(text: str) -> None:
+    assert json.loads(for_json(text)) == text
+    assert for_json(text).isascii()

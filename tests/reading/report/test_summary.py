@@ -1,0 +1,173 @@
+"""The report holds every stage of every rank, what killed processes were inside of, what was lost; all escaped."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.run_files import BankFiles, ProcessFiles, new_run
+
+pytest.importorskip("numpy")
+pytest.importorskip("polars")
+console = pytest.importorskip("rich.console")
+
+from mstxkit.reading.report.summary import is_something_wrong, summarise  # noqa: E402
+from mstxkit.reading.report.text import render  # noqa: E402
+from mstxkit.reading.run import open_run  # noqa: E402
+
+MILLISECOND = 1_000_000
+
+
+def bank_of(*milliseconds: int) -> BankFiles:
+    bank, at = BankFiles(), 0
+    for step, length in enumerate(milliseconds):
+        bank.range("gen", at, at + length * MILLISECOND, stage="gen", own=True, step=step)
+        at += (length + 1) * MILLISECOND
+    return bank
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return new_run(tmp_path / "run")
+
+
+def printed(summary: dict[str, Any], columns: int = 100, **options: bool) -> str:
+    out = io.StringIO()
+    console.Console(file=out, width=columns, highlight=False).print(render(summary, **options))
+    return out.getvalue()
+
+
+def test_a_stage_has_its_ranks_and_the_slowest_by_mean(run: Path) -> None:
+    for rank, lengths in enumerate([(10, 20), (10, 20), (40, 50)]):
+        ProcessFiles(run, 100 + rank, rank=rank).seal(bank_of(*lengths))
+
+    (stage,) = summarise(open_run(run))["stages"]
+
+    assert (stage["stage"], stage["count"], stage["total_ns"]) == ("gen", 6, 150 * MILLISECOND)
+    assert [row["count"] for row in stage["ranks"]] == [2, 2, 2]
+    assert (stage["slowest"]["rank"], stage["slowest"]["mean_ns"]) == (2, 45.0 * MILLISECOND)
+    assert stage["slowest"]["median_ns"] == 15.0 * MILLISECOND
+
+
+def test_one_rank_alone_is_not_the_slowest(run: Path) -> None:
+    ProcessFiles(run).seal(bank_of(1))
+
+    assert summarise(open_run(run))["stages"][0]["slowest"] is None
+
+
+def test_a_single_step_can_be_asked_for(run: Path) -> None:
+    ProcessFiles(run).seal(bank_of(1, 2, 3))
+
+    summary = summarise(open_run(run), step=1)
+
+    assert (summary["first_step"], summary["last_step"]) == (0, 2)
+    assert summary["stages"][0]["total_ns"] == 2 * MILLISECOND
+
+
+def test_a_clean_run_is_not_wrong_but_a_kill_a_drop_or_damage_is(run: Path) -> None:
+    process = ProcessFiles(run, 1)
+    process.seal(bank_of(1))
+    assert not is_something_wrong(summarise(open_run(run)))
+
+    ProcessFiles(run, 2).seal(ended="killed")
+    assert is_something_wrong(summarise(open_run(run)))
+
+    for file in (run / "sealed").iterdir():
+        file.unlink()
+    process.counters["dropped"] = 1
+    process.seal()
+    assert is_something_wrong(summarise(open_run(run)))
+
+    process.counters["dropped"] = 0
+    process.seal(ended=None).write_bytes(b"")
+    assert is_something_wrong(summarise(open_run(run)))
+
+
+def test_the_summary_is_json(run: Path) -> None:
+    ProcessFiles(run).seal(bank_of(1), inside=[{"name": "x", "domain": "d", "start": 5}], ended="killed")
+
+    assert json.loads(json.dumps(summarise(open_run(run))))["killed"][0]["inside"][0]["name"] == "x"
+
+
+def test_the_text_names_inside_what_a_process_died(run: Path) -> None:
+    fields = {"name": "all_reduce", "domain": "comm", "stage": "gen", "step": 7, "track": 0, "depth": 1}
+    ProcessFiles(run, 4711, rank=3, role="actor", host="h").seal(inside=[{**fields, "start": 0}], ended="killed")
+
+    text = " ".join(printed(summarise(open_run(run))).split())
+
+    assert "rank 3 actor (pid 4711 on h) was killed inside all_reduce of comm, stage gen, step 7" in text
+
+
+def test_losses_are_named(run: Path) -> None:
+    process = ProcessFiles(run)
+    process.counters.update(dropped=12, names_capped=3)
+    process.seal()
+
+    assert "12 records dropped, 3 ranges given the catch-all name" in printed(summarise(open_run(run)))
+
+
+def test_many_ranks_are_cut_to_the_slowest_unless_all_are_asked_for(run: Path) -> None:
+    for rank in range(20):
+        ProcessFiles(run, 100 + rank, rank=rank).seal(bank_of(rank + 1))
+    summary = summarise(open_run(run))
+
+    few, every = printed(summary), printed(summary, all_ranks=True)
+
+    assert "… 12 faster (--all)" in few
+    assert len(every.splitlines()) - len(few.splitlines()) == 11
+
+
+def test_a_hundred_columns_are_enough(run: Path) -> None:
+    for rank in range(2):
+        ProcessFiles(run, 1234567 + rank, rank=10_000 + rank, role="reference_policy").seal(bank_of(999, 123))
+
+    lines = printed(summarise(open_run(run))).splitlines()
+
+    assert not any("…" in line for line in lines)
+    assert sum("reference_policy" in line for line in lines) == 3
+
+
+def test_names_with_control_characters_and_markup_are_shown_not_obeyed(run: Path) -> None:
+    evil = "[red]\x1b]0;x\x07[/]"
+    bank = BankFiles().range(evil, 0, 1, stage=evil, own=True)
+    inside = [{"name": evil, "domain": evil, "stage": evil, "start": 0}]
+    ProcessFiles(run, role=evil).seal(bank, inside=inside, ended="killed")
+    (run / "sealed" / "\x1b[2J.mxs").write_bytes(b"")
+
+    text = printed(summarise(open_run(run)), columns=200)
+
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert text.count("[red]\\x1b]0;x\\x07[/]") >= 4
+    assert "\\x1b[2J.mxs" in text
+
+
+def test_coalesced_ranges_are_named_with_their_calls(run: Path) -> None:
+    bank = BankFiles()
+    for calls in (30, 12):
+        bank.range("poll", 0, 10, busy=5, coalesced=calls, total_ns=5, max_ns=1)
+    bank.range("swap", 0, 10, busy=5, coalesced=7, total_ns=5, max_ns=1)
+    bank.range("of the user", 0, 10, coalesced=99)
+    process = ProcessFiles(run)
+    process.counters["coalesced"] = 49
+    process.seal(bank)
+
+    summary = summarise(open_run(run))
+
+    assert summary["coalesced"] == [
+        {"name": "poll", "calls": 42, "records": 2}, {"name": "swap", "calls": 7, "records": 1},
+    ]  # fmt: skip
+    assert "coalesced: poll (42 calls in 2 records), swap (7 calls in 1 records)" in printed(summary, columns=200)
+    assert "49 calls coalesced" in printed(summary, columns=200)
+
+
+def test_where_nothing_was_coalesced_nothing_is_said_of_it(run: Path) -> None:
+    ProcessFiles(run).seal(bank_of(1))
+
+    summary = summarise(open_run(run))
+
+    assert summary["coalesced"] == []
+    assert "coalesced" not in printed(summary)

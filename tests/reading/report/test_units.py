@@ -1,0 +1,32 @@
+"""Numbers are shown with three digits and a unit that fits."""
+
+from __future__ import annotations
+
+import pytest
+
+from mstxkit.reading.report.units import duration, share_over, size
+
+
+@pytest.mark.parametrize(
+    ("ns", "shown"),
+    [
+        (0, "0 ns"), (999, "999 ns"), (1_000, "1.00 µs"), (12_345, "12.3 µs"), (999_999, "1000 µs"),
+        (1_500_000, "1.50 ms"), (119_000_000_000, "119 s"), (120_000_000_000, "2.00 min"),
+        (7_200_000_000_000, "2.00 h"),
+        (172_800_000_000_000, "2.00 d"),
+    ],
+)  # fmt: skip
+def test_durations(ns: int, shown: str) -> None:
+    assert duration(ns) == shown
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"), [(0, "0 B"), (1023, "1023 B"), (1 << 20, "1.00 MiB"), (3 << 30, "3.00 GiB")]
+)
+def test_sizes(count: int, shown: str) -> None:
+    assert size(count) == shown
+
+
+def test_shares() -> None:
+    assert share_over(183, 100) == "+83 %"
+    assert share_over(1, 0) == ""

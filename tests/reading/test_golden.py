@@ -1,0 +1,77 @@
+"""Files of every format version ever shipped read back to exactly the same tables, for ever."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numpy")
+pytest.importorskip("polars")
+
+from mstxkit.host import identity
+from mstxkit.reading.run import Run, open_run
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+T0 = 1_700_000_000_000_001_000  # wall clock of the first anchor, which has 0 ticks; 3 ticks are 1 ns
+
+
+@pytest.fixture
+def v1(tmp_path: Path) -> Run:
+    run = tmp_path / "v1"
+    shutil.copytree(GOLDEN / "v1", run)
+    (run / "live").mkdir()
+    pointer = {"format": 1, "path": str(run / "second.live"), "boot": identity.boot_id(), "host": "node-a", "pid": 101}
+    (run / "live" / "node-a-101-bb.json").write_text(json.dumps({**pointer, "start": "bb"}))
+    return open_run(run)
+
+
+def test_version_1_ranges(v1: Run) -> None:
+    first, second = (0, "node-a", 100, "actor"), (1, "node-a", 101, None)
+    second_end, second_start = (1 << 41) * 4, 1 << 41
+
+    assert v1.ranges().rows() == [
+        (*first, 0, 0, 0, "default", "actor_generate", "generate", T0 + 1_000, 2_000, None, False, False,
+         '{"prompts":8,"temperature":0.5}'),
+        (*first, 1, 1, 0, "default", "actor_generate", "wait", T0 + 1_200, 200, 100, False, True, None),
+        (*second, 0, 0, None, "default", "reward", "reward", T0 + round(second_start / 3),
+         round(second_end / 3) - round(second_start / 3), None, False, False, None),
+        (*first, 0, 1, 1, "comm", "actor_update", "all_reduce", T0 + 4_000, None, None, True, False, None),
+        (*second, 0, 0, None, "default", None, "résumé", T0 + 200_000, None, None, True, False, None),
+    ]  # fmt: skip
+
+
+def test_version_1_marks(v1: Run) -> None:
+    assert v1.marks().rows() == [
+        (
+            0,
+            "node-a",
+            100,
+            0,
+            0,
+            "default",
+            None,
+            "weights ready",
+            T0 + 3_100,
+            '{"ok":true,"note":"done","value":"list"}',
+        )
+    ]
+
+
+def test_version_1_stages(v1: Run) -> None:
+    assert v1.stages().rows()[-1] == (0, "actor_generate", 0, "actor", 100, 1, 2_000, T0 + 1_000, T0 + 3_000)
+
+
+def test_version_1_processes_and_tracks(v1: Run) -> None:
+    assert v1.damage == []
+    assert v1.processes().select("rank", "pid", "state", "clock", "clock_error_ns").rows() == [
+        (0, 100, "killed", "tsc", 40),
+        (1, 101, "unknown", "tsc", 40),
+    ]
+    assert v1.tracks().select("rank", "track", "thread", "is_task").rows() == [
+        (0, 0, 4711, False),
+        (0, 1, 4711, True),
+        (1, 0, 99, False),
+    ]

@@ -1,0 +1,143 @@
+"""The one judge: a request that nobody can answer any more ends, whatever host asks; every reader gives its answer."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any, Mapping
+
+import pytest
+from builders.escalated_run import GONE, NS, control, left, run_of, say, session
+
+from mstxkit.escalation import asking
+from mstxkit.host import identity
+from mstxkit.store import verdict
+from mstxkit.store.report import SESSION_S, Report
+from mstxkit.store.request import Request
+from mstxkit.store.session_file import sessions
+from mstxkit.store.verdict import LATE_S, Asked, Judge
+
+ELSEWHERE = {"host": "elsewhere"}  # nobody here can tell whether a process of that host lives
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return run_of(tmp_path / "run")
+
+
+def judged(run: Path, request: Request, after_s: float = 0.0, is_alive: Any = verdict.alive_here) -> tuple[str, str]:
+    """State and reason of the only rank that is asked, so many seconds from now."""
+    said = verdict.heard(control(run), is_alive)
+    judge = Judge(said, lambda: sessions(run, ""), is_alive, time.time_ns() + int(after_s * NS))
+    report = judge.progress(Asked(request)).reports[0]
+    return report.state, report.reason
+
+
+def test_a_rank_of_another_host_that_died_in_a_session_has_failed_when_its_limit_is_over(run: Path) -> None:
+    request = left(run, limits={"seconds": 20})
+    say(run, 1, Report(request.id, 1, "running"), process=ELSEWHERE)
+
+    assert judged(run, request, 20 + LATE_S - 5)[0] == "running"
+    assert judged(run, request, 20 + LATE_S + 5) == (
+        "failed", "nothing is heard of it any more, and the 20 s of its session are over",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("limits", "limit_s"), [({}, SESSION_S), ({"seconds": 50}, 50.0)])
+def test_where_the_request_has_no_limit_that_of_its_session_counts(
+    run: Path, limits: dict[str, Any], limit_s: float
+) -> None:
+    request = left(run)
+    say(run, 1, Report(request.id, 1, "draining"), process=ELSEWHERE)
+    session(run, request.id, state="recording", limits=limits)
+
+    assert judged(run, request, limit_s + LATE_S - 5)[0] == "draining"
+    assert judged(run, request, limit_s + LATE_S + 5)[0] == "failed"
+
+
+@pytest.mark.parametrize("state", ["queued", "armed"])
+def test_a_rank_of_another_host_that_is_not_heard_of_any_more_expires_after_its_request(run: Path, state: str) -> None:
+    request = left(run, expires_ns=time.time_ns() + 10 * NS)
+    say(run, 1, Report(request.id, 1, state, reason="waits"), process=ELSEWHERE)
+
+    assert judged(run, request, 15) == (state, "waits")
+    assert judged(run, request, 15 + LATE_S) == ("expired", "waits; nothing is heard of it any more")
+
+
+def test_a_rank_that_is_known_to_live_may_take_its_time(run: Path) -> None:
+    request = left(run, limits={"seconds": 20}, expires_ns=time.time_ns() + 10 * NS)
+    say(run, 1, Report(request.id, 1, "running"))
+
+    assert judged(run, request, 10**6)[0] == "running"
+
+
+def test_whoever_is_told_that_a_process_has_ended_does_not_wait(run: Path) -> None:
+    """A reader of the run's files knows what the host cannot tell."""
+    request = left(run)
+    say(run, 1, Report(request.id, 1, "running"), process=ELSEWHERE)
+
+    def is_alive(who: Mapping[str, Any]) -> bool | None:
+        return False if who["host"] == "elsewhere" else None
+
+    assert judged(run, request, is_alive=is_alive) == ("failed", "its process ended in the middle of a session")
+
+
+def test_a_silent_rank_is_what_its_session_says(run: Path) -> None:
+    request = left(run)
+    session(run, request.id)
+
+    assert judged(run, request)[0] == "done"
+
+
+@pytest.mark.parametrize(("who", "state"), [(GONE, "failed"), (ELSEWHERE, "running"), ({}, "running")])
+def test_a_silent_rank_whose_session_still_records_is_as_its_process(
+    run: Path, who: dict[str, Any], state: str
+) -> None:
+    request = left(run)
+    told = {**identity.of_life(), **who}
+    session(run, request.id, state="recording", start_ns=time.time_ns(), **told)
+
+    assert judged(run, request)[0] == state
+    assert judged(run, request, SESSION_S + LATE_S + 5)[0] == ("running" if not who else "failed")
+
+
+def test_what_others_say_of_a_rank_counts_only_where_it_is_an_end(run: Path) -> None:
+    """Else a request would wait for ever for a rank that another one once saw waiting."""
+    request = left(run, created_ns=1, expires_ns=2)
+    say(run, 0, Report(request.id, 1, "armed"))
+
+    assert judged(run, request) == ("expired", "it never answered")
+
+
+def test_every_host_and_every_reader_gives_the_same_answer(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numpy")
+    pytest.importorskip("polars")
+    from typer.testing import CliRunner
+
+    import mstxkit.cli
+    from mstxkit.reading.run import open_run
+
+    def answers() -> set[str]:
+        shown = CliRunner().invoke(mstxkit.cli.application(), ["status", str(run), "--json"]).output
+        return {
+            json.loads(shown)["requests"][0]["ranks"][0]["state"],
+            open_run(run).escalations().to_dicts()[0]["state"],
+            asking.judge_of(control(run)).progress(Asked(request)).reports[0].state,
+        }
+
+    request = left(run, limits={"seconds": 20})
+    say(run, 1, Report(request.id, 1, "running"), process=GONE)
+    assert answers() == {"failed"}
+
+    monkeypatch.setattr(identity, "host", lambda: "another")
+    assert answers() == {"running"}
+    spoken_before(run, 20 + LATE_S + 5)
+    assert answers() == {"failed"}
+
+
+def spoken_before(run: Path, seconds: float) -> None:
+    """Rank 1's last word is so old by now."""
+    file = run / "control" / "acks" / "rank1.json"
+    told = json.loads(file.read_text())
+    file.write_text(json.dumps({**told, "written_ns": time.time_ns() - int(seconds * NS)}))

@@ -1,0 +1,119 @@
+"""A recorder in this process: started, stopped, started again; what fails on the way leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
+from builders import lives
+
+import mstxkit
+from mstxkit import faults
+from mstxkit.engine.choose import engine
+from mstxkit.errors import CaptureError
+from mstxkit.recorder import blocks
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Path]:
+    with lives.own_run(tmp_path) as folder:
+        yield folder
+
+
+def test_a_capture_records_until_it_is_stopped(run: Path) -> None:
+    with mstxkit.capture(run) as started:
+        with mstxkit.mstx_range("inside"):
+            pass
+    with mstxkit.mstx_range("after"):
+        pass
+
+    assert started.run == run
+    assert lives.ended(run) == {"inside": 1}
+    assert not engine.recording()
+
+
+def test_stop_may_be_called_more_than_once(run: Path) -> None:
+    started = mstxkit.capture(run)
+    started.stop()
+    started.stop()
+
+    assert not mstxkit.status().on
+
+
+def test_a_capture_that_was_stopped_does_not_stop_a_later_one(run: Path, tmp_path: Path) -> None:
+    first = mstxkit.capture(run)
+    first.stop()
+    with mstxkit.capture(tmp_path / "second"):
+        first.stop()
+        is_on = mstxkit.status().on
+
+    assert is_on
+
+
+def test_a_range_that_ends_while_a_stop_is_sealing_is_named_as_open(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread's, say: after the engine has let go of the live file nothing changes in it any more."""
+    real = blocks.of_left_banks
+
+    def ended_meanwhile(*args: Any) -> Any:
+        found = list(real(*args))
+        late.__exit__(None, None, None)
+        return found
+
+    monkeypatch.setattr(blocks, "of_left_banks", ended_meanwhile)
+    started, late = mstxkit.capture(run), mstxkit.mstx_range("late")
+    late.__enter__()
+    started.stop()
+
+    assert not lives.ended(run)
+    assert lives.still_open(run) == {"late": 1}
+
+
+def test_a_stopped_capture_can_be_started_again_into_the_same_run(run: Path) -> None:
+    for name in ("first", "second"):
+        with mstxkit.capture(run), mstxkit.mstx_range(name):
+            pass
+
+    assert lives.ended(run) == {"first": 1, "second": 1}
+    assert [row["state"] for row in lives.processes(run)] == ["exited"] * 2
+
+
+def test_a_range_that_began_before_a_stop_is_not_in_the_next_capture(run: Path) -> None:
+    started = mstxkit.capture(run)
+    with mstxkit.mstx_range("across"):
+        started.stop()
+        started = mstxkit.capture(run)
+    started.stop()
+
+    assert not lives.ended(run)
+    assert lives.still_open(run) == {"across": 1}
+
+
+def test_a_start_that_fails_half_way_leaves_nothing(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cannot_start(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", cannot_start)
+    with pytest.raises(CaptureError, match="can't start new thread"):
+        mstxkit.capture(run)
+
+    assert not mstxkit.status().on
+    assert not engine.recording()
+    assert not list((run / "live").iterdir())
+    assert "MSTXKIT_RUN" not in os.environ
+
+
+def test_an_adoption_that_fails_does_not_keep_a_capture_from_starting(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mstxkit.recorder import adopt
+
+    (run / "live").mkdir(parents=True)
+    monkeypatch.setattr(adopt, "pointers", lambda folder: 1 / 0)
+    with mstxkit.capture(run), mstxkit.mstx_range("recorded"):
+        pass
+
+    assert lives.ended(run) == {"recorded": 1}
+    assert faults.counts.get("adopt") == 1

@@ -1,0 +1,74 @@
+"""What holds for every page: its lines are short, its links lead somewhere, and who names a page names one there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PARTS = ("docs", "examples", "mstxkit", "tests", "benchmarks")
+COLUMNS_AT_MOST = 120
+ARCHITECTURE_WORDS_AT_MOST = 1500
+
+
+def files(*suffixes: str) -> list[Path]:
+    below = [path for part in PARTS for suffix in suffixes for path in (ROOT / part).rglob(f"*{suffix}")]
+    return sorted([*ROOT.glob("*.md"), *below])
+
+
+PAGES = [path for path in files(".md") if path.suffix == ".md"]
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link may name on a page, as GitHub makes it of headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", files(".md", ".c", ".h", ".pyi"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_lines_are_short(path: Path) -> None:
+    """Tables too. ruff does the same for Python."""
+    lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+
+    assert [number for number, line in lines if len(line) > COLUMNS_AT_MOST] == []
+
+
+@every_page
+def test_links_lead_to_something(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:)([^)\s]*)\)", page.read_text(encoding="utf-8"))
+    missing = []
+    for target in targets:
+        name, _, anchor = target.partition("#")
+        there = (page.parent / name).resolve() if name else page
+        if not there.exists() or (anchor and anchor not in anchors(there)):
+            missing.append(target)
+
+    assert missing == []
+
+
+def test_pages_that_code_names_are_there() -> None:
+    named = {
+        (str(path.relative_to(ROOT)), name)
+        for path in [*files(".py", ".c", ".h", ".pyi"), ROOT / "Makefile", ROOT / "pyproject.toml"]
+        for name in re.findall(r"\bdocs/(?:guide|internals|decisions|[a-z]+\.md)[\w/-]*(?:\.md)?", _text(path))
+    }
+
+    assert [(path, name) for path, name in named if not (ROOT / name).exists()] == []
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def test_the_guides_index_lists_every_page() -> None:
+    index = _text(DOCS / "guide" / "README.md")
+
+    assert [page.name for page in (DOCS / "guide").glob("*.md") if f"]({page.name})" not in index] == ["README.md"]
+
+
+def test_the_architecture_can_be_read_in_one_sitting() -> None:
+    assert len(_text(DOCS / "internals" / "architecture.md").split()) <= ARCHITECTURE_WORDS_AT_MOST

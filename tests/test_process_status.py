@@ -1,0 +1,72 @@
+"""`status` and `stage_times` say what goes on in this process, whenever they are asked."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+from builders import lives
+
+import mstxkit
+from mstxkit.engine.choose import engine
+from mstxkit.store import livefile
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Path]:
+    with lives.own_run(tmp_path) as folder:
+        yield folder
+
+
+def test_status_says_what_goes_on(run: Path) -> None:
+    with mstxkit.capture(run), mstxkit.mstx_range("open"):
+        status = mstxkit.status()
+    after = mstxkit.status()
+
+    assert (status.on, status.native, status.run) == (True, engine.NATIVE, str(run))
+    assert status.clock in livefile.CLOCKS.values() and status.clock_reason
+    assert status.live_file is not None and Path(status.live_file).name.endswith(".live")
+    assert set(status.counters) >= {*livefile.COUNTERS, "open", "sites"}
+    assert (status.counters["open"], status.counters["dropped"], status.faults) == (1, 0, {})
+    assert status.own_cost_ratio is not None and 0 <= status.own_cost_ratio < 1
+    assert (after.on, after.run, after.live_file, after.own_cost_ratio) == (False, None, None, None)
+
+
+def test_status_can_be_asked_while_captures_start_and_stop(run: Path) -> None:
+    goes_on, problems = threading.Event(), []
+
+    def ask() -> None:
+        while not goes_on.is_set():
+            try:
+                mstxkit.status()
+            except Exception as exc:
+                problems.append(exc)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    for number in range(20):
+        with mstxkit.capture(run, banks=2, bank_bytes=16384, slots=8 + number):
+            pass
+    goes_on.set()
+    asking.join()
+
+    assert not problems
+
+
+def test_stage_times_are_those_of_this_process(run: Path) -> None:
+    with mstxkit.capture(run):
+        mstxkit.step(3)
+        began = time.monotonic()
+        with mstxkit.stage("timed"):
+            time.sleep(0.01)
+        took_s = time.monotonic() - began
+        mstxkit.step(4)
+        found = mstxkit.stage_times()
+        of_step = mstxkit.stage_times(3)
+
+    assert found == of_step
+    assert 0.01 <= found["timed"] <= took_s
+    assert mstxkit.stage_times(77) == {}
