@@ -187,11 +187,13 @@ def test_what_cannot_be_loaded_is_told_before_any_profile_is_touched(bench: Benc
     assert loaded == ({}, "OSError: libhccl.so: cannot open")
 
 
-def test_a_framework_that_ends_its_process_while_it_is_loaded_is_told(bench: Bench) -> None:
-    for status, told in ((7, "its process ended with status 7"), (0, "its process ended while it was loaded")):
-        (bench.packages / "torch_npu" / "__init__.py").write_text(f"import os; os._exit({status})")
+@pytest.mark.parametrize(
+    "status, told", [(7, "its process ended with status 7"), (0, "its process ended while it was loaded")]
+)
+def test_a_framework_that_ends_its_process_while_it_is_loaded_is_told(bench: Bench, status: int, told: str) -> None:
+    (bench.packages / "torch_npu" / "__init__.py").write_text(f"import os; os._exit({status})")
 
-        assert work.load("torch_npu", plan(bench)) == ({}, told)
+    assert work.load("torch_npu", plan(bench)) == ({}, told)
 
 
 def test_a_framework_that_is_never_loaded_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
