@@ -14,7 +14,7 @@ from .. import faults
 from ..errors import PatchError
 from ..host import environment
 from ..marking import ranges
-from ..patching import frameworks
+from ..patching import registry
 from ..patching.declare import Patch
 from ..patching.report import SKIPPED, PatchReport, Reason, TargetState
 from . import ray_job
@@ -57,7 +57,6 @@ def autopatch(*frameworks_named: str, targets: Any = None) -> PatchReport:
     if ranges.is_off:
         _ways.off += [pair for pair in wanted if pair not in _ways.off]
         return patch_report()
-    from ..patching import registry
     from . import patch_record
 
     registry.install(wanted)
@@ -71,7 +70,7 @@ def _wanted(names: tuple[str, ...], targets: Any) -> list[tuple[Patch, bool]]:
     for name in names:
         if not isinstance(name, str):
             raise PatchError(f"{name!r} is no framework's name; targets of your own go into targets=")
-    wanted = [] if targets is not None and not names else frameworks.chosen(names)
+    wanted = [] if targets is not None and not names else registry.chosen(names)
     if targets is None:
         return wanted
     from ..patching.targets import as_patches
@@ -107,16 +106,15 @@ def unpatch(*frameworks_named: str) -> None:
     Raises:
         PatchError: a framework is unknown, and no targets of that name are on.
     """
-    from ..patching import registry
     from . import patch_record
 
     on = {name for name, _ in registry.frameworks_on()}
     for name in set(frameworks_named) - on:
-        frameworks.load(name)
+        registry.load(name)
     registry.remove(frameworks_named)
     _ways.off = [pair for pair in _ways.off if frameworks_named and pair[0].framework not in frameworks_named]
     left = {name for name, _ in registry.frameworks_on()}
-    plain = {name: name.replace(frameworks.EXTRA_SUFFIX, "") for name in _ways.specification}
+    plain = {name: name.replace(registry.EXTRA_SUFFIX, "") for name in _ways.specification}
     _ways.specification = [name for name in _ways.specification if left and plain[name] not in frameworks_named]
     if not left:
         patch_record.leave_off()
@@ -142,8 +140,6 @@ def _report(is_thorough: bool) -> PatchReport:
     if ranges.is_off:
         pairs = [(patch.framework, target) for patch, _ in _ways.off for target in patch.targets]
         return PatchReport(tuple(TargetState.of(name, target, SKIPPED, Reason.OFF) for name, target in pairs))
-    from ..patching import registry
-
     report = registry.report(is_thorough)
     return report._replace(notes=(*report.notes, *_ways.notes, *ray_job.notes()))
 

@@ -132,7 +132,7 @@ def join(is_ray_worker: bool = False) -> None:
 
 def _names(asked: str) -> frozenset[str]:
     """Import roots to wait for. A name that does not exist waits for all: the process that joins says so."""
-    # As `patching.frameworks.names`.
+    # As `patching.registry.names`.
     frameworks = {name[:-3] for name in os.listdir(_PATCHES) if name.endswith(".py") and not name.startswith("_")}
     roots = {RAY}
     for name in filter(None, (part.strip() for part in asked.split(","))):

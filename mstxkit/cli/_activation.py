@@ -96,9 +96,9 @@ def _values(group: str) -> Iterable[str]:
 
 
 def _frameworks() -> Check:
-    from ..patching import frameworks
+    from ..patching import registry
 
-    there = {name: _version(name) for name in frameworks.names()}
+    there = {name: _version(name) for name in registry.names()}
     here = [f"{name} {version}".rstrip() for name, version in there.items() if version is not None]
     others = [name for name, version in there.items() if version is None]
     texts = [", ".join(here) or "none installed", *([f"not installed: {', '.join(others)}"] if others else [])]
@@ -142,7 +142,7 @@ def cluster() -> list[Check]:
 
 def problem_with(name: str) -> str | None:
     """What is wrong with one part of MSTXKIT_AUTOPATCH, in words; None if nothing is."""
-    from ..patching import frameworks
+    from ..patching import registry
 
     try:
         if name.endswith((".yaml", ".yml")):
@@ -150,7 +150,7 @@ def problem_with(name: str) -> str | None:
 
             as_patches(name)
         elif name not in (EVERY, "1"):
-            frameworks.chosen((name,))
+            registry.chosen((name,))
     except PatchError as exc:
         return str(exc)
     return None

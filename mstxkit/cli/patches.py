@@ -9,7 +9,7 @@ import typer
 
 from ..errors import PatchError
 from ..patching.declare import EXTRA, Patch
-from ..patching.frameworks import has_extra
+from ..patching.registry import has_extra
 from ..patching.report import APPLIED, FAILED, STATES, WAITING, TargetState
 from ..patching.sheet import YAML_SUFFIXES
 from ..patching.symbols import HELD
@@ -53,12 +53,12 @@ def patches(
 
 def _wanted(names: list[str]) -> list[tuple[str, Patch]]:
     """Patches by the names that they are asked for with; ends the command where one is unknown or wrong."""
-    from ..patching import frameworks, targets
+    from ..patching import registry, targets
 
     try:
         return [
-            (name, targets.read(name) if name.endswith(YAML_SUFFIXES) else frameworks.chosen((name,))[0][0])
-            for name in names or frameworks.names()
+            (name, targets.read(name) if name.endswith(YAML_SUFFIXES) else registry.chosen((name,))[0][0])
+            for name in names or registry.names()
         ]
     except PatchError as exc:
         _show.stop(str(exc), WRONG_USE)

@@ -1,30 +1,73 @@
-"""Which frameworks are patched in this process, and what became of their targets.
+"""Which frameworks can be patched, which are patched in this process, and what became of their targets.
 
+Those that can be are found by listing `patches/`: nothing of a framework is imported to know them.
 All of it is idempotent: a framework asked for twice, by two threads, or while it is being imported, is patched once.
 """
 
 from __future__ import annotations
 
+import difflib
+import importlib
+import pkgutil
 import sys
 from typing import Any, Sequence
 
-from .. import faults
+from .. import faults, patches
+from ..errors import PatchError
 from . import reach
 from .active import Active, lock
 from .declare import Patch
 from .report import PatchReport, TargetState
 
+EXTRA_SUFFIX = "+extra"
 _actives: list[Active] = []
 
 
-def install(patches: Sequence[tuple[Patch, bool]]) -> None:
+def names() -> list[str]:
+    """Import roots of all frameworks that have a patch file, sorted."""
+    return sorted(module.name for module in pkgutil.iter_modules(patches.__path__) if not module.name.startswith("_"))
+
+
+def load(name: str) -> Patch:
+    """The patch of one framework.
+
+    Raises:
+        PatchError: there is none of that name; the message names the nearest.
+    """
+    if name not in names():
+        plain = name[: -len(EXTRA_SUFFIX)] if has_extra(name) else name
+        near = difflib.get_close_matches(plain.lower().replace("-", "_"), names(), n=2, cutoff=0.5)
+        advice = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise PatchError(f"no framework {name!r} to patch{advice}; known: {', '.join(names())}")
+    patch: Patch = importlib.import_module(f"{patches.__name__}.{name}").PATCH
+    return patch
+
+
+def chosen(wanted: tuple[str, ...]) -> list[tuple[Patch, bool]]:
+    """The patches of these names, `+extra` for the tier that is off by default; no name: every one that is on by
+    default.
+
+    Raises:
+        PatchError: a name is unknown.
+    """
+    if not wanted:
+        return [(patch, False) for patch in map(load, names()) if patch.default]
+    return [(load(name[: -len(EXTRA_SUFFIX)]), True) if has_extra(name) else (load(name), False) for name in wanted]
+
+
+def has_extra(name: str) -> bool:
+    """Does this name ask for the extra tier?"""
+    return name.endswith(EXTRA_SUFFIX)
+
+
+def install(chosen_patches: Sequence[tuple[Patch, bool]]) -> None:
     """Patch these frameworks: now as far as they are imported, the rest when it is. Never raises for their sake.
 
     Args:
-        patches: Each with whether its extra tier is wanted.
+        chosen_patches: Each with whether its extra tier is wanted.
     """
     with lock:
-        for patch, has_extra in patches:
+        for patch, has_extra in chosen_patches:
             active = next((active for active in _actives if active.patch == patch), None)
             if active is None:
                 _actives.append(Active(patch, has_extra))

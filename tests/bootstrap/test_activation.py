@@ -15,7 +15,7 @@ import mstxkit
 from mstxkit import Patch, Target
 from mstxkit.bootstrap import activation
 from mstxkit.errors import PatchError
-from mstxkit.patching import frameworks
+from mstxkit.patching import registry
 from mstxkit.patching.report import Reason
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,7 +68,7 @@ def test_without_a_name_every_framework_that_is_on_by_default_is_patched() -> No
     report = mstxkit.autopatch()
     mstxkit.unpatch()
 
-    expected = {name for name in frameworks.names() if frameworks.load(name).default}
+    expected = {name for name in registry.names() if registry.load(name).default}
     assert set(report.counts()) == expected
     assert "torch" not in expected
 

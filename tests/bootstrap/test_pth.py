@@ -11,7 +11,7 @@ from builders import interpreters
 from builders.interpreters import USES_IT, Program
 
 from mstxkit.bootstrap import pth
-from mstxkit.patching import frameworks
+from mstxkit.patching import registry
 
 pytest.importorskip("polars")
 
@@ -206,9 +206,9 @@ def test_a_loader_is_left_as_it_was(program: Program) -> None:
 
 
 def test_all_waits_for_what_is_patched_by_default() -> None:
-    defaults = {name for name in frameworks.names() if frameworks.load(name).default}
+    defaults = {name for name in registry.names() if registry.load(name).default}
 
-    assert {name for name in frameworks.names() if pth.is_default(name)} == defaults
+    assert {name for name in registry.names() if pth.is_default(name)} == defaults
 
 
 CHILDREN = """

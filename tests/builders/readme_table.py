@@ -12,7 +12,7 @@ from typing import Any, Iterator
 
 from builders.contracts import surface
 
-from mstxkit.patching import frameworks
+from mstxkit.patching import registry
 from mstxkit.patching.declare import CORE, Patch
 from mstxkit.patching.symbols import HELD, ClassSymbols, ModuleSymbols, Symbols
 
@@ -26,7 +26,7 @@ BEGIN, END = "<!-- support table: make readme-table -->", "<!-- end of the suppo
 
 def table() -> str:
     """The table in Markdown, a row for each recorded version, oldest first."""
-    rows = [_row(name, version) for name in frameworks.names() for version in versions(name)]
+    rows = [_row(name, version) for name in registry.names() for version in versions(name)]
     return "\n".join(["| framework | version | core targets | extra targets |", "|---|---|---|---|", *rows])
 
 
@@ -37,7 +37,7 @@ def versions(framework: str) -> list[str]:
 
 
 def _row(framework: str, version: str) -> str:
-    patch = frameworks.load(framework)
+    patch = registry.load(framework)
     held = [state.tier for state in recorded(framework, version).states(patch) if state.state == HELD]
     counts = [_count(patch, held, is_core) for is_core in (True, False)]
     return f"| {framework} | {version} | {counts[0]} | {counts[1]} |"

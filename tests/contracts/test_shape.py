@@ -25,7 +25,7 @@ from builders.contracts.versions import (
 
 import mstxkit
 from mstxkit.marking import signatures
-from mstxkit.patching import frameworks
+from mstxkit.patching import registry
 from mstxkit.patching.declare import CONTEXT, RANGE
 from mstxkit.patching.report import APPLIED
 from mstxkit.testing import captured
@@ -150,7 +150,7 @@ def test_unpatching_leaves_no_range_where_the_import_came_later(version: str, in
     assert [name for _, name in ours] == []
     assert made
     assert found == []
-    seam = frameworks.load(installed.surface.framework).seam
+    seam = registry.load(installed.surface.framework).seam
     assert bool(outside.upstream_ranges) is (seam is not None)
 
 

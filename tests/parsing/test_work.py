@@ -188,7 +188,7 @@ def test_what_cannot_be_loaded_is_told_before_any_profile_is_touched(bench: Benc
 
 
 @pytest.mark.parametrize(
-    "status, told", [(7, "its process ended with status 7"), (0, "its process ended while it was loaded")]
+    ("status", "told"), [(7, "its process ended with status 7"), (0, "its process ended while it was loaded")]
 )
 def test_a_framework_that_ends_its_process_while_it_is_loaded_is_told(bench: Bench, status: int, told: str) -> None:
     (bench.packages / "torch_npu" / "__init__.py").write_text(f"import os; os._exit({status})")

@@ -8,10 +8,10 @@ import pytest
 from builders import recorded_surfaces
 
 from mstxkit import stages
-from mstxkit.patching import conditions, expressions, frameworks
+from mstxkit.patching import conditions, expressions, registry
 from mstxkit.patching.declare import RANGE, VALUE, Patch
 
-each_patch = pytest.mark.parametrize("patch", list(map(frameworks.load, frameworks.names())), ids=frameworks.names())
+each_patch = pytest.mark.parametrize("patch", list(map(registry.load, registry.names())), ids=registry.names())
 
 
 @each_patch
@@ -42,7 +42,7 @@ def test_conditions_are_well_formed(patch: Patch) -> None:
 
 @pytest.mark.parametrize("framework", ["mindspeed_llm", "mindspeed_rl", "sglang", "vllm_ascend"])
 def test_conditions_name_parameters_that_every_recorded_version_has(framework: str) -> None:
-    asked = [target for target in frameworks.load(framework).targets if target.dummy or target.sampling.mixes_if]
+    asked = [target for target in registry.load(framework).targets if target.dummy or target.sampling.mixes_if]
     found = recorded_surfaces.holders(tuple(asked), framework)
 
     assert {target.path for _, target, _ in found} == {target.path for target in asked}
@@ -55,7 +55,7 @@ def test_conditions_name_parameters_that_every_recorded_version_has(framework: s
 def test_calls_of_one_name_are_the_same_pieces_within_a_version(framework: str) -> None:
     """They share a site, and that has one role."""
     roles: dict[object, set[object]] = {}
-    for version, target, _ in recorded_surfaces.holders(frameworks.load(framework).targets, framework):
+    for version, target, _ in recorded_surfaces.holders(registry.load(framework).targets, framework):
         site = (version, target.name or target.qualname, target.stage, target.domain)
         roles.setdefault(site, set()).add(target.sampling.role(target.boundary))
 

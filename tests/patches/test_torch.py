@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from mstxkit.patches.torch import PATCH
-from mstxkit.patching import frameworks
+from mstxkit.patching import registry
 from mstxkit.testing import run_under_cann
 
 BY_NAME = {target.name or target.qualname: target for target in PATCH.targets}
 
 
 def test_torch_is_not_among_what_autopatch_without_a_name_patches() -> None:
-    assert "torch" not in [patch.framework for patch, _ in frameworks.chosen(())]
+    assert "torch" not in [patch.framework for patch, _ in registry.chosen(())]
 
 
 def test_a_plain_save_is_no_stage_and_does_not_storm() -> None:

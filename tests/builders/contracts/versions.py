@@ -10,7 +10,7 @@ from builders.contracts.installed import Called, Installed, called, flush
 from builders.contracts.surface import Symbol
 
 import mstxkit
-from mstxkit.patching import frameworks
+from mstxkit.patching import registry
 from mstxkit.patching.declare import VALUE
 from mstxkit.patching.report import APPLIED
 from mstxkit.testing import captured
@@ -67,4 +67,4 @@ def recorded(made: Iterable[tuple[expected.Expected, Symbol, Called]]) -> tuple[
 
 def expectations(installed: Installed, extra: bool = True) -> list[expected.Expected]:
     """What should become of each target of the package's patch."""
-    return expected.expected(installed.surface, frameworks.load(installed.surface.framework), extra)
+    return expected.expected(installed.surface, registry.load(installed.surface.framework), extra)
