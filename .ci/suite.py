@@ -97,7 +97,8 @@ def test_here() -> list[Outcome]:
 def soak_here() -> list[Outcome]:
     """The modules that have a longer form, in that form."""
     os.environ["SOAK_TESTS"] = "1"
-    return [*on_both_engines(" and soak"), on_npu(f"{NPU} and soak")]
+    parts = [(title, name, f"{markers} and soak") for title, name, markers in WITH_FRAMEWORKS]
+    return [*on_both_engines(" and soak"), on_npu(f"{NPU} and soak"), *(test_with(*part) for part in parts)]
 
 
 def on_both_engines(of: str = "") -> list[Outcome]:

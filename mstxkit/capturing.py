@@ -243,7 +243,7 @@ def _after_fork_in_child() -> None:
 
 def _begin_in_child(parent: Recorder) -> None:
     try:
-        recorder = Recorder(parent.run, parent.limits, __version__)
+        recorder = Recorder(parent.run, parent.limits, __version__, parent.live.name)
         with _beside.lock:
             _take(recorder)
             _beside.adopter = Adopter(parent.run)

@@ -77,7 +77,7 @@ def test_a_stopped_capture_can_be_started_again_into_the_same_run(run: Path) -> 
             pass
 
     assert lives.ended(run) == {"first": 1, "second": 1}
-    assert [row["state"] for row in lives.processes(run)] == ["exited"] * 2
+    assert [row["state"] for row in lives.processes(run)] == ["ended"] * 2
 
 
 def test_a_range_that_began_before_a_stop_is_not_in_the_next_capture(run: Path) -> None:

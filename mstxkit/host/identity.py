@@ -99,13 +99,13 @@ def _from_torch_distributed() -> dict[str, Any]:
 
 
 def of_life() -> dict[str, Any]:
-    """What `is_alive` needs to tell this process from any other, on this host or another, now or later."""
+    """What `life.is_alive` needs to tell this process from any other, on this host or another, now or later."""
     return {
         "host": host(),
         "boot": boot_id(),
         "pid": os.getpid(),
         "pid_start": pid_start(os.getpid()),
-        "pidns": _namespace("pid"),
+        "pidns": namespace("pid"),
     }
 
 
@@ -117,7 +117,7 @@ def of_process(run_id: str, native: bool, version: str) -> dict[str, Any]:
         "ppid": os.getppid(),
         "start": f"{time.time_ns():x}{os.urandom(2).hex()}",
         "start_ns": time.time_ns(),
-        "timens": _namespace("time"),
+        "timens": namespace("time"),
         "native": native,
         "python": platform.python_version(),
         "mstxkit": version,
@@ -154,25 +154,9 @@ def pid_start(pid: int) -> int | None:
         return None
 
 
-def _namespace(kind: str) -> int:
+def namespace(kind: str) -> int:
+    """The number of this process's namespace of a kind, "pid" or "time"; 0 where the kernel has none."""
     try:
         return os.stat(f"/proc/self/ns/{kind}").st_ino
     except OSError:
         return 0
-
-
-def is_alive(pointer: dict[str, Any], heartbeat_age_s: float | None = None) -> bool | None:
-    """Does the process that a live pointer names still run? None when this host cannot tell.
-
-    Args:
-        pointer: JSON of the pointer file.
-        heartbeat_age_s: Seconds since its last heartbeat, where known: decides for a process of another pid namespace.
-    """
-    if pointer.get("host") != host() or pointer.get("boot") != boot_id():
-        return None
-    if pointer.get("pidns") == _namespace("pid"):
-        pid, started = pointer.get("pid"), pointer.get("pid_start")
-        return isinstance(pid, int) and started is not None and pid_start(pid) == started
-    if heartbeat_age_s is None:
-        return None
-    return heartbeat_age_s < 60.0

@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple
 
-from ..host import folders, identity
+from ..host import folders, identity, life
 from ..store import documents, layout, process_pointer
 from ..store.layout import ANALYSIS_FILE, PROFILES, SESSION_FILE
 from . import kinds
@@ -116,7 +116,7 @@ class _Living:
     def _is_running(self, who: dict[str, Any]) -> bool | None:
         pointer = who if who.get("boot") and who.get("pid_start") else self._pointer_of(who)
         if pointer is not None:
-            return identity.is_alive(pointer)
+            return life.is_alive(pointer)
         if who.get("host") != identity.host() or not isinstance(who.get("pid"), int):
             return None
         return identity.pid_start(who["pid"]) is not None

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Callable, Mapping, NamedTuple, Sequence
 
 from ..errors import MstxkitError
-from ..host import folders, identity
+from ..host import folders, identity, life
 from ..store import documents
 from . import others
 
@@ -84,7 +84,7 @@ class Claim:
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if documents.is_still(file, path):
-                    about = json.dumps({**identity.of_life(), **self.owner._asdict()}).encode()
+                    about = json.dumps({**life.of_this(), **self.owner._asdict()}).encode()
                     _ignoring_errors(os.ftruncate, file, 0)
                     _ignoring_errors(os.pwrite, file, about, 0)  # a full tmpfs: locked all the same
                     self._file, file = file, -1
@@ -152,7 +152,7 @@ def _read_owner(file: int) -> Owner | None:
     """Who the file names; None where that is nobody yet, or somebody dead."""
     try:
         about = json.loads(os.pread(file, _OWNER_LIMIT_BYTES, 0))
-        if identity.is_alive(about) is False:
+        if life.is_alive(about) is False:
             return None
         owner = Owner(**{field: about[field] for field in Owner._fields})
         return owner if str(owner) else None  # it can be told: fields of other types cannot

@@ -6,15 +6,14 @@ Only what this kernel holds can be read: a pointer from another host says that a
 from __future__ import annotations
 
 import os
-import time
 from typing import Any
 
 from ..errors import FormatError
-from ..host import identity
+from ..host import identity, life
 from ..store import documents, layout, livefile, process_pointer, records
 from ..store.values import text_of, whole_number
 from .folder import LIMIT_BYTES, Damage, Folder
-from .processes import EXITED, KILLED, RUNNING, UNKNOWN, Process, Processes
+from .processes import ENDED, KILLED, LEFT, LOST, RUNNING, Process, Processes
 
 _BANK_HEAD_BYTES = 24
 # Pointers are renamed when they are adopted: the second listing finds those under their new name.
@@ -69,11 +68,9 @@ def _take(data: bytearray, fd: int, pointer: dict[str, Any], process: Process, d
     if header.state == livefile.BEING_MADE:
         return
     if header.state == livefile.CLOSED:
-        process.state = EXITED
+        process.state = ENDED
     process.banks = _banks(data, fd, header, process, damage)
     process.learn(_meta(data, header), max((bank.seq for bank in process.banks), default=0))
-    if process.state == UNKNOWN:
-        process.state = state_of(pointer, livefile.heartbeat_ns(data))
     process.slots = livefile.read_slots(data, header) if header.state == livefile.RECORDING else []
 
 
@@ -110,18 +107,16 @@ def _is_still_the_same(data: bytearray, fd: int, at: int) -> bool:
     return now[seq] == copied[seq] and now[salt] == copied[salt]
 
 
-def state_of(pointer: dict[str, Any], heartbeat_ns: int | None = None) -> str:
-    """RUNNING or KILLED, UNKNOWN where that cannot be told from here.
-
-    Args:
-        heartbeat_ns: CLOCK_MONOTONIC ns of its last heartbeat: decides where its process ids mean nothing here.
-    """
+def state_of(pointer: dict[str, Any]) -> str:
+    """RUNNING, KILLED, or LEFT for another program; LOST where that cannot be told from here."""
     if pointer.get("host") == identity.host() and pointer.get("boot") and not _is_on_this_kernel(pointer):
         return KILLED  # the host has been started again since
-    age_s = None if heartbeat_ns is None else (time.clock_gettime_ns(time.CLOCK_MONOTONIC) - heartbeat_ns) / 1e9
     numbers = {name: whole_number(pointer.get(name)) for name in ("pid", "pid_start", "pidns")}
-    alive = identity.is_alive({**pointer, **numbers}, age_s)
-    return UNKNOWN if alive is None else RUNNING if alive else KILLED
+    who = {**pointer, **numbers}
+    alive = life.is_alive(who)
+    if alive is False and life.has_execed(who):
+        return LEFT
+    return LOST if alive is None else RUNNING if alive else KILLED
 
 
 def _is_on_this_kernel(pointer: dict[str, Any]) -> bool:
@@ -133,7 +128,7 @@ def losses(processes: list[Process]) -> list[Damage]:
     """What is missing of live files, once it is known how their processes ended and what was sealed."""
     damage = []
     for process in processes:
-        if process.live_path_gone and not process.ended and process.state != EXITED:
+        if process.live_path_gone and not process.ended and process.state != ENDED:
             reason = "the live file is not there: what was not sealed is lost, or out of reach from here"
             damage.append(Damage(process.live_path, 0, 0, reason))
         if process.state != RUNNING:
@@ -145,7 +140,7 @@ def _damaged_banks(process: Process) -> list[Damage]:
     """Records that were written and whose check bits do not hold. In a running process they may be half written."""
     from . import decode
 
-    counts = [(b.seq, decode.from_bank(b)[1]) for b in process.banks if b.seq not in process.sealed_banks]
+    counts = [(b.seq, decode.from_bank(b)[1]) for b in process.unsealed()]
     reason = "{} records of bank {} whose check bits do not hold"
     return [
         Damage(process.live_path, 0, lost * records.RECORD_BYTES, reason.format(lost, seq))

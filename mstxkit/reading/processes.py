@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping, NamedTuple
 
-from ..host import identity
+from ..host import life
 from ..store.livefile import CLOCKS, COUNTERS, Anchor, BankCopy, Slot, Texts
+from ..store.records import RECORD_BYTES
 from ..store.values import list_of, small_number, table_of, text_of, whole_number
 from ..store.verdict import Liveness
 from .align import Clock, anchor_of, wall_offset
 
-RUNNING, EXITED, KILLED, UNKNOWN = "running", "exited", "killed", "unknown"
+# How a process ended: it said so itself; it went on to another program, or went away in order; it was killed; nobody
+# here can tell.
+RUNNING, ENDED, LEFT, KILLED, LOST = "running", "ended", "left", "killed", "lost"
 Key = tuple[str, int, str]
 
 
@@ -29,6 +32,11 @@ class BlockRef(NamedTuple):
         """Sequence number of the bank it was sealed from; 0 if it does not say."""
         return whole_number(self.meta.get("bank"))
 
+    @property
+    def generation(self) -> int:
+        """How much of its bank it holds, records and attributes: a bank only grows until the next one is begun."""
+        return whole_number(self.meta.get("records")) + whole_number(self.meta.get("attributes"))
+
 
 @dataclass
 class Process:
@@ -45,10 +53,10 @@ class Process:
     clock_kind: int = 0
     ticks_per_ns: float = 1.0
     heartbeat_ns: int = 0
-    state: str = UNKNOWN
+    state: str = LOST
     ended: bool = False
     blocks: list[BlockRef] = field(default_factory=list)
-    sealed_banks: set[int] = field(default_factory=set)
+    sealed_banks: dict[int, int] = field(default_factory=dict)  # sequence number to what is sealed of it
     open_block: BlockRef | None = None
     banks: list[BankCopy] = field(default_factory=list)
     slots: list[Slot] = field(default_factory=list)
@@ -113,6 +121,28 @@ class Process:
         self.ticks_per_ns = float(rate) if isinstance(rate, (int, float)) and rate else self.ticks_per_ns
         self.anchors.update(filter(None, map(anchor_of, list_of(clock.get("anchors")))))
 
+    def take(self, ref: BlockRef) -> None:
+        """A block of records. Of a bank that was sealed twice, by its process and by who adopted it, the later counts:
+        it holds all that the earlier one does.
+        """
+        before = self.sealed_banks.get(ref.bank) if ref.bank else None
+        if before is not None and before >= ref.generation:
+            return
+        if before is not None:
+            self.blocks = [block for block in self.blocks if block.bank != ref.bank]
+        self.blocks.append(ref)
+        self.sealed_banks[ref.bank] = ref.generation
+
+    @property
+    def is_another_program(self) -> bool:
+        """Was it forked from a process of the run, and gone before it recorded anything?"""
+        has_recorded = self.blocks or self.slots or self.ended or any(bank.raw for bank in self.banks)
+        return self.state in (LEFT, KILLED) and bool(self.identity.get("parent")) and not has_recorded
+
+    def unsealed(self) -> list[BankCopy]:
+        """Live banks of which the sealed files hold less, or nothing."""
+        return [bank for bank in self.banks if len(bank.raw) // RECORD_BYTES > self.sealed_banks.get(bank.seq, -1)]
+
     def learn_texts(self, texts: Texts) -> None:
         """Sites, stages and tracks have one number for a process's whole life: keep them for its open slots."""
         self.texts.sites.update(texts.sites)
@@ -134,6 +164,10 @@ class Processes:
     def is_running(self, name: str) -> bool:
         """Is the process whose files begin with `name` known to be alive?"""
         return any(p.state == RUNNING and p.name == name for p in self._by_key.values())
+
+    def leave_out_other_programs(self) -> None:
+        """Forget what was forked and became another program, or went away, before it recorded anything."""
+        self._by_key = {key: process for key, process in self._by_key.items() if not process.is_another_program}
 
     def ordered(self) -> list[Process]:
         """By rank (those without one last), then host, pid and start; `index` follows this order."""
@@ -171,12 +205,12 @@ def liveness(states: Iterable[tuple[str, int, str]]) -> Liveness:
         states: Host, pid and state of each process of the run.
     """
     states = list(states)
-    going_on = {(host, pid) for host, pid, state in states if state not in (EXITED, KILLED)}
+    going_on = {(host, pid) for host, pid, state in states if state in (RUNNING, LOST)}
     ended = {(host, pid) for host, pid, _ in states} - going_on
 
     def is_alive(who: Mapping[str, Any]) -> bool | None:
         is_over = (text_of(who.get("host")), small_number(who.get("pid"))) in ended
-        return False if is_over else identity.is_alive(dict(who))
+        return False if is_over else life.is_alive(dict(who))
 
     return is_alive
 

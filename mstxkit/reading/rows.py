@@ -68,13 +68,15 @@ class Blocks:
 
     def of(self, process: Process, from_bank: int = 0) -> Iterator[tuple[decode.Columns, livefile.Texts]]:
         """Decoded blocks of one process, then its live banks that were not sealed meanwhile."""
+        unsealed = process.unsealed()
+        grown = {bank.seq for bank in unsealed}
         for ref in process.blocks:
-            if ref.bank >= from_bank:
+            if ref.bank >= from_bank and ref.bank not in grown:
                 decoded = self._decode(ref)
                 if decoded is not None:
                     yield decoded
-        for bank in process.banks:
-            if bank.seq >= from_bank and bank.seq not in process.sealed_banks:
+        for bank in unsealed:
+            if bank.seq >= from_bank:
                 yield decode.from_bank(bank)[0], livefile.read_texts(bank.text, bank.salt)[0]
 
     def _decode(self, ref: BlockRef) -> tuple[decode.Columns, livefile.Texts] | None:

@@ -71,6 +71,7 @@ class Run:
         # Live first: a bank that is sealed meanwhile is then seen twice, never not at all.
         self.damage += live.read_all(Folder(os.path.join(path, layout.LIVE)), processes)
         self.damage += sealed.index(self._sealed, processes)
+        processes.leave_out_other_programs()
         self._processes = processes.ordered()
         self.damage += live.losses(self._processes)
         self.damage = merge(self.damage)

@@ -8,8 +8,11 @@ import zlib
 from ..errors import FormatError
 from ..store import segment
 from ..store.layout import SEALED_SUFFIX, sealed_process
+from ..store.values import text_of
 from .folder import LIMIT_BYTES, Damage, Folder
-from .processes import EXITED, KILLED, BlockRef, Process, Processes
+from .processes import ENDED, KILLED, LEFT, RUNNING, BlockRef, Process, Processes
+
+_ENDINGS = {"exit": ENDED, "killed": KILLED, "left": LEFT}
 
 
 def index(folder: Folder, processes: Processes) -> list[Damage]:
@@ -49,15 +52,13 @@ def _take(block: segment.Block, name: str, process: Process) -> None:
     ref = BlockRef(name, block.payload_at, len(block.payload), zlib.crc32(block.payload), meta)
     process.learn(block.meta, ref.bank if block.kind == segment.RECORDS else math.inf)
     if block.kind == segment.RECORDS:
-        # A bank that was sealed twice (by its process, then by who adopted it) counts once.
-        if not ref.bank or ref.bank not in process.sealed_banks:
-            process.blocks.append(ref)
-            process.sealed_banks.add(ref.bank)
+        process.take(ref)
     elif block.kind == segment.OPEN_RANGES:
         process.open_block = ref
     elif block.kind == segment.END:
         process.ended = True
-        process.state = KILLED if block.meta.get("ended") == "killed" else EXITED
+        if process.state != RUNNING:  # by its lock: it was adopted by mistake
+            process.state = _ENDINGS.get(text_of(block.meta.get("ended")), ENDED)
 
 
 def payload_of(folder: Folder, ref: BlockRef) -> bytes:

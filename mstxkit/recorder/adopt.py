@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import mmap
 import os
-import time
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
 from .. import faults
 from ..errors import FormatError, MstxkitError
-from ..host import identity
+from ..host import identity, life
 from ..store import documents, layout, livefile, process_pointer, run_file, segment
 from . import blocks, live
 from .background import Background
@@ -110,58 +109,69 @@ def pointers(run: Path) -> list[Path]:
 
 
 def _adopt(run: Path, pointer: Path, run_id: str, go_on: Callable[[], bool]) -> Adopted | None:
-    claimed, about = _claim(pointer, run_id)
-    if claimed is None:
+    about = process_pointer.read(pointer)
+    if about is None or about.get("run") != run_id or life.is_alive(about) is not False:
         return None
+    path = _checked_path(about, identity.process_name(about), run_id)
+    lock = live.life_of(path) if about.get("life") and path.parent.is_dir() else None
+    if lock is not None and not life.hold(lock):
+        return None  # another one is adopting it
     try:
-        name = identity.process_name(about)
-        result = _seal_file(run, name, _checked_path(about, name, run_id), run_id, go_on)
+        claimed = _claim(pointer, has_lock=lock is not None)
+        return None if claimed is None else _seal_claimed(run, claimed, pointer, _Left(about, path, run_id), go_on)
+    finally:
+        if lock is not None:  # its file stays where the work is left to the next one
+            life.let_go(lock, remove=False)
+
+
+class _Left(NamedTuple):
+    """What a process that no longer lives left behind: its pointer's fields, its live file, the run's id."""
+
+    about: dict[str, Any]
+    path: Path
+    run_id: str
+
+    @property
+    def name(self) -> str:
+        return identity.process_name(self.about)
+
+
+def _seal_claimed(run: Path, claimed: Path, pointer: Path, left: _Left, go_on: Callable[[], bool]) -> Adopted | None:
+    try:
+        result = _seal_file(run, left, go_on)
     except FormatError as exc:
         faults.note("adopt", exc)  # nothing in it can be read: it is left where it is, and no longer announced
         result = None
     except BaseException:
         os.rename(claimed, pointer)
         raise
+    # The pointer goes last: until then, whoever comes next does the rest.
+    life.let_go(live.life_of(left.path))
+    live.forget_folder(left.path.parent)
     claimed.unlink(missing_ok=True)
     return result
 
 
-def _claim(pointer: Path, run_id: str) -> tuple[Path | None, dict[str, Any]]:
-    """Rename the pointer of a dead process so that nobody else adopts it; None when it is not ours to adopt."""
-    about = process_pointer.read(pointer)
-    if about is None or about.get("run") != run_id or not _is_dead(about):
-        return None, {}
+def _claim(pointer: Path, has_lock: bool) -> Path | None:
+    """Rename the pointer of a dead process so that nobody else adopts it; None where somebody does, or has.
+
+    Args:
+        has_lock: Do we hold its lock? Then whoever claimed it before is gone, in whatever namespace he was.
+    """
     base, _, adopter = pointer.name.partition(layout.CLAIMED)
-    if adopter and _is_running(adopter):
-        return None, {}
+    if adopter and not has_lock and _is_running(adopter):
+        return None
     claimed = pointer.with_name(f"{base}{layout.CLAIMED}{os.getpid()}.{identity.pid_start(os.getpid())}")
     try:
         os.rename(pointer, claimed)
     except FileNotFoundError:
-        return None, {}
-    return claimed, about
-
-
-def _is_dead(about: dict[str, Any]) -> bool:
-    alive = identity.is_alive(about)
-    if alive is None:  # another pid namespace, perhaps
-        alive = identity.is_alive(about, _heartbeat_age_s(about))
-    return alive is False
+        return None
+    return claimed
 
 
 def _is_running(adopter: str) -> bool:
     pid, _, started = adopter.partition(".")
     return pid.isdecimal() and str(identity.pid_start(int(pid))) == started
-
-
-def _heartbeat_age_s(about: dict[str, Any]) -> float | None:
-    """For a process of another pid namespace, whose pid says nothing here."""
-    try:
-        with _mapped(Path(str(about.get("path")))) as mapping, memoryview(mapping) as view:
-            livefile.read_header(view)
-            return (time.monotonic_ns() - livefile.heartbeat_ns(view)) / 1e9
-    except (OSError, ValueError, MstxkitError):
-        return None
 
 
 def _checked_path(about: dict[str, Any], name: str, run_id: str) -> Path:
@@ -187,35 +197,38 @@ def _mapped(path: Path) -> mmap.mmap:
         os.close(descriptor)
 
 
-def _seal_file(run: Path, name: str, path: Path, run_id: str, go_on: Callable[[], bool]) -> Adopted | None:
+def _seal_file(run: Path, left: _Left, go_on: Callable[[], bool]) -> Adopted | None:
     try:
-        mapping = _mapped(path)
+        mapping = _mapped(left.path)
     except FileNotFoundError:
-        live.forget_folder(path.parent)
         return None  # its process was killed before it was made, its host was started anew, or somebody removed it
     except ValueError:
         mapping = None  # empty: killed while it was made
     result = None
     if mapping is not None:
         with mapping, memoryview(mapping) as view:
-            result = _seal_view(run, name, view, run_id, go_on)
-    path.unlink(missing_ok=True)
-    live.forget_folder(path.parent)
+            result = _seal_view(run, left, view, go_on)
+    left.path.unlink(missing_ok=True)
     return result
 
 
-def _seal_view(run: Path, name: str, view: memoryview, run_id: str, go_on: Callable[[], bool]) -> Adopted | None:
+def _seal_view(run: Path, left: _Left, view: memoryview, go_on: Callable[[], bool]) -> Adopted | None:
     if not any(view[: len(livefile.MAGIC)]):
         return None  # killed before it was laid out
     header = livefile.read_header(view)
-    if livefile.read_identity(view).get("run", run_id) != run_id:
-        raise MstxkitError(f"{name} belongs to another run; it is left alone")
-    return _seal_banks(run, name, view, header, go_on)
+    who = livefile.read_identity(view)
+    if who.get("run", left.run_id) != left.run_id:
+        raise MstxkitError(f"{left.name} belongs to another run; it is left alone")
+    if who.get("parent") and not files_of(run / layout.SEALED, left.name) and livefile.is_untouched(view, header):
+        return None  # it was forked, and became another program or ended before it recorded anything
+    return _seal_banks(run, left, view, header, go_on)
 
 
-def _seal_banks(run: Path, name: str, view: memoryview, header: livefile.Header, go_on: Callable[[], bool]) -> Adopted:
-    sealed_before, has_ended = _sealed_before(run / layout.SEALED, name)
-    files = SealedFiles(run / layout.SEALED, name, _ROTATE_BYTES, _NO_QUOTA, lambda count: None)
+def _seal_banks(
+    run: Path, left: _Left, view: memoryview, header: livefile.Header, go_on: Callable[[], bool]
+) -> Adopted:
+    sealed_before, has_ended = _sealed_before(run / layout.SEALED, left.name)
+    files = SealedFiles(run / layout.SEALED, left.name, _ROTATE_BYTES, _NO_QUOTA, lambda count: None)
     records = 0
     for _, block, count in blocks.of_left_banks(view, header.layout, sealed_before):
         if not go_on():
@@ -223,32 +236,39 @@ def _seal_banks(run: Path, name: str, view: memoryview, header: livefile.Header,
         files.append(block, count)
         records += count
     if has_ended:
-        return Adopted(name, records, False)
+        return Adopted(left.name, records, False)
     open_ranges = blocks.of_open_ranges(view)
-    ending = blocks.of_end(view, "exit" if header.state == livefile.CLOSED else "killed")
     # In one write: a killed adopter leaves both or none.
-    files.append((open_ranges or b"") + ending, 0)
-    return Adopted(name, records, open_ranges is not None)
+    files.append((open_ranges or b"") + blocks.of_end(view, _how_it_ended(header, left)), 0)
+    return Adopted(left.name, records, open_ranges is not None)
 
 
-def _sealed_before(folder: Path, name: str) -> tuple[set[int], bool]:
-    """Banks that the process itself, or an adopter that was killed, has sealed; and whether its end was written.
+def _how_it_ended(header: livefile.Header, left: _Left) -> str:
+    if header.state == livefile.CLOSED:
+        return "exit"
+    return "left" if life.has_execed(left.about) else "killed"
+
+
+def _sealed_before(folder: Path, name: str) -> tuple[dict[int, int], bool]:
+    """Banks that the process itself, or an adopter that was killed, has sealed, with how much of each; and whether its
+    end was written.
 
     A block or a file torn by a kill is cut off: its bank is still in the live file.
     """
-    banks: set[int] = set()
+    banks: dict[int, int] = {}
     has_ended = False
     for path in files_of(folder, name):
         data = path.read_bytes()
         if len(data) < segment.FILE_HEADER_BYTES and segment.file_header().startswith(data):
             path.unlink()
             continue
-        for pair in _scanned(data):
-            if isinstance(pair, segment.Block):
-                banks.add(int(pair.meta.get("bank", 0)))
-                has_ended |= pair.kind == segment.END
-            elif pair.offset + pair.size == len(data) and pair.reason.startswith("file ends inside"):
-                cut_torn_end(path, pair.offset)
+        for part in _scanned(data):
+            if isinstance(part, segment.Block):
+                bank, held = int(part.meta.get("bank", 0)), int(part.meta.get("records", 0))
+                banks[bank] = max(held, banks.get(bank, 0))
+                has_ended |= part.kind == segment.END
+            elif part.offset + part.size == len(data) and part.reason.startswith("file ends inside"):
+                cut_torn_end(path, part.offset)
     return banks, has_ended
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Collection, Iterator
+from typing import Any, Iterator, Mapping
 
 from ..engine.choose import engine
 from ..store import livefile, records, segment
@@ -31,18 +31,17 @@ def of_records(view: Buffer, payload: segment.Payload, seq: int, origin: int) ->
 
 
 def of_left_banks(
-    view: Buffer, layout: livefile.Layout, sealed: Collection[int] = ()
+    view: Buffer, layout: livefile.Layout, sealed: Mapping[int, int] = {}
 ) -> Iterator[tuple[int, bytes, int]]:
     """(sequence number, block, records) of every bank in a live file that nobody writes any more, oldest first.
 
     Args:
-        sealed: Sequence numbers of the banks that are on disk already.
+        sealed: Sequence number of each bank that is on disk already, with how many records of it.
     """
     for bank in banks_in_order(view, layout):
-        if bank.seq not in sealed:
-            payload = segment.Payload(*engine.encode_left(bank.raw, bank.text, bank.salt))
-            if payload.n:
-                yield bank.seq, of_records(view, payload, bank.seq, bank.origin), payload.n
+        payload = segment.Payload(*engine.encode_left(bank.raw, bank.text, bank.salt))
+        if payload.n > sealed.get(bank.seq, 0):
+            yield bank.seq, of_records(view, payload, bank.seq, bank.origin), payload.n
 
 
 def of_open_ranges(view: Buffer) -> bytes | None:
@@ -59,7 +58,7 @@ def of_open_ranges(view: Buffer) -> bytes | None:
 
 
 def of_end(view: Buffer, ended: str) -> bytes:
-    """The last block of a process: `exit` or `killed`."""
+    """The last block of a process: `exit`, `left` or `killed`."""
     return segment.pack_block(segment.END, {**about(view), "ended": ended})
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from .. import faults
 from ..errors import CaptureError
-from ..host import folders, identity
+from ..host import folders, identity, life
 from ..store import documents, livefile, process_pointer
 from ..store import layout as names
 
@@ -94,18 +94,27 @@ def _map_in(
         folder = folders.live_folder(who["run"], parent, run)
         path = folder / f"{identity.process_name(who)}{names.LIVE_SUFFIX}"
         try:
+            # First of all: from its pointer on, it is the lock that says whether this process lives.
+            life.hold(life_of(path))
             _write_pointer(draft, path, who)
             return path, _allocate_and_map(path, layout.total_bytes)
         except (OSError, CaptureError) as exc:
+            life.let_go(life_of(path))
             forget_folder(folder)
             if not (left and isinstance(exc, FileNotFoundError)):
                 raise
     raise AssertionError("unreachable")
 
 
+def life_of(path: Path) -> Path:
+    """The lock by which the process of this live file is known to live."""
+    return path.with_suffix(life.SUFFIX)
+
+
 def _write_pointer(file: Path, path: Path, who: dict[str, Any]) -> None:
+    lock = str(life_of(path))
     try:
-        process_pointer.write(file, path, who)
+        process_pointer.write(file, path, who, lock if life.is_held(lock) else None)
     except OSError as exc:
         raise CaptureError(f"the run folder {file.parent.parent} cannot be written: {exc.strerror or exc}") from exc
 
@@ -136,8 +145,14 @@ def announce_again(live: LiveFile) -> None:
     _write_pointer(live.pointer, live.path, livefile.read_identity(live.view))
 
 
+def keep_alive(live: LiveFile) -> None:
+    """Hold the lock again, where the program has closed it. Cost: two calls of the kernel."""
+    life.keep(life_of(live.path))
+
+
 def let_go(live: LiveFile) -> None:
-    """Unmap, leaving file and pointer where they are."""
+    """Unmap, leaving file and pointer where they are, to be adopted."""
+    life.let_go(life_of(live.path), remove=False)
     try:
         live.view.release()
         live.mapping.close()
@@ -156,8 +171,8 @@ def forget(live: LiveFile) -> None:
 
 def remove(live: LiveFile) -> None:
     """Remove file and pointer, and unmap."""
-    if _unlink(live.path):
-        _unlink(live.pointer)
+    if _unlink(live.path) and _unlink(live.pointer):
+        life.let_go(life_of(live.path))
     let_go(live)
     forget_folder(live.path.parent)
 
@@ -169,12 +184,16 @@ def forget_folder(folder: Path) -> None:
     """
     try:
         left = os.listdir(folder)
-        if all(name.startswith(names.PASSED_ON) for name in left):
+        if all(name.startswith(names.PASSED_ON) or _is_left_lock(folder / name) for name in left):
             for name in left:
                 _unlink(folder / name)
         os.rmdir(folder)
     except OSError:
         pass
+
+
+def _is_left_lock(file: Path) -> bool:
+    return file.suffix == life.SUFFIX and life.is_held(str(file)) is False
 
 
 def _unlink(file: Path) -> bool:

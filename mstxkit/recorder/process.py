@@ -53,17 +53,18 @@ class Recorder:
         run: The run folder; made if it is missing.
         limits: What it may use.
         version: mstxkit's version, for the files.
+        parent: In a forked child, the name of the process that it was forked from.
 
     Raises:
         CaptureError: the run folder or the live file cannot be used.
     """
 
-    def __init__(self, run: str | Path, limits: RecorderLimits, version: str) -> None:
+    def __init__(self, run: str | Path, limits: RecorderLimits, version: str, parent: str | None = None) -> None:
         self.limits = _checked(limits)
         self.run, self.run_id = run_file.open_run_folder(run)
         self.pid = os.getpid()
         self.clock = clock.choose(engine.NATIVE)
-        who = identity.of_process(self.run_id, engine.NATIVE, version)
+        who = {**identity.of_process(self.run_id, engine.NATIVE, version), "parent": parent}
         layout = livefile.Layout(limits.slots, limits.banks, limits.bank_bytes // 4096 * 4096)
         self.live = live.make(self.run, who, layout, limits.live_folder, engine.NATIVE)
         try:

@@ -16,7 +16,7 @@ from .. import faults
 from ..engine.choose import engine
 from ..host import identity
 from ..store import livefile, segment
-from . import blocks
+from . import blocks, live
 from .background import Background
 from .governor import Governor, Throttling, outside_ns
 from .live import LiveFile
@@ -94,6 +94,7 @@ class Sealer:
             self._sealed_at = time.monotonic()
             engine.rotate()
         self.learn_identity()
+        self._keep_alive()
         livefile.add_to_counter(self._live.view, "own_cost_ns", time.thread_time_ns() - before)
         return is_done
 
@@ -157,6 +158,12 @@ class Sealer:
             newest = identity.newest(written)
             if newest != written:
                 livefile.write_identity(self._live.view, newest)
+
+    def _keep_alive(self) -> None:
+        try:
+            live.keep_alive(self._live)
+        except OSError as exc:
+            faults.note("sealer.life", exc)
 
     def evicted(self, count: int) -> None:
         """Count records that the quota has cost."""

@@ -8,6 +8,7 @@
 <run>/control/acks/rank<R>[-<role>].json      what a rank says of them
 <run>/profiles/<stage>/step<N>/rank<R>/<start ns>-<pid>/session.json   one profile, and analysis.json of its parse
 <live folder>/<process>.live                  on the host: a process's live file; control-*: what they pass on
+<live folder>/<process>.life                  a lock that its process holds while it lives
 """
 
 from __future__ import annotations

@@ -281,6 +281,12 @@ def read_bank(view: Buffer, layout: Layout, index: int) -> BankCopy | None:
     return BankCopy(index, seq, state, salt, origin, count, activated, raw, text)
 
 
+def is_untouched(view: Buffer, header: Header) -> bool:
+    """Was nothing ever recorded in it, and is nothing open?"""
+    banks = (read_bank(view, header.layout, index) for index in range(header.layout.bank_count))
+    return not any(bank is not None and bank.raw for bank in banks) and not read_slots(view, header)
+
+
 def activate_bank(view: memoryview, layout: Layout, index: int, seq: int, salt: int, origin: int, now_ns: int) -> None:
     """Make a free bank the active one."""
     _BANK.pack_into(view, layout.bank_at(index), seq, ACTIVE, salt, origin, 0, 0, now_ns)

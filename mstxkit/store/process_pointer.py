@@ -14,13 +14,13 @@ FORMAT, LIMIT_BYTES = 1, 1 << 16
 _KEPT = ("run", "host", "boot", "pid", "pidns", "pid_start", "start")
 
 
-def write(file: Path, path: Path, who: Mapping[str, Any]) -> None:
-    """Say that the process with this identity has its live file at `path`.
+def write(file: Path, path: Path, who: Mapping[str, Any], life: str | None = None) -> None:
+    """Say that the process with this identity has its live file at `path`, and its proof of life at `life`.
 
     Raises:
         OSError: it cannot be written.
     """
-    pointer = {"format": FORMAT, "path": str(path), **{key: who[key] for key in _KEPT}}
+    pointer = {"format": FORMAT, "path": str(path), **{key: who[key] for key in _KEPT}, "life": life}
     documents.replace_file(file, json.dumps(pointer).encode())
 
 

@@ -20,7 +20,7 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Seque
 
 from .. import stages
 from ..errors import ConfigError
-from ..host import identity
+from ..host import life
 from . import messages, session_file
 from . import report as states
 from .control_folder import ControlFolder
@@ -38,13 +38,13 @@ LATE_S = 3 * states.SAY_AGAIN_S
 RANKS_AT_MOST = 1 << 20
 _WEIGHTS = (states.DONE, states.REFUSED, states.EXPIRED, states.CANCELLED, states.FAILED, *OPEN_STATES)
 
-# Does the process of this identity (host, pid, what `identity.of_life` says) still run? None where nobody can tell.
+# Does the process of this identity (host, pid, what `life.of_this` says) still run? None where nobody can tell.
 Liveness = Callable[[Mapping[str, Any]], Optional[bool]]
 
 
 def alive_here(who: Mapping[str, Any]) -> bool | None:
     """As this host alone can tell."""
-    return identity.is_alive(dict(who))
+    return life.is_alive(dict(who))
 
 
 class Heard(NamedTuple):

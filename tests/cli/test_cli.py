@@ -110,7 +110,7 @@ def test_status_shows_each_process_and_its_state(bad: Path) -> None:
 
     assert done.exit_code == 1
     assert "killed" in done.output
-    assert states == ["exited", "killed"]
+    assert states == ["ended", "killed"]
 
 
 def test_status_of_an_empty_run_says_so(run: Path) -> None:
@@ -265,5 +265,5 @@ def test_a_command_is_no_process_of_the_run_it_looks_at(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mstxkit", "status", str(tmp_path / "run"), "--json"]
     told = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
 
-    assert [process["state"] for process in json.loads(told.stdout)["processes"]] == ["exited"]
+    assert [process["state"] for process in json.loads(told.stdout)["processes"]] == ["ended"]
     assert len(list((tmp_path / "run" / "sealed").iterdir())) == 1

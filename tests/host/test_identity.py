@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -201,44 +200,3 @@ def test_a_host_name_is_fit_for_a_file_name(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(nodename="../a-b c" + "x" * 100))
 
     assert identity.host() == (".._a_b_c" + "x" * 100)[:64]
-
-
-def pointer(**fields: Any) -> dict[str, Any]:
-    made = identity.of_process("a" * 32, True, "1")
-    return {**{key: made[key] for key in ("host", "boot", "pid", "pid_start", "pidns")}, **fields}
-
-
-def test_this_process_is_alive() -> None:
-    assert identity.is_alive(pointer()) is True
-
-
-def test_a_process_that_has_ended_is_not_alive_reaped_or_not() -> None:
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    about = pointer(pid=child.pid, pid_start=identity.pid_start(child.pid))
-    while_alive = identity.is_alive(about)
-    child.kill()
-    assert lives.wait_until(lambda: identity.is_alive(about) is False)
-    zombie = Path(f"/proc/{child.pid}").exists()
-    child.communicate()
-
-    assert (while_alive, zombie) == (True, True)
-    assert identity.is_alive(about) is False
-
-
-def test_a_later_process_with_the_same_pid_is_another_one() -> None:
-    assert identity.is_alive(pointer(pid_start=1)) is False
-
-
-@pytest.mark.parametrize("fields", [{"host": "elsewhere"}, {"boot": "another boot"}])
-def test_of_another_host_nothing_is_known(fields: dict[str, Any]) -> None:
-    assert identity.is_alive(pointer(**fields)) is None
-
-
-@pytest.mark.parametrize(("age_s", "expected"), [(None, None), (1.0, True), (1000.0, False)])
-def test_in_another_pid_namespace_the_heartbeat_decides(age_s: float | None, expected: bool | None) -> None:
-    assert identity.is_alive(pointer(pidns=1, pid=1, pid_start=1), age_s) is expected
-
-
-@pytest.mark.parametrize("fields", [{"pid": "x"}, {"pid": None}, {"pid": [1]}, {"pid_start": None, "pid": -5}])
-def test_a_pointer_that_names_no_process_names_no_living_one(fields: dict[str, Any]) -> None:
-    assert identity.is_alive(pointer(**fields)) is False

@@ -31,7 +31,7 @@ def test_a_process_seals_its_recording_however_it_leaves_python(run: Path, way: 
     lives.run(lives.dedented(RECORDS) + leave, run, status=status)
 
     assert lives.ended(run) == {"work": 1}
-    assert [row["state"] for row in lives.processes(run)] == ["exited"]
+    assert [row["state"] for row in lives.processes(run)] == ["ended"]
     assert not list((run / "live").iterdir())
     assert not lives.live_folder(run).exists()
 
@@ -89,7 +89,7 @@ def test_daemon_threads_may_record_until_the_very_end(run: Path) -> None:
         numbers = [row["attributes"]["n"] for row in rows if row["name"] == f"thread {k}" and not row["open"]]
         assert numbers == list(range(len(numbers)))
         assert sum(row["open"] for row in rows if row["name"] == f"thread {k}") <= 1
-    assert [row["state"] for row in lives.processes(run)] == ["exited"]
+    assert [row["state"] for row in lives.processes(run)] == ["ended"]
     assert not lives.damage(run)
 
 

@@ -59,7 +59,7 @@ def test_three_generations_of_forks_are_recorded_and_sealed(run: Path) -> None:
     )
 
     assert lives.ended(run) == {f"generation {generation}": 1 for generation in range(4)}
-    assert [row["state"] for row in lives.processes(run)] == ["exited"] * 4
+    assert [row["state"] for row in lives.processes(run)] == ["ended"] * 4
     assert not list((run / "live").iterdir())
 
 
@@ -119,7 +119,7 @@ def test_a_child_that_dies_at_once_is_told_apart_from_its_parent(run: Path) -> N
     )
     adopt.collect(run)
 
-    assert Counter(row["state"] for row in lives.processes(run)) == {"exited": 1, "killed": 1}
+    assert Counter(row["state"] for row in lives.processes(run)) == {"ended": 1, "killed": 1}
     assert lives.ended(run) == {"before": 1}
     assert lives.still_open(run) == {"last words": 1}
 
@@ -151,7 +151,7 @@ def test_a_child_forked_from_c_leaves_its_parents_recording_alone(run: Path, lea
     assert found.pop("in the child", 0) <= (0 if engine.NATIVE else 1)
     assert found == {"whole": 1, "afterwards": 1}
     assert not lives.still_open(run)
-    assert [row["state"] for row in lives.processes(run)] == ["exited"]
+    assert [row["state"] for row in lives.processes(run)] == ["ended"]
 
 
 def test_a_child_forked_from_c_may_capture_and_fork_by_itself(run: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_child_forked_from_c_may_capture_and_fork_by_itself(run: Path) -> None
     )
 
     assert lives.ended(run) == {"child": 1, "grandchild": 1}
-    assert [row["state"] for row in lives.processes(run)] == ["exited"] * 3
+    assert [row["state"] for row in lives.processes(run)] == ["ended"] * 3
 
 
 def test_a_subprocess_is_recorded_by_way_of_the_environment(run: Path) -> None:
@@ -232,7 +232,7 @@ def test_children_of_multiprocessing_are_recorded_and_seal_themselves(run: Path,
     assert done.returncode == 0, done.stderr
     assert lives.ended(run) == {"child 0": 1, "child 1": 1}
     states = Counter(row["state"] for row in lives.processes(run) if row["state"] != "running")
-    assert set(states) == {"exited"} and states["exited"] >= 3
+    assert set(states) == {"ended"} and states["ended"] >= 3
 
 
 def test_a_child_of_multiprocessing_may_begin_to_capture_itself(run: Path, tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_a_child_of_multiprocessing_may_begin_to_capture_itself(run: Path, tmp_p
 
     assert done.returncode == 0, done.stderr
     assert lives.ended(run) == {"child 0": 1, "child 1": 1}
-    assert [row["state"] for row in lives.processes(run)] == ["exited", "exited"]
+    assert [row["state"] for row in lives.processes(run)] == ["ended", "ended"]
 
 
 def pythons_that_warn() -> dict[str, str]:

@@ -95,7 +95,7 @@ def test_where_nothing_can_be_sealed_at_the_end_the_live_file_stays(
     assert rows == list(range(100)), "it can be read where it is"
     assert [one.records for one in adopted] == [100]
     assert [row["attributes"]["n"] for row in lives.ranges(run)] == list(range(100))
-    assert [row["state"] for row in lives.processes(run)] == ["exited"]
+    assert [row["state"] for row in lives.processes(run)] == ["ended"]
 
 
 def pretend_it_died(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,7 +164,7 @@ def test_a_live_file_that_is_removed_under_its_process_is_sealed_all_the_same(ru
         shutil.rmtree(lives.live_folder(run))
 
     assert lives.ended(run) == {"recorded": 1}
-    assert [row["state"] for row in lives.processes(run)] == ["exited"]
+    assert [row["state"] for row in lives.processes(run)] == ["ended"]
 
 
 def test_a_process_that_is_killed_while_it_makes_its_live_file_leaves_nothing(run: Path) -> None:

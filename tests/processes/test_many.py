@@ -91,7 +91,7 @@ def test_8_processes_start_one_run_at_once(run: Path) -> None:
     assert [status for status, _, _ in ended] == [0] * 8, ended
     by_rank = {rank: [row["attributes"]["number"] for row in rows if row["rank"] == rank] for rank in range(8)}
     assert by_rank == {rank: list(range(200)) for rank in range(8)}
-    assert [(row["rank"], row["state"]) for row in lives.processes(run)] == [(rank, "exited") for rank in range(8)]
+    assert [(row["rank"], row["state"]) for row in lives.processes(run)] == [(rank, "ended") for rank in range(8)]
     assert not lives.damage(run)
 
 
@@ -120,7 +120,7 @@ def test_what_others_left_is_adopted_by_the_next_start_on_the_host(run: Path) ->
     with mstxkit.capture(run):
         assert lives.wait_until(lambda: len(list((run / "live").iterdir())) == 1)
 
-    assert Counter(row["state"] for row in lives.processes(run)) == {"killed": 3, "exited": 1}
+    assert Counter(row["state"] for row in lives.processes(run)) == {"killed": 3, "ended": 1}
     assert lives.ended(run) == {"ended": 3}
     assert lives.still_open(run) == {"open": 3}
 

@@ -215,7 +215,7 @@ def test_on_a_disk_that_is_full_at_the_end_the_live_file_stays_to_be_collected(r
     assert [(one.records, one.open_ranges) for one in adopted] == [(1000, True)]
     assert lives.ended(folder) == {"x": 1000}
     assert lives.still_open(folder) == {"open at the end": 1}
-    assert [row["state"] for row in lives.processes(folder)] == ["exited"]
+    assert [row["state"] for row in lives.processes(folder)] == ["ended"]
     assert not lives.live_folder(folder).exists()
 
 

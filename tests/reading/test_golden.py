@@ -68,7 +68,7 @@ def test_version_1_processes_and_tracks(v1: Run) -> None:
     assert v1.damage == []
     assert v1.processes().select("rank", "pid", "state", "clock", "clock_error_ns").rows() == [
         (0, 100, "killed", "tsc", 40),
-        (1, 101, "unknown", "tsc", 40),
+        (1, 101, "lost", "tsc", 40),
     ]
     assert v1.tracks().select("rank", "track", "thread", "is_task").rows() == [
         (0, 0, 4711, False),

@@ -170,7 +170,7 @@ def test_a_live_file_of_another_host_is_not_looked_for(run: Path) -> None:
     process.point_to(Path("/dev/shm/nothing.live"), boot="its own")
     opened = open_run(run)
 
-    assert opened.processes()["state"].to_list() == ["unknown"]
+    assert opened.processes()["state"].to_list() == ["lost"]
     assert opened.damage == []
 
 

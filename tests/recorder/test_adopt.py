@@ -73,7 +73,7 @@ def test_a_process_that_had_closed_its_file_itself_has_exited(run: Path) -> None
     left_by(run, *two_banks(), state=livefile.CLOSED)
     adopt.collect(run)
 
-    assert [row["state"] for row in lives.processes(run)] == ["exited"]
+    assert [row["state"] for row in lives.processes(run)] == ["ended"]
 
 
 NOT_OURS: dict[str, dict[str, Any]] = {
@@ -131,7 +131,7 @@ def test_an_end_that_was_written_before_the_death_is_not_written_again(run: Path
     adopt.collect(run)
 
     assert [one.read_bytes() for one in (run / "sealed").iterdir()] == [before]
-    assert [row["state"] for row in lives.processes(run)] == ["exited"]
+    assert [row["state"] for row in lives.processes(run)] == ["ended"]
 
 
 @pytest.mark.parametrize("torn", [1, 15, 16, 40, 200])

@@ -52,7 +52,7 @@ def test_each_bank_in_use_is_a_block_oldest_first(tmp_path: Path) -> None:
 def test_banks_that_are_sealed_already_or_empty_are_left_out(tmp_path: Path) -> None:
     view = live_view(tmp_path, BankFiles(seq=1).range("a", 1, 2), BankFiles(seq=2), BankFiles(seq=3).range("c", 1, 2))
 
-    assert [seq for seq, _, _ in blocks.of_left_banks(view, layout(view), {1})] == [3]
+    assert [seq for seq, _, _ in blocks.of_left_banks(view, layout(view), {1: 1})] == [3]
 
 
 def test_a_block_says_whose_it_is_and_when(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from mstxkit import faults
 from mstxkit.errors import CaptureError
-from mstxkit.host import identity
+from mstxkit.host import identity, life
 from mstxkit.recorder import live
 from mstxkit.store import livefile, run_file
 
@@ -51,7 +51,7 @@ def test_its_pointer_says_where_it_is_and_whose(made: live.LiveFile) -> None:
 
     assert [path.name for path in made.pointer.parent.iterdir()] == [f"{made.name}.json"]
     assert pointer["path"] == str(made.path)
-    assert identity.is_alive(pointer) is True
+    assert life.is_alive(pointer) is True
     assert identity.process_name(pointer) == made.name
 
 

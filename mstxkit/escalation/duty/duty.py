@@ -18,7 +18,7 @@ from typing import Any, Callable
 from ... import faults, stages
 from ...engine.choose import engine
 from ...errors import ConfigError, MstxkitError
-from ...host import identity
+from ...host import identity, life
 from ...pieces import edges
 from ...profiling import presets
 from ...profiling.declare import Preset
@@ -72,7 +72,7 @@ class Duty:
         self._is_over = self._ends_early = False
         self._is_changed, self._said_at = True, 0.0
         self._can: tuple[int, str | None] = 0, None
-        self._process = identity.of_life()
+        self._process = life.of_this()
         self._machine = self._restored(_policy(settings))
         self._watcher = Watcher(self._poll, settings.poll_every_s)
 

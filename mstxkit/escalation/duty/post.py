@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...host import identity
+from ...host import identity, life
 from ...store.control_folder import ControlFolder
 
 
@@ -43,7 +43,7 @@ def post_here(run: Path, run_id: str, host_folder: Path) -> Post | None:
     role, pid = who["role"] or "", os.getpid()
     last = ControlFolder(run, run_id).acknowledgement(rank, role)
     if last is not None and last.host == identity.host() and last.pid != pid:
-        role = f"{role or 'process'}_{pid}" if identity.is_alive(last.document.get("process") or {}) else role
+        role = f"{role or 'process'}_{pid}" if life.is_alive(last.document.get("process") or {}) else role
     return Post(run, run_id, host_folder, rank, max(who["world_size"] or 1, rank + 1), role, who["rank"] is None)
 
 

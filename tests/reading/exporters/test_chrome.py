@@ -75,7 +75,7 @@ def test_processes_and_tracks_have_names(run: Path) -> None:
     named = {(e["name"], e["tid"]): next(iter(e["args"].values())) for e in of_kind(exported(run), "M")}
 
     assert named["process_name", 0] == "rank 3 actor"
-    assert named["process_labels", 0] == "h:42 exited"
+    assert named["process_labels", 0] == "h:42 ended"
     assert named["thread_name", 0] == "thread 99"
     assert named["thread_name", 1] == "task on thread 99"
 

@@ -1,0 +1,213 @@
+"""Does a process still live? Its proof of life is a file lock, which the kernel drops when the process ends or execs.
+
+The lock is a POSIX record lock on a file of the process's own, beside its live file. Other pid and time namespaces see
+it, a pause of ten minutes keeps it, a child forked from C does not inherit it. A lock of an open file description would
+live on in such a child (docs/decisions/0013-proof-of-life.md). The price: the process that holds one loses it when it
+closes any descriptor of that file. So nobody else has a reason to open it, and nothing here opens what is held here.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import struct
+import threading
+from pathlib import Path
+from typing import Any, Mapping
+
+from . import identity
+
+# `<process>.life` beside `<process>.live`.
+SUFFIX, LIVE_SUFFIX = ".life", ".live"
+_FILE_MODE = 0o640
+_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+# struct flock of Linux on 64 bits: l_type, l_whence, l_start, l_len, l_pid (fcntl.h).
+_FLOCK = struct.Struct("@hhqqi0q")
+_TRIES = 20
+
+
+class _Held:
+    """The locks of this process, path to descriptor; a forked child has none of them."""
+
+    pid = 0
+    by_path: dict[str, int] = {}
+    lock = threading.Lock()
+
+
+_held = _Held()
+
+
+def _held_here() -> dict[str, int]:
+    if _held.pid != os.getpid():
+        inherited, _held.by_path, _held.lock, _held.pid = _held.by_path, {}, threading.Lock(), os.getpid()
+        for descriptor in inherited.values():
+            _close(descriptor)  # the locks stay the parent's
+    return _held.by_path
+
+
+def _close(descriptor: int) -> None:
+    try:
+        os.close(descriptor)
+    except OSError:
+        pass
+
+
+def hold(path: Path) -> bool:
+    """Take the lock of this file, made if it is missing, until `let_go` or the end of this process.
+
+    Returns:
+        Is it held? False where another process holds it, and where this file system has no locks.
+
+    Raises:
+        OSError: the file cannot be made.
+    """
+    name = str(path)
+    held = _held_here()
+    with _held.lock:
+        if name in held:
+            return False  # by another thread of this process
+        for _ in range(_TRIES):
+            descriptor = os.open(name, os.O_RDWR | os.O_CREAT | _FLAGS, _FILE_MODE)
+            try:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as exc:
+                os.close(descriptor)
+                if exc.errno not in (errno.EAGAIN, errno.EACCES):  # no locks here: a file would say that nobody lives
+                    os.unlink(name)
+                return False
+            if _is_still(descriptor, name):
+                os.fchmod(descriptor, _FILE_MODE)
+                held[name] = descriptor
+                return True
+            os.close(descriptor)  # somebody removed it before it was locked
+    return False
+
+
+def _is_still(descriptor: int, name: str) -> bool:
+    try:
+        here, there = os.fstat(descriptor), os.lstat(name)
+    except OSError:
+        return False
+    return stat.S_ISREG(there.st_mode) and (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+
+
+def keep(path: Path) -> None:
+    """Take a lock again that a program lost for us: by closing every descriptor it has, or by clearing the folder.
+
+    Cost: two calls of the kernel where it is still held.
+
+    Raises:
+        OSError: the file cannot be made.
+    """
+    name = str(path)
+    descriptor = _held_here().get(name)
+    if descriptor is not None and not _is_still(descriptor, name):
+        with _held.lock:
+            _held.by_path.pop(name, None)  # not closed: the number may be another file's by now
+        hold(path)
+
+
+def let_go(path: Path, remove: bool = True) -> None:
+    """Give up a lock, and remove its file. Never raises; nothing where it is not held."""
+    name = str(path)
+    held = _held_here()
+    with _held.lock:
+        descriptor = held.pop(name, None)
+        if descriptor is None:
+            return
+        is_ours = _is_still(descriptor, name)
+        try:
+            if remove and is_ours:
+                os.unlink(name)
+        except OSError:
+            pass  # the folder is gone, or nothing can be removed in it
+        if is_ours or _is_unlinked(descriptor):
+            _close(descriptor)
+
+
+def _is_unlinked(descriptor: int) -> bool:
+    try:
+        status = os.fstat(descriptor)
+        return stat.S_ISREG(status.st_mode) and status.st_nlink == 0
+    except OSError:
+        return False
+
+
+def is_held(path: str) -> bool | None:
+    """Does any process hold this lock? None where there is no such file, or it cannot be told.
+
+    Never waits; takes no lock.
+    """
+    if not path.endswith(SUFFIX):
+        return None  # opening and closing another file could cost this process a lock of somebody else's
+    held = _held_here()
+    with _held.lock:
+        if path in held:
+            return True
+        try:
+            descriptor = os.open(path, os.O_RDONLY | _FLAGS)
+        except (OSError, ValueError):
+            return None
+        try:
+            return _has_holder(descriptor)
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
+
+
+def _has_holder(descriptor: int) -> bool | None:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return None
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    answer = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+    return int(answer[0]) != fcntl.F_UNLCK
+
+
+def of_this() -> dict[str, Any]:
+    """What `is_alive` needs to know of this process: `identity.of_life`, and its lock where it holds one."""
+    own = f"{os.sep}{identity.host()}-{os.getpid()}-"
+    locks = [path for path in list(_held_here()) if own in path]
+    return {**identity.of_life(), **({"life": locks[-1]} if locks else {})}
+
+
+def is_alive(who: Mapping[str, Any]) -> bool | None:
+    """Does the process that a pointer, or what it said of itself, names still run what it ran then?
+
+    False also where its pid has gone on to another program by exec. None where this host cannot tell: it is another
+    host's, or of a pid namespace that says nothing here and left no lock.
+
+    Args:
+        who: As `identity.of_life`, with `life`, the path of its lock, where it has one.
+    """
+    if who.get("host") != identity.host() or who.get("boot") != identity.boot_id():
+        return None
+    lock = who.get("life")
+    proof = is_held(lock) if isinstance(lock, str) else None
+    is_neighbour = who.get("pidns") == identity.namespace("pid")
+    if proof is None:
+        return _has_same_pid(who) if is_neighbour else None
+    return proof or (is_neighbour and _maps_its_file(who))
+
+
+def _has_same_pid(who: Mapping[str, Any]) -> bool:
+    pid, started = who.get("pid"), who.get("pid_start")
+    return isinstance(pid, int) and started is not None and identity.pid_start(pid) == started
+
+
+def _maps_its_file(who: Mapping[str, Any]) -> bool:
+    """Has the process whose lock is free its live file still mapped? Then it closed the lock by mistake."""
+    path = str(who.get("life"))[: -len(SUFFIX)] + LIVE_SUFFIX
+    try:
+        with open(f"/proc/{int(who.get('pid') or 0)}/maps", "rb") as stream:
+            return any(line.rstrip(b"\n").endswith(os.fsencode(path)) for line in stream)
+    except (OSError, ValueError, TypeError):
+        return False
+
+
+def has_execed(who: Mapping[str, Any]) -> bool:
+    """Is the pid of a process that no longer lives still there, and the same process to the kernel? Then it execed."""
+    is_neighbour = who.get("pidns") == identity.namespace("pid") and who.get("boot") == identity.boot_id()
+    return is_neighbour and who.get("host") == identity.host() and _has_same_pid(who)
