@@ -40,7 +40,8 @@ WITH_FRAMEWORKS = (
 # A Ray that somebody runs here; and what makes thousands of processes compile the package anew.
 NOT_FOR_TESTS = ("RAY_ADDRESS", "PYTHONDONTWRITEBYTECODE")
 # A file stays on one worker: what its tests share is made once.
-SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile")
+# What is marked as slow begins first (tests/conftest.py): else one worker waits for it at the end.
+SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
 class Part(NamedTuple):
@@ -98,7 +99,8 @@ def soak_here() -> list[Outcome]:
     """The modules that have a longer form, in that form."""
     os.environ["SOAK_TESTS"] = "1"
     parts = [(title, name, f"{markers} and soak") for title, name, markers in WITH_FRAMEWORKS]
-    return [*on_both_engines(" and soak"), on_npu(f"{NPU} and soak"), *(test_with(*part) for part in parts)]
+    slow = run(Part("slow (demo)", Path(sys.executable), f"{SLOW} and soak"))
+    return [*on_both_engines(" and soak"), on_npu(f"{NPU} and soak"), slow, *(test_with(*part) for part in parts)]
 
 
 def on_both_engines(of: str = "") -> list[Outcome]:

@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any, Generator, Iterator
 
@@ -48,12 +49,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`twin`: also runs on the Python twin. `soak`: stands in a module with a longer form."""
+    """`twin`: also runs on the Python twin. `soak`: stands in a module with a longer form. Slow files begin first."""
     for item in items:
         if selection.is_for_the_twin(item):
             item.add_marker("twin")
         if getattr(getattr(item, "module", None), "soak", None) is soak:
             item.add_marker("soak")
+    sizes = Counter(item.path for item in items)
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (item.path not in slow, -sizes[item.path]))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable
+from subprocess import PIPE
+from typing import Any, Callable, Iterator
 
 import pytest
 
@@ -18,22 +20,40 @@ ROOT = Path(__file__).resolve().parents[2]
 RanksRun = Callable[[str], "list[dict[str, Any]]"]
 
 
-@pytest.fixture
-def on_two_ranks(tmp_path: Path) -> RanksRun:
-    """Run a script, which ends with `say(**figures)`, in two ranks that have met. Returns: the figures of each."""
-    opening = (
-        "import json, sys, torch, torch.distributed as dist\n"
-        "from mstxkit.demo.loop import *\n"
-        "def say(**figures): print(json.dumps(figures))\n"
-        "join(sys.argv[1])\n"
-    )
+# Importing torch takes each rank seconds: both serve all tests of a module, one script after the other.
+SERVES = """
+import json, sys, torch, torch.distributed as dist
+import mstxkit.demo.loop as loop
+for line in sys.stdin:
+    script, url = json.loads(line)
+    names = {**vars(loop), "torch": torch, "dist": dist}
+    names["say"] = lambda **figures: print(json.dumps(figures), flush=True)
+    loop.join(url)
+    exec(script, names)
+    loop.leave()
+"""
+
+
+@pytest.fixture(scope="module")
+def on_two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RanksRun]:
+    """Run a script, which says its `say(**figures)`, in two ranks that have met. Returns: the figures of each."""
+    folder = tmp_path_factory.mktemp("ranks")
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", SERVES], cwd=ROOT, stdin=PIPE, stdout=PIPE, text=True) for _ in range(2)
+    ]
+    counted = itertools.count()
 
     def run(script: str) -> list[dict[str, Any]]:
-        urls = [f"file://{tmp_path}/store?rank={rank}&world_size=2" for rank in range(2)]
-        code = opening + script + "\nleave()\n"
-        ranks = [subprocess.Popen([sys.executable, "-c", code, u], cwd=ROOT, stdout=subprocess.PIPE) for u in urls]
-        outputs = [process.communicate()[0] for process in ranks]
-        assert [process.returncode for process in ranks] == [0, 0]
-        return [json.loads(output) for output in outputs]
+        store = f"file://{folder}/store{next(counted)}"
+        for rank, process in enumerate(ranks):
+            assert process.stdin is not None
+            process.stdin.write(json.dumps([script, f"{store}?rank={rank}&world_size=2"]) + "\n")
+            process.stdin.flush()
+        answers = [process.stdout.readline() for process in ranks if process.stdout is not None]
+        assert all(answers), "a rank has ended"
+        return [json.loads(answer) for answer in answers]
 
-    return run
+    yield run
+    for process in ranks:
+        process.communicate(timeout=60)
+    assert [process.returncode for process in ranks] == [0, 0]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import soak
 
 pytest.importorskip("torch")
 pl = pytest.importorskip("polars")
@@ -38,7 +39,7 @@ USES_THE_DOCK = STAGES - {"resharding", "actor_generate"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", soak.sample([0, 1, 2], 1))
 def test_the_reward_triples_within_half_of_the_steps(seed: int, tmp_path: Path) -> None:
     learning = run_ranks(DemoPlan(tmp_path / "run", steps=DemoPlan.steps // 2, seed=seed, every=0)).learning
 

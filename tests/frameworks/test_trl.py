@@ -15,7 +15,7 @@ import mstxkit
 from mstxkit.patches.trl import PATCH
 from mstxkit.patching.declare import CORE
 
-pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "03_trl_grpo.py"

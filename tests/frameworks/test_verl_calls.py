@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import soak
 from builders.contracts.where import INSTALLED_VERL, OLDER_VERL, verl_paths
 
-pytestmark = pytest.mark.frameworks
+pytestmark = [pytest.mark.frameworks, pytest.mark.slow]
 
 CALLS = Path(__file__).resolve().parents[1] / "builders/frameworks/verl_calls.py"
 STEP = 41
@@ -46,7 +47,7 @@ def made(name: str, version: str = INSTALLED_VERL) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("version", [*OLDER_VERL, INSTALLED_VERL])
+@pytest.mark.parametrize("version", [*soak.sample(list(OLDER_VERL), 2), INSTALLED_VERL])
 def test_a_trainers_blocks_are_its_stages_in_every_version(version: str) -> None:
     """A block that fails ends its range, and verl's own metrics are what they were: none for the one that failed."""
     found = made("blocks", version)

@@ -13,7 +13,7 @@ import pytest
 
 from mstxkit import open_run
 
-pytestmark = pytest.mark.frameworks
+pytestmark = [pytest.mark.frameworks, pytest.mark.slow]
 
 JOB = Path(__file__).resolve().parents[1] / "builders/frameworks/verl_job.py"
 # What each process records in one of the two steps, in this order: range, stage, role.

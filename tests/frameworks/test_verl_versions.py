@@ -20,7 +20,7 @@ from builders.contracts.where import INSTALLED_VERL, OLDER_VERL, verl_paths
 from mstxkit.patches.verl import PATCH
 from mstxkit.patching.report import REASONS, Reason
 
-pytestmark = pytest.mark.frameworks
+pytestmark = [pytest.mark.frameworks, pytest.mark.slow]
 
 VERSIONS = (*OLDER_VERL, INSTALLED_VERL)
 PROBE = Path(__file__).resolve().parents[1] / "builders/frameworks/verl_probe.py"
