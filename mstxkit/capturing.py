@@ -125,27 +125,28 @@ def _new_standby(recorder: Recorder) -> Standby:
 
 def stop(run: Path | None = None) -> None:
     """Stop the recorder of this process, if it records into `run` (None: whatever it records into). Never raises."""
-    _end("stop", run)
+    _end(Recorder.stop, run)
 
 
 def discard() -> None:
     """Stop the recorder and leave nothing of this process in the run: for our own commands, which only look at runs."""
-    _end("discard", None)
+    _end(lambda recorder, _: recorder.discard(), None)
 
 
-def _end(how: str, run: Path | None) -> None:
+def _end(end: Callable[[Recorder, float], None], run: Path | None) -> None:
     with _lock():
         recorder, adopter, standby = here.recorder, _beside.adopter, _beside.standby
         if recorder is None or (run is not None and recorder.run != run):
             return
         _take(None)
         _beside.adopter = None
+        deadline = time.monotonic() + recorder.limits.stop_s
         try:
-            adopter.leave_off()
-            standby.stop()
-            getattr(recorder, how)()
+            adopter.leave_off(deadline)
+            standby.stop(deadline)
+            end(recorder, deadline)
         except Exception as exc:
-            faults.note(f"capturing.{how}", exc)
+            faults.note("capturing.end", exc)
         _put_back_environment()
         _tell(when_stopped)
 
@@ -213,11 +214,15 @@ def _after_fork_in_parent() -> None:
 
 
 def _resume() -> None:
-    with _lock():
+    if not _lock().acquire(timeout=forking.WAITS_AT_MOST_S):
+        return  # another thread is just stopping or starting all of them
+    try:
         if here.recorder is not None:
             here.recorder.resume()
             _beside.standby.resume()
             _beside.adopter.start()
+    finally:
+        _beside.lock.release()
 
 
 def _after_fork_in_child() -> None:

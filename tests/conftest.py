@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, settings
 from mstxkit import faults
 from mstxkit.engine.choose import engine
 
-_THREADS_END_WITHIN_S = 5.0
+_THREADS_END_WITHIN_S, _SOAKS_AT_MOST_S = 5.0, 1800
 _quiet = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}  # a busy machine is no failure
 settings.register_profile("short", max_examples=50, **_quiet)
 settings.register_profile("soak", max_examples=1000, **_quiet)
@@ -55,6 +55,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("twin")
         if getattr(getattr(item, "module", None), "soak", None) is soak:
             item.add_marker("soak")
+            if soak.is_soaking() and not item.get_closest_marker("timeout"):
+                item.add_marker(pytest.mark.timeout(_SOAKS_AT_MOST_S))
     sizes = Counter(item.path for item in items)
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: (item.path not in slow, -sizes[item.path]))

@@ -56,7 +56,7 @@ def capture(
         run: The run folder; made if it is missing. Default: MSTXKIT_RUN, else `mstxkit-runs/<time>` here.
         config: Limits by name, as in `overrides`.
         overrides: Limits of this recorder: bank_bytes, banks, slots, quota_bytes, rotate_bytes, seal_every_s,
-            heartbeat_s, live_folder, budget_ratio. And what this process and its children do about requests:
+            heartbeat_s, live_folder, budget_ratio, stop_s. And what this process and its children do about requests:
             poll_every_s, light, cooldown_s, session_s, hour_s, run_s, agreement_s, transport_s, run_bytes
             (`escalation.duty.settings`). Each also as MSTXKIT_<NAME> in the environment.
 

@@ -12,6 +12,8 @@ from typing import Callable
 
 from .. import faults
 
+# What the end of capture, or of the process, waits for a run folder that does not answer, unless it is told otherwise.
+ENDS_WITHIN_S = 2.0
 # After a fault that no turn expects: the next turn may succeed, but not at once.
 _AFTER_A_FAULT_S = 1.0
 
@@ -32,6 +34,7 @@ class Background:
         self._pausing = threading.Event()
         self._changing = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._last: Callable[[], object] | None = None
 
     def start(self) -> None:
         """Start the thread; one that was left behind goes on.
@@ -64,6 +67,28 @@ class Background:
         thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
         return not thread.is_alive()
 
+    def finish(self, last: Callable[[], object], deadline: float) -> bool:
+        """End the thread with one last piece of work, done in it after the turn that it is in; where there is no
+        thread, here. No new thread is begun: from Python 3.12 on there can be none at the end of the interpreter.
+
+        Args:
+            last: Must not raise.
+            deadline: Of `time.monotonic`: wait no longer for it.
+
+        Returns:
+            Is it done? False: it is left behind, and done when what it waits for answers.
+        """
+        with self._changing:
+            thread = self._thread
+            self._last = last if thread is not None else None
+            self._pausing.set()
+        if thread is None:
+            last()
+            return True
+        self._wake()
+        thread.join(max(0.0, deadline - time.monotonic()))
+        return not thread.is_alive()
+
     def sleep(self, seconds: float) -> None:
         """In a turn: wait, but not while it is paused."""
         self._pausing.wait(seconds)
@@ -82,9 +107,13 @@ class Background:
         while True:
             goes_on = self._take_turn()
             with self._changing:
-                if self._pausing.is_set() or not goes_on:
+                last = self._last
+                if last is None and (self._pausing.is_set() or not goes_on):
                     self._thread = None
                     return
+            if last is not None:
+                last()
+                return
 
     def _take_turn(self) -> bool:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import threading
 import time
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
@@ -14,6 +15,7 @@ from ..errors import CaptureError
 from ..host import clock, identity, names
 from ..store import layout, livefile, run_file
 from . import live
+from .background import ENDS_WITHIN_S
 from .sealed import SealedFiles
 from .sealer import Sealer
 
@@ -33,6 +35,8 @@ class RecorderLimits(NamedTuple):
         heartbeat_s: Seconds between heartbeats.
         live_folder: Parent folder for live files instead of /dev/shm.
         budget_ratio: Own cost of ranges over wall time; beyond it the costliest are coalesced. 0: never.
+        stop_s: How long `stop` and the end of the process wait for a run folder that does not answer. What is not
+            sealed by then stays in the live file, and is sealed later.
     """
 
     bank_bytes: int = 1 << 20
@@ -44,6 +48,7 @@ class RecorderLimits(NamedTuple):
     heartbeat_s: float = 1.0
     live_folder: str | None = None
     budget_ratio: float = 0.005
+    stop_s: float = ENDS_WITHIN_S
 
 
 class Recorder:
@@ -63,6 +68,7 @@ class Recorder:
         self.limits = _checked(limits)
         self.run, self.run_id = run_file.open_run_folder(run)
         self.pid = os.getpid()
+        self._closing, self._is_closed = threading.Lock(), False
         self.clock = clock.choose(engine.NATIVE)
         who = {**identity.of_process(self.run_id, engine.NATIVE, version), "parent": parent}
         layout = livefile.Layout(limits.slots, limits.banks, limits.bank_bytes // 4096 * 4096)
@@ -116,20 +122,42 @@ class Recorder:
         engine.stop_heartbeat()
         return had_heartbeat + has_ended
 
-    def stop(self) -> None:
-        """Seal what is there, say what is open, and remove the live file; where that fails it stays, to be collected
-        later.
+    def stop(self, deadline: float | None = None) -> None:
+        """Seal what is there, say what is open, and remove the live file; where that fails, or is not done by
+        `deadline`, the file stays, to be collected later.
+
+        Done in the sealer's thread: nobody can tell beforehand that a write into the run folder returns.
         """
         engine.set_recording(False)
-        self.park()
-        engine.anchor()
-        self._try("recorder.coalesced", self.sealer.finish)
+        if deadline is None:
+            deadline = time.monotonic() + self.limits.stop_s
+        if not self.sealer.finish_with(self._close_and_seal, deadline):
+            self._close()
+            faults.warn_once(
+                "recorder.stop",
+                f"{self.run} has not answered for {self.limits.stop_s:g} s: what is not sealed stays in "
+                f"{self.live.path}, to be sealed by the next process of this run here, or by `mstxkit collect`",
+            )
+
+    def _close_and_seal(self) -> None:
         self._try("recorder.seal", self.sealer.seal_full_banks)
-        engine.detach()  # from here on nothing changes in the live file: no range is both ended and open
-        livefile.set_state(self.live.view, livefile.CLOSED)
-        self._try("recorder.identity", self.sealer.learn_identity)
+        self._close()
         is_sealed = self._try("recorder.stop", self.sealer.seal_the_rest)
         (live.remove if is_sealed else live.let_go)(self.live)
+
+    def _close(self) -> None:
+        """Nothing changes in the live file from here on: no range is both ended and open. Touches no run folder."""
+        with self._closing:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            engine.stop_heartbeat()
+            engine.anchor()
+            self._try("recorder.coalesced", self.sealer.finish)
+            self.sealer.close()
+            engine.detach()
+            livefile.set_state(self.live.view, livefile.CLOSED)
+            self._try("recorder.identity", self.sealer.learn_identity)
 
     def discard(self) -> None:
         """Stop without a trace: nothing of this process is kept."""
@@ -176,7 +204,7 @@ def _checked(limits: RecorderLimits) -> RecorderLimits:
         value = getattr(limits, field)
         if not isinstance(value, int) or value < minimum:
             raise CaptureError(f"{field}={value!r} (of capture): an int of at least {minimum} is needed")
-    for field in ("seal_every_s", "heartbeat_s"):
+    for field in ("seal_every_s", "heartbeat_s", "stop_s"):
         value = getattr(limits, field)
         if not isinstance(value, (int, float)) or not 0.01 <= value <= 86400:
             raise CaptureError(f"{field}={value!r} (of capture): a number of seconds from 0.01 to 86400 is needed")

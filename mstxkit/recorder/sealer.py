@@ -46,6 +46,9 @@ class Sealer:
         self._background = Background("mstxkit-sealer", self._turn, engine.wake)
         self._sealing = threading.Lock()
         self._learning = threading.Lock()
+        self._releasing = threading.Lock()
+        self._is_over = False
+        self._sealed: dict[int, int] = {}
         self._sealed_at = time.monotonic()
         self.governor = Governor(budget_ratio, outside_ns())
         self._governed_ns = 0
@@ -69,6 +72,17 @@ class Sealer:
             Has one ended?
         """
         return self._background.pause(deadline)
+
+    def finish_with(self, last: Callable[[], object], deadline: float) -> bool:
+        """End the thread with this, done in it; wait until `deadline`. Is it done?"""
+        return self._background.finish(last, deadline)
+
+    def close(self) -> None:
+        """From now on no bank of the engine is this sealer's: it may be another live file's by the time that a write
+        returns which hangs now.
+        """
+        with self._releasing:
+            self._is_over = True
 
     def _turn(self) -> bool:
         engine.wait(_TICK_S)
@@ -121,7 +135,7 @@ class Sealer:
     def seal_full_banks(self) -> bool:
         """Write every full bank as a block. False when one could not be written; it stays, and is tried again."""
         with self._sealing:
-            while (index := engine.full_bank()) >= 0:
+            while not self._is_over and (index := engine.full_bank()) >= 0:
                 try:
                     self._seal(index)
                 except Exception as exc:
@@ -135,7 +149,11 @@ class Sealer:
         if payload.n:
             block = blocks.of_records(self._live.view, payload, seq, origin)
             self._files.append(block, payload.n)
-        engine.release_bank(index)
+        with self._releasing:
+            if self._is_over:
+                self._sealed[seq] = payload.n
+            else:
+                engine.release_bank(index)
 
     def seal_the_rest(self) -> None:
         """Write what is left in the live file once the engine has let go of it, what is open, and the end.
@@ -145,7 +163,7 @@ class Sealer:
         """
         with self._sealing:
             view = self._live.view
-            for _, block, count in blocks.of_left_banks(view, self._live.layout):
+            for _, block, count in blocks.of_left_banks(view, self._live.layout, self._sealed):
                 self._files.append(block, count)
             # First of all: what this evicts must be in the last counters.
             self._files.make_room(len(_last_blocks(view)) + _MORE_BYTES)

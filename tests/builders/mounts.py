@@ -1,7 +1,8 @@
-"""Mounts small file systems for a test."""
+"""Mounts small file systems for a test, among them one that can be frozen."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -33,3 +34,21 @@ def mount(tmp_path: Path) -> Iterator[Mount]:
     yield mount_tmpfs
     for folder in reversed(mounted):
         subprocess.run(["umount", "-l", str(folder)], check=True, capture_output=True)
+
+
+@pytest.fixture
+def frozen_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of the test's own that can be frozen: it answers no write."""
+    tools = [shutil.which(name) for name in ("mkfs.ext4", "fsfreeze", "mount")]
+    if os.geteuid() or None in tools:
+        pytest.skip("needs root, mkfs.ext4, fsfreeze and mount")
+    image, place = tmp_path / "image", tmp_path / "disk"
+    place.mkdir()
+    image.write_bytes(b"")
+    os.truncate(image, 32 << 20)
+    subprocess.run(["mkfs.ext4", "-q", image], check=True)
+    if subprocess.run(["mount", "-o", "loop", image, place], capture_output=True).returncode:
+        pytest.skip("no loop device can be mounted here")
+    yield place
+    subprocess.run(["fsfreeze", "-u", place], capture_output=True)
+    subprocess.run(["umount", "-l", place], check=True)

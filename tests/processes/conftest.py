@@ -7,9 +7,9 @@ from typing import Iterator
 
 import pytest
 from builders import lives
-from builders.mounts import mount
+from builders.mounts import frozen_disk, mount
 
-__all__ = ["mount", "run"]
+__all__ = ["frozen_disk", "mount", "run"]
 
 
 @pytest.fixture

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from pathlib import Path
-from typing import Iterator
 
-import pytest
 from builders import lives
 
 from mstxkit.recorder import adopt
@@ -139,24 +134,6 @@ def test_a_fault_that_is_met_while_logging_is_locked_for_a_fork_does_not_stop_th
 
     assert done.split() == ["1", "True"]
     adopt.collect(run)
-
-
-@pytest.fixture
-def frozen_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of the test's own that can be frozen: it answers no write."""
-    tools = [shutil.which(name) for name in ("mkfs.ext4", "fsfreeze", "mount")]
-    if os.geteuid() or None in tools:
-        pytest.skip("needs root, mkfs.ext4, fsfreeze and mount")
-    image, place = tmp_path / "image", tmp_path / "disk"
-    place.mkdir()
-    image.write_bytes(b"")
-    os.truncate(image, 32 << 20)
-    subprocess.run(["mkfs.ext4", "-q", image], check=True)
-    if subprocess.run(["mount", "-o", "loop", image, place], capture_output=True).returncode:
-        pytest.skip("no loop device can be mounted here")
-    yield place
-    subprocess.run(["fsfreeze", "-u", place], capture_output=True)
-    subprocess.run(["umount", "-l", place], check=True)
 
 
 def test_a_fork_on_a_file_system_that_is_really_frozen(frozen_disk: Path) -> None:

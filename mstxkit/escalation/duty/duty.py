@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections import deque
-from typing import Any, Callable
+from typing import Any
 
 from ... import faults, stages
 from ...engine.choose import engine
@@ -24,6 +24,7 @@ from ...profiling import presets
 from ...profiling.declare import Preset
 from ...profiling.schedule import Schedule
 from ...profiling.session import OneSession, Order, backend_here, preset_of
+from ...recorder.background import ENDS_WITHIN_S
 from ...store import messages
 from ...store.control_folder import ControlFolder
 from ...store.report import SAY_AGAIN_S, Report, Standing, fitted
@@ -31,12 +32,13 @@ from ...store.request import Request
 from ..machine import moves
 from ..machine.machine import Machine
 from ..machine.moves import Now, Policy
+from .light import LightOnDuty
 from .mailbox import Inbox, Mailbox, Watcher
 from .post import Post
 from .settings import DutySettings
 
 _REMEMBERED_AT_MOST = 1000
-_WITHOUT_DEVICE = "torch"  # torch.profiler sees the host alone: the light preset has nothing to record there
+_WAITS_AT_MOST_S = 0.05  # for the run folder, when a stage with a request is entered
 # As machine.py asks of its owner: after these its memory is to be saved, whatever it answers.
 _KEPT = (moves.RequestReceived, moves.CancelReceived, moves.Commit, moves.Drop)
 
@@ -107,18 +109,29 @@ class Duty:
         """After a fork, in the parent."""
         self._watcher.start()
 
-    def stop(self) -> None:
-        """The process ends, or capture does: close what is open, on this thread, and say so. Once is enough."""
+    def stop(self, deadline: float | None = None) -> None:
+        """The process ends, or capture does: close what is open, on this thread, and say so, if the run folder answers
+        by `deadline`. Once is enough.
+        """
         if self._is_over or self._process["pid"] != os.getpid():
             return
         self._is_over = True
         atexit.unregister(self.stop)
-        self._watcher.stop()
         self._light.finish()
         self._on_thread(moves.Ending(threading.get_ident()))
         self._close()
         self._say()
-        self._send()
+        deadline = time.monotonic() + ENDS_WITHIN_S if deadline is None else deadline
+        if not self._watcher.finish(self._take_leave, deadline):
+            faults.warn_once(
+                "control.stop", f"{self.post.run} does not answer: how requests ended is not written there"
+            )
+
+    def _take_leave(self) -> None:
+        try:
+            self._send()
+        except OSError as exc:
+            faults.note("control.stop", exc)
         self._mailbox.close()
 
     def _close(self, *_: object) -> None:
@@ -219,8 +232,9 @@ class Duty:
 
     def _start_session(self, start: moves.StartSession) -> moves.Event:
         self._say()  # that it begins is written down first: after a kill it must not begin again
-        if not self._mailbox.flush():
-            return moves.SessionFailed(f"its beginning could not be written down: {self._mailbox.problem}")
+        problem = self._not_written_down()
+        if problem is not None:
+            return moves.SessionFailed(f"its beginning could not be written down: {problem}")
         try:
             preset = preset_of(start.preset, start.options)
         except ConfigError as exc:
@@ -229,6 +243,18 @@ class Duty:
         order = self._order(start.stage, start.step, preset, start.id, reason, start.seconds, start.bytes)
         problem = self._session.begin(order)
         return moves.SessionStarted() if problem is None else moves.SessionFailed(problem)
+
+    def _not_written_down(self) -> str | None:
+        """Why what was said is not in the run folder; None where it is.
+
+        The watcher's thread writes: this one, which trains, waits for a folder that hangs no longer than 50 ms.
+        """
+        if not self._watcher.runs:
+            self._mailbox.flush()
+            return self._mailbox.unwritten
+        self._mailbox.unwritten = None
+        self._watcher.look_now()
+        return self._mailbox.unwritten_after(_WAITS_AT_MOST_S)
 
     def _session_ended(self, stop: moves.StopSession) -> moves.Event:
         """The machine gets its answer also where an interrupt comes in between, which goes on to the program."""
@@ -261,6 +287,9 @@ class Duty:
     # On the watcher's thread.
 
     def _poll(self) -> None:
+        self._mailbox.flush()  # first: the training thread may be waiting for it
+        if self._is_over:
+            return
         self._mailbox.poll()
         step = self._step
         if step is not None and step != self._machine.step and not self._machine.watches:
@@ -336,80 +365,3 @@ def _event_of(edge: edges.Edge, thread: int, how: bool) -> moves.Event:
     if edge.what == edges.STAGE:
         return (moves.StageEntered if edge.begins else moves.StageLeft)(edge.key, thread, how)
     return (moves.BoundaryEntered if edge.begins else moves.BoundaryLeft)(edge.key, thread)
-
-
-class LightOnDuty:
-    """Light sessions over whole steps, by a schedule: they give way to an escalation and return.
-
-    All calls come from the thread that trains, at its steps and around escalated sessions: none raises, and where a
-    light session cannot begin, training goes on without one until the schedule's next window.
-
-    Args:
-        schedule: In which steps; None: never.
-        session: The process's only session, which escalations use too.
-        order: What a light session of a step is to be.
-    """
-
-    def __init__(self, schedule: Schedule | None, session: OneSession, order: Callable[[int], Order]) -> None:
-        self._schedule, self._session, self._order = schedule, session, order
-        self._step: int | None = None
-        self._steps: list[int] = []  # of the light session that is open
-        self._is_paused = self._is_over = False
-        self._gave_up_at: int | None = None  # a window
-
-    def stepped(self, step: int) -> None:
-        """Begin or end by the schedule; a step that is not in it, or the next window's, ends what is open."""
-        if self._schedule is None:
-            return
-        self._step = step
-        wants, every = self._schedule.wants(step), self._schedule.every
-        if self._steps and (self._is_paused or not wants or step // every != self._steps[0] // every):
-            self._end("the schedule's steps are over")
-        if self._is_paused:
-            return
-        if self._steps:
-            self._steps.append(step)
-        else:
-            self._begin(step)
-
-    def pause(self) -> None:
-        """End what is open; it goes on as a session of its own after `resume`."""
-        self._is_paused = True
-        self._end("an escalation")
-
-    def resume(self) -> None:
-        """Go on, if this step is still one of the schedule's."""
-        self._is_paused = self._is_over
-        if not self._is_paused and self._step is not None:
-            self._begin(self._step)
-
-    def finish(self) -> None:
-        """The process ends."""
-        self._is_paused = self._is_over = True
-        self._end("the end of the process")
-
-    def _begin(self, step: int) -> None:
-        schedule = self._schedule
-        if schedule is None or not schedule.wants(step) or self._steps or step // schedule.every == self._gave_up_at:
-            return
-        problem = self._why_not(schedule) or self._session.begin(self._order(step))
-        if problem is None:
-            self._steps = [step]
-        else:
-            self._gave_up_at = step // schedule.every
-            faults.warn_once("light capture", f"no light capture in step {step}: {problem}")
-
-    def _why_not(self, schedule: Schedule) -> str | None:
-        if self._session.is_open:
-            return "another session is open"
-        backend, refused = backend_here()
-        if backend == _WITHOUT_DEVICE and not schedule.any_device:
-            return "this process has no NPU; add 'any device' to the schedule to record all the same"
-        return None if backend else "; ".join(f"{name}: {why}" for name, why in refused.items())
-
-    def _end(self, why: str) -> None:
-        steps, self._steps = self._steps, []
-        if steps:
-            self._session.end(why, steps)
-            if self._session.is_open:  # it began on another thread, which ends it at its next step
-                self._steps = steps

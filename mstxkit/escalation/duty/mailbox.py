@@ -30,6 +30,7 @@ from ...store.report import REFUSED, Report, Standing, encoded
 from ..machine import moves
 
 POLL_S = 0.25
+_LOOKS_EVERY_S = 0.0005  # who waits for what another thread writes
 # An elected process that has not looked for so long hangs: in a file system that does not answer, or stopped.
 STALLED_AFTER_S = 3.0
 _BEAT = struct.Struct("<q")
@@ -61,6 +62,7 @@ class Mailbox:
         self._outgoing: dict[str, bytes] = {}
         self._written: dict[str, bytes] = {}
         self._writing = threading.Lock()
+        self.unwritten: str | None = None  # why the last `flush` could not write all
 
     def take(self) -> list[dict[str, Any]]:
         """The messages that came in since the last time, oldest first. Each id comes once in the life of a process."""
@@ -135,10 +137,23 @@ class Mailbox:
                     try:
                         self._write(name, content)
                     except (OSError, MstxkitError) as exc:
-                        self._state(f"{self._control.path / layout.ACKS / name} cannot be written: {exc}")
+                        self.unwritten = f"{self._control.path / layout.ACKS / name} cannot be written: {exc}"
+                        self._state(self.unwritten)
                         return False
                     self._written[name] = content
+            self.unwritten = None
         return True
+
+    def unwritten_after(self, seconds: float) -> str | None:
+        """Wait until another thread has flushed: why it could not, or has not in so many seconds; None where it has."""
+        deadline = time.monotonic() + seconds
+        while any(self._written.get(name) is not content for name, content in list(self._outgoing.items())):
+            if self.unwritten is not None:
+                return self.unwritten
+            if time.monotonic() > deadline:
+                return f"{self._control.path} has not answered for {seconds * 1e3:.0f} ms"
+            time.sleep(_LOOKS_EVERY_S)
+        return None
 
     def withdraw(self, rank: int, role: str = "") -> None:
         """Take back what was said as this rank, which was another's, and close. Never raises."""
@@ -181,7 +196,8 @@ class Watcher:
 
     def __init__(self, poll: Callable[[], object], interval_s: float = POLL_S) -> None:
         self._poll, self._interval_s, self._cost_ns = poll, interval_s, 0
-        self._background = Background("mstxkit-control", self._look)
+        self._urgent = threading.Event()
+        self._background = Background("mstxkit-control", self._look, self._urgent.set)
 
     def start(self) -> None:
         """Start polling, at once; nothing where it polls."""
@@ -191,6 +207,19 @@ class Watcher:
         """End the thread, and wait for it, at most until `deadline` of `time.monotonic`. Has one ended?"""
         return self._background.pause(deadline)
 
+    @property
+    def runs(self) -> bool:
+        """Is there a thread?"""
+        return self._background.runs
+
+    def look_now(self) -> None:
+        """Let it poll now, and not only after its interval."""
+        self._urgent.set()
+
+    def finish(self, last: Callable[[], object], deadline: float) -> bool:
+        """End the thread with this, done in it; wait until `deadline`. Is it done?"""
+        return self._background.finish(last, deadline)
+
     def take_cost_ns(self) -> int:
         """CPU time of the thread since the last call."""
         cost_ns, self._cost_ns = self._cost_ns, 0
@@ -198,12 +227,14 @@ class Watcher:
 
     def _look(self) -> bool:
         before = time.thread_time_ns()
+        self._urgent.clear()
         try:
             self._poll()
         except Exception as exc:  # the next look may succeed, and nobody else looks
             faults.note("control.watcher", exc)
         self._cost_ns += time.thread_time_ns() - before
-        self._background.sleep(self._interval_s)
+        if not self._background.is_pausing:
+            self._urgent.wait(self._interval_s)
         return True
 
 

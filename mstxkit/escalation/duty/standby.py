@@ -68,13 +68,13 @@ class Standby:
         if self._duty is not None:
             self._duty.resume()
 
-    def stop(self) -> None:
-        """Capture ends: what is open is closed on this thread, and said."""
+    def stop(self, deadline: float | None = None) -> None:
+        """Capture ends: what is open is closed on this thread, and said, if the run folder answers by `deadline`."""
         with self._lock:
             self._is_over = True
         duty = self._duty  # the background thread may just be letting go of it
         if duty is not None:
-            duty.stop()
+            duty.stop(deadline)
 
     def doing(self) -> str | None:
         """What is recorded now, in words; None while nothing is."""

@@ -13,7 +13,7 @@ from builders.run_files import RUN_ID
 from mstxkit import faults
 from mstxkit.engine.choose import engine
 from mstxkit.escalation.duty import duty as duties
-from mstxkit.escalation.duty.duty import LightOnDuty
+from mstxkit.escalation.duty.light import LightOnDuty
 from mstxkit.profiling import presets
 from mstxkit.profiling.schedule import Schedule
 from mstxkit.profiling.session import Order

@@ -1,0 +1,88 @@
+"""Light capture on duty: short sessions of all stages, by a schedule of steps, which give way to an escalation."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+from ... import faults
+from ...profiling.schedule import Schedule
+from ...profiling.session import OneSession, Order, backend_here
+
+_WITHOUT_DEVICE = "torch"  # torch.profiler sees the host alone: the light preset has nothing to record there
+
+
+class LightOnDuty:
+    """Light sessions over whole steps, by a schedule: they give way to an escalation and return.
+
+    All calls come from the thread that trains, at its steps and around escalated sessions: none raises, and where a
+    light session cannot begin, training goes on without one until the schedule's next window.
+
+    Args:
+        schedule: In which steps; None: never.
+        session: The process's only session, which escalations use too.
+        order: What a light session of a step is to be.
+    """
+
+    def __init__(self, schedule: Schedule | None, session: OneSession, order: Callable[[int], Order]) -> None:
+        self._schedule, self._session, self._order = schedule, session, order
+        self._step: int | None = None
+        self._steps: list[int] = []  # of the light session that is open
+        self._is_paused = self._is_over = False
+        self._gave_up_at: int | None = None  # a window
+
+    def stepped(self, step: int) -> None:
+        """Begin or end by the schedule; a step that is not in it, or the next window's, ends what is open."""
+        if self._schedule is None:
+            return
+        self._step = step
+        wants, every = self._schedule.wants(step), self._schedule.every
+        if self._steps and (self._is_paused or not wants or step // every != self._steps[0] // every):
+            self._end("the schedule's steps are over")
+        if self._is_paused:
+            return
+        if self._steps:
+            self._steps.append(step)
+        else:
+            self._begin(step)
+
+    def pause(self) -> None:
+        """End what is open; it goes on as a session of its own after `resume`."""
+        self._is_paused = True
+        self._end("an escalation")
+
+    def resume(self) -> None:
+        """Go on, if this step is still one of the schedule's."""
+        self._is_paused = self._is_over
+        if not self._is_paused and self._step is not None:
+            self._begin(self._step)
+
+    def finish(self) -> None:
+        """The process ends."""
+        self._is_paused = self._is_over = True
+        self._end("the end of the process")
+
+    def _begin(self, step: int) -> None:
+        schedule = self._schedule
+        if schedule is None or not schedule.wants(step) or self._steps or step // schedule.every == self._gave_up_at:
+            return
+        problem = self._why_not(schedule) or self._session.begin(self._order(step))
+        if problem is None:
+            self._steps = [step]
+        else:
+            self._gave_up_at = step // schedule.every
+            faults.warn_once("light capture", f"no light capture in step {step}: {problem}")
+
+    def _why_not(self, schedule: Schedule) -> str | None:
+        if self._session.is_open:
+            return "another session is open"
+        backend, refused = backend_here()
+        if backend == _WITHOUT_DEVICE and not schedule.any_device:
+            return "this process has no NPU; add 'any device' to the schedule to record all the same"
+        return None if backend else "; ".join(f"{name}: {why}" for name, why in refused.items())
+
+    def _end(self, why: str) -> None:
+        steps, self._steps = self._steps, []
+        if steps:
+            self._session.end(why, steps)
+            if self._session.is_open:  # it began on another thread, which ends it at its next step
+                self._steps = steps

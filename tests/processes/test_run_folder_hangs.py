@@ -1,0 +1,154 @@
+"""A run folder that answers nothing, as on a dead NFS: training does not wait for it, its end only so long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from builders import lives
+
+import mstxkit
+from mstxkit.recorder import adopt
+
+# Far beyond what is promised, far below what a hang is: the machine may be busy.
+BUSY_S = 5.0
+FREEZES = """
+    import os, subprocess, sys, threading, time, mstxkit
+    run = sys.argv[1]
+    disk = os.path.dirname(run)
+    def freeze(seconds):
+        subprocess.run(["fsfreeze", "-f", disk], check=True)
+        thaw = f"sleep {seconds}; fsfreeze -u {disk}"
+        subprocess.Popen(["sh", "-c", thaw], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+"""
+ON_DUTY = (
+    FREEZES
+    + """
+    def train(steps):
+        worst = 0.0
+        for _ in range(steps):
+            began = time.monotonic()
+            mstxkit.step()
+            with mstxkit.stage("actor_update"): pass
+            worst = max(worst, time.monotonic() - began)
+            time.sleep(0.01)
+        return worst
+    mstxkit.capture(run, cooldown_s=0, poll_every_s=0.05)
+    acks = os.path.join(run, "control", "acks")
+    while not os.path.isdir(acks) or not os.listdir(acks):
+        train(10)
+    request = mstxkit.escalate("actor_update", ranks=[0], steps=1, preset="full")
+"""
+)
+
+
+def test_a_stage_with_a_request_waiting_goes_on_and_the_request_has_failed(frozen_disk: Path) -> None:
+    """What begins is written down before it begins: where that cannot be, nothing begins."""
+    run = frozen_disk / "run"
+    done = lives.run(
+        ON_DUTY
+        + """
+    from mstxkit import capturing
+    duty = capturing._beside.standby._duty
+    while duty._machine.phase(time_now()) != "armed": time.sleep(0.001)
+    freeze(4)
+    print(train(20), duty._machine.phase(time_now()))
+    while duty._machine.has_work: train(1)
+    assert duty._mailbox.unwritten_after(20) is None, "it is said once the folder answers"
+    mstxkit.capturing.stop()
+    """.replace("time_now()", "mstxkit.escalation.machine.moves.Now(time.time_ns(), time.monotonic_ns())"),
+        run,
+    )
+    worst, phase = done.split()
+
+    assert float(worst) < BUSY_S / 2
+    assert phase != "running"
+    (row,) = mstxkit.open_run(run).escalations().to_dicts()
+    assert row["state"] == "failed"
+    assert "its beginning could not be written down" in row["reason"]
+    assert "has not answered for 50 ms" in row["reason"]
+
+
+def test_the_end_waits_two_seconds_and_what_it_could_not_seal_is_sealed_later(frozen_disk: Path) -> None:
+    run = frozen_disk / "run"
+    done = lives.run(
+        FREEZES
+        + """
+    mstxkit.capture(run, bank_bytes=16 << 10, banks=4)
+    def record(count):
+        for _ in range(count):
+            with mstxkit.mstx_range("r"): pass
+    record(500)
+    freeze(4)
+    record(500)
+    began = time.monotonic()
+    mstxkit.capturing.stop()
+    print(time.monotonic() - began)
+    began = time.monotonic()
+    with mstxkit.mstx_range("unrecorded"): pass
+    print(time.monotonic() - began)
+    """,
+        run,
+    )
+    stopped, marked = map(float, done.split())
+
+    assert 1.9 < stopped < 2 + BUSY_S
+    assert marked < BUSY_S
+    adopt.collect(run)
+    assert lives.ended(run) == {"r": 1000}
+    assert [row["state"] for row in lives.processes(run)] == ["ended"]
+    assert not lives.damage(run)
+
+
+def test_how_long_the_end_waits_can_be_set(frozen_disk: Path) -> None:
+    done = lives.run(
+        FREEZES
+        + """
+    mstxkit.capture(run, stop_s=0.1)
+    with mstxkit.mstx_range("r"): pass
+    freeze(3)
+    began = time.monotonic()
+    mstxkit.capturing.stop()
+    print(time.monotonic() - began)
+    """,
+        frozen_disk / "run",
+    )
+
+    assert float(done) < 2
+    adopt.collect(frozen_disk / "run")
+    assert lives.ended(frozen_disk / "run") == {"r": 1}
+
+
+def test_what_is_captured_next_has_nothing_to_do_with_what_still_hangs(frozen_disk: Path, tmp_path: Path) -> None:
+    """The write that hung returns while another run is recorded: none of its banks is taken for the old one's."""
+    other = tmp_path / "other"
+    lives.run(
+        FREEZES
+        + """
+    def record(name, count):
+        for _ in range(count):
+            with mstxkit.mstx_range(name): pass
+    mstxkit.capture(run, bank_bytes=16 << 10, banks=4, stop_s=0.2)
+    freeze(3)
+    record("old", 1500)
+    time.sleep(0.2)
+    mstxkit.capturing.stop()
+    mstxkit.capture(sys.argv[2], bank_bytes=16 << 10, banks=4, seal_every_s=0.05)
+    ends = time.monotonic() + 5
+    count = 0
+    while time.monotonic() < ends:
+        record("new", 100)
+        count += 100
+        time.sleep(0.02)
+    mstxkit.capturing.stop()
+    print(count)
+    """,
+        frozen_disk / "run",
+        other,
+    )
+    adopt.collect(frozen_disk / "run")
+
+    assert lives.ended(frozen_disk / "run") == {"old": 1500}
+    assert set(lives.ended(other)) == {"new"}
+    assert [row["dropped"] for row in lives.processes(other)] == [0]
+    assert not lives.damage(other)
+    assert not lives.damage(frozen_disk / "run")
