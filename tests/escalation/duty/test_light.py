@@ -12,7 +12,7 @@ from builders.run_files import RUN_ID
 
 from mstxkit import faults
 from mstxkit.engine.choose import engine
-from mstxkit.escalation.duty import duty as duties
+from mstxkit.escalation.duty import light as lights
 from mstxkit.escalation.duty.light import LightOnDuty
 from mstxkit.profiling import presets
 from mstxkit.profiling.schedule import Schedule
@@ -28,7 +28,7 @@ def where(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
     """Says what can record here."""
 
     def is_here(found: Any) -> None:
-        monkeypatch.setattr(duties, "backend_here", lambda: found)
+        monkeypatch.setattr(lights, "backend_here", lambda: found)
 
     is_here(NPU)
     return is_here
