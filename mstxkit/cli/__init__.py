@@ -1,13 +1,16 @@
 """The command line: one module a verb in this folder, each with one function of the verb's name, or several COMMANDS.
 
-Exit codes: 0 done, 1 found something wrong, 2 wrong use. `mstxkit --help` loads no torch and no polars.
+Exit codes: 0 done, 1 found something wrong, 2 wrong use, 74 the output cannot be written. `mstxkit --help` loads no
+torch and no polars.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import os
 import pkgutil
+import signal
 import sys
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
     import typer
 
-DONE, FOUND_WRONG, WRONG_USE = 0, 1, 2
+DONE, FOUND_WRONG, WRONG_USE, UNWRITABLE = 0, 1, 2, 74
 
 
 def main() -> None:
@@ -33,7 +36,24 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         # A name that this terminal's encoding lacks is shown escaped instead of ending the command.
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
-    application()(prog_name="mstxkit")
+    try:
+        try:
+            application()(prog_name="mstxkit")
+        finally:
+            sys.stdout.flush()
+    except OSError as exc:
+        if exc.filename is not None:
+            raise
+        _end_without_output(exc)
+
+
+def _end_without_output(exc: OSError) -> None:
+    """Who reads a pipe no longer wants no word of it; of anything else, a full disk, there is one line."""
+    if isinstance(exc, BrokenPipeError):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGPIPE)
+    sys.stderr.write(f"mstxkit: the output cannot be written: {exc.strerror or exc}\n")
+    os._exit(UNWRITABLE)  # what is left in the buffer would be tried again, and fail again
 
 
 def verbs() -> list[str]:
@@ -88,6 +108,8 @@ def _with_plain_errors(verb: Callable[..., None]) -> Callable[..., None]:
 
         try:
             verb(*args, **kwargs)
+        except BrokenPipeError as exc:
+            _end_without_output(exc)
         except MstxkitError as exc:
             message = "\n".join(map(for_terminal, str(exc).splitlines()))
             typer.echo(f"mstxkit: {message}", err=True)

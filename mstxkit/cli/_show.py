@@ -20,10 +20,14 @@ def console() -> Console:
     """Standard output. In a pipe 120 columns wide, unless COLUMNS says otherwise."""
     from rich.console import Console
 
-    plain = Console(highlight=False, soft_wrap=False)
-    if plain.is_terminal or os.environ.get("COLUMNS"):
-        return plain
-    return Console(highlight=False, width=PIPE_COLUMNS)
+    class Output(Console):
+        def on_broken_pipe(self) -> None:
+            raise  # noqa: PLE0704: the one that is being handled; rich would end with 1
+
+    output = Output(highlight=False)
+    if not output.is_terminal and not os.environ.get("COLUMNS"):
+        output.width = PIPE_COLUMNS
+    return output
 
 
 def table(*columns: str, right: Sequence[str] = (), has_header: bool = True, **options: Any) -> Table:

@@ -123,23 +123,12 @@ def let_go(path: Path, remove: bool = True) -> None:
                 os.unlink(name)
         except OSError:
             pass  # the folder is gone, or nothing can be removed in it
-        if is_ours or _is_unlinked(descriptor):
+        if is_ours:  # else the number may be another file's by now
             _close(descriptor)
 
 
-def _is_unlinked(descriptor: int) -> bool:
-    try:
-        status = os.fstat(descriptor)
-        return stat.S_ISREG(status.st_mode) and status.st_nlink == 0
-    except OSError:
-        return False
-
-
 def is_held(path: str) -> bool | None:
-    """Does any process hold this lock? None where there is no such file, or it cannot be told.
-
-    Never waits; takes no lock.
-    """
+    """Does any process hold this lock? None where there is no such file, or it cannot be told. Never waits."""
     if not path.endswith(SUFFIX):
         return None  # opening and closing another file could cost this process a lock of somebody else's
     held = _held_here()

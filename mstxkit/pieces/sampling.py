@@ -19,12 +19,7 @@ class PieceSampling:
     """What a call means for the pieces of its stage, beyond being one (`Target.boundary`).
 
     Args:
-        until_next: The piece that a call begins goes on after it; see `PieceRole`, also for the next five.
-        within: Kind of the larger piece that begins with it.
-        ends_before: Kinds of pieces that a call ends when it begins.
-        ends_after: Kinds of pieces that a call ends when it ends.
-        across: Kind of the pieces that are counted across occurrences of its stage.
-        ends_round: These are counted anew after it.
+        until_next, within, ends_before, ends_after, across, ends_round: As in `PieceRole`.
         mixes: Kinds of pieces that cannot be told apart inside a call, each with why.
         mixes_if: Condition (`conditions.py`) under which that is so; None: always.
         ticks: A call is told to the open session all the same: its limits are looked at.

@@ -15,7 +15,7 @@ from ..store.values import text_of, whole_number
 from .folder import LIMIT_BYTES, Damage, Folder
 from .processes import ENDED, KILLED, LEFT, LOST, RUNNING, Process, Processes
 
-_BANK_HEAD_BYTES = 24
+_BANK_HEAD_BYTES, _STAT_BLOCK_BYTES = 24, 512
 # Pointers are renamed when they are adopted: the second listing finds those under their new name.
 _LISTINGS = 2
 
@@ -55,6 +55,9 @@ def _read_file(folder: Folder, name: str, processes: Processes, damage: list[Dam
         damage.append(Damage.because(process.live_path, exc))
         return
     try:
+        status = os.fstat(fd)
+        if status.st_blocks * _STAT_BLOCK_BYTES < status.st_size:  # ours are allocated as a whole
+            raise FormatError("a live file with holes: it claims more than there is")
         # The whole file, slots before banks: a range that ends meanwhile is in one of them.
         _take(bytearray(documents.read_part(fd, 0, LIMIT_BYTES)), fd, pointer, process, damage)
     except (FormatError, OSError) as exc:

@@ -10,9 +10,10 @@ import numpy as np
 from ..errors import FormatError
 from ..store import livefile, records, segment
 from ..store.values import small_number, text_of, whole_number
+from .allowance import Allowance
 from .folder import Damage, Folder, reason_of
 from .processes import BlockRef, Process
-from .rows import BLOCK_LIMIT_BYTES, IS_OPEN, NO_DURATION, Blocks, Chunk
+from .rows import IS_OPEN, NO_DURATION, Blocks, Chunk
 from .sealed import payload_of
 from .vocabulary import UNKNOWN_SITE, UNKNOWN_TEXT, Vocabulary
 
@@ -35,7 +36,7 @@ def open_ranges(process: Process, blocks: Blocks, sealed: Folder, damage: list[D
     """What `process` is or was inside of, outermost first on each track."""
     ranges: list[UnfinishedRange] = []
     if process.open_block is not None:
-        ranges += _from_block(process.open_block, sealed, damage)
+        ranges += _from_block(process.open_block, blocks.allowance, sealed, damage)
     elif not process.ended:
         ranges += [_named(slot, process.texts) for slot in _still_open(process, blocks)]
     return sorted(ranges, key=lambda r: (r.track, r.depth, r.start))
@@ -65,9 +66,10 @@ def _named(slot: livefile.Slot, texts: livefile.Texts) -> UnfinishedRange:
     return UnfinishedRange(site, stage, slot.start, slot.track, slot.step, slot.depth)
 
 
-def _from_block(ref: BlockRef, sealed: Folder, damage: list[Damage]) -> list[UnfinishedRange]:
+def _from_block(ref: BlockRef, allowance: Allowance, sealed: Folder, damage: list[Damage]) -> list[UnfinishedRange]:
     try:
-        raw = segment.decompress(str(ref.meta.get("codec")), payload_of(sealed, ref), BLOCK_LIMIT_BYTES)
+        raw = segment.decompress(str(ref.meta.get("codec")), payload_of(sealed, ref), allowance.most(ref))
+        allowance.grant(ref, len(raw))
         listed = json.loads(raw)
         if not isinstance(listed, list):
             raise FormatError("a block of open ranges that is no list")

@@ -12,14 +12,13 @@ from ..store import livefile, records, segment
 from ..store.values import whole_number
 from . import attributes, decode
 from .align import Clock
+from .allowance import Allowance
 from .folder import Damage, Folder, reason_of
 from .processes import BlockRef, Process
 from .sealed import payload_of
 from .vocabulary import Vocabulary
 
 CHUNK_ROWS = 1 << 20
-# What a block may take in memory: a bank is a few MiB.
-BLOCK_LIMIT_BYTES = 1 << 30
 
 IS_MARK, IS_ERROR, IS_OPEN = 1, 2, 4
 NO_DURATION = -1
@@ -52,6 +51,7 @@ class Blocks:
 
     def __init__(self, sealed: Folder, vocabulary: Vocabulary, damage: list[Damage]) -> None:
         self._sealed, self._vocabulary, self._damage = sealed, vocabulary, damage
+        self.allowance = Allowance()
 
     def chunks(self, processes: list[Process], chunk_rows: int = CHUNK_ROWS) -> Iterator[Chunk]:
         """Ranges and marks, process by process, in the order in which they ended."""
@@ -93,12 +93,11 @@ class Blocks:
 
     def _payload(self, ref: BlockRef) -> segment.Payload:
         sizes = [ref.meta.get(name) for name in ("records", "attributes", "text_bytes")]
-        if not all(isinstance(size, int) and 0 <= size < BLOCK_LIMIT_BYTES for size in sizes):
+        if not all(isinstance(size, int) and 0 <= size < 1 << 40 for size in sizes):
             raise FormatError("a block that does not say how much it holds")
         rows, attribute_count, text_bytes = sizes
         expected = text_bytes + records.RECORD_BYTES * (rows + attribute_count)  # type: ignore[operator]
-        if expected > BLOCK_LIMIT_BYTES:
-            raise FormatError("a block that claims more than any bank holds")
+        self.allowance.grant(ref, expected)
         stream = segment.decompress(str(ref.meta.get("codec")), payload_of(self._sealed, ref), expected)
         return segment.split(stream, ref.meta)
 

@@ -131,7 +131,7 @@ class Recorder:
         engine.set_recording(False)
         if deadline is None:
             deadline = time.monotonic() + self.limits.stop_s
-        if not self.sealer.finish_with(self._close_and_seal, deadline):
+        if not self.sealer.background.finish(self._close_and_seal, deadline):
             self._close()
             faults.warn_once(
                 "recorder.stop",

@@ -43,7 +43,7 @@ class Sealer:
 
     def __init__(self, live: LiveFile, files: SealedFiles, seal_every_s: float, budget_ratio: float = 0.0) -> None:
         self._live, self._files, self._seal_every_s = live, files, seal_every_s
-        self._background = Background("mstxkit-sealer", self._turn, engine.wake)
+        self.background = Background("mstxkit-sealer", self._turn, engine.wake)
         self._sealing = threading.Lock()
         self._learning = threading.Lock()
         self._releasing = threading.Lock()
@@ -58,12 +58,12 @@ class Sealer:
 
     def start(self) -> None:
         """Start the thread, unless it runs."""
-        self._background.start()
+        self.background.start()
 
     @property
     def runs(self) -> bool:
         """Is there a thread?"""
-        return self._background.runs
+        return self.background.runs
 
     def park(self, deadline: float | None = None) -> bool:
         """End the thread, around a fork and at the end; wait for the block it is writing, at most until `deadline`.
@@ -71,11 +71,7 @@ class Sealer:
         Returns:
             Has one ended?
         """
-        return self._background.pause(deadline)
-
-    def finish_with(self, last: Callable[[], object], deadline: float) -> bool:
-        """End the thread with this, done in it; wait until `deadline`. Is it done?"""
-        return self._background.finish(last, deadline)
+        return self.background.pause(deadline)
 
     def close(self) -> None:
         """From now on no bank of the engine is this sealer's: it may be another live file's by the time that a write
@@ -86,9 +82,9 @@ class Sealer:
 
     def _turn(self) -> bool:
         engine.wait(_TICK_S)
-        if not self._background.is_pausing and not self._tick_safely():
+        if not self.background.is_pausing and not self._tick_safely():
             # A full disk stays full for a while, and the hot path wakes us at each record that it has to drop.
-            self._background.sleep(_TICK_S)
+            self.background.sleep(_TICK_S)
         return True
 
     def _tick_safely(self) -> bool:

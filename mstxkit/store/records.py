@@ -97,13 +97,6 @@ def kind_of(w2: int) -> int:
     return w2 >> KIND_SHIFT & 3
 
 
-def pack_attribute(value: int, key: int, value_type: int, salt: int, index: int) -> bytes:
-    """The 24 bytes of an attribute; `value` already as its 64 bits."""
-    w1 = key | value_type << 32
-    w2 = ATTRIBUTE << KIND_SHIFT
-    return WORDS.pack(value, w1, w2 | check(value, w1, w2, salt, index) << CHECK_SHIFT)
-
-
 def value_bits(value: object) -> tuple[int, int] | None:
     """(type, 64 bits) of a bool, float or 64-bit int; None for what needs a text."""
     if isinstance(value, bool):

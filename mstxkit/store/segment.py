@@ -165,15 +165,6 @@ def to_planes(words: list[int]) -> bytes:
     return b"".join(raw[k :: records.RECORD_BYTES] for k in range(records.RECORD_BYTES))
 
 
-def from_planes(planes: bytes) -> Iterator[tuple[int, int, int]]:
-    """The inverse of `to_planes`, without numpy; the reader has its own with numpy."""
-    n = len(planes) // records.RECORD_BYTES
-    raw = bytearray(len(planes))
-    for k in range(records.RECORD_BYTES):
-        raw[k :: records.RECORD_BYTES] = planes[k * n : (k + 1) * n]
-    return records.WORDS.iter_unpack(bytes(raw))
-
-
 def join(payload: Payload) -> bytes:
     """The parts of a records block as one stream, to be compressed."""
     return payload.texts + payload.planes + payload.attributes

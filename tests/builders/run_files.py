@@ -9,6 +9,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from builders import packing
+
 from mstxkit.host import identity
 from mstxkit.store import livefile, records, segment
 from mstxkit.store.livefile import Anchor, Slot
@@ -52,7 +54,7 @@ class BankFiles:
         for key, value in attributes.items():
             self._attribute(key, value)
         if busy is not None:
-            self._append(records.pack_attribute(busy, 0, records.BUSY, self.salt, self.count))
+            self._append(packing.attribute(busy, 0, records.BUSY, self.salt, self.count))
         return self
 
     def mark(
@@ -98,7 +100,7 @@ class BankFiles:
             is_text = isinstance(value, str)
             text = value if is_text else type(value).__name__
             found = (records.TEXT if is_text else records.OTHER), self._id(livefile.TEXT, text.encode())
-        self._append(records.pack_attribute(found[1], key_id, found[0], self.salt, self.count))
+        self._append(packing.attribute(found[1], key_id, found[0], self.salt, self.count))
 
     def _id(self, kind: int, payload: bytes) -> int:
         if (kind, payload) not in self._ids:

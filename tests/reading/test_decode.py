@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from builders import packing
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,7 +31,7 @@ def raw_of(bank: list[Any]) -> bytes:
     for record, attributes in bank:
         raw += records.pack(record, SALT, len(raw) // records.RECORD_BYTES)
         for value, key, value_type in attributes:
-            raw += records.pack_attribute(value, key, value_type, SALT, len(raw) // records.RECORD_BYTES)
+            raw += packing.attribute(value, key, value_type, SALT, len(raw) // records.RECORD_BYTES)
     return raw
 
 

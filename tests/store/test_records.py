@@ -9,7 +9,7 @@ import struct
 from typing import Any
 
 import pytest
-from builders import format_page
+from builders import format_page, packing
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -90,7 +90,7 @@ def test_a_clock_that_went_backwards_gives_a_duration_of_zero() -> None:
 
 @given(words, st.integers(0, 0xFFFF_FFFF), st.integers(0, 255), words, st.integers(0, 1 << 24))
 def test_an_attribute_comes_back_as_it_was_packed(value: int, key: int, value_type: int, salt: int, index: int) -> None:
-    w0, w1, w2 = WORDS.unpack(records.pack_attribute(value, key, value_type, salt, index))
+    w0, w1, w2 = WORDS.unpack(packing.attribute(value, key, value_type, salt, index))
 
     assert records.is_whole(w0, w1, w2, salt, index)
     assert records.kind_of(w2) == records.ATTRIBUTE
@@ -157,7 +157,7 @@ def test_every_single_flipped_bit_is_caught(sample: Record, salt: int, index: in
 
 
 def test_every_single_flipped_bit_of_an_attribute_is_caught() -> None:
-    raw = records.pack_attribute(0xDEAD_BEEF_0000_0001, 5, records.INT, SALT, 9)
+    raw = packing.attribute(0xDEAD_BEEF_0000_0001, 5, records.INT, SALT, 9)
 
     assert [bit for bit in range(192) if whole(with_bit_flipped(raw, bit), SALT, 9)] == []
 

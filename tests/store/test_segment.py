@@ -10,7 +10,7 @@ import zlib
 from typing import Any, Callable, NamedTuple
 
 import pytest
-from builders import format_page
+from builders import format_page, packing
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -422,7 +422,7 @@ record = st.builds(
 # Words without their check bits: those depend on the place, which is not known here.
 row_words = record.map(lambda one: _plain(records.pack(one, 0, 0)))
 attribute_words = st.tuples(u64, st.integers(0, 0xFFFF_FFFF), st.integers(0, 255)).map(
-    lambda one: _plain(records.pack_attribute(*one, 0, 0))
+    lambda one: _plain(packing.attribute(*one, 0, 0))
 )
 written = st.builds(Written, row_words | attribute_words, st.none() | st.none() | st.none() | st.integers(0, 191))
 banks = st.lists(written, max_size=25)
@@ -446,7 +446,7 @@ def raw_of(bank: list[Written], salt: int) -> bytes:
 def rows_of(payload: segment.Payload) -> list[tuple[int, int, int]]:
     """The words of a payload's records, their times as they were before planing."""
     found, before = [], 0
-    for delta, w1, w2 in segment.from_planes(payload.planes):
+    for delta, w1, w2 in packing.from_planes(payload.planes):
         before = before + delta & records.U64
         found.append((before, w1, w2))
     return found
@@ -479,19 +479,19 @@ def test_every_whole_record_of_a_bank_comes_back_and_no_damaged_one(bank: Any, s
 def test_an_attribute_is_given_to_its_own_range_or_to_none(bank: Any, salt: int) -> None:
     payload = segment.encode_bank(raw_of(bank, salt), b"", salt)
 
-    assert list(segment.from_planes(payload.attributes)) == owned(bank)
+    assert list(packing.from_planes(payload.attributes)) == owned(bank)
     assert payload.m == len(owned(bank))
 
 
 def test_attributes_of_a_damaged_range_are_not_given_to_the_one_before() -> None:
     first, second = (_plain(records.pack(Record(n, 1, n, 0, 0, 0, 0, False, RANGE), 0, 0)) for n in (1, 2))
-    attributes = [_plain(records.pack_attribute(n, 1, records.INT, 0, 0)) for n in (10, 20)]
+    attributes = [_plain(packing.attribute(n, 1, records.INT, 0, 0)) for n in (10, 20)]
     bank = [Written(first, None), Written(attributes[0], None), Written(second, 70), Written(attributes[1], None)]
 
     payload = segment.encode_bank(raw_of(bank, SALT), b"", SALT)
 
     assert rows_of(payload) == [first]
-    assert [value for value, *_ in segment.from_planes(payload.attributes)] == [10]
+    assert [value for value, *_ in packing.from_planes(payload.attributes)] == [10]
 
 
 def test_places_that_were_taken_and_never_filled_are_left_out() -> None:
@@ -516,7 +516,7 @@ def test_a_bank_with_another_salt_gives_next_to_nothing() -> None:
 def test_planes_are_undone(words: list[tuple[int, int, int]]) -> None:
     planes = segment.to_planes(list(itertools.chain.from_iterable(words)))
 
-    assert list(segment.from_planes(planes)) == words
+    assert list(packing.from_planes(planes)) == words
     for k in range(24):  # plane k holds byte k of every record, in order
         column = bytes(records.WORDS.pack(*one)[k] for one in words)
         assert planes[k * len(words) : (k + 1) * len(words)] == column

@@ -122,7 +122,7 @@ class Duty:
         self._close()
         self._say()
         deadline = time.monotonic() + ENDS_WITHIN_S if deadline is None else deadline
-        if not self._watcher.finish(self._take_leave, deadline):
+        if not self._watcher.background.finish(self._take_leave, deadline):
             faults.warn_once(
                 "control.stop", f"{self.post.run} does not answer: how requests ended is not written there"
             )
@@ -249,7 +249,7 @@ class Duty:
 
         The watcher's thread writes: this one, which trains, waits for a folder that hangs no longer than 50 ms.
         """
-        if not self._watcher.runs:
+        if not self._watcher.background.runs:
             self._mailbox.flush()
             return self._mailbox.unwritten
         self._mailbox.unwritten = None

@@ -197,28 +197,19 @@ class Watcher:
     def __init__(self, poll: Callable[[], object], interval_s: float = POLL_S) -> None:
         self._poll, self._interval_s, self._cost_ns = poll, interval_s, 0
         self._urgent = threading.Event()
-        self._background = Background("mstxkit-control", self._look, self._urgent.set)
+        self.background = Background("mstxkit-control", self._look, self._urgent.set)
 
     def start(self) -> None:
         """Start polling, at once; nothing where it polls."""
-        self._background.start()
+        self.background.start()
 
     def stop(self, deadline: float | None = None) -> bool:
         """End the thread, and wait for it, at most until `deadline` of `time.monotonic`. Has one ended?"""
-        return self._background.pause(deadline)
-
-    @property
-    def runs(self) -> bool:
-        """Is there a thread?"""
-        return self._background.runs
+        return self.background.pause(deadline)
 
     def look_now(self) -> None:
         """Let it poll now, and not only after its interval."""
         self._urgent.set()
-
-    def finish(self, last: Callable[[], object], deadline: float) -> bool:
-        """End the thread with this, done in it; wait until `deadline`. Is it done?"""
-        return self._background.finish(last, deadline)
 
     def take_cost_ns(self) -> int:
         """CPU time of the thread since the last call."""
@@ -233,7 +224,7 @@ class Watcher:
         except Exception as exc:  # the next look may succeed, and nobody else looks
             faults.note("control.watcher", exc)
         self._cost_ns += time.thread_time_ns() - before
-        if not self._background.is_pausing:
+        if not self.background.is_pausing:
             self._urgent.wait(self._interval_s)
         return True
 

@@ -1,0 +1,53 @@
+"""Output that cannot be written is one line and exit code 74; a pipe that nobody reads is SIGPIPE, as ever."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from builders import lives
+from builders.run_files import BankFiles, ProcessFiles, new_run
+
+pytest.importorskip("polars")
+pytest.importorskip("typer")
+
+WORDS = [["report"], ["report", "--json"], ["status"], ["--help"], ["export", "--help"], ["config", "--help"]]
+
+
+def command(words: list[str], run: Path) -> list[str]:
+    return [sys.executable, "-m", "mstxkit", *words, *([] if "--help" in words else [str(run)])]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    run = new_run(tmp_path / "run")
+    for pid in range(40, 140):
+        ProcessFiles(run, pid, rank=pid).seal(BankFiles().range("gen", 0, 5, stage="gen", own=True, step=0))
+    return run
+
+
+@pytest.mark.parametrize("words", WORDS, ids=" ".join)
+def test_a_full_disk_is_one_line_and_74(run: Path, words: list[str]) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            command(words, run), stdout=full, stderr=subprocess.PIPE, text=True, env=lives.environment(), timeout=60
+        )
+
+    assert done.stderr == "mstxkit: the output cannot be written: No space left on device\n"
+    assert done.returncode == 74
+
+
+@pytest.mark.parametrize("words", WORDS[:3], ids=" ".join)
+def test_a_pipe_that_nobody_reads_ends_it_as_any_command(run: Path, words: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        command(words, run), stdout=writing, stderr=subprocess.PIPE, text=True, env=lives.environment(), timeout=60
+    )
+    os.close(writing)
+
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
