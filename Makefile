@@ -10,6 +10,7 @@
 #   make locks      .ci/locks from what is installed now
 #   make nomem      the C engine with each of its allocations failing in turn
 #   make asan       the engine's and the recorder's tests under address and undefined-behaviour sanitizers
+#   make test-aarch64   marking, recorder, reading on aarch64, in qemu-user: half an hour, Debian's packages by root
 #   make clean      what was built; `make distclean` the environments too
 #
 # MSTXKIT_TEST_SEED=20261122 repeats the random tests of that day. Environments are made from the lists in .ci/locks.
@@ -28,11 +29,11 @@ SET_UP = python=$$([ -x $(PYTHON) ] && echo $(PYTHON) || .ci/find-python) && "$$
 export TORCH_DEVICE_BACKEND_AUTOLOAD := 0
 export PIP_TORCH
 
-.PHONY: help setup setup-frameworks demo test quick soak test-packaging test-all check readme-table bench locks clean nomem asan \
-        distclean
+.PHONY: help setup setup-frameworks demo test quick soak test-packaging test-all test-aarch64 check readme-table \
+        bench locks clean nomem asan distclean
 
 help:
-	@sed -n 's/^# \{0,1\}//; 3,13p' Makefile
+	@sed -n 's/^# \{0,1\}//; 3,14p' Makefile
 
 setup:
 	@$(SET_UP) main
@@ -87,6 +88,9 @@ distclean: clean
 
 nomem: setup
 	@MSTXKIT_NATIVE=1 $(PYTHON) -m pytest -q -m nomem tests/engine/test_nomem.py
+
+test-aarch64: setup
+	@$(PYTHON) .ci/aarch64.py
 
 # A copy of the package and its tests in a folder of its own: the engine that everybody runs on stays as it is.
 asan: setup

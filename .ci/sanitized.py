@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
     if compiler is None:
         print("no gcc is found: nothing was tested")
         return 1
-    copy()
+    copy(FOLDER)
     build(compiler)
     os.chdir(FOLDER)
     command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "--timeout", "600"]
@@ -42,17 +42,17 @@ def main(arguments: list[str]) -> int:
     return subprocess.run([*command, *(arguments or TESTS)], env=environment(compiler)).returncode
 
 
-def copy() -> None:
+def copy(folder: Path) -> None:
     """What is tested, without anything that was built."""
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     left_out = shutil.ignore_patterns("*.so", "__pycache__")
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, FOLDER / name, ignore=left_out)
+            shutil.copytree(source, folder / name, ignore=left_out)
         else:
-            shutil.copy(source, FOLDER / name)
+            shutil.copy(source, folder / name)
 
 
 def build(compiler: str) -> None:

@@ -6,6 +6,7 @@ Only what this kernel holds can be read: a pointer from another host says that a
 from __future__ import annotations
 
 import os
+import struct
 from typing import Any
 
 from ..errors import FormatError
@@ -15,7 +16,7 @@ from ..store.values import text_of, whole_number
 from .folder import LIMIT_BYTES, Damage, Folder
 from .processes import ENDED, KILLED, LEFT, LOST, RUNNING, Process, Processes
 
-_BANK_HEAD_BYTES, _STAT_BLOCK_BYTES = 24, 512
+_BANK_HEAD, _STAT_BLOCK_BYTES = struct.Struct("<Q8xQ8xQ"), 512  # sequence number, salt, count
 # Pointers are renamed when they are adopted: the second listing finds those under their new name.
 _LISTINGS = 2
 
@@ -104,10 +105,9 @@ def _banks(
 
 def _is_still_the_same(data: bytearray, fd: int, at: int) -> bool:
     """A bank that was sealed and taken into use again while it was copied is in a sealed file by now."""
-    now = os.pread(fd, _BANK_HEAD_BYTES, at)
-    seq, salt = slice(0, 8), slice(16, 24)
-    copied = data[at : at + _BANK_HEAD_BYTES]
-    return now[seq] == copied[seq] and now[salt] == copied[salt]
+    now = _BANK_HEAD.unpack(os.pread(fd, _BANK_HEAD.size, at).ljust(_BANK_HEAD.size, b"\0"))
+    copied = _BANK_HEAD.unpack_from(data, at)
+    return now[:2] == copied[:2] and now[2] >= copied[2]  # the count: docs/internals/memory-order.md
 
 
 def state_of(pointer: dict[str, Any]) -> str:

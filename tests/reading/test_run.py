@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
 
 from mstxkit.errors import MstxkitError, ReadError  # noqa: E402
+from mstxkit.reading import live  # noqa: E402
 from mstxkit.reading.run import open_run  # noqa: E402
 from mstxkit.store import livefile, records, segment  # noqa: E402
 
@@ -360,3 +362,25 @@ def test_without_polars_the_error_says_what_to_install(run: Path, monkeypatch: p
 
     with pytest.raises(MstxkitError, match=r"pip install 'mstxkit\[report\]'"):
         open_run(run)
+
+
+@pytest.mark.parametrize(
+    ("offset", "change", "is_the_same"),
+    [(0, 1, False), (16, 1, False), (32, 1, False), (32, -1, True), (40, 1, True)],
+    ids=["another bank", "another salt", "a count of what it held before", "records since", "texts since"],
+)
+def test_a_bank_that_changed_hands_while_it_was_copied_is_not_taken(
+    run: Path, offset: int, change: int, is_the_same: bool
+) -> None:
+    """The copy has no order on aarch64: its head may be of two banks, one after the other in the same place."""
+    path = ProcessFiles(run).live(BankFiles(7).range("a", 1, 2).range("b", 3, 4))
+    data = bytearray(path.read_bytes())
+    at = livefile.read_header(data).layout.bank_at(0)
+    (value,) = struct.unpack_from("<Q", data, at + offset)
+    struct.pack_into("<Q", data, at + offset, value + change)
+
+    with path.open("rb") as stream:
+        assert live._is_still_the_same(data, stream.fileno(), at) is is_the_same
+    path.write_bytes(b"")
+    with path.open("rb") as stream:
+        assert not live._is_still_the_same(data, stream.fileno(), at)

@@ -1,0 +1,60 @@
+"""One process records as fast as it can while another reads: every snapshot is what was recorded up to a moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from builders import lives, soak
+
+import mstxkit
+
+pl = pytest.importorskip("polars")
+
+WRITES = """
+    import sys, threading, mstxkit
+    mstxkit.capture(sys.argv[1], bank_bytes=64 << 10, banks=16, slots=64, seal_every_s=0.2)
+    is_over = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.readline(), is_over.set())).start()
+    print("ready", flush=True)
+    number = 0
+    while not is_over.is_set():
+        with mstxkit.stage("outer", n=number):
+            with mstxkit.mstx_range("inner", n=number, text=f"text {number}"):
+                number += 1
+        if number % 100 == 0:
+            is_over.wait(0.01)  # the sealer keeps up: what is dropped is another test's matter
+    mstxkit.capturing.stop()
+    print(number)
+"""
+
+
+def numbers(rows: pl.DataFrame, name: str) -> list[int]:
+    """What the ranges of this name carry, in order."""
+    return sorted(rows.filter(pl.col("name") == name)["n"].to_list())
+
+
+def test_no_snapshot_lacks_alters_or_repeats_a_range(run: Path) -> None:
+    writer = lives.start(WRITES, run)
+    assert writer.stdout is not None and writer.stdout.readline() == "ready\n"
+    seen = 0
+    for _ in range(soak.rounds(400, 25)):
+        opened = mstxkit.open_run(run)
+        n, text = (pl.col("attributes").str.json_path_match(path) for path in ("$.n", "$.text"))
+        rows = opened.ranges().filter(~pl.col("open")).with_columns(n=n.cast(pl.Int64), text=text)
+        inner, outer = numbers(rows, "inner"), numbers(rows, "outer")
+
+        assert inner == list(range(len(inner))), "none is missing, and none is there twice"
+        assert outer == list(range(len(outer)))
+        assert len(inner) - len(outer) in (0, 1)
+        texts = rows.filter(pl.col("name") == "inner")
+        assert (texts["text"] == pl.format("text {}", "n").pipe(texts.select).to_series()).all()
+        assert (rows["stage"] == "outer").all() and (rows["duration_ns"] >= 0).all()
+        assert len(inner) >= seen
+        assert not opened.damage
+        seen = len(inner)
+    status, out, err = lives.finished(writer)
+
+    assert status == 0, err
+    assert seen > 1000
+    assert lives.ended(run) == {"inner": int(out), "outer": int(out)}
