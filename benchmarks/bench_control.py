@@ -123,10 +123,10 @@ def _wait(is_so: Any) -> None:
 def _rank(run: str, host: str, old_s: float) -> None:
     """One rank: it has entered its stage once, and waits until its standard input is closed."""
     import mstxkit
-    from mstxkit.escalation.duty import mailbox
+    from mstxkit.store import documents
 
     if old_s:
-        mailbox.read = _Cached(mailbox.read, old_s, Path(run, "control"))  # type: ignore[attr-defined]
+        documents.read = _Cached(documents.read, old_s, Path(run, "control"))
     with mstxkit.capture(run, live_folder=host):
         with mstxkit.stage(STAGE):
             pass
@@ -140,14 +140,14 @@ class _Cached:
         self._read, self._old_s, self._folder = read, old_s, folder
         self._kept: dict[str, tuple[float, bytes | None]] = {}
 
-    def __call__(self, folder: Path, name: str) -> bytes | None:
-        if folder.resolve() != self._folder.resolve():
-            found: bytes | None = self._read(folder, name)
+    def __call__(self, file: Path, *how: Any, **named: Any) -> bytes | None:
+        if file.parent.resolve() != self._folder.resolve():
+            found: bytes | None = self._read(file, *how, **named)
             return found
-        until, content = self._kept.get(name, (0.0, None))
+        until, content = self._kept.get(file.name, (0.0, None))
         if time.monotonic() >= until:
-            content = self._read(folder, name)
-            self._kept[name] = time.monotonic() + self._old_s, content
+            content = self._read(file, *how, **named)
+            self._kept[file.name] = time.monotonic() + self._old_s, content
         return content
 
 

@@ -1,4 +1,4 @@
-"""10 million ranges of four processes to one frame: rows a second of wall time, and the reader's peak memory.
+"""10 million ranges of four processes to one frame: CPU time a row over a C no-op's, and the reader's peak memory.
 
 The run is written block by block with the package's own encoder, then read by a fresh process each time.
 """
@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Iterator
 
-from .harness import HERE, Row
+from .harness import HERE, REFERENCE, Rounds, Row
 
 VARIANTS: dict[str, dict[str, str]] = {"default": {}}
 RANGES, PROCESSES, PER_BLOCK, READS = 10_000_000, 4, 40_000, 3
@@ -42,13 +42,25 @@ def measure(variant: str) -> list[Row]:
         size = write_run(Path(folder), RANGES)
         reads = [_read(folder) for _ in range(READS)]
     assert all(height == RANGES for height, *_ in reads), reads
+    cpu_s, no_op_s = statistics.median(cpu for _, _, cpu, _ in reads), _no_op_s()
     rates = [RANGES / taken for _, taken, _, _ in reads]
     return [
         Row("reader.rows_per_s", statistics.median(rates), "rows/s", max(rates) - min(rates)),
         Row("reader.peak_gb", max(peak for *_, peak in reads) * 1024 / 1e9, "GB"),
-        Row("reader.cpu_s", statistics.median(cpu for _, _, cpu, _ in reads), "s"),
+        Row(
+            "reader.row_cpu",
+            cpu_s / RANGES / no_op_s,
+            "x",
+            note=f"{cpu_s:.2f} s CPU, {RANGES / cpu_s:,.0f} rows a second",
+        ),
         Row("reader.file_bytes_per_range", size / RANGES, "bytes", note="made up data; see memory.sealed_bytes"),
     ]
+
+
+def _no_op_s() -> float:
+    """CPU seconds of one reference, as every other ratio here has it."""
+    rounds = Rounds().run()
+    return statistics.median(rounds.net(REFERENCE)) / 1e9
 
 
 def _read(folder: str) -> tuple[int, float, float, int]:
