@@ -2,8 +2,9 @@
 
 The first in CPU time beyond verl's own import, in fresh processes, in turns, of the environment that has verl
 (`make setup-frameworks`); left out where there is none. As verl's import takes seconds, which differ by more than what
-is looked for, the budget is on our own part of it: the call, and the hooks, as a share of that import. The second over the bare call, in units of
-`with` over a C object that does nothing, through the engine that patches, on a class of a stand-in module.
+is looked for, the budget is on our own part of it, the call and the hooks, as a share of that import. The second over
+the bare call, in units of `with` over a C object that does nothing, through the engine that patches, on a class of a
+stand-in module.
 """
 
 from __future__ import annotations

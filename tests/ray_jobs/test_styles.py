@@ -40,8 +40,8 @@ RECORDED = {
 IN_TASKS = {"compute_advantage": 4, "normalise": 6, "stream": 1}
 
 
-# An older Ray does the same at each moment: one of them a day.
-MOMENTS = soak.sample(["before", "after", "never"], 1 if ray_jobs.is_older() else 3)
+# Some of them a day: of an older Ray, which does the same at each moment, only one.
+MOMENTS = soak.sample(["before", "after", "never"], 1 if ray_jobs.is_older() else 2)
 
 
 @pytest.fixture(scope="module", params=MOMENTS)
