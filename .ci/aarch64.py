@@ -33,7 +33,7 @@ WHEELS = (
     "typer", "rich", "zstandard", "pydantic", "psutil",
 )  # fmt: skip
 PLATFORMS = ("manylinux_2_17_aarch64", "manylinux2014_aarch64", "manylinux_2_28_aarch64")
-TESTS = ("tests/marking", "tests/recorder", "tests/reading", "tests/engine")
+TESTS = ("tests/marking", "tests/recorder", "tests/reading", "tests/engine", "tests/processes")
 FLAGS = ("-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-strict-aliasing", "-Wall", "-Werror")
 # Emulation takes ten times as long, and is no machine whose clock could be compared.
 TIMEOUT_S = 900

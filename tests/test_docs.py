@@ -64,6 +64,14 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
+def test_every_promise_names_a_test_that_is_there() -> None:
+    tests = "".join(_text(path) for path in (ROOT / "tests").rglob("test_*.py"))
+    named = re.findall(r"`(test_\w+)`", _text(DOCS / "guide" / "production.md"))
+
+    assert len(named) > 20
+    assert [name for name in named if f"def {name}(" not in tests] == []
+
+
 def test_the_guides_index_lists_every_page() -> None:
     index = _text(DOCS / "guide" / "README.md")
 
