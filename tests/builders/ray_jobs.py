@@ -24,7 +24,7 @@ PACKAGES = HERE / "packages"
 TARGETS = PACKAGES / "acme_rl" / "targets.yaml"
 # Ray 2.60 would make one in the user's home, and a driver that joins a cluster would not look for it there.
 _AUTHENTICATION = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-_ENDS_WITHIN_S, _WORKERS_END_WITHIN_S = 100, 30.0
+_ENDS_WITHIN_S, _WORKERS_END_WITHIN_S = 300, 30.0
 
 
 def is_older() -> bool:

@@ -16,13 +16,17 @@ ON_BOTH_ENGINES = (
 )  # fmt: skip
 
 
+# What runs a real framework, or builds and installs.
+REAL = ("npu", "wheel", "slow", "ray", "frameworks", "mindspore")
+
+
 def is_of_no_use(path: Path, expression: str) -> bool:
     """Can no test in this file be what `-m` asks for? Importing all takes a third of a short part's time."""
     if path.suffix != ".py":
         return False
     if expression.startswith("twin") and not path.relative_to(_TESTS.parent).as_posix().startswith(ON_BOTH_ENGINES):
         return True
-    wanted = set(re.findall(r"(?<!not )\b(?:npu|wheel|slow|ray|frameworks|mindspore)\b", expression))
+    wanted = set(re.findall(rf"(?<!not )\b(?:{'|'.join(REAL)})\b", expression))
     return bool(wanted) and not any(_may_hold(path, marker) for marker in wanted)
 
 
