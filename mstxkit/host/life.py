@@ -197,6 +197,5 @@ def _maps_its_file(who: Mapping[str, Any]) -> bool:
 
 
 def has_execed(who: Mapping[str, Any]) -> bool:
-    """Is the pid of a process that no longer lives still there, and the same process to the kernel? Then it execed."""
-    is_neighbour = who.get("pidns") == identity.namespace("pid") and who.get("boot") == identity.boot_id()
-    return is_neighbour and who.get("host") == identity.host() and _has_same_pid(who)
+    """Of a process that `is_alive` says is gone: is its pid still there, the same process to the kernel? It execed."""
+    return who.get("pidns") == identity.namespace("pid") and _has_same_pid(who)

@@ -264,7 +264,8 @@ def _sealed_before(folder: Path, name: str) -> tuple[dict[int, int], bool]:
             continue
         for part in _scanned(data):
             if isinstance(part, segment.Block):
-                bank, held = int(part.meta.get("bank", 0)), int(part.meta.get("records", 0))
+                bank = int(part.meta.get("bank", 0))
+                held = sum(int(part.meta.get(kind, 0)) for kind in ("records", "attributes"))
                 banks[bank] = max(held, banks.get(bank, 0))
                 has_ended |= part.kind == segment.END
             elif part.offset + part.size == len(data) and part.reason.startswith("file ends inside"):

@@ -36,12 +36,14 @@ def of_left_banks(
     """(sequence number, block, records) of every bank in a live file that nobody writes any more, oldest first.
 
     Args:
-        sealed: Sequence number of each bank that is on disk already, with how many records of it.
+        sealed: Sequence number of each bank that is on disk already, with its records and attributes.
     """
     for bank in banks_in_order(view, layout):
-        payload = segment.Payload(*engine.encode_left(bank.raw, bank.text, bank.salt))
-        if payload.n > sealed.get(bank.seq, 0):
-            yield bank.seq, of_records(view, payload, bank.seq, bank.origin), payload.n
+        before = sealed.get(bank.seq, 0)
+        if len(bank.raw) // records.RECORD_BYTES > before:
+            payload = segment.Payload(*engine.encode_left(bank.raw, bank.text, bank.salt))
+            if payload.n and payload.n + payload.m > before:
+                yield bank.seq, of_records(view, payload, bank.seq, bank.origin), payload.n
 
 
 def of_open_ranges(view: Buffer) -> bytes | None:

@@ -145,11 +145,6 @@ def announce_again(live: LiveFile) -> None:
     _write_pointer(live.pointer, live.path, livefile.read_identity(live.view))
 
 
-def keep_alive(live: LiveFile) -> None:
-    """Hold the lock again, where the program has closed it. Cost: two calls of the kernel."""
-    life.keep(life_of(live.path))
-
-
 def let_go(live: LiveFile) -> None:
     """Unmap, leaving file and pointer where they are, to be adopted."""
     life.let_go(life_of(live.path), remove=False)

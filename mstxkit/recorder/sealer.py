@@ -14,12 +14,12 @@ from typing import Callable, Sequence
 
 from .. import faults
 from ..engine.choose import engine
-from ..host import identity
+from ..host import identity, life
 from ..store import livefile, segment
-from . import blocks, live
+from . import blocks
 from .background import Background
 from .governor import Governor, Throttling, outside_ns
-from .live import LiveFile
+from .live import LiveFile, life_of
 from .sealed import SealedFiles
 
 # How often identity is looked at, and how long after a full disk a retry is made. Seconds.
@@ -147,7 +147,7 @@ class Sealer:
             self._files.append(block, payload.n)
         with self._releasing:
             if self._is_over:
-                self._sealed[seq] = payload.n
+                self._sealed[seq] = payload.n + payload.m
             else:
                 engine.release_bank(index)
 
@@ -175,7 +175,7 @@ class Sealer:
 
     def _keep_alive(self) -> None:
         try:
-            live.keep_alive(self._live)
+            life.keep(life_of(self._live.path))
         except OSError as exc:
             faults.note("sealer.life", exc)
 

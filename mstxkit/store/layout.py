@@ -18,7 +18,7 @@ import os
 import re
 from pathlib import Path
 
-from ..host import identity
+from ..host import identity, life
 
 RUN_FILE = "run.json"
 LIVE, SEALED, PATCHES, CONTROL, PROFILES = "live", "sealed", "patches", "control", "profiles"
@@ -26,7 +26,7 @@ ACKS, REQUESTS, REQUESTS_LOCK = "acks", "requests.json", "requests.lock"
 SESSION_FILE, ANALYSIS_FILE, ANALYSIS_LOCK = "session.json", "analysis.json", "analysis.lock"
 # A pointer of a process: while its live file is made, and while another process seals that.
 POINTER, BEING_MADE, CLAIMED = ".json", ".making", ".adopting."
-LIVE_SUFFIX, SEALED_SUFFIX, PATCHES_SUFFIX = ".live", ".mxs", ".json"
+LIVE_SUFFIX, SEALED_SUFFIX, PATCHES_SUFFIX = life.LIVE_SUFFIX, ".mxs", ".json"
 # Beginning of the names of what processes of one host pass on to each other beside their live files.
 PASSED_ON = "control-"
 SESSION_DEPTH = 4  # folders between profiles/ and session.json
