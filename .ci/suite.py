@@ -31,17 +31,17 @@ ENGINES = {"1": "C engine", "0": "Python twin"}
 # What does not depend on the engine is tested with C alone: docs/internals/testing.md.
 CORE_BY_ENGINE = {"1": CORE, "0": f"twin and {CORE}"}
 # Title, environment, tests. What needs verl, trl or torch runs once, beside the current Ray.
-WITH_FRAMEWORKS = (
+OF_RAY = (
     ("Ray 2.60", "frameworks", "ray and not frameworks"),
-    ("frameworks", "frameworks", "frameworks"),
-    ("MindSpore 2.10", "mindspore", "mindspore"),
     ("Ray 2.42.1", "ray-2.42.1", "ray and not frameworks"),
 )
+OF_FRAMEWORKS = (("frameworks", "frameworks", "frameworks"), ("MindSpore 2.10", "mindspore", "mindspore"))
 # A Ray that somebody runs here; and what makes thousands of processes compile the package anew.
 NOT_FOR_TESTS = ("RAY_ADDRESS", "PYTHONDONTWRITEBYTECODE")
 # A file stays on one worker: what its tests share is made once.
 # What is marked as slow begins first (tests/conftest.py): else one worker waits for it at the end.
 SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+ALONE: tuple[str, ...] = ()
 
 
 class Part(NamedTuple):
@@ -85,22 +85,31 @@ def main(arguments: list[str]) -> int:
 
 
 def test_here() -> list[Outcome]:
-    """All parts on the Python that runs this script."""
+    """All parts on the Python that runs this script, in two lanes: three workers keep two cores busy, as many tests
+    wait. What pytest says of a part in the second lane is shown when that part is through.
+    """
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        beside = pool.submit(second_lane)
+        return [*on_both_engines(), *(in_environment(*part) for part in OF_RAY), *beside.result()]
+
+
+def second_lane() -> list[Outcome]:
+    """What waits most: for a child that starts, imports or trains."""
+    here = Path(sys.executable)
     return [
-        *on_both_engines(),
-        on_npu(NPU),
-        run(Part("slow (demo)", Path(sys.executable), SLOW)),
-        run(Part("packaging", Path(sys.executable), "wheel")),
-        *(test_with(*part) for part in WITH_FRAMEWORKS),
+        *(in_environment(*part, ALONE, PIPE) for part in OF_FRAMEWORKS),
+        on_npu(NPU, ALONE, PIPE),
+        run(Part("slow (demo)", here, SLOW, options=ALONE), PIPE),
+        run(Part("packaging", here, "wheel", options=ALONE), PIPE),
     ]
 
 
 def soak_here() -> list[Outcome]:
     """The modules that have a longer form, in that form."""
     os.environ["SOAK_TESTS"] = "1"
-    parts = [(title, name, f"{markers} and soak") for title, name, markers in WITH_FRAMEWORKS]
+    parts = [(title, name, f"{markers} and soak") for title, name, markers in (*OF_RAY, *OF_FRAMEWORKS)]
     slow = run(Part("slow (demo)", Path(sys.executable), f"{SLOW} and soak"))
-    return [*on_both_engines(" and soak"), on_npu(f"{NPU} and soak"), slow, *(test_with(*part) for part in parts)]
+    return [*on_both_engines(" and soak"), on_npu(f"{NPU} and soak"), slow, *(in_environment(*part) for part in parts)]
 
 
 def on_both_engines(of: str = "") -> list[Outcome]:
@@ -109,18 +118,20 @@ def on_both_engines(of: str = "") -> list[Outcome]:
     return [run(Part(f"core on the {ENGINES[native]}", python, CORE_BY_ENGINE[native] + of, native)) for native in "10"]
 
 
-def on_npu(markers: str) -> Outcome:
+def on_npu(markers: str, options: tuple[str, ...] = SIDE_BY_SIDE, output: int | None = None) -> Outcome:
     """Tests with the real torch_npu, where it is."""
-    part = Part("real torch_npu on stand-in CANN", Path(sys.executable), markers)
+    part = Part("real torch_npu on stand-in CANN", Path(sys.executable), markers, options=options)
     if find_spec("torch_npu"):
-        return run(part)
+        return run(part, output)
     return Outcome(part.title, 0, 0, 0, 0.0, 0, "torch_npu is not installed here: left out")
 
 
-def test_with(title: str, name: str, markers: str) -> Outcome:
+def in_environment(
+    title: str, name: str, markers: str, options: tuple[str, ...] = SIDE_BY_SIDE, output: int | None = None
+) -> Outcome:
     """One part in an environment of real frameworks, which is made first."""
     try:
-        return run(Part(title, environments.make(name), markers))
+        return run(Part(title, environments.make(name), markers, options=options), output)
     except environments.Unavailable as reason:
         return Outcome(title, 0, 0, 0, 0.0, 0, str(reason))
     except subprocess.CalledProcessError as error:
