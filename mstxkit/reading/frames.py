@@ -165,7 +165,7 @@ PROCESS_SCHEMA: dict[str, Any] = {
     "dropped": pl.Int64, "coalesced": pl.Int64, "faults": pl.Int64, "clock_error_ns": pl.Int64,
     "own_cost_ratio": pl.Float64, "state": pl.String, "evicted": pl.Int64, "slots_overflowed": pl.Int64,
     "attributes_lost": pl.Int64, "names_capped": pl.Int64, "texts_cut": pl.Int64,
-    "clock": pl.String, "process": pl.String,
+    "clock": pl.String, "process": pl.String, "ending": pl.String, "attempt": pl.Int32,
 }  # fmt: skip
 ESCALATION_SCHEMA: dict[str, Any] = {
     "request": pl.String, "stage": pl.String, "rank": pl.Int32, "state": pl.String,

@@ -55,6 +55,10 @@ class Process:
     heartbeat_ns: int = 0
     state: str = LOST
     ended: bool = False
+    attempt: int = 0
+    error: str | None = None  # the exception that ended its program
+    exit_status: int | None = None  # of os._exit
+    gone_ns: int = 0  # CLOCK_MONOTONIC, when its host's keeper saw that it was gone; 0: none saw it
     blocks: list[BlockRef] = field(default_factory=list)
     sealed_banks: dict[int, int] = field(default_factory=dict)  # sequence number to what is sealed of it
     open_block: BlockRef | None = None
@@ -81,6 +85,21 @@ class Process:
     def name(self) -> str:
         """`<host>-<pid>-<start>`: the name its files begin with."""
         return "-".join(map(str, self.key))
+
+    @property
+    def is_of_ray(self) -> bool:
+        """Is it a worker of a Ray job?"""
+        return self.identity.get("under") == "ray"
+
+    @property
+    def is_driver(self) -> bool:
+        """Has it started a Ray job?"""
+        return self.identity.get("under") == "ray driver"
+
+    @property
+    def is_of_pool(self) -> bool:
+        """Is it a worker of a pool, which ends by its pool's signal?"""
+        return self.identity.get("under") == "pool"
 
     @property
     def clock(self) -> Clock:
@@ -120,6 +139,13 @@ class Process:
         rate = clock.get("ticks_per_ns")
         self.ticks_per_ns = float(rate) if isinstance(rate, (int, float)) and rate else self.ticks_per_ns
         self.anchors.update(filter(None, map(anchor_of, list_of(clock.get("anchors")))))
+
+    def learn_end(self, meta: dict[str, Any]) -> None:
+        """What the block of its end says: how it ended is `state`."""
+        self.ended = True
+        self.error = text_of(meta.get("error")) or None
+        self.exit_status = small_number(meta.get("status"))
+        self.gone_ns = whole_number(meta.get("gone_ns"))
 
     def take(self, ref: BlockRef) -> None:
         """A block of records. Of a bank that was sealed twice, by its process and by who adopted it, the later counts:
@@ -226,13 +252,28 @@ def set_offsets(processes: Iterable[Process]) -> None:
             process.offset_ns = offset
 
 
-def row_of(process: Process, last_open_ns: int) -> dict[str, Any]:
-    """Its row in the table of processes; `last_open_ns`: when it entered the last of its open ranges, 0 for none."""
-    anchors, identity = process.clock.anchors, process.identity
+def lifetime(process: Process, last_open_ns: int) -> tuple[int, int]:
+    """Its first and its last sign of life, ns on the wall clock; 0 where there is none.
+
+    Args:
+        last_open_ns: When it entered the last of its open ranges, 0 for none.
+    """
+    anchors = process.clock.anchors
     last_ns = max([process.heartbeat_ns, *(a.monotonic_ns for a in anchors)])
     first_ns = anchors[0].monotonic_ns + process.offset_ns if anchors else None
-    start_ns = whole_number(identity.get("start_ns")) if first_ns is None else first_ns
-    last_seen_ns = max(last_ns + process.offset_ns if last_ns else 0, last_open_ns, start_ns)
+    start_ns = whole_number(process.identity.get("start_ns")) if first_ns is None else first_ns
+    return start_ns, max(last_ns + process.offset_ns if last_ns else 0, last_open_ns, start_ns)
+
+
+def row_of(process: Process, last_open_ns: int, ending: tuple[str, str | None]) -> dict[str, Any]:
+    """Its row in the table of processes.
+
+    Args:
+        last_open_ns: When it entered the last of its open ranges, 0 for none.
+        ending: Its state, and how it came to it.
+    """
+    identity = process.identity
+    start_ns, last_seen_ns = lifetime(process, last_open_ns)
     lived_ns = last_seen_ns - start_ns
     counted = {name: process.counters.get(name, 0) for name in COUNTERS}
     own_cost_ns, native = counted.pop("own_cost_ns"), identity.get("native")
@@ -242,7 +283,8 @@ def row_of(process: Process, last_open_ns: int) -> dict[str, Any]:
         "start_ns": start_ns or None, "last_seen_ns": last_seen_ns or None,
         "native": bool(native) if native is not None else None, "clock_error_ns": process.clock.error_ns,
         "own_cost_ratio": own_cost_ns / lived_ns if lived_ns > 0 else None,
-        "state": process.state, "clock": CLOCKS.get(process.clock_kind), "process": process.name, **counted,
+        "state": ending[0], "ending": ending[1], "attempt": process.attempt,
+        "clock": CLOCKS.get(process.clock_kind), "process": process.name, **counted,
     }  # fmt: skip
 
 

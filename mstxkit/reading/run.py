@@ -145,16 +145,17 @@ class Run:
         """One row a process, by rank.
 
         `rank, host, pid, role, world_size, start_ns, last_seen_ns, native, dropped, coalesced, faults, clock_error_ns,
-        own_cost_ratio`, and beyond the contract `state` (running, exited, killed; unknown where that cannot be told
-        from here), further counters, `clock` and `process`, the name of its files. Counters of a killed process are
-        those of its last block or live file.
+        own_cost_ratio, state`, and beyond the contract `ending` (how it came to its state, where there is more to say),
+        `attempt` (of the job, from 0 on), further counters, `clock` and `process`, the name of its files. Counters of a
+        killed process are those of its last block or live file.
         """
         import polars as pl
 
-        from . import frames
+        from . import endings, frames
 
         seen = self._last_open_ns()
-        rows = [row_of(process, seen.get(process.index, 0)) for process in self._processes]
+        judged = endings.of_run(self._processes, seen)
+        rows = [row_of(process, seen.get(process.index, 0), judged[process.index]) for process in self._processes]
         return pl.DataFrame(rows, schema=frames.PROCESS_SCHEMA)
 
     def tracks(self) -> pl.DataFrame:

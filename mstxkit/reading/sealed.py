@@ -56,7 +56,7 @@ def _take(block: segment.Block, name: str, process: Process) -> None:
     elif block.kind == segment.OPEN_RANGES:
         process.open_block = ref
     elif block.kind == segment.END:
-        process.ended = True
+        process.learn_end(block.meta)
         if process.state != RUNNING:  # by its lock: it was adopted by mistake
             process.state = _ENDINGS.get(text_of(block.meta.get("ended")), ENDED)
 

@@ -81,7 +81,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 def test_report_of_a_good_run_ends_with_0_and_of_a_killed_one_with_1(good: Path) -> None:
     assert call("report", good).exit_code == 0
-    ProcessFiles(good, 43).seal(ended="killed")
+    ProcessFiles(good, 43).seal(inside=[{"name": "fatal", "domain": "d", "start": 5}], ended="killed")
 
     assert call("report", good).exit_code == 1
 

@@ -72,7 +72,7 @@ def test_a_clean_run_is_not_wrong_but_a_kill_a_drop_or_damage_is(run: Path) -> N
     process.seal(bank_of(1))
     assert not is_something_wrong(summarise(open_run(run)))
 
-    ProcessFiles(run, 2).seal(ended="killed")
+    ProcessFiles(run, 2).seal(inside=[{"name": "x", "domain": "d", "start": 5}], ended="killed")
     assert is_something_wrong(summarise(open_run(run)))
 
     for file in (run / "sealed").iterdir():

@@ -1,0 +1,242 @@
+"""How the processes of a run ended: by what each said, by what it left behind, and by what became of the others.
+
+*Ended*: it said so itself. *Left*: gone in order, without a word. *Killed*: gone inside of a range, or while the others
+went on. Who says nothing is judged by its company: those that one launcher started on one host, or all workers of a Ray
+job. A company that is gone at once left with the job. Where its launcher says that a child died, or started the
+company anew, the first of them was killed, and took the others along.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from typing import Iterator, Mapping, NamedTuple, Sequence
+
+from ..store.values import small_number
+from . import attempts
+from .processes import ENDED, KILLED, LEFT, LOST, RUNNING, Process, lifetime
+
+# A sign of life is a heartbeat a second, late on a busy host: what is nearer together than this was at once.
+AT_ONCE_NS = 3_000_000_000
+# Nothing begun for so long inside of a range: a server waits there.
+WAITS_NS = 1_000_000_000
+# Errors that end a program because one of its processes died.
+# Source: torch 2.13 `distributed/elastic/multiprocessing/errors/__init__.py`, `multiprocessing/spawn.py`; Ray 2.42.1
+# and 2.60.0 `ray/exceptions.py`; CPython 3.9 to 3.13 `concurrent/futures/process.py`.
+A_CHILD_DIED = frozenset(
+    (
+        "ChildFailedError", "ProcessExitedException", "RayActorError", "ActorDiedError", "ActorUnavailableError",
+        "WorkerCrashedError", "OutOfMemoryError", "NodeDiedError", "BrokenProcessPool",
+    )
+)  # fmt: skip
+WITH_THE_JOB, WITH_ITS_POOL, NEXT_PROGRAM = "with the job", "with its pool", "became another program"
+WHILE_OTHERS_WENT_ON = "while the others went on"
+
+
+class Life(NamedTuple):
+    """One process of a run. Times in ns on the run's wall clock.
+
+    Attributes:
+        last_ns: its last sign of life; now, if it is running.
+        gone_ns: when its host's keeper saw that it was gone; None where none lived to see it.
+        entered_ns: when it entered the last of the ranges that it was inside of; None where it was in none.
+    """
+
+    process: Process
+    last_ns: int
+    gone_ns: int | None
+    entered_ns: int | None
+
+    @property
+    def is_inside(self) -> bool:
+        """Was it inside of a range?"""
+        return self.entered_ns is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Has it done nothing for a while, in a range or outside of any?"""
+        return self.entered_ns is None or self.last_ns - self.entered_ns >= WAITS_NS
+
+
+class Fate(NamedTuple):
+    """A state, and how it came to it; None where there is nothing to add."""
+
+    state: str
+    how: str | None = None
+
+
+def of_run(processes: Sequence[Process], last_open_ns: Mapping[int, int]) -> dict[int, Fate]:
+    """How each process of a run ended, by its index; each learns which attempt of the job it belongs to.
+
+    Args:
+        last_open_ns: When those that are or were inside of ranges entered the last one, by index.
+    """
+    spans = [lifetime(process, last_open_ns.get(process.index, 0)) for process in processes]
+    numbers = attempts.number([(process.identity, *span) for process, span in zip(processes, spans)])
+    for process, attempt in zip(processes, numbers):
+        process.attempt = attempt
+    pairs = zip(processes, spans)
+    return judge([_life(process, last_ns, last_open_ns.get(process.index)) for process, (_, last_ns) in pairs])
+
+
+def _life(process: Process, last_ns: int, entered_ns: int | None) -> Life:
+    seen_ns = time.time_ns() if process.state == RUNNING else last_ns
+    return Life(process, seen_ns, process.gone_ns + process.offset_ns if process.gone_ns else None, entered_ns)
+
+
+def judge(lives: Sequence[Life]) -> dict[int, Fate]:
+    """How each process of a run ended, by its index."""
+    return _Judge(lives).endings
+
+
+class _Judge:
+    """All processes of a run, and what is known of their endings so far, by index."""
+
+    def __init__(self, lives: Sequence[Life]) -> None:
+        words = ((life.process.index, _by_its_own_word(life)) for life in lives)
+        self.endings = {index: ending for index, ending in words if ending is not None}
+        self._silent = [life for life in lives if life.process.index not in self.endings]
+        self._by_place, self._drivers, self._attempts = _places(lives), _drivers(lives), _attempts(lives)
+        self._died_inside_ns = _first_inside_ns(self._silent)
+        for members in self._attempts.values():
+            self.endings.update((life.process.index, Fate(LEFT, WITH_THE_JOB)) for life in _signalled(members))
+            for company in _companies(members):
+                self.endings.update(self._of_company(company, members))
+
+    def _of_company(self, company: list[Life], members: list[Life]) -> list[tuple[int, Fate]]:
+        silent = [life for life in company if life.process.index not in self.endings]
+        over_ns = max(life.last_ns for life in company)
+        at_the_end = [life for life in silent if over_ns - life.last_ns <= AT_ONCE_NS]
+        killed = {life.process.index for life in silent} - {life.process.index for life in at_the_end}
+        killed.update(life.process.index for life in self._killed_at_the_end(at_the_end, company, members))
+        return [(life.process.index, _ending(life, life.process.index in killed)) for life in silent]
+
+    def _killed_at_the_end(self, gone: list[Life], company: list[Life], members: list[Life]) -> list[Life]:
+        """Those who were killed, of a company's last who were gone at once."""
+        if not gone or self._was_another_host_first(gone[0]):
+            return []
+        if any(_failed_before(other, gone[0]) for other in company):
+            return []
+        if len(gone) == 1:
+            return [] if self._left_alone(gone[0], members) else gone
+        return self._first(gone)
+
+    def _first(self, gone: list[Life]) -> list[Life]:
+        """The one that took the others along; none where they left in order."""
+        launcher = self._launcher(gone[0])
+        seen = sorted((life for life in gone if life.gone_ns is not None), key=lambda life: life.gone_ns or 0)
+        if self._was_started_anew(gone[0]) or (launcher is not None and _says_that_a_child_died(launcher)):
+            inside = sorted((life for life in gone if life.is_inside), key=lambda life: life.last_ns)
+            return (seen or inside)[:1]
+        # Where no launcher went on, who saw it was one of them, or the launcher, and was gone later.
+        was_outlived = launcher is None or launcher.process.state == KILLED
+        return seen[:1] if was_outlived else []
+
+    def _left_alone(self, life: Life, members: list[Life]) -> bool:
+        """Did one leave in order with which no other was gone? By who started it, else by the others of the job."""
+        launcher = self._launcher(life)
+        above = [other for other in members if other is not life] if launcher is None else [launcher]
+        if any(other.last_ns - life.last_ns > AT_ONCE_NS or _says_that_a_child_died(other) for other in above):
+            return False
+        if not life.is_inside:
+            return bool(above)
+        has_ended = launcher is not None and launcher.process.state == ENDED
+        return has_ended and (life.process.is_of_ray or life.is_waiting)
+
+    def _launcher(self, life: Life) -> Life | None:
+        """Who started it, where that is known and a process of the run: the driver of its Ray job, or its parent."""
+        mine = life.process
+        if mine.is_of_ray:
+            return self._drivers.get(mine.attempt)
+        parents = self._by_place.get((mine.host, small_number(mine.identity.get("ppid"))), [])
+        return next((parent for parent in parents if parent.process is not mine), None)
+
+    def _was_another_host_first(self, life: Life) -> bool:
+        """Was a process of the same attempt gone, inside of a range, on another host some time before?"""
+        by_host = self._died_inside_ns.get(life.process.attempt, {})
+        others = (first_ns for host, first_ns in by_host.items() if host != life.process.host)
+        return any(life.last_ns - first_ns > AT_ONCE_NS for first_ns in others)
+
+    def _was_started_anew(self, life: Life) -> bool:
+        """Has its launcher started a later attempt?"""
+        later = (members for attempt, members in self._attempts.items() if attempt > life.process.attempt)
+        return any(_launched_by(other) == _launched_by(life) for members in later for other in members)
+
+
+def _by_its_own_word(life: Life) -> Fate | None:
+    """What a process said of its end, or what is sure without the others; None where there is nothing of the kind."""
+    process, status = life.process, life.process.exit_status
+    if process.state == ENDED:
+        return Fate(ENDED, process.error)
+    if process.state == LEFT:
+        return Fate(LEFT, NEXT_PROGRAM)
+    if process.state != KILLED:
+        return Fate(process.state)
+    if status is not None:
+        return Fate(KILLED if status or life.is_inside else LEFT, f"os._exit({status})")
+    if process.is_of_pool and not life.is_inside:
+        return Fate(LEFT, WITH_ITS_POOL)
+    return None
+
+
+def _ending(life: Life, is_killed: bool) -> Fate:
+    if not is_killed:
+        return Fate(LEFT, WITH_THE_JOB)
+    return Fate(KILLED, None if life.is_inside else WHILE_OTHERS_WENT_ON)
+
+
+def _places(lives: Sequence[Life]) -> dict[tuple[str, int | None], list[Life]]:
+    places: dict[tuple[str, int | None], list[Life]] = defaultdict(list)
+    for life in lives:
+        if life.process.state != LOST:
+            places[life.process.host, life.process.pid].append(life)
+    return places
+
+
+def _drivers(lives: Sequence[Life]) -> dict[int, Life]:
+    return {life.process.attempt: life for life in lives if life.process.is_driver}
+
+
+def _attempts(lives: Sequence[Life]) -> dict[int, list[Life]]:
+    attempts: dict[int, list[Life]] = defaultdict(list)
+    for life in lives:
+        attempts[life.process.attempt].append(life)
+    return attempts
+
+
+def _first_inside_ns(silent: Sequence[Life]) -> dict[int, dict[str, int]]:
+    """Attempt and host to when the first was gone there, without a word and inside of a range."""
+    first: dict[int, dict[str, int]] = defaultdict(dict)
+    for life in silent:
+        if life.is_inside:
+            by_host, host = first[life.process.attempt], life.process.host
+            by_host[host] = min(life.last_ns, by_host.get(host, life.last_ns))
+    return first
+
+
+def _companies(members: Sequence[Life]) -> Iterator[list[Life]]:
+    companies: dict[tuple[object, ...], list[Life]] = defaultdict(list)
+    for life in members:
+        companies[_launched_by(life)].append(life)
+    yield from companies.values()
+
+
+def _launched_by(life: Life) -> tuple[object, ...]:
+    return ("ray",) if life.process.is_of_ray else (life.process.host, life.process.identity.get("ppid"))
+
+
+def _signalled(members: Sequence[Life]) -> list[Life]:
+    """All that were left of a job, where they were gone at once without a word, and nobody lived to see that."""
+    over_ns = max(life.last_ns for life in members)
+    last = [life for life in members if over_ns - life.last_ns <= AT_ONCE_NS and life.gone_ns is None]
+    are_silent = all(_by_its_own_word(life) is None for life in last)
+    return last if len(last) > 1 and are_silent else []
+
+
+def _failed_before(other: Life, life: Life) -> bool:
+    """Did another one end by an error of its own, for which this one was then ended?"""
+    return other.process.error is not None and other.last_ns < (life.gone_ns or life.last_ns)
+
+
+def _says_that_a_child_died(life: Life) -> bool:
+    return life.process.error in A_CHILD_DIED
