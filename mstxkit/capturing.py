@@ -19,14 +19,14 @@ from .errors import CaptureError
 from .escalation.duty.standby import Standby
 from .host import identity
 from .recorder import forking, here
-from .recorder.adopt import Adopter
+from .recorder.keeper import Keeper
 from .recorder.process import Recorder
 
 
 class _Beside:
     """What runs beside the recorder of this process, and what must be put back when it stops."""
 
-    adopter: Any = None
+    keeper: Any = None
     standby: Any = None
     settings: Any = None
     environment_before: dict[str, str | None] = {}
@@ -57,13 +57,16 @@ def start(folder: Path, limits: Any, settings: Any, told_to_children: Mapping[st
         if records_into(folder):
             return False
         _beside.settings = settings
-        recorder = Recorder(folder, limits, __version__)
-        _take(recorder)
         _tell_children(told_to_children)
+        try:
+            recorder = Recorder(folder, limits, __version__)
+        except BaseException:
+            _put_back_environment()
+            raise
+        _take(recorder)
         _set_hooks()
         _stop_with_multiprocessing()
-        _beside.adopter = Adopter(recorder.run)
-        _beside.adopter.begin()
+        _beside.keeper.begin()
         _tell(here.when_started)
         return True
 
@@ -104,8 +107,8 @@ def _lock() -> Any:
     """The lock of this process. A child forked from C has inherited a recorder: it must not touch its parent's file."""
     recorder = here.recorder
     if recorder is not None and recorder.pid != os.getpid():
+        _forget_keeper()
         _take(None)
-        _beside.adopter = None
         _beside.lock = threading.RLock()
         recorder.abandon()
     return _beside.lock
@@ -114,37 +117,50 @@ def _lock() -> Any:
 def _take(recorder: Any) -> None:
     here.recorder = recorder
     identity.on_learnt = None if recorder is None else recorder.learn_identity
-    _beside.standby = None if recorder is None else _new_standby(recorder)
+    _beside.standby = _beside.keeper = None
+    if recorder is not None:
+        standby = Standby((recorder.run, recorder.run_id, recorder.live.path.parent), _beside.settings)
+        keeper = Keeper(recorder.run, recorder.live.path)
+        recorder.sealer.each_second = lambda: standby.consider() + keeper.consider()
+        _beside.standby, _beside.keeper = standby, keeper
 
 
-def _new_standby(recorder: Recorder) -> Standby:
-    standby = Standby((recorder.run, recorder.run_id, recorder.live.path.parent), _beside.settings)
-    recorder.sealer.each_second = standby.consider
-    return standby
+def _forget_keeper() -> None:
+    """In a forked child: what its parent watches is nothing to it."""
+    if _beside.keeper is not None:
+        _beside.keeper.forget()
 
 
 def stop(run: Path | None = None) -> None:
     """Stop the recorder of this process, if it records into `run` (None: whatever it records into). Never raises."""
-    _end(Recorder.stop, run)
+    _end(_stop_and_hand_over, run)
+
+
+def _stop_and_hand_over(recorder: Recorder, keeper: Keeper, deadline: float) -> None:
+    recorder.stop(deadline, lambda: keeper.hand_over(lambda: time.monotonic() < deadline))
 
 
 def discard() -> None:
     """Stop the recorder and leave nothing of this process in the run: for our own commands, which only look at runs."""
-    _end(lambda recorder, _: recorder.discard(), None)
+    _end(_discard, None)
 
 
-def _end(end: Callable[[Recorder, float], None], run: Path | None) -> None:
+def _discard(recorder: Recorder, keeper: Keeper, _: float) -> None:
+    recorder.discard()
+    keeper.resign()
+
+
+def _end(end: Callable[[Recorder, Keeper, float], None], run: Path | None) -> None:
     with _lock():
-        recorder, adopter, standby = here.recorder, _beside.adopter, _beside.standby
+        recorder, keeper, standby = here.recorder, _beside.keeper, _beside.standby
         if recorder is None or (run is not None and recorder.run != run):
             return
         _take(None)
-        _beside.adopter = None
         deadline = time.monotonic() + recorder.limits.stop_s
         try:
-            adopter.leave_off(deadline)
+            keeper.leave_off(deadline)
             standby.stop(deadline)
-            end(recorder, deadline)
+            end(recorder, keeper, deadline)
         except Exception as exc:
             faults.note("capturing.end", exc)
         _put_back_environment()
@@ -168,7 +184,7 @@ def _set_hooks() -> None:
     """Once per process: none of them can be taken back, all of them do nothing while nothing is captured."""
     if not _beside.hooks_are_set:
         _beside.hooks_are_set = True
-        atexit.register(stop)
+        atexit.register(_at_exit)
         os.register_at_fork(
             before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
         )
@@ -195,7 +211,7 @@ def _park(deadline: float) -> int:
     # The recorder's first: its thread may just be going on duty.
     recorder = here.recorder
     parked = 0 if recorder is None else recorder.park(deadline)
-    parked += int(_beside.adopter.leave_off(deadline)) + int(_beside.standby.park(deadline))
+    parked += int(_beside.keeper.leave_off(deadline)) + int(_beside.standby.park(deadline))
     _beside.run_hangs = time.monotonic() >= deadline
     return parked
 
@@ -220,13 +236,14 @@ def _resume() -> None:
         if here.recorder is not None:
             here.recorder.resume()
             _beside.standby.resume()
-            _beside.adopter.start()
+            _beside.keeper.start()
     finally:
         _beside.lock.release()
 
 
 def _after_fork_in_child() -> None:
-    parent, _beside.adopter = here.recorder, None
+    parent = here.recorder
+    _forget_keeper()
     _take(None)
     _beside.lock, _beside.has_lock = threading.RLock(), False
     faults.reset()
@@ -240,6 +257,8 @@ def _after_fork_in_child() -> None:
             thread = threading.Thread(target=_begin_in_child, args=(parent,), name="mstxkit-begin", daemon=True)
             thread.start()
             thread.join(forking.WAITS_AT_MOST_S)
+            if thread.is_alive():
+                faults.warn_once("a late child", "a forked child is recorded late: its run folder or its host was slow")
         else:
             _begin_in_child(parent)
     except Exception as exc:
@@ -251,7 +270,6 @@ def _begin_in_child(parent: Recorder) -> None:
         recorder = Recorder(parent.run, parent.limits, __version__, parent.live.name)
         with _beside.lock:
             _take(recorder)
-            _beside.adopter = Adopter(parent.run)
         _stop_with_multiprocessing()
         _tell(here.when_started)
     except Exception as exc:
@@ -265,6 +283,20 @@ def _is_about_to_exec(caller: FrameType | None) -> bool:
     Source: CPython 3.9 to 3.13, `subprocess.py`, `Popen._execute_child`, which calls `_posixsubprocess.fork_exec`.
     """
     return caller is not None and caller.f_code.co_name == "_execute_child"
+
+
+def _at_exit() -> None:
+    """The end of the interpreter: stop, but not before multiprocessing and what else ends by it has ended its children,
+    so that what they left is sealed as well. What is registered first, here, is called last.
+
+    Source: CPython 3.9 to 3.13, `multiprocessing/util.py`, `_exit_function`: it ends the children, then calls
+        finalizers of a negative priority.
+    """
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None and not getattr(util, "_exiting", True):
+        util.Finalize(None, stop, exitpriority=-100)
+    else:
+        stop()
 
 
 class _Token:

@@ -107,7 +107,8 @@ MAY_CATCH_EVERYTHING = {
     "parsing/one.py",
     "profiling/others.py",
     "profiling/session.py",
-    "recorder/adopt.py",
+    "recorder/exits.py",
+    "recorder/keeper.py",
     "recorder/background.py",
     "recorder/process.py",
     "recorder/forking.py",
@@ -130,7 +131,8 @@ MAY_CATCH_EVERYTHING = {
 VAGUE_NOUNS = {"one", "found", "told", "said", "given", "known"}
 BANNED_WORDS = {"utils", "util", "helpers", "helper", "manager", "common", "core", "misc"}
 LINES_AT_MOST = 450
-LINES_OF_THE_PACKAGE, MEDIAN_LINES, NINE_IN_TEN_LINES = 31_000, 115, 263
+# 31,000 were the limit of the tidying alone; endings, the keeper and who each process is came after it.
+LINES_OF_THE_PACKAGE, MEDIAN_LINES, NINE_IN_TEN_LINES = 32_500, 115, 263
 # More than bare Python. The twin is what runs where C could not be built: ten modules of its own, and what they need.
 MODULES_AT_MOST, MODULES_AT_MOST_ON_THE_TWIN = 40, 66
 

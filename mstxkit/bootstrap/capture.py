@@ -17,6 +17,9 @@ from ..errors import CaptureError, MstxkitError
 from ..host import environment, interpreters
 from . import ray_job
 
+# The same in each capture of this process.
+_job = os.urandom(4).hex()
+
 
 class Capture:
     """A running capture. A context manager; `stop` may be called more than once.
@@ -77,7 +80,8 @@ def capture(
     if capturing.records_into(folder):
         return Capture(folder)
     limits, of_requests = settings.resolved(config, overrides)
-    own = {environment.RUN: str(folder), **settings.as_variables(config, overrides)}
+    job = os.environ.get(environment.JOB) or _job
+    own = {environment.RUN: str(folder), environment.JOB: job, **settings.as_variables(config, overrides)}
     if capturing.start(folder, limits, of_requests, own):
         capturing.when_stopped[:] = [partial(ray_job.undo, "capture")]
         # Workers of a Ray job are no children of this process: `ray.init` reaches them.

@@ -28,6 +28,8 @@ FORWARDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signa
 _BY_KERNEL = 0x80
 # What Python ignores, and a program does not expect to find ignored.
 _PUT_BACK = [signal.SIGPIPE, signal.SIGXFSZ]
+# How long what was begun may live on after the command; what stays seals itself, or is collected by whoever comes next.
+_STRAGGLE_S = 2.0
 _RUN_HELP = "The run's folder. Default: MSTXKIT_RUN, else mstxkit-runs/<time> here."
 _PATCH_HELP = (
     "Frameworks to patch: import roots, name+extra, .yaml files, all, none. Default: MSTXKIT_AUTOPATCH, else all."
@@ -43,7 +45,9 @@ def run(
     """Run CMD, and record every process that it starts. Signals are passed on; ends with CMD's status."""
     asked = _asked(autopatch)
     default = Path("mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S")
-    folder = run_file.open_run_folder(run or os.environ.get(environment.RUN) or default)[0]
+    wanted = Path(run or os.environ.get(environment.RUN) or default)
+    is_new = not os.path.lexists(wanted)
+    folder = run_file.open_run_folder(wanted)[0]
     _say(f"recording into {folder}")
     before, unreached = _recorded(folder), folder / UNREACHED
     unreached.touch()
@@ -52,17 +56,28 @@ def run(
     finally:
         was_reached = not unreached.exists()
         unreached.unlink(missing_ok=True)
-    from ..recorder import adopt  # it loads the engine
-
-    try:
-        adopt.collect(folder)  # what was killed, as Ray's workers are at the end of a job
-    except MstxkitError as exc:
-        _say(str(exc))
+    _collect(folder)
     count = len(_recorded(folder) - before)
     processes = "1 process" if count == 1 else f"{count} processes"
     how_to_read = f"{processes} recorded; read them: mstxkit report {folder}"
     _say(how_to_read if count else f"nothing was recorded: {_why(asked, was_reached)}")
+    if is_new and not count:
+        run_file.remove_empty(folder)
     raise typer.Exit(status)
+
+
+def _collect(folder: Path) -> None:
+    """Seal what ended without a word, as Ray's workers do at the end of a job. What just ends is waited for."""
+    from ..recorder import adopt  # it loads the engine
+
+    until = time.monotonic() + _STRAGGLE_S
+    try:
+        adopt.collect(folder)
+        while adopt.pointers(folder) and time.monotonic() < until:
+            time.sleep(0.1)
+            adopt.collect(folder)
+    except MstxkitError as exc:
+        _say(str(exc))
 
 
 def _asked(option: str | None) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 
 RUN, AUTOPATCH, OFF = "MSTXKIT_RUN", "MSTXKIT_AUTOPATCH", "MSTXKIT_OFF"
+# Drawn by whoever captures first, and inherited by what it starts: which processes belong to one start of a job.
+JOB = "MSTXKIT_JOB"
 
 
 def is_off() -> bool:

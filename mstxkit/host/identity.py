@@ -2,7 +2,8 @@
 learnt late.
 
 Source of the variables: torchrun and MindSpeed-LLM (RANK, WORLD_SIZE), Open MPI (OMPI_COMM_WORLD_RANK), Slurm
-(SLURM_PROCID, SLURM_NTASKS), msrun of MindSpore 2.10 (RANK_ID, RANK_SIZE).
+(SLURM_PROCID, SLURM_NTASKS), msrun of MindSpore 2.10 (RANK_ID, RANK_SIZE). Restarts: torchrun of torch 2.13
+(TORCHELASTIC_RESTART_COUNT), Slurm's requeueing (SLURM_RESTART_COUNT).
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from operator import index
 from typing import Any, Callable
 
 from .. import faults
+from . import environment
 
 _RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "RANK_ID")
 _WORLD_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "RANK_SIZE")
 # A role longer than this is cut: the identity has to fit its place in the live file.
 ROLE_LIMIT = 100
+# How often the launcher has started its processes anew: torchrun, Slurm.
+_RESTART_VARIABLES = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
 _learnt: dict[str, Any] = {}
 # Set by `capturing` while a recorder runs, so that what `identify` learns survives a kill in the very next moment.
 on_learnt: Callable[[], None] | None = None
@@ -115,6 +119,8 @@ def of_process(run_id: str, native: bool, version: str) -> dict[str, Any]:
         "run": run_id,
         **of_life(),
         "ppid": os.getppid(),
+        "job": os.environ.get(environment.JOB),
+        "restart": _from_environment(_RESTART_VARIABLES),
         "start": f"{time.time_ns():x}{os.urandom(2).hex()}",
         "start_ns": time.time_ns(),
         "timens": namespace("time"),

@@ -1,6 +1,6 @@
 """Adoption: what a killed process left on this host is sealed into its run, with what it was inside of.
 
-Done at the start of the next process of the run on the host, in the background, and by `mstxkit collect`. Several
+Done by the keeper of the run's processes on this host, by `mstxkit run` and by `mstxkit collect`. Several
 adopters may try at once: whoever renames the pointer file first does it. An adopter may itself be killed: the next one
 goes on where it was, bank by bank. Nothing is followed out of the run's own folders.
 """
@@ -10,14 +10,13 @@ from __future__ import annotations
 import mmap
 import os
 from pathlib import Path
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Mapping, NamedTuple
 
 from .. import faults
 from ..errors import FormatError, MstxkitError
 from ..host import identity, life
 from ..store import documents, layout, livefile, process_pointer, run_file, segment
 from . import blocks, live
-from .background import Background
 from .sealed import SealedFiles, cut_torn_end, files_of
 
 _ROTATE_BYTES, _NO_QUOTA = 1 << 29, 1 << 62
@@ -35,12 +34,15 @@ class _Interrupted(Exception):
     """The adopter was told to leave off; what it has done stays done."""
 
 
-def collect(run: str | os.PathLike[str], go_on: Callable[[], bool] = lambda: True) -> list[Adopted]:
+def collect(
+    run: str | os.PathLike[str], go_on: Callable[[], bool] = lambda: True, gone_ns: Mapping[str, int] = {}
+) -> list[Adopted]:
     """Seal everything that dead processes of a run left on this host.
 
     Args:
         run: The run folder.
         go_on: Asked before each bank; where it says no, the rest is left to the next call.
+        gone_ns: When those were gone whom somebody watched, by their names. CLOCK_MONOTONIC.
 
     Raises:
         MstxkitError: `run` is no run folder.
@@ -52,53 +54,12 @@ def collect(run: str | os.PathLike[str], go_on: Callable[[], bool] = lambda: Tru
     adopted = []
     for pointer in pointers(folder):
         try:
-            adopted.append(_adopt(folder, pointer, run_id, go_on))
+            adopted.append(_adopt(folder, pointer, run_id, go_on, gone_ns))
         except _Interrupted:
             break
         except (OSError, ValueError, TypeError, KeyError, MstxkitError) as exc:
             faults.note("adopt", exc)  # one that cannot be adopted must not keep the others from it
     return [adoption for adoption in adopted if adoption is not None]
-
-
-class Adopter:
-    """`collect` in a thread, away from the training.
-
-    Args:
-        run: The run folder.
-    """
-
-    def __init__(self, run: Path) -> None:
-        self._run, self._is_done = run, False
-        self._background = Background("mstxkit-adopt", self._adopt)
-
-    def begin(self) -> None:
-        """Start, where other processes have left something: with no thread, a fork from C is safer. Never raises."""
-        try:
-            self._is_done = len(pointers(self._run)) <= 1
-            self.start()
-        except Exception as exc:
-            self._is_done = True
-            faults.note("adopt", exc)
-
-    def start(self) -> None:
-        """Start, or go on after `leave_off`. Never raises; does not touch the run folder on this thread."""
-        try:
-            if not self._is_done:
-                self._background.start()
-        except RuntimeError as exc:
-            faults.note("adopt", exc)
-
-    def leave_off(self, deadline: float | None = None) -> bool:
-        """End the thread after the bank that it is at: around a fork, and at the end. Has one ended?"""
-        return self._background.pause(deadline)
-
-    def _adopt(self) -> bool:
-        try:
-            collect(self._run, lambda: not self._background.is_pausing)
-        except Exception as exc:
-            faults.note("adopt", exc)
-        self._is_done = not self._background.is_pausing
-        return False
 
 
 def pointers(run: Path) -> list[Path]:
@@ -108,7 +69,9 @@ def pointers(run: Path) -> list[Path]:
     return sorted(path for path in candidates if any(kind in path.name for kind in kinds))
 
 
-def _adopt(run: Path, pointer: Path, run_id: str, go_on: Callable[[], bool]) -> Adopted | None:
+def _adopt(
+    run: Path, pointer: Path, run_id: str, go_on: Callable[[], bool], gone_ns: Mapping[str, int]
+) -> Adopted | None:
     about = process_pointer.read(pointer)
     if about is None or about.get("run") != run_id or life.is_alive(about) is not False:
         return None
@@ -118,18 +81,22 @@ def _adopt(run: Path, pointer: Path, run_id: str, go_on: Callable[[], bool]) -> 
         return None  # another one is adopting it
     try:
         claimed = _claim(pointer, has_lock=lock is not None)
-        return None if claimed is None else _seal_claimed(run, claimed, pointer, _Left(about, path, run_id), go_on)
+        left = _Left(about, path, run_id, gone_ns.get(identity.process_name(about)))
+        return None if claimed is None else _seal_claimed(run, claimed, pointer, left, go_on)
     finally:
         if lock is not None:  # its file stays where the work is left to the next one
             life.let_go(lock, remove=False)
 
 
 class _Left(NamedTuple):
-    """What a process that no longer lives left behind: its pointer's fields, its live file, the run's id."""
+    """What a process that no longer lives left behind: its pointer's fields, its live file, the run's id; and when
+    somebody saw that it was gone.
+    """
 
     about: dict[str, Any]
     path: Path
     run_id: str
+    gone_ns: int | None = None
 
     @property
     def name(self) -> str:
@@ -239,7 +206,7 @@ def _seal_banks(
         return Adopted(left.name, records, False)
     open_ranges = blocks.of_open_ranges(view)
     # In one write: a killed adopter leaves both or none.
-    files.append((open_ranges or b"") + blocks.of_end(view, _how_it_ended(header, left)), 0)
+    files.append((open_ranges or b"") + blocks.of_end(view, _how_it_ended(header, left), gone_ns=left.gone_ns), 0)
     return Adopted(left.name, records, open_ranges is not None)
 
 

@@ -59,9 +59,16 @@ def of_open_ranges(view: Buffer) -> bytes | None:
     return segment.pack_block(segment.OPEN_RANGES, {**about(view), "codec": codec}, content)
 
 
-def of_end(view: Buffer, ended: str) -> bytes:
-    """The last block of a process: `exit`, `left` or `killed`."""
-    return segment.pack_block(segment.END, {**about(view), "ended": ended})
+def of_end(view: Buffer, ended: str, **more: Any) -> bytes:
+    """The last block of a process.
+
+    Args:
+        ended: `exit`, `left` (it became another program), or `killed` (it is gone without a word).
+        more: `error`, the exception that ended its program; `gone_ns`, when its host's keeper saw that it was gone,
+            CLOCK_MONOTONIC. None: nothing is known.
+    """
+    meta = {**about(view), "ended": ended, "status": livefile.read_exit_status(view), **more}
+    return segment.pack_block(segment.END, {name: value for name, value in meta.items() if value is not None})
 
 
 def about(view: Buffer) -> dict[str, Any]:

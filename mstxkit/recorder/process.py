@@ -14,7 +14,7 @@ from ..engine.choose import engine
 from ..errors import CaptureError
 from ..host import clock, identity, names
 from ..store import layout, livefile, run_file
-from . import live
+from . import exits, live
 from .background import ENDS_WITHIN_S
 from .sealed import SealedFiles
 from .sealer import Sealer
@@ -100,6 +100,11 @@ class Recorder:
         livefile.set_state(self.live.view, livefile.RECORDING)
         self.resume()
         engine.set_recording(True)
+        exits.watch(self._say_exit_status)
+
+    def _say_exit_status(self, status: int) -> None:
+        if os.getpid() == self.pid:
+            livefile.write_exit_status(self.live.view, status)
 
     def _evicted(self, count: int) -> None:
         self.sealer.evicted(count)
@@ -122,16 +127,21 @@ class Recorder:
         engine.stop_heartbeat()
         return had_heartbeat + has_ended
 
-    def stop(self, deadline: float | None = None) -> None:
+    def stop(self, deadline: float | None = None, then: Callable[[], object] = lambda: None) -> None:
         """Seal what is there, say what is open, and remove the live file; where that fails, or is not done by
         `deadline`, the file stays, to be collected later.
+
+        Args:
+            deadline: Of `time.monotonic`.
+            then: Called when all that is done.
 
         Done in the sealer's thread: nobody can tell beforehand that a write into the run folder returns.
         """
         engine.set_recording(False)
         if deadline is None:
             deadline = time.monotonic() + self.limits.stop_s
-        if not self.sealer.background.finish(self._close_and_seal, deadline):
+        error = exits.error()
+        if not self.sealer.background.finish(lambda: self._close_and_seal(error, then), deadline):
             self._close()
             faults.warn_once(
                 "recorder.stop",
@@ -139,11 +149,12 @@ class Recorder:
                 f"{self.live.path}, to be sealed by the next process of this run here, or by `mstxkit collect`",
             )
 
-    def _close_and_seal(self) -> None:
+    def _close_and_seal(self, error: str | None, then: Callable[[], object]) -> None:
         self._try("recorder.seal", self.sealer.seal_full_banks)
         self._close()
-        is_sealed = self._try("recorder.stop", self.sealer.seal_the_rest)
+        is_sealed = self._try("recorder.stop", lambda: self.sealer.seal_the_rest(error))
         (live.remove if is_sealed else live.let_go)(self.live)
+        self._try("recorder.stop", then)
 
     def _close(self) -> None:
         """Nothing changes in the live file from here on: no range is both ended and open. Touches no run folder."""
@@ -151,6 +162,7 @@ class Recorder:
             if self._is_closed:
                 return
             self._is_closed = True
+            exits.leave_off()
             engine.stop_heartbeat()
             engine.anchor()
             self._try("recorder.coalesced", self.sealer.finish)
@@ -162,6 +174,7 @@ class Recorder:
     def discard(self) -> None:
         """Stop without a trace: nothing of this process is kept."""
         engine.set_recording(False)
+        exits.leave_off()
         self.park()
         self.sealer.let_go()
         engine.detach()
@@ -193,6 +206,7 @@ class Recorder:
     def abandon(self) -> None:
         """In a forked child: let go of the parent's live file without touching it."""
         engine.set_recording(False)
+        exits.leave_off()
         engine.detach()
         self.sealer.let_go()
         live.forget(self.live)

@@ -151,8 +151,11 @@ class Sealer:
             else:
                 engine.release_bank(index)
 
-    def seal_the_rest(self) -> None:
+    def seal_the_rest(self, error: str | None = None) -> None:
         """Write what is left in the live file once the engine has let go of it, what is open, and the end.
+
+        Args:
+            error: The exception that ended the program.
 
         Raises:
             OSError: it could not be written.
@@ -162,8 +165,8 @@ class Sealer:
             for _, block, count in blocks.of_left_banks(view, self._live.layout, self._sealed):
                 self._files.append(block, count)
             # First of all: what this evicts must be in the last counters.
-            self._files.make_room(len(_last_blocks(view)) + _MORE_BYTES)
-            self._files.append(_last_blocks(view), 0)
+            self._files.make_room(len(_last_blocks(view, error)) + _MORE_BYTES)
+            self._files.append(_last_blocks(view, error), 0)
 
     def learn_identity(self) -> None:
         """Rank and role may be known only after the first ranges: the file always has the newest."""
@@ -184,6 +187,6 @@ class Sealer:
         livefile.add_to_counter(self._live.view, "evicted", count)
 
 
-def _last_blocks(view: memoryview) -> bytes:
+def _last_blocks(view: memoryview, error: str | None) -> bytes:
     """What is open and the end, with the counters as they are now."""
-    return (blocks.of_open_ranges(view) or b"") + blocks.of_end(view, "exit")
+    return (blocks.of_open_ranges(view) or b"") + blocks.of_end(view, "exit", error=error)

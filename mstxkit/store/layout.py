@@ -9,6 +9,7 @@
 <run>/profiles/<stage>/step<N>/rank<R>/<start ns>-<pid>/session.json   one profile, and analysis.json of its parse
 <live folder>/<process>.live                  on the host: a process's live file; control-*: what they pass on
 <live folder>/<process>.life                  a lock that its process holds while it lives
+<live folder>/keeper-<host>.life              a lock of the one that looks after the others
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ POINTER, BEING_MADE, CLAIMED = ".json", ".making", ".adopting."
 LIVE_SUFFIX, SEALED_SUFFIX, PATCHES_SUFFIX = life.LIVE_SUFFIX, ".mxs", ".json"
 # Beginning of the names of what processes of one host pass on to each other beside their live files.
 PASSED_ON = "control-"
+KEEPER = "keeper-"
 SESSION_DEPTH = 4  # folders between profiles/ and session.json
 
 _ACK = re.compile(r"rank(0|[1-9]\d{0,8})(?:-(\w+))?\.json", re.ASCII)

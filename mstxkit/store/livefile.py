@@ -38,6 +38,7 @@ COUNTERS = (
 )  # fmt: skip
 ACTIVE_BANK_AT = 152
 IDENTITY_WHICH_AT = 156
+EXIT_AT = 160
 ANCHOR_COUNT_AT = 256
 ANCHORS_AT = 264
 ANCHOR_BYTES = 32
@@ -45,6 +46,7 @@ ANCHOR_ENTRIES = 64
 IDENTITY_AT = 4096
 IDENTITY_BYTES = 2048
 _IDENTITY_ROOM = IDENTITY_BYTES - 8  # after length and checksum
+_HAS_EXITED = 0x100
 _IDENTITY_TEXT = 64  # characters: a host name, a boot id or a run id is never longer
 
 _HEADER = struct.Struct("<8sHHIIIQQQQIId")
@@ -177,6 +179,17 @@ def read_header(view: Buffer) -> Header:
 def set_state(view: memoryview, state: int) -> None:
     """Store BEING_MADE, RECORDING or CLOSED."""
     struct.pack_into("<H", view, STATE_AT, state)
+
+
+def write_exit_status(view: memoryview, status: int) -> None:
+    """Say with which status the process ends by os._exit."""
+    struct.pack_into("<I", view, EXIT_AT, _HAS_EXITED | status & 0xFF)
+
+
+def read_exit_status(view: Buffer) -> int | None:
+    """The status of os._exit; None where it was not called."""
+    field = int(struct.unpack_from("<I", view, EXIT_AT)[0])
+    return field & 0xFF if field & _HAS_EXITED else None
 
 
 def heartbeat_ns(view: Buffer) -> int:

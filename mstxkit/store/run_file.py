@@ -44,6 +44,18 @@ def put_back_run_folder(folder: Path, run_id: str) -> None:
     _write(folder, run_id)
 
 
+def remove_empty(folder: Path) -> None:
+    """Remove the folder of a run in which there is nothing but its id. One that holds more stays as it is."""
+    try:
+        for part in (layout.LIVE, layout.SEALED):
+            os.rmdir(folder / part)
+        if os.listdir(folder) == [layout.RUN_FILE]:
+            (folder / layout.RUN_FILE).unlink()
+            os.rmdir(folder)
+    except OSError:
+        pass  # somebody has begun to use it, or cleared it
+
+
 def id_of(folder: Path) -> str | None:
     """The id of a run; None where the folder is no run."""
     fields = documents.read_json(folder / layout.RUN_FILE)

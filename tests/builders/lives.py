@@ -77,7 +77,8 @@ DIES = """
     import sys, mstxkit, mstxkit.capturing
     from mstxkit.recorder import here
     mstxkit.capture(sys.argv[1])
-    mstxkit.capturing._beside.adopter.leave_off()
+    here.recorder.sealer.each_second = int
+    mstxkit.capturing._beside.keeper.leave_off()
     with mstxkit.mstx_range("ended"):
         pass
     with mstxkit.mstx_range("open"):

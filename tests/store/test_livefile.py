@@ -517,6 +517,7 @@ def filled_header() -> tuple[memoryview, dict[str, int]]:
         livefile.write_anchor(view, anchor(n))
     livefile.activate_bank(view, layout, 2, 1, SALT, 0, 0)
     livefile.write_identity(view, IDENTITY)
+    livefile.write_exit_status(view, 7)
     header = livefile.read_header(view)
     return view, {
         "magic": int.from_bytes(livefile.MAGIC, "little"), "version": livefile.VERSION, "state": header.state,
@@ -525,7 +526,7 @@ def filled_header() -> tuple[memoryview, dict[str, int]]:
         "clock": header.clock, "1 native hot path": int(header.native),
         "nominal ticks per ns": struct.unpack("<Q", struct.pack("<d", header.ticks_per_ns))[0],
         "heartbeat": livefile.heartbeat_ns(view), **counters_by_page(livefile.read_counters(view)),
-        "index of the active bank": 2, "which identity copy is valid": 1, "anchors ever written": 70,
+        "index of the active bank": 2, "which identity copy is valid": 1, "exit": 256 + 7, "anchors ever written": 70,
     }  # fmt: skip
 
 
@@ -565,6 +566,7 @@ def test_the_offsets_with_a_name_are_those_of_the_page() -> None:
         "records dropped": livefile.COUNTERS_AT,
         "index of the active bank": livefile.ACTIVE_BANK_AT,
         "which identity copy is valid": livefile.IDENTITY_WHICH_AT,
+        "exit": livefile.EXIT_AT,
         "anchors ever written": livefile.ANCHOR_COUNT_AT,
         "anchors": livefile.ANCHORS_AT,
         "identity copies": livefile.IDENTITY_AT,

@@ -1,0 +1,146 @@
+"""The keeper: of a run's processes on one host the one that looks after the others as they end.
+
+It holds a lock beside the live files, `keeper-<host>.life`. The first process takes it and hands it over when it stops;
+where it is killed, another one takes it within a second or two. It sees at once that a process is gone, and seals what
+that left, in a thread of its own. Whoever stops where no keeper is left does that for all that ended before it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Callable
+
+from .. import faults
+from ..host import identity, life
+from ..store import layout
+from . import adopt, live
+from .background import Background
+from .neighbours import Neighbours
+
+_TURN_S = 1.0
+# Where a whole job is signalled, the keeper is gone before this has passed: whom it says is gone, it has outlived.
+_OUTLIVES_BY_S = 0.02
+# At the end of a Ray driver, its workers have been told to end, and do so in milliseconds.
+_WORKERS_END_WITHIN_S = 1.0
+
+
+class Keeper:
+    """What this process does for the others of its run here, while it is their keeper.
+
+    Args:
+        run: The run folder.
+        own: The live file of this process.
+
+    Threads/fork: `consider` and `begin` from one thread at a time. A forked child makes a new one, and calls `forget`
+        on its parent's.
+    """
+
+    def __init__(self, run: Path, own: Path) -> None:
+        self._run, self._folder, self._own = run, own.parent, own.stem
+        self._lock = own.parent / f"{layout.KEEPER}{identity.host()}{life.SUFFIX}"
+        self._is_keeper, self._has_looked, self._spent_ns = False, False, 0
+        self._left: set[str] = set()
+        self._neighbours = Neighbours(self._folder)
+        self._background = Background("mstxkit-keeper", self._turn, self._neighbours.wake)
+
+    def begin(self) -> None:
+        """At the start: become keeper, if there is none, and look after what was left before. Never raises."""
+        try:
+            self._has_looked = len(adopt.pointers(self._run)) <= 1
+            self.consider()
+        except Exception as exc:
+            faults.note("keeper", exc)
+
+    def consider(self) -> int:
+        """Once a second, on a thread of ours: become keeper where there is none any more; work once there are others.
+
+        Returns:
+            CPU time that the keeper's thread has taken since, ns. Never raises.
+        """
+        try:
+            if self._is_keeper:
+                life.keep(self._lock)
+            else:
+                self._is_keeper = life.hold(self._lock)
+            self.start()
+        except Exception as exc:
+            faults.note("keeper", exc)
+        spent_ns, self._spent_ns = self._spent_ns, 0
+        return spent_ns
+
+    def start(self) -> None:
+        """Start the thread, or go on after `leave_off`, where there is something to do: with no thread, a fork from C
+        is safer. Never raises.
+        """
+        try:
+            if self._is_keeper and not self._background.runs and (not self._has_looked or self._others()):
+                self._neighbours.open()
+                self._background.start()
+        except Exception as exc:
+            faults.note("keeper", exc)
+
+    def leave_off(self, deadline: float | None = None) -> bool:
+        """End the thread after what it is at: around a fork, and at the end. Has one ended?"""
+        return self._background.pause(deadline)
+
+    def forget(self) -> None:
+        """In a forked child: let go of what its parent watches."""
+        self._neighbours.close()
+
+    def resign(self) -> None:
+        """Leave all to the next keeper."""
+        life.let_go(self._lock)
+        live.forget_folder(self._folder)
+        self._neighbours.close()
+
+    def hand_over(self, go_on: Callable[[], bool]) -> None:
+        """When this process has sealed what it had itself: seal what the others left, unless another keeper does, and
+        let the next one be keeper. `leave_off` came before.
+
+        Args:
+            go_on: Asked before each bank; where it says no, the rest is left to the next one.
+        """
+        try:
+            if self._folder.is_dir() and (self._is_keeper or life.hold(self._lock)):
+                if identity.current().get("under") == "ray driver":
+                    self._await_workers(go_on)
+                adopt.collect(self._run, go_on, self._neighbours.gone_ns)
+        finally:
+            self.resign()
+
+    def _await_workers(self, go_on: Callable[[], bool]) -> None:
+        until = time.monotonic() + _WORKERS_END_WITHIN_S
+        while time.monotonic() < until and go_on() and any(map(self._is_alive, self._others())):
+            time.sleep(0.02)
+
+    def _turn(self) -> bool:
+        """See who is gone, for a second at most, and seal what they left."""
+        before = time.thread_time_ns()
+        self._neighbours.watch(self._others())
+        self._neighbours.wait(_TURN_S if self._has_looked else 0)
+        gone = {name for name in self._others() if not self._is_alive(name)}
+        self._left &= gone
+        if self._has_looked:
+            self._neighbours.note(gone - self._left)
+        if gone - self._left or not self._has_looked:
+            self._seal(gone)
+        self._spent_ns += time.thread_time_ns() - before
+        return bool(self._others())
+
+    def _seal(self, gone: set[str]) -> None:
+        self._background.sleep(_OUTLIVES_BY_S)
+        if not self._background.is_pausing:
+            adopt.collect(self._run, lambda: not self._background.is_pausing, self._neighbours.gone_ns)
+        if not self._background.is_pausing:
+            self._has_looked, self._left = True, gone
+
+    def _others(self) -> list[str]:
+        """Names of the other processes of this run that have, or have left, a live file here."""
+        suffix = life.SUFFIX
+        names = [name[: -len(suffix)] for name in os.listdir(self._folder) if name.endswith(suffix)]
+        return [name for name in names if name != self._own and not name.startswith(layout.KEEPER)]
+
+    def _is_alive(self, name: str) -> bool:
+        return bool(life.is_held(str(self._folder / f"{name}{life.SUFFIX}")))

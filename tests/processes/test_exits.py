@@ -1,0 +1,112 @@
+"""What a process says of its own end: `os._exit` with its status, and the exception that ended the program."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import pickle
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import lives
+
+import mstxkit
+from mstxkit.recorder import adopt
+
+
+def end_of(run: Path) -> tuple[str, str | None]:
+    adopt.collect(run)
+    (row,) = lives.processes(run)
+    return row["state"], row["ending"]
+
+
+@pytest.mark.parametrize(("status", "state"), [(0, "left"), (3, "killed")])
+def test_the_status_of_os_exit_is_read_back(run: Path, status: int, state: str) -> None:
+    lives.run(
+        """
+        import os, sys, mstxkit
+        mstxkit.capture(sys.argv[1])
+        with mstxkit.mstx_range("before"):
+            pass
+        os._exit(status=int(sys.argv[2]))
+        """,
+        run, status, status=status,
+    )  # fmt: skip
+
+    assert end_of(run) == (state, f"os._exit({status})")
+    assert lives.ended(run) == {"before": 1}
+
+
+@pytest.mark.parametrize(("program", "error"), [("raise ValueError(5)", "ValueError"), ("sys.exit(1)", None)])
+def test_the_exception_that_ended_the_program_is_read_back(run: Path, program: str, error: str | None) -> None:
+    lives.run(f"import sys, mstxkit\nmstxkit.capture(sys.argv[1])\n{program}", run, status=1)
+
+    assert end_of(run) == ("ended", error)
+
+
+def test_a_child_of_multiprocessing_that_raises_says_so(run: Path) -> None:
+    lives.run(
+        """
+        import multiprocessing, sys, mstxkit
+        def fail():
+            raise KeyError("x")
+        mstxkit.capture(sys.argv[1])
+        child = multiprocessing.get_context("fork").Process(target=fail)
+        child.start()
+        child.join()
+        """,
+        run,
+    )
+
+    assert sorted((row["state"], row["ending"] or "") for row in lives.processes(run)) == [
+        ("ended", ""), ("ended", "KeyError"),
+    ]  # fmt: skip
+
+
+def test_os_exit_is_the_same_to_everybody_and_put_back(run: Path) -> None:
+    before: Any = os._exit
+    with mstxkit.capture(run):
+        ours: Any = os._exit
+        assert ours is not before and ours.__wrapped__ is before
+        assert inspect.signature(ours) == inspect.signature(before)
+        assert pickle.loads(pickle.dumps(ours)) is ours
+
+    assert os._exit is before
+
+
+def test_what_somebody_else_put_in_its_place_stays(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def theirs(status: int) -> None:
+        raise SystemExit(status)
+
+    with mstxkit.capture(run):
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "_exit", theirs)
+            mstxkit.capture(run).stop()
+            assert os._exit is theirs
+
+
+def test_a_child_that_was_forked_from_c_speaks_for_nobody(run: Path) -> None:
+    """It has our `os._exit`, and its parent's recorder in memory; its parent goes on and ends in order."""
+    lives.run(
+        """
+        import ctypes, os, sys, mstxkit
+        mstxkit.capture(sys.argv[1])
+        if (pid := ctypes.CDLL(None).fork()) == 0:
+            os._exit(5)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5
+        """,
+        run,
+    )
+
+    assert [(row["state"], row["ending"]) for row in lives.processes(run)] == [("ended", None)]
+
+
+def test_a_signal_says_nothing(run: Path) -> None:
+    process = lives.start("import sys, mstxkit\nmstxkit.capture(sys.argv[1])\nprint(flush=True)\nsys.stdin.read()", run)
+    assert process.stdout is not None
+    process.stdout.readline()
+    lives.killed(process, signal.SIGKILL)
+
+    assert end_of(run) == ("killed", "while the others went on")

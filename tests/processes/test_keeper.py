@@ -1,0 +1,146 @@
+"""The keeper of a run's processes on one host: there is one, and what ends without a word is sealed by it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from builders import lives
+
+import mstxkit
+from mstxkit import capturing
+from mstxkit.recorder import here
+
+WAITS = """
+    import sys, mstxkit
+    mstxkit.capture(sys.argv[1])
+    with mstxkit.mstx_range("ended"):
+        pass
+    print("ready", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def started(run: Path, program: str = WAITS) -> subprocess.Popen[str]:
+    process = lives.start(program, run)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def locks_of(folder: Path) -> list[str]:
+    return [path.name for path in folder.glob("keeper-*")]
+
+
+def sealed_pids(run: Path) -> set[int]:
+    return {int(path.name.rsplit("-", 2)[1]) for path in (run / "sealed").iterdir()}
+
+
+def test_what_is_killed_is_sealed_while_the_others_go_on(run: Path) -> None:
+    with mstxkit.capture(run):
+        killed = started(run)
+        lives.killed(killed)
+
+        assert lives.wait_until(lambda: killed.pid in sealed_pids(run))
+        assert len(list((run / "live").iterdir())) == 1
+
+
+def test_a_keeper_that_is_killed_is_followed_by_another_one(run: Path) -> None:
+    keeper = started(run)
+    with mstxkit.capture(run):
+        lives.killed(keeper)
+
+        assert lives.wait_until(lambda: keeper.pid in sealed_pids(run))
+
+
+def test_it_is_handed_over_at_the_end(run: Path) -> None:
+    keeper, second = started(run), started(run)
+    lives.finished(keeper)
+    third = started(run)
+    lives.killed(third)
+
+    assert lives.wait_until(lambda: third.pid in sealed_pids(run))
+    lives.finished(second)
+    assert sealed_pids(run) == {keeper.pid, second.pid, third.pid}
+
+
+def test_the_last_one_of_a_host_seals_those_that_ended_before_it(run: Path) -> None:
+    """Those that it had no time to see: they are gone a moment before its own end."""
+    lives.run(
+        """
+        import os, signal, sys, mstxkit
+        mstxkit.capture(sys.argv[1])
+        for n in range(4):
+            if (pid := os.fork()) == 0:
+                with mstxkit.mstx_range("of a child"):
+                    os.kill(os.getpid(), signal.SIGKILL)
+            os.waitpid(pid, 0)
+        """,
+        run,
+    )
+
+    assert list((run / "live").iterdir()) == []
+    assert lives.still_open(run) == {"of a child": 4}
+
+
+def test_alone_it_has_no_thread(run: Path) -> None:
+    with mstxkit.capture(run):
+        assert capturing._beside.keeper.consider() == 0
+        assert not capturing._beside.keeper._background.runs
+        folder = here.recorder.live.path.parent
+        assert len(locks_of(folder)) == 1
+
+    assert not folder.exists()
+
+
+def test_while_another_keeper_lives_nobody_seals_at_the_end(run: Path) -> None:
+    keeper = started(run)
+    os.kill(keeper.pid, signal.SIGSTOP)
+    try:
+        killed = started(run)
+        lives.killed(killed)
+        with mstxkit.capture(run):
+            pass
+        assert killed.pid not in sealed_pids(run)
+    finally:
+        os.kill(keeper.pid, signal.SIGCONT)
+
+    assert lives.wait_until(lambda: killed.pid in sealed_pids(run))
+    lives.finished(keeper)
+
+
+def test_a_forked_child_watches_nobody_for_its_parent(run: Path) -> None:
+    """Of what the keeper holds open a child keeps nothing."""
+    with mstxkit.capture(run):
+        other = started(run)
+        keeper = capturing._beside.keeper
+        assert lives.wait_until(lambda: keeper._neighbours._names)
+        held = [*keeper._neighbours._names, *keeper._neighbours._pipe]
+        read, write = os.pipe()
+        if os.fork() == 0:
+            still_open = [fd for fd in held if os.path.exists(f"/proc/self/fd/{fd}")]
+            os.write(write, repr(still_open).encode())
+            os.kill(os.getpid(), signal.SIGKILL)
+        os.wait()
+        assert os.read(read, 100) == b"[]"
+        os.close(read), os.close(write)
+        lives.finished(other)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_when_a_process_was_gone_is_known_to_the_moment(run: Path, number: int) -> None:
+    with mstxkit.capture(run):
+        killed = started(run)
+        neighbours = capturing._beside.keeper._neighbours
+        assert lives.wait_until(lambda: neighbours._names)
+        lives.killed(killed, number)
+        assert lives.wait_until(lambda: neighbours.gone_ns)
+        assert lives.wait_until(lambda: killed.pid in sealed_pids(run))
+
+    (name,) = neighbours.gone_ns
+    assert f"-{killed.pid}-" in name
+    opened = mstxkit.open_run(run)
+    assert [p.gone_ns for p in opened._processes if p.pid == killed.pid] == list(neighbours.gone_ns.values())
