@@ -32,10 +32,12 @@ from ...store.request import Request
 from ..machine import moves
 from ..machine.machine import Machine
 from ..machine.moves import Now, Policy
+from .inbox import Inbox
 from .light import LightOnDuty
-from .mailbox import Inbox, Mailbox, Watcher
+from .mailbox import Mailbox
 from .post import Post
 from .settings import DutySettings
+from .watcher import Watcher
 
 _REMEMBERED_AT_MOST = 1000
 _WAITS_AT_MOST_S = 0.05  # for the run folder, when a stage with a request is entered

@@ -1,4 +1,4 @@
-"""What came in through the control folder, for one process of a job, and what of it its rank's machine hears.
+"""The control folder as one process of a job sees it: what came in, what is to go out.
 
 On each host the process that holds a lock reads the shared folder, and passes on what it read through the host's own
 memory; when it dies the lock is free, when it hangs the others look for themselves. What cannot be used is stated in
@@ -15,26 +15,20 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
-from typing import AbstractSet, Any, Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Mapping
 
 from ... import faults
-from ...errors import ConfigError, MstxkitError
+from ...errors import MstxkitError
 from ...host import folders, identity
-from ...pieces import boundaries
-from ...profiling import presets
-from ...recorder.background import Background
 from ...store import documents, layout, messages
 from ...store.control_folder import ControlFolder
 from ...store.documents import LIMIT_BYTES, Unusable
-from ...store.report import REFUSED, Report, Standing, encoded
-from ..machine import moves
+from ...store.report import encoded
 
-POLL_S = 0.25
 _LOOKS_EVERY_S = 0.0005  # who waits for what another thread writes
 # An elected process that has not looked for so long hangs: in a file system that does not answer, or stopped.
 STALLED_AFTER_S = 3.0
 _BEAT = struct.Struct("<q")
-_RANKS_A_SECOND = 400  # so many files of other ranks are read at most, by the agreeing rank
 
 
 class Mailbox:
@@ -186,49 +180,6 @@ class Mailbox:
         self._turn.give_up()
 
 
-class Watcher:
-    """A background thread that polls. It does not survive a fork: end it before, start it again after.
-
-    Args:
-        poll: Called every `interval_s`; a mailbox's.
-        interval_s: Seconds. A message takes two of them at most to reach every process of a host.
-    """
-
-    def __init__(self, poll: Callable[[], object], interval_s: float = POLL_S) -> None:
-        self._poll, self._interval_s, self._cost_ns = poll, interval_s, 0
-        self._urgent = threading.Event()
-        self.background = Background("mstxkit-control", self._look, self._urgent.set)
-
-    def start(self) -> None:
-        """Start polling, at once; nothing where it polls."""
-        self.background.start()
-
-    def stop(self, deadline: float | None = None) -> bool:
-        """End the thread, and wait for it, at most until `deadline` of `time.monotonic`. Has one ended?"""
-        return self.background.pause(deadline)
-
-    def look_now(self) -> None:
-        """Let it poll now, and not only after its interval."""
-        self._urgent.set()
-
-    def take_cost_ns(self) -> int:
-        """CPU time of the thread since the last call."""
-        cost_ns, self._cost_ns = self._cost_ns, 0
-        return cost_ns
-
-    def _look(self) -> bool:
-        before = time.thread_time_ns()
-        self._urgent.clear()
-        try:
-            self._poll()
-        except Exception as exc:  # the next look may succeed, and nobody else looks
-            faults.note("control.watcher", exc)
-        self._cost_ns += time.thread_time_ns() - before
-        if not self.background.is_pausing:
-            self._urgent.wait(self._interval_s)
-        return True
-
-
 class _Turn:
     """Whose turn it is on this host to read the shared folder: that of the process that holds a file's lock."""
 
@@ -309,103 +260,3 @@ class _Source:
             return documents.read(self.path, is_private=True) == content
         except Unusable:
             return False
-
-
-class Inbox:
-    """Messages and reports on their way to the machine of one rank, made fit for it.
-
-    A request waits here until this process has entered one of its stages: several processes may have the same rank, and
-    it is for those that do the work. What can never be done here is refused, with the reason.
-
-    Attributes:
-        refused: Reports on requests that the machine never hears of, by id.
-        reasons: Request id to the asker's words.
-
-    Threads/fork: for the watcher; others only read the attributes.
-    """
-
-    def __init__(self, rank: int, world_size: int) -> None:
-        self._rank, self._world_size = rank, world_size
-        self.refused: dict[str, Report] = {}
-        self.reasons: dict[str, str] = {}
-        self._waiting: dict[str, moves.RequestReceived] = {}
-        self._heard: dict[tuple[str, int], Report] = {}
-        self._listens_again_at = 0.0
-        self._is_changed = False
-
-    def take_change(self) -> bool:
-        """Was anything refused since the last time?"""
-        is_changed, self._is_changed = self._is_changed, False
-        return is_changed
-
-    def events(self, arrived: Iterable[dict[str, Any]], seen: AbstractSet[str]) -> Iterator[moves.Event]:
-        """Events of these messages, oldest first, and of earlier ones that were waiting for a stage.
-
-        Args:
-            seen: Canonical keys of the stages that this process has entered.
-        """
-        for message in arrived:
-            event = self._read(message)
-            if isinstance(event, moves.RequestReceived):
-                self._waiting[event.request.id] = event
-            elif event is not None:
-                # What was said of a request must not be told before the request itself.
-                yield from self._ready(seen)
-                yield event
-        yield from self._ready(seen)
-
-    def _read(self, message: dict[str, Any]) -> moves.Event | None:
-        try:
-            return messages.read(message, presets.names())
-        except ConfigError as exc:
-            faults.warn_once("control.messages", f"a message in the control folder is not obeyed: {exc}")
-            self._refuse(str(message.get("id")), str(exc))
-            return None
-
-    def _ready(self, seen: AbstractSet[str]) -> Iterator[moves.RequestReceived]:
-        for id, event in list(self._waiting.items()):
-            if seen.isdisjoint(event.request.stages):
-                continue
-            del self._waiting[id]
-            self.reasons[id] = event.request.reason
-            refusal = self._refusal(event)
-            if refusal:
-                self._refuse(id, refusal)
-            else:
-                yield event
-
-    def _refusal(self, event: moves.RequestReceived) -> str:
-        """Why this rank cannot do its part of it; empty where it can, or has none."""
-        request = event.request
-        if request.sample is None or self._rank not in request.ranks_in(self._world_size, event.suspects):
-            return ""
-        reasons = (boundaries.refusal(stage, request.sample.per) for stage in request.stages)
-        return "; ".join(reason for reason in reasons if reason)
-
-    def _refuse(self, id: str, reason: str) -> None:
-        self.refused[id] = Report(id[:200], self._rank, REFUSED, reason=reason)
-        self._is_changed = True
-
-    def heard_from(self, control: ControlFolder, awaited: Mapping[str, Collection[int]], role: str) -> Iterator[Report]:
-        """What other ranks say that is new. Reads a file for each, and not more often than is bearable.
-
-        Args:
-            awaited: Request id to the ranks of which this one waits to hear.
-            role: Theirs, as it is ours.
-        """
-        if not awaited or time.monotonic() < self._listens_again_at:
-            return
-        ranks = sorted(set().union(*awaited.values()) - {self._rank})
-        self._listens_again_at = time.monotonic() + len(ranks) / _RANKS_A_SECOND
-        self._heard = {key: report for key, report in self._heard.items() if key[0] in awaited}
-        for rank in ranks:
-            acknowledgement = control.acknowledgement(rank, role)
-            try:
-                reports = () if acknowledgement is None else Standing.read(acknowledgement.document).reports
-            except ConfigError:
-                continue
-            for report in reports:
-                is_awaited = report.rank == rank and rank in awaited.get(report.id, ())
-                if is_awaited and self._heard.get((report.id, rank)) != report:
-                    self._heard[report.id, rank] = report
-                    yield report

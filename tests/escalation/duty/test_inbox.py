@@ -9,7 +9,8 @@ import pytest
 from builders.escalation_world import request
 
 from mstxkit import faults
-from mstxkit.escalation.duty.mailbox import Inbox, Mailbox
+from mstxkit.escalation.duty.inbox import Inbox
+from mstxkit.escalation.duty.mailbox import Mailbox
 from mstxkit.escalation.machine import moves
 from mstxkit.store import messages
 from mstxkit.store.control_folder import ControlFolder

@@ -15,8 +15,7 @@ from builders.peers import MakePeer, Peer, make_peer  # noqa: F401
 
 from mstxkit import faults
 from mstxkit.escalation.duty import mailbox as mailbox_module
-from mstxkit.escalation.duty.mailbox import Mailbox, Watcher
-from mstxkit.host import folders
+from mstxkit.escalation.duty.mailbox import Mailbox
 from mstxkit.store.control_folder import ControlFolder
 
 RUN, OTHER_RUN = "a" * 32, "b" * 32
@@ -284,63 +283,6 @@ def test_a_run_folder_that_goes_away_is_stated_at_most(
     assert problem is not None and "Stale file handle" in problem
     assert (box.poll(), box.problem) == (True, None)
     box.close()
-
-
-def test_a_watcher_polls_in_the_background_until_it_is_stopped(control: ControlFolder, tmp_path: Path) -> None:
-    box = Mailbox(control, folders.live_folder(RUN, str(tmp_path / "host"), tmp_path))
-    watcher = Watcher(box.poll, interval_s=0.005)
-    watcher.start()
-    control.send({"id": "one"})
-    box.acknowledge(0, {"one": "armed"})
-    deadline = time.monotonic() + 20
-    while not (box._news and control.acknowledgements()) and time.monotonic() < deadline:
-        time.sleep(0.005)
-    watcher.stop()
-    watcher.stop()
-    control.send({"id": "two"})
-    time.sleep(0.03)
-
-    assert box.take() == [{"id": "one"}]
-    assert not [thread for thread in threading.enumerate() if thread.name == "mstxkit-control"]
-    watcher.start()
-    while not box._news and time.monotonic() < deadline:
-        time.sleep(0.005)
-    watcher.stop()
-    assert box.take() == [{"id": "two"}]
-    box.close()
-
-
-def test_a_stopped_watcher_has_ended() -> None:
-    """A fork right after it must not copy a thread in the middle of a poll."""
-    entered, left = threading.Event(), threading.Event()
-
-    def poll() -> None:
-        entered.set()
-        time.sleep(0.05)
-        left.set()
-
-    watcher = Watcher(poll)
-    watcher.start()
-    assert entered.wait(20)
-    watcher.stop()
-
-    assert left.is_set()
-
-
-def test_a_poll_that_fails_is_a_counted_fault_and_the_next_one_is_made() -> None:
-    calls = threading.Semaphore(0)
-
-    def poll() -> None:
-        calls.release()
-        raise RuntimeError("odd")
-
-    watcher = Watcher(poll, interval_s=0.001)
-    watcher.start()
-    for _ in range(3):
-        assert calls.acquire(timeout=20)
-    watcher.stop()
-
-    assert faults.counts["control.watcher"] >= 3
 
 
 def test_readers_of_files_that_are_replaced_all_the_time_lose_nothing(control: ControlFolder, tmp_path: Path) -> None:

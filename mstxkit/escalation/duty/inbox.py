@@ -1,0 +1,117 @@
+"""What of the messages and reports in the control folder one rank's machine hears, and when."""
+
+from __future__ import annotations
+
+import time
+from typing import AbstractSet, Any, Collection, Iterable, Iterator, Mapping
+
+from ... import faults
+from ...errors import ConfigError
+from ...pieces import boundaries
+from ...profiling import presets
+from ...store import messages
+from ...store.control_folder import ControlFolder
+from ...store.report import REFUSED, Report, Standing
+from ..machine import moves
+
+_RANKS_A_SECOND = 400  # so many files of other ranks are read at most, by the agreeing rank
+
+
+class Inbox:
+    """Messages and reports on their way to the machine of one rank, made fit for it.
+
+    A request waits here until this process has entered one of its stages: several processes may have the same rank, and
+    it is for those that do the work. What can never be done here is refused, with the reason.
+
+    Attributes:
+        refused: Reports on requests that the machine never hears of, by id.
+        reasons: Request id to the asker's words.
+
+    Threads/fork: for the watcher; others only read the attributes.
+    """
+
+    def __init__(self, rank: int, world_size: int) -> None:
+        self._rank, self._world_size = rank, world_size
+        self.refused: dict[str, Report] = {}
+        self.reasons: dict[str, str] = {}
+        self._waiting: dict[str, moves.RequestReceived] = {}
+        self._heard: dict[tuple[str, int], Report] = {}
+        self._listens_again_at = 0.0
+        self._is_changed = False
+
+    def take_change(self) -> bool:
+        """Was anything refused since the last time?"""
+        is_changed, self._is_changed = self._is_changed, False
+        return is_changed
+
+    def events(self, arrived: Iterable[dict[str, Any]], seen: AbstractSet[str]) -> Iterator[moves.Event]:
+        """Events of these messages, oldest first, and of earlier ones that were waiting for a stage.
+
+        Args:
+            seen: Canonical keys of the stages that this process has entered.
+        """
+        for message in arrived:
+            event = self._read(message)
+            if isinstance(event, moves.RequestReceived):
+                self._waiting[event.request.id] = event
+            elif event is not None:
+                # What was said of a request must not be told before the request itself.
+                yield from self._ready(seen)
+                yield event
+        yield from self._ready(seen)
+
+    def _read(self, message: dict[str, Any]) -> moves.Event | None:
+        try:
+            return messages.read(message, presets.names())
+        except ConfigError as exc:
+            faults.warn_once("control.messages", f"a message in the control folder is not obeyed: {exc}")
+            self._refuse(str(message.get("id")), str(exc))
+            return None
+
+    def _ready(self, seen: AbstractSet[str]) -> Iterator[moves.RequestReceived]:
+        for id, event in list(self._waiting.items()):
+            if seen.isdisjoint(event.request.stages):
+                continue
+            del self._waiting[id]
+            self.reasons[id] = event.request.reason
+            refusal = self._refusal(event)
+            if refusal:
+                self._refuse(id, refusal)
+            else:
+                yield event
+
+    def _refusal(self, event: moves.RequestReceived) -> str:
+        """Why this rank cannot do its part of it; empty where it can, or has none."""
+        request = event.request
+        if request.sample is None or self._rank not in request.ranks_in(self._world_size, event.suspects):
+            return ""
+        reasons = (boundaries.refusal(stage, request.sample.per) for stage in request.stages)
+        return "; ".join(reason for reason in reasons if reason)
+
+    def _refuse(self, id: str, reason: str) -> None:
+        self.refused[id] = Report(id[:200], self._rank, REFUSED, reason=reason)
+        self._is_changed = True
+
+    def heard_from(self, control: ControlFolder, awaited: Mapping[str, Collection[int]], role: str) -> Iterator[Report]:
+        """What other ranks say that is new. Reads a file for each, and not more often than is bearable.
+
+        Args:
+            awaited: Request id to the ranks of which this one waits to hear.
+            role: Theirs, as it is ours.
+        """
+        if not awaited or time.monotonic() < self._listens_again_at:
+            return
+        ranks = sorted(set().union(*awaited.values()) - {self._rank})
+        self._listens_again_at = time.monotonic() + len(ranks) / _RANKS_A_SECOND
+        self._heard = {key: report for key, report in self._heard.items() if key[0] in awaited}
+        for rank in ranks:
+            acknowledgement = control.acknowledgement(rank, role)
+            try:
+                reports = () if acknowledgement is None else Standing.read(acknowledgement.document).reports
+            except ConfigError:
+                continue
+            for report in reports:
+                is_awaited = report.rank == rank and rank in awaited.get(report.id, ())
+                if is_awaited and self._heard.get((report.id, rank)) != report:
+                    self._heard[report.id, rank] = report
+                    yield report

@@ -1,0 +1,81 @@
+"""The watcher's thread: it polls until it is stopped, and whatever a poll meets."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from mstxkit import faults
+from mstxkit.escalation.duty.mailbox import Mailbox
+from mstxkit.escalation.duty.watcher import Watcher
+from mstxkit.host import folders
+from mstxkit.store.control_folder import ControlFolder
+
+RUN = "a" * 32
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> ControlFolder:
+    for name in ("run", "host"):
+        (tmp_path / name).mkdir(mode=0o700)
+    return ControlFolder(tmp_path / "run", RUN)
+
+
+def test_a_watcher_polls_in_the_background_until_it_is_stopped(control: ControlFolder, tmp_path: Path) -> None:
+    box = Mailbox(control, folders.live_folder(RUN, str(tmp_path / "host"), tmp_path))
+    watcher = Watcher(box.poll, interval_s=0.005)
+    watcher.start()
+    control.send({"id": "one"})
+    box.acknowledge(0, {"one": "armed"})
+    deadline = time.monotonic() + 20
+    while not (box._news and control.acknowledgements()) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    watcher.stop()
+    watcher.stop()
+    control.send({"id": "two"})
+    time.sleep(0.03)
+
+    assert box.take() == [{"id": "one"}]
+    assert not [thread for thread in threading.enumerate() if thread.name == "mstxkit-control"]
+    watcher.start()
+    while not box._news and time.monotonic() < deadline:
+        time.sleep(0.005)
+    watcher.stop()
+    assert box.take() == [{"id": "two"}]
+    box.close()
+
+
+def test_a_stopped_watcher_has_ended() -> None:
+    """A fork right after it must not copy a thread in the middle of a poll."""
+    entered, left = threading.Event(), threading.Event()
+
+    def poll() -> None:
+        entered.set()
+        time.sleep(0.05)
+        left.set()
+
+    watcher = Watcher(poll)
+    watcher.start()
+    assert entered.wait(20)
+    watcher.stop()
+
+    assert left.is_set()
+
+
+def test_a_poll_that_fails_is_a_counted_fault_and_the_next_one_is_made() -> None:
+    calls = threading.Semaphore(0)
+
+    def poll() -> None:
+        calls.release()
+        raise RuntimeError("odd")
+
+    watcher = Watcher(poll, interval_s=0.001)
+    watcher.start()
+    for _ in range(3):
+        assert calls.acquire(timeout=20)
+    watcher.stop()
+
+    assert faults.counts["control.watcher"] >= 3
