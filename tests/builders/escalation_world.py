@@ -39,7 +39,7 @@ class Backend:
         self.open: moves.StartSession | None = None
         self.thread = -1
         self.light = True
-        self.fails = ""  # "start", "stop", "kill": with the next session
+        self.fails = ""  # "late", "start", "stop", "kill": with the next session
         self.begun: dict[str, int] = {}  # request -> the process that had its sessions
         self.recorded: list[tuple[str, str, int | None]] = []
 
@@ -51,6 +51,8 @@ class Backend:
             raise Killed
         if self.fails == "start":
             return moves.SessionFailed("no folder appeared: the disk is full")
+        if self.fails == "late":
+            return moves.SessionPutOff("the disk had not answered in time")
         self.open, self.thread = order, thread
         return moves.SessionStarted()
 

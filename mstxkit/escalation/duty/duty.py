@@ -32,15 +32,15 @@ from ...store.request import Request
 from ..machine import moves
 from ..machine.machine import Machine
 from ..machine.moves import Now, Policy
+from .beginning import Beginnings
 from .inbox import Inbox
 from .light import LightOnDuty
-from .mailbox import Mailbox
+from .mailbox import AckNumber, Mailbox
 from .post import Post
 from .settings import DutySettings
 from .watcher import Watcher
 
 _REMEMBERED_AT_MOST = 1000
-_WAITS_AT_MOST_S = 0.05  # for the run folder, when a stage with a request is entered
 # As machine.py asks of its owner: after these its memory is to be saved, whatever it answers.
 _KEPT = (moves.RequestReceived, moves.CancelReceived, moves.Commit, moves.Drop)
 
@@ -79,6 +79,7 @@ class Duty:
         self._process = life.of_this()
         self._machine = self._restored(_policy(settings))
         self._watcher = Watcher(self._poll, settings.poll_every_s)
+        self._beginnings = Beginnings(self._mailbox, self._watcher, self._say, self._control.path)
 
     def _restored(self, policy: Policy) -> Machine:
         """The machine as an earlier process of this rank left it."""
@@ -226,17 +227,15 @@ class Duty:
             self._to_send.append(action)
         elif isinstance(action, moves.Acknowledge) and action.report.rank != self.post.rank:
             self._spoken_for[action.report.id, action.report.rank] = action.report
-        elif isinstance(action, moves.PauseLight):
-            self._light.pause()
         elif isinstance(action, moves.ResumeLight):
             self._light.resume()
         return None
 
     def _start_session(self, start: moves.StartSession) -> moves.Event:
-        self._say()  # that it begins is written down first: after a kill it must not begin again
-        problem = self._not_written_down()
-        if problem is not None:
-            return moves.SessionFailed(f"its beginning could not be written down: {problem}")
+        obstacle = self._beginnings.obstacle(start.id, start.stage)
+        if obstacle is not None:
+            return obstacle
+        self._light.pause()  # not at PauseLight: a session that is put off takes nothing from it
         try:
             preset = preset_of(start.preset, start.options)
         except ConfigError as exc:
@@ -245,18 +244,6 @@ class Duty:
         order = self._order(start.stage, start.step, preset, start.id, reason, start.seconds, start.bytes)
         problem = self._session.begin(order)
         return moves.SessionStarted() if problem is None else moves.SessionFailed(problem)
-
-    def _not_written_down(self) -> str | None:
-        """Why what was said is not in the run folder; None where it is.
-
-        The watcher's thread writes: this one, which trains, waits for a folder that hangs no longer than 50 ms.
-        """
-        if not self._watcher.background.runs:
-            self._mailbox.flush()
-            return self._mailbox.unwritten
-        self._mailbox.unwritten = None
-        self._watcher.look_now()
-        return self._mailbox.unwritten_after(_WAITS_AT_MOST_S)
 
     def _session_ended(self, stop: moves.StopSession) -> moves.Event:
         """The machine gets its answer also where an interrupt comes in between, which goes on to the program."""
@@ -320,7 +307,7 @@ class Duty:
     def _hear(self, event: moves.Event) -> None:
         self._carry_out_all(self._tell(event))
 
-    def _say(self) -> None:
+    def _say(self) -> AckNumber:
         """What this rank says of itself from now on: written by the next `flush`.
 
         Under the lock to its end: a thread that was held up must not replace what another said since.
@@ -330,7 +317,7 @@ class Duty:
             memory = self._machine.memory(_now())
             memory.update({key: memory[key][-_REMEMBERED_AT_MOST:] for key in ("ended", "elsewhere")})
             document = {**self._standing().as_json(), "memory": memory, "process": self._process}
-            self._mailbox.acknowledge(self.post.rank, fitted(document), self.post.role)
+            return self._mailbox.acknowledge(self.post.rank, fitted(document), self.post.role)
 
     def _standing(self) -> Standing:
         machine, (backend, refused) = self._machine, backend_here()

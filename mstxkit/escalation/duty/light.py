@@ -52,8 +52,8 @@ class LightOnDuty:
 
     def resume(self) -> None:
         """Go on, if this step is still one of the schedule's."""
-        self._is_paused = self._is_over
-        if not self._is_paused and self._step is not None:
+        was_paused, self._is_paused = self._is_paused, self._is_over
+        if was_paused and not self._is_paused and self._step is not None:
             self._begin(self._step)
 
     def finish(self) -> None:

@@ -14,8 +14,9 @@ import struct
 import threading
 import time
 from collections import deque
+from itertools import count
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Mapping, NamedTuple
 
 from ... import faults
 from ...errors import MstxkitError
@@ -29,6 +30,13 @@ _LOOKS_EVERY_S = 0.0005  # who waits for what another thread writes
 # An elected process that has not looked for so long hangs: in a file system that does not answer, or stopped.
 STALLED_AFTER_S = 3.0
 _BEAT = struct.Struct("<q")
+
+
+class AckNumber(NamedTuple):
+    """One acknowledgement, to ask whether it is written: the name of its file, and its number in this process."""
+
+    name: str
+    number: int
 
 
 class Mailbox:
@@ -53,10 +61,11 @@ class Mailbox:
         self._relay = _Source(host_folder / f"{layout.PASSED_ON}{own}.json", control.run_id)
         self._news: deque[dict[str, Any]] = deque()
         self._seen: set[str] = set()
-        self._outgoing: dict[str, bytes] = {}
-        self._written: dict[str, bytes] = {}
+        self._numbers = count(1)
+        self._outgoing: dict[str, tuple[int, bytes]] = {}
+        self._written: dict[str, int] = {}
         self._writing = threading.Lock()
-        self.unwritten: str | None = None  # why the last `flush` could not write all
+        self.unwritten: str | None = None  # why what was said last could not be written
 
     def take(self) -> list[dict[str, Any]]:
         """The messages that came in since the last time, oldest first. Each id comes once in the life of a process."""
@@ -111,12 +120,15 @@ class Mailbox:
             faults.warn_once("control.files", problem)
         self.problem = problem
 
-    def acknowledge(self, rank: int, document: Mapping[str, Any], role: str = "") -> None:
+    def acknowledge(self, rank: int, document: Mapping[str, Any], role: str = "") -> AckNumber:
         """Say what became of the requests; it replaces what this rank said before, at the next `poll` or `flush`.
 
         Processes with the same rank and role are one another's successors. Cost: no file is touched.
         """
-        self._outgoing[layout.ack_name(rank, role)] = encoded(self._control.run_id, rank, role, document)
+        word = AckNumber(layout.ack_name(rank, role), next(self._numbers))
+        self.unwritten = None
+        self._outgoing[word.name] = word.number, encoded(self._control.run_id, rank, role, document)
+        return word
 
     def flush(self) -> bool:
         """Write what is to go out, now: before something must never be done twice. Is all of it written?
@@ -126,28 +138,30 @@ class Mailbox:
         if self._pid != os.getpid():
             return False
         with self._writing:
-            for name, content in list(self._outgoing.items()):
-                if self._written.get(name) is not content:
+            for name, (number, content) in list(self._outgoing.items()):
+                if self._written.get(name) != number:
                     try:
                         self._write(name, content)
                     except (OSError, MstxkitError) as exc:
                         self.unwritten = f"{self._control.path / layout.ACKS / name} cannot be written: {exc}"
                         self._state(self.unwritten)
                         return False
-                    self._written[name] = content
+                    self._written[name] = number
             self.unwritten = None
         return True
 
-    def unwritten_after(self, seconds: float) -> str | None:
-        """Wait until another thread has flushed: why it could not, or has not in so many seconds; None where it has."""
+    def is_written(self, word: AckNumber) -> bool:
+        """Is this written, or what replaced it?"""
+        return self._written.get(word.name, 0) >= word.number
+
+    def wait_until_written(self, word: AckNumber, seconds: float) -> None:
+        """Wait for another thread to write this, or to fail at it, so long at most."""
         deadline = time.monotonic() + seconds
-        while any(self._written.get(name) is not content for name, content in list(self._outgoing.items())):
-            if self.unwritten is not None:
-                return self.unwritten
-            if time.monotonic() > deadline:
-                return f"{self._control.path} has not answered for {seconds * 1e3:.0f} ms"
-            time.sleep(_LOOKS_EVERY_S)
-        return None
+        while not self.is_written(word) and self.unwritten is None:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return
+            time.sleep(min(left_s, _LOOKS_EVERY_S))
 
     def withdraw(self, rank: int, role: str = "") -> None:
         """Take back what was said as this rank, which was another's, and close. Never raises."""

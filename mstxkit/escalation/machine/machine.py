@@ -293,6 +293,21 @@ class Machine:
         if self._closed(0, now) is not None and task is not None:
             self._end(task, FAILED, f"{event.reason}; {task.progress()}", now)
 
+    def _session_put_off(self, event: moves.SessionPutOff, now: Now) -> None:
+        """This occurrence is passed over. The task counts as one that had a session, for its memory may say so by now.
+
+        Whoever agreed with other ranks, and has recorded nothing, is then too late, like a rank that hears of the
+        agreed step when it has begun: it expires, and records no other step. The others go on.
+        """
+        session, task = self._session, self._active
+        if session is None or task is None:
+            return
+        self._session, task.state = None, ARMED
+        self._out.append(moves.ResumeLight())
+        too_late = task.passes_over(session.stage, session.step, event.reason)
+        if too_late:
+            self._end(task, EXPIRED, too_late, now)
+
     def _closed(self, size_bytes: int, now: Now) -> CoveringSession | None:
         """The session is over; None where there was none."""
         session, self._session = self._session, None
@@ -409,4 +424,5 @@ _HANDLERS: Mapping[type, Callable[[Machine, Any, Now], None]] = {
     moves.StepAdvanced: Machine._step_advanced, moves.Tick: Machine._ticked, moves.Ending: Machine._ending,
     moves.SessionStarted: lambda *_: None,  # from the order to start on, a session counts as open
     moves.SessionStopped: Machine._session_stopped, moves.SessionFailed: Machine._session_failed,
+    moves.SessionPutOff: Machine._session_put_off,
 }  # fmt: skip

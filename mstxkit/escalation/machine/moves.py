@@ -136,6 +136,13 @@ class SessionFailed:
 
 
 @dataclass(frozen=True)
+class SessionPutOff:
+    """No session is open: that one begins is not saved yet, so training goes on. A later occurrence may have one."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class Ending:
     """The process ends in order: the last event of its training thread."""
 
@@ -154,7 +161,7 @@ class Acknowledge:
 
 @dataclass(frozen=True)
 class PauseLight:
-    """Light capture is to stop now, if it records, and not to begin until `ResumeLight`."""
+    """Light capture is to stop before the session that is ordered next begins, and to wait for `ResumeLight`."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +171,8 @@ class ResumeLight:
 
 @dataclass(frozen=True)
 class StartSession:
-    """Start a session of this request now, on this thread; answer with `SessionStarted` or `SessionFailed`.
+    """Start a session of this request now, on this thread; answer with `SessionStarted`, `SessionFailed`, or, where
+    the machine's memory could not be saved in time, `SessionPutOff`.
 
     Args:
         step: The rank's step; None before its first.
@@ -191,6 +199,6 @@ class StopSession:
 
 Event = Union[
     RequestReceived, CancelReceived, Acknowledged, Commit, Drop, StageEntered, StageLeft, BoundaryEntered,
-    BoundaryLeft, StepAdvanced, Tick, SessionStarted, SessionStopped, SessionFailed, Ending,
+    BoundaryLeft, StepAdvanced, Tick, SessionStarted, SessionStopped, SessionFailed, SessionPutOff, Ending,
 ]  # fmt: skip
 Action = Union[Acknowledge, Commit, Drop, PauseLight, ResumeLight, StartSession, StopSession]

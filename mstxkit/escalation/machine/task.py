@@ -28,7 +28,8 @@ class Task:
         ready_ns: Monotonic clock; since when it waits for the agreement; None: it does not.
         first_step: First step of the window; None until it is decided, and where occurrences are counted.
         suspects: The ranks that "suspect+peer" stands for.
-        had_session: Was any session begun for it?
+        had_session: Was any session begun for it, or about to begin?
+        longer_to: A later last step of the window, for a stage that was passed over; None: as it was asked for.
         ending: State and reason that it is to end with as soon as no session is open; None: it goes on.
         counts: Occurrences recorded, by stage.
         steps: Steps in which anything was recorded, in order.
@@ -44,6 +45,7 @@ class Task:
     first_step: int | None = None
     suspects: tuple[int, ...] = ()
     had_session: bool = False
+    longer_to: int | None = None
     ending: tuple[str, str] | None = None
     counts: Counter[str] = field(default_factory=Counter)
     steps: list[int] = field(default_factory=list)
@@ -58,7 +60,9 @@ class Task:
     @property
     def last_step(self) -> int | None:
         """Last step of the window; None where it has no first, or counts occurrences."""
-        return None if self.first_step is None else self.first_step + (self.request.steps or 1) - 1
+        if self.first_step is None:
+            return None
+        return max(self.first_step + (self.request.steps or 1) - 1, self.longer_to or 0)
 
     def wants(self, stage: str, step: int | None) -> bool:
         """Is this occurrence to be recorded? Where no step was ever told, a step is one occurrence."""
@@ -74,6 +78,25 @@ class Task:
         self.bytes += size_bytes
         if step is not None and step not in self.steps:
             self.steps.append(step)
+
+    def passes_over(self, stage: str, step: int | None, why: str) -> str:
+        """An occurrence that it wanted has no session. Occurrences count where they are recorded, so another makes up
+        for it. A window of steps that nothing is recorded of begins anew, or lasts a step longer for a stage of which
+        nothing is. One that ranks have agreed on stays as it is.
+
+        Returns:
+            Why it is over with this; empty where it goes on.
+        """
+        if self.needs_agreement and not self.recorded:
+            return f"the agreed step {self.first_step} had begun here: {why}"
+        self.note(f"an occurrence was passed over: {why}")
+        if self.first_step is None or step is None or self.needs_agreement:
+            return ""
+        if not self.recorded:
+            self.first_step = step + 1 if len(self.request.stages) > 1 else None
+        elif not self.counts[stage]:
+            self.longer_to = step + 1
+        return ""
 
     def verdict(self, step: int | None) -> tuple[str, str] | None:
         """State and reason if it is at its end in this step; None while it goes on."""

@@ -375,11 +375,11 @@ def test_a_watcher_that_speaks_meanwhile_takes_nothing_back(rank: Rank, monkeypa
     mailbox, watcher = rank.duty._mailbox, threading.Thread(target=lambda: rank.duty._say())
     acknowledge = mailbox.acknowledge
 
-    def slowly(*args: Any) -> None:
+    def slowly(*args: Any) -> Any:
         if threading.current_thread() is watcher:
             has_built.set()
             may_go_on.wait(0.2)  # nobody can be waited for who waits for us
-        acknowledge(*args)
+        return acknowledge(*args)
 
     monkeypatch.setattr(mailbox, "acknowledge", slowly)
     watcher.start()

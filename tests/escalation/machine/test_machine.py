@@ -314,6 +314,155 @@ def test_a_full_disk_fails_the_request_and_the_next_one_is_tried(fails: str) -> 
     assert rank.state(other.id) == "armed"
 
 
+PASSED_OVER = "an occurrence was passed over: the disk had not answered in time"
+
+
+def test_an_occurrence_that_is_passed_over_does_not_count() -> None:
+    world = World()
+    (rank,) = world.ranks
+    asked = world.ask(occurrences=2)
+    for is_late in (True, False, True, False, False):
+        rank.backend.fails = "late" if is_late else ""
+        rank.run("actor_update")
+
+    assert rank.stages_recorded() == [("actor_update", None)] * 2
+    assert (rank.state(asked.id), rank.last(asked.id).reason) == ("done", PASSED_OVER)
+    assert rank.backend.light
+
+
+def test_a_window_of_steps_begins_with_the_first_that_is_not_passed_over() -> None:
+    world = World()
+    (rank,) = world.ranks
+    asked = world.ask(steps=2)
+    for step in (4, 5, 6, 7):
+        rank.backend.fails = "late" if step == 4 else ""
+        rank.advance(step)
+        rank.run("actor_update")
+
+    last = rank.last(asked.id)
+    assert rank.stages_recorded() == [("actor_update", 5), ("actor_update", 6)]
+    assert (last.state, last.first_step, last.last_step, last.reason) == ("done", 5, 6, PASSED_OVER)
+
+
+def test_a_window_that_has_begun_goes_on_past_an_occurrence_without_a_session_and_says_so() -> None:
+    world = World()
+    (rank,) = world.ranks
+    asked = world.ask(steps=3)
+    for step in (4, 5, 6, 7):
+        rank.backend.fails = "late" if step == 5 else ""
+        rank.advance(step)
+        rank.run("actor_update")
+
+    last = rank.last(asked.id)
+    assert (last.state, last.first_step, last.last_step, last.recorded_steps) == ("done", 4, 6, (4, 6))
+    assert last.reason == PASSED_OVER
+
+
+@pytest.mark.parametrize(
+    ("late", "recorded", "window"),
+    [
+        (("actor_generate", 2), [("actor_generate", 3), ("actor_update", 3)], (3, 3)),
+        (("actor_update", 2), [("actor_generate", 2), ("actor_generate", 3), ("actor_update", 3)], (2, 3)),
+    ],
+)
+def test_of_several_stages_each_is_recorded_though_one_is_passed_over(
+    late: tuple[str, int], recorded: list[tuple[str, int]], window: tuple[int, int]
+) -> None:
+    world = World()
+    (rank,) = world.ranks
+    rank.advance(1)
+    asked = world.ask(stage=["actor_generate", "actor_update"])
+    for step in (2, 3, 4):
+        rank.advance(step)
+        for stage in ("actor_generate", "actor_update"):
+            rank.backend.fails = "late" if late == (stage, step) else ""
+            rank.run(stage)
+
+    last = rank.last(asked.id)
+    assert rank.stages_recorded() == recorded
+    assert (last.state, (last.first_step, last.last_step)) == ("done", window)
+
+
+def test_a_sample_that_is_passed_over_is_one_of_the_next_occurrence() -> None:
+    world = World()
+    (rank,) = world.ranks
+    asked = world.ask(occurrences=1, sample={"per": "micro_batch", "skip": 0, "record": 1})
+    sessions = []
+    for fails in ("late", ""):
+        rank.backend.fails = fails
+        rank.enter("actor_update")
+        for _ in range(2):
+            rank.tell(moves.BoundaryEntered("micro_batch"))
+            sessions.append(rank.backend.open is not None)
+            rank.backend.fails = ""
+            rank.tell(moves.BoundaryLeft("micro_batch"))
+        rank.leave()
+
+    assert sessions == [False, False, True, False]
+    assert rank.state(asked.id) == "done"
+
+
+def test_a_rank_that_passes_over_the_agreed_step_is_too_late_and_the_others_record() -> None:
+    world = World(2)
+    for rank in world.ranks:
+        rank.advance(1)
+    asked = world.ask(ranks="all", steps=2)
+    world.ranks[1].backend.fails = "late"
+    for step in range(2, 7):
+        for rank in world.ranks:
+            rank.advance(step)
+            rank.run("actor_update")
+        world.ranks[1].backend.fails = "" if step >= 3 else "late"
+    first, late = (rank.last(asked.id) for rank in world.ranks)
+
+    assert (first.state, first.recorded_steps, first.first_step) == ("done", (3, 4), late.first_step)
+    assert (late.state, late.recorded) == ("expired", 0)
+    assert late.reason == "the agreed step 3 had begun here: the disk had not answered in time"
+
+
+def test_a_window_that_was_agreed_on_stays_as_it_is_whatever_is_passed_over_in_it() -> None:
+    world = World(2)
+    for rank in world.ranks:
+        rank.advance(1)
+    asked = world.ask(ranks="all", steps=2)
+    for step in range(2, 7):
+        for rank in world.ranks:
+            rank.advance(step)
+            rank.backend.fails = "late" if step == 4 and rank.number == 1 else ""
+            rank.run("actor_update")
+    last = world.ranks[1].last(asked.id)
+
+    assert (last.state, last.first_step, last.last_step, last.recorded_steps) == ("done", 3, 4, (3,))
+    assert last.reason == PASSED_OVER
+
+
+def test_a_cancel_while_a_session_is_put_off_ends_the_request() -> None:
+    world = World()
+    (rank,) = world.ranks
+    asked = world.ask()
+    rank.backend.fails = "late"
+    rank.run("actor_update")
+    world.publish(moves.CancelReceived(asked.id))
+    world.deliver()
+
+    assert rank.state(asked.id) == "cancelled"
+
+
+def test_what_was_put_off_counts_as_begun_after_a_restart() -> None:
+    """Whether it began after its memory was saved, nobody knows."""
+    world = World()
+    (rank,) = world.ranks
+    asked = world.ask()
+    rank.backend.fails = "late"
+    rank.run("actor_update")
+    rank.kill()
+    rank.restart()
+    world.pass_s(QUICK.cooldown_s)
+    rank.run("actor_update")
+
+    assert (rank.state(asked.id), rank.backend.recorded) == ("failed", [])
+
+
 def test_a_session_that_somebody_else_ended_fails() -> None:
     world = World()
     (rank,) = world.ranks

@@ -105,7 +105,7 @@ class RunOfThree(RuleBasedStateMachine):
     @rule(
         steps=st.integers(1, 4),
         inside=st.sampled_from(
-            [None, None, "error", "kill", "restart", "thread", "cancel", "slow", "end", "start", "stop", "watcher"]
+            [None, "error", "kill", "restart", "thread", "cancel", "slow", "end", "start", "stop", "late", "watcher"]
         ),
         again=st.booleans(),
     )
@@ -126,7 +126,7 @@ class RunOfThree(RuleBasedStateMachine):
     def _one_stage(self, rank: Rank, stage: str, inside: str | None) -> bool:
         """Was what was to happen inside of it left undone, for there was no session?"""
         before = len(rank.inside)
-        if inside in ("start", "stop"):
+        if inside in ("late", "start", "stop"):
             rank.backend.fails = inside
         rank.enter(stage)
         is_undone = True
@@ -204,7 +204,7 @@ class RunOfThree(RuleBasedStateMachine):
 
     # What goes wrong.
 
-    @rule(number=a_rank, fails=st.sampled_from(["start", "stop", "kill", "", "", ""]))
+    @rule(number=a_rank, fails=st.sampled_from(["late", "start", "stop", "kill", "", "", ""]))
     def the_disk_is_full_or_has_room_again(self, number: int, fails: str) -> None:
         self.world.ranks[number].backend.fails = fails
 

@@ -1,0 +1,67 @@
+"""That a session begins is written down before it does: after a kill its request must not begin again.
+
+The watcher's thread writes. The one that trains waits for it once for each session, and 50 ms at most. A write that
+takes longer costs an occurrence, not the request: training goes on, and the session begins with the next occurrence
+that finds it written. The request has failed where the folder does not take it, or does not answer for two seconds.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Callable, NamedTuple
+
+from ..machine import moves
+from .mailbox import AckNumber, Mailbox
+from .watcher import Watcher
+
+WAITS_AT_MOST_S = 0.05
+ANSWERS_WITHIN_S = 2.0
+
+
+class _Announced(NamedTuple):
+    """What was said of a beginning, and when on the monotonic clock."""
+
+    word: AckNumber
+    since_s: float
+
+
+class Beginnings:
+    """The sessions that are to begin in this process.
+
+    Args:
+        mailbox: Where it is written down.
+        watcher: Whose thread writes; while there is none, the caller's does.
+        say: Says what this rank is in by now.
+        folder: What is written to, in words.
+
+    Threads/fork: for the thread that trains.
+    """
+
+    def __init__(self, mailbox: Mailbox, watcher: Watcher, say: Callable[[], AckNumber], folder: object) -> None:
+        self._mailbox, self._watcher, self._say, self._folder = mailbox, watcher, say, folder
+        self._awaited: dict[tuple[str, str], _Announced] = {}  # request and stage
+
+    def obstacle(self, id: str, stage: str) -> moves.SessionPutOff | moves.SessionFailed | None:
+        """What keeps a session of this request from beginning now; None: it is written down. Each word is good for one
+        session of its stage: what folders answered long ago says little of now.
+        """
+        announced = self._awaited.pop((id, stage), None) or self._announced()
+        if self._mailbox.is_written(announced.word):
+            return None
+        problem = self._mailbox.unwritten
+        if problem is None and time.monotonic() - announced.since_s < ANSWERS_WITHIN_S:
+            of_others = {key: other for key, other in self._awaited.items() if key[0] == id}
+            self._awaited = {**of_others, (id, stage): announced}
+            return moves.SessionPutOff(f"{self._folder} had not answered within {WAITS_AT_MOST_S * 1e3:.0f} ms")
+        problem = problem or f"{self._folder} has not answered for {ANSWERS_WITHIN_S:g} s"
+        return moves.SessionFailed(f"its beginning could not be written down: {problem}")
+
+    def _announced(self) -> _Announced:
+        """Say it, and wait for that once."""
+        announced = _Announced(self._say(), time.monotonic())
+        if self._watcher.background.runs:
+            self._watcher.look_now()
+            self._mailbox.wait_until_written(announced.word, WAITS_AT_MOST_S)
+        else:
+            self._mailbox.flush()
+        return announced
