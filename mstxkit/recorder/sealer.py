@@ -14,7 +14,7 @@ from typing import Callable, Sequence
 
 from .. import faults
 from ..engine.choose import engine
-from ..host import identity, life
+from ..host import identity, jitter, life
 from ..store import livefile, segment
 from . import blocks
 from .background import Background
@@ -37,19 +37,20 @@ class Sealer:
     Args:
         live: The live file of this process.
         files: Where blocks go.
-        seal_every_s: Seconds after which a bank with records is sealed although it is not full.
+        seal_every_s: Seconds after which a bank with records is sealed although it is not full; a quarter less at most,
+            by the process.
         budget_ratio: Own cost of ranges over wall time beyond which sites are coalesced; 0 for any.
     """
 
     def __init__(self, live: LiveFile, files: SealedFiles, seal_every_s: float, budget_ratio: float = 0.0) -> None:
-        self._live, self._files, self._seal_every_s = live, files, seal_every_s
+        self._live, self._files = live, files
         self.background = Background("mstxkit-sealer", self._turn, engine.wake)
         self._sealing = threading.Lock()
         self._learning = threading.Lock()
         self._releasing = threading.Lock()
         self._is_over = False
         self._sealed: dict[int, int] = {}
-        self._sealed_at = time.monotonic()
+        self._rotating = jitter.Every(seal_every_s, "seal", time.monotonic())
         self.governor = Governor(budget_ratio, outside_ns())
         self._governed_ns = 0
         # Called once a second in this thread; must not raise. Gives the CPU time that others of our threads took, ns.
@@ -100,8 +101,7 @@ class Sealer:
             self._govern()
             before -= self.each_second()
         is_done = self.seal_full_banks()
-        if time.monotonic() - self._sealed_at > self._seal_every_s:
-            self._sealed_at = time.monotonic()
+        if self._rotating.is_due(time.monotonic()):
             engine.rotate()
         self.learn_identity()
         self._keep_alive()

@@ -5,7 +5,9 @@ process is.
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Iterator
 
 import pytest
@@ -14,7 +16,8 @@ from builders import lives
 import mstxkit
 from mstxkit.engine.choose import engine
 from mstxkit.errors import CaptureError
-from mstxkit.recorder import here
+from mstxkit.host import identity
+from mstxkit.recorder import here, sealer
 from mstxkit.store import livefile, segment
 
 
@@ -64,6 +67,40 @@ def test_a_bank_that_does_not_fill_is_sealed_when_it_is_old(run: Path) -> None:
         sealed = [block.meta["records"] for block in blocks_in(run)]
 
     assert sealed == [1]
+
+
+def test_old_banks_of_processes_that_began_together_are_sealed_at_different_moments(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what is full is sealed with the next tick, whatever the schedule says."""
+    now_s, rotated = [0.0], []
+    clock = SimpleNamespace(
+        monotonic=lambda: now_s[0], monotonic_ns=time.monotonic_ns, thread_time_ns=time.thread_time_ns
+    )
+    with mstxkit.capture(run, bank_bytes=16384, banks=8):
+        recorder().park()
+        given = recorder().sealer
+        monkeypatch.setattr(sealer, "time", clock)
+        monkeypatch.setattr(sealer.engine, "rotate", lambda: rotated.append(now_s[0]), raising=False)
+        schedules = []
+        for pid in (101, 102):
+            now_s[0] = 0.0
+            rotated.clear()
+            monkeypatch.setattr(identity, "of_life", lambda pid=pid: {"pid": pid, "pid_start": 7000})
+            one = sealer.Sealer(given._live, given._files, 30.0)
+            for second in range(300):
+                now_s[0] = float(second)
+                one._tick()
+            schedules.append(list(rotated))
+        record(700)
+        one._tick()
+        sealed = blocks_in(run)
+        monkeypatch.undo()
+
+    first, second = schedules
+    assert all(22 < later - earlier <= 31 for each in schedules for earlier, later in zip([0.0, *each], each))
+    assert len(set(first) & set(second)) < len(first) / 2
+    assert (len(sealed), rotated) == (1, second)
 
 
 def test_where_nothing_was_recorded_nothing_but_the_end_is_sealed(run: Path) -> None:

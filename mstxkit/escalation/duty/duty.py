@@ -18,7 +18,7 @@ from typing import Any
 from ... import faults, stages
 from ...engine.choose import engine
 from ...errors import ConfigError, MstxkitError
-from ...host import identity, life
+from ...host import identity, jitter, life
 from ...pieces import edges
 from ...profiling import presets
 from ...profiling.declare import Preset
@@ -75,6 +75,7 @@ class Duty:
         self._sample_per: str | None = None
         self._is_over = self._ends_early = False
         self._is_changed, self._said_at = True, 0.0
+        self._say_again_s = jitter.own_period_s(SAY_AGAIN_S, "say")
         self._can: tuple[int, str | None] = 0, None
         self._process = life.of_this()
         self._machine = self._restored(_policy(settings))
@@ -302,7 +303,7 @@ class Duty:
         can = stages_seen, backend_here()[0]
         is_new = self._inbox.take_change() or can != self._can
         self._can = can
-        return is_new or self._is_changed or time.monotonic() - self._said_at > SAY_AGAIN_S
+        return is_new or self._is_changed or time.monotonic() - self._said_at > self._say_again_s
 
     def _hear(self, event: moves.Event) -> None:
         self._carry_out_all(self._tell(event))

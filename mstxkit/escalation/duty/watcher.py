@@ -7,6 +7,7 @@ import time
 from typing import Callable
 
 from ... import faults
+from ...host import jitter
 from ...recorder.background import Background
 
 POLL_S = 0.25
@@ -17,11 +18,13 @@ class Watcher:
 
     Args:
         poll: Called every `interval_s`; a mailbox's.
-        interval_s: Seconds. A message takes two of them at most to reach every process of a host.
+        interval_s: Seconds; a quarter less at most, by the process. A message takes two of them at most to reach every
+            process of a host.
     """
 
     def __init__(self, poll: Callable[[], object], interval_s: float = POLL_S) -> None:
-        self._poll, self._interval_s, self._cost_ns = poll, interval_s, 0
+        self._poll, self._cost_ns = poll, 0
+        self._interval_s = jitter.own_period_s(interval_s, "poll")
         self._urgent = threading.Event()
         self.background = Background("mstxkit-control", self._look, self._urgent.set)
 

@@ -395,6 +395,30 @@ def test_a_watcher_that_speaks_meanwhile_takes_nothing_back(rank: Rank, monkeypa
     assert [task["had_session"] for task in tasks] == [True]
 
 
+def test_ranks_that_began_together_do_not_say_again_in_lock_step(
+    new_rank: NewRank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s, said = [0.0], []
+    monkeypatch.setattr(
+        duties,
+        "time",
+        SimpleNamespace(monotonic=lambda: now_s[0], monotonic_ns=time.monotonic_ns, time_ns=time.time_ns),
+    )
+    for number in range(2):
+        monkeypatch.setattr(identity, "of_life", lambda pid=101 + number: {"pid": pid, "pid_start": 7000})
+        now_s[0] = 0.0
+        rank = new_rank(rank=number, world_size=2)
+        said.append([])
+        for second in range(1, 600):
+            now_s[0] = float(second)
+            rank.look()
+            if rank.duty._said_at == now_s[0]:
+                said[-1].append(second)
+
+    assert all(44 < later - earlier <= 61 for each in said for earlier, later in zip([0, *each], each))
+    assert len(set(said[0]) & set(said[1])) < len(said[0]) / 2
+
+
 # ---- restarts ----
 
 

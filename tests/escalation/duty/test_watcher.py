@@ -11,7 +11,7 @@ import pytest
 from mstxkit import faults
 from mstxkit.escalation.duty.mailbox import Mailbox
 from mstxkit.escalation.duty.watcher import Watcher
-from mstxkit.host import folders
+from mstxkit.host import folders, identity
 from mstxkit.store.control_folder import ControlFolder
 
 RUN = "a" * 32
@@ -46,6 +46,19 @@ def test_a_watcher_polls_in_the_background_until_it_is_stopped(control: ControlF
     watcher.stop()
     assert box.take() == [{"id": "two"}]
     box.close()
+
+
+def test_processes_that_began_together_do_not_look_in_lock_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    for pid in (101, 102):
+        monkeypatch.setattr(identity, "of_life", lambda pid=pid: {"pid": pid, "pid_start": 7000})
+        watcher = Watcher(lambda: None, interval_s=0.25)
+        monkeypatch.setattr(watcher._urgent, "wait", waits.append)
+        watcher._look()
+        watcher._look()
+
+    assert waits[0] == waits[1] and waits[2] == waits[3] and waits[0] != waits[2]
+    assert all(0.75 * 0.25 < wait <= 0.25 for wait in waits)
 
 
 def test_a_stopped_watcher_has_ended() -> None:
