@@ -117,13 +117,14 @@ class Recorder:
     def resume(self) -> None:
         """Start the background threads, unless they run."""
         engine.start_heartbeat(self.limits.heartbeat_s)
-        self.sealer.start()
+        self.sealer.background.start()
 
     def park(self, deadline: float | None = None) -> int:
         """End the background threads, sealer and heartbeat, around a fork, but wait no longer than `deadline` for the
         sealer. How many have ended?
         """
-        had_heartbeat, has_ended = self.sealer.runs, self.sealer.park(deadline)
+        sealing = self.sealer.background
+        had_heartbeat, has_ended = sealing.runs, sealing.pause(deadline)
         engine.stop_heartbeat()
         return had_heartbeat + has_ended
 

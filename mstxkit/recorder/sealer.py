@@ -32,7 +32,7 @@ _MORE_BYTES = 64
 
 
 class Sealer:
-    """Seal full banks, and a bank that is not full once it is `seal_every_s` old.
+    """Seal full banks, and a bank that is not full once it is `seal_every_s` old, in the thread `background`.
 
     Args:
         live: The live file of this process.
@@ -56,23 +56,6 @@ class Sealer:
         # Called once a second in this thread; must not raise. Gives the CPU time that others of our threads took, ns.
         self.each_second: Callable[[], int] = lambda: 0
         self._govern()
-
-    def start(self) -> None:
-        """Start the thread, unless it runs."""
-        self.background.start()
-
-    @property
-    def runs(self) -> bool:
-        """Is there a thread?"""
-        return self.background.runs
-
-    def park(self, deadline: float | None = None) -> bool:
-        """End the thread, around a fork and at the end; wait for the block it is writing, at most until `deadline`.
-
-        Returns:
-            Has one ended?
-        """
-        return self.background.pause(deadline)
 
     def close(self) -> None:
         """From now on no bank of the engine is this sealer's: it may be another live file's by the time that a write
