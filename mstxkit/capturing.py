@@ -108,6 +108,7 @@ def _lock() -> Any:
     recorder = here.recorder
     if recorder is not None and recorder.pid != os.getpid():
         _forget_keeper()
+        identity.forked()
         _take(None)
         _beside.lock = threading.RLock()
         recorder.abandon()
@@ -247,6 +248,7 @@ def _after_fork_in_child() -> None:
     _take(None)
     _beside.lock, _beside.has_lock = threading.RLock(), False
     faults.reset()
+    identity.forked()
     if parent is None:
         return
     try:
@@ -309,13 +311,29 @@ _token = _Token()
 def _stop_with_multiprocessing() -> None:
     """A child of multiprocessing leaves by os._exit (fork, forkserver), past atexit: stop by its own finalizers.
 
+    And learn which child it is as soon as multiprocessing says so: it may be ended long before the sealer looks.
+
     Source: CPython 3.9 to 3.13, `multiprocessing/process.py`, `BaseProcess._bootstrap`: finalizers are cleared, then
         after-fork calls run; so both what is captured before it (a fork, an import of the main
-        module) and what its target captures is stopped.
+        module) and what its target captures is stopped. From 3.10 on a spawned child has an `_after_fork` that does
+        nothing instead (`context.py`): it leaves through atexit.
     """
     util, process = sys.modules.get("multiprocessing.util"), sys.modules.get("multiprocessing.process")
     if util is None or process is None:
         return
-    util.register_after_fork(_token, lambda token: util.Finalize(None, stop, exitpriority=-100))
+    util.register_after_fork(_token, _begin_with_multiprocessing)
     if process.parent_process() is not None:
         util.Finalize(None, stop, exitpriority=-100)
+    spawned: Any = getattr(sys.modules.get("multiprocessing.context"), "SpawnProcess", object)
+    if getattr(process.current_process(), "_inheriting", False) and "_after_fork" in vars(spawned):
+        spawned._after_fork = staticmethod(_learn)
+
+
+def _begin_with_multiprocessing(token: _Token) -> None:
+    sys.modules["multiprocessing.util"].Finalize(None, stop, exitpriority=-100)
+    _learn()
+
+
+def _learn() -> None:
+    if identity.on_learnt is not None:
+        identity.on_learnt()

@@ -241,10 +241,13 @@ def _waiting(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _telling(executor: Any) -> Any:
-    """After an actor's `__init__`, which may have set RANK: its rank is written down before anything can end it."""
+    """Around an actor's `__init__`: its name is learnt before, and its rank, which that may have set, written down
+    before anything can end it.
+    """
 
     @functools.wraps(executor)
     def tell(*args: Any, **kwargs: Any) -> Any:
+        identity.learn_actor()
         try:
             return executor(*args, **kwargs)
         finally:

@@ -14,8 +14,8 @@ from ..errors import MstxkitError
 from ..escalation import asking
 from ..reading.folder import Damage
 from ..reading.processes import liveness
-from ..reading.report.escape import for_rich
-from ..reading.report.text import NAME_LIMIT, damage_lines, patch_lines
+from ..reading.report.escape import NAME_LIMIT, for_rich
+from ..reading.report.text import damage_lines, patch_lines, who
 from ..reading.report.units import duration
 from ..store import verdict
 from ..store.documents import Unusable
@@ -107,17 +107,16 @@ def _print(
 def _processes(processes: list[dict[str, Any]]) -> Any:
     from rich.text import Text
 
-    columns = ("rank", "role", "host", "pid", "state", "last seen", "dropped", "faults", "clock")
+    columns = ("process", "host", "pid", "state", "last seen", "dropped", "faults", "clock")
     table = _show.table(*columns, right=("pid", "dropped", "faults"))
     now_ns = time.time_ns()
     for p in processes:
         ago = "never" if p["last_seen_ns"] is None else f"{duration(max(0, now_ns - p['last_seen_ns']))} ago"
         error = "" if p["clock_error_ns"] is None else f" ±{duration(p['clock_error_ns'])}"
         state = Text(p["state"], "bold red" if p["state"] == "killed" else "")
-        rank = "–" if p["rank"] is None else str(p["rank"])
-        names = (for_rich(p["role"] or "", NAME_LIMIT), for_rich(p["host"], NAME_LIMIT))
+        names = (for_rich(who(p)), for_rich(p["host"], NAME_LIMIT))
         numbers = (str(p["dropped"]), str(p["faults"]), f"{p['clock'] or 'unknown'}{error}")
-        table.add_row(rank, *names, str(p["pid"]), state, ago, *numbers)
+        table.add_row(*names, str(p["pid"]), state, ago, *numbers)
     return table
 
 

@@ -1,8 +1,9 @@
-"""Who this process is: host, pid, rank, role. The one place that reads launcher variables; rank and role may be
-learnt late.
+"""Who this process is: host, pid, rank, role, part. The one place that reads launcher variables; rank, role and part
+may be learnt late.
 
 Source of the variables: torchrun and MindSpeed-LLM (RANK, WORLD_SIZE), Open MPI (OMPI_COMM_WORLD_RANK), Slurm
-(SLURM_PROCID, SLURM_NTASKS), msrun of MindSpore 2.10 (RANK_ID, RANK_SIZE). Restarts: torchrun of torch 2.13
+(SLURM_PROCID, SLURM_NTASKS), msrun of MindSpore 2.10 (RANK_ID, RANK_SIZE); of a rollout replica: verl 0.9.1
+`vllm_async_server.py` (VERL_REPLICA_RANK), vLLM 0.11 `envs.py` (VLLM_DP_RANK). Restarts: torchrun of torch 2.13
 (TORCHELASTIC_RESTART_COUNT), Slurm's requeueing (SLURM_RESTART_COUNT).
 """
 
@@ -14,36 +15,42 @@ import re
 import sys
 import time
 from operator import index
-from typing import Any, Callable
+from typing import Any, Callable, Mapping
 
 from .. import faults
-from . import environment
+from . import environment, parts
 
 _RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "RANK_ID")
 _WORLD_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "RANK_SIZE")
-# A role longer than this is cut: the identity has to fit its place in the live file.
+_REPLICA_VARIABLES = ("VERL_REPLICA_RANK", "VLLM_DP_RANK")
+# A role longer than this is cut, and a part: the identity has to fit its place in the live file, in ASCII.
 ROLE_LIMIT = 100
+_WIDE_PART_LIMIT = 16
 # How often the launcher has started its processes anew: torchrun, Slurm.
 _RESTART_VARIABLES = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
 _learnt: dict[str, Any] = {}
+_inherited: dict[str, int | None] = {}  # the parent's rank, once asked for
 # Set by `capturing` while a recorder runs, so that what `identify` learns survives a kill in the very next moment.
 on_learnt: Callable[[], None] | None = None
 
 
-def identify(*, rank: int | None = None, role: str | None = None, world_size: int | None = None) -> None:
+def identify(
+    *, rank: int | None = None, role: str | None = None, world_size: int | None = None, part: str | None = None
+) -> None:
     """Say who this process is, where no launcher variable says it. Holds for all its ranges, those before too.
 
     Args:
         rank: Global rank.
         role: What it works as, "actor" or "reference", say.
         world_size: Number of ranks.
+        part: What it is to its rank, "tokenizer 2", say; a forked child does not inherit it.
     """
     try:
-        parts = {"rank": _number(rank), "role": _role(role), "world_size": _number(world_size)}
+        fields = {"rank": _number(rank), "role": _cut(role), "world_size": _number(world_size), "part": _fitted(part)}
     except TypeError as exc:
         faults.note("identify", exc)
         return
-    _learnt.update({key: value for key, value in parts.items() if value is not None})
+    _learnt.update({key: value for key, value in fields.items() if value is not None})
     if on_learnt is not None:
         on_learnt()
 
@@ -53,8 +60,13 @@ def _number(value: Any) -> int | None:
     return None if value is None or index(value) < 0 else index(value)
 
 
-def _role(value: object) -> str | None:
+def _cut(value: object) -> str | None:
     return None if value is None else str(value)[:ROLE_LIMIT]
+
+
+def _fitted(part: object) -> str | None:
+    text = _cut(part)
+    return text if text is None or text.isascii() else text[:_WIDE_PART_LIMIT]
 
 
 def has_role() -> bool:
@@ -63,25 +75,77 @@ def has_role() -> bool:
 
 
 def forget() -> None:
-    """Drop what `identify` has learnt: for tests, and for a child that is not its parent's rank."""
+    """Drop what has been learnt, for tests."""
     _learnt.clear()
+    _inherited.clear()
+    parts.forget()
+
+
+def forked() -> None:
+    """In a forked child: it has its parent's rank and role until it learns its own, but never its parent's part. Never
+    raises.
+    """
+    try:
+        _inherited["rank"] = _numbers()["rank"]
+        _learnt.pop("part", None)
+        parts.forked()
+    except Exception as exc:
+        faults.note("identity.forked", exc)
+
+
+def learn_actor() -> None:
+    """Learn which actor of Ray's this process is. Only in a thread that runs a task of Ray's. Never raises."""
+    try:
+        parts.learn_actor()
+    except Exception as exc:
+        faults.note("identity.actor", exc)
 
 
 def current() -> dict[str, Any]:
-    """The parts that can change: rank, role, world size; None where a part is not known yet."""
+    """What can change: rank, role, world size, part and what it works under; None where it is not known yet."""
+    numbers = _numbers()
+    return {"role": _cut(os.environ.get("MSTXKIT_ROLE")), **numbers, **_part(numbers["rank"]), **_learnt}
+
+
+def _numbers() -> dict[str, int | None]:
     numbers = {"rank": _from_environment(_RANK_VARIABLES), "world_size": _from_environment(_WORLD_VARIABLES)}
     numbers.update(_from_torch_distributed())
-    return {"role": _role(os.environ.get("MSTXKIT_ROLE")), **numbers, **_learnt}
+    return {**numbers, **{key: _learnt[key] for key in numbers if key in _learnt}}
+
+
+def _part(rank: int | None) -> dict[str, str | None]:
+    try:
+        part = parts.current(rank, _inherited_rank, _from_environment(_REPLICA_VARIABLES))
+    except Exception as exc:
+        faults.note("identity.part", exc)
+        part = parts.Part()
+    return {"part": _fitted(part.text), "under": part.under}
+
+
+def _inherited_rank() -> int | None:
+    """The rank that this process was started with, which is its parent's."""
+    if "rank" not in _inherited:
+        _inherited["rank"] = _from_environment(_RANK_VARIABLES, _environment_at_start())
+    return _inherited["rank"]
+
+
+def _environment_at_start() -> dict[str, str]:
+    try:
+        with open("/proc/self/environ", "rb") as stream:
+            pairs = (os.fsdecode(line).partition("=") for line in stream.read().split(b"\0"))
+            return {name: value for name, _, value in pairs}
+    except OSError:
+        return dict(os.environ)
 
 
 def newest(identity: dict[str, Any]) -> dict[str, Any]:
-    """An identity with the current parts. None replaces nothing: a process group is destroyed before a program ends."""
+    """An identity with what is current. None replaces nothing: a process group is destroyed before a program ends."""
     return {**identity, **{key: value for key, value in current().items() if value is not None}}
 
 
-def _from_environment(variables: tuple[str, ...]) -> int | None:
+def _from_environment(variables: tuple[str, ...], environment: Mapping[str, str] = os.environ) -> int | None:
     for variable in variables:
-        value = os.environ.get(variable, "")
+        value = environment.get(variable, "")
         if value.isdecimal() and len(value) < 10:
             return int(value)
     return None
@@ -114,7 +178,8 @@ def of_life() -> dict[str, Any]:
 
 
 def of_process(run_id: str, native: bool, version: str) -> dict[str, Any]:
-    """All that stays the same for the life of this process, with its rank and role so far."""
+    """All that stays the same for the life of this process, with its rank, role and part so far."""
+    learn_actor()
     return {
         "run": run_id,
         **of_life(),

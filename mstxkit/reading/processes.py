@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping, NamedTuple
 
-from ..host import life
+from ..host import life, parts
 from ..store.livefile import CLOCKS, COUNTERS, Anchor, BankCopy, Slot, Texts
 from ..store.records import RECORD_BYTES
 from ..store.values import list_of, small_number, table_of, text_of, whole_number
@@ -196,9 +196,15 @@ class Processes:
         self._by_key = {key: process for key, process in self._by_key.items() if not process.is_another_program}
 
     def ordered(self) -> list[Process]:
-        """By rank (those without one last), then host, pid and start; `index` follows this order."""
-        ranked = [(rank_of(p), p) for p in self._by_key.values()]
-        ordered = [p for rank, p in sorted(ranked, key=lambda pair: (pair[0] is None, pair[0] or 0, pair[1].key))]
+        """By rank (those without one last), its own process before those beside it, then host, pid and start; `index`
+        follows this order.
+        """
+
+        def place(process: Process) -> tuple[bool, int, bool, Key]:
+            rank = rank_of(process)
+            return rank is None, rank or 0, process.identity.get("under") in parts.BESIDE, process.key
+
+        ordered = sorted(self._by_key.values(), key=place)
         for index, process in enumerate(ordered):
             process.index = index
         return ordered
@@ -279,6 +285,7 @@ def row_of(process: Process, last_open_ns: int, ending: tuple[str, str | None]) 
     own_cost_ns, native = counted.pop("own_cost_ns"), identity.get("native")
     return {
         "rank": rank_of(process), "host": process.host, "pid": process.pid, "role": role_of(process),
+        "part": text_of(identity.get("part")) or None, "under": text_of(identity.get("under")) or None,
         "world_size": small_number(identity.get("world_size")),
         "start_ns": start_ns or None, "last_seen_ns": last_seen_ns or None,
         "native": bool(native) if native is not None else None, "clock_error_ns": process.clock.error_ns,

@@ -142,21 +142,22 @@ class Run:
         return self._finisher().ranges(rows, with_process=True)
 
     def processes(self) -> pl.DataFrame:
-        """One row a process, by rank.
+        """One row a process, by rank, its own process before those beside it.
 
-        `rank, host, pid, role, world_size, start_ns, last_seen_ns, native, dropped, coalesced, faults, clock_error_ns,
-        own_cost_ratio, state`, and beyond the contract `ending` (how it came to its state, where there is more to say),
-        `attempt` (of the job, from 0 on), further counters, `clock` and `process`, the name of its files. Counters of a
-        killed process are those of its last block or live file.
+        `rank, host, pid, role, part, world_size, start_ns, last_seen_ns, native, dropped, coalesced, faults,
+        clock_error_ns, own_cost_ratio, state`, and beyond the contract `ending` (how it came to its state, where there
+        is more to say), `attempt` (of the job, from 0 on), `under` (what it works under; null for a rank's own
+        process), `label` (what reports and traces call it, and no other process of the run), further counters, `clock`
+        and `process`, the name of its files. Counters of a killed process are those of its last block or live file.
         """
         import polars as pl
 
-        from . import endings, frames
+        from . import endings, frames, labels
 
         seen = self._last_open_ns()
         judged = endings.of_run(self._processes, seen)
         rows = [row_of(process, seen.get(process.index, 0), judged[process.index]) for process in self._processes]
-        return pl.DataFrame(rows, schema=frames.PROCESS_SCHEMA)
+        return pl.DataFrame(labels.with_labels(rows), schema=frames.PROCESS_SCHEMA)
 
     def tracks(self) -> pl.DataFrame:
         """`process, rank, host, pid, track, thread, is_task`: what the tracks of each process are."""

@@ -28,7 +28,8 @@ LAUNCHERS = {
     "numbers without end": ({"RANK": "9" * 400}, (None, None)),
     "digits of another script": ({"RANK": "²"}, (None, None)),
 }
-VARIABLES = {*identity._RANK_VARIABLES, *identity._WORLD_VARIABLES, "MSTXKIT_ROLE"}
+VARIABLES = {*identity._RANK_VARIABLES, *identity._WORLD_VARIABLES, *identity._REPLICA_VARIABLES, "MSTXKIT_ROLE"}
+TRAINER = {"part": "trainer", "under": None}
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +70,7 @@ def test_an_initialised_process_group_knows_better(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setitem(sys.modules, "torch.distributed", group_of(7, 8))
 
-    assert identity.current() == {"rank": 7, "world_size": 8, "role": None}
+    assert identity.current() == {"rank": 7, "world_size": 8, "role": None, **TRAINER}
 
 
 @pytest.mark.parametrize("group", [group_of(7, 8, is_initialized=False), group_of(-1, -1)])
@@ -96,7 +97,13 @@ def test_what_identify_says_comes_first(monkeypatch: pytest.MonkeyPatch) -> None
     mstxkit.identify(rank=5, world_size=9)
     mstxkit.identify(role="actor")
 
-    assert identity.current() == {"rank": 5, "world_size": 9, "role": "actor"}
+    assert identity.current() == {"rank": 5, "world_size": 9, "role": "actor", **TRAINER}
+
+
+def test_a_part_may_be_said_and_comes_first() -> None:
+    mstxkit.identify(part="tokenizer 2")
+
+    assert identity.current()["part"] == "tokenizer 2"
 
 
 def test_the_role_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,8 +131,17 @@ def test_a_rank_of_another_int_type_is_an_int() -> None:
     assert type(identity.current()["rank"]) is int
 
 
+@pytest.mark.parametrize("part", ["\U0001f600", "x", "\0"])
+def test_a_part_of_any_length_leaves_room_for_the_role(run: Path, part: str) -> None:
+    mstxkit.identify(role="\U0001f600" * 50, part=part * 10_000)
+    with mstxkit.capture(run), mstxkit.mstx_range("x"):
+        pass
+
+    assert [(row["role"], set(row["part"])) for row in lives.processes(run)] == [("\U0001f600" * 50, {part})]
+
+
 def test_a_role_of_any_length_leaves_a_readable_identity(run: Path) -> None:
-    mstxkit.identify(role="\U0001f600" * 10_000)
+    mstxkit.identify(role="\U0001f600" * 10_000, part="\U0001f600" * 10_000)
     with mstxkit.capture(run), mstxkit.mstx_range("x"):
         view = here.live_view()
         assert view is not None

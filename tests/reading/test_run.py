@@ -26,8 +26,8 @@ RANGES = [
 MARKS = ["rank", "host", "pid", "track", "step", "domain", "stage", "message", "time_ns", "attributes"]
 STAGES = ["step", "stage", "rank", "role", "pid", "count", "total_ns", "start_ns", "end_ns"]
 PROCESSES = [
-    "rank", "host", "pid", "role", "world_size", "start_ns", "last_seen_ns", "native", "dropped", "coalesced", "faults",
-    "clock_error_ns", "own_cost_ratio",
+    "rank", "host", "pid", "role", "part", "world_size", "start_ns", "last_seen_ns", "native", "dropped", "coalesced",
+    "faults", "clock_error_ns", "own_cost_ratio",
 ]  # fmt: skip
 ESCALATIONS = [
     "request", "stage", "rank", "state", "first_step", "last_step", "start_ns", "end_ns", "preset", "folder", "reason",
@@ -283,7 +283,7 @@ def test_processes_say_what_the_contract_asks(run: Path) -> None:
 
     assert table.columns[: len(PROCESSES)] == PROCESSES
     assert table.row(0)[: len(PROCESSES)] == (
-        1, "h", 42, None, 2, WALL_OFFSET_NS, WALL_OFFSET_NS + 5_000, False, 1, 2, 3, 60, 0.1,
+        1, "h", 42, None, None, 2, WALL_OFFSET_NS, WALL_OFFSET_NS + 5_000, False, 1, 2, 3, 60, 0.1,
     )  # fmt: skip
     assert table["evicted"].to_list() == [6]
 

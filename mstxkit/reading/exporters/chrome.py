@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Iterator
 
+from .. import labels
 from ..report.escape import for_json
 from . import Exporter
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 # How many finished siblings of a track are kept to see whether a range overlaps one of them.
 _SIBLINGS = 256
-_NO_RANK_SORTS_LAST = 1_000_000
 
 
 def write(run: Run, file: IO[str]) -> int:
@@ -86,21 +86,17 @@ class Lanes:
 
 
 def _process_events(processes: pl.DataFrame, pids: list[int]) -> Iterator[str]:
-    for pid, process in zip(pids, processes.iter_rows(named=True)):
-        rank, role = process["rank"], process["role"]
-        name = " ".join(filter(None, ("no rank" if rank is None else f"rank {rank}", role)))
-        label = f"{process['host']}:{process['pid']} {process['state']}"
-        order = _NO_RANK_SORTS_LAST if rank is None else rank
-        yield _metadata("process_name", pid, f'"name":{for_json(name)}')
-        yield _metadata("process_labels", pid, f'"labels":{for_json(label)}')
+    for order, (pid, process) in enumerate(zip(pids, processes.iter_rows(named=True))):
+        where = f"{process['host']}:{process['pid']} {process['state']}"
+        yield _metadata("process_name", pid, f'"name":{for_json(process["label"])}')
+        yield _metadata("process_labels", pid, f'"labels":{for_json(where)}')
         yield _metadata("process_sort_index", pid, f'"sort_index":{order}')
 
 
 def _track_events(tracks: pl.DataFrame, pids: list[int]) -> Iterator[str]:
-    for track in tracks.iter_rows(named=True):
-        kind = "task on thread" if track["is_task"] else "thread"
-        name = for_json(f"{kind} {track['thread']}")
-        yield _metadata("thread_name", pids[track["process"]], f'"name":{name}', track["track"])
+    rows = tracks.to_dicts()
+    for track, label in zip(rows, labels.of_tracks(rows)):
+        yield _metadata("thread_name", pids[track["process"]], f'"name":{for_json(label)}', track["track"])
         yield _metadata("thread_sort_index", pids[track["process"]], f'"sort_index":{track["track"]}', track["track"])
 
 

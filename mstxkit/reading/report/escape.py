@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 # Control, format (bidirectional overrides, zero-width), surrogate, private use, line and paragraph separators.
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+NAME_LIMIT = 48
 
 
 def for_terminal(text: str, limit: int | None = None) -> str:
@@ -23,6 +24,11 @@ def for_terminal(text: str, limit: int | None = None) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(_visible(char) for char in text)
+
+
+def shown(name: str | None) -> str:
+    """A name from a trace, safe and not too long."""
+    return "" if name is None else for_terminal(name, NAME_LIMIT)
 
 
 def _visible(char: str) -> str:

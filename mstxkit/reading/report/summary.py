@@ -16,6 +16,8 @@ LOSSES = (
     "dropped", "evicted", "coalesced", "slots_overflowed", "attributes_lost", "names_capped", "texts_cut", "faults",
 )  # fmt: skip
 
+# What names a process here, from its row in the table of processes.
+_NAMES = ("rank", "host", "pid", "role", "part", "under", "label")
 # As the engines write it: both keys, in this order.
 _COALESCED = r'^\{"coalesced":(\d+),"total_ns":\d+,'
 
@@ -32,7 +34,7 @@ def summarise(run: Run, step: int | None = None) -> dict[str, Any]:
         "run": run.id, "path": run.path, "processes": processes.height,
         "states": {state: states.count(state) for state in sorted(set(states))},
         "first_step": steps.min(), "last_step": steps.max(), "step": step,
-        "stages": _stages(occurrences),
+        "stages": _stages(occurrences, processes.select(_NAMES).to_dicts()),
         "killed": _killed(processes, run.open_ranges()),
         "losses": _losses(processes),
         "coalesced": _coalesced(run) if processes["coalesced"].sum() else [],
@@ -46,13 +48,13 @@ def is_something_wrong(summary: dict[str, Any]) -> bool:
     return bool(summary["killed"] or summary["damage"] or has_losses)
 
 
-def _stages(occurrences: pl.DataFrame) -> list[dict[str, Any]]:
+def _stages(occurrences: pl.DataFrame, names: list[dict[str, Any]]) -> list[dict[str, Any]]:
     totals = {row["stage"]: row for row in stages.totals(occurrences).iter_rows(named=True)}
     by_stage: dict[str, dict[str, Any]] = {}
     for row in stages.by_process(occurrences).iter_rows(named=True):
         stage = row.pop("stage")
         entry = by_stage.setdefault(stage, {**totals[stage], "total_ns": 0, "slowest": None, "ranks": []})
-        entry["ranks"].append(row)
+        entry["ranks"].append({**row, **names[row["process"]]})
     for entry in by_stage.values():
         entry["total_ns"] = sum(row["total_ns"] for row in entry["ranks"])
         entry["slowest"] = _slowest(entry["ranks"])
@@ -65,7 +67,7 @@ def _slowest(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
         return None
     slowest = max(rows, key=lambda row: row["mean_ns"])
     median_ns = statistics.median(row["mean_ns"] for row in rows)
-    return {**{key: slowest[key] for key in ("rank", "host", "pid", "role", "mean_ns")}, "median_ns": median_ns}
+    return {**{key: slowest[key] for key in (*_NAMES, "mean_ns")}, "median_ns": median_ns}
 
 
 def _killed(processes: pl.DataFrame, open_ranges: pl.DataFrame) -> list[dict[str, Any]]:
@@ -76,7 +78,7 @@ def _killed(processes: pl.DataFrame, open_ranges: pl.DataFrame) -> list[dict[str
     for row, process in enumerate(processes.iter_rows(named=True)):
         if process["state"] == stages.KILLED:
             mine = inside.filter(pl.col("row") == row).drop("row")
-            kept = {key: process[key] for key in ("rank", "host", "pid", "role", "last_seen_ns")}
+            kept = {key: process[key] for key in (*_NAMES, "last_seen_ns")}
             killed.append({**kept, "inside": mine.to_dicts()})
     return killed
 
@@ -95,6 +97,6 @@ def _coalesced(run: Run) -> list[dict[str, Any]]:
 
 def _losses(processes: pl.DataFrame) -> list[dict[str, Any]]:
     """Processes that lost anything, with their counters."""
-    kept = ("rank", "host", "pid", "role", *LOSSES)
+    kept = (*_NAMES, *LOSSES)
     rows = [{key: process[key] for key in kept} for process in processes.iter_rows(named=True)]
     return [row for row in rows if any(row[name] for name in LOSSES)]

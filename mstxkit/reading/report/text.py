@@ -8,10 +8,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from .escape import for_rich, for_terminal
+from .. import labels
+from .escape import NAME_LIMIT, for_rich, for_terminal, shown
 from .units import duration, share_over
 
-NAME_LIMIT = 48
 RANK_LIMIT = 8
 _PATH_LIMIT = 160
 DAMAGE_LIMIT = 20
@@ -39,18 +39,8 @@ def render(summary: dict[str, Any], all_ranks: bool = False) -> RenderableType:
 
 
 def who(process: dict[str, Any], with_host: bool = False) -> str:
-    """`rank 3 actor`, or `pid 4711` where there is no rank."""
-    label = f"pid {process['pid']}" if process["rank"] is None else f"rank {process['rank']}"
-    label += f" {shown(process['role'])}" if process["role"] else ""
-    if not with_host:
-        return label
-    where = shown(process["host"]) if process["rank"] is None else f"pid {process['pid']} on {shown(process['host'])}"
-    return f"{label} ({where})"
-
-
-def shown(text: str | None) -> str:
-    """A name from a trace, safe and not too long."""
-    return "" if text is None else for_terminal(text, NAME_LIMIT)
+    """`rank 3 actor`, as no other process of the run is called."""
+    return labels.placed(process) if with_host else str(process["label"])
 
 
 def _headline(summary: dict[str, Any]) -> Text:

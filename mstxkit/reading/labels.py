@@ -1,0 +1,77 @@
+"""A label for each process of a run, and for each track of a process, that no other one has."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import count
+from typing import Any, Iterator, Mapping, Sequence
+
+from ..host import parts
+from .report.escape import shown
+
+Row = Mapping[str, Any]
+
+
+def with_labels(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of the table of processes, each with its `label`."""
+    return [{**row, "label": label} for row, label in zip(rows, of_processes(rows))]
+
+
+def of_processes(rows: Sequence[Row]) -> list[str]:
+    """`rank 0`, `rank 0 actor`, `rank 0 dataloader 3`, `replica 2`, `pool 1 (pid 4711)`: safe to show.
+
+    Rank, role and part, where the rank's own process needs no part. What others have too gets more, as little as will
+    do: the part, the attempt of the job, the pid, the host, in the end a number.
+    """
+    return _unlike([_forms(row) for row in rows])
+
+
+def placed(row: Row) -> str:
+    """A process's label with its pid and host, for who has to find it."""
+    placed = _forms(row)[-1]
+    return str(row["label"]) if str(row["label"]).startswith(placed) else placed
+
+
+def of_tracks(rows: Sequence[Row]) -> list[str]:
+    """`thread 99`, `task on thread 99 (track 3)`: no two tracks of a process are called the same."""
+    texts = [f"{'task on thread' if row['is_task'] else 'thread'} {row['thread']}" for row in rows]
+    counts = Counter((row["process"], text) for row, text in zip(rows, texts))
+    are_alike = [counts[row["process"], text] > 1 for row, text in zip(rows, texts)]
+    return [f"{text} (track {row['track']})" if alike else text for row, text, alike in zip(rows, texts, are_alike)]
+
+
+def _forms(row: Row) -> tuple[str, ...]:
+    """What a process may be called, from short to long."""
+    pid, where = f"pid {row['pid']}", f"pid {row['pid']} on {shown(row['host'])}"
+    short, whole, attempt = _words(row, is_whole=False), _words(row, is_whole=True), row.get("attempt")
+    longer = f"{whole or pid} (attempt {attempt})"
+    if not short:
+        return pid, whole or pid, longer, pid, where
+    return short, whole, longer, f"{short} ({pid})", f"{short} ({where})"
+
+
+def _words(row: Row, is_whole: bool) -> str:
+    rank = "" if row["rank"] is None else f"rank {row['rank']}"
+    role, part = shown(row["role"]).strip(), shown(row["part"]).strip()
+    is_its_rank = part == parts.TRAINER or (row["under"] == parts.RAY and rank and role)
+    return " ".join(filter(None, (rank, role, "" if part == role or (is_its_rank and not is_whole) else part)))
+
+
+def _unlike(forms: Sequence[tuple[str, ...]]) -> list[str]:
+    """Of each the shortest form that no other one has got; where even the longest is another's, with a number."""
+    labels = [own[0] for own in forms]
+    for level in range(1, len(forms[0]) if forms else 0):
+        counts = Counter(labels)
+        labels = [own[level] if counts[label] > 1 else label for own, label in zip(forms, labels)]
+    return list(_numbered(labels))
+
+
+def _numbered(labels: Sequence[str]) -> Iterator[str]:
+    counts, numbers = Counter(labels), {label: count(1) for label in labels}
+    for label in labels:
+        if counts[label] == 1:
+            yield label
+            continue
+        numbered = next(text for number in numbers[label] if (text := f"{label} #{number}") not in counts)
+        counts[numbered] += 1
+        yield numbered
