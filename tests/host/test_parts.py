@@ -134,6 +134,13 @@ def test_a_spawned_child_is_known_while_it_imports_its_parents_program(monkeypat
     assert early == found() == ("pool 7", "pool")
 
 
+def test_a_fork_server_that_imports_its_parents_program_is_that_and_no_trainer(monkeypatch: pytest.MonkeyPatch) -> None:
+    child_of(monkeypatch, SimpleNamespace(_identity=(), _name="MainProcess", _inheriting=True))
+    monkeypatch.setenv("RANK", "0")
+
+    assert found() == ("fork server", "process")
+
+
 @pytest.mark.parametrize("mode", [0, 1])
 def test_a_driver_and_a_worker_of_ray_are_that_also_after_its_end(monkeypatch: pytest.MonkeyPatch, mode: int) -> None:
     worker = ray_worker(monkeypatch, mode=mode, actors={})
