@@ -113,6 +113,16 @@ def test_status_shows_each_process_and_its_state(bad: Path) -> None:
     assert states == ["ended", "killed"]
 
 
+def test_status_calls_each_process_by_its_label(good: Path) -> None:
+    for pid, part in ((43, "dataloader 0"), (44, "dataloader 1")):
+        ProcessFiles(good, pid, host="h", role="actor", part=part, under="dataloader").seal()
+
+    lines = call("status", good).output.splitlines()
+
+    labels = ["rank 0 actor", "rank 0 actor dataloader 0", "rank 0 actor dataloader 1"]
+    assert [line.partition("  ")[0] for line in lines[1:4]] == labels
+
+
 def test_status_of_an_empty_run_says_so(run: Path) -> None:
     done = call("status", run)
 

@@ -52,6 +52,17 @@ def test_a_stage_has_its_ranks_and_the_slowest_by_mean(run: Path) -> None:
     assert stage["slowest"]["median_ns"] == 15.0 * MILLISECOND
 
 
+def test_a_trainer_and_its_data_loader_workers_have_rows_of_their_own(run: Path) -> None:
+    ProcessFiles(run, 100, part="trainer").seal(bank_of(1))
+    for worker in range(2):
+        ProcessFiles(run, 101 + worker, part=f"dataloader {worker}", under="dataloader").seal(bank_of(5 + worker))
+
+    lines = printed(summarise(open_run(run))).splitlines()
+
+    assert [line[5:].partition("   ")[0].strip() for line in lines[4:7]] == ["0", "0 dataloader 0", "0 dataloader 1"]
+    assert "rank 0 dataloader 1 (+20 %)" in lines[3]
+
+
 def test_one_rank_alone_is_not_the_slowest(run: Path) -> None:
     ProcessFiles(run).seal(bank_of(1))
 
