@@ -3,7 +3,7 @@ may be learnt late.
 
 Source of the variables: torchrun and MindSpeed-LLM (RANK, WORLD_SIZE), Open MPI (OMPI_COMM_WORLD_RANK), Slurm
 (SLURM_PROCID, SLURM_NTASKS), msrun of MindSpore 2.10 (RANK_ID, RANK_SIZE); of a rollout replica: verl 0.9.1
-`vllm_async_server.py` (VERL_REPLICA_RANK), vLLM 0.11 `envs.py` (VLLM_DP_RANK). Restarts: torchrun of torch 2.13
+`vllm_async_server.py` (VERL_REPLICA_RANK), vLLM 001f69f8b `envs.py` (VLLM_DP_RANK). Restarts: torchrun of torch 2.13
 (TORCHELASTIC_RESTART_COUNT), Slurm's requeueing (SLURM_RESTART_COUNT).
 """
 
@@ -119,7 +119,8 @@ def _part(rank: int | None) -> dict[str, str | None]:
     except Exception as exc:
         faults.note("identity.part", exc)
         part = parts.Part()
-    return {"part": _fitted(part.text), "under": part.under}
+    # "" and not None, which would replace nothing: a child that turns out to be a trainer works under nobody.
+    return {"part": _fitted(part.text), "under": part.under or ("" if part.text else None)}
 
 
 def _inherited_rank() -> int | None:

@@ -44,7 +44,7 @@ def _forms(row: Row) -> tuple[str, ...]:
     """What a process may be called, from short to long."""
     pid, where = f"pid {row['pid']}", f"pid {row['pid']} on {shown(row['host'])}"
     short, whole, attempt = _words(row, is_whole=False), _words(row, is_whole=True), row.get("attempt")
-    longer = f"{whole or pid} (attempt {attempt})"
+    longer = (whole or pid) + ("" if attempt is None else f" (attempt {attempt})")
     if not short:
         return pid, whole or pid, longer, pid, where
     return short, whole, longer, f"{short} ({pid})", f"{short} ({where})"

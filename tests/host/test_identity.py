@@ -29,7 +29,7 @@ LAUNCHERS = {
     "digits of another script": ({"RANK": "²"}, (None, None)),
 }
 VARIABLES = {*identity._RANK_VARIABLES, *identity._WORLD_VARIABLES, *identity._REPLICA_VARIABLES, "MSTXKIT_ROLE"}
-TRAINER = {"part": "trainer", "under": None}
+TRAINER = {"part": "trainer", "under": ""}
 
 
 @pytest.fixture(autouse=True)

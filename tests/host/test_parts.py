@@ -56,7 +56,7 @@ def ray_worker(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> Any:
 
 def found() -> tuple[str | None, str | None]:
     now = identity.current()
-    return now["part"], now["under"]
+    return now["part"], now["under"] or None
 
 
 def test_a_process_of_which_nothing_is_known_is_nothing() -> None:

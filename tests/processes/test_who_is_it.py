@@ -162,6 +162,7 @@ def test_children_with_ranks_of_their_own_are_trainers(run: Path, tmp_path: Path
     )  # fmt: skip
 
     assert parts(found) == [(0, "trainer"), (1, "trainer"), (None, None)]
+    assert [row["under"] for row in found] == [None, None, None]
     assert [row["label"] for row in found[:2]] == ["rank 0", "rank 1"]
 
 

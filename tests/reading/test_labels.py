@@ -68,6 +68,7 @@ def test_attempts_of_a_job_are_told_apart_by_their_number() -> None:
 
     assert called(first, second) == ["rank 0 (attempt 0)", "rank 0 (attempt 1)"]
     assert called(first, {**first, "pid": 3}) == ["rank 0 (pid 1)", "rank 0 (pid 3)"]
+    assert called(row(1, rank=0, attempt=None), first, second)[0] == "rank 0"
 
 
 def test_a_label_with_its_place_is_still_its_own() -> None:
