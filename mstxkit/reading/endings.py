@@ -29,6 +29,7 @@ A_CHILD_DIED = frozenset(
         "WorkerCrashedError", "OutOfMemoryError", "NodeDiedError", "BrokenProcessPool",
     )
 )  # fmt: skip
+_NEVER = 1 << 63
 WITH_THE_JOB, WITH_ITS_POOL, NEXT_PROGRAM = "with the job", "with its pool", "became another program"
 WHILE_OTHERS_WENT_ON = "while the others went on"
 
@@ -37,12 +38,13 @@ class Life(NamedTuple):
     """One process of a run. Times in ns on the run's wall clock.
 
     Attributes:
-        last_ns: its last sign of life; now, if it is running.
-        gone_ns: when its host's keeper saw that it was gone; None where none lived to see it.
+        start_ns, last_ns: its first and its last sign of life; now, if it is running.
+        gone_ns: when another one of its attempt saw that it was gone; None where none lived to see it.
         entered_ns: when it entered the last of the ranges that it was inside of; None where it was in none.
     """
 
     process: Process
+    start_ns: int
     last_ns: int
     gone_ns: int | None
     entered_ns: int | None
@@ -75,13 +77,14 @@ def of_run(processes: Sequence[Process], last_open_ns: Mapping[int, int]) -> dic
     numbers = attempts.number([(process.identity, *span) for process, span in zip(processes, spans)])
     for process, attempt in zip(processes, numbers):
         process.attempt = attempt
-    pairs = zip(processes, spans)
-    return judge([_life(process, last_ns, last_open_ns.get(process.index)) for process, (_, last_ns) in pairs])
-
-
-def _life(process: Process, last_ns: int, entered_ns: int | None) -> Life:
-    seen_ns = time.time_ns() if process.state == RUNNING else last_ns
-    return Life(process, seen_ns, process.gone_ns + process.offset_ns if process.gone_ns else None, entered_ns)
+    by_name = {process.name: process.attempt for process in processes}
+    lives = []
+    for process, (start_ns, last_ns) in zip(processes, spans):
+        was_seen = process.gone_ns and by_name.get(process.sealed_by) == process.attempt
+        gone_ns = process.gone_ns + process.offset_ns if was_seen else None
+        seen_ns = time.time_ns() if process.state == RUNNING else last_ns
+        lives.append(Life(process, start_ns, seen_ns, gone_ns, last_open_ns.get(process.index)))
+    return judge(lives)
 
 
 def judge(lives: Sequence[Life]) -> dict[int, Fate]:
@@ -108,17 +111,20 @@ class _Judge:
         over_ns = max(life.last_ns for life in company)
         at_the_end = [life for life in silent if over_ns - life.last_ns <= AT_ONCE_NS]
         killed = {life.process.index for life in silent} - {life.process.index for life in at_the_end}
-        killed.update(life.process.index for life in self._killed_at_the_end(at_the_end, company, members))
+        for gone in _together(at_the_end):
+            killed.update(life.process.index for life in self._killed_of(gone, company, members))
         return [(life.process.index, _ending(life, life.process.index in killed)) for life in silent]
 
-    def _killed_at_the_end(self, gone: list[Life], company: list[Life], members: list[Life]) -> list[Life]:
-        """Those who were killed, of a company's last who were gone at once."""
-        if not gone or self._was_another_host_first(gone[0]):
+    def _killed_of(self, gone: list[Life], company: list[Life], members: list[Life]) -> list[Life]:
+        """Those who were killed, of a company's last who may have been gone at once."""
+        if self._was_another_host_first(gone[0]):
             return []
         if any(_failed_before(other, gone[0]) for other in company):
             return []
-        if len(gone) == 1:
-            return [] if self._left_alone(gone[0], members) else gone
+        launcher = self._launcher(gone[0])
+        is_well = launcher is not None and launcher.process.state in (ENDED, RUNNING) and not launcher.process.error
+        if len(gone) == 1 or (is_well and not gone[0].process.is_of_ray):
+            return [life for life in gone if not self._left_alone(life, members)]
         return self._first(gone)
 
     def _first(self, gone: list[Life]) -> list[Life]:
@@ -133,7 +139,7 @@ class _Judge:
         return seen[:1] if was_outlived else []
 
     def _left_alone(self, life: Life, members: list[Life]) -> bool:
-        """Did one leave in order with which no other was gone? By who started it, else by the others of the job."""
+        """Did one leave in order, whatever the others that were gone? By who started it, else by those of its job."""
         launcher = self._launcher(life)
         above = [other for other in members if other is not life] if launcher is None else [launcher]
         if any(other.last_ns - life.last_ns > AT_ONCE_NS or _says_that_a_child_died(other) for other in above):
@@ -223,6 +229,18 @@ def _companies(members: Sequence[Life]) -> Iterator[list[Life]]:
 
 def _launched_by(life: Life) -> tuple[object, ...]:
     return ("ray",) if life.process.is_of_ray else (life.process.host, life.process.identity.get("ppid"))
+
+
+def _together(gone: list[Life]) -> list[list[Life]]:
+    """Those that may have been gone at once: who began when another one was gone already was not ended with that."""
+    sets: list[list[Life]] = []
+    over_ns = -1
+    for life in sorted(gone, key=lambda life: (life.gone_ns or _NEVER, life.start_ns)):
+        if not sets or life.start_ns > over_ns:
+            sets.append([])
+            over_ns = life.gone_ns or _NEVER
+        sets[-1].append(life)
+    return sets
 
 
 def _signalled(members: Sequence[Life]) -> list[Life]:

@@ -58,7 +58,8 @@ class Process:
     attempt: int = 0
     error: str | None = None  # the exception that ended its program
     exit_status: int | None = None  # of os._exit
-    gone_ns: int = 0  # CLOCK_MONOTONIC, when its host's keeper saw that it was gone; 0: none saw it
+    gone_ns: int = 0  # CLOCK_MONOTONIC, when who sealed it saw that it was gone; 0: it did so itself
+    sealed_by: str = ""  # the name of that process of the run
     blocks: list[BlockRef] = field(default_factory=list)
     sealed_banks: dict[int, int] = field(default_factory=dict)  # sequence number to what is sealed of it
     open_block: BlockRef | None = None
@@ -89,17 +90,17 @@ class Process:
     @property
     def is_of_ray(self) -> bool:
         """Is it a worker of a Ray job?"""
-        return self.identity.get("under") == "ray"
+        return self.identity.get("under") == parts.RAY
 
     @property
     def is_driver(self) -> bool:
         """Has it started a Ray job?"""
-        return self.identity.get("under") == "ray driver"
+        return self.identity.get("under") == parts.RAY_DRIVER
 
     @property
     def is_of_pool(self) -> bool:
-        """Is it a worker of a pool, which ends by its pool's signal?"""
-        return self.identity.get("under") == "pool"
+        """Is it a worker of a pool or a data loader, which ends by its owner's signal?"""
+        return self.identity.get("under") in (parts.POOL, parts.DATALOADER)
 
     @property
     def clock(self) -> Clock:
@@ -145,7 +146,7 @@ class Process:
         self.ended = True
         self.error = text_of(meta.get("error")) or None
         self.exit_status = small_number(meta.get("status"))
-        self.gone_ns = whole_number(meta.get("gone_ns"))
+        self.gone_ns, self.sealed_by = whole_number(meta.get("gone_ns")), text_of(meta.get("by"))
 
     def take(self, ref: BlockRef) -> None:
         """A block of records. Of a bank that was sealed twice, by its process and by who adopted it, the later counts:

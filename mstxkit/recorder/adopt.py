@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import time
 from pathlib import Path
 from typing import Any, Callable, Mapping, NamedTuple
 
@@ -20,6 +21,17 @@ from . import blocks, live
 from .sealed import SealedFiles, cut_torn_end, files_of
 
 _ROTATE_BYTES, _NO_QUOTA = 1 << 29, 1 << 62
+
+
+class _Adopter(NamedTuple):
+    """Who seals, a process of the run or a command, and when those whom it watched were gone."""
+
+    name: str | None
+    gone_ns: Mapping[str, int]
+
+    def saw(self, name: str) -> dict[str, Any]:
+        """What the end of a process says of that."""
+        return {"by": self.name, "gone_ns": self.gone_ns.get(name, time.monotonic_ns())} if self.name else {}
 
 
 class Adopted(NamedTuple):
@@ -35,14 +47,19 @@ class _Interrupted(Exception):
 
 
 def collect(
-    run: str | os.PathLike[str], go_on: Callable[[], bool] = lambda: True, gone_ns: Mapping[str, int] = {}
+    run: str | os.PathLike[str],
+    go_on: Callable[[], bool] = lambda: True,
+    by: str | None = None,
+    gone_ns: Mapping[str, int] = {},
 ) -> list[Adopted]:
     """Seal everything that dead processes of a run left on this host.
 
     Args:
         run: The run folder.
         go_on: Asked before each bank; where it says no, the rest is left to the next call.
-        gone_ns: When those were gone whom somebody watched, by their names. CLOCK_MONOTONIC.
+        by: The process of the run that does it, by its name.
+        gone_ns: When those were gone whom that one watched, by their names, CLOCK_MONOTONIC. Of the others it sees now
+            that they are gone.
 
     Raises:
         MstxkitError: `run` is no run folder.
@@ -54,7 +71,7 @@ def collect(
     adopted = []
     for pointer in pointers(folder):
         try:
-            adopted.append(_adopt(folder, pointer, run_id, go_on, gone_ns))
+            adopted.append(_adopt(folder, pointer, run_id, go_on, _Adopter(by, gone_ns)))
         except _Interrupted:
             break
         except (OSError, ValueError, TypeError, KeyError, MstxkitError) as exc:
@@ -69,9 +86,7 @@ def pointers(run: Path) -> list[Path]:
     return sorted(path for path in candidates if any(kind in path.name for kind in kinds))
 
 
-def _adopt(
-    run: Path, pointer: Path, run_id: str, go_on: Callable[[], bool], gone_ns: Mapping[str, int]
-) -> Adopted | None:
+def _adopt(run: Path, pointer: Path, run_id: str, go_on: Callable[[], bool], adopter: _Adopter) -> Adopted | None:
     about = process_pointer.read(pointer)
     if about is None or about.get("run") != run_id or life.is_alive(about) is not False:
         return None
@@ -81,7 +96,7 @@ def _adopt(
         return None  # another one is adopting it
     try:
         claimed = _claim(pointer, has_lock=lock is not None)
-        left = _Left(about, path, run_id, gone_ns.get(identity.process_name(about)))
+        left = _Left(about, path, run_id, adopter)
         return None if claimed is None else _seal_claimed(run, claimed, pointer, left, go_on)
     finally:
         if lock is not None:  # its file stays where the work is left to the next one
@@ -89,14 +104,12 @@ def _adopt(
 
 
 class _Left(NamedTuple):
-    """What a process that no longer lives left behind: its pointer's fields, its live file, the run's id; and when
-    somebody saw that it was gone.
-    """
+    """What a process that no longer lives left behind: its pointer's fields, its live file, the run's id."""
 
     about: dict[str, Any]
     path: Path
     run_id: str
-    gone_ns: int | None = None
+    adopter: _Adopter
 
     @property
     def name(self) -> str:
@@ -206,7 +219,9 @@ def _seal_banks(
         return Adopted(left.name, records, False)
     open_ranges = blocks.of_open_ranges(view)
     # In one write: a killed adopter leaves both or none.
-    files.append((open_ranges or b"") + blocks.of_end(view, _how_it_ended(header, left), gone_ns=left.gone_ns), 0)
+    files.append(
+        (open_ranges or b"") + blocks.of_end(view, _how_it_ended(header, left), **left.adopter.saw(left.name)), 0
+    )
     return Adopted(left.name, records, open_ranges is not None)
 
 

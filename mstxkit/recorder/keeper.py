@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Callable
 
 from .. import faults
-from ..host import identity, life
+from ..host import identity, life, parts
 from ..store import layout
 from . import adopt, live
 from .background import Background
@@ -104,9 +104,9 @@ class Keeper:
         """
         try:
             if self._folder.is_dir() and (self._is_keeper or life.hold(self._lock)):
-                if identity.current().get("under") == "ray driver":
+                if identity.current().get("under") == parts.RAY_DRIVER:
                     self._await_workers(go_on)
-                adopt.collect(self._run, go_on, self._neighbours.gone_ns)
+                adopt.collect(self._run, go_on, self._own, self._neighbours.gone_ns)
         finally:
             self.resign()
 
@@ -122,8 +122,6 @@ class Keeper:
         self._neighbours.wait(_TURN_S if self._has_looked else 0)
         gone = {name for name in self._others() if not self._is_alive(name)}
         self._left &= gone
-        if self._has_looked:
-            self._neighbours.note(gone - self._left)
         if gone - self._left or not self._has_looked:
             self._seal(gone)
         self._spent_ns += time.thread_time_ns() - before
@@ -132,7 +130,7 @@ class Keeper:
     def _seal(self, gone: set[str]) -> None:
         self._background.sleep(_OUTLIVES_BY_S)
         if not self._background.is_pausing:
-            adopt.collect(self._run, lambda: not self._background.is_pausing, self._neighbours.gone_ns)
+            adopt.collect(self._run, lambda: not self._background.is_pausing, self._own, self._neighbours.gone_ns)
         if not self._background.is_pausing:
             self._has_looked, self._left = True, gone
 

@@ -61,12 +61,6 @@ class Neighbours:
             if descriptor is not None:
                 self._names[descriptor] = name
 
-    def note(self, names: set[str]) -> None:
-        """These are gone now, whether they were watched or not."""
-        now_ns = time.monotonic_ns()
-        for name in names:
-            self.gone_ns.setdefault(name, now_ns)
-
     def wait(self, seconds: float) -> None:
         """Wait until one of them is gone, or `wake` is called."""
         poll = select.poll()

@@ -82,7 +82,7 @@ def test_without_options_everything_known_is_patched_and_the_run_gets_a_folder_o
     folder, asked = done.stdout.split()
 
     assert Path(folder).parent == program.folder / "mstxkit-runs"
-    assert Path(folder, "run.json").exists()
+    assert not Path(folder).exists(), "nothing was recorded into it"
     assert asked == "all"
 
 
@@ -246,12 +246,13 @@ def test_no_command_is_wrong_use(program: Program) -> None:
 
 
 def test_an_interpreter_without_the_pth_file_is_named_as_the_reason_for_nothing(program: Program) -> None:
+    program.run_folder.mkdir()
     unreached = run(program, "--run", program.run_folder, "--", program.python, "-S", "-c", "pass")
     reached = run(program, "--run", program.run_folder, "--", program.python, "-c", "pass")
 
     assert "no Python that reads mstxkit.pth was started" in unreached.stderr
     assert "no process imported mstxkit or what is to be patched (all)" in reached.stderr
-    assert sorted(path.name for path in program.run_folder.iterdir()) == ["live", "run.json", "sealed"]
+    assert sorted(path.name for path in program.run_folder.iterdir()) == ["live", "run.json", "sealed"], "it was there"
 
 
 def test_off_is_named_as_the_reason_for_nothing(program: Program) -> None:

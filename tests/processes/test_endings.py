@@ -105,7 +105,7 @@ RANKS = """
     else:
         rank = "launcher"
     with mstxkit.stage(f"update of {rank}"):
-        print(rank, os.getpid(), flush=True)
+        os.write(1, f"{rank} {os.getpid()}\\n".encode())
         time.sleep(60)
 """
 

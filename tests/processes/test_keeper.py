@@ -45,7 +45,7 @@ def test_what_is_killed_is_sealed_while_the_others_go_on(run: Path) -> None:
         lives.killed(killed)
 
         assert lives.wait_until(lambda: killed.pid in sealed_pids(run))
-        assert len(list((run / "live").iterdir())) == 1
+        assert lives.wait_until(lambda: len(list((run / "live").iterdir())) == 1)
 
 
 def test_a_keeper_that_is_killed_is_followed_by_another_one(run: Path) -> None:

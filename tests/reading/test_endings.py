@@ -22,14 +22,14 @@ class Told:
 
     def add(
         self, pid: int, state: str, last: float, *, ppid: int = AGENT, inside: float | None = None,
-        gone: float | None = None, host: str = "h", attempt: int = 0, error: str | None = None,
+        start: float = 0, gone: float | None = None, host: str = "h", attempt: int = 0, error: str | None = None,
         status: int | None = None, **identity: Any,
     ) -> Told:  # fmt: skip
         index = len(self.lives)
         process = Process((host, pid, "5eed"), index, {"ppid": ppid, **identity}, state=state)
         process.attempt, process.error, process.exit_status = attempt, error, status
-        times = [None if time is None else int(time * SECOND) for time in (last, gone, inside)]
-        self.lives.append(Life(process, times[0] or 0, times[1], times[2]))
+        seen, entered = (None if time is None else int(time * SECOND) for time in (gone, inside))
+        self.lives.append(Life(process, int(start * SECOND), int(last * SECOND), seen, entered))
         return self
 
     def ends(self) -> list[tuple[int, str, str | None]]:
@@ -125,6 +125,14 @@ def test_without_a_launcher_in_the_run_who_saw_it_was_one_of_them() -> None:
     told = Told().add(100, KILLED, 20.6, inside=19).add(101, KILLED, 20, inside=19, gone=20.3)
 
     assert told.states() == {100: LEFT, 101: KILLED}
+
+
+def test_who_began_when_another_one_was_gone_was_not_taken_along_by_it() -> None:
+    told = Told().add(AGENT, ENDED, 22, ppid=SHELL)
+    for n in range(3):
+        told.add(100 + n, KILLED, 20 + n / 2, start=20 + n / 2, inside=20 + n / 2, gone=20.3 + n / 2)
+
+    assert told.states() == {AGENT: ENDED, 100: KILLED, 101: KILLED, 102: KILLED}
 
 
 def test_a_host_that_ended_later_was_taken_along() -> None:

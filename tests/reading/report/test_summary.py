@@ -79,11 +79,11 @@ def test_a_single_step_can_be_asked_for(run: Path) -> None:
 
 
 def test_a_clean_run_is_not_wrong_but_a_kill_a_drop_or_damage_is(run: Path) -> None:
-    process = ProcessFiles(run, 1)
+    process = ProcessFiles(run, 41)
     process.seal(bank_of(1))
     assert not is_something_wrong(summarise(open_run(run)))
 
-    ProcessFiles(run, 2).seal(inside=[{"name": "x", "domain": "d", "start": 5}], ended="killed")
+    ProcessFiles(run, 42).seal(inside=[{"name": "x", "domain": "d", "start": 5}], ended="killed")
     assert is_something_wrong(summarise(open_run(run)))
 
     for file in (run / "sealed").iterdir():
