@@ -20,8 +20,8 @@ def with_labels(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def of_processes(rows: Sequence[Row]) -> list[str]:
     """`rank 0`, `rank 0 actor`, `rank 0 dataloader 3`, `replica 2`, `pool 1 (pid 4711)`: safe to show.
 
-    Rank, role and part, where the rank's own process needs no part. What others have too gets more, as little as will
-    do: the part, the attempt of the job, the pid, the host, in the end a number.
+    Rank, role and part; a trainer needs no part, nor a worker of Ray that has a role. What others have too gets more,
+    as little as will do: the part, the attempt of the job, the pid, the host, in the end a number.
     """
     return _unlike([_forms(row) for row in rows])
 
@@ -53,8 +53,9 @@ def _forms(row: Row) -> tuple[str, ...]:
 def _words(row: Row, is_whole: bool) -> str:
     rank = "" if row["rank"] is None else f"rank {row['rank']}"
     role, part = shown(row["role"]).strip(), shown(row["part"]).strip()
-    is_its_rank = part == parts.TRAINER or (row["under"] == parts.RAY and rank and role)
-    return " ".join(filter(None, (rank, role, "" if part == role or (is_its_rank and not is_whole) else part)))
+    is_of_a_role = row["under"] == parts.RAY and role and not part.startswith("replica ")
+    says_little = part == parts.TRAINER or is_of_a_role
+    return " ".join(filter(None, (rank, role, "" if part == role or (says_little and not is_whole) else part)))
 
 
 def _unlike(forms: Sequence[tuple[str, ...]]) -> list[str]:

@@ -45,12 +45,23 @@ def test_a_trainer_is_its_rank_and_who_works_beside_it_has_its_part() -> None:
     ]  # fmt: skip
 
 
-def test_an_actor_of_ray_that_is_a_rank_needs_its_name_only_beside_another_one() -> None:
-    first, second = (row(rank=3, role="actor", part=name, under="ray") for name in ("gen_0", "gen_1"))
+@pytest.mark.parametrize(("rank", "text"), [(3, "rank 3 actor"), (None, "actor")])
+def test_an_actor_of_ray_with_a_role_needs_its_name_only_beside_another_one(rank: int | None, text: str) -> None:
+    first, second = (row(rank=rank, role="actor", part=name, under="ray") for name in ("gen_0", "gen_1"))
 
-    assert called(first) == ["rank 3 actor"]
-    assert called(first, second) == ["rank 3 actor gen_0", "rank 3 actor gen_1"]
-    assert called({**first, "rank": None}) == ["actor gen_0"]
+    assert called(first) == [text]
+    assert called(first, second) == [f"{text} gen_0", f"{text} gen_1"]
+    assert called(first, {**first, "pid": 2}) == [f"{text} (pid 1)", f"{text} (pid 2)"]
+
+
+def test_a_replica_is_called_that_also_alone() -> None:
+    assert called(row(role="rollout", part="replica 2", under="ray")) == ["rollout replica 2"]
+
+
+def test_an_actor_of_ray_without_a_role_has_its_name() -> None:
+    assert called(row(rank=3, part="gen_0", under="ray"), row(part="ray worker", under="ray")) == [
+        "rank 3 gen_0", "ray worker",
+    ]  # fmt: skip
 
 
 def test_what_is_alike_gets_as_little_more_as_will_do() -> None:

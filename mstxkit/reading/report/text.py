@@ -14,6 +14,7 @@ from .units import duration, share_over
 
 RANK_LIMIT = 8
 _PATH_LIMIT = 160
+_STAGE_WIDTH = 26  # reference_compute_log_prob
 DAMAGE_LIMIT = 20
 LOSS_WORDS = {
     "dropped": "records dropped",
@@ -56,11 +57,13 @@ def _headline(summary: dict[str, Any]) -> Text:
 
 def _stage_table(stages: list[dict[str, Any]], all_ranks: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("stage", overflow="fold")
+    # Where it gets too narrow, who is slowest is broken between words before the names of stages are.
+    longest = max(len(stage["stage"]) for stage in stages)
+    table.add_column("stage", overflow="fold", min_width=min(longest, _STAGE_WIDTH))
     table.add_column("rank", no_wrap=True)
     for name in ("count", "total", "mean", "p50", "p99"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("slowest", no_wrap=True)
+    table.add_column("slowest", overflow="fold", min_width=10)
     for stage in stages:
         _add_stage(table, stage, all_ranks)
     return table
