@@ -77,14 +77,21 @@ def of_run(processes: Sequence[Process], last_open_ns: Mapping[int, int]) -> dic
     numbers = attempts.number([(process.identity, *span) for process, span in zip(processes, spans)])
     for process, attempt in zip(processes, numbers):
         process.attempt = attempt
-    by_name = {process.name: process.attempt for process in processes}
+    by_name = {process.name: (process, start_ns) for process, (start_ns, _) in zip(processes, spans)}
     lives = []
     for process, (start_ns, last_ns) in zip(processes, spans):
-        was_seen = process.gone_ns and by_name.get(process.sealed_by) == process.attempt
+        was_seen = _was_outlived(process, last_ns, *by_name.get(process.sealed_by, (None, 0)))
         gone_ns = process.gone_ns + process.offset_ns if was_seen else None
         seen_ns = time.time_ns() if process.state == RUNNING else last_ns
         lives.append(Life(process, start_ns, seen_ns, gone_ns, last_open_ns.get(process.index)))
     return judge(lives)
+
+
+def _was_outlived(process: Process, last_ns: int, by: Process | None, by_start_ns: int) -> bool:
+    """Did who sealed it live on in the same start of the job, not in one that came shortly after?"""
+    if by is None or by.attempt != process.attempt:
+        return False
+    return by_start_ns < last_ns or (by.identity.get("job") or "") == process.identity.get("job")
 
 
 def judge(lives: Sequence[Life]) -> dict[int, Fate]:
@@ -121,11 +128,16 @@ class _Judge:
             return []
         if any(_failed_before(other, gone[0]) for other in company):
             return []
-        launcher = self._launcher(gone[0])
-        is_well = launcher is not None and launcher.process.state in (ENDED, RUNNING) and not launcher.process.error
-        if len(gone) == 1 or (is_well and not gone[0].process.is_of_ray):
+        if len(gone) == 1 or self._has_launcher_that_is_well(gone[0]):
             return [life for life in gone if not self._left_alone(life, members)]
         return self._first(gone)
+
+    def _has_launcher_that_is_well(self, life: Life) -> bool:
+        """Then what it started is judged one by one: it may have ended a server that waited, not one at work."""
+        launcher = self._launcher(life)
+        if launcher is None or life.process.is_of_ray or self._was_started_anew(life):
+            return False
+        return launcher.process.state in (ENDED, RUNNING) and launcher.process.error is None
 
     def _first(self, gone: list[Life]) -> list[Life]:
         """The one that took the others along; none where they left in order."""

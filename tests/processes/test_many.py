@@ -120,8 +120,7 @@ def test_what_others_left_is_adopted_by_the_next_start_on_the_host(run: Path) ->
     with mstxkit.capture(run):
         assert lives.wait_until(lambda: len(list((run / "live").iterdir())) == 1)
 
-    # All of a job at once.
-    assert Counter(row["state"] for row in lives.processes(run)) == {"left": 3, "ended": 1}
+    assert Counter(row["state"] for row in lives.processes(run)) == {"killed": 3, "ended": 1}
     assert lives.ended(run) == {"ended": 3}
     assert lives.still_open(run) == {"open": 3}
 
