@@ -18,7 +18,7 @@ from . import __version__, faults
 from .errors import CaptureError
 from .escalation.duty.standby import Standby
 from .host import identity
-from .recorder import forking, here
+from .recorder import forking, here, outliving
 from .recorder.keeper import Keeper
 from .recorder.process import Recorder
 
@@ -138,7 +138,7 @@ def stop(run: Path | None = None) -> None:
 
 
 def _stop_and_hand_over(recorder: Recorder, keeper: Keeper, deadline: float) -> None:
-    recorder.stop(deadline, lambda: keeper.hand_over(lambda: time.monotonic() < deadline))
+    recorder.stop(deadline, lambda: _hand_over(keeper, deadline))
 
 
 def discard() -> None:
@@ -288,17 +288,18 @@ def _is_about_to_exec(caller: FrameType | None) -> bool:
 
 
 def _at_exit() -> None:
-    """The end of the interpreter: stop, but not before multiprocessing and what else ends by it has ended its children,
-    so that what they left is sealed as well. What is registered first, here, is called last.
+    """The end of the interpreter. What others end only after this is sealed once they have."""
+    recorder, keeper = here.recorder, _beside.keeper
+    stop()
+    if recorder is not None and recorder.pid == os.getpid() and recorder.is_sealed:
+        outliving.when_others_have_ended(lambda: _hand_over(keeper, time.monotonic() + recorder.limits.stop_s))
 
-    Source: CPython 3.9 to 3.13, `multiprocessing/util.py`, `_exit_function`: it ends the children, then calls
-        finalizers of a negative priority.
-    """
-    util = sys.modules.get("multiprocessing.util")
-    if util is not None and not getattr(util, "_exiting", True):
-        util.Finalize(None, stop, exitpriority=-100)
-    else:
-        stop()
+
+def _hand_over(keeper: Keeper, deadline: float) -> None:
+    try:
+        keeper.hand_over(lambda: time.monotonic() < deadline)
+    except Exception as exc:
+        faults.note("keeper", exc)
 
 
 class _Token:

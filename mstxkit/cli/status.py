@@ -44,7 +44,7 @@ def status(
     json: bool = typer.Option(False, "--json", help="Everything as one JSON object; times in ns."),
 ) -> None:
     """Show a run's processes, what its ranks do, requests and profiles. Ends with 1 if a process was killed or lost
-    records.
+    records, or a file is damaged. It looks at the heads of blocks only: `report` reads every record.
     """
     if run is None:
         checks = _checks.installation()
@@ -102,18 +102,19 @@ def _print(
     console.print(_processes(processes) if processes else "No process has written to this run yet.")
     for part in [*patch_lines(patches), *_parts(escalation), *damage_lines(damage)]:
         console.print(part)
+    if processes:
+        console.print("\nOnly heads and checksums were looked at; `mstxkit report` reads every record.")
 
 
 def _processes(processes: list[dict[str, Any]]) -> Any:
-    from rich.text import Text
-
     columns = ("process", "host", "pid", "state", "last seen", "dropped", "faults", "clock")
     table = _show.table(*columns, right=("pid", "dropped", "faults"))
     now_ns = time.time_ns()
     for p in processes:
         ago = "never" if p["last_seen_ns"] is None else f"{duration(max(0, now_ns - p['last_seen_ns']))} ago"
         error = "" if p["clock_error_ns"] is None else f" ±{duration(p['clock_error_ns'])}"
-        state = Text(p["state"], "bold red" if p["state"] == "killed" else "")
+        ended = " ".join(filter(None, (p["state"], p["ending"])))
+        state = for_rich(ended, NAME_LIMIT, "bold red" if p["state"] == "killed" else "")
         names = (for_rich(who(p)), for_rich(p["host"], NAME_LIMIT))
         numbers = (str(p["dropped"]), str(p["faults"]), f"{p['clock'] or 'unknown'}{error}")
         table.add_row(*names, str(p["pid"]), state, ago, *numbers)

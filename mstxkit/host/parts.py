@@ -162,6 +162,11 @@ def _of_ray() -> Part:
     return _remembered.of_ray
 
 
+def is_driving() -> bool:
+    """Does the Ray job that this process has started still go on?"""
+    return getattr(_ray_worker(), "mode", None) == _DRIVER_MODE
+
+
 def _ray_worker() -> Any:
     return getattr(sys.modules.get("ray._private.worker"), "global_worker", None)
 

@@ -30,7 +30,7 @@ A_CHILD_DIED = frozenset(
     )
 )  # fmt: skip
 _NEVER = 1 << 63
-WITH_THE_JOB, WITH_ITS_POOL, NEXT_PROGRAM = "with the job", "with its pool", "became another program"
+WITH_THE_JOB, WITH_ITS_POOL, NEXT_PROGRAM = "with the job", "with its pool", "for another program"
 WHILE_OTHERS_WENT_ON = "while the others went on"
 
 
@@ -61,7 +61,7 @@ class Life(NamedTuple):
 
 
 class Fate(NamedTuple):
-    """A state, and how it came to it; None where there is nothing to add."""
+    """A state, and how it came to it, as words that follow it; None where there is nothing to add."""
 
     state: str
     how: str | None = None
@@ -185,13 +185,13 @@ def _by_its_own_word(life: Life) -> Fate | None:
     """What a process said of its end, or what is sure without the others; None where there is nothing of the kind."""
     process, status = life.process, life.process.exit_status
     if process.state == ENDED:
-        return Fate(ENDED, process.error)
+        return Fate(ENDED, process.error and f"by {process.error}")
     if process.state == LEFT:
         return Fate(LEFT, NEXT_PROGRAM)
     if process.state != KILLED:
         return Fate(process.state)
     if status is not None:
-        return Fate(KILLED if status or life.is_inside else LEFT, f"os._exit({status})")
+        return Fate(KILLED if status or life.is_inside else LEFT, f"by os._exit({status})")
     if process.is_of_pool and not life.is_inside:
         return Fate(LEFT, WITH_ITS_POOL)
     return None

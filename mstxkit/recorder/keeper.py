@@ -91,6 +91,7 @@ class Keeper:
 
     def resign(self) -> None:
         """Leave all to the next keeper."""
+        self._is_keeper = False
         life.let_go(self._lock)
         live.forget_folder(self._folder)
         self._neighbours.close()
@@ -104,7 +105,7 @@ class Keeper:
         """
         try:
             if self._folder.is_dir() and (self._is_keeper or life.hold(self._lock)):
-                if identity.current().get("under") == parts.RAY_DRIVER:
+                if identity.current().get("under") == parts.RAY_DRIVER and not parts.is_driving():
                     self._await_workers(go_on)
                 adopt.collect(self._run, go_on, self._own, self._neighbours.gone_ns)
         finally:

@@ -69,6 +69,7 @@ class Recorder:
         self.run, self.run_id = run_file.open_run_folder(run)
         self.pid = os.getpid()
         self._closing, self._is_closed = threading.Lock(), False
+        self.is_sealed = False  # is all that it had in the run folder?
         self.clock = clock.choose(engine.NATIVE)
         who = {**identity.of_process(self.run_id, engine.NATIVE, version), "parent": parent}
         layout = livefile.Layout(limits.slots, limits.banks, limits.bank_bytes // 4096 * 4096)
@@ -134,7 +135,7 @@ class Recorder:
 
         Args:
             deadline: Of `time.monotonic`.
-            then: Called when all that is done.
+            then: Called when all that is done; must not raise.
 
         Done in the sealer's thread: nobody can tell beforehand that a write into the run folder returns.
         """
@@ -153,9 +154,9 @@ class Recorder:
     def _close_and_seal(self, error: str | None, then: Callable[[], object]) -> None:
         self._try("recorder.seal", self.sealer.seal_full_banks)
         self._close()
-        is_sealed = self._try("recorder.stop", lambda: self.sealer.seal_the_rest(error))
-        (live.remove if is_sealed else live.let_go)(self.live)
-        self._try("recorder.stop", then)
+        self.is_sealed = self._try("recorder.stop", lambda: self.sealer.seal_the_rest(error))
+        (live.remove if self.is_sealed else live.let_go)(self.live)
+        then()
 
     def _close(self) -> None:
         """Nothing changes in the live file from here on: no range is both ended and open. Touches no run folder."""

@@ -71,8 +71,12 @@ class Job(NamedTuple):
 Start = Callable[..., Job]
 
 
-def run_driver(name: str, run: Path, *arguments: str, **variables: str) -> Job:
-    """Run one of `drivers/` to its end, and seal what its workers left, which Ray ends by force."""
+def run_driver(name: str, run: Path, *arguments: str, collects: bool = True, **variables: str) -> Job:
+    """Run one of `drivers/` to its end, and seal what its workers left, which Ray ends by force.
+
+    Args:
+        collects: False: leave it as the job itself has left it.
+    """
     command = [sys.executable, str(HERE / "drivers" / f"{name}.py"), *arguments, str(run)]
     done = subprocess.run(
         command,
@@ -82,7 +86,7 @@ def run_driver(name: str, run: Path, *arguments: str, **variables: str) -> Job:
         text=True,
         timeout=_ENDS_WITHIN_S,
     )
-    if (run / "run.json").exists():
+    if collects and (run / "run.json").exists():
         _collect(run)
     return Job(_last_line(done.stdout), run, done.stdout + done.stderr, done.returncode)
 

@@ -91,7 +91,7 @@ def test_children_that_are_ended_by_their_parent_left(run: Path) -> None:
     )
 
     endings, code = told(run)
-    assert endings == {("ended", None): 2, ("left", "os._exit(0)"): 1, ("left", "with the job"): 1} and code == 0
+    assert endings == {("ended", None): 2, ("left", "by os._exit(0)"): 1, ("left", "with the job"): 1} and code == 0
     assert lives.ended(run) == {"reward": 3}
 
 

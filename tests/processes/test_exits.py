@@ -35,11 +35,11 @@ def test_the_status_of_os_exit_is_read_back(run: Path, status: int, state: str) 
         run, status, status=status,
     )  # fmt: skip
 
-    assert end_of(run) == (state, f"os._exit({status})")
+    assert end_of(run) == (state, f"by os._exit({status})")
     assert lives.ended(run) == {"before": 1}
 
 
-@pytest.mark.parametrize(("program", "error"), [("raise ValueError(5)", "ValueError"), ("sys.exit(1)", None)])
+@pytest.mark.parametrize(("program", "error"), [("raise ValueError(5)", "by ValueError"), ("sys.exit(1)", None)])
 def test_the_exception_that_ended_the_program_is_read_back(run: Path, program: str, error: str | None) -> None:
     lives.run(f"import sys, mstxkit\nmstxkit.capture(sys.argv[1])\n{program}", run, status=1)
 
@@ -61,7 +61,7 @@ def test_a_child_of_multiprocessing_that_raises_says_so(run: Path) -> None:
     )
 
     assert sorted((row["state"], row["ending"] or "") for row in lives.processes(run)) == [
-        ("ended", ""), ("ended", "KeyError"),
+        ("ended", ""), ("ended", "by KeyError"),
     ]  # fmt: skip
 
 

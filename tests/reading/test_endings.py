@@ -54,7 +54,7 @@ def test_who_speaks_for_itself_is_believed() -> None:
 def test_os_exit_is_in_order_with_0_outside_of_every_range(status: int, inside: float | None, state: str) -> None:
     told = Told().add(1, KILLED, 5, status=status, inside=inside).add(2, ENDED, 60)
 
-    assert told.ends()[0] == (1, state, f"os._exit({status})")
+    assert told.ends()[0] == (1, state, f"by os._exit({status})")
 
 
 def test_alone_it_was_killed_inside_or_outside() -> None:

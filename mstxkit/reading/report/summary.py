@@ -23,19 +23,20 @@ _COALESCED = r'^\{"coalesced":(\d+),"total_ns":\d+,'
 
 
 def summarise(run: Run, step: int | None = None) -> dict[str, Any]:
-    """Stages by rank, killed processes, losses, coalesced ranges and damage of `run`; stages of one `step` if given."""
+    """Stages by rank, endings, losses, coalesced ranges and damage of `run`; stages of one `step` if given."""
     import polars as pl
 
     processes, occurrences = run.processes(), run.occurrences()
     steps, states = occurrences["step"].drop_nulls(), processes["state"].to_list()
     if step is not None:
         occurrences = occurrences.filter(pl.col("step") == step)
+    gone = _gone(processes, run.open_ranges())
     return {
         "run": run.id, "path": run.path, "processes": processes.height,
         "states": {state: states.count(state) for state in sorted(set(states))},
         "first_step": steps.min(), "last_step": steps.max(), "step": step,
         "stages": _stages(occurrences, processes.select(_NAMES).to_dicts()),
-        "killed": _killed(processes, run.open_ranges()),
+        "killed": _killed(gone), "endings": _endings(gone),
         "losses": _losses(processes),
         "coalesced": _coalesced(run) if processes["coalesced"].sum() else [],
         "damage": [part._asdict() for part in run.damage],
@@ -70,17 +71,31 @@ def _slowest(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     return {**{key: slowest[key] for key in (*_NAMES, "mean_ns")}, "median_ns": median_ns}
 
 
-def _killed(processes: pl.DataFrame, open_ranges: pl.DataFrame) -> list[dict[str, Any]]:
-    import polars as pl
+def _killed(gone: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those that were killed, worst first: inside of a range before outside of any, and who was gone first."""
+    killed = [process for process in gone if process["state"] == stages.KILLED]
+    return sorted(killed, key=lambda process: (not process["inside"], process["last_seen_ns"] or 0))
 
-    inside = stages.endings(processes, open_ranges)
-    killed = []
-    for row, process in enumerate(processes.iter_rows(named=True)):
-        if process["state"] == stages.KILLED:
-            mine = inside.filter(pl.col("row") == row).drop("row")
-            kept = {key: process[key] for key in (*_NAMES, "last_seen_ns")}
-            killed.append({**kept, "inside": mine.to_dicts()})
-    return killed
+
+def _endings(gone: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """How the others ended, where they did not just say so: `state`, `how`, and `processes` as those of `killed`."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for process in gone:
+        if process["state"] != stages.KILLED and process["how"]:
+            groups.setdefault((process["state"], process["how"]), []).append(process)
+    return [{"state": state, "how": how, "processes": alike} for (state, how), alike in sorted(groups.items())]
+
+
+def _gone(processes: pl.DataFrame, open_ranges: pl.DataFrame) -> list[dict[str, Any]]:
+    """Every process with how it ended, and what it was inside of where it is gone without a word."""
+    inside: dict[int, list[dict[str, Any]]] = {}
+    for opened in stages.endings(processes, open_ranges).to_dicts():
+        inside.setdefault(opened.pop("row"), []).append(opened)
+    return [
+        {key: process[key] for key in (*_NAMES, "attempt", "last_seen_ns", "state")}
+        | {"how": process["ending"], "inside": inside.get(row, [])}
+        for row, process in enumerate(processes.iter_rows(named=True))
+    ]
 
 
 def _coalesced(run: Run) -> list[dict[str, Any]]:

@@ -33,6 +33,7 @@ def render(summary: dict[str, Any], all_ranks: bool = False) -> RenderableType:
     parts: list[RenderableType] = [_headline(summary)]
     parts.append(_stage_table(summary["stages"], all_ranks) if summary["stages"] else Text("No stage has ended."))
     parts += [_killed(process) for process in summary["killed"]]
+    parts += [Text()] * bool(summary["endings"]) + [_ended(ending) for ending in summary["endings"]]
     parts += [_lost(process) for process in summary["losses"]]
     parts += _coalesced(summary["coalesced"])
     parts += damage_lines(summary["damage"])
@@ -91,13 +92,29 @@ def _slowest(slowest: dict[str, Any] | None) -> Text:
 
 
 def _killed(process: dict[str, Any]) -> Text:
-    text = Text.assemble("\n", (f"{who(process, with_host=True)} was killed", "bold red"))
+    how = f" {process['how']}" if process["how"] else ""
+    text = Text.assemble("\n", (f"{who(process, with_host=True)} was killed{how}", "bold red"))
     if not process["inside"]:
-        return text.append(" outside of any range")
+        return text.append(", outside of any range" if how else " outside of any range")
     for place, inside in enumerate(process["inside"]):
         text.append(" inside " if place == 0 else f"\n  on track {inside['track']} inside ")
         text.append(shown(inside["name"]), "bold").append(_context(inside))
     return text
+
+
+def _ended(ending: dict[str, Any]) -> Text:
+    """One line for all that ended alike: how many, who, and what they were inside of."""
+    alike = ending["processes"]
+    text = Text.assemble((f"{len(alike)} {ending['state']} {shown(ending['how'])}: ", "bold"))
+    text.append(_listed([shown(who(process)) for process in alike]))
+    opened = [(process, inside) for process in alike for inside in process["inside"]]
+    inside_of = [f"{shown(who(process))} in {shown(inside['name'])}{_context(inside)}" for process, inside in opened]
+    return text.append(f"; open: {_listed(inside_of, '; ')}" if inside_of else "")
+
+
+def _listed(texts: list[str], between: str = ", ") -> str:
+    more = [f"{len(texts) - RANK_LIMIT} more (--json lists all)"] if len(texts) > RANK_LIMIT else []
+    return between.join(texts[:RANK_LIMIT] + more)
 
 
 def _context(inside: dict[str, Any]) -> str:
@@ -117,9 +134,8 @@ def _lost(process: dict[str, Any]) -> Text:
 def _coalesced(ranges: list[dict[str, Any]]) -> list[RenderableType]:
     if not ranges:
         return []
-    named = [f"{shown(r['name'])} ({r['calls']} calls in {r['records']} records)" for r in ranges[:RANK_LIMIT]]
-    more = [f"{len(ranges) - RANK_LIMIT} more (--json lists all)"] if len(ranges) > RANK_LIMIT else []
-    return [Text.assemble(("coalesced: ", "yellow"), ", ".join(named + more))]
+    named = [f"{shown(r['name'])} ({r['calls']} calls in {r['records']} records)" for r in ranges]
+    return [Text.assemble(("coalesced: ", "yellow"), _listed(named))]
 
 
 def damage_lines(damage: list[dict[str, Any]]) -> list[RenderableType]:

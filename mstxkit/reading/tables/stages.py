@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 FOREVER_NS = (1 << 63) - 1
-KILLED = "killed"
+KILLED, LEFT = "killed", "left"
 _STAGE = ("process", "stage")
 _KEY = ("process", "rank", "role", "pid", "step", "stage")
 
@@ -110,18 +110,18 @@ def _of_single_ones() -> dict[str, pl.Expr]:
 
 
 def endings(processes: pl.DataFrame, open_ranges: pl.DataFrame) -> pl.DataFrame:
-    """The innermost open range on each track of each killed process, the one entered last first.
+    """The innermost open range on each track of each process that is gone without a word, the one entered last first.
 
     `row, track, step, stage, name, domain, start_ns, open_ns`; `row` is the process's row in `processes`; `open_ns` is
     from its begin until the process was last seen. Both tables are as `Run` gives them.
     """
     import polars as pl
 
-    killed = processes.with_row_index("row").filter(pl.col("state") == KILLED).select("row", "last_seen_ns")
+    gone = processes.with_row_index("row").filter(pl.col("state").is_in((KILLED, LEFT))).select("row", "last_seen_ns")
     innermost = open_ranges.sort("depth", "start_ns").group_by("process", "track", maintain_order=True).last()
     return (
         innermost.rename({"process": "row"})
-        .join(killed, on="row", how="inner")
+        .join(gone, on="row", how="inner")
         .with_columns(open_ns=(pl.col("last_seen_ns") - pl.col("start_ns")).clip(lower_bound=0))
         .sort(["row", "start_ns", "track"], descending=[False, True, False])
         .select("row", "track", "step", "stage", "name", "domain", "start_ns", "open_ns")
