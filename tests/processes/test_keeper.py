@@ -117,8 +117,8 @@ def test_a_forked_child_watches_nobody_for_its_parent(run: Path) -> None:
     with mstxkit.capture(run):
         other = started(run)
         keeper = capturing._beside.keeper
-        assert lives.wait_until(lambda: keeper._neighbours._names)
-        held = [*keeper._neighbours._names, *keeper._neighbours._pipe]
+        assert lives.wait_until(lambda: keeper._neighbours._watched)
+        held = [end.number for end in (*keeper._neighbours._watched.values(), *keeper._neighbours._pipe)]
         read, write = os.pipe()
         if os.fork() == 0:
             still_open = [fd for fd in held if os.path.exists(f"/proc/self/fd/{fd}")]
@@ -135,7 +135,7 @@ def test_when_a_process_was_gone_is_known_to_the_moment(run: Path, number: int) 
     with mstxkit.capture(run):
         killed = started(run)
         neighbours = capturing._beside.keeper._neighbours
-        assert lives.wait_until(lambda: neighbours._names)
+        assert lives.wait_until(lambda: neighbours._watched)
         lives.killed(killed, number)
         assert lives.wait_until(lambda: neighbours.gone_ns)
         assert lives.wait_until(lambda: killed.pid in sealed_pids(run))
@@ -144,3 +144,30 @@ def test_when_a_process_was_gone_is_known_to_the_moment(run: Path, number: int) 
     assert f"-{killed.pid}-" in name
     opened = mstxkit.open_run(run)
     assert [p.gone_ns for p in opened._processes if p.pid == killed.pid] == list(neighbours.gone_ns.values())
+
+
+CLOSES_EVERYTHING = """
+    import os, signal, subprocess, sys, time
+    import mstxkit
+    from mstxkit import capturing
+    mstxkit.capture(sys.argv[1])
+    records = "import mstxkit; mstxkit.capture(); input()"
+    other = subprocess.Popen([sys.executable, "-c", records], stdin=subprocess.PIPE)
+    neighbours = capturing._beside.keeper._neighbours
+    while not neighbours._watched:
+        time.sleep(0.01)
+    kept = os.dup2(other.stdin.fileno(), 900)
+    os.closerange(3, 900)
+    theirs = [os.open("/dev/null", os.O_RDONLY) for _ in range(60)]
+    time.sleep(1.5)
+    other.kill()
+    other.wait()
+    time.sleep(1.5)
+    assert all(os.readlink(f"/proc/self/fd/{fd}") == "/dev/null" for fd in theirs), "files of the program's were closed"
+    print(mstxkit.status().faults)
+"""
+
+
+def test_a_program_that_closes_every_descriptor_keeps_the_files_it_opens_then(run: Path) -> None:
+    assert lives.run(CLOSES_EVERYTHING, run) == "{}\n"
+    assert len(sealed_pids(run)) == 2

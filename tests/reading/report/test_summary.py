@@ -112,6 +112,32 @@ def test_the_text_names_inside_what_a_process_died(run: Path) -> None:
     assert "rank 3 actor (pid 4711 on h) was killed inside all_reduce of comm, stage gen, step 7" in text
 
 
+def test_all_that_left_alike_are_one_line_and_nothing_is_wrong(run: Path) -> None:
+    fields = {"name": "all_reduce", "domain": "comm", "stage": "gen", "step": 7, "track": 0, "depth": 1, "start": 0}
+    for rank in range(12):
+        ProcessFiles(run, 100 + rank, rank=rank).seal(inside=[fields] if rank == 3 else None, ended="killed")
+    summary = summarise(open_run(run))
+    text = " ".join(printed(summary).split())
+
+    assert not is_something_wrong(summary)
+    assert "12 processes (12 left)" in text
+    assert "12 left with the job: rank 0, rank 1, rank 2, rank 3, rank 4, rank 5, rank 6, rank 7, 4 more" in text
+    assert "open: rank 3 in all_reduce of comm, stage gen, step 7" in text
+
+
+def test_the_killed_come_worst_first(run: Path) -> None:
+    """Inside of a range before outside of any, and who was gone first."""
+    for pid, last_s, inside in ((101, 20, None), (102, 30, [{"name": "b"}]), (103, 25, [{"name": "a"}])):
+        process = ProcessFiles(run, pid, rank=pid)
+        process.heartbeat_ns = last_s * 1_000_000_000
+        process.seal(inside=inside, ended="killed")
+    alive = ProcessFiles(run, 104, rank=104)
+    alive.heartbeat_ns = 90_000_000_000
+    alive.seal()
+
+    assert [process["rank"] for process in summarise(open_run(run))["killed"]] == [103, 102, 101]
+
+
 def test_losses_are_named(run: Path) -> None:
     process = ProcessFiles(run)
     process.counters.update(dropped=12, names_capped=3)
