@@ -73,6 +73,7 @@ def _take(data: bytearray, fd: int, pointer: dict[str, Any], process: Process, d
         return
     if header.state == livefile.CLOSED:
         process.state = ENDED
+    process.exit_status = livefile.read_exit_status(data)
     process.banks = _banks(data, fd, header, process, damage)
     process.learn(_meta(data, header), max((bank.seq for bank in process.banks), default=0))
     process.slots = livefile.read_slots(data, header) if header.state == livefile.RECORDING else []

@@ -96,8 +96,12 @@ def _adopt(run: Path, pointer: Path, run_id: str, go_on: Callable[[], bool], ado
         return None  # another one is adopting it
     try:
         claimed = _claim(pointer, has_lock=lock is not None)
-        left = _Left(about, path, run_id, adopter)
-        return None if claimed is None else _seal_claimed(run, claimed, pointer, left, go_on)
+        if claimed is not None:
+            return _seal_claimed(run, claimed, pointer, _Left(about, path, run_id, adopter), go_on)
+        # Another one has done it meanwhile, and took the lock's file along: it has been made anew here.
+        life.let_go(live.life_of(path))
+        live.forget_folder(path.parent)
+        return None
     finally:
         if lock is not None:  # its file stays where the work is left to the next one
             life.let_go(lock, remove=False)

@@ -35,7 +35,8 @@ def test_the_status_of_os_exit_is_read_back(run: Path, status: int, state: str) 
         run, status, status=status,
     )  # fmt: skip
 
-    assert end_of(run) == (state, f"by os._exit({status})")
+    assert [(row["state"], row["ending"]) for row in lives.processes(run)] == [(state, f"by os._exit({status})")]
+    assert end_of(run) == (state, f"by os._exit({status})"), "when it is sealed as well"
     assert lives.ended(run) == {"before": 1}
 
 
