@@ -40,6 +40,7 @@ class Life(NamedTuple):
     Attributes:
         start_ns, last_ns: its first and its last sign of life; now, if it is running.
         gone_ns: when another one of its attempt saw that it was gone; None where none lived to see it.
+        was_watched: was it seen at that moment, not only some time later?
         entered_ns: when it entered the last of the ranges that it was inside of; None where it was in none.
     """
 
@@ -48,6 +49,12 @@ class Life(NamedTuple):
     last_ns: int
     gone_ns: int | None
     entered_ns: int | None
+    was_watched: bool = False
+
+    @property
+    def about_gone_ns(self) -> int:
+        """When it was gone, as nearly as that is known."""
+        return self.gone_ns if self.was_watched and self.gone_ns is not None else self.last_ns
 
     @property
     def is_inside(self) -> bool:
@@ -83,7 +90,8 @@ def of_run(processes: Sequence[Process], last_open_ns: Mapping[int, int]) -> dic
         was_seen = _was_outlived(process, last_ns, *by_name.get(process.sealed_by, (None, 0)))
         gone_ns = process.gone_ns + process.offset_ns if was_seen else None
         seen_ns = time.time_ns() if process.state == RUNNING else last_ns
-        lives.append(Life(process, start_ns, seen_ns, gone_ns, last_open_ns.get(process.index)))
+        entered_ns = last_open_ns.get(process.index)
+        lives.append(Life(process, start_ns, seen_ns, gone_ns, entered_ns, process.was_watched))
     return judge(lives)
 
 
@@ -142,13 +150,12 @@ class _Judge:
     def _first(self, gone: list[Life]) -> list[Life]:
         """The one that took the others along; none where they left in order."""
         launcher = self._launcher(gone[0])
-        seen = sorted((life for life in gone if life.gone_ns is not None), key=lambda life: life.gone_ns or 0)
+        seen = [life for life in gone if life.gone_ns is not None]
         if self._was_started_anew(gone[0]) or (launcher is not None and _says_that_a_child_died(launcher)):
-            inside = sorted((life for life in gone if life.is_inside), key=lambda life: life.last_ns)
-            return (seen or inside)[:1]
+            return _earliest(seen or [life for life in gone if life.is_inside])
         # Where no launcher went on, who saw it was one of them, or the launcher, and was gone later.
         was_outlived = launcher is None or launcher.process.state == KILLED
-        return seen[:1] if was_outlived else []
+        return _earliest(seen) if was_outlived else []
 
     def _left_alone(self, life: Life, members: list[Life]) -> bool:
         """Did one leave in order, whatever the others that were gone? By who started it, else by those of its job."""
@@ -241,6 +248,13 @@ def _companies(members: Sequence[Life]) -> Iterator[list[Life]]:
 
 def _launched_by(life: Life) -> tuple[object, ...]:
     return ("ray",) if life.process.is_of_ray else (life.process.host, life.process.identity.get("ppid"))
+
+
+def _earliest(gone: list[Life]) -> list[Life]:
+    """The one that was gone first. Where that is not known to the moment, rather one that was inside of a range."""
+    inside = [life for life in gone if life.is_inside]
+    candidates = gone if all(life.was_watched for life in gone) else inside or gone
+    return sorted(candidates, key=lambda life: life.about_gone_ns)[:1]
 
 
 def _together(gone: list[Life]) -> list[list[Life]]:

@@ -60,6 +60,7 @@ class Process:
     exit_status: int | None = None  # of os._exit
     gone_ns: int = 0  # CLOCK_MONOTONIC, when who sealed it saw that it was gone; 0: it did so itself
     sealed_by: str = ""  # the name of that process of the run
+    was_watched: bool = False  # did that one see it at that moment?
     blocks: list[BlockRef] = field(default_factory=list)
     sealed_banks: dict[int, int] = field(default_factory=dict)  # sequence number to what is sealed of it
     open_block: BlockRef | None = None
@@ -147,6 +148,7 @@ class Process:
         self.error = text_of(meta.get("error")) or None
         self.exit_status = small_number(meta.get("status"))
         self.gone_ns, self.sealed_by = whole_number(meta.get("gone_ns")), text_of(meta.get("by"))
+        self.was_watched = meta.get("watched") is True
 
     def take(self, ref: BlockRef) -> None:
         """A block of records. Of a bank that was sealed twice, by its process and by who adopted it, the later counts:

@@ -31,7 +31,10 @@ class _Adopter(NamedTuple):
 
     def saw(self, name: str) -> dict[str, Any]:
         """What the end of a process says of that."""
-        return {"by": self.name, "gone_ns": self.gone_ns.get(name, time.monotonic_ns())} if self.name else {}
+        if self.name is None:
+            return {}
+        gone_ns = self.gone_ns.get(name)
+        return {"by": self.name, "gone_ns": gone_ns or time.monotonic_ns(), "watched": gone_ns is not None}
 
 
 class Adopted(NamedTuple):

@@ -22,14 +22,14 @@ class Told:
 
     def add(
         self, pid: int, state: str, last: float, *, ppid: int = AGENT, inside: float | None = None,
-        start: float = 0, gone: float | None = None, host: str = "h", attempt: int = 0, error: str | None = None,
-        status: int | None = None, **identity: Any,
+        start: float = 0, gone: float | None = None, watched: bool = True, host: str = "h", attempt: int = 0,
+        error: str | None = None, status: int | None = None, **identity: Any,
     ) -> Told:  # fmt: skip
         index = len(self.lives)
         process = Process((host, pid, "5eed"), index, {"ppid": ppid, **identity}, state=state)
         process.attempt, process.error, process.exit_status = attempt, error, status
         seen, entered = (None if time is None else int(time * SECOND) for time in (gone, inside))
-        self.lives.append(Life(process, int(start * SECOND), int(last * SECOND), seen, entered))
+        self.lives.append(Life(process, int(start * SECOND), int(last * SECOND), seen, entered, watched))
         return self
 
     def ends(self) -> list[tuple[int, str, str | None]]:
@@ -111,6 +111,14 @@ def test_a_rank_that_failed_because_another_one_died_does_not_excuse_that() -> N
     told = torchrun((20.2,), "ChildFailedError").add(102, ENDED, 20.9, error="RuntimeError")
 
     assert told.states()[100] == KILLED
+
+
+def test_one_that_was_found_gone_later_counts_from_its_last_sign_of_life() -> None:
+    """A rank that dies before its keeper watches it."""
+    told = Told().add(AGENT, ENDED, 22, ppid=SHELL, error="ChildFailedError")
+    told.add(100, KILLED, 20, gone=20.9).add(101, KILLED, 20.1, inside=20.1, gone=21.2, watched=False)
+
+    assert told.states() == {AGENT: ENDED, 100: LEFT, 101: KILLED}
 
 
 def test_an_attempt_that_was_followed_by_another_had_a_first_one() -> None:
