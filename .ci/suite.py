@@ -16,10 +16,11 @@ import time
 import xml.etree.ElementTree as ElementTree
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from subprocess import PIPE
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 import environments
 
@@ -85,23 +86,21 @@ def main(arguments: list[str]) -> int:
 
 
 def test_here() -> list[Outcome]:
-    """All parts on the Python that runs this script, in two lanes: three workers keep two cores busy, as many tests
-    wait. What pytest says of a part in the second lane is shown when that part is through.
+    """All parts on the Python that runs this script, two at a time: what is longest begins first, and what waits for
+    children, imports and trainings runs beside what computes. What pytest says of a part is shown when it is through.
     """
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        beside = pool.submit(second_lane)
-        return [*on_both_engines(), *(in_environment(*part) for part in OF_RAY), *beside.result()]
-
-
-def second_lane() -> list[Outcome]:
-    """What waits most: for a child that starts, imports or trains."""
     here = Path(sys.executable)
-    return [
-        *(in_environment(*part, ALONE, PIPE) for part in OF_FRAMEWORKS),
-        on_npu(NPU, ALONE, PIPE),
-        run(Part("slow (demo)", here, SLOW, options=ALONE), PIPE),
-        run(Part("packaging", here, "wheel", options=ALONE), PIPE),
+    parts: list[Callable[[], Outcome]] = [
+        partial(on_engine, "1", output=PIPE),
+        *(partial(in_environment, *part, ALONE, PIPE) for part in OF_FRAMEWORKS),
+        *(partial(in_environment, *part, output=PIPE) for part in OF_RAY),
+        partial(on_npu, NPU, ALONE, PIPE),
+        partial(run, Part("slow (demo)", here, SLOW, options=ALONE), PIPE),
+        partial(on_engine, "0", output=PIPE),
+        partial(run, Part("packaging", here, "wheel", options=ALONE), PIPE),
     ]
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        return [outcome.result() for outcome in [pool.submit(part) for part in parts]]
 
 
 def soak_here() -> list[Outcome]:
@@ -109,13 +108,18 @@ def soak_here() -> list[Outcome]:
     os.environ["SOAK_TESTS"] = "1"
     parts = [(title, name, f"{markers} and soak") for title, name, markers in (*OF_RAY, *OF_FRAMEWORKS)]
     slow = run(Part("slow (demo)", Path(sys.executable), f"{SLOW} and soak"))
-    return [*on_both_engines(" and soak"), on_npu(f"{NPU} and soak"), slow, *(in_environment(*part) for part in parts)]
+    return [
+        *(on_engine(native, " and soak") for native in "10"),
+        on_npu(f"{NPU} and soak"),
+        slow,
+        *(in_environment(*part) for part in parts),
+    ]
 
 
-def on_both_engines(of: str = "") -> list[Outcome]:
-    """The core tests, or some of them."""
-    python = Path(sys.executable)
-    return [run(Part(f"core on the {ENGINES[native]}", python, CORE_BY_ENGINE[native] + of, native)) for native in "10"]
+def on_engine(native: str, of: str = "", output: int | None = None) -> Outcome:
+    """The core tests, or some of them, on one engine."""
+    markers = CORE_BY_ENGINE[native] + of
+    return run(Part(f"core on the {ENGINES[native]}", Path(sys.executable), markers, native), output)
 
 
 def on_npu(markers: str, options: tuple[str, ...] = SIDE_BY_SIDE, output: int | None = None) -> Outcome:

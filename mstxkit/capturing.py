@@ -159,7 +159,7 @@ def _end(end: Callable[[Recorder, Keeper, float], None], run: Path | None) -> No
         _take(None)
         deadline = time.monotonic() + recorder.limits.stop_s
         try:
-            keeper.leave_off(deadline)
+            keeper.end(deadline)
             standby.stop(deadline)
             end(recorder, keeper, deadline)
         except Exception as exc:

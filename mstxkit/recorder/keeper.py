@@ -8,6 +8,7 @@ that left, in a thread of its own. Whoever stops where no keeper is left does th
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Callable
@@ -41,6 +42,7 @@ class Keeper:
         self._run, self._folder, self._own = run, own.parent, own.stem
         self._lock = own.parent / f"{layout.KEEPER}{identity.host()}{life.SUFFIX}"
         self._is_keeper, self._has_looked, self._spent_ns = False, False, 0
+        self._starting, self._is_over = threading.Lock(), False
         self._left: set[str] = set()
         self._neighbours = Neighbours(self._folder)
         self._background = Background("mstxkit-keeper", self._turn, self._neighbours.wake)
@@ -76,14 +78,22 @@ class Keeper:
         """
         try:
             if self._is_keeper and not self._background.runs and (not self._has_looked or self._others()):
-                self._neighbours.open()
-                self._background.start()
+                with self._starting:
+                    if not self._is_over:
+                        self._neighbours.open()
+                        self._background.start()
         except Exception as exc:
             faults.note("keeper", exc)
 
     def leave_off(self, deadline: float | None = None) -> bool:
-        """End the thread after what it is at: around a fork, and at the end. Has one ended?"""
+        """End the thread after what it is at, around a fork. Has one ended?"""
         return self._background.pause(deadline)
+
+    def end(self, deadline: float) -> None:
+        """End the thread for good, before `hand_over` or `resign`."""
+        with self._starting:
+            self._is_over = True
+        self._background.pause(deadline)
 
     def forget(self) -> None:
         """In a forked child: let go of what its parent watches."""
@@ -98,7 +108,7 @@ class Keeper:
 
     def hand_over(self, go_on: Callable[[], bool]) -> None:
         """When this process has sealed what it had itself: seal what the others left, unless another keeper does, and
-        let the next one be keeper. `leave_off` came before.
+        let the next one be keeper. `end` came before.
 
         Args:
             go_on: Asked before each bank; where it says no, the rest is left to the next one.

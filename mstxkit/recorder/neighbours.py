@@ -33,9 +33,12 @@ class _Descriptor(NamedTuple):
         return _target(self.number) == self.target
 
     def close(self) -> None:
-        """Close it, unless its number is somebody else's by now."""
-        if self.is_ours:
-            os.close(self.number)
+        """Close it, unless its number is somebody else's by now. Never raises."""
+        try:
+            if self.is_ours:
+                os.close(self.number)
+        except OSError:
+            pass  # somebody was faster
 
 
 def _target(number: int) -> str:
