@@ -16,11 +16,10 @@ import time
 import xml.etree.ElementTree as ElementTree
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from subprocess import PIPE
-from typing import Callable, NamedTuple
+from typing import NamedTuple
 
 import environments
 
@@ -86,21 +85,22 @@ def main(arguments: list[str]) -> int:
 
 
 def test_here() -> list[Outcome]:
-    """All parts on the Python that runs this script, two at a time: what is longest begins first, and what waits for
-    children, imports and trainings runs beside what computes. What pytest says of a part is shown when it is through.
+    """All parts on the Python that runs this script, in two lanes: three workers keep two cores busy, as many tests
+    wait for children, imports and trainings. What pytest says of a part of the second lane is shown when it is through.
     """
     here = Path(sys.executable)
-    parts: list[Callable[[], Outcome]] = [
-        partial(on_engine, "1", output=PIPE),
-        *(partial(in_environment, *part, ALONE, PIPE) for part in OF_FRAMEWORKS),
-        *(partial(in_environment, *part, output=PIPE) for part in OF_RAY),
-        partial(on_npu, NPU, ALONE, PIPE),
-        partial(run, Part("slow (demo)", here, SLOW, options=ALONE), PIPE),
-        partial(on_engine, "0", output=PIPE),
-        partial(run, Part("packaging", here, "wheel", options=ALONE), PIPE),
-    ]
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        return [outcome.result() for outcome in [pool.submit(part) for part in parts]]
+    with ThreadPoolExecutor(max_workers=1) as second_lane:
+        beside = [
+            *(second_lane.submit(in_environment, *part, ALONE, PIPE) for part in OF_FRAMEWORKS),
+            second_lane.submit(on_npu, NPU, ALONE, PIPE),
+            second_lane.submit(run, Part("packaging", here, "wheel", options=ALONE), PIPE),
+        ]
+        return [
+            *(on_engine(native) for native in "10"),
+            *(in_environment(*part) for part in OF_RAY),
+            run(Part("slow (demo)", here, SLOW, options=ALONE)),
+            *(outcome.result() for outcome in beside),
+        ]
 
 
 def soak_here() -> list[Outcome]:
@@ -116,10 +116,9 @@ def soak_here() -> list[Outcome]:
     ]
 
 
-def on_engine(native: str, of: str = "", output: int | None = None) -> Outcome:
+def on_engine(native: str, of: str = "") -> Outcome:
     """The core tests, or some of them, on one engine."""
-    markers = CORE_BY_ENGINE[native] + of
-    return run(Part(f"core on the {ENGINES[native]}", Path(sys.executable), markers, native), output)
+    return run(Part(f"core on the {ENGINES[native]}", Path(sys.executable), CORE_BY_ENGINE[native] + of, native))
 
 
 def on_npu(markers: str, options: tuple[str, ...] = SIDE_BY_SIDE, output: int | None = None) -> Outcome:
