@@ -11,7 +11,7 @@ import mmap
 import os
 import time
 from pathlib import Path
-from typing import Any, Callable, Mapping, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 from .. import faults
 from ..errors import FormatError, MstxkitError
@@ -27,13 +27,13 @@ class _Adopter(NamedTuple):
     """Who seals, a process of the run or a command, and when those whom it watched were gone."""
 
     name: str | None
-    gone_ns: Mapping[str, int]
+    when_gone: Callable[[str], int | None]
 
     def saw(self, name: str) -> dict[str, Any]:
         """What the end of a process says of that."""
         if self.name is None:
             return {}
-        gone_ns = self.gone_ns.get(name)
+        gone_ns = self.when_gone(name)
         return {"by": self.name, "gone_ns": gone_ns or time.monotonic_ns(), "watched": gone_ns is not None}
 
 
@@ -53,7 +53,7 @@ def collect(
     run: str | os.PathLike[str],
     go_on: Callable[[], bool] = lambda: True,
     by: str | None = None,
-    gone_ns: Mapping[str, int] = {},
+    when_gone: Callable[[str], int | None] = lambda name: None,
 ) -> list[Adopted]:
     """Seal everything that dead processes of a run left on this host.
 
@@ -61,8 +61,8 @@ def collect(
         run: The run folder.
         go_on: Asked before each bank; where it says no, the rest is left to the next call.
         by: The process of the run that does it, by its name.
-        gone_ns: When those were gone whom that one watched, by their names, CLOCK_MONOTONIC. Of the others it sees now
-            that they are gone.
+        when_gone: When one was gone that it watched, by its name, CLOCK_MONOTONIC; None of the others: it sees now that
+            they are gone.
 
     Raises:
         MstxkitError: `run` is no run folder.
@@ -74,7 +74,7 @@ def collect(
     adopted = []
     for pointer in pointers(folder):
         try:
-            adopted.append(_adopt(folder, pointer, run_id, go_on, _Adopter(by, gone_ns)))
+            adopted.append(_adopt(folder, pointer, run_id, go_on, _Adopter(by, when_gone)))
         except _Interrupted:
             break
         except (OSError, ValueError, TypeError, KeyError, MstxkitError) as exc:

@@ -117,7 +117,7 @@ class Keeper:
             if self._folder.is_dir() and (self._is_keeper or life.hold(self._lock)):
                 if identity.current().get("under") == parts.RAY_DRIVER and not parts.is_driving():
                     self._await_workers(go_on)
-                adopt.collect(self._run, go_on, self._own, self._neighbours.gone_ns)
+                adopt.collect(self._run, go_on, self._own, self._neighbours.when_gone)
         finally:
             self.resign()
 
@@ -141,7 +141,7 @@ class Keeper:
     def _seal(self, gone: set[str]) -> None:
         self._background.sleep(_OUTLIVES_BY_S)
         if not self._background.is_pausing:
-            adopt.collect(self._run, lambda: not self._background.is_pausing, self._own, self._neighbours.gone_ns)
+            adopt.collect(self._run, lambda: not self._background.is_pausing, self._own, self._neighbours.when_gone)
         if not self._background.is_pausing:
             self._has_looked, self._left = True, gone
 

@@ -96,6 +96,11 @@ class Neighbours:
             if number is not None:
                 self._watched[name] = _Descriptor.of(number)
 
+    def when_gone(self, name: str) -> int | None:
+        """When one of them was gone, also while another one was sealed; None: that is not known."""
+        self.wait(0)
+        return self.gone_ns.get(name)
+
     def wait(self, seconds: float) -> None:
         """Wait until one of them is gone, or `wake` is called."""
         poll, wakes = select.poll(), (self._pipe or ())[:1]

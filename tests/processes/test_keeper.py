@@ -146,6 +146,23 @@ def test_when_a_process_was_gone_is_known_to_the_moment(run: Path, number: int) 
     assert [p.gone_ns for p in opened._processes if p.pid == killed.pid] == list(neighbours.gone_ns.values())
 
 
+def test_one_that_is_gone_while_another_is_sealed_is_known_to_the_moment_too(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first takes the second along: which of them it was must not depend on who seals in which order."""
+    with mstxkit.capture(run):
+        first, second = started(run), started(run)
+        keeper = capturing._beside.keeper
+        assert lives.wait_until(lambda: len(keeper._neighbours._watched) == 2)
+        monkeypatch.setattr(keeper._background, "sleep", lambda _: second.poll() is None and lives.killed(second))
+        lives.killed(first)
+        assert lives.wait_until(lambda: {first.pid, second.pid} <= sealed_pids(run))
+
+    seen = {process.pid: process for process in mstxkit.open_run(run)._processes if process.gone_ns}
+    assert all(process.was_watched for process in seen.values())
+    assert seen[first.pid].gone_ns < seen[second.pid].gone_ns
+
+
 CLOSES_EVERYTHING = """
     import os, signal, subprocess, sys, time
     import mstxkit

@@ -24,9 +24,9 @@ def test_at_a_normal_end_all_is_sealed_and_nothing_is_wrong(tmp_path: Path) -> N
 
     assert job.code == 0, job.output
     assert list((job.run / "live").iterdir()) == [], "copying the folder would lose nothing"
-    assert Counter((row["state"], row["ending"]) for row in job.processes()) == {
-        ("ended", None): 1, ("left", "with the job"): 3,
-    }  # fmt: skip
+    endings = Counter((row["state"], row["ending"]) for row in job.processes())
+    assert endings[("ended", None)] >= 1, "the driver; Ray lets a worker end by itself where it is quick enough"
+    assert endings[("ended", None)] + endings[("left", "with the job")] == 4
     assert job.names() == {"actor_generate": 3}
     assert not summary.is_something_wrong(summary.summarise(mstxkit.open_run(job.run)))
 
@@ -39,5 +39,6 @@ def test_an_actor_that_died_is_named_and_the_others_left(tmp_path: Path) -> None
     assert list((job.run / "live").iterdir()) == []
     (killed,) = report["killed"]
     assert [(opened["stage"], opened["step"]) for opened in killed["inside"]] == [("actor_generate", 3)]
-    assert report["states"] == {"ended": 1, "killed": 1, "left": 2}
+    states = Counter(report["states"])
+    assert (states["ended"] + states["left"], states["killed"]) == (3, 1), "Ray lets a quick worker end by itself"
     assert summary.is_something_wrong(report)

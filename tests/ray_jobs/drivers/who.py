@@ -13,6 +13,7 @@ import sys
 import ray
 
 import mstxkit
+from mstxkit.recorder import forking
 
 mstxkit.capture(sys.argv[1])
 
@@ -31,6 +32,7 @@ class Worker:
     def work(self, is_forking: bool = False) -> int:
         with mstxkit.stage("actor_generate"):
             if is_forking:
+                forking.WAITS_AT_MOST_S = 60  # on a busy machine too the child is recorded from its first line on
                 child = multiprocessing.get_context("fork").Process(target=help_out)
                 child.start()
                 child.join()
