@@ -14,6 +14,8 @@ from .decode import I64, Attributes
 
 Objects = npt.NDArray[np.object_]
 
+_SHOWN = (records.INT, records.FLOAT, records.BOOL, records.TEXT, records.OTHER, records.NULL)
+
 
 def busy_ticks(attributes: Attributes) -> tuple[I64, I64]:
     """(rows, ticks really spent inside) of the ranges that have them."""
@@ -23,7 +25,7 @@ def busy_ticks(attributes: Attributes) -> tuple[I64, I64]:
 
 def json_texts(attributes: Attributes, texts: dict[int, str]) -> tuple[I64, list[str]]:
     """(rows, JSON objects) of the ranges that have attributes. *Cost*: about half a microsecond an attribute."""
-    wanted = np.isin(attributes.value_type, (records.INT, records.FLOAT, records.BOOL, records.TEXT, records.OTHER))
+    wanted = np.isin(attributes.value_type, _SHOWN)
     value, key = attributes.value[wanted], attributes.key[wanted]
     value_type, owner = attributes.value_type[wanted], attributes.owner[wanted]
     if not len(owner):

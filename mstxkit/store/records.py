@@ -27,7 +27,7 @@ CHECK_PRIME = 4093
 
 RANGE, MARK, ATTRIBUTE = 0, 1, 2
 
-INT, FLOAT, BOOL, TEXT, OTHER, BUSY = 1, 2, 3, 4, 5, 7
+INT, FLOAT, BOOL, TEXT, OTHER, NULL, BUSY = 1, 2, 3, 4, 5, 6, 7
 
 NO_STEP = 0xFFFFFFFF
 STEP_MAX = NO_STEP - 1
@@ -98,18 +98,18 @@ def kind_of(w2: int) -> int:
 
 
 def value_bits(value: object) -> tuple[int, int] | None:
-    """(type, 64 bits) of a bool, float or 64-bit int; None for what needs a text."""
+    """(type, 64 bits) of a bool, float, 64-bit int or None; None for what needs a text."""
     if isinstance(value, bool):
         return BOOL, int(value)
     if isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
         return INT, value & U64
     if isinstance(value, float):
         return FLOAT, _UNSIGNED.unpack(_DOUBLE.pack(value))[0]
-    return None
+    return (NULL, 0) if value is None else None
 
 
 def value_of(value_type: int, bits: int, texts: dict[int, str]) -> object:
-    """An attribute's value. Unknown types and texts that are not there give None, never an error."""
+    """An attribute's value. NULL, unknown types and texts that are not there give None, never an error."""
     if value_type == INT:
         return _SIGNED.unpack(_UNSIGNED.pack(bits))[0]
     if value_type == FLOAT:

@@ -13,8 +13,11 @@ a generator or coroutine is made and ended by `StopIteration`, with memory of CP
 from __future__ import annotations
 
 import _testcapi
+import decimal
+import enum
 import gc
 import itertools
+import pathlib
 import pickle
 import sys
 from typing import Any, Callable, NamedTuple
@@ -48,7 +51,11 @@ class Unknown:
     """A value of a type that no record holds."""
 
 
-UNKNOWN = Unknown()
+class Colour(enum.Enum):
+    RED = "red"
+
+
+UNKNOWN, RED = Unknown(), Colour.RED
 
 
 def new(prefix: str = "name") -> str:
@@ -83,8 +90,22 @@ def attributes() -> Operation:
         with hot.mstx_range("attributes", a=text, b=7, c=1.5, d=True, e=None, f=UNKNOWN, g=LONG, h=10**30):
             pass
 
-    given = {"a": text, "b": 7, "c": 1.5, "d": True, "e": "NoneType", "f": "Unknown", "h": "int"}
+    given = {"a": text, "b": 7, "c": 1.5, "d": True, "e": None, "f": "Unknown", "h": "int"}
     return Operation(act, {"attributes": (None, given)})
+
+
+def values_of_python() -> Operation:
+    text, number, path = new("text"), decimal.Decimal("2.5"), pathlib.PurePosixPath("/a") / new()
+    one = hot.mstx_range("values", a=text, b=number, c=path, d=RED)
+    put = one.set
+
+    def act() -> None:
+        with one:
+            hot.mark("marked", a=number)
+            put(e=number, a=None)
+
+    given = {"a": ANY, "b": 2.5, "c": str(path), "d": "red", "e": 2.5}
+    return Operation(act, {"values": (None, given), "marked": (None, {"a": 2.5})})
 
 
 def setting() -> Operation:
@@ -383,9 +404,9 @@ def configuring() -> Operation:
 
 
 OPERATIONS = (
-    new_name, new_site, attributes, setting, again, stages, marks, steps, steps_of_tasks, generators, coroutines,
-    pieces, async_with, decorated_calls, decorating, sinks, hooks, storms, limits, costs, rotating, sealing, asking,
-    pickling, attaching, configuring,
+    new_name, new_site, attributes, values_of_python, setting, again, stages, marks, steps, steps_of_tasks, generators,
+    coroutines, pieces, async_with, decorated_calls, decorating, sinks, hooks, storms, limits, costs, rotating, sealing,
+    asking, pickling, attaching, configuring,
 )  # fmt: skip
 
 

@@ -68,8 +68,6 @@ VALUES = {
     "int": (42, 42),
     "smallest": (-(1 << 63), -(1 << 63)),
     "largest": ((1 << 63) - 1, (1 << 63) - 1),
-    "too large": (1 << 63, "int"),
-    "too small": (-(1 << 63) - 1, "int"),
     "true": (True, True),
     "false": (False, False),
     "float": (0.1, 0.1),
@@ -79,23 +77,27 @@ VALUES = {
     "empty text": ("", ""),
     "surrogate": ("\ud800", "\\ud800"),
     "newlines and NUL": ("a\nb\0c", "a\nb\0c"),
-    "none": (None, "NoneType"),
-    "list": ([1, 2], "list"),
-    "bytes": (b"x", "bytes"),
-    "complex": (1j, "complex"),
+    "none": (None, None),
     "int subclass": (Count(7), 7),
     "float subclass": (Ratio(2.5), 2.5),
     "str subclass": (Text("mine"), "mine"),
     "enum": (Colour.RED, 3),
+}
+NOT_TAKEN = {
+    "too large": (1 << 63, "int"),
+    "too small": (-(1 << 63) - 1, "int"),
+    "list": ([1, 2], "list"),
+    "bytes": (b"x", "bytes"),
+    "complex": (1j, "complex"),
     "unhelpful": (Unhelpful(), "Unhelpful"),
     "class": (Unhelpful, "type"),
     "function": (math.sqrt, "builtin_function_or_method"),
 }
 
 
-@pytest.mark.parametrize("case", VALUES)
+@pytest.mark.parametrize("case", [*VALUES, *NOT_TAKEN])
 def test_a_value_of_any_type_is_recorded_and_never_an_error(engine: Any, recorded: Written, case: str) -> None:
-    value, written = VALUES[case]
+    value, written = {**VALUES, **NOT_TAKEN}[case]
     with engine.mstx_range("x", given=value) as entered:
         entered.set(added=value)
     engine.mark("m", given=value)
@@ -104,7 +106,8 @@ def test_a_value_of_any_type_is_recorded_and_never_an_error(engine: Any, recorde
         assert attributes["given"] == written
         assert type(attributes["given"]) is type(written)
     assert recorded.one("x").attributes["added"] == written
-    assert engine.counters()["faults"] == engine.counters()["attributes_lost"] == 0
+    assert engine.counters()["faults"] == 0
+    assert engine.counters()["attributes_lost"] == (2 if case in NOT_TAKEN else 0)
 
 
 def test_negative_zero_and_nan_keep_their_bits(engine: Any, recorded: Written) -> None:

@@ -20,7 +20,7 @@ from mstxkit.engine.choose import engine
 _TESTS = Path(__file__).parents[1]
 _STARVED = _TESTS / "builders/starved.py"
 _LIMIT_S = 300
-_SHORTLY = ("new_name", "attributes", "stages", "marks")
+_SHORTLY = ("new_name", "attributes", "values_of_python", "stages", "marks")
 _OPERATIONS = re.findall(r"^def (\w+)\(\) -> Operation", _STARVED.read_text(encoding="utf-8"), re.MULTILINE)
 
 pytestmark = [

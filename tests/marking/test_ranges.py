@@ -249,7 +249,7 @@ def test_an_attribute_of_any_other_type_is_its_types_name() -> None:
         with mstx_range("x", batch=Batch(), nothing=None, big=1 << 70):
             pass
 
-    assert one(got, "x").attributes == {"batch": "Batch", "nothing": "NoneType", "big": "int"}
+    assert one(got, "x").attributes == {"batch": "Batch", "nothing": None, "big": "int"}
 
 
 def test_domain_and_stage_travel_with_the_range() -> None:

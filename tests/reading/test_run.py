@@ -86,12 +86,13 @@ def test_a_mark_is_no_range(run: Path) -> None:
 
 def test_attributes_of_every_type_are_json(run: Path) -> None:
     values = {"i": -(2**63), "f": 0.1, "b": False, "s": 'q"\n€', "o": [1], "nan": float("nan"), "inf": float("-inf")}
+    values["none"] = None
     ProcessFiles(run).seal(BankFiles().range("a", 0, 1, **values).range("b", 1, 2, n=1).range("c", 2, 3))
 
     found = open_run(run).ranges()["attributes"].to_list()
 
     assert [text and json.loads(text) for text in found] == [
-        {"i": -(2**63), "f": 0.1, "b": False, "s": 'q"\n€', "o": "list", "nan": "nan", "inf": "-inf"},
+        {"i": -(2**63), "f": 0.1, "b": False, "s": 'q"\n€', "o": "list", "nan": "nan", "inf": "-inf", "none": None},
         {"n": 1},
         None,
     ]

@@ -123,9 +123,14 @@ def test_floats_come_back_bit_for_bit(value: float) -> None:
     assert struct.pack("<d", through(value)) == struct.pack("<d", value)
 
 
-@pytest.mark.parametrize("value", [1 << 63, -(1 << 63) - 1, 10**400, "text", b"bytes", None, [], object(), 1j])
+@pytest.mark.parametrize("value", [1 << 63, -(1 << 63) - 1, 10**400, "text", b"bytes", [], object(), 1j])
 def test_what_needs_a_text_has_no_bits_of_its_own(value: object) -> None:
     assert records.value_bits(value) is None
+
+
+def test_none_comes_back_as_none() -> None:
+    assert records.value_bits(None) == (records.NULL, 0)
+    assert through(None) is None
 
 
 @pytest.mark.parametrize("value_type", [records.TEXT, records.OTHER])
@@ -255,7 +260,7 @@ def test_the_types_of_attributes_are_those_of_the_page() -> None:
     page = dict(row[0].split() for row in format_page.tables("Words of a record")[1])
 
     assert {name.upper(): int(number) for number, name in page.items()} == {
-        name: getattr(records, name) for name in ("INT", "FLOAT", "BOOL", "TEXT", "OTHER", "BUSY")
+        name: getattr(records, name) for name in ("INT", "FLOAT", "BOOL", "TEXT", "OTHER", "NULL", "BUSY")
     }
 
 

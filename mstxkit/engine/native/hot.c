@@ -20,9 +20,10 @@ static void define_open(void)
 }
 
 /* ---- making ranges ---- */
-static COLD void add_attribute(Range *r, PyObject *key, PyObject *value)
+static void add_attribute(Range *r, PyObject *key, PyObject *value)
 {
     r->rare = 1;
+    r->unsure |= !is_plain(value);
     if (r->inline_count < INLINE_ATTRIBUTES) {
         r->keys[r->inline_count] = Py_NewRef(key);
         r->values[r->inline_count++] = Py_NewRef(value);
@@ -102,7 +103,10 @@ static Range *range_of_site(PyObject *const *args, Py_ssize_t n)
     if (UNLIKELY(n > 1)) {
         r->rare = 1;
         r->stream = Py_XNewRef(given(args[1], NULL));
-        if (n > 2 && PyDict_Check(args[2]) && PyDict_GET_SIZE(args[2])) r->extra = Py_NewRef(args[2]);
+        if (n > 2 && PyDict_Check(args[2]) && PyDict_GET_SIZE(args[2])) {
+            r->extra = Py_NewRef(args[2]);
+            r->unsure = 1;
+        }
     }
     return r;
 }
@@ -157,6 +161,7 @@ static COLD void record_mark(Range *r)
     mark_in_sinks(r->site, r->stream);
     if (!(g.on & ON_RECORD)) return;
     uint64_t at = now();
+    if (r->unsure && !is_all_plain(r)) r->settled = settled_attributes(r, &at);
     r->seq = 0;
     r->home = t;
     r->stage = t->stage;
@@ -874,6 +879,14 @@ static int make_spares(void)
     return g_no_step && g_ready_none && g_ready_nothing;
 }
 
+static int find_settle(void)
+{
+    PyObject *values = PyImport_ImportModule("mstxkit.engine.plain_values");
+    g.settle = values ? PyObject_GetAttrString(values, "settle") : NULL;
+    Py_XDECREF(values);
+    return g.settle != NULL;
+}
+
 static int add_wrapper_calls(PyObject *module)
 {
     PyObject *home = PyUnicode_FromString("mstxkit.marking.state");
@@ -944,7 +957,8 @@ static int hot_exec(PyObject *module)
 {
     if (PyInterpreterState_Get() != PyInterpreterState_Main()) return refuse();
     if (g_module) return PyDict_Update(PyModule_GetDict(module), PyModule_GetDict(g_module));
-    if (!make_tables() || !make_types(module) || !make_spares() || !add_wrapper_calls(module)) return -1;
+    if (!make_tables() || !make_types(module) || !make_spares() || !find_settle() || !add_wrapper_calls(module))
+        return -1;
     if (PyObject_SetAttrString(module, "NATIVE", Py_True) < 0 || !make_hooks_of_the_system()) return -1;
     g.counters = g.detached_counters;
     g.step = NO_STEP;

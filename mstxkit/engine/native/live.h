@@ -8,6 +8,9 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#if PY_VERSION_HEX < 0x030b0000
+#include <longintrepr.h>
+#endif
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -41,7 +44,7 @@ enum { RECORD_WORDS = 3, RECORD_BYTES = 24, STAGE_MAX = 4095, TRACK_MAX = 65535,
 #define KIND_SHIFT 50
 #define CHECK_PRIME 4093u
 enum { KIND_RANGE, KIND_MARK, KIND_ATTRIBUTE };
-enum { TYPE_INT = 1, TYPE_FLOAT, TYPE_BOOL, TYPE_TEXT, TYPE_OTHER, TYPE_BUSY = 7 };
+enum { TYPE_INT = 1, TYPE_FLOAT, TYPE_BOOL, TYPE_TEXT, TYPE_OTHER, TYPE_NULL, TYPE_BUSY };
 
 /* livefile.py */
 enum { HEADER_BYTES = 8192, SLOT_WORDS = 4, SLOT_BYTES = 32, BANK_HEADER_BYTES = 128, TRAILER_BYTES = 16 };
@@ -101,6 +104,7 @@ typedef struct {
 
     /* hooks into Python */
     PyObject *describe, *utf8, *fault, *decorate, *unpickle;
+    PyObject *settle;           /* plain_values.settle */
 } Hot;
 
 static Hot g;

@@ -34,11 +34,13 @@ typedef struct Range {
     PyObject *keys[INLINE_ATTRIBUTES], *values[INLINE_ATTRIBUTES];
     PyObject *extra;             /* dict: given attributes that do not fit above */
     PyObject *added;             /* dict: attributes of set(), of this entry only */
+    PyObject *settled;           /* of this entry only: what plain_values.settle made of all attributes */
     PyObject *context;           /* borrowed: where a stage began */
     struct Range *inner;         /* the range was entered again while open */
     Direct *direct;
     void *direct_domain;         /* where it began: its end goes to the same */
     uint32_t forks;              /* g.forks then */
+    uint8_t unsure;              /* a value may be none that a record holds as it is */
     uint64_t direct_id, busy;
     PyObject *tokens[SINK_COUNT], *ends[SINK_COUNT];
     uint64_t cost;               /* ticks that its begin took, where that was measured */
@@ -59,6 +61,27 @@ static Range *g_nothing;
 /* ---- attributes ---- */
 enum { TEXT_LIMIT_BYTES = 4096 };
 
+static int long_int_bits(PyObject *number, uint64_t *bits)
+{
+    int overflow;
+    *bits = (uint64_t)PyLong_AsLongLongAndOverflow(number, &overflow);
+    return !overflow;
+}
+
+/* The 64 bits of an int; 0: it has more. */
+static inline int int_bits(PyObject *number, uint64_t *bits)
+{
+#if PY_VERSION_HEX >= 0x030c0000
+    if (!PyUnstable_Long_IsCompact((PyLongObject *)number)) return long_int_bits(number, bits);
+    *bits = (uint64_t)PyUnstable_Long_CompactValue((PyLongObject *)number);
+#else
+    Py_ssize_t digits = Py_SIZE(number);
+    if (digits < -1 || digits > 1) return long_int_bits(number, bits);
+    *bits = (uint64_t)((int64_t)digits * (int64_t)((PyLongObject *)number)->ob_digit[0]);
+#endif
+    return 1;
+}
+
 /* Texts that are too long, or that are no UTF-8, are cut and escaped in Python. */
 static COLD int put_unusual_text(PyObject *text, uint64_t spare)
 {
@@ -76,7 +99,8 @@ static COLD int put_unusual_text(PyObject *text, uint64_t spare)
 static uint32_t text_id(PyObject *text, uint64_t spare)
 {
     PyObject *known = PyDict_GetItemWithError(g.texts, text);
-    if (known) return (uint32_t)PyLong_AsUnsignedLong(known);
+    uint64_t id_bits;
+    if (known && int_bits(known, &id_bits)) return (uint32_t)id_bits;
     Py_ssize_t size = 0;
     const char *utf8 = PyUnicode_AsUTF8AndSize(text, &size);
     int put = utf8 && size <= TEXT_LIMIT_BYTES
@@ -97,24 +121,27 @@ static PyObject *exact_text(PyObject *text)
     return PyUnicode_CheckExact(text) ? Py_NewRef(text) : PyUnicode_FromObject(text);
 }
 
+static COLD PyObject *type_name(PyObject *value)
+{
+    const char *type = Py_TYPE(value)->tp_name, *dot = strrchr(type, '.');
+    /* a static type has its module in front */
+    if (dot && !(Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE)) type = dot + 1;
+    return PyUnicode_FromString(type);
+}
+
 /* type and 64 bits of a value; 0 when its text found no room, or, with an exception, could not be made */
 static int encode_value(PyObject *value, uint64_t *bits, uint64_t spare)
 {
+    int is_text = PyUnicode_Check(value);
     if (PyBool_Check(value)) { *bits = value == Py_True; return TYPE_BOOL; }
-    if (PyLong_Check(value)) {
-        int overflow;
-        long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
-        if (!overflow) { *bits = (uint64_t)number; return TYPE_INT; }
-    } else if (PyFloat_Check(value)) {
+    if (PyLong_Check(value) && int_bits(value, bits)) return TYPE_INT;
+    if (!is_text && PyFloat_Check(value)) {
         double number = PyFloat_AS_DOUBLE(value);
         memcpy(bits, &number, 8);
         return TYPE_FLOAT;
     }
-    int is_text = PyUnicode_Check(value);
-    const char *type = Py_TYPE(value)->tp_name, *dot = strrchr(type, '.');
-    /* a static type has its module in front */
-    if (dot && !(Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE)) type = dot + 1;
-    PyObject *text = is_text ? exact_text(value) : PyUnicode_FromString(type);
+    if (value == Py_None) { *bits = 0; return TYPE_NULL; }
+    PyObject *text = is_text ? exact_text(value) : type_name(value);
     *bits = text ? text_id(text, spare) : 0;
     Py_XDECREF(text);
     return *bits ? (is_text ? TYPE_TEXT : TYPE_OTHER) : 0;
@@ -141,6 +168,7 @@ static int collect_from(PyObject *given, PyObject *later, Attribute *found, int 
     return n;
 }
 
+/* The attributes in order, at most ATTRIBUTE_LIMIT and a few. */
 static int collect_attributes(Range *r, Attribute *found, int *lost)
 {
     int n = 0;
@@ -148,6 +176,76 @@ static int collect_attributes(Range *r, Attribute *found, int *lost)
         if (!is_in(r->added, r->keys[i])) found[n++] = (Attribute){r->keys[i], r->values[i]};
     n = collect_from(r->extra, r->added, found, n, lost);
     return collect_from(r->added, NULL, found, n, lost);
+}
+
+/* ---- values that no record holds as they are: Python makes plain ones of them, while the range is still open ---- */
+/* A subclass of str, int or float counts as what it derives from. */
+static inline int is_plain(PyObject *value)
+{
+    uint64_t bits;
+    if (PyType_HasFeature(Py_TYPE(value), Py_TPFLAGS_LONG_SUBCLASS | Py_TPFLAGS_UNICODE_SUBCLASS))
+        return PyUnicode_Check(value) || int_bits(value, &bits);
+    return PyFloat_CheckExact(value) || value == Py_None || PyFloat_Check(value);
+}
+
+static int has_only_plain(PyObject *dict)
+{
+    PyObject *key, *value;
+    for (Py_ssize_t at = 0; dict && PyDict_Next(dict, &at, &key, &value);)
+        if (!is_plain(value)) return 0;
+    return 1;
+}
+
+static COLD int is_all_plain(const Range *r)
+{
+    for (int i = 0; i < r->inline_count; i++)
+        if (!is_plain(r->values[i])) return 0;
+    return has_only_plain(r->extra) && has_only_plain(r->added);
+}
+
+/* A list of (key, value); NULL: no memory. To make it may collect garbage, and so run Python. */
+static PyObject *pairs_of(const Attribute *found, int n)
+{
+    for (int i = 0; i < n; i++) { Py_INCREF(found[i].key); Py_INCREF(found[i].value); }
+    PyObject *pairs = PyList_New(n);
+    for (int i = 0; i < n; i++) {
+        PyObject *pair = pairs ? PyTuple_Pack(2, found[i].key, found[i].value) : NULL;
+        if (pair) PyList_SET_ITEM(pairs, i, pair);
+        else Py_CLEAR(pairs);
+        Py_DECREF(found[i].key);
+        Py_DECREF(found[i].value);
+    }
+    return pairs;
+}
+
+/* The attributes as `take_settled` takes them; None, and a fault, where there is no memory. `at` was now: it is again
+ * where it would lie before its bank. */
+static COLD PyObject *settled_attributes(Range *r, uint64_t *at)
+{
+    Attribute found[ATTRIBUTE_LIMIT + INLINE_ATTRIBUTES];
+    uint64_t seq = g.seq;
+    int lost = 0, n = collect_attributes(r, found, &lost);
+    PyObject *pairs = pairs_of(found, n), *settled = NULL;
+    if (pairs) settled = PyObject_CallFunctionObjArgs(g.settle, pairs, lost ? Py_True : Py_False, NULL);
+    Py_XDECREF(pairs);
+    if (!settled) note_fault("engine.attribute");
+    if (g.seq != seq) *at = now();
+    return settled ? settled : Py_NewRef(Py_None);
+}
+
+/* Borrowed from `settled`. */
+static COLD int take_settled(PyObject *settled, Attribute *found, int *lost)
+{
+    *lost = 1;
+    if (!PyTuple_Check(settled)) return 0;
+    PyObject *pairs = PyTuple_GET_ITEM(settled, 0);
+    *lost = PyTuple_GET_ITEM(settled, 1) == Py_True;
+    int n = (int)PyList_GET_SIZE(pairs);
+    for (int i = 0; i < n; i++) {
+        PyObject *pair = PyList_GET_ITEM(pairs, i);
+        found[i] = (Attribute){PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1)};
+    }
+    return n;
 }
 
 typedef struct { uint64_t bits, key; } Encoded;
@@ -233,13 +331,13 @@ static inline int ready_for(Range *r, uint64_t n, uint64_t end)
 
 /* A text without room goes into a new bank if there is one, else the record goes without it, or where it must be
  * `whole`, 0, not. */
-static COLD int write_with_attributes(Range *r, uint64_t end, uint64_t w2, int whole)
+static inline int write_found(Range *r, uint64_t end, uint64_t w2, const Attribute *found, int n, int lost_before,
+    int whole)
 {
-    Attribute found[ATTRIBUTE_LIMIT + INLINE_ATTRIBUTES];
-    int too_many = 0, rotated = 0, n = collect_attributes(r, found, &too_many);
+    int rotated = 0;
     for (int tries = 0; tries < 16; tries++) {
         if (!ready_for(r, (uint64_t)n + 2, end)) return 1; /* dropped, and counted */
-        int lost = too_many, how = try_write(r, end, w2, found, n, rotated, whole, &lost);
+        int lost = lost_before, how = try_write(r, end, w2, found, n, rotated, whole, &lost);
         if (how == NOT_WHOLE) return 0;
         if (how == WRITTEN) {
             g.counters[ATTRIBUTES_LOST] += (uint64_t)lost;
@@ -249,6 +347,16 @@ static COLD int write_with_attributes(Range *r, uint64_t end, uint64_t w2, int w
     }
     g.counters[DROPPED]++;
     return 1;
+}
+
+static __attribute__((noinline)) int write_with_attributes(Range *r, uint64_t end, uint64_t w2, int whole)
+{
+    Attribute found[ATTRIBUTE_LIMIT + INLINE_ATTRIBUTES];
+    PyObject *settled = Py_XNewRef(r->settled);
+    int lost = 0, n = settled ? take_settled(settled, found, &lost) : collect_attributes(r, found, &lost);
+    int done = write_found(r, end, w2, found, n, lost, whole);
+    Py_XDECREF(settled);
+    return done;
 }
 
 /* ---- stages ---- */
@@ -460,14 +568,34 @@ static inline void forget_entry(Range *r)
 {
     r->busy = 0;
     Py_CLEAR(r->added);
+    Py_CLEAR(r->settled);
     r->rare = r->inline_count || r->extra || r->stage_key || r->domain || r->stream;
+    r->unsure &= r->rare;
+}
+
+static inline int is_written(const Range *r) { return LIKELY(r->recorded) && LIKELY(r->generation == g.generation); }
+
+static COLD void end_inner(Range *r, int failed);
+
+/* Runs Python, and with it others, who may end or enter the same range, which is open still. 0: this end is done. */
+static COLD int settle(Range *r, int failed, uint64_t *at)
+{
+    if (is_all_plain(r)) return 1;
+    PyObject *settled = settled_attributes(r, at);
+    int is_here = r->begun && !r->inner;
+    if (is_here) Py_XSETREF(r->settled, settled);
+    else Py_DECREF(settled);
+    if (r->begun && r->inner) end_inner(r, failed);
+    if (*at < r->start) *at = now();
+    return is_here;
 }
 
 static inline void end_plain(Range *r, int failed)
 {
     uint64_t at = LIKELY(r->recorded) || r->staged ? now() : 0;
+    if (UNLIKELY(r->rare) && UNLIKELY(r->unsure) && is_written(r) && !settle(r, failed, &at)) return;
     r->begun = 0;
-    if (LIKELY(r->recorded) && LIKELY(r->generation == g.generation)) {
+    if (is_written(r)) {
         write_range(r, at, failed);
         close_slot(r->slot);
     }
@@ -501,6 +629,7 @@ static COLD Range *add_inner(Range *r)
     again->rare = 1;
     again->stream = Py_XNewRef(r->stream);
     again->extra = Py_XNewRef(r->extra);
+    again->unsure = r->unsure;
     for (; again->inline_count < r->inline_count; again->inline_count++) {
         again->keys[again->inline_count] = Py_NewRef(r->keys[again->inline_count]);
         again->values[again->inline_count] = Py_NewRef(r->values[again->inline_count]);
@@ -568,11 +697,12 @@ static COLD void clear_range(Range *r)
     r->inline_count = 0;
     Py_CLEAR(r->extra);
     Py_CLEAR(r->added);
+    Py_CLEAR(r->settled);
     Py_CLEAR(r->stage_key);
     Py_CLEAR(r->domain);
     Py_CLEAR(r->stream);
     r->busy = 0;
-    r->rare = 0;
+    r->rare = r->unsure = 0;
 }
 
 static COLD void end_forgotten(Range *r)
@@ -663,8 +793,10 @@ static PyObject *range_set(PyObject *self, PyObject *const *args, Py_ssize_t n, 
     if (!r->added && !(r->added = PyDict_New())) { note_fault("range.set"); Py_RETURN_NONE; }
     r->rare = 1;
     PyObject *added = Py_NewRef(r->added); /* who is told of a fault may end the range */
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kwnames); i++)
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kwnames); i++) {
+        r->unsure |= !is_plain(args[i]);
         if (PyDict_SetItem(added, PyTuple_GET_ITEM(kwnames, i), args[i]) < 0) note_fault("range.set");
+    }
     Py_DECREF(added);
     Py_RETURN_NONE;
 }

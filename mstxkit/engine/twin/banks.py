@@ -17,6 +17,7 @@ from typing import Callable, Iterable, Sequence
 
 from ...errors import FormatError
 from ...store import livefile, records
+from ..plain_values import settle
 from . import clock
 from .encoding import encode
 
@@ -279,7 +280,7 @@ class Live:
 
     def write(
         self, entries: list[tuple[int, int, bytes]], end: int, w0: int, w1: int, w2: int,
-        values: Sequence[tuple[str, object]], busy: int,
+        values: Sequence[tuple[str, object]], busy: int, is_lost: bool = False,
     ) -> None:  # fmt: skip
         """Write a record and its attributes into one bank, which knows the given entries; else count a drop.
 
@@ -287,7 +288,18 @@ class Live:
             end: Its end in ticks; `w0` has the stage only.
             values: (key, value) pairs, at most `records.ATTRIBUTE_LIMIT`, the keys strings.
             busy: Ticks, 0 for none.
+            is_lost: Has it lost attributes already?
         """
+        words = (w0, w1, w2)
+        if not self._write(entries, end, words, values, busy, is_lost):
+            settled, is_lost = settle(values, is_lost)  # outside of the lock: it may log
+            self._write(entries, end, words, settled, busy, is_lost, True)
+
+    def _write(
+        self, entries: list[tuple[int, int, bytes]], end: int, words: tuple[int, int, int],
+        values: Sequence[tuple[str, object]], busy: int, is_lost: bool, is_settled: bool = False,
+    ) -> bool:  # fmt: skip
+        """False: the values must be settled first."""
         with lock:
             text_bytes = 0
             for last_try in (False, True):
@@ -295,15 +307,19 @@ class Live:
                     self.rotate()
                 bank = self.bank
                 if self._define_all(bank, entries):
-                    encoded, text_bytes = encode(bank, values)
+                    found_room = encode(bank, values, is_settled)
+                    if found_room is None:
+                        return False
+                    encoded, text_bytes = found_room
                     whole = len(encoded) == len(values)
-                    if (whole or last_try) and self._put(bank, end, w0, w1, w2, encoded, busy):
-                        if not whole:
+                    if (whole or last_try) and self._put(bank, end, *words, encoded, busy):
+                        if is_lost or not whole:
                             self.count(ATTRIBUTES_LOST)
-                        return
+                        return True
                 if not last_try:
                     self.rotate(text_bytes + _size_of(entries))
             self.count(DROPPED)
+            return True
 
     def _put(self, bank: Bank, end: int, w0: int, w1: int, w2: int, encoded: list[tuple[int, int]], busy: int) -> bool:
         words = [*encoded, (busy, records.BUSY << 32)] if busy else encoded

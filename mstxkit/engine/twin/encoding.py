@@ -1,4 +1,7 @@
-"""Attributes as the Python twin writes them: typed values, with texts kept once a bank. No value of any type raises."""
+"""Attributes as the Python twin writes them: typed values, with texts kept once a bank. No value of any type raises.
+
+Exact plain types are written as they are. For others it asks for `plain_values.settle` first.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Sequence
 
 from ...host import names
 from ...store import livefile, records
+from .. import plain_values
 
 if TYPE_CHECKING:
     from .banks import Bank
@@ -14,16 +18,21 @@ utf8: Callable[[str], bytes] = names.utf8
 on_cut: Callable[[], None] = lambda: None  # noqa: E731
 on_fault: Callable[[str, BaseException], None] = lambda where, exc: None  # noqa: E731
 
-_type_name: Callable[[type], str] = type.__dict__["__name__"].__get__
 
+def encode(
+    bank: Bank, values: Sequence[tuple[str, object]], is_settled: bool
+) -> tuple[list[tuple[int, int]], int] | None:
+    """(w0, w1) of each attribute whose texts found room in the bank, and the bytes of all texts that were needed.
 
-def encode(bank: Bank, values: Sequence[tuple[str, object]]) -> tuple[list[tuple[int, int]], int]:
-    """(w0, w1) of each attribute whose texts found room in the bank, and the bytes of all texts that were needed."""
+    None: they must be settled first. What is not plain then is recorded as its type's name.
+    """
     encoded: list[tuple[int, int]] = []
     needed = 0
     for key, value in values:
         try:
-            value_type, bits, text = _plain(value)
+            value_type, bits, text = _typed(value)
+            if value_type == records.OTHER and not is_settled:
+                return None
             key_id, text_bytes = text_id(bank, key)
             needed += text_bytes
             if text is not None:
@@ -37,19 +46,14 @@ def encode(bank: Bank, values: Sequence[tuple[str, object]]) -> tuple[list[tuple
     return encoded, needed
 
 
-def _plain(value: Any) -> tuple[int, int, str | None]:
-    """(type, bits, None), or (type, 0, text) for what needs a text. Subclasses are taken as what they derive from."""
-    kind = type(value)  # not `isinstance`, which asks the value itself
-    if issubclass(kind, str):
-        return records.TEXT, 0, str.__str__(value)
-    if issubclass(kind, int) and kind is not bool:
-        value = int.__add__(value, 0)
-    elif issubclass(kind, float):
-        value = float.__pos__(value)
-    elif kind is not bool:
-        return records.OTHER, 0, _type_name(kind)
-    plain = records.value_bits(value)
-    return (records.OTHER, 0, _type_name(kind)) if plain is None else (*plain, None)
+def _typed(value: Any) -> tuple[int, int, str | None]:
+    """(type, bits, None), or (type, 0, text) for what needs a text."""
+    kind = type(value)
+    if kind is str:
+        return records.TEXT, 0, value
+    is_number = kind is int or kind is float or kind is bool or value is None
+    bits = records.value_bits(value) if is_number else None
+    return (records.OTHER, 0, plain_values.type_name(kind)) if bits is None else (*bits, None)
 
 
 def text_id(bank: Bank, text: str) -> tuple[int, int]:

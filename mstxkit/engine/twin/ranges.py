@@ -190,22 +190,20 @@ def _record(opened: Open, node: Node, failed: bool, at: int, recorder: Live) -> 
     if at - recorder.bank.origin > OLD:
         on_old_bank()
     w2 = records.duration_bits(at - opened.start) | node.depth << 40 | (records.ERROR if failed else 0)
-    values = attributes_of(opened.attributes, opened.more, recorder)
-    recorder.write(node.texts, at, node.stage << 48, node.w1, w2, values, opened.busy)
+    values, is_lost = attributes_of(opened.attributes, opened.more)
+    recorder.write(node.texts, at, node.stage << 48, node.w1, w2, values, opened.busy, is_lost)
     if node.slot is not None:
         node.words[node.mark_at] = 0
     tracks.give_slot_back(node)
 
 
-def attributes_of(first: dict[str, Any] | None, more: dict[str, Any] | None, recorder: Live) -> list[tuple[str, Any]]:
-    """The attributes of a range in order, within the limit."""
+def attributes_of(first: dict[str, Any] | None, more: dict[str, Any] | None) -> tuple[list[tuple[str, Any]], bool]:
+    """The attributes of a range in order, within the limit; and is any of them lost?"""
     if not first and not more:
-        return []
+        return [], False
     together: dict[Any, Any] = {**(first or {}), **(more or {})}  # `timed` takes keys of any type
     values = [pair for pair in together.items() if issubclass(type(pair[0]), str)][: records.ATTRIBUTE_LIMIT]
-    if len(values) < len(together):
-        banks.count(recorder, banks.ATTRIBUTES_LOST)
-    return values
+    return values, len(values) < len(together)
 
 
 def _leave(node: Node, at: int) -> None:
@@ -236,8 +234,8 @@ def _record_mark(site: Site, attributes: dict[str, Any], recorder: Live) -> None
     w1 = site.id | track.id << 16 | tracks.step_on(track) << 32
     w2 = min(here.height, records.DEPTH_MAX) << 40 | records.MARK << records.KIND_SHIFT
     texts = tracks.texts_of(site, track, here.inner)
-    values = attributes_of(attributes, None, recorder)
-    recorder.write(texts, at, here.inner << 48, w1, w2, values, 0)
+    values, is_lost = attributes_of(attributes, None)
+    recorder.write(texts, at, here.inner << 48, w1, w2, values, 0, is_lost)
     tracks.left(track)
 
 
