@@ -120,10 +120,20 @@ class SiteText(NamedTuple):
 
 
 class TrackText(NamedTuple):
-    """A track as a text entry describes it."""
+    """A track as a text entry describes it; `name`: of its thread in Python, "" where that is not known.
+
+    `is_shared`: other threads had it before, one after the other.
+    """
 
     thread: int
     is_task: bool
+    name: str = ""
+    is_shared: bool = False
+
+    def after(self, earlier: TrackText | None) -> TrackText:
+        """This one, where `earlier` was known of the track."""
+        is_shared = earlier is not None and (earlier.is_shared or earlier.thread != self.thread)
+        return self._replace(is_shared=self.is_shared or is_shared)
 
 
 class Texts(NamedTuple):
@@ -318,9 +328,9 @@ def site_payload(name: bytes, domain: bytes, own_stage: int) -> bytes:
     return _SITE.pack(own_stage, len(domain), len(name)) + domain + name
 
 
-def track_payload(thread: int, is_task: bool) -> bytes:
+def track_payload(thread: int, is_task: bool, name: str = "") -> bytes:
     """Payload of a TRACK entry."""
-    return _TRACK.pack(thread, int(is_task))
+    return _TRACK.pack(thread, int(is_task)) + name.encode("utf-8", "backslashreplace")
 
 
 def read_texts(text: bytes, salt: int | None) -> tuple[Texts, int]:
@@ -353,4 +363,5 @@ def _keep_text(table: Texts, kind: int, entry_id: int, payload: bytes) -> None:
         table.texts[entry_id] = payload.decode("utf-8", "replace")
     elif kind == TRACK and len(payload) >= _TRACK.size:
         thread, is_task = _TRACK.unpack_from(payload)
-        table.tracks[entry_id] = TrackText(thread, bool(is_task))
+        name = payload[_TRACK.size :].decode("utf-8", "replace")
+        table.tracks[entry_id] = TrackText(thread, bool(is_task), name).after(table.tracks.get(entry_id))

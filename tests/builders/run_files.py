@@ -76,8 +76,8 @@ class BankFiles:
     def stage(self, key: str | None) -> int:
         return 0 if key is None else self._id(livefile.STAGE, key.encode())
 
-    def track(self, track: int, thread: int, is_task: bool = False) -> BankFiles:
-        self._define(livefile.TRACK, track, livefile.track_payload(thread, is_task))
+    def track(self, track: int, thread: int, is_task: bool = False, name: str = "") -> BankFiles:
+        self._define(livefile.TRACK, track, livefile.track_payload(thread, is_task, name))
         return self
 
     def _record(

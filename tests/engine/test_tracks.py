@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextvars
 import gc
@@ -10,7 +11,10 @@ import weakref
 from collections import Counter
 from typing import Any, Callable
 
+import pytest
 from builders.written_banks import Written
+
+from mstxkit.store import livefile
 
 THREADS_END_WITHIN_S = 60
 
@@ -49,6 +53,73 @@ def test_a_thread_has_a_track_of_its_own(engine: Any, recorded: Written) -> None
     assert (main.depth, other_one.depth) == (0, 0)
     assert not main.is_task
     assert not other_one.is_task
+
+
+def names_of_tracks(recorded: Written) -> dict[int, str]:
+    texts = [livefile.read_texts(bank.text, bank.salt)[0] for bank in recorded.banks]
+    return {track: text.name for one in texts for track, text in one.tracks.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("loader-1", "loader-1"),
+        ("", ""),
+        ("\u00e4" * 40, "\u00e4" * 32),
+        ("x" + "\u4e16" * 40, "x" + "\u4e16" * 21),
+        ("lone \ud800", "lone \\ud800"),
+        ("n" * 65, "n" * 64),
+    ],
+)
+def test_a_track_has_the_name_of_its_thread(engine: Any, recorded: Written, name: str, kept: str) -> None:
+    """Up to 64 bytes, whole characters, as it was called when it first recorded."""
+
+    def work() -> None:
+        for _ in range(2):
+            with engine.mstx_range("r"):
+                threading.current_thread().name = "another"
+
+    thread = threading.Thread(target=work)
+    thread.name = name
+    with engine.mstx_range("main"):
+        thread.start()
+        thread.join()
+
+    assert [names_of_tracks(recorded)[recorded.one(one).track] for one in ("main",)] == ["MainThread"]
+    assert names_of_tracks(recorded)[recorded.ranges[0].track] == kept
+
+
+def test_a_thread_that_python_does_not_know_has_no_name_and_is_not_made_known(engine: Any, recorded: Written) -> None:
+    over = threading.Event()
+
+    def work() -> None:
+        with engine.mstx_range("r"):
+            pass
+        over.set()
+
+    with engine.mstx_range("main"):
+        _thread.start_new_thread(work, ())
+        assert over.wait(THREADS_END_WITHIN_S)
+
+    assert names_of_tracks(recorded)[recorded.one("r").track] == ""
+    assert not any(isinstance(thread, threading._DummyThread) for thread in threading.enumerate())
+
+
+def test_a_thread_that_takes_over_a_track_gives_it_its_name(engine: Any, recorded: Written) -> None:
+    def work() -> None:
+        with engine.mstx_range(threading.current_thread().name):
+            pass
+
+    with engine.mstx_range("main"):
+        for name in ("first", "second"):
+            thread = threading.Thread(target=work, name=name)
+            thread.start()
+            thread.join()
+
+    first, second = recorded.one("first"), recorded.one("second")
+    (text,) = [livefile.read_texts(bank.text, bank.salt)[0] for bank in recorded.banks]
+    assert first.track == second.track
+    assert text.tracks[second.track] == (second.thread, False, "second", True)
 
 
 def test_64_threads_record_everything_on_their_own_tracks(engine: Any, recorded: Written) -> None:

@@ -427,7 +427,7 @@ ids = u16.filter(bool)
     st.dictionaries(ids, st.builds(livefile.SiteText, names, names, u16), max_size=4),
     st.dictionaries(ids, names, max_size=4),
     st.dictionaries(u32, names, max_size=4),
-    st.dictionaries(u16, st.builds(livefile.TrackText, u64, st.booleans()), max_size=4),
+    st.dictionaries(u16, st.builds(livefile.TrackText, u64, st.booleans(), names, st.just(False)), max_size=4),
     u64,
     st.randoms(use_true_random=False),
 )
@@ -439,7 +439,7 @@ def test_text_entries_come_back(sites: Any, stages: Any, texts: Any, tracks: Any
         ),
         *((livefile.STAGE, i, key.encode()) for i, key in stages.items()),
         *((livefile.TEXT, i, text.encode()) for i, text in texts.items()),
-        *((livefile.TRACK, i, livefile.track_payload(*track)) for i, track in tracks.items()),
+        *((livefile.TRACK, i, livefile.track_payload(*track[:3])) for i, track in tracks.items()),
     ]
     order.shuffle(entries)
 
@@ -477,6 +477,19 @@ def test_a_text_of_an_unknown_kind_is_passed_over() -> None:
     raw = side_table([(livefile.TEXT, 1, b"a"), (99, 2, b"from the future"), (livefile.TEXT, 3, b"c")])
 
     assert livefile.read_texts(raw, SALT)[0].texts == {1: "a", 3: "c"}
+
+
+def test_a_track_that_several_threads_had_is_shared() -> None:
+    entries = [
+        (livefile.TRACK, 1, livefile.track_payload(7, False, "first")),
+        (livefile.TRACK, 2, livefile.track_payload(7, True, "first")),
+        (livefile.TRACK, 1, livefile.track_payload(8, False, "second")),
+        (livefile.TRACK, 2, livefile.track_payload(7, True, "first")),
+    ]
+
+    tracks = livefile.read_texts(side_table(entries), SALT)[0].tracks
+
+    assert tracks == {1: (8, False, "second", True), 2: (7, True, "first", False)}
 
 
 @pytest.mark.parametrize("kind", [livefile.SITE, livefile.TRACK])

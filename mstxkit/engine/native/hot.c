@@ -907,6 +907,7 @@ static int make_tables(void)
     g_stage_ids = PyDict_New();
     g.texts = PyDict_New();
     g_ambient = PyContextVar_New("mstxkit.ambient", NULL);
+    g_threading = PyImport_ImportModule("threading");
     s_stage = PyUnicode_InternFromString("stage");
     s_domain = PyUnicode_InternFromString("domain");
     s_stream = PyUnicode_InternFromString("stream");
@@ -920,8 +921,8 @@ static int make_tables(void)
     /* CPython 3.9 to 3.11 crash where there is no memory for a process's first context: here it is, once */
     PyObject *context = PyContext_CopyCurrent();
     Py_XDECREF(context);
-    return context && g_sites && g_by_name && g_stage_ids && g.texts && g_ambient && s_stage && s_domain &&
-           s_stream && s_default && s_send && s_throw && s_close && s_coalesced && s_total_ns && s_max_ns;
+    return context && g_sites && g_by_name && g_stage_ids && g.texts && g_ambient && g_threading && s_stage &&
+           s_domain && s_stream && s_default && s_send && s_throw && s_close && s_coalesced && s_total_ns && s_max_ns;
 }
 
 static int make_hooks_of_the_system(void)

@@ -24,13 +24,15 @@ typedef struct Track {
     struct Window *windows;      /* coalesced calls that are not written yet */
 } Track;
 
-enum { BUCKETS = 64 };
+enum { BUCKETS = 64, THREAD_NAME_BYTES = 64 };
 typedef struct Thread {
     PyThreadState *state;
     uint64_t version;
     Track *current;
     uint32_t os_id;
     int dead;                    /* set by the thread's own exit */
+    uint32_t name_bytes;
+    char name[THREAD_NAME_BYTES]; /* Python's, UTF-8, as it was when the thread first recorded */
     Track **tracks;
     uint32_t track_count, track_room, lowest_idle;
     Track *buckets[BUCKETS];
@@ -41,6 +43,7 @@ static __thread Thread *tls_thread __attribute__((tls_model("initial-exec")));
 static Thread *g_threads;
 static uint32_t g_track_count;
 static pthread_key_t g_thread_key;
+static PyObject *g_threading;    /* the module */
 static PyObject *g_ambient;      /* ContextVar: stage and at_step that tasks created here inherit */
 static int g_ambient_used;
 static uint32_t g_ambient_age;
@@ -81,6 +84,40 @@ static int all_idle(Thread *th)
     return 1;
 }
 
+/* What Python calls this thread, new, or NULL with or without an exception. `threading.current_thread` would make an
+ * object for a thread that it does not know; this runs no Python, and takes no lock. */
+static PyObject *name_here(void)
+{
+    PyObject *active = PyObject_GetAttrString(g_threading, "_active");
+    PyObject *id = active && PyDict_Check(active) ? PyLong_FromUnsignedLong(PyThread_get_thread_ident()) : NULL;
+    PyObject *thread = id ? PyDict_GetItemWithError(active, id) : NULL;
+    Py_XINCREF(thread);
+    PyObject *name = thread ? PyObject_GetAttrString(thread, "_name") : NULL;
+    Py_XDECREF(thread);
+    PyObject *bytes = NULL;
+    if (name && PyUnicode_Check(name)) bytes = PyUnicode_AsEncodedString(name, "utf-8", "backslashreplace");
+    Py_XDECREF(name);
+    Py_XDECREF(id);
+    Py_XDECREF(active);
+    return bytes;
+}
+
+static COLD void learn_name(Thread *th)
+{
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *bytes = name_here();
+    Py_ssize_t size = bytes ? PyBytes_GET_SIZE(bytes) : 0;
+    if (size > THREAD_NAME_BYTES) {
+        size = THREAD_NAME_BYTES;
+        while (size && (PyBytes_AS_STRING(bytes)[size] & 0xC0) == 0x80) size--; /* no half characters */
+    }
+    if (size) memcpy(th->name, PyBytes_AS_STRING(bytes), (size_t)size);
+    th->name_bytes = (uint32_t)size;
+    Py_XDECREF(bytes);
+    PyErr_Restore(type, value, trace);
+}
+
 /* This OS thread's Thread: a dead one's, or a new one. NULL: no memory. */
 static COLD Thread *make_thread(void)
 {
@@ -108,7 +145,9 @@ static COLD Thread *make_thread(void)
     th->os_id = (uint32_t)syscall(SYS_gettid);
     /* nobody takes it over once the thread is gone */
     if (pthread_setspecific(g_thread_key, th)) note_fault("engine.thread");
-    return tls_thread = th;
+    tls_thread = th;
+    learn_name(th);
+    return th;
 }
 
 /* The ambient value: stage in bits 0-15, step in 16-47, has-step in 48, above them the age it is of. One that could
@@ -218,8 +257,10 @@ static inline void left_idle(Track *t)
 
 static int define_track(Track *t)
 {
-    uint64_t about[2] = {t->thread ? t->thread->os_id : 0, t->thread && t->thread->tracks[0] != t};
-    int done = put_text(TEXT_TRACK, t->id, about, sizeof about, NULL, 0, NULL, 0, 1);
+    const Thread *th = t->thread;
+    uint64_t about[2] = {th ? th->os_id : 0, th && th->tracks[0] != t};
+    uint32_t name_bytes = th ? th->name_bytes : 0;
+    int done = put_text(TEXT_TRACK, t->id, about, sizeof about, th ? th->name : NULL, name_bytes, NULL, 0, 1);
     if (done) t->seq = g.seq;
     return done;
 }

@@ -21,6 +21,7 @@ from .sites import Site
 
 # Deeper positions are not kept.
 _KEPT_DEPTH = 16
+_THREAD_NAME_BYTES = 64
 
 _var: ContextVar[Track] = ContextVar("mstxkit.track")
 # Innermost stage and step of `at_step`, as a context that is copied from this one inherits them.
@@ -130,7 +131,7 @@ class Track:
 
     def payload(self) -> bytes:
         """Its text entry."""
-        return livefile.track_payload(self.os_id, not self.is_own)
+        return livefile.track_payload(self.os_id, not self.is_own, self.thread.name if self.thread else "")
 
     def renew(self) -> None:
         """Forget all positions."""
@@ -151,11 +152,12 @@ class Track:
 class Thread:
     """A thread's tracks; taken over by a later thread once this one is gone."""
 
-    __slots__ = ("is_dead", "os_id", "tracks")
+    __slots__ = ("is_dead", "name", "os_id", "tracks")
 
     def __init__(self) -> None:
         self.is_dead = False
         self.os_id = 0
+        self.name = ""
         self.tracks: list[Track] = []
 
     def idle_track(self) -> Track:
@@ -195,11 +197,20 @@ def this_thread() -> Thread:
             if len(_threads) > 1:
                 on_threads()
         thread.os_id = threading.get_native_id()
+        thread.name = _name_here()
         for track in thread.tracks:
             track.token = None
             track.renew()
         _local.end = end = _ThreadEnd(thread)
     return end.thread
+
+
+def _name_here() -> str:
+    """What Python calls this thread. `threading.current_thread` would make an object for one that it does not know."""
+    name = getattr(getattr(threading, "_active", {}).get(threading.get_ident()), "_name", None)
+    if not isinstance(name, str):
+        return ""
+    return name.encode("utf-8", "backslashreplace")[:_THREAD_NAME_BYTES].decode("utf-8", "ignore")
 
 
 def after_fork() -> None:
