@@ -87,7 +87,7 @@ class Finisher:
 
     def marks(self, rows: pl.DataFrame, with_process: bool = False) -> pl.DataFrame:
         """The contract's columns of marks."""
-        return self._pick(only_marks(rows), ("process", *MARK_COLUMNS) if with_process else MARK_COLUMNS)
+        return self._pick(only_marks(rows), ("process", "depth", *MARK_COLUMNS) if with_process else MARK_COLUMNS)
 
     def only_stages(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows that are occurrences of a stage of their own, open ones included."""
@@ -142,7 +142,17 @@ def categorical(name: str, values: list[str] | list[str | None]) -> pl.Series:
 def track_table(processes: list[Process]) -> pl.DataFrame:
     """The table of tracks, from what processes have learnt of theirs."""
     rows = [
-        (p.index, rank_of(p), p.host, p.pid, track, text.thread & (1 << 63) - 1, text.is_task)
+        (
+            p.index,
+            rank_of(p),
+            p.host,
+            p.pid,
+            track,
+            text.thread & (1 << 63) - 1,
+            text.is_task,
+            text.name or None,
+            text.is_shared,
+        )
         for p in processes
         for track, text in sorted(p.texts.tracks.items())
     ]
@@ -175,5 +185,6 @@ ESCALATION_SCHEMA: dict[str, Any] = {
 }  # fmt: skip
 TRACK_SCHEMA: dict[str, Any] = {
     "process": pl.UInt32, "rank": pl.Int32, "host": pl.String, "pid": pl.Int32, "track": pl.Int32,
-    "thread": pl.Int64, "is_task": pl.Boolean,
+    "thread": pl.Int64, "is_task": pl.Boolean, "name": pl.String,
+    "is_shared": pl.Boolean,
 }  # fmt: skip

@@ -33,11 +33,41 @@ def placed(row: Row) -> str:
 
 
 def of_tracks(rows: Sequence[Row]) -> list[str]:
-    """`thread 99`, `task on thread 99 (track 3)`: no two tracks of a process are called the same."""
-    texts = [f"{'task on thread' if row['is_task'] else 'thread'} {row['thread']}" for row in rows]
-    counts = Counter((row["process"], text) for row, text in zip(rows, texts))
-    are_alike = [counts[row["process"], text] > 1 for row, text in zip(rows, texts)]
-    return [f"{text} (track {row['track']})" if alike else text for row, text, alike in zip(rows, texts, are_alike)]
+    """`MainThread`, `task on MainThread (track 3)`, `loader-1 and others` where threads shared it, `thread 99` where
+    that has no name: no two tracks of a process are called the same.
+    """
+    places: dict[int, list[int]] = {}
+    for at, row in enumerate(rows):
+        places.setdefault(row["process"], []).append(at)
+    labels = [""] * len(rows)
+    for of_process in places.values():
+        for at, label in zip(of_process, _unlike([_forms_of_track(rows[at]) for at in of_process])):
+            labels[at] = label
+    return labels
+
+
+def order_of_tracks(rows: Sequence[Row]) -> list[int]:
+    """Places of rows, in the order of `tracks()`, as they are to be shown: in each process the main thread first, then
+    the others as they began to record, the tasks of each after it.
+    """
+    first: dict[tuple[int, int], int] = {}
+    for row in rows:
+        first.setdefault((row["process"], row["thread"]), row["track"])
+
+    def place(at: int) -> tuple[int, bool, int, bool, int]:
+        row = rows[at]
+        begun = first[row["process"], row["thread"]]
+        return row["process"], row["thread"] != row["pid"], begun, row["is_task"], row["track"]
+
+    return sorted(range(len(rows)), key=place)
+
+
+def _forms_of_track(row: Row) -> tuple[str, ...]:
+    name, thread = shown(row.get("name")).strip(), f"thread {row['thread']}"
+    name += " and others" if name and row.get("is_shared") else ""
+    task = "task on " if row["is_task"] else ""
+    short = f"{task}{name or thread}"
+    return short, f"{short} ({thread})" if name else short, f"{short} (track {row['track']})"
 
 
 def _forms(row: Row) -> tuple[str, ...]:

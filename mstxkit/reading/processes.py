@@ -176,7 +176,8 @@ class Process:
         """Sites, stages and tracks have one number for a process's whole life: keep them for its open slots."""
         self.texts.sites.update(texts.sites)
         self.texts.stages.update(texts.stages)
-        self.texts.tracks.update(texts.tracks)
+        for track, text in texts.tracks.items():
+            self.texts.tracks[track] = text.after(self.texts.tracks.get(track))
 
 
 class Processes:

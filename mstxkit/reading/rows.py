@@ -66,18 +66,37 @@ class Blocks:
                 self._put(chunk, process, columns, texts)
         yield chunk
 
-    def of(self, process: Process, from_bank: int = 0) -> Iterator[tuple[decode.Columns, livefile.Texts]]:
+    def chunks_backwards(self, processes: list[Process], chunk_rows: int = CHUNK_ROWS) -> Iterator[Chunk]:
+        """The same from the end: the last chunk first; the rows of a chunk stay in order."""
+        held: list[tuple[Process, decode.Columns, livefile.Texts]] = []
+        rows = 0
+        for process in reversed(processes):
+            for columns, texts in self.of(process, backwards=True):
+                if held and rows + len(columns.end) > chunk_rows:
+                    yield self._together(held, rows)
+                    held, rows = [], 0
+                held.append((process, columns, texts))
+                rows += len(columns.end)
+        yield self._together(held, rows)
+
+    def _together(self, held: list[tuple[Process, decode.Columns, livefile.Texts]], rows: int) -> Chunk:
+        chunk = Chunk(rows)
+        while held:
+            self._put(chunk, *held.pop())
+        return chunk
+
+    def of(
+        self, process: Process, from_bank: int = 0, backwards: bool = False
+    ) -> Iterator[tuple[decode.Columns, livefile.Texts]]:
         """Decoded blocks of one process, then its live banks that were not sealed meanwhile."""
         unsealed = process.unsealed()
         grown = {bank.seq for bank in unsealed}
-        for ref in process.blocks:
-            if ref.bank >= from_bank and ref.bank not in grown:
-                decoded = self._decode(ref)
-                if decoded is not None:
-                    yield decoded
-        for bank in unsealed:
-            if bank.seq >= from_bank:
-                yield decode.from_bank(bank)[0], livefile.read_texts(bank.text, bank.salt)[0]
+        sources: list[BlockRef | livefile.BankCopy] = [ref for ref in process.blocks if ref.bank not in grown]
+        sources = [source for source in (*sources, *unsealed) if _bank_of(source) >= from_bank]
+        for source in reversed(sources) if backwards else sources:
+            decoded = self._decode(source) if isinstance(source, BlockRef) else _copied(source)
+            if decoded is not None:
+                yield decoded
 
     def _decode(self, ref: BlockRef) -> tuple[decode.Columns, livefile.Texts] | None:
         try:
@@ -128,3 +147,11 @@ class Blocks:
         rows, values = attributes.json_texts(columns.attributes, texts.texts)
         if values:
             chunk.attributes.append((rows + chunk.rows, values))
+
+
+def _bank_of(source: BlockRef | livefile.BankCopy) -> int:
+    return source.bank if isinstance(source, BlockRef) else source.seq
+
+
+def _copied(bank: livefile.BankCopy) -> tuple[decode.Columns, livefile.Texts]:
+    return decode.from_bank(bank)[0], livefile.read_texts(bank.text, bank.salt)[0]

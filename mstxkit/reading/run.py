@@ -103,12 +103,13 @@ class Run:
         marked = pl.concat([frames.only_marks(piece) for piece in self._pieces()])
         return self._finisher().marks(marked)
 
-    def batches(self, rows: int = 1 << 17) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    def batches(self, rows: int = 1 << 17, backwards: bool = False) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
         """(ranges, marks) in pieces of about `rows` rows, for what must not hold a whole run in memory.
 
-        With a first column `process`, the row in `processes()`: pids are unique on their host only.
+        With a first column `process`, the row in `processes()`: pids are unique on their host only. `backwards`: from
+        the last row to the first, open ranges before all others; what encloses a range comes before it.
         """
-        for piece in self._pieces(rows):
+        for piece in self._pieces_backwards(rows) if backwards else self._pieces(rows):
             finisher = self._finisher()
             yield finisher.ranges(piece, with_process=True), finisher.marks(piece, with_process=True)
 
@@ -160,7 +161,11 @@ class Run:
         return pl.DataFrame(labels.with_labels(rows), schema=frames.PROCESS_SCHEMA)
 
     def tracks(self) -> pl.DataFrame:
-        """`process, rank, host, pid, track, thread, is_task`: what the tracks of each process are."""
+        """`process, rank, host, pid, track, thread, is_task, name, is_shared`: what the tracks of each process are.
+
+        `name` is that of the thread in Python when it first recorded, null in runs from before it was kept. Threads
+        that come one after the other may share a track, which then has the last one's name, and `is_shared`.
+        """
         from . import frames
 
         for process in self._processes:
@@ -207,6 +212,13 @@ class Run:
         for chunk in self._blocks.chunks(self._processes, rows):
             yield frames.compact(chunk)
         yield frames.compact(opened.as_chunk(self._open(), self._vocabulary))
+
+    def _pieces_backwards(self, rows: int) -> Iterator[pl.DataFrame]:
+        from . import frames, opened
+
+        yield frames.compact(opened.as_chunk(self._open(), self._vocabulary)).reverse()
+        for chunk in self._blocks.chunks_backwards(self._processes, rows):
+            yield frames.compact(chunk).reverse()
 
     def _open(self) -> list[tuple[Process, Any]]:
         from . import opened

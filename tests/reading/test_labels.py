@@ -123,8 +123,28 @@ def test_no_two_processes_are_called_the_same(rows: list[dict[str, Any]]) -> Non
     assert all(f"pid {one['pid']} on {one['host']}" in text for one, text in zip(rows, placed))
 
 
+def test_tracks_have_the_names_of_their_threads_and_as_little_more_as_will_do() -> None:
+    rows = [
+        {"process": 0, "track": track, "thread": thread, "is_task": is_task, "name": name, "is_shared": is_shared}
+        for track, (thread, is_task, name, is_shared) in enumerate(
+            [
+                (1, False, "MainThread", False), (1, True, "MainThread", False), (2, False, "loader", False),
+                (3, False, "loader", False), (4, False, "pool_0", True), (5, False, None, True), (6, True, None, False),
+            ]
+        )
+    ]  # fmt: skip
+
+    assert labels.of_tracks(rows) == [
+        "MainThread", "task on MainThread", "loader (thread 2)", "loader (thread 3)", "pool_0 and others", "thread 5",
+        "task on thread 6",
+    ]  # fmt: skip
+
+
 ANY_TRACK = st.fixed_dictionaries(
-    {"process": st.integers(0, 2), "thread": st.integers(0, 3), "is_task": st.booleans()}
+    {
+        "process": st.integers(0, 2), "thread": st.integers(0, 3), "is_task": st.booleans(),
+        "is_shared": st.booleans(), "name": st.sampled_from([None, "", "a", "thread 1", "a (thread 1)", "\x1b"]),
+    }
 )  # fmt: skip
 
 

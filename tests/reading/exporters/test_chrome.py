@@ -9,15 +9,12 @@ from typing import Any
 
 import pytest
 from builders.run_files import BankFiles, ProcessFiles, new_run
-from hypothesis import given
-from hypothesis import strategies as st
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
 
 from mstxkit.errors import MstxkitError
 from mstxkit.reading.exporters import Exporter, formats, load
-from mstxkit.reading.exporters.chrome import Lanes
 from mstxkit.reading.run import open_run
 
 
@@ -64,7 +61,7 @@ def test_open_ranges_begin_and_marks_are_instants(run: Path) -> None:
     inside = [{"name": "fatal", "domain": "d", "start": 5_000}]
     ProcessFiles(run).seal(BankFiles().mark("m", 2_000, step=1), inside=inside, ended="killed")
 
-    events = of_kind(exported(run), "B", "i")
+    events = sorted(of_kind(exported(run), "B", "i"), key=lambda e: e["ts"])
 
     assert [(e["ph"], e["name"], e["ts"]) for e in events] == [("i", "m", 2.0), ("B", "fatal", 5.0)]
 
@@ -97,24 +94,66 @@ def test_ranges_that_do_not_nest_become_async_events(run: Path) -> None:
     ProcessFiles(run).seal(bank)
     events = exported(run)
 
-    begun, ended = of_kind(events, "b"), of_kind(events, "e")
+    begun, ended = ({e["name"]: e for e in of_kind(events, kind)} for kind in "be")
 
-    assert [e["name"] for e in of_kind(events, "X")] == ["plain"]
-    assert [(e["name"], e["ts"]) for e in begun] == [("out of order", 1.0), ("driven", 4.0)]
-    assert [(e["id"], e["ts"]) for e in ended] == [(begun[0]["id"], 3.0), (begun[1]["id"], 9.0)]
-    assert begun[1]["args"]["busy_us"] == 1.5
+    assert [e["name"] for e in of_kind(events, "X")] == ["out of order"]
+    assert {name: e["ts"] for name, e in begun.items()} == {"plain": 0.0, "driven": 4.0}
+    assert {name: e["ts"] for name, e in ended.items()} == {"plain": 2.0, "driven": 9.0}
+    assert all(begun[name]["id2"] == ended[name]["id2"] for name in begun)
+    assert begun["plain"]["id2"]["local"] != begun["driven"]["id2"]["local"]
+    assert begun["driven"]["args"]["busy_us"] == 1.5
 
 
-@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), max_size=20))
-def test_what_lanes_let_through_nests(intervals: list[tuple[int, int]]) -> None:
-    lanes = Lanes()
-    ordered = sorted(((min(i), max(i)) for i in intervals), key=lambda i: i[1])
+def test_what_ran_inside_of_a_coroutine_is_on_its_line(run: Path) -> None:
+    """With the domain of the line, by which Perfetto tells lines apart too, and its own beside it."""
+    bank = BankFiles().range("child", 2_000, 3_000, depth=1, domain="other").range("driven", 1_000, 9_000, busy=1)
+    ProcessFiles(run).seal(bank)
 
-    kept = [(a, b) for a, b in ordered if lanes.nests(0, 0, a, b)]
+    events = of_kind(exported(run), "b", "e")
 
-    for i, (a, b) in enumerate(kept):
-        for c, d in kept[i + 1 :]:
-            assert b <= c or d <= a or (c <= a and b <= d) or (a <= c and d <= b)
+    assert len({(e["id2"]["local"], e["cat"], e["pid"]) for e in events}) == 1
+    assert [(e["ph"], e["name"]) for e in sorted(events, key=lambda e: e["ts"])] == [
+        ("b", "driven"), ("b", "child"), ("e", "child"), ("e", "driven"),
+    ]  # fmt: skip
+    assert {e["name"]: e["args"].get("domain") for e in events if e["ph"] == "b"} == {"driven": None, "child": "other"}
+
+
+def test_coalesced_calls_are_apart_from_what_they_overlap(run: Path) -> None:
+    bank = BankFiles().range("step", 1_000, 5_000, busy=9)
+    bank.range("many", 0, 4_000, depth=1, busy=10, coalesced=3, total_ns=10, max_ns=5)
+    ProcessFiles(run).seal(bank)
+
+    ids = {e["name"]: e["id2"]["local"] for e in of_kind(exported(run), "b")}
+
+    assert ids["step"] != ids["many"]
+
+
+def test_a_track_with_the_number_of_its_process_gets_another(run: Path) -> None:
+    """Viewers take the thread with that number for the main one, which has number 0 here."""
+    ProcessFiles(run, 2).seal(BankFiles().track(2, 99).range("r", 0, 1, track=2))
+
+    events = exported(run)
+
+    assert {e["tid"] for e in of_kind(events, "X")} == {65_538}
+    assert [e["tid"] for e in of_kind(events, "M") if e["name"] == "thread_name"] == [65_538]
+
+
+def test_threads_are_named_and_the_main_one_comes_first(run: Path) -> None:
+    bank = BankFiles()
+    for track, thread, is_task, name in (
+        (0, 99, False, "loader"),
+        (1, 42, False, "MainThread"),
+        (2, 99, True, "loader"),
+    ):
+        bank.track(track, thread, is_task, name)
+    ProcessFiles(run, 42).seal(bank)
+
+    events = of_kind(exported(run), "M")
+
+    order = {e["tid"]: e["args"]["sort_index"] for e in events if e["name"] == "thread_sort_index"}
+    names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    assert sorted(order, key=order.__getitem__) == [1, 0, 2]
+    assert names == {0: "loader", 1: "MainThread", 2: "task on loader"}
 
 
 def test_names_are_json_whatever_they_hold(run: Path) -> None:
@@ -134,9 +173,11 @@ def test_a_large_run_is_written_in_pieces(run: Path, monkeypatch: pytest.MonkeyP
     heights = []
     opened = open_run(run)
     batches = opened.batches
-    monkeypatch.setattr(opened, "batches", lambda: (heights.append(b[0].height) or b for b in batches(rows=4)))
+    monkeypatch.setattr(
+        opened, "batches", lambda **how: (heights.append(b[0].height) or b for b in batches(rows=4, **how))
+    )
 
     load("chrome").write(opened, io.StringIO())
 
-    assert sum(heights) == 39
+    assert sum(heights) == 2 * 39
     assert max(heights) <= 4
