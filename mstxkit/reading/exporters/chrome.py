@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 
 def write(run: Run, file: IO[str]) -> int:
-    """Write `run` to `file`. *Cost*: about seven microseconds an event, in memory that does not grow with the run but for
-    200 bytes for each generator that others ran beside.
+    """Write `run` to `file`.
+
+    *Cost*: about seven microseconds an event. Memory does not grow with the run, but for 200 bytes for each generator
+    that others ran beside.
     """
     processes = run.processes()
     base_ns = processes["start_ns"].min() or 0

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import async_rank, trace_processor
+from builders import async_rank, lives, trace_processor
 from builders.run_files import BankFiles, ProcessFiles, new_run
 
 pytest.importorskip("numpy")
@@ -22,7 +21,6 @@ from mstxkit.reading.run import Run, open_run  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not trace_processor.CAN_BE_HERE, reason="no wheels of the trace processor's for this")
 
-ROOT = Path(__file__).resolve().parents[3]
 ENDS_WITHIN_S = 100
 
 SLICES = """
@@ -53,14 +51,14 @@ def loaded(run: Run, *more: str) -> list[list[dict[str, Any]]]:
 
 @pytest.fixture(scope="module")
 def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """One on the C engine, one on the twin, at the same time."""
+    """One on the engine of the suite, one on the twin, at the same time."""
     folder = tmp_path_factory.mktemp("two ranks") / "run"
     ranks = [
         subprocess.Popen(
             [sys.executable, async_rank.__file__, folder],
-            env={**os.environ, "RANK": rank, "WORLD_SIZE": "2", "MSTXKIT_NATIVE": native, "PYTHONPATH": str(ROOT)},
+            env=lives.environment(RANK=rank, WORLD_SIZE="2", **engine),
         )
-        for rank, native in (("0", "1"), ("1", "0"))
+        for rank, engine in (("0", {}), ("1", {"MSTXKIT_NATIVE": "0"}))
     ]
     assert [rank.wait(ENDS_WITHIN_S) for rank in ranks] == [0, 0]
     return open_run(folder)
