@@ -6,6 +6,7 @@ data and expressions: it travels with a wrapper that is pickled by value.
 
 from __future__ import annotations
 
+import os
 from typing import Any, Callable, Mapping, Union
 
 from .. import faults, stages
@@ -30,6 +31,13 @@ class _Progress:
 
 
 _progress = _Progress()
+
+
+def _forget() -> None:
+    _progress.next_step = None
+
+
+os.register_at_fork(after_in_child=_forget)  # the step that is next is its parent's
 
 
 class Entry:

@@ -236,14 +236,14 @@ static PyObject *hot_current_stage(PyObject *self, PyObject *unused)
     return Py_NewRef(t && t->stage ? g_stages[t->stage].key : Py_None);
 }
 
-typedef struct { PyObject_HEAD uint32_t step, before; } AtStep;
+typedef struct { PyObject_HEAD uint32_t step, before, forks; } AtStep;
 static PyTypeObject *AtStep_Type;
 static PyObject *g_no_step;      /* it changes nothing: for where there is no memory for another one */
 
 static AtStep *new_at_step(void)
 {
     AtStep *at = PyObject_New(AtStep, AtStep_Type);
-    if (at) at->step = at->before = NO_STEP;
+    if (at) { at->step = at->before = NO_STEP; at->forks = g.forks; }
     return at;
 }
 
@@ -268,6 +268,7 @@ static PyObject *at_step_enter(PyObject *self, PyObject *unused)
     AtStep *at = (AtStep *)self;
     Track *t = current_track();
     at->before = t ? t->step : NO_STEP;
+    at->forks = g.forks;
     if (at->step != NO_STEP) set_track_step(at->step);
     return step_object(step_in_force());
 }
@@ -275,9 +276,39 @@ static PyObject *at_step_exit(PyObject *self, PyObject *args)
 {
     (void)args;
     AtStep *at = (AtStep *)self;
-    if (at->step != NO_STEP) set_track_step(at->before);
+    if (at->step != NO_STEP && at->forks == g.forks) set_track_step(at->before); /* a child is not inside of it */
     Py_RETURN_NONE;
 }
+
+/* ---- work that is handed to another thread ---- */
+static PyObject *hot_carried(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    Track *t = current_track();
+    if (!t || (!t->stage && t->step == NO_STEP)) Py_RETURN_NONE;
+    PyObject *bits = PyLong_FromUnsignedLongLong(packed(t->stage, t->step == NO_STEP ? g.step : t->step));
+    if (bits) return bits;
+    note_fault("carried");
+    Py_RETURN_NONE;
+}
+static PyObject *hot_carry(PyObject *self, PyObject *number)
+{
+    (void)self;
+    if (number == Py_None) Py_RETURN_NONE;
+    uint64_t bits = PyLong_AsUnsignedLongLong(number);
+    if (PyErr_Occurred()) return NULL;
+    Track *t = current_track();
+    if (!t) Py_RETURN_NONE;
+    PyObject *before = PyLong_FromUnsignedLongLong(packed(t->stage, t->step));
+    if (!before) { /* it could not be taken back */
+        note_fault("carry");
+        Py_RETURN_NONE;
+    }
+    unpack(t, bits);
+    store_ambient(t);
+    return before;
+}
+
 static void plain_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
@@ -326,6 +357,14 @@ static PyObject *hot_stage_times(PyObject *self, PyObject *args, PyObject *kwarg
             if (!result) return NULL;
         }
     return result;
+}
+
+static void forget_stage_times(void)
+{
+    for (uint32_t id = 1; id <= g_stage_count; id++) {
+        g_stages[id].active = 0;
+        for (int i = 0; i < STEPS_KEPT; i++) g_stages[id].kept[i].used = 0;
+    }
 }
 
 /* ---- attaching to a live file ---- */
@@ -780,7 +819,11 @@ static void after_fork_in_child(void)
     g.beat_running = 0;
     g.forks++;
     g_seen_count = 0;
-    if (tls_thread) tls_thread->os_id = (uint32_t)syscall(SYS_gettid);
+    g.step = NO_STEP;
+    forget_stage_times();
+    if (!tls_thread) return;
+    tls_thread->os_id = (uint32_t)syscall(SYS_gettid);
+    tls_thread->state = NULL; /* so that its track is looked for anew, which leaves what the parent is inside of */
 }
 
 /* ---- the module ---- */
@@ -796,6 +839,8 @@ static PyMethodDef hot_methods[] = {
     {"step", CALL(hot_step), METH_FASTCALL, "step(n=None)\n--\n\n"
      "The next step, or step n, for this process; returns the step in force."},
     {"at_step", hot_at_step, METH_O, "at_step(n)\n--\n\n`with at_step(n)`: the step of the enclosing task only."},
+    {"carried", hot_carried, METH_NOARGS, NULL},
+    {"carry", hot_carry, METH_O, NULL},
     {"current_step", hot_current_step, METH_NOARGS, "current_step()\n--\n\nThe step in force, or None."},
     {"current_stage", hot_current_stage, METH_NOARGS, "current_stage()\n--\n\n"
      "The key of the innermost stage, or None."},

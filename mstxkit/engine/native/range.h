@@ -405,6 +405,29 @@ static COLD void stage_ends(Range *r, Track *t, uint64_t end)
     if (r->context == thread_state()->context) store_ambient(t);
 }
 
+/* In a forked child, before it looks at a track: what its parent is inside of is not around it, and its end, should
+ * the child run it too, is nothing to any track. */
+static COLD void leave_all(void)
+{
+    g_left_in = g.forks;
+    g_ambient_age = (g_ambient_age + 1) & 0x7FFF;
+    for (Thread *th = g_threads; th; th = th->next) {
+        th->lowest_idle = 0;
+        for (uint32_t i = 0; i < th->track_count; i++) {
+            Track *t = th->tracks[i];
+            for (Range *r = t->top, *next; r; r = next) {
+                next = r->parent;
+                r->track = NULL;
+                r->parent = NULL;
+                r->staged = 0;
+            }
+            t->top = NULL;
+            t->depth = t->stage = 0;
+            t->step = NO_STEP;
+        }
+    }
+}
+
 /* ---- begin and end ---- */
 static COLD void begin_in_sinks(Range *r, uint32_t on)
 {

@@ -47,6 +47,8 @@ static PyObject *g_threading;    /* the module */
 static PyObject *g_ambient;      /* ContextVar: stage and at_step that tasks created here inherit */
 static int g_ambient_used;
 static uint32_t g_ambient_age;
+static uint32_t g_left_in;       /* the forks after which `leave_all` has run */
+static void leave_all(void);
 
 static void thread_gone(void *thread) { __atomic_store_n(&((Thread *)thread)->dead, 1, __ATOMIC_RELEASE); }
 
@@ -150,8 +152,20 @@ static COLD Thread *make_thread(void)
     return th;
 }
 
-/* The ambient value: stage in bits 0-15, step in 16-47, has-step in 48, above them the age it is of. One that could
- * not be replaced is of an age that is over: nothing is inherited then rather than what is no longer true. */
+/* Stage and step as one number: stage in bits 0-15, step in 16-47, has-step in 48. */
+static uint64_t packed(uint32_t stage, uint32_t step)
+{
+    return stage | (step == NO_STEP ? 0 : (uint64_t)step << 16 | 1ull << 48);
+}
+
+static void unpack(Track *t, uint64_t bits)
+{
+    t->stage = (uint32_t)(bits & 0xFFFF);
+    t->step = bits >> 48 & 1 ? (uint32_t)(bits >> 16) : NO_STEP;
+}
+
+/* The ambient value: the packed number, and above it the age it is of. One that could not be replaced is of an age
+ * that is over: nothing is inherited then rather than what is no longer true. */
 static void load_ambient(Track *t)
 {
     t->stage = 0;
@@ -163,8 +177,7 @@ static void load_ambient(Track *t)
     uint64_t bits = PyLong_AsUnsignedLongLong(value);
     Py_DECREF(value);
     if (bits >> 49 != g_ambient_age) return;
-    t->stage = (uint32_t)(bits & 0xFFFF);
-    if (bits >> 48 & 1) t->step = (uint32_t)(bits >> 16);
+    unpack(t, bits);
 }
 
 /* CPython's PyContextVar_Set crashes (3.9 to 3.13) where there is memory neither for its token nor for the new value.
@@ -179,8 +192,7 @@ static int has_room_for_a_token(void)
 static void store_ambient(Track *t)
 {
     g_ambient_used = 1;
-    uint64_t bits = t->stage | (t->step == NO_STEP ? 0 : (uint64_t)t->step << 16 | 1ull << 48)
-        | (uint64_t)g_ambient_age << 49;
+    uint64_t bits = packed(t->stage, t->step) | (uint64_t)g_ambient_age << 49;
     PyObject *value = has_room_for_a_token() ? PyLong_FromUnsignedLongLong(bits) : PyErr_NoMemory();
     PyObject *token = value ? PyContextVar_Set(g_ambient, value) : NULL;
     Py_XDECREF(token);
@@ -221,6 +233,7 @@ static Track *no_track(void)
 
 static COLD Track *find_track(PyThreadState *ts)
 {
+    if (UNLIKELY(g_left_in != g.forks)) leave_all();
     Thread *th = tls_thread ? tls_thread : make_thread();
     if (!th) return no_track();
     if (!ts->context) { /* makes this thread's base context, so that it has an address like any other */

@@ -23,12 +23,12 @@ from .driven import Driven, Span
 from .quick import is_on, mstx_range, stage, timed
 from .ranges import Range
 from .sites import Site, intern, stages_seen
-from .steps import at_step, current_stage, current_step, stage_times, step
+from .steps import at_step, carried, carry, current_stage, current_step, stage_times, step
 from .watch import set_watch, watch
 
 __all__ = [
-    "NATIVE", "Driven", "Range", "Site", "Span", "add_cost", "anchor", "at_step", "attach", "clear_direct",
-    "clear_sink", "clock_kind", "count_fault", "counters", "current_stage", "current_step", "detach", "driven",
+    "NATIVE", "Driven", "Range", "Site", "Span", "add_cost", "anchor", "at_step", "attach", "carried",
+    "carry", "clear_direct", "clear_sink", "clock_kind", "count_fault", "counters", "current_stage", "current_step", "detach", "driven",
     "encode_bank", "encode_left", "flush_coalesced", "full_bank", "intern", "is_on", "limit", "mark", "mstx_range",
     "now", "opened", "recording", "release_bank", "rotate", "set_clock", "set_direct", "set_fake_ticks", "set_hooks",
     "set_recording", "set_sink", "set_watch", "site_costs", "stage", "stage_times", "stages_seen", "start_heartbeat",
@@ -396,6 +396,7 @@ def _in_child() -> None:
     sinks.after_fork()
     watching.after_fork()
     sites.after_fork()
+    tracks.leave_all()
     tracks.after_fork()
     ranges.live, quick.bank, _wants_recording = None, quick.NO_BANK, False
     _switch()

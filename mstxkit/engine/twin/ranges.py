@@ -181,7 +181,7 @@ def _end_on_track(opened: Open, node: Node, failed: bool) -> None:
         if node.live is live:  # else it was let go of meanwhile
             fault("range.end", exc)
     try:
-        _leave(node, at)
+        _leave(opened, node, at)
     except Exception as exc:
         fault("range.end", exc)
 
@@ -206,11 +206,11 @@ def attributes_of(first: dict[str, Any] | None, more: dict[str, Any] | None) -> 
     return values, len(values) < len(together)
 
 
-def _leave(node: Node, at: int) -> None:
+def _leave(opened: Open, node: Node, at: int) -> None:
     track = node.track
     tracks.unlink(node)
     own_stage = node.site.own_stage
-    if own_stage:
+    if own_stage and opened.process is sinks.process:
         sites.stage_of(own_stage).ends(at)
         tracks.stage_changed(track)
     tracks.left(track)

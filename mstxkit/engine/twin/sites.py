@@ -183,8 +183,11 @@ def stages_seen() -> list[str]:
 
 
 def after_fork() -> None:
-    """In a forked child, none has."""
+    """In a forked child, none has, none is open, and none has taken any time."""
     _seen.clear()
+    for stage in stages():
+        stage.active = 0
+        stage.kept.clear()
 
 
 def stage_times(step: int | None, in_force: int | None) -> dict[str, float]:

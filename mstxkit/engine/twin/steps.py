@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from ...store import records
-from . import banks, ranges, sites, tracks, watch
+from . import banks, ranges, sinks, sites, tracks, watch
 
 
 def step(n: Any = None) -> int | None:
@@ -42,21 +42,42 @@ def _as_step(n: Any) -> int | None:
 class at_step:
     """`with at_step(n)`: the step of the enclosing task only, and of tasks created inside."""
 
-    __slots__ = ("_before", "_step")
+    __slots__ = ("_before", "_process", "_step")
 
     def __init__(self, n: Any) -> None:
         self._step = _as_step(n)
         self._before: int | None = None
+        self._process = sinks.process
 
     def __enter__(self) -> int | None:
-        self._before = tracks.at_here()
+        self._before, self._process = tracks.at_here(), sinks.process
         if self._step is not None:
             tracks.set_at(self._step)
         return current_step()
 
     def __exit__(self, *error: object) -> None:
-        if self._step is not None:
+        if self._step is not None and self._process is sinks.process:  # a forked child is not inside of it
             tracks.set_at(self._before)
+
+
+def carried() -> int | None:
+    """Stage and step that the caller is inside of, for `carry` on another thread; None outside of any."""
+    stage, at = tracks.stage_here(), tracks.at_here()
+    return None if not stage and at is None else _packed(stage, current_step())
+
+
+def carry(carried: int | None) -> int | None:
+    """Be inside of these from now on, in the calling context; returns what to give to `carry` to leave them."""
+    if carried is None:
+        return None
+    before = _packed(tracks.stage_here(), tracks.at_here())
+    tracks.set_stage(carried & 0xFFFF)
+    tracks.set_at(carried >> 16 & records.NO_STEP if carried >> 48 else None)
+    return before
+
+
+def _packed(stage: int, step: int | None) -> int:
+    return stage | (0 if step is None else step << 16 | 1 << 48)
 
 
 def current_step() -> int | None:

@@ -213,6 +213,16 @@ def _name_here() -> str:
     return name.encode("utf-8", "backslashreplace")[:_THREAD_NAME_BYTES].decode("utf-8", "ignore")
 
 
+def leave_all() -> None:
+    """In a forked child: it has no step of its parent's, and what that is inside of is not around it."""
+    global step, _ambient
+    step, _ambient = None, ContextVar("mstxkit.ambient", default=(0, None))
+    renew()
+    for track in _by_id:
+        track.node, track.at = track.root, None
+        track.root.inner = 0
+
+
 def after_fork() -> None:
     """The thread has another id in a forked child."""
     end: _ThreadEnd | None = getattr(_local, "end", None)
@@ -295,6 +305,15 @@ def set_at(at: int | None) -> None:
     track = own_track()
     if track is not None:
         track.at = at
+        track.renew()
+
+
+def set_stage(stage: int) -> None:
+    """The stage of the calling context, and of what is created in it."""
+    _ambient.set((stage, at_here()))
+    track = own_track()
+    if track is not None:
+        track.node.inner = stage
         track.renew()
 
 
