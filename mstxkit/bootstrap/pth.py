@@ -20,6 +20,8 @@ RUN_VARIABLE, PATCH_VARIABLE = "MSTXKIT_RUN", "MSTXKIT_AUTOPATCH"
 # `mstxkit run` leaves this file in the run folder; the first interpreter that comes here takes it away.
 UNREACHED = ".unreached"
 RAY = "ray"
+# Everybody imports these: a process that does takes no part in a training for it.
+_NO_REASON = {"__main__", "concurrent"}
 _EVERY, _EXTRA, _YAML = ("all", "1"), "+extra", (".yaml", ".yml")
 _PATCHES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "patches")
 # Source: Ray 2.42.1 and 2.60.0, `ray/_private/ray_constants.py` and the raylet's command lines: of the scripts in
@@ -143,7 +145,7 @@ def _names(asked: str) -> frozenset[str]:
         else:
             root = name[: -len(_EXTRA)] if name.endswith(_EXTRA) else name
             roots |= {root} if root in frameworks else frameworks
-    return frozenset(roots - {"__main__"})
+    return frozenset(roots - _NO_REASON)
 
 
 def is_default(framework: str) -> bool:

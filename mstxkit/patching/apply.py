@@ -15,7 +15,7 @@ from .. import stages
 from ..engine.choose import engine
 from ..marking import ranges, signatures, wrapping
 from ..pieces import sampling
-from .declare import AROUND, CONTEXT, DELEGATE, VALUE, Target
+from .declare import AROUND, CONTEXT, DELEGATE, VALUE, WRAP, Target
 from .entry import Entry
 from .reach import FunctionPlace, Unreached, function_in
 from .replacements import AROUND_MARK, Replacement
@@ -49,6 +49,8 @@ def replacement(target: Target, place: FunctionPlace, has_late_steps: bool, belo
         raise Unreached(Reason.HAS_RANGE)
     if target.kind == CONTEXT:
         return change._replace(after=_timed(raw, target))
+    if target.kind == WRAP:
+        return change._replace(after=_decided(target, raw))
     entry = Entry(target, inspect.signature(function_in(raw))) if _needs_entry(target, has_late_steps) else None
     settings = wrapping.RangeSettings(target.name or place.qualname, target.stage, target.domain, None, entry)
     new = wrapping.decorate(tuple(settings), _decided(target, raw))
@@ -75,9 +77,10 @@ def _needs_entry(target: Target, has_late_steps: bool) -> bool:
 def _decided(target: Target, raw: Any) -> Any:
     """The function that the range is to hold: `raw`, or one that calls a function of ours with it, which decides.
 
-    Why: MindSpeed-RL's own profiler must not start beside a session of mstxkit, which a range cannot prevent.
+    Why: MindSpeed-RL's own profiler must not start beside a session of mstxkit, which a range cannot prevent; what is
+    handed to a pool of threads takes its stage along.
     """
-    if target.kind != AROUND:
+    if target.kind not in (AROUND, WRAP):
         return raw
     if not isinstance(raw, FunctionType):
         raise Unreached(Reason.NOT_PATCHABLE, f"a {type(raw).__name__} cannot be decided on")

@@ -17,8 +17,8 @@ Attributes = Union[Mapping[str, str], Callable[..., Mapping[str, Any]]]
 
 # What happens to a target: it becomes a range; a function that returns a context manager makes ranges named by its
 # first argument; a layer that only calls the next one loses the range that its framework gave it; a global is replaced;
-# it becomes a range, in which a function of ours is called with it and decides.
-RANGE, CONTEXT, DELEGATE, VALUE, AROUND = KINDS = ("range", "context", "delegate", "value", "around")
+# it becomes a range, in which a function of ours is called with it and decides; that is called, and there is no range.
+RANGE, CONTEXT, DELEGATE, VALUE, AROUND, WRAP = KINDS = ("range", "context", "delegate", "value", "around", "wrap")
 CORE, EXTRA = TIERS = ("core", "extra")
 _PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_*][\w*]*(\.[A-Za-z_*][\w*]*)*")
 
@@ -37,9 +37,9 @@ class Target:
         step_after: Expression of the step that the call ends: the next stage entered belongs to that step plus one.
         role: Whose work it is, recorded as attribute `role`; `"stage"`: that of the enclosing stage.
         process_role: What a process that runs this is, unless it is known already.
-        kind: `range`, `context`, `delegate`, `value` or `around`.
-        value: For kind `value`: `package.module:name` of what the global becomes. For kind `around`: of the function
-            that is called instead, with the framework's function and then the call's own arguments.
+        kind: `range`, `context`, `delegate`, `value`, `around` or `wrap`.
+        value: For kind `value`: `package.module:name` of what the global becomes. For kinds `around` and `wrap`: of the
+            function that is called instead, with the framework's function and then the call's own arguments.
         tier: `core`, or `extra`: off unless asked for (`autopatch("verl+extra")`).
         coalesce: Count and total of its calls, instead of one record each.
         max_depth: Calls of it inside each other that are recorded; deeper ones are only counted.
@@ -83,8 +83,9 @@ class Target:
             if getattr(self, name) not in allowed:
                 choices = ", ".join(str(choice) for choice in allowed if choice is not None)
                 raise PatchError(f"{name}={getattr(self, name)!r} (of {self.path}): choose one of {choices}")
-        if (self.kind in (VALUE, AROUND)) != (self.value is not None):
-            raise PatchError(f"value={self.value!r} (of {self.path}): goes with kind value or around, and only these")
+        if (self.kind in (VALUE, AROUND, WRAP)) != (self.value is not None):
+            kinds = "kind value or around or wrap"
+            raise PatchError(f"value={self.value!r} (of {self.path}): goes with {kinds}, and only these")
         if self.dummy is not None and self.boundary is None:
             raise PatchError(f"dummy={self.dummy!r} (of {self.path}): goes with boundary, and only with it")
 

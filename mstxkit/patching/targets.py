@@ -31,7 +31,7 @@ _SYMBOL = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*
 # What only Python says: the value is a dataclass, or a function of ours.
 _PYTHON_ONLY = ("sampling",)
 _CHOICES = {
-    "kind": tuple(kind for kind in declare.KINDS if kind != declare.AROUND),
+    "kind": tuple(kind for kind in declare.KINDS if kind not in (declare.AROUND, declare.WRAP)),
     "tier": declare.TIERS,
     "boundary": tuple(filter(None, declare._BOUNDARIES)),
 }

@@ -98,12 +98,12 @@ def test_children_that_are_ended_by_their_parent_left(run: Path) -> None:
 RANKS = """
     import os, sys, time, mstxkit
     mstxkit.capture(sys.argv[1])
-    mstxkit.step(7)
     for rank in range(3):
         if os.fork() == 0:
             break
     else:
         rank = "launcher"
+    mstxkit.step(7)
     with mstxkit.stage(f"update of {rank}"):
         os.write(1, f"{rank} {os.getpid()}\\n".encode())
         time.sleep(60)

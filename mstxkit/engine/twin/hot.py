@@ -27,12 +27,13 @@ from .steps import at_step, carried, carry, current_stage, current_step, stage_t
 from .watch import set_watch, watch
 
 __all__ = [
-    "NATIVE", "Driven", "Range", "Site", "Span", "add_cost", "anchor", "at_step", "attach", "carried",
-    "carry", "clear_direct", "clear_sink", "clock_kind", "count_fault", "counters", "current_stage", "current_step", "detach", "driven",
-    "encode_bank", "encode_left", "flush_coalesced", "full_bank", "intern", "is_on", "limit", "mark", "mstx_range",
-    "now", "opened", "recording", "release_bank", "rotate", "set_clock", "set_direct", "set_fake_ticks", "set_hooks",
-    "set_recording", "set_sink", "set_watch", "site_costs", "stage", "stage_times", "stages_seen", "start_heartbeat",
-    "step", "stop_heartbeat", "throttle", "ticks_per_ns", "timed", "wait", "wake", "watch", "watch_site",
+    "NATIVE", "Driven", "Range", "Site", "Span", "add_cost", "anchor", "at_step", "attach", "carried", "carry",
+    "clear_direct", "clear_sink", "clock_kind", "count_fault", "counters", "current_stage", "current_step",
+    "detach", "driven", "encode_bank", "encode_left", "flush_coalesced", "full_bank", "intern", "is_on", "limit",
+    "mark", "mstx_range", "now", "opened", "recording", "release_bank", "rotate", "set_clock", "set_direct",
+    "set_fake_ticks", "set_hooks", "set_recording", "set_sink", "set_watch", "site_costs", "stage", "stage_times",
+    "stages_seen", "start_heartbeat", "step", "stop_heartbeat", "throttle", "ticks_per_ns", "timed", "wait", "wake",
+    "watch", "watch_site",
 ]  # fmt: skip
 
 NATIVE = False
