@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import sys
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, Callable, NamedTuple
 
 TRAINER, DRIVER, RAY_WORKER = "trainer", "driver", "ray worker"
@@ -145,6 +145,8 @@ def _of_child(process: Any) -> Part:
 
 def _argument(process: Any, target: Any, name: str) -> Any:
     """What a child's target was given for one of its positional arguments."""
+    if type(target) is FunctionType:  # of a function of ours that stands for it: its own
+        target = target.__dict__.get("__wrapped__", target)
     code, values = getattr(target, "__code__", None), getattr(process, "_args", None)
     if type(code) is not CodeType or type(values) is not tuple:
         return None

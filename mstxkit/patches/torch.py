@@ -11,6 +11,7 @@ from pathlib import PurePath
 from typing import Any
 
 from ..patching.declare import Patch, Target
+from . import _torch_batches
 
 
 def _file(obj: Any, f: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -32,14 +33,16 @@ def _class(self: Any, *args: Any, **kwargs: Any) -> dict[str, str]:
 # `__next__` of a loader's iterator is neither: torch_npu calls the one that it found at its import, and the end of each
 # epoch raises StopIteration through it. Below it, a map-style dataset's batch is fetched in the loop's own process, or
 # in a worker for which the loop waits. Source: torch/utils/data/_utils/fetch.py, torch/utils/data/dataloader.py:1433.
-_FETCH = "torch.utils.data._utils.fetch"
+# A worker's fetch and the loop's wait have the number of the batch; a worker has no step: `_torch_batches.py`.
+_FETCH, _WORKER = "torch.utils.data._utils.fetch", "torch.utils.data._utils.worker"
 _DATA = (
-    Target(f"{_FETCH}:_MapDatasetFetcher.fetch", name="DataLoader.fetch"),
-    Target(f"{_FETCH}:_IterableDatasetFetcher.fetch", name="DataLoader.fetch"),
+    Target(f"{_FETCH}:_MapDatasetFetcher.fetch", name="DataLoader.fetch", attributes=_torch_batches.batch),
+    Target(f"{_FETCH}:_IterableDatasetFetcher.fetch", name="DataLoader.fetch", attributes=_torch_batches.batch),
     Target(
         "torch.utils.data.dataloader:_MultiProcessingDataLoaderIter._get_data", name="DataLoader.wait",
-        attributes={"workers": "self._num_workers"},
+        attributes={"workers": "self._num_workers", "batch": "self._rcvd_idx"},
     ),
+    Target(f"{_WORKER}:_worker_loop", kind="wrap", value="mstxkit.patches._torch_batches:worker_loop"),
 )  # fmt: skip
 
 # Each class has its `step`, which the first instance of the class wraps once more, for its hooks

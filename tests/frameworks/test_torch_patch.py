@@ -94,7 +94,8 @@ def test_batches_are_ranges_and_the_end_of_an_epoch_is_none(torch: ModuleType) -
 def test_waiting_for_a_worker_is_a_range(torch: ModuleType) -> None:
     loader = torch.utils.data.DataLoader(list(range(4)), batch_size=2, num_workers=1)
 
-    assert recorded(lambda: list(loader)) == [("DataLoader.wait", {"workers": 1}, False)] * 2
+    waits = [("DataLoader.wait", {"workers": 1, "batch": batch}, False) for batch in range(2)]
+    assert recorded(lambda: list(loader)) == waits
 
 
 def test_the_end_of_an_iterable_dataset_is_a_fetch_that_finds_nothing(torch: ModuleType) -> None:
