@@ -11,6 +11,7 @@ import threading
 from typing import Any
 
 import pytest
+from builders.forked_child import in_child
 
 from mstxkit import mstx_timer, step
 from mstxkit.engine.choose import engine
@@ -402,6 +403,26 @@ def test_the_step_that_a_call_ends_is_followed_by_the_next_at_the_next_stage(acm
             call()
 
     assert [one.step for one in recorded.ranges] == [0, 7, 7, 8, 8]
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_the_step_that_follows_is_not_that_of_a_forked_child(acme: Any, install: Any) -> None:
+    acme.write("worker", "class W:\n def sync(self, global_steps): pass\n def update(self): pass")
+    module = acme.load("worker")
+    install(acme.patch(
+        acme.target("ACME.worker:W.sync", stage="weight_sync", step_after="global_steps"),
+        acme.target("ACME.worker:W.update", stage="actor_update"),
+    ))  # fmt: skip
+
+    def child() -> bool:
+        with captured() as recorded:
+            module.W().update()
+        return [one.step for one in recorded.ranges] == [None]
+
+    with captured():
+        module.W().sync(7)
+
+    assert in_child(child)
 
 
 def test_an_attribute_that_cannot_be_read_is_counted_and_the_range_recorded(
