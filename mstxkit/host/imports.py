@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from _frozen_importlib import ModuleSpec  # importlib.machinery has it too, and loads five modules
 from _thread import RLock
+from functools import partial
 from types import ModuleType
 from typing import Any, Callable, Sequence
 
@@ -47,7 +48,7 @@ def when_imported(module_name: str, hook: Hook) -> Callable[[], None]:
             if _finder not in sys.meta_path:
                 sys.meta_path.insert(0, _finder)
     if not wait and module is not None:
-        _run(hook, module)
+        _run(hook, module_name, module)
     return lambda: forget(module_name, hook)
 
 
@@ -60,21 +61,20 @@ def forget(module_name: str, hook: Hook) -> None:
             _waiting[module_name] = left
 
 
-def _run(hook: Hook, module: ModuleType) -> None:
+def _run(hook: Hook, name: str, module: ModuleType) -> None:
     try:
         hook(module)
     except Exception as exc:
-        faults.note(f"the hook on the import of {module.__name__}", exc)
+        faults.note(f"the hook on the import of {name}", exc)
 
 
-def _arrived(module: ModuleType) -> None:
+def _arrived(name: str, module: ModuleType) -> None:
     """A watched module has been executed: run what waits for it."""
-    name = module.__name__
     with _lock:
         _handed_over.discard(name)
         hooks = _waiting.pop(name, [])
     for hook in hooks:
-        _run(hook, module)
+        _run(hook, name, module)
 
 
 class _Finder:
@@ -102,7 +102,7 @@ def _hand_over(name: str) -> Any:
             return None
         if name not in _handed_over:
             _handed_over.add(name)
-            importer.register_post_import_hook(_arrived, name)
+            importer.register_post_import_hook(partial(_arrived, name), name)
     return next((finder for finder in sys.meta_path if isinstance(finder, importer.ImportHookFinder)), None)
 
 
@@ -112,13 +112,27 @@ def _tell_when_loaded(module: ModuleType) -> bool:
     It is too late for a finder here. The import machinery sets `_initializing` of the module's spec to False when it is
     through, whether that went well or not.
     """
-    spec = getattr(module, "__spec__", None)
-    if not getattr(spec, "_initializing", False):
+    if not is_loading(module):
         return False
+    spec = held_in(module)["__spec__"]
     if type(spec) is ModuleSpec:
         spec.__class__ = _LoadingSpec
     # Asked again: the import may have ended in another thread just before the class was changed.
     return isinstance(spec, _LoadingSpec) and spec._initializing
+
+
+def is_loading(module: object) -> bool:
+    """Is this module still being imported? What is no module is not: anything can be put into `sys.modules`."""
+    spec = held_in(module).get("__spec__")
+    return issubclass(type(spec), ModuleSpec) and bool(getattr(spec, "_initializing", False))
+
+
+def held_in(module: object) -> dict[str, Any]:
+    """What a module holds; {} for what is none. `vars` would wake one that is loaded at the first look at it."""
+    return (_NAMES.__get__(module) or {}) if issubclass(type(module), ModuleType) else {}
+
+
+_NAMES: Any = vars(ModuleType)["__dict__"]
 
 
 class _LoadingSpec(ModuleSpec):
@@ -135,4 +149,4 @@ class _LoadingSpec(ModuleSpec):
             self.__class__ = ModuleSpec  # type: ignore[assignment]
             module = sys.modules.get(self.name)
             if module is not None:
-                _arrived(module)
+                _arrived(self.name, module)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from _thread import RLock
 from functools import partial
 from types import FunctionType, ModuleType
@@ -11,7 +12,8 @@ from ..host import imports
 from ..pieces import sampling
 from . import apply, reach, replacements
 from .declare import EXTRA, RANGE, VALUE, Patch, Target
-from .reach import FunctionPlace, Presence, Unreached
+from .presence import Presence
+from .reach import FunctionPlace, Unreached
 from .replacements import Replacement
 from .report import APPLIED, FAILED, SKIPPED, WAITING, Reason, TargetState
 from .seams import OpenSeam
@@ -47,23 +49,30 @@ class Active:
     def watch(self) -> None:
         """Patch what is imported, and the rest when it is."""
         for name in self.modules():
-            self.undos.append(imports.when_imported(name, partial(self.arrived)))
+            self.undos.append(imports.when_imported(name, partial(self.arrived, name)))
         self.is_installing = False
         self.reach_copies()
 
-    def arrived(self, module: ModuleType) -> None:
-        """A module of the framework is there: patch the targets in it."""
+    def look_again(self) -> None:
+        """Patch what of the extra tier is imported already."""
+        for name in self.modules():
+            if sys.modules.get(name) is not None:
+                self.arrived(name, sys.modules[name])
+        self.reach_copies()
+
+    def arrived(self, name: str, module: Any) -> None:
+        """A module of the framework is there, under this name: patch the targets in it."""
         with lock:
-            if self.seam is not None and module.__name__ == self.seam.seam.module:
+            if self.seam is not None and name == self.seam.seam.module and isinstance(module, ModuleType):
                 self.seam.open(module)
             copied = len(self.copied)
             for target in self.patch.targets:
-                if target.module == module.__name__:
+                if target.module == name:
                     self._install(target)
             if not self.is_installing:
                 # Only functions of a module are copied by name, and finding the copies takes milliseconds.
                 if self.seam is not None or len(self.copied) > copied:
-                    self.reach_copies(module)
+                    self.reach_copies(name)
                 _tell_change()
 
     def _install(self, target: Target) -> None:
@@ -129,13 +138,13 @@ class Active:
             self.copied[id(place.raw)] = (id(target), change)
         return [*inner, change]
 
-    def reach_copies(self, module: ModuleType | None = None) -> None:
+    def reach_copies(self, name: str | None = None) -> None:
         """Replace what `from x import y` has copied before its target was patched: near this module, or anywhere."""
         if not self.copied:
             return
         replaced = {key: (change.before, change.after) for key, (_, change) in self.copied.items()}
         owners = {id(change.after): target for target, change in self.copied.values()}
-        modules = replacements.loaded_modules() if module is None else replacements.near(module)
+        modules = replacements.loaded_modules() if name is None else replacements.near(name)
         for copy in replacements.in_modules(replaced, modules):
             copy.make()
             self.changes[owners[id(copy.after)]].append(copy)

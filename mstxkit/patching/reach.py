@@ -7,15 +7,13 @@ class what is stored there, not what looking it up would give.
 from __future__ import annotations
 
 import functools
-import importlib.util
 import sys
 from fnmatch import fnmatchcase
-from importlib.machinery import PathFinder
 from types import FunctionType, ModuleType
-from typing import Any, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 from .declare import VALUE, Target
-from .report import SKIPPED, WAITING, Reason
+from .report import Reason
 
 # What `wrapping.decorate` turns into the same kind of thing with ranges.
 _REPLACEABLE = (
@@ -66,7 +64,7 @@ def exists(path: str) -> bool:
     try:
         _place(_holder(sys.modules[module], parents), last, qualname)
         return True
-    except (KeyError, Unreached):
+    except Exception:  # not imported, not there, or what `sys.modules` holds of it is no module
         return False
 
 
@@ -175,36 +173,3 @@ def is_remote_function(value: Any) -> bool:
     """
     kind = type(value)
     return kind.__name__ == "RemoteFunction" and kind.__module__ == "ray.remote_function"
-
-
-class Presence:
-    """Can a module that is not imported still come? Each package is looked for once, and none is imported for it."""
-
-    def __init__(self) -> None:
-        self._paths: dict[str, Sequence[str] | None] = {}
-
-    def of_module(self, name: str) -> tuple[str, str]:
-        """State and reason of a target in a module that is not imported yet."""
-        if self._path_of(name.partition(".")[0]) is None:
-            return SKIPPED, Reason.NOT_INSTALLED
-        is_there = self._path_of(name) is not None
-        return (WAITING, Reason.NOT_IMPORTED) if is_there else (SKIPPED, Reason.ABSENT)
-
-    def _path_of(self, name: str) -> Sequence[str] | None:
-        """Where submodules of a module lie: [] for one that has none, None where there is no such module."""
-        if name not in self._paths:
-            self._paths[name] = self._search(name)
-        return self._paths[name]
-
-    def _search(self, name: str) -> Sequence[str] | None:
-        if name in sys.modules:
-            return list(getattr(sys.modules[name], "__path__", ()))
-        package = name.rpartition(".")[0]
-        path = self._path_of(package) if package else None
-        if package and path is None:
-            return None
-        try:
-            spec = importlib.util.find_spec(name) if path is None else PathFinder.find_spec(name, path)
-        except (ImportError, ValueError):
-            return None
-        return None if spec is None else list(spec.submodule_search_locations or ())

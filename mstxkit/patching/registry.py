@@ -9,14 +9,14 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
-import sys
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
 
 from .. import faults, patches
 from ..errors import PatchError
 from . import reach
 from .active import Active, lock
 from .declare import Patch
+from .presence import Presence
 from .report import PatchReport, TargetState
 
 EXTRA_SUFFIX = "+extra"
@@ -71,12 +71,10 @@ def install(chosen_patches: Sequence[tuple[Patch, bool]]) -> None:
             active = next((active for active in _actives if active.patch == patch), None)
             if active is None:
                 _actives.append(Active(patch, has_extra))
-                _actives[-1].watch()
+                _guarded(patch, _actives[-1].watch)
             elif has_extra and not active.has_extra:
                 active.has_extra = True
-                for module in filter(None, map(sys.modules.get, active.modules())):
-                    active.arrived(module)
-                active.reach_copies()
+                _guarded(patch, active.look_again)
 
 
 def remove(frameworks: Sequence[str] = ()) -> None:
@@ -85,10 +83,14 @@ def remove(frameworks: Sequence[str] = ()) -> None:
         for active in reversed(_actives[:]):
             if not frameworks or active.patch.framework in frameworks:
                 _actives.remove(active)
-                try:
-                    active.remove()
-                except Exception as exc:
-                    faults.note(f"unpatching {active.patch.framework}", exc)
+                _guarded(active.patch, active.remove)
+
+
+def _guarded(patch: Patch, act: Callable[[], object]) -> None:
+    try:
+        act()
+    except Exception as exc:
+        faults.note(f"patching or unpatching {patch.framework}", exc)
 
 
 def report(is_thorough: bool = True) -> PatchReport:
@@ -99,7 +101,7 @@ def report(is_thorough: bool = True) -> PatchReport:
             milliseconds for each function that somebody holds.
     """
     with lock:
-        presence = reach.Presence()
+        presence = Presence()
         states = [state for active in _actives for state in active.report(presence, is_thorough)]
         notes = [note for active in _actives for note in active.patch.notes]
     return PatchReport(tuple(states), tuple(notes))

@@ -13,6 +13,7 @@ from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 from .. import faults
+from ..host.imports import held_in, is_loading
 from ..marking import signatures
 from .reach import function_in, is_remote_function
 
@@ -94,11 +95,11 @@ def in_modules(
     kind = getattr(sys.modules.get("ray.remote_function"), "RemoteFunction", None) if may_be_remote else None
     remote = 0 if kind is None else id(kind)
     for module in modules:
-        values = list(vars(module).values())
+        values = list(held_in(module).values())
         # Most modules hold neither, and there are thousands of them: that much is found out without a Python loop.
         if replaced.keys().isdisjoint(map(id, values)) and not (remote and remote in map(id, map(type, values))):
             continue
-        for name, value in list(vars(module).items()):
+        for name, value in list(held_in(module).items()):
             if id(value) in replaced:
                 changes.append(Replacement(module, name, *replaced[id(value)]))
             elif is_remote_function(value) and id(value._function) in replaced:
@@ -109,19 +110,18 @@ def in_modules(
 def loaded_modules() -> list[ModuleType]:
     """Every module imported so far, once, also where `sys.modules` has two names for it."""
     modules: list[object] = list(sys.modules.values())  # anything can be put there
-    return list({id(module): module for module in modules if isinstance(module, ModuleType)}.values())
+    # Not isinstance, which asks an object for its `__class__`.
+    return list({id(module): module for module in modules if issubclass(type(module), ModuleType)}.values())  # type: ignore[misc]
 
 
-def near(module: ModuleType) -> list[ModuleType]:
+def near(name: str) -> list[ModuleType]:
     """Modules that may have copied a name of one just imported: its own package, and all in the middle of an import."""
-    root = module.__name__.partition(".")[0]
-    return [
-        other
-        for other in loaded_modules()
-        if other.__name__.partition(".")[0] == root
-        or getattr(vars(other).get("__spec__"), "_initializing", False)
-        or other.__name__ == "__main__"
-    ]
+    root = name.partition(".")[0]
+    return [other for other in loaded_modules() if _root_of(other) in (root, "__main__") or is_loading(other)]
+
+
+def _root_of(module: ModuleType) -> str:
+    return str(held_in(module).get("__name__")).partition(".")[0]
 
 
 def in_classes(cls: type, before: Any, after: Any) -> list[Replacement]:

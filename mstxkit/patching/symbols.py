@@ -8,11 +8,10 @@ recorded surfaces. What only running code can tell (a name made by `setattr`, a 
 from __future__ import annotations
 
 import ast
-import importlib.util
-from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, NamedTuple
 
+from . import presence
 from .declare import VALUE, Patch, Target
 from .reach import fits
 from .report import Reason, TargetState
@@ -184,9 +183,8 @@ class _Sources:
 def spec_of(root: str, first: str = "") -> Any:
     """Where a top-level package lies; None where it is not installed. It is not imported for that."""
     try:
-        here = PathFinder.find_spec(root, [first]) if first else None
-        return here if here is not None and here.origin else importlib.util.find_spec(root)
-    except (ImportError, ValueError, AttributeError):
+        return presence.top_level(root, first)
+    except presence.Unknown:
         return None
 
 

@@ -1,0 +1,122 @@
+"""Can a module that is not imported still come? Looked for by its file, without importing anything for it.
+
+What lies on the path is not ours: finders may raise, `sys.modules` may hold anything, and a package below one that is
+not imported yet has no parent for the import system to ask. So each package's folders are searched as the import system
+searches them, but never through a namespace package's `__path__`. Where nobody can tell, the module is waited for.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import pkgutil
+import sys
+from importlib.machinery import PathFinder
+from typing import Any, Sequence
+
+from .report import SKIPPED, WAITING, Reason
+
+_MISSING = object()
+
+
+class Unknown(Exception):
+    """Whether there is such a module cannot be told; why, in words."""
+
+
+class Presence:
+    """Each package is looked for once."""
+
+    def __init__(self) -> None:
+        self._searched: dict[str, tuple[str, ...] | Unknown | None] = {}
+
+    def of_module(self, name: str) -> tuple[str, str, str]:
+        """State, reason and detail of a target in a module that is not imported yet. Never raises."""
+        try:
+            if self._folders(name.partition(".")[0]) is None:
+                return SKIPPED, Reason.NOT_INSTALLED, ""
+            if self._folders(name) is None:
+                return SKIPPED, Reason.ABSENT, ""
+            return WAITING, Reason.NOT_IMPORTED, ""
+        except Unknown as exc:
+            return WAITING, Reason.NOT_IMPORTED, str(exc)
+
+    def _folders(self, name: str) -> tuple[str, ...] | None:
+        """Where submodules of a module lie: () for one that has none, None where there is no such module."""
+        if name not in self._searched:
+            try:
+                self._searched[name] = self._search(name)
+            except Unknown as exc:
+                self._searched[name] = exc
+        folders = self._searched[name]
+        if isinstance(folders, Unknown):
+            raise folders
+        return folders
+
+    def _search(self, name: str) -> tuple[str, ...] | None:
+        module = sys.modules.get(name, _MISSING)
+        if module is None:  # so Python is told that there is none
+            return None
+        if module is not _MISSING:
+            return _path_of(name, module)
+        package = name.rpartition(".")[0]
+        if not package:
+            return _folders_of(name, top_level(name))
+        folders = self._folders(package)
+        return None if folders is None else _below(name, folders)
+
+
+def top_level(name: str, first: str = "") -> Any:
+    """The spec of a top-level package, without importing it; None where there is none.
+
+    Args:
+        name: Its import root.
+        first: A folder to look into before all others.
+
+    Raises:
+        Unknown: a finder of somebody raised.
+    """
+    try:
+        here = PathFinder.find_spec(name, [first]) if first else None
+        return here if here is not None and here.origin else importlib.util.find_spec(name)
+    except (ModuleNotFoundError, ValueError):  # ValueError: it is `__main__`, or put into sys.modules without a spec
+        return None
+    except Exception as exc:
+        raise _unknown(name, exc) from None
+
+
+def _below(name: str, folders: Sequence[str]) -> tuple[str, ...] | None:
+    """As `PathFinder.find_spec`: the first folder that has the module; else those that are parts of a namespace."""
+    portions: list[str] = []
+    for folder in folders:
+        try:
+            finder = pkgutil.get_importer(folder)
+            spec = None if finder is None else finder.find_spec(name)
+        except Exception as exc:
+            raise _unknown(name, exc) from None
+        here = _folders_of(name, spec)
+        if here is not None and spec.loader is not None:
+            return here
+        portions += here or ()
+    return tuple(portions) or None
+
+
+def _folders_of(name: str, spec: Any) -> tuple[str, ...] | None:
+    try:
+        return None if spec is None else _texts(spec.submodule_search_locations)
+    except Exception as exc:
+        raise _unknown(name, exc) from None
+
+
+def _path_of(name: str, module: object) -> tuple[str, ...]:
+    """The `__path__` of what `sys.modules` holds, which may be anything."""
+    try:
+        return _texts(getattr(module, "__path__", None))
+    except Exception as exc:
+        raise _unknown(name, exc) from None
+
+
+def _texts(folders: Any) -> tuple[str, ...]:
+    return tuple(folder for folder in folders or () if isinstance(folder, str))
+
+
+def _unknown(name: str, exc: Exception) -> Unknown:
+    return Unknown(f"looking for {name} raised {type(exc).__name__}: {exc}"[:300])
