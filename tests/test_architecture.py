@@ -100,6 +100,7 @@ MAY_CATCH_EVERYTHING = {
     "host/identity.py",
     "host/imports.py",
     "patches/_mindspeed_rl_profiler.py",
+    "patches/_verl_critic.py",
     "patching/presence.py",
     "patching/reach.py",
     "patching/active.py",

@@ -189,7 +189,7 @@ def _wrap_loader(module: ModuleType) -> None:
 
 
 def _loading(original: Callable[..., Any]) -> Callable[..., Any]:
-    """An actor class arrives: patch it before Ray looks at its methods, and learn what this process is."""
+    """An actor class arrives, to be made here or with a handle: patch it before Ray looks at its methods."""
 
     @functools.wraps(original)
     def load(*args: Any, **kwargs: Any) -> Any:
@@ -198,10 +198,7 @@ def _loading(original: Callable[..., Any]) -> Callable[..., Any]:
             from ..patching import registry
 
             # Ray's own subclass repeats the methods of the user's class: what it has captured of them is replaced too.
-            theirs = getattr(cls, "__ray_actor_class__", cls)
-            registry.patch_travelled(theirs)
-            if not identity.has_role():
-                identity.identify(role=registry.roles().get(theirs.__name__, theirs.__name__))
+            registry.patch_travelled(getattr(cls, "__ray_actor_class__", cls))
         except Exception as exc:
             faults.note("a class that arrived by value", exc)
         return cls
@@ -241,13 +238,14 @@ def _waiting(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _telling(executor: Any) -> Any:
-    """Around an actor's `__init__`: its name is learnt before, and its rank, which that may have set, written down
-    before anything can end it.
+    """Around an actor's `__init__`, the one sign that this process is that actor: its name and role are learnt before,
+    and its rank, which that may have set, written down before anything can end it.
     """
 
     @functools.wraps(executor)
     def tell(*args: Any, **kwargs: Any) -> Any:
         identity.learn_actor()
+        _learn_role(next(iter(args), None))
         try:
             return executor(*args, **kwargs)
         finally:
@@ -255,6 +253,17 @@ def _telling(executor: Any) -> Any:
                 identity.on_learnt()
 
     return tell
+
+
+def _learn_role(actor: Any) -> None:
+    try:
+        from ..patching import registry
+
+        cls = getattr(type(actor), "__ray_actor_class__", type(actor))
+        if not identity.has_role():
+            identity.identify(role=registry.roles().get(cls.__name__, cls.__name__))
+    except Exception as exc:
+        faults.note("the role of an actor", exc)
 
 
 # What a worker does with an actor class, each method of it, and a function, before their first run.

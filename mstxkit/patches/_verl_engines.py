@@ -1,4 +1,4 @@
-"""Inside verl's training stages: mini-batches, micro-batches, optimizer steps and offloading, and a critic's stages.
+"""Inside verl's training stages: mini-batches, micro-batches, optimizer steps and offloading.
 
 All of it inherits the role of the stage around it. Micro-batches are limited to 100 records a second.
 
@@ -125,22 +125,4 @@ DERIVED = (
     _piece(f"{ENGINE}.megatron.transformer_impl:MegatronEngine.optimizer_zero_grad", tier=EXTRA),
 )
 
-# Its stage is one mini-batch: samples of mini-batches count across occurrences, from `train_mini_batch` on.
-# TrainingWorker runs critics too, and knows no role; an engine with a value head is always a critic's. Both methods are
-# inherited (workers/engine/base.py 0.6.1:115,97 0.7.0:129,110 0.7.1:133,112 0.8.0:133,112 0.9.0:134,113 0.9.1:134,113);
-# the range is put into the class with the value head, and so also into veomni's and mindspeed's, which derive from it.
-CRITIC = tuple(
-    Target(f"{head}.{method}", name=name, stage=stage, role="critic", process_role="critic", boundary=boundary)
-    for head in (
-        # fsdp 0.6.1:974 0.7.0:977 0.7.1:1137 0.8.0:1298 0.9.0:1563 0.9.1:1595
-        f"{ENGINE}.fsdp.transformer_impl:FSDPEngineWithValueHead",
-        # megatron 0.6.1:664 0.7.0:696 0.7.1:880 0.8.0:1020 0.9.0:1488 0.9.1:1505
-        f"{ENGINE}.megatron.transformer_impl:MegatronEngineWithValueHead",
-    )
-    for method, name, stage, boundary in (
-        ("infer_batch", "compute_values", "critic_compute_values", None),
-        ("train_batch", "critic_update", "critic_update", "mini_batch"),
-    )
-)
-
-ENGINES = (*LEGACY_FSDP, *LEGACY_MEGATRON, *BATCHES, *DERIVED, *CRITIC, *CORE)
+ENGINES = (*LEGACY_FSDP, *LEGACY_MEGATRON, *BATCHES, *DERIVED, *CORE)

@@ -5,14 +5,14 @@ Names are those that `DistProfiler.annotate(role=…)` has for them in the newes
 
 from __future__ import annotations
 
-from ..patching.declare import Target
-from ..pieces.sampling import PieceSampling
+from ..patching.declare import AROUND, Target
 
 FSDP = "verl.workers.fsdp_workers"
 MEGATRON = "verl.workers.megatron_workers"
 ENGINE = "verl.workers.engine_workers"
 TINKER = "verl.workers.engine_workers_tinker"
 ROLES = "verl.workers.roles"
+CRITIC = "mstxkit.patches._verl_critic"
 # The driver's step, as an attribute only: where a worker learns no other, it would be stale until the next one.
 SAVED = {"global_step": "global_step"}
 
@@ -111,16 +111,19 @@ ENGINE_WORKERS = (
     # 0.7.0:560,544 (async): what update_weights and the checkpoint manager do later
     Target(f"{ENGINE}:ActorRolloutRefWorker.wake_up", name="wake_up", stage="weight_sync", role="actor"),
     Target(f"{ENGINE}:ActorRolloutRefWorker.sleep", name="sleep", role="actor"),
-    # TrainingWorker knows no role: inside the actor's stages it inherits theirs; a critic's stages are the engine's.
+    # TrainingWorker knows no role: inside the actor's stages it inherits theirs; a critic's stages are its own calls.
     # 0.7.0:174 0.7.1:215 0.8.0:234 0.9.0:242 0.9.1:243
     Target(
         f"{ENGINE}:TrainingWorker.train_mini_batch", name="train_mini_batch", role="stage",
-        sampling=PieceSampling(ends_round=True),
+        kind=AROUND, value=f"{CRITIC}:trained",
     ),
     # 0.7.0:254 0.7.1:299 0.8.0:325 0.9.0:337 0.9.1:343: one mini-batch
     Target(f"{ENGINE}:TrainingWorker.train_batch", name="train_batch", role="stage", boundary="mini_batch"),
     # 0.7.0:304 0.7.1:354 0.8.0:380 0.9.0:392 0.9.1:398
-    Target(f"{ENGINE}:TrainingWorker.infer_batch", name="infer_batch", role="stage"),
+    Target(
+        f"{ENGINE}:TrainingWorker.infer_batch", name="infer_batch", role="stage",
+        kind=AROUND, value=f"{CRITIC}:inferred",
+    ),
     # 0.7.0:342 0.7.1:400 0.8.0:426 0.9.0:438 0.9.1:444: the actor's goes through it, a critic's starts here
     Target(
         f"{ENGINE}:TrainingWorker.save_checkpoint", name="save_checkpoint", stage="save_checkpoint", attributes=SAVED

@@ -1,4 +1,4 @@
-"""Ranges for trl's GRPO and RLOO trainers: generation, rewards, log-probabilities, loss, update, evaluation, saving.
+"""Ranges for trl: the stages of its trainers of RL, and names and steps without a stage for SFT, DPO and Reward.
 
 Source: trl 0.20.0, 0.24.0, 0.27.0, 1.0.0 and 1.16.0, `trainer/grpo_trainer.py` and `trainer/rloo_trainer.py`; on
 transformers 5.10.4 and accelerate 1.15.0, whose `Trainer` and `Accelerator` run the loop. trl's `profiling_decorator`
@@ -13,15 +13,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..patching.declare import Patch, Target
+from ..patching.declare import AROUND, Patch, Target, each
 from ..pieces.sampling import PieceSampling
 
 _STEP = "self.state.global_step"
+_MINE = "mstxkit.patches._trl_update"
 
 
 def _whose(self: Any, model: Any, *args: Any, **kwargs: Any) -> dict[str, str]:
     """Which model gives the log-probabilities."""
     return {"model": "reference" if model is vars(self).get("ref_model") else "actor"}
+
+
+def _rl_train(where: str) -> Target:
+    """Training with RL, from where until when accelerate's part is that of `actor_update`."""
+    return Target(f"{where}.train", kind=AROUND, value=f"{_MINE}:trained", process_role="trainer")
 
 
 def _trainer(where: str) -> tuple[Target, ...]:
@@ -34,7 +40,7 @@ def _trainer(where: str) -> tuple[Target, ...]:
     function, in `_generate_and_score_completions`.
     """
     return (
-        Target(f"{where}.train", process_role="trainer"),
+        _rl_train(where),
         Target(
             f"{where}.get_batch_samples",
             step=_STEP,
@@ -68,13 +74,52 @@ def _trainer(where: str) -> tuple[Target, ...]:
 _GRPO = "trl.trainer.grpo_trainer:GRPOTrainer"
 _RLOO = "trl.trainer.rloo_trainer:RLOOTrainer"
 
-# The rest of an update, in the training loop of `transformers.Trainer`. Source: accelerate 1.15.0, accelerator.py:2829,
-# 2989, optimizer.py:152.
+# Trainers of RL with a loop, or an update, of their own: whole steps, and no parts but accelerate's. Source: 0.20.0
+# `trainer/`, 0.27.0 and 1.16.0 `experimental/`; XPO and NashMD derive from OnlineDPO. PPO's step cannot be read.
+_ONLINE_DPO = tuple(
+    f"trl.{where}.online_dpo_trainer:OnlineDPOTrainer" for where in ("trainer", "experimental.online_dpo")
+)
+_PPO = tuple(f"trl.{where}.ppo_trainer:PPOTrainer" for where in ("trainer", "experimental.ppo"))
+_ASYNC_GRPO = "trl.experimental.async_grpo.async_grpo_trainer:AsyncGRPOTrainer"
+_OTHER_RL = (
+    *map(_rl_train, (*_PPO, *_ONLINE_DPO, _ASYNC_GRPO)),
+    *(
+        target
+        for where in (*_ONLINE_DPO, _ASYNC_GRPO)
+        for target in (
+            Target(f"{where}.get_batch_samples", step=_STEP, attributes={"batches": "num_batches"}),
+            Target(f"{where}.training_step", stage="train_step", step=_STEP),
+        )
+    ),
+)
+
+
+def _supervised(where: str) -> tuple[Target, ...]:
+    """A trainer that generates nothing: nothing of it is a stage of RL. Source: sft_trainer.py:1560, 1691 (1.16.0)."""
+    return (
+        Target(f"{where}.train", process_role="trainer"),
+        Target(f"{where}.get_batch_samples", step=_STEP, attributes={"batches": "num_batches"}),
+        Target(f"{where}.training_step", step=_STEP),
+        *each(where, "compute_loss", "evaluate", "_save_checkpoint"),
+    )
+
+
+_SUPERVISED = tuple(
+    target
+    for kind in ("SFT", "DPO", "Reward")
+    for target in _supervised(f"trl.trainer.{kind.lower()}_trainer:{kind}Trainer")
+)
+
+# The rest of an update, in the training loop of `transformers.Trainer`; without trl, accelerate is left alone. Source:
+# accelerate 1.15.0, accelerator.py:2829, 2989, optimizer.py:152.
 _ACCELERATOR = "accelerate.accelerator:Accelerator"
-_UPDATE = (
-    Target(f"{_ACCELERATOR}.backward", name="backward", stage="actor_update"),
-    Target(f"{_ACCELERATOR}.clip_grad_norm_", name="clip_grad_norm", stage="actor_update"),
-    Target("accelerate.optimizer:AcceleratedOptimizer.step", name="optimizer_step", stage="actor_update"),
+_UPDATE = tuple(
+    Target(path, kind=AROUND, value=f"{_MINE}:{part}", with_module="trl")
+    for path, part in (
+        (f"{_ACCELERATOR}.backward", "backward"),
+        (f"{_ACCELERATOR}.clip_grad_norm_", "clip_grad_norm"),
+        ("accelerate.optimizer:AcceleratedOptimizer.step", "optimizer_step"),
+    )
 )
 
 # Generation of versions without `_generate`: in the middle of `_generate_and_score_completions`, inside this context.
@@ -101,10 +146,14 @@ _ENGINE = (
 PATCH = Patch(
     framework="trl",
     versions=">=0.20.0,<=1.16.0",
-    targets=(*_trainer(_GRPO), *_trainer(_RLOO), *_UPDATE, *_OLD_GENERATION, *_ENGINE),
+    targets=(
+        *_trainer(_GRPO), *_trainer(_RLOO), *_OTHER_RL, *_SUPERVISED, *_UPDATE, *_OLD_GENERATION, *_ENGINE,
+    ),
     notes=(
         "trl: actor_update is the loss of each micro-batch, its backward pass, clipping and the optimizer's step; the "
         "loss of an evaluation counts too",
-        "trl: other trainers than GRPO and RLOO have ranges only for backward pass, clipping and the optimizer's step",
+        "trl: only what a trainer of RL does is a stage: GRPO, RLOO, online DPO, async GRPO, what derives from them, "
+        "and PPO, which has no steps; SFT, DPO and Reward have names and steps, and no stage; other trainers have only "
+        "backward pass, clipping and the optimizer's step",
     ),
-)
+)  # fmt: skip

@@ -38,7 +38,6 @@ PATCH = Patch(
         "of workers in 0.6.1 and 0.7.0 (except FSDP with rollout.mode=sync, told by generate_sequences) and in "
         "main_ppo_sync of 0.8.0; those of the trainer and the agent loops have it",
         "in fully_async_policy the step of workers and servers is the version of the parameters, plus one",
-        "a critic of TrainingWorker has one occurrence of critic_update for each mini-batch",
         "what runs inside vLLM's and SGLang's own processes is patched by vllm_ascend and sglang",
     ),
 )

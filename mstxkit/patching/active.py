@@ -23,6 +23,7 @@ lock = RLock()
 # Called when states have changed.
 on_change: Callable[[], None] | None = None
 _FAILURES = (Reason.FAILED, Reason.NOT_PATCHABLE, Reason.OUT_OF_REACH)
+_NOT_YET = (WAITING, Reason.NOT_IMPORTED)
 _BENEATH = ("cell_contents", "__wrapped__")
 
 
@@ -43,7 +44,7 @@ class Active:
 
     def modules(self) -> list[str]:
         """Full names of the modules that it patches; the seam's first, which must be open before others import it."""
-        names = [target.module for target in self.patch.targets]
+        names = [name for target in self.patch.targets for name in _needed(target)]
         return list(dict.fromkeys(names if self.patch.seam is None else [self.patch.seam.module, *names]))
 
     def watch(self) -> None:
@@ -67,7 +68,7 @@ class Active:
                 self.seam.open(module)
             copied = len(self.copied)
             for target in self.patch.targets:
-                if target.module == name:
+                if name in _needed(target) and all(sys.modules.get(other) is not None for other in _needed(target)):
                     self._install(target)
             if not self.is_installing:
                 # Only functions of a module are copied by name, and finding the copies takes milliseconds.
@@ -193,8 +194,7 @@ class Active:
     def _reported(self, target: Target, presence: Presence | None, is_thorough: bool) -> TargetState:
         state = self.states.get(id(target)) or self._refused(target)
         if state is None:
-            coming = (WAITING, Reason.NOT_IMPORTED) if presence is None else presence.of_module(target.module)
-            return self._state(target, *coming)
+            return self._state(target, *_coming(target, presence))
         if is_thorough and state.state == APPLIED and not state.detail:
             changes = self.changes.get(id(target), [])
             for change in _named(changes):
@@ -218,6 +218,18 @@ class Active:
             sampling.unmark(target)
         for table in (self.states, self.changes, self.copied):
             table.clear()
+
+
+def _needed(target: Target) -> tuple[str, ...]:
+    """The modules that must be imported for it."""
+    return (target.module,) if target.with_module is None else (target.module, target.with_module)
+
+
+def _coming(target: Target, presence: Presence | None) -> tuple[str, ...]:
+    """State, reason and detail of a target for which a module is missing."""
+    comings = [] if presence is None else [presence.of_module(name) for name in _needed(target)]
+    # What is imported already is waiting, too, as long as the other is; the first that is missing says why.
+    return next((coming for coming in comings if coming[0] != WAITING), next(iter(comings), _NOT_YET))
 
 
 def _named(changes: Sequence[Replacement]) -> list[Replacement]:

@@ -48,6 +48,7 @@ class Target:
         dummy: Condition (`conditions.py`) of calls that are no such piece: batches without work.
         sampling: What a call means for pieces besides; in Python only.
         unless: Path of a symbol of the framework that makes this target superfluous where it exists.
+        with_module: Full name of another module: the target is patched only once that is imported, too.
         domain: mstx domain.
 
     Raises:
@@ -72,6 +73,7 @@ class Target:
     dummy: str | None = None
     sampling: PieceSampling = field(default_factory=PieceSampling)
     unless: str | None = None
+    with_module: str | None = None
     domain: str = "default"
 
     def __post_init__(self) -> None:

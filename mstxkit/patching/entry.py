@@ -40,6 +40,13 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)  # the step that is next is its parent's
 
 
+def stage_begins() -> None:
+    """A stage is entered: it belongs to the step after the one of which a framework has told the end."""
+    if _progress.next_step is not None:
+        ranges.step(_progress.next_step)
+        _progress.next_step = None
+
+
 class Entry:
     """The entry of one target. Called with the call's own arguments; gives the range's attributes.
 
@@ -108,9 +115,8 @@ class Entry:
             if now is not None:
                 ranges.step(now)
                 _progress.next_step = None
-        elif self.stage is not None and _progress.next_step is not None:
-            ranges.step(_progress.next_step)
-            _progress.next_step = None
+        elif self.stage is not None:
+            stage_begins()
 
     def _tell_sampling(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """What the call is among the pieces of its stage, as only its arguments say."""

@@ -93,7 +93,7 @@ def _below(name: str, folders: Sequence[str]) -> tuple[str, ...] | None:
         except Exception as exc:
             raise _unknown(name, exc) from None
         here = _folders_of(name, spec)
-        if here is not None and spec.loader is not None:
+        if here is not None and spec is not None and spec.loader is not None:
             return here
         portions += here or ()
     return tuple(portions) or None

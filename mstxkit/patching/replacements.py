@@ -111,7 +111,8 @@ def loaded_modules() -> list[ModuleType]:
     """Every module imported so far, once, also where `sys.modules` has two names for it."""
     modules: list[object] = list(sys.modules.values())  # anything can be put there
     # Not isinstance, which asks an object for its `__class__`.
-    return list({id(module): module for module in modules if issubclass(type(module), ModuleType)}.values())  # type: ignore[misc]
+    loaded: Any = {id(module): module for module in modules if issubclass(type(module), ModuleType)}
+    return list(loaded.values())
 
 
 def near(name: str) -> list[ModuleType]:

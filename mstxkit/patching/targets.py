@@ -233,7 +233,8 @@ _TARGET_FIELDS: dict[str, _FieldReader] = {
     "path": _path, "name": Sheet.text, "stage": Sheet.text, "attributes": partial(_named, value_of=_expression),
     "step": _expression, "step_after": _expression, "role": Sheet.text, "process_role": Sheet.text, "kind": _choice,
     "value": _symbol, "tier": _choice, "coalesce": Sheet.flag, "max_depth": Sheet.number, "max_per_s": Sheet.number,
-    "boundary": _choice, "dummy": partial(_expression, check=conditions.check), "unless": _symbol, "domain": Sheet.text,
+    "boundary": _choice, "dummy": partial(_expression, check=conditions.check), "unless": _symbol,
+    "with_module": Sheet.text, "domain": Sheet.text,
 }  # fmt: skip
 _PATCH_FIELDS: dict[str, _FieldReader] = {
     "framework": _framework, "versions": Sheet.text, "seam": _seam, "roles": partial(_named, value_of=Sheet.text),

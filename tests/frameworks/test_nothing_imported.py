@@ -1,4 +1,4 @@
-"""No call of autopatch raises or counts a fault on any wheel that the checks know, before anything of it is imported."""
+"""No call of autopatch raises on any wheel that the checks know, before anything of it is imported."""
 
 from __future__ import annotations
 

@@ -35,9 +35,15 @@ CALLS = {
     "GRPOTrainer.compute_loss": STEPS * MICRO_BATCHES + 1,
     "GRPOTrainer.evaluate": 1,
     "GRPOTrainer._save_checkpoint": 1,
-    "backward": STEPS * MICRO_BATCHES,
-    "clip_grad_norm": STEPS,
-    "optimizer_step": STEPS,
+    "Accelerator.backward": STEPS * MICRO_BATCHES,
+    "Accelerator.clip_grad_norm_": STEPS,
+    "AcceleratedOptimizer.step": STEPS,
+}
+# What accelerate does for a trainer of RL is a part of its update: in each of these one more, with the stage.
+UPDATES = {
+    "Accelerator.backward": "backward",
+    "Accelerator.clip_grad_norm_": "clip_grad_norm",
+    "AcceleratedOptimizer.step": "optimizer_step",
 }
 NOT_CALLED = {
     "GRPOTrainer._tool_call_loop": "there are no tools",
@@ -100,7 +106,15 @@ def test_every_target_that_applies_and_is_called_has_all_its_calls(training: Tra
 
     counts = {name: len(training.of(name)) for name in applied - NOT_CALLED.keys()}
     assert {name: count for name, count in counts.items() if not name.startswith("RLOO")} == CALLS
-    assert {row["name"] for row in training.ranges} == CALLS.keys()
+    assert {row["name"] for row in training.ranges} == CALLS.keys() | set(UPDATES.values())
+
+
+def test_what_accelerate_does_is_part_of_the_update(training: Training) -> None:
+    for name, part in UPDATES.items():
+        assert len(training.of(part)) == CALLS[name]
+        assert {(row["stage"], row["step"]) for row in training.of(part)} == {
+            ("actor_update", step) for step in range(STEPS)
+        }
 
 
 def applied_names(folder: Path) -> set[str]:
@@ -252,3 +266,64 @@ def test_patching_before_the_import_comes_to_the_same(probed: dict[str, Any]) ->
     first = json.loads(run([sys.executable, "-c", BEFORE_IMPORT]).splitlines()[-1])
 
     assert first["states"] == probed["states"]
+
+
+SUPERVISED = """
+import importlib.util, sys, tempfile
+import datasets, transformers, trl
+import mstxkit
+
+spec = importlib.util.spec_from_file_location("example", sys.argv[1])
+example = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(example)
+kind = sys.argv[2]
+rows = {
+    "SFT": {"text": ["one two three"] * 8},
+    "DPO": {"prompt": ["one"] * 8, "chosen": ["one one"] * 8, "rejected": ["two"] * 8},
+    "Reward": {"chosen": ["one one"] * 8, "rejected": ["one two"] * 8},
+}[kind]
+tokenizer = example.make_tokenizer()
+with tempfile.TemporaryDirectory() as folder:
+    example.write_model(f"{folder}/model", tokenizer)
+    config = getattr(trl, f"{kind}Config")(
+        output_dir=folder, max_steps=2, per_device_train_batch_size=2, save_steps=2, report_to=[], bf16=False,
+        use_cpu=True, disable_tqdm=True, gradient_checkpointing=False,
+    )
+    getattr(trl, f"{kind}Trainer")(
+        model=f"{folder}/model", args=config, processing_class=tokenizer, train_dataset=datasets.Dataset.from_dict(rows)
+    ).train()
+"""
+
+
+@pytest.mark.parametrize("kind", ["SFT", "DPO", "Reward"])
+def test_what_is_no_reinforcement_learning_has_names_and_steps_and_no_stage(kind: str, tmp_path: Path) -> None:
+    recorder = [sys.executable, "-m", "mstxkit", "run", "--run", str(tmp_path / "run"), "--"]
+    run([*recorder, sys.executable, "-c", SUPERVISED, str(EXAMPLE), kind], MSTXKIT_AUTOPATCH="trl")
+
+    rows = mstxkit.open_run(tmp_path / "run").ranges().to_dicts()
+    assert {row["stage"] for row in rows} == {None}
+    for name in (f"{kind}Trainer.training_step", f"{kind}Trainer.compute_loss", *UPDATES):
+        assert sorted(row["step"] for row in rows if row["name"] == name) == [0, 1], name
+
+
+ALONE = """
+import accelerate, torch
+import mstxkit
+accelerator = accelerate.Accelerator(cpu=True)
+report = mstxkit.autopatch("trl")
+with mstxkit.testing.captured() as seen:
+    accelerator.backward(torch.ones(1, requires_grad=True).sum())
+print(len(seen.ranges), sorted(s.state for s in report.targets if s.path.startswith("accelerate.")))
+print(sorted({s.state for s in mstxkit.patch_report().targets}))
+"""
+
+
+def test_accelerate_without_trl_is_left_alone() -> None:
+    without = "import sys; sys.modules['trl'] = None\n"
+
+    assert run([sys.executable, "-c", "import mstxkit.testing\n" + ALONE]).splitlines() == [
+        "0 ['waiting', 'waiting', 'waiting']", "['skipped', 'waiting']",
+    ]  # fmt: skip
+    assert run([sys.executable, "-c", without + "import mstxkit.testing\n" + ALONE]).splitlines() == [
+        "0 ['skipped', 'skipped', 'skipped']", "['skipped']",
+    ]  # fmt: skip

@@ -26,10 +26,15 @@ STEP = [
     ("infer_batch", None, None),
     ("compute_values", "critic_compute_values", "critic"),
     ("train_mini_batch", None, None),
-    *[("train_batch", None, None), ("critic_update", "critic_update", "critic")] * 2,
+    ("critic_update", "critic_update", "critic"),
+    ("onload", "critic_update", None),
+    *[("train_batch", "critic_update", "critic")] * 2,
+    ("offload", "critic_update", None),
     ("actor_update", "actor_update", "actor"),
     ("train_mini_batch", "actor_update", "actor"),
+    ("onload", "actor_update", None),
     *[("train_batch", "actor_update", "actor")] * 2,
+    ("offload", "actor_update", None),
 ]
 
 

@@ -121,7 +121,7 @@ def test_undo_leaves_no_wrapper_and_puts_the_very_objects_back(probe: dict[str, 
             "0.9.1",
             {
                 "verl.workers.engine_workers:TrainingWorker.train_batch",
-                "verl.workers.engine.fsdp.transformer_impl:FSDPEngineWithValueHead.train_batch",
+                "verl.workers.engine_workers:TrainingWorker.infer_batch",
                 "verl.trainer.ppo.v1.agent_loop_tq:AgentLoopWorkerTQ._run_prompt",
                 "verl.utils.skip.skip_manager:SkipManager.set_step",
                 "verl.experimental.reward_loop.reward_loop:RewardLoopWorker.compute_score",

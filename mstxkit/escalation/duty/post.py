@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...host import identity, life
+from ...host import identity, life, parts
 from ...store.control_folder import ControlFolder
 
 
@@ -48,7 +48,8 @@ def post_here(run: Path, run_id: str, host_folder: Path) -> Post | None:
 
 
 def own_rank() -> int | None:
-    """This process's rank. One without a rank is the only one, 0, unless Ray is up: then it is a driver or a worker."""
+    """This process's rank. One without a rank is the only one, 0, unless it is or was a driver or a worker of Ray."""
     rank: int | None = identity.current()["rank"]
     is_ray_up: Any = getattr(sys.modules.get("ray"), "is_initialized", bool)
-    return 0 if rank is None and not is_ray_up() else rank
+    is_of_ray = identity.current()["under"] in (parts.RAY, parts.RAY_DRIVER)  # also once Ray is shut down
+    return 0 if rank is None and not is_of_ray and not is_ray_up() else rank

@@ -27,6 +27,8 @@ from verl.utils.profiler import DistProfiler, DistProfilerExtension
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
+import mstxkit
+
 PROCESSES = 2
 MINI_BATCHES = 2
 
@@ -42,7 +44,17 @@ class NoModel:
         """Nothing to switch."""
         yield
 
-    train_mode = eval_mode
+    @contextmanager
+    def train_mode(self, disable_auto_offload: bool = False, **_: Any) -> Iterator[None]:
+        """Loads and offloads as verl's engines do: once around all mini-batches."""
+        if disable_auto_offload:
+            yield
+            return
+        with mstxkit.mstx_range("onload"):
+            pass
+        yield
+        with mstxkit.mstx_range("offload"):
+            pass
 
     def forward_backward_batch(
         self, data: TensorDict, loss_function: Any, forward_only: bool = False

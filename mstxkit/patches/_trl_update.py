@@ -1,0 +1,51 @@
+"""What accelerate does for a trainer of trl: a part of `actor_update` where that trainer is of RL, and no stage else.
+
+Accelerator and optimizer know no trainer, and serve SFT, DPO and every other loop alike. So the trainers of RL say when
+they train. Source: trl 0.20.0 to 1.16.0 and accelerate 1.15.0, as in `trl.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from ..marking import ranges
+
+
+class _Training:
+    """How many trainers of RL train in this process at this moment."""
+
+    count = 0
+
+
+_training = _Training()
+
+
+def trained(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """`train` of a trainer of RL."""
+    _training.count += 1
+    try:
+        return upstream(*args, **kwargs)
+    finally:
+        _training.count -= 1
+
+
+def backward(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """`Accelerator.backward`."""
+    return _part_of_an_update("backward", upstream, args, kwargs)
+
+
+def clip_grad_norm(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """`Accelerator.clip_grad_norm_`."""
+    return _part_of_an_update("clip_grad_norm", upstream, args, kwargs)
+
+
+def optimizer_step(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """`AcceleratedOptimizer.step`."""
+    return _part_of_an_update("optimizer_step", upstream, args, kwargs)
+
+
+def _part_of_an_update(name: str, upstream: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    if not _training.count:
+        return upstream(*args, **kwargs)
+    with ranges.mstx_range(name, stage="actor_update"):
+        return upstream(*args, **kwargs)
