@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from .. import faults
 from ..patching import active, registry
+from ..patching.presence import Presence
 from ..recorder import here
 from ..store import patch_record
+
+_presence = Presence()
 
 
 def watch() -> None:
@@ -36,6 +39,6 @@ def write() -> None:
         return
     run, process = where
     try:
-        patch_record.write(run, process, registry.states())
+        patch_record.write(run, process, registry.states(_presence))
     except Exception as exc:
         faults.note("the record of patches", exc)

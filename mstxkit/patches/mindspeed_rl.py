@@ -241,7 +241,8 @@ PATCH = Patch(
         "mindspeed_rl: into Ray workers without code, by configs/envs/runtime_env.yaml: worker_process_setup_hook: "
         '"mstxkit.bootstrap.ray.setup", and under env_vars: MSTXKIT_AUTOPATCH: "mindspeed_rl", MSTXKIT_RUN: <folder>',
         "mindspeed_rl: no step in dock, reward, sampling and advantage processes; in the trainer from the second "
-        "iteration of a start on",
+        "iteration of a start on, and one too high in what the trainer does after it has logged an iteration "
+        "(save_checkpoint, clear_main): it tells its number only there, one higher",
         "mindspeed_rl: out of reach: worker processes of the rule verifier's pool, closures inside "
         "_forward_backward_batch",
     ),

@@ -23,7 +23,6 @@ lock = RLock()
 # Called when states have changed.
 on_change: Callable[[], None] | None = None
 _FAILURES = (Reason.FAILED, Reason.NOT_PATCHABLE, Reason.OUT_OF_REACH)
-_NOT_YET = (WAITING, Reason.NOT_IMPORTED)
 _BENEATH = ("cell_contents", "__wrapped__")
 
 
@@ -182,16 +181,16 @@ class Active:
     def _state(self, target: Target, state: str, reason: str = "", detail: str = "") -> TargetState:
         return TargetState.of(self.patch.framework, target, state, reason, detail)
 
-    def report(self, presence: Presence | None = None, is_thorough: bool = False) -> list[TargetState]:
+    def report(self, presence: Presence, is_thorough: bool = False) -> list[TargetState]:
         """Every target in the order declared.
 
         Args:
-            presence: Tells whether what has not been patched yet can come; without it, all that is waiting.
+            presence: Tells whether what has not been patched yet can come.
             is_thorough: Also look for who else holds what was replaced.
         """
         return [self._reported(target, presence, is_thorough) for target in self.patch.targets]
 
-    def _reported(self, target: Target, presence: Presence | None, is_thorough: bool) -> TargetState:
+    def _reported(self, target: Target, presence: Presence, is_thorough: bool) -> TargetState:
         state = self.states.get(id(target)) or self._refused(target)
         if state is None:
             return self._state(target, *_coming(target, presence))
@@ -225,11 +224,10 @@ def _needed(target: Target) -> tuple[str, ...]:
     return (target.module,) if target.with_module is None else (target.module, target.with_module)
 
 
-def _coming(target: Target, presence: Presence | None) -> tuple[str, ...]:
+def _coming(target: Target, presence: Presence) -> tuple[str, str, str]:
     """State, reason and detail of a target for which a module is missing."""
-    comings = [] if presence is None else [presence.of_module(name) for name in _needed(target)]
-    # What is imported already is waiting, too, as long as the other is; the first that is missing says why.
-    return next((coming for coming in comings if coming[0] != WAITING), next(iter(comings), _NOT_YET))
+    comings = [presence.of_module(name) for name in _needed(target)]
+    return next((coming for coming in comings if coming[0] != WAITING), comings[0])
 
 
 def _named(changes: Sequence[Replacement]) -> list[Replacement]:

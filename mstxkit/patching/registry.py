@@ -107,10 +107,15 @@ def report(is_thorough: bool = True) -> PatchReport:
     return PatchReport(tuple(states), tuple(notes))
 
 
-def states() -> list[TargetState]:
-    """The targets of `report`, without a look at what is installed or held elsewhere: what has not come is waiting."""
+def states(presence: Presence | None = None) -> list[TargetState]:
+    """The targets of `report`, without a look at who else holds what was replaced.
+
+    Args:
+        presence: Kept by who asks often: what it has looked for is not looked for again.
+    """
     with lock:
-        return [state for active in _actives for state in active.report()]
+        presence = presence or Presence()
+        return [state for active in _actives for state in active.report(presence)]
 
 
 def patch_travelled(cls: type) -> None:

@@ -167,8 +167,13 @@ def _framework_lines(framework: str, rows: list[dict[str, Any]]) -> list[str]:
     if not applied and not failed:
         return []
     paths, processes = {row["path"] for row in applied}, {(row["host"], row["pid"]) for row in applied}
-    counted = f"{len(paths)} of {len({row['path'] for row in rows})} targets applied, in {len(processes)} processes"
-    lines = [f"autopatch {for_rich(framework, _PATH_LIMIT)}: {counted}"]
+    # What some process has skipped is not in this version, or was not asked for. A path can be declared twice.
+    tried = paths | {path for path, _, _ in failed}
+    held = tried | ({row["path"] for row in rows} - {row["path"] for row in rows if row["state"] == "skipped"})
+    waiting = held - tried
+    counted = f"{len(paths)} of the {len(held)} targets that this version has, in {len(processes)} processes"
+    rest = f"; {len(waiting)} in modules that none has imported" if waiting else ""
+    lines = [f"autopatch {for_rich(framework, _PATH_LIMIT)}: {counted}{rest}"]
     for path, reason, detail in sorted(failed):
         failure = f"{path}: {reason}" + (f" ({detail})" if detail else "")
         lines.append(f"  not reached: {for_rich(failure, _PATH_LIMIT)}")

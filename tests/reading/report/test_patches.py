@@ -16,7 +16,16 @@ def row(path: str, state: str, pid: int = 1, reason: str = "", detail: str = "")
 def test_a_target_counts_once_however_many_processes_it_is_applied_in() -> None:
     rows = [row("a:f", "applied"), row("a:f", "applied", pid=2), row("a:g", "waiting"), row("a:g", "waiting", pid=2)]
 
-    assert patch_lines(rows) == ["autopatch verl: 1 of 2 targets applied, in 2 processes"]
+    assert patch_lines(rows) == [
+        "autopatch verl: 1 of the 2 targets that this version has, in 2 processes; 1 in modules that none has imported"
+    ]
+
+
+def test_what_one_process_knows_to_be_absent_is_not_of_this_version() -> None:
+    """In the other process its module is not imported: there it is waiting."""
+    rows = [row("a:f", "applied"), row("a:g", "skipped", reason="absent in this version"), row("a:g", "waiting", pid=2)]
+
+    assert patch_lines(rows) == ["autopatch verl: 1 of the 1 targets that this version has, in 1 processes"]
 
 
 def test_what_failed_is_told_once_with_its_reason() -> None:
