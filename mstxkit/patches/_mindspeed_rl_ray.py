@@ -38,7 +38,8 @@ DOCKS = (
     *each(_SHARD, "_handle_get", "_handle_put", attributes={"topic": "topic"}),
 )  # fmt: skip
 
-# The trainer, in the `train` task: what it waits for, or with blocking=False what it submits. Its `fit` is one loop
+# The trainer, in the `train` task: what it waits for, or with blocking=False what it submits; advantages and KL too are
+# tasks of Ray (compute_utils.py:61, 194), so that it computes nothing in any stage. Its `fit` is one loop
 # with the iteration in a local variable, which it tells only the logger, after adding one: the next iteration's number.
 # Source: launcher.py:265-349, launcher_ms.py (2.1.0); grpo_trainer_hybrid.py:175, ppo:164 and dapo:231 (2.2);
 # loggers.py `Loggers.info`, called with the iteration at grpo:281, ppo:251, dapo:341.
@@ -57,16 +58,21 @@ TRAINER = (
         target
         for group in (_LAUNCHER, _LAUNCHER_MS)
         for target in (
-            *(Target(f"{group}.{name}", stage=stage, attributes=_GROUP_CALL) for name, stage in _CALLS),
-            Target(f"{group}.update", stage="actor_update", attributes=_GROUP),
-            Target(f"{group}.save_checkpoint", stage="save_checkpoint", attributes={"iteration": "iteration"}),
-            *each(group, "wait_all_ref_objs_run_over", "enter_infer_mode", "exit_infer_mode", attributes=_GROUP),
-            *each(group, "initialize_actor_handlers", "initialize", process_role="trainer"),
+            *(Target(f"{group}.{name}", stage=stage, attributes=_GROUP_CALL, waits=True) for name, stage in _CALLS),
+            Target(f"{group}.update", stage="actor_update", attributes=_GROUP, waits=True),
+            Target(
+                f"{group}.save_checkpoint", stage="save_checkpoint", attributes={"iteration": "iteration"}, waits=True
+            ),
+            *each(
+                group, "wait_all_ref_objs_run_over", "enter_infer_mode", "exit_infer_mode", attributes=_GROUP,
+                waits=True,
+            ),
+            *each(group, "initialize_actor_handlers", "initialize", process_role="trainer", waits=True),
         )
     ),
-    *(Target(f"{_LAUNCHER}.{name}", stage=stage, attributes=_GROUP_CALL) for name, stage in _SINCE_2_2),
-    Target(f"{_LAUNCHER}.update_actor", stage="actor_update", attributes=_GROUP),
-    Target(f"{_LAUNCHER}.update_critic", stage="critic_update", attributes=_GROUP_CALL),
+    *(Target(f"{_LAUNCHER}.{name}", stage=stage, attributes=_GROUP_CALL, waits=True) for name, stage in _SINCE_2_2),
+    Target(f"{_LAUNCHER}.update_actor", stage="actor_update", attributes=_GROUP, waits=True),
+    Target(f"{_LAUNCHER}.update_critic", stage="critic_update", attributes=_GROUP_CALL, waits=True),
     *(
         target
         for trainer in _TRAINERS
@@ -75,13 +81,16 @@ TRAINER = (
                 f"{trainer}.fit", process_role="trainer",
                 attributes={"global_batch_size": "self.global_batch_size", "n_samples": "self.n_samples_per_prompt"},
             ),
-            Target(f"{trainer}.compute_advantage", stage="compute_advantage", attributes={"blocking": "blocking"}),
-            Target(f"{trainer}.save_checkpoint", attributes={"iteration": "iteration"}),
+            Target(
+                f"{trainer}.compute_advantage", stage="compute_advantage", attributes={"blocking": "blocking"},
+                waits=True,
+            ),
+            Target(f"{trainer}.save_checkpoint", attributes={"iteration": "iteration"}, waits=True),
             Target(f"{trainer}.transfer_dock_init"),
         )
     ),
-    Target(f"{_TRAINERS[1]}.apply_kl_penalty", stage="compute_kl", attributes={"blocking": "blocking"}),
-    Target(f"{_TRAINERS[2]}.dynamic_sampling", stage="dynamic_sampling"),
+    Target(f"{_TRAINERS[1]}.apply_kl_penalty", stage="compute_kl", attributes={"blocking": "blocking"}, waits=True),
+    Target(f"{_TRAINERS[2]}.dynamic_sampling", stage="dynamic_sampling", waits=True),
     *each("mindspeed_rl.trainer.utils.data_strategy:DataStrategy", "put_experience", "clear_main", "get_metrics"),
     Target("mindspeed_rl.utils.loggers:Loggers.info", step="iteration", coalesce=True),
 )  # fmt: skip

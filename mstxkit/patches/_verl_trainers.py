@@ -12,12 +12,22 @@ V1 = "verl.trainer.ppo.v1.trainer_base"
 SYNC = "verl.trainer.main_ppo_sync"
 MARKS = "mstxkit.patches._verl_marks"
 
+# Blocks in which a trainer calls its workers and waits, and no more than hands batches on. The others are its own work:
+# "adv", "reward" (up to 0.7.0 the reward function; a reward model is waited for in it), "dump_rollout_generations"; and
+# "step", which is all of it. A validation counts as waiting: it generates. ray_trainer.py 0.6.1:1041-1251 to
+# 0.9.1:1510-1736; v1/trainer_base.py 0.9.1:484-609; separation, one_step_off_policy and fully_async_policy 0.9.1.
+WAITS = (
+    "gen", "gen_max", "generate_async", "old_log_prob", "ref", "values", "update_critic", "update_actor",
+    "update_weights", "sync_rollout_weights", "timing_s/param_sync", "save_checkpoint", "testing",
+    "rollouter/validate_time", "wait_for_enough_samples", "switch_wait", "start_profile", "stop_profile",
+)  # fmt: skip
+
 # utils/profiler/__init__.py, all versions: one of the three is `marked_timer`: nvtx_profile's where nvtx is installed,
 # else mstx_profile's on an NPU, else performance's. None calls another. Every trainer copies it by `from x import y`.
 BLOCKS = (
-    Target(f"{PROFILER}.performance:marked_timer", kind=CONTEXT),
-    Target(f"{PROFILER}.mstx_profile:marked_timer", kind=CONTEXT),
-    Target(f"{PROFILER}.nvtx_profile:marked_timer", kind=CONTEXT),
+    Target(f"{PROFILER}.performance:marked_timer", kind=CONTEXT, waits=WAITS),
+    Target(f"{PROFILER}.mstx_profile:marked_timer", kind=CONTEXT, waits=WAITS),
+    Target(f"{PROFILER}.nvtx_profile:marked_timer", kind=CONTEXT, waits=WAITS),
 )
 
 # utils/profiler/mstx_profile.py, all versions: NPUProfiler.annotate and marked_timer give verl's own marks by these.
@@ -52,7 +62,7 @@ AROUND = (
     *(
         Target(
             f"{trainer}._validate", name="validate", stage="evaluate", role="trainer",
-            step="self.global_steps", process_role="trainer",
+            step="self.global_steps", process_role="trainer", waits=True,
         )
         # ray_trainer.py 0.6.1:529 0.7.0:607 0.7.1:502 0.8.0:599 0.9.0:596 0.9.1:596; main_ppo_sync.py 0.8.0:858;
         # v1/trainer_base.py 0.9.0:959 0.9.1:1031
@@ -60,11 +70,16 @@ AROUND = (
     ),
     # ray_trainer.py 0.6.1:837 to 0.9.1:1052; main_ppo_sync.py 0.8.0:744; v1/trainer_base.py 0.9.0:789 0.9.1:850
     *(
-        Target(f"{trainer}._load_checkpoint", name="load_checkpoint", role="trainer", process_role="trainer")
+        Target(
+            f"{trainer}._load_checkpoint", name="load_checkpoint", role="trainer", process_role="trainer", waits=True
+        )
         for trainer in (f"{RAY_TRAINER}:RayPPOTrainer", f"{SYNC}:PPOTrainer", f"{V1}:PPOTrainer")
     ),
     # ray_trainer.py 0.6.1:670 to 0.9.1:772
-    Target(f"{RAY_TRAINER}:RayPPOTrainer.init_workers", name="init_workers", role="trainer", process_role="trainer"),
+    Target(
+        f"{RAY_TRAINER}:RayPPOTrainer.init_workers", name="init_workers", role="trainer", process_role="trainer",
+        waits=True,
+    ),
 )  # fmt: skip
 
 # What the trainer itself computes inside the blocks.

@@ -15,7 +15,7 @@ from .. import stages
 from ..engine.choose import engine
 from ..marking import ranges, signatures, wrapping
 from ..pieces import sampling
-from .declare import AROUND, CONTEXT, DELEGATE, VALUE, WRAP, Target
+from .declare import AROUND, CONTEXT, DELEGATE, VALUE, WAITS_FOR, WORKERS, WRAP, Target
 from .entry import Entry
 from .reach import FunctionPlace, Unreached, function_in
 from .replacements import AROUND_MARK, Replacement
@@ -69,7 +69,7 @@ def _needs_entry(target: Target, has_late_steps: bool) -> bool:
     """Does a call of this target have to do more than to be a range?"""
     reasons = (
         target.attributes, target.step, target.step_after, target.role, target.process_role, target.dummy,
-        target.sampling.mixes_if,
+        target.sampling.mixes_if, target.waits,
     )  # fmt: skip
     return any(reasons) or (has_late_steps and target.stage is not None)
 
@@ -162,7 +162,9 @@ def _timed(function: Callable[..., Any], target: Target) -> Callable[..., Any]:
         first = (*args[:2], *kwargs.values())[:2]  # a method is called with its self before
         name = next((text for text in first if isinstance(text, str)), target.name or target.qualname)
         stage = target.stage or (stages.canonical(name) if stages.is_known(name) else None)
-        return TimedContext(inner, ranges.mstx_range(name, stage=stage, domain=target.domain))
+        is_waiting = name in target.waits if isinstance(target.waits, tuple) else target.waits
+        attributes = {WAITS_FOR: WORKERS} if is_waiting else {}
+        return TimedContext(inner, ranges.mstx_range(name, stage=stage, domain=target.domain, **attributes))
 
     setattr(wrapper, CONTEXT_MARK, True)
     return wrapper

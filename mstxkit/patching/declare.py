@@ -37,6 +37,8 @@ class Target:
         step_after: Expression of the step that the call ends: the next stage entered belongs to that step plus one.
         role: Whose work it is, recorded as attribute `role`; `"stage"`: that of the enclosing stage.
         process_role: What a process that runs this is, unless it is known already.
+        waits: A controller waits in it for its workers, and computes nothing: recorded as attribute `waits_for`. For
+            kind `context`, the names of the contexts that do, or True for all.
         kind: `range`, `context`, `delegate`, `value`, `around` or `wrap`.
         value: For kind `value`: `package.module:name` of what the global becomes. For kinds `around` and `wrap`: of the
             function that is called instead, with the framework's function and then the call's own arguments.
@@ -63,6 +65,7 @@ class Target:
     step_after: str | None = None
     role: str | None = None
     process_role: str | None = None
+    waits: bool | tuple[str, ...] = False
     kind: str = RANGE
     value: str | None = None
     tier: str = CORE
@@ -90,6 +93,10 @@ class Target:
             raise PatchError(f"value={self.value!r} (of {self.path}): goes with {kinds}, and only these")
         if self.dummy is not None and self.boundary is None:
             raise PatchError(f"dummy={self.dummy!r} (of {self.path}): goes with boundary, and only with it")
+        if not _is_waiting(self.waits):
+            raise PatchError(f"waits={self.waits!r} (of {self.path}): True, False, or a tuple of names of contexts")
+        if isinstance(self.waits, tuple) and self.kind != CONTEXT:
+            raise PatchError(f"waits={self.waits!r} (of {self.path}): names of contexts go with kind context only")
 
     @property
     def module(self) -> str:
@@ -114,7 +121,13 @@ def each(where: str, *names: str, **fields: Any) -> tuple[Target, ...]:
     return tuple(Target(f"{where}{separator}{name}", **fields) for name in names)
 
 
+def _is_waiting(waits: object) -> bool:
+    return isinstance(waits, bool) or (isinstance(waits, tuple) and all(isinstance(name, str) for name in waits))
+
+
 _BOUNDARIES = (None, *_PIECES)
+# The attribute that says it of a range, and whom its caller waits for. Users give the same one to their own ranges.
+WAITS_FOR, WORKERS = "waits_for", "workers"
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ..marking import ranges
 from ..pieces import boundaries, edges
 from .conditions import Condition
 from .conditions import compiled as condition
-from .declare import Target
+from .declare import WAITS_FOR, WORKERS, Target
 from .expressions import Expression, ExpressionError, Unreadable, compiled
 
 # An expression that fails this often in a row is not asked any more.
@@ -63,6 +63,7 @@ class Entry:
     def __init__(self, target: Target, signature: Any) -> None:
         self.path, self.stage = target.path, target.stage
         self.role, self.process_role = target.role, target.process_role
+        self.waits_for = WORKERS if target.waits else None
         self.ask = target.attributes if callable(target.attributes) else None
         texts = {} if callable(target.attributes) else dict(target.attributes)
         self.problems: list[str] = []
@@ -102,6 +103,8 @@ class Entry:
         role = stages.role_of(self.stage or ranges.current_stage()) if self.role == INHERIT_ROLE else self.role
         if role is not None:
             values["role"] = role
+        if self.waits_for is not None:
+            values[WAITS_FOR] = self.waits_for
         return values
 
     def _tell_step(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

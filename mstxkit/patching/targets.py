@@ -210,6 +210,10 @@ def _named(sheet: Sheet, node: Any, where: str, value_of: Callable[..., str | No
     return {name: value for name, value in texts.items() if value is not None}
 
 
+def _waits(sheet: Sheet, node: Any, where: str) -> bool | tuple[str, ...] | None:
+    return sheet.flag(node, where) if node.id == "scalar" else _notes(sheet, node, where)
+
+
 def _notes(sheet: Sheet, node: Any, where: str) -> tuple[str, ...] | None:
     nodes = [node] if node.id == "scalar" else sheet.items(node, where, MOST_PROBLEMS)
     texts = [sheet.text(child, where) for child in nodes]
@@ -234,7 +238,7 @@ _TARGET_FIELDS: dict[str, _FieldReader] = {
     "step": _expression, "step_after": _expression, "role": Sheet.text, "process_role": Sheet.text, "kind": _choice,
     "value": _symbol, "tier": _choice, "coalesce": Sheet.flag, "max_depth": Sheet.number, "max_per_s": Sheet.number,
     "boundary": _choice, "dummy": partial(_expression, check=conditions.check), "unless": _symbol,
-    "with_module": Sheet.text, "domain": Sheet.text,
+    "with_module": Sheet.text, "domain": Sheet.text, "waits": _waits,
 }  # fmt: skip
 _PATCH_FIELDS: dict[str, _FieldReader] = {
     "framework": _framework, "versions": Sheet.text, "seam": _seam, "roles": partial(_named, value_of=Sheet.text),

@@ -254,3 +254,14 @@ def test_the_trainers_step_is_the_iteration_that_it_logged_last(loaded: dict[str
     generate = seen.ranges[0]
     assert (generate.name, generate.stage, generate.step) == ("RayActorGroup.generate_sequences", "actor_generate", 5)
     assert generate.attributes == {"workers": 2, "blocking": True}
+
+
+def test_all_that_the_trainer_calls_workers_and_tasks_for_is_a_wait_and_nothing_else() -> None:
+    """Advantages too: they are a task of Ray."""
+    waiting = {target.path for target in PATCH.targets if target.waits}
+    callers = ("RayActorGroup.", "RayActorGroupMs.", "RayGRPOTrainer.", "RayPPOTrainer.", "RayDAPOTrainer.")
+    staged = {target.path for target in PATCH.targets if target.stage and target.qualname.startswith(callers)}
+
+    assert staged <= waiting
+    assert all(path.partition(":")[2].startswith(callers) for path in waiting)
+    assert not any(path.endswith(".fit") for path in waiting)

@@ -113,6 +113,21 @@ def test_a_trainer_has_its_blocks_in_each_version(surface: Surface) -> None:
     assert "verl.utils.profiler.performance:marked_timer" in {target.path for target in blocks}
 
 
+def test_of_a_trainers_blocks_those_wait_in_which_it_only_calls_workers(surface: Surface) -> None:
+    """What it computes itself is work: advantages, a reward function; and a step is all of it."""
+    waiting = {target.waits for target, _ in surface.held() if target.kind == CONTEXT}
+
+    ((*names,),) = waiting
+    assert {"gen", "old_log_prob", "ref", "values", "update_actor", "update_critic", "update_weights"} <= set(names)
+    assert not {"step", "adv", "reward", "dump_rollout_generations"} & set(names)
+
+
+def test_what_a_worker_does_is_no_wait() -> None:
+    waiting = {target.path.rpartition(":")[0] for target in PATCH.targets if target.waits}
+
+    assert all(module.startswith(("verl.trainer.", "verl.utils.profiler.")) for module in waiting)
+
+
 @pytest.mark.parametrize(
     ("block", "stage"),
     [

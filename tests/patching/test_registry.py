@@ -474,6 +474,34 @@ def test_a_context_manager_of_the_framework_becomes_ranges_named_by_its_argument
     assert rows(recorded) == [("old_log_prob", "actor_compute_log_prob"), ("mine", None)]
 
 
+def test_a_call_that_waits_for_workers_says_so(acme: Any, install: Any, when: str) -> None:
+    target = acme.target("ACME.trainer:Trainer.update", waits=True, attributes={"batches": "len(batch)"})
+    module, _ = load(acme, install, when, target)
+
+    with captured() as recorded:
+        module.Trainer().update([1])
+
+    assert [one.attributes for one in recorded.ranges] == [{"batches": 1, "waits_for": "workers"}]
+
+
+def test_of_contexts_those_with_a_name_that_is_declared_wait(acme: Any, install: Any, when: str) -> None:
+    acme.write("timing", "from contextlib import contextmanager\n@contextmanager\ndef timer(name):\n yield\n"
+               "@contextmanager\ndef waiting(name):\n yield\n")  # fmt: skip
+    module = acme.load("timing") if when == "after import" else None
+    install(acme.patch(
+        acme.target("ACME.timing:timer", kind="context", waits=("gen",)),
+        acme.target("ACME.timing:waiting", kind="context", waits=True),
+    ))  # fmt: skip
+    module = module or acme.load("timing")
+
+    with captured() as recorded:
+        for context in (module.timer("gen"), module.timer("adv"), module.waiting("adv")):
+            with context:
+                pass
+
+    assert [one.attributes.get("waits_for") for one in recorded.ranges] == ["workers", None, "workers"]
+
+
 def test_a_global_is_replaced_by_what_its_target_says(acme: Any, install: Any, when: str) -> None:
     acme.write("hooks", "FACTORY = None")
     module = acme.load("hooks") if when == "after import" else None

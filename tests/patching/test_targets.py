@@ -34,6 +34,7 @@ targets:
     attributes: {prompts: len(batch), phase: "'train'", constant: 4}
     role: trainer
     process_role: trainer
+    waits: true
     tier: extra
     coalesce: yes
     max_depth: 2
@@ -44,6 +45,7 @@ targets:
     domain: training
   - {path: "acme_rl.flags:ENABLED", kind: value, value: "my_marks:ON"}
   - {path: acme_rl.trainer:Trainer.end_step, step_after: step, max_depth: null}
+  - {path: acme_rl.timing:timer, kind: context, waits: [gen, update]}
 """
 
 
@@ -82,6 +84,7 @@ def test_a_file_has_the_fields_of_patch_and_target(tmp_path: Path) -> None:
                 attributes={"prompts": "len(batch)", "phase": "'train'", "constant": "4"},
                 role="trainer",
                 process_role="trainer",
+                waits=True,
                 tier="extra",
                 coalesce=True,
                 max_depth=2,
@@ -93,6 +96,7 @@ def test_a_file_has_the_fields_of_patch_and_target(tmp_path: Path) -> None:
             ),
             Target("acme_rl.flags:ENABLED", kind="value", value="my_marks:ON"),
             Target("acme_rl.trainer:Trainer.end_step", step_after="step"),
+            Target("acme_rl.timing:timer", kind="context", waits=("gen", "update")),
         ),
     )
 
@@ -100,6 +104,25 @@ def test_a_file_has_the_fields_of_patch_and_target(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("kind", "read"), [(Patch, targets._PATCH_FIELDS), (Target, targets._TARGET_FIELDS)])
 def test_every_field_of_the_declarations_can_be_given_in_a_file(kind: Any, read: dict[str, object]) -> None:
     assert {field.name for field in dataclasses.fields(kind)} - {"targets", *targets._PYTHON_ONLY} == set(read)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ("waits: [gen]", "names of contexts go with kind context only"),
+        ("waits: workers", "choose one of true, false"),
+        ("waits: {gen: true}", "a list is needed"),
+    ],
+)
+def test_what_waits_is_yes_or_no_or_names_of_contexts(tmp_path: Path, fields: str, told: str) -> None:
+    (line,) = problems(tmp_path, f"targets:\n  - {{path: 'acme.a:f', {fields}}}\n")
+
+    assert told in line and "waits" in line
+
+
+def test_what_waits_is_checked_in_python_too() -> None:
+    with pytest.raises(PatchError, match="True, False, or a tuple of names of contexts"):
+        Target("acme.a:f", kind="context", waits="gen")  # type: ignore[arg-type]
 
 
 def test_the_framework_is_the_import_root_of_the_first_target_unless_it_is_named(tmp_path: Path) -> None:
