@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from ..store.records import NO_STEP
-from .processes import Process, rank_of, role_of
+from .processes import Process, part_of, rank_of, role_of
 from .rows import IS_ERROR, IS_MARK, IS_OPEN, NO_DURATION, Chunk
 from .vocabulary import Vocabulary
 
@@ -24,6 +24,7 @@ MARK_COLUMNS = (
 )  # fmt: skip
 STAGE_ROW_COLUMNS = (
     "process", "rank", "host", "pid", "role", "track", "depth", "step", "stage", "start_ns", "duration_ns",
+    "part", "waits_for",
 )  # fmt: skip
 
 
@@ -111,6 +112,7 @@ class Finisher:
 
 
 _EXPRESSIONS: dict[str, Callable[[], pl.Expr]] = {
+    "waits_for": lambda: pl.col("attributes").str.json_path_match("$.waits_for"),
     "time_ns": lambda: pl.col("start_ns"),
     "track": lambda: pl.col("track").cast(pl.Int32),
     "depth": lambda: pl.col("depth").cast(pl.Int16),
@@ -122,12 +124,13 @@ _EXPRESSIONS: dict[str, Callable[[], pl.Expr]] = {
 
 
 def process_columns(processes: list[Process]) -> dict[str, pl.Series]:
-    """rank, host, pid and role, one element a process."""
+    """rank, host, pid, role and part, one element a process."""
     return {
         "rank": pl.Series("rank", [rank_of(p) for p in processes], dtype=pl.Int32),
         "host": categorical("host", [p.host for p in processes]),
         "pid": pl.Series("pid", [p.pid for p in processes], dtype=pl.Int32),
         "role": categorical("role", [role_of(p) for p in processes]),
+        "part": pl.Series("part", [part_of(p) for p in processes], dtype=pl.String),
     }
 
 

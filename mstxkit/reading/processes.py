@@ -289,7 +289,7 @@ def row_of(process: Process, last_open_ns: int, ending: tuple[str, str | None]) 
     own_cost_ns, native = counted.pop("own_cost_ns"), identity.get("native")
     return {
         "rank": rank_of(process), "host": process.host, "pid": process.pid, "role": role_of(process),
-        "part": text_of(identity.get("part")) or None, "under": text_of(identity.get("under")) or None,
+        "part": part_of(process), "under": text_of(identity.get("under")) or None,
         "world_size": small_number(identity.get("world_size")),
         "start_ns": start_ns or None, "last_seen_ns": last_seen_ns or None,
         "native": bool(native) if native is not None else None, "clock_error_ns": process.clock.error_ns,
@@ -297,6 +297,11 @@ def row_of(process: Process, last_open_ns: int, ending: tuple[str, str | None]) 
         "state": ending[0], "ending": ending[1], "attempt": process.attempt,
         "clock": CLOCKS.get(process.clock_kind), "process": process.name, **counted,
     }  # fmt: skip
+
+
+def part_of(process: Process) -> str | None:
+    """What it is to its rank, where it ever learnt it."""
+    return text_of(process.identity.get("part")) or None
 
 
 def role_of(process: Process) -> str | None:

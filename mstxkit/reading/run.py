@@ -114,26 +114,44 @@ class Run:
             yield finisher.ranges(piece, with_process=True), finisher.marks(piece, with_process=True)
 
     def occurrences(self) -> pl.DataFrame:
-        """The outermost occurrences of stages, ended ones only.
+        """The outermost occurrences of stages, ended ones only, without what a controller waits for: that is no work.
 
-        `process, rank, host, pid, role, track, depth, step, stage, start_ns, duration_ns`; `process` is the row in
-        `processes()`.
+        `process, rank, host, pid, role, track, depth, step, stage, start_ns, duration_ns, part, waits_for`; `process`
+        is the row in `processes()`.
+        """
+        from .tables import stages, waits
+
+        return stages.outermost(waits.only_work(self.stage_rows()))
+
+    def waits(self) -> pl.DataFrame:
+        """What controllers waited for in each stage, and how much of that time their workers were busy with it.
+
+        `step, stage, process, host, pid, role, count, waited_ns, busy_ns, unaccounted_ns, before_ns, between_ns,
+        after_ns, slowest, slowest_ns`: `process` and `slowest` are rows in `processes()`.
+        """
+        from .tables import waits
+
+        return waits.table(self.stage_rows())
+
+    def stage_rows(self) -> pl.DataFrame:
+        """Every occurrence of a stage, open and nested ones and those that wait too; columns as `occurrences()`."""
+        import polars as pl
+
+        own = [self._finisher().only_stages(piece) for piece in self._pieces()]
+        return self._finisher().stage_rows(pl.concat(own))
+
+    def stages(self) -> pl.DataFrame:
+        """`step, stage, rank, role, pid, count, total_ns, start_ns, end_ns, part, waits_for`, by step, stage and rank.
+
+        `count` of outermost occurrences that have ended, `total_ns` the union of their time in that process. What a
+        controller waits for has rows of its own: `waits_for` says for whom, `part` is `driver`, `rank` null.
         """
         import polars as pl
 
-        from .tables import stages
+        from .tables import stages, waits
 
-        own = [self._finisher().only_stages(piece) for piece in self._pieces()]
-        return stages.outermost(self._finisher().stage_rows(pl.concat(own)))
-
-    def stages(self) -> pl.DataFrame:
-        """`step, stage, rank, role, pid, count, total_ns, start_ns, end_ns`, by step, stage and rank.
-
-        `count` of outermost occurrences that have ended, `total_ns` the union of their time in that process.
-        """
-        from .tables import stages
-
-        return stages.table(self.occurrences())
+        rows = self.stage_rows()
+        return stages.table(pl.concat([stages.outermost(waits.only_work(rows)), waits.only_waits(rows)]))
 
     def open_ranges(self) -> pl.DataFrame:
         """What processes are inside of, or were when they ended: `process`, then as `ranges()`."""

@@ -61,7 +61,19 @@ def test_version_1_marks(v1: Run) -> None:
 
 
 def test_version_1_stages(v1: Run) -> None:
-    assert v1.stages().rows()[-1] == (0, "actor_generate", 0, "actor", 100, 1, 2_000, T0 + 1_000, T0 + 3_000)
+    assert v1.stages().rows()[-1] == (
+        0,
+        "actor_generate",
+        0,
+        "actor",
+        100,
+        1,
+        2_000,
+        T0 + 1_000,
+        T0 + 3_000,
+        None,
+        None,
+    )
 
 
 def test_version_1_processes_and_tracks(v1: Run) -> None:

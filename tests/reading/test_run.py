@@ -24,7 +24,7 @@ RANGES = [
     "busy_ns", "open", "error", "attributes",
 ]  # fmt: skip
 MARKS = ["rank", "host", "pid", "track", "step", "domain", "stage", "message", "time_ns", "attributes"]
-STAGES = ["step", "stage", "rank", "role", "pid", "count", "total_ns", "start_ns", "end_ns"]
+STAGES = ["step", "stage", "rank", "role", "pid", "count", "total_ns", "start_ns", "end_ns", "part", "waits_for"]
 PROCESSES = [
     "rank", "host", "pid", "role", "part", "world_size", "start_ns", "last_seen_ns", "native", "dropped", "coalesced",
     "faults", "clock_error_ns", "own_cost_ratio",

@@ -6,6 +6,7 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from ..tables import stages
+from . import waits
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,6 +37,7 @@ def summarise(run: Run, step: int | None = None) -> dict[str, Any]:
         "states": {state: states.count(state) for state in sorted(set(states))},
         "first_step": steps.min(), "last_step": steps.max(), "step": step,
         "stages": _stages(occurrences, processes.select(_NAMES).to_dicts()),
+        "waits": waits.summarise(run, processes.select(_NAMES).to_dicts(), step),
         "killed": _killed(gone), "endings": _endings(gone),
         "losses": _losses(processes),
         "coalesced": _coalesced(run) if processes["coalesced"].sum() else [],

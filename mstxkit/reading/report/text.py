@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .. import labels
+from . import waits
 from .escape import NAME_LIMIT, for_rich, for_terminal, shown
 from .units import duration, share_over
 
@@ -32,6 +33,7 @@ def render(summary: dict[str, Any], all_ranks: bool = False) -> RenderableType:
     """The whole report; of stages with many ranks only the slowest, unless `all_ranks`."""
     parts: list[RenderableType] = [_headline(summary)]
     parts.append(_stage_table(summary["stages"], all_ranks) if summary["stages"] else Text("No stage has ended."))
+    parts += waits.lines(summary["waits"])
     parts += [_killed(process) for process in summary["killed"]]
     parts += [Text()] * bool(summary["endings"]) + [_ended(ending) for ending in summary["endings"]]
     parts += [_lost(process) for process in summary["losses"]]

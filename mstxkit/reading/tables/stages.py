@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 FOREVER_NS = (1 << 63) - 1
 KILLED, LEFT = "killed", "left"
 _STAGE = ("process", "stage")
-_KEY = ("process", "rank", "role", "pid", "step", "stage")
+_KEY = ("process", "rank", "role", "pid", "step", "stage", "part", "waits_for")
 
 
 def outermost(stage_rows: pl.DataFrame) -> pl.DataFrame:
@@ -41,17 +41,17 @@ def outermost(stage_rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def table(occurrences: pl.DataFrame) -> pl.DataFrame:
-    """`step, stage, rank, role, pid, count, total_ns, start_ns, end_ns`, by step, stage and rank, of `outermost` ones.
+    """`step, stage, rank, role, pid, count, total_ns, start_ns, end_ns, part, waits_for`, by step, stage and rank.
 
-    `total_ns` is the union of the occurrences' time across the tracks of their process: two threads in one stage at
-    once count once.
+    Of `outermost` ones. `total_ns` is the union of their time across the tracks of their process: two threads in one
+    stage at once count once.
     """
     import polars as pl
 
     rows = occurrences.sort("start_ns")
     return (
         rows.with_columns(
-            new_ns=new_ns(("process", "step", "stage")), end_ns=pl.col("start_ns") + pl.col("duration_ns")
+            new_ns=new_ns(("process", "step", "stage", "waits_for")), end_ns=pl.col("start_ns") + pl.col("duration_ns")
         )
         .group_by(_KEY)
         .agg(
@@ -60,8 +60,8 @@ def table(occurrences: pl.DataFrame) -> pl.DataFrame:
             start_ns=pl.col("start_ns").min(),
             end_ns=pl.col("end_ns").max(),
         )
-        .sort("step", pl.col("stage").cast(pl.String), "process")
-        .select("step", "stage", "rank", "role", "pid", "count", "total_ns", "start_ns", "end_ns")
+        .sort("step", pl.col("stage").cast(pl.String), "process", "waits_for")
+        .select("step", "stage", "rank", "role", "pid", "count", "total_ns", "start_ns", "end_ns", "part", "waits_for")
     )
 
 

@@ -35,9 +35,9 @@ def test_each_step_stage_and_process_has_its_row(tmp_path: Path) -> None:
     run = run_of(tmp_path, bank, stage(BankFiles(), 5, 6, step=0))
 
     assert run.stages().rows() == [
-        (0, "s", 0, None, 100, 2, 15, WALL_OFFSET_NS, WALL_OFFSET_NS + 25),
-        (0, "s", 1, None, 101, 1, 1, WALL_OFFSET_NS + 5, WALL_OFFSET_NS + 6),
-        (1, "t", 0, None, 100, 1, 1, WALL_OFFSET_NS + 30, WALL_OFFSET_NS + 31),
+        (0, "s", 0, None, 100, 2, 15, WALL_OFFSET_NS, WALL_OFFSET_NS + 25, None, None),
+        (0, "s", 1, None, 101, 1, 1, WALL_OFFSET_NS + 5, WALL_OFFSET_NS + 6, None, None),
+        (1, "t", 0, None, 100, 1, 1, WALL_OFFSET_NS + 30, WALL_OFFSET_NS + 31, None, None),
     ]
 
 

@@ -1,0 +1,78 @@
+"""What the report says of controllers that wait: for each stage how long, how long workers were busy, and the rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from ..tables import waits
+from .escape import shown
+from .units import duration
+
+if TYPE_CHECKING:
+    from ..run import Run
+
+_SUMMED = ("count", "waited_ns", "busy_ns", "unaccounted_ns", "before_ns", "between_ns", "after_ns")
+# A part of the rest that is smaller is not told on a terminal, nor are more names than these.
+_LEAST_SHARE, _MOST_NAMES = 0.05, 3
+
+
+def summarise(run: Run, names: list[dict[str, Any]], step: int | None = None) -> list[dict[str, Any]]:
+    """Of each controller and stage the sums over all steps, in order of begin.
+
+    `stage, controller, steps, count, waited_ns, busy_ns, unaccounted_ns, before_ns, between_ns, after_ns, slowest,
+    slowest_ns, meanwhile`; `slowest` of the workers is the one that was so in the longest of its steps.
+
+    Args:
+        run: a run.
+        names: what names each process, by its row in the table of processes.
+        step: this one only.
+    """
+    import polars as pl
+
+    rows = run.waits()
+    rows = rows if step is None else rows.filter(pl.col("step") == step)
+    others = waits.meanwhile(run, step) if rows.height else {}
+    grouped = rows.group_by("process", "stage", maintain_order=True).agg(
+        *(pl.col(name).sum() for name in _SUMMED),
+        pl.col("slowest", "slowest_ns").sort_by("slowest_ns").last(),
+        steps=pl.col("step").n_unique() - pl.col("step").is_null().any(),
+    )
+    entries = grouped.to_dicts()
+    for entry in entries:
+        process, slowest = entry.pop("process"), entry["slowest"]
+        entry["controller"] = names[process]
+        entry["slowest"] = None if slowest is None else names[slowest]
+        entry["meanwhile"] = others.get((process, entry["stage"]), [])
+    return entries
+
+
+def lines(entries: list[dict[str, Any]]) -> list[Text]:
+    """A line for each stage, in time of a step: what the driver waited, what workers were busy, where the rest went."""
+    if not entries:
+        return []
+    has_steps = any(entry["steps"] for entry in entries)
+    several = len({entry["controller"]["label"] for entry in entries}) > 1
+    head = Text.assemble("\n", ("Driver and workers", "bold"), ", a step" if has_steps else "")
+    return [head, *(_line(entry, several) for entry in entries)]
+
+
+def _line(entry: dict[str, Any], several: bool) -> Text:
+    steps = max(entry["steps"], 1)
+    waited, busy, rest = (duration(entry[name] / steps) for name in ("waited_ns", "busy_ns", "unaccounted_ns"))
+    who = f"driver {shown(entry['controller']['label'])}" if several else "driver"
+    sentence = f": {who} waited {waited}, workers were busy {busy}, unaccounted {rest}"
+    return Text.assemble((shown(entry["stage"]), "bold"), sentence, (_rest(entry, steps), "dim"))
+
+
+def _rest(entry: dict[str, Any], steps: int) -> str:
+    """Where the unaccounted time lies, and what other ranges tell of it."""
+    least_ns = max(_LEAST_SHARE * entry["unaccounted_ns"], 1)
+    places = (("before_ns", "before they began"), ("between_ns", "between"), ("after_ns", "after they ended"))
+    lying = [(entry[name], text) for name, text in places] if entry["busy_ns"] else []
+    parts = [f"{duration(ns / steps)} {text}" for ns, text in lying if ns >= least_ns]
+    telling = [other for other in entry["meanwhile"] if other["ns"] >= least_ns][:_MOST_NAMES]
+    names = [f"{shown(other['name'])} {duration(other['ns'] / steps)}" for other in telling]
+    clauses = [", ".join(parts), f"in it {', '.join(names)}" if names else ""]
+    return f" ({'; '.join(filter(None, clauses))})" if parts or names else ""

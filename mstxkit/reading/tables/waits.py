@@ -1,0 +1,212 @@
+"""What controllers wait for: no work of any rank. How much of it their workers were busy, and where the rest went.
+
+An occurrence of a stage is a wait where its range has the attribute `waits_for`, as patches declare it (`waits` of
+`patching/declare.py`) and users give it to their own ranges.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
+
+import numpy as np
+
+from ...host import parts
+from .. import intervals
+from ..intervals import Intervals, Times
+from . import stages
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ..run import Run
+
+_WHO = ("process", "stage")
+_KEY = ("step", "stage", "process", "host", "pid", "role")
+_FIGURES = (
+    "waited_ns", "busy_ns", "unaccounted_ns", "before_ns", "between_ns", "after_ns", "slowest", "slowest_ns",
+)  # fmt: skip
+
+
+class WaitsOfStage(NamedTuple):
+    """What one controller waited for in one stage, in all steps.
+
+    Args:
+        process, stage: which.
+        rows: its occurrences, with `end_ns`.
+        working: those of its workers that count, whenever they were; of that stage, or of all.
+    """
+
+    process: int
+    stage: str
+    rows: pl.DataFrame
+    working: pl.DataFrame
+
+
+def only_work(stage_rows: pl.DataFrame) -> pl.DataFrame:
+    """The occurrences of stages in which work is done."""
+    import polars as pl
+
+    return stage_rows.filter(pl.col("waits_for").is_null())
+
+
+def only_waits(stage_rows: pl.DataFrame) -> pl.DataFrame:
+    """The outermost occurrences in which a controller waits: no rank's, `part` driver, whatever its process is."""
+    import polars as pl
+
+    rows = stages.outermost(stage_rows.filter(pl.col("waits_for").is_not_null()))
+    return rows.with_columns(rank=pl.lit(None, rows.schema["rank"]), part=pl.lit(parts.DRIVER))
+
+
+def table(stage_rows: pl.DataFrame) -> pl.DataFrame:
+    """One row for each step, stage and controller, by begin.
+
+    `step, stage, process, host, pid, role, count, waited_ns, busy_ns, unaccounted_ns, before_ns, between_ns, after_ns,
+    slowest, slowest_ns`. `waited_ns`: the union of its waits. `busy_ns`: the part of it in which any worker was in that
+    stage (in any stage, where no worker has that one while it is waited for: an evaluation, say), `slowest_ns` that of
+    the worker which was so longest. `unaccounted_ns` is the rest: `before_ns` of it until the first worker began,
+    `after_ns` after the last one ended, `between_ns` all other.
+
+    Args:
+        stage_rows: as `Finisher.stage_rows` gives them.
+    """
+    import polars as pl
+
+    tables = [_figures(waiting) for waiting in _each(stage_rows)]
+    empty = only_waits(stage_rows).head(0).select(
+        *_KEY, count=pl.lit(0, pl.Int64), **{name: pl.lit(0, pl.Int64) for name in _FIGURES}, start_ns="start_ns"
+    )  # fmt: skip
+    return pl.concat([empty, *tables]).sort("start_ns", pl.col("stage").cast(pl.String)).drop("start_ns")
+
+
+def _each(stage_rows: pl.DataFrame) -> Iterator[WaitsOfStage]:
+    import polars as pl
+
+    end_ns = pl.col("start_ns") + pl.col("duration_ns")
+    waits = only_waits(stage_rows).with_columns(end_ns=end_ns)
+    work = stages.outermost(only_work(stage_rows)).with_columns(end_ns=end_ns) if waits.height else waits
+    for rows in waits.partition_by(*_WHO, maintain_order=True):
+        process, stage = rows["process"][0], rows["stage"][0]
+        others = work.filter(pl.col("process") != process)
+        working = others.filter(pl.col("stage").cast(pl.String) == stage)
+        waited = intervals.union(rows["start_ns"], rows["end_ns"])
+        is_theirs = _union(working).cut(waited).total_ns > 0
+        yield WaitsOfStage(process, stage, rows, working if is_theirs else others)
+
+
+def _union(rows: pl.DataFrame) -> Intervals:
+    return intervals.union(rows["start_ns"], rows["end_ns"])
+
+
+def _inside(stretches: Intervals, rows: pl.DataFrame) -> pl.Series:
+    """How much of each row's time lies in these stretches."""
+    import polars as pl
+
+    return pl.Series(stretches.inside(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()), dtype=pl.Int64)
+
+
+def _figures(waiting: WaitsOfStage) -> pl.DataFrame:
+    """The rows of one controller and stage, with `start_ns`."""
+    import polars as pl
+
+    keys = waiting.rows.group_by(*_KEY, maintain_order=True).agg(
+        pl.len().cast(pl.Int64).alias("count"), first_ns=pl.col("start_ns").min(), starts="start_ns", ends="end_ns"
+    )
+    stretches = [intervals.union(*columns) for columns in zip(keys["starts"], keys["ends"])]
+    row = np.repeat(np.arange(len(stretches)), [len(stretch.starts) for stretch in stretches])
+    waited = Intervals(*(np.concatenate(columns) for columns in zip(*stretches)))
+    values = _of_stretches(waited, waiting.working, row, len(stretches))
+    columns = [pl.Series(name, values[name], dtype=pl.Int64) for name in _FIGURES]
+    return keys.select(*_KEY, "count").with_columns(*columns, start_ns=keys["first_ns"])
+
+
+def _of_stretches(waited: Intervals, working: pl.DataFrame, row: Times, rows: int) -> dict[str, Any]:
+    """Figures of each row, from its stretches of waiting: stretch i belongs to row[i]."""
+    workers = _union(working)
+    begin, end = workers.reach(*waited)
+    busy_ns = workers.inside(*waited)
+    has_any = busy_ns > 0
+    before_ns, after_ns = (np.where(has_any, ns, 0) for ns in (begin - waited.starts, waited.ends - end))
+    figures = {
+        "waited_ns": waited.ends - waited.starts,
+        "busy_ns": busy_ns,
+        "before_ns": before_ns,
+        "after_ns": after_ns,
+    }
+    summed = {name: _summed(values, row, rows) for name, values in figures.items()}
+    unaccounted_ns = summed["waited_ns"] - summed["busy_ns"]
+    between_ns = unaccounted_ns - summed["before_ns"] - summed["after_ns"]
+    slowest, slowest_ns = _slowest(waited, working, row, rows)
+    return {
+        **summed, "unaccounted_ns": unaccounted_ns, "between_ns": between_ns, "slowest": slowest,
+        "slowest_ns": slowest_ns,
+    }  # fmt: skip
+
+
+def _summed(values: Times, row: Times, rows: int) -> Times:
+    summed = np.zeros(rows, dtype=np.int64)
+    np.add.at(summed, row, values)
+    return summed
+
+
+def _slowest(waited: Intervals, working: pl.DataFrame, row: Times, rows: int) -> tuple[list[int | None], Times]:
+    """Who was at it longest in each row, and how long; None where nobody was."""
+    slowest: list[int | None] = [None] * rows
+    longest_ns = np.zeros(rows, dtype=np.int64)
+    for own in working.partition_by("process", maintain_order=True):
+        busy_ns = _summed(_union(own).inside(*waited), row, rows)
+        for place in np.flatnonzero(busy_ns > longest_ns):
+            slowest[place], longest_ns[place] = own["process"][0], busy_ns[place]
+    return slowest, longest_ns
+
+
+def meanwhile(run: Run, step: int | None = None) -> dict[tuple[int, str], list[dict[str, Any]]]:
+    """What other ranges tell of the unaccounted time of each controller and stage: `name`, `ns`, `processes`, by time.
+
+    Of workers the outermost ranges that are not of that stage; of the controller those that are inside of its wait.
+    `ns` is the part of the unaccounted time in which any process was in a range of that name. *Cost*: nothing where
+    nobody waits; else all ranges are read once more.
+
+    Args:
+        run: a run.
+        step: waits of this one only.
+    """
+    import polars as pl
+
+    rows = run.stage_rows()
+    rows = rows if step is None else rows.filter(pl.col("waits_for").is_null() | (pl.col("step") == step))
+    waits = list(_each(rows))
+    if not waits:
+        return {}
+    telling = _telling(run, {waiting.process for waiting in waits})
+    return {(waiting.process, waiting.stage): _told(waiting, telling) for waiting in waits}
+
+
+def _telling(run: Run, controllers: set[int]) -> pl.DataFrame:
+    """`process, stage, name, start_ns, end_ns` of all ranges that may tell something."""
+    import polars as pl
+
+    is_controller = pl.col("process").is_in(list(controllers))
+    waits = pl.col("attributes").str.contains('"waits_for":', literal=True).fill_null(False)
+    kept = (pl.col("depth") == 0) | is_controller
+    columns = ("process", pl.col("stage", "name").cast(pl.String), "start_ns")
+    end_ns = pl.col("start_ns") + pl.col("duration_ns")
+    return pl.concat([
+        ranges.filter(kept & ~waits & pl.col("duration_ns").is_not_null()).select(*columns, end_ns=end_ns)
+        for ranges, _ in run.batches()
+    ])  # fmt: skip
+
+
+def _told(waiting: WaitsOfStage, telling: pl.DataFrame) -> list[dict[str, Any]]:
+    import polars as pl
+
+    waited = _union(waiting.rows)
+    rest = waited.without(_union(waiting.working))
+    own = telling.filter(pl.col("process") == waiting.process)
+    is_inside = _inside(waited, own) == own["end_ns"] - own["start_ns"]
+    others = telling.filter((pl.col("process") != waiting.process) & pl.col("stage").ne_missing(waiting.stage))
+    rows = pl.concat([own.filter(is_inside), others])
+    names = [
+        {"name": part["name"][0], "ns": _union(part).cut(rest).total_ns, "processes": part["process"].n_unique()}
+        for part in rows.filter(_inside(rest, rows) > 0).partition_by("name", maintain_order=True)
+    ]
+    return sorted(names, key=lambda entry: (-entry["ns"], entry["name"]))

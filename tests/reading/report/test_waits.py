@@ -1,0 +1,109 @@
+"""The report says for each stage what the driver waited, what workers were busy with it, and where the rest went."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.run_files import BankFiles, ProcessFiles, new_run
+
+pytest.importorskip("numpy")
+pytest.importorskip("polars")
+console = pytest.importorskip("rich.console")
+
+from mstxkit.reading.report.summary import summarise  # noqa: E402
+from mstxkit.reading.report.text import render  # noqa: E402
+from mstxkit.reading.run import open_run  # noqa: E402
+
+MILLISECOND = 1_000_000
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return new_run(tmp_path / "run")
+
+
+def wait(bank: BankFiles, start_ms: int, end_ms: int, step: int | None, stage: str = "gen", **more: Any) -> BankFiles:
+    times = start_ms * MILLISECOND, end_ms * MILLISECOND
+    return bank.range(stage, *times, stage=stage, own=True, step=step, waits_for="workers", **more)
+
+
+def work(start_ms: int, end_ms: int, step: int | None = 1) -> BankFiles:
+    return BankFiles().range("gen", start_ms * MILLISECOND, end_ms * MILLISECOND, stage="gen", own=True, step=step)
+
+
+def driver(run: Path, bank: BankFiles, pid: int = 200, **more: Any) -> None:
+    ProcessFiles(run, pid, rank=None, part="driver", under="ray driver", **more).seal(bank)
+
+
+def printed(summary: dict[str, Any]) -> str:
+    out = io.StringIO()
+    console.Console(file=out, width=200, highlight=False).print(render(summary))
+    return out.getvalue()
+
+
+def test_it_tells_the_time_of_a_step_and_where_the_rest_lies(run: Path) -> None:
+    driver(run, wait(wait(BankFiles(), 0, 2_300, 1), 3_000, 5_300, 2))
+    early = work(200, 1_300).range("load", 1_300 * MILLISECOND, 2_000 * MILLISECOND)
+    ProcessFiles(run).seal(early.range("gen", 3_200 * MILLISECOND, 4_300 * MILLISECOND, stage="gen", own=True, step=2))
+
+    assert (
+        "gen: driver waited 2.30 s, workers were busy 1.10 s, unaccounted 1.20 s "
+        "(200 ms before they began, 1.00 s after they ended; in it load 350 ms)"
+    ) in printed(summarise(open_run(run)))
+
+
+def test_a_single_step_can_be_asked_for(run: Path) -> None:
+    driver(run, wait(wait(BankFiles(), 0, 100, 1), 200, 500, 2))
+    ProcessFiles(run).seal(work(0, 100))
+
+    (entry,) = summarise(open_run(run), step=2)["waits"]
+
+    assert (entry["steps"], entry["waited_ns"], entry["busy_ns"]) == (1, 300 * MILLISECOND, 0)
+
+
+def test_without_steps_it_tells_all_time(run: Path) -> None:
+    driver(run, wait(wait(BankFiles(), 0, 100, None), 200, 300, None))
+    ProcessFiles(run).seal(work(0, 300, None))
+
+    text = printed(summarise(open_run(run)))
+
+    assert "Driver and workers\ngen: driver waited 200 ms, workers were busy 200 ms, unaccounted 0 ns\n" in text
+
+
+def test_several_drivers_are_named(run: Path) -> None:
+    for pid, role in ((200, "trainer"), (201, "rollouter")):
+        driver(run, wait(BankFiles(), 0, 100, 1), pid, role=role)
+
+    text = printed(summarise(open_run(run)))
+
+    assert "gen: driver rollouter driver waited 100 ms" in text and "gen: driver trainer driver waited 100 ms" in text
+
+
+def test_no_rank_is_slow_because_a_driver_waits(run: Path) -> None:
+    driver(run, wait(BankFiles(), 0, 9_000, 1))
+    for rank in range(2):
+        ProcessFiles(run, 100 + rank, rank=rank).seal(work(0, 100 + rank))
+
+    (stage,) = summarise(open_run(run))["stages"]
+
+    assert (stage["count"], stage["total_ns"], stage["slowest"]["rank"]) == (2, 201 * MILLISECOND, 1)
+
+
+def test_what_it_shows_is_plain_and_safe(run: Path) -> None:
+    driver(run, wait(BankFiles(), 0, 100, 1, "\x1b[31mgen[/]"))
+    ProcessFiles(run).seal(BankFiles().range("\x1b]0;x", 0, 100 * MILLISECOND))
+    summary = summarise(open_run(run))
+
+    assert json.loads(json.dumps(summary))["waits"][0]["stage"] == "\x1b[31mgen[/]"
+    assert "\x1b" not in printed(summary)
+
+
+def test_a_run_without_waits_says_nothing_of_them(run: Path) -> None:
+    ProcessFiles(run).seal(work(0, 100))
+    summary = summarise(open_run(run))
+
+    assert summary["waits"] == [] and "Driver" not in printed(summary)
