@@ -10,6 +10,7 @@ from typing import Any, Callable, Iterable
 import numpy as np
 import polars as pl
 
+from ..host import parts
 from ..store.records import NO_STEP
 from .processes import Process, part_of, rank_of, role_of
 from .rows import IS_ERROR, IS_MARK, IS_OPEN, NO_DURATION, Chunk
@@ -17,7 +18,7 @@ from .vocabulary import Vocabulary
 
 RANGE_COLUMNS = (
     "rank", "host", "pid", "role", "track", "depth", "step", "domain", "stage", "name", "start_ns", "duration_ns",
-    "busy_ns", "open", "error", "attributes",
+    "busy_ns", "open", "error", "attributes", "part",
 )  # fmt: skip
 MARK_COLUMNS = (
     "rank", "host", "pid", "track", "step", "domain", "stage", "message", "time_ns", "attributes",
@@ -72,7 +73,7 @@ class Finisher:
 
     def __init__(self, processes: list[Process], vocabulary: Vocabulary) -> None:
         sites = vocabulary.sites
-        self._by_process = process_columns(processes)
+        self._by_process, self._driver = process_columns(processes), len(processes)
         self._by_site = {
             "domain": categorical("domain", [site.domain for site in sites]),
             "name": categorical("name", [site.name for site in sites]),
@@ -84,7 +85,7 @@ class Finisher:
         """The contract's columns of ranges; marks are left out."""
         is_mark = rows["flags"] & IS_MARK != 0
         columns = ("process", *RANGE_COLUMNS) if with_process else RANGE_COLUMNS
-        return self._pick(rows.filter(~is_mark) if is_mark.any() else rows, columns)
+        return self._pick(self._owned(rows.filter(~is_mark) if is_mark.any() else rows), columns)
 
     def marks(self, rows: pl.DataFrame, with_process: bool = False) -> pl.DataFrame:
         """The contract's columns of marks."""
@@ -96,14 +97,19 @@ class Finisher:
 
     def stage_rows(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Those rows with texts, and with `process`."""
-        return self._pick(rows, STAGE_ROW_COLUMNS)
+        return self._pick(self._owned(rows), STAGE_ROW_COLUMNS)
+
+    def _owned(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """With `owner`: whose rank and part a row has, its process's; what a controller waits for is the driver's."""
+        waits = _EXPRESSIONS["waits_for"]().is_not_null()
+        return rows.with_columns(owner=pl.when(waits).then(self._driver).otherwise(pl.col("process")))
 
     def _pick(self, rows: pl.DataFrame, names: tuple[str, ...]) -> pl.DataFrame:
         return pl.DataFrame([self._column(rows, name) for name in names])
 
     def _column(self, rows: pl.DataFrame, name: str) -> pl.Series:
         if name in self._by_process:
-            return self._by_process[name].gather(rows["process"])
+            return self._by_process[name].gather(rows["owner" if name in _OF_OWNER and "owner" in rows else "process"])
         if name in ("domain", "name", "message"):
             return self._by_site["name" if name == "message" else name].gather(rows["site"]).alias(name)
         if name == "stage":
@@ -111,8 +117,17 @@ class Finisher:
         return rows.select(_EXPRESSIONS[name]().alias(name))[name] if name in _EXPRESSIONS else rows[name]
 
 
+# A driver that waits is no rank's; the rest of a row is that of its process.
+_OF_OWNER = ("rank", "part")
+
+
+def _says_waits() -> pl.Expr:
+    """Cheap for rows without it. In a text of a user's, the quotes have backslashes."""
+    return pl.col("attributes").str.contains('"waits_for":', literal=True)
+
+
 _EXPRESSIONS: dict[str, Callable[[], pl.Expr]] = {
-    "waits_for": lambda: pl.col("attributes").str.json_path_match("$.waits_for"),
+    "waits_for": lambda: pl.when(_says_waits()).then(pl.col("attributes").str.json_path_match("$.waits_for")),
     "time_ns": lambda: pl.col("start_ns"),
     "track": lambda: pl.col("track").cast(pl.Int32),
     "depth": lambda: pl.col("depth").cast(pl.Int16),
@@ -124,13 +139,13 @@ _EXPRESSIONS: dict[str, Callable[[], pl.Expr]] = {
 
 
 def process_columns(processes: list[Process]) -> dict[str, pl.Series]:
-    """rank, host, pid, role and part, one element a process."""
+    """rank, host, pid, role and part, one element a process; of rank and part one more, of a driver that waits."""
     return {
-        "rank": pl.Series("rank", [rank_of(p) for p in processes], dtype=pl.Int32),
+        "rank": pl.Series("rank", [*(rank_of(p) for p in processes), None], dtype=pl.Int32),
         "host": categorical("host", [p.host for p in processes]),
         "pid": pl.Series("pid", [p.pid for p in processes], dtype=pl.Int32),
         "role": categorical("role", [role_of(p) for p in processes]),
-        "part": pl.Series("part", [part_of(p) for p in processes], dtype=pl.String),
+        "part": categorical("part", [*(part_of(p) for p in processes), parts.DRIVER]),
     }
 
 

@@ -87,7 +87,8 @@ class Run:
         """Every range, process by process in the order in which they ended, then those that are open.
 
         `rank, host, pid, role, track, depth, step, domain, stage, name, start_ns, duration_ns, busy_ns, open, error,
-        attributes`. *Cost*: 10 million ranges take about a second and 100 bytes each.
+        attributes, part`. What a controller waits for has no rank, and `part` driver. *Cost*: 10 million ranges take
+        about a second and 100 bytes each.
         """
         import polars as pl
 

@@ -34,12 +34,12 @@ def test_version_1_ranges(v1: Run) -> None:
 
     assert v1.ranges().rows() == [
         (*first, 0, 0, 0, "default", "actor_generate", "generate", T0 + 1_000, 2_000, None, False, False,
-         '{"prompts":8,"temperature":0.5}'),
-        (*first, 1, 1, 0, "default", "actor_generate", "wait", T0 + 1_200, 200, 100, False, True, None),
+         '{"prompts":8,"temperature":0.5}', None),
+        (*first, 1, 1, 0, "default", "actor_generate", "wait", T0 + 1_200, 200, 100, False, True, None, None),
         (*second, 0, 0, None, "default", "reward", "reward", T0 + round(second_start / 3),
-         round(second_end / 3) - round(second_start / 3), None, False, False, None),
-        (*first, 0, 1, 1, "comm", "actor_update", "all_reduce", T0 + 4_000, None, None, True, False, None),
-        (*second, 0, 0, None, "default", None, "résumé", T0 + 200_000, None, None, True, False, None),
+         round(second_end / 3) - round(second_start / 3), None, False, False, None, None),
+        (*first, 0, 1, 1, "comm", "actor_update", "all_reduce", T0 + 4_000, None, None, True, False, None, None),
+        (*second, 0, 0, None, "default", None, "résumé", T0 + 200_000, None, None, True, False, None, None),
     ]  # fmt: skip
 
 

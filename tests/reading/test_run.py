@@ -21,7 +21,7 @@ from mstxkit.store import livefile, records, segment  # noqa: E402
 
 RANGES = [
     "rank", "host", "pid", "role", "track", "depth", "step", "domain", "stage", "name", "start_ns", "duration_ns",
-    "busy_ns", "open", "error", "attributes",
+    "busy_ns", "open", "error", "attributes", "part",
 ]  # fmt: skip
 MARKS = ["rank", "host", "pid", "track", "step", "domain", "stage", "message", "time_ns", "attributes"]
 STAGES = ["step", "stage", "rank", "role", "pid", "count", "total_ns", "start_ns", "end_ns", "part", "waits_for"]
@@ -59,7 +59,7 @@ def test_an_ended_range_has_every_column_of_the_contract(run: Path) -> None:
     assert table.columns == RANGES
     assert table.row(0) == (
         1, "h", 42, "actor", 3, 2, 7, "d", "update", "inner", WALL_OFFSET_NS + 2_000, 1_500, 400, False, True,
-        '{"tokens":5}',
+        '{"tokens":5}', None,
     )  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def test_what_was_never_set_is_null(run: Path) -> None:
     row = open_run(run).ranges().row(0, named=True)
 
     assert [name for name, value in row.items() if value is None] == [
-        "rank", "role", "step", "stage", "busy_ns", "attributes",
+        "rank", "role", "step", "stage", "busy_ns", "attributes", "part",
     ]  # fmt: skip
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
 
 import numpy as np
 
-from ...host import parts
 from .. import intervals
 from ..intervals import Intervals, Times
 from . import stages
@@ -50,11 +49,10 @@ def only_work(stage_rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def only_waits(stage_rows: pl.DataFrame) -> pl.DataFrame:
-    """The outermost occurrences in which a controller waits: no rank's, `part` driver, whatever its process is."""
+    """The outermost occurrences in which a controller waits."""
     import polars as pl
 
-    rows = stages.outermost(stage_rows.filter(pl.col("waits_for").is_not_null()))
-    return rows.with_columns(rank=pl.lit(None, rows.schema["rank"]), part=pl.lit(parts.DRIVER))
+    return stages.outermost(stage_rows.filter(pl.col("waits_for").is_not_null()))
 
 
 def table(stage_rows: pl.DataFrame) -> pl.DataFrame:

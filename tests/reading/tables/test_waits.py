@@ -107,6 +107,18 @@ def test_a_wait_is_no_ranks_and_its_part_is_driver_also_where_the_process_has_a_
     ]
 
 
+def test_so_it_is_in_the_table_of_ranges_too_with_its_attribute(tmp_path: Path) -> None:
+    """A text in which a user writes of it is none."""
+    driver = wait(BankFiles(), 0, 100).range("init", 0, 5, waits_for="workers").range("x", 6, 7, note='"waits_for":1')
+    run = run_of(tmp_path, driver, BankFiles(), rank=1)
+
+    assert run.ranges().select("name", "rank", "part", "pid").rows() == [
+        ("gen", None, "driver", 200),
+        ("init", None, "driver", 200),
+        ("x", 1, "TaskRunner", 200),
+    ]
+
+
 def test_work_and_waits_of_one_process_in_one_stage_are_two_rows(tmp_path: Path) -> None:
     run = run_of(tmp_path, work(wait(BankFiles(), 0, 100, step=0), 50, 120, step=0))
 
