@@ -79,6 +79,7 @@ class Run:
         self._vocabulary = vocabulary.Vocabulary()
         self._blocks = rows.Blocks(self._sealed, self._vocabulary, self.damage)
         self._opened: list[tuple[Process, Any]] | None = None
+        self._stage_rows: pl.DataFrame | None = None
 
     def __repr__(self) -> str:
         return f"<Run {self.path!r}: {len(self._processes)} processes, {len(self.damage)} places damaged>"
@@ -135,11 +136,16 @@ class Run:
         return waits.table(self.stage_rows())
 
     def stage_rows(self) -> pl.DataFrame:
-        """Every occurrence of a stage, open and nested ones and those that wait too; columns as `occurrences()`."""
+        """Every occurrence of a stage, open and nested ones and those that wait too; columns as `occurrences()`.
+
+        Decoded once, and kept.
+        """
         import polars as pl
 
-        own = [self._finisher().only_stages(piece) for piece in self._pieces()]
-        return self._finisher().stage_rows(pl.concat(own))
+        if self._stage_rows is None:
+            own = [self._finisher().only_stages(piece) for piece in self._pieces()]
+            self._stage_rows = self._finisher().stage_rows(pl.concat(own))
+        return self._stage_rows
 
     def stages(self) -> pl.DataFrame:
         """`step, stage, rank, role, pid, count, total_ns, start_ns, end_ns, part, waits_for`, by step, stage and rank.

@@ -60,6 +60,7 @@ def test_a_trainers_blocks_are_its_stages_in_every_version(version: str) -> None
     ]
     assert [row[0] for row in found["ranges"] if row[4]] == ["adv"]
     assert found["timing"] == ["gen", "step"]
+    assert found["waits"] == ["gen"]
 
 
 def test_a_step_of_the_newest_trainer_has_each_stage_once() -> None:
@@ -79,6 +80,7 @@ def test_a_step_of_the_newest_trainer_has_each_stage_once() -> None:
     ]
     assert {row[2] for row in found["ranges"]} == {STEP}
     assert set(found["timing"]) == {row[0] for row in found["ranges"]} - {"set_step"}
+    assert set(found["waits"]) == set(found["timing"]) - {"step", "reward", "adv"}
 
 
 def test_interleaved_agent_loops_belong_to_the_stage_and_step_of_their_batch() -> None:

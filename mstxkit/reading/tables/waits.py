@@ -24,6 +24,8 @@ _KEY = ("step", "stage", "process", "host", "pid", "role")
 _FIGURES = (
     "waited_ns", "busy_ns", "unaccounted_ns", "before_ns", "between_ns", "after_ns", "slowest", "slowest_ns",
 )  # fmt: skip
+# So many names of ranges tell of the rest, by the sum of their time in it.
+_NAMES = 20
 
 
 class WaitsOfStage(NamedTuple):
@@ -203,8 +205,11 @@ def _told(waiting: WaitsOfStage, telling: pl.DataFrame) -> list[dict[str, Any]]:
     is_inside = _inside(waited, own) == own["end_ns"] - own["start_ns"]
     others = telling.filter((pl.col("process") != waiting.process) & pl.col("stage").ne_missing(waiting.stage))
     rows = pl.concat([own.filter(is_inside), others])
-    names = [
+    rows = rows.with_columns(ns=_inside(rest, rows)).filter(pl.col("ns") > 0)
+    longest = rows.group_by("name").agg(pl.col("ns").sum()).sort("ns", "name", descending=[True, False]).head(_NAMES)
+    rows = rows.filter(pl.col("name").is_in(longest["name"].implode()))
+    parts = [
         {"name": part["name"][0], "ns": _union(part).cut(rest).total_ns, "processes": part["process"].n_unique()}
-        for part in rows.filter(_inside(rest, rows) > 0).partition_by("name", maintain_order=True)
+        for part in rows.partition_by("name")
     ]
-    return sorted(names, key=lambda entry: (-entry["ns"], entry["name"]))
+    return sorted(parts, key=lambda entry: (-entry["ns"], entry["name"]))

@@ -36,7 +36,7 @@ def blocks() -> dict[str, Any]:
                 pass
             with suppress(KeyError), ray_trainer.marked_timer("adv", timing):
                 raise KeyError
-    return {"ranges": rows(seen), "timing": sorted(timing)}
+    return {"ranges": rows(seen), "timing": sorted(timing), "waits": waits(seen)}
 
 
 def trainer_v1() -> dict[str, Any]:
@@ -72,7 +72,7 @@ def trainer_v1() -> dict[str, Any]:
         SkipManager.set_step(STEP)
         with trainer_base.marked_timer("step", timing):
             Trainer()._step_once({}, timing, 4)
-    return {"ranges": rows(seen), "timing": sorted(timing)}
+    return {"ranges": rows(seen), "timing": sorted(timing), "waits": waits(seen)}
 
 
 class Loop:
@@ -187,6 +187,11 @@ def _stand_in_torch_npu() -> list[str]:
     vars(root).update(npu=npu)
     sys.modules.update({"torch_npu": root, "torch_npu.npu": npu})
     return calls
+
+
+def waits(seen: Any) -> list[str]:
+    """Names of the ranges in which the driver waits for its workers."""
+    return sorted(one.name for one in seen.ranges if "waits_for" in one.attributes)
 
 
 def rows(seen: Any) -> list[list[Any]]:

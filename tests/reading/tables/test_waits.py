@@ -165,3 +165,14 @@ def test_a_run_without_waits_has_an_empty_table_with_all_columns(tmp_path: Path)
 
     assert run.waits().columns == ["step", "stage", "process", "host", "pid", "role", *FIGURES[2:]]
     assert run.waits().height == 0 and waits.meanwhile(run) == {}
+
+
+def test_of_very_many_names_those_with_most_time_tell(tmp_path: Path) -> None:
+    worker = BankFiles()
+    for number in range(30):
+        worker.range(f"load {number:02}", 100 * number, 100 * number + number + 1)
+    run = run_of(tmp_path, wait(BankFiles(), 0, 3_000), worker)
+
+    names = [other["name"] for other in waits.meanwhile(run)[1, "gen"]]
+
+    assert names == [f"load {number:02}" for number in range(29, 9, -1)]
