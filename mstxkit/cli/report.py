@@ -12,17 +12,26 @@ from . import FOUND_WRONG, _show
 
 def report(
     run: Path = typer.Argument(..., help="The run's folder.", show_default=False),
-    step: Optional[int] = typer.Option(None, help="Stages of this step only."),
-    every_rank: bool = typer.Option(False, "--all", help="List every rank of a stage, not only the slowest."),
+    steps: Optional[str] = typer.Option(None, metavar="A:B", help="Steps A to B, both included; also A, A: and :B."),
+    ranks: Optional[str] = typer.Option(None, metavar="0,3-5", help="These ranks only."),
+    stages: Optional[str] = typer.Option(None, metavar="NAME,…", help="These stages only; * stands for anything."),
+    ranges: Optional[str] = typer.Option(
+        None, metavar="N|NAME,…", help="So many ranges of each stage, or these only; * stands for anything."
+    ),
+    everything: bool = typer.Option(False, "--all", help="Every rank and every range, not only the slowest."),
     json: bool = typer.Option(False, "--json", help="Everything as one JSON object; times in ns."),
 ) -> None:
-    """Show stages by rank, killed processes, losses and damage. Ends with 1 if there are any of the last three."""
-    from ..reading.report import summary, text
+    """Show how long a step takes, and of it each stage, each rank and the ranges inside; what recording cost; killed
+    processes, losses and damage. Ends with 1 if there are any of the last three, with 2 where nothing is of what was
+    asked for.
+    """
+    from ..reading.report import choice, summary, text
     from ..reading.run import open_run
 
-    document = summary.summarise(open_run(run), step)
+    chosen = choice.parsed(steps, ranks, stages, ranges)
+    document = summary.summarise(open_run(run), chosen)
     if json:
         _show.as_json(document)
     else:
-        _show.console().print(text.render(document, every_rank))
+        _show.console().print(text.render(document, everything, chosen.top))
     raise typer.Exit(FOUND_WRONG if summary.is_something_wrong(document) else 0)

@@ -25,7 +25,7 @@ MARK_COLUMNS = (
 )  # fmt: skip
 STAGE_ROW_COLUMNS = (
     "process", "rank", "host", "pid", "role", "track", "depth", "step", "stage", "start_ns", "duration_ns",
-    "part", "waits_for",
+    "tokens", "prompts", "part", "waits_for",
 )  # fmt: skip
 
 
@@ -84,7 +84,7 @@ class Finisher:
     def ranges(self, rows: pl.DataFrame, with_process: bool = False) -> pl.DataFrame:
         """The contract's columns of ranges; marks are left out."""
         is_mark = rows["flags"] & IS_MARK != 0
-        columns = ("process", *RANGE_COLUMNS) if with_process else RANGE_COLUMNS
+        columns = ("process", "is_stage", *RANGE_COLUMNS) if with_process else RANGE_COLUMNS
         return self._pick(self._owned(rows.filter(~is_mark) if is_mark.any() else rows), columns)
 
     def marks(self, rows: pl.DataFrame, with_process: bool = False) -> pl.DataFrame:
@@ -112,6 +112,8 @@ class Finisher:
             return self._by_process[name].gather(rows["owner" if name in _OF_OWNER and "owner" in rows else "process"])
         if name in ("domain", "name", "message"):
             return self._by_site["name" if name == "message" else name].gather(rows["site"]).alias(name)
+        if name == "is_stage":
+            return self._is_stage.gather(rows["site"])
         if name == "stage":
             return self._stages.gather(rows["stage"])
         return rows.select(_EXPRESSIONS[name]().alias(name))[name] if name in _EXPRESSIONS else rows[name]
@@ -126,7 +128,13 @@ def _says_waits() -> pl.Expr:
     return pl.col("attributes").str.contains('"waits_for":', literal=True)
 
 
+def _number(attribute: str) -> Callable[[], pl.Expr]:
+    return lambda: pl.col("attributes").str.json_path_match(f"$.{attribute}").cast(pl.Float64, strict=False)
+
+
 _EXPRESSIONS: dict[str, Callable[[], pl.Expr]] = {
+    "tokens": _number("tokens"),
+    "prompts": _number("prompts"),
     "waits_for": lambda: pl.when(_says_waits()).then(pl.col("attributes").str.json_path_match("$.waits_for")),
     "time_ns": lambda: pl.col("start_ns"),
     "track": lambda: pl.col("track").cast(pl.Int32),

@@ -108,8 +108,9 @@ class Run:
     def batches(self, rows: int = 1 << 17, backwards: bool = False) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
         """(ranges, marks) in pieces of about `rows` rows, for what must not hold a whole run in memory.
 
-        With a first column `process`, the row in `processes()`: pids are unique on their host only. `backwards`: from
-        the last row to the first, open ranges before all others; what encloses a range comes before it.
+        First the columns `process`, the row in `processes()` (pids are unique on their host only), and for ranges
+        `is_stage`: an occurrence of a stage of its own. `backwards`: from the last row to the first, open ranges before
+        all others; what encloses a range comes before it.
         """
         for piece in self._pieces_backwards(rows) if backwards else self._pieces(rows):
             finisher = self._finisher()
@@ -118,8 +119,8 @@ class Run:
     def occurrences(self) -> pl.DataFrame:
         """The outermost occurrences of stages, ended ones only, without what a controller waits for: that is no work.
 
-        `process, rank, host, pid, role, track, depth, step, stage, start_ns, duration_ns, part, waits_for`; `process`
-        is the row in `processes()`.
+        `process, rank, host, pid, role, track, depth, step, stage, start_ns, duration_ns, tokens, prompts, part,
+        waits_for`; `process` is the row in `processes()`, `tokens` and `prompts` are attributes that are numbers.
         """
         from .tables import stages, waits
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Collection, NamedTuple, Sequence
 from ..errors import MstxkitError, ReadError
 from ..stages import canonical
 from .run import open_run
+from .tables import stages
 
 if TYPE_CHECKING:
     import polars as pl
@@ -39,40 +40,39 @@ class Suspicion(NamedTuple):
     ranks: int
 
 
-def suspicion(stages: pl.DataFrame, wanted: Collection[str], steps: int = STEPS) -> Suspicion:
-    """Who is slowest in one of these stages over the last steps.
+def suspicion(rows: pl.DataFrame, wanted: Collection[str], steps: int = STEPS) -> Suspicion:
+    """Who is slowest in one of these stages over the last steps, by time a step, as `stages.per_step` has it.
 
     A rank that waits for others inside a stage is as slow as they are: look at a stage without collectives first.
 
     Args:
-        stages: as `Run.stages()` gives them.
+        rows: as `Run.stages()` gives them.
         wanted: canonical keys.
         steps: so many of the latest steps count; where none are counted, all occurrences.
 
     Raises:
         ReadError: fewer than two ranks have ended one of these stages.
     """
-    suspicions = list(filter(None, (_slowest(stages, key, steps) for key in sorted(wanted))))
+    suspicions = list(filter(None, (_slowest(rows, key, steps) for key in sorted(wanted))))
     if not suspicions:
         names = " and ".join(sorted(wanted))
         raise ReadError(f"nobody can be suspected: fewer than two ranks have ended {names} in this run; name ranks")
     return max(suspicions, key=lambda suspicion: suspicion.suspect_ns / max(suspicion.peer_ns, 1))
 
 
-def _slowest(stages: pl.DataFrame, key: str, steps: int) -> Suspicion | None:
+def _slowest(rows: pl.DataFrame, key: str, steps: int) -> Suspicion | None:
     import polars as pl
 
-    names = [name for name in stages["stage"].unique().to_list() if name is not None and canonical(name) == key]
-    rows = stages.filter(pl.col("stage").cast(pl.String).is_in(names) & pl.col("rank").is_not_null())
+    names = [name for name in rows["stage"].unique().to_list() if name is not None and canonical(name) == key]
+    rows = rows.filter(pl.col("stage").cast(pl.String).is_in(names) & pl.col("rank").is_not_null())
     numbers = rows["step"].drop_nulls().unique().sort().tail(steps)
     if len(numbers):
         rows = rows.filter(pl.col("step").is_in(numbers.implode()))
-    by_step = rows.group_by("rank", "step").agg(total_ns=pl.col("total_ns").sum())
-    means = by_step.group_by("rank").agg(mean_ns=pl.col("total_ns").mean()).sort("mean_ns", "rank")
+    means = stages.per_step(rows.with_columns(stage=pl.lit(key)), "rank").select("rank", "step_ns")
     if len(means) < 2:
         return None
-    suspect, suspect_ns = means.row(-1)
-    peer, peer_ns = means.row((len(means) - 2) // 2)
+    suspect, suspect_ns = means.row(0)
+    peer, peer_ns = means.row(stages.middle(len(means)))
     return Suspicion(key, suspect, peer, suspect_ns, peer_ns, len(numbers), len(means))
 
 

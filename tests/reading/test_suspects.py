@@ -21,7 +21,7 @@ def test_the_slowest_rank_is_suspected_and_the_middle_one_its_peer() -> None:
         table(*((step, "reward", rank, 100 + 10 * rank) for step in range(3) for rank in range(5))), ["reward"]
     )
 
-    assert (found.suspect, found.peer, found.suspect_ns, found.peer_ns) == (4, 1, 140, 110)
+    assert (found.suspect, found.peer, found.suspect_ns, found.peer_ns) == (4, 2, 140, 120)
     assert (found.steps, found.ranks) == (3, 5)
 
 
@@ -48,6 +48,14 @@ def test_of_several_stages_that_one_counts_in_which_somebody_stands_out_most() -
 
 def test_a_stage_recorded_under_another_name_is_found() -> None:
     assert suspicion(table((0, "update_actor", 0, 1), (0, "actor_update", 1, 2)), ["actor_update"]).suspect == 1
+
+
+def test_what_is_in_no_step_does_not_count_where_steps_are_counted() -> None:
+    rows = [(None, "reward", 0, 10_000), (0, "reward", 0, 5), (0, "reward", 1, 9)]
+
+    found = suspicion(table(*rows), ["reward"])
+
+    assert (found.suspect, found.suspect_ns) == (1, 9)
 
 
 def test_without_steps_all_occurrences_count() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 from typing import TYPE_CHECKING, Any
 
 from ..tables import stages
-from . import waits
+from . import measuring, waits
+from .choice import EVERYTHING, ReportChoice
+from .measuring import NAMES
 
 if TYPE_CHECKING:
     import polars as pl
@@ -17,30 +18,33 @@ LOSSES = (
     "dropped", "evicted", "coalesced", "slots_overflowed", "attributes_lost", "names_capped", "texts_cut", "faults",
 )  # fmt: skip
 
-# What names a process here, from its row in the table of processes.
-_NAMES = ("rank", "host", "pid", "role", "part", "under", "label")
-# As the engines write it: both keys, in this order.
-_COALESCED = r'^\{"coalesced":(\d+),"total_ns":\d+,'
+
+# Of the form of the summary as JSON. 1 had no such number.
+SCHEMA = 2
 
 
-def summarise(run: Run, step: int | None = None) -> dict[str, Any]:
-    """Stages by rank, endings, losses, coalesced ranges and damage of `run`; stages of one `step` if given."""
-    import polars as pl
+def summarise(run: Run, choice: ReportChoice = EVERYTHING) -> dict[str, Any]:
+    """Steps, stages by rank, ranges, own cost, endings, losses, coalesced ranges and damage of `run`.
 
-    processes, occurrences = run.processes(), run.occurrences()
-    steps, states = occurrences["step"].drop_nulls(), processes["state"].to_list()
-    if step is not None:
-        occurrences = occurrences.filter(pl.col("step") == step)
+    Stages and ranges are those of the `choice`; what ended how, what was lost and what is damaged is of the whole run.
+
+    Raises:
+        ReadError: nothing in the run answers to the choice, or to a part of it.
+    """
+    processes = run.processes()
+    measured = measuring.measured(run, processes, choice)
     gone = _gone(processes, run.open_ranges())
+    states = processes["state"].to_list()
     return {
-        "run": run.id, "path": run.path, "processes": processes.height,
+        "schema": SCHEMA, "run": run.id, "path": run.path, "processes": processes.height,
         "states": {state: states.count(state) for state in sorted(set(states))},
-        "first_step": steps.min(), "last_step": steps.max(), "step": step,
-        "stages": _stages(occurrences, processes.select(_NAMES).to_dicts()),
-        "waits": waits.summarise(run, processes.select(_NAMES).to_dicts(), step),
+        "first_step": measured.first_step, "last_step": measured.last_step,
+        "chosen": choice.as_json(), "chosen_words": str(choice),
+        "step_time": measured.step_time, "stages": measured.stages, "ranges": measured.ranges,
+        "waits": waits.summarise(run, processes.select(NAMES).to_dicts(), choice),
+        "own_cost": _own_cost(processes),
         "killed": _killed(gone), "endings": _endings(gone),
-        "losses": _losses(processes),
-        "coalesced": _coalesced(run) if processes["coalesced"].sum() else [],
+        "losses": _losses(processes), "coalesced": measured.coalesced,
         "damage": [part._asdict() for part in run.damage],
     }  # fmt: skip
 
@@ -51,26 +55,14 @@ def is_something_wrong(summary: dict[str, Any]) -> bool:
     return bool(summary["killed"] or summary["damage"] or has_losses)
 
 
-def _stages(occurrences: pl.DataFrame, names: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    totals = {row["stage"]: row for row in stages.totals(occurrences).iter_rows(named=True)}
-    by_stage: dict[str, dict[str, Any]] = {}
-    for row in stages.by_process(occurrences).iter_rows(named=True):
-        stage = row.pop("stage")
-        entry = by_stage.setdefault(stage, {**totals[stage], "total_ns": 0, "slowest": None, "ranks": []})
-        entry["ranks"].append({**row, **names[row["process"]]})
-    for entry in by_stage.values():
-        entry["total_ns"] = sum(row["total_ns"] for row in entry["ranks"])
-        entry["slowest"] = _slowest(entry["ranks"])
-    return list(by_stage.values())
-
-
-def _slowest(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The process with the longest mean, if there are others; `median_ns` is that of all processes' means."""
-    if len(rows) < 2:
+def _own_cost(processes: pl.DataFrame) -> dict[str, Any] | None:
+    """What recording cost, over the time: the process that it cost most, and the one in the middle."""
+    rows = [row for row in processes.iter_rows(named=True) if row["own_cost_ratio"] is not None]
+    if not rows:
         return None
-    slowest = max(rows, key=lambda row: row["mean_ns"])
-    median_ns = statistics.median(row["mean_ns"] for row in rows)
-    return {**{key: slowest[key] for key in (*_NAMES, "mean_ns")}, "median_ns": median_ns}
+    rows.sort(key=lambda row: -row["own_cost_ratio"])
+    most = {key: rows[0][key] for key in (*NAMES, "own_cost_ratio")}
+    return {**most, "middle_ratio": rows[stages.middle(len(rows))]["own_cost_ratio"], "processes": len(rows)}
 
 
 def _killed(gone: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -94,26 +86,14 @@ def _gone(processes: pl.DataFrame, open_ranges: pl.DataFrame) -> list[dict[str, 
     for opened in stages.endings(processes, open_ranges).to_dicts():
         inside.setdefault(opened.pop("row"), []).append(opened)
     return [
-        {key: process[key] for key in (*_NAMES, "attempt", "last_seen_ns", "state")}
+        {key: process[key] for key in (*NAMES, "attempt", "last_seen_ns", "state")}
         | {"how": process["ending"], "inside": inside.get(row, [])}
         for row, process in enumerate(processes.iter_rows(named=True))
     ]
 
 
-def _coalesced(run: Run) -> list[dict[str, Any]]:
-    """Ranges whose calls were added up: name, calls and records of each, by calls."""
-    import polars as pl
-
-    calls = pl.col("attributes").str.extract(_COALESCED).cast(pl.Int64, strict=False).alias("calls")
-    parts = [ranges.select(pl.col("name").cast(pl.String), calls).drop_nulls() for ranges, _ in run.batches()]
-    if not parts:
-        return []
-    grouped = pl.concat(parts).group_by("name").agg(pl.col("calls").sum(), pl.len().alias("records"))
-    return grouped.sort("calls", "name", descending=[True, False]).to_dicts()
-
-
 def _losses(processes: pl.DataFrame) -> list[dict[str, Any]]:
     """Processes that lost anything, with their counters."""
-    kept = (*_NAMES, *LOSSES)
+    kept = (*NAMES, *LOSSES)
     rows = [{key: process[key] for key in kept} for process in processes.iter_rows(named=True)]
     return [row for row in rows if any(row[name] for name in LOSSES)]

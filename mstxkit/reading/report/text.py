@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from .. import labels
 from . import waits
-from .escape import NAME_LIMIT, for_rich, for_terminal, shown
-from .units import duration, share_over
+from .escape import for_rich, for_terminal, shown
+from .range_table import range_table
+from .stage_table import stage_table
+from .units import duration
 
 RANK_LIMIT = 8
 _PATH_LIMIT = 160
-_STAGE_WIDTH = 26  # reference_compute_log_prob
-DAMAGE_LIMIT = 20
+DAMAGE_LIMIT = LINES_SHOWN = 20
 LOSS_WORDS = {
     "dropped": "records dropped",
     "evicted": "records evicted by the disk quota",
@@ -29,17 +29,29 @@ LOSS_WORDS = {
 }
 
 
-def render(summary: dict[str, Any], all_ranks: bool = False) -> RenderableType:
-    """The whole report; of stages with many ranks only the slowest, unless `all_ranks`."""
-    parts: list[RenderableType] = [_headline(summary)]
-    parts.append(_stage_table(summary["stages"], all_ranks) if summary["stages"] else Text("No stage has ended."))
+def render(summary: dict[str, Any], everything: bool = False, top: int | None = None) -> RenderableType:
+    """The whole report: of a stage the slowest ranks and the longest ranges, `top` of these, or `everything`."""
+    parts: list[RenderableType] = [_headline(summary), Text(), *_step_time(summary)]
+    parts += _apart(stage_table(summary["stages"], everything) if summary["stages"] else [])
     parts += waits.lines(summary["waits"])
-    parts += [_killed(process) for process in summary["killed"]]
+    parts += _apart([range_table(summary["ranges"], top, everything)] if summary["ranges"] else [])
+    parts += [Text(), _own_cost(summary)]
+    parts += _of_first(summary["killed"], _killed, "killed")
     parts += [Text()] * bool(summary["endings"]) + [_ended(ending) for ending in summary["endings"]]
-    parts += [_lost(process) for process in summary["losses"]]
+    parts += _of_first(summary["losses"], _lost, "with losses")
     parts += _coalesced(summary["coalesced"])
     parts += damage_lines(summary["damage"])
     return Group(*parts)
+
+
+def _apart(section: list[RenderableType]) -> list[RenderableType]:
+    return [Text(), *section] if section else []
+
+
+def _of_first(rows: list[dict[str, Any]], line: Callable[[dict[str, Any]], Text], what: str) -> list[RenderableType]:
+    lines: list[RenderableType] = [line(row) for row in rows[:LINES_SHOWN]]
+    more = len(rows) - LINES_SHOWN
+    return [*lines, Text(f"… and {more} more processes {what} (--json lists all)", "dim")] if more > 0 else lines
 
 
 def who(process: dict[str, Any], with_host: bool = False) -> str:
@@ -47,50 +59,47 @@ def who(process: dict[str, Any], with_host: bool = False) -> str:
     return labels.placed(process) if with_host else str(process["label"])
 
 
+def counted(count: int, what: str) -> str:
+    """1 process, 2 processes."""
+    return f"{count} {what}" + ("" if count == 1 else "es" if what.endswith("s") else "s")
+
+
 def _headline(summary: dict[str, Any]) -> Text:
     states = ", ".join(f"{count} {state}" for state, count in summary["states"].items())
-    text = Text.assemble(("Run ", "bold"), for_terminal(summary["path"]), f": {summary['processes']} processes")
+    text = Text.assemble(
+        ("Run ", "bold"), for_terminal(summary["path"]), f": {counted(summary['processes'], 'process')}"
+    )
     text.append(f" ({states})" if states else "")
     if summary["first_step"] is not None:
         text.append(f", steps {summary['first_step']} to {summary['last_step']}")
-    if summary["step"] is not None:
-        text.append(f"; stages of step {summary['step']}")
+    if summary["chosen_words"]:
+        text.append(
+            f"\nStages and ranges of {for_terminal(summary['chosen_words'])} only; all else is of the whole run."
+        )
     return text
 
 
-def _stage_table(stages: list[dict[str, Any]], all_ranks: bool) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    # Where it gets too narrow, who is slowest is broken between words before the names of stages are.
-    longest = max(len(stage["stage"]) for stage in stages)
-    table.add_column("stage", overflow="fold", min_width=min(longest, _STAGE_WIDTH))
-    table.add_column("rank", no_wrap=True)
-    for name in ("count", "total", "mean", "p50", "p99"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("slowest", overflow="fold", min_width=10)
-    for stage in stages:
-        _add_stage(table, stage, all_ranks)
-    return table
+def _step_time(summary: dict[str, Any]) -> list[RenderableType]:
+    time = summary["step_time"]
+    if time is None:
+        nothing = not (summary["stages"] or summary["ranges"])
+        return [Text("No range has ended." if nothing else "No step was counted: times are of the whole run.")]
+    text = Text.assemble("A step takes ", (duration(time["step_ns"]), "bold"))
+    if time["processes"] == 1:
+        return [text.append(f", the mean of {time['steps']}")]
+    ends = [f"{duration(time[word]['step_ns'])} ({who(time[word])})" for word in ("fastest", "slowest")]
+    return [text.append(f" in the middle of {time['processes']} processes: from {ends[0]} to {ends[1]}")]
 
 
-def _add_stage(table: Table, stage: dict[str, Any], all_ranks: bool) -> None:
-    rows = listed = stage["ranks"]
-    table.add_row(for_rich(stage["stage"], NAME_LIMIT, "bold"), "all", *_numbers(stage), _slowest(stage["slowest"]))
-    if len(rows) > RANK_LIMIT and not all_ranks:
-        listed = sorted(rows, key=lambda row: -row["mean_ns"])[:RANK_LIMIT]
-    for row in listed:
-        table.add_row("", Text(who(row).removeprefix("rank ")), *_numbers(row), "")
-    if len(listed) < len(rows):
-        table.add_row("", Text(f"… {len(rows) - len(listed)} faster (--all)", "dim"))
-
-
-def _numbers(row: dict[str, Any]) -> list[str]:
-    return [str(row["count"]), *(duration(row[name]) for name in ("total_ns", "mean_ns", "p50_ns", "p99_ns"))]
-
-
-def _slowest(slowest: dict[str, Any] | None) -> Text:
-    if slowest is None:
-        return Text("")
-    return Text(f"{who(slowest)} ({share_over(slowest['mean_ns'], slowest['median_ns'])})")
+def _own_cost(summary: dict[str, Any]) -> Text:
+    cost, dropped = summary["own_cost"], sum(process["dropped"] for process in summary["losses"])
+    text = Text("Recording cost ")
+    if cost is None:
+        text.append("is not known")
+    else:
+        text.append(f"{100 * cost['own_cost_ratio']:.2g} % of the time")
+        text.append(f" at most ({who(cost)})" if cost["processes"] > 1 else "")
+    return text.append("; " + (f"records dropped: {dropped}" if dropped else "no record was dropped"))
 
 
 def _killed(process: dict[str, Any]) -> Text:

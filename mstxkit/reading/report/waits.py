@@ -11,14 +11,17 @@ from .escape import shown
 from .units import duration
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from ..run import Run
+    from .choice import ReportChoice
 
 _SUMMED = ("count", "waited_ns", "busy_ns", "unaccounted_ns", "before_ns", "between_ns", "after_ns")
 # A part of the rest that is smaller is not told on a terminal, nor are more names than these.
 _LEAST_SHARE, _MOST_NAMES = 0.05, 3
 
 
-def summarise(run: Run, names: list[dict[str, Any]], step: int | None = None) -> list[dict[str, Any]]:
+def summarise(run: Run, names: list[dict[str, Any]], choice: ReportChoice) -> list[dict[str, Any]]:
     """Of each controller and stage the sums over all steps, in order of begin.
 
     `stage, controller, steps, count, waited_ns, busy_ns, unaccounted_ns, before_ns, between_ns, after_ns, slowest,
@@ -27,13 +30,12 @@ def summarise(run: Run, names: list[dict[str, Any]], step: int | None = None) ->
     Args:
         run: a run.
         names: what names each process, by its row in the table of processes.
-        step: this one only.
+        choice: of these steps and stages only; where ranks are chosen, nothing: a controller is none.
     """
     import polars as pl
 
-    rows = run.waits()
-    rows = rows if step is None else rows.filter(pl.col("step") == step)
-    others = waits.meanwhile(run, step) if rows.height else {}
+    rows = _chosen(run.waits(), choice)
+    others = waits.meanwhile(run, choice.steps) if rows.height else {}
     grouped = rows.group_by("process", "stage", maintain_order=True).agg(
         *(pl.col(name).sum() for name in _SUMMED),
         pl.col("slowest", "slowest_ns").sort_by("slowest_ns").last(),
@@ -46,6 +48,16 @@ def summarise(run: Run, names: list[dict[str, Any]], step: int | None = None) ->
         entry["slowest"] = None if slowest is None else names[slowest]
         entry["meanwhile"] = others.get((process, entry["stage"]), [])
     return entries
+
+
+def _chosen(rows: pl.DataFrame, choice: ReportChoice) -> pl.DataFrame:
+    import polars as pl
+
+    rows = rows.with_columns(rank=pl.lit(None, pl.Int64)).filter(choice.rows()).drop("rank")
+    if choice.stages is None or rows.is_empty():
+        return rows
+    wanted = [stage for stage in rows["stage"].unique() if choice.has_stage(str(stage))]
+    return rows.filter(pl.col("stage").is_in(wanted))
 
 
 def lines(entries: list[dict[str, Any]]) -> list[Text]:

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
 FOREVER_NS = (1 << 63) - 1
 KILLED, LEFT = "killed", "left"
+# Attributes by which an occurrence says how much work it did.
+WORK = ("tokens", "prompts")
 _STAGE = ("process", "stage")
 _KEY = ("process", "rank", "role", "pid", "step", "stage", "part", "waits_for")
 
@@ -46,6 +48,11 @@ def table(occurrences: pl.DataFrame) -> pl.DataFrame:
     Of `outermost` ones. `total_ns` is the union of their time across the tracks of their process: two threads in one
     stage at once count once.
     """
+    return by_step(occurrences).drop("process")
+
+
+def by_step(occurrences: pl.DataFrame) -> pl.DataFrame:
+    """The same with a last column `process`."""
     import polars as pl
 
     rows = occurrences.sort("start_ns")
@@ -61,8 +68,37 @@ def table(occurrences: pl.DataFrame) -> pl.DataFrame:
             end_ns=pl.col("end_ns").max(),
         )
         .sort("step", pl.col("stage").cast(pl.String), "process", "waits_for")
-        .select("step", "stage", "rank", "role", "pid", "count", "total_ns", "start_ns", "end_ns", "part", "waits_for")
+        .select(
+            "step", "stage", "rank", "role", "pid", "count", "total_ns", "start_ns", "end_ns", "part", "waits_for",
+            "process",
+        )
     )
+
+
+def per_step(rows: pl.DataFrame, who: str) -> pl.DataFrame:
+    """`stage, <who>, steps, step_ns`: how long each is in a stage in a step. Of each stage, the slowest comes first.
+
+    Everything that calls somebody slow goes by this. `step_ns` is the mean over the steps in which `who` had the stage,
+    so many as `steps`. What is in no step does not count where anybody was in the stage in a step, and who was there in
+    no step only has no row. Where nobody was, the whole run is one step, and `steps` is 0.
+
+    Args:
+        rows: with `stage, step, total_ns` and `who`, as `by_step` and `Run.stages()` have them.
+        who: the column of those who are compared, `process` or `rank`; several rows of one in a step add up.
+    """
+    import polars as pl
+
+    has_no_steps = pl.col("step").is_null().all().over("stage")
+    in_steps = rows.filter(pl.col("step").is_not_null() | has_no_steps)
+    of_steps = in_steps.group_by("stage", who, "step").agg(pl.col("total_ns").sum())
+    steps = pl.col("step").is_not_null().sum().cast(pl.Int64)
+    means = of_steps.group_by("stage", who).agg(steps=steps, step_ns=pl.col("total_ns").mean())
+    return means.sort(pl.col("stage").cast(pl.String), "step_ns", who, descending=[False, True, False])
+
+
+def middle(count: int) -> int:
+    """Of so many, the slowest first, which is in the middle: of two, the faster one."""
+    return count // 2
 
 
 def new_ns(key: tuple[str, ...]) -> pl.Expr:
@@ -75,10 +111,15 @@ def new_ns(key: tuple[str, ...]) -> pl.Expr:
 
 
 def by_process(occurrences: pl.DataFrame) -> pl.DataFrame:
-    """`stage, process, rank, host, pid, role, count, total_ns, mean_ns, p50_ns, p99_ns, first_ns`, in order of begin.
+    """`stage, process, rank, host, pid, role, count, total_ns, mean_ns, p50_ns, p99_ns, first_ns`, and a step's.
 
-    Of the outermost occurrences. `total_ns` is the union over the tracks of the process; mean and percentiles are those
-    of single occurrences.
+    Of the outermost occurrences, stages in order of begin, of each the slowest process first, by `step_ns`. `total_ns`
+    is the union over the tracks of the process; mean and percentiles are those of single occurrences.
+
+    - `steps, step_ns` as `per_step` gives them (null: this process was in the stage in no step, others were), and
+      `step_count`: occurrences a step;
+    - `stepless`: so many occurrences in no step;
+    - `tokens, token_ns, prompts, prompt_ns`: the work that occurrences say they did, and the time of one of it.
     """
     import polars as pl
 
@@ -89,9 +130,24 @@ def by_process(occurrences: pl.DataFrame) -> pl.DataFrame:
         total_ns=pl.col("new_ns").sum(),
         **_of_single_ones(),
         first_ns=pl.col("start_ns").min(),
+        stepless=pl.col("step").is_null().sum().cast(pl.Int64),
     )
+    step_count = (pl.col("count") - pl.col("stepless")) / pl.col("steps")
+    for more in (per_step(by_step(occurrences), "process"), *(_per_work(rows, work) for work in WORK)):
+        per_process = per_process.join(more, on=["stage", "process"], how="left")
+    per_process = per_process.with_columns(step_count=pl.when(pl.col("steps") > 0).then(step_count))
     ordered = per_process.with_columns(stage_first_ns=pl.col("first_ns").min().over("stage"))
-    return ordered.sort("stage_first_ns", pl.col("stage").cast(pl.String), "process").drop("stage_first_ns")
+    slowest_first = (-pl.col("step_ns").fill_null(-1), -pl.col("total_ns"), "process")
+    return ordered.sort("stage_first_ns", pl.col("stage").cast(pl.String), *slowest_first).drop("stage_first_ns")
+
+
+def _per_work(rows: pl.DataFrame, work: str) -> pl.DataFrame:
+    """Of the occurrences that say how much they did: all of it, and the union of their time over that."""
+    import polars as pl
+
+    says_so = rows.filter(pl.col(work).is_finite() & (pl.col(work) > 0)).with_columns(new_ns=new_ns(_STAGE))
+    summed = says_so.group_by("stage", "process").agg(pl.col(work).sum(), ns=pl.col("new_ns").sum())
+    return summed.with_columns((pl.col("ns") / pl.col(work)).alias(f"{work[:-1]}_ns")).drop("ns")
 
 
 def totals(occurrences: pl.DataFrame) -> pl.DataFrame:

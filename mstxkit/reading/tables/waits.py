@@ -159,7 +159,7 @@ def _slowest(waited: Intervals, working: pl.DataFrame, row: Times, rows: int) ->
     return slowest, longest_ns
 
 
-def meanwhile(run: Run, step: int | None = None) -> dict[tuple[int, str], list[dict[str, Any]]]:
+def meanwhile(run: Run, steps: tuple[int, int] | None = None) -> dict[tuple[int, str], list[dict[str, Any]]]:
     """What other ranges tell of the unaccounted time of each controller and stage: `name`, `ns`, `processes`, by time.
 
     Of workers the outermost ranges that are not of that stage; of the controller those that are inside of its wait.
@@ -168,12 +168,13 @@ def meanwhile(run: Run, step: int | None = None) -> dict[tuple[int, str], list[d
 
     Args:
         run: a run.
-        step: waits of this one only.
+        steps: waits of these only, the first and the last.
     """
     import polars as pl
 
     rows = run.stage_rows()
-    rows = rows if step is None else rows.filter(pl.col("waits_for").is_null() | (pl.col("step") == step))
+    if steps is not None:
+        rows = rows.filter(pl.col("waits_for").is_null() | pl.col("step").is_between(*steps).fill_null(False))
     waits = list(_each(rows))
     if not waits:
         return {}

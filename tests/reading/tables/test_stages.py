@@ -114,6 +114,69 @@ def test_ranks_are_laid_side_by_side_in_order_of_first_begin(tmp_path: Path) -> 
     ]
 
 
+def steps_of(run: Run, *columns: str) -> list[Any]:
+    return stages.by_process(run.occurrences()).select("stage", "rank", *columns).rows()  # type: ignore[no-any-return]
+
+
+def test_the_slowest_is_who_takes_longest_a_step_and_not_whose_occurrences_are_long(tmp_path: Path) -> None:
+    few, many = BankFiles(), BankFiles()
+    for step in range(2):
+        stage(few, 1000 * step, 1000 * step + 10, step=step)
+        for n in range(5):
+            stage(many, 1000 * step + 10 * n, 1000 * step + 10 * n + 6, step=step)
+    run = run_of(tmp_path, few, many)
+
+    assert steps_of(run, "steps", "step_ns", "step_count", "mean_ns") == [
+        ("s", 1, 2, 30.0, 5.0, 6.0),
+        ("s", 0, 2, 10.0, 1.0, 10.0),
+    ]
+
+
+def test_time_a_step_is_the_union_and_the_mean_over_the_steps_with_the_stage(tmp_path: Path) -> None:
+    bank = stage(stage(BankFiles(), 0, 10, step=0), 5, 12, step=0, track=1)
+    run = run_of(tmp_path, stage(stage(bank, 100, 102, step=7), 90, 95, "t", step=3))
+
+    assert steps_of(run, "steps", "step_ns") == [("s", 0, 2, 7.0), ("t", 0, 1, 5.0)]
+
+
+def test_what_is_in_no_step_does_not_count_where_others_are_in_one(tmp_path: Path) -> None:
+    both = stage(stage(BankFiles(), 0, 900), 1000, 1001, step=0)
+    run = run_of(tmp_path, both, stage(BankFiles(), 0, 5), stage(BankFiles(), 0, 3, step=0))
+
+    assert steps_of(run, "steps", "step_ns", "stepless") == [
+        ("s", 2, 1, 3.0, 0),
+        ("s", 0, 1, 1.0, 1),
+        ("s", 1, None, None, 1),
+    ]
+
+
+def test_where_nobody_counts_steps_the_run_is_one(tmp_path: Path) -> None:
+    run = run_of(tmp_path, stage(stage(BankFiles(), 0, 10), 20, 30), stage(BankFiles(), 0, 25))
+
+    assert steps_of(run, "steps", "step_ns", "step_count") == [("s", 1, 0, 25.0, None), ("s", 0, 0, 20.0, None)]
+
+
+def test_suspects_and_report_compare_by_the_same_figures(tmp_path: Path) -> None:
+    bank = stage(stage(stage(BankFiles(), 0, 10, step=0), 20, 26, step=1), 5, 17, step=0, track=1)
+    run = run_of(tmp_path, bank, stage(BankFiles(), 0, 3, step=0))
+
+    of_ranks = stages.per_step(run.stages(), "rank").select("rank", "steps", "step_ns").rows()
+
+    assert of_ranks == [row[1:] for row in steps_of(run, "steps", "step_ns")]
+
+
+def test_work_has_the_time_of_one_of_it(tmp_path: Path) -> None:
+    bank = stage(stage(BankFiles(), 0, 10, tokens=4, prompts=2), 5, 15, track=1, tokens=1)
+    stage(stage(bank, 100, 200, tokens="many"), 300, 400, tokens=0)
+    run = run_of(tmp_path, bank)
+
+    assert steps_of(run, "tokens", "token_ns", "prompts", "prompt_ns") == [("s", 0, 5.0, 3.0, 2.0, 5.0)]
+
+
+def test_the_middle_of_two_is_the_faster_one() -> None:
+    assert [stages.middle(count) for count in (1, 2, 3, 4, 5)] == [0, 1, 1, 2, 2]
+
+
 def test_endings_name_the_innermost_range_of_each_track_the_latest_first(tmp_path: Path) -> None:
     run = new_run(tmp_path / "run")
     places = [("outer", 0, 0, 100), ("inner", 0, 1, 200), ("other", 1, 0, 300)]

@@ -1,0 +1,193 @@
+"""What a report is to be of: steps, ranks, stages, ranges. What none of a run answers to is an error, not silence."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Sequence
+
+from ...errors import ReadError
+from ...stages import canonical
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_LISTED = 12
+_FAR = (1 << 63) - 1
+
+
+class Bounds(NamedTuple):
+    """Whole numbers, both ends included."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        if self.first == self.last:
+            return str(self.first)
+        return f"{self.first} to {self.last}" if self.last < _FAR else f"from {self.first} on"
+
+
+class ReportChoice(NamedTuple):
+    """What was asked for; None: everything.
+
+    Args:
+        steps: From the first to the last, both included.
+        ranks: Spans of ranks.
+        stages: Names in any system's words, or patterns with `*`.
+        ranges: Names, or patterns with `*`.
+        top: So many ranges of each stage.
+    """
+
+    steps: Bounds | None = None
+    ranks: tuple[Bounds, ...] | None = None
+    stages: tuple[str, ...] | None = None
+    ranges: tuple[str, ...] | None = None
+    top: int | None = None
+
+    def rows(self) -> pl.Expr:
+        """Which rows of a table with `step` and `rank` are of the steps and ranks that were asked for."""
+        import polars as pl
+
+        is_wanted = pl.lit(True)
+        if self.steps is not None:
+            is_wanted = is_wanted & pl.col("step").is_between(*self.steps).fill_null(False)
+        if self.ranks is not None:
+            of_ranks = [pl.col("rank").is_between(*span) for span in self.ranks]
+            is_wanted = is_wanted & pl.any_horizontal(of_ranks).fill_null(False)
+        return is_wanted
+
+    def has_stage(self, stage: str) -> bool:
+        """Is this stage asked for?"""
+        return self.stages is None or any(_is_alike(wanted, stage, canonical(stage)) for wanted in self.stages)
+
+    def __str__(self) -> str:
+        """`steps 5 to 7, ranks 0, 3 to 5`; "" where everything is asked for."""
+        spans = {"steps": self.steps and (self.steps,), "ranks": self.ranks}
+        listed = {word: [str(span) for span in of_it] for word, of_it in spans.items() if of_it}
+        names = {word: list(of_it) for word, of_it in (("stages", self.stages), ("ranges", self.ranges)) if of_it}
+        return "; ".join(f"{word} {', '.join(texts)}" for word, texts in {**listed, **names}.items())
+
+    def as_json(self) -> dict[str, Any]:
+        """For the report's JSON; a span is a list of two."""
+        return {
+            "steps": self.steps and list(self.steps), "ranks": self.ranks and [list(span) for span in self.ranks],
+            "stages": self.stages and list(self.stages), "ranges": self.ranges and list(self.ranges),
+        }  # fmt: skip
+
+
+EVERYTHING = ReportChoice()
+
+
+def parsed(
+    steps: str | None = None, ranks: str | None = None, stages: str | None = None, ranges: str | None = None
+) -> ReportChoice:
+    """From the forms of the command line: `5:10`, `0,3-5`, `actor_update,ref*`, and `10` or names.
+
+    Raises:
+        ReadError: one of them is in no such form.
+    """
+    is_count = ranges is not None and re.fullmatch(r"\d{1,9}", ranges, re.ASCII) is not None
+    return ReportChoice(
+        None if steps is None else _steps(steps),
+        None if ranks is None else tuple(_ranks(part) for part in _parts(ranks, "--ranks")),
+        None if stages is None else _parts(stages, "--stages"),
+        None if ranges is None or is_count else _parts(ranges, "--ranges"),
+        int(ranges) if ranges is not None and is_count else None,
+    )
+
+
+def _steps(text: str) -> Bounds:
+    match = re.fullmatch(r"\s*(\d{0,18})\s*(:?)\s*(\d{0,18})\s*", text, re.ASCII)
+    if match is None or not (match[1] or match[3]):
+        raise ReadError(f"--steps {text!r}: give one step (5), or the first and the last (5:10, 5:, :10)")
+    first = int(match[1] or 0)
+    return _in_order(Bounds(first, int(match[3] or _FAR) if match[2] else first), "--steps", text)
+
+
+def _ranks(text: str) -> Bounds:
+    match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", text, re.ASCII)
+    if match is None:
+        raise ReadError(f"--ranks {text!r}: give ranks and spans of ranks (0,3-5)")
+    return _in_order(Bounds(int(match[1]), int(match[2] or match[1])), "--ranks", text)
+
+
+def _in_order(span: Bounds, option: str, text: str) -> Bounds:
+    if span.first > span.last:
+        raise ReadError(f"{option} {text!r}: the last is before the first")
+    return span
+
+
+def _parts(text: str, option: str) -> tuple[str, ...]:
+    parts = tuple(filter(None, (part.strip() for part in text.split(","))))
+    if not parts:
+        raise ReadError(f"{option} {text!r}: give at least one")
+    return parts
+
+
+def stages_of(wanted: Sequence[str], there: Iterable[str]) -> set[str]:
+    """The stages that are asked for, of those that are there.
+
+    Raises:
+        ReadError: one that is asked for is none of them.
+    """
+    names = list(there)
+    keys = {name: canonical(name) for name in names}
+    return set().union(*(_answering(name, names, "stage", keys) for name in wanted))
+
+
+def ranges_of(wanted: Sequence[str], there: Iterable[str]) -> set[str]:
+    """The names of ranges that are asked for, of those that are there.
+
+    Raises:
+        ReadError: one that is asked for is none of them.
+    """
+    names = list(there)
+    return set().union(*(_answering(name, names, "range", {}) for name in wanted))
+
+
+def _answering(wanted: str, names: list[str], what: str, keys: dict[str, str]) -> set[str]:
+    alike = {name for name in names if _is_alike(wanted, name, keys.get(name))}
+    if not alike:
+        near = difflib.get_close_matches(wanted, names, n=1)
+        advice = f"did you mean {near[0]}?" if near else f"there: {_listed(sorted(names)) or 'none'}"
+        raise ReadError(f"no {what} {wanted!r} in what was asked for; {advice}")
+    return alike
+
+
+def _is_alike(wanted: str, name: str, key: str | None) -> bool:
+    """Is this name the wanted one, or its stage in another system's words, or of its pattern?"""
+    is_same = name == wanted or (key is not None and key == canonical(wanted))
+    return is_same or ("*" in wanted and fnmatchcase(name, wanted.replace("[", "[[]")))
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more
+
+
+def check(choice: ReportChoice, ranks: Iterable[int | None], first: int | None, last: int | None) -> None:
+    """Does a run have these steps and ranks?
+
+    Args:
+        ranks: Those that the run has.
+        first, last: The steps that it has, from and to.
+
+    Raises:
+        ReadError: it does not.
+    """
+    if choice.steps is not None:
+        _check_steps(choice.steps, first, last)
+    there = sorted({rank for rank in ranks if rank is not None})
+    for span in choice.ranks or ():
+        if not any(span.first <= rank <= span.last for rank in there):
+            its = f"it has ranks {there[0]} to {there[-1]}" if there else "none of its processes has a rank"
+            raise ReadError(f"no process of this run has rank {span}; {its}")
+
+
+def _check_steps(wanted: Bounds, first: int | None, last: int | None) -> None:
+    if first is None or last is None:
+        raise ReadError(f"this run has no step {wanted}: none of its ranges is in a step")
+    if wanted.last < first or last < wanted.first:
+        raise ReadError(f"this run has no step {wanted}; it has steps {Bounds(first, last)}")

@@ -1,0 +1,165 @@
+"""What a report measures: how long steps take, how long who is in which stage in a step, and which ranges are in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...errors import ReadError
+from ..tables import inside, stages, steps
+from . import choice as choosing
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ..run import Run
+    from .choice import ReportChoice
+
+# What names a process here, from its row in the table of processes.
+NAMES = ("rank", "host", "pid", "role", "part", "under", "label")
+
+
+class Measured(NamedTuple):
+    """Plain values for the summary; `first_step` and `last_step` are the run's, whatever was asked for."""
+
+    first_step: int | None
+    last_step: int | None
+    step_time: dict[str, Any] | None
+    stages: list[dict[str, Any]]
+    ranges: list[dict[str, Any]]
+    coalesced: list[dict[str, Any]]
+
+
+def measured(run: Run, processes: pl.DataFrame, choice: ReportChoice) -> Measured:
+    """Measure what was asked for.
+
+    Raises:
+        ReadError: nothing in the run answers to the choice, or to a part of it.
+    """
+    occurrences, sums = run.occurrences(), inside.sums(run, choice.rows())
+    first, last = _ends(sums.spans["step"])
+    choosing.check(choice, processes["rank"].to_list(), first, last)
+    names, ranks = processes.select(NAMES).to_dicts(), processes.select("rank").with_row_index("process")
+    lasted = steps.periods(sums.spans, processes["state"].to_list())
+    spans, lasted = (rows.join(ranks, on="process").filter(choice.rows()) for rows in (sums.spans, lasted))
+    wanted = occurrences.filter(choice.rows())
+    by_process = _by_process(wanted, lasted)
+    by_name = _by_name(sums.names, by_process, spans, lasted)
+    by_process, by_name = _chosen(choice, by_process, by_name)
+    totals = {row["stage"]: row for row in stages.totals(wanted).iter_rows(named=True)}
+    entries = _stages(by_process, totals, names)
+    ranges = _in_order(by_name, [entry["stage"] for entry in entries])
+    return Measured(first, last, _step_time(lasted, names), entries, ranges, sums.coalesced.to_dicts())
+
+
+def _ends(numbers: pl.Series) -> tuple[int | None, int | None]:
+    return (None, None) if numbers.is_empty() else (int(numbers.min()), int(numbers.max()))  # type: ignore[arg-type]
+
+
+def _by_process(occurrences: pl.DataFrame, lasted: pl.DataFrame) -> pl.DataFrame:
+    import polars as pl
+
+    shares = steps.shares(stages.by_step(occurrences), lasted)
+    rows = stages.by_process(occurrences).join(shares, on=["stage", "process"], how="left", maintain_order="left")
+    return rows.with_columns(pl.col("stage").cast(pl.String))
+
+
+def _by_name(names: pl.DataFrame, by_process: pl.DataFrame, spans: pl.DataFrame, lasted: pl.DataFrame) -> pl.DataFrame:
+    """`stage, name, domain, processes, count, total_ns, mean_ns, max_ns, steps, step_count, step_ns, share_ratio`.
+
+    All calls added up, also where they overlap. A step's figures are the means over the steps in which a process had
+    the stage, or over all of its steps outside of any. `share_ratio` is of the time in that stage, or of the step.
+    """
+    import polars as pl
+
+    of_stage = by_process.select("process", "stage", "steps", stage_ns="total_ns")
+    of_steps = spans.group_by("process").agg(own_steps=pl.len())
+    of_time = lasted.group_by("process").agg(lasted_ns=pl.col("period_ns").sum(), lasted=pl.len())
+    rows = names.join(of_stage, on=["process", "stage"], how="left")
+    rows = rows.join(of_steps, on="process", how="left").join(of_time, on="process", how="left")
+    counted = pl.when(pl.col("steps") > 0).then("steps").otherwise("own_steps").filter(pl.col("step_calls") > 0)
+    summed = rows.group_by("stage", "name", "domain").agg(
+        pl.col("max_ns").max(), pl.col("total_ns", "stage_ns", "lasted_ns", "lasted").sum(),
+        count=pl.col("calls").sum(), processes=pl.len(), steps=counted.sum(),
+        in_steps=pl.col("step_calls").sum(), in_steps_ns=pl.col("step_ns").sum(),
+    )  # fmt: skip
+    has_steps, of_step_ns = pl.col("steps") > 0, pl.col("lasted_ns") / pl.col("lasted")
+    figures = summed.with_columns(
+        mean_ns=pl.col("total_ns") / pl.col("count"),
+        step_count=pl.when(has_steps).then(pl.col("in_steps") / pl.col("steps")),
+        step_ns=pl.when(has_steps).then(pl.col("in_steps_ns") / pl.col("steps")),
+    )
+    of_stage_ratio = pl.when(pl.col("stage_ns") > 0).then(pl.col("total_ns") / pl.col("stage_ns"))
+    of_step_ratio = pl.when(pl.col("lasted_ns") > 0).then(pl.col("step_ns") / of_step_ns)
+    share = pl.when(pl.col("stage").is_not_null()).then(of_stage_ratio).otherwise(of_step_ratio)
+    return figures.with_columns(share_ratio=share).drop("stage_ns", "lasted_ns", "lasted", "in_steps", "in_steps_ns")
+
+
+def _chosen(choice: ReportChoice, by_process: pl.DataFrame, by_name: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows of the stages and names that were asked for.
+
+    Raises:
+        ReadError: there are none.
+    """
+    import polars as pl
+
+    if choice.stages is not None:
+        keys = pl.concat([by_process["stage"], by_name["stage"]]).drop_nulls().unique().to_list()
+        wanted = choosing.stages_of(choice.stages, keys)
+        by_process, by_name = (rows.filter(pl.col("stage").is_in(list(wanted))) for rows in (by_process, by_name))
+    if choice.ranges is not None:
+        by_name = by_name.filter(
+            pl.col("name").is_in(list(choosing.ranges_of(choice.ranges, by_name["name"].unique())))
+        )
+    if str(choice) and by_process.is_empty() and by_name.is_empty():
+        raise ReadError(f"this run has nothing of {choice}, all at once")
+    return by_process, by_name
+
+
+def _stages(by_process: pl.DataFrame, totals: dict[str, Any], names: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    by_stage: dict[str, dict[str, Any]] = {}
+    for row in by_process.iter_rows(named=True):
+        stage = row.pop("stage")
+        entry = by_stage.setdefault(stage, {**totals[stage], "total_ns": 0, "stepless": 0, "ranks": []})
+        entry["ranks"].append({**row, **names[row["process"]]})
+    for entry in by_stage.values():
+        for key in ("total_ns", "stepless"):
+            entry[key] = sum(row[key] for row in entry["ranks"])
+        entry.update(_compared(entry["ranks"]))
+    return list(by_stage.values())
+
+
+def _compared(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The process in the middle by time a step, and the slowest one if there are others; the others' distance."""
+    rows = [row for row in rows if row["step_ns"] is not None]
+    middle = rows[stages.middle(len(rows))]
+    for row in rows:
+        row["over_middle_ratio"] = row["step_ns"] / middle["step_ns"] - 1 if middle["step_ns"] else None
+    kept = (*NAMES, "steps", "step_ns")
+    slowest = {**{key: rows[0][key] for key in kept}, "middle_ns": middle["step_ns"]} if len(rows) > 1 else None
+    return {"middle": {key: middle[key] for key in (*kept, "share_ratio")}, "slowest": slowest}
+
+
+def _in_order(by_name: pl.DataFrame, keys: list[str]) -> list[dict[str, Any]]:
+    """Stage by stage as in the table of stages, then what is in no stage; of each the longest a step first."""
+    places = {key: place for place, key in enumerate(keys)}
+    rows = by_name.to_dicts()
+
+    def place(row: dict[str, Any]) -> tuple[Any, ...]:
+        stage = row["stage"]
+        is_in_a_stage, of_a_step = stage is not None, -1 if row["step_ns"] is None else row["step_ns"]
+        return (not is_in_a_stage, places.get(stage, len(keys)), stage or "", -of_a_step, -row["total_ns"], row["name"])
+
+    return sorted(rows, key=place)
+
+
+def _step_time(lasted: pl.DataFrame, names: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """How long a step takes in the process in the middle, the fastest and the slowest; None where none are counted."""
+    rows = steps.by_process(lasted).to_dicts()
+    if not rows:
+        return None
+    slowest, fastest, middle = rows[0], rows[-1], rows[stages.middle(len(rows))]
+    named = {
+        word: {**{key: names[row["process"]][key] for key in NAMES}, "step_ns": row["step_ns"], "steps": row["steps"]}
+        for word, row in (("slowest", slowest), ("fastest", fastest))
+    }
+    return {"step_ns": middle["step_ns"], "steps": middle["steps"], "processes": len(rows), **named}

@@ -1,0 +1,55 @@
+"""The report's table of stages: time a step, slowest rank first. At 80 columns names wrap, nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from .escape import NAME_LIMIT, for_rich
+from .number_table import NOTHING, NumberTable
+from .units import duration
+
+RANKS_SHOWN = 5
+# Of the attributes by which a stage says what it did: what one of it took, the column, and how many of it.
+_WORK = {"tokens": ("token_ns", "per 1k\ntokens", 1000), "prompts": ("prompt_ns", "per\nprompt", 1)}
+
+
+def stage_table(stages: list[dict[str, Any]], all_ranks: bool) -> list[RenderableType]:
+    """The table, and what is not in it."""
+    rows = [row for stage in stages for row in stage["ranks"]]
+    has_steps = any(row["steps"] for row in rows)
+    work = next((_WORK[work] for work in _WORK if any(row[work] for row in rows)), None)
+    columns = ("over\nmiddle", "mean", "p99", *([work[1]] if work else []))
+    table = NumberTable("stages, in order\nranks, slowest first", has_steps, *columns)
+    for stage in stages:
+        _add(table, stage, work, len(stage["ranks"]) if all_ranks else RANKS_SHOWN)
+    return [table.table, *(_stepless(stage) for stage in stages if stage["stepless"] and has_steps)]
+
+
+def _add(table: NumberTable, stage: dict[str, Any], work: Any, shown: int) -> None:
+    rows, name = stage["ranks"], for_rich(stage["stage"], NAME_LIMIT, "bold")
+    if len(rows) == 1:
+        table.add(Text.assemble(name, f"  {rows[0]['label']}"), *_numbers(table, rows[0], work, is_middle=True))
+        return
+    middle = next(row for row in rows if row["label"] == stage["middle"]["label"])
+    table.add(Text.assemble(name, f"  middle of {len(rows)}"), *_numbers(table, middle, work, is_middle=True))
+    listed = rows if len(rows) <= shown + 1 else rows[:shown]
+    for row in listed:
+        table.add_inner(Text(str(row["label"])), *_numbers(table, row, work))
+    if len(listed) < len(rows):
+        table.add_inner(Text(f"… {len(rows) - len(listed)} faster (--all)", "dim"))
+
+
+def _numbers(table: NumberTable, row: dict[str, Any], work: Any, is_middle: bool = False) -> list[str]:
+    over, per_one = row.get("over_middle_ratio"), row[work[0]] if work else None
+    compared = "" if is_middle or over is None else f"{100 * over:+.0f} %"
+    singles = [duration(row["mean_ns"]), duration(row["p99_ns"])]
+    of_work = [NOTHING if per_one is None else duration(per_one * work[2])] if work else []
+    return [*table.of_a_step(row), compared, *singles, *of_work]
+
+
+def _stepless(stage: dict[str, Any]) -> Text:
+    name = for_rich(stage["stage"], NAME_LIMIT)
+    return Text.assemble(f"{stage['stepless']} of {stage['count']} times, ", name, " was in no step: not counted above")

@@ -1,0 +1,108 @@
+"""What a run's ranges add up to, taken batch by batch: when steps began, names inside of stages, coalesced calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Callable, NamedTuple
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ..run import Run
+
+# As the engines write it: these keys, in this order.
+_COALESCED = r'^\{"coalesced":(\d+),"total_ns":(\d+),"max_ns":(\d+)'
+# So many rows of sums may come together before they are added up.
+_ROWS_KEPT = 1 << 18
+
+
+class Sums(NamedTuple):
+    """Of all ranges of a run that have ended.
+
+    Args:
+        spans: `process, step, start_ns, end_ns`: from the first begin to the last end of the ranges of a step.
+        names: `process, stage, name, domain, calls, total_ns, max_ns, step_calls, step_ns`: of ranges that are no
+            occurrences of a stage of their own; `step_…` of those that are in a step.
+        coalesced: `name, calls, records`, by calls.
+    """
+
+    spans: pl.DataFrame
+    names: pl.DataFrame
+    coalesced: pl.DataFrame
+
+
+def sums(run: Run, chosen: pl.Expr) -> Sums:
+    """Add up the ranges of a run; `names` of the `chosen` rows only. *Cost*: memory for the sums and one batch."""
+    import polars as pl
+
+    spans, names, coalesced = _Adding(_spans), _Adding(_names), _Adding(_coalesced)
+    for ranges, _ in run.batches():
+        rows = ranges.filter(pl.col("duration_ns").is_not_null()).with_columns(**_calls())
+        ends = rows.select("process", "step", "start_ns", end_ns=pl.col("start_ns") + pl.col("duration_ns"))
+        spans.add(ends.filter(pl.col("step").is_not_null()))
+        names.add(_of_names(rows.filter(~pl.col("is_stage") & chosen)))
+        coalesced.add(rows.filter(pl.col("is_coalesced")).select("name", "calls", records=pl.lit(1, pl.Int64)))
+    by_calls = coalesced.result().sort("calls", "name", descending=[True, False])
+    return Sums(spans.result().sort("process", "step"), names.result(), by_calls)
+
+
+def _calls() -> dict[str, pl.Expr]:
+    """A row that stands for many calls counts as these, and for the time inside of them."""
+    import polars as pl
+
+    numbers = [pl.col("attributes").str.extract(_COALESCED, group).cast(pl.Int64, strict=False) for group in (1, 2, 3)]
+    total_ns, max_ns = (number.fill_null(pl.col("duration_ns")) for number in numbers[1:])
+    return {
+        "is_coalesced": numbers[0].is_not_null(),
+        "calls": numbers[0].fill_null(1),
+        "ns": total_ns,
+        "max_ns": max_ns,
+    }
+
+
+def _of_names(rows: pl.DataFrame) -> pl.DataFrame:
+    import polars as pl
+
+    in_step = pl.col("step").is_not_null()
+    return rows.select(
+        "process", "stage", "name", "domain", "calls", "max_ns", total_ns="ns",
+        step_calls=pl.col("calls") * in_step, step_ns=pl.col("ns") * in_step,
+    )  # fmt: skip
+
+
+def _spans(rows: pl.DataFrame) -> pl.DataFrame:
+    import polars as pl
+
+    return rows.group_by("process", "step").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+
+
+def _names(rows: pl.DataFrame) -> pl.DataFrame:
+    import polars as pl
+
+    grouped = rows.group_by("process", "stage", "name", "domain").agg(
+        pl.col("calls", "total_ns").sum(), pl.col("max_ns").max(), pl.col("step_calls", "step_ns").sum()
+    )
+    return grouped.with_columns(pl.col("stage", "name", "domain").cast(pl.String))
+
+
+def _coalesced(rows: pl.DataFrame) -> pl.DataFrame:
+    import polars as pl
+
+    return rows.group_by("name").agg(pl.col("calls", "records").sum()).with_columns(pl.col("name").cast(pl.String))
+
+
+class _Adding:
+    """Rows of a table that are added up whenever there are many."""
+
+    def __init__(self, add_up: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+        self._add_up = add_up
+        self._parts: list[pl.DataFrame] = []
+
+    def add(self, rows: pl.DataFrame) -> None:
+        self._parts.append(self._add_up(rows))
+        if len(self._parts) > 1 and sum(part.height for part in self._parts) > _ROWS_KEPT:
+            self._parts = [self.result()]
+
+    def result(self) -> pl.DataFrame:
+        import polars as pl
+
+        return self._add_up(pl.concat(self._parts))
