@@ -70,11 +70,11 @@ class ReportChoice(NamedTuple):
         return "; ".join(f"{word} {', '.join(texts)}" for word, texts in {**listed, **names}.items())
 
     def as_json(self) -> dict[str, Any]:
-        """For the report's JSON; a span is a list of two."""
-        return {
-            "steps": self.steps and list(self.steps), "ranks": self.ranks and [list(span) for span in self.ranks],
-            "stages": self.stages and list(self.stages), "ranges": self.ranges and list(self.ranges),
-        }  # fmt: skip
+        """For the report's JSON; bounds are a list of two, the last null where there is no end."""
+        steps = self.steps and [self.steps.first, self.steps.last if self.steps.last < _FAR else None]
+        ranks = self.ranks and [list(span) for span in self.ranks]
+        names = {"stages": self.stages, "ranges": self.ranges}
+        return {"steps": steps, "ranks": ranks, **{key: value and list(value) for key, value in names.items()}}
 
 
 EVERYTHING = ReportChoice()

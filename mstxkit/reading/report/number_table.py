@@ -19,10 +19,10 @@ class NumberTable:
     def __init__(self, name: str, has_steps: bool, *columns: str) -> None:
         self._has_steps, self._columns = has_steps, len(columns)
         self.table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        self.table.add_column(name, overflow="fold")
+        self.table.add_column(_on_two_lines(name), overflow="fold")
         of_a_step = ("time\na step", "share", "times\na step") if has_steps else ("time\nin all", "times\nin all")
         for column in (*of_a_step, *columns):
-            self.table.add_column(column, justify="right", no_wrap=True)
+            self.table.add_column(_on_two_lines(column), justify="right", no_wrap=True)
 
     def of_a_step(self, row: dict[str, Any]) -> list[str]:
         """The cells of the first columns. What a table of steps has of what is in no step, is of no step."""
@@ -39,6 +39,10 @@ class NumberTable:
     def add_inner(self, name: Text, *numbers: str) -> None:
         """A row of what belongs to the row above: indented, also where it wraps."""
         self.table.add_row(Padding(name, (0, 0, 0, 2)), *numbers)
+
+
+def _on_two_lines(header: str) -> str:
+    return header if "\n" in header else f"\n{header}"
 
 
 def percent(ratio: float | None) -> str:

@@ -34,7 +34,8 @@ def _add(table: NumberTable, stage: dict[str, Any], work: Any, shown: int) -> No
         table.add(Text.assemble(name, f"  {rows[0]['label']}"), *_numbers(table, rows[0], work, is_middle=True))
         return
     middle = next(row for row in rows if row["label"] == stage["middle"]["label"])
-    table.add(Text.assemble(name, f"  middle of {len(rows)}"), *_numbers(table, middle, work, is_middle=True))
+    compared = sum(row["step_ns"] is not None for row in rows)
+    table.add(Text.assemble(name, f"  middle of {compared}"), *_numbers(table, middle, work, is_middle=True))
     listed = rows if len(rows) <= shown + 1 else rows[:shown]
     for row in listed:
         table.add_inner(Text(str(row["label"])), *_numbers(table, row, work))
@@ -51,5 +52,5 @@ def _numbers(table: NumberTable, row: dict[str, Any], work: Any, is_middle: bool
 
 
 def _stepless(stage: dict[str, Any]) -> Text:
-    name = for_rich(stage["stage"], NAME_LIMIT)
-    return Text.assemble(f"{stage['stepless']} of {stage['count']} times, ", name, " was in no step: not counted above")
+    of_all = f"{stage['stepless']} of its {stage['count']} occurrences are in no step, and not in its time a step"
+    return for_rich(stage["stage"], NAME_LIMIT).append(f": {of_all}")

@@ -15,6 +15,7 @@ from .stage_table import stage_table
 from .units import duration
 
 RANK_LIMIT = 8
+ALIKE = 1.02
 _PATH_LIMIT = 160
 DAMAGE_LIMIT = LINES_SHOWN = 20
 LOSS_WORDS = {
@@ -87,6 +88,8 @@ def _step_time(summary: dict[str, Any]) -> list[RenderableType]:
     text = Text.assemble("A step takes ", (duration(time["step_ns"]), "bold"))
     if time["processes"] == 1:
         return [text.append(f", the mean of {time['steps']}")]
+    if time["slowest"]["step_ns"] <= ALIKE * time["fastest"]["step_ns"]:
+        return [text.append(f" in all {time['processes']} processes alike")]
     ends = [f"{duration(time[word]['step_ns'])} ({who(time[word])})" for word in ("fastest", "slowest")]
     return [text.append(f" in the middle of {time['processes']} processes: from {ends[0]} to {ends[1]}")]
 
