@@ -67,16 +67,19 @@ def _by_name(names: pl.DataFrame, by_process: pl.DataFrame, spans: pl.DataFrame,
     """`stage, name, domain, processes, count, total_ns, mean_ns, max_ns, steps, step_count, step_ns, share_ratio`.
 
     All calls added up, also where they overlap. A step's figures are the means over the steps in which a process had
-    the stage, or over all of its steps outside of any. `share_ratio` is of the time in that stage, or of the step.
+    a range in the stage, or over all of its steps outside of any. `share_ratio` is of the time in that stage, else of
+    the step.
     """
     import polars as pl
 
-    of_stage = by_process.select("process", "stage", "steps", stage_ns="total_ns")
-    of_steps = spans.group_by("process").agg(own_steps=pl.len())
+    of_stage = by_process.select("process", "stage", stage_ns="total_ns")
+    of_stage_steps = spans.group_by("process", "stage").agg(steps=pl.len())
+    of_steps = spans.group_by("process").agg(own_steps=pl.col("step").n_unique())
     of_time = lasted.group_by("process").agg(lasted_ns=pl.col("period_ns").sum(), lasted=pl.len())
     rows = names.join(of_stage, on=["process", "stage"], how="left")
+    rows = rows.join(of_stage_steps, on=["process", "stage"], how="left")
     rows = rows.join(of_steps, on="process", how="left").join(of_time, on="process", how="left")
-    counted = pl.when(pl.col("steps") > 0).then("steps").otherwise("own_steps").filter(pl.col("step_calls") > 0)
+    counted = pl.coalesce("steps", "own_steps").filter(pl.col("step_calls") > 0)
     summed = rows.group_by("stage", "name", "domain").agg(
         pl.col("max_ns").max(), pl.col("total_ns", "stage_ns", "lasted_ns", "lasted").sum(),
         count=pl.col("calls").sum(), processes=pl.len(), steps=counted.sum(),

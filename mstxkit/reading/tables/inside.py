@@ -19,7 +19,8 @@ class Sums(NamedTuple):
     """Of all ranges of a run that have ended.
 
     Args:
-        spans: `process, step, start_ns, end_ns`: from the first begin to the last end of the ranges of a step.
+        spans: `process, step, stage, start_ns, end_ns`: from the first begin to the last end of the ranges of a step
+            in a stage (null: in none).
         names: `process, stage, name, domain, calls, total_ns, max_ns, step_calls, step_ns`: of ranges that are no
             occurrences of a stage of their own; `step_…` of those that are in a step.
         coalesced: `name, calls, records`, by calls.
@@ -37,12 +38,12 @@ def sums(run: Run, chosen: pl.Expr) -> Sums:
     spans, names, coalesced = _Adding(_spans), _Adding(_names), _Adding(_coalesced)
     for ranges, _ in run.batches():
         rows = ranges.filter(pl.col("duration_ns").is_not_null()).with_columns(**_calls())
-        ends = rows.select("process", "step", "start_ns", end_ns=pl.col("start_ns") + pl.col("duration_ns"))
+        ends = rows.select("process", "step", "stage", "start_ns", end_ns=pl.col("start_ns") + pl.col("duration_ns"))
         spans.add(ends.filter(pl.col("step").is_not_null()))
         names.add(_of_names(rows.filter(~pl.col("is_stage") & chosen)))
         coalesced.add(rows.filter(pl.col("is_coalesced")).select("name", "calls", records=pl.lit(1, pl.Int64)))
     by_calls = coalesced.result().sort("calls", "name", descending=[True, False])
-    return Sums(spans.result().sort("process", "step"), names.result(), by_calls)
+    return Sums(spans.result(), names.result(), by_calls)
 
 
 def _calls() -> dict[str, pl.Expr]:
@@ -72,7 +73,8 @@ def _of_names(rows: pl.DataFrame) -> pl.DataFrame:
 def _spans(rows: pl.DataFrame) -> pl.DataFrame:
     import polars as pl
 
-    return rows.group_by("process", "step").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+    grouped = rows.group_by("process", "step", "stage").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+    return grouped.with_columns(pl.col("stage").cast(pl.String))
 
 
 def _names(rows: pl.DataFrame) -> pl.DataFrame:

@@ -18,17 +18,18 @@ def periods(spans: pl.DataFrame, states: list[str]) -> pl.DataFrame:
     that may not be over, since its process has not ended, is left out unless it is the only one.
 
     Args:
-        spans: as `inside.sums` gives them.
+        spans: as `inside.sums` gives them; those of a step count together.
         states: of the processes, in the order of `Run.processes()`.
     """
     import polars as pl
 
+    whole = spans.group_by("process", "step").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
     after = {name: pl.col(name).shift(-1).over("process") for name in ("step", "start_ns")}
     until_next = pl.when(after["step"] == pl.col("step") + 1).then(after["start_ns"] - pl.col("start_ns"))
     own_ns = pl.col("end_ns") - pl.col("start_ns")
     not_ended = [process for process, state in enumerate(states) if state != _ENDED]
     is_unfinished = pl.col("process").is_in(not_ended) & after["step"].is_null() & (pl.len().over("process") > 1)
-    rows = spans.sort("process", "step").with_columns(
+    rows = whole.sort("process", "step").with_columns(
         period_ns=pl.when(until_next > 0).then(until_next).otherwise(own_ns), is_unfinished=is_unfinished
     )
     return rows.filter(~pl.col("is_unfinished")).select("process", "step", "period_ns")

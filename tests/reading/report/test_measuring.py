@@ -70,6 +70,17 @@ def test_ranges_are_those_inside_of_each_stage_by_time_a_step(skew: Path) -> Non
     assert inner["share_ratio"] == pytest.approx((80 + 192) / (160 + 384))
 
 
+def test_a_range_is_counted_by_step_also_where_its_stage_has_not_ended(run: Path) -> None:
+    bank = BankFiles()
+    for step in range(4):
+        bank.range("f", 10 * step, 10 * step + 5, stage="s", step=step, depth=1)
+    ProcessFiles(run).seal(bank.range("s", 0, 9, stage="s", own=True, step=0))
+
+    (f,) = summarise(open_run(run))["ranges"]
+
+    assert (f["steps"], f["step_count"], f["step_ns"]) == (4, 1.0, 5.0)
+
+
 def test_ranges_without_a_stage_and_a_step_are_there_all_the_same(run: Path) -> None:
     bank = BankFiles()
     for n in range(20):

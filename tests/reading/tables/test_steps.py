@@ -16,7 +16,7 @@ from mstxkit.reading.tables import inside, stages, steps  # noqa: E402
 
 
 def spans(*rows: tuple[int, int, int, int]) -> Any:
-    """process, step, start_ns, end_ns."""
+    """process, step, start_ns, end_ns; each in a stage of its own."""
     schema = {"process": pl.UInt32, "step": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64}
     return pl.DataFrame(rows, schema=schema, orient="row")
 
