@@ -1,0 +1,239 @@
+"""Jobs of verl's own main_ppo on a CPU: what each version is told, started as a user starts it, and what it left.
+
+What verl finds there is in `frameworks/verl_cpu/`: a task, a reward, and stand-ins for a device and a rollout engine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Callable, NamedTuple, TypeVar
+
+from builders.contracts.where import ENVIRONMENTS, FRAMEWORKS_PYTHON, INSTALLED_VERL, verl_paths
+
+HERE = Path(__file__).resolve().parents[1] / "frameworks/verl_cpu"
+ROOT = HERE.parents[2]
+STEPS = 3
+# In one batch, in one mini-batch, and how many answers to each.
+PPO, GRPO = (16, 8, 1), (8, 4, 4)
+MICRO_BATCH = 4
+# With these, verl's legacy workers run a model of transformers 4 only.
+TRAINS_ON_TRANSFORMERS_4 = ("0.6.1", "0.7.0", "0.7.1")
+ENDS_WITHIN_S = 380.0
+T = TypeVar("T")
+
+
+class Kind(NamedTuple):
+    """Which job it is.
+
+    Args:
+        algorithm: "ppo", with a critic; or "grpo".
+        ranks: Of the training.
+        trainer: Of 0.9.1: "v0", which the versions before it have too, or its default "v1".
+    """
+
+    version: str
+    algorithm: str = "ppo"
+    ranks: int = 1
+    trainer: str = "v0"
+
+    def __str__(self) -> str:
+        return "-".join([self.version, self.algorithm, *(["v1"] if self.trainer == "v1" else [])])
+
+    @property
+    def answers(self) -> int:
+        """In each step."""
+        prompts, _, each = PPO if self.algorithm == "ppo" else GRPO
+        return prompts * each
+
+    @property
+    def mini_batches(self) -> int:
+        """In each step: as many updates."""
+        prompts, in_one, _ = PPO if self.algorithm == "ppo" else GRPO
+        return prompts // in_one
+
+    @property
+    def is_legacy(self) -> bool:
+        """Does it have workers of its own for each backend, instead of engines?"""
+        return self.version in TRAINS_ON_TRANSFORMERS_4
+
+
+def prepare(folder: Path) -> Path:
+    """The task's models and data, which jobs share; written by transformers 4, which both can read."""
+    command = [str(FRAMEWORKS_PYTHON), str(HERE / "sums.py"), str(folder)]
+    older = _environment(TRAINS_ON_TRANSFORMERS_4[-1])
+    subprocess.run(command, env=older, check=True, capture_output=True, timeout=ENDS_WITHIN_S)
+    return folder
+
+
+class Job:
+    """One run of main_ppo, from its start on.
+
+    Args:
+        kind: Of what.
+        task: What `prepare` made.
+        folder: A new one; the job's run, output and metrics go there.
+        recorded: Under `mstxkit run`; else mstxkit is not even imported.
+        held: The second step stays in its rewards until `go`.
+    """
+
+    def __init__(self, kind: Kind, task: Path, folder: Path, *, recorded: bool = True, held: bool = False) -> None:
+        folder.mkdir(parents=True)
+        self.kind, self.folder, self.run = kind, folder, folder / "run"
+        self._ray = Path(tempfile.mkdtemp(prefix="verl-"))  # short: sockets are in it
+        environment = _environment(kind.version) | {
+            "VERL_FILE_LOGGER_PATH": str(folder / "metrics.jsonl"), "RAY_TMPDIR": str(self._ray),
+            **({"SUMS_HOLD": f"{kind.answers} {folder / 'go'}"} if held else {}),
+            **({} if recorded else {"VERL_USE_EXTERNAL_PLUGINS": "none"}),
+        }  # fmt: skip
+        under = [str(FRAMEWORKS_PYTHON), "-m", "mstxkit", "run", "--run", str(self.run), "--"] if recorded else []
+        command = [*under, str(FRAMEWORKS_PYTHON), "-m", "verl.trainer.main_ppo", *options(kind, task)]
+        with (folder / "output").open("w") as output:
+            about = {"env": environment, "cwd": folder, "stdout": output, "stderr": subprocess.STDOUT}
+            self._process = subprocess.Popen(command, **about)
+
+    def go(self) -> None:
+        """Let the second step go on."""
+        (self.folder / "go").touch()
+
+    def until(self, found: Callable[[], T]) -> T:
+        """What it gives once that is true. A job that ends before is an error at once."""
+        deadline_s = time.monotonic() + ENDS_WITHIN_S
+        while time.monotonic() < deadline_s:
+            value = found()
+            if value:
+                return value
+            assert self._process.poll() is None, self.output[-4000:]
+            time.sleep(0.1)
+        raise AssertionError(f"not within {ENDS_WITHIN_S:.0f} s: {self.output[-4000:]}")
+
+    def end(self) -> int:
+        """Its exit code, once it has one."""
+        return self._process.wait(ENDS_WITHIN_S)
+
+    def clear(self) -> None:
+        """Nothing of it runs or lies in shared folders any more."""
+        if self._process.poll() is None:
+            self._process.kill()  # what Ray started for it ends with it
+            self._process.wait()
+        shutil.rmtree(self._ray, ignore_errors=True)
+
+    @property
+    def output(self) -> str:
+        """All that it printed so far, its workers' included."""
+        return (self.folder / "output").read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """What verl's own logger wrote of each step."""
+        lines = (self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        return [json.loads(line)["data"] for line in lines]
+
+
+def _environment(version: str) -> dict[str, str]:
+    """The test's own, without what would steer mstxkit, Ray or verl."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("MSTXKIT_", "RAY_", "VERL_", "SUMS_"))}
+    transformers = ENVIRONMENTS / "verl/transformers-4"
+    paths = [str(ROOT), str(HERE), *verl_paths(version)]
+    if version in TRAINS_ON_TRANSFORMERS_4 and str(transformers) not in paths:
+        paths.append(str(transformers))
+    return {
+        **kept, "PYTHONPATH": os.pathsep.join(paths), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "GLOO_SOCKET_IFNAME": "lo",
+        "RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0", "RAY_prestart_worker_first_driver": "0",
+        "HYDRA_FULL_ERROR": "1", "VERL_LOGGING_LEVEL": "WARN", "VERL_USE_EXTERNAL_MODULES": "verl_on_cpu",
+    }  # fmt: skip
+
+
+# ---- what verl is told ----
+
+
+def options(kind: Kind, task: Path) -> list[str]:
+    """Hydra's overrides."""
+    chosen = {**_training(kind, task), **_model(task), **_actor(), **_rollout(kind), **_ray(kind)}
+    chosen |= _ppo(kind, task) if kind.algorithm == "ppo" else _grpo()
+    chosen |= _of_version(kind)
+    return [f"{name}={value}" for name, value in chosen.items()]
+
+
+def _training(kind: Kind, task: Path) -> dict[str, Any]:
+    return {
+        "trainer.device": "cpu", "trainer.n_gpus_per_node": kind.ranks, "trainer.nnodes": 1,
+        "trainer.logger": "['file']", "trainer.project_name": "sums", "trainer.experiment_name": kind.algorithm,
+        "trainer.total_training_steps": STEPS, "trainer.total_epochs": 20, "trainer.val_before_train": False,
+        "trainer.test_freq": -1, "trainer.save_freq": -1, "trainer.resume_mode": "disable",
+        "data.train_files": task / "train.parquet", "data.val_files": task / "train.parquet",
+        "data.max_prompt_length": 16, "data.max_response_length": 12, "data.dataloader_num_workers": 0,
+        "data.shuffle": False, "data.seed": 1,
+    }  # fmt: skip
+
+
+def _model(task: Path) -> dict[str, Any]:
+    model = "actor_rollout_ref.model"
+    return {
+        f"{model}.path": task / "model", f"+{model}.override_config.attn_implementation": "eager",
+        f"{model}.use_remove_padding": False, f"{model}.enable_gradient_checkpointing": False,
+    }  # fmt: skip
+
+
+def _actor() -> dict[str, Any]:
+    actor, reference = "actor_rollout_ref.actor", "actor_rollout_ref.ref"
+    return {
+        f"{actor}.strategy": "fsdp2", f"{actor}.optim.lr": 1e-3, f"{actor}.use_kl_loss": True,
+        f"{actor}.ppo_micro_batch_size_per_gpu": MICRO_BATCH, f"{actor}.fsdp_config.model_dtype": "fp32",
+        f"{actor}.use_torch_compile": False, f"{reference}.use_torch_compile": False,
+        f"{reference}.fsdp_config.model_dtype": "fp32", f"{reference}.log_prob_micro_batch_size_per_gpu": MICRO_BATCH,
+    }  # fmt: skip
+
+
+def _rollout(kind: Kind) -> dict[str, Any]:
+    rollout = "actor_rollout_ref.rollout"
+    return {
+        f"{rollout}.name": "on_cpu", f"{rollout}.mode": "async", f"{rollout}.load_format": "auto",
+        f"{rollout}.tensor_model_parallel_size": kind.ranks, f"{rollout}.agent.num_workers": 1,
+        f"{rollout}.log_prob_micro_batch_size_per_gpu": MICRO_BATCH, f"{rollout}.calculate_log_probs": False,
+    }  # fmt: skip
+
+
+def _ray(kind: Kind) -> dict[str, Any]:
+    """Ray places workers by devices: so many does it believe in."""
+    init = "ray_kwargs.ray_init"
+    return {
+        f"+{init}.num_gpus": kind.ranks, f"+{init}.resources.cpu": 8, f"{init}.num_cpus": 8,
+        f"+{init}.include_dashboard": False,
+    }  # fmt: skip
+
+
+def _ppo(kind: Kind, task: Path) -> dict[str, Any]:
+    prompts, in_one, each = PPO
+    engine = "critic.model.fsdp_config" if kind.is_legacy else "critic.fsdp"
+    return {
+        "algorithm.adv_estimator": "gae", "actor_rollout_ref.rollout.n": each, "data.train_batch_size": prompts,
+        "actor_rollout_ref.actor.ppo_mini_batch_size": in_one, "critic.ppo_mini_batch_size": in_one,
+        "critic.strategy": "fsdp2", "critic.model.path": task / "model_critic", "critic.optim.lr": 1e-3,
+        "critic.ppo_micro_batch_size_per_gpu": MICRO_BATCH, f"{engine}.model_dtype": "fp32",
+        "critic.model.use_remove_padding": False, "critic.model.enable_gradient_checkpointing": False,
+        "+critic.model.override_config.attn_implementation": "eager",
+    }  # fmt: skip
+
+
+def _grpo() -> dict[str, Any]:
+    prompts, in_one, each = GRPO
+    return {
+        "algorithm.adv_estimator": "grpo", "actor_rollout_ref.rollout.n": each, "data.train_batch_size": prompts,
+        "actor_rollout_ref.actor.ppo_mini_batch_size": in_one,
+    }  # fmt: skip
+
+
+def _of_version(kind: Kind) -> dict[str, Any]:
+    of_its_own = "custom_reward_function" if kind.version == "0.6.1" else "reward.custom_reward_function"
+    reward = {f"{of_its_own}.path": HERE / "sums_reward.py", f"{of_its_own}.name": "compute_score"}
+    if kind.version == "0.6.1":
+        return {**reward, "data.return_raw_chat": True}
+    trainer = {"trainer.use_v1": kind.trainer == "v1"} if kind.version == INSTALLED_VERL else {}
+    return {**reward, "reward.num_workers": 1, **trainer}
