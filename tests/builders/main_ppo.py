@@ -24,7 +24,7 @@ PPO, GRPO = (16, 8, 1), (8, 4, 4)
 MICRO_BATCH = 4
 # With these, verl's legacy workers run a model of transformers 4 only.
 TRAINS_ON_TRANSFORMERS_4 = ("0.6.1", "0.7.0", "0.7.1")
-ENDS_WITHIN_S = 380.0
+ENDS_WITHIN_S = 900.0
 T = TypeVar("T")
 
 
@@ -204,7 +204,7 @@ def _ray(kind: Kind) -> dict[str, Any]:
     """Ray places workers by devices: so many does it believe in."""
     init = "ray_kwargs.ray_init"
     return {
-        f"+{init}.num_gpus": kind.ranks, f"+{init}.resources.cpu": 8, f"{init}.num_cpus": 8,
+        f"+{init}.num_gpus": kind.ranks, f"+{init}.resources.cpu": 16, f"{init}.num_cpus": 16,
         f"+{init}.include_dashboard": False,
     }  # fmt: skip
 
@@ -235,5 +235,9 @@ def _of_version(kind: Kind) -> dict[str, Any]:
     reward = {f"{of_its_own}.path": HERE / "sums_reward.py", f"{of_its_own}.name": "compute_score"}
     if kind.version == "0.6.1":
         return {**reward, "data.return_raw_chat": True}
-    trainer = {"trainer.use_v1": kind.trainer == "v1"} if kind.version == INSTALLED_VERL else {}
-    return {**reward, "reward.num_workers": 1, **trainer}
+    chosen = {**reward, "reward.num_workers": 1}
+    if kind.version == INSTALLED_VERL:
+        chosen["trainer.use_v1"] = kind.trainer == "v1"
+    if kind.trainer == "v1":
+        chosen["transfer_queue.backend.SimpleStorage.num_data_storage_units"] = 1
+    return chosen

@@ -11,7 +11,7 @@ import os
 import time
 from typing import Any
 
-HELD_AT_MOST_S = 300
+HELD_AT_MOST_S = 900
 _calls = itertools.count()
 
 

@@ -6,8 +6,28 @@ function is replaced that mstxkit patches, and nothing here knows of mstxkit: jo
 
 from __future__ import annotations
 
-from . import device, models, replica
+from typing import Any
+
+from . import after, device, models
+
+ROLLOUT = "on_cpu"
+
+
+def _replica() -> Any:
+    from .replica import Replica
+
+    return Replica
+
+
+def _register_adapter(base: Any) -> None:
+    base._ROLLOUT_REGISTRY[(ROLLOUT, "async")] = f"{__name__}.replica.Adapter"
+
+
+def _register_replica(replicas: Any) -> None:
+    replicas.RolloutReplicaRegistry.register(ROLLOUT, _replica)
+
 
 device.install()
 models.install()
-replica.install()
+after.importing("verl.workers.rollout.base", _register_adapter)
+after.importing("verl.workers.rollout.replica", _register_replica)

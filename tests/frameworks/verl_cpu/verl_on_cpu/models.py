@@ -5,15 +5,23 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from transformers.modeling_utils import PreTrainedModel
+from . import after
 
 
 def install() -> None:
     """Once in each process."""
-    PreTrainedModel.from_pretrained = _eager(PreTrainedModel.from_pretrained.__func__)
-    _without_trl()
-    _use_engines_of_cuda()
-    _unpad_without_flash_attention()
+    from verl.utils import import_utils
+
+    # verl patches trl's model with a value head wherever there is a trl; newer ones have none.
+    import_utils.is_trl_available = lambda: False
+    after.importing("transformers.modeling_utils", _without_flash_attention)
+    after.importing("verl.workers.engine.base", _use_engines_of_cuda)
+    after.importing("verl.utils.attention_utils", _unpad_without_flash_attention)
+
+
+def _without_flash_attention(modeling_utils: Any) -> None:
+    model = modeling_utils.PreTrainedModel
+    model.from_pretrained = _eager(model.from_pretrained.__func__)
 
 
 def _eager(from_pretrained: Any) -> Any:
@@ -26,18 +34,10 @@ def _eager(from_pretrained: Any) -> Any:
     return classmethod(eager)
 
 
-def _without_trl() -> None:
-    """verl patches trl's model with a value head wherever a trl is installed; newer ones have none."""
-    from verl.utils import import_utils
-
-    import_utils.is_trl_available = lambda: False
-
-
-def _use_engines_of_cuda() -> None:
+def _use_engines_of_cuda(base: Any) -> None:
     """Engines are registered for cuda and npu; the same ones serve the CPU."""
-    from verl.workers.engine.base import EngineRegistry
-
-    find = EngineRegistry.get_engine_cls.__func__
+    registry = base.EngineRegistry
+    find = registry.get_engine_cls.__func__
 
     def get_engine_cls(cls: Any, model_type: str, backend: str, *arguments: Any, **named: Any) -> Any:
         for engines in cls._engines.get(model_type, {}).values():
@@ -46,15 +46,11 @@ def _use_engines_of_cuda() -> None:
                     engines.setdefault("cpu", engine)
         return find(cls, model_type, backend, *arguments, **named)
 
-    EngineRegistry.get_engine_cls = classmethod(get_engine_cls)
+    registry.get_engine_cls = classmethod(get_engine_cls)
 
 
-def _unpad_without_flash_attention() -> None:
+def _unpad_without_flash_attention(attention_utils: Any) -> None:
     """Versions that fall back on nothing get what they have for NPUs, which is plain torch."""
-    try:
-        from verl.utils import attention_utils
-    except ImportError:
-        return
     if hasattr(attention_utils, "_fallback_unpad_input"):
         return
 

@@ -1,4 +1,4 @@
-"""The rollout engine `on_cpu`: a server in a Ray actor of its own, and the workers' way to it."""
+"""The rollout engine `on_cpu`: a server in a Ray actor of its own, and the workers' way to it. Loaded when needed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,6 @@ import ray
 from sums_server import Server
 from verl.workers.rollout import base
 from verl.workers.rollout import replica as replicas
-
-NAME = "on_cpu"
-
-
-def install() -> None:
-    """Once in each process."""
-    base._ROLLOUT_REGISTRY[(NAME, "async")] = f"{__name__}.Adapter"
-    replicas.RolloutReplicaRegistry.register(NAME, lambda: Replica)
 
 
 def _actor_name(number: int) -> str:
