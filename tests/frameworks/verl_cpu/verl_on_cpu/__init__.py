@@ -27,7 +27,18 @@ def _register_replica(replicas: Any) -> None:
     replicas.RolloutReplicaRegistry.register(ROLLOUT, _replica)
 
 
+def _write_plain_numbers(tracking: Any) -> None:
+    """Among the metrics of GRPO 0.6.1 has a tensor, which its own file logger cannot write."""
+    log = tracking.FileLogger.log
+
+    def log_plain(self: Any, data: dict[str, Any], step: int) -> None:
+        log(self, {name: value.item() if hasattr(value, "item") else value for name, value in data.items()}, step)
+
+    tracking.FileLogger.log = log_plain
+
+
 device.install()
 models.install()
 after.importing("verl.workers.rollout.base", _register_adapter)
 after.importing("verl.workers.rollout.replica", _register_replica)
+after.importing("verl.utils.tracking", _write_plain_numbers)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import torch
+
 from . import after
 
 
@@ -50,13 +52,26 @@ def _use_engines_of_cuda(base: Any) -> None:
 
 
 def _unpad_without_flash_attention(attention_utils: Any) -> None:
-    """Versions that fall back on nothing get what they have for NPUs, which is plain torch."""
-    if hasattr(attention_utils, "_fallback_unpad_input"):
-        return
+    """Versions that fall back on nothing take these from flash attention."""
+    if not hasattr(attention_utils, "_fallback_unpad_input"):
+        attention_utils._get_attention_functions = lambda: (index_first_axis, pad_input, None, unpad_input)
 
-    def functions() -> tuple[Any, ...]:
-        from verl.utils.npu_flash_attn_utils import index_first_axis, pad_input, rearrange, unpad_input
 
-        return index_first_axis, pad_input, rearrange, unpad_input
+def index_first_axis(tokens: Any, indices: Any) -> Any:
+    """Some of them."""
+    return tokens[indices]
 
-    attention_utils._get_attention_functions = functions
+
+def unpad_input(rows: Any, mask: Any) -> tuple[Any, ...]:
+    """The tokens of all rows behind each other, where they were, where each row begins, and how long rows are."""
+    lengths = mask.sum(dim=-1, dtype=torch.int32)
+    indices = mask.flatten().nonzero().flatten()
+    begins = torch.nn.functional.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
+    return rows.flatten(0, 1)[indices], indices, begins, int(lengths.max()), lengths
+
+
+def pad_input(tokens: Any, indices: Any, batch: int, seqlen: int) -> Any:
+    """Back to rows."""
+    rows = tokens.new_zeros(batch * seqlen, *tokens.shape[1:])
+    rows[indices] = tokens
+    return rows.unflatten(0, (batch, seqlen))
