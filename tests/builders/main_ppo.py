@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -78,7 +79,7 @@ class Job:
         kind: Of what.
         task: What `prepare` made.
         folder: A new one; the job's run, output and metrics go there.
-        recorded: Under `mstxkit run`; else mstxkit is not even imported.
+        recorded: Under `mstxkit run`; else nothing loads mstxkit.
         held: The second step stays in its rewards until `go`.
     """
 
@@ -95,7 +96,7 @@ class Job:
         command = [*under, str(FRAMEWORKS_PYTHON), "-m", "verl.trainer.main_ppo", *options(kind, task)]
         with (folder / "output").open("w") as output:
             about = {"env": environment, "cwd": folder, "stdout": output, "stderr": subprocess.STDOUT}
-            self._process = subprocess.Popen(command, **about)
+            self._process = subprocess.Popen(command, **about, start_new_session=True)
 
     def go(self) -> None:
         """Let the second step go on."""
@@ -119,7 +120,7 @@ class Job:
     def clear(self) -> None:
         """Nothing of it runs or lies in shared folders any more."""
         if self._process.poll() is None:
-            self._process.kill()  # what Ray started for it ends with it
+            os.killpg(self._process.pid, signal.SIGKILL)  # what Ray started for it ends with it
             self._process.wait()
         shutil.rmtree(self._ray, ignore_errors=True)
 
