@@ -100,10 +100,14 @@ class _TorchProfiler:
             # Somebody else ended it and has its events: torch 2.13.0 crashes the process when it is to write them here.
             sys.modules["torch"].autograd.profiler._run_on_profiler_stop()
             return
-        self._profiler.stop()
-        unfinished = self._trace.with_name(f".{self._trace.name}")
-        self._profiler.export_chrome_trace(str(unfinished))
-        unfinished.replace(self._trace)
+        try:
+            self._profiler.stop()
+            unfinished = self._trace.with_name(f".{self._trace.name}")
+            self._profiler.export_chrome_trace(str(unfinished))
+            unfinished.replace(self._trace)
+        finally:
+            # Its events refer weakly to tensors: until garbage is collected nobody could swap these, as FSDP2 does.
+            self._profiler.profiler = None
 
     def close(self) -> None:
         sys.modules["torch"]._C._autograd._disable_profiler()

@@ -17,7 +17,7 @@ from mstxkit.profiling import presets
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
 
 SCRIPT = """
-import json, os, sys, threading
+import gc, json, os, sys, threading
 from pathlib import Path
 from mstxkit import faults, mstx_range, sinks, stage
 from mstxkit.profiling import backends, presets
@@ -44,6 +44,17 @@ for name in presets.names():
     size = session.bytes_so_far()
     told[name] = {**said(session.stop([5])), "size": size}
 update(1)
+
+gc.disable()
+session = begun("full", "swapped")
+update(1)
+session.stop()
+try:
+    torch.utils.swap_tensors(weights.weight, torch.nn.Parameter(torch.ones(8, 8)))
+    told["swapped"] = True
+except RuntimeError as exc:
+    told["swapped"] = str(exc)
+gc.enable()
 
 with profile() as users:
     told["while theirs"] = said(begun("full", "refused").stop())
@@ -89,6 +100,11 @@ def test_torch_is_chosen_where_nothing_else_is(told: dict[str, Any]) -> None:
 
     assert told["backend"] == ["torch", {"torch_npu": other, "mindspore": other}]
     assert (told["faults"], told["still"]) == ({}, False)
+
+
+def test_parameters_can_be_swapped_right_after_a_session(told: dict[str, Any]) -> None:
+    """As FSDP2 does to move them. torch's profiler has weak references to every tensor while it has its events."""
+    assert told["swapped"] is True
 
 
 @pytest.mark.parametrize("name", presets.names())
