@@ -45,14 +45,16 @@ _LOADED_WHEN_USED = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LOADED_WHEN_USED:
-        raise AttributeError(f"module 'mstxkit' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # to a type checker a name that is not above is an error, not Any
 
-    value = getattr(import_module(f"mstxkit.{_LOADED_WHEN_USED[name]}"), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> Any:
+        if name not in _LOADED_WHEN_USED:
+            raise AttributeError(f"module 'mstxkit' has no attribute {name!r}")
+        from importlib import import_module
+
+        value = getattr(import_module(f"mstxkit.{_LOADED_WHEN_USED[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

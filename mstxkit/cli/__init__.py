@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import typer
 
 DONE, FOUND_WRONG, WRONG_USE, UNWRITABLE = 0, 1, 2, 74
+_VERSION_HELP = "Show the version and exit."
 
 
 def main() -> None:
@@ -66,10 +67,10 @@ def application() -> typer.Typer:
     import typer
 
     app = typer.Typer(
-        help="Mark, capture, find, read: tracing for RL post-training.", no_args_is_help=True, add_completion=False,
+        help="Mark, capture, find, read: tracing for RL post-training.", no_args_is_help=True,
         pretty_exceptions_enable=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]},
     )  # fmt: skip
-    app.callback()(_options)
+    app.callback()(_with_version())
     for verb in verbs():
         module = importlib.import_module(f"{__name__}.{verb}")
         if hasattr(module, "COMMANDS"):
@@ -90,8 +91,28 @@ def _group(module: ModuleType) -> typer.Typer:
     return group
 
 
-def _options() -> None:
-    """Mark, capture, find, read: tracing for RL post-training on Ascend NPUs."""
+def _with_version() -> Callable[..., None]:
+    """The options that stand before a verb."""
+    import typer
+
+    def options(
+        version: bool = typer.Option(False, "--version", is_eager=True, callback=_show_version, help=_VERSION_HELP),
+    ) -> None:
+        """Mark, capture, find, read: tracing for RL post-training on Ascend NPUs."""
+
+    # typer evaluates annotations by the module's globals, where typer is not.
+    options.__annotations__ = {"version": bool, "return": None}
+    return options
+
+
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        import typer
+
+        from .. import __version__
+
+        typer.echo(f"mstxkit {__version__}")
+        raise typer.Exit
 
 
 def _is_wrong_use(exc: MstxkitError) -> bool:

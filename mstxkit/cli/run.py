@@ -42,7 +42,11 @@ def run(
     run: Optional[Path] = typer.Option(None, "--run", help=_RUN_HELP),
     autopatch: Optional[str] = typer.Option(None, "--autopatch", metavar="NAMES", help=_PATCH_HELP),
 ) -> None:
-    """Run CMD, and record every process that it starts. Signals are passed on; ends with CMD's status."""
+    """Run CMD, and record every Python process that it starts, with no edit of its code.
+
+    Where the run lies, and how many processes it has, is said on standard error; CMD's own output stays as it is.
+    Signals are passed on, and the exit status is CMD's: mstxkit run -- torchrun --nproc-per-node 8 train.py
+    """
     asked = _asked(autopatch)
     default = Path("mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S")
     wanted = Path(run or os.environ.get(environment.RUN) or default)

@@ -1,0 +1,21 @@
+"""The names of the package, pinned: `tests/test_typing.py` has mypy check this file, nothing runs it.
+
+An ignored error that is none is an error too (`--strict`): a name that does not exist must be refused.
+"""
+
+from __future__ import annotations
+
+from typing import Callable
+
+from typing_extensions import assert_type
+
+import mstxkit
+from mstxkit import captrue  # type: ignore[attr-defined]  # noqa: F401
+from mstxkit.reading.run import Run
+
+print(mstxkit.typo)  # type: ignore[attr-defined]
+mstxkit.mstx_rnage("x")  # type: ignore[attr-defined]
+
+assert_type(mstxkit.open_run("runs/exp7"), Run)
+assert_type(mstxkit.__version__, str)
+unpatch: Callable[..., None] = mstxkit.unpatch
