@@ -69,7 +69,17 @@ def by_step(occurrences: pl.DataFrame) -> pl.DataFrame:
         )
         .sort("step", pl.col("stage").cast(pl.String), "process", "waits_for")
         .select(
-            "step", "stage", "rank", "role", "pid", "count", "total_ns", "start_ns", "end_ns", "part", "waits_for",
+            "step",
+            "stage",
+            "rank",
+            "role",
+            "pid",
+            "count",
+            "total_ns",
+            "start_ns",
+            "end_ns",
+            "part",
+            "waits_for",
             "process",
         )
     )
