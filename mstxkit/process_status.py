@@ -31,7 +31,18 @@ class Status(NamedTuple):
 
 
 def status() -> Status:
-    """What mstxkit does in this process: on or off, which engine and clock, where to, what was lost."""
+    """What mstxkit does in this process: on or off, which engine and clock, where to, what was lost.
+
+    `counters` and `faults` count since the process began; `own_cost_ratio` is mstxkit's share of the time, 0.001 say.
+
+    Example:
+        >>> import mstxkit
+        >>> mstxkit.status().on
+        False
+        >>> with mstxkit.capture("runs/exp7"):
+        ...     mstxkit.status().on
+        True
+    """
     if environment.is_off():
         return Status(False, False, "", "MSTXKIT_OFF is set", None, None, {}, None, {}, {}, None)
     try:
@@ -75,7 +86,20 @@ def _coalesced(costs: list[tuple[Any, int, int, int]]) -> dict[str, int]:
 
 
 def stage_times(step: int | None = None) -> dict[str, float]:
-    """Stage to seconds in this process: of `step`, or of the last finished one. {} while nothing is recorded."""
+    """Stage to seconds in this process: of `step`, or of the last finished one. {} while nothing is recorded.
+
+    Args:
+        step: Number of the step; None: the last finished one.
+
+    Example:
+        >>> import mstxkit
+        >>> with mstxkit.capture("runs/exp7"):
+        ...     now = mstxkit.step()
+        ...     with mstxkit.stage("reward"):
+        ...         pass
+        ...     list(mstxkit.stage_times(now))
+        ['reward']
+    """
     if environment.is_off():
         return {}
     from .engine.choose import engine

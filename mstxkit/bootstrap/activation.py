@@ -52,6 +52,12 @@ def autopatch(*frameworks_named: str, targets: Any = None) -> PatchReport:
 
     Raises:
         PatchError: a framework is unknown, or the targets are malformed. Nothing has been patched then.
+
+    Example:
+        >>> import mstxkit
+        >>> report = mstxkit.autopatch(targets=mstxkit.Target("textwrap:shorten", stage="reward"))
+        >>> import textwrap  # from here on each call of shorten is an occurrence of the stage
+        >>> mstxkit.unpatch()
     """
     wanted = _wanted(frameworks_named, targets)
     if ranges.is_off:
@@ -103,8 +109,18 @@ def unpatch(*frameworks_named: str) -> None:
 
     Processes that run already keep their patches.
 
+    Args:
+        frameworks_named: Import roots, as `autopatch` takes them.
+
     Raises:
         PatchError: a framework is unknown, and no targets of that name are on.
+
+    Example:
+        >>> import mstxkit
+        >>> report = mstxkit.autopatch("trl")
+        >>> mstxkit.unpatch("trl")
+        >>> len(mstxkit.patch_report().targets)
+        0
     """
     from . import patch_record
 
@@ -132,6 +148,14 @@ def patch_report() -> PatchReport:
     """Every target of the frameworks that are on in this process, with its state and reason.
 
     Cost: tens of milliseconds for each function of which others hold copies: it looks for the holders.
+
+    Example:
+        >>> import mstxkit
+        >>> report = mstxkit.autopatch(targets=mstxkit.Target("textwrap:shorten", stage="reward"))
+        >>> import textwrap
+        >>> [(target.path, target.state) for target in mstxkit.patch_report().targets]
+        [('textwrap:shorten', 'applied')]
+        >>> mstxkit.unpatch()
     """
     return _report(is_thorough=True)
 

@@ -67,6 +67,14 @@ def capture(
         CaptureError: the folder or a limit cannot be used, or this process captures into another run already.
 
     Cost: a few milliseconds once: the live file is made and its pages are faulted in.
+
+    Example:
+        >>> import mstxkit
+        >>> with mstxkit.capture("runs/exp7", seal_every_s=5) as capture:
+        ...     with mstxkit.stage("reward"):
+        ...         pass
+        >>> capture.run.name
+        'exp7'
     """
     if environment.is_off():
         return Capture(None)

@@ -42,6 +42,12 @@ def configure(
     Raises:
         ConfigError: nothing in it is known, or something is wrong: all of that at once, each with file, line, key,
             value, and what is allowed. The same on every rank.
+
+    Example:
+        >>> import mstxkit
+        >>> config = mstxkit.configure({"mstxkit": {"enabled": True, "stages": ["reward"]}}, total_steps=100)
+        >>> config.enabled
+        True
     """
     return understand(source, flavour, total_steps=total_steps, world_size=world_size).read.config
 

@@ -60,6 +60,14 @@ def escalate(
 
     *Cost*: milliseconds; it reads and writes small files of the run. "suspect+peer" reads the run in another process,
     which takes seconds. With MSTXKIT_OFF=1 nothing is asked for, and the request is returned all the same.
+
+    Example:
+        >>> import mstxkit
+        >>> mstxkit.identify(rank=0, world_size=1)
+        >>> with mstxkit.capture("runs/exp7"):
+        ...     request = mstxkit.escalate("actor_update", preset="kernels", limit_s=30, reason="slower than usual")
+        >>> request.steps, request.ranks
+        (1, (0,))
     """
     fields: dict[str, Any] = {
         "stages": _listed(stage),

@@ -44,6 +44,12 @@ def identify(
         role: What it works as, "actor" or "reference", say.
         world_size: Number of ranks.
         part: What it is to its rank, "tokenizer 2", say; a forked child does not inherit it.
+
+    What is no number, or no text, is counted as a fault and left out.
+
+    Example:
+        >>> import mstxkit
+        >>> mstxkit.identify(rank=3, world_size=8, role="actor")
     """
     try:
         fields = {"rank": _number(rank), "role": _cut(role), "world_size": _number(world_size), "part": _fitted(part)}

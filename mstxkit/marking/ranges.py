@@ -74,6 +74,14 @@ def mstx_timer(
             clock starts. What it raises is counted, not raised.
 
     Cost: one Python frame and one range a call.
+
+    Example:
+        >>> from mstxkit import mstx_timer
+        >>> @mstx_timer(stage="reward", attributes=lambda batch: {"prompts": len(batch)})
+        ... def score(batch):
+        ...     return [len(text) for text in batch]
+        >>> score(["a", "bc"])
+        [1, 2]
     """
     if callable(name) or hasattr(type(name), "__get__"):
         return _decorate((None, stage, domain, stream, attributes), name)

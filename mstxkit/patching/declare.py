@@ -55,6 +55,12 @@ class Target:
 
     Raises:
         PatchError: a field has a value that it cannot have.
+
+    Example:
+        >>> from mstxkit import Target
+        >>> target = Target("acme_rl.trainer:Trainer.update", stage="actor_update", step="self.global_step")
+        >>> target.module, target.qualname
+        ('acme_rl.trainer', 'Trainer.update')
     """
 
     path: str
@@ -138,6 +144,11 @@ class Seam:
         path: The decorator, `package.module:name`. It is replaced right after its module is imported.
         code_name: Name of the function that it returns, in the framework's source.
         file: End of that source file's path: with `code_name` it tells the framework's wrappers from others.
+
+    Example:
+        >>> from mstxkit import Seam
+        >>> Seam("acme_rl.profiling:annotate", code_name="wrapper", file="acme_rl/profiling.py").module
+        'acme_rl.profiling'
     """
 
     path: str
@@ -162,6 +173,13 @@ class Patch:
         roles: Ray actor class name to what a process of it is called in tables; None: its first stage tells.
         default: Is it among `autopatch()` without a name?
         notes: What a user should know: ways in, what stays out of reach.
+
+    Example:
+        >>> import mstxkit
+        >>> update = mstxkit.Target("acme_rl.trainer:Trainer.update", stage="actor_update")
+        >>> patch = mstxkit.Patch("acme_rl", versions=">=1.2,<2", targets=(update,))
+        >>> report = mstxkit.autopatch(targets=patch)
+        >>> mstxkit.unpatch()
     """
 
     framework: str

@@ -30,11 +30,22 @@ _RUN_LIMIT_BYTES = 1 << 20
 def open_run(path: str | os.PathLike[str]) -> Run:
     """Open the run in the folder `path`: what is there now, also while its processes go on writing.
 
+    Args:
+        path: The run's folder; what `capture` was given.
+
     *Cost*: every file is read and checked once; records are decoded when a table is asked for.
 
     Raises:
         ReadError: there is no run at `path`.
         MstxkitError: numpy or polars is not installed.
+
+    Example:
+        >>> import mstxkit
+        >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+        ...     mstxkit.mark("scored")
+        >>> run = mstxkit.open_run("runs/exp7")
+        >>> run.stages()["stage"].to_list(), run.damage
+        (['reward'], [])
     """
     try:
         import numpy  # noqa: F401
@@ -90,6 +101,14 @@ class Run:
         `rank, host, pid, role, track, depth, step, domain, stage, name, start_ns, duration_ns, busy_ns, open, error,
         attributes, part`. What a controller waits for has no rank, and `part` driver. *Cost*: 10 million ranges take
         about a second and 100 bytes each.
+
+        Example:
+            >>> import mstxkit
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+            ...     mstxkit.mark("scored")
+            >>> run = mstxkit.open_run("runs/exp7")
+            >>> run.ranges().select("name", "stage", "open", "error").rows()
+            [('reward', 'reward', False, False)]
         """
         import polars as pl
 
@@ -97,7 +116,16 @@ class Run:
         return self._finisher().ranges(rows)
 
     def marks(self) -> pl.DataFrame:
-        """`rank, host, pid, track, step, domain, stage, message, time_ns, attributes`, process by process."""
+        """`rank, host, pid, track, step, domain, stage, message, time_ns, attributes`, process by process.
+
+        Example:
+            >>> import mstxkit
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+            ...     mstxkit.mark("scored")
+            >>> run = mstxkit.open_run("runs/exp7")
+            >>> run.marks().select("message", "stage").rows()
+            [('scored', 'reward')]
+        """
         import polars as pl
 
         from . import frames
@@ -153,6 +181,14 @@ class Run:
 
         `count` of outermost occurrences that have ended, `total_ns` the union of their time in that process. What a
         controller waits for has rows of its own: `waits_for` says for whom, `part` is `driver`, `rank` null.
+
+        Example:
+            >>> import mstxkit
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+            ...     mstxkit.mark("scored")
+            >>> run = mstxkit.open_run("runs/exp7")
+            >>> run.stages().select("stage", "count").rows()
+            [('reward', 1)]
         """
         import polars as pl
 
@@ -176,6 +212,14 @@ class Run:
         is more to say), `attempt` (of the job, from 0 on), `under` (what it works under; null for a rank's own
         process), `label` (what reports and traces call it, and no other process of the run), further counters, `clock`
         and `process`, the name of its files. Counters of a killed process are those of its last block or live file.
+
+        Example:
+            >>> import mstxkit
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+            ...     mstxkit.mark("scored")
+            >>> run = mstxkit.open_run("runs/exp7")
+            >>> len(run.processes())
+            1
         """
         import polars as pl
 
@@ -222,6 +266,14 @@ class Run:
         really recorded (the window, while none are), when recording began and ended (null: not), where the profiles
         lie, below the run. A rank that says nothing is queued, and expired when the request's time is over. *Cost*:
         reads a small file for each rank and each profile.
+
+        Example:
+            >>> import mstxkit
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+            ...     mstxkit.mark("scored")
+            >>> run = mstxkit.open_run("runs/exp7")
+            >>> len(run.escalations())
+            0
         """
         import polars as pl
 

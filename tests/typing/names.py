@@ -13,7 +13,7 @@ import mstxkit
 from mstxkit import captrue  # type: ignore[attr-defined]  # noqa: F401
 from mstxkit.reading.run import Run
 
-mstxkit.typo()  # type: ignore[attr-defined]
+value = mstxkit.typo  # type: ignore[attr-defined]
 mstxkit.mstx_rnage("x")  # type: ignore[attr-defined]
 
 assert_type(mstxkit.open_run("runs/exp7"), Run)
