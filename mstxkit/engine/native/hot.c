@@ -8,6 +8,7 @@
  * Needs the GIL (it does not declare Py_mod_gil, so a free-threaded interpreter turns the GIL on) and one interpreter.
  */
 #include "driven.h"
+#include "words.h"
 
 /* ---- a bank just activated: what is open must be readable from it ---- */
 static void define_open(void)
@@ -830,20 +831,15 @@ static void after_fork_in_child(void)
 #define FAST (METH_FASTCALL | METH_KEYWORDS)
 #define CALL(f) (PyCFunction)(void *)f
 static PyMethodDef hot_methods[] = {
-    {"mstx_range", CALL(hot_mstx_range), FAST,
-     "mstx_range(name, *, stage=None, domain='default', stream=None, **attributes)\n--\n\n"
-     "A range: `with`, `async with`, or as a decorator."},
-    {"stage", CALL(hot_stage), FAST, "stage(key, *, domain='default', stream=None, **attributes)\n--\n\n"
-     "A range that is the stage `key`."},
-    {"mark", CALL(hot_mark), FAST, "mark(message, *, domain='default', stream=None, **attributes)\n--\n\nAn instant."},
-    {"step", CALL(hot_step), METH_FASTCALL, "step(n=None)\n--\n\n"
-     "The next step, or step n, for this process; returns the step in force."},
-    {"at_step", hot_at_step, METH_O, "at_step(n)\n--\n\n`with at_step(n)`: the step of the enclosing task only."},
+    {"mstx_range", CALL(hot_mstx_range), FAST, doc_mstx_range},
+    {"stage", CALL(hot_stage), FAST, doc_stage},
+    {"mark", CALL(hot_mark), FAST, doc_mark},
+    {"step", CALL(hot_step), METH_FASTCALL, doc_step},
+    {"at_step", hot_at_step, METH_O, doc_at_step},
     {"carried", hot_carried, METH_NOARGS, NULL},
     {"carry", hot_carry, METH_O, NULL},
-    {"current_step", hot_current_step, METH_NOARGS, "current_step()\n--\n\nThe step in force, or None."},
-    {"current_stage", hot_current_stage, METH_NOARGS, "current_stage()\n--\n\n"
-     "The key of the innermost stage, or None."},
+    {"current_step", hot_current_step, METH_NOARGS, doc_current_step},
+    {"current_stage", hot_current_stage, METH_NOARGS, doc_current_stage},
     {"stage_times", CALL(hot_stage_times), METH_VARARGS | METH_KEYWORDS,
      "stage_times(step=None)\n--\n\nStage to seconds in this process, of a step or of the last finished one."},
     {"intern", CALL(hot_intern), METH_VARARGS | METH_KEYWORDS, NULL},

@@ -45,7 +45,20 @@ _wants_recording = False
 
 
 def mark(message: Any, /, *, domain: Any = names.DEFAULT_DOMAIN, stream: Any = None, **attributes: object) -> None:
-    """An instant."""
+    """An instant, inside of what is open.
+
+    Args:
+        message: What reports and traces call it.
+        domain: mstx domain.
+        stream: Device stream, for mstx.
+        attributes: As those of `mstx_range`.
+
+    Cost: it reads the clock once, a range twice.
+
+    Example:
+        >>> from mstxkit import mark
+        >>> mark("checkpoint written", bytes=1 << 20)
+    """
     if ranges.is_on:
         ranges.mark(message, domain, stream, attributes)
 

@@ -10,9 +10,18 @@ from . import banks, ranges, sinks, sites, tracks, watch
 
 
 def step(n: Any = None) -> int | None:
-    """The next step, or step n, for this process; returns the step in force.
+    """The next step, or step n, for this process: all its threads. Returns the step in force, None with MSTXKIT_OFF=1.
 
-    A bad one is a counted fault, and ignored.
+    A range keeps the step that is in force when it begins. What is no whole number from 0 on is counted as a fault and
+    ignored.
+
+    Args:
+        n: Number of the step; None: one more than before, 0 at first.
+
+    Example:
+        >>> from mstxkit import step
+        >>> step(), step(), step(10), step()
+        (0, 1, 10, 11)
     """
     with banks.lock:
         if n is not None:
@@ -40,7 +49,19 @@ def _as_step(n: Any) -> int | None:
 
 
 class at_step:
-    """`with at_step(n)`: the step of the enclosing task only, and of tasks created inside."""
+    """`with at_step(n)`: the step of the enclosing task or thread only, and of tasks created inside.
+
+    For trainers that have several steps in flight. Elsewhere `step` goes on to hold.
+
+    Args:
+        n: Number of the step, from 0 on.
+
+    Example:
+        >>> from mstxkit import at_step, current_step
+        >>> with at_step(7):
+        ...     current_step()
+        7
+    """
 
     __slots__ = ("_before", "_process", "_step")
 
@@ -81,13 +102,30 @@ def _packed(stage: int, step: int | None) -> int:
 
 
 def current_step() -> int | None:
-    """The step in force, or None."""
+    """The step in force, that of `at_step` before that of `step`; None until one is set.
+
+    Example:
+        >>> from mstxkit import current_step, step
+        >>> step(3)
+        3
+        >>> current_step()
+        3
+    """
     at = tracks.at_here()
     return tracks.step if at is None else at
 
 
 def current_stage() -> str | None:
-    """The key of the innermost stage, or None."""
+    """The key of the innermost stage that this task or thread is inside of, or None.
+
+    None also while nothing records and nothing listens: a program must not decide by it what it computes.
+
+    Example:
+        >>> import mstxkit
+        >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+        ...     mstxkit.current_stage()
+        'reward'
+    """
     return sites.stage_key(tracks.stage_here())
 
 
