@@ -25,6 +25,12 @@ class Site:
 class Range:
     """An interval: begins on entry, ends on exit. May be entered again, also while it is open."""
 
+    @property
+    def name(self) -> str: ...
+    @property
+    def stage(self) -> str | None: ...
+    @property
+    def domain(self) -> str: ...
     def __enter__(self) -> Range: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
@@ -74,7 +80,6 @@ def mstx_range(
         >>> with mstx_range("rerank", tokens=512) as found:
         ...     found.set(kept=7)
     """
-    ...
 
 def stage(key: str, *, domain: str = "default", stream: object = None, **attributes: object) -> Range:
     """A range that is the stage `key`: reports total it by step and rank, and escalation looks it up.
@@ -94,7 +99,6 @@ def stage(key: str, *, domain: str = "default", stream: object = None, **attribu
         ...     mstxkit.current_stage()
         'reward'
     """
-    ...
 
 def mark(message: str, *, domain: str = "default", stream: object = None, **attributes: object) -> None:
     """An instant, inside of what is open.
@@ -111,7 +115,6 @@ def mark(message: str, *, domain: str = "default", stream: object = None, **attr
         >>> from mstxkit import mark
         >>> mark("checkpoint written", bytes=1 << 20)
     """
-    ...
 
 def step(n: int | None = None) -> int | None:
     """The next step, or step n, for this process: all its threads. Returns the step in force, None with MSTXKIT_OFF=1.
@@ -127,10 +130,9 @@ def step(n: int | None = None) -> int | None:
         >>> step(), step(), step(10), step()
         (0, 1, 10, 11)
     """
-    ...
 
 def at_step(n: int) -> ContextManager[object]:
-    """`with at_step(n)`: the step of the enclosing task or thread only, and of tasks created inside.
+    """Give the enclosing task or thread a step of its own, and the tasks created inside.
 
     For trainers that have several steps in flight. Elsewhere `step` goes on to hold.
 
@@ -143,7 +145,6 @@ def at_step(n: int) -> ContextManager[object]:
         ...     current_step()
         7
     """
-    ...
 
 def carried() -> int | None:
     """Stage and step in force here, for `carry` on another thread; None where there is none of its own."""
@@ -163,7 +164,6 @@ def current_step() -> int | None:
         >>> current_step()
         3
     """
-    ...
 
 def current_stage() -> str | None:
     """The key of the innermost stage that this task or thread is inside of, or None.
@@ -176,7 +176,6 @@ def current_stage() -> str | None:
         ...     mstxkit.current_stage()
         'reward'
     """
-    ...
 
 def intern(name: str, stage: str | None = None, domain: str = "default") -> Site: ...
 def is_on(site: object, /) -> bool: ...

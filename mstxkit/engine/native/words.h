@@ -81,7 +81,7 @@ PyDoc_STRVAR(doc_at_step,
     "at_step(n)\n"
     "--\n"
     "\n"
-    "`with at_step(n)`: the step of the enclosing task or thread only, and of tasks created inside.\n"
+    "Give the enclosing task or thread a step of its own, and the tasks created inside.\n"
     "\n"
     "For trainers that have several steps in flight. Elsewhere `step` goes on to hold.\n"
     "\n"

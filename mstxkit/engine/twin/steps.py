@@ -49,7 +49,7 @@ def _as_step(n: Any) -> int | None:
 
 
 class at_step:
-    """`with at_step(n)`: the step of the enclosing task or thread only, and of tasks created inside.
+    """Give the enclosing task or thread a step of its own, and the tasks created inside.
 
     For trainers that have several steps in flight. Elsewhere `step` goes on to hold.
 
