@@ -253,7 +253,7 @@ def test_the_trainers_step_is_the_iteration_that_it_logged_last(loaded: dict[str
 
     generate = seen.ranges[0]
     assert (generate.name, generate.stage, generate.step) == ("RayActorGroup.generate_sequences", "actor_generate", 5)
-    assert generate.attributes == {"workers": 2, "blocking": True}
+    assert generate.attributes == {"workers": 2, "blocking": True, "waits_for": "workers"}
 
 
 def test_all_that_the_trainer_calls_workers_and_tasks_for_is_a_wait_and_nothing_else() -> None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from ..tables import waits
 from .escape import shown
 from .units import duration
 
@@ -33,6 +32,8 @@ def summarise(run: Run, names: list[dict[str, Any]], choice: ReportChoice) -> li
         choice: of these steps and stages only; where ranks are chosen, nothing: a controller is none.
     """
     import polars as pl
+
+    from ..tables import waits
 
     rows = _chosen(run.waits(), choice)
     others = waits.meanwhile(run, choice.steps) if rows.height else {}
