@@ -34,7 +34,7 @@ def _called(name: str, stage: str, upstream: Callable[..., Any], args: Any, kwar
     entry.stage_begins()
     if not identity.has_role():
         identity.identify(role=ROLE)
-    with ranges.mstx_range(name, stage=stage, attributes={"role": ROLE}):
+    with ranges.mstx_range(name, stage=stage, role=ROLE):
         return upstream(*args, **kwargs)
 
 
