@@ -148,11 +148,9 @@ def at_step(n: int) -> ContextManager[object]:
 
 def carried() -> int | None:
     """Stage and step in force here, for `carry` on another thread; None where there is none of its own."""
-    ...
 
 def carry(carried: int | None, /) -> int | None:
     """Put what `carried` gave in force on this thread; returns what was before, to be put back."""
-    ...
 
 def current_step() -> int | None:
     """The step in force, that of `at_step` before that of `step`; None until one is set.
