@@ -95,7 +95,7 @@ class Target:
                 choices = ", ".join(str(choice) for choice in allowed if choice is not None)
                 raise PatchError(f"{name}={getattr(self, name)!r} (of {self.path}): choose one of {choices}")
         if (self.kind in (VALUE, AROUND, WRAP)) != (self.value is not None):
-            kinds = "kind value or around or wrap"
+            kinds = "kind value, around or wrap"
             raise PatchError(f"value={self.value!r} (of {self.path}): goes with {kinds}, and only these")
         if self.dummy is not None and self.boundary is None:
             raise PatchError(f"dummy={self.dummy!r} (of {self.path}): goes with boundary, and only with it")

@@ -187,7 +187,7 @@ targets:
         ("targets:\n- path: a.b:f\n  attributes: {n: }\n", 3, "targets[0].attributes.n: empty"),
         ("targets:\n- path: a.b:f\n  max_depth: 1.5\n", 3, "an int from 1"),
         ("targets:\n- path: a.b:f\n  max_depth: '2'\n", 3, "an int from 1"),
-        ("targets:\n- path: a.b:f\n  value: a.b:g\n", 2, "goes with kind value or around, and only these"),
+        ("targets:\n- path: a.b:f\n  value: a.b:g\n", 2, "goes with kind value, around or wrap, and only these"),
         ("targets:\n- path: a.b:f\n  unless: nothing\n", 3, "a symbol is written package.module:name"),
         ("targets:\n- path: a.b:f*.g\n", 2, "only the last part may hold *"),
         ("targets:\n- path: a.b:f\n  ? [a]\n  : 1\n", 3, "the name of a field: a text is needed"),

@@ -65,6 +65,8 @@ def mstx_range(
 ) -> Range:
     """A range: `with`, `async with`, or as a decorator. It never raises, and never hides what the body raises.
 
+    Called as `mstx_range(name, *, stage=None, domain="default", stream=None, **attributes)`.
+
     Args:
         name: What reports and traces call it.
         stage: Key of a stage, where the range is an occurrence of one.
@@ -83,6 +85,8 @@ def mstx_range(
 
 def stage(key: str, *, domain: str = "default", stream: object = None, **attributes: object) -> Range:
     """A range that is the stage `key`: reports total it by step and rank, and escalation looks it up.
+
+    Called as `stage(key, *, domain="default", stream=None, **attributes)`.
 
     Args:
         key: Name of the stage, "actor_update" say; the range has the same name.

@@ -285,6 +285,8 @@ class _Idle(Range, metaclass=_ByInstance):
 def mstx_range(name: Any = _UNGIVEN, /, **options: Any) -> Any:
     """A range: `with`, `async with`, or as a decorator. It never raises, and never hides what the body raises.
 
+    Called as `mstx_range(name, *, stage=None, domain="default", stream=None, **attributes)`.
+
     Args:
         name: What reports and traces call it.
         stage: Key of a stage, where the range is an occurrence of one.
@@ -323,6 +325,8 @@ def _with_options(name: Any, options: dict[str, Any]) -> Range:
 
 def stage(key: Any = _UNGIVEN, /, **options: Any) -> Range:
     """A range that is the stage `key`: reports total it by step and rank, and escalation looks it up.
+
+    Called as `stage(key, *, domain="default", stream=None, **attributes)`.
 
     Args:
         key: Name of the stage, "actor_update" say; the range has the same name.

@@ -35,6 +35,8 @@ def measured(run: Run, processes: pl.DataFrame, choice: ReportChoice) -> Measure
     Raises:
         ReadError: nothing in the run answers to the choice, or to a part of it.
     """
+    import polars as pl
+
     occurrences, sums = run.occurrences(), inside.sums(run, choice.rows())
     first, last = _ends(sums.spans["step"])
     choosing.check(choice, processes["rank"].to_list(), first, last)
@@ -44,7 +46,8 @@ def measured(run: Run, processes: pl.DataFrame, choice: ReportChoice) -> Measure
     wanted = occurrences.filter(choice.rows())
     by_process = _by_process(wanted, lasted)
     by_name = _by_name(sums.names, by_process, spans, lasted)
-    by_process, by_name = _chosen(choice, by_process, by_name)
+    waited = run.waits().with_columns(rank=pl.lit(None, pl.Int64)).filter(choice.rows())["stage"]
+    by_process, by_name = _chosen(choice, by_process, by_name, waited.cast(pl.String))
     totals = {row["stage"]: row for row in stages.totals(wanted).iter_rows(named=True)}
     entries = _stages(by_process, totals, names)
     ranges = _in_order(by_name, [entry["stage"] for entry in entries])
@@ -97,8 +100,10 @@ def _by_name(names: pl.DataFrame, by_process: pl.DataFrame, spans: pl.DataFrame,
     return figures.with_columns(share_ratio=share).drop("stage_ns", "lasted_ns", "lasted", "in_steps", "in_steps_ns")
 
 
-def _chosen(choice: ReportChoice, by_process: pl.DataFrame, by_name: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The rows of the stages and names that were asked for.
+def _chosen(
+    choice: ReportChoice, by_process: pl.DataFrame, by_name: pl.DataFrame, waited: pl.Series
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows of the stages and names that were asked for. In some stages a controller only waits: `waited`.
 
     Raises:
         ReadError: there are none.
@@ -106,14 +111,14 @@ def _chosen(choice: ReportChoice, by_process: pl.DataFrame, by_name: pl.DataFram
     import polars as pl
 
     if choice.stages is not None:
-        keys = pl.concat([by_process["stage"], by_name["stage"]]).drop_nulls().unique().to_list()
+        keys = pl.concat([by_process["stage"], by_name["stage"], waited]).drop_nulls().unique().to_list()
         wanted = choosing.stages_of(choice.stages, keys)
         by_process, by_name = (rows.filter(pl.col("stage").is_in(list(wanted))) for rows in (by_process, by_name))
     if choice.ranges is not None:
         by_name = by_name.filter(
             pl.col("name").is_in(list(choosing.ranges_of(choice.ranges, by_name["name"].unique())))
         )
-    if str(choice) and by_process.is_empty() and by_name.is_empty():
+    if str(choice) and by_process.is_empty() and by_name.is_empty() and waited.is_empty():
         raise ReadError(f"this run has nothing of {choice}, all at once")
     return by_process, by_name
 

@@ -54,7 +54,7 @@ def summarise(run: Run, names: list[dict[str, Any]], choice: ReportChoice) -> li
 def _chosen(rows: pl.DataFrame, choice: ReportChoice) -> pl.DataFrame:
     import polars as pl
 
-    rows = rows.with_columns(rank=pl.lit(None, pl.Int64)).filter(choice.rows()).drop("rank")
+    rows = rows.with_columns(rank=pl.lit(None, pl.Int64)).filter(choice.rows()).drop("rank")  # it is no rank's
     if choice.stages is None or rows.is_empty():
         return rows
     wanted = [stage for stage in rows["stage"].unique() if choice.has_stage(str(stage))]

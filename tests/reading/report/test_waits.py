@@ -14,6 +14,7 @@ pytest.importorskip("numpy")
 pytest.importorskip("polars")
 console = pytest.importorskip("rich.console")
 
+from mstxkit.reading.report.choice import EVERYTHING, Bounds, ReportChoice  # noqa: E402
 from mstxkit.reading.report.summary import summarise  # noqa: E402
 from mstxkit.reading.report.text import render  # noqa: E402
 from mstxkit.reading.run import open_run  # noqa: E402
@@ -31,8 +32,8 @@ def wait(bank: BankFiles, start_ms: int, end_ms: int, step: int | None, stage: s
     return bank.range(stage, *times, stage=stage, own=True, step=step, waits_for="workers", **more)
 
 
-def work(start_ms: int, end_ms: int, step: int | None = 1) -> BankFiles:
-    return BankFiles().range("gen", start_ms * MILLISECOND, end_ms * MILLISECOND, stage="gen", own=True, step=step)
+def work(start_ms: int, end_ms: int, step: int | None = 1, stage: str = "gen") -> BankFiles:
+    return BankFiles().range(stage, start_ms * MILLISECOND, end_ms * MILLISECOND, stage=stage, own=True, step=step)
 
 
 def driver(run: Path, bank: BankFiles, pid: int = 200, **more: Any) -> None:
@@ -60,9 +61,26 @@ def test_a_single_step_can_be_asked_for(run: Path) -> None:
     driver(run, wait(wait(BankFiles(), 0, 100, 1), 200, 500, 2))
     ProcessFiles(run).seal(work(0, 100))
 
-    (entry,) = summarise(open_run(run), step=2)["waits"]
+    (entry,) = summarise(open_run(run), ReportChoice(steps=Bounds(2, 2)))["waits"]
 
     assert (entry["steps"], entry["waited_ns"], entry["busy_ns"]) == (1, 300 * MILLISECOND, 0)
+
+
+@pytest.mark.parametrize(
+    ("choice", "count"), [(ReportChoice(stages=("gen",)), 1), (ReportChoice(stages=("w*",)), 0), (EVERYTHING, 1)]
+)
+def test_stages_can_be_chosen(run: Path, choice: ReportChoice, count: int) -> None:
+    driver(run, wait(BankFiles(), 0, 100, 1))
+    ProcessFiles(run).seal(work(0, 100, stage="warm"))
+
+    assert len(summarise(open_run(run), choice)["waits"]) == count
+
+
+def test_where_ranks_are_chosen_nobody_waits_who_is_none(run: Path) -> None:
+    driver(run, wait(BankFiles(), 0, 100, 1))
+    ProcessFiles(run, rank=0).seal(work(0, 100))
+
+    assert summarise(open_run(run), ReportChoice(ranks=(Bounds(0, 0),)))["waits"] == []
 
 
 def test_without_steps_it_tells_all_time(run: Path) -> None:

@@ -130,7 +130,7 @@ def test_no_total_holds_a_wait_and_nobody_is_slow_by_it(tmp_path: Path) -> None:
 
     by_process = stages.by_process(run.occurrences())
 
-    assert by_process.select("process", "total_ns").rows() == [(0, 10), (1, 11)]
+    assert by_process.select("process", "total_ns").rows() == [(1, 11), (0, 10)], "the slowest first"
     assert stages.totals(run.occurrences())["count"].to_list() == [2]
 
 
