@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import soak
 from builders.contracts.where import INSTALLED_VERL, OLDER_VERL, verl_paths
 
 pytestmark = [pytest.mark.frameworks]
@@ -41,8 +42,11 @@ def told(version: str, *names: str) -> dict[str, Any]:
     return answer
 
 
-@pytest.mark.parametrize("names", [("verl", "verl+extra"), ("trl",), ()], ids=lambda names: "-".join(names) or "all")
-@pytest.mark.parametrize("version", [*OLDER_VERL, INSTALLED_VERL])
+WHEELS = [*OLDER_VERL, INSTALLED_VERL]
+CALLS = [*((version, ("verl", "verl+extra")) for version in WHEELS), *((version, ()) for version in WHEELS)]
+
+
+@pytest.mark.parametrize(("version", "names"), [*soak.sample(CALLS, 4), (INSTALLED_VERL, ("trl",))])
 def test_every_target_waits_or_is_absent_and_nothing_is_imported(version: str, names: tuple[str, ...]) -> None:
     answer = told(version, *names)
 
@@ -55,7 +59,7 @@ def test_every_target_waits_or_is_absent_and_nothing_is_imported(version: str, n
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("version", ["0.7.1", INSTALLED_VERL])
+@pytest.mark.parametrize("version", soak.sample(["0.7.1", INSTALLED_VERL], 1))
 def test_mstxkit_run_says_nothing_of_it(version: str, tmp_path: Path) -> None:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("MSTXKIT_")}
     environment.update(PYTHONPATH=os.pathsep.join([str(ROOT), *verl_paths(version)]), PYTHONWARNINGS="ignore")
