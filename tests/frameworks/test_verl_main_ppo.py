@@ -177,7 +177,7 @@ def of_a_critic(kind: Kind) -> dict[tuple[str, str, str], int]:
     found = {
         ("compute_values", values): 2 if kind.is_legacy else 1,
         (forward, values): passes if kind.is_legacy else 1,
-        (update, update): 1 if kind.is_legacy else mini_batches,
+        (update, update): 1,
         (forward, update): passes if kind.is_legacy else mini_batches,
         (optimizer, update): mini_batches,
     }
