@@ -82,7 +82,7 @@ def test_a_function_of_ours_that_is_not_there_is_a_failed_target(acme: Any, inst
 
 @pytest.mark.parametrize("fields", [{"kind": "around"}, {"value": "a:b"}])
 def test_it_needs_to_be_said_which_function(fields: dict[str, Any]) -> None:
-    with pytest.raises(PatchError, match="goes with kind value or around"):
+    with pytest.raises(PatchError, match="goes with kind value, around or wrap"):
         Target("a.b:f", **fields)
 
 
