@@ -123,8 +123,8 @@ class Finisher:
 _OF_OWNER = ("rank", "part")
 
 
-def _says_waits() -> pl.Expr:
-    """Cheap for rows without it. In a text of a user's, the quotes have backslashes."""
+def says_waits() -> pl.Expr:
+    """Is `waits_for` among the attributes? Cheap where not. In a text of a user's, the quotes have backslashes."""
     return pl.col("attributes").str.contains('"waits_for":', literal=True)
 
 
@@ -135,7 +135,7 @@ def _number(attribute: str) -> Callable[[], pl.Expr]:
 _EXPRESSIONS: dict[str, Callable[[], pl.Expr]] = {
     "tokens": _number("tokens"),
     "prompts": _number("prompts"),
-    "waits_for": lambda: pl.when(_says_waits()).then(pl.col("attributes").str.json_path_match("$.waits_for")),
+    "waits_for": lambda: pl.when(says_waits()).then(pl.col("attributes").str.json_path_match("$.waits_for")),
     "time_ns": lambda: pl.col("start_ns"),
     "track": lambda: pl.col("track").cast(pl.Int32),
     "depth": lambda: pl.col("depth").cast(pl.Int16),

@@ -58,10 +58,6 @@ class ReportChoice(NamedTuple):
             is_wanted = is_wanted & pl.any_horizontal(of_ranks).fill_null(False)
         return is_wanted
 
-    def has_stage(self, stage: str) -> bool:
-        """Is this stage asked for?"""
-        return self.stages is None or any(_is_alike(wanted, stage, canonical(stage)) for wanted in self.stages)
-
     def __str__(self) -> str:
         """`steps 5 to 7, ranks 0, 3 to 5`; "" where everything is asked for."""
         spans = {"steps": self.steps and (self.steps,), "ranks": self.ranks}
@@ -148,18 +144,13 @@ def ranges_of(wanted: Sequence[str], there: Iterable[str]) -> set[str]:
 
 
 def _answering(wanted: str, names: list[str], what: str, keys: dict[str, str]) -> set[str]:
-    alike = {name for name in names if _is_alike(wanted, name, keys.get(name))}
+    same = {name for name in names if name == wanted or keys.get(name) == canonical(wanted)}
+    alike = same or {name for name in names if "*" in wanted and fnmatchcase(name, wanted.replace("[", "[[]"))}
     if not alike:
         near = difflib.get_close_matches(wanted, names, n=1)
         advice = f"did you mean {near[0]}?" if near else f"there: {_listed(sorted(names)) or 'none'}"
         raise ReadError(f"no {what} {wanted!r} in what was asked for; {advice}")
     return alike
-
-
-def _is_alike(wanted: str, name: str, key: str | None) -> bool:
-    """Is this name the wanted one, or its stage in another system's words, or of its pattern?"""
-    is_same = name == wanted or (key is not None and key == canonical(wanted))
-    return is_same or ("*" in wanted and fnmatchcase(name, wanted.replace("[", "[[]")))
 
 
 def _listed(names: Sequence[str]) -> str:

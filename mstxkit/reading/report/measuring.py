@@ -19,13 +19,17 @@ NAMES = ("rank", "host", "pid", "role", "part", "under", "label")
 
 
 class Measured(NamedTuple):
-    """Plain values for the summary; `first_step` and `last_step` are the run's, whatever was asked for."""
+    """Plain values for the summary; `first_step` and `last_step` are the run's, whatever was asked for.
+
+    `waiting`: the rows of `Run.waits()` of the steps, ranks and stages that were asked for.
+    """
 
     first_step: int | None
     last_step: int | None
     step_time: dict[str, Any] | None
     stages: list[dict[str, Any]]
     ranges: list[dict[str, Any]]
+    waiting: pl.DataFrame
     coalesced: list[dict[str, Any]]
 
 
@@ -46,12 +50,12 @@ def measured(run: Run, processes: pl.DataFrame, choice: ReportChoice) -> Measure
     wanted = occurrences.filter(choice.rows())
     by_process = _by_process(wanted, lasted)
     by_name = _by_name(sums.names, by_process, spans, lasted)
-    waited = run.waits().with_columns(rank=pl.lit(None, pl.Int64)).filter(choice.rows())["stage"]
-    by_process, by_name = _chosen(choice, by_process, by_name, waited.cast(pl.String))
+    waiting = run.waits().with_columns(pl.col("stage").cast(pl.String), rank=pl.lit(None, pl.Int64))  # no rank's
+    by_process, by_name, waiting = _chosen(choice, by_process, by_name, waiting.filter(choice.rows()))
     totals = {row["stage"]: row for row in stages.totals(wanted).iter_rows(named=True)}
     entries = _stages(by_process, totals, names)
     ranges = _in_order(by_name, [entry["stage"] for entry in entries])
-    return Measured(first, last, _step_time(lasted, names), entries, ranges, sums.coalesced.to_dicts())
+    return Measured(first, last, _step_time(lasted, names), entries, ranges, waiting, sums.coalesced.to_dicts())
 
 
 def _ends(numbers: pl.Series) -> tuple[int | None, int | None]:
@@ -101,9 +105,9 @@ def _by_name(names: pl.DataFrame, by_process: pl.DataFrame, spans: pl.DataFrame,
 
 
 def _chosen(
-    choice: ReportChoice, by_process: pl.DataFrame, by_name: pl.DataFrame, waited: pl.Series
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The rows of the stages and names that were asked for. In some stages a controller only waits: `waited`.
+    choice: ReportChoice, by_process: pl.DataFrame, by_name: pl.DataFrame, waiting: pl.DataFrame
+) -> tuple[pl.DataFrame, ...]:
+    """The rows of the stages and names that were asked for. In some stages a controller only waits.
 
     Raises:
         ReadError: there are none.
@@ -111,16 +115,16 @@ def _chosen(
     import polars as pl
 
     if choice.stages is not None:
-        keys = pl.concat([by_process["stage"], by_name["stage"], waited]).drop_nulls().unique().to_list()
-        wanted = choosing.stages_of(choice.stages, keys)
-        by_process, by_name = (rows.filter(pl.col("stage").is_in(list(wanted))) for rows in (by_process, by_name))
+        keys = pl.concat([rows["stage"] for rows in (by_process, by_name, waiting)]).drop_nulls().unique().to_list()
+        is_wanted = pl.col("stage").is_in(list(choosing.stages_of(choice.stages, keys)))
+        by_process, by_name, waiting = (rows.filter(is_wanted) for rows in (by_process, by_name, waiting))
     if choice.ranges is not None:
         by_name = by_name.filter(
             pl.col("name").is_in(list(choosing.ranges_of(choice.ranges, by_name["name"].unique())))
         )
-    if str(choice) and by_process.is_empty() and by_name.is_empty() and waited.is_empty():
+    if str(choice) and by_process.is_empty() and by_name.is_empty() and waiting.is_empty():
         raise ReadError(f"this run has nothing of {choice}, all at once")
-    return by_process, by_name
+    return by_process, by_name, waiting
 
 
 def _stages(by_process: pl.DataFrame, totals: dict[str, Any], names: list[dict[str, Any]]) -> list[dict[str, Any]]:

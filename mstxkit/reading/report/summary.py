@@ -41,7 +41,7 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING) -> dict[str, Any]:
         "first_step": measured.first_step, "last_step": measured.last_step,
         "chosen": choice.as_json(), "chosen_words": str(choice),
         "step_time": measured.step_time, "stages": measured.stages, "ranges": measured.ranges,
-        "waits": waits.summarise(run, processes.select(NAMES).to_dicts(), choice),
+        "waits": waits.summarise(run, measured.waiting, processes.select(NAMES).to_dicts(), choice.steps),
         "own_cost": _own_cost(processes),
         "killed": _killed(gone), "endings": _endings(gone),
         "losses": _losses(processes), "coalesced": measured.coalesced,

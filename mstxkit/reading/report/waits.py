@@ -13,14 +13,15 @@ if TYPE_CHECKING:
     import polars as pl
 
     from ..run import Run
-    from .choice import ReportChoice
 
 _SUMMED = ("count", "waited_ns", "busy_ns", "unaccounted_ns", "before_ns", "between_ns", "after_ns")
 # A part of the rest that is smaller is not told on a terminal, nor are more names than these.
 _LEAST_SHARE, _MOST_NAMES = 0.05, 3
 
 
-def summarise(run: Run, names: list[dict[str, Any]], choice: ReportChoice) -> list[dict[str, Any]]:
+def summarise(
+    run: Run, waiting: pl.DataFrame, names: list[dict[str, Any]], steps: tuple[int, int] | None
+) -> list[dict[str, Any]]:
     """Of each controller and stage the sums over all steps, in order of begin.
 
     `stage, controller, steps, count, waited_ns, busy_ns, unaccounted_ns, before_ns, between_ns, after_ns, slowest,
@@ -28,16 +29,16 @@ def summarise(run: Run, names: list[dict[str, Any]], choice: ReportChoice) -> li
 
     Args:
         run: a run.
+        waiting: of its `waits()` the rows that were asked for.
         names: what names each process, by its row in the table of processes.
-        choice: of these steps and stages only; where ranks are chosen, nothing: a controller is none.
+        steps: the first and the last of which `waiting` is; None: all.
     """
     import polars as pl
 
     from ..tables import waits
 
-    rows = _chosen(run.waits(), choice)
-    others = waits.meanwhile(run, choice.steps) if rows.height else {}
-    grouped = rows.group_by("process", "stage", maintain_order=True).agg(
+    others = waits.meanwhile(run, steps) if waiting.height else {}
+    grouped = waiting.group_by("process", "stage", maintain_order=True).agg(
         *(pl.col(name).sum() for name in _SUMMED),
         pl.col("slowest", "slowest_ns").sort_by("slowest_ns").last(),
         steps=pl.col("step").n_unique() - pl.col("step").is_null().any(),
@@ -49,16 +50,6 @@ def summarise(run: Run, names: list[dict[str, Any]], choice: ReportChoice) -> li
         entry["slowest"] = None if slowest is None else names[slowest]
         entry["meanwhile"] = others.get((process, entry["stage"]), [])
     return entries
-
-
-def _chosen(rows: pl.DataFrame, choice: ReportChoice) -> pl.DataFrame:
-    import polars as pl
-
-    rows = rows.with_columns(rank=pl.lit(None, pl.Int64)).filter(choice.rows()).drop("rank")  # it is no rank's
-    if choice.stages is None or rows.is_empty():
-        return rows
-    wanted = [stage for stage in rows["stage"].unique() if choice.has_stage(str(stage))]
-    return rows.filter(pl.col("stage").is_in(wanted))
 
 
 def lines(entries: list[dict[str, Any]]) -> list[Text]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Callable, NamedTuple
+
+from ..suspended import COALESCED
 
 if TYPE_CHECKING:
     import polars as pl
@@ -10,7 +13,7 @@ if TYPE_CHECKING:
     from ..run import Run
 
 # As the engines write it: these keys, in this order.
-_COALESCED = r'^\{"coalesced":(\d+),"total_ns":(\d+),"max_ns":(\d+)'
+_COALESCED = rf'^{re.escape(COALESCED)}(\d+),"total_ns":(\d+),"max_ns":(\d+)'
 # So many rows of sums may come together before they are added up.
 _ROWS_KEPT = 1 << 18
 

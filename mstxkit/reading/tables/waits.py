@@ -88,8 +88,7 @@ def _each(stage_rows: pl.DataFrame) -> Iterator[WaitsOfStage]:
         process, stage = rows["process"][0], rows["stage"][0]
         others = work.filter(pl.col("process") != process)
         working = others.filter(pl.col("stage").cast(pl.String) == stage)
-        waited = intervals.union(rows["start_ns"], rows["end_ns"])
-        is_theirs = _union(working).cut(waited).total_ns > 0
+        is_theirs = _union(working).cut(_union(rows)).total_ns > 0
         yield WaitsOfStage(process, stage, rows, working if is_theirs else others)
 
 
@@ -186,8 +185,10 @@ def _telling(run: Run, controllers: set[int]) -> pl.DataFrame:
     """`process, stage, name, start_ns, end_ns` of all ranges that may tell something."""
     import polars as pl
 
+    from ..frames import says_waits
+
     is_controller = pl.col("process").is_in(list(controllers))
-    waits = pl.col("attributes").str.contains('"waits_for":', literal=True).fill_null(False)
+    waits = says_waits().fill_null(False)
     kept = (pl.col("depth") == 0) | is_controller
     columns = ("process", pl.col("stage", "name").cast(pl.String), "start_ns")
     end_ns = pl.col("start_ns") + pl.col("duration_ns")
