@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from builders import interpreters
+from builders import interpreters, soak
 
 LOADS = """
 import sys
@@ -121,12 +121,15 @@ print(counts.get("waiting", 0) + counts.get("applied", 0) > 0, counts.get("faile
 """
 
 
+WAYS_OF_VERL = [
+    pytest.param({}, False, id="unasked"),
+    pytest.param({"MSTXKIT_AUTOPATCH": "verl"}, True, id="plugin"),
+    pytest.param({**EXTERNAL, "VERL_USE_EXTERNAL_PLUGINS": "none"}, True, id="external module"),
+]
+
+
 @pytest.mark.frameworks
-@pytest.mark.parametrize(
-    ("variables", "patches"),
-    [({}, False), ({"MSTXKIT_AUTOPATCH": "verl"}, True), ({**EXTERNAL, "VERL_USE_EXTERNAL_PLUGINS": "none"}, True)],
-    ids=["unasked", "plugin", "external module"],
-)
+@pytest.mark.parametrize(("variables", "patches"), soak.sample(WAYS_OF_VERL, 1))
 def test_the_real_verl_loads_it(installed: Path, variables: dict[str, str], patches: bool) -> None:
     done = says(installed, REPORTS, TORCH_DEVICE_BACKEND_AUTOLOAD="0", PYTHONWARNINGS="ignore", **variables)
 

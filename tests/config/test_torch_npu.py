@@ -297,16 +297,16 @@ print(json.dumps(recorded))
 """
 
 
+WINDOWS = [
+    Window(first_step=2, counted_from="process"),
+    Window(first_step=6, steps=3, counted_from="process"),
+    Window(first_step=6, steps=2, warmup=2, counted_from="process"),
+    Window(first_step=3, steps=2, warmup=1, counted_from="process"),
+]
+
+
 @pytest.mark.npu
-@pytest.mark.parametrize(
-    "window",
-    [
-        Window(first_step=2, counted_from="process"),
-        Window(first_step=6, steps=3, counted_from="process"),
-        Window(first_step=6, steps=2, warmup=2, counted_from="process"),
-        Window(first_step=3, steps=2, warmup=1, counted_from="process"),
-    ],
-)
+@pytest.mark.parametrize("window", soak.sample(WINDOWS, 2))
 def test_torch_npus_own_steps_are_those_of_the_window(window: Window, tmp_path: Path) -> None:
     written = write(Config(enabled=True, window=window), "torch_npu")
     (tmp_path / "profiler_config.json").write_text(written.text)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from builders import soak
 
 import mstxkit
 
@@ -51,6 +52,12 @@ if __name__ == "__main__":
                     pass
 """
 FORK, SPAWN = {"multiprocessing_context": "fork"}, {"multiprocessing_context": "spawn"}
+# How they begin, and whether they stay for the next epoch.
+WORKERS = [
+    pytest.param(context, persistent, id=f"{context['multiprocessing_context']}-{how}")
+    for context in (FORK, SPAWN)
+    for persistent, how in ((False, "new each epoch"), (True, "persistent"))
+]
 
 
 class Row(NamedTuple):
@@ -93,8 +100,7 @@ def test_a_worker_has_neither_step_nor_stage_of_the_loop(tmp_path: Path, context
     assert {row.part for row in found} == {"dataloader 0", "dataloader 1"}
 
 
-@pytest.mark.parametrize("persistent", [False, True], ids=["new each epoch", "persistent"])
-@pytest.mark.parametrize("context", [FORK, SPAWN], ids=["fork", "spawn"])
+@pytest.mark.parametrize(("context", "persistent"), soak.sample(WORKERS, 2))
 def test_a_fetch_has_the_number_of_its_batch_in_each_epoch(
     tmp_path: Path, context: dict[str, str], persistent: bool
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from builders import soak
 
 import mstxkit
 from mstxkit.patches.trl import PATCH
@@ -303,7 +304,7 @@ with tempfile.TemporaryDirectory() as folder:
 """
 
 
-@pytest.mark.parametrize("kind", ["SFT", "DPO", "Reward"])
+@pytest.mark.parametrize("kind", soak.sample(["SFT", "DPO", "Reward"], 1))
 def test_what_is_no_reinforcement_learning_has_names_and_steps_and_no_stage(kind: str, tmp_path: Path) -> None:
     recorder = [sys.executable, "-m", "mstxkit", "run", "--run", str(tmp_path / "run"), "--"]
     run([*recorder, sys.executable, "-c", SUPERVISED, str(EXAMPLE), kind], MSTXKIT_AUTOPATCH="trl")

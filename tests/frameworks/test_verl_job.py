@@ -10,10 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import soak
 
 from mstxkit import open_run
 
-pytestmark = [pytest.mark.frameworks, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.frameworks,
+    pytest.mark.slow,
+    pytest.mark.skipif(not soak.is_soaking(), reason="verl's own main_ppo has such workers, in every run"),
+]
 
 JOB = Path(__file__).resolve().parents[1] / "builders/frameworks/verl_job.py"
 # What each process records in one of the two steps, in this order: range, stage, role.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import mindspore_programs
+from builders import mindspore_programs, soak
 from builders.mindspore_meaning import came_to, meant
 
 from mstxkit.config.configuring import write
@@ -173,7 +173,7 @@ print(json.dumps(told))
 """
 
 
-@pytest.mark.parametrize(("fields", "path"), [(DEEP, "deep data"), (LIGHT, ""), (HOST, "./out/数据")])
+@pytest.mark.parametrize(("fields", "path"), soak.sample([(DEEP, "deep data"), (LIGHT, ""), (HOST, "./out/数据")], 1))
 def test_the_variable_starts_its_profiler_with_the_same_values(
     tmp_path: Path, fields: dict[str, Any], path: str
 ) -> None:

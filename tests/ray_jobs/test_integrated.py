@@ -1,4 +1,4 @@
-"""A job of twenty actors laid out like MindSpeed-RL's, whose workers are all ended by force, is recorded whole."""
+"""A job of many actors laid out like MindSpeed-RL's, whose workers are all ended by force, is recorded whole."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from builders import ray_jobs
+from builders import ray_jobs, soak
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
-RANKS, REWARDS, STEPS = 16, 3, range(40, 43)
+RANKS, REWARDS, STEPS = soak.rounds(16, 6), 3, range(40, 43)
 BASE = "ActorWorkerBase"
 
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> ray_jobs.Job:
     pytest.importorskip("ray")
-    job = ray_jobs.run_driver("integrated", tmp_path_factory.mktemp("integrated") / "run")
+    job = ray_jobs.run_driver("integrated", tmp_path_factory.mktemp("integrated") / "run", str(RANKS))
     assert job.code == 0, job.output
     return job
 

@@ -40,8 +40,8 @@ RECORDED = {
 IN_TASKS = {"compute_advantage": 4, "normalise": 6, "stream": 1}
 
 
-# Some of them a day: of an older Ray, which does the same at each moment, only one.
-MOMENTS = soak.sample(["before", "after", "never"], 1 if ray_jobs.is_older() else 2)
+# One of them a day.
+MOMENTS = soak.sample(["before", "after", "never"], 1)
 
 
 @pytest.fixture(scope="module", params=MOMENTS)

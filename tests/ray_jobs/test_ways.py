@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from builders import ray_jobs
+from builders import ray_jobs, soak
 from builders.ray_jobs import Start
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
@@ -13,20 +13,26 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow]
 TARGETS_DECLARED = ray_jobs.TARGETS.read_text(encoding="utf-8").count("path:")
 THEIR_HOOK_RAN = "ran, connected: True"
 SUBMITTED = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+# How `ray.init` is called, what the user's own hook says of itself, and a variable of the user's.
+WAYS = [
+    ("plainly", None, None),
+    ("by itself", None, None),
+    ("with a hook by path", THEIR_HOOK_RAN, "1"),
+    ("with a function as hook", THEIR_HOOK_RAN, "1"),
+    ("with a RuntimeEnv", THEIR_HOOK_RAN, "1"),
+    ("with a job_config", None, "1"),
+    ("with a recipe", None, "1"),
+]
+# A hook of the user's in a submitted job, by Ray's option or by a variable.
+HOOKS_OF_SUBMITTED_JOBS = [
+    ({}, {}),
+    ({"worker_process_setup_hook": "acme_rl.hooks.leave_a_mark"}, {}),
+    # What Ray makes of it where the supervisor's own environment has a hook:
+    ({}, {"__RAY_WORKER_PROCESS_SETUP_HOOK_ENV_VAR": "acme_rl.hooks.leave_a_mark"}),
+]
 
 
-@pytest.mark.parametrize(
-    ("way", "hook", "variable"),
-    [
-        ("plainly", None, None),
-        ("by itself", None, None),
-        ("with a hook by path", THEIR_HOOK_RAN, "1"),
-        ("with a function as hook", THEIR_HOOK_RAN, "1"),
-        ("with a RuntimeEnv", THEIR_HOOK_RAN, "1"),
-        ("with a job_config", None, "1"),
-        ("with a recipe", None, "1"),
-    ],
-)
+@pytest.mark.parametrize(("way", "hook", "variable"), soak.sample(WAYS, 3))
 def test_workers_record_and_patch(join: Start, way: str, hook: str | None, variable: str | None) -> None:
     job = join("ways", way)
 
@@ -38,7 +44,7 @@ def test_workers_record_and_patch(join: Start, way: str, hook: str | None, varia
     assert job.names() == {"normalise": 1}
 
 
-@pytest.mark.parametrize("way", ["with a hook that fails", "with a function that fails"])
+@pytest.mark.parametrize("way", soak.sample(["with a hook that fails", "with a function that fails"], 1))
 def test_a_hook_of_the_users_that_fails_ends_the_worker_as_without_us(join: Start, way: str) -> None:
     job = join("ways", way)
 
@@ -77,15 +83,7 @@ def test_a_job_that_runs_already_is_reported_as_not_reached(join: Start) -> None
     assert "before ray.init" in job.said["notes"][0]
 
 
-@pytest.mark.parametrize(
-    ("hook", "variables"),
-    [
-        ({}, {}),
-        ({"worker_process_setup_hook": "acme_rl.hooks.leave_a_mark"}, {}),
-        # What Ray makes of it where the supervisor's own environment has a hook:
-        ({}, {"__RAY_WORKER_PROCESS_SETUP_HOOK_ENV_VAR": "acme_rl.hooks.leave_a_mark"}),
-    ],
-)
+@pytest.mark.parametrize(("hook", "variables"), soak.sample(HOOKS_OF_SUBMITTED_JOBS, 1))
 def test_a_submitted_job_is_reached(join: Start, hook: dict[str, str], variables: dict[str, str]) -> None:
     """`ray job submit` injects a runtime environment, which Ray refuses to merge with one that says the same."""
     environment = {**hook, "env_vars": {"THEIRS": "1", **variables}}

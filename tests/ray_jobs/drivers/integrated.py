@@ -1,7 +1,7 @@
-"""A job of twenty actors laid out like MindSpeed-RL's: driver, `train` task, integrated workers, rule rewards, a dock.
+"""A job of many actors laid out like MindSpeed-RL's: driver, `train` task, integrated workers, rule rewards, a dock.
 
 It resumes at iteration 40. In the end Ray or a kill ends every worker; none leaves by itself.
-Arguments: the run folder.
+Arguments: how many integrated workers; the run folder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from acme_rl import workers
 import mstxkit
 
 TARGETS = Path(__file__).resolve().parents[1] / "packages" / "acme_rl" / "targets.yaml"
-RANKS, REWARDS, FIRST, STEPS = 16, 3, 40, 3
+RANKS, REWARDS, FIRST, STEPS = int(sys.argv[1]), 3, 40, 3
 
 
 @ray.remote(num_cpus=0)
@@ -47,7 +47,7 @@ def pids(actors: list[Any]) -> list[int]:
     return [int(pid) for pid in ray.get([actor.__ray_call__.remote(lambda self: os.getpid()) for actor in actors])]
 
 
-mstxkit.capture(sys.argv[1])
+mstxkit.capture(sys.argv[2])
 mstxkit.autopatch(targets=TARGETS)
 ray.init("local", num_cpus=2, include_dashboard=False)
 said = ray.get(train.remote())
