@@ -35,13 +35,17 @@ OF_RAY = (
     ("Ray 2.60", "frameworks", "ray and not frameworks"),
     ("Ray 2.42.1", "ray-2.42.1", "ray and not frameworks"),
 )
-OF_FRAMEWORKS = (("frameworks", "frameworks", "frameworks"), ("MindSpore 2.10", "mindspore", "mindspore"))
 # A Ray that somebody runs here; and what makes thousands of processes compile the package anew.
 NOT_FOR_TESTS = ("RAY_ADDRESS", "PYTHONDONTWRITEBYTECODE")
 # A file stays on one worker: what its tests share is made once.
-# What is marked as slow begins first (tests/conftest.py): else one worker waits for it at the end.
+# What is marked as slow, or may take long, begins first (tests/conftest.py): else one worker waits for it at the end.
 SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 ALONE: tuple[str, ...] = ()
+# Half of what the first takes is verl's own training, whose processes wait for each other.
+OF_FRAMEWORKS = (
+    ("frameworks", "frameworks", "frameworks", SIDE_BY_SIDE),
+    ("MindSpore 2.10", "mindspore", "mindspore", ALONE),
+)
 
 
 class Part(NamedTuple):
@@ -85,20 +89,21 @@ def main(arguments: list[str]) -> int:
 
 
 def test_here() -> list[Outcome]:
-    """All parts on the Python that runs this script, in two lanes: three workers keep two cores busy, as many tests
-    wait for children, imports and trainings. What pytest says of a part of the second lane is shown when it is through.
+    """All parts on the Python that runs this script, in two lanes: three or four workers keep two cores busy, as many
+    tests wait for children, imports and trainings. What pytest says of a part of the second lane is shown when it is
+    through.
     """
     here = Path(sys.executable)
     with ThreadPoolExecutor(max_workers=1) as second_lane:
         beside = [
-            *(second_lane.submit(in_environment, *part, ALONE, PIPE) for part in OF_FRAMEWORKS),
+            *(second_lane.submit(in_environment, *part, PIPE) for part in OF_FRAMEWORKS),
             second_lane.submit(on_npu, NPU, ALONE, PIPE),
             second_lane.submit(run, Part("packaging", here, "wheel", options=ALONE), PIPE),
         ]
         return [
             *(on_engine(native) for native in "10"),
             *(in_environment(*part) for part in OF_RAY),
-            run(Part("slow (demo)", here, SLOW, options=ALONE)),
+            run(Part("slow (demo)", here, SLOW)),
             *(outcome.result() for outcome in beside),
         ]
 
@@ -106,7 +111,7 @@ def test_here() -> list[Outcome]:
 def soak_here() -> list[Outcome]:
     """The modules that have a longer form, in that form; and of the older Ray all (tests/ray_jobs/conftest.py)."""
     os.environ["SOAK_TESTS"] = "1"
-    parts = [(title, name, f"{markers} and soak") for title, name, markers in (OF_RAY[0], *OF_FRAMEWORKS)]
+    parts = [(title, name, f"{markers} and soak") for title, name, markers, *_ in (OF_RAY[0], *OF_FRAMEWORKS)]
     slow = run(Part("slow (demo)", Path(sys.executable), f"{SLOW} and soak"))
     return [
         *(on_engine(native, " and soak") for native in "10"),

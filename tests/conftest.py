@@ -51,7 +51,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`twin`: also runs on the Python twin. `soak`: stands in a module with a longer form. Slow files begin first."""
+    """`twin`: also runs on the Python twin. `soak`: stands in a module with a longer form. Slow files begin first,
+    and those that may take longest.
+    """
     for item in items:
         if selection.is_for_the_twin(item):
             item.add_marker("twin")
@@ -64,7 +66,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.timeout(limit_s))
     sizes = Counter(item.path for item in items)
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (item.path not in slow, -sizes[item.path]))
+    limits = {item.path: _limit_s(item) for item in items}
+    items.sort(key=lambda item: (item.path not in slow, -limits[item.path], -sizes[item.path]))
+
+
+def _limit_s(item: pytest.Item) -> float:
+    """How long the tests of its file may take each, where that is said."""
+    limit = item.get_closest_marker("timeout")
+    return float(limit.args[0]) if limit else 0.0
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

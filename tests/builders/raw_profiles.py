@@ -105,6 +105,7 @@ class Bench:
             "PYTHONPATH": str(self.packages),
             "PATH": f"{self.msprof.parent}{os.pathsep}{os.environ['PATH']}",
             "HOME": str(folder),
+            "TMPDIR": str(folder),  # what a killed command leaves goes with the test's own folder
         }
 
     def profile(

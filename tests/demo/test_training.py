@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from builders import soak
@@ -35,6 +34,7 @@ STAGES = {
     "reward",
     "actor_update",
 }
+FATAL_STEP = 3  # of five
 USES_THE_DOCK = STAGES - {"resharding", "actor_generate"}
 
 
@@ -52,14 +52,23 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> DemoOutcome:
     return run_ranks(DemoPlan(tmp_path_factory.mktemp("plain") / "run", steps=3, every=0))
 
 
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> DemoOutcome:
-    return run_ranks(DemoPlan(tmp_path_factory.mktemp("killed") / "run", ranks=3, steps=5, kill_rank=1, every=0))
+class Commanded(NamedTuple):
+    """A training that the command ran: how that ended, and the run."""
+
+    done: subprocess.CompletedProcess[Any]
+    run: Path
 
 
 @pytest.fixture(scope="module")
-def slow(tmp_path_factory: pytest.TempPathFactory) -> DemoOutcome:
-    return run_ranks(DemoPlan(tmp_path_factory.mktemp("slow") / "run", steps=10, slow_rank=1, every=0))
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Commanded:
+    run = tmp_path_factory.mktemp("killed") / "run"
+    return Commanded(_mstxkit("demo", "--ranks", "3", "--steps", "5", "--kill-rank", "1", "--run", str(run)), run)
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Commanded:
+    run = tmp_path_factory.mktemp("slow") / "run"
+    return Commanded(_mstxkit("demo", "--json", "--steps", "5", "--run", str(run)), run)
 
 
 def test_every_rank_runs_every_stage_in_every_step(plain: DemoOutcome) -> None:
@@ -91,53 +100,53 @@ def test_stages_say_how_much_work_they_did(plain: DemoOutcome) -> None:
     assert json.loads(generated["attributes"][0]) == {"prompts": 16, "group": 8, "tokens": 16 * 8 * 6}
 
 
-def test_survivors_of_a_killed_rank_close_their_ranges_with_error_and_end_cleanly(killed: DemoOutcome) -> None:
-    ranges = open_run(killed.plan.run).ranges().filter(pl.col("rank") != 1)
+def test_survivors_of_a_killed_rank_close_their_ranges_with_error_and_end_cleanly(killed: Commanded) -> None:
+    run = open_run(killed.run)
+    ranges = run.ranges().filter(pl.col("rank") != 1)
 
     failed = {(row["rank"], row["name"]) for row in ranges.filter(pl.col("error")).iter_rows(named=True)}
-    assert killed.exit_codes == (0, -signal.SIGKILL, 0)
+    states = {row["rank"]: row["state"] for row in run.processes().iter_rows(named=True)}
+    assert states == {0: "ended", 1: "killed", 2: "ended"}
     assert failed >= {(rank, name) for rank in (0, 2) for name in ("actor_update", "all_reduce_gradients")}
     assert not ranges["open"].any()
 
 
-def test_the_killed_rank_is_seen_inside_of_what_it_died_in(killed: DemoOutcome) -> None:
-    still_open = open_run(killed.plan.run).ranges().filter(pl.col("open"))
+def test_the_killed_rank_is_seen_inside_of_what_it_died_in(killed: Commanded) -> None:
+    still_open = open_run(killed.run).ranges().filter(pl.col("open"))
 
     assert set(still_open["rank"]) == {1}
     assert set(still_open["name"]) == {"actor_update", "forward_backward"}
-    assert set(still_open["step"]) == {killed.plan.fatal_step}
+    assert set(still_open["step"]) == {FATAL_STEP}
 
 
-def test_the_report_says_inside_what_the_victim_died(killed: DemoOutcome) -> None:
-    text = _mstxkit("report", str(killed.plan.run)).stdout
+def test_the_report_says_inside_what_the_victim_died(killed: Commanded) -> None:
+    text = _mstxkit("report", str(killed.run)).stdout
 
     assert "killed inside forward_backward, stage actor_update, step 3" in text
 
 
-def test_the_report_names_the_slow_rank_as_the_slowest_of_its_stage(slow: DemoOutcome) -> None:
-    report = json.loads(_mstxkit("report", str(slow.plan.run), "--json").stdout)
+def test_the_report_names_the_slow_rank_as_the_slowest_of_its_stage(slow: Commanded) -> None:
+    report = json.loads(_mstxkit("report", str(slow.run), "--json").stdout)
 
     slowest = {stage["stage"]: stage["slowest"]["rank"] for stage in report["stages"]}
     assert slowest["actor_generate"] == 1
 
 
-def test_the_command_prints_one_json_document_and_leaves_a_trace(tmp_path: Path) -> None:
-    done = _mstxkit("demo", "--json", "--steps", "5", "--run", str(tmp_path / "run"))
-
-    document = json.loads(done.stdout)
-    assert done.returncode == 0
+def test_the_command_prints_one_json_document_and_leaves_a_trace(slow: Commanded) -> None:
+    document = json.loads(slow.done.stdout)
+    assert slow.done.returncode == 0
     assert (document["steps"], document["exit_codes"], document["slow_rank"]) == (5, [0, 0], 1)
     assert document["escalated"]["suspect"] is None
     assert json.loads(Path(document["trace"]).read_text())
 
 
-def test_the_command_says_what_happened_and_what_to_open(tmp_path: Path) -> None:
-    done = _mstxkit("demo", "--steps", "5", "--kill-rank", "1", "--run", str(tmp_path / "run"))
+def test_the_command_says_what_happened_and_what_to_open(killed: Commanded) -> None:
+    done = killed.done
 
     assert done.returncode == 0, done.stderr
     assert "Rank 1 was killed (SIGKILL) in step 3" in done.stdout
     assert "No profile was asked for: the training was over before all ranks had shown" in done.stdout
-    assert f"open {tmp_path / 'run' / 'trace.json'} in https://ui.perfetto.dev" in done.stdout
+    assert f"open {killed.run / 'trace.json'} in https://ui.perfetto.dev" in done.stdout
 
 
 EXPIRED = Escalated("mstxkit escalate …", Suspect(1, "reward", 0.1), "expired", "no step was agreed")
