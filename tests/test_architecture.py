@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
-from typing import Iterator
+from typing import Iterable, Iterator
 
 import pytest
 
@@ -146,6 +146,12 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """All of a file, in no order to rely on."""
+    return list(ast.walk(tree(path)))
+
+
 def part(module: str) -> str:
     """`mstxkit.recorder.live` -> `recorder`."""
     return (module.split(".") + [""])[1]
@@ -156,7 +162,7 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports(path: Path, nodes: Iterator[ast.AST]) -> Iterator[str]:
+def imports(path: Path, nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Full names of what import statements among `nodes` load; `from . import x` names x where x is a module."""
     package = module_name(path) if path.name == "__init__.py" else module_name(path).rpartition(".")[0]
     for node in nodes:
@@ -170,6 +176,7 @@ def imports(path: Path, nodes: Iterator[ast.AST]) -> Iterator[str]:
                     yield name if is_module(name) else base
 
 
+@cache
 def is_module(name: str) -> bool:
     path = ROOT.joinpath(*name.split("."))
     return path.with_suffix(".py").exists() or path.is_dir() or name == "mstxkit.engine.native.hot"
@@ -192,13 +199,14 @@ def at_module_level(body: list[ast.stmt]) -> Iterator[ast.AST]:
 @every_file
 def test_imports_point_to_the_same_layer_or_below(path: Path) -> None:
     own = LAYERS[part(module_name(path))]
-    loaded = {name for name in imports(path, ast.walk(tree(path))) if name.split(".")[0] == "mstxkit"}
+    loaded = {name for name in imports(path, nodes_of(path)) if name.split(".")[0] == "mstxkit"}
 
     assert not [name for name in loaded if LAYERS[part(name)] > own]
     if own == OFFLINE:
         assert not [name for name in loaded if LAYERS[part(name)] not in OFFLINE_MAY_IMPORT]
 
 
+@cache
 def edges_of(path: Path) -> set[str]:
     """The modules of ours that a file loads, at its import or in a function of it."""
     own, elsewhere = module_name(path), RUNS_ELSEWHERE.get(str(path.relative_to(PACKAGE)), set())
@@ -240,7 +248,7 @@ def test_the_package_stays_small() -> None:
 
 
 def test_one_class_name_has_one_meaning() -> None:
-    found = Counter(node.name for path in FILES for node in ast.walk(tree(path)) if isinstance(node, ast.ClassDef))
+    found = Counter(node.name for path in FILES for node in nodes_of(path) if isinstance(node, ast.ClassDef))
 
     assert [name for name, count in found.items() if count > 1] == []
 
@@ -290,7 +298,7 @@ def test_only_listed_files_catch_everything() -> None:
     catching = {
         str(path.relative_to(PACKAGE))
         for path in FILES
-        for node in ast.walk(tree(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.ExceptHandler) and catches_everything(node)
     }
 
@@ -299,16 +307,14 @@ def test_only_listed_files_catch_everything() -> None:
 
 @every_file
 def test_print_is_for_the_command_line_and_the_demo(path: Path) -> None:
-    names = {node.id for node in ast.walk(tree(path)) if isinstance(node, ast.Name)}
+    names = {node.id for node in nodes_of(path) if isinstance(node, ast.Name)}
 
     assert "print" not in names or part(module_name(path)) in ("cli", "demo")
 
 
 @every_file
 def test_names_say_what_a_thing_is(path: Path) -> None:
-    named = [
-        n.name for n in ast.walk(tree(path)) if isinstance(n, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
-    ]
+    named = [n.name for n in nodes_of(path) if isinstance(n, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))]
     words = {word.lower() for name in [path.stem, *named] for word in re.findall(r"[A-Z]?[a-z]+", name)}
 
     assert not words & BANNED_WORDS
@@ -316,7 +322,7 @@ def test_names_say_what_a_thing_is(path: Path) -> None:
 
 @every_file
 def test_a_variable_is_named_by_the_thing_it_holds(path: Path) -> None:
-    nodes = list(ast.walk(tree(path)))
+    nodes = nodes_of(path)
     names = {node.id for node in nodes if isinstance(node, ast.Name)} | {n.arg for n in nodes if isinstance(n, ast.arg)}
 
     assert not names & VAGUE_NOUNS
@@ -329,7 +335,7 @@ def test_a_file_is_short_enough_to_read(path: Path) -> None:
 
 def names_imported(path: Path) -> Iterator[str]:
     """Each name that an import statement has, dotted in full as far as it is written."""
-    for node in ast.walk(tree(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
