@@ -9,12 +9,12 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-import pkgutil
 import signal
 import sys
 from typing import TYPE_CHECKING, Any, Callable
 
 from ..errors import ConfigError, MstxkitError, ReadError
+from ..host import listing
 from ..reading.report.escape import for_terminal
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _end_without_output(exc: OSError) -> None:
 
 def verbs() -> list[str]:
     """All verbs, by listing this folder."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+    return listing.modules_in(__path__)
 
 
 def application() -> typer.Typer:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import pkgutil
 from typing import Any, Callable, Sequence
 
 from .. import faults, patches
 from ..errors import PatchError
+from ..host import listing
 from . import reach
 from .active import Active, lock
 from .declare import Patch
@@ -25,7 +25,7 @@ _actives: list[Active] = []
 
 def names() -> list[str]:
     """Import roots of all frameworks that have a patch file, sorted."""
-    return sorted(module.name for module in pkgutil.iter_modules(patches.__path__) if not module.name.startswith("_"))
+    return listing.modules_in(patches.__path__)
 
 
 def load(name: str) -> Patch:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import importlib
 import json
-import pkgutil
 import re
 from typing import Any, Iterable, Mapping, NamedTuple, Protocol, TypeVar, cast
 
 from ...errors import ConfigError, Problem
+from ...host import listing
 from ...store.options import METRIC_LEVELS, named, terms
 from ..model import Config
 from ..sources import Source, SourcePlace
@@ -96,7 +96,7 @@ class Adapter(Protocol):
 
 def by_flavour() -> dict[str, Adapter]:
     """Every adapter by its flavour, in alphabetical order."""
-    names = [module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")]
+    names = listing.modules_in(__path__)
     modules = [cast(Adapter, importlib.import_module(f"{__name__}.{name}")) for name in names]
     return {adapter.FLAVOUR: adapter for adapter in sorted(modules, key=lambda adapter: adapter.FLAVOUR)}
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
 
+from ...host import listing
 from ..declare import Backend
 
 # Where there are several, the first that can: torch_npu sees the device, torch.profiler only the host.
@@ -13,7 +13,7 @@ _FIRST = ("torch_npu", "mindspore")
 
 def names() -> list[str]:
     """Names of all backends, in the order in which they are tried."""
-    there = {module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")}
+    there = set(listing.modules_in(__path__))
     return [*(name for name in _FIRST if name in there), *sorted(there.difference(_FIRST))]
 
 

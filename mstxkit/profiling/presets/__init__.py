@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import pkgutil
 from typing import Any, Sequence
 
 from ...errors import ConfigError, shortened
+from ...host import listing
 from ...store.options import PRESET, settable
 from ..declare import Preset
 
@@ -16,7 +16,7 @@ CUSTOM = "custom"
 
 def names() -> list[str]:
     """Names of all presets, sorted."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+    return listing.modules_in(__path__)
 
 
 def load(name: str) -> Preset:

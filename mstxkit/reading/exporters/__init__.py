@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Callable
 
 from ...errors import MstxkitError
+from ...host import listing
 
 if TYPE_CHECKING:
     from typing import IO
@@ -25,7 +25,7 @@ class Exporter:
 
 def formats() -> list[str]:
     """The names of all formats."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+    return listing.modules_in(__path__)
 
 
 def load(name: str) -> Exporter:
