@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ..run import Run
     from .choice import ReportChoice
 
+TRAIN_STEP = "train_step"  # the stage that is a whole step
 # What names a process here, from its row in the table of processes.
 NAMES = ("rank", "host", "pid", "role", "part", "under", "label")
 
@@ -55,7 +56,8 @@ def measured(run: Run, processes: pl.DataFrame, choice: ReportChoice) -> Measure
     totals = {row["stage"]: row for row in stages.totals(wanted).iter_rows(named=True)}
     entries = _stages(by_process, totals, names)
     ranges = _in_order(by_name, [entry["stage"] for entry in entries])
-    return Measured(first, last, _step_time(lasted, names), entries, ranges, waiting, sums.coalesced.to_dicts())
+    step_time = _step_time(_of_trainers(lasted, occurrences), names)
+    return Measured(first, last, step_time, entries, ranges, waiting, sums.coalesced.to_dicts())
 
 
 def _ends(numbers: pl.Series) -> tuple[int | None, int | None]:
@@ -162,6 +164,15 @@ def _in_order(by_name: pl.DataFrame, keys: list[str]) -> list[dict[str, Any]]:
         return (not is_in_a_stage, places.get(stage, len(keys)), stage or "", -of_a_step, -row["total_ns"], row["name"])
 
     return sorted(rows, key=place)
+
+
+def _of_trainers(lasted: pl.DataFrame, occurrences: pl.DataFrame) -> pl.DataFrame:
+    """The steps of processes that say what a whole one is: what others do in it is less. All where none says so."""
+    import polars as pl
+
+    whole = occurrences.filter(pl.col("stage").cast(pl.String) == TRAIN_STEP).select("process", "step").unique()
+    of_trainers = lasted.join(whole, on=["process", "step"], how="semi")
+    return lasted if of_trainers.is_empty() else of_trainers
 
 
 def _step_time(lasted: pl.DataFrame, names: list[dict[str, Any]]) -> dict[str, Any] | None:

@@ -30,7 +30,7 @@ class NumberTable:
             return [duration(row["total_ns"]), str(row["count"])]
         if not row["steps"]:
             return [NOTHING] * 3
-        return [duration(row["step_ns"]), percent(row["share_ratio"]), times(row["step_count"])]
+        return [duration(row["step_ns"]), share(row["share_ratio"]), times(row["step_count"])]
 
     def add(self, name: Text, *numbers: str) -> None:
         """A row."""
@@ -50,6 +50,11 @@ def percent(ratio: float | None) -> str:
     if ratio is None:
         return NOTHING
     return "<1 %" if 0 < ratio < 0.005 else f"{100 * ratio:.0f} %"
+
+
+def share(ratio: float | None) -> str:
+    """As a percentage; where calls overlap so that it is more than the whole: how many at once, 23 at once."""
+    return percent(ratio) if ratio is None or ratio < 1.5 else f"{ratio:.0f} at once"
 
 
 def times(count: float) -> str:

@@ -87,7 +87,8 @@ def _step_time(summary: dict[str, Any]) -> list[RenderableType]:
         return [Text("No range has ended." if nothing else "No step was counted: times are of the whole run.")]
     text = Text.assemble("A step takes ", (duration(time["step_ns"]), "bold"))
     if time["processes"] == 1:
-        return [text.append(f", the mean of {time['steps']}")]
+        whose = f" in {who(time['slowest'])}" if sum(summary["states"].values()) > 1 else ""
+        return [text.append(f"{whose}, the mean of {time['steps']}")]
     if time["slowest"]["step_ns"] <= ALIKE * time["fastest"]["step_ns"]:
         return [text.append(f" in all {time['processes']} processes alike")]
     ends = [f"{duration(time[word]['step_ns'])} ({who(time[word])})" for word in ("fastest", "slowest")]

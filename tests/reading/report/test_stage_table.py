@@ -128,3 +128,30 @@ def test_what_is_in_no_step_is_said_and_not_mixed_in(tmp_path: Path) -> None:
 
 def test_an_empty_run_says_so(tmp_path: Path) -> None:
     assert "No range has ended." in printed(summarise(open_run(new_run(tmp_path / "run"))))
+
+
+def test_where_a_trainer_says_what_a_step_is_the_step_is_that(tmp_path: Path) -> None:
+    """Others do only a part of it, and the trainer has steps in which it only begins."""
+    run, trainer, worker = new_run(tmp_path / "run"), BankFiles(), BankFiles()
+    trainer.range("a", 0, MILLISECOND, step=0, depth=1)
+    for step, begin in ((1, 100 * MILLISECOND), (2, 200 * MILLISECOND)):
+        trainer.range("train_step", begin, begin + 90 * MILLISECOND, stage="train_step", own=True, step=step)
+        worker.range("reward", begin, begin + MILLISECOND, stage="reward", own=True, step=step)
+    ProcessFiles(run, 10_000, role="trainer").seal(trainer)
+    ProcessFiles(run, 10_001, role="reward").seal(worker)
+
+    text = printed(summarise(open_run(run)))
+
+    assert "A step takes 95.0 ms in rank 0 trainer, the mean of 2" in text
+
+
+def test_ranges_that_overlap_say_how_many_at_once(tmp_path: Path) -> None:
+    run, bank = new_run(tmp_path / "run"), BankFiles()
+    bank.range("reward", 0, MILLISECOND, stage="reward", own=True, step=0)
+    for _ in range(3):
+        bank.range("score", 0, MILLISECOND, stage="reward", step=0, depth=1)
+    ProcessFiles(run, 10_000).seal(bank)
+
+    text = printed(summarise(open_run(run)))
+
+    assert "3 at once" in text and "300 %" not in text
