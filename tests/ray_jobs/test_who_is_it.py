@@ -34,6 +34,12 @@ def test_each_process_says_what_it_is(job: ray_jobs.Job) -> None:
     }  # fmt: skip
 
 
+def test_a_driver_is_the_same_after_its_job(job: ray_jobs.Job) -> None:
+    (saved,) = job.ranges(stage="save_checkpoint")
+
+    assert (saved["pid"], saved["rank"], saved["error"]) == (job.said["driver"], None, False)
+
+
 def test_a_child_of_an_actor_is_no_actor_and_comes_after_it(job: ray_jobs.Job) -> None:
     found = [(process["part"], process["label"]) for process in job.processes() if process["rank"] == 5]
 

@@ -569,6 +569,7 @@ static inline void begin(Range *r, int may_move)
     if (!s) {
         s = r->site = site_of(r->name, r->stage_key, r->domain);
         if (UNLIKELY(!s)) return;
+        if (UNLIKELY(r->begun)) { begin_again(r, may_move); return; } /* by what its name let run, or another thread */
     }
     if (UNLIKELY(on & ON_WATCH) && s->is_watched) begin_watched(r, s, may_move);
     else begin_known(r, s, on);
