@@ -39,7 +39,8 @@ USES_THE_DOCK = STAGES - {"resharding", "actor_generate"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", soak.sample([0, 1, 2], 1))
+@pytest.mark.skipif(not soak.is_soaking(), reason="half a minute of training for each seed")
+@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_reward_triples_within_half_of_the_steps(seed: int, tmp_path: Path) -> None:
     learning = run_ranks(DemoPlan(tmp_path / "run", steps=DemoPlan.steps // 2, seed=seed, every=0)).learning
 

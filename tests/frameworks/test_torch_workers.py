@@ -91,7 +91,7 @@ def of_workers(found: list[Row]) -> list[Row]:
     return [row for row in found if row.part.startswith("dataloader")]
 
 
-@pytest.mark.parametrize("context", [FORK, SPAWN], ids=["fork", "spawn"])
+@pytest.mark.parametrize("context", soak.sample([FORK, SPAWN], 1), ids=str)
 def test_a_worker_has_neither_step_nor_stage_of_the_loop(tmp_path: Path, context: dict[str, str]) -> None:
     found = of_workers(rows(tmp_path, "Items", num_workers=2, **context))
 
