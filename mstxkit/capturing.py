@@ -124,6 +124,16 @@ def _take(recorder: Any) -> None:
         keeper = Keeper(recorder.run, recorder.live.path)
         recorder.sealer.each_second = lambda: standby.consider() + keeper.consider()
         _beside.standby, _beside.keeper = standby, keeper
+        if _beside.settings.planned:
+            standby.expect_plans()
+
+
+def expect_plans() -> None:
+    """Windows were planned for the run that this process records into already."""
+    with _lock():
+        _beside.settings = _beside.settings._replace(planned=1)
+        if _beside.standby is not None:
+            _beside.standby.expect_plans()
 
 
 def _forget_keeper() -> None:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from .. import faults
-from ..errors import CaptureError, MstxkitError
+from ..errors import CaptureError, ConfigError, MstxkitError
 from ..host import environment, interpreters
 from . import ray_job
 
@@ -50,14 +50,14 @@ class Capture:
         return f"Capture({str(self.run)!r})"
 
 
-def capture(
-    run: str | os.PathLike[str] | None = None, *, config: dict[str, Any] | None = None, **overrides: Any
-) -> Capture:
+def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **overrides: Any) -> Capture:
     """Start the always-on recorder in this process, and by way of MSTXKIT_RUN in the children it starts from now on.
 
     Args:
-        run: The run folder; made if it is missing. Default: MSTXKIT_RUN, else `mstxkit-runs/<time>` here.
-        config: Limits by name, as in `overrides`.
+        run: The run folder; made if it is missing. Default: MSTXKIT_RUN, else in the folder that the configuration
+            names for its data, else `mstxkit-runs/<time>` here.
+        config: A file, a dict or a `Config` of any system: its windows become requests, which begin at their steps.
+            Default: the file that MSTXKIT_CONFIG names. Also a dict of limits by name, as in `overrides`.
         overrides: Limits of this recorder: bank_bytes, banks, slots, quota_bytes, rotate_bytes, seal_every_s,
             heartbeat_s, live_folder, budget_ratio, stop_s. And what this process and its children do about requests:
             poll_every_s, light, cooldown_s, session_s, hour_s, run_s, agreement_s, transport_s, run_bytes
@@ -65,6 +65,7 @@ def capture(
 
     Raises:
         CaptureError: the folder or a limit cannot be used, or this process captures into another run already.
+        ConfigError: the configuration is wrong, or names what no session of mstxkit's can record.
 
     Cost: a few milliseconds once: the live file is made and its pages are faulted in.
 
@@ -84,12 +85,19 @@ def capture(
     from .. import capturing
     from . import settings
 
-    folder = _run_folder(run)
+    base, configured = (config, None) if settings.are_limits(config) else _configuration(config)
+    folder = _run_folder(run, "" if configured is None else configured.path)
     if capturing.records_into(folder):
+        if configured is not None:
+            configured.leave_in(folder)
+            capturing.expect_plans()
         return Capture(folder)
-    limits, of_requests = settings.resolved(config, overrides)
+    limits, of_requests = settings.resolved(base, overrides)
     job = os.environ.get(environment.JOB) or _job
-    own = {environment.RUN: str(folder), environment.JOB: job, **settings.as_variables(config, overrides)}
+    own = {environment.RUN: str(folder), environment.JOB: job, **settings.as_variables(base, overrides)}
+    if configured is not None:
+        configured.leave_in(folder)
+        own.update(configured.variables(overrides))
     if capturing.start(folder, limits, of_requests, own):
         capturing.when_stopped[:] = [partial(ray_job.undo, "capture")]
         # Workers of a Ray job are no children of this process: `ray.init` reaches them.
@@ -98,9 +106,23 @@ def capture(
     return Capture(folder)
 
 
-def _run_folder(run: str | os.PathLike[str] | None) -> Path:
+def _configuration(config: Any) -> tuple[dict[str, Any], Any]:
+    """Settings, and the `Configured` that they are from; none where no configuration is given."""
+    if isinstance(config, (list, tuple)):
+        raise CaptureError(f"config={config!r} (of capture): a file, a dict or a Config is needed")
+    source = os.environ.get("MSTXKIT_CONFIG") if config is None else config
+    if not source or (config is None and os.environ.get("MSTXKIT_PLANNED")):  # by whoever started this process
+        return {}, None
+    from .configured import configured
+
+    ready = configured(source)
+    return ready.settings, ready
+
+
+def _run_folder(run: str | os.PathLike[str] | None, path: str = "") -> Path:
     if run is None:
-        run = os.environ.get(environment.RUN) or Path("mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S")
+        in_path = Path(path or "mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S")
+        run = os.environ.get(environment.RUN) or in_path
     try:
         return Path(os.path.realpath(run))
     except (TypeError, ValueError) as exc:
@@ -113,6 +135,9 @@ def start_from_environment() -> None:
         return
     try:
         capture()
+    except ConfigError as exc:
+        faults.warn_once("MSTXKIT_CONFIG", f"nothing is planned: {exc}")
+        capture(config={})
     except Exception as exc:
         faults.note("capture from the environment", exc)
 

@@ -20,14 +20,17 @@ def names() -> tuple[str, ...]:
     return (*RecorderLimits._fields, *DutySettings._fields)
 
 
+def are_limits(config: Any) -> bool:
+    """Is this no configuration of any system, but limits by name?"""
+    return isinstance(config, dict) and set(config) <= set(names())
+
+
 def resolved(config: Any, overrides: dict[str, Any]) -> tuple[RecorderLimits, DutySettings]:
     """Both, from `config` and what overrides it.
 
     Raises:
         CaptureError, ConfigError: an unknown name, or a value that cannot be.
     """
-    if config is not None and not isinstance(config, dict):
-        raise CaptureError(f"config={config!r} (of capture): a dict of limits is needed")
     settings = {**(config or {}), **overrides}
     unknown = sorted(set(settings) - set(names()))
     if unknown:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Sequence
 
 from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.units import size
-from ..store.request import ALL, Ranks, Request
+from ..store.request import ALL, COUNT_AT_MOST, Ranks, Request
 from . import _show
 
 if TYPE_CHECKING:
@@ -51,6 +51,9 @@ def asked(request: Request) -> str:
     """What is asked for: `2 steps of actor_update, preset full, on ranks 1, 3`."""
     count, word = (request.steps, "step") if request.steps is not None else (request.occurrences, "occurrence")
     what = f"{count} {word}{'' if count == 1 else 's'} of {', '.join(request.stages)}"
+    if request.planned is not None:
+        begin = f"from step {request.planned.first_step} on"
+        what = f"{begin} {what}" if count != COUNT_AT_MOST else f"{begin} every step of {', '.join(request.stages)}"
     part = f", {request.sample.record} {request.sample.per} each" if request.sample is not None else ""
     how = f"preset {request.preset}" if request.preset is not None else "options of its own"
     return f"{what}{part}, {how}, on {on(request.ranks)}"

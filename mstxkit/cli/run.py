@@ -7,7 +7,7 @@ import re
 import signal
 import time
 from pathlib import Path
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 import typer
 
@@ -18,7 +18,11 @@ from ..host import environment
 from ..marking.ranges import is_off
 from ..reading.report.escape import for_terminal
 from ..store import layout, run_file
+from . import _requests
 from ._activation import problem_with
+
+if TYPE_CHECKING:
+    from ..bootstrap.configured import Configured
 
 # The first word that is no option of ours begins CMD, whose options are its own: `--` may be left out.
 CONTEXT_SETTINGS = {"allow_interspersed_args": False}
@@ -34,12 +38,16 @@ _RUN_HELP = "The run's folder. Default: MSTXKIT_RUN, else mstxkit-runs/<time> he
 _PATCH_HELP = (
     "Frameworks to patch: import roots, name+extra, .yaml files, all, none. Default: MSTXKIT_AUTOPATCH, else all."
 )
+_CONFIG_HELP = (
+    "A configuration of any system (mstxkit config --help): its windows are recorded. Default: MSTXKIT_CONFIG."
+)
 _PROCESS = re.compile(r"(.+-\d+-[0-9a-f]+)\.")
 
 
 def run(
     command: list[str] = typer.Argument(..., metavar="CMD", help="The command, after --.", show_default=False),
     run: Optional[Path] = typer.Option(None, "--run", help=_RUN_HELP),
+    config: Optional[Path] = typer.Option(None, "--config", metavar="FILE", help=_CONFIG_HELP),
     autopatch: Optional[str] = typer.Option(None, "--autopatch", metavar="NAMES", help=_PATCH_HELP),
 ) -> None:
     """Run CMD, and record every Python process that it starts, with no edit of its code.
@@ -47,16 +55,17 @@ def run(
     Where the run lies, and how many processes it has, is said on standard error; CMD's own output stays as it is.
     Signals are passed on, and the exit status is CMD's: mstxkit run -- torchrun --nproc-per-node 8 train.py
     """
-    asked = _asked(autopatch)
-    default = Path("mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S")
+    asked, planned = _asked(autopatch), _planned(config)
+    default = Path((planned and planned.path) or "mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S")
     wanted = Path(run or os.environ.get(environment.RUN) or default)
     is_new = not os.path.lexists(wanted)
     folder = run_file.open_run_folder(wanted)[0]
     _say(f"recording into {folder}")
+    variables = _left_in(folder, planned)
     before, unreached = _recorded(folder), folder / UNREACHED
     unreached.touch()
     try:
-        status = _ran(command, {**os.environ, environment.RUN: str(folder), VARIABLE: asked})
+        status = _ran(command, {**os.environ, environment.RUN: str(folder), VARIABLE: asked, **variables})
     finally:
         was_reached = not unreached.exists()
         unreached.unlink(missing_ok=True)
@@ -68,6 +77,28 @@ def run(
     if is_new and not count:
         run_file.remove_empty(folder)
     raise typer.Exit(status)
+
+
+def _planned(config: Path | None) -> Configured | None:
+    """What a configuration asks for; wrong ones are refused here, where somebody is there to read the message."""
+    file = config or os.environ.get("MSTXKIT_CONFIG")
+    if not file:
+        return None
+    from ..bootstrap.configured import configured
+
+    return configured(str(file))
+
+
+def _left_in(folder: Path, planned: Configured | None) -> dict[str, str]:
+    """Leave its requests in the run, and say so. Returns: what the command is told in its environment."""
+    if planned is None:
+        return {}
+    planned.leave_in(folder)
+    for request in planned.plan.requests:
+        _say(f"planned: {_requests.asked(request)}")
+    for note in planned.plan.notes:
+        _say(note)
+    return planned.variables({})
 
 
 def _collect(folder: Path) -> None:

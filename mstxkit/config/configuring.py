@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ..errors import ConfigError
 from . import adapters, sources, validate
-from .adapters import Adapter, Read, Written
+from .adapters import Adapter, Read, Written, own
 from .model import Config
 from .sources import Source
 
@@ -58,7 +58,8 @@ def understand(
     """The same, with the place of each field, notes and warnings."""
     opened = sources.read(source)
     adapter, note = _chosen(opened, flavour)
-    read = adapter.read(opened)
+    read = _with_manner(adapter.read(opened), opened, adapter.FLAVOUR)
+    read.config._own_of = _carried_out_elsewhere(opened, adapter.FLAVOUR, read.config)
     checked = validate.check(read.config, read.places, opened.name, total_steps, world_size)
     if checked.problems:
         raise ConfigError.of(checked.problems)
@@ -82,11 +83,37 @@ def _adapter(flavour: str) -> Adapter:
     return choices[flavour]
 
 
+def _with_manner(read: Read, source: Source, flavour: str) -> Read:
+    """With what mstxkit's own section says besides, where it says nothing of what is recorded."""
+    if flavour == OWN or not own.is_manner_alone(source):
+        return read
+    manner = own.read(source)
+    fields = {name: getattr(manner.config, name) for name in own.MANNER}
+    return read._replace(config=read.config.model_copy(update=fields), places={**read.places, **manner.places})
+
+
+def _carried_out_elsewhere(source: Source, flavour: str, config: Config) -> tuple[str, ...]:
+    """The frameworks that carry out what is in this source by themselves, wherever they run."""
+    if flavour != OWN:
+        return (flavour,) if config.enabled else ()
+    others = [adapter for name, adapter in adapters.by_flavour().items() if name != OWN and adapter.detect(source)]
+    return tuple(adapter.FLAVOUR for adapter in others if _is_enabled(adapter, source))
+
+
+def _is_enabled(adapter: Adapter, source: Source) -> bool:
+    try:
+        return adapter.read(source).config.enabled
+    except ConfigError:  # its framework says what is wrong with it
+        return False
+
+
 def _chosen(source: Source, flavour: str | None) -> tuple[Adapter, tuple[str, ...]]:
     if flavour is not None:
         return _adapter(flavour), ()
     detected = {name: adapter for name, adapter in adapters.by_flavour().items() if adapter.detect(source)}
-    if OWN in detected and len(detected) > 1:
+    if OWN in detected and len(detected) > 1 and own.is_manner_alone(source):
+        del detected[OWN]
+    elif OWN in detected and len(detected) > 1:
         others = ", ".join(name for name in detected if name != OWN)
         return detected[OWN], (f"the section mstxkit is read; {others} is in it too, for the framework itself",)
     if len(detected) == 1:

@@ -9,7 +9,7 @@ from __future__ import annotations
 # ruff: noqa: UP007, UP045  (pydantic evaluates annotations, and Python 3.9 has no `X | Y`)
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, Union
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, create_model
 
 from ..store import limits as session_limits
 from ..store.options import CONFIG, FLAG, NUMBER, Option, settable
@@ -20,6 +20,7 @@ Boundary = Literal["micro_batch", "mini_batch", "decode_step"]
 Count = Annotated[int, Field(ge=0, strict=True)]
 Positive = Annotated[int, Field(ge=1, strict=True)]
 Rank = Annotated[int, Field(ge=0, strict=True)]
+Seconds = Annotated[float, Field(ge=0, lt=1e15)]
 Flag = Annotated[bool, Field(strict=True)]
 Ranks = Union[Literal["all"], Annotated[tuple[Rank, ...], Field(min_length=1)]]
 Text = Annotated[str, Field(min_length=1)]
@@ -78,6 +79,25 @@ class Sampling(_Fixed):
 
     record: Positive = 1
     """How many of these are recorded."""
+
+
+class Budgets(_Fixed):
+    """What sessions of one rank may take, as in `capture`; null: its default."""
+
+    cooldown_s: Optional[Seconds] = None
+    """Seconds without a session after each request that had one; planned windows do not wait for that."""
+
+    session_s: Optional[Seconds] = None
+    """Seconds after which any session is ended."""
+
+    hour_s: Optional[Seconds] = None
+    """Seconds of sessions in any hour."""
+
+    run_s: Optional[Seconds] = None
+    """Seconds of sessions in a whole run."""
+
+    run_bytes: Optional[Count] = None
+    """Bytes of raw data in a whole run; 0: no limit."""
 
 
 class _Scope(_Fixed):
@@ -152,9 +172,25 @@ class Config(_Depth):
     limits: Optional[ConfigLimits] = None
     """When a recording ends early."""
 
+    light: Optional[Text] = None
+    """Schedule of light capture besides (mstxkit's own): `every 100 steps, 1 step`; null: none."""
+
+    budgets: Optional[Budgets] = None
+    """What sessions may take (mstxkit's own)."""
+
+    takes_over: Flag = False
+    """Does mstxkit carry this out also where the framework would, which is kept from it (MindSpeed-RL, verl)?"""
+
+    # The frameworks whose own section it was read from, or that have one of their own beside it: see `configuring`.
+    _own_of: tuple[str, ...] = PrivateAttr(())
+
     extras: dict[str, dict[str, Any]] = {}
     """What only one system has, by its flavour and its own name, so that reading and writing that flavour loses
     nothing."""
+
+    def __eq__(self, other: object) -> bool:
+        """Do they say the same, wherever they were read from?"""
+        return isinstance(other, Config) and self.__dict__ == other.__dict__
 
 
 def schema() -> dict[str, Any]:

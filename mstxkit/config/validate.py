@@ -13,7 +13,8 @@ import difflib
 from typing import Any, Iterator, Mapping, NamedTuple
 
 from .. import stages
-from ..errors import Problem
+from ..errors import ConfigError, Problem
+from ..profiling.schedule import Schedule
 from ..store.limits import CANN_LEAST_BYTES
 from ..store.options import CONFIG, METRIC_LEVELS, settable
 from .model import Config, Window
@@ -41,6 +42,7 @@ def check(
     `places` are where fields were given; `name` stands for the source of a field that has none.
     """
     wrong = [*_window(config.window, total_steps), *_scope(config, world_size), *_depth(config), *_sampling(config)]
+    wrong += _light(config)
     problems = tuple(_problem(config, field, why, places or {}, name) for field, why in wrong)
     return Findings(problems, tuple(_warnings(config, total_steps)) if config.enabled else ())
 
@@ -135,6 +137,14 @@ def _sampling(config: Config) -> Iterator[tuple[str, str]]:
         yield "sampling.per", "only the stage actor_generate has decode steps"
     elif config.sampling.per != "decode_step" and set(config.stages) == {"actor_generate"}:
         yield "sampling.per", "the stage actor_generate has decode steps, no batches"
+
+
+def _light(config: Config) -> Iterator[tuple[str, str]]:
+    try:
+        if config.light is not None:
+            Schedule.parse(config.light)
+    except ConfigError as exc:
+        yield "light", str(exc).partition("; ")[2]
 
 
 def _warnings(config: Config, total_steps: int | None) -> Iterator[str]:

@@ -15,6 +15,7 @@ from typing import Any, Callable
 
 from .. import faults
 from ..profiling import guard, others
+from ._takes_over import is_taken_over
 
 _SCHEDULE = ("skip_first", "wait", "warmup", "active")
 
@@ -25,7 +26,9 @@ _followed: dict[int, tuple[Callable[[], None], int | None]] = {}
 
 
 def made(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """`get_grpo_profiler`: None while a session of mstxkit is open in this process."""
+    """`get_grpo_profiler`: None while a session of mstxkit is open in this process, or where mstxkit takes over."""
+    if is_taken_over("mindspeed_rl"):
+        return None
     owner = guard.held()
     if owner is None:
         return upstream(*args, **kwargs)

@@ -10,7 +10,7 @@ PROFILER = "verl.utils.profiler"
 RAY_TRAINER = "verl.trainer.ppo.ray_trainer"
 V1 = "verl.trainer.ppo.v1.trainer_base"
 SYNC = "verl.trainer.main_ppo_sync"
-MARKS = "mstxkit.patches._verl_marks"
+MARKS, TAKES_OVER = "mstxkit.patches._verl_marks", "mstxkit.patches._takes_over"
 
 # Blocks in which a trainer calls its workers and waits, and no more than hands batches on. The others are its own work:
 # "adv", "reward" (up to 0.7.0 the reward function; a reward model is waited for in it), "dump_rollout_generations"; and
@@ -35,6 +35,12 @@ BLOCKS = (
 OWN_MARKS = (
     Target(f"{PROFILER}.mstx_profile:mark_start_range", kind=VALUE, value=f"{MARKS}:start"),
     Target(f"{PROFILER}.mstx_profile:mark_end_range", kind=VALUE, value=f"{MARKS}:end"),
+)
+
+# verl's own profiler, where mstxkit carries out its section instead.
+OWN_PROFILER = (
+    Target(f"{PROFILER}.mstx_profile:NPUProfiler.start", kind="around", value=f"{TAKES_OVER}:verl_started"),
+    Target(f"{PROFILER}.mstx_profile:get_npu_profiler", kind="around", value=f"{TAKES_OVER}:verl_made"),
 )
 
 # Called once a step, before the block "step" opens, with the step from the checkpoint where training resumed.
@@ -111,4 +117,4 @@ SFT = (
     ),
 )  # fmt: skip
 
-TRAINERS = (*BLOCKS, *OWN_MARKS, *STEPS, *AROUND, *INSIDE, *SFT)
+TRAINERS = (*BLOCKS, *OWN_MARKS, *OWN_PROFILER, *STEPS, *AROUND, *INSIDE, *SFT)

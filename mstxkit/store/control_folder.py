@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 from .. import faults
 from ..errors import CaptureError, MstxkitError
@@ -42,7 +42,16 @@ class ControlFolder:
         Raises:
             MstxkitError: it is no such message, or the folder cannot be used.
         """
-        fit = messages.fit_to_send(message)
+        return self._send([messages.fit_to_send(message)])
+
+    def send_all(self, several: Sequence[Mapping[str, Any]]) -> bool:
+        """As `send`, in one writing; those whose id is there already are left out. Every rank may do it at once: who
+        finds all of them there writes nothing, and waits for nobody.
+        """
+        fit = [messages.fit_to_send(message) for message in several]
+        return bool(_missing(fit, self._usable_messages())) and self._send(fit)
+
+    def _send(self, fit: list[dict[str, Any]]) -> bool:
         try:
             folders.make_folder(self.path)
             os.close(documents.open_folder(self.path, is_private=True))
@@ -51,14 +60,15 @@ class ControlFolder:
         except (OSError, Unusable, CaptureError) as exc:
             raise MstxkitError(f"no request can be left in {self.path}: {exc}") from exc
 
-    def _add(self, message: dict[str, Any]) -> bool:
+    def _add(self, several: list[dict[str, Any]]) -> bool:
         for attempt in range(_TRIES + 1):
             # Looked at again after each writing: on a file system without locks another writer may have been faster.
             earlier = self._usable_messages()
-            if message["id"] in {sent["id"] for sent in earlier}:
+            missing = _missing(several, earlier)
+            if not missing:
                 return attempt > 0
             if attempt < _TRIES:
-                content = messages.encoded(self.run_id, [*earlier, message][-MESSAGES_AT_MOST:])
+                content = messages.encoded(self.run_id, [*earlier, *missing][-MESSAGES_AT_MOST:])
                 documents.replace_file(self.path / layout.REQUESTS, content)
         raise MstxkitError(f"{self.path / layout.REQUESTS} is written by too many at once; try again")
 
@@ -96,3 +106,8 @@ class ControlFolder:
         except Unusable as exc:
             unusable.append(exc)
             return None
+
+
+def _missing(several: list[dict[str, Any]], sent: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    ids = {message["id"] for message in sent}
+    return [message for message in several if message["id"] not in ids]

@@ -20,6 +20,9 @@ from .limits import SessionLimits
 from .options import FLAG, NAMES, NUMBER, ONE_OF, REQUEST, SOME_OF, Option, settable
 
 ALL, SUSPECT_AND_PEER = "all", "suspect+peer"
+# Instead of a stage: the steps themselves, in one session from the first of them to the end of the last.
+WHOLE_STEPS = "all"
+COUNTED_FROM = ("training", "process")
 BOUNDARIES = ("micro_batch", "mini_batch", "decode_step")
 DEFAULT_PRESET = "full"
 LIVES_S, LIVES_AT_MOST_S = 3600, 7 * 86400
@@ -51,6 +54,20 @@ class Sample(NamedTuple):
     record: int = 1
 
 
+class Planned(NamedTuple):
+    """When a window begins that a configuration names: every rank knows it from the start.
+
+    Args:
+        first_step: As the configuration counts it, from 1.
+        counted_from: What step 1 is: `training`, the first step ever; `process`, the first one after this start.
+        framework: Whose own section it is from: where that carries it out itself, the request is refused. "": nobody's.
+    """
+
+    first_step: int
+    counted_from: str = "training"
+    framework: str = ""
+
+
 _UNLIMITED = SessionLimits()
 
 
@@ -66,6 +83,7 @@ class Request:
         preset, options: A preset's name, or (None) explicit options by name, sorted.
         sample: A part of each occurrence only.
         limits: What ends a session early.
+        planned: The step at which its window begins, where a configuration says so; None: as soon as it may.
         reason: In the asker's words; not part of the id.
         occasion: Which of several equal calls this is: the id's only part that no one reads. The step at which a
             program asks, the time at which a person does.
@@ -83,6 +101,7 @@ class Request:
     limits: SessionLimits = _UNLIMITED
     reason: str = ""
     occasion: str = ""
+    planned: Planned | None = None
     created_ns: int = 0
     expires_ns: int = LIVES_S * 10**9
 
@@ -111,6 +130,8 @@ class Request:
             "sample": None if self.sample is None else self.sample._asdict(),
             "limits": self.limits._asdict(), "reason": self.reason, "occasion": self.occasion,
             "created_ns": self.created_ns, "expires_ns": self.expires_ns,
+            # Left out where there is none: the ids of requests from before there were any stay what they are.
+            **({} if self.planned is None else {"planned": self.planned._asdict()}),
         }  # fmt: skip
 
 
@@ -181,7 +202,7 @@ class _Reading:
         made = Request(
             stages=self._stages(), ranks=self._ranks(), steps=steps, occurrences=occurrences,
             preset=self._preset(bool(options)), options=options, sample=self._sample(), limits=self._limits(),
-            reason=self._text("reason"), occasion=self._text("occasion"),
+            reason=self._text("reason"), occasion=self._text("occasion"), planned=self._planned(),
             created_ns=created_ns, expires_ns=expires_ns,
         )  # fmt: skip
         id = self.fields.get("id")
@@ -277,6 +298,20 @@ class _Reading:
             self._wrong("sample.per", per, "must say what is counted", BOUNDARIES)
         skip, record = self._count("sample.", table, "skip", 0), self._count("sample.", table, "record", 1)
         return Sample(str(per), skip or 0, 1 if record is None else record)
+
+    def _planned(self) -> Planned | None:
+        table = self._table("planned", Planned._fields)
+        if not table:
+            return None
+        if self.fields.get("occurrences") is not None:
+            self._wrong("planned", None, "occurrences are counted from now on: a planned window has steps")
+        first_step = self._count("planned.", table, "first_step", 1)
+        counted_from = table.get("counted_from", COUNTED_FROM[0])
+        if counted_from not in COUNTED_FROM:
+            self._wrong("planned.counted_from", counted_from, "must say what step 1 is", COUNTED_FROM)
+        framework = table.get("framework", "")
+        is_text = self._is_text("planned.framework", framework)
+        return Planned(first_step or 1, str(counted_from), framework if is_text else "")
 
     def _limits(self) -> SessionLimits:
         by_name = limits.by_name()

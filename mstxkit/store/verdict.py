@@ -77,8 +77,9 @@ class Progress:
 
     @property
     def has_ended(self) -> bool:
-        """Has every rank said its last word?"""
-        return all(report.has_ended for report in self.reports)
+        """Has every rank said its last word? A plan for ranks of which none is there yet has not ended."""
+        waits = not self.reports and self.asked.request.planned is not None
+        return not waits and all(report.has_ended for report in self.reports)
 
     @property
     def is_done(self) -> bool:
@@ -94,6 +95,8 @@ class Progress:
         """`armed 3, done 5 of 8`; of one rank `armed`."""
         if len(self.reports) == 1:
             return self.reports[0].state
+        if not self.reports and self.asked.request.planned is not None:
+            return states.QUEUED
         counts = ", ".join(f"{state} {count}" for state, count in self.counts().items())
         return f"{counts} of {len(self.reports)}" if counts else "no rank is asked"
 
@@ -202,7 +205,8 @@ class Judge:
             return replace(silent, state=states.CANCELLED, reason=asked.cancelled)
         if asked is not None and self._now_ns >= asked.request.expires_ns:
             return replace(silent, state=states.EXPIRED, reason="it never answered")
-        return replace(silent, reason="no answer yet")
+        planned = None if asked is None else asked.request.planned
+        return replace(silent, reason="no answer yet" if planned is None else f"planned for step {planned.first_step}")
 
     @cached_property
     def _recorded(self) -> dict[tuple[str, int | None], list[RecordedSession]]:

@@ -137,9 +137,9 @@ def test_a_limit_that_is_not_known_is_refused_with_those_that_are(run: Path) -> 
         mstxkit.capture(run, bank_size=1)
 
 
-def test_limits_that_are_no_dict_are_refused(run: Path) -> None:
-    with pytest.raises(CaptureError, match="a dict of limits is needed"):
-        mstxkit.capture(run, config=["bank_bytes"])  # type: ignore[arg-type]
+def test_a_configuration_that_is_a_list_is_refused(run: Path) -> None:
+    with pytest.raises(CaptureError, match="a file, a dict or a Config is needed"):
+        mstxkit.capture(run, config=["bank_bytes"])
 
 
 def test_limits_are_taken_from_call_then_config_then_environment(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

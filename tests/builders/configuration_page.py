@@ -13,10 +13,10 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from mstxkit.config import adapters
-from mstxkit.config.model import Config, ConfigLimits, Sampling, Window
+from mstxkit.config.model import Budgets, Config, ConfigLimits, Sampling, Window
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "configuration.md"
-GROUPS = {"window": Window, "sampling": Sampling, "limits": ConfigLimits}
+GROUPS = {"window": Window, "sampling": Sampling, "limits": ConfigLimits, "budgets": Budgets}
 
 
 def fields() -> str:

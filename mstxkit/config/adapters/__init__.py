@@ -26,7 +26,7 @@ EXPORTS: dict[Any, Any] = {name: name for name in named("export").values if name
 _MISSING = object()
 _QUOTED = re.compile(r"'([^']*)'")
 _TRUE, _FALSE = ("true", "True"), ("false", "False")
-_GROUPS = ("window", "sampling", "limits")
+_GROUPS = ("window", "sampling", "limits", "budgets")
 # Why fields of a window are lost where a system has no schedule.
 ONE_WINDOW = dict.fromkeys(("window.wait", "window.repeat", "window.more_steps"), "there is one window")
 

@@ -15,7 +15,7 @@ from typing import Any, Mapping
 
 from ... import stages
 from ...errors import Problem
-from ..model import Config, ConfigLimits, Sampling, Window
+from ..model import Budgets, Config, ConfigLimits, Sampling, Window
 from ..sources import Source
 from . import Read, Reading, Written, built, yaml_of
 
@@ -23,12 +23,22 @@ FLAVOUR = "mstxkit"
 DESCRIPTION = "a YAML's section mstxkit:, every canonical field"
 
 SECTION = "mstxkit"
-_GROUPS: Mapping[str, Any] = {"window": Window, "sampling": Sampling, "limits": ConfigLimits}
+_GROUPS: Mapping[str, Any] = {
+    "window": Window, "sampling": Sampling, "limits": ConfigLimits, "budgets": Budgets,
+}  # fmt: skip
+# What mstxkit alone has: a section of these alone goes with the framework's own section beside it.
+MANNER = ("light", "budgets", "takes_over")
 
 
 def detect(source: Source) -> bool:
     """Is there a section `mstxkit`?"""
     return SECTION in source.values
+
+
+def is_manner_alone(source: Source) -> bool:
+    """Does the section say how mstxkit goes about it, and nothing of what is recorded?"""
+    section = source.values.get(SECTION)
+    return isinstance(section, Mapping) and bool(section) and set(section) <= set(MANNER)
 
 
 def read(source: Source) -> Read:

@@ -52,12 +52,15 @@ class Duty:
         post: Which rank.
         settings: What it may do.
         session: The process's only session; default: a new one.
+        origin: The step in which this process first entered a stage, where somebody saw that; None: not yet.
 
     Raises:
         ConfigError: the schedule of light capture is none.
     """
 
-    def __init__(self, post: Post, settings: DutySettings, session: OneSession | None = None) -> None:
+    def __init__(
+        self, post: Post, settings: DutySettings, session: OneSession | None = None, origin: int | None = None
+    ) -> None:
         self.post = post
         self._control = ControlFolder(post.run, post.run_id)
         self._mailbox = Mailbox(self._control, post.host_folder)
@@ -79,6 +82,8 @@ class Duty:
         self._can: tuple[int, str | None] = 0, None
         self._process = life.of_this()
         self._machine = self._restored(_policy(settings))
+        self._machine.placing.is_own |= bool(settings.planned)
+        self._machine.placing.origin = origin
         self._watcher = Watcher(self._poll, settings.poll_every_s)
         self._beginnings = Beginnings(self._mailbox, self._watcher, self._say, self._control.path)
 
@@ -101,9 +106,13 @@ class Duty:
     def start(self) -> None:
         """Go on duty: from the next stage on."""
         self._step = engine.current_step()
-        engine.set_watch(self._entered, self._left, self._stepped)
+        engine.set_watch(self.entered, self._left, self.stepped)
         self._watch_for(self._machine.active)
         self._watcher.start()
+
+    def look(self) -> None:
+        """Before it starts: hear what is planned already."""
+        self._poll()
 
     def park(self, deadline: float | None = None) -> bool:
         """End the watcher's thread before a fork, but wait no longer than `deadline`. Has it ended?"""
@@ -173,7 +182,8 @@ class Duty:
 
     # On the thread that trains.
 
-    def _entered(self, site: Any, may_move: bool) -> None:
+    def entered(self, site: Any, may_move: bool) -> None:
+        """The engine's hook: a watched call begins on this thread."""
         thread, step = threading.get_ident(), engine.current_step()
         if step is not None and step != self._machine.step:
             self._on_thread(moves.StepAdvanced(step, thread))
@@ -188,9 +198,10 @@ class Duty:
         for edge in edges.left(site):
             self._on_thread(_event_of(edge, thread, failed))
 
-    def _stepped(self, step: int) -> None:
+    def stepped(self, step: int) -> None:
+        """The engine's hook: this thread has said that another step begins."""
         self._step = step
-        if self._machine.watches:
+        if self._machine.watches or self._machine.placing.has_windows:
             self._on_thread(moves.StepAdvanced(step, threading.get_ident()))
         self._light.stepped(step)
 
@@ -202,19 +213,21 @@ class Duty:
 
     def _tell(self, event: moves.Event) -> tuple[moves.Action, ...]:
         with self._lock:
-            before = self._machine.active
+            before, watched = self._machine.active, self._machine.watches
             actions = self._machine.handle(event, _now())
             self._is_changed |= bool(actions) or isinstance(event, _KEPT)
-            if self._machine.active is not before:
-                self._watch_for(self._machine.active)
+            if (self._machine.active, self._machine.watches) != (before, watched):
+                # Who has only looked for the first step has seen all that is under way.
+                self._watch_for(self._machine.active, goes_on=watched and before is None)
         return actions
 
-    def _watch_for(self, request: Request | None) -> None:
-        """Another request is active, or none: what was under way before is none of its."""
+    def _watch_for(self, request: Request | None, goes_on: bool = False) -> None:
+        """Another request is active, or none: what was under way before is none of its, unless watching goes on."""
         sample = None if request is None else request.sample
         self._sample_per = None if sample is None else sample.per
-        edges.forget()
-        engine.watch(request is not None)
+        if not goes_on:
+            edges.forget()
+        engine.watch(self._machine.watches)
 
     def _carry_out_all(self, actions: tuple[moves.Action, ...]) -> list[moves.Event]:
         return [answer for answer in map(self._carry_out, actions) if answer is not None]
@@ -257,8 +270,7 @@ class Duty:
                 self._hear(self._stop_session(stop))
 
     def _stop_session(self, stop: moves.StopSession) -> moves.Event:
-        order = self._session.order
-        recorded = self._session.end(stop.why, [] if order is None or order.step is None else [order.step])
+        recorded = self._session.end(stop.why, stop.steps)
         if recorded is None or recorded.folder is None:
             why = "no session was open" if recorded is None else "; ".join(recorded.problems)
             return moves.SessionFailed(why or "nothing was written")
@@ -283,7 +295,7 @@ class Duty:
         self._mailbox.poll()
         step = self._step
         if step is not None and step != self._machine.step and not self._machine.watches:
-            self._hear(moves.StepAdvanced(step))
+            self._hear(moves.StepAdvanced(step, None))
         seen = {stages.canonical(key) for key in engine.stages_seen()}
         for event in self._inbox.events(self._mailbox.take(), seen):
             self._hear(event)

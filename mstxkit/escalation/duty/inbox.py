@@ -13,6 +13,7 @@ from ...store import messages
 from ...store.control_folder import ControlFolder
 from ...store.report import REFUSED, Report, Standing
 from ..machine import moves
+from .own_sections import carried_out_by_itself
 
 _RANKS_A_SECOND = 400  # so many files of other ranks are read at most, by the agreeing rank
 
@@ -70,8 +71,8 @@ class Inbox:
 
     def _ready(self, seen: AbstractSet[str]) -> Iterator[moves.RequestReceived]:
         for id, event in list(self._waiting.items()):
-            if seen.isdisjoint(event.request.stages):
-                continue
+            if seen.isdisjoint(event.request.stages) and event.request.planned is None:
+                continue  # what is planned is known from the start, also of stages that come first in its window
             del self._waiting[id]
             self.reasons[id] = event.request.reason
             refusal = self._refusal(event)
@@ -83,6 +84,9 @@ class Inbox:
     def _refusal(self, event: moves.RequestReceived) -> str:
         """Why this rank cannot do its part of it; empty where it can, or has none."""
         request = event.request
+        if request.planned is not None and (theirs := carried_out_by_itself(request.planned.framework)):
+            faults.warn_once("configuration", theirs)
+            return theirs
         if request.sample is None or self._rank not in request.ranks_in(self._world_size, event.suspects):
             return ""
         reasons = (boundaries.refusal(stage, request.sample.per) for stage in request.stages)

@@ -17,6 +17,7 @@ class DutySettings(NamedTuple):
         light: Schedule of light capture, "every 100 steps, 1 step"; None: none.
         cooldown_s, session_s, hour_s, run_s, agreement_s, transport_s: As in `machine.moves.Policy`.
         run_bytes: Raw data of all sessions of this rank in a run; 0: no limit.
+        planned: 1: windows are planned in this run, of which the first step may be one.
     """
 
     poll_every_s: float = 0.25
@@ -28,6 +29,7 @@ class DutySettings(NamedTuple):
     agreement_s: float = Policy.agreement_s
     transport_s: float = Policy.transport_s
     run_bytes: int = 0
+    planned: int = 0
 
 
 def checked(settings: DutySettings) -> DutySettings:

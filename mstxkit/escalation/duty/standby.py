@@ -1,21 +1,28 @@
 """Goes on duty once there is something to be asked for: when this process has entered a stage, and knows its rank.
 
 A process that has no stage (a data loader, a driver that only waits) costs one look a second, and writes nothing.
+Where windows are planned, it is the first stage or step itself that brings the process on duty: it may be in one.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ... import faults
 from ...engine.choose import engine
+from ...pieces import boundaries
+from ..machine import plans
 from .post import post_here
 from .settings import DutySettings
 
 if TYPE_CHECKING:
     from .duty import Duty
+
+
+_WAITS_AT_MOST_S = 0.05
 
 
 class Standby:
@@ -34,6 +41,9 @@ class Standby:
         self._lock = threading.Lock()
         self._duty: Duty | None = None
         self._is_over = settings.poll_every_s <= 0
+        self._expects_since: int | None = None  # the process in which the hooks are this object's
+        self._origin: int | None = None
+        self._was_tried = False
 
     def consider(self) -> int:
         """Is it time? Never raises. Returns: CPU time of the watcher's thread since the last call, ns."""
@@ -53,11 +63,66 @@ class Standby:
     def _begin(self) -> None:
         from .duty import Duty
 
-        post = None if self._is_over else post_here(*self._place)
+        post = None if self._is_over or self._duty is not None else post_here(*self._place)
         if post is not None:
-            duty = Duty(post, self._settings)
+            duty = Duty(post, self._settings, origin=self._origin)
+            if self._settings.planned:
+                duty.look()
+            self._expects_since = None  # its hooks replace ours
             duty.start()
             self._duty = duty
+
+    def expect_plans(self) -> None:
+        """Windows are planned in this run: go on duty with the first stage or step. Only while configuring: it loads
+        what a duty needs.
+        """
+        from . import duty  # noqa: F401  (loaded here, so that the first stage does not wait for it)
+
+        if self._duty is None and not self._is_over:
+            self._settings = self._settings._replace(planned=1)
+            self._expects_since = os.getpid()
+            engine.set_watch(self._first_entered, None, self._first_stepped)
+            engine.watch(True)
+
+    def _first_entered(self, site: Any, may_move: bool) -> None:
+        step = engine.current_step()
+        if self._origin is None and step is not None and plans.is_of_a_step(boundaries.stage_of(site)):
+            self._origin = step
+        duty = self._begun_at_once()
+        if duty is not None:
+            duty.entered(site, may_move)
+
+    def _first_stepped(self, step: int) -> None:
+        duty = self._begun_at_once()
+        if duty is not None:
+            duty.stepped(step)
+
+    def _begun_at_once(self) -> Duty | None:
+        """Go on duty now, on another thread, for which this one waits 50 ms: the run's folder may hang."""
+        if self._was_tried:
+            return None
+        self._was_tried = True
+        thread = threading.Thread(target=self._begin_aside, name="mstxkit-first", daemon=True)
+        thread.start()
+        thread.join(_WAITS_AT_MOST_S)
+        if thread.is_alive():
+            faults.warn_once("plans", "the run folder was slow: a window that was planned for the first step is missed")
+            return None
+        return self._duty
+
+    def _begin_aside(self) -> None:
+        with self._lock:
+            try:
+                self._begin()
+            except Exception as exc:
+                faults.note("control.standby", exc)
+
+    def _expect_no_more(self) -> None:
+        """The hooks are nobody's again."""
+        if self._expects_since == os.getpid():
+            engine.watch(False)
+            engine.set_watch(None, None, None)
+        self._expects_since = None
 
     def park(self, deadline: float | None = None) -> bool:
         """End the thread before a fork, but wait no longer than `deadline`. Has one ended?"""
@@ -72,6 +137,7 @@ class Standby:
         """Capture ends: what is open is closed on this thread, and said, if the run folder answers by `deadline`."""
         with self._lock:
             self._is_over = True
+            self._expect_no_more()
         duty = self._duty  # the background thread may just be letting go of it
         if duty is not None:
             duty.stop(deadline)

@@ -19,8 +19,10 @@ _LEAD_AT_MOST = 10_000
 
 
 def needs_agreement(request: Request, ranks: Sized) -> bool:
-    """Do the ranks of a request have to agree? Where they record the same steps; occurrences are each rank's own."""
-    return request.occurrences is None and len(ranks) > 1
+    """Do the ranks of a request have to agree? Where they record the same steps; occurrences are each rank's own, and
+    the steps of a planned window are known to all.
+    """
+    return request.occurrences is None and request.planned is None and len(ranks) > 1
 
 
 @dataclass

@@ -15,11 +15,13 @@ from typing import Any, Callable, Mapping
 
 from ...errors import ConfigError
 from ...store.report import ARMED, CANCELLED, DRAINING, EXPIRED, FAILED, QUEUED, REFUSED, RUNNING, Report
-from ...store.request import ALL, SUSPECT_AND_PEER, Request
+from ...store.request import WHOLE_STEPS, Request
 from . import moves
 from .agreement import Agreement, needs_agreement
 from .moves import NS, Now, Policy
-from .task import CoveringSession, Ledger, Occurrence, Spending, Task, life_ns, remembered_request
+from .plans import Placing
+from .task import CoveringSession, Ledger, Occurrence, Spending, Task, interrupted, life_ns, remembered_request
+from .turns import next_task
 
 
 class Machine:
@@ -45,6 +47,7 @@ class Machine:
         self._session: CoveringSession | None = None
         self._cool_until_ns: int | None = None
         self._ledger = Ledger()
+        self.placing = Placing(is_own=rank == 0)
         self._said: dict[str, Report] = {}
         self._process_ends = False
         self._out: list[moves.Action] = []
@@ -52,7 +55,7 @@ class Machine:
     @property
     def watches(self) -> bool:
         """Does it want to know of stages and boundaries? What the training thread's flag says."""
-        return self._active is not None
+        return self._active is not None or self.placing.seeks_origin
 
     @property
     def active(self) -> Request | None:
@@ -84,6 +87,7 @@ class Machine:
         _HANDLERS[type(event)](self, event, now)
         self._stop_if_due(getattr(event, "thread", None), now)
         self._go_on(now)
+        self._cover_steps(event, now)
         self._tell_changes(now)
         self._agree(now)
         return tuple(self._out)
@@ -123,12 +127,14 @@ class Machine:
             return
         ranks = request.ranks_in(self.world_size, event.suspects)
         is_wrong = not ranks or ranks[0] < 0 or ranks[-1] >= self.world_size
-        if self._agreement is not None and not is_wrong:
-            decided = id in self._ledger.commits or id in self._ledger.cancels
-            self._agreement.received(request, ranks, now, decided)
-        if not is_wrong and self.rank not in ranks:
-            self._ledger.put(self._ledger.elsewhere, id, None)
-            return
+        if not is_wrong:
+            self.placing.add(request)
+            if self._agreement is not None and request.planned is None:
+                decided = id in self._ledger.commits or id in self._ledger.cancels
+                self._agreement.received(request, ranks, now, decided)
+            if self.rank not in ranks:
+                self._ledger.put(self._ledger.elsewhere, id, None)
+                return
         deadline_ns = now.mono_ns + life_ns(request, now)
         self._tasks[id] = task = Task(request, deadline_ns, needs_agreement(request, ranks), suspects=event.suspects)
         self._answer(task, is_wrong, now)
@@ -147,11 +153,9 @@ class Machine:
             self._committed(moves.Commit(id, self._ledger.commits.pop(id)), now)
 
     def _refusal(self, task: Task, is_wrong: bool) -> str:
-        if is_wrong and task.request.ranks == SUSPECT_AND_PEER and not task.suspects:
-            return f"nobody is suspected in this run; name ranks, or {ALL}"
         if is_wrong:
-            return f"this run has the ranks 0 to {self.world_size - 1}"
-        if len(self._tasks) > self.policy.queue:
+            return task.wrong_ranks(self.world_size)
+        if sum(other.request.planned is None for other in self._tasks.values()) > self.policy.queue:
             return f"{self.policy.queue} requests wait on this rank already"
         return "the process ends" if self._process_ends else self._spending.used_up()
 
@@ -170,8 +174,11 @@ class Machine:
 
     def _committed(self, event: moves.Commit, now: Now) -> None:
         task = self._tasks.get(event.id)
+        self.placing.settle(event.id)
         if task is None:
             self._ledger.put(self._ledger.commits, event.id, event.first_step)
+        elif task.request.planned is not None:
+            task.place(event.first_step)
         elif not task.needs_agreement or task.state != QUEUED:
             return
         elif self.step is not None and self.step >= event.first_step:
@@ -192,8 +199,9 @@ class Machine:
     # What the training thread does.
 
     def _stage_entered(self, event: moves.StageEntered, now: Now) -> None:
-        task = self._active
-        inside = self._occurrence
+        if self.placing.sees(event.stage, self.step):
+            self._go_on(now)  # the window may begin with this very stage
+        task, inside = self._active, self._occurrence
         if inside is not None:
             inside.depth += (event.stage, event.thread) == (inside.stage, inside.thread)
         elif task is not None and self._session is None and task.wants(event.stage, self.step):
@@ -226,6 +234,13 @@ class Machine:
         if self.step is not None and event.step > self.step and self._step_at_ns is not None:
             self.step_ns = max(0, now.mono_ns - self._step_at_ns) // (event.step - self.step)
         self.step, self._step_at_ns = event.step, now.mono_ns
+        task, inside = self._active, self._occurrence
+        if task is not None and inside is not None and (inside.stage, inside.thread) == (WHOLE_STEPS, event.thread):
+            if not task.is_due(event.step):
+                self._occurrence = None
+                self._stop("")
+            elif self._session is not None:
+                self._session.steps += (event.step,)
 
     def _ticked(self, event: moves.Tick, now: Now) -> None:
         most = None if self._active is None else self._active.request.limits.bytes
@@ -253,6 +268,15 @@ class Machine:
         order = request.id, inside.stage, self.step, request.preset, request.options, seconds, limits.bytes
         self._out += [moves.PauseLight(), moves.StartSession(*order)]
 
+    def _cover_steps(self, event: moves.Event, now: Now) -> None:
+        """A session of whole steps begins with what the thread that trains says first in one of them."""
+        task, thread = self._active, getattr(event, "thread", None)
+        says_it = isinstance(event, (moves.StepAdvanced, moves.StageEntered)) and thread is not None
+        is_free = self._occurrence is None and self._session is None
+        if task is not None and says_it and is_free and task.wants(WHOLE_STEPS, self.step):
+            self._occurrence = Occurrence(WHOLE_STEPS, thread or 0)
+            self._start(task, self._occurrence, now)
+
     def _drain(self, why: str) -> None:
         """The session is to end with the next event of its thread."""
         if self._session is not None and self._active is not None and not self._session.stopping:
@@ -275,7 +299,8 @@ class Machine:
             session.stopping = True
             task.state = DRAINING
             task.note(note)
-            self._out.append(moves.StopSession(task.request.id, note or "its stage or sample is complete"))
+            why = note or "its stage or sample is complete"
+            self._out.append(moves.StopSession(task.request.id, why, session.steps))
 
     def _session_stopped(self, event: moves.SessionStopped, now: Now) -> None:
         session, task = self._closed(event.bytes, now), self._active
@@ -284,7 +309,7 @@ class Machine:
         for problem in event.problems:
             task.note(problem)
         if session.stopping:
-            task.has_recorded(session.stage, session.step, event.bytes)
+            task.has_recorded(session.stage, session.steps, event.bytes)
         else:
             self._end(task, FAILED, f"its session was ended by somebody else; {task.progress()}", now)
 
@@ -303,6 +328,7 @@ class Machine:
         if session is None or task is None:
             return
         self._session, task.state = None, ARMED
+        self._occurrence = None if session.stage == WHOLE_STEPS else self._occurrence
         self._out.append(moves.ResumeLight())
         too_late = task.passes_over(session.stage, session.step, event.reason)
         if too_late:
@@ -320,28 +346,27 @@ class Machine:
     # What goes on by itself.
 
     def _go_on(self, now: Now) -> None:
-        """Ends what is over, and takes up what may begin."""
+        """Places what is planned, ends what is over, and takes up what may begin."""
+        for id, step in self.placing.take().items():
+            if id in self._tasks:
+                self._tasks[id].place(step)
+            if self._agreement is not None:
+                self._out.append(moves.Commit(id, step))
         for task in list(self._tasks.values()):
             if task is not self._active or self._session is None:
                 over = task.over(self.step, now, self._spending, self._process_ends)
                 if over is not None:
                     self._end(task, *over, now)
-        if self._active is None and not self._is_cooling(now):
+        if self._active is None:
             self._take_up(now)
 
     def _take_up(self, now: Now) -> None:
         """Arm the next request that waits, or be ready for those that begin together."""
-        waiting = [task for task in self._tasks.values() if task.state == QUEUED]
         has_time = self._spending.left_ns(now) > 0
-        for task in waiting:
-            task.reason = "" if has_time else f"waits: {self.policy.hour_s:g} s of sessions in an hour are used up"
-        for task in waiting if has_time else ():
-            if task.needs_agreement:
-                task.ready_ns = now.mono_ns if task.ready_ns is None else task.ready_ns
-                task.reason = "waits for the other ranks"
-            elif not any(other.ready_ns is not None for other in waiting):
-                self._arm(task)
-                return
+        room = "" if has_time else f"waits: {self.policy.hour_s:g} s of sessions in an hour are used up"
+        task = next_task(self._tasks.values(), self.step, room, self._is_cooling(now), now)
+        if task is not None:
+            self._arm(task)
 
     def _arm(self, task: Task) -> None:
         for other in self._tasks.values():
@@ -404,10 +429,7 @@ class Machine:
         for document in memory["tasks"]:
             request = remembered_request(document["request"])
             if document["had_session"]:
-                last = Report.read(document["report"])
-                why = "; ".join(filter(None, ("its process was restarted while it recorded", last.reason)))
-                last = replace(last, id=request.id, rank=self.rank, state=FAILED, ready=False, reason=why)
-                self._ledger.put(self._ledger.ended, request.id, last)
+                self._ledger.put(self._ledger.ended, request.id, interrupted(document, request.id, self.rank))
                 self._cool_until_ns = now.mono_ns + int(self.policy.cooldown_s * NS)
                 continue
             if document["first_step"] is not None:

@@ -101,10 +101,10 @@ class BoundaryLeft:
 
 @dataclass(frozen=True)
 class StepAdvanced:
-    """The rank's step is this from now on."""
+    """The rank's step is this from now on; `thread`: None where the watcher noticed."""
 
     step: int
-    thread: int = 0
+    thread: int | None = 0
 
 
 @dataclass(frozen=True)
@@ -195,6 +195,7 @@ class StopSession:
 
     id: str
     why: str
+    steps: tuple[int, ...] = ()  # that were recorded
 
 
 Event = Union[

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import Any, Mapping, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Mapping, Sequence, TypeVar
 
 from ...store.report import DONE, EXPIRED, FAILED, QUEUED, REFUSED, Report
-from ...store.request import Known, Request, Sample, checked
+from ...store.request import ALL, COUNT_AT_MOST, SUSPECT_AND_PEER, WHOLE_STEPS, Known, Request, Sample, checked
+from . import plans
 from .moves import NS, Now, Policy
 
 _NOTES_AT_MOST = 10
@@ -66,18 +67,39 @@ class Task:
 
     def wants(self, stage: str, step: int | None) -> bool:
         """Is this occurrence to be recorded? Where no step was ever told, a step is one occurrence."""
-        if stage not in self.request.stages:
+        if stage not in self.request.stages or (stage == WHOLE_STEPS and self.counts[stage]):
             return False
         if self.request.occurrences is not None or step is None:
             return self.counts[stage] < self._times
         return self.first_step is None or self.first_step <= step <= (self.last_step or 0)
 
-    def has_recorded(self, stage: str, step: int | None, size_bytes: int) -> None:
-        """A session of this stage is closed and its data is there."""
+    def wrong_ranks(self, world_size: int) -> str:
+        """Why its ranks are none of this run's."""
+        if self.request.ranks == SUSPECT_AND_PEER and not self.suspects:
+            return f"nobody is suspected in this run; name ranks, or {ALL}"
+        return f"this run has the ranks 0 to {world_size - 1}"
+
+    def is_due(self, step: int | None) -> bool:
+        """A planned window: is this one of its steps?"""
+        return None not in (step, self.first_step) and self.first_step <= step <= self.last_step  # type: ignore[operator]
+
+    def place(self, first_step: int) -> None:
+        """A planned window begins at this step of the run, unless it has begun."""
+        if self.state == QUEUED:
+            self.first_step = first_step
+
+    def wait(self, for_room: str) -> None:
+        """It is queued: for its step, for room in the budgets, or for its turn."""
+        planned = self.request.planned
+        self.reason = for_room if planned is None else "; ".join(
+            filter(None, (plans.waits(planned, self.first_step), for_room))
+        )  # fmt: skip
+
+    def has_recorded(self, stage: str, steps: Sequence[int], size_bytes: int) -> None:
+        """A session of this stage, in these steps, is closed and its data is there."""
         self.counts[stage] += 1
         self.bytes += size_bytes
-        if step is not None and step not in self.steps:
-            self.steps.append(step)
+        self.steps += [step for step in steps if step not in self.steps]
 
     def passes_over(self, stage: str, step: int | None, why: str) -> str:
         """An occurrence that it wanted has no session. Occurrences count where they are recorded, so another makes up
@@ -90,7 +112,7 @@ class Task:
         if self.needs_agreement and not self.recorded:
             return f"the agreed step {self.first_step} had begun here: {why}"
         self.note(f"an occurrence was passed over: {why}")
-        if self.first_step is None or step is None or self.needs_agreement:
+        if self.first_step is None or step is None or self.needs_agreement or self.request.planned is not None:
             return ""
         if not self.recorded:
             self.first_step = step + 1 if len(self.request.stages) > 1 else None
@@ -125,6 +147,8 @@ class Task:
         if verdict is None and (process_ends or is_late) and self.state != QUEUED and step is not None:
             last = self.verdict(step + 1)  # its last step may be recorded, and just not be followed by another
             verdict = last if last == (DONE, "") else None
+        if verdict is None and self.request.planned is not None:
+            verdict = self._planned_end(step, process_ends)
         if verdict is not None:
             return verdict
         if process_ends:
@@ -138,8 +162,20 @@ class Task:
             return (FAILED, f"{used_up}; {self.progress()}") if self.had_session else (REFUSED, used_up)
         return None
 
+    def _planned_end(self, step: int | None, process_ends: bool) -> tuple[str, str] | None:
+        """How a planned window ends that did not come to its last step, or never to its first."""
+        if process_ends and self.recorded and self.request.steps == COUNT_AT_MOST:
+            return DONE, "recorded to the end of the run"
+        if self.state != QUEUED:
+            return None
+        if step is not None and self.last_step is not None and step > self.last_step:
+            return EXPIRED, f"{self.reason}, which was over in step {step}"
+        return (EXPIRED, f"{self.reason}, and the process ended before that") if process_ends else None
+
     def progress(self) -> str:
         """How far it came, in words."""
+        if self.request.steps == COUNT_AT_MOST:
+            return f"{len(self.steps)} steps recorded"
         if self.request.occurrences is not None or self.first_step is None:
             return f"{self.recorded} of {self._times * len(self.request.stages)} occurrences recorded"
         return f"{len(self.steps)} of {self.request.steps} steps recorded"
@@ -159,7 +195,7 @@ class Task:
             "request": self.request.as_json(),
             "suspects": list(self.suspects),
             "had_session": self.had_session,
-            "first_step": self.first_step if self.needs_agreement else None,
+            "first_step": self.first_step if self.needs_agreement or self.request.planned is not None else None,
             "report": self.report(rank, step).as_json(),
         }
 
@@ -223,6 +259,7 @@ class CoveringSession:
         limit_ns: After so long it is stopped.
         stop_because: Why it is to be stopped early, with the next event of its thread.
         stopping: The order to stop was given.
+        steps: In which it recorded: one, unless it is of whole steps.
     """
 
     stage: str
@@ -232,6 +269,10 @@ class CoveringSession:
     limit_ns: int
     stop_because: str = ""
     stopping: bool = False
+    steps: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.steps = () if self.step is None else (self.step,)
 
 
 class Ledger:
@@ -328,6 +369,13 @@ def remembered_request(fields: Mapping[str, Any]) -> Request:
     """
     presets = [] if fields["preset"] is None else [fields["preset"]]
     return checked(fields, Known(fields["stages"], range(1 << 31), presets), "memory")
+
+
+def interrupted(document: Mapping[str, Any], id: str, rank: int) -> Report:
+    """The last word on a task from a rank's memory that had a session: that ended with its process."""
+    last = Report.read(document["report"])
+    why = "; ".join(filter(None, ("its process was restarted while it recorded", last.reason)))
+    return replace(last, id=id, rank=rank, state=FAILED, ready=False, reason=why)
 
 
 def life_ns(request: Request, now: Now) -> int:

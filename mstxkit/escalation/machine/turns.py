@@ -1,0 +1,41 @@
+"""Whose turn it is: which of the requests that wait on a rank is armed next. Pure: no clock, no files."""
+
+from __future__ import annotations
+
+from typing import Collection
+
+from ...store.report import QUEUED
+from .moves import Now
+from .task import Task
+
+
+def next_task(tasks: Collection[Task], step: int | None, room: str, cools: bool, now: Now) -> Task | None:
+    """The request to arm, if any; those of several ranks are ready then, and wait for the step to be agreed.
+
+    A planned window comes in its own steps, before any other and whether or not the rank cools down.
+
+    Args:
+        tasks: Under way on the rank, in order of arrival.
+        step: The rank's.
+        room: What the budgets have no room for, in words; empty: there is room.
+        cools: Does the rank cool down?
+    """
+    queued = [task for task in tasks if task.state == QUEUED]
+    planned = [task for task in queued if task.request.planned is not None]
+    waiting = [] if cools else [task for task in queued if task.request.planned is None]
+    for task in (*planned, *waiting):
+        task.wait(room)
+    if room:
+        return None
+    due = next((task for task in planned if task.is_due(step)), None)
+    return _next_unplanned(waiting, now) if due is None else due
+
+
+def _next_unplanned(waiting: Collection[Task], now: Now) -> Task | None:
+    for task in waiting:
+        if task.needs_agreement:
+            task.ready_ns = now.mono_ns if task.ready_ns is None else task.ready_ns
+            task.reason = "waits for the other ranks"
+        elif not any(other.ready_ns is not None for other in waiting):
+            return task
+    return None

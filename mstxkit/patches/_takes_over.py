@@ -1,0 +1,44 @@
+"""A framework whose own profiling section mstxkit carries out instead (`mstxkit: {takes_over: true}`): it starts none.
+
+Source: verl 0.6.1 to 0.9.1, utils/profiler/mstx_profile.py: `NPUProfiler.start` makes the profiler of a whole step
+and counts it, unless `discrete`; then `NPUProfiler.annotate` makes one for each stage. Both by `get_npu_profiler`, and
+call `start`, `step` and `stop` of it. `NPUProfiler.stop` does nothing while none is counted.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable
+
+from .. import faults
+
+VARIABLE = "MSTXKIT_TAKES_OVER"  # as `escalation.duty.own_sections.TAKES_OVER`
+
+
+def is_taken_over(framework: str) -> bool:
+    """Does mstxkit carry out this framework's section? Logged once where it does."""
+    if framework not in os.environ.get(VARIABLE, "").split(","):
+        return False
+    faults.warn_once(
+        f"{framework} is taken over", f"mstxkit is active and carries out {framework}'s section; {framework} does not"
+    )
+    return True
+
+
+class IdleProfiler:
+    """In the place of a profiler: it records nothing."""
+
+    def start(self) -> None:
+        """Nothing."""
+
+    step = stop = start
+
+
+def verl_started(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """`NPUProfiler.start`: of a whole step."""
+    return None if is_taken_over("verl") else upstream(*args, **kwargs)
+
+
+def verl_made(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """`get_npu_profiler`: of one stage."""
+    return IdleProfiler() if is_taken_over("verl") else upstream(*args, **kwargs)
