@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .duty import Duty
 
 
-_WAITS_AT_MOST_S = 0.05
+WAITS_AT_MOST_S = 0.05
 
 
 class Standby:
@@ -104,7 +104,7 @@ class Standby:
         self._was_tried = True
         thread = threading.Thread(target=self._begin_aside, name="mstxkit-first", daemon=True)
         thread.start()
-        thread.join(_WAITS_AT_MOST_S)
+        thread.join(WAITS_AT_MOST_S)
         if thread.is_alive():
             faults.warn_once("plans", "the run folder was slow: a window that was planned for the first step is missed")
             return None
