@@ -53,6 +53,9 @@ class Task:
     bytes: int = 0
     notes: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.wait("")
+
     @property
     def recorded(self) -> int:
         """Sessions that were recorded."""
@@ -87,6 +90,7 @@ class Task:
         """A planned window begins at this step of the run, unless it has begun."""
         if self.state == QUEUED:
             self.first_step = first_step
+            self.wait("")
 
     def wait(self, for_room: str) -> None:
         """It is queued: for its step, for room in the budgets, or for its turn."""
@@ -169,8 +173,8 @@ class Task:
         if self.state != QUEUED:
             return None
         if step is not None and self.last_step is not None and step > self.last_step:
-            return EXPIRED, f"{self.reason}, which was over in step {step}"
-        return (EXPIRED, f"{self.reason}, and the process ended before that") if process_ends else None
+            return EXPIRED, f"{self.reason}: it was over in step {step}, and nothing could begin before"
+        return (EXPIRED, f"{self.reason}: the process ended before that") if process_ends else None
 
     def progress(self) -> str:
         """How far it came, in words."""
