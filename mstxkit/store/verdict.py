@@ -160,6 +160,7 @@ class Judge:
         self._sessions, self._is_alive = sessions, is_alive
         self._now_ns = time.time_ns() if now_ns is None else now_ns
         self._world_size = world_size(speakers)
+        self._is_over = bool(speakers) and all(speaker.is_alive is False for speaker in speakers)
         self._words: dict[str, list[tuple[Heard, frozenset[str], Report]]] = {}
         for speaker in speakers:
             seen = frozenset(stages.canonical(stage) for stage in speaker.standing.stages)
@@ -205,8 +206,20 @@ class Judge:
             return replace(silent, state=states.CANCELLED, reason=asked.cancelled)
         if asked is not None and self._now_ns >= asked.request.expires_ns:
             return replace(silent, state=states.EXPIRED, reason="it never answered")
-        planned = None if asked is None else asked.request.planned
-        return replace(silent, reason="no answer yet" if planned is None else f"planned for step {planned.first_step}")
+        return (
+            replace(silent, reason="no answer yet") if asked is None else self._silence_of_a_plan(silent, asked.request)
+        )
+
+    def _silence_of_a_plan(self, silent: Report, request: Request) -> Report:
+        """A planned window lives for days: it ends where nobody can come to it any more."""
+        if request.planned is None:
+            return replace(silent, reason="no answer yet")
+        planned = f"planned for step {request.planned.first_step}"
+        if 0 < self._world_size <= silent.rank:
+            return replace(silent, state=states.REFUSED, reason=f"this run has the ranks 0 to {self._world_size - 1}")
+        if self._is_over:
+            return replace(silent, state=states.EXPIRED, reason=f"{planned}: the processes ended before that")
+        return replace(silent, reason=planned)
 
     @cached_property
     def _recorded(self) -> dict[tuple[str, int | None], list[RecordedSession]]:
@@ -236,6 +249,7 @@ class Judge:
             return self._in_a_session(report, speaker.is_alive, written_ns, self._limit_s(report, request))
         expires_ns = None if request is None else request.expires_ns
         is_over, why = expires_ns is not None and self._now_ns >= expires_ns, "its process has ended"
+        is_over = is_over or (request is not None and request.planned is not None and self._is_over)
         if speaker.is_alive is None:
             if expires_ns is None or not self._is_late(max(expires_ns, written_ns)):
                 return report

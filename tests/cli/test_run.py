@@ -232,6 +232,40 @@ def test_an_unknown_framework_is_refused_before_anything_starts(program: Program
     assert not (program.folder / "started").exists()
 
 
+CONFIGURED = """
+import mstxkit
+for number in range(1, 5):
+    mstxkit.step(number)
+    with mstxkit.stage("actor_update"):
+        pass
+"""
+
+
+def test_a_configuration_is_planned_before_the_command_starts_and_known_to_its_processes(program: Program) -> None:
+    interpreters.write(program.folder, {
+        "configured.py": CONFIGURED,
+        "config.yaml": "mstxkit: {enabled: true, stages: [actor_update], window: {first_step: 3}, ranks: [0]}\n",
+    })  # fmt: skip
+    words = ("--run", program.run_folder, "--config", program.folder / "config.yaml")
+    done = run(program, *words, "--", program.python, "configured.py")
+    (row,) = mstxkit.open_run(program.run_folder).escalations().to_dicts()
+
+    assert done.returncode == 0, done.stderr
+    assert "planned: from step 3 on 1 step of actor_update, options of its own, on rank 0" in done.stderr
+    assert (row["stage"], row["rank"], row["first_step"]) == ("actor_update", 0, 3)
+    assert row["state"] != "queued"  # failed where no profiler is installed
+
+
+def test_a_wrong_configuration_is_refused_before_anything_starts(program: Program) -> None:
+    interpreters.write(program.folder, {"config.yaml": "mstxkit: {enabled: true, level: level9}\n"})
+    done = run(program, "--run", program.run_folder, "--config", "config.yaml", "--", "touch", "started")
+
+    assert done.returncode == 2
+    assert "config.yaml:1: mstxkit.level='level9'" in " ".join(done.stderr.split())
+    assert not (program.folder / "started").exists()
+    assert not program.run_folder.exists()
+
+
 def test_a_run_folder_that_cannot_be_used_is_refused_before_anything_starts(program: Program) -> None:
     (program.folder / "file").touch()
     done = run(program, "--run", "file", "--", "touch", "started")

@@ -102,6 +102,35 @@ def test_a_silent_rank_whose_session_still_records_is_as_its_process(
     assert judged(run, request, SESSION_S + LATE_S + 5)[0] == ("running" if not who else "failed")
 
 
+PLANNED = {"planned": {"first_step": 3}}
+
+
+def test_a_planned_window_is_queued_until_its_step_and_expires_with_the_last_process(run: Path) -> None:
+    request = left(run, **PLANNED)
+    waiting, later = judged(run, request), judged(run, request, 3000)
+    nobody_lives = judged(run, request, is_alive=lambda _: False)
+
+    assert waiting == later == ("queued", "planned for step 3")
+    assert nobody_lives == ("expired", "planned for step 3: the processes ended before that")
+
+
+def test_a_window_that_a_killed_process_waited_for_expires_where_no_other_is_left(run: Path) -> None:
+    request = left(run, **PLANNED)
+    say(run, 1, Report(request.id, 1, "queued", reason="planned for step 3"))
+
+    assert judged(run, request, is_alive=lambda _: False) == ("expired", "planned for step 3; its process has ended")
+
+
+def test_a_plan_for_a_rank_that_does_not_exist_is_refused_and_one_that_nobody_can_answer_yet_is_open(
+    run: Path, tmp_path: Path
+) -> None:
+    request, for_all = left(run, ranks=[9], **PLANNED), left(run, ranks="all", **PLANNED)
+    nobody = Judge([]).progress(Asked(for_all))
+
+    assert judged(run, request) == ("refused", "this run has the ranks 0 to 3")
+    assert (str(nobody), nobody.has_ended) == ("queued", False)
+
+
 def test_what_others_say_of_a_rank_counts_only_where_it_is_an_end(run: Path) -> None:
     """Else a request would wait for ever for a rank that another one once saw waiting."""
     request = left(run, created_ns=1, expires_ns=2)
