@@ -62,3 +62,20 @@ def test_the_example_of_escalation_profiles_its_own_slow_stage_and_says_where_th
     (trace,) = (tmp_path / "run" / "profiles").rglob("*.pt.trace.json")
     assert str(trace) in done.stdout
     assert f"mstxkit analyse {tmp_path / 'run'}" in done.stdout
+
+
+@pytest.mark.slow
+def test_the_example_of_configuration_records_the_same_sessions_with_three_systems_files(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("polars")
+    command = [sys.executable, str(ROOT / "examples" / "05_config.py"), "--folder", str(tmp_path / "runs")]
+
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+
+    stages = ("actor_compute_log_prob", "actor_generate", "actor_update")
+    sessions = ", ".join(f"{stage} in step {number}" for stage in stages for number in (3, 4))
+    assert done.returncode == 0, done.stderr
+    for name in ("mindspeed_rl", "verl", "own"):
+        assert f"{name}: {sessions}\n" in done.stdout
+        assert f"{name}: actor_update is queued, planned for step 3" in done.stdout
+    assert "the same sessions" in done.stdout

@@ -206,15 +206,12 @@ class Judge:
             return replace(silent, state=states.CANCELLED, reason=asked.cancelled)
         if asked is not None and self._now_ns >= asked.request.expires_ns:
             return replace(silent, state=states.EXPIRED, reason="it never answered")
-        return (
-            replace(silent, reason="no answer yet") if asked is None else self._silence_of_a_plan(silent, asked.request)
-        )
+        if asked is not None and asked.request.planned is not None:
+            return self._silence_of_a_plan(silent, f"planned for step {asked.request.planned.first_step}")
+        return replace(silent, reason="no answer yet")
 
-    def _silence_of_a_plan(self, silent: Report, request: Request) -> Report:
+    def _silence_of_a_plan(self, silent: Report, planned: str) -> Report:
         """A planned window lives for days: it ends where nobody can come to it any more."""
-        if request.planned is None:
-            return replace(silent, reason="no answer yet")
-        planned = f"planned for step {request.planned.first_step}"
         if 0 < self._world_size <= silent.rank:
             return replace(silent, state=states.REFUSED, reason=f"this run has the ranks 0 to {self._world_size - 1}")
         if self._is_over:
