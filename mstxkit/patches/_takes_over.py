@@ -1,6 +1,7 @@
 """A framework whose own profiling section mstxkit carries out instead (`mstxkit: {takes_over: true}`): it starts none.
 
-Source: verl 0.6.1 to 0.9.1, utils/profiler/mstx_profile.py: `NPUProfiler.start` makes the profiler of a whole step
+Source: MindSpeed-RL 05a90d7 `utils/utils.py:518`: all that profiles there asks `get_grpo_profiler`, and does nothing
+with None. verl 0.6.1 to 0.9.1, utils/profiler/mstx_profile.py: `NPUProfiler.start` makes the profiler of a whole step
 and counts it, unless `discrete`; then `NPUProfiler.annotate` makes one for each stage. Both by `get_npu_profiler`, and
 call `start`, `step` and `stop` of it. `NPUProfiler.stop` does nothing while none is counted.
 """
@@ -32,6 +33,11 @@ class IdleProfiler:
         """Nothing."""
 
     step = stop = start
+
+
+def mindspeed_rl_made(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """`get_grpo_profiler`: of one role."""
+    return None if is_taken_over("mindspeed_rl") else upstream(*args, **kwargs)
 
 
 def verl_started(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

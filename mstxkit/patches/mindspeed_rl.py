@@ -206,15 +206,15 @@ _LIFE = (
 )
 
 # Upstream's profiler at work: its start and its stop, which may parse. Source: utils.py:518, 604, 636; called in all
-# stages. What is decided there is in `_mindspeed_rl_profiler.py`.
-_UTILS, _DECIDE = "mindspeed_rl.utils.utils", "mstxkit.patches._mindspeed_rl_profiler"
+# stages. Sessions of ours give way to it as to any other: `profiling/theirs.py`.
+_UTILS = "mindspeed_rl.utils.utils"
 _PROFILER = (
-    Target(f"{_UTILS}:get_grpo_profiler", kind="around", value=f"{_DECIDE}:made", attributes={"role": "role"}),
     Target(
-        f"{_UTILS}:profiler_start", kind="around", value=f"{_DECIDE}:started",
-        attributes={"role": "role", "prof_iteration": "profiler_iteration"},
+        f"{_UTILS}:get_grpo_profiler", kind="around", value="mstxkit.patches._takes_over:mindspeed_rl_made",
+        attributes={"role": "role"},
     ),
-    Target(f"{_UTILS}:profiler_step", kind="around", value=f"{_DECIDE}:stepped", sampling=PieceSampling(ticks=True)),
+    Target(f"{_UTILS}:profiler_start", attributes={"role": "role", "prof_iteration": "profiler_iteration"}),
+    Target(f"{_UTILS}:profiler_step", sampling=PieceSampling(ticks=True)),
 )  # fmt: skip
 
 PATCH = Patch(

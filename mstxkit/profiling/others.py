@@ -1,8 +1,10 @@
-"""Who else profiles in this process, or may start to at any time: each with a sentence that says what to do.
+"""Who else profiles in this process, or is about to: since when, in which steps, and what to do about it.
 
-Nothing is imported for it: what is not in `sys.modules` profiles nothing here.
+What a launcher owns from outside keeps every session out. All others have windows: a session waits for one that is on,
+or that begins within its own steps; what begins unforeseen is given way to (`theirs.py`). Nothing is imported for it:
+what is not in `sys.modules` profiles nothing here.
 
-Source: torch_npu 2.13.0 (`profiler/_non_intrusive_profile.py`, `analysis/prof_common_func/_utils.py`,
+Source: torch_npu 2.13.0 (`profiler/dynamic_profile.py`, `analysis/prof_common_func/_utils.py`,
 `_profiler_path_creator.py`), torch 2.13.0 `autograd/profiler.py`, mindspore 2.10.0 (`profiler/envprofiler.py`,
 `platform/npu_profiler.py`, `profiler_interface.py`), verl 0.6.1 to 0.9.1 `utils/profiler/mstx_profile.py`,
 MindSpeed-RL 05a90d7 `utils/utils.py`.
@@ -12,46 +14,66 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
+import threading
+import time
 from typing import Any, Callable, Iterator, Mapping, NamedTuple
 
 from .. import faults
+from ..engine.choose import engine
+from . import theirs
+from .windows import Planned, is_known, planned
 
 
 class Other(NamedTuple):
-    """A profiler that is not mstxkit's, and has this process's device or may take it: `sentence` says what to do."""
+    """A profiler that is not mstxkit's, and has this process's device or is about to take it.
+
+    Args:
+        who: Whose it is.
+        sentence: Since when, and what to do.
+        waits_for: What a session waits for, in words; empty where that never ends.
+        begins_in: Steps until it begins; 0: it is on, or may be at any moment.
+    """
 
     who: str
     sentence: str
-
-
-_announced: dict[int, Other] = {}
-
-
-def announce(who: str, sentence: str) -> Callable[[], None]:
-    """Announce a profiler that is scheduled here and that nothing else shows yet: no session begins until the undo.
-
-    For seams in frameworks: MindSpeed-RL's `profiler_start` returns a profiler that starts by itself at a later step.
-    """
-    other = Other(who, sentence)
-    _announced[id(other)] = other
-
-    def undo() -> None:
-        _announced.pop(id(other), None)
-
-    return undo
+    waits_for: str = ""
+    begins_in: int = 0
 
 
 def others(environment: Mapping[str, str] | None = None) -> tuple[Other, ...]:
-    """Everybody else who profiles this process or may start to at any time. Never raises.
+    """Everybody else who profiles this process, or may start to before this step is over. Never raises.
 
     A session of mstxkit's own shows as what it is made with: ask before it starts. torch's
-    and torch_npu's own are named only where no framework that uses them is found. Cost: microseconds.
+    and torch_npu's own are named only where nothing else is found. Cost: microseconds.
     """
     outside = _in_environment(os.environ if environment is None else environment)
-    inside = [*_announced.values(), *_look(_verl, _mindspore)]
-    return (*outside, *(inside or _look(_torch_npu, _torch)))
+    inside = [other for other in scheduled(threading.get_ident()) if other.begins_in == 0]
+    inside = inside or _look(_verl, _mindspore) or _look(_torch_npu, _torch)
+    return (*outside, *_once(inside))
+
+
+def in_the_way() -> str:
+    """What a session of this thread would have to wait for, in words; empty where nothing, or where no wait helps."""
+    here = others()
+    return "" if any(not other.waits_for for other in here) else "; ".join(other.waits_for for other in here)
+
+
+def coming() -> tuple[tuple[str, int], ...]:
+    """Profiles that are on or planned, as far as can be seen: in words, and the steps until then. Any thread."""
+    on = [other for other in others() if other.waits_for]
+    later = [other for other in scheduled(None) if other.begins_in]
+    return tuple((other.waits_for, other.begins_in) for other in (*on, *later))
+
+
+def scheduled(thread: int | None) -> list[Other]:
+    """Profilers whose steps are known, and those that may begin on any thread but this one; None: leave these out."""
+    seen = [lambda each=each: _of_live(each, thread) for each in theirs.live()]
+    return _look(*seen, _dynamic)
+
+
+def _once(others_here: list[Other]) -> list[Other]:
+    return list({other.waits_for: other for other in others_here}.values())
 
 
 def _look(*places_to_look: Callable[[], Other | None]) -> list[Other]:
@@ -62,6 +84,49 @@ def _look(*places_to_look: Callable[[], Other | None]) -> list[Other]:
         except Exception as exc:  # a version that keeps it elsewhere must not stop us
             faults.note("guard.others", exc)
     return [other for other in others_here if other is not None]
+
+
+def _of_live(each: theirs.Live, thread: int | None) -> Other | None:
+    """A session is ended on its own thread only: what may begin on another one is waited for beforehand."""
+    profiler = each.profiler()
+    if profiler is None:
+        return None
+    window = planned(profiler)
+    if window is not None and each.is_started:
+        is_elsewhere = thread is not None and each.thread != thread and window.begins_in == 1
+        return _windowed(each.who, window._replace(begins_in=0) if is_elsewhere else window, each)
+    is_over = each.is_started and is_known(profiler.schedule)
+    if is_over or thread is None or each.thread == thread:
+        return None
+    return _windowed(each.who, Planned(), each)
+
+
+def _dynamic() -> Other | None:
+    """torch_npu's dynamic profiler once it has read what to record; that may begin within a step, by an optimizer."""
+    holder = getattr(sys.modules.get("torch_npu.profiler.dynamic_profile"), "_DynamicProfile", None)
+    state = None if holder is None else holder._instance.get(holder._cls)
+    if state is None or (state.prof is None and state.cfg_ctx is None):
+        return None
+    if state.prof is not None:
+        return _windowed(theirs.dynamic_name(), Planned(0, state.step_num or None))
+    wanted = state.cfg_ctx
+    begins_in = 1 if wanted.start() else wanted.start_step() - state.cur_step
+    lasts = wanted.active() + wanted.warmup()
+    return _windowed(theirs.dynamic_name(), Planned(begins_in - 1, lasts)) if begins_in > 0 else None
+
+
+def _windowed(who: str, window: Planned, each: theirs.Live | None = None) -> Other:
+    words = window.words(engine.current_step())
+    waits_for = f"{who}'s profile" + (f", {words}" if words else "")
+    since = "" if each is None else f" {_since(each)}"
+    now = "is on" if window.begins_in == 0 else f"begins in {window.begins_in} steps"
+    return Other(who, f"{waits_for}, {now}{since}; ask again after it, or take it out", waits_for, window.begins_in)
+
+
+def _since(each: theirs.Live) -> str:
+    since = time.strftime("%H:%M:%S UTC", time.gmtime(each.since_ns / 1e9))
+    name = next((thread.name for thread in threading.enumerate() if thread.ident == each.thread), "that has ended")
+    return f"({'started' if each.is_started else 'made'} at {since} on thread {name})"
 
 
 def _in_environment(variables: Mapping[str, str]) -> Iterator[Other]:
@@ -78,21 +143,6 @@ def _in_environment(variables: Mapping[str, str]) -> Iterator[Other]:
             "msprof",
             f"PROFILING_MODE={mode!r} gives the device to msprof, and both torch_npu's and MindSpore's profiler refuse "
             "to start; unset PROFILING_MODE",
-        )
-    name = "MSMONITOR_USE_DAEMON" if variables.get("MSMONITOR_USE_DAEMON") else "KINETO_USE_DAEMON"
-    value = variables.get(name, "")
-    if re.fullmatch(r"\s*\+?0*1\s*", value):  # torch_npu: int(value) == 1
-        yield Other(
-            "msMonitor",
-            f"msMonitor's daemon (dynolog) may start a profiler in this process at any step ({name}={value}); unset "
-            f"{name}, or profile with dyno instead",
-        )
-    path = variables.get("PROF_CONFIG_PATH")
-    if path:
-        yield Other(
-            "torch_npu dynamic_profile",
-            f"torch_npu's dynamic profiler follows {path}/profiler_config.json and may start at any step "
-            "(PROF_CONFIG_PATH is set); unset PROF_CONFIG_PATH",
         )
     if _mindspore_starts(variables.get("MS_PROFILER_OPTIONS") or "{}"):
         sentence = "MindSpore profiles the whole run (MS_PROFILER_OPTIONS says start); unset MS_PROFILER_OPTIONS"
@@ -115,16 +165,19 @@ def _verl() -> Other | None:
         "verl",
         f"verl's own profiler records this step{_into()} (global_profiler.steps); take the step out of "
         "global_profiler.steps, or ask again after it",
+        "verl's profile",
     )
 
 
 def _mindspore() -> Other | None:
     interface = getattr(sys.modules.get("mindspore.profiler.profiler_interface"), "ProfilerInterface", None)
     sentence = "MindSpore's profiler is on in this process; ask again when it has stopped, or take it out"
-    return Other("MindSpore", sentence) if getattr(interface, "is_initialized", False) else None
+    is_on = getattr(interface, "is_initialized", False)
+    return Other("MindSpore", sentence, "MindSpore's profile") if is_on else None
 
 
 _TORCH = "a torch.profiler runs in this process; ask again when it has stopped, or take it out"
+_OF_TORCH = Other("torch", _TORCH, "torch's profile")
 
 
 def _torch_npu() -> Other | None:
@@ -135,22 +188,24 @@ def _torch_npu() -> Other | None:
     if not getattr(creator, "is_prof_inited", False) and (_torch() or enabled is None or not enabled()):
         return None
     if "torch_npu" not in sys.modules:
-        return Other("torch", _TORCH)
+        return _OF_TORCH
     if "mindspeed_rl" in sys.modules:
         return Other(
             "MindSpeed-RL",
             f"torch_npu's profiler records in this process{_into()}, as MindSpeed-RL starts it for "
             "profiler_config.integrated; set profile: false there, or ask again after profile_step_end",
+            "MindSpeed-RL's profile",
         )
     return Other(
         "torch_npu",
         f"torch_npu's profiler records in this process{_into()}; ask again when it has stopped, or take it out",
+        "torch_npu's profile",
     )
 
 
 def _torch() -> Other | None:
     is_on = getattr(sys.modules.get("torch.autograd.profiler"), "_is_profiler_enabled", False)
-    return Other("torch", _TORCH) if is_on else None
+    return _OF_TORCH if is_on else None
 
 
 def _path_creator() -> Any:

@@ -14,7 +14,7 @@ from typing import Any, Sequence
 from .. import __version__, faults
 from ..errors import MstxkitError
 from ..store.session_file import SessionFile, SessionStart
-from . import backends, guard, metadata
+from . import backends, guard, metadata, theirs
 from .declare import Backend, BackendSession, SessionOutcome
 from .declare import Order as Order
 from .declare import Recorded as Recorded
@@ -140,7 +140,8 @@ class _Opened:
         except (OSError, MstxkitError) as exc:
             return f"the session's folder cannot be made: {exc}"
         try:
-            self._session = self.backend.start(self.order.preset, self._file.folder, self.order.bytes)
+            with theirs.ours():
+                self._session = self.backend.start(self.order.preset, self._file.folder, self.order.bytes)
         except BaseException:  # an interrupt, which goes on to the program
             self._file.fail("the start was interrupted")
             raise
@@ -161,7 +162,8 @@ class _Opened:
         assert self._file is not None and self._session is not None
         before_ns = time.perf_counter_ns()
         try:
-            outcome = self._session.stop(steps)
+            with theirs.ours():
+                outcome = self._session.stop(steps)
         except BaseException:  # an interrupt, which goes on to the program
             self._file.fail("the stop was interrupted: data may be missing")
             raise

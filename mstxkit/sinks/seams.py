@@ -17,13 +17,18 @@ Listener = Callable[..., object]
 _seams: list[tuple[Any, str, Any, Any]] = []
 
 
-def listen(owner: Any, name: str, *, before: Listener | None = None, after: Listener | None = None) -> None:
+def listen(
+    owner: Any, name: str, *, before: Listener | None = None, after: Listener | None = None
+) -> Callable[[], None]:
     """Replace the function `owner.name` by one that also tells us.
 
     Args:
         owner: A class or a module.
         before: Called with the function's positional arguments, before it runs.
         after: The same after it has returned; not called when it raised.
+
+    Returns:
+        An undo, as `undo_all` for this one.
 
     Raises:
         AttributeError: there is no such function.
@@ -38,15 +43,26 @@ def listen(owner: Any, name: str, *, before: Listener | None = None, after: List
         return result
 
     setattr(owner, name, replacement)
-    _seams.append((owner, name, original, replacement))
+    seam = owner, name, original, replacement
+    _seams.append(seam)
+
+    def undo() -> None:
+        if seam in _seams:
+            _seams.remove(seam)
+            _undo(*seam)
+
+    return undo
 
 
 def undo_all() -> None:
     """Put every function back, last one first; one that was replaced again by somebody else since stays as it is."""
     while _seams:
-        owner, name, original, replacement = _seams.pop()
-        if vars(owner).get(name) is replacement:
-            setattr(owner, name, original)
+        _undo(*_seams.pop())
+
+
+def _undo(owner: Any, name: str, original: Any, replacement: Any) -> None:
+    if vars(owner).get(name) is replacement:
+        setattr(owner, name, original)
 
 
 def _tell(listener: Listener | None, name: str, args: tuple[Any, ...]) -> None:

@@ -46,9 +46,6 @@ def test_where_nobody_profiles_nobody_is_found() -> None:
         ({"PROFILER_SAMPLECONFIG": "{}"}, "msprof", ("owns the device", "start the program without msprof")),
         ({"PROFILING_MODE": "dynamic"}, "msprof", ("'dynamic'", "unset PROFILING_MODE")),
         ({"PROFILING_MODE": ""}, "msprof", ("PROFILING_MODE=''", "unset PROFILING_MODE")),
-        ({"MSMONITOR_USE_DAEMON": "1"}, "msMonitor", ("dynolog", "unset MSMONITOR_USE_DAEMON")),
-        ({"KINETO_USE_DAEMON": " 01 "}, "msMonitor", ("dynolog", "unset KINETO_USE_DAEMON")),
-        ({"PROF_CONFIG_PATH": "/cfg"}, "torch_npu dynamic_profile", ("/cfg/profiler_config.json", "unset PROF_CONFIG")),
         ({"MS_PROFILER_OPTIONS": '{"start": true}'}, "MindSpore", ("whole run", "unset MS_PROFILER_OPTIONS")),
         ({"MS_PROFILER_OPTIONS": '{"start": "no"}'}, "MindSpore", ("whole run",)),
     ],
@@ -66,10 +63,9 @@ def test_an_owner_in_the_environment_is_named_with_what_to_do(
     "environment",
     [
         {"PROFILER_SAMPLECONFIG": ""},
-        {"MSMONITOR_USE_DAEMON": "0"},
-        {"MSMONITOR_USE_DAEMON": "yes"},
-        {"MSMONITOR_USE_DAEMON": "0", "KINETO_USE_DAEMON": "1"},  # torch_npu looks at the first that is set
-        {"PROF_CONFIG_PATH": ""},
+        {"MSMONITOR_USE_DAEMON": "1"},  # these let somebody in, who is waited for once there is a window
+        {"KINETO_USE_DAEMON": "1"},
+        {"PROF_CONFIG_PATH": "/cfg"},
         {"MS_PROFILER_OPTIONS": ""},
         {"MS_PROFILER_OPTIONS": '{"start": false}'},
         {"MS_PROFILER_OPTIONS": '{"profiler_level": "Level1"}'},
@@ -82,12 +78,13 @@ def test_a_variable_that_starts_nothing_is_no_owner(environment: dict[str, str])
 
 
 def test_all_who_may_profile_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PROF_CONFIG_PATH", "/cfg")
+    monkeypatch.setenv("PROFILER_SAMPLECONFIG", "{}")
     monkeypatch.setenv("PROFILING_MODE", "dynamic")
     refusal = guard.take(None)
 
     assert isinstance(refusal, guard.Refusal)
-    assert "PROFILING_MODE" in refusal.sentence and "PROF_CONFIG_PATH" in refusal.sentence
+    assert "PROFILING_MODE" in refusal.sentence and "PROFILER_SAMPLECONFIG" in refusal.sentence
+    assert others.in_the_way() == "", "no wait helps"
 
 
 @pytest.mark.parametrize(("count", "found"), [(0, []), (1, ["verl"])])
@@ -109,18 +106,6 @@ def test_mindspores_profiler_is_seen(monkeypatch: pytest.MonkeyPatch, initialize
     assert [other.who for other in others.others({})] == found
 
 
-def test_a_profiler_that_waits_for_its_step_is_told_of_until_the_undo() -> None:
-    undo = others.announce("MindSpeed-RL", "it starts at step 5")
-    second = others.announce("MindSpeed-RL", "it starts at step 5")
-    undo()
-    undo()
-    try:
-        assert told() == ["MindSpeed-RL: it starts at step 5"]
-    finally:
-        second()
-    assert told() == []
-
-
 def test_a_framework_that_keeps_its_state_elsewhere_is_a_counted_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     class Odd:
         @property
@@ -128,9 +113,9 @@ def test_a_framework_that_keeps_its_state_elsewhere_is_a_counted_fault(monkeypat
             raise RuntimeError("moved")
 
     loaded(monkeypatch, "verl.utils.profiler.mstx_profile", NPUProfiler=Odd())
-    found = others.others({"PROF_CONFIG_PATH": "/cfg"})
+    found = others.others({"PROFILING_MODE": "dynamic"})
 
-    assert [other.who for other in found] == ["torch_npu dynamic_profile"]
+    assert [other.who for other in found] == ["msprof"]
     assert faults.counts == {"guard.others": 1}
 
 

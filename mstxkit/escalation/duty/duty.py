@@ -9,6 +9,7 @@ Nothing here raises into training; only starting and stopping a session takes ti
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import threading
 import time
@@ -20,7 +21,7 @@ from ...engine.choose import engine
 from ...errors import ConfigError, MstxkitError
 from ...host import identity, jitter, life
 from ...pieces import edges
-from ...profiling import presets
+from ...profiling import others, presets, theirs
 from ...profiling.declare import Preset
 from ...profiling.schedule import Schedule
 from ...profiling.session import OneSession, Order, backend_here, preset_of
@@ -41,6 +42,8 @@ from .settings import DutySettings
 from .watcher import Watcher
 
 _REMEMBERED_AT_MOST = 1000
+# Another thread's profiler that begins waits so long for ours to end.
+_GIVES_WAY_WITHIN_S = 0.05
 # As machine.py asks of its owner: after these its memory is to be saved, whatever it answers.
 _KEPT = (moves.RequestReceived, moves.CancelReceived, moves.Commit, moves.Drop)
 
@@ -78,6 +81,8 @@ class Duty:
         self._sample_per: str | None = None
         self._is_over = self._ends_early = False
         self._is_changed, self._said_at = True, 0.0
+        self._coming: tuple[tuple[str, int], ...] = ()
+        self._undo = contextlib.ExitStack()
         self._say_again_s = jitter.own_period_s(SAY_AGAIN_S, "say")
         self._can: tuple[int, str | None] = 0, None
         self._process = life.of_this()
@@ -106,6 +111,7 @@ class Duty:
     def start(self) -> None:
         """Go on duty: from the next stage on."""
         self._step = engine.current_step()
+        self._undo.callback(theirs.before_they_start(self._give_way))
         engine.set_watch(self.entered, self._left, self.stepped)
         self._watch_for(self._machine.active)
         self._watcher.start()
@@ -130,6 +136,7 @@ class Duty:
             return
         self._is_over = True
         atexit.unregister(self.stop)
+        self._undo.close()
         self._light.finish()
         self._on_thread(moves.Ending(threading.get_ident()))
         self._close()
@@ -164,6 +171,7 @@ class Duty:
         if self._machine.active is not None or self._session.is_open:
             self._watcher.start()
             return False
+        self._undo.close()
         engine.watch(False)
         engine.set_watch(None, None, None)
         self._mailbox.withdraw(self.post.rank, self.post.role)
@@ -204,6 +212,16 @@ class Duty:
         if self._machine.watches or self._machine.placing.has_windows:
             self._on_thread(moves.StepAdvanced(step, threading.get_ident()))
         self._light.stepped(step)
+
+    def _give_way(self, who: str) -> None:
+        """Somebody else's profiler is about to begin, on this thread: before that ours ends, if it is this thread's."""
+        if self._process["pid"] != os.getpid() or self._session.order is None:
+            return
+        self._light.give_way(f"cut short by {who}'s profile")
+        self._on_thread(moves.GiveWay(who, threading.get_ident()))
+        deadline = time.monotonic() + _GIVES_WAY_WITHIN_S
+        while self._session.is_open and time.monotonic() < deadline:
+            time.sleep(0.001)
 
     def _on_thread(self, event: moves.Event) -> None:
         """Tell the machine, and do what it says, until it has nothing more to say."""
@@ -246,6 +264,9 @@ class Duty:
         return None
 
     def _start_session(self, start: moves.StartSession) -> moves.Event:
+        waits_for = "" if self._session.is_open else others.in_the_way()  # light capture has nobody beside it
+        if waits_for:
+            return moves.SessionPutOff(f"{waits_for} came first", waits_for)
         obstacle = self._beginnings.obstacle(start.id, start.stage)
         if obstacle is not None:
             return obstacle
@@ -304,11 +325,18 @@ class Duty:
         for report in self._inbox.heard_from(self._control, awaited, self.post.role):
             self._hear(moves.Acknowledged(report))
         if self._machine.has_work:
+            self._look_at_theirs()
             self._hear(moves.Tick(session_bytes=self._session.bytes_so_far()))
         if self._has_news(len(seen)):
             self._say()
             self._mailbox.flush()
         self._send()
+
+    def _look_at_theirs(self) -> None:
+        coming = () if self._session.is_open else others.coming()
+        if coming != self._coming:
+            self._coming = coming
+            self._hear(moves.TheirProfiles(coming))
 
     def _has_news(self, stages_seen: int) -> bool:
         """Is what this rank said of itself no longer so, or said long ago?"""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Callable
 
 from ... import faults
+from ...profiling import others
 from ...profiling.schedule import Schedule
 from ...profiling.session import OneSession, Order, backend_here
 
@@ -28,16 +30,19 @@ class LightOnDuty:
         self._step: int | None = None
         self._steps: list[int] = []  # of the light session that is open
         self._is_paused = self._is_over = False
+        self._thread = 0  # of the light session that is open
+        self._gave_way = ""  # in this step, and why
         self._gave_up_at: int | None = None  # a window
 
     def stepped(self, step: int) -> None:
         """Begin or end by the schedule; a step that is not in it, or the next window's, ends what is open."""
         if self._schedule is None:
             return
-        self._step = step
+        gave_way, self._step, self._gave_way = self._gave_way, step, ""
         wants, every = self._schedule.wants(step), self._schedule.every
-        if self._steps and (self._is_paused or not wants or step // every != self._steps[0] // every):
-            self._end("the schedule's steps are over")
+        is_over = self._is_paused or not wants
+        if self._steps and (gave_way or is_over or step // every != self._steps[0] // every):
+            self._end(gave_way or "the schedule's steps are over")
         if self._is_paused:
             return
         if self._steps:
@@ -56,6 +61,14 @@ class LightOnDuty:
         if was_paused and not self._is_paused and self._step is not None:
             self._begin(self._step)
 
+    def give_way(self, why: str) -> None:
+        """Somebody else's profiler is about to begin: end what is open, if it is this thread's, else at its next step.
+        No light session begins in this one any more.
+        """
+        self._gave_way = why
+        if self._thread == threading.get_ident():
+            self._end(why)
+
     def finish(self) -> None:
         """The process ends."""
         self._is_paused = self._is_over = True
@@ -65,9 +78,14 @@ class LightOnDuty:
         schedule = self._schedule
         if schedule is None or not schedule.wants(step) or self._steps or step // schedule.every == self._gave_up_at:
             return
+        theirs = "" if self._session.is_open else others.in_the_way()
+        if theirs or self._gave_way:
+            waits = self._gave_way or f"it waits for {theirs}"
+            faults.warn_once("light capture", f"no light capture in step {step}: {waits}")
+            return
         problem = self._why_not(schedule) or self._session.begin(self._order(step))
         if problem is None:
-            self._steps = [step]
+            self._steps, self._thread = [step], threading.get_ident()
         else:
             self._gave_up_at = step // schedule.every
             faults.warn_once("light capture", f"no light capture in step {step}: {problem}")

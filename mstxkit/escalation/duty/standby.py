@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ... import faults
 from ...engine.choose import engine
 from ...pieces import boundaries
+from ...profiling import theirs
 from ..machine import plans
 from .post import post_here
 from .settings import DutySettings
@@ -41,6 +42,7 @@ class Standby:
         self._lock = threading.Lock()
         self._duty: Duty | None = None
         self._is_over = settings.poll_every_s <= 0
+        self._look_away = theirs.watch() if settings.poll_every_s > 0 else None
         self._expects_since: int | None = None  # the process in which the hooks are this object's
         self._origin: int | None = None
         self._was_tried = False
@@ -141,6 +143,8 @@ class Standby:
         duty = self._duty  # the background thread may just be letting go of it
         if duty is not None:
             duty.stop(deadline)
+        if self._look_away is not None:
+            self._look_away()
 
     def doing(self) -> str | None:
         """What is recorded now, in words; None while nothing is."""

@@ -14,10 +14,10 @@ from dataclasses import replace
 from typing import Any, Callable, Mapping
 
 from ...errors import ConfigError
-from ...store.report import ARMED, CANCELLED, DRAINING, EXPIRED, FAILED, QUEUED, REFUSED, RUNNING, Report
+from ...store.report import ARMED, CANCELLED, DONE, DRAINING, EXPIRED, FAILED, QUEUED, REFUSED, RUNNING, Report
 from ...store.request import WHOLE_STEPS, Request
 from . import moves
-from .agreement import Agreement, needs_agreement
+from .agreement import Agreement, lead, needs_agreement
 from .moves import NS, Now, Policy
 from .plans import Placing
 from .task import CoveringSession, Ledger, Occurrence, Spending, Task, interrupted, life_ns, remembered_request
@@ -50,6 +50,7 @@ class Machine:
         self.placing = Placing(is_own=rank == 0)
         self._said: dict[str, Report] = {}
         self._process_ends = False
+        self._theirs: tuple[tuple[str, int], ...] = ()
         self._out: list[moves.Action] = []
 
     @property
@@ -247,6 +248,22 @@ class Machine:
         if most is not None and (event.session_bytes or 0) >= most:
             self._drain(f"its limit of {most} bytes, at {event.session_bytes}")
 
+    def _gives_way(self, event: moves.GiveWay, now: Now) -> None:
+        """Their profiler comes first. The request ends with what it has; a session of another thread ends as soon as
+        that thread comes by.
+        """
+        session, task = self._session, self._active
+        if session is None or task is None or session.stopping:
+            return
+        task.ending = task.ending or (DONE, "")
+        if session.thread == event.thread:
+            self._stop(f"cut short by {event.who}'s profile")
+        else:
+            self._drain(f"{event.who}'s profile, which began on another thread")
+
+    def _their_profiles(self, event: moves.TheirProfiles, now: Now) -> None:
+        self._theirs = event.coming
+
     def _ending(self, event: moves.Ending, now: Now) -> None:
         self._process_ends = True
         if self._session is not None:
@@ -329,6 +346,7 @@ class Machine:
             return
         self._session, task.state = None, ARMED
         self._occurrence = None if session.stage == WHOLE_STEPS else self._occurrence
+        task.reason = f"waits for {event.waits_for}" if event.waits_for else ""
         self._out.append(moves.ResumeLight())
         too_late = task.passes_over(session.stage, session.step, event.reason)
         if too_late:
@@ -364,7 +382,8 @@ class Machine:
         """Arm the next request that waits, or be ready for those that begin together."""
         has_time = self._spending.left_ns(now) > 0
         room = "" if has_time else f"waits: {self.policy.hour_s:g} s of sessions in an hour are used up"
-        task = next_task(self._tasks.values(), self.step, room, self._is_cooling(now), now)
+        ahead = lead(self.policy, self.step_ns)
+        task = next_task(self._tasks.values(), self.step, room, self._is_cooling(now), now, self._theirs, ahead)
         if task is not None:
             self._arm(task)
 
@@ -446,5 +465,6 @@ _HANDLERS: Mapping[type, Callable[[Machine, Any, Now], None]] = {
     moves.StepAdvanced: Machine._step_advanced, moves.Tick: Machine._ticked, moves.Ending: Machine._ending,
     moves.SessionStarted: lambda *_: None,  # from the order to start on, a session counts as open
     moves.SessionStopped: Machine._session_stopped, moves.SessionFailed: Machine._session_failed,
-    moves.SessionPutOff: Machine._session_put_off,
+    moves.SessionPutOff: Machine._session_put_off, moves.TheirProfiles: Machine._their_profiles,
+    moves.GiveWay: Machine._gives_way,
 }  # fmt: skip

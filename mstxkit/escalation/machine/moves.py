@@ -137,9 +137,27 @@ class SessionFailed:
 
 @dataclass(frozen=True)
 class SessionPutOff:
-    """No session is open: that one begins is not saved yet, so training goes on. A later occurrence may have one."""
+    """No session is open: that one begins is not saved yet, or somebody else's profile comes first, `waits_for`.
+    Training goes on. A later occurrence may have one.
+    """
 
     reason: str
+    waits_for: str = ""
+
+
+@dataclass(frozen=True)
+class TheirProfiles:
+    """Profiles of others, as far as they are known: in words, and the steps until each; 0: it is on."""
+
+    coming: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class GiveWay:
+    """The profiler of `who` is about to begin on this thread."""
+
+    who: str
+    thread: int = 0
 
 
 @dataclass(frozen=True)
@@ -172,7 +190,7 @@ class ResumeLight:
 @dataclass(frozen=True)
 class StartSession:
     """Start a session of this request now, on this thread; answer with `SessionStarted`, `SessionFailed`, or, where
-    the machine's memory could not be saved in time, `SessionPutOff`.
+    the machine's memory could not be saved in time or another profiler comes first, `SessionPutOff`.
 
     Args:
         step: The rank's step; None before its first.
@@ -200,6 +218,7 @@ class StopSession:
 
 Event = Union[
     RequestReceived, CancelReceived, Acknowledged, Commit, Drop, StageEntered, StageLeft, BoundaryEntered,
-    BoundaryLeft, StepAdvanced, Tick, SessionStarted, SessionStopped, SessionFailed, SessionPutOff, Ending,
+    BoundaryLeft, StepAdvanced, Tick, SessionStarted, SessionStopped, SessionFailed, SessionPutOff, TheirProfiles,
+    GiveWay, Ending,
 ]  # fmt: skip
 Action = Union[Acknowledge, Commit, Drop, PauseLight, ResumeLight, StartSession, StopSession]

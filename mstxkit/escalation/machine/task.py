@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Any, Mapping, Sequence, TypeVar
+from typing import Any, Iterable, Mapping, Sequence, TypeVar
 
 from ...store.report import DONE, EXPIRED, FAILED, QUEUED, REFUSED, Report
 from ...store.request import ALL, COUNT_AT_MOST, SUSPECT_AND_PEER, WHOLE_STEPS, Known, Request, Sample, checked
@@ -136,6 +136,11 @@ class Task:
         if missing:
             return FAILED, f"{', '.join(missing)} was not recorded in steps {self.first_step} to {self.last_step}"
         return DONE, ""
+
+    def comes_after(self, theirs: Iterable[tuple[str, int]], lead: int) -> str:
+        """Profiles of others that are on, or begin (in so many steps) before this request could be through."""
+        takes = (self.request.steps or 1) + (lead if self.needs_agreement else 0)
+        return "; ".join(words for words, begins_in in theirs if begins_in < takes)
 
     def note(self, words: str) -> None:
         """Its report is to tell this besides, once; so many notes at most."""

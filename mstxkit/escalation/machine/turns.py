@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Collection
+from typing import Collection, Sequence
 
 from ...store.report import QUEUED
 from .moves import Now
 from .task import Task
 
 
-def next_task(tasks: Collection[Task], step: int | None, room: str, cools: bool, now: Now) -> Task | None:
+def next_task(
+    tasks: Collection[Task], step: int | None, room: str, cools: bool, now: Now,
+    theirs: Sequence[tuple[str, int]] = (), lead: int = 0,
+) -> Task | None:  # fmt: skip
     """The request to arm, if any; those of several ranks are ready then, and wait for the step to be agreed.
 
     A planned window comes in its own steps, before any other and whether or not the rank cools down.
@@ -19,6 +22,8 @@ def next_task(tasks: Collection[Task], step: int | None, room: str, cools: bool,
         step: The rank's.
         room: What the budgets have no room for, in words; empty: there is room.
         cools: Does the rank cool down?
+        theirs: Profiles of others that are on or near: in words, and in how many steps they begin.
+        lead: Steps that an agreement takes.
     """
     queued = [task for task in tasks if task.state == QUEUED]
     planned = [task for task in queued if task.request.planned is not None]
@@ -27,12 +32,24 @@ def next_task(tasks: Collection[Task], step: int | None, room: str, cools: bool,
         task.wait(room)
     if room:
         return None
-    due = next((task for task in planned if task.is_due(step)), None)
-    return _next_unplanned(waiting, now) if due is None else due
+    due = next((task for task in planned if task.is_due(step) and not _waits(task, theirs, 0)), None)
+    return _next_unplanned(waiting, now, theirs, lead) if due is None else due
 
 
-def _next_unplanned(waiting: Collection[Task], now: Now) -> Task | None:
+def _waits(task: Task, theirs: Sequence[tuple[str, int]], lead: int) -> bool:
+    """Does it wait for somebody else's profile? Its reason says so then."""
+    words = task.comes_after(theirs, lead)
+    if words:
+        task.ready_ns, task.reason = None, f"waits for {words}"
+    return bool(words)
+
+
+def _next_unplanned(
+    waiting: Collection[Task], now: Now, theirs: Sequence[tuple[str, int]], lead: int
+) -> Task | None:
     for task in waiting:
+        if _waits(task, theirs, lead):
+            continue
         if task.needs_agreement:
             task.ready_ns = now.mono_ns if task.ready_ns is None else task.ready_ns
             task.reason = "waits for the other ranks"

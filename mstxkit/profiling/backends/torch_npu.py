@@ -7,6 +7,7 @@ is process-wide and set when `tensorboard_trace_handler` is called, so that the 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sys
@@ -18,6 +19,7 @@ from ...store.options import METRIC_LEVELS
 from ..declare import Options, Preset
 from ._ascend import AscendBackend, AscendOutput, built
 from ._surface import NOT_IMPORTED, Surface, launcher, torch_records
+from ._torch_npu_path import BorrowedPath
 
 NAME, _SUFFIX = "torch_npu", "_ascend_pt"
 # acl_prof.h: aclprofSetConfig(ACL_PROF_STORAGE_LIMIT, "<n>MB", length) between aclprofInit and aclprofStart.
@@ -29,11 +31,15 @@ class _NpuProfiler(AscendOutput):
         super().__init__(folder, _SUFFIX, "NPU" in options["activities"])
         profiler: Any = sys.modules["torch_npu"].profiler
         actions = profiler.ProfilerAction
-        self._profiler = built(
-            profiler, NAME, options, folder, schedule=lambda step: actions.NONE if step else actions.RECORD_AND_SAVE
-        )
-        if limit_bytes is not None:
-            self._limit_storage(limit_bytes, (actions.NONE, actions.RECORD_AND_SAVE))
+        self._path = BorrowedPath(folder)
+        with contextlib.ExitStack() as where_it_fails:
+            where_it_fails.callback(self._path.give_back)
+            self._profiler = built(
+                profiler, NAME, options, folder, schedule=lambda step: actions.NONE if step else actions.RECORD_AND_SAVE
+            )
+            if limit_bytes is not None:
+                self._limit_storage(limit_bytes, (actions.NONE, actions.RECORD_AND_SAVE))
+            where_it_fails.pop_all()
 
     def start(self) -> None:
         # torch_npu marks each step of a scheduled profile as a range of its own, in the trace and on the stream.
@@ -42,28 +48,25 @@ class _NpuProfiler(AscendOutput):
 
     def stop(self) -> None:
         # From RECORD_AND_SAVE to NONE first: a bare stop() does the same and prints that data may be incomplete.
-        self._profiler.step()
-        self._profiler.stop()
-        self._settle()
+        try:
+            self._profiler.step()
+            self._profiler.stop()
+        finally:
+            self._settle()
 
     def close(self) -> None:
         # What `stop_trace` of torch_npu leaves undone when waiting for the device raises.
         interface: Any = sys.modules["torch_npu.profiler.profiler_interface"]
-        interface._stop_profiler()
-        interface._disable_event_record()
         try:
+            interface._stop_profiler()
+            interface._disable_event_record()
             self._profiler.prof_if.finalize_trace()
         finally:
             self._settle()
 
     def _settle(self) -> None:
-        """What `finalize_trace` of torch_npu leaves undone when it cannot write: its folder would count as in use."""
-        interface: Any = sys.modules.get("torch_npu.profiler.profiler_interface")
-        creator = interface.ProfPathCreator() if hasattr(interface, "ProfPathCreator") else None
-        if creator is None or torch_records() or not getattr(creator, "is_prof_inited", False):
-            return
-        if Path(creator.get_prof_dir()).parent == self._folder.resolve():
-            creator.is_prof_inited = False
+        if not torch_records():
+            self._path.give_back()
 
     def is_recording(self) -> bool | None:
         return torch_records()

@@ -1,0 +1,228 @@
+"""Profilers that are not ours: where they are made, started and stopped we look on, and before they record we give way.
+
+Entry points are wrapped once their module is imported, from `watch` to its undo, by plain functions which pass on what
+they are given and let no exception of ours out. A profiler that started earlier is seen at its next step.
+
+Source: torch 2.13.0 `profiler/profiler.py`, `autograd/profiler.py`: all profilers go through `_prepare_trace` or
+`_run_on_profiler_start`. torch_npu 2.7.1 and 2.13.0 `profiler/profiler_interface.py`: all go through
+`ProfPathCreator.create_prof_dir`, and look it up when they start. mindspore 2.10.0 `profiler/profiler.py`: all go
+through `ProfilerActionController.transit_action`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+import weakref
+from types import FrameType, ModuleType
+from typing import Any, Callable, Iterator, NamedTuple
+
+from .. import faults
+from ..host import imports
+from ..sinks import seams
+
+TORCH, TORCH_NPU, MINDSPORE, DYNAMIC, MSMONITOR = (
+    "torch", "torch_npu", "MindSpore", "torch_npu dynamic_profile", "msMonitor",
+)  # fmt: skip
+_FRAMES = 40
+_OWNERS = {
+    "verl": "verl", "mindspeed_rl": "MindSpeed-RL", "mindspeed_llm": "MindSpeed-LLM", "mindspeed_mm": "MindSpeed-MM",
+    "vllm": "vLLM", "sglang": "SGLang",
+}  # fmt: skip
+_DYNAMIC_MODULE = "torch_npu.profiler.dynamic_profile"
+
+
+class Live(NamedTuple):
+    """One of their profilers that exists."""
+
+    profiler: weakref.ref[Any]
+    who: str
+    thread: int  # that made it, and later that started it
+    since_ns: int  # wall clock
+    is_started: bool
+
+
+_live: dict[int, Live] = {}
+_give_way: list[Callable[[str], object]] = []
+_undo: list[Callable[[], None]] = []
+_watchers = 0
+_lock = threading.Lock()
+_here = threading.local()
+
+
+@contextlib.contextmanager
+def ours() -> Iterator[None]:
+    """What is started and stopped on this thread meanwhile is mstxkit's own."""
+    before, _here.is_ours = getattr(_here, "is_ours", False), True
+    try:
+        yield
+    finally:
+        _here.is_ours = before
+
+
+def live() -> tuple[Live, ...]:
+    """Those that exist, oldest first, of this process."""
+    return tuple(each for each in list(_live.values()) if each.profiler() is not None)
+
+
+def before_they_start(give_way: Callable[[str], object]) -> Callable[[], None]:
+    """Have this called with a name before one of theirs begins, on the thread that begins it, until the undo."""
+    _give_way.append(give_way)
+
+    def undo() -> None:
+        with contextlib.suppress(ValueError):
+            _give_way.remove(give_way)
+
+    return undo
+
+
+def watch() -> Callable[[], None]:
+    """Look on from now on, until the undo of all who asked. Imports nothing."""
+    global _watchers
+    with _lock:
+        _watchers += 1
+        if _watchers == 1:
+            for module, hook in _HOOKS.items():
+                imports.when_imported(module, hook)
+    is_over = threading.Event()
+
+    def undo() -> None:
+        if not is_over.is_set():
+            is_over.set()
+            _one_less()
+
+    return undo
+
+
+def _one_less() -> None:
+    global _watchers
+    with _lock:
+        _watchers -= 1
+        if _watchers:
+            return
+        for module, hook in _HOOKS.items():
+            imports.forget(module, hook)
+        while _undo:
+            _undo.pop()()
+        _live.clear()
+
+
+def _forget_all() -> None:
+    """A forked child has none of its parent's profilers."""
+    global _lock, _watchers
+    _lock, _watchers = threading.Lock(), 0
+    _live.clear()
+    _give_way.clear()
+
+
+os.register_at_fork(after_in_child=_forget_all)
+
+
+# What the wrappers tell.
+
+
+def _listen(owner: Any, name: str, **listeners: Any) -> None:
+    if hasattr(owner, name):
+        _undo.append(seams.listen(owner, name, **listeners))
+
+
+def _follow(kind: Any, framework: str) -> None:
+    """Look on at a class of profilers."""
+    _listen(kind, "__init__", after=lambda profiler, *_: _seen(profiler, framework, False))
+    for name in ("start", "step"):
+        _listen(kind, name, before=lambda profiler, *_: _seen(profiler, framework, True))
+    _listen(kind, "stop", after=lambda profiler, *_: _live.pop(id(profiler), None))
+
+
+def _seen(profiler: Any, framework: str, is_started: bool) -> None:
+    key, before = id(profiler), _live.get(id(profiler))
+    is_news = before is None or before.profiler() is not profiler or (is_started and not before.is_started)
+    if is_news and not getattr(_here, "is_ours", False):
+
+        def gone(_: object) -> None:
+            _live.pop(key, None)
+
+        mark = weakref.ref(profiler, gone)
+        _live[key] = Live(mark, _owner(framework), threading.get_ident(), time.time_ns(), is_started)
+
+
+def _begins(framework: str) -> None:
+    """One of theirs is about to record, or to warm up."""
+    if getattr(_here, "is_ours", False) or not _give_way:
+        return
+    who = _owner(framework)
+    for give_way in tuple(_give_way):
+        try:
+            give_way(who)
+        except Exception as exc:
+            faults.note("theirs.give_way", exc)
+
+
+def _owner(framework: str) -> str:
+    """Whose code is calling: a framework's that is known, else the profiler's own name."""
+    frame: FrameType | None = sys._getframe(1)
+    left = _FRAMES
+    while frame is not None and left:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module == _DYNAMIC_MODULE:
+            return dynamic_name()
+        owner = _OWNERS.get(module.partition(".")[0])
+        if owner is not None:
+            return owner
+        frame, left = frame.f_back, left - 1
+    return framework
+
+
+def dynamic_name() -> str:
+    """Who tells torch_npu's dynamic profiler what to record."""
+    utils = getattr(sys.modules.get(_DYNAMIC_MODULE), "DynamicProfilerUtils", None)
+    is_dyno = getattr(utils, "is_dyno_model", None)
+    return MSMONITOR if is_dyno is not None and is_dyno() else DYNAMIC
+
+
+# Where they begin.
+
+
+def _on_torch(profiler: ModuleType) -> None:
+    _follow(profiler.profile, TORCH)
+
+
+def _on_torch_autograd(profiler: ModuleType) -> None:
+    _listen(profiler.profile, "_prepare_trace", before=lambda *_: _begins(TORCH))
+    _listen(profiler, "_run_on_profiler_start", before=lambda *_: _begins(TORCH))
+
+
+def _on_torch_npu(profiler: ModuleType) -> None:
+    _follow(profiler.profile, TORCH_NPU)
+
+
+def _on_torch_npu_interface(interface: ModuleType) -> None:
+    creator = interface.ProfPathCreator
+    _listen(getattr(creator, "_cls", creator), "create_prof_dir", before=lambda *_: _begins(TORCH_NPU))
+
+
+def _on_mindspore(profiler: ModuleType) -> None:
+    for name in ("Profile", "Profiler"):
+        if hasattr(profiler, name):
+            _follow(getattr(profiler, name), MINDSPORE)
+
+
+def _on_mindspore_actions(controller: ModuleType) -> None:
+    def transit(_: Any, before: Any, after: Any) -> None:
+        if getattr(before, "name", "") == "NONE" and getattr(after, "name", "NONE") != "NONE":
+            _begins(MINDSPORE)
+
+    _listen(controller.ProfilerActionController, "transit_action", before=transit)
+
+
+_HOOKS: dict[str, imports.Hook] = {
+    "torch.profiler.profiler": _on_torch,
+    "torch.autograd.profiler": _on_torch_autograd,
+    "torch_npu.profiler.profiler": _on_torch_npu,
+    "torch_npu.profiler.profiler_interface": _on_torch_npu_interface,
+    "mindspore.profiler.profiler": _on_mindspore,
+    "mindspore.profiler.profiler_action_controller": _on_mindspore_actions,
+}
