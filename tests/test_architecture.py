@@ -99,7 +99,7 @@ MAY_CATCH_EVERYTHING = {
     "faults.py",
     "host/identity.py",
     "host/imports.py",
-    "patches/_mindspeed_rl_profiler.py",
+    "profiling/theirs.py",
     "patches/_verl_critic.py",
     "patching/presence.py",
     "patching/reach.py",

@@ -125,12 +125,6 @@ def take(device: int | None, *, run: str = "", stage: str | None = None, folder:
     return refusal
 
 
-def held() -> Owner | None:
-    """What a session of this process records now; None where there is none. Any thread."""
-    claim = _taken.get(os.getpid())
-    return None if claim is None else claim.owner
-
-
 def _locked(claim: Claim, parent: Path | None) -> Refusal | None:
     preferred = None if parent is None else str(parent)
     try:

@@ -63,7 +63,7 @@ def coming() -> tuple[tuple[str, int], ...]:
     """Profiles that are on or planned, as far as can be seen: in words, and the steps until then. Any thread."""
     on = [other for other in others() if other.waits_for]
     later = [other for other in scheduled(None) if other.begins_in]
-    return tuple((other.waits_for, other.begins_in) for other in (*on, *later))
+    return tuple((other.waits_for, other.begins_in) for other in _once([*on, *later]))
 
 
 def scheduled(thread: int | None) -> list[Other]:
@@ -73,7 +73,8 @@ def scheduled(thread: int | None) -> list[Other]:
 
 
 def _once(others_here: list[Other]) -> list[Other]:
-    return list({other.waits_for: other for other in others_here}.values())
+    """One of each owner, as it is seen first."""
+    return list({other.who: other for other in reversed(others_here)}.values())
 
 
 def _look(*places_to_look: Callable[[], Other | None]) -> list[Other]:
@@ -86,7 +87,7 @@ def _look(*places_to_look: Callable[[], Other | None]) -> list[Other]:
     return [other for other in others_here if other is not None]
 
 
-def _of_live(each: theirs.Live, thread: int | None) -> Other | None:
+def _of_live(each: theirs.Theirs, thread: int | None) -> Other | None:
     """A session is ended on its own thread only: what may begin on another one is waited for beforehand."""
     profiler = each.profiler()
     if profiler is None:
@@ -115,7 +116,7 @@ def _dynamic() -> Other | None:
     return _windowed(theirs.dynamic_name(), Planned(begins_in - 1, lasts)) if begins_in > 0 else None
 
 
-def _windowed(who: str, window: Planned, each: theirs.Live | None = None) -> Other:
+def _windowed(who: str, window: Planned, each: theirs.Theirs | None = None) -> Other:
     words = window.words(engine.current_step())
     waits_for = f"{who}'s profile" + (f", {words}" if words else "")
     since = "" if each is None else f" {_since(each)}"
@@ -123,7 +124,7 @@ def _windowed(who: str, window: Planned, each: theirs.Live | None = None) -> Oth
     return Other(who, f"{waits_for}, {now}{since}; ask again after it, or take it out", waits_for, window.begins_in)
 
 
-def _since(each: theirs.Live) -> str:
+def _since(each: theirs.Theirs) -> str:
     since = time.strftime("%H:%M:%S UTC", time.gmtime(each.since_ns / 1e9))
     name = next((thread.name for thread in threading.enumerate() if thread.ident == each.thread), "that has ended")
     return f"({'started' if each.is_started else 'made'} at {since} on thread {name})"

@@ -6,7 +6,7 @@ they are given and let no exception of ours out. A profiler that started earlier
 Source: torch 2.13.0 `profiler/profiler.py`, `autograd/profiler.py`: all profilers go through `_prepare_trace` or
 `_run_on_profiler_start`. torch_npu 2.7.1 and 2.13.0 `profiler/profiler_interface.py`: all go through
 `ProfPathCreator.create_prof_dir`, and look it up when they start. mindspore 2.10.0 `profiler/profiler.py`: all go
-through `ProfilerActionController.transit_action`.
+through `ProfilerActionController.transit_action`; `ProfilerContext` holds the options of the last one made.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OWNERS = {
 _DYNAMIC_MODULE = "torch_npu.profiler.dynamic_profile"
 
 
-class Live(NamedTuple):
+class Theirs(NamedTuple):
     """One of their profilers that exists."""
 
     profiler: weakref.ref[Any]
@@ -45,7 +45,7 @@ class Live(NamedTuple):
     is_started: bool
 
 
-_live: dict[int, Live] = {}
+_live: dict[int, Theirs] = {}
 _give_way: list[Callable[[str], object]] = []
 _undo: list[Callable[[], None]] = []
 _watchers = 0
@@ -63,7 +63,7 @@ def ours() -> Iterator[None]:
         _here.is_ours = before
 
 
-def live() -> tuple[Live, ...]:
+def live() -> tuple[Theirs, ...]:
     """Those that exist, oldest first, of this process."""
     return tuple(each for each in list(_live.values()) if each.profiler() is not None)
 
@@ -146,7 +146,7 @@ def _seen(profiler: Any, framework: str, is_started: bool) -> None:
             _live.pop(key, None)
 
         mark = weakref.ref(profiler, gone)
-        _live[key] = Live(mark, _owner(framework), threading.get_ident(), time.time_ns(), is_started)
+        _live[key] = Theirs(mark, _owner(framework), threading.get_ident(), time.time_ns(), is_started)
 
 
 def _begins(framework: str) -> None:
@@ -205,9 +205,9 @@ def _on_torch_npu_interface(interface: ModuleType) -> None:
 
 
 def _on_mindspore(profiler: ModuleType) -> None:
-    for name in ("Profile", "Profiler"):
-        if hasattr(profiler, name):
-            _follow(getattr(profiler, name), MINDSPORE)
+    for kind in filter(None, (getattr(profiler, name, None) for name in ("Profile", "Profiler"))):
+        _listen(kind, "__init__", before=lambda *_: _begins(MINDSPORE))  # making one sets options of all
+        _follow(kind, MINDSPORE)
 
 
 def _on_mindspore_actions(controller: ModuleType) -> None:

@@ -222,6 +222,12 @@ class Duty:
         deadline = time.monotonic() + _GIVES_WAY_WITHIN_S
         while self._session.is_open and time.monotonic() < deadline:
             time.sleep(0.001)
+        if self._session.is_open:
+            faults.warn_once(
+                "another thread's profiler",
+                f"{who}'s profile began on another thread while mstxkit records, which only its own thread can end: "
+                "data of both may be missing; where that thread makes its profiler earlier, mstxkit waits for it",
+            )
 
     def _on_thread(self, event: moves.Event) -> None:
         """Tell the machine, and do what it says, until it has nothing more to say."""

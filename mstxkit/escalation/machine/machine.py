@@ -249,9 +249,7 @@ class Machine:
             self._drain(f"its limit of {most} bytes, at {event.session_bytes}")
 
     def _gives_way(self, event: moves.GiveWay, now: Now) -> None:
-        """Their profiler comes first. The request ends with what it has; a session of another thread ends as soon as
-        that thread comes by.
-        """
+        """The request ends with what it has; where its session is another thread's, when that comes by."""
         session, task = self._session, self._active
         if session is None or task is None or session.stopping:
             return
@@ -259,7 +257,8 @@ class Machine:
         if session.thread == event.thread:
             self._stop(f"cut short by {event.who}'s profile")
         else:
-            self._drain(f"{event.who}'s profile, which began on another thread")
+            task.note(f"{event.who}'s profile began on another thread")
+            self._drain(f"{event.who}'s profile")
 
     def _their_profiles(self, event: moves.TheirProfiles, now: Now) -> None:
         self._theirs = event.coming

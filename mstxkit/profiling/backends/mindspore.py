@@ -35,6 +35,21 @@ def _recording() -> bool | None:
     return getattr(_interface(), "is_initialized", None)
 
 
+# Source: mindspore 2.10.0 `profiler/common/profiler_context.py`: options and folder of the profiler that was made last,
+# looked up when one begins.
+_CONTEXT = ("_profiler_params_mgr", "_profiler_path_mgr", "_on_trace_ready_output_path")
+
+
+def _context() -> Any:
+    module = sys.modules.get("mindspore.profiler.common.profiler_context")
+    return getattr(module, "ProfilerContext", lambda: None)()
+
+
+def _in_context() -> dict[str, Any]:
+    context = _context()
+    return {name: getattr(context, name) for name in _CONTEXT if hasattr(context, name)}
+
+
 class _MindsporeProfiler(AscendOutput):
     def __init__(self, options: Options, folder: Path, limit_bytes: int | None) -> None:
         super().__init__(folder, _SUFFIX, "NPU" in options["activities"] and _has_device())
@@ -42,8 +57,22 @@ class _MindsporeProfiler(AscendOutput):
             self.notes.append("CANN's own storage limit is not set: that is done for torch_npu alone")
         if "NPU" in options["activities"] and not _has_device():
             self.notes.append("this process has no NPU: MindSpore records the host side alone, if asked to")
+        self._theirs = _in_context()
         self._profiler = built(sys.modules["mindspore"].profiler, NAME, options, folder)
-        self.start, self.stop = self._profiler.start, self._profiler.stop
+        self._ours = _in_context()
+        self.start = self._profiler.start
+
+    def stop(self) -> None:
+        try:
+            self._profiler.stop()
+        finally:
+            self._put_back()
+
+    def _put_back(self) -> None:
+        """A profiler of the user's that waits finds its own options; what was set meanwhile stays."""
+        for name, value in _in_context().items():
+            if value is self._ours.get(name):
+                setattr(_context(), name, self._theirs[name])
 
     def close(self) -> None:
         for name in ("stop", "finalize", "clear"):
