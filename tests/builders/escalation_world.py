@@ -39,6 +39,7 @@ class Backend:
         self.open: moves.StartSession | None = None
         self.thread = -1
         self.light = True
+        self.theirs = False  # does somebody else's profiler record?
         self.fails = ""  # "late", "start", "stop", "kill": with the next session
         self.begun: dict[str, int] = {}  # request -> the process that had its sessions
         self.recorded: list[tuple[str, str, int | None]] = []
@@ -46,6 +47,8 @@ class Backend:
     def start(self, order: moves.StartSession, process: int, thread: int) -> moves.Event:
         assert self.open is None, "two sessions at once"
         assert not self.light, "a session beside light capture"
+        if self.theirs:
+            return moves.SessionPutOff("verl's profile came first", "verl's profile")
         assert self.begun.setdefault(order.id, process) == process, "a request that was begun before a restart"
         if self.fails == "kill":
             raise Killed
@@ -140,6 +143,16 @@ class Rank:
             self.saved = json.dumps(self.machine.memory(self.world.now()))
             for action in actions:
                 self._carry_out(action, None)
+
+    def their_profile(self, begins: bool) -> None:
+        """Somebody else's profiler begins, on the thread of our session, or ends; a look of the watcher's later that is
+        known.
+        """
+        if begins:
+            self.tell(moves.GiveWay("verl", self.backend.thread))
+            assert self.backend.open is None, "theirs begins beside ours"
+        self.backend.theirs = begins
+        self.tell(moves.TheirProfiles((("verl's profile", 0),) if begins else ()))
 
     def enter(self, stage: str, thread: int = 0, may_move: bool = False) -> None:
         self.inside.append((stage, thread))

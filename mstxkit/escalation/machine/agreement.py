@@ -118,6 +118,8 @@ class Agreement:
         elif matter.since_ns is not None and now.mono_ns - matter.since_ns > self.policy.agreement_s * NS:
             late = [rank for rank in matter.ranks if rank not in matter.ready]
             why = f"rank {', '.join(map(str, late))} was not ready within {self.policy.agreement_s:g} s"
+            reasons = {matter.reports[rank].reason for rank in late if rank in matter.reports}
+            why = "; ".join([why, *sorted(filter(None, reasons))])
             yield self._dropped(matter, why)
 
     def _dropped(self, matter: _Matter, why: str) -> Drop:

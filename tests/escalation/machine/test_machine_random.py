@@ -105,7 +105,21 @@ class RunOfThree(RuleBasedStateMachine):
     @rule(
         steps=st.integers(1, 4),
         inside=st.sampled_from(
-            [None, "error", "kill", "restart", "thread", "cancel", "slow", "end", "start", "stop", "late", "watcher"]
+            [
+                None,
+                "error",
+                "kill",
+                "restart",
+                "thread",
+                "cancel",
+                "slow",
+                "end",
+                "start",
+                "stop",
+                "late",
+                "watcher",
+                "theirs",
+            ]
         ),
         again=st.booleans(),
     )
@@ -161,6 +175,9 @@ class RunOfThree(RuleBasedStateMachine):
             rank.tell(moves.Tick(0, 500))
         elif what == "watcher":
             rank.watched = False
+        elif what == "theirs":
+            rank.their_profile(True)
+            rank.their_profile(False)
 
     @rule(
         number=a_rank,
@@ -215,6 +232,18 @@ class RunOfThree(RuleBasedStateMachine):
             rank.backend.open = None
             rank.tell(moves.SessionStopped())
 
+    @rule(number=a_rank, begins=st.booleans(), is_elsewhere=st.sampled_from([False, False, True]))
+    def their_profiler_begins_or_ends(self, number: int, begins: bool, is_elsewhere: bool) -> None:
+        rank = self.world.ranks[number]
+        if begins and is_elsewhere:
+            rank.tell(moves.GiveWay("verl", 7))
+        elif rank.machine is not None:
+            rank.their_profile(begins)
+
+    @rule(number=a_rank, begins_in=st.integers(0, 5))
+    def their_profile_is_planned(self, number: int, begins_in: int) -> None:
+        self.world.ranks[number].tell(moves.TheirProfiles((("verl's profile", begins_in),)))
+
     @rule(number=a_rank)
     def a_watcher_dies_or_comes_back(self, number: int) -> None:
         self.world.ranks[number].watched = not self.world.ranks[number].watched
@@ -251,7 +280,8 @@ class RunOfThree(RuleBasedStateMachine):
         """Training goes on for a while and ends; one rank is never seen again. Then everything has an end."""
         world = self.world
         for rank in world.ranks:
-            rank.backend.fails, rank.watched = "", True
+            rank.backend.fails, rank.watched, rank.backend.theirs = "", True, False
+            rank.tell(moves.TheirProfiles())
             while rank.inside:
                 rank.leave()
             assert rank.backend.open is None

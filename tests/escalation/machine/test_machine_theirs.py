@@ -1,0 +1,137 @@
+"""A rank beside somebody else's profiler: it waits, it gives way, and says so."""
+
+from __future__ import annotations
+
+import pytest
+from builders.escalation_world import World
+
+from mstxkit.escalation.machine import moves
+
+
+def at_step(step: int, size: int = 1) -> World:
+    world = World(size)
+    for rank in world.ranks:
+        rank.advance(step)
+    return world
+
+
+def test_a_request_waits_for_a_profile_that_is_on_and_runs_after_it() -> None:
+    world = at_step(5)
+    (rank,) = world.ranks
+    rank.tell(moves.TheirProfiles((("verl's profile, steps 5 to 6", 0),)))
+    asked = world.ask()
+    rank.run("actor_update")
+    waits = rank.last(asked.id)
+    rank.tell(moves.TheirProfiles())
+    rank.advance(7)
+    rank.run("actor_update")
+    rank.advance(8)
+
+    assert (waits.state, waits.reason) == ("queued", "waits for verl's profile, steps 5 to 6")
+    assert rank.stages_recorded() == [("actor_update", 7)]
+    assert (rank.state(asked.id), rank.last(asked.id).reason) == ("done", "")
+
+
+@pytest.mark.parametrize(("steps", "records"), [(2, True), (3, False)])
+def test_it_does_not_begin_what_a_planned_profile_would_cut_short(steps: int, records: bool) -> None:
+    world = at_step(5)
+    (rank,) = world.ranks
+    rank.tell(moves.TheirProfiles((("verl's profile, step 7", 2),)))
+    world.ask(steps=steps)
+    rank.run("actor_update")
+
+    assert bool(rank.stages_recorded()) is records
+
+
+def test_it_expires_where_theirs_never_ends() -> None:
+    world = at_step(5)
+    (rank,) = world.ranks
+    rank.tell(moves.TheirProfiles((("verl's profile", 0),)))
+    asked = world.ask(expires_ns=world.wall_ns + 60 * moves.NS)
+    world.pass_s(61)
+
+    report = rank.last(asked.id)
+    assert (report.state, report.reason) == ("expired", "waits for verl's profile; 0 of 1 occurrences recorded")
+
+
+def test_one_that_is_seen_only_when_a_session_is_to_begin_is_waited_for_too() -> None:
+    world = at_step(5)
+    (rank,) = world.ranks
+    asked = world.ask()
+    rank.backend.theirs = True
+    rank.run("actor_update")
+    waits = rank.last(asked.id)
+    rank.backend.theirs = False
+    rank.advance(6)
+    rank.run("actor_update")
+    rank.advance(7)
+
+    assert (waits.state, waits.reason.split(";")[0]) == ("armed", "waits for verl's profile")
+    assert (rank.stages_recorded(), rank.state(asked.id)) == ([("actor_update", 6)], "done")
+    assert rank.last(asked.id).reason == "an occurrence was passed over: verl's profile came first"
+
+
+def test_what_has_begun_ends_before_theirs_begins_and_the_request_is_done_with_what_it_has() -> None:
+    world = at_step(5)
+    (rank,) = world.ranks
+    asked = world.ask(steps=3)
+    rank.enter("actor_update")
+    rank.did.clear()
+    rank.tell(moves.GiveWay("verl", 0))
+
+    stops = [action.why for action in rank.did if isinstance(action, moves.StopSession)]
+    report = rank.last(asked.id)
+    assert (stops, rank.backend.open) == (["cut short by verl's profile"], None)
+    assert (report.state, report.reason, report.recorded) == ("done", "cut short by verl's profile", 1)
+
+
+def test_where_nothing_was_recorded_it_has_failed() -> None:
+    world = at_step(5)
+    (rank,) = world.ranks
+    asked = world.ask()
+    rank.enter("actor_update")
+    rank.backend.fails = "stop"
+    rank.tell(moves.GiveWay("verl", 0))
+
+    report = rank.last(asked.id)
+    assert report.state == "failed"
+    assert "cut short by verl's profile" in report.reason
+
+
+def test_one_of_another_thread_ends_it_as_soon_as_its_own_thread_comes_by() -> None:
+    world = at_step(5)
+    (rank,) = world.ranks
+    asked = world.ask()
+    rank.enter("actor_update")
+    rank.tell(moves.GiveWay("verl", 7))
+    is_open = rank.backend.open is not None
+    rank.tell(moves.BoundaryEntered("micro_batch"))
+
+    report = rank.last(asked.id)
+    assert (is_open, rank.backend.open, report.state) == (True, None, "done")
+    assert "verl's profile began on another thread" in report.reason
+
+
+def test_a_rank_that_waits_is_not_ready_for_a_step_of_all() -> None:
+    world = at_step(5, size=2)
+    world.ranks[1].tell(moves.TheirProfiles((("verl's profile, steps 7 to 8", 2),)))
+    asked = world.ask(ranks=[0, 1])
+    waits = world.ranks[1].last(asked.id)
+    world.pass_s(21)
+    world.deliver()
+
+    assert waits.reason == "waits for verl's profile, steps 7 to 8"
+    assert [rank.state(asked.id) for rank in world.ranks] == ["expired", "expired"]
+    assert (
+        "rank 1 was not ready within 20 s; waits for verl's profile, steps 7 to 8"
+        in world.ranks[0].last(asked.id).reason
+    )
+
+
+def test_with_nothing_open_there_is_nothing_to_give_way_with() -> None:
+    world = at_step(5)
+    (rank,) = world.ranks
+    asked = world.ask()
+    rank.tell(moves.GiveWay("verl", 0))
+
+    assert rank.state(asked.id) == "armed"
