@@ -257,11 +257,8 @@ class Machine:
         if session.thread == event.thread:
             self._stop(f"cut short by {event.who}'s profile")
         else:
-            task.note(f"{event.who}'s profile began on another thread")
             self._drain(f"{event.who}'s profile")
-
-    def _their_profiles(self, event: moves.TheirProfiles, now: Now) -> None:
-        self._theirs = event.coming
+            task.note(f"{event.who}'s profile began on another thread")
 
     def _ending(self, event: moves.Ending, now: Now) -> None:
         self._process_ends = True
@@ -278,8 +275,9 @@ class Machine:
             return
         request, limits = task.request, task.request.limits
         seconds = min(limits.seconds_within(self.policy.session_s), left_ns / NS)
+        session = inside.stage, inside.thread, self.step, now.mono_ns, int(seconds * NS), task.had_session
         inside.had_session = task.had_session = True
-        self._session = CoveringSession(inside.stage, inside.thread, self.step, now.mono_ns, int(seconds * NS))
+        self._session = CoveringSession(*session)
         task.state, task.reason = RUNNING, ""
         order = request.id, inside.stage, self.step, request.preset, request.options, seconds, limits.bytes
         self._out += [moves.PauseLight(), moves.StartSession(*order)]
@@ -335,17 +333,18 @@ class Machine:
             self._end(task, FAILED, f"{event.reason}; {task.progress()}", now)
 
     def _session_put_off(self, event: moves.SessionPutOff, now: Now) -> None:
-        """This occurrence is passed over. The task counts as one that had a session, for its memory may say so by now.
-
-        Whoever agreed with other ranks, and has recorded nothing, is then too late, like a rank that hears of the
-        agreed step when it has begun: it expires, and records no other step. The others go on.
+        """This occurrence is passed over. The task counts as one that had a session, for its memory may say so by now;
+        not where it waits for somebody else's profile, which is asked before anything is written. Whoever agreed with
+        other ranks, and has recorded nothing, is then too late, like a rank that hears of the agreed step when it has
+        begun: it expires, and records no other step. The others go on.
         """
         session, task = self._session, self._active
         if session is None or task is None:
             return
         self._session, task.state = None, ARMED
         self._occurrence = None if session.stage == WHOLE_STEPS else self._occurrence
-        task.reason = f"waits for {event.waits_for}" if event.waits_for else ""
+        if event.waits_for:
+            task.reason, task.had_session = f"waits for {event.waits_for}", session.had_one_before
         self._out.append(moves.ResumeLight())
         too_late = task.passes_over(session.stage, session.step, event.reason)
         if too_late:
@@ -464,6 +463,6 @@ _HANDLERS: Mapping[type, Callable[[Machine, Any, Now], None]] = {
     moves.StepAdvanced: Machine._step_advanced, moves.Tick: Machine._ticked, moves.Ending: Machine._ending,
     moves.SessionStarted: lambda *_: None,  # from the order to start on, a session counts as open
     moves.SessionStopped: Machine._session_stopped, moves.SessionFailed: Machine._session_failed,
-    moves.SessionPutOff: Machine._session_put_off, moves.TheirProfiles: Machine._their_profiles,
-    moves.GiveWay: Machine._gives_way,
+    moves.SessionPutOff: Machine._session_put_off, moves.GiveWay: Machine._gives_way,
+    moves.TheirProfiles: lambda machine, event, _: setattr(machine, "_theirs", event.coming),
 }  # fmt: skip

@@ -266,6 +266,7 @@ class CoveringSession:
         thread: Which started it, and alone may stop it.
         started_ns: Monotonic clock.
         limit_ns: After so long it is stopped.
+        had_one_before: Had its request any session before it?
         stop_because: Why it is to be stopped early, with the next event of its thread.
         stopping: The order to stop was given.
         steps: In which it recorded: one, unless it is of whole steps.
@@ -276,6 +277,7 @@ class CoveringSession:
     step: int | None
     started_ns: int
     limit_ns: int
+    had_one_before: bool = False
     stop_because: str = ""
     stopping: bool = False
     steps: tuple[int, ...] = field(init=False)

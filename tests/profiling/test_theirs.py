@@ -1,0 +1,250 @@
+"""Profilers of others are seen where they are made, started and stopped; their entry points are put back exactly."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from enum import Enum
+from types import ModuleType
+from typing import Any, Iterator
+
+import pytest
+
+from mstxkit import faults
+from mstxkit.profiling import others, theirs
+from mstxkit.profiling.windows import Planned, planned
+
+AUTOGRAD, PROFILER = "torch.autograd.profiler", "torch.profiler.profiler"
+
+
+class Action(Enum):
+    NONE, WARMUP, RECORD, RECORD_AND_SAVE = range(4)
+
+
+class Schedule:
+    """As torch_npu's."""
+
+    def __init__(self, wait: int, warmup: int, active: int, repeat: int = 1) -> None:
+        self.counts = wait, warmup, active, repeat
+
+    def __call__(self, step: int) -> Action:
+        wait, warmup, active, repeat = self.counts
+        cycle, place = divmod(step, wait + warmup + active)
+        if place < wait or (repeat and cycle >= repeat):
+            return Action.NONE
+        if place < wait + warmup:
+            return Action.WARMUP
+        return Action.RECORD_AND_SAVE if place == wait + warmup + active - 1 else Action.RECORD
+
+
+Schedule.__module__ = "torch_npu.profiler.scheduler"
+
+
+class Profile:
+    """As torch's, torch_npu's and MindSpore's keep themselves."""
+
+    def __init__(self, schedule: Any = None) -> None:
+        self.schedule = schedule or (lambda step: Action.RECORD)
+        self.step_num, self.current_action = 0, self.schedule(0)
+
+    def start(self) -> None:
+        pass
+
+    def step(self) -> None:
+        self.step_num += 1
+        self.current_action = self.schedule(self.step_num)
+
+    def stop(self) -> None:
+        pass
+
+    def _prepare_trace(self) -> str:
+        return "prepared"
+
+
+@pytest.fixture
+def kind(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Profile]]:
+    """A class of profilers, as if it were torch's: looked on at."""
+    made = type("Profile", (Profile,), {name: vars(Profile)[name] for name in ("__init__", "start", "step", "stop")})
+    made._prepare_trace = Profile._prepare_trace  # type: ignore[attr-defined]
+    for name in (AUTOGRAD, PROFILER):
+        module = ModuleType(name)
+        vars(module).update(profile=made, _run_on_profiler_start=lambda: None)
+        monkeypatch.setitem(sys.modules, name, module)
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("torch_npu", "mindspore")]:
+        monkeypatch.delitem(sys.modules, name)
+    undo = theirs.watch()
+    yield made
+    undo()
+    faults.reset()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "steps", "window"),
+    [
+        (Schedule(2, 1, 2), 0, Planned(2, 3)),
+        (Schedule(2, 1, 2), 2, Planned(0, 3)),
+        (Schedule(2, 1, 2), 4, Planned(0, 1, 2)),
+        (Schedule(2, 1, 2), 5, None),
+        (Schedule(0, 0, 1, 0), 3, Planned(0, 1)),
+        (Schedule(1, 0, 2, 0), 3, Planned(1, 2)),
+        (None, 3, Planned()),
+    ],
+)
+def test_a_schedule_tells_its_window(schedule: Any, steps: int, window: Planned | None) -> None:
+    profiler = Profile(schedule)
+    for _ in range(steps):
+        profiler.step()
+
+    assert planned(profiler) == window
+
+
+@pytest.mark.parametrize(
+    ("window", "words"),
+    [
+        (Planned(0, 2), "steps 6 to 7"),
+        (Planned(2, 2), "steps 8 to 9"),
+        (Planned(0, 1, 2), "steps 4 to 6"),
+        (Planned(1, 1), "step 7"),
+        (Planned(1), "from step 7 on"),
+        (Planned(), ""),
+    ],
+)
+def test_a_window_is_told_in_steps_of_the_training(window: Planned, words: str) -> None:
+    assert window.words(6) == words
+    assert window.words(None) == ""
+
+
+def test_a_schedule_of_a_users_own_is_not_asked_about_later_steps() -> None:
+    asked: list[int] = []
+
+    def own(step: int) -> Action:
+        asked.append(step)
+        return Action.NONE
+
+    assert planned(Profile(own)) is None
+    assert asked == [0]
+
+
+def test_one_that_records_is_in_the_way_until_its_stop(kind: Any) -> None:
+    profiler = kind()
+    made = others.in_the_way()
+    profiler.start()
+    on = others.in_the_way()
+    profiler.stop()
+
+    assert (made, on, others.in_the_way()) == ("", "torch's profile", "")
+
+
+def test_one_with_a_schedule_is_in_the_way_only_in_its_window(kind: Any) -> None:
+    profiler = kind(Schedule(2, 1, 1))
+    profiler.start()
+    told = []
+    for _ in range(6):
+        told.append((bool(others.in_the_way()), [begins_in for _, begins_in in others.coming()]))
+        profiler.step()
+
+    assert told == [(False, [2]), (False, [1]), (True, [0]), (True, [0]), (False, []), (False, [])]
+
+
+def test_a_refusal_says_who_since_when_and_what_to_do(kind: Any) -> None:
+    profiler = kind()
+    profiler.start()
+    (other,) = others.others({})
+
+    assert other.sentence.startswith("torch's profile, is on (started at ")
+    assert "UTC on thread MainThread); ask again after it, or take it out" in other.sentence
+
+
+def test_one_that_was_started_before_is_seen_at_its_next_step(kind: Any) -> None:
+    profiler = Profile.__new__(kind)
+    Profile.__init__(profiler)
+    before = others.in_the_way()
+    profiler.step()
+
+    assert (before, others.in_the_way()) == ("", "torch's profile")
+
+
+def test_one_that_exists_on_another_thread_is_waited_for_from_then_on(kind: Any) -> None:
+    made: list[Any] = []
+    thread = threading.Thread(target=lambda: made.append(kind()))
+    thread.start()
+    thread.join()
+    waits = others.in_the_way()
+    made.clear()
+
+    assert (waits, others.in_the_way()) == ("torch's profile", "")
+
+
+def test_ours_is_none_of_theirs(kind: Any) -> None:
+    called: list[str] = []
+    undo = theirs.before_they_start(called.append)
+    with theirs.ours():
+        profiler = kind()
+        profiler.start()
+        profiler._prepare_trace()
+    undo()
+
+    assert (theirs.live(), called) == ((), [])
+
+
+def test_who_is_to_give_way_is_told_before_theirs_begins(kind: Any) -> None:
+    called: list[str] = []
+    undo = theirs.before_they_start(called.append)
+    answer = kind()._prepare_trace()
+    sys.modules[AUTOGRAD]._run_on_profiler_start()
+    undo()
+    kind()._prepare_trace()
+
+    assert (answer, called) == ("prepared", ["torch", "torch"])
+
+
+def test_it_is_named_by_whose_code_begins_it(kind: Any) -> None:
+    called: list[str] = []
+    undo = theirs.before_they_start(called.append)
+    exec("prepare()", {"__name__": "verl.utils.profiler.mstx_profile", "prepare": kind()._prepare_trace})
+    undo()
+
+    assert called == ["verl"]
+
+
+def test_no_exception_of_ours_reaches_them(kind: Any) -> None:
+    def fails(who: str) -> None:
+        raise RuntimeError(who)
+
+    undo = theirs.before_they_start(fails)
+    answer = kind()._prepare_trace()
+    undo()
+
+    assert (answer, faults.counts) == ("prepared", {"theirs.give_way": 1})
+
+
+def test_what_theirs_raises_is_theirs(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TypeError):
+        kind(1, 2, 3)
+
+    assert faults.counts == {}
+
+
+def test_the_entry_points_are_put_back_by_the_last_who_looks_on(kind: Any) -> None:
+    second = theirs.watch()
+    assert kind.start is not Profile.start
+    second()
+    second()
+    assert kind.start is not Profile.start
+    theirs._one_less()
+    found = {name: vars(kind)[name] is vars(Profile)[name] for name in ("__init__", "start", "step", "stop")}
+    undo = theirs.watch()  # which the fixture takes back
+    del undo
+
+    assert found == dict.fromkeys(found, True)
+
+
+def test_to_look_on_imports_nothing() -> None:
+    code = (
+        "import sys; from mstxkit.profiling import theirs; theirs.watch()();"
+        "print([n for n in ('torch', 'torch_npu', 'mindspore', 'wrapt', 'logging') if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"
