@@ -42,15 +42,12 @@ class Other(NamedTuple):
 
 
 def others(environment: Mapping[str, str] | None = None) -> tuple[Other, ...]:
-    """Everybody else who profiles this process, or may start to before this step is over. Never raises.
+    """Everybody else who profiles this process, or may start to before this step is over, seen from this thread.
 
     A session of mstxkit's own shows as what it is made with: ask before it starts. torch's
-    and torch_npu's own are named only where nothing else is found. Cost: microseconds.
+    and torch_npu's own are named only where nothing else is found. Never raises. Cost: microseconds.
     """
-    outside = _in_environment(os.environ if environment is None else environment)
-    inside = [other for other in scheduled(threading.get_ident()) if other.begins_in == 0]
-    inside = inside or _look(_verl, _mindspore) or _look(_torch_npu, _torch)
-    return (*outside, *_once(inside))
+    return _here(threading.get_ident(), os.environ if environment is None else environment)
 
 
 def in_the_way() -> str:
@@ -59,15 +56,25 @@ def in_the_way() -> str:
     return "" if any(not other.waits_for for other in here) else "; ".join(other.waits_for for other in here)
 
 
-def coming() -> tuple[tuple[str, int], ...]:
-    """Profiles that are on or planned, as far as can be seen: in words, and the steps until then. Any thread."""
-    on = [other for other in others() if other.waits_for]
-    later = [other for other in scheduled(None) if other.begins_in]
+def coming(thread: int | None) -> tuple[tuple[str, int], ...]:
+    """Profiles that are on or planned, in words, and the steps until then. Any thread. Never raises.
+
+    Args:
+        thread: That trains; None: not known.
+    """
+    on = [other for other in _here(thread, os.environ) if other.waits_for]
+    later = [other for other in _scheduled(thread) if other.begins_in]
     return tuple((other.waits_for, other.begins_in) for other in _once([*on, *later]))
 
 
-def scheduled(thread: int | None) -> list[Other]:
-    """Profilers whose steps are known, and those that may begin on any thread but this one; None: leave these out."""
+def _here(thread: int | None, variables: Mapping[str, str]) -> tuple[Other, ...]:
+    inside = [other for other in _scheduled(thread) if other.begins_in == 0]
+    inside = inside or _look(_verl, _mindspore) or _look(_torch_npu, _torch)
+    return (*_in_environment(variables), *_once(inside))
+
+
+def _scheduled(thread: int | None) -> list[Other]:
+    """Profilers whose steps can be foreseen, and those that may begin on any thread but this one."""
     seen = [lambda each=each: _of_live(each, thread) for each in theirs.live()]
     return _look(*seen, _dynamic)
 

@@ -141,10 +141,22 @@ def test_one_with_a_schedule_is_in_the_way_only_in_its_window(kind: Any) -> None
     profiler.start()
     told = []
     for _ in range(6):
-        told.append((bool(others.in_the_way()), [begins_in for _, begins_in in others.coming()]))
+        told.append((bool(others.in_the_way()), [begins_in for _, begins_in in others.coming(threading.get_ident())]))
         profiler.step()
 
     assert told == [(False, [2]), (False, [1]), (True, [0]), (True, [0]), (False, []), (False, [])]
+
+
+def test_a_watcher_sees_what_the_thread_that_trains_sees(kind: Any) -> None:
+    """One that was only made keeps nobody waiting, on whatever thread it is looked for."""
+    kept = kind(), kind(Schedule(2, 1, 1))
+    trains, seen = threading.get_ident(), []
+    kept[1].start()
+    thread = threading.Thread(target=lambda: seen.extend([others.coming(trains), others.coming(None)]))
+    thread.start()
+    thread.join()
+
+    assert [[begins_in for _, begins_in in told] for told in seen] == [[2], [2]]
 
 
 def test_a_refusal_says_who_since_when_and_what_to_do(kind: Any) -> None:

@@ -78,6 +78,7 @@ class Duty:
         self._to_send: deque[moves.Commit | moves.Drop] = deque()
         self._spoken_for: dict[tuple[str, int], Report] = {}
         self._step: int | None = None
+        self._trains: int | None = None  # thread
         self._sample_per: str | None = None
         self._is_over = self._ends_early = False
         self._is_changed, self._said_at = True, 0.0
@@ -208,7 +209,7 @@ class Duty:
 
     def stepped(self, step: int) -> None:
         """The engine's hook: this thread has said that another step begins."""
-        self._step = step
+        self._step, self._trains = step, threading.get_ident()
         if self._machine.watches or self._machine.placing.has_windows:
             self._on_thread(moves.StepAdvanced(step, threading.get_ident()))
         self._light.stepped(step)
@@ -339,7 +340,7 @@ class Duty:
         self._send()
 
     def _look_at_theirs(self) -> None:
-        coming = () if self._session.is_open else others.coming()
+        coming = () if self._session.is_open else others.coming(self._trains)
         if coming != self._coming:
             self._coming = coming
             self._hear(moves.TheirProfiles(coming))
