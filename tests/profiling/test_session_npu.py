@@ -90,10 +90,16 @@ def ran(body: str, tmp_path: Path, returncode: int = 0, **settings: Any) -> Ran:
 
 
 ESCALATION = """
+from torch_npu.profiler.profiler_interface import ProfPathCreator
+P.tensorboard_trace_handler("theirs", worker_name="worker")
+kept = ("_dir_path", "_worker_name", "_export_only_mode", "_prof_path", "is_prof_inited")
+path = lambda: [getattr(ProfPathCreator(), name) for name in kept]
+told["path"] = [path()]
 told["backend"] = backend_here()
 told["began"] = [one.begin(order("light", "light", step=6))]
 update()
 told["light"] = said(one.end("an escalation", [6]))
+told["path"].append(path())
 told["began"].append(one.begin(order("actor_update", "full", request="ab" * 8, seconds=60.0, bytes=1 << 30)))
 while not one.bytes_so_far(): time.sleep(0.001)  # the stand-in writes on a thread of its own
 told["size"] = one.bytes_so_far()
@@ -102,6 +108,7 @@ told["full"] = said(one.end("the stage ended", [7]))
 told["began"].append(one.begin(order("light", "light")))
 update()
 told["again"] = said(one.end("its steps are over", [7]))
+told["path"].append(path())
 told["still"] = torch._C._autograd._profiler_enabled()
 """
 
@@ -121,6 +128,12 @@ def test_each_begins_after_the_one_before_ended_on_the_calling_thread(escalation
     assert {call.tid for call in escalation.named()} == {escalation.told["thread"]}
     assert {call.code for call in escalation.named()} == {0}
     assert (escalation.told["still"], escalation.told["faults"]) == (False, {})
+
+
+def test_torch_npus_folder_is_as_the_user_set_it_after_each(escalation: Ran) -> None:
+    before, *after = escalation.told["path"]
+
+    assert (before[1], after) == ("worker", [before, before])
 
 
 def during(ran: Ran, session: int) -> list[CannRange]:

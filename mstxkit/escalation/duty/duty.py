@@ -325,14 +325,16 @@ class Duty:
         if step is not None and step != self._machine.step and not self._machine.watches:
             self._hear(moves.StepAdvanced(step, None))
         seen = {stages.canonical(key) for key in engine.stages_seen()}
-        for event in self._inbox.events(self._mailbox.take(), seen):
+        events = list(self._inbox.events(self._mailbox.take(), seen))
+        if events or self._machine.has_work:
+            self._look_at_theirs()
+        for event in events:
             self._hear(event)
         with self._lock:
             awaited = self._machine.awaited()
         for report in self._inbox.heard_from(self._control, awaited, self.post.role):
             self._hear(moves.Acknowledged(report))
         if self._machine.has_work:
-            self._look_at_theirs()
             self._hear(moves.Tick(session_bytes=self._session.bytes_so_far()))
         if self._has_news(len(seen)):
             self._say()

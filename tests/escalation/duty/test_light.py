@@ -89,6 +89,43 @@ def test_it_gives_way_to_an_escalation_and_returns(session: Recording) -> None:
     assert session.ends[0] == ("an escalation", [4])
 
 
+def test_it_ends_before_somebody_elses_profiler_begins_and_returns_with_the_next_step(session: Recording) -> None:
+    on_duty = light(session, "every 4 steps, 4 steps")
+    walked(on_duty, (4, 5))
+    on_duty.give_way("cut short by verl's profile")
+    on_duty.pause()
+    on_duty.resume()
+    at_once = list(session.did)
+    walked(on_duty, (6, 7))
+
+    assert at_once == ["+light", "-light"], "not in the step in which theirs begins"
+    assert (session.did, session.ends) == (["+light", "-light", "+light"], [("cut short by verl's profile", [4, 5])])
+
+
+def test_it_waits_for_somebody_elses_profile_and_begins_within_its_window(
+    session: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_duty = light(session, "every 4 steps, 4 steps")
+    monkeypatch.setattr(lights.others, "in_the_way", lambda: "verl's profile")
+    walked(on_duty, (4, 5))
+    monkeypatch.setattr(lights.others, "in_the_way", lambda: "")
+    walked(on_duty, (6, 7))
+
+    assert [order.step for order in session.orders] == [6]
+    assert faults.counts == {"light capture": 2}
+
+
+def test_for_a_profiler_that_begins_on_another_thread_it_ends_at_its_next_step(session: Recording) -> None:
+    on_duty = light(session, "every 4 steps, 4 steps")
+    walked(on_duty, (4,))
+    thread = threading.Thread(target=on_duty.give_way, args=("cut short by verl's profile",))
+    thread.start()
+    thread.join()
+    walked(on_duty, (5,))
+
+    assert session.ends == [("cut short by verl's profile", [4])]
+
+
 @pytest.mark.parametrize(("found", "words", "records"), [
     (NPU, "every 2 steps, 1 step", True),
     (CPU, "every 2 steps, 1 step", False),
