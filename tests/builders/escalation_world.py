@@ -177,6 +177,10 @@ class Rank:
     def state(self, id: str) -> str:
         return self.last(id).state
 
+    def states(self) -> dict[str, str]:
+        """Its state of every request that it has said anything of."""
+        return {report.id: report.state for report in self.said}
+
     def stages_recorded(self) -> list[tuple[str, int | None]]:
         return [(stage, step) for _, stage, step in self.backend.recorded]
 
@@ -188,6 +192,7 @@ class World:
         self.size, self.policy = size, policy
         self.mono_ns, self.wall_ns = 50 * NS, 1_000_000 * NS
         self.reports: list[Report] = []
+        self.elsewhere: set[int] = set()  # ranks that never enter a stage that anybody asks for
         self.ranks = [Rank(self, number) for number in range(size)]
 
     def now(self) -> Now:
@@ -203,7 +208,9 @@ class World:
 
     def publish(self, event: moves.Event, but: int | None = None) -> None:
         for rank in self.ranks:
-            if rank.number != but:
+            # A request waits in the inbox of a rank that never enters its stage.
+            is_kept_back = isinstance(event, moves.RequestReceived) and rank.number in self.elsewhere
+            if rank.number != but and not is_kept_back:
                 rank.inbox.append(event)
 
     def deliver(self) -> None:

@@ -20,6 +20,7 @@ class Post(NamedTuple):
         host_folder: The run's folder on this host, for what its processes pass on to each other.
         rank, world_size, role: Of this process; the role is empty where none is known.
         is_assumed: Nothing says its rank yet: it is taken for the only one.
+        is_second: Another living process speaks as this rank in this role.
     """
 
     run: Path
@@ -29,6 +30,7 @@ class Post(NamedTuple):
     world_size: int
     role: str
     is_assumed: bool = False
+    is_second: bool = False
 
 
 def post_here(run: Path, run_id: str, host_folder: Path) -> Post | None:
@@ -42,9 +44,11 @@ def post_here(run: Path, run_id: str, host_folder: Path) -> Post | None:
         return None
     role, pid = who["role"] or "", os.getpid()
     last = ControlFolder(run, run_id).acknowledgement(rank, role)
-    if last is not None and last.host == identity.host() and last.pid != pid:
-        role = f"{role or 'process'}_{pid}" if life.is_alive(last.document.get("process") or {}) else role
-    return Post(run, run_id, host_folder, rank, max(who["world_size"] or 1, rank + 1), role, who["rank"] is None)
+    is_second = last is not None and last.host == identity.host() and last.pid != pid
+    is_second = is_second and last is not None and bool(life.is_alive(last.document.get("process") or {}))
+    role = f"{role or 'process'}_{pid}" if is_second else role
+    size = max(who["world_size"] or 1, rank + 1)
+    return Post(run, run_id, host_folder, rank, size, role, who["rank"] is None, is_second)
 
 
 def own_rank() -> int | None:

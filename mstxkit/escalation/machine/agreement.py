@@ -2,6 +2,9 @@
 
 First every rank says that it is ready, and its step; then a step ahead of all is committed. One request at a time is
 under way on any rank. Who never answers is said to have failed, so that every request ends. Pure: no clock, no files.
+
+The lowest rank that is asked agrees: who that is, the request alone says, so that every rank and every restart knows it
+without asking. It has to run the stage like all others that are asked. Rank 0 besides speaks for ranks that are lost.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from .moves import NS, Acknowledge, Action, Commit, Drop, Now, Policy
 from .task import life_ns, remembered_request
 
 _LEAD_AT_MOST = 10_000
+_NAMED_AT_MOST = 8
+_BUSY_RATIO = 1.5  # who is only busy is waited for longer than who says nothing, and shorter than READY_RATIO
 
 
 def needs_agreement(request: Request, ranks: Sized) -> bool:
@@ -27,12 +32,13 @@ def needs_agreement(request: Request, ranks: Sized) -> bool:
 
 @dataclass
 class _Matter:
-    """One request, as the agreeing rank sees it."""
+    """One request, as this rank sees it; `is_ours`: this rank agrees on its step."""
 
     request: Request
     ranks: tuple[int, ...]
     gives_up_ns: int
     decided: bool
+    is_ours: bool
     reports: dict[int, Report] = field(default_factory=dict)
     ready: dict[int, int | None] = field(default_factory=dict)
     since_ns: int | None = None
@@ -42,20 +48,24 @@ class _Matter:
 
 
 class Agreement:
-    """What the agreeing rank knows of all requests: who is ready for them, and how they ended."""
+    """What one rank knows of the requests on which it agrees for others: who is ready for them, and how they ended.
 
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
+    Args:
+        rank: This one. Rank 0 follows all requests that it hears of, to speak for ranks that are lost.
+    """
+
+    def __init__(self, rank: int, policy: Policy) -> None:
+        self.rank, self.policy = rank, policy
         self._matters: dict[str, _Matter] = {}
 
     def received(self, request: Request, ranks: tuple[int, ...], now: Now, decided: bool = False) -> None:
         """A request of these ranks is there; `decided`: its step was agreed, or dropped, before this rank restarted."""
-        if request.id not in self._matters:
+        is_ours = needs_agreement(request, ranks) and agreeing(ranks) == self.rank
+        if request.id not in self._matters and (is_ours or self.rank == 0):
             # A session that began in time may go on beyond the expiry.
             spare_ns = int((self.policy.session_s + 2 * self.policy.agreement_s) * NS)
             gives_up_ns = now.mono_ns + max(0, life_ns(request, now)) + spare_ns
-            is_decided = decided or not needs_agreement(request, ranks)
-            self._matters[request.id] = _Matter(request, ranks, gives_up_ns, is_decided)
+            self._matters[request.id] = _Matter(request, ranks, gives_up_ns, decided or not is_ours, is_ours)
 
     def reported(self, report: Report, now: Now) -> None:
         """A rank tells the state of a request on it."""
@@ -109,18 +119,31 @@ class Agreement:
         if ended:
             yield self._dropped(matter, f"rank {ended[0]} is out: {matter.reports[ended[0]].reason}")
         elif len(matter.ready) == len(matter.ranks):
-            if any(step_there is None for step_there in matter.ready.values()):
-                yield self._dropped(matter, "not every rank counts steps; ask for occurrences instead")
+            stepless = [rank for rank, step_there in matter.ready.items() if step_there is None]
+            if stepless:
+                yield self._dropped(matter, f"{_named(stepless)} counts no steps; ask for occurrences instead")
             elif not self._is_busy(matter.ranks, id):
                 matter.decided = True
                 ahead = max(step or 0, *(step_there or 0 for step_there in matter.ready.values()))
                 yield Commit(id, ahead + lead(self.policy, step_ns))
-        elif matter.since_ns is not None and now.mono_ns - matter.since_ns > self.policy.agreement_s * NS:
-            late = [rank for rank in matter.ranks if rank not in matter.ready]
-            why = f"rank {', '.join(map(str, late))} was not ready within {self.policy.agreement_s:g} s"
-            reasons = {matter.reports[rank].reason for rank in late if rank in matter.reports}
-            why = "; ".join([why, *sorted(filter(None, reasons))])
-            yield self._dropped(matter, why)
+        elif matter.since_ns is not None:
+            why = self._too_late(matter, (now.mono_ns - matter.since_ns) / NS)
+            if why:
+                yield self._dropped(matter, why)
+
+    def _too_late(self, matter: _Matter, waited_s: float) -> str:
+        """Why ranks that are ready need not wait any longer for the others, and what to do; empty: they do."""
+        silent = [rank for rank in matter.ranks if rank not in matter.reports]
+        stages, ask = " or ".join(matter.request.stages), "ask for ranks that do, or by occurrences"
+        if silent and waited_s > self.policy.agreement_s:
+            known = f"nothing is known of it there: it may never enter {stages}; {ask}"
+            return f"{_named(silent)} was not ready within {self.policy.agreement_s:g} s, {known}"
+        limit_s = _BUSY_RATIO * self.policy.agreement_s
+        busy = [rank for rank in matter.ranks if rank not in matter.ready]
+        if silent or waited_s <= limit_s:
+            return ""
+        why = next(filter(None, (matter.reports[rank].reason for rank in busy)), "it was busy")
+        return f"{_named(busy)} was not ready within {limit_s:g} s ({why}); ask again when it is idle"
 
     def _dropped(self, matter: _Matter, why: str) -> Drop:
         matter.decided = True
@@ -131,8 +154,19 @@ class Agreement:
         return any(
             other.decided and not set(ranks).isdisjoint(other.pending())
             for id, other in self._matters.items()
-            if id != but and needs_agreement(other.request, other.ranks)
+            if id != but and other.is_ours
         )
+
+
+def agreeing(ranks: Collection[int]) -> int:
+    """Which of the ranks of a request agrees on its step for all of them."""
+    return min(ranks)
+
+
+def _named(ranks: Collection[int]) -> str:
+    """`rank 2`, `rank 2, 3`; of many the first."""
+    more = f" and {len(ranks) - _NAMED_AT_MOST} more" if len(ranks) > _NAMED_AT_MOST else ""
+    return f"rank {', '.join(map(str, sorted(ranks)[:_NAMED_AT_MOST]))}{more}"
 
 
 def lead(policy: Policy, step_ns: int | None) -> int:

@@ -17,7 +17,7 @@ from ...errors import ConfigError
 from ...store.report import ARMED, CANCELLED, DONE, DRAINING, EXPIRED, FAILED, QUEUED, REFUSED, RUNNING, Report
 from ...store.request import WHOLE_STEPS, Request
 from . import moves
-from .agreement import Agreement, lead, needs_agreement
+from .agreement import Agreement, agreeing, lead, needs_agreement
 from .moves import NS, Now, Policy
 from .plans import Placing
 from .task import CoveringSession, Ledger, Occurrence, Spending, Task, interrupted, life_ns, remembered_request
@@ -28,18 +28,19 @@ class Machine:
     """What one rank does about requests.
 
     Args:
-        rank: Its global rank. Rank 0 agrees on steps for all.
+        rank: Its global rank. The lowest rank of a request agrees on its step for all of them.
         world_size: Ranks of the run.
         policy: What it never exceeds.
+        agrees: May it agree for others? Not where another process speaks as this rank.
     """
 
-    def __init__(self, rank: int, world_size: int, policy: Policy | None = None) -> None:
+    def __init__(self, rank: int, world_size: int, policy: Policy | None = None, agrees: bool = True) -> None:
         self.rank, self.world_size = rank, world_size
         self.policy = Policy() if policy is None else policy
         self.step: int | None = None
         self._step_at_ns: int | None = None
         self.step_ns: int | None = None  # of the last step; None: not known
-        self._agreement = Agreement(self.policy) if rank == 0 else None
+        self._agreement = Agreement(rank, self.policy) if agrees else None
         self._spending = Spending(self.policy)
         self._tasks: dict[str, Task] = {}  # in order of arrival
         self._active: Task | None = None
@@ -69,7 +70,7 @@ class Machine:
         return bool(self._tasks) or bool(self.awaited())
 
     def awaited(self) -> dict[str, list[int]]:
-        """Request id to the ranks whose reports matter to this one, which agrees for all; empty on any other."""
+        """Request id to the ranks whose reports matter to this one, where it agrees or speaks for others."""
         return {} if self._agreement is None else self._agreement.awaited()
 
     def phase(self, now: Now) -> str:
@@ -105,6 +106,7 @@ class Machine:
     @classmethod
     def restored(
         cls, rank: int, world_size: int, memory: Mapping[str, Any], now: Now, policy: Policy | None = None,
+        agrees: bool = True,
     ) -> tuple[Machine, tuple[moves.Action, ...]]:  # fmt: skip
         """The machine of a rank that was restarted, from what `memory` gave; with what is new to tell.
 
@@ -114,7 +116,7 @@ class Machine:
         Raises:
             ConfigError: this is no such memory.
         """
-        machine = cls(rank, world_size, policy)
+        machine = cls(rank, world_size, policy, agrees)
         try:
             return machine, machine._restore(memory, now)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
@@ -137,7 +139,8 @@ class Machine:
                 self._ledger.put(self._ledger.elsewhere, id, None)
                 return
         deadline_ns = now.mono_ns + life_ns(request, now)
-        self._tasks[id] = task = Task(request, deadline_ns, needs_agreement(request, ranks), suspects=event.suspects)
+        together = agreeing(ranks) if needs_agreement(request, ranks) else None
+        self._tasks[id] = task = Task(request, deadline_ns, together, suspects=event.suspects)
         self._answer(task, is_wrong, now)
 
     def _answer(self, task: Task, is_wrong: bool, now: Now) -> None:
@@ -375,6 +378,15 @@ class Machine:
                     self._end(task, *over, now)
         if self._active is None:
             self._take_up(now)
+        else:
+            self._keep_waiting()
+
+    def _keep_waiting(self) -> None:
+        """Say what those wait for whose turn it is not."""
+        why = "" if self._active is None else f"waits for request {self._active.request.id}, under way here"
+        for task in self._tasks.values():
+            if task.state == QUEUED:
+                task.wait(why)
 
     def _take_up(self, now: Now) -> None:
         """Arm the next request that waits, or be ready for those that begin together."""

@@ -14,6 +14,7 @@ from .moves import NS, Now, Policy
 _NOTES_AT_MOST = 10
 _KEPT_AT_MOST = 4096
 _HOUR_NS = 3600 * NS
+_READY_RATIO = 2  # so much longer than the agreeing rank waits for others do these wait for it
 V = TypeVar("V")
 
 
@@ -23,7 +24,7 @@ class Task:
 
     Args:
         deadline_ns: Monotonic clock; no session begins after it.
-        needs_agreement: Its window begins at a step that all of its ranks agree on.
+        agreeing: The rank that agrees for all of its ranks on the step at which its window begins; None: needs none.
         state: One of OPEN_STATES.
         reason: What it waits for.
         ready_ns: Monotonic clock; since when it waits for the agreement; None: it does not.
@@ -39,7 +40,7 @@ class Task:
 
     request: Request
     deadline_ns: int
-    needs_agreement: bool = False
+    agreeing: int | None = None
     state: str = QUEUED
     reason: str = ""
     ready_ns: int | None = None
@@ -55,6 +56,28 @@ class Task:
 
     def __post_init__(self) -> None:
         self.wait("")
+
+    @property
+    def needs_agreement(self) -> bool:
+        """Do its ranks have to agree on its first step?"""
+        return self.agreeing is not None
+
+    def turn(self) -> tuple[int, str]:
+        """Of requests of several ranks the least comes first: on every rank alike, whenever it hears of them."""
+        return self.request.created_ns, self.request.id
+
+    def await_others(self, first: Task, now: Now) -> None:
+        """Be ready for the agreement; but for those of one agreeing rank at a time, as no two may get the same step.
+
+        Args:
+            first: Whose turn it is here, of all that need an agreement.
+        """
+        if self.agreeing == first.agreeing:
+            self.ready_ns = now.mono_ns if self.ready_ns is None else self.ready_ns
+            self.reason = "waits for the other ranks"
+        else:
+            self.ready_ns = None
+            self.reason = f"waits for request {first.request.id}, which was made before it"
 
     @property
     def recorded(self) -> int:
@@ -80,6 +103,8 @@ class Task:
         """Why its ranks are none of this run's."""
         if self.request.ranks == SUSPECT_AND_PEER and not self.suspects:
             return f"nobody is suspected in this run; name ranks, or {ALL}"
+        if isinstance(self.request.ranks, str) and not self.suspects:
+            return f"it does not say which ranks {self.request.ranks} are; name ranks, or ask by mstxkit escalate"
         return f"this run has the ranks 0 to {world_size - 1}"
 
     def is_due(self, step: int | None) -> bool:
@@ -164,8 +189,9 @@ class Task:
             return FAILED, f"the process ended; {self.progress()}"
         if is_late:
             return EXPIRED, "; ".join(filter(None, (self.reason, self.progress())))
-        if self.ready_ns is not None and now.mono_ns - self.ready_ns > 2 * int(spending.policy.agreement_s * NS):
-            return EXPIRED, "no step was agreed: the agreeing rank did not answer"
+        waits_s = _READY_RATIO * spending.policy.agreement_s
+        if self.ready_ns is not None and now.mono_ns - self.ready_ns > int(waits_s * NS):
+            return EXPIRED, self._unanswered(waits_s)
         used_up = spending.used_up()
         if used_up:
             return (FAILED, f"{used_up}; {self.progress()}") if self.had_session else (REFUSED, used_up)
@@ -180,6 +206,13 @@ class Task:
         if step is not None and self.last_step is not None and step > self.last_step:
             return EXPIRED, f"{self.reason}: it was over in step {step}, and nothing could begin before"
         return (EXPIRED, f"{self.reason}: the process ended before that") if process_ends else None
+
+    def _unanswered(self, waited_s: float) -> str:
+        return (
+            f"no step was agreed: rank {self.agreeing}, which agrees for all that were asked, did not answer within "
+            f"{waited_s:g} s: it has ended, or never enters {' or '.join(self.request.stages)}; ask for ranks that do, "
+            "or by occurrences"
+        )
 
     def progress(self) -> str:
         """How far it came, in words."""
@@ -252,10 +285,16 @@ class Occurrence:
         return self.passed >= self.sample.skip + self.sample.record
 
     def missed(self) -> str:
-        """At its end: why there was no session in it, in words; empty where that is no matter of the sample."""
-        if self.sample is None or self.had_session or self.passed > self.sample.skip:
+        """At its end: what of its sample it had not, and what to ask for; empty where nothing is missing."""
+        if self.sample is None:
             return ""
-        return f"{self.stage} was too short for its sample: {self.passed} {self.sample.per}, skip {self.sample.skip}"
+        per, skip, record = self.sample
+        if self.passed <= skip and not self.had_session:
+            return f"{self.stage} was too short for its sample: {self.passed} {per}, skip {skip}; skip fewer"
+        if self.passed < skip + record and self.had_session:
+            there = f"{self.stage} had {self.passed} {per} and skip={skip}"
+            return f"its sample found {self.passed - skip} of {record} {per}: {there}; record or skip fewer"
+        return ""
 
 
 @dataclass

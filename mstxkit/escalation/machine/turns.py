@@ -27,13 +27,13 @@ def next_task(
     """
     queued = [task for task in tasks if task.state == QUEUED]
     planned = [task for task in queued if task.request.planned is not None]
-    waiting = [] if cools else [task for task in queued if task.request.planned is None]
-    for task in (*planned, *waiting):
-        task.wait(room)
+    waiting = [task for task in queued if task.request.planned is None]
+    for task in queued:
+        task.wait("waits for the cooldown" if cools and task.request.planned is None else room)
     if room:
         return None
     due = next((task for task in planned if task.is_due(step) and not _waits(task, theirs, 0)), None)
-    return _next_unplanned(waiting, now, theirs, lead) if due is None else due
+    return _next_unplanned([] if cools else waiting, now, theirs, lead) if due is None else due
 
 
 def _waits(task: Task, theirs: Sequence[tuple[str, int]], lead: int) -> bool:
@@ -47,12 +47,12 @@ def _waits(task: Task, theirs: Sequence[tuple[str, int]], lead: int) -> bool:
 def _next_unplanned(
     waiting: Collection[Task], now: Now, theirs: Sequence[tuple[str, int]], lead: int
 ) -> Task | None:
+    first = min((task for task in waiting if task.needs_agreement), key=Task.turn, default=None)
     for task in waiting:
         if _waits(task, theirs, lead):
             continue
-        if task.needs_agreement:
-            task.ready_ns = now.mono_ns if task.ready_ns is None else task.ready_ns
-            task.reason = "waits for the other ranks"
+        if task.needs_agreement and first is not None:
+            task.await_others(first, now)
         elif not any(other.ready_ns is not None for other in waiting):
             return task
     return None

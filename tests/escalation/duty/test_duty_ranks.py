@@ -172,7 +172,18 @@ def test_the_agreeing_rank_dies_and_the_others_expire(new_job: Callable[..., Job
     request = job.ask()
 
     assert lives.wait_until(lambda: job.states(request)[1:] == ["expired", "expired"]), job.reports(request)
-    assert "the agreeing rank did not answer" in job.reports(request)[1].reason
+    assert "rank 0, which agrees for all that were asked, did not answer" in job.reports(request)[1].reason
+
+
+def test_a_rank_that_is_not_asked_is_not_needed(new_job: Callable[..., Job]) -> None:
+    """Rank 0 is not there at all."""
+    job = new_job()
+    job.start(1, 2)
+    asked = done_by_all(job, ranks=[1, 2])
+    job.end()
+
+    for request in asked:
+        assert_same_steps(job, request)
 
 
 def test_the_agreeing_rank_dies_and_comes_back_and_goes_on(new_job: Callable[..., Job]) -> None:

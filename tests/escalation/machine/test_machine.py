@@ -6,12 +6,12 @@ import json
 from dataclasses import replace
 
 import pytest
-from builders.escalation_world import QUICK, World
+from builders.escalation_world import QUICK, World, request
 
 from mstxkit.errors import ConfigError
 from mstxkit.escalation.machine import moves
 from mstxkit.escalation.machine.machine import Machine
-from mstxkit.escalation.machine.moves import NS
+from mstxkit.escalation.machine.moves import NS, Now
 
 
 def test_the_next_entry_of_the_stage_is_covered_and_light_capture_returns() -> None:
@@ -506,6 +506,23 @@ def test_an_occurrence_that_is_too_short_for_its_sample_is_told() -> None:
     assert "actor_update was too short for its sample: 0 decode_step, skip 8" in rank.last(asked.id).reason
 
 
+def test_a_sample_that_found_fewer_pieces_than_asked_says_how_many_there_were() -> None:
+    world = World()
+    (rank,) = world.ranks
+    rank.advance(1)
+    asked = world.ask(occurrences=1, sample={"per": "micro_batch", "skip": 1, "record": 5})
+    rank.enter("actor_update")
+    for _ in range(2):
+        rank.tell(moves.BoundaryEntered("micro_batch"))
+        rank.tell(moves.BoundaryLeft("micro_batch"))
+    rank.leave()
+    rank.advance(2)
+
+    assert rank.state(asked.id) == "done"
+    words = "its sample found 1 of 5 micro_batch: actor_update had 2 micro_batch and skip=1; record or skip fewer"
+    assert rank.last(asked.id).reason == words
+
+
 def test_a_request_expires_and_a_set_clock_neither_hastens_nor_delays_that() -> None:
     world = World()
     (rank,) = world.ranks
@@ -630,7 +647,25 @@ def test_a_rank_that_does_not_answer_lets_the_request_expire_for_all() -> None:
     world.deliver()
 
     assert [rank.state(asked.id) for rank in world.ranks[:2]] == ["expired"] * 2
-    assert world.ranks[1].last(asked.id).reason == "no step was agreed: rank 2 was not ready within 20 s"
+    reason = world.ranks[1].last(asked.id).reason
+    assert reason.startswith("no step was agreed: rank 2 was not ready within 20 s, nothing is known of it there")
+    assert reason.endswith("ask for ranks that do, or by occurrences")
+
+
+def test_a_rank_that_is_only_busy_is_waited_for_longer_and_its_reason_told() -> None:
+    world = World(2)
+    for rank in world.ranks:
+        rank.advance(1)
+    world.ask(ranks=[1], occurrences=9)
+    asked = world.ask(ranks="all")
+    world.pass_s(QUICK.agreement_s + 1)
+    world.deliver()
+    waiting = world.ranks[0].state(asked.id)
+    world.pass_s(QUICK.agreement_s / 2)
+    world.deliver()
+
+    assert (waiting, world.ranks[0].state(asked.id)) == ("queued", "expired")
+    assert "rank 1 was not ready within 30 s (waits" in world.ranks[0].last(asked.id).reason
 
 
 def test_a_lost_rank_s_end_is_stated_for_it() -> None:
@@ -647,11 +682,55 @@ def test_when_the_agreeing_rank_is_dead_nobody_waits_for_ever() -> None:
     world = World(3)
     for rank in world.ranks:
         rank.advance(1)
-    world.ranks[0].kill()
+    world.ranks[1].kill()
     asked = world.ask(ranks=[1, 2])
     world.pass_s(2 * QUICK.agreement_s + 1)
 
-    assert [rank.state(asked.id) for rank in world.ranks[1:]] == ["expired"] * 2
+    assert world.ranks[2].state(asked.id) == "expired"
+    assert "rank 1, which agrees for all that were asked, did not answer" in world.ranks[2].last(asked.id).reason
+
+
+def test_rank_0_is_not_needed_where_it_is_not_asked() -> None:
+    """It is killed, as well as it might never run the stage: then its inbox never hands the request on."""
+    world = World(3)
+    for rank in world.ranks:
+        rank.advance(1)
+    world.ranks[0].kill()
+    asked = world.ask(ranks=[1, 2])
+    for step in range(2, 6):
+        for rank in world.ranks[1:]:
+            rank.advance(step)
+            rank.run("actor_update")
+
+    assert [rank.state(asked.id) for rank in world.ranks[1:]] == ["done"] * 2
+    assert world.ranks[1].stages_recorded() == world.ranks[2].stages_recorded() == [("actor_update", 3)]
+
+
+def test_requests_on_which_different_ranks_agree_run_one_after_the_other() -> None:
+    """All begin to wait at once, for an earlier request's cooldown: rank 1 is asked by both."""
+    world = World(3)
+    for rank in world.ranks:
+        rank.advance(1)
+    requests = [world.ask(ranks=ranks) for ranks in ("all", [0, 1], [1, 2])]
+    for step in range(2, 20):
+        world.deliver()
+        for rank in world.ranks:
+            rank.advance(step)
+            rank.run("actor_update")
+        world.deliver()
+        world.pass_s(3)
+
+    states = [[rank.state(asked.id) for rank in world.ranks if asked.id in rank.states()] for asked in requests]
+    assert states == [["done"] * 3, ["done"] * 2, ["done"] * 2]
+
+
+def test_of_two_processes_of_one_rank_the_second_does_not_agree() -> None:
+    machine = Machine(0, 2, QUICK, agrees=False)
+    asked = request(2, ranks="all")
+    actions = machine.handle(moves.RequestReceived(asked), Now(0, 0))
+
+    assert not machine.awaited()
+    assert all(isinstance(action, moves.Acknowledge) for action in actions)
 
 
 def test_a_rank_that_hears_of_the_step_too_late_says_so_and_records_no_other() -> None:
@@ -724,12 +803,11 @@ def test_a_step_is_agreed_once_also_by_an_agreeing_rank_that_was_restarted() -> 
     for rank in world.ranks:
         rank.advance(1)
     asked = world.ask(ranks=[1, 2])
-    agreeing = world.ranks[0]
+    agreeing = world.ranks[1]
     agreeing.kill()
     agreeing.restart()
-    for rank in world.ranks[1:]:
-        ready = next(report for report in rank.said if report.ready)
-        agreeing.tell(moves.Acknowledged(ready))
+    ready = next(report for report in world.ranks[2].said if report.ready)
+    agreeing.tell(moves.Acknowledged(ready))
 
     assert [action for action in agreeing.did if isinstance(action, moves.Commit)] == [moves.Commit(asked.id, 3)]
 
