@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Sequence
 
 from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.units import size
-from ..store.request import ALL, COUNT_AT_MOST, Ranks, Request
+from ..store.request import ALL, COUNT_AT_MOST, SUSPECT_AND_PEER, Ranks, Request
 from . import _show
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def spans(ranks: Iterable[int]) -> str:
 def on(ranks: Ranks) -> str:
     """Where a request is for: `all ranks`, `rank 5`, `ranks 0-2, 5`."""
     if isinstance(ranks, str):
-        return "all ranks" if ranks == ALL else "the suspect and a peer"
+        return {ALL: "all ranks", SUSPECT_AND_PEER: "the suspect and a peer"}.get(ranks, ranks)
     return f"rank{'s' if len(ranks) > 1 else ''} {spans(ranks)}"
 
 
@@ -56,7 +56,15 @@ def asked(request: Request) -> str:
         what = f"{begin} {what}" if count != COUNT_AT_MOST else f"{begin} every step of {', '.join(request.stages)}"
     part = f", {request.sample.record} {request.sample.per} each" if request.sample is not None else ""
     how = f"preset {request.preset}" if request.preset is not None else "options of its own"
+    if request.preset is not None and request.options:
+        how += f" with {', '.join(f'{key}={_value(value)}' for key, value in request.options)}"
     return f"{what}{part}, {how}, on {on(request.ranks)}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def as_dict(progress: Progress) -> dict[str, Any]:

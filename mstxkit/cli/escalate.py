@@ -14,7 +14,8 @@ from ..errors import ReadError
 from ..escalation import asking, explaining
 from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.units import duration, share_over, size
-from ..store import verdict
+from ..store import groups, verdict
+from ..store.options import REQUEST, settable
 from ..store.session_file import sessions
 from . import FOUND_WRONG, _requests, _show
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ..store.request import Request
     from ..store.verdict import Progress
 
+_SOURCE = "mstxkit escalate"
 _LOOK_EVERY_S = 0.25
 _RANKS_AT_MOST = 1 << 20
 _FOLDERS_AT_MOST = 16
@@ -32,7 +34,11 @@ _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _NS = 10**9
 _UNDER_WAY = dict.fromkeys(("armed", "running", "draining"), "under way")
 _STAGES_HELP = "A stage, by any system's name; may be given repeatedly."
-_RANKS_HELP = "0,2-5; or all; or suspect+peer: the slowest rank in the stage and an average one."
+_RANKS_HELP = (
+    "0,2-5; or all; or suspect+peer: the slowest rank in the stage and an average one; or groups: host:NAME, "
+    "role:actor, dp:3, tp:0, pp:last, peers:3 (a rank and a data-parallel peer), several by commas."
+)
+_SET_HELP = "An option over the preset: level=1, memory=true; may be given repeatedly."
 _SAMPLE_HELP = "A part of each occurrence: per=micro_batch,skip=2,record=1 (or mini_batch, decode_step)."
 _EXPIRES_HELP = "Seconds after which no session begins any more."
 _CANCEL_HELP = "Take a request back, by its id or the beginning of it."
@@ -45,6 +51,7 @@ def escalate(
     steps: Optional[int] = typer.Option(None, help="Every occurrence in so many steps in a row.", show_default="1"),
     occurrences: Optional[int] = typer.Option(None, help="Instead: the next so many occurrences of each stage."),
     preset: str = typer.Option("full", help="light, kernels, comm, memory, full or deep."),
+    set: Optional[list[str]] = typer.Option(None, "--set", metavar="OPTION=VALUE", help=_SET_HELP),
     sample: Optional[str] = typer.Option(None, metavar="PARTS", help=_SAMPLE_HELP),
     limit_s: Optional[float] = typer.Option(None, help="Seconds after which a session is ended."),
     limit_bytes: Optional[str] = typer.Option(None, metavar="SIZE", help="Raw data after which it is: 500M, 2G."),
@@ -66,13 +73,14 @@ def escalate(
     if not stage:
         raise typer.BadParameter("name the stage to profile", param_hint="--stage")
     if ranks is None:
-        raise typer.BadParameter("say which ranks: 0,2-5, all or suspect+peer", param_hint="--ranks")
+        raise typer.BadParameter("say which ranks: 0,2-5, all, suspect+peer, dp:3", param_hint="--ranks")
     now_ns = time.time_ns()
     options: dict[str, Any] = {
         "stages": stage, "ranks": _ranks(ranks), "steps": steps, "occurrences": occurrences, "preset": preset,
         "sample": None if sample is None else _sample(sample), "reason": reason, "created_ns": now_ns,
         "limits": {"seconds": limit_s, "bytes": None if limit_bytes is None else _bytes(limit_bytes)},
         "occasion": f"command line at {now_ns}",
+        **({"options": _options(set)} if set else {}),
         **({} if expires_s is None else {"expires_ns": now_ns + _lifetime_ns(expires_s)}),
     }  # fmt: skip
     suspected = None
@@ -80,13 +88,13 @@ def escalate(
         from ..reading.suspects import suspected_in
 
         suspected = suspected_in(run, options["stages"])
-    suspects = () if suspected is None else (suspected.suspect, suspected.peer)
+    suspects = asking.whom(run, options, _SOURCE) if suspected is None else (suspected.suspect, suspected.peer)
     if explain:
-        _explain(run, options, suspected, json)
+        _explain(run, options, suspects, suspected, json)
         return
-    request = asking.ask(run, options, suspects, source="mstxkit escalate")
+    request = asking.ask(run, options, suspects, source=_SOURCE)
     if not json:
-        _tell(run, request, suspected)
+        _tell(run, request, suspects, suspected)
     if wait:
         _wait(run, asking.control_of(run), request, suspects, json)
     elif json:
@@ -103,17 +111,31 @@ def _lifetime_ns(seconds: float) -> int:
 
 
 def _ranks(text: str) -> str | list[int]:
-    """`0,2-5` -> [0, 2, 3, 4, 5]; words as they are."""
-    if text in ("all", "suspect+peer"):
+    """`0,2-5` -> [0, 2, 3, 4, 5]; words and groups as they are."""
+    if text in ("all", "suspect+peer") or groups.are_groups(text):
         return text
     ranks: list[int] = []
     for part in text.split(","):
         span = re.fullmatch(r"\s*(\d{1,9})(?:\s*-\s*(\d{1,9}))?\s*", part, re.ASCII)
         first, last = (0, -1) if span is None else (int(span[1]), int(span[2] or span[1]))
         if not 0 <= last - first < _RANKS_AT_MOST:
-            raise typer.BadParameter(f"{part!r} is no rank: give 0,2-5, all or suspect+peer", param_hint="--ranks")
+            words = f"{part!r} is no rank: give 0,2-5, all, suspect+peer or {', '.join(groups.FORMS)}"
+            raise typer.BadParameter(words, param_hint="--ranks")
         ranks += range(first, last + 1)
     return ranks
+
+
+def _options(given: list[str]) -> dict[str, Any]:
+    """`level=1` -> {"level": "level1"}, by the table of options."""
+    table, values = {option.name: option for option in settable(REQUEST)}, {}
+    for pair in given:
+        name, equals, text = (part.strip() for part in pair.partition("="))
+        if not equals or not name:
+            raise typer.BadParameter(f"{pair!r}: give level=1 or memory=true", param_hint="--set")
+        if name in values:
+            raise typer.BadParameter(f"{name} is given twice", param_hint="--set")
+        values[name] = table[name].read(text) if name in table else text
+    return values
 
 
 def _sample(text: str) -> dict[str, Any]:
@@ -134,12 +156,18 @@ def _bytes(text: str) -> int:
 # What is shown of it.
 
 
-def _tell(run: Path, request: Request, suspected: Suspicion | None) -> None:
+def _tell(run: Path, request: Request, meant: tuple[int, ...], suspected: Suspicion | None) -> None:
     typer.echo(f"request {request.id}: {for_terminal(_requests.asked(request))}")
     if suspected is not None:
         typer.echo(f"  {_suspected(suspected)}")
+    elif meant:
+        typer.echo(f"  {for_terminal(_meant(request, meant))}")
     where = for_terminal(str(run))
     typer.echo(f"  mstxkit status {where} shows how it stands; mstxkit escalate {where} --cancel {request.id[:8]}")
+
+
+def _meant(request: Request, ranks: tuple[int, ...]) -> str:
+    return f"{request.ranks}: rank{'s' if len(ranks) > 1 else ''} {_requests.spans(ranks)}"
 
 
 def _suspected(suspicion: Suspicion) -> str:
@@ -161,10 +189,11 @@ def _cancel(run: Path, id: str, reason: str, json: bool) -> None:
         typer.echo(f"request {progress.asked.request.id} is not wanted any more; it was: {progress}")
 
 
-def _explain(run: Path, options: dict[str, Any], suspected: Suspicion | None, json: bool) -> None:
-    suspects = () if suspected is None else (suspected.suspect, suspected.peer)
+def _explain(
+    run: Path, options: dict[str, Any], suspects: tuple[int, ...], suspected: Suspicion | None, json: bool
+) -> None:
     control = asking.control_of(run)
-    request = asking.check(control, options, suspects, source="mstxkit escalate")
+    request = asking.check(control, options, suspects, source=_SOURCE)
     listeners, kept = verdict.heard(control), list(sessions(control.path.parent, control.run_id))
     judge = verdict.Judge(listeners, lambda: kept)
     others, had = list(map(judge.progress, verdict.asked(control))), [session.document for session in kept]
@@ -179,18 +208,18 @@ def _explain(run: Path, options: dict[str, Any], suspected: Suspicion | None, js
         document = {"request": request.as_json(), "suspects": list(suspects), "free_bytes": free}
         _show.as_json({**document, **explanation.as_json()})
     else:
-        _print_explanation(request, explanation, suspected, free)
+        told = _suspected(suspected) if suspected is not None else _meant(request, suspects) if suspects else None
+        _print_explanation(request, explanation, told, free)
 
 
-def _print_explanation(
-    request: Request, explanation: Explanation, suspected: Suspicion | None, free: int | None
-) -> None:
+def _print_explanation(request: Request, explanation: Explanation, meant: str | None, free: int | None) -> None:
     table = _show.table("", has_header=False, style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     lines = [("asks for", _requests.asked(request))]
-    lines += [] if suspected is None else [("suspect", _suspected(suspected))]
+    lines += [] if meant is None else [("ranks", meant)]
     lines += [("who", line) for line in _requests.participants(explanation.recorders)]
     lines += [("when", line) for line in explanation.when]
+    lines += [("records", explanation.records)]
     lines += [("pause", explanation.pause.words), ("size", explanation.size)]
     if free is not None:
         is_too_little = explanation.total_mb is not None and explanation.total_mb * 1e6 > free

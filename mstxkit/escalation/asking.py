@@ -10,12 +10,13 @@ from typing import Any, Collection, Mapping, Sequence
 
 from ..errors import ConfigError, MstxkitError
 from ..profiling import presets
-from ..store import layout, messages, run_file, verdict
+from ..store import groups, layout, messages, run_file, verdict
 from ..store.control_folder import ControlFolder
 from ..store.documents import Unusable
 from ..store.request import SUSPECT_AND_PEER, Known, Request, checked
 from ..store.session_file import sessions
 from ..store.verdict import Asked, Judge, Progress
+from .meaning import ranks_meant
 
 _FEW = 10
 
@@ -64,6 +65,18 @@ def nameable(control: ControlFolder, also: Known | None = None) -> Known:
     return Known(sorted(stages), ranks, presets.names())
 
 
+def whom(run: Path, fields: Mapping[str, Any], source: str = "request") -> tuple[int, ...]:
+    """Whom the groups of a request mean (`dp:3`), by what the run's processes have said of themselves; else nobody.
+
+    Raises:
+        ConfigError: that is not known, and why; or `run` is no run.
+    """
+    words, stages = fields.get("ranks"), fields.get("stages")
+    if not groups.are_groups(words) or not isinstance(stages, (list, tuple)):
+        return ()
+    return ranks_meant(str(words), verdict.heard(control_of(run)), [str(stage) for stage in stages], source)
+
+
 def ask(
     run: Path, fields: Mapping[str, Any], suspects: Collection[int] = (), also: Known | None = None,
     source: str = "request",
@@ -73,7 +86,7 @@ def ask(
     Args:
         run: The run folder.
         fields: Of a request, as docs/internals/control.md has them.
-        suspects: The ranks that "suspect+peer" stands for.
+        suspects: The ranks that words like "suspect+peer" stand for.
         also: As in `nameable`.
         source: What messages call the request.
 
@@ -118,11 +131,16 @@ def check(
 
 def _checked(fields: Mapping[str, Any], may_name: Known, suspects: Collection[int], source: str) -> Request:
     request = checked(dict(fields), may_name, source)
+    try:
+        presets.preset_of(request.preset, request.options)
+    except ConfigError as exc:
+        raise ConfigError(f"{source}: {exc}") from None
     if request.ranks == SUSPECT_AND_PEER and not suspects:
         raise ConfigError(f"{source}: ranks={SUSPECT_AND_PEER}: nobody is suspected in this run; name ranks, or all")
     strangers = sorted(set(suspects) - set(may_name.ranks))
     if strangers:
-        raise ConfigError(f"{source}: suspects={strangers}: no ranks of this run")
+        words = "suspects" if request.ranks == SUSPECT_AND_PEER else f"ranks={request.ranks}"
+        raise ConfigError(f"{source}: {words}={strangers}: no ranks of this run")
     return request
 
 

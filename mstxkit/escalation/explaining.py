@@ -11,9 +11,10 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from .. import stages
 from ..profiling import presets
+from ..profiling.declare import Preset
 from ..store.request import Request
 from ..store.verdict import Heard, Progress, world_size
-from .machine.agreement import lead, needs_agreement
+from .machine.agreement import agreeing, lead, needs_agreement
 from .machine.moves import COOLDOWN, NS, Policy
 
 MB = 10**6
@@ -71,6 +72,7 @@ class Explanation(NamedTuple):
     Args:
         when: When each session begins, a sentence each.
         ahead: Ids of requests that come first on one of these ranks.
+        records: Depth: the preset with the options over it, as it comes out.
         total_mb: Raw data of all ranks, megabytes; None: unknown.
         size: How that is reckoned.
         nears_timeout: Does the pause come near HCCL's time-out? None: unknown.
@@ -80,6 +82,7 @@ class Explanation(NamedTuple):
     recorders: tuple[Participant, ...]
     when: tuple[str, ...]
     ahead: tuple[str, ...]
+    records: str
     pause: Pause
     total_mb: float | None
     size: str
@@ -115,12 +118,14 @@ def explained(
         other.asked.request.id for other in others if other.asked.request.id != request.id
         and any(report.rank in ranks and not report.has_ended for report in other.reports)
     )  # fmt: skip
-    alike = [session for session in sessions if request.preset is not None and session.get("preset") == request.preset]
+    made = presets.made_of(request.preset, request.options)
+    has_name = request.preset is not None
+    alike = [session for session in sessions if has_name and session.get("preset") == made.preset.name]
     alike = [session for session in alike if session.get("state") == "recorded"]
     pause, when = _pause(alike), tuple(_when(request, recorders, ahead, heard, policy))
-    total_mb, size = _size(request, recorders, alike)
+    total_mb, size = _size(request, recorders, alike, made.preset)
     nears, timeout = _timeout(request, recorders, pause, environment or {}, policy)
-    return Explanation(recorders, when, ahead, pause, total_mb, size, nears, timeout)
+    return Explanation(recorders, when, ahead, made.described(), pause, total_mb, size, nears, timeout)
 
 
 def _recorder(request: Request, rank: int, heard: Sequence[Heard]) -> Participant:
@@ -177,7 +182,8 @@ def _agreed(recorders: Sequence[Participant], heard: Sequence[Heard], policy: Po
     steps = [recorder.step for recorder in recorders if recorder.step is not None]
     if len(steps) < len(recorders):
         return f"{together}; where a rank counts no steps it expires: ask for occurrences instead"
-    step_times_ns = (process.standing.step_ns for process in heard if process.rank == 0)
+    who = agreeing([recorder.rank for recorder in recorders])
+    step_times_ns = (process.standing.step_ns for process in heard if process.rank == who)
     step_ns = next(filter(None, step_times_ns), None)
     ahead = lead(policy, step_ns)
     soon = f", {ahead * step_ns / NS:.2g} s from now" if step_ns else ""
@@ -205,7 +211,7 @@ def _pause(sessions: Sequence[Mapping[str, Any]]) -> Pause:
 
 
 def _size(
-    request: Request, recorders: Sequence[Participant], sessions: Sequence[Mapping[str, Any]]
+    request: Request, recorders: Sequence[Participant], sessions: Sequence[Mapping[str, Any]], preset: Preset
 ) -> tuple[float | None, str]:
     able = sum(1 for recorder in recorders if recorder.backend is not None or recorder.phase is None)
     sizes = [_number(session, "bytes") for session in sessions if session.get("stage") in request.stages]
@@ -218,9 +224,7 @@ def _size(
             f"{total_mb:.3g} MB: {each_mb:.3g} MB in earlier sessions of this run × "
             f"{_times(count * len(request.stages), 'occurrence', 'occurrences')} × {ranks}"
         )
-    if request.preset is None:
-        return None, "unknown: no preset says what its options amount to"
-    each = presets.load(request.preset).est_mb_per_step
+    each = preset.est_mb_per_step
     total_mb = each * count * able
     words = f"at most about {total_mb:,} MB: {each} MB a step (assumed, not measured) × {count} × {ranks}"
     part = "; a stage, or a sample of it, is only a part of a step" if request.preset != "light" else ""

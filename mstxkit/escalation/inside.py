@@ -32,8 +32,8 @@ _SUSPECTS_WITHIN_S = 120
 def escalate(
     stage: str | Sequence[str], *, ranks: str | int | Sequence[int] | None = None, steps: int = 1,
     occurrences: int | None = None, preset: str = "full", sample: Mapping[str, Any] | None = None,
-    run: str | os.PathLike[str] | None = None, limit_s: float | None = None, limit_bytes: int | None = None,
-    reason: str = "",
+    options: Mapping[str, Any] | None = None, run: str | os.PathLike[str] | None = None, limit_s: float | None = None,
+    limit_bytes: int | None = None, reason: str = "",
 ) -> Request:  # fmt: skip
     """Ask for a profile of a stage's next occurrences. Returns at once; `mstxkit status RUN` says what became of it.
 
@@ -43,12 +43,15 @@ def escalate(
     Args:
         stage: A name, any system's (`update_actor`), or several.
         ranks: Global ranks; `"all"`; `"suspect+peer"`: the rank that is slowest in the stage, and an average one;
+            groups: `"host:node7"`, `"role:actor"`, `"dp:3"`, `"tp:0"`, `"pp:last"`, `"peers:3"` (rank 3 and a
+            data-parallel peer of it), several by commas, as the run's processes have said by now where they belong;
             None: this process's own rank, so that each rank that calls it makes a request for itself.
         steps: Every occurrence in so many steps in a row.
         occurrences: Instead: the next so many occurrences of each stage.
         preset: A preset's name.
         sample: A part of each occurrence: `{"per": "micro_batch", "skip": 2, "record": 1}`; also `mini_batch`,
             `decode_step`.
+        options: Over the preset's: `{"level": 1, "memory": True}`. What of the preset they exclude gives way.
         run: The run folder; default: what this process captures into, else MSTXKIT_RUN.
         limit_s: Seconds after which a session is ended.
         limit_bytes: Bytes of raw data after which it is.
@@ -76,6 +79,7 @@ def escalate(
         **({"occurrences": occurrences} if occurrences is not None else {}),
         "preset": preset,
         "sample": dict(sample) if isinstance(sample, Mapping) else sample,
+        **({"options": dict(options) if hasattr(options, "keys") else options} if options else {}),
         "limits": {"seconds": limit_s, "bytes": limit_bytes},
         "reason": reason,
     }
@@ -85,7 +89,8 @@ def escalate(
     folder, is_own = _run(run)
     # Ranks of one program that ask in the same step ask for one thing; who looks at a run from outside asks anew.
     fields["occasion"] = f"step {ranges.current_step()}" if is_own else f"{time.time_ns()}"
-    suspects = _suspects(folder, fields["stages"]) if ranks == SUSPECT_AND_PEER else ()
+    is_suspected = ranks == SUSPECT_AND_PEER
+    suspects = _suspects(folder, fields["stages"]) if is_suspected else asking.whom(folder, fields, _SOURCE)
     return asking.ask(folder, fields, suspects, _known_here() if is_own else None, _SOURCE)
 
 

@@ -75,6 +75,7 @@ class Option(NamedTuple):
         preset_default: In a preset, where it differs.
         where: Who may set it.
         needs_cpu: Is it about operators on the host, so that it needs the activity cpu?
+        short: What people write for a value, besides the value itself.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Option(NamedTuple):
     preset_default: Any = None
     where: tuple[str, ...] = (CONFIG,)
     needs_cpu: bool = False
+    short: Mapping[Any, Any] = {}
 
     @property
     def preset_value(self) -> Any:
@@ -105,6 +107,22 @@ class Option(NamedTuple):
         if self.kind == SOME_OF:
             return f"{', '.join(self.values)}, {'both' if len(self.values) == 2 else 'all'}"
         return _ALLOWED.get(self.kind) or ", ".join(self.values)
+
+    def meant(self, value: Any) -> Any:
+        """What a short form stands for; any other value as it is."""
+        return self.short.get(value, value) if type(value) in (int, str) else value
+
+    def read(self, text: str) -> Any:
+        """A value as a command line has it: `true`, `1`, `cpu,npu`, an empty list as nothing. What is none of these is
+        the text itself, for `takes` to refuse.
+        """
+        if self.kind == FLAG:
+            return {"true": True, "false": False}.get(text.lower(), text)
+        if self.kind == NUMBER:
+            return None if text == "null" else int(text) if text.isdecimal() else text
+        if self.is_list:
+            return tuple(name.strip() for name in text.split(",")) if text else ()
+        return self.meant(text)
 
     def takes(self, value: Any) -> bool:
         """May this be its value? An empty list is left to the caller."""
@@ -156,7 +174,8 @@ OPTIONS: tuple[Option, ...] = (
         Term("profiler_level", DEEP, dict(zip(_LEVELS, ("Level_none", "Level0", "Level1", "Level2"))), "ProfilerLevel"),
         Term("profiler_level", DEEP, dict(zip(_LEVELS, ("LevelNone", "Level0", "Level1", "Level2"))), "ProfilerLevel"),
         Lacking("torch.profiler has no levels", always=True),
-        kind=ONE_OF, values=_LEVELS, default="level0", where=EVERYWHERE),
+        kind=ONE_OF, values=_LEVELS, default="level0", where=EVERYWHERE,
+        short={number: f"level{number}" for digit in range(3) for number in (digit, str(digit))}),
     Option("activities",
         "Sides that are recorded: framework operators on the host, the device. Never empty: each system takes an empty "
         "list for something else.",

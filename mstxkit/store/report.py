@@ -82,6 +82,7 @@ class Standing(NamedTuple):
         phase: idle, armed, running, draining or cooldown.
         backend, why_no_backend: Name of the profiler of its sessions; where none can record (None), why each cannot.
         reports: Of every request that it knows, and of those it speaks for; newest last.
+        groups, why_no_group: Its place in the job's parallel dimensions, as `host.parallel.Place` has it.
     """
 
     world_size: int
@@ -92,6 +93,8 @@ class Standing(NamedTuple):
     backend: str | None
     why_no_backend: Mapping[str, str]
     reports: tuple[Report, ...]
+    groups: Mapping[str, tuple[int, int]] = {}
+    why_no_group: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """A plain dict; `Standing.read` makes an equal one of it."""
@@ -117,6 +120,8 @@ class Standing(NamedTuple):
                 backend=None if backend is None else str(backend),
                 why_no_backend={str(name): str(why) for name, why in document["why_no_backend"].items()},
                 reports=tuple(_reports(document["reports"])),
+                groups=dict(_places(document.get("groups", {}))),
+                why_no_group=str(document.get("why_no_group", "")),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
             raise ConfigError(f"not what a rank says of itself: {exc!r}") from None
@@ -173,6 +178,12 @@ def fitted(document: dict[str, Any]) -> dict[str, Any]:
 
 def _newer(listed: list[Any]) -> list[Any]:
     return listed[(len(listed) + 1) // 2 :]
+
+
+def _places(groups: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, int]]]:
+    for dimension, (index, size) in groups.items():
+        if 0 <= int(index) < int(size):
+            yield str(dimension), (int(index), int(size))
 
 
 def _reports(listed: Iterable[Any]) -> Iterator[Report]:

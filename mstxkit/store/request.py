@@ -15,7 +15,7 @@ from typing import Any, Collection, Mapping, NamedTuple, Union
 
 from .. import stages as stage_names
 from ..errors import ConfigError, Problem, shortened
-from . import limits
+from . import groups, limits
 from .limits import SessionLimits
 from .options import FLAG, NAMES, NUMBER, ONE_OF, REQUEST, SOME_OF, Option, settable
 
@@ -77,10 +77,11 @@ class Request:
 
     Args:
         stages: Canonical keys, sorted.
-        ranks: Global ranks, sorted; or `"all"`; or `"suspect+peer"`: whom the analysis suspects, and one to compare.
+        ranks: Global ranks, sorted; or `"all"`; or `"suspect+peer"`: whom the analysis suspects, and one to compare;
+            or groups, `"dp:3,host:node7"` (groups.py). Whom words mean goes with the message that asks.
         steps: Every occurrence of the stages in so many steps in a row; None where occurrences are counted.
         occurrences: The next so many occurrences of each stage; None where steps are.
-        preset, options: A preset's name, or (None) explicit options by name, sorted.
+        preset, options: A preset's name, and options over it by name, sorted; without a preset these say it all.
         sample: A part of each occurrence only.
         limits: What ends a session early.
         planned: The step at which its window begins, where a configuration says so; None: as soon as it may.
@@ -117,7 +118,7 @@ class Request:
         return {"id": self.id, **self._content()}
 
     def ranks_in(self, world_size: int, suspects: Collection[int] = ()) -> tuple[int, ...]:
-        """The ranks meant, in a run of `world_size`; empty where they are suspects and there is none."""
+        """The ranks meant, in a run of `world_size`; `suspects`: those that words stand for, other than "all"."""
         if self.ranks == ALL:
             return tuple(range(world_size))
         return tuple(sorted(suspects)) if isinstance(self.ranks, str) else self.ranks
@@ -243,11 +244,20 @@ class _Reading:
             self._wrong("ranks", None, f"must be given: a list of ranks, {ALL} or {SUSPECT_AND_PEER}")
         elif isinstance(ranks, str) and ranks in (ALL, SUSPECT_AND_PEER):
             return ranks
+        elif groups.are_groups(ranks):
+            return self._groups(str(ranks))
         elif not isinstance(ranks, (list, tuple)) or not ranks:
-            self._wrong("ranks", ranks, "must be a list of ranks, or a word", (ALL, SUSPECT_AND_PEER))
+            self._wrong("ranks", ranks, "must be a list of ranks, or a word", (ALL, SUSPECT_AND_PEER, *groups.FORMS))
         else:
             return self._numbered(ranks)
         return ()
+
+    def _groups(self, words: str) -> Ranks:
+        try:
+            return groups.plain(words)
+        except ValueError as exc:
+            self._wrong("ranks", words, f"{exc}; give numbers, {', '.join(groups.FORMS)}")
+            return ()
 
     def _numbered(self, ranks: Collection[Any]) -> tuple[int, ...]:
         for rank in ranks:
@@ -268,8 +278,6 @@ class _Reading:
         preset = self.fields.get("preset")
         if preset is None and has_options:
             return None
-        if has_options:
-            self._wrong("preset", preset, "options are given too; give one of them")
         preset = DEFAULT_PRESET if preset is None else preset
         if not isinstance(preset, str) or preset not in self.names.presets:
             self._wrong("preset", preset, "no preset", sorted(self.names.presets))
@@ -281,7 +289,7 @@ class _Reading:
         return tuple((key, self._option(options[key], values[key])) for key in sorted(values) if key in options)
 
     def _option(self, option: Option, value: Any) -> Any:
-        place = f"options.{option.name}"
+        place, value = f"options.{option.name}", option.meant(value)
         if not option.takes(value) or (option.is_list and option.default and not value):
             self._wrong(place, value, _DEMANDS[option.kind], option.values)
         if not option.is_list:

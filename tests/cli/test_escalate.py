@@ -91,6 +91,41 @@ def test_every_option_reaches_the_request(run: Path) -> None:
     assert request.expires_ns - request.created_ns == 60 * 10**9
 
 
+def test_options_are_set_over_a_preset(run: Path) -> None:
+    words = ["level=2", "memory=true", "domains_exclude=", "activities=cpu,npu"]
+    done = ask(run, "--ranks", "1", *(word for option in words for word in ("--set", option)))
+    request = asked(run)[0]
+
+    assert done.exit_code == 0
+    assert request.preset == "full"
+    assert dict(request.options) == {
+        "level": "level2", "memory": True, "domains_exclude": (), "activities": ("cpu", "npu"),
+    }  # fmt: skip
+    assert "preset full with activities=cpu,npu, domains_exclude=, level=level2, memory=true" in done.output
+
+
+def test_the_outcome_of_options_is_explained_with_its_size(run: Path) -> None:
+    done = ask(run, "--ranks", "1", "--set", "level=0", "--explain", "--json")
+
+    told = json.loads(done.output)
+    assert told["records"].startswith("full+level=level0: level level0, activities cpu and npu, mstx")
+    assert told["records"].endswith("aic_metrics of full is left out: there is none at level0")
+    assert told["total_mb"] == 100 + 150 + 150
+
+
+def test_groups_of_ranks_are_asked_and_said(run: Path) -> None:
+    for rank in range(4):
+        say(run, rank, role="", groups={"dp": (rank // 2, 2), "tp": (rank % 2, 2)})
+    done = ask(run, "--ranks", "peers:1, dp:0")
+    explained = ask(run, "--ranks", "tp:0", "--explain")
+
+    assert done.exit_code == 0, done.output
+    assert "preset full, on peers:1,dp:0" in done.output
+    assert "peers:1,dp:0: ranks 0-1, 3" in done.output
+    assert [one.suspects for one in verdict.asked(control(run))] == [(0, 1, 3)]
+    assert "tp:0: ranks 0, 2" in explained.output
+
+
 def test_the_same_command_twice_is_two_requests(run: Path) -> None:
     for _ in range(2):
         ask(run, "--ranks", "1")
@@ -111,6 +146,13 @@ def test_the_same_command_twice_is_two_requests(run: Path) -> None:
         (["--stage", "actor_update", "--ranks", "1", "--limit-s", "0"], "above 0"),
         (["--stage", "actor_update", "--ranks", "1,1"], "given twice"),
         (["--stage", "actor_update", "--ranks", "suspect+peer"], "nobody can be suspected"),
+        (["--stage", "actor_update", "--ranks", "dp:1"], "does not say where it stands in dp"),
+        (["--stage", "actor_update", "--ranks", "host:elsewhere"], "has the host 'elsewhere'; known: "),
+        (["--stage", "actor_update", "--ranks", "dp:x"], "is no number of a rank or group"),
+        (["--stage", "actor_update", "--ranks", "1", "--set", "levle=1"], "did you mean level"),
+        (["--stage", "actor_update", "--ranks", "1", "--set", "memory=yes"], "must be true or false"),
+        (["--stage", "actor_update", "--ranks", "1", "--set", "level=3"], "no such value"),
+        (["--stage", "actor_update", "--ranks", "1", "--preset", "kernels", "--set", "shapes=true"], "activity cpu"),
         (["--cancel", "abc"], "none is open"),
     ],
 )

@@ -164,11 +164,19 @@ def test_the_size_is_that_of_earlier_sessions_where_there_are_any(run: Path) -> 
     assert "10 MB in earlier sessions" in found.size
 
 
-def test_of_options_no_size_is_known(run: Path) -> None:
-    found = explain(run, options={"level": "level1"})
+def test_the_size_of_options_is_reckoned_of_their_shares(run: Path) -> None:
+    over, alone = explain(run, preset="full", options={"level": 2}), explain(run, options={"level": "level1"})
 
-    assert found.total_mb is None
-    assert "unknown" in found.size
+    assert (over.total_mb, alone.total_mb) == (2100, 450)
+    assert "assumed, not measured" in over.size
+    assert over.records.startswith("full+level=level2: level level2, activities cpu and npu")
+
+
+def test_sessions_of_another_depth_say_nothing_of_this_one(run: Path) -> None:
+    depth = {"preset": "full", "options": {"level": 2}}
+
+    assert explain(run, **depth, sessions=[had()]).pause.sessions == 0
+    assert explain(run, **depth, sessions=[had("full+level=level2")]).pause.sessions == 1
 
 
 def test_a_short_pause_is_far_from_the_time_out_of_collectives(npus: Path) -> None:

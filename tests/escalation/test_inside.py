@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any, Iterator
 
 import pytest
-from builders.escalated_run import control, empty_run, run_of
+from builders.escalated_run import control, empty_run, run_of, say
 from builders.peers import MakePeer, make_peer  # noqa: F401
 from builders.run_files import BankFiles, ProcessFiles
 
@@ -79,6 +79,23 @@ def test_every_argument_reaches_the_request(captured: Path) -> None:
     assert (request.sample, request.limits, request.reason) == (("decode_step", 10, 2), (5.0, 1 << 20), "slow tail")
 
 
+def test_options_lie_over_the_preset(captured: Path) -> None:
+    request = mstxkit.escalate("actor_update", preset="kernels", options={"level": 1, "memory": True})
+
+    assert (request.preset, request.options) == ("kernels", (("level", "level1"), ("memory", True)))
+    assert filed(captured) == [request]
+
+
+def test_groups_mean_the_ranks_that_have_said_so(tmp_path: Path) -> None:
+    run = empty_run(tmp_path / "run")
+    for rank in range(4):
+        say(run, rank, groups={"dp": (rank // 2, 2)})
+    request = mstxkit.escalate("actor_update", ranks="dp:0", run=run)
+
+    (asked,) = verdict.asked(control(run))
+    assert (request.ranks, asked.request.ranks, asked.suspects) == ("dp:0", "dp:0", (0, 1))
+
+
 def test_a_rank_may_be_a_number_of_any_kind(captured: Path) -> None:
     numpy = pytest.importorskip("numpy")
 
@@ -107,6 +124,11 @@ def test_a_call_in_another_step_is_another_request(captured: Path) -> None:
         ({"ranks": [True]}, "no rank of this run"),
         ({"ranks": "everybody"}, "all, suspect+peer"),
         ({"ranks": 1.5}, "no rank of this run"),
+        ({"ranks": "dp:0"}, "no process of the run that could say so has spoken yet"),
+        ({"ranks": "dp:x"}, "'x' is no number of a rank or group"),
+        ({"options": {"levle": 1}}, "did you mean level"),
+        ({"options": [1]}, "must be an object"),
+        ({"preset": "kernels", "options": {"shapes": True}}, "they need the activity cpu"),
         ({"steps": 0}, "a whole number from 1"),
         ({"steps": 2, "occurrences": 2}, "give one of them"),
         ({"preset": "huge"}, "full"),

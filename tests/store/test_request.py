@@ -91,7 +91,12 @@ def test_an_id_is_the_same_in_every_process() -> None:
         ({"steps": 2.0}, "steps=2.0: must be a whole number"),
         ({"steps": 1, "occurrences": 1}, "occurrences=1: steps=1 is given too; give one of them"),
         ({"preset": "ful"}, "preset='ful': no preset; did you mean full? allowed: full, kernels"),
-        ({"preset": "full", "options": {"mstx": True}}, "preset='full': options are given too"),
+        (
+            {"ranks": "dp:x"},
+            "ranks='dp:x': 'x' is no number of a rank or group, and no span of them; give numbers, host",
+        ),
+        ({"options": {"level": 3}}, "options.level=3: no such value"),
+        ({"options": {"level": True}}, "options.level=True: no such value"),
         ({"options": {"level": "levle1"}}, "options.level='levle1': no such value; did you mean level1?"),
         ({"options": {"levle": "level1"}}, "options.levle: there is no such key; did you mean level?"),
         ({"options": {"mstx": 1}}, "options.mstx=1: must be true or false"),

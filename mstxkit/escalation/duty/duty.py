@@ -19,7 +19,7 @@ from typing import Any
 from ... import faults, stages
 from ...engine.choose import engine
 from ...errors import ConfigError, MstxkitError
-from ...host import identity, jitter, life
+from ...host import identity, jitter, life, parallel
 from ...pieces import edges
 from ...profiling import others, presets, theirs
 from ...profiling.declare import Preset
@@ -85,7 +85,7 @@ class Duty:
         self._coming: tuple[tuple[str, int], ...] = ()
         self._undo = contextlib.ExitStack()
         self._say_again_s = jitter.own_period_s(SAY_AGAIN_S, "say")
-        self._can: tuple[int, str | None] = 0, None
+        self._can: tuple[int, str | None, parallel.Place] = 0, None, parallel.Place({})
         self._process = life.of_this()
         self._machine = self._restored(_policy(settings))
         self._machine.placing.is_own |= bool(settings.planned)
@@ -100,12 +100,13 @@ class Duty:
         memory = None if last is None else last.document.get("memory")
         try:
             if memory is not None:
-                machine, actions = Machine.restored(post.rank, post.world_size, memory, _now(), policy)
+                about = post.rank, post.world_size, memory, _now(), policy
+                machine, actions = Machine.restored(*about, agrees=not post.is_second)
                 self._carry_out_all(actions)
                 return machine
         except ConfigError as exc:
             faults.warn_once("control.memory", f"what rank {post.rank} remembered is no use: {exc}")
-        return Machine(post.rank, post.world_size, policy)
+        return Machine(post.rank, post.world_size, policy, agrees=not post.is_second)
 
     # Life.
 
@@ -349,7 +350,7 @@ class Duty:
 
     def _has_news(self, stages_seen: int) -> bool:
         """Is what this rank said of itself no longer so, or said long ago?"""
-        can = stages_seen, backend_here()[0]
+        can = stages_seen, backend_here()[0], parallel.place()
         is_new = self._inbox.take_change() or can != self._can
         self._can = can
         return is_new or self._is_changed or time.monotonic() - self._said_at > self._say_again_s
@@ -373,7 +374,9 @@ class Duty:
         machine, (backend, refused) = self._machine, backend_here()
         reports = *self._inbox.refused.values(), *self._spoken_for.values(), *machine.reports().values()
         size, stages_seen, phase = self.post.world_size, tuple(engine.stages_seen()), machine.phase(_now())
-        return Standing(size, self._step, machine.step_ns, stages_seen, phase, backend, refused, reports)
+        place = self._can[2]  # as the watcher saw it last: the thread that trains does not look
+        about = size, self._step, machine.step_ns, stages_seen, phase, backend, refused, reports
+        return Standing(*about, groups=place.indices, why_no_group=place.why_not)
 
     def _send(self) -> None:
         """What the agreeing rank decided, once it is written down."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from typing import Any, Sequence
+from typing import Any, NamedTuple, Sequence
 
 from ...errors import ConfigError, shortened
 from ...host import listing
-from ...store.options import PRESET, settable
+from ...store.options import METRIC_LEVELS, PRESET, settable
 from ..declare import Preset
+from ..estimates import estimated
 
 CUSTOM = "custom"
 
@@ -29,11 +30,40 @@ def load(name: str) -> Preset:
     return preset
 
 
-def preset_of(name: str | None, options: Sequence[tuple[str, Any]]) -> Preset:
-    """What a request asks for: a preset by its name, or one called "custom" made of explicit options.
+class Made(NamedTuple):
+    """What a request records.
 
-    Options that are left out are as in `config.model.Config`: level0 of host and device; at level none the device
-    alone, with mstx. Data are exported as db.
+    Args:
+        preset: With every option as it comes out.
+        gave_way: Options of the preset that asked for more than the options over it leave room for, and why.
+    """
+
+    preset: Preset
+    gave_way: tuple[str, ...] = ()
+
+    def described(self) -> str:
+        """In one line: `full+level=level0: level level0, activities cpu and npu, …; aic_metrics is left out: …`."""
+        preset, words = self.preset, []
+        for option in settable(PRESET):
+            value = getattr(preset, option.name)
+            if option.is_list and value:
+                words.append(f"{option.name} {' and '.join(value)}")
+            elif value is True or (isinstance(value, str) and value != "none") or option.name == "level":
+                words.append(option.name if value is True else f"{option.name} {value}")
+        return "; ".join([f"{preset.name}: {', '.join(words)}", *self.gave_way])
+
+
+def preset_of(name: str | None, options: Sequence[tuple[str, Any]]) -> Preset:
+    """The preset that `made_of` makes."""
+    return made_of(name, options).preset
+
+
+def made_of(name: str | None, options: Sequence[tuple[str, Any]]) -> Made:
+    """What a request asks for: a preset by its name, options over it, or one called "custom" of options alone.
+
+    Options that are left out are as in the preset, but where those that are given exclude that. Without a preset they
+    are as in `config.model.Config`: level0 of host and device; at level none the device alone, with mstx. Data are
+    exported as db.
 
     Args:
         name: A preset's name; None where options say it all.
@@ -42,20 +72,57 @@ def preset_of(name: str | None, options: Sequence[tuple[str, Any]]) -> Preset:
     Raises:
         ConfigError: no such preset or option, a value that it cannot have, or options that exclude each other.
     """
-    values = dict(options)
-    if (name is None) is (not values):
-        raise ConfigError(f"preset={name!r} and {len(values)} options: give one of them, a preset's name or options")
-    return load(name) if name is not None else _made_of(values)
+    values = _checked(dict(options))
+    if name is None and not values:
+        raise ConfigError("neither a preset nor options: give a preset's name, options, or both")
+    if name is None:
+        return Made(_custom(values))
+    return _over(load(name), values) if values else Made(load(name))
 
 
-def _made_of(values: dict[str, Any]) -> Preset:
+def _checked(values: dict[str, Any]) -> dict[str, Any]:
     table = {option.name: option for option in settable(PRESET)}
     for key, value in values.items():
         if key not in table:
             raise ConfigError(f"no option {shortened(key)} of a preset; known: {', '.join(sorted(table))}")
         if not table[key].takes(value):
             raise ConfigError(f"options.{key}={shortened(value)} cannot be; allowed: {table[key].allowed}")
-    fields = {key: tuple(value) if table[key].is_list else value for key, value in values.items()}
+    return {key: tuple(value) if table[key].is_list else value for key, value in values.items()}
+
+
+def _custom(fields: dict[str, Any]) -> Preset:
     only_ranges = fields.get("level") == "none"
-    usual = {"activities": ("npu",)} if only_ranges else {}
-    return Preset(**{"name": CUSTOM, "mstx": only_ranges or bool(fields.get("domains_exclude")), **usual, **fields})
+    usual: dict[str, Any] = {"activities": ("npu",)} if only_ranges else {}
+    made = {"name": CUSTOM, "mstx": only_ranges or bool(fields.get("domains_exclude")), **usual, **fields}
+    return estimated(Preset(**made))
+
+
+def _over(base: Preset, given: dict[str, Any]) -> Made:
+    """The options of a preset with others over them; those of its own that they exclude give way."""
+    usual = {"activities": ("npu",), "mstx": True} if given.get("level") == "none" else {}
+    own = {option.name: getattr(base, option.name) for option in settable(PRESET)}
+    fields = {**own, **usual, **given}
+    gone = {name: why for name, why in _excluded(fields).items() if name not in given}
+    fields.update({option.name: option.default for option in settable(PRESET) if option.name in gone})
+    name = f"{base.name}+{','.join(f'{key}={_shown(value)}' for key, value in sorted(given.items()))}"
+    made = estimated(Preset(name=name, **fields, cost=base.cost))
+    return Made(made, tuple(f"{name} of {base.name} is left out: {why}" for name, why in gone.items()))
+
+
+def _excluded(fields: dict[str, Any]) -> dict[str, str]:
+    """Options that are set and have no place beside the others, and why: as `Preset` would refuse them."""
+    gone = {}
+    if fields["aic_metrics"] != "none" and fields["level"] not in METRIC_LEVELS:
+        gone["aic_metrics"] = f"there is none at {fields['level']}"
+    for option in settable(PRESET):
+        if option.needs_cpu and fields[option.name] != option.default and "cpu" not in fields["activities"]:
+            gone[option.name] = "it needs the activity cpu"
+    if fields["domains_exclude"] and not fields["mstx"]:
+        gone["domains_exclude"] = "mstx is off"
+    return gone
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "+".join(value) or "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -20,10 +20,11 @@ from mstxkit.escalation.machine.moves import NS
 from mstxkit.store.request import BOUNDARIES, Request
 
 SIZE = 3
+GROUPS = ("suspect+peer", "dp:1")
 a_rank = st.integers(0, SIZE - 1)
 a_stage = st.sampled_from(STAGES)
 some_ranks = st.one_of(
-    st.just("all"), st.just("suspect+peer"), st.lists(a_rank, min_size=1, max_size=SIZE, unique=True)
+    st.just("all"), st.sampled_from(GROUPS), st.lists(a_rank, min_size=1, max_size=SIZE, unique=True)
 )
 a_window = st.one_of(
     st.builds(dict, steps=st.integers(1, 3)),
@@ -45,8 +46,12 @@ class RunOfThree(RuleBasedStateMachine):
         self.world = World(SIZE)
         self.asked: dict[str, tuple[Request, tuple[int, ...]]] = {}
 
-    @initialize(counts_steps=st.sampled_from([True, True, True, False]))
-    def begin(self, counts_steps: bool) -> None:
+    @initialize(
+        counts_steps=st.sampled_from([True, True, True, False]), without_0=st.sampled_from([False, False, True])
+    )
+    def begin(self, counts_steps: bool, without_0: bool) -> None:
+        """`without_0`: rank 0 never runs what is asked for, and is not asked."""
+        self.world.elsewhere = {0} if without_0 else set()
         for rank in self.world.ranks if counts_steps else ():
             rank.advance(1)
 
@@ -67,7 +72,10 @@ class RunOfThree(RuleBasedStateMachine):
         self, stage: list[str], ranks: Any, window: dict[str, Any], lives_s: int, occasion: str, arrives: bool
     ) -> None:
         world = self.world
-        suspects = (0, 2) if ranks == "suspect+peer" else ()
+        suspects: tuple[int, ...] = (0, 2) if ranks in GROUPS else ()
+        if world.elsewhere:
+            ranks = ranks if suspects else [1, 2]
+            suspects = suspects and (1, 2)
         until_ns = world.wall_ns + lives_s * NS
         made = world.made(stage=stage, ranks=ranks, occasion=occasion, expires_ns=until_ns, **window)
         self.asked.setdefault(made.id, (made, suspects))

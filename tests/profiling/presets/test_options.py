@@ -10,7 +10,8 @@ from mstxkit.config import model
 from mstxkit.errors import ConfigError
 from mstxkit.profiling import presets
 from mstxkit.profiling.declare import Preset
-from mstxkit.profiling.presets import preset_of
+from mstxkit.profiling.estimates import estimated
+from mstxkit.profiling.presets import made_of, preset_of
 from mstxkit.store import options
 
 
@@ -21,7 +22,7 @@ def test_a_name_is_that_preset() -> None:
 def test_options_make_a_preset_of_their_own() -> None:
     made = preset_of(None, [("level", "level1"), ("aic_metrics", "Memory"), ("activities", ["npu"]), ("mstx", True)])
 
-    assert made == Preset("custom", "level1", ("npu",), aic_metrics="Memory")
+    assert made == Preset("custom", "level1", ("npu",), aic_metrics="Memory", est_mb_per_step=600)
 
 
 def test_what_is_left_out_is_as_in_a_configuration() -> None:
@@ -70,7 +71,59 @@ def test_what_cannot_be_is_refused(options: list[tuple[str, Any]], message: str)
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(("name", "options"), [(None, []), ("full", [("mstx", True)])])
-def test_either_a_name_or_options_are_given(name: str | None, options: list[tuple[str, Any]]) -> None:
-    with pytest.raises(ConfigError, match="give one of them, a preset's name or options"):
-        preset_of(name, options)
+def test_a_name_or_options_are_given() -> None:
+    with pytest.raises(ConfigError, match="neither a preset nor options"):
+        preset_of(None, [])
+
+
+def test_options_are_laid_over_a_preset() -> None:
+    full, made = presets.load("full"), preset_of("full", [("memory", True), ("level", "level2")])
+
+    assert (made.name, made.level, made.memory) == ("full+level=level2,memory=true", "level2", True)
+    assert (made.shapes, made.aic_metrics, made.activities) == (full.shapes, full.aic_metrics, full.activities)
+    assert made.est_mb_per_step == 1500 + 150 + 150 + 300 + 50
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "gone"),
+    [
+        ("full", [("level", "level0")], {"aic_metrics": "none"}),
+        ("full", [("activities", ["npu"])], {"shapes": False}),
+        ("deep", [("level", "none")], {"shapes": False, "stacks": False, "aic_metrics": "none"}),
+        ("full", [("mstx", False)], {"domains_exclude": ()}),
+    ],
+)
+def test_what_of_a_preset_the_options_exclude_gives_way_and_is_told(
+    name: str, options: list[tuple[str, Any]], gone: dict[str, Any]
+) -> None:
+    made = made_of(name, options)
+
+    assert {key: getattr(made.preset, key) for key in gone} == gone
+    assert {words.split()[0] for words in made.gave_way} == set(gone)
+    assert "is left out" in made.described()
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("kernels", [("shapes", True)]),
+        ("kernels", [("aic_metrics", "Memory")]),
+        ("full", [("level", "level0"), ("aic_metrics", "Memory")]),
+        ("light", [("mstx", False)]),
+    ],
+)
+def test_two_wishes_that_exclude_each_other_are_refused(name: str, options: list[tuple[str, Any]]) -> None:
+    with pytest.raises(ConfigError, match=f"preset '{name}[+]"):
+        made_of(name, options)
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_the_shares_of_options_add_up_to_what_shipped_presets_say(name: str) -> None:
+    assert estimated(presets.load(name)) == presets.load(name)
+
+
+def test_an_outcome_is_told_in_one_line() -> None:
+    words = "full+level=level0: level level0, activities cpu and npu, mstx, domains_exclude communication, shapes"
+
+    told = made_of("full", [("level", "level0")]).described()
+    assert told == f"{words}, export db; aic_metrics of full is left out: there is none at level0"
