@@ -99,6 +99,7 @@ MAY_CATCH_EVERYTHING = {
     "faults.py",
     "host/identity.py",
     "host/imports.py",
+    "host/parallel.py",
     "profiling/theirs.py",
     "patches/_verl_critic.py",
     "patching/presence.py",

@@ -85,9 +85,10 @@ def escalate(
     }  # fmt: skip
     suspected = None
     if ranks == "suspect+peer":
-        from ..reading.suspects import suspected_in
+        from ..reading.suspects import in_words, suspected_in
 
         suspected = suspected_in(run, options["stages"])
+        options["reason"] = reason or in_words(suspected)
     suspects = asking.whom(run, options, _SOURCE) if suspected is None else (suspected.suspect, suspected.peer)
     if explain:
         _explain(run, options, suspects, suspected, json)
@@ -125,10 +126,10 @@ def _ranks(text: str) -> str | list[int]:
     return ranks
 
 
-def _options(given: list[str]) -> dict[str, Any]:
+def _options(pairs: list[str]) -> dict[str, Any]:
     """`level=1` -> {"level": "level1"}, by the table of options."""
     table, values = {option.name: option for option in settable(REQUEST)}, {}
-    for pair in given:
+    for pair in pairs:
         name, equals, text = (part.strip() for part in pair.partition("="))
         if not equals or not name:
             raise typer.BadParameter(f"{pair!r}: give level=1 or memory=true", param_hint="--set")
@@ -162,6 +163,12 @@ def _tell(run: Path, request: Request, meant: tuple[int, ...], suspected: Suspic
         typer.echo(f"  {_suspected(suspected)}")
     elif meant:
         typer.echo(f"  {for_terminal(_meant(request, meant))}")
+    absent = asking.absent(asking.control_of(run), request, meant)
+    if absent:
+        stages = for_terminal(" or ".join(request.stages))
+        typer.echo(
+            f"  rank {_requests.spans(absent)}: nothing begins there before {stages} is entered for the first time"
+        )
     where = for_terminal(str(run))
     typer.echo(f"  mstxkit status {where} shows how it stands; mstxkit escalate {where} --cancel {request.id[:8]}")
 
@@ -208,8 +215,8 @@ def _explain(
         document = {"request": request.as_json(), "suspects": list(suspects), "free_bytes": free}
         _show.as_json({**document, **explanation.as_json()})
     else:
-        told = _suspected(suspected) if suspected is not None else _meant(request, suspects) if suspects else None
-        _print_explanation(request, explanation, told, free)
+        meant = _suspected(suspected) if suspected is not None else _meant(request, suspects) if suspects else None
+        _print_explanation(request, explanation, meant, free)
 
 
 def _print_explanation(request: Request, explanation: Explanation, meant: str | None, free: int | None) -> None:

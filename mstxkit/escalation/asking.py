@@ -144,6 +144,13 @@ def _checked(fields: Mapping[str, Any], may_name: Known, suspects: Collection[in
     return request
 
 
+def absent(control: ControlFolder, request: Request, suspects: Collection[int] = ()) -> list[int]:
+    """The ranks asked that have entered none of its stages yet: where ranks agree, all others wait for them."""
+    heard = verdict.heard(control)
+    ready = {process.rank for process in heard if not set(request.stages).isdisjoint(process.keys)}
+    return [rank for rank in request.ranks_in(verdict.world_size(heard), suspects) if rank not in ready]
+
+
 def cancel(run: Path, id: str, reason: str = "cancelled") -> Progress:
     """Say that a request is not wanted any more; a session of it is closed at its thread's next stage, step or tick.
 

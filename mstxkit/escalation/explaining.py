@@ -118,14 +118,14 @@ def explained(
         other.asked.request.id for other in others if other.asked.request.id != request.id
         and any(report.rank in ranks and not report.has_ended for report in other.reports)
     )  # fmt: skip
-    made = presets.made_of(request.preset, request.options)
+    depth = presets.made_preset(request.preset, request.options)
     has_name = request.preset is not None
-    alike = [session for session in sessions if has_name and session.get("preset") == made.preset.name]
+    alike = [session for session in sessions if has_name and session.get("preset") == depth.preset.name]
     alike = [session for session in alike if session.get("state") == "recorded"]
     pause, when = _pause(alike), tuple(_when(request, recorders, ahead, heard, policy))
-    total_mb, size = _size(request, recorders, alike, made.preset)
+    total_mb, size = _size(request, recorders, alike, depth.preset)
     nears, timeout = _timeout(request, recorders, pause, environment or {}, policy)
-    return Explanation(recorders, when, ahead, made.described(), pause, total_mb, size, nears, timeout)
+    return Explanation(recorders, when, ahead, depth.described(), pause, total_mb, size, nears, timeout)
 
 
 def _recorder(request: Request, rank: int, heard: Sequence[Heard]) -> Participant:

@@ -89,8 +89,11 @@ def escalate(
     folder, is_own = _run(run)
     # Ranks of one program that ask in the same step ask for one thing; who looks at a run from outside asks anew.
     fields["occasion"] = f"step {ranges.current_step()}" if is_own else f"{time.time_ns()}"
-    is_suspected = ranks == SUSPECT_AND_PEER
-    suspects = _suspects(folder, fields["stages"]) if is_suspected else asking.whom(folder, fields, _SOURCE)
+    if ranks == SUSPECT_AND_PEER:
+        suspects, why = _suspects(folder, fields["stages"])
+        fields["reason"] = reason or why
+    else:
+        suspects = asking.whom(folder, fields, _SOURCE)
     return asking.ask(folder, fields, suspects, _known_here() if is_own else None, _SOURCE)
 
 
@@ -137,8 +140,8 @@ def _known_here() -> Known:
     return Known({*engine.stages_seen(), *stages.BY_KEY, *named}, ranks, ())
 
 
-def _suspects(run: Path, keys: Sequence[str]) -> tuple[int, ...]:
-    """Whom the run's tables suspect, asked of another process: one that trains loads no tables."""
+def _suspects(run: Path, keys: Sequence[str]) -> tuple[tuple[int, ...], str]:
+    """Whom the run's tables suspect, a peer, and why: asked of another process, as one that trains loads no tables."""
     command = [sys.executable, "-m", "mstxkit.reading.suspects", str(run), *map(str, keys)]
     # It finds this package, and records nothing.
     variables = {name: text for name, text in os.environ.items() if not name.startswith("MSTXKIT_")}
@@ -151,4 +154,5 @@ def _suspects(run: Path, keys: Sequence[str]) -> tuple[int, ...]:
     if process.returncode:
         why = process.stderr.strip() if process.returncode == 2 else "the run's tables cannot be read"
         raise ConfigError(f"{_SOURCE}: ranks={SUSPECT_AND_PEER}: {why}")
-    return tuple(json.loads(process.stdout))
+    suspect, peer, why = json.loads(process.stdout)
+    return (suspect, peer), why

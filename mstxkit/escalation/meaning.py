@@ -19,13 +19,13 @@ from ..store.verdict import Heard
 _FEW = 8
 _SPEAK = "each does a second after its first stage: ask again then, or name ranks by their numbers"
 # A second process of one rank and role has its pid at the end of its role (duty/post.py).
-_OF_ITS_OWN = re.compile(r"(?:.*_)?\d+")
+_OF_A_SECOND = re.compile(r"(?:.*_)?\d+")
 
 
 def ranks_meant(
     words: str, heard: Sequence[Heard], stages: Collection[str], source: str = "request"
 ) -> tuple[int, ...]:
-    """The ranks that groups mean, sorted: of processes that work as those do that have entered one of these stages.
+    """The ranks that groups mean, sorted: of processes in the roles of those that have entered one of these stages.
 
     Args:
         words: As `store.groups` reads them.
@@ -51,12 +51,11 @@ class _People:
 
     def __init__(self, heard: Sequence[Heard], stages: Collection[str]) -> None:
         keys = {stage_names.canonical(stage) for stage in stages}
-        runners = [one for one in heard if keys & {stage_names.canonical(stage) for stage in one.standing.stages}]
-        roles = {one.acknowledgement.role for one in runners}
-        self.speakers = [one for one in heard if not roles or one.acknowledgement.role in roles]
-        self.living = [one for one in self.speakers if one.is_alive is not False]
-        # Of several processes of one rank the one that spoke last.
-        self._own = {one.rank: one for one in sorted(self.living, key=lambda one: one.acknowledgement.written_ns)}
+        roles = {_role(process) for process in heard if not keys.isdisjoint(process.keys)}
+        self._speakers = [process for process in heard if not roles or _role(process) in roles]
+        self._living = [process for process in self._speakers if process.is_alive is not False]
+        in_order = sorted(self._living, key=lambda process: process.acknowledgement.written_ns)
+        self._of_rank = {process.rank: process for process in in_order}  # of several the one that spoke last
 
     def of(self, group: Group) -> Iterable[int]:
         """The ranks in a group."""
@@ -64,42 +63,40 @@ class _People:
             return range(group.first, group.last + 1)
         self._check_that_all_have_spoken()
         if group.kind == groups.HOST:
-            wanted = re.sub(r"[^0-9A-Za-z_.]", "_", group.name)
-            return self._called(group, lambda one: one.acknowledgement.host, lambda host: _is_host(host, wanted))
+            wanted = re.sub(r"[^0-9A-Za-z_.]", "_", group.name)  # as `identity.host` has it
+            return self._called(group, _host, lambda host: wanted in (host, host.split(".")[0]))
         if group.kind == groups.ROLE:
-            role = layout.role_in_names(group.name)
-            return self._called(group, lambda one: one.acknowledgement.role, lambda own: own == role)
+            wanted = layout.role_in_names(group.name)
+            return self._called(group, _role, lambda role: role == wanted)
         if group.kind == groups.PEERS:
             return [rank for first in range(group.first, group.last + 1) for rank in (first, self._peer(first))]
         return self._in_dimension(group)
 
     def _check_that_all_have_spoken(self) -> None:
         """Else a group would lack those that speak a moment later."""
-        if not self.speakers:
+        if not self._speakers:
             raise LookupError(f"no process of the run that could say so has spoken yet; {_SPEAK}")
-        for role in {one.acknowledgement.role for one in self.living}:
-            own = [one for one in self.speakers if one.acknowledgement.role == role]
-            ranks = {one.rank for one in own}
-            missing = set(range(max(one.standing.world_size for one in own))) - ranks
-            if missing and not _OF_ITS_OWN.fullmatch(role):
-                of_role = f" of role {role}" if role else ""
-                raise LookupError(
-                    f"{_named(missing)}{of_role} has not spoken yet, so that nobody knows where it belongs; {_SPEAK}"
-                )
+        for role in {_role(process) for process in self._living}:
+            alike = [process for process in self._speakers if _role(process) == role]
+            size = max(process.standing.world_size for process in alike)
+            missing = set(range(size)) - {process.rank for process in alike}
+            if missing and not _OF_A_SECOND.fullmatch(role):
+                who = f"{_named(missing)}{f' of role {role}' if role else ''}"
+                raise LookupError(f"{who} has not spoken yet, so that nobody knows where it belongs; {_SPEAK}")
 
     def _called(self, group: Group, name_of: Callable[[Heard], str], fits: Callable[[str], bool]) -> list[int]:
-        ranks = [one.rank for one in self.living if fits(name_of(one))]
+        ranks = [process.rank for process in self._living if fits(name_of(process))]
         if not ranks:
-            there = sorted({name_of(one) for one in self.living} - {""})
-            known = f"known: {', '.join(there[:_FEW])}{' …' if len(there) > _FEW else ''}" if there else "none is known"
-            raise LookupError(f"no living process of the run has the {group.kind} {group.name!r}; {known}")
+            names = sorted({name_of(process) for process in self._living} - {""})
+            there = f"known: {', '.join(names[:_FEW])}{' …' if len(names) > _FEW else ''}" if names else "none is known"
+            raise LookupError(f"no living process of the run has the {group.kind} {group.name!r}; {there}")
         return ranks
 
     def _in_dimension(self, group: Group) -> list[int]:
-        places, kind = self._places(group.kind), group.kind
+        places = self._places(group.kind)
         size = max(size for _, size in places.values())
         if group.last >= size:
-            raise LookupError(f"{kind} has the indices 0 to {size - 1} here, not {group.last}")
+            raise LookupError(f"{group.kind} has the indices 0 to {size - 1} here, not {group.last}")
         if group.last < 0:
             return [rank for rank, (index, size) in places.items() if index == size - 1]
         return [rank for rank, (index, _) in places.items() if group.first <= index <= group.last]
@@ -118,31 +115,35 @@ class _People:
             raise LookupError(f"rank {rank} has no data-parallel peer: dp is {size} here")
         return peer
 
-    def _part(self, rank: int) -> tuple[object, ...]:
+    def _part(self, rank: int) -> tuple[int, ...]:
         """Which part of the model it has."""
-        return tuple(self._own[rank].standing.groups.get(dimension, (0, 1))[0] for dimension in MODEL_DIMENSIONS)
+        indices = self._of_rank[rank].standing.groups
+        return tuple(indices.get(dimension, (0, 1))[0] for dimension in MODEL_DIMENSIONS)
 
     def _places(self, dimension: str) -> dict[int, tuple[int, int]]:
-        own = self._own
-        unknown = [rank for rank, one in sorted(own.items()) if dimension not in one.standing.groups]
-        if not own:
+        """Rank to its index and how many there are."""
+        everybody = self._of_rank.items()
+        if not everybody:
             raise LookupError("all processes of the run that could be in it have ended")
-        if unknown:
-            reasons = filter(None, (own[rank].standing.why_no_group for rank in unknown))
-            why = next(reasons, _no_such(dimension, own.values()))
+        silent = [rank for rank, process in sorted(everybody) if dimension not in process.standing.groups]
+        if silent:
+            reasons = (self._of_rank[rank].standing.why_no_group for rank in silent)
+            why = next(filter(None, reasons), self._no_such(dimension))
             where = f"does not say where it stands in {dimension}"
-            raise LookupError(f"{_named(unknown)} {where}: {why}; name ranks by their numbers")
-        return {rank: one.standing.groups[dimension] for rank, one in own.items()}
+            raise LookupError(f"{_named(silent)} {where}: {why}; name ranks by their numbers")
+        return {rank: process.standing.groups[dimension] for rank, process in everybody}
+
+    def _no_such(self, dimension: str) -> str:
+        names = sorted({name for process in self._living for name in process.standing.groups})
+        return f"known there: {', '.join(names)}" if names else f"nothing that has a {dimension} is set up there"
 
 
-def _no_such(dimension: str, people: Iterable[Heard]) -> str:
-    known = sorted({name for one in people for name in one.standing.groups})
-    return f"known there: {', '.join(known)}" if known else f"nothing that has a {dimension} is set up there"
+def _role(process: Heard) -> str:
+    return process.acknowledgement.role
 
 
-def _is_host(host: str, wanted: str) -> bool:
-    """Is this the host, by its whole name or the part before the first dot?"""
-    return wanted in (host, host.split(".")[0])
+def _host(process: Heard) -> str:
+    return process.acknowledgement.host
 
 
 def _named(ranks: Collection[int]) -> str:

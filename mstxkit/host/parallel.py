@@ -45,7 +45,7 @@ class Place(NamedTuple):
     why_not: str = ""
 
 
-class _Group(NamedTuple):
+class _Membership(NamedTuple):
     """A process group of torch's in which this rank is: what it is called, this rank's place in it, its size."""
 
     name: str
@@ -68,12 +68,12 @@ def _of_megatron() -> dict[str, tuple[int, int]]:
     is_set_up = getattr(state, "model_parallel_is_initialized", None)
     if is_set_up is None or not is_set_up():
         return {}
-    found = {}
+    places = {}
     for dimension, words in _OF_MEGATRON.items():
         index, size = (getattr(state, f"get_{words}_{what}", None) for what in ("rank", "world_size"))
         if index is not None and size is not None:
-            found[dimension] = int(index()), int(size())
-    return found
+            places[dimension] = int(index()), int(size())
+    return places
 
 
 def _of_torch() -> Place:
@@ -92,26 +92,26 @@ def _of_torch() -> Place:
     return Place(indices, _UNNAMED) if of_data is None else Place({**indices, "dp": of_data})
 
 
-def _groups(c10d: Any, rank: int, world_size: int) -> list[_Group]:
+def _groups(c10d: Any, rank: int, world_size: int) -> list[_Membership]:
     """Those in which this rank is, but those of all ranks, in the order in which they were made."""
-    found = []
+    places = []
     for group, ranks in list(c10d._world.pg_group_ranks.items()):
         name = str(getattr(group, "group_desc", ""))
         name = name[len(_MESH) :] if name.startswith(_MESH) else ""
         if rank in ranks and len(ranks) < world_size:
-            found.append(_Group(name, int(ranks[rank]), len(ranks)))
-    names = {group.name for group in found}
+            places.append(_Membership(name, int(ranks[rank]), len(ranks)))
+    names = {group.name for group in places}
     if "sp" in names or not any(name.startswith(_OF_ROLLOUT) for name in names):
-        return found
-    return [group for group in found if group.name != "dp"]
+        return places
+    return [group for group in places if group.name != "dp"]
 
 
-def _may_split_a_model(group: _Group) -> bool:
+def _may_split_a_model(group: _Membership) -> bool:
     """May there be a model behind it that is not whole on each rank? Where data are parallel by name, there is."""
     return group.name in _DATA_NAMES or (group.size > 1 and not group.name.startswith(_OF_ROLLOUT))
 
 
-def _data_parallel(groups: list[_Group], world_size: int, model_ranks: int) -> tuple[int, int] | None:
+def _data_parallel(groups: list[_Membership], world_size: int, model_ranks: int) -> tuple[int, int] | None:
     """The data-parallel place: of all that is called so, what makes up the world with the ranks of one model."""
     for names in _OF_DATA:
         for outer in (group for group in groups if group.name == names[0]):

@@ -1,6 +1,6 @@
 """Whom "suspect+peer" means in a run. A training process, which loads no tables, asks it of a process of its own:
 
-python -m mstxkit.reading.suspects RUN STAGE [STAGE ...]        two ranks as a JSON list, or why not, and status 2
+python -m mstxkit.reading.suspects RUN STAGE [STAGE ...]      two ranks and why as a JSON list, or why not, and status 2
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 STEPS = 10
+_FEW = 5
 
 
 class Suspicion(NamedTuple):
@@ -56,8 +57,18 @@ def suspicion(rows: pl.DataFrame, wanted: Collection[str], steps: int = STEPS) -
     suspicions = list(filter(None, (_slowest(rows, key, steps) for key in sorted(wanted))))
     if not suspicions:
         names = " and ".join(sorted(wanted))
-        raise ReadError(f"nobody can be suspected: fewer than two ranks have ended {names} in this run; name ranks")
+        others = _ended_by_several(rows)
+        instead = f", or ask for {', '.join(others)}, which several have ended" if others else ""
+        raise ReadError(
+            f"nobody can be suspected: fewer than two ranks have ended {names} in this run; name ranks{instead}"
+        )
     return max(suspicions, key=lambda suspicion: suspicion.suspect_ns / max(suspicion.peer_ns, 1))
+
+
+def _ended_by_several(rows: pl.DataFrame) -> list[str]:
+    """The stages, by any name, that more than one rank has ended; some of them."""
+    pairs = rows.select("stage", "rank").drop_nulls().unique()
+    return sorted(name for name, count in pairs["stage"].value_counts().iter_rows() if count > 1)[:_FEW]
 
 
 def _slowest(rows: pl.DataFrame, key: str, steps: int) -> Suspicion | None:
@@ -76,6 +87,12 @@ def _slowest(rows: pl.DataFrame, key: str, steps: int) -> Suspicion | None:
     return Suspicion(key, suspect, peer, suspect_ns, peer_ns, len(numbers), len(means))
 
 
+def in_words(suspicion: Suspicion) -> str:
+    """Who is suspected, of what, and whom it is compared with; as the reason of a request that gives none."""
+    more = suspicion.suspect_ns / max(suspicion.peer_ns, 1) - 1
+    return f"rank {suspicion.suspect} is slowest in {suspicion.stage}, {more:+.0%} over rank {suspicion.peer}"
+
+
 def suspected_in(run: Path, names: Sequence[str]) -> Suspicion:
     """The slowest rank in one of these stages, and an average one.
 
@@ -92,7 +109,7 @@ def main(arguments: Sequence[str]) -> int:
     except MstxkitError as exc:
         sys.stderr.write(f"{exc}\n")
         return 2
-    sys.stdout.write(json.dumps([suspicion.suspect, suspicion.peer]))
+    sys.stdout.write(json.dumps([suspicion.suspect, suspicion.peer, in_words(suspicion)]))
     return 0
 
 

@@ -59,6 +59,11 @@ class Heard(NamedTuple):
         """Its global rank."""
         return self.acknowledgement.rank
 
+    @property
+    def keys(self) -> set[str]:
+        """Canonical keys of the stages that it has entered."""
+        return {stages.canonical(stage) for stage in self.standing.stages}
+
 
 class Asked(NamedTuple):
     """A request as it lies in the control folder, whom "suspect+peer" stands for, and why it is cancelled, if it is."""

@@ -113,6 +113,13 @@ def test_the_outcome_of_options_is_explained_with_its_size(run: Path) -> None:
     assert told["total_mb"] == 100 + 150 + 150
 
 
+def test_ranks_that_have_not_entered_the_stage_are_told(run: Path) -> None:
+    say(run, 2, stages=("reward",))
+    done = ask(run, "--ranks", "all")
+
+    assert "rank 2: nothing begins there before actor_update is entered for the first time" in done.output
+
+
 def test_groups_of_ranks_are_asked_and_said(run: Path) -> None:
     for rank in range(4):
         say(run, rank, role="", groups={"dp": (rank // 2, 2), "tp": (rank % 2, 2)})

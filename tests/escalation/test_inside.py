@@ -265,7 +265,9 @@ def test_suspects_are_found_in_the_run_s_tables_by_another_process(tmp_path: Pat
 
     mstxkit.escalate("actor_update", ranks="suspect+peer", run=run)
 
-    assert verdict.asked(control(run))[0].suspects == (1, 2)
+    (asked,) = verdict.asked(control(run))
+    assert asked.suspects == (1, 2)
+    assert asked.request.reason == "rank 2 is slowest in actor_update, +791% over rank 1"
 
 
 def test_without_suspects_it_says_so(tmp_path: Path) -> None:

@@ -62,6 +62,13 @@ def test_without_steps_all_occurrences_count() -> None:
     assert suspicion(table((None, "reward", 0, 5), (None, "reward", 1, 2)), ["reward"]).suspect == 0
 
 
+def test_where_nobody_is_suspected_it_names_stages_to_ask_for_instead() -> None:
+    rows = table((0, "reward", 0, 1), (0, "actor_update", 0, 1), (0, "actor_update", 1, 1))
+
+    with pytest.raises(ReadError, match="name ranks, or ask for actor_update, which several have ended"):
+        suspicion(rows, ["reward"])
+
+
 @pytest.mark.parametrize("rows", [[], [(0, "reward", 0, 1)], [(0, "reward", None, 1), (0, "reward", 1, 1)]])
 def test_with_fewer_than_two_ranks_nobody_is_suspected(rows: list[tuple[int | None, str, int | None, int]]) -> None:
     with pytest.raises(ReadError, match="nobody can be suspected"):

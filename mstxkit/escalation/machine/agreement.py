@@ -4,7 +4,7 @@ First every rank says that it is ready, and its step; then a step ahead of all i
 under way on any rank. Who never answers is said to have failed, so that every request ends. Pure: no clock, no files.
 
 The lowest rank that is asked agrees: who that is, the request alone says, so that every rank and every restart knows it
-without asking. It has to run the stage like all others that are asked. Rank 0 besides speaks for ranks that are lost.
+without asking. It has to run the stage like all others that are asked. It speaks for those that are lost, and so does rank 0.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class _Matter:
 
 
 class Agreement:
-    """What one rank knows of the requests on which it agrees for others: who is ready for them, and how they ended.
+    """What one rank knows of the requests that it follows for others: who is ready for them, and how they ended.
 
     Args:
-        rank: This one. Rank 0 follows all requests that it hears of, to speak for ranks that are lost.
+        rank: This one. It follows requests of several ranks of which it is the lowest; rank 0 all that it hears of.
     """
 
     def __init__(self, rank: int, policy: Policy) -> None:
@@ -60,8 +60,9 @@ class Agreement:
 
     def received(self, request: Request, ranks: tuple[int, ...], now: Now, decided: bool = False) -> None:
         """A request of these ranks is there; `decided`: its step was agreed, or dropped, before this rank restarted."""
-        is_ours = needs_agreement(request, ranks) and agreeing(ranks) == self.rank
-        if request.id not in self._matters and (is_ours or self.rank == 0):
+        speaks = agreeing(ranks) == self.rank and len(ranks) > 1
+        is_ours = speaks and needs_agreement(request, ranks)
+        if request.id not in self._matters and (speaks or self.rank == 0):
             # A session that began in time may go on beyond the expiry.
             spare_ns = int((self.policy.session_s + 2 * self.policy.agreement_s) * NS)
             gives_up_ns = now.mono_ns + max(0, life_ns(request, now)) + spare_ns
@@ -136,8 +137,8 @@ class Agreement:
         silent = [rank for rank in matter.ranks if rank not in matter.reports]
         stages, ask = " or ".join(matter.request.stages), "ask for ranks that do, or by occurrences"
         if silent and waited_s > self.policy.agreement_s:
-            known = f"nothing is known of it there: it may never enter {stages}; {ask}"
-            return f"{_named(silent)} was not ready within {self.policy.agreement_s:g} s, {known}"
+            why = f"nothing is known of it there: it may never enter {stages}; {ask}"
+            return f"{_named(silent)} was not ready within {self.policy.agreement_s:g} s, {why}"
         limit_s = _BUSY_RATIO * self.policy.agreement_s
         busy = [rank for rank in matter.ranks if rank not in matter.ready]
         if silent or waited_s <= limit_s:

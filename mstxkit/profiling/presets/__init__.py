@@ -30,7 +30,7 @@ def load(name: str) -> Preset:
     return preset
 
 
-class Made(NamedTuple):
+class MadePreset(NamedTuple):
     """What a request records.
 
     Args:
@@ -54,14 +54,14 @@ class Made(NamedTuple):
 
 
 def preset_of(name: str | None, options: Sequence[tuple[str, Any]]) -> Preset:
-    """The preset that `made_of` makes."""
-    return made_of(name, options).preset
+    """The preset that `made_preset` makes."""
+    return made_preset(name, options).preset
 
 
-def made_of(name: str | None, options: Sequence[tuple[str, Any]]) -> Made:
+def made_preset(name: str | None, options: Sequence[tuple[str, Any]]) -> MadePreset:
     """What a request asks for: a preset by its name, options over it, or one called "custom" of options alone.
 
-    Options that are left out are as in the preset, but where those that are given exclude that. Without a preset they
+    Options that are left out are as in the preset, but where these exclude that. Without a preset they
     are as in `config.model.Config`: level0 of host and device; at level none the device alone, with mstx. Data are
     exported as db.
 
@@ -76,8 +76,8 @@ def made_of(name: str | None, options: Sequence[tuple[str, Any]]) -> Made:
     if name is None and not values:
         raise ConfigError("neither a preset nor options: give a preset's name, options, or both")
     if name is None:
-        return Made(_custom(values))
-    return _over(load(name), values) if values else Made(load(name))
+        return MadePreset(_custom(values))
+    return _over(load(name), values) if values else MadePreset(load(name))
 
 
 def _checked(values: dict[str, Any]) -> dict[str, Any]:
@@ -97,16 +97,16 @@ def _custom(fields: dict[str, Any]) -> Preset:
     return estimated(Preset(**made))
 
 
-def _over(base: Preset, given: dict[str, Any]) -> Made:
+def _over(base: Preset, options: dict[str, Any]) -> MadePreset:
     """The options of a preset with others over them; those of its own that they exclude give way."""
-    usual = {"activities": ("npu",), "mstx": True} if given.get("level") == "none" else {}
+    usual = {"activities": ("npu",), "mstx": True} if options.get("level") == "none" else {}
     own = {option.name: getattr(base, option.name) for option in settable(PRESET)}
-    fields = {**own, **usual, **given}
-    gone = {name: why for name, why in _excluded(fields).items() if name not in given}
+    fields = {**own, **usual, **options}
+    gone = {name: why for name, why in _excluded(fields).items() if name not in options}
     fields.update({option.name: option.default for option in settable(PRESET) if option.name in gone})
-    name = f"{base.name}+{','.join(f'{key}={_shown(value)}' for key, value in sorted(given.items()))}"
+    name = f"{base.name}+{','.join(f'{key}={_shown(value)}' for key, value in sorted(options.items()))}"
     made = estimated(Preset(name=name, **fields, cost=base.cost))
-    return Made(made, tuple(f"{name} of {base.name} is left out: {why}" for name, why in gone.items()))
+    return MadePreset(made, tuple(f"{name} of {base.name} is left out: {why}" for name, why in gone.items()))
 
 
 def _excluded(fields: dict[str, Any]) -> dict[str, str]:

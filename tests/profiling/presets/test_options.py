@@ -11,7 +11,7 @@ from mstxkit.errors import ConfigError
 from mstxkit.profiling import presets
 from mstxkit.profiling.declare import Preset
 from mstxkit.profiling.estimates import estimated
-from mstxkit.profiling.presets import made_of, preset_of
+from mstxkit.profiling.presets import made_preset, preset_of
 from mstxkit.store import options
 
 
@@ -96,7 +96,7 @@ def test_options_are_laid_over_a_preset() -> None:
 def test_what_of_a_preset_the_options_exclude_gives_way_and_is_told(
     name: str, options: list[tuple[str, Any]], gone: dict[str, Any]
 ) -> None:
-    made = made_of(name, options)
+    made = made_preset(name, options)
 
     assert {key: getattr(made.preset, key) for key in gone} == gone
     assert {words.split()[0] for words in made.gave_way} == set(gone)
@@ -114,7 +114,7 @@ def test_what_of_a_preset_the_options_exclude_gives_way_and_is_told(
 )
 def test_two_wishes_that_exclude_each_other_are_refused(name: str, options: list[tuple[str, Any]]) -> None:
     with pytest.raises(ConfigError, match=f"preset '{name}[+]"):
-        made_of(name, options)
+        made_preset(name, options)
 
 
 @pytest.mark.parametrize("name", presets.names())
@@ -125,5 +125,5 @@ def test_the_shares_of_options_add_up_to_what_shipped_presets_say(name: str) -> 
 def test_an_outcome_is_told_in_one_line() -> None:
     words = "full+level=level0: level level0, activities cpu and npu, mstx, domains_exclude communication, shapes"
 
-    told = made_of("full", [("level", "level0")]).described()
+    told = made_preset("full", [("level", "level0")]).described()
     assert told == f"{words}, export db; aic_metrics of full is left out: there is none at level0"
