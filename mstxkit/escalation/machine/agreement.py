@@ -4,7 +4,7 @@ First every rank says that it is ready, and its step; then a step ahead of all i
 under way on any rank. Who never answers is said to have failed, so that every request ends. Pure: no clock, no files.
 
 The lowest rank that is asked agrees: who that is, the request alone says, so that every rank and every restart knows it
-without asking. It has to run the stage like all others that are asked. It speaks for those that are lost, and so does rank 0.
+without asking. It has to run the stage like all that are asked. It speaks for those that are lost, as does rank 0.
 """
 
 from __future__ import annotations
