@@ -1,7 +1,7 @@
 """Where this rank stands among the job's parallel groups: its index in each dimension, and how many there are.
 
 Read from what the process has set up already: nothing is imported, no collective and no device is called, nothing
-raises. Cost: some ten microseconds; for a background thread.
+raises. Cost: tens of microseconds; for a background thread, now and then.
 
 Source: Megatron-LM core 0.12 `megatron/core/parallel_state.py`, which verl's Megatron workers, MindSpeed-RL and
 MindSpeed-LLM use too; torch 2.13 `distributed/device_mesh.py`, which describes a dimension's group as `mesh_<name>`,

@@ -44,6 +44,7 @@ from .watcher import Watcher
 _REMEMBERED_AT_MOST = 1000
 # Another thread's profiler that begins waits so long for ours to end.
 _GIVES_WAY_WITHIN_S = 0.05
+_PLACED_EVERY_S = 5.0
 # As machine.py asks of its owner: after these its memory is to be saved, whatever it answers.
 _KEPT = (moves.RequestReceived, moves.CancelReceived, moves.Commit, moves.Drop)
 
@@ -86,6 +87,7 @@ class Duty:
         self._undo = contextlib.ExitStack()
         self._say_again_s = jitter.own_period_s(SAY_AGAIN_S, "say")
         self._can: tuple[int, str | None, parallel.Place] = 0, None, parallel.Place({})
+        self._placed_at = -_PLACED_EVERY_S
         self._process = life.of_this()
         self._machine = self._restored(_policy(settings))
         self._machine.placing.is_own |= bool(settings.planned)
@@ -350,10 +352,18 @@ class Duty:
 
     def _has_news(self, stages_seen: int) -> bool:
         """Is what this rank said of itself no longer so, or said long ago?"""
-        can = stages_seen, backend_here()[0], parallel.place()
+        can = stages_seen, backend_here()[0], self._place(stages_seen)
         is_new = self._inbox.take_change() or can != self._can
         self._can = can
         return is_new or self._is_changed or time.monotonic() - self._said_at > self._say_again_s
+
+    def _place(self, stages_seen: int) -> parallel.Place:
+        """Where this rank stands, read again where it has entered another stage, and after some seconds."""
+        seen_before, _, place = self._can
+        if stages_seen == seen_before and time.monotonic() < self._placed_at + _PLACED_EVERY_S:
+            return place
+        self._placed_at = time.monotonic()
+        return parallel.place()
 
     def _hear(self, event: moves.Event) -> None:
         self._carry_out_all(self._tell(event))

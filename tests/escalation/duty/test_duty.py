@@ -673,11 +673,12 @@ def test_a_second_process_of_a_rank_gets_a_role_of_its_own_while_the_first_lives
         of_other = {"pid": other.pid, "pid_start": identity.pid_start(other.pid)}
         say(run, 0, process=of_other)
         rewrite_pid(run, other.pid)
-        beside = here().role
+        beside = here()
         other.communicate(b"\n")
-    after = here().role
+    after = here()
 
-    assert (beside, after) == (f"process_{os.getpid()}", "")
+    assert (beside.role, after.role) == (f"process_{os.getpid()}", "")
+    assert (beside.is_second, after.is_second) == (True, False)
 
 
 def rewrite_pid(run: Path, pid: int) -> None:
