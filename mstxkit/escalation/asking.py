@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Collection, Mapping, Sequence
 
-from ..errors import ConfigError, MstxkitError
+from ..errors import ConfigError, MstxkitError, Problem
 from ..profiling import presets
 from ..store import groups, layout, messages, run_file, verdict
 from ..store.control_folder import ControlFolder
@@ -134,7 +134,7 @@ def _checked(fields: Mapping[str, Any], may_name: Known, suspects: Collection[in
     try:
         presets.preset_of(request.preset, request.options)
     except ConfigError as exc:
-        raise ConfigError(f"{source}: {exc}") from None
+        raise ConfigError.of([Problem(source, None, "options", dict(request.options), str(exc), ())]) from None
     if request.ranks == SUSPECT_AND_PEER and not suspects:
         raise ConfigError(f"{source}: ranks={SUSPECT_AND_PEER}: nobody is suspected in this run; name ranks, or all")
     strangers = sorted(set(suspects) - set(may_name.ranks))

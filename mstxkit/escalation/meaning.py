@@ -10,7 +10,7 @@ import re
 from typing import Callable, Collection, Iterable, Sequence
 
 from .. import stages as stage_names
-from ..errors import ConfigError
+from ..errors import ConfigError, Problem
 from ..host.parallel import MODEL_DIMENSIONS
 from ..store import groups, layout
 from ..store.groups import Group
@@ -38,12 +38,16 @@ def ranks_meant(
     try:
         wanted = groups.groups_in(words)
     except ValueError as exc:
-        raise ConfigError(f"{source}: ranks={words!r}: {exc}; give numbers, {', '.join(groups.FORMS)}") from None
+        raise _wrong(source, words, f"{exc}; give numbers, {', '.join(groups.FORMS)}") from None
     try:
         people = _People(heard, stages)
         return tuple(sorted({rank for group in wanted for rank in people.of(group)}))
     except LookupError as exc:
-        raise ConfigError(f"{source}: ranks={words}: {exc.args[0]}") from None
+        raise _wrong(source, words, exc.args[0]) from None
+
+
+def _wrong(source: str, words: str, why: str) -> ConfigError:
+    return ConfigError.of([Problem(source, None, "ranks", words, why, ())])
 
 
 class _People:
@@ -82,7 +86,7 @@ class _People:
             missing = set(range(size)) - {process.rank for process in alike}
             if missing and not _OF_A_SECOND.fullmatch(role):
                 who = f"{_named(missing)}{f' of role {role}' if role else ''}"
-                raise LookupError(f"{who} has not spoken yet, so that nobody knows where it belongs; {_SPEAK}")
+                raise LookupError(f"nothing was heard of {who} yet, so that nobody knows where it belongs; {_SPEAK}")
 
     def _called(self, group: Group, name_of: Callable[[Heard], str], fits: Callable[[str], bool]) -> list[int]:
         ranks = [process.rank for process in self._living if fits(name_of(process))]
@@ -129,8 +133,7 @@ class _People:
         if silent:
             reasons = (self._of_rank[rank].standing.why_no_group for rank in silent)
             why = next(filter(None, reasons), self._no_such(dimension))
-            where = f"does not say where it stands in {dimension}"
-            raise LookupError(f"{_named(silent)} {where}: {why}; name ranks by their numbers")
+            raise LookupError(f"the {dimension} of {_named(silent)} is not known: {why}; name ranks by their numbers")
         return {rank: process.standing.groups[dimension] for rank, process in everybody}
 
     def _no_such(self, dimension: str) -> str:

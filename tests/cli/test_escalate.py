@@ -153,7 +153,7 @@ def test_the_same_command_twice_is_two_requests(run: Path) -> None:
         (["--stage", "actor_update", "--ranks", "1", "--limit-s", "0"], "above 0"),
         (["--stage", "actor_update", "--ranks", "1,1"], "given twice"),
         (["--stage", "actor_update", "--ranks", "suspect+peer"], "nobody can be suspected"),
-        (["--stage", "actor_update", "--ranks", "dp:1"], "does not say where it stands in dp"),
+        (["--stage", "actor_update", "--ranks", "dp:1"], "the dp of rank 0, 1, 2, 3 is not known"),
         (["--stage", "actor_update", "--ranks", "host:elsewhere"], "has the host 'elsewhere'; known: "),
         (["--stage", "actor_update", "--ranks", "dp:x"], "is no number of a rank or group"),
         (["--stage", "actor_update", "--ranks", "1", "--set", "levle=1"], "did you mean level"),

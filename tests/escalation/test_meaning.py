@@ -89,14 +89,22 @@ def test_a_second_process_of_a_rank_keeps_nobody_waiting() -> None:
 @pytest.mark.parametrize(
     ("words", "heard", "told"),
     [
-        ("dp:1", [process(rank) for rank in range(6)], "rank 6, 7 of role actor has not spoken yet"),
+        ("dp:1", [process(rank) for rank in range(6)], "nothing was heard of rank 6, 7 of role actor yet"),
         ("dp:2", None, "dp has the indices 0 to 1 here, not 2"),
-        ("cp:0", None, "does not say where it stands in cp: known there: dp, pp, tp; name ranks by their numbers"),
+        (
+            "cp:0",
+            None,
+            "the cp of rank 0, 1, 2, 3, 4, 5, 6, 7 is not known: known there: dp, pp, tp; name ranks by their numbers",
+        ),
         ("host:node9", None, "no living process of the run has the host 'node9'; known: node0.rack, node1.rack"),
         ("role:critic", None, "no living process of the run has the role 'critic'; known: actor"),
         ("peers:9", None, "no living process of the run has the rank 9"),
         ("peers:0", [process(0, size=1, groups={"dp": (0, 1)})], "rank 0 has no data-parallel peer: dp is 1 here"),
-        ("dp:0", [process(0, size=1, groups={}, why_not="there are no groups")], "stands in dp: there are no groups"),
+        (
+            "dp:0",
+            [process(0, size=1, groups={}, why_not="there are no groups")],
+            "the dp of rank 0 is not known: there are no groups",
+        ),
         ("dp:0", [process(0, size=1, is_alive=False)], "all processes of the run that could be in it have ended"),
         ("xp:0", None, "'xp:0' is no group of ranks; give numbers, host:NAME, role:NAME, dp:3"),
         ("dp:0", [], "no process of the run that could say so has spoken yet"),

@@ -111,17 +111,25 @@ def _row(request: _Request, place: _Place, judge: Judge, clocks: _Clocks) -> dic
     report = (request.words.get(rank) if rank is not None else None) or judge.silence(request.id, rank, request.asked)
     recorded = request.recorded.get(place, [])
     steps = sorted({step for session in recorded for step in session.steps} or set(report.recorded_steps))
-    presets = filter(None, (text_of(session.document.get("preset")) for session in recorded))
     return {
         "request": request.id, "stage": stage, "rank": rank,
         "state": RUNNING if report.state == DRAINING else report.state,
         "first_step": steps[0] if steps else report.first_step, "last_step": steps[-1] if steps else report.last_step,
         "start_ns": min(clocks.times(recorded, "start_ns"), default=None),
         "end_ns": max(clocks.times(recorded, "end_ns"), default=None),
-        "preset": request.asked.request.preset if request.asked is not None else next(presets, None),
+        "preset": _preset(request, recorded),
         "folder": os.path.commonpath([session.folder for session in recorded]) if recorded else None,
         "reason": text_of(report.reason),
     }  # fmt: skip
+
+
+def _preset(request: _Request, recorded: Sequence[RecordedSession]) -> str | None:
+    """As it was asked for; with options over it, as its sessions call that."""
+    asked = None if request.asked is None else request.asked.request
+    names = filter(None, (text_of(session.document.get("preset")) for session in recorded))
+    if asked is None or (asked.preset is not None and asked.options):
+        return next(names, None if asked is None else asked.preset)
+    return asked.preset
 
 
 class _Clocks:

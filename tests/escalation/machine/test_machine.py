@@ -126,6 +126,7 @@ def test_other_ranks_take_no_notice() -> None:
     ("given", "suspects", "reason"),
     [
         ({"ranks": "suspect+peer"}, (), "nobody is suspected in this run; name ranks, or all"),
+        ({"ranks": "dp:0"}, (), "it does not say which ranks dp:0 are; name ranks, or ask by mstxkit escalate"),
         ({"ranks": "suspect+peer"}, (7,), "this run has the ranks 0 to 0"),
     ],
 )

@@ -55,6 +55,14 @@ def test_a_run_that_was_never_asked_has_no_rows_and_no_damage(run: Path, tmp_pat
     assert damaged(run) == []
 
 
+def test_a_depth_of_one_s_own_is_called_as_its_sessions_call_it(run: Path) -> None:
+    request = left(run, preset="full", options={"level": 2})
+    before = rows(run)[0]["preset"]
+    session(run, request.id, preset="full+level=level2")
+
+    assert (before, rows(run)[0]["preset"]) == ("full", "full+level=level2")
+
+
 def test_a_recorded_request_has_its_real_steps_times_and_folder(run: Path) -> None:
     request = left(run, steps=2, reason="why is it slow?")
     say(run, 1, Report(request.id, 1, "done", first_step=7, last_step=8, recorded=2, recorded_steps=(7, 8)))
