@@ -124,17 +124,16 @@ def _dynamic() -> Other | None:
 
 
 def _windowed(who: str, window: Planned, each: theirs.Theirs | None = None) -> Other:
-    words = window.words(engine.current_step())
-    waits_for = f"{who}'s profile" + (f", {words}" if words else "")
-    since = "" if each is None else f" {_since(each)}"
-    now = "is on" if window.begins_in == 0 else f"begins in {window.begins_in} steps"
-    return Other(who, f"{waits_for}, {now}{since}; ask again after it, or take it out", waits_for, window.begins_in)
+    steps, since = window.words(engine.current_step()), "" if each is None else _since(each)
+    begins = "is on" if window.begins_in == 0 else f"begins in {window.begins_in} steps"
+    sentence = f"{who}'s profile {', '.join(filter(None, [begins, steps, since]))}; ask again after it, or take it out"
+    return Other(who, sentence, ", ".join(filter(None, [f"{who}'s profile", steps or since])), window.begins_in)
 
 
 def _since(each: theirs.Theirs) -> str:
     since = time.strftime("%H:%M:%S UTC", time.gmtime(each.since_ns / 1e9))
     name = next((thread.name for thread in threading.enumerate() if thread.ident == each.thread), "that has ended")
-    return f"({'started' if each.is_started else 'made'} at {since} on thread {name})"
+    return f"{'started' if each.is_started else 'made'} at {since} on thread {name}"
 
 
 def _in_environment(variables: Mapping[str, str]) -> Iterator[Other]:

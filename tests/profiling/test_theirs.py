@@ -133,7 +133,7 @@ def test_one_that_records_is_in_the_way_until_its_stop(kind: Any) -> None:
     on = others.in_the_way()
     profiler.stop()
 
-    assert (made, on, others.in_the_way()) == ("", "torch's profile", "")
+    assert (made, on[:27], others.in_the_way()) == ("", "torch's profile, started at", "")
 
 
 def test_one_with_a_schedule_is_in_the_way_only_in_its_window(kind: Any) -> None:
@@ -164,8 +164,8 @@ def test_a_refusal_says_who_since_when_and_what_to_do(kind: Any) -> None:
     profiler.start()
     (other,) = others.others({})
 
-    assert other.sentence.startswith("torch's profile, is on (started at ")
-    assert "UTC on thread MainThread); ask again after it, or take it out" in other.sentence
+    assert other.sentence.startswith("torch's profile is on, started at ")
+    assert "UTC on thread MainThread; ask again after it, or take it out" in other.sentence
 
 
 def test_one_that_was_started_before_is_seen_at_its_next_step(kind: Any) -> None:
@@ -174,7 +174,8 @@ def test_one_that_was_started_before_is_seen_at_its_next_step(kind: Any) -> None
     before = others.in_the_way()
     profiler.step()
 
-    assert (before, others.in_the_way()) == ("", "torch's profile")
+    assert before == ""
+    assert others.in_the_way().startswith("torch's profile, started at ")
 
 
 def test_one_that_exists_on_another_thread_is_waited_for_from_then_on(kind: Any) -> None:
@@ -185,7 +186,8 @@ def test_one_that_exists_on_another_thread_is_waited_for_from_then_on(kind: Any)
     waits = others.in_the_way()
     made.clear()
 
-    assert (waits, others.in_the_way()) == ("torch's profile", "")
+    assert waits.startswith("torch's profile, made at ")
+    assert others.in_the_way() == ""
 
 
 def test_ours_is_none_of_theirs(kind: Any) -> None:
