@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Sequence
 from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.units import size
 from ..store.request import ALL, COUNT_AT_MOST, SUSPECT_AND_PEER, Ranks, Request
+from ..store.values import whole_number
 from . import _show
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from ..escalation.explaining import Participant
     from ..store.report import Report
     from ..store.session_file import RecordedSession
-    from ..store.verdict import Heard, Progress
+    from ..store.verdict import Progress
 
 ROWS_AT_MOST = 16
 _ID_SHOWN = 8
@@ -129,27 +130,6 @@ def requests(progresses: Sequence[Progress]) -> Table:
     return made
 
 
-def ranks(listeners: Sequence[Heard]) -> Table:
-    """What the ranks are doing: those that do the same on one line."""
-    made = _show.table("rank", "doing", "step", "profiler", overflow="fold")
-    alike: dict[tuple[str, str, str], list[Heard]] = {}
-    for listener in listeners:
-        phase = "ended" if listener.is_alive is False else listener.standing.phase
-        alike.setdefault((listener.acknowledgement.role, phase, _profiler(listener)), []).append(listener)
-    for (role, phase, profiler), members in sorted(alike.items(), key=lambda item: item[1][0].rank):
-        who = f"{spans(listener.rank for listener in members)} {role}".strip()
-        steps = [listener.standing.step for listener in members if listener.standing.step is not None]
-        span = " to ".join(map(str, sorted({min(steps), max(steps)}))) if steps else ""
-        made.add_row(for_rich(who), state(phase), span, for_rich(profiler))
-    return made
-
-
-def _profiler(listener: Heard) -> str:
-    if listener.standing.backend is not None:
-        return listener.standing.backend
-    return "none: " + "; ".join(f"{name}: {why}" for name, why in listener.standing.why_no_backend.items())
-
-
 def participants(recorders: Sequence[Participant]) -> list[str]:
     """Who would record, and why not: `rank 1 (actor, pid 42 on h): torch, in step 7`; those alike together."""
     alike: dict[tuple[str | None, str], list[Participant]] = {}
@@ -167,10 +147,12 @@ def _who(members: Sequence[Participant]) -> str:
 
 def _how(members: Sequence[Participant]) -> str:
     steps = sorted({member.step for member in members if member.step is not None})
-    where = f", in step{'s' if len(steps) > 1 else ''} {spans(steps)}" if steps else ""
-    by = f": {members[0].backend}{where}" if members[0].backend is not None else ""
+    where = f"in step{'s' if len(steps) > 1 else ''} {spans(steps)}" if steps else ""
+    oldest = max((member.seen for member in members if member.seen is not None), default=None)
+    where += f" ({'up to ' if len(members) > 1 else ''}{oldest.words})" if where and oldest is not None else ""
+    by = ", ".join(filter(None, (members[0].backend, where)))
     hindrance = members[0].hindrance
-    return by + (f": BUT {hindrance}" if hindrance else "")
+    return (f": {by}" if by else "") + (f": BUT {hindrance}" if hindrance else "")
 
 
 def profiles(recordings: Sequence[RecordedSession]) -> Table:
@@ -187,3 +169,9 @@ def size_of(session: RecordedSession) -> str:
     """Of its raw data."""
     count = session.document.get("bytes")
     return size(count) if isinstance(count, int) and 0 <= count < 1 << 62 else ""
+
+
+def size_of_all(recordings: Sequence[RecordedSession]) -> str:
+    """`12.3 GiB together`."""
+    counts = (whole_number(session.document.get("bytes")) for session in recordings)
+    return f"{size(sum(counts))} together"

@@ -14,7 +14,7 @@ from ..errors import ReadError
 from ..escalation import asking, explaining
 from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.units import duration, share_over, size
-from ..store import groups, verdict
+from ..store import groups, verdict, whereabouts
 from ..store.options import REQUEST, settable
 from ..store.session_file import sessions
 from . import FOUND_WRONG, _requests, _show
@@ -205,7 +205,8 @@ def _explain(
     judge = verdict.Judge(listeners, lambda: kept)
     others, had = list(map(judge.progress, verdict.asked(control))), [session.document for session in kept]
     about = (request, listeners, suspects)
-    explanation = explaining.explained(*about, others=others, sessions=had, environment=os.environ)
+    seen = whereabouts.seen(control.path.parent, control.run_id)
+    explanation = explaining.explained(*about, others=others, sessions=had, environment=os.environ, seen=seen)
     try:
         space = os.statvfs(run)
         free = space.f_bavail * space.f_frsize

@@ -4,7 +4,6 @@ RUN, this installation.
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
@@ -14,26 +13,27 @@ from ..errors import MstxkitError
 from ..escalation import asking
 from ..reading.folder import Damage
 from ..reading.processes import liveness
-from ..reading.report.escape import NAME_LIMIT, for_rich
-from ..reading.report.text import damage_lines, patch_lines, who
-from ..reading.report.units import duration
-from ..store import verdict
+from ..reading.report.escape import for_rich
+from ..reading.report.text import damage_lines, patch_lines
+from ..store import verdict, whereabouts
 from ..store.documents import Unusable
 from ..store.session_file import sessions
-from . import FOUND_WRONG, _checks, _requests, _show
+from . import FOUND_WRONG, _checks, _ranks, _requests, _show
 
 if TYPE_CHECKING:
     from ..reading.run import Run
     from ..store.session_file import RecordedSession
     from ..store.verdict import Heard, Progress
+    from ..store.whereabouts import Whereabouts
 
-_ENDED_SHOWN, _PROFILES_SHOWN = 5, 10
+_OPEN_SHOWN, _ENDED_SHOWN, _PROFILES_SHOWN = 16, 5, 10
 
 
 class _Escalation(NamedTuple):
-    """What the control folder and the profiles of a run say; `problem`: why the first cannot be used."""
+    """What the control folder, the keepers and the profiles of a run say; `problem`: why the first cannot be used."""
 
     listeners: list[Heard]
+    seen: list[Whereabouts]
     requests: list[Progress]
     profiles: list[RecordedSession]
     problem: str | None = None
@@ -70,15 +70,16 @@ def _escalation(opened: Run, processes: list[dict[str, Any]]) -> _Escalation:
     """What can be read of it: the control folder is for those who may write to the run."""
     unusable: list[Unusable] = []
     kept = list(sessions(opened.path, opened.id, unusable))
+    seen = whereabouts.seen(Path(opened.path), opened.id, unusable)
     opened.damage += [Damage.of(file.path, file.reason) for file in unusable]
     is_alive = liveness((process["host"], process["pid"], process["state"]) for process in processes)
     try:
         control = asking.control_of(Path(opened.path))
         listeners = verdict.heard(control, is_alive)
         judge = verdict.Judge(listeners, lambda: kept, is_alive)
-        return _Escalation(listeners, list(map(judge.progress, verdict.asked(control))), kept)
+        return _Escalation(listeners, seen, list(map(judge.progress, verdict.asked(control))), kept)
     except MstxkitError as exc:
-        return _Escalation([], [], kept, str(exc))
+        return _Escalation([], seen, [], kept, str(exc))
 
 
 def _as_dicts(escalation: _Escalation) -> dict[str, Any]:
@@ -89,7 +90,9 @@ def _as_dicts(escalation: _Escalation) -> dict[str, Any]:
     for rank in ranks:
         del rank["document"]  # what it holds is beside it, and its memory is its own
     profiles = [{"folder": session.folder, **session.document} for session in escalation.profiles]
-    return {"ranks": ranks, "requests": list(map(_requests.as_dict, escalation.requests)), "profiles": profiles}
+    now = [{**where._asdict(), "age": where.age._asdict()} for where in escalation.seen]
+    requests = list(map(_requests.as_dict, escalation.requests))
+    return {"ranks": ranks, "now": now, "requests": requests, "profiles": profiles}
 
 
 def _print(
@@ -99,26 +102,11 @@ def _print(
     escalation: _Escalation,
 ) -> None:
     console = _show.console()
-    console.print(_processes(processes) if processes else "No process has written to this run yet.")
+    console.print(_ranks.processes(processes) if processes else "No process has written to this run yet.")
     for part in [*patch_lines(patches), *_parts(escalation), *damage_lines(damage)]:
         console.print(part)
     if processes:
         console.print("\nOnly heads and checksums were looked at; `mstxkit report` reads every record.")
-
-
-def _processes(processes: list[dict[str, Any]]) -> Any:
-    columns = ("process", "host", "pid", "state", "last seen", "dropped", "faults", "clock")
-    table = _show.table(*columns, right=("pid", "dropped", "faults"))
-    now_ns = time.time_ns()
-    for p in processes:
-        ago = "never" if p["last_seen_ns"] is None else f"{duration(max(0, now_ns - p['last_seen_ns']))} ago"
-        error = "" if p["clock_error_ns"] is None else f" ±{duration(p['clock_error_ns'])}"
-        ended = " ".join(filter(None, (p["state"], p["ending"])))
-        state = for_rich(ended, NAME_LIMIT, "bold red" if p["state"] == "killed" else "")
-        names = (for_rich(who(p)), for_rich(p["host"], NAME_LIMIT))
-        numbers = (str(p["dropped"]), str(p["faults"]), f"{p['clock'] or 'unknown'}{error}")
-        table.add_row(*names, str(p["pid"]), state, ago, *numbers)
-    return table
 
 
 def _parts(escalation: _Escalation) -> list[Any]:
@@ -126,10 +114,15 @@ def _parts(escalation: _Escalation) -> list[Any]:
     still_open = [progress for progress in escalation.requests if not progress.has_ended]
     ended = [progress for progress in escalation.requests if progress.has_ended]
     parts: list[Any] = []
-    if escalation.listeners:
-        parts += ["", _requests.ranks(escalation.listeners)]
+    standpoints = _ranks.standpoints(escalation.listeners, escalation.seen)
+    if standpoints:
+        parts += ["", _ranks.ranks(standpoints)]
+    if any(not standpoint.age.is_exact for standpoint in standpoints):
+        parts.append("~ by the clocks of two hosts, which may differ")
     if escalation.requests:
-        parts += ["", _requests.requests([*still_open, *ended[-_ENDED_SHOWN:]])]
+        parts += ["", _requests.requests([*still_open[:_OPEN_SHOWN], *ended[-_ENDED_SHOWN:]])]
+    if len(still_open) > _OPEN_SHOWN:
+        parts.append(f"… and {len(still_open) - _OPEN_SHOWN} more that are open (--json)")
     if len(ended) > _ENDED_SHOWN:
         parts.append(f"… and {len(ended) - _ENDED_SHOWN} that ended before (--json)")
     if escalation.profiles:
@@ -138,7 +131,8 @@ def _parts(escalation: _Escalation) -> list[Any]:
         ]
         parts += ["", _requests.profiles(latest)]
     if len(escalation.profiles) > _PROFILES_SHOWN:
-        parts.append(f"… the latest of {len(escalation.profiles)} (--json)")
+        together = _requests.size_of_all(escalation.profiles)
+        parts.append(f"… the latest of {len(escalation.profiles)} (--json), {together}")
     if escalation.problem is not None:
         parts += ["", for_rich(f"what the control folder holds cannot be shown: {escalation.problem}")]
     return parts

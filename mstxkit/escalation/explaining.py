@@ -14,6 +14,7 @@ from ..profiling import presets
 from ..profiling.declare import Preset
 from ..store.request import Request
 from ..store.verdict import Heard, Progress, world_size
+from ..store.whereabouts import Age, Whereabouts, by_process, of_speaker
 from .machine.agreement import agreeing, lead, needs_agreement
 from .machine.moves import COOLDOWN, NS, Policy
 
@@ -39,6 +40,7 @@ class Participant(NamedTuple):
         is_alive: Does it still run? None where that is not known.
         backend: The profiler it records with; None where none can, or where it is not known.
         hindrance: Why it cannot record, or not yet; empty where nothing is known to hinder it.
+        step, stage: In which it was, and `seen` says how long ago; None where that is not known.
     """
 
     rank: int
@@ -50,6 +52,12 @@ class Participant(NamedTuple):
     phase: str | None
     backend: str | None
     hindrance: str
+    stage: str | None = None
+    seen: Age | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {**self._asdict(), "seen": None if self.seen is None else self.seen._asdict()}
 
 
 class Pause(NamedTuple):
@@ -91,14 +99,14 @@ class Explanation(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
-        recorders = [recorder._asdict() for recorder in self.recorders]
+        recorders = [recorder.as_json() for recorder in self.recorders]
         return {**self._asdict(), "recorders": recorders, "pause": self.pause._asdict()}
 
 
 def explained(
     request: Request, heard: Sequence[Heard], suspects: Sequence[int] = (), *, others: Sequence[Progress] = (),
     sessions: Sequence[Mapping[str, Any]] = (), environment: Mapping[str, str] | None = None,
-    policy: Policy | None = None,
+    policy: Policy | None = None, seen: Sequence[Whereabouts] = (),
 ) -> Explanation:  # fmt: skip
     """What a request would do in a run.
 
@@ -110,10 +118,12 @@ def explained(
         sessions: Earlier sessions, as their session.json has them.
         environment: Where HCCL's time-outs may be set; the job's own is not known from outside.
         policy: The run's; default: the default one.
+        seen: Where its processes are, as their keepers say.
     """
     policy = policy or Policy()
     ranks = request.ranks_in(world_size(heard), tuple(suspects))
-    recorders = tuple(_recorder(request, rank, heard) for rank in ranks)
+    places = by_process(seen)
+    recorders = tuple(_recorder(request, rank, heard, places) for rank in ranks)
     ahead = tuple(
         other.asked.request.id for other in others if other.asked.request.id != request.id
         and any(report.rank in ranks and not report.has_ended for report in other.reports)
@@ -128,7 +138,9 @@ def explained(
     return Explanation(recorders, when, ahead, depth.described(), pause, total_mb, size, nears, timeout)
 
 
-def _recorder(request: Request, rank: int, heard: Sequence[Heard]) -> Participant:
+def _recorder(
+    request: Request, rank: int, heard: Sequence[Heard], places: Mapping[tuple[str, int], Whereabouts]
+) -> Participant:
     """Of several processes of one rank, the newest that lives and runs the stage."""
     own = [process for process in heard if process.rank == rank]
     own.sort(key=lambda process: -process.acknowledgement.written_ns)
@@ -136,9 +148,10 @@ def _recorder(request: Request, rank: int, heard: Sequence[Heard]) -> Participan
     if not own:
         return Participant(rank, None, None, None, None, None, None, None, "nothing was heard of it yet")
     process, ack, standing = own[0], own[0].acknowledgement, own[0].standing
+    where = of_speaker(ack, standing.step, places)
     return Participant(
-        rank, ack.role or None, ack.host, ack.pid, process.is_alive, standing.step, standing.phase, standing.backend,
-        _hindrance(process, request),
+        rank, ack.role or None, ack.host, ack.pid, process.is_alive, where.step, standing.phase, standing.backend,
+        _hindrance(process, request), where.stage, where.age,
     )  # fmt: skip
 
 

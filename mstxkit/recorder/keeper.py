@@ -2,7 +2,8 @@
 
 It holds a lock beside the live files, `keeper-<host>.life`. The first process takes it and hands it over when it stops;
 where it is killed, another one takes it within a second or two. It sees at once that a process is gone, and seals what
-that left, in a thread of its own. Whoever stops where no keeper is left does that for all that ended before it.
+that left, in a thread of its own. Whoever stops where no keeper is left does that for all that ended before it. Every
+few seconds it also says where all of them are (`lookout.py`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ..host import identity, life, parts
 from ..store import layout
 from . import adopt, live
 from .background import Background
+from .lookout import Lookout
 from .neighbours import Neighbours
 
 _TURN_S = 1.0
@@ -32,19 +34,21 @@ class Keeper:
 
     Args:
         run: The run folder.
+        run_id: Its id.
         own: The live file of this process.
 
     Threads/fork: `consider` and `begin` from one thread at a time. A forked child makes a new one, and calls `forget`
         on its parent's.
     """
 
-    def __init__(self, run: Path, own: Path) -> None:
+    def __init__(self, run: Path, run_id: str, own: Path) -> None:
         self._run, self._folder, self._own = run, own.parent, own.stem
         self._lock = own.parent / f"{layout.KEEPER}{identity.host()}{life.SUFFIX}"
         self._is_keeper, self._has_looked, self._spent_ns = False, False, 0
         self._starting, self._is_over = threading.Lock(), False
         self._left: set[str] = set()
         self._neighbours = Neighbours(self._folder)
+        self._lookout = Lookout(run, run_id, self._folder)
         self._background = Background("mstxkit-keeper", self._turn, self._neighbours.wake)
 
     def begin(self) -> None:
@@ -67,6 +71,8 @@ class Keeper:
             else:
                 self._is_keeper = life.hold(self._lock)
             self.start()
+            if self._is_keeper and not self._background.runs and not self._is_over:
+                self._lookout.tell_if_due([self._own])
         except Exception as exc:
             faults.note("keeper", exc)
         spent_ns, self._spent_ns = self._spent_ns, 0
@@ -131,10 +137,13 @@ class Keeper:
         before = time.thread_time_ns()
         self._neighbours.watch(self._others())
         self._neighbours.wait(_TURN_S if self._has_looked else 0)
-        gone = {name for name in self._others() if not self._is_alive(name)}
+        others = self._others()
+        gone = {name for name in others if not self._is_alive(name)}
         self._left &= gone
         if gone - self._left or not self._has_looked:
             self._seal(gone)
+        if not self._background.is_pausing:
+            self._lookout.tell_if_due([self._own, *(name for name in others if name not in gone)])
         self._spent_ns += time.thread_time_ns() - before
         return bool(self._others())
 

@@ -4,6 +4,7 @@
 <run>/live/<process>.json                     where the live file of a process is
 <run>/sealed/<process>.<nnnn>.mxs             what it recorded
 <run>/patches/<process>.json                  what became of its patched targets
+<run>/now/<host>-<digest>.json                in which step and stage the processes of a host are
 <run>/control/requests.json                   every message to all ranks; requests.lock is held by who adds one
 <run>/control/acks/rank<R>[-<role>].json      what a rank says of them
 <run>/profiles/<stage>/step<N>/rank<R>/<start ns>-<pid>/session.json   one profile, and analysis.json of its parse
@@ -23,6 +24,7 @@ from ..host import identity, life
 
 RUN_FILE = "run.json"
 LIVE, SEALED, PATCHES, CONTROL, PROFILES = "live", "sealed", "patches", "control", "profiles"
+NOW, NOW_SUFFIX = "now", ".json"
 ACKS, REQUESTS, REQUESTS_LOCK = "acks", "requests.json", "requests.lock"
 SESSION_FILE, ANALYSIS_FILE, ANALYSIS_LOCK = "session.json", "analysis.json", "analysis.lock"
 # A pointer of a process: while its live file is made, and while another process seals that.

@@ -145,6 +145,18 @@ class Texts(NamedTuple):
     tracks: dict[int, TrackText]
 
 
+class BankHead(NamedTuple):
+    """A bank's header fields, in their order. `origin` in ticks."""
+
+    seq: int
+    state: int
+    salt: int
+    origin: int
+    record_count: int
+    text_bytes: int
+    activated_ns: int
+
+
 class BankCopy(NamedTuple):
     """A bank's header fields, with copies of its raw records and of its text bytes."""
 
@@ -167,8 +179,11 @@ def lay_out(view: memoryview, layout: Layout, nonce: int, native: bool) -> None:
     )  # fmt: skip
 
 
-def read_header(view: Buffer) -> Header:
+def read_header(view: Buffer, size: int | None = None) -> Header:
     """Decode the header.
+
+    Args:
+        size: Of the whole file, in bytes, where `view` is only its beginning.
 
     Raises:
         FormatError: not a live file, or sizes that do not fit it.
@@ -181,7 +196,7 @@ def read_header(view: Buffer) -> Header:
     if version > VERSION:
         raise NewerVersionError(f"live file of format {version}; this mstxkit reads up to {VERSION}: upgrade it", 8)
     layout = Layout(slots, banks, bank_bytes)
-    if header_bytes != HEADER_BYTES or bank_bytes < 4096 or layout.total_bytes > len(view):
+    if header_bytes != HEADER_BYTES or bank_bytes < 4096 or layout.total_bytes > (len(view) if size is None else size):
         raise FormatError("a live file whose sizes do not fit it", 12)
     return Header(state, layout, nonce, clock, bool(native), per_ns)
 
@@ -289,17 +304,22 @@ def slot_mark(start: int, w1: int, w2: int, nonce: int) -> int:
     return start ^ w1 ^ w2 ^ nonce or 1
 
 
+def read_bank_head(view: Buffer, at: int = 0) -> BankHead:
+    """The fixed part of a bank."""
+    return BankHead(*_BANK.unpack_from(view, at))
+
+
 def read_bank(view: Buffer, layout: Layout, index: int) -> BankCopy | None:
     """Copy one bank; None if it was never used, is free, or was recycled while it was copied."""
     at = layout.bank_at(index)
-    seq, state, salt, origin, count, text_used, activated = _BANK.unpack_from(view, at)
+    seq, state, salt, origin, count, text_used, activated = read_bank_head(view, at)
     room = layout.bank_bytes - BANK_HEADER_BYTES
     if seq == 0 or state not in (ACTIVE, FULL) or text_used > room or count * records.RECORD_BYTES > room - text_used:
         return None
     first, end = at + BANK_HEADER_BYTES, at + layout.bank_bytes
     raw = bytes(view[first : first + count * records.RECORD_BYTES])
     text = bytes(view[end - text_used : end])
-    if _BANK.unpack_from(view, at)[0] != seq or _BANK.unpack_from(view, at)[2] != salt:
+    if read_bank_head(view, at).seq != seq or read_bank_head(view, at).salt != salt:
         return None
     return BankCopy(index, seq, state, salt, origin, count, activated, raw, text)
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.escalated_run import GONE, left, run_of, say, session
-from builders.run_files import WALL_OFFSET_NS
+from builders.escalated_run import GONE, NS, empty_run, left, run_of, say, session
+from builders.run_files import RUN_ID, WALL_OFFSET_NS
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
 typer_testing = pytest.importorskip("typer.testing")
 
 import mstxkit.cli  # noqa: E402
+from mstxkit.store import whereabouts  # noqa: E402
 from mstxkit.store.report import Report  # noqa: E402
 
 
@@ -41,23 +43,73 @@ def told(run: Path) -> dict[str, Any]:
     return found
 
 
-def test_ranks_that_do_the_same_are_on_one_line(run: Path) -> None:
-    say(run, 1, phase="running", step=9)
-    say(run, 2, step=8)
+def sees(run: Path, **process: Any) -> Path:
+    """What the keeper of this host has seen of this process, and its file."""
+    whereabouts.write(run, RUN_ID, run, [{"pid": os.getpid(), **process}])
+    (file,) = (run / "now").iterdir()
+    return file
 
-    assert "0, 2-3 idle 7 to 8 torch 1 running 9 torch" in shown(run)
+
+def test_each_rank_has_its_step_and_how_old_that_is(run: Path) -> None:
+    say(run, 1, phase="running", step=9)
+
+    assert re.search(r"0 - 7 [\d.]+ s ago idle torch 1 - 9 [\d.]+ s ago running torch 2 - 7", shown(run))
+
+
+def test_where_a_rank_is_now_is_what_its_keeper_saw_last(run: Path) -> None:
+    say(run, 1, step=9)
+    sees(run, rank=1, step=31, stage="actor_generate", in_stage_ns=12 * NS)
+
+    assert re.search(r" 1 actor_generate for 12 s 31 [\d.]+ s ago idle torch", shown(run))
+    assert told(run)["now"][0]["stage"] == "actor_generate"
+
+
+def test_a_rank_that_takes_no_requests_is_seen_all_the_same(tmp_path: Path) -> None:
+    run = empty_run(tmp_path / "run")
+    sees(run, rank=5, step=31, stage="actor_generate", in_stage_ns=12 * NS)
+
+    assert re.search(r" 5 actor_generate for 12 s 31 [\d.]+ s ago", shown(run))
+
+
+def test_what_another_host_says_is_as_old_as_two_clocks_tell(run: Path) -> None:
+    file = sees(run, rank=9, step=31)
+    document = json.loads(file.read_text())
+    file.write_text(json.dumps({**document, "host": "n7", "boot": "", "written_ns": document["written_ns"] - 70 * NS}))
+
+    assert re.search(r" 9 - 31 ~7\d s ago", shown(run))
+    assert "by the clocks of two hosts" in shown(run)
+
+
+def test_of_many_ranks_those_that_do_the_same_are_on_one_line(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", 20)
+    say(run, 1, phase="running", step=9, world_size=20)
+    say(run, 2, step=8, world_size=20)
+
+    assert re.search(r"0, 2-19 - 7 to 8 up to [\d.]+ s ago idle torch 1 - 9 [\d.]+ s ago running torch", shown(run))
+
+
+def test_of_a_thousand_ranks_that_are_all_elsewhere_there_are_a_few_lines(tmp_path: Path) -> None:
+    run = empty_run(tmp_path / "run")
+    processes = [{"pid": 10 + n, "rank": n, "step": 5, "stage": f"stage_{n % 40}"} for n in range(1000)]
+    whereabouts.write(run, RUN_ID, run, processes)
+
+    text = status(run).output
+
+    assert len(text.splitlines()) < 60
+    assert "600 more ranks" in text
+    assert len(told(run)["now"]) == 1000
 
 
 def test_a_rank_without_a_profiler_says_why(run: Path) -> None:
     say(run, 1, backend=None, why_not={"torch_npu": "it is not imported"})
 
-    assert "1 idle 7 none: torch_npu: it is not imported" in shown(run)
+    assert re.search(r" 1 - 7 [\d.]+ s ago idle none: torch_npu: it is not imported", shown(run))
 
 
 def test_a_rank_whose_process_has_ended_is_told(run: Path) -> None:
     say(run, 3, process=GONE)
 
-    assert "3 ended 7 torch" in shown(run)
+    assert re.search(r" 3 - 7 [\d.]+ s ago ended torch", shown(run))
 
 
 def test_a_request_stands_with_the_number_of_ranks_in_each_state(run: Path) -> None:
@@ -98,6 +150,15 @@ def test_of_many_profiles_the_latest_are_listed(run: Path) -> None:
     assert "/step11/" in text
     assert "/step1/" not in text
     assert "the latest of 12" in text
+
+
+def test_of_many_open_requests_the_first_are_listed(run: Path) -> None:
+    waiting = [left(run, occasion=str(n)) for n in range(20)]
+    text = shown(run)
+
+    assert waiting[15].id[:8] in text
+    assert waiting[16].id[:8] not in text
+    assert "4 more that are open" in text
 
 
 def test_as_json_it_is_the_same(run: Path) -> None:

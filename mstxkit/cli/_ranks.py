@@ -1,0 +1,173 @@
+"""What processes and ranks of a run do now, as `status` shows it: one line each, or, of many, those alike together."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
+
+from ..host.parts import TRAINER
+from ..reading.report.escape import NAME_LIMIT, for_rich
+from ..reading.report.text import who
+from ..reading.report.units import duration
+from ..store import whereabouts
+from ..store.whereabouts import Age, Whereabouts, span
+from . import _show
+from ._requests import ROWS_AT_MOST, spans, state
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ..store.verdict import Heard
+
+T = TypeVar("T")
+_SPANS_SHOWN = 60  # characters
+_TROUBLES = ("dropped", "faults")
+
+
+class Standpoint(NamedTuple):
+    """Where one rank is, from the newest that is known of it.
+
+    Args:
+        stage: That it is in; empty between two, and where only an acknowledgement tells.
+        in_stage_s: How long it had been in it.
+        age: Of step and stage.
+        phase: Of its sessions: idle, armed, running, draining, cooldown, ended; empty where it takes no requests.
+        profiler: That its sessions are made with, or why there is none.
+    """
+
+    rank: int
+    role: str
+    stage: str
+    in_stage_s: float
+    step: int | None
+    age: Age
+    phase: str
+    profiler: str
+
+    @property
+    def alike(self) -> tuple[str, ...]:
+        """Equal for those that do the same."""
+        return self.role, self.stage, self.phase, self.profiler
+
+
+def standpoints(listeners: Sequence[Heard], seen: Iterable[Whereabouts]) -> list[Standpoint]:
+    """Of every process that takes requests, and of those besides that train with a rank."""
+    places = whereabouts.by_process(seen)
+    stood = [_of_listener(heard, places) for heard in listeners]
+    listen = {(heard.acknowledgement.host, heard.acknowledgement.pid) for heard in listeners}
+    stood += [
+        Standpoint(w.rank, w.role, w.stage or "", w.in_stage_s or 0.0, w.step, w.age, "", "")
+        for process, w in places.items()
+        if process not in listen and w.rank is not None and w.part in ("", TRAINER) and (w.step is not None or w.stage)
+    ]
+    return sorted(stood, key=lambda member: (member.rank, member.role))
+
+
+def _of_listener(heard: Heard, places: Mapping[tuple[str, int], Whereabouts]) -> Standpoint:
+    where = whereabouts.of_speaker(heard.acknowledgement, heard.standing.step, places)
+    has_ended = heard.is_alive is False
+    phase, stage = ("ended", "") if has_ended else (heard.standing.phase, where.stage or "")
+    about = (stage, where.in_stage_s or 0.0, where.step, where.age, phase, _profiler(heard))
+    return Standpoint(heard.rank, heard.acknowledgement.role, *about)
+
+
+def _profiler(heard: Heard) -> str:
+    if heard.standing.backend is not None:
+        return heard.standing.backend
+    return "none: " + "; ".join(f"{name}: {why}" for name, why in heard.standing.why_no_backend.items())
+
+
+def ranks(stood: Sequence[Standpoint]) -> Table:
+    """A line a rank; of more than 16, those that do the same on one line."""
+    made = _show.table("rank", "stage", "step", "seen", "session", "profiler", overflow="fold")
+    is_each = len(stood) <= ROWS_AT_MOST
+    groups = [[member] for member in stood] if is_each else list(_grouped(stood, lambda member: member.alike))
+    for members in groups[:ROWS_AT_MOST]:
+        first, oldest = members[0], max(members, key=lambda member: member.age.seconds)
+        who_all = f"{_spans(member.rank for member in members)} {first.role}".strip()
+        steps = sorted({member.step for member in members if member.step is not None})
+        where = (_stage(members), f"{steps[0]} to {steps[-1]}" if len(steps) > 1 else "".join(map(str, steps)))
+        seen = f"{'' if len(members) == 1 else 'up to '}{oldest.age.words}"
+        made.add_row(for_rich(who_all), *map(for_rich, where), seen, state(first.phase), for_rich(first.profiler))
+    if len(groups) > ROWS_AT_MOST:
+        rest = sum(map(len, groups[ROWS_AT_MOST:]))
+        made.add_row("…", f"{rest} more ranks (--json)", "", "", "", "")
+    return made
+
+
+def _stage(members: Sequence[Standpoint]) -> str:
+    longest_s = max(member.in_stage_s for member in members)
+    name = members[0].stage
+    return f"{name} for {'' if len(members) == 1 else 'up to '}{span(longest_s)}" if name else "-"
+
+
+def _spans(numbers: Iterable[int]) -> str:
+    """As many as fit, and how many there are."""
+    numbers = list(numbers)
+    text = spans(numbers)
+    if len(text) <= _SPANS_SHOWN:
+        return text
+    return f"{len(numbers)} ranks: {text[:_SPANS_SHOWN].rpartition(',')[0]}, …"
+
+
+def processes(listed: Sequence[dict[str, Any]]) -> Table:
+    """A line a process; of more than 16, those with troubles first, the rest counted by what they are and how."""
+    columns = ("process", "host", "pid", "state", "last seen", "dropped", "faults", "clock")
+    table = _show.table(*columns, right=("pid", "dropped", "faults"))
+    if len(listed) <= ROWS_AT_MOST:
+        shown, rest = list(listed), []
+    else:
+        troubled = [process for process in listed if _has_trouble(process)]
+        shown = troubled[:ROWS_AT_MOST]
+        rest = [process for process in listed if not _has_trouble(process)] + troubled[ROWS_AT_MOST:]
+    now_ns = time.time_ns()
+    for process in shown:
+        names = (for_rich(who(process)), for_rich(process["host"], NAME_LIMIT), str(process["pid"]))
+        table.add_row(*names, _state(process), _seen([process], now_ns), *_counts([process]), _clock(process))
+    for members in _grouped(rest, _kind):
+        table.add_row(*_many(members), "", _state(members[0]), _seen(members, now_ns), *_counts(members), "")
+    return table
+
+
+def _many(members: Sequence[Mapping[str, Any]]) -> tuple[Any, str]:
+    """`1016 × trainer`, `127 hosts`."""
+    hosts = len({process["host"] for process in members})
+    return for_rich(f"{len(members)} × {_kind(members[0])[0]}"), f"{hosts} host{'' if hosts == 1 else 's'}"
+
+
+def _has_trouble(process: Mapping[str, Any]) -> bool:
+    return process["state"] == "killed" or any(process[trouble] for trouble in _TROUBLES)
+
+
+def _kind(process: Mapping[str, Any]) -> tuple[str, str]:
+    """What it is, without a number of its own, and how it is."""
+    part = re.sub(r"[\d_ ]+$", "", process["part"] or "") or process["role"] or "process"
+    return part, " ".join(filter(None, (process["state"], process["ending"])))
+
+
+def _state(process: Mapping[str, Any]) -> Any:
+    return for_rich(_kind(process)[1], NAME_LIMIT, "bold red" if process["state"] == "killed" else "")
+
+
+def _seen(members: Sequence[Mapping[str, Any]], now_ns: int) -> str:
+    """How long ago at most."""
+    seen = [process["last_seen_ns"] for process in members if process["last_seen_ns"] is not None]
+    return f"{duration(max(0, now_ns - min(seen)))} ago" if seen else "never"
+
+
+def _counts(members: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    return (str(sum(process[trouble] for process in members)) for trouble in _TROUBLES)
+
+
+def _clock(process: Mapping[str, Any]) -> str:
+    error = "" if process["clock_error_ns"] is None else f" ±{duration(process['clock_error_ns'])}"
+    return f"{process['clock'] or 'unknown'}{error}"
+
+
+def _grouped(members: Iterable[T], key: Callable[[T], Any]) -> Iterator[list[T]]:
+    """Those with equal keys together, in the order of the first of each."""
+    groups: dict[Any, list[T]] = {}
+    for member in members:
+        groups.setdefault(key(member), []).append(member)
+    return iter(groups.values())

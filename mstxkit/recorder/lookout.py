@@ -1,0 +1,72 @@
+"""What the keeper sees of the processes of its host, written into the run every few seconds (`store/whereabouts.py`).
+
+It costs one glance into each live file in shared memory, and one small file a host. Only the thread that writes it
+waits where the run folder hangs.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any, Iterable
+
+from .. import faults
+from ..errors import FormatError, MstxkitError
+from ..host import jitter
+from ..store import layout, whereabouts
+from ..store.glance import Glimpse, LiveGlance
+
+
+class Lookout:
+    """The keeper's.
+
+    Args:
+        run: The run folder.
+        run_id: Its id.
+        folder: The live files of this host.
+
+    Threads/fork: any thread; one that comes while another is at it does nothing. A forked child makes a new one.
+    """
+
+    def __init__(self, run: Path, run_id: str, folder: Path) -> None:
+        self._run, self._run_id, self._folder = run, run_id, folder
+        self._due = jitter.Every(whereabouts.EVERY_S, "whereabouts", time.monotonic())
+        self._glances: dict[str, LiveGlance] = {}
+        self._looking = threading.Lock()
+
+    def tell_if_due(self, names: Iterable[str]) -> None:
+        """Write where these processes are, by the names of their live files, if it is time. Never raises."""
+        if not self._looking.acquire(blocking=False):
+            return
+        try:
+            if self._due.is_due(time.monotonic()):
+                self._tell(list(names))
+        except FileNotFoundError:
+            pass  # somebody has removed the run folder: the sealer puts it back
+        except (OSError, MstxkitError) as exc:
+            faults.note("keeper.whereabouts", exc)
+        finally:
+            self._looking.release()
+
+    def _tell(self, names: list[str]) -> None:
+        self._glances = {name: self._glances.get(name) or self._glance(name) for name in names}
+        seen = ((_looked(glance), time.monotonic_ns()) for glance in self._glances.values())
+        processes = [_as_json(glimpse, now_ns) for glimpse, now_ns in seen if glimpse is not None]
+        whereabouts.write(self._run, self._run_id, self._folder, processes)
+
+    def _glance(self, name: str) -> LiveGlance:
+        return LiveGlance(self._folder / f"{name}{layout.LIVE_SUFFIX}")
+
+
+def _looked(glance: LiveGlance) -> Glimpse | None:
+    try:
+        return glance.look()
+    except (OSError, FormatError):
+        return None  # it has just ended, or is just beginning
+
+
+def _as_json(glimpse: Glimpse, now_ns: int) -> dict[str, Any]:
+    who = {key: glimpse.identity.get(key) for key in ("pid", "rank", "role", "part")}
+    in_stage_ns = None if glimpse.since_ns is None else max(0, now_ns - glimpse.since_ns)
+    return {**who, "step": glimpse.step, "stage": glimpse.stage, "in_stage_ns": in_stage_ns}

@@ -1,0 +1,133 @@
+"""A live file at a glance: in which step and stage its process is now, from the ranges that are open and the newest
+records.
+
+A few kilobytes of shared memory are read, and nothing is waited for. The process that writes it does not notice.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from typing import Any, NamedTuple, Sequence
+
+from ..errors import FormatError
+from ..host import parts
+from . import documents, livefile, records
+
+# So many of the newest records are looked at for one that has a step.
+_RECORDS = 64
+# More than this of one bank's names is never read: who has so many texts is not looked into for its stage.
+_TEXTS_AT_MOST = 1 << 18
+# What a rank does is not to be seen in the processes that only load or compute for it.
+_NOT_LOOKED_AT = (parts.POOL, parts.DATALOADER)
+
+
+class Glimpse(NamedTuple):
+    """What was to be seen of a process.
+
+    Args:
+        identity: As it has told it.
+        step: The newest that it has recorded; None before its first.
+        stage: Key of the innermost stage that is open, of several the latest; None while none is.
+        since_ns: CLOCK_MONOTONIC, when that stage was entered; None while none is open.
+    """
+
+    identity: dict[str, Any]
+    step: int | None
+    stage: str | None
+    since_ns: int | None
+
+
+class LiveGlance:
+    """One process's live file, to be looked at again and again. Keeps the names of its stages, and its last step.
+
+    Args:
+        file: The live file.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._stages: dict[int, str] = {}
+        self._step: int | None = None
+        self._is_beside = False
+
+    def look(self) -> Glimpse | None:
+        """What it does now; None where it is not recording, and of a worker of a pool or a data loader.
+
+        Raises:
+            OSError: it cannot be read.
+            FormatError: it is no live file.
+        """
+        if self._is_beside:
+            return None
+        descriptor = documents.open_regular(self._file)
+        try:
+            return self._looked(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _looked(self, descriptor: int) -> Glimpse | None:
+        head = documents.read_part(descriptor, 0, livefile.HEADER_BYTES)
+        header = livefile.read_header(head, os.fstat(descriptor).st_size)
+        identity = livefile.read_identity(head)
+        self._is_beside = identity.get("under") in _NOT_LOOKED_AT
+        if header.state != livefile.RECORDING or self._is_beside:
+            return None
+        slots = _open_slots(descriptor, head, header)
+        (active,) = struct.unpack_from("<I", head, livefile.ACTIVE_BANK_AT)
+        if active >= header.layout.bank_count:
+            raise FormatError("a live file whose active bank is none of it", livefile.ACTIVE_BANK_AT)
+        at = header.layout.bank_at(active)
+        bank = livefile.read_bank_head(documents.read_part(descriptor, at, livefile.BANK_HEADER_BYTES))
+        seen = [(slot.start, slot.step) for slot in slots if slot.step != records.NO_STEP]
+        seen += _newest(descriptor, at, bank)
+        self._step = max(seen)[1] if seen else self._step
+        stage, start = self._stage(descriptor, at + header.layout.bank_bytes, bank, slots)
+        return Glimpse(identity, self._step, stage, None if start is None else _monotonic_ns(head, header, start))
+
+    def _stage(
+        self, descriptor: int, end: int, bank: livefile.BankHead, slots: Sequence[livefile.Slot]
+    ) -> tuple[str | None, int | None]:
+        """Its key, and the ticks at which it was entered."""
+        staged = [slot for slot in slots if slot.stage]
+        if not staged:
+            return None, None
+        latest = max(staged, key=lambda slot: slot.start)
+        if latest.stage not in self._stages and bank.text_bytes <= _TEXTS_AT_MOST:
+            text = documents.read_part(descriptor, end - bank.text_bytes, bank.text_bytes)
+            self._stages.update(livefile.read_texts(text, bank.salt)[0].stages)
+        start = min(slot.start for slot in staged if (slot.track, slot.stage) == (latest.track, latest.stage))
+        return self._stages.get(latest.stage), start
+
+
+def _open_slots(descriptor: int, head: bytes, header: livefile.Header) -> list[livefile.Slot]:
+    """Those that are open. Most were never used, and are left out before they are looked at one by one."""
+    size = livefile.SLOT_BYTES
+    used = documents.read_part(descriptor, livefile.HEADER_BYTES, header.layout.slot_count * size).rstrip(b"\0")
+    count = -(-len(used) // size)
+    layout = header.layout._replace(slot_count=count)
+    return livefile.read_slots(head + used.ljust(count * size, b"\0"), header._replace(layout=layout))
+
+
+def _newest(descriptor: int, at: int, bank: livefile.BankHead) -> list[tuple[int, int]]:
+    """(end in ticks, step) of the newest record that has a step; empty where none of the last few has."""
+    first = max(0, bank.record_count - _RECORDS)
+    size, place = records.RECORD_BYTES, at + livefile.BANK_HEADER_BYTES
+    raw = documents.read_part(descriptor, place + first * size, (bank.record_count - first) * size)
+    for index in reversed(range(len(raw) // size)):
+        w0, w1, w2 = records.WORDS.unpack_from(raw, index * size)
+        if records.kind_of(w2) == records.ATTRIBUTE or not records.is_whole(w0, w1, w2, bank.salt, first + index):
+            continue
+        record = records.unpack(w0, w1, w2)
+        if record.step != records.NO_STEP:
+            return [(bank.origin + record.end, record.step)]
+    return []
+
+
+def _monotonic_ns(head: bytes, header: livefile.Header, ticks: int) -> int | None:
+    """Ticks on CLOCK_MONOTONIC, by the newest anchor."""
+    anchors = livefile.read_anchors(head)
+    if not anchors or not header.ticks_per_ns > 0:  # nor NaN
+        return None
+    return anchors[-1].monotonic_ns + int((ticks - anchors[-1].ticks) / header.ticks_per_ns)

@@ -1,0 +1,165 @@
+"""`now/<host>-<digest>.json`: in which step and stage the processes of a host are, by their keeper, every few seconds.
+
+One small file a host, replaced as a whole. What it says is as old as it is: every reader shows its age.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import time
+from pathlib import Path
+from typing import Any, Iterable, Mapping, NamedTuple
+
+from ..host import folders, identity
+from . import documents, layout
+from .documents import FORMAT, Unusable
+from .report import Acknowledgement
+from .values import list_of, small_number, table_of, text_of, whole_number
+
+EVERY_S = 5.0
+PROCESSES_AT_MOST = 1024
+_NS = 10**9
+# A clock may be set by so much without a word: hosts of a cluster agree better.
+_CLOCKS_AGREE_S = 1.0
+
+
+class Age(NamedTuple):
+    """How long ago something was written.
+
+    Args:
+        seconds: By the writer's clock and the reader's: where these are two, and differ, it is as wrong, and it may be
+            below 0.
+        is_exact: Was one clock enough, as both are on one host?
+    """
+
+    seconds: float
+    is_exact: bool
+
+    @property
+    def words(self) -> str:
+        """`3 s ago`; `~3 s ago` by the clocks of two hosts; that they differ, where nothing else explains it."""
+        if self.seconds < -_CLOCKS_AGREE_S and not self.is_exact:
+            return f"its clock is {span(-self.seconds)} ahead"
+        return f"{'' if self.is_exact else '~'}{span(max(0.0, self.seconds))} ago"
+
+
+class Whereabouts(NamedTuple):
+    """Where one process was, and when that was seen.
+
+    Args:
+        host, pid, rank, role, part: Of the process; None where that is not known.
+        step: Its newest; None before its first.
+        stage: The innermost that is open; None between two of them.
+        in_stage_s: How long it had been in it.
+        written_ns: Wall clock of its host.
+        age: At the moment of reading.
+    """
+
+    host: str
+    pid: int
+    rank: int | None
+    role: str
+    part: str
+    step: int | None
+    stage: str | None
+    in_stage_s: float | None
+    written_ns: int
+    age: Age
+
+
+def write(run: Path, run_id: str, folder: Path, processes: Iterable[Mapping[str, Any]]) -> None:
+    """Say where the processes are that have their live files in `folder` of this host.
+
+    Raises:
+        OSError, CaptureError: it cannot be written; FileNotFoundError where there is no such run.
+    """
+    os.stat(run)  # what somebody has removed is not made anew here
+    about = {
+        "format": FORMAT, "run": run_id, "host": identity.host(), "boot": identity.boot_id(),
+        "timens": identity.namespace("time"), "keeper": os.getpid(),
+        "written_ns": time.time_ns(), "mono_ns": time.monotonic_ns(), "processes": list(processes)[:PROCESSES_AT_MOST],
+    }  # fmt: skip
+    folders.make_folder(run / layout.NOW)
+    documents.replace_file(run / layout.NOW / _name(folder), json.dumps(about).encode())
+
+
+def _name(folder: Path) -> str:
+    """Of the file of this host: containers may share its name, and have another /dev/shm each, and a keeper each."""
+    place = f"{identity.boot_id()} {folder} {folder.stat().st_dev}"
+    return f"{identity.host()}-{hashlib.sha256(place.encode()).hexdigest()[:8]}{layout.NOW_SUFFIX}"
+
+
+def seen(run: Path, run_id: str, unusable: list[Unusable] | None = None) -> list[Whereabouts]:
+    """Where the processes of a run were last, by rank and host; files that cannot be used are added to `unusable`."""
+    places: list[Whereabouts] = []
+    for name in documents.names_in(run / layout.NOW, layout.NOW_SUFFIX):
+        try:
+            fields = None if name.startswith(".") else documents.document(run / layout.NOW / name, run_id)
+        except Unusable as exc:
+            if unusable is not None:
+                unusable.append(exc)
+            continue
+        places += [] if fields is None else _read(fields)
+    return sorted(places, key=lambda where: (where.rank is None, where.rank or 0, where.host, where.pid))
+
+
+def _read(fields: Mapping[str, Any]) -> list[Whereabouts]:
+    host, written_ns = text_of(fields.get("host")), whole_number(fields.get("written_ns"))
+    age = _age_of(fields)
+    processes = map(table_of, list_of(fields.get("processes"))[:PROCESSES_AT_MOST])
+    return [
+        Whereabouts(
+            host, whole_number(process.get("pid")), small_number(process.get("rank")), text_of(process.get("role")),
+            text_of(process.get("part")), small_number(process.get("step")), text_of(process.get("stage")) or None,
+            _seconds(process.get("in_stage_ns")), written_ns, age,
+        )
+        for process in processes
+    ]  # fmt: skip
+
+
+def _seconds(value: Any) -> float | None:
+    return value / _NS if type(value) is int and 0 <= value < 1 << 63 else None
+
+
+def _age_of(fields: Mapping[str, Any]) -> Age:
+    """On the kernel that wrote it CLOCK_MONOTONIC tells, which nobody sets."""
+    here = (identity.boot_id(), identity.namespace("time"))
+    if here[0] and (fields.get("boot"), fields.get("timens")) == here:
+        return Age((time.monotonic_ns() - whole_number(fields.get("mono_ns"))) / _NS, True)
+    return age(text_of(fields.get("host")), whole_number(fields.get("written_ns")))
+
+
+def of_speaker(
+    ack: Acknowledgement, step: int | None, by_process: Mapping[tuple[str, int], Whereabouts]
+) -> Whereabouts:
+    """Where a process is that has said its step itself: by that, or by what its keeper has seen since."""
+    where = by_process.get((ack.host, ack.pid))
+    if where is None:
+        about = (step, None, None, ack.written_ns, age(ack.host, ack.written_ns))
+        return Whereabouts(ack.host, ack.pid, ack.rank, ack.role, "", *about)
+    if where.written_ns >= ack.written_ns:  # both by the clock of that host
+        return where
+    return where._replace(step=step, written_ns=ack.written_ns, age=age(ack.host, ack.written_ns))
+
+
+def by_process(seen: Iterable[Whereabouts]) -> dict[tuple[str, int], Whereabouts]:
+    """The newest of each process, by host and pid."""
+    return {(where.host, where.pid): where for where in sorted(seen, key=lambda where: where.written_ns)}
+
+
+def age(host: str, written_ns: int) -> Age:
+    """Of what a process of this host wrote by its wall clock."""
+    return Age((time.time_ns() - written_ns) / _NS, host == identity.host())
+
+
+def span(seconds: float) -> str:
+    """`0.4 s`, `12 s`, `3 min`, `5 h`, `2 d`: for ages, which nobody wants more exactly."""
+    if seconds < 99.5:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    for unit, size in (("min", 60), ("h", 3600), ("d", 86400)):
+        if seconds < 99.5 * size or unit == "d":
+            return f"{math.floor(seconds / size)} {unit}"
+    raise AssertionError

@@ -1,0 +1,117 @@
+"""The keeper says where the processes of its host are: real processes, one small file, and nobody waits for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+from builders import lives
+from builders.mounts import Mount, mount  # noqa: F401
+
+from mstxkit.recorder.lookout import Lookout
+from mstxkit.store import run_file, whereabouts
+
+RANK = """
+    import os, sys, time, mstxkit
+    from mstxkit.store import whereabouts
+    whereabouts.EVERY_S = 0.2
+    mstxkit.identify(rank=int(sys.argv[2]), world_size=2)
+    mstxkit.capture(sys.argv[1])
+    for step in (1, 2):
+        with mstxkit.at_step(step), mstxkit.stage("actor_generate"):
+            pass
+    with mstxkit.at_step(5 + int(sys.argv[2])), mstxkit.stage("actor_update"):
+        print("there", flush=True)
+        sys.stdin.readline()
+"""
+
+
+def until(is_so: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + lives.FINISHES_WITHIN_S
+    while not (found := is_so()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return found
+
+
+def steps(run: Path) -> dict[int | None, tuple[int | None, str | None]]:
+    seen = whereabouts.seen(run, run_file.id_of(run) or "") if run.exists() else []
+    return {where.rank: (where.step, where.stage) for where in seen}
+
+
+@pytest.fixture(autouse=True)
+def of_this_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MSTXKIT_LIVE_FOLDER", str(tmp_path))
+
+
+def test_one_file_a_host_says_where_every_rank_is(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    ranks = [lives.start(RANK, run, rank) for rank in range(2)]
+
+    there = until(lambda: len(steps(run)) == 2 and steps(run))
+    files = list((run / "now").iterdir())
+    for rank in ranks:
+        lives.finished(rank)
+
+    assert there == {0: (5, "actor_update"), 1: (6, "actor_update")}
+    assert len([file for file in files if not file.name.startswith(".")]) == 1
+
+
+def test_when_the_keeper_is_killed_another_rank_goes_on(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    ranks = {rank: lives.start(RANK, run, rank) for rank in range(2)}
+    assert until(lambda: len(steps(run)) == 2)
+    (file,) = (path for path in (run / "now").iterdir() if not path.name.startswith("."))
+    keeper = json.loads(file.read_text())["keeper"]
+    (killed,) = (rank for rank, process in ranks.items() if process.pid == keeper)
+
+    lives.killed(ranks.pop(killed))
+    left = 1 - killed
+    there = until(lambda: set(steps(run)) == {left} and steps(run))
+    lives.finished(ranks[left])
+
+    assert there == {left: (5 + left, "actor_update")}
+
+
+def test_a_process_alone_needs_no_thread_for_it(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    program = (
+        RANK
+        + """
+    import threading
+    print(sorted(thread.name for thread in threading.enumerate()), flush=True)
+"""
+    )
+    process = lives.start(program, run, 0)
+
+    assert until(lambda: steps(run)) == {0: (5, "actor_update")}
+    assert "mstxkit-keeper" not in lives.finished(process)[1]
+
+
+def test_it_writes_when_it_is_due_and_leaves_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, run_id = run_file.open_run_folder(tmp_path / "run")
+    lookout = Lookout(run, run_id, tmp_path)
+    lookout.tell_if_due([])
+    assert not (run / "now").exists()
+
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + whereabouts.EVERY_S)
+    lookout.tell_if_due(["no such process"])
+
+    assert [file.suffix for file in (run / "now").iterdir()] == [".json"]
+    assert whereabouts.seen(run, run_id) == []
+
+
+def test_what_was_removed_is_not_made_anew_and_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, run_id = run_file.open_run_folder(tmp_path / "run")
+    lookout = Lookout(run, run_id, tmp_path)
+    run.rename(tmp_path / "away")
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + whereabouts.EVERY_S)
+
+    lookout.tell_if_due([])
+
+    assert not os.path.lexists(run)
