@@ -41,6 +41,7 @@ _RANKS_HELP = (
 _SET_HELP = "An option over the preset: level=1, memory=true; may be given repeatedly."
 _SAMPLE_HELP = "A part of each occurrence: per=micro_batch,skip=2,record=1 (or mini_batch, decode_step)."
 _EXPIRES_HELP = "Seconds after which no session begins any more."
+_FORCE_HELP = "Also where a session comes near HCCL's time-out on ranks that wait for these."
 _CANCEL_HELP = "Take a request back, by its id or the beginning of it."
 
 
@@ -57,6 +58,7 @@ def escalate(
     limit_bytes: Optional[str] = typer.Option(None, metavar="SIZE", help="Raw data after which it is: 500M, 2G."),
     reason: str = typer.Option("", help="For people: why."),
     expires_s: Optional[float] = typer.Option(None, help=_EXPIRES_HELP, show_default="3600"),
+    force: bool = typer.Option(False, "--force", help=_FORCE_HELP),
     wait: bool = typer.Option(False, "--wait", help="Until it has ended; then 0 if it is done on every rank, else 1."),
     explain: bool = typer.Option(False, "--explain", help="Say what it would do, and do nothing."),
     cancel: Optional[str] = typer.Option(None, metavar="ID", help=_CANCEL_HELP),
@@ -80,7 +82,7 @@ def escalate(
         "sample": None if sample is None else _sample(sample), "reason": reason, "created_ns": now_ns,
         "limits": {"seconds": limit_s, "bytes": None if limit_bytes is None else _bytes(limit_bytes)},
         "occasion": f"command line at {now_ns}",
-        **({"options": _options(set)} if set else {}),
+        **({"options": _options(set)} if set else {}), **({"force": True} if force else {}),
         **({} if expires_s is None else {"expires_ns": now_ns + _lifetime_ns(expires_s)}),
     }  # fmt: skip
     suspected = None

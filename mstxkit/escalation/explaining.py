@@ -15,16 +15,11 @@ from ..profiling.declare import Preset
 from ..store.request import Request
 from ..store.verdict import Heard, Progress, world_size
 from ..store.whereabouts import Age, Whereabouts, by_process, of_speaker
+from . import waiting
 from .machine.agreement import agreeing, lead, needs_agreement
 from .machine.moves import COOLDOWN, NS, Policy
 
 MB = 10**6
-# Source: CANN 8.5.0, environment variables of HCCL: seconds a collective waits for a device that is not there yet
-# (0: for ever; at most 1091 where algorithms run on the AI Vector), and seconds for the first connection.
-HCCL_EXEC, HCCL_EXEC_S = "HCCL_EXEC_TIMEOUT", 1836
-HCCL_CONNECT, HCCL_CONNECT_S = "HCCL_CONNECT_TIMEOUT", 120
-_WITHOUT_HCCL = "torch"
-_NEAR_RATIO = 0.5
 _FEW = 8
 _UNKNOWN_PAUSE = (
     "unknown: this run has had no such session. The profiler's own code takes milliseconds; at the stop the device is "
@@ -83,7 +78,7 @@ class Explanation(NamedTuple):
         records: Depth: the preset with the options over it, as it comes out.
         total_mb: Raw data of all ranks, megabytes; None: unknown.
         size: How that is reckoned.
-        nears_timeout: Does the pause come near HCCL's time-out? None: unknown.
+        nears_timeout: Does a session come near HCCL's time-out? None: unknown.
         timeout: The same as a sentence.
     """
 
@@ -116,7 +111,7 @@ def explained(
         suspects: Whom "suspect+peer" stands for.
         others: The requests that the run has had.
         sessions: Earlier sessions, as their session.json has them.
-        environment: Where HCCL's time-outs may be set; the job's own is not known from outside.
+        environment: Where HCCL's time-outs may be set, for ranks that do not say their own.
         policy: The run's; default: the default one.
         seen: Where its processes are, as their keepers say.
     """
@@ -134,7 +129,8 @@ def explained(
     alike = [session for session in alike if session.get("state") == "recorded"]
     pause, when = _pause(alike), tuple(_when(request, recorders, ahead, heard, policy))
     total_mb, size = _size(request, recorders, alike, depth.preset)
-    nears, timeout = _timeout(request, recorders, pause, environment or {}, policy)
+    backends, spent = (recorder.backend for recorder in recorders), waiting.costs(request, alike)
+    nears, timeout = waiting.explained(request, backends, heard, spent, environment or {}, policy)
     return Explanation(recorders, when, ahead, depth.described(), pause, total_mb, size, nears, timeout)
 
 
@@ -247,36 +243,3 @@ def _size(
 def _number(session: Mapping[str, Any], key: str) -> int:
     value = session.get(key)
     return value if isinstance(value, int) and value >= 0 else 0
-
-
-def _timeout(
-    request: Request, recorders: Sequence[Participant], pause: Pause, environment: Mapping[str, str], policy: Policy
-) -> tuple[bool | None, str]:
-    """Does the pause come near the time-out of those who wait? Recording makes a stage longer too, so that the longest
-    session counts as well.
-    """
-    backends = {recorder.backend for recorder in recorders if recorder.backend is not None}
-    if backends and backends <= {_WITHOUT_HCCL}:
-        return False, f"no HCCL where {_WITHOUT_HCCL} is the profiler; the process group's own time-out holds there"
-    allowed_s, whence = _allowed(environment, HCCL_EXEC, HCCL_EXEC_S)
-    if allowed_s == 0:
-        return False, f"{HCCL_EXEC}=0 ({whence}): collectives wait for ever"
-    waits = (
-        f"other ranks wait in collectives meanwhile, {allowed_s:g} s at most ({HCCL_EXEC}, {whence}), and "
-        f"{_allowed(environment, HCCL_CONNECT, HCCL_CONNECT_S)[0]:g} s for a first connection ({HCCL_CONNECT})"
-    )
-    session_s = request.limits.seconds_within(policy.session_s)
-    limit = f"; a session of {session_s:g} s, its limit, would come near: set a lower one (--limit-s)"
-    also = limit if session_s + (pause.longest_s or 0) > _NEAR_RATIO * allowed_s else ""
-    if pause.longest_s is None:
-        return None, f"{waits}; how long the stop takes is unknown{also}"
-    nears = pause.longest_s > _NEAR_RATIO * allowed_s
-    return nears, f"{waits}: the pause {'COMES NEAR THAT' if nears else 'is far from it'}{also}"
-
-
-def _allowed(environment: Mapping[str, str], name: str, default_s: int) -> tuple[float, str]:
-    """Seconds, and where that is from."""
-    seconds = environment.get(name, "")
-    if seconds.isdecimal() and len(seconds) < 12:
-        return float(seconds), "as set in this shell"
-    return float(default_s), "CANN's default; the job may have set another"

@@ -33,7 +33,7 @@ def escalate(
     stage: str | Sequence[str], *, ranks: str | int | Sequence[int] | None = None, steps: int = 1,
     occurrences: int | None = None, preset: str = "full", sample: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None, run: str | os.PathLike[str] | None = None, limit_s: float | None = None,
-    limit_bytes: int | None = None, reason: str = "",
+    limit_bytes: int | None = None, reason: str = "", force: bool = False,
 ) -> Request:  # fmt: skip
     """Ask for a profile of a stage's next occurrences. Returns at once; `mstxkit status RUN` says what became of it.
 
@@ -56,6 +56,7 @@ def escalate(
         limit_s: Seconds after which a session is ended.
         limit_bytes: Bytes of raw data after which it is.
         reason: For people; up to 500 characters.
+        force: Let sessions take their time also where that comes near HCCL's time-out on ranks that wait for these.
 
     Raises:
         ConfigError: an argument is wrong, or nobody listens; with what is allowed.
@@ -82,6 +83,7 @@ def escalate(
         **({"options": dict(options) if hasattr(options, "keys") else options} if options else {}),
         "limits": {"seconds": limit_s, "bytes": limit_bytes},
         "reason": reason,
+        **({"force": True} if force else {}),
     }
     if environment.is_off():
         may_name = Known([str(stage) for stage in fields["stages"]], range(_RANKS_AT_MOST), presets.names())

@@ -83,6 +83,7 @@ class Standing(NamedTuple):
         backend, why_no_backend: Name of the profiler of its sessions; where none can record (None), why each cannot.
         reports: Of every request that it knows, and of those it speaks for; newest last.
         groups, why_no_group: Its place in the job's parallel dimensions, as `host.parallel.Place` has it.
+        timeouts: HCCL's as its environment sets them (`store/hccl.py`); None where it does not say.
     """
 
     world_size: int
@@ -95,6 +96,12 @@ class Standing(NamedTuple):
     reports: tuple[Report, ...]
     groups: Mapping[str, tuple[int, int]] = {}
     why_no_group: str = ""
+    timeouts: Mapping[str, str] | None = None
+
+    @property
+    def is_connecting(self) -> bool:
+        """Does it count steps, and has not ended one yet?"""
+        return self.step is not None and self.step_ns is None
 
     def as_json(self) -> dict[str, Any]:
         """A plain dict; `Standing.read` makes an equal one of it."""
@@ -122,6 +129,7 @@ class Standing(NamedTuple):
                 reports=tuple(_reports(document["reports"])),
                 groups=dict(_places(document.get("groups", {}))),
                 why_no_group=str(document.get("why_no_group", "")),
+                timeouts=_texts(document.get("timeouts")),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
             raise ConfigError(f"not what a rank says of itself: {exc!r}") from None
@@ -184,6 +192,10 @@ def _places(groups: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, int]]]:
     for dimension, (index, size) in groups.items():
         if 0 <= int(index) < int(size):
             yield str(dimension), (int(index), int(size))
+
+
+def _texts(table: Any) -> dict[str, str] | None:
+    return {str(name): str(text) for name, text in table.items()} if isinstance(table, dict) else None
 
 
 def _reports(listed: Iterable[Any]) -> Iterator[Report]:

@@ -90,6 +90,7 @@ class Request:
             program asks, the time at which a person does.
         created_ns, expires_ns: Wall clock of the asker, as ranks ask at slightly different times, and after which no
             session begins; not part of the id.
+        force: Let sessions take what they may, however long other ranks wait for these.
     """
 
     stages: tuple[str, ...]
@@ -105,6 +106,7 @@ class Request:
     planned: Planned | None = None
     created_ns: int = 0
     expires_ns: int = LIVES_S * 10**9
+    force: bool = False
 
     @property
     def id(self) -> str:
@@ -133,6 +135,7 @@ class Request:
             "created_ns": self.created_ns, "expires_ns": self.expires_ns,
             # Left out where there is none: the ids of requests from before there were any stay what they are.
             **({} if self.planned is None else {"planned": self.planned._asdict()}),
+            **({"force": True} if self.force else {}),
         }  # fmt: skip
 
 
@@ -204,7 +207,7 @@ class _Reading:
             stages=self._stages(), ranks=self._ranks(), steps=steps, occurrences=occurrences,
             preset=self._preset(bool(options)), options=options, sample=self._sample(), limits=self._limits(),
             reason=self._text("reason"), occasion=self._text("occasion"), planned=self._planned(),
-            created_ns=created_ns, expires_ns=expires_ns,
+            created_ns=created_ns, expires_ns=expires_ns, force=self._flag("force"),
         )  # fmt: skip
         id = self.fields.get("id")
         if not self.problems and id is not None and id != made.id:
@@ -358,6 +361,12 @@ class _Reading:
             return value
         self._wrong(f"{place}{key}", value, f"must be a whole number from {least} to {most}")
         return None
+
+    def _flag(self, key: str) -> bool:
+        value = self.fields.get(key)
+        if value is not None and type(value) is not bool:
+            self._wrong(key, value, "must be true or false")
+        return value is True
 
     def _text(self, key: str) -> str:
         value = self.fields.get(key)

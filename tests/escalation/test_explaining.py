@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from builders.escalated_run import GONE, NS, control, empty_run, left, run_of, s
 from mstxkit.escalation import explaining
 from mstxkit.escalation.explaining import Explanation
 from mstxkit.escalation.machine.moves import Policy
+from mstxkit.host.identity import host
 from mstxkit.store import verdict
 from mstxkit.store.report import Report
+from mstxkit.store.whereabouts import Age, Whereabouts
 
 
 @pytest.fixture
@@ -191,8 +194,63 @@ def test_a_pause_near_the_time_out_is_told_loudly(npus: Path) -> None:
     found = explain(npus, sessions=[had(stop_s=80)], environment={"HCCL_EXEC_TIMEOUT": "120"})
 
     assert found.nears_timeout is True
-    assert "COMES NEAR THAT" in found.timeout
-    assert "--limit-s" in found.timeout
+    assert "the pause COMES NEAR THAT" in found.timeout
+    assert "without --force a rank where start and stop took so long refuses it" in found.timeout
+
+
+def test_a_session_that_lasts_too_long_is_told_loudly(npus: Path) -> None:
+    long = had(start_ns=NS, end_ns=71 * NS)
+    found = explain(npus, sessions=[long], environment={"HCCL_EXEC_TIMEOUT": "120"})
+
+    assert found.nears_timeout is True
+    assert "the length of a session COMES NEAR THAT" in found.timeout
+    assert "a session is ended after 58 s, and not 600 s (--limit-s sets less, --force more)" in found.timeout
+
+
+def test_the_time_out_is_that_of_the_ranks_and_the_shortest_counts(npus: Path) -> None:
+    say(npus, 0, backend="torch_npu", timeouts={"HCCL_EXEC_TIMEOUT": "900"})
+    say(npus, 3, backend="torch_npu", timeouts={"HCCL_EXEC_TIMEOUT": "100", "HCCL_CONNECT_TIMEOUT": "300"})
+
+    found = explain(npus, sessions=[had()], environment={"HCCL_EXEC_TIMEOUT": "5000"})
+
+    assert "100 s at most (HCCL_EXEC_TIMEOUT, as set on rank 3)" in found.timeout
+    assert "120 s for a first connection" in found.timeout
+    assert "a session is ended after 48 s, and not 600 s" in found.timeout
+
+
+def test_ranks_that_set_none_have_canns_defaults_whatever_this_shell_says(npus: Path) -> None:
+    for rank in range(4):
+        say(npus, rank, backend="torch_npu", timeouts={})
+
+    found = explain(npus, sessions=[had()], environment={"HCCL_EXEC_TIMEOUT": "5"})
+
+    assert "1836 s at most (HCCL_EXEC_TIMEOUT, CANN's default)" in found.timeout
+    assert found.nears_timeout is False
+
+
+def test_while_first_connections_are_made_there_is_less_time(npus: Path) -> None:
+    say(npus, 2, backend="torch_npu", timeouts={}, step=0, step_ns=None)
+
+    found = explain(npus, sessions=[had()])
+
+    assert "120 s at most (HCCL_CONNECT_TIMEOUT, CANN's default)" in found.timeout
+    assert "a session is ended after 58 s" in found.timeout
+
+
+def test_with_force_it_says_what_a_session_may_take_all_the_same(npus: Path) -> None:
+    found = explain(npus, sessions=[had()], environment={"HCCL_EXEC_TIMEOUT": "120"}, force=True)
+
+    assert "--force: a session may take 600 s all the same" in found.timeout
+
+
+def test_the_step_is_that_of_now_and_how_old_it_is_is_told(run: Path) -> None:
+    seen = [Whereabouts(host(), os.getpid(), 1, "", "", 31, "actor_generate", 1.0, 1 << 62, Age(2.0, True))]
+    request = left(run)
+
+    (who,) = explaining.explained(request, verdict.heard(control(run)), seen=seen).recorders
+
+    assert (who.step, who.stage, who.seen) == (31, "actor_generate", Age(2.0, True))
+    assert who.as_json()["seen"] == {"seconds": 2.0, "is_exact": True}
 
 
 def test_an_unknown_pause_is_not_called_safe(npus: Path) -> None:

@@ -26,7 +26,7 @@ from ...profiling.declare import Preset
 from ...profiling.schedule import Schedule
 from ...profiling.session import OneSession, Order, backend_here, preset_of
 from ...recorder.background import ENDS_WITHIN_S
-from ...store import messages
+from ...store import hccl, messages
 from ...store.control_folder import ControlFolder
 from ...store.report import SAY_AGAIN_S, Report, Standing, fitted
 from ...store.request import Request
@@ -37,6 +37,7 @@ from .beginning import Beginnings
 from .inbox import Inbox
 from .light import LightOnDuty
 from .mailbox import AckNumber, Mailbox
+from .patience import Patiently
 from .post import Post
 from .settings import DutySettings
 from .watcher import Watcher
@@ -89,9 +90,11 @@ class Duty:
         self._can: tuple[int, str | None, parallel.Place] = 0, None, parallel.Place({})
         self._placed_at = -_PLACED_EVERY_S
         self._process = life.of_this()
+        self._patiently = Patiently(post.world_size)
         self._machine = self._restored(_policy(settings))
         self._machine.placing.is_own |= bool(settings.planned)
         self._machine.placing.origin = origin
+        self._ask_patience()
         self._watcher = Watcher(self._poll, settings.poll_every_s)
         self._beginnings = Beginnings(self._mailbox, self._watcher, self._say, self._control.path)
 
@@ -287,7 +290,8 @@ class Duty:
             return moves.SessionFailed(str(exc))
         reason = self._inbox.reasons.get(start.id, "")
         order = self._order(start.stage, start.step, preset, start.id, reason, start.seconds, start.bytes)
-        problem = self._session.begin(order)
+        with self._patiently.begins(start.preset):
+            problem = self._session.begin(order)
         return moves.SessionStarted() if problem is None else moves.SessionFailed(problem)
 
     def _session_ended(self, stop: moves.StopSession) -> moves.Event:
@@ -301,7 +305,8 @@ class Duty:
                 self._hear(self._stop_session(stop))
 
     def _stop_session(self, stop: moves.StopSession) -> moves.Event:
-        recorded = self._session.end(stop.why, stop.steps)
+        with self._patiently.ends():
+            recorded = self._session.end(stop.why, stop.steps)
         if recorded is None or recorded.folder is None:
             why = "no session was open" if recorded is None else "; ".join(recorded.problems)
             return moves.SessionFailed(why or "nothing was written")
@@ -324,6 +329,7 @@ class Duty:
         if self._is_over:
             return
         self._mailbox.poll()
+        self._ask_patience()
         step = self._step
         if step is not None and step != self._machine.step and not self._machine.watches:
             self._hear(moves.StepAdvanced(step, None))
@@ -349,6 +355,10 @@ class Duty:
         if coming != self._coming:
             self._coming = coming
             self._hear(moves.TheirProfiles(coming))
+
+    def _ask_patience(self) -> None:
+        is_connecting = self._step is not None and self._machine.step_ns is None
+        self._machine.patience = self._patiently.of_others(backend_here()[0], is_connecting)
 
     def _has_news(self, stages_seen: int) -> bool:
         """Is what this rank said of itself no longer so, or said long ago?"""
@@ -386,7 +396,7 @@ class Duty:
         size, stages_seen, phase = self.post.world_size, tuple(engine.stages_seen()), machine.phase(_now())
         place = self._can[2]  # as the watcher saw it last: the thread that trains does not look
         about = size, self._step, machine.step_ns, stages_seen, phase, backend, refused, reports
-        return Standing(*about, groups=place.indices, why_no_group=place.why_not)
+        return Standing(*about, groups=place.indices, why_no_group=place.why_not, timeouts=hccl.set_here())
 
     def _send(self) -> None:
         """What the agreeing rank decided, once it is written down."""

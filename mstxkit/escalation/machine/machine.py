@@ -10,10 +10,12 @@ Threads: one call at a time; the owner holds a lock where a watcher calls too.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, Callable, Mapping
 
 from ...errors import ConfigError
+from ...store.hccl import LEAST_S, Patience
 from ...store.report import ARMED, CANCELLED, DONE, DRAINING, EXPIRED, FAILED, QUEUED, REFUSED, RUNNING, Report
 from ...store.request import WHOLE_STEPS, Request
 from . import moves
@@ -52,6 +54,7 @@ class Machine:
         self._said: dict[str, Report] = {}
         self._process_ends = False
         self._theirs: tuple[tuple[str, int], ...] = ()
+        self.patience: Patience | None = None  # of the other ranks, as its owner says; None: nobody waits, or for ever
         self._out: list[moves.Action] = []
 
     @property
@@ -161,6 +164,8 @@ class Machine:
             return task.wrong_ranks(self.world_size)
         if sum(other.request.planned is None for other in self._tasks.values()) > self.policy.queue:
             return f"{self.policy.queue} requests wait on this rank already"
+        if self.patience is not None and not task.request.force and self.patience.refusal(task.request.preset):
+            return self.patience.refusal(task.request.preset)
         return "the process ends" if self._process_ends else self._spending.used_up()
 
     def _cancel_received(self, event: moves.CancelReceived, now: Now) -> None:
@@ -277,7 +282,7 @@ class Machine:
             task.note("" if left_ns else "an occurrence was passed over: the budget for sessions was used up")
             return
         request, limits = task.request, task.request.limits
-        seconds = min(limits.seconds_within(self.policy.session_s), left_ns / NS)
+        seconds = min(limits.seconds_within(self.policy.session_s), self._bound_s(request), left_ns / NS)
         session = inside.stage, inside.thread, self.step, now.mono_ns, int(seconds * NS), task.had_session
         inside.had_session = task.had_session = True
         self._session = CoveringSession(*session)
@@ -293,6 +298,12 @@ class Machine:
         if task is not None and says_it and is_free and task.wants(WHOLE_STEPS, self.step):
             self._occurrence = Occurrence(WHOLE_STEPS, thread or 0)
             self._start(task, self._occurrence, now)
+
+    def _bound_s(self, request: Request) -> float:
+        """What the patience of others leaves for a session."""
+        if self.patience is None or request.force:
+            return math.inf
+        return max(LEAST_S, self.patience.bound_s(request.preset))
 
     def _drain(self, why: str) -> None:
         """The session is to end with the next event of its thread."""
@@ -402,9 +413,16 @@ class Machine:
             other.ready_ns = None
         self._active, self._occurrence = task, None
         task.state, task.reason = ARMED, ""
+        self._note_bound(task)
         counts_steps = task.request.occurrences is None and self.step is not None
         if counts_steps and task.first_step is None and len(task.request.stages) > 1:
             task.first_step = (self.step or 0) + 1  # some of its stages may be over in this step
+
+    def _note_bound(self, task: Task) -> None:
+        request, bound_s = task.request, self._bound_s(task.request)
+        if self.patience is not None and bound_s < request.limits.seconds_within(self.policy.session_s):
+            why = self.patience.why(request.preset)
+            task.note(f"each session is ended after {bound_s:.4g} s: {why}; --force lifts that")
 
     def _end(self, task: Task, state: str, reason: str, now: Now) -> None:
         """This request ends so: now, or as soon as its session is closed."""
