@@ -121,7 +121,8 @@ class CannRun:
 
 def run_under_cann(
     script: Script, *, env: Mapping[str, str] | None = None, timeout_s: float = 120.0, fail: Sequence[Fail] = (),
-    rate: float = 0, start_bytes: int = 0, mstx: str = "profiler", cwd: Path | None = None, python: str | None = None,
+    rate: float = 0, start_bytes: int = 4096, mstx: str = "profiler", cwd: Path | None = None,
+    python: str | None = None,
 ) -> CannRun:  # fmt: skip
     """Run a script, with the real torch_npu if it uses that, on stand-in CANN libraries.
 

@@ -80,7 +80,7 @@ class StandIn:
         return self.libraries / "libprofapi.so"
 
     def environment(
-        self, *, log: Path | None = None, mstx: str = "profiler", rate: float = 0, start_bytes: int = 0,
+        self, *, log: Path | None = None, mstx: str = "profiler", rate: float = 0, start_bytes: int = 4096,
         fail: Sequence[Fail] = (),
     ) -> dict[str, str]:  # fmt: skip
         """Environment variables for a process that is to run under the stand-in.
@@ -90,7 +90,8 @@ class StandIn:
             mstx: When mstx ranges are taken: "profiler" while a profiler session with mstx runs, "on" always, "off"
                 never.
             rate: Bytes per second by which a `PROF_*` folder grows while a session runs.
-            start_bytes: Bytes that a `PROF_*` folder holds from the start of its session.
+            start_bytes: Bytes that a `PROF_*` folder holds from the start of its session; with 0, and no rate, nothing
+                is recorded, and nobody says so.
             fail: Calls that are to go wrong.
         """
         settings = {

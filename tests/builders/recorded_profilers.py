@@ -68,12 +68,14 @@ class StandIn:
     Attributes:
         is_on: Does a profile of it record?
         writes: What a recording leaves in its folder.
+        bytes: Of data in that.
     """
 
     def __init__(self, found: dict[str, Any], metrics: str, suffix: str) -> None:
         self.calls: Calls = []
         self.is_on = False
         self.writes = "PROF_000001"
+        self.bytes = 1
         self.suffix = suffix
         self.begins: list[str] = found.get("begins", [])
         self.module: Any = ModuleType("profiler")
@@ -121,7 +123,10 @@ class StandIn:
             for call in begin:
                 call()
             self.is_on = True
-            (folder / self.writes).mkdir(parents=True)
+            data = folder / self.writes / ("device_0/data" if self.writes.startswith("PROF") else "")
+            data.mkdir(parents=True)
+            (data / "a.slice_0").write_text("x" * self.bytes)
+            (data / "a.slice_0.done").write_text("filesize:1")
 
         def stop() -> None:
             self.calls.append(("stop", {}))

@@ -197,6 +197,33 @@ def test_tools_find_the_rank_and_the_session_in_the_data(escalation: Ran) -> Non
     assert (metadata["role"], len(metadata["trace_id"])) == ("actor", 32)
 
 
+EMPTY = """
+told["began"] = [one.begin(order("light", "light")), None]
+update()
+told["light"] = said(one.end("its steps are over", [7]))
+told["began"][1] = one.begin(order("actor_update", "full"))
+update()
+told["full"] = said(one.end("the stage ended", [7]))
+"""
+
+
+def test_what_recorded_nothing_has_failed_though_torch_npu_says_nothing_of_it(tmp_path: Path) -> None:
+    """CANN answers 0 to every call, makes its folders, and writes no data into them. Of the second one there are those
+    of the host, and it is noted that there is nothing else.
+    """
+    done = ran(EMPTY, tmp_path, start_bytes=0)
+    light, full = (told for told, _ in done.sessions())
+
+    assert done.told["began"] == [None, None]
+    assert {call.code for call in done.named()} == {0}
+    assert done.told["light"]["folder"] is None
+    assert light["state"] == "failed"
+    assert light["problems"][0].startswith("nothing was recorded: ")
+    assert (full["state"], full["problems"]) == ("recorded", [])
+    assert "CANN wrote no data: there are those of the host alone" in full["notes"]
+    assert done.told["faults"] == {}
+
+
 WRONG = """
 def attempt(name, preset="full", **changes):
     told[name] = {"begin": one.begin(order("actor_update", preset, **changes))}

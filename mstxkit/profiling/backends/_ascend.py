@@ -13,8 +13,11 @@ from typing import Any, Mapping
 
 from ...store.options import DEEP, PROFILE, terms
 from ..declare import Options, Preset
-from ._session import Profiler, ProfilerSession, Refused
+from ._session import Profiler, ProfilerSession, Refused, size_bytes
 from ._surface import Surface, fitted, impossible, spoken, with_members
+
+# CANN writes `<name>.slice_0`, and `<name>.slice_0.done` once that is complete.
+_DONE = ".done"
 
 
 class AscendBackend(ABC):
@@ -99,12 +102,14 @@ class AscendOutput:
     Args:
         suffix: How the folders end that the profiler writes.
         has_device: Must CANN's data be in it?
+        has_host: Must there be data of the host, where there are none of CANN's?
     """
 
     on_disk = True
 
-    def __init__(self, folder: Path, suffix: str, has_device: bool) -> None:
+    def __init__(self, folder: Path, suffix: str, has_device: bool, has_host: bool = True) -> None:
         self.notes: list[str] = []
+        self._has_host = has_host
         self._folder, self._wanted, self._has_device = folder, f"*{suffix}", has_device
         self._before = set(folder.glob(self._wanted))
 
@@ -113,12 +118,27 @@ class AscendOutput:
         return max(set(self._folder.glob(self._wanted)) - self._before, default=None)
 
     def lacking(self, output: Path) -> str | None:
-        """What an output must hold and does not: the profiler itself prints errors at most."""
-        if not self._has_device:
+        """What an output must hold and does not: the profiler itself prints errors at most, and says all is well."""
+        problem = _lacking_cann(output) if self._has_device else None
+        if problem is not None or _holds_data(output, "PROF_*/*/data/*"):
+            return problem
+        if _holds_data(output, "FRAMEWORK/*"):
+            if self._has_device:
+                self.notes.append("CANN wrote no data: there are those of the host alone")
             return None
-        if not any(output.glob("PROF_*")):
-            return f"{output} holds no PROF_* folder: CANN recorded nothing (its own log says why)"
-        info = next(output.glob("profiler_info*.json"), None)
-        if info is None or not info.stat().st_size:
-            return f"{output} holds no profiler_info.json, without which it cannot be parsed: is the disk full?"
-        return None
+        nothing = f"nothing was recorded: {output} holds no data, though the profiler says nothing of it"
+        return nothing if self._has_device or self._has_host else None
+
+
+def _lacking_cann(output: Path) -> str | None:
+    if not any(output.glob("PROF_*")):
+        return f"{output} holds no PROF_* folder: CANN recorded nothing (its own log says why)"
+    info = next(output.glob("profiler_info*.json"), None)
+    if info is None or not info.stat().st_size:
+        return f"{output} holds no profiler_info.json, without which it cannot be parsed: is the disk full?"
+    return None
+
+
+def _holds_data(output: Path, files: str) -> bool:
+    """Is there one that is not empty, and does not only say that another one is done?"""
+    return any(file.suffix != _DONE and size_bytes(file) for file in output.glob(files))

@@ -210,6 +210,22 @@ def test_a_session_without_device_data_is_a_problem(
     assert "holds no PROF_* folder" in problem
 
 
+@pytest.mark.parametrize("name", ["torch_npu", "mindspore"])
+def test_a_session_that_recorded_nothing_is_a_problem_whatever_the_profiler_says(
+    recorded: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    """All folders are there, and the files that say that others are done."""
+    made = put(monkeypatch, recorded.torch_npu() if name == "torch_npu" else recorded.mindspore("Ascend"))
+    made.bytes = 0
+    backend = torch_npu.BACKEND if name == "torch_npu" else mindspore.BACKEND
+
+    outcome = backend.start(presets.load("light"), tmp_path).stop()
+
+    (problem,) = outcome.problems
+    assert problem.startswith("nothing was recorded: ")
+    assert not outcome.is_whole
+
+
 @pytest.mark.parametrize(
     ("name", "value"), [("PROFILER_SAMPLECONFIG", "x"), ("PROFILING_MODE", "dynamic"), ("PROFILING_MODE", "")]
 )
