@@ -59,7 +59,7 @@ def full(*_): raise OSError(28, "No space left on device")
 profile.export_chrome_trace = full
 told["full disk"] = {"begin": begin(), "end": end()}
 profile.export_chrome_trace = export
-told["after"] = {"begin": begin(), "end": end()}
+told["after"] = {"begin": begin(), "work": update(), "end": end()}
 told["still"] = torch._C._autograd._profiler_enabled()
 print(json.dumps({**told, "faults": faults.counts}))
 """

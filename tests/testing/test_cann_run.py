@@ -152,8 +152,8 @@ def test_a_session_writes_a_folder_that_grows_at_its_rate(tmp_path: Path) -> Non
     assert 5000 + 0.2e6 <= size <= 5000 + (after.t_ns - before.t_ns) / 1e9 * 1e6
 
 
-def test_without_a_rate_a_session_writes_an_empty_folder(tmp_path: Path) -> None:
-    run = run_under_cann(SESSION, cwd=tmp_path)
+def test_told_to_write_nothing_a_session_leaves_empty_folders_and_no_error(tmp_path: Path) -> None:
+    run = run_under_cann(SESSION, cwd=tmp_path, start_bytes=0)
 
     (folder,) = run.prof_folders
     assert (tmp_path / folder / "device_0" / "data").is_dir()

@@ -9,6 +9,7 @@ Source: torch 2.13.0 `profiler/profiler.py`.
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sys
 import time
@@ -21,6 +22,8 @@ from ._session import ProfilerSession, Refused, size_bytes
 from ._surface import NOT_IMPORTED, spoken, torch_records, with_members
 
 _SUFFIX = ".pt.trace.json"
+# Source: torch 2.13.0, Kineto's `output_json.cpp`: the category of each event; "Trace" is the span of the recording.
+_EVENT, _EVENT_BYTES, _PIECE_BYTES = re.compile(rb'"cat": "(?!Trace")'), 16, 1 << 20
 
 
 class Torch:
@@ -119,4 +122,17 @@ class _TorchProfiler:
         return self._trace if self._trace.exists() else None
 
     def lacking(self, output: Path) -> str | None:
-        return None if size_bytes(output) else f"{output} is empty"
+        if not size_bytes(output):
+            return f"{output} is empty"
+        return None if _has_events(output) else f"nothing was recorded: {output} holds no event"
+
+
+def _has_events(trace: Path) -> bool:
+    """Does it hold any but the one that stands for the recording itself? All of it is read only where there is none."""
+    with open(trace, "rb") as stream:
+        end = b""
+        while part := stream.read(_PIECE_BYTES):
+            if _EVENT.search(end + part):
+                return True
+            end = part[-_EVENT_BYTES:]
+    return False

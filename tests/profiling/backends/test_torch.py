@@ -72,7 +72,10 @@ export = profile.export_chrome_trace
 profile.export_chrome_trace = lambda *_: os.open("/nowhere/at all", 0)
 told["full disk"] = said(session.stop())
 profile.export_chrome_trace = export
-told["after"] = said(begun("light", "after").stop())
+session = begun("light", "after")
+update(1)
+told["after"] = said(session.stop())
+told["empty"] = said(begun("light", "empty").stop())
 told["still"] = torch._C._autograd._profiler_enabled()
 print(json.dumps({**told, "faults": faults.counts}))
 """
@@ -145,6 +148,14 @@ def test_an_outcome_names_its_trace(told: dict[str, Any], name: str) -> None:
     assert outcome["bytes"] == trace.stat().st_size
     assert list(trace.parent.iterdir()) == [trace]
     assert outcome["start_ns"] < outcome["end_ns"]
+
+
+def test_a_trace_without_an_event_has_recorded_nothing(told: dict[str, Any]) -> None:
+    (problem,) = told["empty"]["problems"]
+
+    assert problem.startswith("nothing was recorded: ")
+    assert not told["empty"]["is_whole"]
+    assert told["after"]["is_whole"]
 
 
 @pytest.mark.parametrize("whose", ["while theirs", "theirs elsewhere"])
