@@ -87,7 +87,8 @@ def _bounded(request: Request, patience: hccl.Patience, policy: Policy) -> str:
     if session_s <= patience.bound_s(request.preset):
         return ""
     bound_s = patience.bound_s(request.preset)
-    return f"; a session is ended after {bound_s:.4g} s, and not {session_s:g} s (--limit-s sets less, --force more)"
+    ends = f"a session is ended at the first stage or piece after {bound_s:.4g} s, and not {session_s:g} s"
+    return f"; {ends} (--limit-s sets less, --force more)"
 
 
 def _least(

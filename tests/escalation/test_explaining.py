@@ -204,7 +204,10 @@ def test_a_session_that_lasts_too_long_is_told_loudly(npus: Path) -> None:
 
     assert found.nears_timeout is True
     assert "the length of a session COMES NEAR THAT" in found.timeout
-    assert "a session is ended after 58 s, and not 600 s (--limit-s sets less, --force more)" in found.timeout
+    assert (
+        "a session is ended at the first stage or piece after 58 s, and not 600 s (--limit-s sets less, --force more)"
+        in found.timeout
+    )
 
 
 def test_the_time_out_is_that_of_the_ranks_and_the_shortest_counts(npus: Path) -> None:
@@ -215,7 +218,7 @@ def test_the_time_out_is_that_of_the_ranks_and_the_shortest_counts(npus: Path) -
 
     assert "100 s at most (HCCL_EXEC_TIMEOUT, as set on rank 3)" in found.timeout
     assert "120 s for a first connection" in found.timeout
-    assert "a session is ended after 48 s, and not 600 s" in found.timeout
+    assert "a session is ended at the first stage or piece after 48 s, and not 600 s" in found.timeout
 
 
 def test_ranks_that_set_none_have_canns_defaults_whatever_this_shell_says(npus: Path) -> None:
@@ -234,7 +237,7 @@ def test_while_first_connections_are_made_there_is_less_time(npus: Path) -> None
     found = explain(npus, sessions=[had()])
 
     assert "120 s at most (HCCL_CONNECT_TIMEOUT, CANN's default)" in found.timeout
-    assert "a session is ended after 58 s" in found.timeout
+    assert "a session is ended at the first stage or piece after 58 s" in found.timeout
 
 
 def test_with_force_it_says_what_a_session_may_take_all_the_same(npus: Path) -> None:

@@ -30,7 +30,9 @@ def test_a_session_is_ended_in_time_and_that_is_said_when_it_is_armed() -> None:
     world.ranks[0].run("actor_update")
 
     assert armed.state == "armed"
-    assert armed.reason.startswith("each session is ended after 26 s: other ranks wait 60 s at most (HCCL_EXEC_TIMEOUT")
+    assert armed.reason.startswith(
+        "each session is ended at the first stage or piece after 26 s: other ranks wait 60 s at most (HCCL_EXEC_TIMEOUT"
+    )
     assert ordered_s(world) == 26
 
 
