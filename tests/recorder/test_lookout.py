@@ -10,7 +10,7 @@ from typing import Any, Callable
 
 import pytest
 from builders import lives
-from builders.mounts import Mount, mount  # noqa: F401
+from builders.mounts import frozen_disk  # noqa: F401
 
 from mstxkit.recorder.lookout import Lookout
 from mstxkit.store import run_file, whereabouts
@@ -89,6 +89,35 @@ def test_a_process_alone_needs_no_thread_for_it(tmp_path: Path) -> None:
 
     assert until(lambda: steps(run)) == {0: (5, "actor_update")}
     assert "mstxkit-keeper" not in lives.finished(process)[1]
+
+
+FROZEN = """
+    import os, subprocess, sys, time, mstxkit
+    from mstxkit.store import whereabouts
+    whereabouts.EVERY_S = 0.2
+    run, disk, now = sys.argv[1], os.path.dirname(sys.argv[1]), os.path.join(sys.argv[1], "now")
+    mstxkit.identify(rank=0, world_size=2)
+    mstxkit.capture(run)
+    def step(n):
+        with mstxkit.at_step(n), mstxkit.stage("actor_update"): pass
+    def file():
+        return os.stat(os.path.join(now, next(name for name in os.listdir(now) if name[0] != "."))).st_mtime_ns
+    while not os.path.isdir(now) or not os.listdir(now): step(1); time.sleep(0.01)
+    subprocess.run(["fsfreeze", "-f", disk], check=True)
+    before, ends = file(), time.monotonic() + 2
+    while time.monotonic() < ends: step(2); time.sleep(0.005)
+    stood_still = file() == before
+    subprocess.run(["fsfreeze", "-u", disk], check=True)
+    while file() == before: time.sleep(0.01)
+    print(stood_still)
+"""
+
+
+def test_while_the_run_folder_hangs_training_goes_on_and_the_file_only_gets_older(
+    frozen_disk: Path,  # noqa: F811
+) -> None:
+    """The thread that trains thaws it when its steps are over: waiting for it, it would do so for ever."""
+    assert lives.run(FROZEN, frozen_disk / "run").split() == ["True"]
 
 
 def test_it_writes_when_it_is_due_and_leaves_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
