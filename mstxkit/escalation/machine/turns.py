@@ -44,9 +44,7 @@ def _waits(task: Task, theirs: Sequence[tuple[str, int]], lead: int) -> bool:
     return bool(words)
 
 
-def _next_unplanned(
-    waiting: Collection[Task], now: Now, theirs: Sequence[tuple[str, int]], lead: int
-) -> Task | None:
+def _next_unplanned(waiting: Collection[Task], now: Now, theirs: Sequence[tuple[str, int]], lead: int) -> Task | None:
     first = min((task for task in waiting if task.needs_agreement), key=Task.turn, default=None)
     for task in waiting:
         if _waits(task, theirs, lead):
