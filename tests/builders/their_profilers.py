@@ -394,6 +394,11 @@ if __name__ == "__main__":
     sys.path += [path for path in os.environ.get("THEIR_PATHS", "").split(os.pathsep) if path]
     import mstxkit
     from mstxkit import capturing, faults
+    from mstxkit.host import folders
+
+    own = Path(sys.argv[1]).parent / "shm"  # the device's lock is this program's alone
+    own.mkdir()
+    folders.SHARED_MEMORY = str(own)
 
     for name in sys.argv[3].split(","):  # the frameworks of this process
         globals()[name] = importlib.import_module(name)

@@ -81,6 +81,7 @@ class Duty:
         self._spoken_for: dict[tuple[str, int], Report] = {}
         self._step: int | None = None
         self._trains: int | None = None  # thread
+        self._begun_beside: Order | None = None  # whose session another thread's profiler did not wait for
         self._sample_per: str | None = None
         self._is_over = self._ends_early = False
         self._is_changed, self._said_at = True, 0.0
@@ -222,7 +223,8 @@ class Duty:
 
     def _give_way(self, who: str) -> None:
         """Somebody else's profiler is about to begin, on this thread: before that ours ends, if it is this thread's."""
-        if self._process["pid"] != os.getpid() or self._session.order is None:
+        order = self._session.order
+        if self._process["pid"] != os.getpid() or order is None or order is self._begun_beside:
             return
         self._light.give_way(f"cut short by {who}'s profile")
         self._on_thread(moves.GiveWay(who, threading.get_ident()))
@@ -230,6 +232,7 @@ class Duty:
         while self._session.is_open and time.monotonic() < deadline:
             time.sleep(0.001)
         if self._session.is_open:
+            self._begun_beside = order
             faults.warn_once(
                 "another thread's profiler",
                 f"{who}'s profile began on another thread while mstxkit records, which only its own thread can end: "

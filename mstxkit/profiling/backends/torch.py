@@ -12,11 +12,13 @@ import os
 import re
 import socket
 import sys
+import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 from ...store.options import PRESET, PROFILE, settable
+from .. import theirs
 from ..declare import Options, Preset
 from ._session import ProfilerSession, Refused, size_bytes
 from ._surface import NOT_IMPORTED, spoken, torch_records, with_members
@@ -86,6 +88,35 @@ class Torch:
 BACKEND = Torch()
 
 
+def _take_this_thread_back() -> None:
+    """Free a thread of a profiler whose trace somebody else has ended.
+
+    torch crashes where it ends a profiler and there is no trace. So there is one meanwhile, of a thread that is over
+    before it could end it.
+    """
+    torch: Any = sys.modules["torch"]
+    is_on, may_end = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        try:
+            with theirs.ours():
+                trace = torch.autograd.profiler.profile()
+                trace._prepare_trace()
+                trace._start_trace()
+        finally:
+            is_on.set()
+        may_end.wait()
+
+    thread = threading.Thread(target=hold, name="mstxkit-trace", daemon=True)
+    thread.start()
+    is_on.wait()
+    if torch.autograd.profiler._is_profiler_enabled:
+        torch._C._autograd._disable_profiler()
+        torch.autograd.profiler._run_on_profiler_stop()
+    may_end.set()
+    thread.join()
+
+
 class _TorchProfiler:
     on_disk = False
 
@@ -94,11 +125,24 @@ class _TorchProfiler:
         profiler: Any = sys.modules["torch"].profiler
         self._profiler = profiler.profile(**with_members(options, profiler, Torch.name, PROFILE))
         self._trace = folder / f"{socket.gethostname()}_{os.getpid()}_{time.time_ns()}{_SUFFIX}"
+        self._thread, self._is_taken_over = threading.get_ident(), False
+        self._look_away: Callable[[], None] = lambda: None
 
     def start(self) -> None:
+        self._look_away = theirs.before_they_start(self._theirs_begins)
         self._profiler.start()
 
+    def _theirs_begins(self, who: str) -> None:
+        """On another thread it ends ours in torch's core, which crashes at the second stop of two (torch 2.13.0)."""
+        self._is_taken_over |= threading.get_ident() != self._thread
+
     def stop(self) -> None:
+        self._look_away()
+        if self._is_taken_over:
+            self._profiler.profiler = None
+            if not sys.modules["torch"].autograd.profiler._is_profiler_enabled:  # theirs is over
+                _take_this_thread_back()
+            return
         if torch_records() is False:
             # Somebody else ended it and has its events: torch 2.13.0 crashes the process when it is to write them here.
             sys.modules["torch"].autograd.profiler._run_on_profiler_stop()
@@ -113,7 +157,8 @@ class _TorchProfiler:
             self._profiler.profiler = None
 
     def close(self) -> None:
-        sys.modules["torch"]._C._autograd._disable_profiler()
+        if not self._is_taken_over:
+            sys.modules["torch"]._C._autograd._disable_profiler()
 
     def is_recording(self) -> bool | None:
         return torch_records()
