@@ -251,7 +251,8 @@ class Judge:
             return self._in_a_session(report, speaker.is_alive, written_ns, self._limit_s(report, request))
         expires_ns = None if request is None else request.expires_ns
         is_over, why = expires_ns is not None and self._now_ns >= expires_ns, "its process has ended"
-        is_over = is_over or (request is not None and request.planned is not None and self._is_over)
+        if request is not None and request.planned is not None:  # its steps are over where another rank's are
+            is_over = is_over or self._is_over or any(word.has_ended for _, _, word in self._words[report.id])
         if speaker.is_alive is None:
             if expires_ns is None or not self._is_late(max(expires_ns, written_ns)):
                 return report
