@@ -15,7 +15,7 @@ from mstxkit.store import documents
 from mstxkit.store.control_folder import ControlFolder
 from mstxkit.store.messages import of_request
 from mstxkit.store.report import Report, Standing
-from mstxkit.store.request import Known, Request, checked
+from mstxkit.store.request import WHOLE_STEPS, Known, Request, checked
 
 STAGES = ("actor_generate", "actor_update")
 GONE = {"pid_start": 1}  # of another process than the one that has the pid now
@@ -70,7 +70,7 @@ def say(
 
 def left(run: Path, *, suspects: tuple[int, ...] = (), **given: Any) -> Request:
     """A request that lies in the control folder already."""
-    known = Known(STAGES, range(1 << 31), ("full", "kernels"))
+    known = Known((*STAGES, WHOLE_STEPS), range(1 << 31), ("full", "kernels"))
     request = checked({"stage": "actor_update", "ranks": [1], **given}, known)
     control(run).send(of_request(request, suspects))
     return request
