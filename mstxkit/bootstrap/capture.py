@@ -134,10 +134,13 @@ def start_from_environment() -> None:
     if not os.environ.get(environment.RUN) or environment.is_off():
         return
     try:
-        capture()
-    except ConfigError as exc:
-        faults.warn_once("MSTXKIT_CONFIG", f"nothing is planned: {exc}")
-        capture(config={})
+        try:
+            capture()
+        except ConfigError as exc:
+            if not os.environ.get("MSTXKIT_CONFIG"):
+                raise
+            faults.warn_once("MSTXKIT_CONFIG", f"nothing is planned: {exc}")
+            capture(config={})
     except Exception as exc:
         faults.note("capture from the environment", exc)
 

@@ -124,6 +124,11 @@ class Duty:
         self._watch_for(self._machine.active)
         self._watcher.start()
 
+    @property
+    def origin(self) -> int | None:
+        """The step in which this process first entered a stage of one; None while that is not known."""
+        return self._machine.placing.origin
+
     def look(self) -> None:
         """Before it starts: hear what is planned already."""
         self._poll()

@@ -16,7 +16,7 @@ from ...engine.choose import engine
 from ...pieces import boundaries
 from ...profiling import theirs
 from ..machine import plans
-from .post import post_here
+from .post import own_rank, post_here
 from .settings import DutySettings
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class Standby:
         duty = self._duty
         if duty is not None and not (duty.post.is_assumed and duty.retire()):
             return duty.cost_ns()
+        if duty is not None and duty.origin is not None:
+            self._origin = duty.origin
         self._duty = None
         if not self._is_over and engine.stages_seen():
             with self._lock:
@@ -66,7 +68,9 @@ class Standby:
         from .duty import Duty
 
         post = None if self._is_over or self._duty is not None else post_here(*self._place)
-        if post is not None:
+        # Before the first step the rank of many is still to be learnt: none records its windows as rank 0.
+        is_early = post is not None and post.is_assumed and engine.current_step() is None
+        if post is not None and not (is_early and self._settings.planned):
             duty = Duty(post, self._settings, origin=self._origin)
             if self._settings.planned:
                 duty.look()
@@ -93,6 +97,8 @@ class Standby:
         duty = self._begun_at_once()
         if duty is not None:
             duty.entered(site, may_move)
+        elif self._origin is not None:
+            self._leave_it_to_consider()
 
     def _first_stepped(self, step: int) -> None:
         duty = self._begun_at_once()
@@ -101,7 +107,7 @@ class Standby:
 
     def _begun_at_once(self) -> Duty | None:
         """Go on duty now, on another thread, for which this one waits 50 ms: the run's folder may hang."""
-        if self._was_tried:
+        if self._was_tried or own_rank() is None or engine.current_step() is None:
             return None
         self._was_tried = True
         thread = threading.Thread(target=self._begin_aside, name="mstxkit-first", daemon=True)
@@ -118,6 +124,14 @@ class Standby:
                 self._begin()
             except Exception as exc:
                 faults.note("control.standby", exc)
+
+    def _leave_it_to_consider(self) -> None:
+        """The origin is known, and this process has no post, or none yet: no stage need be seen any more."""
+        if self._lock.acquire(blocking=False):  # else another thread is just going on duty
+            try:
+                self._expect_no_more()
+            finally:
+                self._lock.release()
 
     def _expect_no_more(self) -> None:
         """The hooks are nobody's again."""
