@@ -38,6 +38,30 @@ UNPACKED = {
     **{f"verl/{version}": (f"verl=={version}",) for version in ("0.6.1", "0.7.0", "0.7.1", "0.8.0", "0.9.0")},
     "verl/transformers-4": ("transformers==4.57.6", "huggingface_hub==0.36.2", "datasets==4.4.2"),
     "torch_npu/2.7.1": ("torch_npu==2.7.1",),
+    # With what it needs beside numpy, which the environment that runs the tests has.
+    "msprof_analyze/26.2.0": (
+        "msprof-analyze==26.2.0",
+        "pandas==3.1.1",
+        "python-dateutil==4.0.0",
+        "click==8.5.1",
+        "ijson==3.6.0",
+        "Jinja2==3.1.6",
+        "MarkupSafe==3.0.4",
+        "PyYAML==6.0.3",
+        "SQLAlchemy==2.1.9",
+        "tqdm==4.70.1",
+        "psutil==7.2.2",
+        "prettytable==3.18.0",
+        "wcwidth==0.9.4",
+        "xlsxwriter==3.3.1",
+        "networkx==3.6.1",
+        "typing_extensions==4.16.0",
+        "tzdata==2026.6",
+        "plotly==7.1.0",
+        "narwhals==2.29.0",
+        "packaging==26.3",
+        "pybind11==3.1.0",
+    ),
 }
 
 # Perfetto's trace processor as WebAssembly, and a node to run it: docs/decisions/0015. No Python imports them, so

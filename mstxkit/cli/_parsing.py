@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
 
+import typer
+
 from .. import stages
 from ..errors import ReadError
 from ..parsing import kinds, lock, outcome, profiles, record, tools, work
@@ -18,7 +20,7 @@ from ..parsing.record import ParseRecord
 from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.units import duration, size
 from ..store import layout
-from . import _show
+from . import _opening, _show
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -63,6 +65,11 @@ class Done(NamedTuple):
         return bool(self.missing) or self.interrupted or any(row.state == record.FAILED for row in self.rows.values())
 
 
+def plan_of(jobs: int | None = None, limit_s: float | None = None, export: str = "") -> work.ParsePlan:
+    """How to parse, where nothing else is asked for: on half of the processors, four at most."""
+    return work.ParsePlan(jobs or max(1, min(4, (os.cpu_count() or 2) // 2)), limit_s, export)
+
+
 def analysed(run: Path, wanted: Wanted, plan: work.ParsePlan, unfinished: bool, quiet: bool) -> Done:
     """Parse what is wanted and not parsed yet, by the plan, with this environment and the msprof in it.
 
@@ -86,7 +93,7 @@ def _chosen(every: list[Profile], wanted: Wanted) -> list[Profile]:
         profile for profile in every
         if (not keys or stages.canonical(profile.stage) in keys)
         and (not wanted.ranks or profile.rank in wanted.ranks)
-        and (wanted.request is None or profile.request == wanted.request)
+        and (wanted.request is None or profile.request.startswith(wanted.request))
     ]  # fmt: skip
     if every and not chosen:
         choices = {
@@ -227,7 +234,7 @@ class Shown:
             self._progress.stop()
 
 
-def show(done: Done) -> None:
+def show(run: Path, done: Done) -> None:
     """The table, then what failed, what is missing, what to do."""
     from rich.text import Text
 
@@ -242,6 +249,8 @@ def show(done: Done) -> None:
     console.print(table if done.rows else "This run has no profiles: nothing to do.")
     for line in _lines(done):
         console.print(for_rich(line))
+    for line in _opening.lines(run, "", _requests(done)):  # as it is: to be copied from a terminal of any width
+        typer.echo(line)
 
 
 def _short(path: str) -> str:
@@ -270,8 +279,13 @@ def _lines(done: Done) -> Iterator[str]:
     yield from (f"missing: {problem}" for problem in done.missing)
     if done.interrupted:
         yield "interrupted: run the same command again to go on; what is parsed stays"
-    if any(row.state == record.PARSED for row in rows):
-        yield f"Open the {kinds.OUTPUT} folders with MindStudio Insight, or give the run to msprof-analyze."
+    if any(row.state == record.PARSED and not row.profile.request for row in rows):
+        yield f"Light capture: open the {kinds.OUTPUT} folders one by one with MindStudio Insight."
+
+
+def _requests(done: Done) -> list[str]:
+    """Those of which anything is to be seen, in the order of the rows."""
+    return list(dict.fromkeys(row.profile.request for row in done.rows.values() if row.profile.request))
 
 
 def _remark(row: Row) -> str:
@@ -284,6 +298,7 @@ def as_json(run: Path, done: Done) -> dict[str, Any]:
     return {
         "run": str(run), "profiles": [_fields(row) for row in done.rows.values()], "missing": done.missing,
         "interrupted": done.interrupted, "tools": {"msprof": done.msprof, **done.versions},
+        "open": _opening.lines(run, "", _requests(done)),
     }  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from enum import Enum
 from pathlib import Path
 from typing import Optional
@@ -10,10 +9,10 @@ from typing import Optional
 import typer
 
 from ..errors import ReadError
-from ..parsing.work import ParsePlan
 from . import FOUND_WRONG, _parsing, _show
 
 _EXPORT_HELP = "What torch_npu writes.  [default: what each profile was recorded for]"
+_REQUEST_HELP = "Only what this request recorded; the beginning of its id is enough."
 _JOBS_HELP = "Profiles at a time.  [default: half the processors, at most 4]"
 _LIMIT_HELP = "Seconds for one profile.  [default: as long as it takes]"
 
@@ -37,7 +36,7 @@ def analyse(
     run: Path = typer.Argument(..., help="The run's folder.", show_default=False),
     stage: Optional[list[str]] = typer.Option(None, "--stage", help="Only this stage; may be repeated."),
     rank: Optional[list[int]] = typer.Option(None, "--rank", min=0, help="Only this rank; may be repeated."),
-    request: Optional[str] = typer.Option(None, "--request", help="Only what this request recorded."),
+    request: Optional[str] = typer.Option(None, "--request", help=_REQUEST_HELP),
     again: Optional[Again] = typer.Option(None, "--again", help="Once more: what failed, or all."),
     export: Optional[Export] = typer.Option(None, "--export", help=_EXPORT_HELP),
     jobs: Optional[int] = typer.Option(None, "--jobs", min=1, help=_JOBS_HELP),
@@ -53,7 +52,6 @@ def analyse(
         raise ReadError(f"{run}: no such run folder")
     wanted = _parsing.Wanted(tuple(stage or ()), tuple(rank or ()), request, again.value if again else None)
     words = {None: "", Export.BOTH: "text,db"}.get(export, export.value if export else "")
-    plan = ParsePlan(jobs or max(1, min(4, (os.cpu_count() or 2) // 2)), time_limit, words)
-    done = _parsing.analysed(run, wanted, plan, unfinished, quiet=json)
-    _show.as_json(_parsing.as_json(run, done)) if json else _parsing.show(done)
+    done = _parsing.analysed(run, wanted, _parsing.plan_of(jobs, time_limit, words), unfinished, quiet=json)
+    _show.as_json(_parsing.as_json(run, done)) if json else _parsing.show(run, done)
     raise typer.Exit(FOUND_WRONG if done.is_wrong else 0)

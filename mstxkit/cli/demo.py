@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import typer
 
-from . import FOUND_WRONG, _show
+from . import FOUND_WRONG, _opening, _show
 
 if TYPE_CHECKING:
     from ..demo.escalating import Escalated
@@ -87,6 +87,8 @@ def _show_all(outcome: DemoOutcome, report: dict[str, Any], trace: Path) -> None
     _show.console().print(text.render(report, False))
     for line in _of_escalation(outcome.escalated) if outcome.escalated is not None else ():
         typer.echo(line)
+    if outcome.escalated is not None and outcome.escalated.folder is not None:
+        typer.echo("\n".join(_opening.lines(outcome.plan.run, "", [outcome.escalated.request])))
     typer.echo(f"\nThe report again: mstxkit report {outcome.plan.run}\nThe timeline: open {trace} in {_PERFETTO}")
 
 

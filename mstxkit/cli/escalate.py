@@ -17,7 +17,7 @@ from ..reading.report.units import duration, share_over, size
 from ..store import groups, verdict, whereabouts
 from ..store.options import REQUEST, settable
 from ..store.session_file import sessions
-from . import FOUND_WRONG, _requests, _show
+from . import FOUND_WRONG, _opening, _parsing, _requests, _show
 
 if TYPE_CHECKING:
     from ..escalation.explaining import Explanation
@@ -42,6 +42,7 @@ _SET_HELP = "An option over the preset: level=1, memory=true; may be given repea
 _SAMPLE_HELP = "A part of each occurrence: per=micro_batch,skip=2,record=1 (or mini_batch, decode_step)."
 _EXPIRES_HELP = "Seconds after which no session begins any more."
 _FORCE_HELP = "Also where a session comes near HCCL's time-out on ranks that wait for these."
+_ANALYSE_HELP = "With --wait: then parse what was recorded, here, and say how to open it."
 _CANCEL_HELP = "Take a request back, by its id or the beginning of it."
 
 
@@ -60,6 +61,7 @@ def escalate(
     expires_s: Optional[float] = typer.Option(None, help=_EXPIRES_HELP, show_default="3600"),
     force: bool = typer.Option(False, "--force", help=_FORCE_HELP),
     wait: bool = typer.Option(False, "--wait", help="Until it has ended; then 0 if it is done on every rank, else 1."),
+    analyse: bool = typer.Option(False, "--analyse", help=_ANALYSE_HELP),
     explain: bool = typer.Option(False, "--explain", help="Say what it would do, and do nothing."),
     cancel: Optional[str] = typer.Option(None, metavar="ID", help=_CANCEL_HELP),
     json: bool = typer.Option(False, "--json", help="Everything as one JSON object; times in ns."),
@@ -72,6 +74,8 @@ def escalate(
             raise typer.BadParameter("it takes a request back; --stage and --ranks ask for one", param_hint="--cancel")
         _cancel(run, cancel, reason, json)
         return
+    if analyse and not wait:
+        raise typer.BadParameter("it parses what has been recorded: add --wait", param_hint="--analyse")
     if not stage:
         raise typer.BadParameter("name the stage to profile", param_hint="--stage")
     if ranks is None:
@@ -99,7 +103,7 @@ def escalate(
     if not json:
         _tell(run, request, suspects, suspected)
     if wait:
-        _wait(run, asking.control_of(run), request, suspects, json)
+        _wait(run, asking.control_of(run), request, suspects, analyse, json)
     elif json:
         _show.as_json({"request": request.as_json(), "suspects": list(suspects)})
 
@@ -245,7 +249,9 @@ def _print_explanation(request: Request, explanation: Explanation, meant: str | 
 # Waiting.
 
 
-def _wait(run: Path, control: ControlFolder, request: Request, suspects: tuple[int, ...], json: bool) -> None:
+def _wait(
+    run: Path, control: ControlFolder, request: Request, suspects: tuple[int, ...], analyse: bool, json: bool
+) -> None:
     try:
         progress = _watched(control, request, suspects, json)
     except KeyboardInterrupt:
@@ -253,15 +259,30 @@ def _wait(run: Path, control: ControlFolder, request: Request, suspects: tuple[i
         raise typer.Exit(FOUND_WRONG) from None
     recorded = sessions(control.path.parent, control.run_id)
     kept = [session for session in recorded if session.key[0] == request.id]
+    done = _parsed(run, request.id, quiet=json) if analyse and kept else None
     if json:
-        _show.as_json({**_requests.as_dict(progress), "profiles": [session.folder for session in kept]})
+        analysis = {} if done is None else {"analysis": _parsing.as_json(run, done)}
+        _show.as_json({**_requests.as_dict(progress), "profiles": [session.folder for session in kept], **analysis})
     else:
         typer.echo(f"request {request.id}: {progress}")
         for session in kept[:_FOLDERS_AT_MOST]:
             typer.echo(f"  {_show.path(run, session.folder)}  {_requests.size_of(session)}")
         if len(kept) > _FOLDERS_AT_MOST:
             typer.echo(f"  and {len(kept) - _FOLDERS_AT_MOST} more: mstxkit status {run} --json")
-    raise typer.Exit(0 if progress.is_done else FOUND_WRONG)
+        _show_how_to_open(run, control.run_id, request.id, done)
+    raise typer.Exit(0 if progress.is_done and not (done and done.is_wrong) else FOUND_WRONG)
+
+
+def _parsed(run: Path, request: str, quiet: bool) -> _parsing.Done:
+    return _parsing.analysed(run, _parsing.Wanted((), (), request, None), _parsing.plan_of(), False, quiet)
+
+
+def _show_how_to_open(run: Path, run_id: str, request: str, done: _parsing.Done | None) -> None:
+    if done is not None:
+        _parsing.show(run, done)
+        return
+    for line in _opening.lines(run, run_id, [request]):
+        typer.echo(line)
 
 
 def _watched(control: ControlFolder, request: Request, suspects: tuple[int, ...], json: bool) -> Progress:

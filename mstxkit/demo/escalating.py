@@ -38,6 +38,7 @@ class Escalated(NamedTuple):
     reason: str = ""  # why it ended so, or why nothing was asked for
     step: int | None = None  # the one that was recorded
     folder: Path | None = None  # the profile's; None where nothing was recorded
+    request: str = ""  # its id
     trace: Trace | None = None  # the one in it; None where the profiler writes none by itself
 
     @property
@@ -101,7 +102,7 @@ class Escalation:
         command = f"mstxkit escalate {self._run} --stage {slowest.stage} --ranks {slowest.rank} --steps 1"
         folder = None if row["folder"] is None else self._run / row["folder"]
         trace = None if folder is None else trace_in(folder, slowest.stage)
-        return Escalated(command, slowest, row["state"], row["reason"], row["first_step"], folder, trace)
+        return Escalated(command, slowest, row["state"], row["reason"], row["first_step"], folder, self._id, trace)
 
 
 def trace_in(folder: Path, stage: str) -> Trace | None:

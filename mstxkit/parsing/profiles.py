@@ -43,8 +43,9 @@ def of_run(run: Path, unfinished: bool = False) -> list[Profile]:
     top = run / PROFILES
     if not top.is_dir() or top.is_symlink():
         return []
-    alive = _Living(run, unfinished)
-    every = (profile for folder, raws, files in _folders(top) for profile in _of(run, folder, raws, files, alive))
+    alive, places = _Living(run, unfinished), list(_folders(top))
+    ours = _of_requests(top, places)
+    every = (profile for place in places for profile in _of(run, *place, alive, ours))
     return sorted(every, key=lambda profile: (profile.stage, profile.step or 0, profile.rank or 0, profile.path))
 
 
@@ -59,7 +60,39 @@ def _folders(top: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
             yield folder, sorted(raws), files
 
 
-def _of(run: Path, folder: Path, raws: list[str], files: list[str], alive: _Living) -> Iterator[Profile]:
+def _of_requests(top: Path, places: list[tuple[Path, list[str], list[str]]]) -> dict[Path, Path]:
+    """The raw folders among these that lie in the folder of a request, each with the folder of its session."""
+    raws, ours = {folder / name for folder, names, _ in places for name in names}, {}
+    for folder, names, files in places:
+        session = documents.read_json(folder / SESSION_FILE) if SESSION_FILE in files and not names else None
+        output, request = (session or {}).get("output"), (session or {}).get("request")
+        if isinstance(output, str) and isinstance(request, str):
+            parts = layout.data_parts(folder.relative_to(top).parts, output, request)
+            if parts is not None and (raw := top.joinpath(*parts)) in raws:
+                ours[raw] = folder
+    return ours
+
+
+def _of(
+    run: Path, folder: Path, raws: list[str], files: list[str], alive: _Living, ours: dict[Path, Path]
+) -> Iterator[Profile]:
+    if folder in ours.values():
+        return  # with its data
+    for raw in [raw for raw in raws if folder / raw in ours]:
+        yield _of_request(run, folder / raw, ours[folder / raw], alive)
+    raws = [raw for raw in raws if folder / raw not in ours]
+    if raws or SESSION_FILE in files:
+        yield from _beside(run, folder, raws, files, alive)
+
+
+def _of_request(run: Path, raw: Path, folder: Path, alive: _Living) -> Profile:
+    session, kind = documents.read_json(folder / SESSION_FILE) or {}, kinds.kind_of(raw.name)
+    state, reason = _raw_state(raw, session, alive)
+    about = (kind.name if kind else "", state, reason, folder / ANALYSIS_FILE, session)
+    return _made(run, raw, *about, below=folder)
+
+
+def _beside(run: Path, folder: Path, raws: list[str], files: list[str], alive: _Living) -> Iterator[Profile]:
     session = documents.read_json(folder / SESSION_FILE) if SESSION_FILE in files else None
     unreadable = SESSION_FILE in files and session is None
     for name in raws:
@@ -93,6 +126,11 @@ def _without_raw(session: dict[str, Any], alive: _Living) -> tuple[str, str]:
         return (state, reason) if state == RECORDING else (NOTHING, "its process ended, and left nothing")
     if session.get("backend") == "torch" and session.get("output"):
         return NOTHING, _TORCH
+    stored = session.get("stored")
+    if isinstance(stored, dict):
+        return NOTHING, f"its data are on {stored.get('host')}: mstxkit profiles RUN --fetch, there"
+    if isinstance(session.get("removed"), dict):
+        return NOTHING, "its data were removed to make room"
     return NOTHING, "nothing was recorded" if not session.get("output") else "its output is not in its folder"
 
 
@@ -133,8 +171,11 @@ class _Living:
         return same[-1] if same else None
 
 
-def _made(run: Path, path: Path, kind: str, state: str, reason: str, kept: Path, session: dict[str, Any]) -> Profile:
-    parts = path.relative_to(run / PROFILES).parts
+def _made(
+    run: Path, path: Path, kind: str, state: str, reason: str, kept: Path, session: dict[str, Any],
+    below: Path | None = None,
+) -> Profile:  # fmt: skip
+    parts = (below or path).relative_to(run / PROFILES).parts
     step, rank = layout.step_and_rank(parts)
     stage, request = session.get("stage"), session.get("request")
     return Profile(

@@ -94,12 +94,14 @@ class Order(NamedTuple):
     reason: str = ""  # in the asker's words
     seconds: float | None = None
     bytes: int | None = None
+    is_only_window: bool = True  # is its request for one window alone?
+    local: Path | None = None  # this host's own folder for the data; None: the run
 
 
 class Recorded(NamedTuple):
     """What became of an ordered session."""
 
-    folder: Path | None  # with session.json and what the profiler wrote; None where there are no data
+    folder: Path | None  # with session.json, which says where the data are; None where there are none
     bytes: int  # raw data on disk
     problems: tuple[str, ...]  # what went wrong, a sentence each
     start_ns: int  # when it recorded, Unix time; 0 where it never did

@@ -131,9 +131,10 @@ class _Opened:
         return self._session is not None and self._session.is_running
 
     def begin(self, before_ns: int) -> str | None:
-        room = _room_bytes(self.order.run)
+        place = self.order.local or self.order.run
+        room = _room_bytes(place)
         if room is not None and room < _ROOM_TO_BEGIN_BYTES:
-            left = f"only {room >> 20} MiB are left on the disk of {self.order.run}"
+            left = f"only {room >> 20} MiB are left on the disk of {place}"
             return f"{left}, too little to record; make room there"
         try:
             self._file = SessionFile(self.order.run, self._start())
@@ -141,7 +142,7 @@ class _Opened:
             return f"the session's folder cannot be made: {exc}"
         try:
             with theirs.ours():
-                self._session = self.backend.start(self.order.preset, self._file.folder, self.order.bytes)
+                self._session = self.backend.start(self.order.preset, self._file.data, self.order.bytes)
         except BaseException:  # an interrupt, which goes on to the program
             self._file.fail("the start was interrupted")
             raise
@@ -183,9 +184,11 @@ class _Opened:
     def _completed(self, outcome: SessionOutcome) -> list[str]:
         """Add to the data what the profiler cannot know; what is wrong with it or with the disk."""
         assert self._file is not None
-        room = _room_bytes(self._file.folder)
+        room = _room_bytes(self._file.data)
         is_full = room is not None and room < _ROOM_AT_END_BYTES
-        problems = [f"no room is left on the disk of {self.order.run}: what was recorded is cut short"] * is_full
+        problems = [
+            f"no room is left on the disk of {self.order.local or self.order.run}: what was recorded is cut short"
+        ] * is_full
         if outcome.folder is None or not outcome.folder.is_dir():
             return problems
         try:
@@ -209,6 +212,7 @@ class _Opened:
             order.run_id, order.rank, order.world_size, order.role, order.stage, order.step, order.request,
             order.reason, None if order.preset.name == "custom" else order.preset.name, options, notes, order.seconds,
             order.bytes, backend.on_disk, backend.name, backend.version(), __version__, self._distributed(),
+            order.is_only_window, order.local,
         )  # fmt: skip
 
     def _distributed(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@
 <run>/control/requests.json                   every message to all ranks; requests.lock is held by who adds one
 <run>/control/acks/rank<R>[-<role>].json      what a rank says of them
 <run>/profiles/<stage>/step<N>/rank<R>/<start ns>-<pid>/session.json   one profile, and analysis.json of its parse
+<run>/profiles/<request>/[<stage>.step<N>/]<what the profiler wrote>   all ranks of a finished request, for tools
 <live folder>/<process>.live                  on the host: a process's live file; control-*: what they pass on
 <live folder>/<process>.life                  a lock that its process holds while it lives
 <live folder>/keeper-<host>.life              a lock of the one that looks after the others
@@ -34,6 +35,7 @@ LIVE_SUFFIX, SEALED_SUFFIX, PATCHES_SUFFIX = life.LIVE_SUFFIX, ".mxs", ".json"
 PASSED_ON = "control-"
 KEEPER = "keeper-"
 SESSION_DEPTH = 4  # folders between profiles/ and session.json
+RAW_SUFFIXES = ("_ascend_pt", "_ascend_ms")  # of the folders that torch_npu and MindSpore write
 
 _ACK = re.compile(r"rank(0|[1-9]\d{0,8})(?:-(\w+))?\.json", re.ASCII)
 _STEP, _RANK = re.compile(r"step(\d{1,18})"), re.compile(r"rank(\d{1,9})")
@@ -75,6 +77,37 @@ def ack_of(name: str) -> tuple[int, str] | None:
 def session_parts(stage: str, step: int | None, rank: int) -> tuple[str, str, str, str]:
     """The folders on the way from the run to those of this stage's sessions."""
     return PROFILES, stage_in_names(stage), "step-unknown" if step is None else f"step{step:d}", f"rank{rank:d}"
+
+
+def request_parts(request: str, stage: str, step: int | None, nth: int, is_only: bool) -> tuple[str, ...]:
+    """The folders on the way from the run to the data of one session of a request, where tools look.
+
+    Args:
+        nth: Which session of this stage, step and rank it is, from 1 on.
+        is_only: Can there be one window alone? Else each has a folder: tools take one profile of a rank in a folder.
+    """
+    top = (PROFILES, stage_in_names(request))
+    if is_only and nth == 1:
+        return top
+    _, stage_name, step_name, _ = session_parts(stage, step, 0)
+    return (*top, f"{stage_name}.{step_name}" + (f".{nth}" if nth > 1 else ""))
+
+
+def data_parts(session: tuple[str, ...], output: str, request: str) -> tuple[str, ...] | None:
+    """Where the output lies that a session names, below profiles/; None where it may not name that.
+
+    Args:
+        session: The parts of its folder below profiles/.
+        output: What its session.json says: a name, or the way to the request's folder.
+    """
+    if output in ("", ".", "..") or "\0" in output:
+        return None
+    if "/" not in output:
+        return (*session, output)
+    way = "../" * len(session)
+    parts = tuple(output[len(way) :].split("/")) if output.startswith(way) else ()
+    is_there = 2 <= len(parts) <= 3 and parts[0] == stage_in_names(request) and bool(request)
+    return parts if is_there and not {"", ".", ".."}.intersection(parts) else None
 
 
 def stage_in_names(stage: str) -> str:

@@ -115,6 +115,11 @@ class Request:
         text = json.dumps(asked, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
+    @property
+    def is_for_one_window(self) -> bool:
+        """Is it for one step, or one occurrence, of one stage?"""
+        return len(self.stages) == 1 and 1 in (self.steps, self.occurrences) and self.sample is None
+
     def as_json(self) -> dict[str, Any]:
         """A plain dict for `json.dumps`; `checked` makes an equal request of it."""
         return {"id": self.id, **self._content()}

@@ -1,6 +1,10 @@
 """The folder of a session in the run, and `session.json` in it: who recorded what, when, why, and what went wrong.
 
-    <run>/profiles/<stage>/step<N>/rank<R>/<start ns>-<pid>/session.json, and what the profiler wrote
+    <run>/profiles/<stage>/step<N>/rank<R>/<start ns>-<pid>/session.json
+
+What the profiler wrote lies beside it while it records. At the end of a session of a request it goes into the folder of
+that request, where tools find all ranks (`layout.request_parts`, docs/decisions/0018-one-folder-a-request.md). Data on
+a host's own disk stay there until they are fetched: `stored` says where (`store/fetching.py`).
 
 Written when a session begins, in state "recording", and replaced when it ends, in state "recorded" or "failed". What is
 left of a killed process says "recording" for ever: its pid, and the time of its host's boot, tell.
@@ -15,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple, Sequence
 
+from ..errors import MstxkitError
 from ..host import folders, identity
 from . import documents, layout
 from .documents import FORMAT, Unusable
@@ -41,6 +46,8 @@ class SessionStart(NamedTuple):
         bytes_enforceable: Does the profiler write while it records? Else no limit of bytes can hold.
         backend, backend_version, version: What records; mstxkit's.
         distributed: `parallel.distributed_args`.
+        is_only_window: Is the request for one window alone?
+        local: This host's own folder for the data of the run; None: the run.
     """
 
     run_id: str
@@ -61,6 +68,8 @@ class SessionStart(NamedTuple):
     backend_version: str
     version: str
     distributed: dict[str, Any]
+    is_only_window: bool = True
+    local: Path | None = None
 
 
 class SessionOutcome(NamedTuple):
@@ -93,22 +102,40 @@ class SessionOutcome(NamedTuple):
 class SessionFile:
     """A session's folder, made anew in a run, and the document in it.
 
+    Attributes:
+        data: Where the profiler is to write: that folder, or one on this host's own disk.
+
     Raises:
         OSError, CaptureError: the folder or the file cannot be made.
     """
 
     def __init__(self, run: Path, start: SessionStart) -> None:
-        self.folder = _made(run, start)
+        self.folder = self.data = _made(run, start)
         self.document = _begun(start)
+        self._run, self._is_only_window = run, start.is_only_window
+        if start.local is not None:
+            self.data = _made_locally(start.local, self.folder.relative_to(run / layout.PROFILES))
+            self.document["stored"] = {"host": identity.host(), "folder": str(self.data)}
         self.is_settled = False
         text = _text(self.document)
         documents.replace_file(self.folder / SESSION_FILE, text + b" " * (_ROOM_BYTES - len(text)))
 
     def end(self, outcome: SessionOutcome, why: str, problems: Sequence[str] = ()) -> str | None:
         """Replace the document; why that could not be done, or None."""
-        self.document.update(_ended(self.document, outcome, why, self.folder))
+        self.document.update(_ended(self.document, outcome, why))
         self.document["problems"] += problems
+        try:
+            self._place(outcome)
+        except (OSError, MstxkitError) as exc:
+            self.document["notes"].append(f"its data stay beside this file: {exc}")
         return self._replaced()
+
+    def _place(self, outcome: SessionOutcome) -> None:
+        """Put whole data of a request into its folder; the document says where they are from then on."""
+        is_for_tools = outcome.is_whole and self.document["request"] and self.data == self.folder
+        if outcome.folder is not None and is_for_tools:
+            place = into_request(self._run, self.folder, self.document, outcome.folder, self._is_only_window)
+            self.document["output"] = place
 
     def fail(self, why: str) -> str | None:
         """Say that nothing was recorded."""
@@ -158,6 +185,32 @@ def _made(run: Path, start: SessionStart) -> Path:
             continue
 
 
+def _made_locally(local: Path, below: Path) -> Path:
+    """The same folder on this host's own disk, each part of the way made or checked."""
+    folder = local
+    for part in below.parts:
+        folder /= part
+        folders.make_folder(folder)
+    return folder
+
+
+def into_request(run: Path, folder: Path, document: dict[str, Any], output: Path, is_only_window: bool) -> str:
+    """Move what a profiler wrote into the folder of its request; the way there from the session's folder.
+
+    Raises:
+        OSError, CaptureError: it stays where it is.
+    """
+    nth = sum(name <= folder.name for name in os.listdir(folder.parent))
+    place, step = run, small_number(document.get("step"))
+    for part in layout.request_parts(document["request"], document["stage"], step, nth, is_only_window):
+        place /= part
+        folders.make_folder(place)
+    if os.path.lexists(place / output.name):
+        raise FileExistsError(f"{place / output.name} is there already")
+    os.rename(output, place / output.name)
+    return os.path.relpath(place / output.name, folder)
+
+
 def _begun(start: SessionStart) -> dict[str, Any]:
     notes = list(start.notes)
     if start.bytes is not None and not start.bytes_enforceable:
@@ -174,10 +227,11 @@ def _begun(start: SessionStart) -> dict[str, Any]:
         "overshoot": {"seconds": None, "bytes": None},
         "backend": start.backend, "backend_version": start.backend_version, "mstxkit": start.version,
         "ended_because": None, "distributed_args": start.distributed,
+        "is_only_window": start.is_only_window, "stored": None,
     }  # fmt: skip
 
 
-def _ended(document: dict[str, Any], outcome: SessionOutcome, why: str, folder: Path) -> dict[str, Any]:
+def _ended(document: dict[str, Any], outcome: SessionOutcome, why: str) -> dict[str, Any]:
     limits, lasted_s = document["limits"], max(0, outcome.end_ns - outcome.start_ns) / 1e9
     too_long_s = None if limits["seconds"] is None else round(max(0.0, lasted_s - limits["seconds"]), 6)
     too_many_bytes = None if limits["bytes"] is None else max(0, outcome.bytes - limits["bytes"])
@@ -185,7 +239,7 @@ def _ended(document: dict[str, Any], outcome: SessionOutcome, why: str, folder: 
         "steps": list(outcome.steps), "state": RECORDED if outcome.is_whole else FAILED,
         "start_ns": outcome.start_ns or document["start_ns"], "end_ns": outcome.end_ns or time.time_ns(),
         "bytes": outcome.bytes,
-        "output": None if outcome.folder is None else os.path.relpath(outcome.folder, folder),
+        "output": None if outcome.folder is None else outcome.folder.name,
         "problems": list(outcome.problems), "notes": [*document["notes"], *outcome.notes],
         "overshoot": {"seconds": too_long_s, "bytes": too_many_bytes}, "ended_because": why,
     }  # fmt: skip
@@ -202,6 +256,14 @@ class RecordedSession(NamedTuple):
         """Request ("" for light capture), stage and rank."""
         request, stage = text_of(self.document.get("request")), text_of(self.document.get("stage"))
         return request, stage, small_number(self.document.get("rank"))
+
+    @property
+    def place(self) -> str:
+        """The folder with its data, relative to the run: the request's; its own where they lie there, or nowhere."""
+        below = tuple(self.folder.split(os.sep)[1:])
+        output, request = (text_of(self.document.get(key)) for key in ("output", "request"))
+        parts = layout.data_parts(below, output, request)
+        return self.folder if parts is None else os.path.join(layout.PROFILES, *parts[:-1])
 
     @property
     def steps(self) -> list[int]:
@@ -239,7 +301,8 @@ def _folders(path: str, depth: int) -> Iterator[str]:
     if depth == 0:
         yield path
         return
-    for name in sorted(documents.names_in(path), key=_in_order):
+    names = (name for name in documents.names_in(path) if not name.endswith(layout.RAW_SUFFIXES))
+    for name in sorted(names, key=_in_order):
         yield from _folders(os.path.join(path, name), depth - 1)
 
 

@@ -50,8 +50,8 @@ def test_a_run_is_parsed_once(bench: Bench) -> None:
     first, second = bench.analyse(), bench.analyse()
 
     assert (first.returncode, first.stderr) == (0, "")
-    assert first.stdout.count("parsed") == 3
-    assert (second.returncode, second.stdout.count("parsed")) == (0, 3)
+    assert first.stdout.count("  parsed  ") == 3
+    assert (second.returncode, second.stdout.count("  parsed  ")) == (0, 3)
     assert [len(calls(raw)) for raw in raws] == [1, 1, 1]
 
 

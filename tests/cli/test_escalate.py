@@ -398,3 +398,22 @@ def test_a_run_whose_processes_have_not_said_anything_tells_when_they_do(tmp_pat
 
     assert done.exit_code == 1
     assert "first stage" in done.output
+
+
+def test_after_waiting_it_parses_what_was_recorded_and_says_how_to_open_it(run: Path) -> None:
+    request = left(run, occasion="parsed")
+    say(run, 1, Report(request.id, 1, "done", first_step=7, last_step=7, recorded=1))
+    session(run, request.id, output="host.pt.trace.json")
+
+    done = escalate._parsed(run, request.id, quiet=True)
+
+    assert [row.profile.reason for row in done.rows.values()] == ["traces of torch.profiler need no parsing"]
+    assert not done.is_wrong
+
+
+def test_to_parse_it_has_to_wait(run: Path) -> None:
+    done = ask(run, "--ranks", "1", "--analyse")
+
+    assert done.exit_code == 2
+    assert "add --wait" in done.output
+    assert asked(run) == []

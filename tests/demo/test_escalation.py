@@ -235,7 +235,7 @@ def test_an_escalated_stage_is_recorded_on_that_rank_in_that_many_steps(story: S
 
 def test_its_traces_hold_the_range_of_the_stage_once_for_each_occurrence_and_no_other_stage(story: Story) -> None:
     for session in story.after_first:
-        (trace,) = (session["folder"]).rglob("*.pt.trace.json")
+        trace = session["folder"] / session["output"]
         names = [one.get("name") for one in json.loads(trace.read_text())["traceEvents"] if one.get("ph") == "X"]
 
         assert names.count("actor_update") == 1

@@ -297,7 +297,8 @@ class Duty:
         except ConfigError as exc:
             return moves.SessionFailed(str(exc))
         reason = self._inbox.reasons.get(start.id, "")
-        order = self._order(start.stage, start.step, preset, start.id, reason, start.seconds, start.bytes)
+        is_only = start.id in self._inbox.of_one_window
+        order = self._order(start.stage, start.step, preset, start.id, reason, start.seconds, start.bytes, is_only)
         with self._patiently.begins(start.preset):
             problem = self._session.begin(order)
         return moves.SessionStarted() if problem is None else moves.SessionFailed(problem)

@@ -27,6 +27,7 @@ class Inbox:
     Attributes:
         refused: Reports on requests that the machine never hears of, by id.
         reasons: Request id to the asker's words.
+        of_one_window: Ids of requests for one window alone.
 
     Threads/fork: for the watcher; others only read the attributes.
     """
@@ -35,6 +36,7 @@ class Inbox:
         self._rank, self._world_size = rank, world_size
         self.refused: dict[str, Report] = {}
         self.reasons: dict[str, str] = {}
+        self.of_one_window: set[str] = set()
         self._waiting: dict[str, moves.RequestReceived] = {}
         self._heard: dict[tuple[str, int], Report] = {}
         self._listens_again_at = 0.0
@@ -75,6 +77,8 @@ class Inbox:
                 continue  # what is planned is known from the start, also of stages that come first in its window
             del self._waiting[id]
             self.reasons[id] = event.request.reason
+            if event.request.is_for_one_window:
+                self.of_one_window.add(id)
             refusal = self._refusal(event)
             if refusal:
                 self._refuse(id, refusal)

@@ -118,7 +118,7 @@ def _row(request: _Request, place: _Place, judge: Judge, clocks: _Clocks) -> dic
         "start_ns": min(clocks.times(recorded, "start_ns"), default=None),
         "end_ns": max(clocks.times(recorded, "end_ns"), default=None),
         "preset": _preset(request, recorded),
-        "folder": os.path.commonpath([session.folder for session in recorded]) if recorded else None,
+        "folder": os.path.commonpath([session.place for session in recorded]) if recorded else None,
         "reason": text_of(report.reason),
     }  # fmt: skip
 

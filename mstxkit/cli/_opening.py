@@ -1,0 +1,126 @@
+"""How to open what a request recorded: which viewer, which path, what to look at; as lines that end a command.
+
+A tool that reads a folder takes one profile of a rank in it. So each window of a request has a command of its own.
+Which recipe of msprof-analyze works depends on what the profiles hold; facts of msprof-analyze 26.2.0 and MindStudio
+Insight of July 2026.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sqlite3
+from pathlib import Path
+from typing import Iterable, Iterator
+
+from ..parsing import kinds
+from ..reading.report.escape import for_terminal
+from ..store import layout
+from ..store.session_file import RecordedSession, sessions
+
+_SHOWN_AT_MOST = 4
+_TRACE = ".pt.trace.json"
+_PERFETTO = "https://ui.perfetto.dev"
+_ANALYSED = "analysis.db"
+_STEP_TIMES = "step_trace_time.csv"
+_MSTX_SUM = ("mstx_sum --export_type text", "MstxSum/all_cann_stats.csv: a line for each stage, MaxRank is the slowest")
+_ALL = ("all", "cluster_analysis.db, ClusterStepTraceTime: what each rank computes and waits")
+_KERNELS = ("compute_op_sum", "cluster_analysis.db, ComputeOpAllRankStats: where the device's time goes")
+
+
+def lines(run: Path, run_id: str, requests: Iterable[str]) -> list[str]:
+    """How to open what these requests recorded; their data as they lie there now."""
+    wanted = set(requests)
+    kept = [session for session in sessions(run, run_id) if session.key[0] in wanted and session.key[0]]
+    by_request: dict[str, list[RecordedSession]] = {}
+    for session in kept:
+        by_request.setdefault(session.key[0], []).append(session)
+    return [line for request, recorded in by_request.items() for line in _of_request(run, request, recorded)]
+
+
+def _of_request(run: Path, request: str, recorded: list[RecordedSession]) -> Iterator[str]:
+    places = [run / place for place in dict.fromkeys(session.place for session in recorded)]
+    raws = [raw for place in places for raw in _raws(place)]
+    parsed = [raw for raw in raws if (raw / kinds.OUTPUT).is_dir()]
+    if len(parsed) < len(raws):
+        yield f"Parse it, on any host with CANN: mstxkit analyse {_quoted(run)} --request {request}"
+    if parsed:
+        top = run / layout.PROFILES / layout.stage_in_names(request)
+        where = top if all(top in (place, place.parent) for place in places) else run / layout.PROFILES
+        yield f"Timeline: MindStudio Insight, Import Data, {_quoted(where)}"
+        yield "  look at the stage's range, then at the kernels below it and the gaps between them, rank beside rank"
+    yield from _at_most(filter(None, map(_cluster, places)))
+    yield from _at_most(trace for place in places for trace in _traces(place))
+    yield from _elsewhere(run, recorded)
+
+
+def _at_most(every: Iterator[str]) -> Iterator[str]:
+    texts = list(every)
+    yield from texts[:_SHOWN_AT_MOST]
+    if len(texts) > _SHOWN_AT_MOST:
+        yield f"… and {len(texts) - _SHOWN_AT_MOST} more like these"
+
+
+def _cluster(place: Path) -> str:
+    """The command of msprof-analyze for the profiles in a folder; empty where none of its recipes reads them."""
+    output = next((raw / kinds.OUTPUT for raw in _raws(place) if (raw / kinds.OUTPUT).is_dir()), None)
+    recipe = None if output is None else _recipe(output)
+    if recipe is None:
+        return ""
+    mode, look = recipe
+    command = f"msprof-analyze -m {mode} -d {_quoted(place)}"
+    return f"Ranks compared: {command}\n  look at cluster_analysis_output/{look}"
+
+
+def _recipe(output: Path) -> tuple[str, str] | None:
+    """What msprof-analyze can do with an output like this, and what to look at in what it makes."""
+    names = set(os.listdir(output))
+    if names & {_ANALYSED, _STEP_TIMES}:
+        return _ALL
+    database = next((name for name in names for kind in kinds.KINDS.values() if kind.database.fullmatch(name)), None)
+    tables = set() if database is None else _filled_tables(output / database)
+    if "MSTX_EVENTS" in tables and "TASK" not in tables:  # beside TASK it fails for every range of the host alone
+        return _MSTX_SUM
+    return _KERNELS if "COMPUTE_TASK_INFO" in tables else None
+
+
+def _filled_tables(file: Path) -> set[str]:
+    """Tables of a database that hold anything; it is not changed, nor locked."""
+    try:
+        base = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+        try:
+            names = [name for (name,) in base.execute("select name from sqlite_master where type = 'table'")]
+            quoted = {name: name.replace('"', '""') for name in names}
+            return {n for n in names if base.execute(f'select 1 from "{quoted[n]}" limit 1').fetchone() is not None}
+        finally:
+            base.close()
+    except sqlite3.Error:
+        return set()
+
+
+def _raws(place: Path) -> list[Path]:
+    return [place / name for name in _names(place) if kinds.kind_of(name) and (place / name).is_dir()]
+
+
+def _traces(place: Path) -> Iterator[str]:
+    for name in _names(place):
+        if name.endswith(_TRACE):
+            yield f"Timeline: open {_quoted(place / name)} in {_PERFETTO}"
+
+
+def _elsewhere(run: Path, recorded: list[RecordedSession]) -> Iterator[str]:
+    places = [session.document.get("stored") for session in recorded]
+    hosts = {str(place.get("host")) for place in places if isinstance(place, dict)}
+    for host in sorted(hosts):
+        yield f"On the disk of {for_terminal(host)}: mstxkit profiles {_quoted(run)} --fetch, there"
+
+
+def _names(place: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(place))
+    except OSError:
+        return []
+
+
+def _quoted(path: Path) -> str:
+    return for_terminal(shlex.quote(str(path.absolute())))
