@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Iterable, Sequence
+
+import typer
 
 from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.units import size
@@ -21,10 +24,21 @@ if TYPE_CHECKING:
 
 ROWS_AT_MOST = 16
 _ID_SHOWN = 8
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _STYLES = {
     "done": "green", "running": "bold cyan", "draining": "bold cyan", "armed": "cyan", "failed": "bold red",
     "refused": "bold red", "expired": "yellow", "cancelled": "yellow",
 }  # fmt: skip
+
+
+def bytes_of(text: str | None, option: str) -> int | None:
+    """`2G` -> 2147483648; also GiB and GB, which mean the same. BadParameter for anything else, of this option."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,3})?)\s*([kmgt]?)(?:i?b)?\s*", text.lower(), re.ASCII)
+    if match is None:
+        raise typer.BadParameter(f"{text!r} is no size: give 500M or 2G", param_hint=option)
+    return int(float(match[1]) * _UNITS[match[2]])
 
 
 def spans(ranks: Iterable[int]) -> str:

@@ -30,7 +30,6 @@ _SOURCE = "mstxkit escalate"
 _LOOK_EVERY_S = 0.25
 _RANKS_AT_MOST = 1 << 20
 _FOLDERS_AT_MOST = 16
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _NS = 10**9
 _UNDER_WAY = dict.fromkeys(("armed", "running", "draining"), "under way")
 _STAGES_HELP = "A stage, by any system's name; may be given repeatedly."
@@ -84,7 +83,7 @@ def escalate(
     options: dict[str, Any] = {
         "stages": stage, "ranks": _ranks(ranks), "steps": steps, "occurrences": occurrences, "preset": preset,
         "sample": None if sample is None else _sample(sample), "reason": reason, "created_ns": now_ns,
-        "limits": {"seconds": limit_s, "bytes": None if limit_bytes is None else _bytes(limit_bytes)},
+        "limits": {"seconds": limit_s, "bytes": _requests.bytes_of(limit_bytes, "--limit-bytes")},
         "occasion": f"command line at {now_ns}",
         **({"options": _options(set)} if set else {}), **({"force": True} if force else {}),
         **({} if expires_s is None else {"expires_ns": now_ns + _lifetime_ns(expires_s)}),
@@ -150,14 +149,6 @@ def _sample(text: str) -> dict[str, Any]:
     if not all(equals and key and value for key, equals, value in pairs):
         raise typer.BadParameter(f"{text!r}: give per=micro_batch,skip=2,record=1", param_hint="--sample")
     return {key.strip(): int(value) if re.fullmatch(r"\d{1,9}", value, re.ASCII) else value for key, _, value in pairs}
-
-
-def _bytes(text: str) -> int:
-    """`2G` -> 2147483648; also GiB and GB, which mean the same."""
-    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,3})?)\s*([kmgt]?)(?:i?b)?\s*", text.lower(), re.ASCII)
-    if match is None:
-        raise typer.BadParameter(f"{text!r} is no size: give 500M or 2G", param_hint="--limit-bytes")
-    return int(float(match[1]) * _UNITS[match[2]])
 
 
 # What is shown of it.

@@ -6,22 +6,18 @@ process and all that it started are killed, so that nobody parses on behind the 
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import inspect
 import json
 import os
-import platform
 import signal
 import sys
 import threading
 from typing import Any
 
+from ..host.priority import give_way
 from .kinds import KINDS, Kind
 
-_NICE = 15
-_IOPRIO_SET = {"x86_64": 251, "aarch64": 30}  # Linux, asm/unistd.h
-_IDLE_CLASS = 3 << 13  # linux/ioprio.h
 _TEXT_LIMIT = 2000
 
 
@@ -36,14 +32,6 @@ def main() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(1 if answer["problem"] else 0)  # torch_npu has an exit hook that waits for devices
-
-
-def give_way() -> None:
-    """The lowest priorities: training may run on this host."""
-    os.nice(_NICE)
-    number = _IOPRIO_SET.get(platform.machine())
-    if number is not None:
-        ctypes.CDLL(None).syscall(number, 1, 0, _IDLE_CLASS)
 
 
 def _end_with_the_command() -> None:

@@ -95,7 +95,7 @@ class Order(NamedTuple):
     seconds: float | None = None
     bytes: int | None = None
     is_only_window: bool = True  # is its request for one window alone?
-    local: Path | None = None  # this host's own folder for the data; None: the run
+    local: Path | None = None  # the folder given for data on each host's own disk; None: the run
 
 
 class Recorded(NamedTuple):

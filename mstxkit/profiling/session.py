@@ -38,9 +38,14 @@ def backend_here() -> tuple[str | None, dict[str, str]]:
 
 
 class OneSession:
-    """This process's session, if any; none in a forked child. `begin` and `end` on one thread, the rest on any."""
+    """This process's session, if any; none in a forked child. `begin` and `end` on one thread, the rest on any.
+
+    Attributes:
+        ended: So many have ended.
+    """
 
     def __init__(self) -> None:
+        self.ended = 0
         self._opened: _Opened | None = None
 
     @property
@@ -104,6 +109,7 @@ class OneSession:
             self._opened = None
             opened.settle()
             opened.claim.release()
+            self.ended += 1
 
     def bytes_so_far(self) -> int | None:
         """Raw data of the open session on disk, as of the last look; None where there is none, or all is in memory."""

@@ -209,6 +209,11 @@ ESCALATION_SCHEMA: dict[str, Any] = {
     "first_step": pl.Int64, "last_step": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64,
     "preset": pl.String, "folder": pl.String, "reason": pl.String,
 }  # fmt: skip
+PROFILE_SCHEMA: dict[str, Any] = {
+    "request": pl.String, "stage": pl.String, "step": pl.Int64, "rank": pl.Int32, "host": pl.String,
+    "state": pl.String, "place": pl.String, "bytes": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64,
+    "preset": pl.String, "folder": pl.String, "reason": pl.String,
+}  # fmt: skip
 TRACK_SCHEMA: dict[str, Any] = {
     "process": pl.UInt32, "rank": pl.Int32, "host": pl.String, "pid": pl.Int32, "track": pl.Int32,
     "thread": pl.Int64, "is_task": pl.Boolean, "name": pl.String,

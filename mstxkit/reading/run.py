@@ -283,6 +283,28 @@ class Run:
         rows = escalations.rows(self.path, self.id, self._processes, self.damage)
         return pl.DataFrame(rows, schema=frames.ESCALATION_SCHEMA)
 
+    def profiles(self) -> pl.DataFrame:
+        """`request, stage, step, rank, host, state, place, bytes, start_ns, end_ns, preset, folder, reason`.
+
+        One row a session, light capture too (its request is ""). `place` says where its data are: `run`, below
+        `folder`; `host`, on the own disk of `host`; `removed`, to make room; `none`, where there are none. Times are
+        those of the host's own clock.
+
+        Example:
+            >>> import mstxkit
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+            ...     mstxkit.mark("scored")
+            >>> run = mstxkit.open_run("runs/exp7")
+            >>> len(run.profiles())
+            0
+        """
+        import polars as pl
+
+        from . import frames
+        from .tables import profiles
+
+        return pl.DataFrame(profiles.rows(self.path, self.id, self.damage), schema=frames.PROFILE_SCHEMA)
+
     def _pieces(self, rows: int = 1 << 20) -> Iterator[pl.DataFrame]:
         """All rows with codes in place of texts; the vocabulary holds those of a piece once it has been given."""
         from . import frames, opened

@@ -21,7 +21,7 @@ from typing import Any, Iterator, NamedTuple, Sequence
 
 from ..errors import MstxkitError
 from ..host import folders, identity
-from . import documents, layout
+from . import documents, layout, local_place
 from .documents import FORMAT, Unusable
 from .layout import SESSION_FILE
 from .values import list_of, small_number, text_of
@@ -47,7 +47,7 @@ class SessionStart(NamedTuple):
         backend, backend_version, version: What records; mstxkit's.
         distributed: `parallel.distributed_args`.
         is_only_window: Is the request for one window alone?
-        local: This host's own folder for the data of the run; None: the run.
+        local: The folder on each host's own disk that was given for data (`local_place`); None: the run.
     """
 
     run_id: str
@@ -114,7 +114,8 @@ class SessionFile:
         self.document = _begun(start)
         self._run, self._is_only_window = run, start.is_only_window
         if start.local is not None:
-            self.data = _made_locally(start.local, self.folder.relative_to(run / layout.PROFILES))
+            below = self.folder.relative_to(run / layout.PROFILES).parts
+            self.data = local_place.made(start.local, start.run_id, below)
             self.document["stored"] = {"host": identity.host(), "folder": str(self.data)}
         self.is_settled = False
         text = _text(self.document)
@@ -185,30 +186,27 @@ def _made(run: Path, start: SessionStart) -> Path:
             continue
 
 
-def _made_locally(local: Path, below: Path) -> Path:
-    """The same folder on this host's own disk, each part of the way made or checked."""
-    folder = local
-    for part in below.parts:
-        folder /= part
-        folders.make_folder(folder)
-    return folder
-
-
 def into_request(run: Path, folder: Path, document: dict[str, Any], output: Path, is_only_window: bool) -> str:
     """Move what a profiler wrote into the folder of its request; the way there from the session's folder.
 
     Raises:
         OSError, CaptureError: it stays where it is.
     """
+    place = place_in_request(run, folder, document, is_only_window)
+    if os.path.lexists(place / output.name):
+        raise FileExistsError(f"{place / output.name} is there already")
+    os.rename(output, place / output.name)
+    return os.path.relpath(place / output.name, folder)
+
+
+def place_in_request(run: Path, folder: Path, document: dict[str, Any], is_only_window: bool) -> Path:
+    """The folder of its request for a session's data, made or checked. Raises: OSError, CaptureError."""
     nth = sum(name <= folder.name for name in os.listdir(folder.parent))
     place, step = run, small_number(document.get("step"))
     for part in layout.request_parts(document["request"], document["stage"], step, nth, is_only_window):
         place /= part
         folders.make_folder(place)
-    if os.path.lexists(place / output.name):
-        raise FileExistsError(f"{place / output.name} is there already")
-    os.rename(output, place / output.name)
-    return os.path.relpath(place / output.name, folder)
+    return place
 
 
 def _begun(start: SessionStart) -> dict[str, Any]:

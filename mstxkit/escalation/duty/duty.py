@@ -26,7 +26,8 @@ from ...profiling.declare import Preset
 from ...profiling.schedule import Schedule
 from ...profiling.session import OneSession, Order, backend_here, preset_of
 from ...recorder.background import ENDS_WITHIN_S
-from ...store import hccl, messages
+from ...store import hccl, local_place, messages
+from ...store.aftercare import Care
 from ...store.control_folder import ControlFolder
 from ...store.report import SAY_AGAIN_S, Report, Standing, fitted
 from ...store.request import Request
@@ -34,6 +35,7 @@ from ..machine import moves
 from ..machine.machine import Machine
 from ..machine.moves import Now, Policy
 from .beginning import Beginnings
+from .caretaker import Caretaker
 from .inbox import Inbox
 from .light import LightOnDuty
 from .mailbox import AckNumber, Mailbox
@@ -75,6 +77,9 @@ class Duty:
             schedule, self._session,
             lambda step: self._order("light", step, presets.load("light"), "", "light capture on duty"),
         )  # fmt: skip
+        self._local = local_place.given_in(settings.profiles)
+        limits = settings.profiles_mb_s, settings.profiles_host_bytes, settings.profiles_run_bytes
+        self._caretaker = Caretaker(Care(post.run, post.run_id, self._local, *limits))
         self._lock = threading.Lock()
         self._inbox = Inbox(post.rank, post.world_size)
         self._to_send: deque[moves.Commit | moves.Drop] = deque()
@@ -159,6 +164,7 @@ class Duty:
             faults.warn_once(
                 "control.stop", f"{self.post.run} does not answer: how requests ended is not written there"
             )
+        self._caretaker.consider(self._session.ended)
 
     def _take_leave(self) -> None:
         try:
@@ -191,7 +197,8 @@ class Duty:
         return True
 
     def cost_ns(self) -> int:
-        """CPU time of the watcher's thread since the last call."""
+        """Once a second on the background thread: CPU time of the watcher's since the last call."""
+        self._caretaker.consider(self._session.ended)
         return self._watcher.take_cost_ns()
 
     def doing(self) -> str | None:
@@ -329,7 +336,8 @@ class Duty:
             self._ends_early = True
             atexit.register(self.stop)
         post = self.post
-        return Order(post.run, post.run_id, post.rank, post.world_size, post.role, stage, step, preset, *of_request)
+        whose = post.run, post.run_id, post.rank, post.world_size, post.role
+        return Order(*whose, stage, step, preset, *of_request)._replace(local=self._local)
 
     # On the watcher's thread.
 

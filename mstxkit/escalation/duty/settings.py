@@ -6,7 +6,10 @@ from typing import Any, NamedTuple
 
 from ...errors import CaptureError
 from ...profiling.schedule import Schedule
+from ...store import local_place
 from ..machine.moves import Policy
+
+_SIZES = ("run_bytes", "profiles_mb_s", "profiles_host_bytes", "profiles_run_bytes")
 
 
 class DutySettings(NamedTuple):
@@ -18,6 +21,10 @@ class DutySettings(NamedTuple):
         cooldown_s, session_s, hour_s, run_s, agreement_s, transport_s: As in `machine.moves.Policy`.
         run_bytes: Raw data of all sessions of this rank in a run; 0: no limit.
         planned: 1: windows are planned in this run, of which the first step may be one.
+        profiles: "local:/a/folder": raw data are written there, on each host's own disk; None: into the run.
+        profiles_mb_s: From there they go into the run afterwards, so many megabytes a second; 0: they stay.
+        profiles_host_bytes, profiles_run_bytes: So much is kept on each host, and in the run; 0: no limit. Beyond it
+            the oldest finished data are removed, never the newest of a request.
     """
 
     poll_every_s: float = 0.25
@@ -30,6 +37,10 @@ class DutySettings(NamedTuple):
     transport_s: float = Policy.transport_s
     run_bytes: int = 0
     planned: int = 0
+    profiles: str | None = None
+    profiles_mb_s: float = 50.0
+    profiles_host_bytes: int = 0
+    profiles_run_bytes: int = 0
 
 
 def checked(settings: DutySettings) -> DutySettings:
@@ -42,10 +53,11 @@ def checked(settings: DutySettings) -> DutySettings:
     poll: Any = settings.poll_every_s
     if not isinstance(poll, (int, float)) or not (poll == 0 or 0.02 <= poll <= 60):
         raise CaptureError(f"poll_every_s={poll!r} (of capture): seconds from 0.02 to 60 are needed, or 0 for never")
-    for field in ("cooldown_s", "session_s", "hour_s", "run_s", "agreement_s", "transport_s", "run_bytes"):
+    for field in ("cooldown_s", "session_s", "hour_s", "run_s", "agreement_s", "transport_s", *_SIZES):
         value = getattr(settings, field)
         if not isinstance(value, (int, float)) or not 0 <= value < 1e15:
             raise CaptureError(f"{field}={value!r} (of capture): a number from 0 is needed")
+    local_place.given_in(settings.profiles)
     if settings.light is not None:
         Schedule.parse(settings.light)
     return settings

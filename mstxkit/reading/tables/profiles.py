@@ -1,0 +1,56 @@
+"""`Run.profiles()` and `mstxkit profiles`: what was recorded, where its data are, and what was removed."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ...store.documents import Unusable
+from ...store.session_file import RecordedSession, sessions
+from ...store.values import list_of, small_number, table_of, text_of, whole_number
+from ..folder import Damage
+
+RUN, HOST, REMOVED, NONE = "run", "host", "removed", "none"
+_LATEST_NS = (1 << 63) - 1
+
+
+def rows(run: str | os.PathLike[str], run_id: str, damage: list[Damage]) -> list[dict[str, Any]]:
+    """One for each session, with the columns of `Run.profiles()`; by request, then by stage, step, rank and start.
+
+    Args:
+        damage: What cannot be read is added here, once.
+    """
+    unusable: list[Unusable] = []
+    every = sorted(sessions(run, run_id, unusable), key=lambda session: session.key[0])
+    new, earlier = dict.fromkeys(Damage.of(exc.path, exc.reason) for exc in unusable), set(damage)
+    damage += [part for part in new if part not in earlier]
+    return [_row(session) for session in every]
+
+
+def _row(session: RecordedSession) -> dict[str, Any]:
+    get, (request, stage, rank) = session.document.get, session.key
+    place = _place(session.document)
+    stored, removed = table_of(get("stored")), table_of(get("removed"))
+    reasons = [text_of(removed.get("why")), *map(text_of, list_of(get("problems")))]
+    return {
+        "request": request, "stage": stage, "step": small_number(get("step")), "rank": rank,
+        "host": text_of(get("host")), "state": text_of(get("state")), "place": place,
+        "bytes": _number(removed.get("bytes") if place == REMOVED else get("bytes")),
+        "start_ns": _number(get("start_ns")), "end_ns": _number(get("end_ns")),
+        "preset": text_of(get("preset")) or None,
+        "folder": text_of(stored.get("folder")) if place == HOST else session.place,
+        "reason": "; ".join(filter(None, reasons)),
+    }  # fmt: skip
+
+
+def _place(document: dict[str, Any]) -> str:
+    if isinstance(document.get("removed"), dict):
+        return REMOVED
+    if isinstance(document.get("stored"), dict):
+        return HOST
+    return RUN if document.get("output") else NONE
+
+
+def _number(value: Any) -> int | None:
+    number = whole_number(value)
+    return number if 0 < number <= _LATEST_NS else None

@@ -1,0 +1,113 @@
+"""What happens to profiles once they are recorded, in a process of its own on each host, at the lowest priority.
+
+`escalation/duty/caretaker.py` starts it; nothing of a training is in it. One of a host is at work for a run; it ends
+when nothing is left to do. `mstxkit profiles RUN --fetch` does the same by hand.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Iterator, NamedTuple
+
+from ..errors import MstxkitError
+from ..host.priority import give_way
+from . import documents, local_place, retention
+from .fetching import Fetched, Pace, fetch_all
+
+_LOCK = "aftercare.lock"
+
+
+class Care(NamedTuple):
+    """What is to be done with the profiles of a run.
+
+    Args:
+        given: The folder on this host's own disk, `profiles="local:…"`; None: profiles are in the run.
+        mb_s: So many megabytes a second go from there into the run; 0: they stay.
+        host_bytes, run_bytes: So much may stay on each host, and in the run; 0: no limit.
+    """
+
+    run: Path
+    run_id: str
+    given: Path | None
+    mb_s: float = 50.0
+    host_bytes: int = 0
+    run_bytes: int = 0
+
+    def as_words(self) -> list[str]:
+        """For a command line."""
+        given = "" if self.given is None else str(self.given)
+        return [str(self.run), self.run_id, given, str(self.mb_s), str(self.host_bytes), str(self.run_bytes)]
+
+    @classmethod
+    def of_words(cls, words: list[str]) -> Care:
+        """The opposite of `as_words`."""
+        run, run_id, given, mb_s, host_bytes, run_bytes = words
+        return cls(Path(run), run_id, Path(given) if given else None, float(mb_s), int(host_bytes), int(run_bytes))
+
+    @property
+    def is_needed(self) -> bool:
+        """Is there anything to do after a session?"""
+        return bool(self.run_bytes or (self.given is not None and (self.mb_s or self.host_bytes)))
+
+
+def main() -> None:
+    """The process: let go of who started it, then take care. Its words are those of a `Care`."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    os.closerange(3, 1 << 16)
+    os.chdir("/")
+    give_way()
+    take_care(Care.of_words(sys.argv[1:]))
+
+
+def take_care(care: Care) -> list[Fetched]:
+    """Do all that there is to do on this host, unless somebody is at it; what was moved or could not be."""
+    done: list[Fetched] = []
+    root = None if care.given is None else local_place.root_of(care.given, care.run_id)
+    while True:
+        with _alone(root) as is_alone:
+            new = _once(care, root) if is_alone else []
+        # What came while the lock was held found it held: look again without it.
+        done += new
+        if not is_alone or all(fetched.problem for fetched in new):
+            return done
+
+
+def _once(care: Care, root: Path | None) -> list[Fetched]:
+    done: list[Fetched] = []
+    if root is not None and root.is_dir():
+        if care.mb_s > 0:
+            done += fetch_all(care.run, care.run_id, root, Pace(care.mb_s * 1e6))
+        _made_room(care, care.host_bytes, root)
+    _made_room(care, care.run_bytes, None)
+    return done
+
+
+def _made_room(care: Care, limit_bytes: int, root: Path | None) -> None:
+    try:
+        retention.make_room(care.run, care.run_id, limit_bytes, root)
+    except (OSError, MstxkitError):
+        pass  # the next one goes on
+
+
+@contextmanager
+def _alone(root: Path | None) -> Iterator[bool]:
+    """Is nobody else of this host at work on this run?"""
+    if root is None or not root.is_dir():
+        yield True
+        return
+    lock = documents.open_lock_file(root / _LOCK)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_alone = True
+    except OSError:
+        is_alone = False
+    try:
+        yield is_alone
+    finally:
+        os.close(lock)

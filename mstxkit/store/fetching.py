@@ -1,0 +1,205 @@
+"""Moves profiles from this host's own disk into the run: slowly, checked, and to be gone on with after any kill.
+
+A file is copied under another name, read again, compared and renamed. A profile is renamed into its place when all of
+its files are there; then session.json says so; then the source is removed. Whatever is cut off in between is found by
+the next one, which does the rest of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+import time
+from pathlib import Path
+from typing import Any, Callable, Iterator, NamedTuple
+
+from ..errors import MstxkitError
+from ..host import folders, life
+from . import documents, local_place, session_file
+from .layout import PROFILES, SESSION_FILE
+
+_PIECE_BYTES = 1 << 22
+_ROOM_BYTES = 64 << 20  # stays free on the run's disk
+_PART, _DRAFT = ".part", ".~"
+_SAME_TIME_NS = 2 * 10**9  # some file systems keep whole seconds
+
+
+class Fetched(NamedTuple):
+    """What became of one session's data: its folder relative to the run, and why they are not there, if so."""
+
+    folder: str
+    bytes: int = 0
+    problem: str = ""
+
+
+class Pace:
+    """Sleeps so that no more than so many bytes a second pass; 0: no limit."""
+
+    def __init__(self, bytes_per_s: float, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._rate, self._sleep = bytes_per_s, sleep
+
+    def passed(self, count: int) -> None:
+        """So many have passed."""
+        if self._rate > 0:
+            self._sleep(count / self._rate)
+
+
+def fetch_all(run: Path, run_id: str, root: Path, pace: Pace) -> Iterator[Fetched]:
+    """Move all that has ended below a root (`local_place.root_of`) into the run; what was moved, and what was not."""
+    for below in list(local_place.sessions_below(root)):
+        folder = run.joinpath(PROFILES, *below)
+        name = str(Path(PROFILES, *below))
+        try:
+            document = documents.document(folder / SESSION_FILE, run_id)
+            if document is None:
+                yield Fetched(name, problem=f"the run has no {SESSION_FILE} of it: it stays")
+            elif has_ended(document):
+                count = _Move(run, folder, root, below, document, pace).carry_out()
+                yield Fetched(name, count)
+        except (OSError, MstxkitError) as exc:
+            yield Fetched(name, problem=str(exc))
+
+
+def has_ended(document: dict[str, Any]) -> bool:
+    """Does nobody write to these data any more?"""
+    is_over = document.get("state") in (session_file.RECORDED, session_file.FAILED)
+    return is_over or life.is_alive(document) is False
+
+
+class _Move:
+    """One session on its way."""
+
+    def __init__(
+        self, run: Path, folder: Path, root: Path, below: tuple[str, ...], document: dict[str, Any], pace: Pace
+    ) -> None:
+        self._run, self._folder, self._document, self._pace = run, folder, document, pace
+        self._root, self._source = root, root.joinpath(*below)
+
+    def carry_out(self) -> int:
+        """Bytes that were copied. Raises: OSError, MstxkitError where it cannot be done; the source stays then."""
+        count = 0
+        if self._document.get("stored") is not None:
+            self._refuse_if_full()
+            for name in documents.names_in(self._source):
+                count += self._bring(name)
+            self._document["stored"] = None
+            self._say()
+        self._into_request()
+        shutil.rmtree(self._source)
+        self._prune()
+        return count
+
+    def _refuse_if_full(self) -> None:
+        disk, needed = os.statvfs(self._folder), size_below(self._source)
+        free = disk.f_bavail * disk.f_frsize
+        if disk.f_blocks and needed + _ROOM_BYTES > free:
+            raise MstxkitError(f"{needed >> 20} MiB are to come, and only {free >> 20} MiB are free on the run's disk")
+
+    def _bring(self, name: str) -> int:
+        """One file or folder of the source."""
+        source, place = self._source / name, self._folder / name
+        if name == SESSION_FILE or name.endswith((_PART, _DRAFT)):
+            raise MstxkitError(f"{source} has the name of a file of ours")
+        if os.path.lexists(place):  # the one before came so far
+            return 0
+        partial = self._folder / f"{name}{_PART}"
+        count = _copy(source, partial, self._pace)
+        if _sizes(partial) != _sizes(source):
+            raise MstxkitError(f"{partial} has not become what {source} is")
+        os.rename(partial, place)
+        return count
+
+    def _into_request(self) -> None:
+        document, output = self._document, self._document.get("output")
+        is_for_tools = document.get("state") == session_file.RECORDED and document.get("request")
+        if not is_for_tools or not isinstance(output, str) or "/" in output or output in ("", ".", ".."):
+            return
+        is_only = document.get("is_only_window") is not False
+        if os.path.lexists(self._folder / output):
+            document["output"] = session_file.into_request(
+                self._run, self._folder, document, self._folder / output, is_only
+            )
+        else:  # the one before came so far
+            place = session_file.place_in_request(self._run, self._folder, document, is_only)
+            document["output"] = os.path.relpath(place / output, self._folder)
+        self._say()
+
+    def _say(self) -> None:
+        text = json.dumps(self._document, indent=1).encode("utf-8", "backslashreplace")
+        documents.replace_file(self._folder / SESSION_FILE, text)
+
+    def _prune(self) -> None:
+        """Folders in which nothing is left."""
+        folder = self._source.parent
+        while folder != self._root:
+            try:
+                os.rmdir(folder)
+            except OSError:
+                return
+            folder = folder.parent
+
+
+def _copy(source: Path, place: Path, pace: Pace) -> int:
+    """A file or a folder; what is there already stays. Links, pipes and devices are refused."""
+    mode = os.lstat(source).st_mode
+    if stat.S_ISDIR(mode):
+        folders.make_folder(place)
+        return sum(_copy(source / name, place / name, pace) for name in documents.names_in(source))
+    if not stat.S_ISREG(mode):
+        raise MstxkitError(f"{source} is neither a file nor a folder")
+    return 0 if _is_same(source, place) else _copy_file(source, place, pace)
+
+
+def _is_same(source: Path, place: Path) -> bool:
+    """Was it copied whole, by one that was cut off later?"""
+    if not os.path.lexists(place):
+        return False
+    here, there = os.lstat(source), os.lstat(place)
+    is_as_old = abs(here.st_mtime_ns - there.st_mtime_ns) < _SAME_TIME_NS
+    return stat.S_ISREG(there.st_mode) and here.st_size == there.st_size and is_as_old
+
+
+def _copy_file(source: Path, place: Path, pace: Pace) -> int:
+    draft = place.with_name(f"{place.name}{_DRAFT}")
+    with os.fdopen(documents.open_regular(source), "rb") as stream:
+        wanted, count, times = hashlib.blake2b(), 0, os.fstat(stream.fileno())
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(draft, flags, documents.FILE_MODE), "r+b") as copy:
+            os.fchmod(copy.fileno(), documents.FILE_MODE)
+            while piece := stream.read(_PIECE_BYTES):
+                wanted.update(piece)
+                copy.write(piece)
+                count += len(piece)
+                pace.passed(len(piece))
+            copy.flush()
+            os.fsync(copy.fileno())
+            os.posix_fadvise(copy.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # what is compared comes from the disk
+            copy.seek(0)
+            _compare(copy, wanted.digest(), source)
+    os.utime(draft, ns=(times.st_atime_ns, times.st_mtime_ns))
+    os.rename(draft, place)
+    return count
+
+
+def _compare(copy: Any, wanted: bytes, source: Path) -> None:
+    read = hashlib.blake2b()
+    while piece := copy.read(_PIECE_BYTES):
+        read.update(piece)
+    if read.digest() != wanted:
+        raise MstxkitError(f"the copy of {source} is not what was read: it stays where it is")
+
+
+def _sizes(path: Path) -> dict[str, int]:
+    """The files below a folder, or a file, with their sizes."""
+    if not path.is_dir():
+        return {"": path.lstat().st_size}
+    files = [Path(place, name) for place, _, names in os.walk(path) for name in names]
+    return {str(file.relative_to(path)): file.lstat().st_size for file in files if not file.name.endswith(_DRAFT)}
+
+
+def size_below(path: Path) -> int:
+    """Bytes of all files below a folder, or of a file; 0 where nothing is there."""
+    return sum(_sizes(path).values()) if path.exists() else 0

@@ -1,0 +1,91 @@
+"""Where a host keeps profiles on a disk of its own: `<given>/mstxkit-<user>/<run id>/<host>/`, and below it the same
+folders as below `profiles/` in the run. Two runs never meet there, nor do two users, nor two hosts on one disk.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Iterator
+
+from ..errors import CaptureError
+from ..host import folders, identity
+from . import documents, layout
+
+_WORD = "local:"
+
+
+def given_in(setting: Any) -> Path | None:
+    """The folder that `profiles=` names; None where profiles go into the run.
+
+    Raises:
+        CaptureError: it is no such setting.
+    """
+    if not setting:
+        return None
+    folder = setting[len(_WORD) :] if isinstance(setting, str) and setting.startswith(_WORD) else ""
+    if not os.path.isabs(folder) or not folder.isprintable() or ".." in Path(folder).parts:
+        raise CaptureError(f"profiles={setting!r} (of capture): local:/a/folder is needed, on a disk of each host")
+    return Path(folder)
+
+
+def root_of(given: Path, run_id: str) -> Path:
+    """The folder of this run and host below the one that was given. It need not be there."""
+    return given / f"mstxkit-{os.geteuid()}" / run_id / identity.host()
+
+
+def made(given: Path, run_id: str, below: tuple[str, ...]) -> Path:
+    """A folder of a session, each part of the way below the given one made, or checked to be ours and no link.
+
+    Raises:
+        OSError, CaptureError: it cannot be; the given folder itself is never made, as its disk may not be mounted.
+    """
+    if not given.is_dir():
+        raise FileNotFoundError(f"{given}, which profiles= names, is not there")
+    folder = given
+    for part in (*root_of(given, run_id).relative_to(given).parts, *below):
+        folder /= part
+        folders.make_folder(folder)
+    return folder
+
+
+def sessions_below(root: Path) -> Iterator[tuple[str, ...]]:
+    """The way to each session's folder below a root; no link is followed."""
+    yield from _deeper(root, ())
+
+
+def _deeper(folder: Path, parts: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if len(parts) == layout.SESSION_DEPTH:
+        yield parts
+        return
+    for name in documents.names_in(folder):
+        if (folder / name).is_dir() and not (folder / name).is_symlink():
+            yield from _deeper(folder / name, (*parts, name))
+
+
+def root_named_by(document: dict[str, Any], below: tuple[str, ...], run_id: str) -> Path | None:
+    """The root on this host that a session.json names; None where it names none, or one that cannot be believed.
+
+    Args:
+        below: The way to the session's folder below profiles/.
+    """
+    stored = document.get("stored")
+    if (
+        not isinstance(stored, dict)
+        or stored.get("host") != identity.host()
+        or not isinstance(stored.get("folder"), str)
+    ):
+        return None
+    folder = Path(stored["folder"])
+    if not folder.is_absolute() or folder.parts[-len(below) :] != below:
+        return None
+    root = Path(*folder.parts[: -len(below)])
+    is_ours = root == root_of(root.parents[2], run_id) if len(root.parts) > 3 else False
+    return root if is_ours and os.path.realpath(folder) == str(folder) and _is_own(folder) else None
+
+
+def _is_own(folder: Path) -> bool:
+    try:
+        return os.lstat(folder).st_uid == os.geteuid()
+    except OSError:
+        return False
