@@ -94,6 +94,7 @@ MAY_CATCH_EVERYTHING = {
     "bootstrap/ray_ranges.py",
     "marking/calls.py",
     "cli/_importing.py",
+    "escalation/duty/caretaker.py",
     "escalation/duty/standby.py",
     "escalation/duty/watcher.py",
     "faults.py",

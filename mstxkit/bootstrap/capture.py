@@ -61,7 +61,8 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
         overrides: Limits of this recorder: bank_bytes, banks, slots, quota_bytes, rotate_bytes, seal_every_s,
             heartbeat_s, live_folder, budget_ratio, stop_s. And what this process and its children do about requests:
             poll_every_s, light, cooldown_s, session_s, hour_s, run_s, agreement_s, transport_s, run_bytes;
-            profiles, profiles_mb_s, profiles_host_bytes, profiles_run_bytes (`escalation.duty.settings`). Each also as MSTXKIT_<NAME> in the environment.
+            profiles, profiles_mb_s, profiles_host_bytes, profiles_run_bytes (`escalation.duty.settings`). Each also as
+            MSTXKIT_<NAME> in the environment.
 
     Raises:
         CaptureError: the folder or a limit cannot be used, or this process captures into another run already.

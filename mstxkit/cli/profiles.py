@@ -1,4 +1,4 @@
-"""`mstxkit profiles RUN`: what was recorded, where its data are, and what was removed; fetch it from this host's disk."""
+"""`mstxkit profiles RUN`: what was recorded, where its data are, what was removed; fetches it from this host's disk."""
 
 from __future__ import annotations
 

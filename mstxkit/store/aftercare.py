@@ -25,33 +25,33 @@ class Care(NamedTuple):
     """What is to be done with the profiles of a run.
 
     Args:
-        given: The folder on this host's own disk, `profiles="local:…"`; None: profiles are in the run.
+        disk: The folder on this host's own disk, `profiles="local:…"`; None: profiles are in the run.
         mb_s: So many megabytes a second go from there into the run; 0: they stay.
         host_bytes, run_bytes: So much may stay on each host, and in the run; 0: no limit.
     """
 
     run: Path
     run_id: str
-    given: Path | None
+    disk: Path | None
     mb_s: float = 50.0
     host_bytes: int = 0
     run_bytes: int = 0
 
     def as_words(self) -> list[str]:
         """For a command line."""
-        given = "" if self.given is None else str(self.given)
-        return [str(self.run), self.run_id, given, str(self.mb_s), str(self.host_bytes), str(self.run_bytes)]
+        disk = "" if self.disk is None else str(self.disk)
+        return [str(self.run), self.run_id, disk, str(self.mb_s), str(self.host_bytes), str(self.run_bytes)]
 
     @classmethod
     def of_words(cls, words: list[str]) -> Care:
         """The opposite of `as_words`."""
-        run, run_id, given, mb_s, host_bytes, run_bytes = words
-        return cls(Path(run), run_id, Path(given) if given else None, float(mb_s), int(host_bytes), int(run_bytes))
+        run, run_id, disk, mb_s, host_bytes, run_bytes = words
+        return cls(Path(run), run_id, Path(disk) if disk else None, float(mb_s), int(host_bytes), int(run_bytes))
 
     @property
     def is_needed(self) -> bool:
         """Is there anything to do after a session?"""
-        return bool(self.run_bytes or (self.given is not None and (self.mb_s or self.host_bytes)))
+        return bool(self.run_bytes or (self.disk is not None and (self.mb_s or self.host_bytes)))
 
 
 def main() -> None:
@@ -68,7 +68,7 @@ def main() -> None:
 def take_care(care: Care) -> list[Fetched]:
     """Do all that there is to do on this host, unless somebody is at it; what was moved or could not be."""
     done: list[Fetched] = []
-    root = None if care.given is None else local_place.root_of(care.given, care.run_id)
+    root = None if care.disk is None else local_place.root_of(care.disk, care.run_id)
     while True:
         with _alone(root) as is_alone:
             new = _once(care, root) if is_alone else []

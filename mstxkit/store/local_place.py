@@ -1,4 +1,4 @@
-"""Where a host keeps profiles on a disk of its own: `<given>/mstxkit-<user>/<run id>/<host>/`, and below it the same
+"""Where a host keeps profiles on a disk of its own: `<disk>/mstxkit-<user>/<run id>/<host>/`, and below it the same
 folders as below `profiles/` in the run. Two runs never meet there, nor do two users, nor two hosts on one disk.
 """
 
@@ -16,7 +16,7 @@ _WORD = "local:"
 
 
 def given_in(setting: Any) -> Path | None:
-    """The folder that `profiles=` names; None where profiles go into the run.
+    """The folder that `profiles=` names, resolved; None where profiles go into the run.
 
     Raises:
         CaptureError: it is no such setting.
@@ -26,24 +26,24 @@ def given_in(setting: Any) -> Path | None:
     folder = setting[len(_WORD) :] if isinstance(setting, str) and setting.startswith(_WORD) else ""
     if not os.path.isabs(folder) or not folder.isprintable() or ".." in Path(folder).parts:
         raise CaptureError(f"profiles={setting!r} (of capture): local:/a/folder is needed, on a disk of each host")
-    return Path(folder)
+    return Path(os.path.realpath(folder))
 
 
-def root_of(given: Path, run_id: str) -> Path:
-    """The folder of this run and host below the one that was given. It need not be there."""
-    return given / f"mstxkit-{os.geteuid()}" / run_id / identity.host()
+def root_of(disk: Path, run_id: str) -> Path:
+    """The folder of this run and host on a disk, a folder that `profiles=` names. It need not be there."""
+    return disk / f"mstxkit-{os.geteuid()}" / run_id / identity.host()
 
 
-def made(given: Path, run_id: str, below: tuple[str, ...]) -> Path:
-    """A folder of a session, each part of the way below the given one made, or checked to be ours and no link.
+def made(disk: Path, run_id: str, below: tuple[str, ...]) -> Path:
+    """A folder of a session, each part of the way below the disk's made, or checked to be ours and no link.
 
     Raises:
-        OSError, CaptureError: it cannot be; the given folder itself is never made, as its disk may not be mounted.
+        OSError, CaptureError: it cannot be; the disk's folder itself is never made: it may not be mounted.
     """
-    if not given.is_dir():
-        raise FileNotFoundError(f"{given}, which profiles= names, is not there")
-    folder = given
-    for part in (*root_of(given, run_id).relative_to(given).parts, *below):
+    if not disk.is_dir():
+        raise FileNotFoundError(f"{disk}, which profiles= names, is not there")
+    folder = disk
+    for part in (*root_of(disk, run_id).relative_to(disk).parts, *below):
         folder /= part
         folders.make_folder(folder)
     return folder
