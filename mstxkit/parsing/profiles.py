@@ -45,7 +45,9 @@ def of_run(run: Path, unfinished: bool = False) -> list[Profile]:
         return []
     alive, places = _Living(run, unfinished), list(_folders(top))
     ours = _of_requests(top, places)
-    every = (profile for place in places for profile in _of(run, *place, alive, ours))
+    with_their_data = set(ours.values())
+    others = (place for place in places if place[0] not in with_their_data)
+    every = (profile for place in others for profile in _of(run, *place, alive, ours))
     return sorted(every, key=lambda profile: (profile.stage, profile.step or 0, profile.rank or 0, profile.path))
 
 
@@ -76,8 +78,6 @@ def _of_requests(top: Path, places: list[tuple[Path, list[str], list[str]]]) -> 
 def _of(
     run: Path, folder: Path, raws: list[str], files: list[str], alive: _Living, ours: dict[Path, Path]
 ) -> Iterator[Profile]:
-    if folder in ours.values():
-        return  # with its data
     for raw in [raw for raw in raws if folder / raw in ours]:
         yield _of_request(run, folder / raw, ours[folder / raw], alive)
     raws = [raw for raw in raws if folder / raw not in ours]

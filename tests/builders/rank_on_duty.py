@@ -37,6 +37,7 @@ class Recording:
         self.orders: list[Order] = []
         self.ends: list[tuple[str, list[int]]] = []
         self.wrong: list[str] = []
+        self.ended = 0
         self.refuses = ""
         self.raises: dict[str, BaseException] = {}
         self.bytes = 100
