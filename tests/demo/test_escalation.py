@@ -320,7 +320,8 @@ def test_the_demo_asks_once_for_the_slowest_stage_and_opens_its_trace(story: Sto
     assert (found.state, found.has_failed, len(story.demo_said)) == ("done", False, 2)
     assert f"--stage {found.suspect.stage} --ranks {found.suspect.rank}" in found.command
     assert found.trace is not None
-    assert found.trace.path.parent.parent.name == f"rank{found.suspect.rank}"
+    assert found.trace.path.parent == story.training.run / "profiles" / found.request
+    assert [session["rank"] for session in story.training.sessions(found.request)] == [found.suspect.rank]
     assert found.trace.ranges == 1
     assert found.trace.events > 1
     assert json.loads(json.dumps(found.as_json()))["trace"]["path"] == str(found.trace.path)
