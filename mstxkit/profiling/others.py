@@ -22,7 +22,7 @@ from typing import Any, Callable, Iterator, Mapping, NamedTuple
 from .. import faults
 from ..engine.choose import engine
 from . import theirs
-from .windows import Planned, is_known, planned
+from .windows import StepWindow, is_known, planned
 
 
 class Other(NamedTuple):
@@ -106,7 +106,7 @@ def _of_live(each: theirs.Theirs, thread: int | None) -> Other | None:
     is_over = each.is_started and is_known(profiler.schedule)
     if is_over or thread is None or each.thread == thread:
         return None
-    return _windowed(each.who, Planned(), each)
+    return _windowed(each.who, StepWindow(), each)
 
 
 def _dynamic() -> Other | None:
@@ -116,14 +116,14 @@ def _dynamic() -> Other | None:
     if state is None or (state.prof is None and state.cfg_ctx is None):
         return None
     if state.prof is not None:
-        return _windowed(theirs.dynamic_name(), Planned(0, state.step_num or None))
+        return _windowed(theirs.dynamic_name(), StepWindow(0, state.step_num or None))
     wanted = state.cfg_ctx
     begins_in = 1 if wanted.start() else wanted.start_step() - state.cur_step
     lasts = wanted.active() + wanted.warmup()
-    return _windowed(theirs.dynamic_name(), Planned(begins_in - 1, lasts)) if begins_in > 0 else None
+    return _windowed(theirs.dynamic_name(), StepWindow(begins_in - 1, lasts)) if begins_in > 0 else None
 
 
-def _windowed(who: str, window: Planned, each: theirs.Theirs | None = None) -> Other:
+def _windowed(who: str, window: StepWindow, each: theirs.Theirs | None = None) -> Other:
     steps, since = window.words(engine.current_step()), "" if each is None else _since(each)
     begins = "is on" if window.begins_in == 0 else f"begins in {window.begins_in} steps"
     sentence = f"{who}'s profile {', '.join(filter(None, [begins, steps, since]))}; ask again after it, or take it out"

@@ -16,7 +16,7 @@ _OF_FRAMEWORKS = ("torch.profiler.profiler", "torch_npu.profiler.scheduler", "mi
 _IDLE = ("NONE", "DEVICE_STOPPED")
 
 
-class Planned(NamedTuple):
+class StepWindow(NamedTuple):
     """Steps in which a profiler warms up or records.
 
     Attributes:
@@ -40,12 +40,12 @@ class Planned(NamedTuple):
         return f"step {first}" if last == first else f"steps {first} to {last}"
 
 
-def planned(profiler: Any) -> Planned | None:
+def planned(profiler: Any) -> StepWindow | None:
     """The one that is on, else the next one; None where there is none, or none that can be known before."""
     schedule, step = profiler.schedule, profiler.step_num
     is_on = _is_on(profiler.current_action)
     if not is_known(schedule):
-        return Planned() if is_on else None
+        return StepWindow() if is_on else None
     begins_in = 0 if is_on else next((k for k in range(1, _LOOKS_AHEAD) if _is_on(schedule(step + k))), None)
     if begins_in is None:
         return None
@@ -53,7 +53,7 @@ def planned(profiler: Any) -> Planned | None:
     lasts = next((k for k in range(1, _LOOKS_AHEAD) if not _goes_on(schedule, first + k)), None)
     earlier = range(min(first, _LOOKS_AHEAD)) if is_on else ()
     since = next((k for k in earlier if not _goes_on(schedule, first - k)), len(earlier))
-    return Planned(begins_in, lasts, since)
+    return StepWindow(begins_in, lasts, since)
 
 
 def is_known(schedule: Any) -> bool:

@@ -13,7 +13,7 @@ import pytest
 
 from mstxkit import faults
 from mstxkit.profiling import others, theirs
-from mstxkit.profiling.windows import Planned, planned
+from mstxkit.profiling.windows import StepWindow, planned
 
 AUTOGRAD, PROFILER = "torch.autograd.profiler", "torch.profiler.profiler"
 
@@ -82,16 +82,16 @@ def kind(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Profile]]:
 @pytest.mark.parametrize(
     ("schedule", "steps", "window"),
     [
-        (Schedule(2, 1, 2), 0, Planned(2, 3)),
-        (Schedule(2, 1, 2), 2, Planned(0, 3)),
-        (Schedule(2, 1, 2), 4, Planned(0, 1, 2)),
+        (Schedule(2, 1, 2), 0, StepWindow(2, 3)),
+        (Schedule(2, 1, 2), 2, StepWindow(0, 3)),
+        (Schedule(2, 1, 2), 4, StepWindow(0, 1, 2)),
         (Schedule(2, 1, 2), 5, None),
-        (Schedule(0, 0, 1, 0), 3, Planned(0, 1)),
-        (Schedule(1, 0, 2, 0), 3, Planned(1, 2)),
-        (None, 3, Planned()),
+        (Schedule(0, 0, 1, 0), 3, StepWindow(0, 1)),
+        (Schedule(1, 0, 2, 0), 3, StepWindow(1, 2)),
+        (None, 3, StepWindow()),
     ],
 )
-def test_a_schedule_tells_its_window(schedule: Any, steps: int, window: Planned | None) -> None:
+def test_a_schedule_tells_its_window(schedule: Any, steps: int, window: StepWindow | None) -> None:
     profiler = Profile(schedule)
     for _ in range(steps):
         profiler.step()
@@ -102,15 +102,15 @@ def test_a_schedule_tells_its_window(schedule: Any, steps: int, window: Planned 
 @pytest.mark.parametrize(
     ("window", "words"),
     [
-        (Planned(0, 2), "steps 6 to 7"),
-        (Planned(2, 2), "steps 8 to 9"),
-        (Planned(0, 1, 2), "steps 4 to 6"),
-        (Planned(1, 1), "step 7"),
-        (Planned(1), "from step 7 on"),
-        (Planned(), ""),
+        (StepWindow(0, 2), "steps 6 to 7"),
+        (StepWindow(2, 2), "steps 8 to 9"),
+        (StepWindow(0, 1, 2), "steps 4 to 6"),
+        (StepWindow(1, 1), "step 7"),
+        (StepWindow(1), "from step 7 on"),
+        (StepWindow(), ""),
     ],
 )
-def test_a_window_is_told_in_steps_of_the_training(window: Planned, words: str) -> None:
+def test_a_window_is_told_in_steps_of_the_training(window: StepWindow, words: str) -> None:
     assert window.words(6) == words
     assert window.words(None) == ""
 
