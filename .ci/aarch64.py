@@ -14,6 +14,7 @@ import stat
 import subprocess
 import sys
 
+import environments
 import sanitized
 
 ROOT = sanitized.ROOT
@@ -42,12 +43,12 @@ TIMEOUT_S = 3600
 IN_EVERY_PROCESS = """
 import subprocess, sys
 sys.executable = sys._base_executable = {python!r}
-def patient(wait):
-    def longer(self, *args, timeout=None):
-        return wait(self, *args, timeout=timeout and 30 * timeout)
-    return longer
-subprocess.Popen.wait = patient(subprocess.Popen.wait)
-subprocess.Popen.communicate = patient(subprocess.Popen.communicate)
+real_wait, real_communicate = subprocess.Popen.wait, subprocess.Popen.communicate
+def wait(self, timeout=None):
+    return real_wait(self, timeout and 30 * timeout)
+def communicate(self, input=None, timeout=None):
+    return real_communicate(self, input, timeout and 30 * timeout)
+subprocess.Popen.wait, subprocess.Popen.communicate = wait, communicate
 """
 
 
@@ -121,9 +122,10 @@ def build() -> None:
 
 
 def environment() -> dict[str, str]:
-    """This one, for the C engine."""
+    """This one, for the C engine. Perfetto's trace processor stays this machine's own: the kernel runs both."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("MSTXKIT_", "PYTHON"))}
-    return {**own, "MSTXKIT_NATIVE": "1"}
+    (traces,) = (str(ROOT / ".venvs" / folder) for folder in environments.TRACE_PROCESSOR)
+    return {"TRACE_PROCESSOR_OF_TESTS": traces, **own, "MSTXKIT_NATIVE": "1"}
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from mstxkit.escalation import asking
 from mstxkit.escalation.duty import beginning, standby
 from mstxkit.escalation.duty import duty as duties
 from mstxkit.host import identity
-from mstxkit.patches import _mindspeed_rl_profiler, _takes_over
+from mstxkit.patches import _takes_over
 from mstxkit.store import verdict
 
 WITHIN_S = 20.0
@@ -167,9 +167,9 @@ def test_told_to_take_over_it_records_and_the_framework_does_not(
     monkeypatch.setitem(sys.modules, "mindspeed_rl", ModuleType("mindspeed_rl"))
     with mstxkit.capture(run, config={**RL, "mstxkit": {"takes_over": True}}):
         trains()
-        theirs = _mindspeed_rl_profiler.made(lambda *_: "their profiler", "actor_update")
+        theirs = _takes_over.mindspeed_rl_made(lambda *_: "their profiler", "actor_update")
         of_verl = _takes_over.verl_made(lambda *_: "their profiler")
-    afterwards = _mindspeed_rl_profiler.made(lambda *_: "their profiler", "actor_update")
+    afterwards = _takes_over.mindspeed_rl_made(lambda *_: "their profiler", "actor_update")
 
     assert recorded(session) == [("actor_update", 2)]
     assert (theirs, of_verl, afterwards) == (None, "their profiler", "their profiler")

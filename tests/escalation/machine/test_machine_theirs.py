@@ -117,13 +117,13 @@ def test_a_rank_that_waits_is_not_ready_for_a_step_of_all() -> None:
     world.ranks[1].tell(moves.TheirProfiles((("verl's profile, steps 7 to 8", 2),)))
     asked = world.ask(ranks=[0, 1])
     waits = world.ranks[1].last(asked.id)
-    world.pass_s(21)
+    world.pass_s(31)
     world.deliver()
 
     assert waits.reason == "waits for verl's profile, steps 7 to 8"
     assert [rank.state(asked.id) for rank in world.ranks] == ["expired", "expired"]
     assert (
-        "rank 1 was not ready within 20 s; waits for verl's profile, steps 7 to 8"
+        "rank 1 was not ready within 30 s (waits for verl's profile, steps 7 to 8)"
         in world.ranks[0].last(asked.id).reason
     )
 

@@ -111,12 +111,15 @@ def test_a_window_in_which_another_request_was_under_way_says_so() -> None:
     many = world()
     (rank,) = many.ranks
     trains(rank, 1)
-    many.ask(occasion="by hand", stage="train_step")  # which never comes
+    by_hand = many.ask(occasion="by hand", stage="train_step")  # which never comes
     window = plan(many, 3)
     trains(rank, 2, 3, 4)
 
     assert rank.state(window.id) == "expired"
-    assert rank.last(window.id).reason == "planned for step 3: it was over in step 4, and nothing could begin before"
+    assert rank.last(window.id).reason == (
+        f"planned for step 3; waits for request {by_hand.id}, under way here: it was over in step 4, and nothing could "
+        "begin before"
+    )
 
 
 def test_a_window_that_training_does_not_come_to_expires_with_the_process() -> None:
