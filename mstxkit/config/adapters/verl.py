@@ -153,8 +153,8 @@ def _extras(config: Config, raw: Source, resolved: Source, roles: dict[str, Verl
     again = dict(_leaves(_tree(_with(config, kept)), ()))
     own = [(path, value) for path, value in _leaves(resolved.values, ()) if path[-1] != "_target_"]
     differing = [(path, value) for path, value in own if path not in again or again[path] != value]
-    spelled = {".".join(path): value for path, value in differing if "${" not in str(raw.at(*path))}
-    return {**kept, **_unlike(again, roles), **spelled}
+    given = {".".join(path): value for path, value in differing if "${" not in str(raw.at(*path))}
+    return {**kept, **_unlike(again, roles), **given}
 
 
 def _unlike(again: Mapping[tuple[str, ...], Any], roles: dict[str, VerlRole]) -> dict[str, Any]:
