@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from mstxkit import stages
 from mstxkit.config import configuring, sources
@@ -420,15 +419,3 @@ def test_what_is_written_makes_the_real_wheels_dataclasses() -> None:
         "ref False True level0 None",
         "rollout True True level0 5",
     ], made.stderr
-
-
-def test_a_role_without_a_tool_config_stays_on_beside_an_actor_in_discrete_mode() -> None:
-    ref_on = (f"{REF}.enable=True", f"{REF}.all_ranks=True")
-    config = read(*ON, f"{ACTOR}.all_ranks=True", f"{ACTOR_NPU}.discrete=True", *ref_on)
-    assert "reference_compute_log_prob" in config.stages
-    written = configuring.write(config, "verl")
-    ref = yaml.safe_load(written.text)["actor_rollout_ref"]["ref"]["profiler"]
-    assert (ref["enable"], ref["tool_config"]["npu"]["discrete"], written.lost) == (True, False, ())
-    other = configuring.write(config, "mindspeed_rl")
-    section = yaml.safe_load(other.text)["profiler_config"]["integrated"]
-    assert "reference_compute_log_prob" in section["stage"]

@@ -12,7 +12,7 @@ from ...errors import Problem
 from .. import hydra
 from ..model import Config
 from ..sources import Source, from_yaml
-from . import LEVELS, Lost, Read, Reading, Written, _verl_roles, left_out, usual_metrics, yaml_of
+from . import LEVELS, Read, Reading, Written, _verl_roles, left_out, usual_metrics, yaml_of
 from ._verl_roles import GLOBAL, HOOKS, ROLES, STAGE_NAMES, VerlRole, at_least, has_rollout
 
 FLAVOUR = "verl"
@@ -30,8 +30,6 @@ _ROOTS = tuple(dict.fromkeys((GLOBAL, *(path[0] for path, _ in ROLES.values())))
 _DOTTED = (f"{GLOBAL}.", *(".".join(path) + "." for path, _ in ROLES.values()))
 _FIRST = ("actor", "ref", "critic", "reward_model", "rollout")  # whose settings are shown
 _MOST_STEPS = 1000
-_OVERRULED = "with it the file would say something else than the configuration; the role has what the others have"
-_ROLES_OWN = (".profiler.enable", ".npu.discrete", ".npu.level", ".npu.analysis")
 _REASONS = {
     "window.steps": f"steps are listed one by one, up to {_MOST_STEPS}",
     "window.counted_from": "steps are counted on after a resume",
@@ -128,7 +126,7 @@ def _window_of(steps: tuple[int, ...]) -> dict[str, Any]:
 def _stages(enabled: list[VerlRole], base: VerlRole) -> Any:
     if not base.discrete:
         return "all"
-    names = [role.name for role in enabled if role.discrete or role.name != "rollout"]
+    names = [role.name for role in enabled if role.discrete] or [base.name]
     return tuple(stage for name, (_, stages) in ROLES.items() if name in names for stage in stages)
 
 
@@ -153,21 +151,7 @@ def _extras(config: Config, raw: Source, resolved: Source, roles: dict[str, Verl
     again = dict(_leaves(_tree(_with(config, kept)), ()))
     own = [(path, value) for path, value in _leaves(resolved.values, ()) if path[-1] != "_target_"]
     differing = [(path, value) for path, value in own if path not in again or again[path] != value]
-    given = {".".join(path): value for path, value in differing if "${" not in str(raw.at(*path))}
-    return {**kept, **_unlike(again, roles), **given}
-
-
-def _unlike(again: Mapping[tuple[str, ...], Any], roles: dict[str, VerlRole]) -> dict[str, Any]:
-    """What an enabled role has by default and `write` would write otherwise, since it gives all roles the same."""
-    kept: dict[str, Any] = {}
-    for role in (role for role in roles.values() if role.enable):
-        section = ROLES[role.name][0]
-        has: dict[tuple[str, ...], Any] = {("enable",): role.enable, ("all_ranks",): role.all_ranks}
-        has.update({} if role.all_ranks else {("ranks",): list(role.chosen)})
-        has.update({("tool_config", "npu", key): getattr(role, key) for key in ("discrete", "level", "analysis")})
-        differing = {(*section, *key): value for key, value in has.items() if again.get((*section, *key)) != value}
-        kept.update({".".join(path): value for path, value in differing.items()})
-    return kept
+    return {**kept, **{".".join(path): value for path, value in differing if "${" not in str(raw.at(*path))}}
 
 
 def _with(config: Config, extras: dict[str, Any]) -> Config:
@@ -190,14 +174,7 @@ def write(config: Config) -> Written:
     generated = {".".join(path) for path, _ in _leaves(_tree(config), ())}
     as_read = _written(config, kept)
     anew = _written(config, {name: value for name, value in kept.items() if name not in generated})
-    if len(as_read.lost) <= len(anew.lost):
-        return as_read
-    dropped = [
-        Lost(f"extras.{FLAVOUR}.{name}", kept[name], _OVERRULED)
-        for name in kept
-        if name in generated and name.endswith(_ROLES_OWN)
-    ]
-    return anew._replace(lost=(*anew.lost, *dropped))
+    return as_read if len(as_read.lost) <= len(anew.lost) else anew
 
 
 def _written(config: Config, kept: Mapping[str, Any]) -> Written:
