@@ -37,12 +37,13 @@ def test_what_a_session_left_on_the_disk_is_in_the_run_soon_after(place: Place) 
     taken = Caretaker(Care(place.run, place.run_id, place.disk, mb_s=1000))
 
     taken.consider(1)
+    child = taken._child
 
     until(lambda: not file.data.exists())
     assert (place.run / "profiles" / REQUEST / "node_0_1_ascend_pt" / "PROF_1" / "data").is_file()
     until(lambda: taken.consider(1) or not taken._child)
     with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+        os.waitpid(child, os.WNOHANG)
 
 
 @pytest.mark.parametrize(

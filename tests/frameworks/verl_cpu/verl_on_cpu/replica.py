@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import Any
 
@@ -26,6 +27,19 @@ class Replica(replicas.RolloutReplica):  # type: ignore[misc]
         self.servers = [self._server_handle]
         self._server_address = f"127.0.0.1:{8000 + self.replica_rank}"
         await self._server_handle.get_server_address.remote()
+
+    async def wake_up(self) -> None:
+        """Generating comes next."""
+        await self._switched("wake_up")
+
+    async def sleep(self) -> None:
+        """Training comes next."""
+        await self._switched("sleep")
+
+    async def _switched(self, to: str) -> None:
+        """Workers of 0.6.1 are told by the server, as by vLLM's, and hand their weights on then; later ones by verl."""
+        workers = [worker for worker in self.workers if hasattr(worker, to)]
+        await asyncio.gather(*[getattr(each, to).remote() for each in workers or self.servers])
 
     def rollout_worker_use_gpu(self) -> bool:
         """It has none."""
