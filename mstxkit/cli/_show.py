@@ -22,7 +22,7 @@ def console() -> Console:
 
     class Output(Console):
         def on_broken_pipe(self) -> None:
-            raise  # noqa: PLE0704 (the one that is being handled; rich would end with 1)
+            raise  # the one that is being handled; rich would end with 1
 
     output = Output(highlight=False)
     if not output.is_terminal and not os.environ.get("COLUMNS"):
