@@ -53,10 +53,10 @@ def convert(
     if json:
         lost = [field._asdict() for field in written.lost]
         conversion = {"source": understood.source.name, "to": to, "text": written.text, "lost": lost}
-        _show.as_json({**conversion, **_meaning(understood)})
+        _show.as_json({**_meaning(understood), **conversion, "notes": [*understood.read.notes, *written.notes]})
         return
     print(written.text, end="" if written.text.endswith("\n") else "\n")
-    _tell(understood)
+    _tell(understood, written.notes)
     for field in written.lost:
         typer.echo(f"{to} cannot express {field.field}={_shown(field.value)}: {for_terminal(field.why)}", err=True)
 
@@ -101,7 +101,7 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) and value else json.dumps(value, default=str)
 
 
-def _tell(understood: Understood) -> None:
-    for kind, texts in (("note", understood.read.notes), ("warning", understood.warnings)):
+def _tell(understood: Understood, more_notes: tuple[str, ...] = ()) -> None:
+    for kind, texts in (("note", (*understood.read.notes, *more_notes)), ("warning", understood.warnings)):
         for text in texts:
             typer.echo(f"{kind}: {for_terminal(text)}", err=True)

@@ -152,3 +152,14 @@ def test_what_it_cannot_say_is_listed_with_the_reason() -> None:
         "host_sys": "one of cpu, mem, disk, network, osrt",
         "path": "./ stands for the folder that the program gives",
     }
+
+
+@pytest.mark.parametrize(("first", "told"), [(5, "write 4 and 5"), (1, "step 1 cannot be recorded, 2 is the first")])
+def test_writing_says_what_a_loop_that_steps_at_its_end_needs(first: int, told: str) -> None:
+    """MindSpore's own examples do: it records one step later than the file says."""
+    config = Config(enabled=True, window=Window(first_step=first, steps=2, counted_from="process"))
+
+    (note,) = mindspore.write(config).notes
+
+    assert note.endswith(told)
+    assert mindspore.write(config.model_copy(update={"enabled": False})).notes == ()

@@ -72,10 +72,13 @@ class Lost(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A configuration in one flavour: the text of a file (YAML, JSON, shell), and what it leaves out."""
+    """A configuration in one flavour: the text of a file (YAML, JSON, shell, Python), what it leaves out, and notes on
+    what its user must know or do besides.
+    """
 
     text: str
     lost: tuple[Lost, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class Adapter(Protocol):
@@ -263,8 +266,14 @@ def left_out(config: Config, read_back: Config, flavour: str, reasons: Mapping[s
         lost.append(Lost(name, wanted[name], f"{why}; it becomes {json.dumps(got.get(name), default=str)}"))
     for other, extras in config.extras.items():
         own = {} if other == flavour else extras
-        lost += [Lost(f"extras.{other}.{name}", own[name], f"{other} alone has it") for name in own]
+        lost += [Lost(f"extras.{other}.{name}", value, _why_lost(other, name, value)) for name, value in own.items()]
     return tuple(lost)
+
+
+def _why_lost(flavour: str, name: str, value: Any) -> str:
+    """Why nobody else can say an extra of a flavour: its adapter's own `why_lost` knows best, where it has one."""
+    why = getattr(by_flavour().get(flavour), "why_lost", None)
+    return str(why(name, value)) if why else f"{flavour} alone has it"
 
 
 def flat(config: Config) -> dict[str, Any]:

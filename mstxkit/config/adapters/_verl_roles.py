@@ -11,6 +11,7 @@ from . import LEVELS, Reading
 
 GLOBAL = "global_profiler"
 TOOLS = ("nsys", "npu", "torch", "torch_memory", "precision_debugger")
+OWN_LEVELS = {canonical: own for own, canonical in LEVELS.items()}
 CONTENTS = ("npu", "cpu", "memory", "shapes", "module", "stack")
 # Where a role's block is, and the stages that verl annotates for it: in discrete mode each is one recording.
 ROLES = {
@@ -26,6 +27,7 @@ STAGE_NAMES = {
 }  # fmt: skip
 
 HOOKS = ("relocate_results", "finish_hook_cmd", "finish_hook_all_ranks", "finish_hook_ranks")
+_NPU = "tool_config.npu"
 _ROLE_KEYS = (
     "tool", "enable", "all_ranks", "ranks", "save_path", *HOOKS, "tool_config", "global_tool_config", "_target_",
 )  # fmt: skip
@@ -52,6 +54,28 @@ class VerlRole(NamedTuple):
     def chosen(self) -> Any:
         """Its ranks; without any, rank 0."""
         return "all" if self.all_ranks else self.ranks or (0,)
+
+    @property
+    def activities(self) -> tuple[str, ...]:
+        """The sides that are recorded."""
+        listed = tuple(name for name in ("cpu", "npu") if name in self.contents)
+        if at_least(0, 9, 1):  # which always has the host side
+            return ("cpu", "npu") if "npu" in listed else ("cpu",)
+        return listed or ("cpu", "npu")
+
+    def meaning(self) -> dict[str, tuple[Any, dict[str, Any]]]:
+        """What it does, by aspect, each with the keys below its block that say so."""
+        flags = frozenset(self.contents) - {"cpu", "npu"}
+        start, end = self.tokens
+        return {
+            "enable": (self.enable, {"enable": self.enable}),
+            "ranks": (self.chosen, {"all_ranks": self.all_ranks, "ranks": list(self.ranks)}),
+            "save_path": (self.save_path, {"save_path": self.save_path}),
+            "contents": ((self.activities, flags), {f"{_NPU}.contents": list(self.contents)}),
+            "level": (self.level, {f"{_NPU}.level": OWN_LEVELS[self.level]}),
+            **{key: (getattr(self, key), {f"{_NPU}.{key}": getattr(self, key)}) for key in ("discrete", "analysis")},
+            "tokens": ((start, end), {f"{_NPU}.profile_token_start": start, f"{_NPU}.profile_token_end": end}),
+        }  # fmt: skip
 
 
 def roles_of(reading: Reading, path: str) -> dict[str, VerlRole]:
@@ -144,9 +168,42 @@ def note_surprises(
             "rollout: ranks are replicas of the engine up to verl 0.9.0, global ranks in 0.9.1; up to 0.7.0 vLLM takes "
             "its own VLLM_TORCH_PROFILER_DIR and ignores save_path and contents; vllm-ascend always ignores the level"
         )
+    whole = [name for name, role in roles.items() if role.enable and not role.discrete and name != "rollout"]
+    if base.discrete and whole:
+        reading.note(
+            f"{', '.join(whole)}: discrete is false, so whole steps are recorded beside the stages of {base.name}; "
+            "where they share a process, the end of a stage's recording also ends the other"
+        )
     differing = ", ".join(name for name, role in roles.items() if role.enable and role[3:9] != base[3:9])
     if differing:
         reading.note(f"{differing}: other settings than {base.name}, whose are shown; they are kept in extras")
+
+
+def apart(roles: Mapping[str, VerlRole], others: Mapping[str, VerlRole]) -> dict[str, Any]:
+    """By dotted name, all that these roles do otherwise than others of the same names; of roles that are off only that
+    they are.
+    """
+    kept: dict[str, Any] = {}
+    for name, role in roles.items():
+        meant, other = role.meaning(), others[name].meaning()
+        for aspect in meant if role.enable else ("enable",):
+            if meant[aspect][0] != other[aspect][0]:
+                kept.update({".".join((*ROLES[name][0], key)): value for key, value in meant[aspect][1].items()})
+    return kept
+
+
+def why_lost(name: str, value: Any) -> str:
+    """Why another system cannot say what verl has under this name."""
+    if name == "roles":
+        return f"verl records the processes of these roles alone, elsewhere ranks decide: {', '.join(value) or 'none'}"
+    role = next((role for role, (path, _) in ROLES.items() if name.startswith(".".join(path) + ".")), None)
+    if role is None:
+        return "verl alone has it"
+    if name.endswith(".enable"):
+        stages = ", ".join(ROLES[role][1])
+        also = f"verl also records {role}, by settings of its own: nothing is said of it here ({stages})"
+        return also if value else f"in verl {role} is off ({stages})"
+    return f"verl has it for {role} alone, whatever the other roles have; elsewhere one value holds for all"
 
 
 def has_rollout(roles: dict[str, VerlRole]) -> bool:

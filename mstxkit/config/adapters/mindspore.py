@@ -103,7 +103,18 @@ def write(config: Config) -> Written:
         "prof_path": config.path if takes_path(config.path) else OWN_PATH,
     }  # fmt: skip
     text = json.dumps(values, indent=4, ensure_ascii=False) + "\n"
-    return Written(text, left_out(config, read(from_json(text, FLAVOUR)).config, FLAVOUR, reasons(config, REASONS)))
+    lost = left_out(config, read(from_json(text, FLAVOUR)).config, FLAVOUR, reasons(config, REASONS))
+    return Written(text, lost, _shift(window.first_step, last) if config.enabled else ())
+
+
+def _shift(first: int, last: int) -> tuple[str, ...]:
+    """What to change where the program counts steps in MindSpore's other way: see `_window`."""
+    told = "start_step and stop_step are for DynamicProfilerMonitor as a callback, or step() at the start of the loop"
+    if first == 1:
+        return (
+            f"{told}; with step() at its end, as in MindSpore's examples, step 1 cannot be recorded, 2 is the first",
+        )
+    return (f"{told}; with step() at its end, as in MindSpore's examples, write {first - 1} and {last - 1}",)
 
 
 def options(

@@ -6,17 +6,19 @@ missing have the defaults of trainer/config (0.9.1): the rollout follows the act
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Mapping
 
 from ...errors import Problem
 from .. import hydra
 from ..model import Config
 from ..sources import Source, from_yaml
-from . import LEVELS, Read, Reading, Written, _verl_roles, left_out, usual_metrics, yaml_of
+from . import Read, Reading, Written, _verl_roles, left_out, usual_metrics, yaml_of
 from ._verl_roles import GLOBAL, HOOKS, ROLES, STAGE_NAMES, VerlRole, at_least, has_rollout
 
 FLAVOUR = "verl"
 DESCRIPTION = "verl YAML or Hydra overrides: global_profiler and the roles' profiler blocks"
+why_lost = _verl_roles.why_lost
 
 VLLM = {
     "DIR": "path", "WITH_STACK": "stacks", "RECORD_SHAPES": "shapes", "WITH_PROFILE_MEMORY": "memory",
@@ -107,8 +109,7 @@ def _fields(reading: Reading, tool: str | None, steps: tuple[int, ...], roles: d
         "enabled": tool == "npu" and bool(steps) and bool(enabled), "window": _window_of(steps), "stages": chosen,
         "stage_names": {key: name for key, name in STAGE_NAMES.items() if base.discrete and key in chosen},
         "ranks": base.chosen,
-        "replicas": None if roles["rollout"].chosen == "all" or not has_rollout(roles) else roles["rollout"].chosen,
-        "level": base.level, "activities": _activities(base), "mstx": True,
+        "replicas": _replicas(roles, base), "level": base.level, "activities": base.activities, "mstx": True,
         "domains_exclude": ("communication",) if at_least(0, 7) else (),
         **{field: word in base.contents for word, field in _CONTENTS.items()},
         "aic_metrics": usual_metrics(base.level), "export": "db" if at_least(0, 7) else "text",
@@ -130,11 +131,9 @@ def _stages(enabled: list[VerlRole], base: VerlRole) -> Any:
     return tuple(stage for name, (_, stages) in ROLES.items() if name in names for stage in stages)
 
 
-def _activities(base: VerlRole) -> tuple[str, ...]:
-    listed = tuple(name for name in ("cpu", "npu") if name in base.contents)
-    if at_least(0, 9, 1):  # which always has the host side
-        return ("cpu", "npu") if "npu" in listed else ("cpu",)
-    return listed or ("cpu", "npu")
+def _replicas(roles: dict[str, VerlRole], base: VerlRole) -> Any:
+    chosen = roles["rollout"].chosen
+    return None if not has_rollout(roles) or chosen == base.chosen == "all" else chosen
 
 
 def _sampling(roles: dict[str, VerlRole]) -> dict[str, Any] | None:
@@ -145,13 +144,28 @@ def _sampling(roles: dict[str, VerlRole]) -> dict[str, Any] | None:
 
 
 def _extras(config: Config, raw: Source, resolved: Source, roles: dict[str, VerlRole]) -> dict[str, Any]:
-    """The keys that `write` would not write again as they were, by dotted name; those that follow another are left."""
+    """What `write` would not write again as it was, by dotted name: keys, and what roles do apart from each other."""
     enabled = [name for name, role in roles.items() if role.enable]
     kept = {"roles": enabled} if config.stages == "all" and enabled != _roles_of(config) else {}
-    again = dict(_leaves(_tree(_with(config, kept)), ()))
+    tree = _tree(_with(config, kept))
+    again = dict(_leaves(tree, ()))
     own = [(path, value) for path, value in _leaves(resolved.values, ()) if path[-1] != "_target_"]
     differing = [(path, value) for path, value in own if path not in again or again[path] != value]
-    return {**kept, **{".".join(path): value for path, value in differing if "${" not in str(raw.at(*path))}}
+    kept.update({".".join(path): value for path, value in differing if "${" not in str(raw.at(*path))})
+    return {**kept, **_verl_roles.apart(roles, _roles_in(_kept_in(tree, kept)))}
+
+
+def _kept_in(tree: dict[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
+    whole = copy.deepcopy(tree)
+    for name, value in kept.items():
+        if "." in name:
+            _put(whole, name.split("."), value)
+    return whole
+
+
+def _roles_in(tree: dict[str, Any]) -> dict[str, VerlRole]:
+    reading = Reading(Source("", tree), (GLOBAL,))
+    return _verl_roles.roles_of(reading, reading.text("save_path", "path", "outputs/profile"))
 
 
 def _with(config: Config, extras: dict[str, Any]) -> Config:
@@ -167,21 +181,24 @@ def _leaves(values: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], A
 def write(config: Config) -> Written:
     """`global_profiler` and all roles, every key given; what vLLM reads from its environment as a comment.
 
-    What was read in a spelling of its own (`ranks: []`) is written so again, unless the configuration has changed and
-    would say something else with it.
+    What was read in a spelling of its own (`ranks: []`), and what roles have apart, is written so again, unless the
+    configuration has changed and would say something else with it.
     """
     kept = {name: value for name, value in config.extras.get(FLAVOUR, {}).items() if "." in name}
+    written = _written(config, kept)
+    if not written.lost:
+        return written
     generated = {".".join(path) for path, _ in _leaves(_tree(config), ())}
-    as_read = _written(config, kept)
+    for name in [name for name in kept if name in generated]:
+        fewer = {other: value for other, value in kept.items() if other != name}
+        without = _written(config, fewer)
+        kept, written = (fewer, without) if len(without.lost) < len(written.lost) else (kept, written)
     anew = _written(config, {name: value for name, value in kept.items() if name not in generated})
-    return as_read if len(as_read.lost) <= len(anew.lost) else anew
+    return written if len(written.lost) <= len(anew.lost) else anew
 
 
 def _written(config: Config, kept: Mapping[str, Any]) -> Written:
-    tree = _tree(config)
-    for name, value in kept.items():
-        _put(tree, name.split("."), value)
-    text = yaml_of(tree)
+    text = yaml_of(_kept_in(_tree(config), kept))
     comment = _environment(config) if config.stages != "all" and "actor_generate" in config.stages else ""
     return Written(comment + text, left_out(config, read(from_yaml(text, "")).config, FLAVOUR, _REASONS))
 
@@ -218,7 +235,7 @@ def _block(config: Config, role: str, is_on: bool) -> dict[str, Any]:
             *reversed(config.activities),
             *(word for word, field in _CONTENTS.items() if getattr(config, field)),
         ],
-        "level": {canonical: own for own, canonical in LEVELS.items()}[config.level],
+        "level": _verl_roles.OWN_LEVELS[config.level],
         "analysis": config.analysis != "off",
     }
     if role == "rollout" and config.sampling is not None and config.sampling.per == "decode_step":
