@@ -24,12 +24,14 @@ _FILE_HELP = "YAML, JSON or shell file, a folder with a profiler_config.json, or
 _FROM_HELP = "Whose configuration it is, where the file holds several."
 _FILE = typer.Argument(..., metavar="FILE", help=_FILE_HELP)
 _FROM = typer.Option(None, "--from", metavar="FLAVOUR", help=_FROM_HELP)
+_BRANCH_HELP = "Which branch of a script's condition is meant: a line in it, or not:LINE."
+_BRANCH = typer.Option([], "--branch", metavar="LINE", help=_BRANCH_HELP)
 _JSON = typer.Option(False, "--json", help="Everything as one JSON object.")
 
 
-def show(file: str = _FILE, flavour: Optional[str] = _FROM, json: bool = _JSON) -> None:
+def show(file: str = _FILE, flavour: Optional[str] = _FROM, branch: list[str] = _BRANCH, json: bool = _JSON) -> None:
     """Show what a configuration means: every field, and where it was given."""
-    understood = _understood(file, flavour)
+    understood = _understood(file, flavour, branch)
     if json:
         _show.as_json({"source": understood.source.name, **_meaning(understood)})
         return
@@ -41,14 +43,14 @@ def show(file: str = _FILE, flavour: Optional[str] = _FROM, json: bool = _JSON) 
 
 def convert(
     file: str = _FILE, to: str = typer.Option(..., "--to", metavar="FLAVOUR", help="What to write it as."),
-    flavour: Optional[str] = _FROM, json: bool = _JSON,
+    flavour: Optional[str] = _FROM, branch: list[str] = _BRANCH, json: bool = _JSON,
 ) -> None:  # fmt: skip
     """Write a configuration for another system to standard output, and what that cannot express to standard error."""
     from ..config import adapters, configuring
 
     if to not in adapters.by_flavour():
         _show.stop(f"--to {to}: choose one of {', '.join(adapters.by_flavour())}", WRONG_USE)
-    understood = _understood(file, flavour)
+    understood = _understood(file, flavour, branch)
     written = configuring.write(understood.read.config, to)
     if json:
         lost = [field._asdict() for field in written.lost]
@@ -64,11 +66,11 @@ def convert(
 COMMANDS = (show, convert)
 
 
-def _understood(file: str, flavour: str | None) -> Understood:
-    from ..config import configuring
+def _understood(file: str, flavour: str | None, branches: list[str]) -> Understood:
+    from ..config import configuring, sources
 
     try:
-        return configuring.understand(os.environ if file == "env" else file, flavour)
+        return configuring.understand(sources.read(os.environ if file == "env" else file, branches), flavour)
     except ConfigError as exc:
         _show.stop(str(exc), FOUND_WRONG if exc.problems else WRONG_USE)
 

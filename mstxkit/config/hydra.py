@@ -12,6 +12,7 @@ from typing import Any, Iterable, Mapping, Sequence
 
 from ..errors import ConfigError, Problem
 from .documents import scalar
+from .shell import certain, unknown
 from .sources import Path, Source
 
 _OVERRIDE = re.compile(r"(?:\+{0,2})([A-Za-z_][\w-]*(?:\.[\w-]+)*)=(.*)", re.DOTALL)
@@ -20,16 +21,23 @@ _DEEPEST, _MOST = 30, 10_000
 
 
 def from_overrides(source: Source, roots: Iterable[str]) -> Source:
-    """The values that a command line sets below these roots (`global_profiler`); what else it says is left out."""
+    """The values that a command line sets below these roots (`global_profiler`); what else it says is left out.
+
+    Raises: ConfigError where one of them is in doubt.
+    """
     wanted = tuple(roots)
     values: dict[str, Any] = {}
     lines: dict[Path, int] = {}
+    problems: list[Problem] = []
     for word in source.words:
         match = _OVERRIDE.fullmatch(word.text)
         path = match[1].split(".") if match else [""]
         if match and path[0] in wanted:
+            problems += unknown(word, source.name)
             _set(values, path, scalar(match[2]))
             lines.update({} if word.line is None else {tuple(path): word.line})
+    if problems:
+        raise ConfigError.of(problems)
     return Source(source.name, values, lines, source.words, source.variables)
 
 
@@ -139,7 +147,7 @@ class _Resolving:
     def variable(self, name: str, default: Any, path: Path, text: str) -> Any:
         """An environment variable: of the script that holds the command, else of this process."""
         held = self.source.variables.get(name)
-        value = os.environ.get(name) if held is None else held.text
+        value = os.environ.get(name) if held is None else certain(held, self.source.name)
         if value is None and default is _MISSING:
             raise _Unresolved(path, text, f"the environment variable {name} is not set, and there is no default")
         return (None if default is None else str(default)) if value is None else value

@@ -1,130 +1,154 @@
 """A shell script read without running it: the words of its commands, what it assigns, and their lines.
 
-Quotes, comments, continued lines and its own variables are understood, as far as launch scripts use them. What a
-command would yield (`$(...)`) stays as it is written.
+Quotes, comments, continued lines, conditions and variables are understood, as far as launch scripts use them. Variables
+that the script does not set are this environment's. What a command would yield (`$(...)`) stays as it is written. A
+word of which something is not known is in doubt and says why: whoever takes a meaning from it asks `certain` or
+`unknown` first.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from typing import NamedTuple
+from typing import Iterable, Mapping, NamedTuple
 
-_PART = re.compile(
-    r"""
-      (?P<single>'[^']*(?:'|\Z))
-    | (?P<double>"(?:[^"\\]|\\.)*(?:"|\Z))
-    | \\\n
-    | \\(?P<escaped>\S)
-    | (?P<command>\$\([^)]*\))
-    | (?P<end>\d*[<>]{1,2}(?:&[\d-]+|&?[ \t]*[^\s;|&<>()]+)?|[;|&<>()]+)
-    | (?P<blank>\s+|\\(?=\s))
-    | (?P<plain>[^\s'"\\;|&<>()$]+|\$)
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+from ..errors import ConfigError, Problem
+from .shell_commands import Command, commands
+from .shell_forks import BranchChoice, Doubt, Fork, settle
+from .shell_tokens import Token, plain, tokens
+
 # Stands between the words of two commands.
 END = ";"
-_ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
-_VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?-([^{}]*))?\})")
-_PLAIN_DOLLAR = "\ue000"  # one that was quoted: it stands for no variable
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
+_DECLARING = ("export", "readonly", "local", "declare", "typeset")
+_WHOLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
+_EXPANSION = re.compile(
+    r"""\$(?:(?P<name>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)(?:(?P<how>:?[-=+?])(?P<other>(?:[^{}]|\{[^{}]*\})*))?\}
+    |(?P<command>\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))|(?P<odd>\{[^}]*\}|[0-9@*\#?!$-]))|`(?P<old>[^`]*)`""",
+    re.VERBOSE | re.DOTALL,
+)
 
 
 class Word(NamedTuple):
-    """One word of a command line or one variable's text, unquoted, and its line."""
+    """One word of a command line or one variable's text, unquoted, its line, and what is not known of it."""
 
     text: str
     line: int | None = None
+    doubts: tuple[Doubt | Fork, ...] = ()
 
 
-class _Piece(NamedTuple):
-    text: str
-    line: int
-    is_first: bool  # of a command
-    is_bare: bool  # no part of it was quoted
+def split(
+    text: str, chosen: Iterable[BranchChoice] = (), environment: Mapping[str, str] | None = None, line: int = 1
+) -> tuple[list[Word], dict[str, Word]]:
+    """Words of all commands, in order, `END` between two, and the variables that are assigned before or with them.
+
+    Raises: ConfigError where a chosen line is in no branch.
+    """
+    forks: list[Fork] = []
+    all_commands = commands(tokens(text, line), forks)
+    settle(forks, chosen)
+    reading = _Script(os.environ if environment is None else environment)
+    for command in all_commands:
+        if all(arm.is_chosen is not False for arm in command.arms):
+            reading.take(command)
+    return reading.words, reading.variables
 
 
-def split(text: str) -> tuple[list[Word], dict[str, Word]]:
-    """Words of all commands, in order, `END` between two, and the variables that are assigned before or with them."""
-    words: list[Word] = []
-    variables: dict[str, Word] = {}
-    is_first = True
-    for piece in _pieces(text, 1):
-        is_first = is_first or piece.is_first
-        if is_first and _ASSIGNED.match(piece.text):
-            name, _, value = piece.text.partition("=")
-            variables[name] = Word(_expanded(value, variables), piece.line)
-        elif piece.text != "export":
-            words += [Word(END, piece.line)] if is_first and words else []
-            is_first = False
-            words += _as_words(piece, variables)
-    return words, variables
+def unknown(word: Word, name: str) -> list[Problem]:
+    """All that is not known of a word of this source."""
+    doubts = [doubt.doubt if isinstance(doubt, Fork) else doubt for doubt in word.doubts]
+    return [Problem(name, doubt.line, doubt.key, None, doubt.why) for doubt in doubts]
 
 
-def _as_words(piece: _Piece, variables: dict[str, Word]) -> list[Word]:
-    """A word; several where it is a variable that holds arguments, as in `torchrun train.py $PROFILE_ARGS`."""
-    whole = _VARIABLE.fullmatch(piece.text)
-    held = variables.get(whole[1] or whole[2]) if whole and piece.is_bare else None
-    if held is None or held.line is None:
-        return [Word(_expanded(piece.text, variables), piece.line)]
-    return [Word(part.text, part.line) for part in _pieces(held.text, held.line)]
+def certain(word: Word, name: str) -> str:
+    """A word's text. Raises: ConfigError with all that is not known of it."""
+    if word.doubts:
+        raise ConfigError.of(unknown(word, name))
+    return word.text
 
 
-def _expanded(text: str, variables: dict[str, Word]) -> str:
-    def value(match: re.Match[str]) -> str:
-        held = variables.get(match[1] or match[2])
-        return held.text if held else match[0] if match[3] is None else match[3]
+class _Script:
+    """The words and variables up to here."""
 
-    return _VARIABLE.sub(value, text).replace(_PLAIN_DOLLAR, "$")
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.environment = environment
+        self.words: list[Word] = []
+        self.variables: dict[str, Word] = {}
+
+    def take(self, command: Command) -> None:
+        """Go on by one command."""
+        forks = tuple(arm.fork for arm in command.arms if arm.is_chosen is None)
+        if command.loop is not None:
+            self.variables[command.loop.text] = _looping(command.loop)
+        is_beginning = True  # nothing but assignments yet
+        for token in command.words:
+            match = None if token.is_operator or not is_beginning else _ASSIGNED.fullmatch(token.text)
+            if match is not None:
+                self.assign(match, token.line, forks)
+            elif token.is_operator:
+                is_beginning = True
+            elif not (is_beginning and token.text in _DECLARING):
+                self.words += [Word(END, token.line)] if is_beginning and self.words else []
+                self.words += self.as_words(token, forks)
+                is_beginning = False
+
+    def assign(self, match: re.Match[str], line: int, forks: tuple[Fork, ...]) -> None:
+        """`NAME=value`, `NAME+=value`."""
+        word = self.expanded(match[3], line, forks)
+        before = self.variables.get(match[1])
+        if match[2] and before is not None:
+            word = Word(before.text + word.text, line, (*before.doubts, *word.doubts))
+        self.variables[match[1]] = word
+
+    def as_words(self, token: Token, forks: tuple[Fork, ...]) -> list[Word]:
+        """A word; several where it is a variable that holds arguments, as in `torchrun train.py $PROFILE_ARGS`."""
+        whole = _WHOLE.fullmatch(token.text)
+        name = (whole[1] or whole[2]) if whole and token.is_bare else ""
+        held = self.variables.get(name) or (Word(self.environment[name]) if name in self.environment else None)
+        if not name or held is None:
+            return [self.expanded(token.text, token.line, forks)]
+        parts = [part for part in tokens(held.text, held.line or token.line) if not part.is_operator]
+        return [Word(plain(part.text), part.line, (*forks, *held.doubts)) for part in parts]
+
+    def expanded(self, text: str, line: int, doubts: tuple[Doubt | Fork, ...] = ()) -> Word:
+        """A text with its variables replaced."""
+        whole: list[Doubt | Fork] = list(doubts)
+
+        def value(match: re.Match[str]) -> str:
+            word = self.value(match, line)
+            whole.extend(word.doubts)
+            return word.text
+
+        return Word(plain(_EXPANSION.sub(value, text)), line, tuple(whole))
+
+    def value(self, match: re.Match[str], line: int) -> Word:
+        """What one `$...` stands for."""
+        name, how = match["name"] or match["braced"], match["how"] or ""
+        if name is None:
+            return Word(match[0], line, (_not_known(match, line),))
+        held = self.variables.get(name) or (Word(self.environment[name], line) if name in self.environment else None)
+        is_there = held is not None and (bool(held.text) or ":" not in how)
+        if how.endswith("+"):
+            return self.expanded(match["other"], line) if is_there else Word("", line)
+        if held is not None and (is_there or not how.endswith(("-", "="))):
+            return held
+        if how.endswith(("-", "=")):
+            return self.expanded(match["other"], line)
+        why = (
+            "this variable is set neither in the file nor in this environment: set it for mstxkit, as in "
+            f"`{name}=… mstxkit config show …`, or write its value into the file"
+        )
+        return Word(match[0], line, (Doubt(line, match[0], why),))
 
 
-def _pieces(text: str, line: int) -> list[_Piece]:
-    reading, position = _Pieces(line), 0
-    while position < len(text):
-        if text[position] == "#" and not reading.parts:
-            end = text.find("\n", position)
-            position = len(text) if end < 0 else end
-            continue
-        match = _PART.match(text, position)
-        if match is None:  # a lone backslash at the very end
-            break
-        reading.take(match)
-        position = match.end()
-    reading.finish()
-    return reading.pieces
+def _not_known(match: re.Match[str], line: int) -> Doubt:
+    if match["command"] is not None or match["old"] is not None:
+        return Doubt(line, match[0], "what this command yields is known only when it runs: write its value instead")
+    if match[0][1:] in "0123456789@*#":
+        return Doubt(line, match[0], "an argument of the script is not known before it runs: write its value instead")
+    return Doubt(line, match[0], "mstxkit does not work this out: write its value instead, or set a plain variable")
 
 
-class _Pieces:
-    """The words up to here, and the one that is being put together."""
-
-    def __init__(self, line: int) -> None:
-        self.pieces: list[_Piece] = []
-        self.parts: list[str] = []
-        self.line = self.begun = line
-        self.is_first = self.is_bare = True
-
-    def take(self, match: re.Match[str]) -> None:
-        """Go on by one part: of a word, or between two."""
-        if match["blank"] is not None or match["end"] is not None:
-            self.finish()
-            self.is_first = self.is_first or match["end"] is not None or "\n" in match[0]
-        elif match[0] != "\\\n":
-            self.begun = self.begun if self.parts else self.line
-            self.parts.append(_unquoted(match))
-            self.is_bare = self.is_bare and match["plain"] is not None
-        self.line += match[0].count("\n")
-
-    def finish(self) -> None:
-        """End the word."""
-        if self.parts:
-            self.pieces.append(_Piece("".join(self.parts), self.begun, self.is_first, self.is_bare))
-            self.parts, self.is_bare, self.is_first = [], True, False
-
-
-def _unquoted(match: re.Match[str]) -> str:
-    if match["single"] is not None:
-        return match[0][1:].removesuffix("'").replace("$", _PLAIN_DOLLAR)
-    if match["double"] is not None:
-        inner = match[0][1:-1] if match[0].endswith('"') and len(match[0]) > 1 else match[0][1:]
-        # A continued line stays one, for its number.
-        return re.sub(r'\\(\n|["\\$`])', lambda escaped: escaped[1].replace("$", _PLAIN_DOLLAR), inner)
-    return (match["escaped"] or match[0]).replace("$", _PLAIN_DOLLAR if match["escaped"] else "$")
+def _looping(token: Token) -> Word:
+    why = "the variable of a loop has several values: write the one that is meant"
+    return Word(f"${token.text}", token.line, (Doubt(token.line, f"${token.text}", why),))

@@ -15,6 +15,7 @@ from ..store.documents import text_of
 from . import documents, shell
 from .documents import Path
 from .shell import Word
+from .shell_forks import BranchChoice, choices
 
 LARGEST_BYTES = 1 << 20
 YAML_SUFFIXES, JSON_SUFFIXES, SHELL_SUFFIXES = (".yaml", ".yml"), (".json",), (".sh", ".bash", ".env")
@@ -65,15 +66,18 @@ class Source:
         return SourcePlace(self.name, line, ".".join(str(key) for key in path))
 
 
-def read(origin: Any) -> Source:
+def read(origin: Any, branches: Iterable[Any] = ()) -> Source:
     """Whatever a user configures with, as a source: a path (YAML, JSON, shell script; a folder that holds a
     `profiler_config.json`), a list of arguments, `os.environ`, a mapping (OmegaConf's too), or an object whose
     attributes are a framework's options. Raises: ConfigError where it is none of these, or cannot be read.
+
+    Args:
+        branches: Which branches of a script's conditions are meant: see `shell_forks`.
     """
     if isinstance(origin, Source):
         return origin
     if isinstance(origin, (str, os.PathLike)):
-        return _from_file(os.fspath(origin))
+        return _from_file(os.fspath(origin), choices(branches))
     if origin is os.environ:
         return from_environment(os.environ)
     if isinstance(origin, Mapping) or hasattr(origin, "items"):
@@ -98,9 +102,9 @@ def from_json(text: str, name: str, first_line: int = 1) -> Source:
     return Source(name, values, lines)
 
 
-def from_shell(text: str, name: str) -> Source:
-    """A shell script: the words of its commands, and what it assigns."""
-    words, variables = shell.split(text)
+def from_shell(text: str, name: str, chosen: Iterable[BranchChoice] = ()) -> Source:
+    """A shell script: the words of its commands, and what it assigns; in the branches that are chosen."""
+    words, variables = shell.split(text, chosen)
     return Source(name, words=tuple(words), variables=variables)
 
 
@@ -138,14 +142,19 @@ def _plain(value: Any, depth: int = 0) -> Any:
     return value
 
 
-def _from_file(path: str) -> Source:
+def _from_file(path: str, chosen: tuple[BranchChoice, ...]) -> Source:
     if os.path.isdir(path):
         path = os.path.join(path, DYNAMIC_FILE)
     text = text_of(path, ConfigError, LARGEST_BYTES)
+    if path.endswith(SHELL_SUFFIXES):
+        return from_shell(text, path, chosen)
+    if chosen:
+        raise ConfigError(
+            f"{path}: branches are chosen in a shell script, whose name ends in {', '.join(SHELL_SUFFIXES)}"
+        )
     readers = {**dict.fromkeys(YAML_SUFFIXES, from_yaml), **dict.fromkeys(JSON_SUFFIXES, from_json)}
-    readers.update(dict.fromkeys(SHELL_SUFFIXES, from_shell))
     for suffix, reader in readers.items():
         if path.endswith(suffix):
             return reader(text, path)
-    suffixes = ", ".join(readers)
+    suffixes = ", ".join((*readers, *SHELL_SUFFIXES))
     raise ConfigError(f"{path}: what kind of file this is must be seen from its name: it ends in one of {suffixes}")

@@ -161,7 +161,8 @@ def test_everything_wrong_in_a_script_is_told_at_once_line_by_line(tmp_path: Any
 
     assert refusal(("train.sh", text), tmp_path).splitlines() == [
         "train.sh:3: --profile-level='1': not one of its values; allowed: level_none, level0, level1, level2",
-        "train.sh:4: --profile-ranks='$RANKS': whole numbers are needed, as in --profile-ranks 0 1; -1 alone for all",
+        "train.sh:4: $RANKS: this variable is set neither in the file nor in this environment: "
+        "set it for mstxkit, as in `RANKS=… mstxkit config show …`, or write its value into the file",
         "train.sh:5: --profile-step-start=0: steps are counted from 1, and this is checked even without --profile",
     ]
 

@@ -63,7 +63,7 @@ torchrun --nproc 8 train.py $ARGS --save "${DIR}/x" '$DIR' \\
 """
     source = sources.from_shell(text, "f.sh")
 
-    assert [tuple(word) for word in source.words] == [
+    assert [(word.text, word.line) for word in source.words] == [
         ("torchrun", 9), ("--nproc", 9), ("8", 9), ("train.py", 9), ("--profile", 5), ("--profile-ranks", 6), ("0", 6),
         ("1", 6), ("--save", 9), ("/data/x", 9), ("$DIR", 9), ("--last=1", 10),
     ]  # fmt: skip

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import Any, Iterable, Mapping
+from typing import Any
 
 from ...errors import Problem
 from .. import shell
 from ..model import Config, Window
 from ..sources import Source, Word, from_shell
 from . import ENDLESS_STEPS, EXPORTS, LEVELS, ONE_WINDOW, Read, Reading, Written, left_out, usual_metrics
+from ._arguments import one_word, section_of_words
 
 FLAVOUR = "mindspeed_llm"
 DESCRIPTION = "MindSpeed-LLM on Megatron-Core: --profile-* in a launch script or a list of arguments, steps from 1"
@@ -130,45 +131,16 @@ def words_of(source: Source) -> list[Word]:
     if any(_is_option(word.text) or word.text.startswith("--training.") for word in source.words):
         return list(source.words)
     scripts = [word for word in source.variables.values() if word.line is not None and "--" in word.text]
-    held = [(script, shell.split(script.text)[0]) for script in scripts]
-    return [Word(word.text, (script.line or 1) + (word.line or 1) - 1) for script, words in held for word in words]
-
-
-def section_of_words(
-    words: Iterable[Word], name: str, prefix: str, names: Mapping[str, str]
-) -> tuple[Source, list[Problem]]:
-    """Options among the words of a source that begin with the prefix, each with the list of words behind it; of an
-    option given twice the last holds. `names`: the key by the option as it is spelled.
-    """
-    values: dict[str, list[str]] = {}
-    lines: dict[tuple[str | int, ...], int] = {}
-    problems: list[Problem] = []
-    behind: list[str] | None = None
-    for word in words:
-        option, equals, value = word.text.partition("=")
-        if word.text == shell.END or word.text.startswith("--"):
-            behind = None
-        if option == prefix or (option.startswith(prefix) and option[len(prefix) :][:1] in "-_"):
-            if option not in names:
-                problems.append(Problem(name, word.line, option, None, "unknown option", tuple(names)))
-                continue
-            behind = values[names[option]] = [value] if equals else []
-            lines.update({(names[option],): word.line} if word.line is not None else {})
-        elif behind is not None:
-            behind.append(word.text)
-    return Source(name, values, lines), problems
-
-
-def one_word(behind: list[str]) -> Any:
-    """The word behind an option; None where there is none, and all of them where there are several: both are wrong."""
-    return behind[0] if len(behind) == 1 else behind or None
+    held = [(script, shell.split(script.text, line=script.line or 1)[0]) for script in scripts]
+    return [word._replace(doubts=(*script.doubts, *word.doubts)) for script, words in held for word in words]
 
 
 def _reading(source: Source) -> Reading:
     words = words_of(source)
     if not any(_is_option(word.text) for word in words):
         return Reading(source)
-    section, problems = section_of_words(words, source.name, "--profile", {_spelled(name): name for name in OPTIONS})
+    names = {_spelled(name): name for name in OPTIONS}
+    section, problems = section_of_words(words, source.name, "--profile", names, flags=FLAGS)
     values: dict[str, Any] = {}
     for key, behind in section.values.items():
         if key in FLAGS:

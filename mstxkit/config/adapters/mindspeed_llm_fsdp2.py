@@ -12,6 +12,7 @@ from typing import Any, Mapping
 from ..model import Config, Window
 from ..sources import Source, from_yaml
 from . import ENDLESS_STEPS, Read, Reading, Written, left_out, mindspeed_llm, yaml_of
+from ._arguments import one_word, section_of_words
 from .mindspeed_llm import FLAGS, OPTIONS
 
 FLAVOUR = "mindspeed_llm_fsdp2"
@@ -60,7 +61,7 @@ def _reading(source: Source) -> Reading:
     words = mindspeed_llm.words_of(source)
     if any(word.text.startswith(_PREFIX) for word in words):
         names = {f"--{SECTION}.{name}": name for name in OPTIONS}
-        section, problems = mindspeed_llm.section_of_words(words, source.name, _PREFIX, names)
+        section, problems = section_of_words(words, source.name, _PREFIX, names)
         own = Source(
             source.name, {key: _of_words(key, behind) for key, behind in section.values.items()}, section.lines
         )
@@ -79,7 +80,7 @@ def _reading(source: Source) -> Reading:
 def _of_words(key: str, behind: list[str]) -> Any:
     if key == "profile_ranks":
         return behind
-    return _flag(mindspeed_llm.one_word(behind or ["true"])) if key in FLAGS else mindspeed_llm.one_word(behind)
+    return _flag(one_word(behind or ["true"])) if key in FLAGS else one_word(behind)
 
 
 def _of_yaml(key: str, value: Any) -> Any:

@@ -109,12 +109,12 @@ def write(config: Config) -> Written:
 
 def _shift(first: int, last: int) -> tuple[str, ...]:
     """What to change where the program counts steps in MindSpore's other way: see `_window`."""
-    told = "start_step and stop_step are for DynamicProfilerMonitor as a callback, or step() at the start of the loop"
+    meant = "start_step and stop_step are for DynamicProfilerMonitor as a callback, or step() at the start of the loop"
     if first == 1:
         return (
-            f"{told}; with step() at its end, as in MindSpore's examples, step 1 cannot be recorded, 2 is the first",
+            f"{meant}; with step() at its end, as in MindSpore's examples, step 1 cannot be recorded, 2 is the first",
         )
-    return (f"{told}; with step() at its end, as in MindSpore's examples, write {first - 1} and {last - 1}",)
+    return (f"{meant}; with step() at its end, as in MindSpore's examples, write {first - 1} and {last - 1}",)
 
 
 def options(

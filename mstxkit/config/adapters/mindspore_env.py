@@ -13,6 +13,7 @@ from typing import Any
 from ...errors import ConfigError, Problem
 from .. import documents
 from ..model import Config, Window
+from ..shell import certain
 from ..sources import Source, Word, from_shell
 from . import Read, Reading, Written, left_out, mindspore
 
@@ -69,7 +70,7 @@ def write(config: Config) -> Written:
 
 
 def _opened(word: Word, name: str) -> Source:
-    line, text = word.line or 1, word.text
+    line, text = word.line or 1, certain(word, name)
     try:
         values = json.loads(text)
     except (ValueError, RecursionError):

@@ -12,6 +12,7 @@ from typing import Any, Mapping
 from ...errors import Problem
 from .. import hydra
 from ..model import Config
+from ..shell import certain
 from ..sources import Source, from_yaml
 from . import Read, Reading, Written, _verl_roles, left_out, usual_metrics, yaml_of
 from ._verl_roles import GLOBAL, HOOKS, ROLES, STAGE_NAMES, VerlRole, at_least, has_rollout
@@ -97,7 +98,7 @@ def _vllm_variables(reading: Reading, source: Source) -> dict[str, str]:
             reading.problems.append(Problem(source.name, word.line, name, None, "unknown variable", allowed))
         elif short != "DIR" and word.text not in ("0", "1"):
             reading.problems.append(Problem(source.name, word.line, name, word.text, "not a flag", ("0", "1")))
-    return {name: word.text for name, word in variables.items()}
+    return {name: certain(word, source.name) for name, word in variables.items()}
 
 
 def _fields(reading: Reading, tool: str | None, steps: tuple[int, ...], roles: dict[str, VerlRole]) -> dict[str, Any]:
