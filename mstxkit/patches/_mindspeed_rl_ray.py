@@ -4,6 +4,7 @@ Source: as in `mindspeed_rl.py`.
 """
 
 from ..patching.declare import Target, each
+from . import _mindspeed_rl_steps as steps
 
 _GET = {"consumer": "consumer", "count": "experience_count", "columns": "len(experience_columns)"}
 _GROUP = {"workers": "len(self.actor_handlers)"}
@@ -39,10 +40,11 @@ DOCKS = (
 )  # fmt: skip
 
 # The trainer, in the `train` task: what it waits for, or with blocking=False what it submits; advantages and KL too are
-# tasks of Ray (compute_utils.py:61, 194), so that it computes nothing in any stage. Its `fit` is one loop
-# with the iteration in a local variable, which it tells only the logger, after adding one: the next iteration's number.
+# tasks of Ray (compute_utils.py:61, 194), so that it computes nothing in any stage. An iteration begins with
+# `put_prompts_experience` (2.2; before it the dock's), `enter_infer_mode` (dapo) or a stage, and ends with the logger.
 # Source: launcher.py:265-349, launcher_ms.py (2.1.0); grpo_trainer_hybrid.py:175, ppo:164 and dapo:231 (2.2);
-# loggers.py `Loggers.info`, called with the iteration at grpo:281, ppo:251, dapo:341.
+# transfer_dock.py:1201 (2.2); loggers.py `Loggers.info`, called with the iteration at grpo:281, ppo:251, dapo:341.
+_STEPS = "mstxkit.patches._mindspeed_rl_steps"
 _LAUNCHER = "mindspeed_rl.workers.scheduler.launcher:RayActorGroup"
 _LAUNCHER_MS = "mindspeed_rl.workers.scheduler.launcher_ms:RayActorGroupMs"
 _CALLS = (
@@ -61,12 +63,12 @@ TRAINER = (
             *(Target(f"{group}.{name}", stage=stage, attributes=_GROUP_CALL, waits=True) for name, stage in _CALLS),
             Target(f"{group}.update", stage="actor_update", attributes=_GROUP, waits=True),
             Target(
-                f"{group}.save_checkpoint", stage="save_checkpoint", attributes={"iteration": "iteration"}, waits=True
+                f"{group}.save_checkpoint", stage="save_checkpoint", step_after=steps.saved,
+                attributes={"iteration": "iteration"}, waits=True,
             ),
-            *each(
-                group, "wait_all_ref_objs_run_over", "enter_infer_mode", "exit_infer_mode", attributes=_GROUP,
-                waits=True,
-            ),
+            *each(group, "wait_all_ref_objs_run_over", "exit_infer_mode", attributes=_GROUP, waits=True),
+            Target(f"{group}.enter_infer_mode", step=steps.next_one, attributes=_GROUP, waits=True),
+            Target(f"{group}.get_iteration", kind="around", value=f"{_STEPS}:resumed", waits=True),
             *each(group, "initialize_actor_handlers", "initialize", process_role="trainer", waits=True),
         )
     ),
@@ -85,12 +87,15 @@ TRAINER = (
                 f"{trainer}.compute_advantage", stage="compute_advantage", attributes={"blocking": "blocking"},
                 waits=True,
             ),
-            Target(f"{trainer}.save_checkpoint", attributes={"iteration": "iteration"}, waits=True),
+            Target(
+                f"{trainer}.save_checkpoint", step_after=steps.saved, attributes={"iteration": "iteration"}, waits=True
+            ),
             Target(f"{trainer}.transfer_dock_init"),
         )
     ),
     Target(f"{_TRAINERS[1]}.apply_kl_penalty", stage="compute_kl", attributes={"blocking": "blocking"}, waits=True),
     Target(f"{_TRAINERS[2]}.dynamic_sampling", stage="dynamic_sampling", waits=True),
     *each("mindspeed_rl.trainer.utils.data_strategy:DataStrategy", "put_experience", "clear_main", "get_metrics"),
-    Target("mindspeed_rl.utils.loggers:Loggers.info", step="iteration", coalesce=True),
+    Target("mindspeed_rl.trainer.utils.transfer_dock:put_prompts_experience", step=steps.next_one),
+    Target("mindspeed_rl.utils.loggers:Loggers.info", step_after=steps.logged, coalesce=True),
 )  # fmt: skip

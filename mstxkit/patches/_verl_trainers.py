@@ -19,15 +19,16 @@ MARKS, TAKES_OVER = "mstxkit.patches._verl_marks", "mstxkit.patches._takes_over"
 WAITS = (
     "gen", "gen_max", "generate_async", "old_log_prob", "ref", "values", "update_critic", "update_actor",
     "update_weights", "sync_rollout_weights", "timing_s/param_sync", "save_checkpoint", "testing",
-    "rollouter/validate_time", "wait_for_enough_samples", "switch_wait", "start_profile", "stop_profile",
+    "rollouter/validate_time", "wait_for_enough_samples", "switch_wait", "stop_profile",
 )  # fmt: skip
 
 # utils/profiler/__init__.py, all versions: one of the three is `marked_timer`: nvtx_profile's where nvtx is installed,
 # else mstx_profile's on an NPU, else performance's. None calls another. Every trainer copies it by `from x import y`.
-BLOCKS = (
-    Target(f"{PROFILER}.performance:marked_timer", kind=CONTEXT, waits=WAITS),
-    Target(f"{PROFILER}.mstx_profile:marked_timer", kind=CONTEXT, waits=WAITS),
-    Target(f"{PROFILER}.nvtx_profile:marked_timer", kind=CONTEXT, waits=WAITS),
+# The block "start_profile" holds nothing but the call of `_start_profiling`, which knows the step: up to 0.8.0 no call
+# before it does (ray_trainer.py 0.6.1:1014 to 0.9.1:1472, separation/ray_trainer.py 0.7.1:385 to 0.9.1:391).
+BLOCKS = tuple(
+    Target(f"{PROFILER}.{module}:marked_timer", kind=CONTEXT, waits=WAITS, leaves_out=("start_profile",))
+    for module in ("performance", "mstx_profile", "nvtx_profile")
 )
 
 # utils/profiler/mstx_profile.py, all versions: NPUProfiler.annotate and marked_timer give verl's own marks by these.
@@ -50,8 +51,8 @@ STEPS = (
     # trainer/main_ppo_sync.py 0.8.0:1170
     *(
         Target(
-            f"{trainer}._start_profiling", name="start_profiling", role="trainer",
-            step="self.global_steps", process_role="trainer",
+            f"{trainer}._start_profiling", name="start_profile", role="trainer",
+            step="self.global_steps", process_role="trainer", waits=True,
         )
         for trainer in (f"{RAY_TRAINER}:RayPPOTrainer", f"{SYNC}:PPOTrainer")
     ),

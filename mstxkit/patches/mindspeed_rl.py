@@ -159,7 +159,7 @@ _OFFLOADING = tuple(
 
 # Data in and out of a worker; they belong to the stage they are in. Source: base_worker.py:214 (polled in a loop),
 # 346, 685, 825, 862 (2.1.0), all decorated; 367, 518 (2.2), 916 (2.1.0); zmq_communication.py:265, 388 (2.2);
-# pad_process.py:13, 28 (2.2), 44, decorated; transfer_dock.py:1014, 1092, 1201 (2.2).
+# pad_process.py:13, 28 (2.2), 44, decorated; transfer_dock.py:1014, 1092 (2.2).
 _BASE = "mindspeed_rl.workers.base_worker:BaseWorker"
 _PAD = "mindspeed_rl.utils.pad_process"
 _PACKING = ("pack_experience_columns", "unpack_pad_experience")
@@ -188,7 +188,6 @@ _TRANSFER = (
     ),
     *each("mindspeed_rl.trainer.utils.transfer_dock", *_PACKING, tier="extra"),
     *each("mindspeed_rl.utils.transfer_queue.tq_utils", *_PACKING, tier="extra"),
-    Target("mindspeed_rl.trainer.utils.transfer_dock:put_prompts_experience"),
 )  # fmt: skip
 
 # Life of a worker. Source: `initialize` and `save_ckpt` of each worker; integrated_worker.py:103, 228.
@@ -240,9 +239,8 @@ PATCH = Patch(
     notes=(
         "mindspeed_rl: into Ray workers without code, by configs/envs/runtime_env.yaml: worker_process_setup_hook: "
         '"mstxkit.bootstrap.ray.setup", and under env_vars: MSTXKIT_AUTOPATCH: "mindspeed_rl", MSTXKIT_RUN: <folder>',
-        "mindspeed_rl: no step in dock, reward, sampling and advantage processes; in the trainer from the second "
-        "iteration of a start on, and one too high in what the trainer does after it has logged an iteration "
-        "(save_checkpoint, clear_main): it tells its number only there, one higher",
+        "mindspeed_rl: no step in dock, reward, sampling and advantage processes; PPO's clear_main bears the iteration "
+        "whose data it clears, at the head of the next one",
         "mindspeed_rl: out of reach: worker processes of the rule verifier's pool, closures inside "
         "_forward_backward_batch",
     ),

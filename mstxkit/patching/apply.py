@@ -161,6 +161,8 @@ def _timed(function: Callable[..., Any], target: Target) -> Callable[..., Any]:
         inner = function(*args, **kwargs)
         first = (*args[:2], *kwargs.values())[:2]  # a method is called with its self before
         name = next((text for text in first if isinstance(text, str)), target.name or target.qualname)
+        if name in target.leaves_out:
+            return inner
         stage = target.stage or (stages.canonical(name) if stages.is_known(name) else None)
         is_waiting = name in target.waits if isinstance(target.waits, tuple) else target.waits
         attributes = {WAITS_FOR: WORKERS} if is_waiting else {}

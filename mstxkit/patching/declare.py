@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Callable, Mapping, Union
+from typing import Any, Callable, Mapping, Optional, Union
 
 from ..errors import PatchError
 from ..pieces.kinds import KINDS as _PIECES
 from ..pieces.sampling import PieceSampling
 
 Attributes = Union[Mapping[str, str], Callable[..., Mapping[str, Any]]]
+Step = Union[str, Callable[..., Optional[int]], None]
 
 # What happens to a target: it becomes a range; a function that returns a context manager makes ranges named by its
 # first argument; a layer that only calls the next one loses the range that its framework gave it; a global is replaced;
@@ -33,8 +34,9 @@ class Target:
         name: The range's name; the framework's own name for it. Default: what is after the colon.
         stage: Canonical stage key (`stages.py`): each call is an occurrence of that stage.
         attributes: Attribute names to expressions (`expressions.py`), or a callable of the call's own arguments.
-        step: Expression of the training step at entry; holds for this process from then on.
-        step_after: Expression of the step that the call ends: the next stage entered belongs to that step plus one.
+        step: Expression of the training step at entry; holds for this process from then on. Or a callable of the call's
+            own arguments, which returns None where it knows none.
+        step_after: The step that the call ends, likewise: the next stage entered belongs to that step plus one.
         role: Whose work it is, recorded as attribute `role`; `"stage"`: that of the enclosing stage.
         process_role: What a process that runs this is, unless it is known already.
         waits: A controller waits in it for its workers, and computes nothing: recorded as attribute `waits_for`. For
@@ -52,6 +54,7 @@ class Target:
         unless: Path of a symbol of the framework that makes this target superfluous where it exists.
         with_module: Full name of another module: the target is patched only once that is imported, too.
         domain: mstx domain.
+        leaves_out: For kind `context`, the names of contexts that become no range: what runs in them has its own.
 
     Raises:
         PatchError: a field has a value that it cannot have.
@@ -67,8 +70,8 @@ class Target:
     name: str | None = None
     stage: str | None = None
     attributes: Attributes = field(default_factory=dict)
-    step: str | None = None
-    step_after: str | None = None
+    step: Step = None
+    step_after: Step = None
     role: str | None = None
     process_role: str | None = None
     waits: bool | tuple[str, ...] = False
@@ -84,6 +87,7 @@ class Target:
     unless: str | None = None
     with_module: str | None = None
     domain: str = "default"
+    leaves_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not _PATH.fullmatch(str(self.path)):
@@ -103,6 +107,9 @@ class Target:
             raise PatchError(f"waits={self.waits!r} (of {self.path}): True, False, or a tuple of names of contexts")
         if isinstance(self.waits, tuple) and self.kind != CONTEXT:
             raise PatchError(f"waits={self.waits!r} (of {self.path}): names of contexts go with kind context only")
+        if self.leaves_out and (self.kind != CONTEXT or not _is_names(self.leaves_out)):
+            what = "a tuple of names of contexts, with kind context only"
+            raise PatchError(f"leaves_out={self.leaves_out!r} (of {self.path}): {what}")
 
     @property
     def module(self) -> str:
@@ -128,7 +135,11 @@ def each(where: str, *names: str, **fields: Any) -> tuple[Target, ...]:
 
 
 def _is_waiting(waits: object) -> bool:
-    return isinstance(waits, bool) or (isinstance(waits, tuple) and all(isinstance(name, str) for name in waits))
+    return isinstance(waits, bool) or _is_names(waits)
+
+
+def _is_names(names: object) -> bool:
+    return isinstance(names, tuple) and all(isinstance(name, str) for name in names)
 
 
 _BOUNDARIES = (None, *_PIECES)

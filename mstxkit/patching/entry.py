@@ -7,7 +7,7 @@ data and expressions: it travels with a wrapper that is pickled by value.
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Mapping, Union
+from typing import Any, Callable, Mapping, NamedTuple, Union
 
 from .. import faults, stages
 from ..host import identity
@@ -15,13 +15,12 @@ from ..marking import ranges
 from ..pieces import boundaries, edges
 from .conditions import Condition
 from .conditions import compiled as condition
-from .declare import WAITS_FOR, WORKERS, Target
+from .declare import WAITS_FOR, WORKERS, Step, Target
 from .expressions import Expression, ExpressionError, Unreadable, compiled
 
 # An expression that fails this often in a row is not asked any more.
 _GIVE_UP_AFTER = 100
 INHERIT_ROLE = "stage"
-Readable = Union[Expression, Condition]
 
 
 class _Progress:
@@ -43,8 +42,31 @@ os.register_at_fork(after_in_child=_forget)  # the step that is next is its pare
 def stage_begins() -> None:
     """A stage is entered: it belongs to the step after the one of which a framework has told the end."""
     if _progress.next_step is not None:
-        ranges.step(_progress.next_step)
-        _progress.next_step = None
+        step_begins(_progress.next_step)
+
+
+def step_begins(number: int) -> None:
+    """A framework has told which step begins."""
+    ranges.step(number)
+    _progress.next_step = None
+
+
+def step_to_come() -> int | None:
+    """The step that the next stage is to begin; None where no step has ended since the last one began."""
+    return _progress.next_step
+
+
+class AskedStep(NamedTuple):
+    """In the place of an expression: a callable of the call's own arguments."""
+
+    ask: Callable[..., Any]
+
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """What it returns."""
+        return self.ask(*args, **kwargs)
+
+
+Readable = Union[Expression, Condition, AskedStep]
 
 
 class Entry:
@@ -69,8 +91,7 @@ class Entry:
         self.problems: list[str] = []
         read = {name: self._compiled(name, text, signature) for name, text in texts.items()}
         self.expressions = {name: expression for name, expression in read.items() if expression is not None}
-        self.step = None if target.step is None else self._compiled("step", target.step, signature)
-        self.step_after = None if target.step_after is None else self._compiled("step", target.step_after, signature)
+        self.step, self.step_after = self._stepped(target.step, signature), self._stepped(target.step_after, signature)
         self.dummy = None if target.dummy is None else self._compiled("dummy", target.dummy, signature, condition)
         mixes_if = target.sampling.mixes_if
         self.mixes_if = None if mixes_if is None else self._compiled("mixes_if", mixes_if, signature, condition)
@@ -85,6 +106,11 @@ class Entry:
             self.problems.append(f"{name} is left out: {exc}")
             faults.warn_once(f"attribute {name} of {self.path}", f"{self.path}: {self.problems[-1]}")
             return None
+
+    def _stepped(self, step: Step, signature: Any) -> Readable | None:
+        if step is None or isinstance(step, str):
+            return None if step is None else self._compiled("step", step, signature)
+        return AskedStep(step)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_failed": {}}
@@ -116,8 +142,7 @@ class Entry:
         elif self.step is not None:
             now = self._step(self.step, args, kwargs)
             if now is not None:
-                ranges.step(now)
-                _progress.next_step = None
+                step_begins(now)
         elif self.stage is not None:
             stage_begins()
 
@@ -133,7 +158,7 @@ class Entry:
             for per, why in self.mixes.items():
                 boundaries.note_mixed(self.site, stage or None, per, why if mixes else None)
 
-    def _step(self, expression: Expression, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
+    def _step(self, expression: Readable, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
         """None where it cannot be read or is no step: frameworks pass -1 or None before the first one."""
         value = self._read("step", expression, args, kwargs)
         return value if type(value) is int and value >= 0 else None

@@ -86,7 +86,7 @@ def _check_made_in_python(patch: Patch) -> None:
         if not isinstance(attributes, Mapping):
             raise PatchError(f"attributes={attributes!r} (of {target.path}): names to expressions, or a callable")
         for text in (*attributes.values(), target.step, target.step_after):
-            if text is not None:
+            if text is not None and not callable(text):
                 expressions.check(text)
         for text in filter(None, (target.dummy, target.sampling.mixes_if)):
             conditions.check(text)
@@ -239,6 +239,7 @@ _TARGET_FIELDS: dict[str, _FieldReader] = {
     "value": _symbol, "tier": _choice, "coalesce": Sheet.flag, "max_depth": Sheet.number, "max_per_s": Sheet.number,
     "boundary": _choice, "dummy": partial(_expression, check=conditions.check), "unless": _symbol,
     "with_module": Sheet.text, "domain": Sheet.text, "waits": _waits,
+    "leaves_out": _notes,
 }  # fmt: skip
 _PATCH_FIELDS: dict[str, _FieldReader] = {
     "framework": _framework, "versions": Sheet.text, "seam": _seam, "roles": partial(_named, value_of=Sheet.text),

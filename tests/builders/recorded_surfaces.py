@@ -103,7 +103,7 @@ def call(function: Callable[..., Any], *args: Any, **given: Any) -> Any:
 def expressions(target: Target) -> list[str]:
     """All expressions of a target."""
     assert not callable(target.attributes)
-    return [*target.attributes.values(), *filter(None, (target.step, target.step_after))]
+    return [*target.attributes.values(), *(one for one in (target.step, target.step_after) if isinstance(one, str))]
 
 
 def holders(targets: tuple[Target, ...], framework: str) -> list[tuple[str, Target, Function]]:

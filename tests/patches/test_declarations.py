@@ -63,8 +63,9 @@ def test_calls_of_one_name_are_the_same_pieces_within_a_version(framework: str) 
 
 
 @each_patch
-def test_callables_of_attributes_travel_by_reference(patch: Patch) -> None:
-    asked = [target.attributes for target in patch.targets if callable(target.attributes)]
+def test_callables_of_attributes_and_steps_travel_by_reference(patch: Patch) -> None:
+    given = [one for target in patch.targets for one in (target.attributes, target.step, target.step_after)]
+    asked = [one for one in given if callable(one)]
 
     assert [pickle.loads(pickle.dumps(one)) for one in asked] == asked
 

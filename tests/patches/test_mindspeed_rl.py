@@ -241,7 +241,7 @@ def test_polling_is_one_record_with_its_count(loaded: dict[str, Any]) -> None:
 @pytest.mark.frameworks
 @each_version
 def test_the_trainers_step_is_the_iteration_that_it_logged_last(loaded: dict[str, Any]) -> None:
-    """It logs after adding one: with the number of the iteration to come."""
+    """It logs after adding one: the iteration to come begins with the next stage."""
     logger = instance(loaded["mindspeed_rl.utils.loggers"].Loggers)
     group = instance(loaded["mindspeed_rl.workers.scheduler.launcher"].RayActorGroup)
     group.actor_handlers = [SimpleNamespace(), SimpleNamespace()]
@@ -254,6 +254,42 @@ def test_the_trainers_step_is_the_iteration_that_it_logged_last(loaded: dict[str
     generate = seen.ranges[0]
     assert (generate.name, generate.stage, generate.step) == ("RayActorGroup.generate_sequences", "actor_generate", 5)
     assert generate.attributes == {"workers": 2, "blocking": True, "waits_for": "workers"}
+
+
+@pytest.mark.frameworks
+@each_version
+def test_an_iteration_has_one_number_in_the_trainer_and_in_its_workers(
+    loaded: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Resumed at 4. Its weights are saved with 5, by the group that calls the workers, whose own number is 4."""
+    launcher, docks = "mindspeed_rl.workers.scheduler.launcher", loaded["mindspeed_rl.trainer.utils.transfer_dock"]
+    monkeypatch.setitem(outside.answers, f"{launcher}:RayActorGroup.get_iteration", 4)
+    logger = instance(loaded["mindspeed_rl.utils.loggers"].Loggers)
+    trainer = instance(loaded["mindspeed_rl.trainer.grpo_trainer_hybrid"].RayGRPOTrainer)
+    strategy = loaded.get("mindspeed_rl.trainer.utils.data_strategy")
+    group = instance(loaded[launcher].RayActorGroup)
+    group.actor_handlers = [SimpleNamespace()]
+
+    with captured() as seen:
+        iteration = group.get_iteration()
+        for _ in range(2):
+            if hasattr(docks, "put_prompts_experience"):
+                call(docks.put_prompts_experience)
+            group.generate_sequences(blocking=True)
+            iteration += 1
+            logger.info("metrics", iteration, 10)
+            if strategy is not None:
+                instance(strategy.DataStrategy).clear_main()
+            trainer.save_checkpoint(iteration)
+            group.save_checkpoint(iteration)
+        logger.info("after training is done")
+
+    of_an_iteration = ["RayActorGroup.generate_sequences", "RayGRPOTrainer.save_checkpoint"]
+    of_an_iteration += ["put_prompts_experience"] if hasattr(docks, "put_prompts_experience") else []
+    of_an_iteration += ["DataStrategy.clear_main"] if strategy is not None else []
+    for name in (*of_an_iteration, "RayActorGroup.save_checkpoint"):
+        assert [one.step for one in seen.ranges if one.name == name] == [4, 5], name
+    assert {one.step for one in seen.ranges} <= {None, 4, 5}
 
 
 def test_all_that_the_trainer_calls_workers_and_tasks_for_is_a_wait_and_nothing_else() -> None:

@@ -15,7 +15,7 @@ from builders.forked_child import in_child
 
 from mstxkit import mstx_timer, step
 from mstxkit.engine.choose import engine
-from mstxkit.patching import registry
+from mstxkit.patching import entry, registry
 from mstxkit.patching.report import REASONS, Reason
 from mstxkit.testing import captured
 
@@ -405,6 +405,22 @@ def test_the_step_that_a_call_ends_is_followed_by_the_next_at_the_next_stage(acm
     assert [one.step for one in recorded.ranges] == [0, 7, 7, 8, 8]
 
 
+def test_a_step_may_be_told_by_a_callable_of_the_calls_own_arguments(acme: Any, install: Any) -> None:
+    acme.write("worker", "class W:\n def log(self, text, done=None): pass\n def update(self): pass")
+    module = acme.load("worker")
+    install(acme.patch(
+        acme.target("ACME.worker:W.log", step_after=lambda worker, text, done=None: None if done is None else done - 1),
+        acme.target("ACME.worker:W.update", stage="actor_update", step=lambda worker: entry.step_to_come()),
+    ))  # fmt: skip
+    worker = module.W()
+
+    with captured() as recorded:
+        for call in (lambda: worker.log("finished", done=5), lambda: worker.log("text"), worker.update, worker.update):
+            call()
+
+    assert [one.step for one in recorded.ranges] == [4, 4, 5, 5]
+
+
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_the_step_that_follows_is_not_that_of_a_forked_child(acme: Any, install: Any) -> None:
     acme.write("worker", "class W:\n def sync(self, global_steps): pass\n def update(self): pass")
@@ -500,6 +516,27 @@ def test_of_contexts_those_with_a_name_that_is_declared_wait(acme: Any, install:
                 pass
 
     assert [one.attributes.get("waits_for") for one in recorded.ranges] == ["workers", None, "workers"]
+
+
+def test_a_context_that_is_left_out_is_as_without_us_and_what_runs_in_it_has_its_range(
+    acme: Any, install: Any, when: str
+) -> None:
+    acme.write("timing", "from contextlib import contextmanager\n@contextmanager\ndef timer(name):\n yield name\n"
+               "def start(): pass\n")  # fmt: skip
+    module = acme.load("timing") if when == "after import" else None
+    install(acme.patch(
+        acme.target("ACME.timing:timer", kind="context", leaves_out=("profile",)), acme.target("ACME.timing:start"),
+    ))  # fmt: skip
+    module = module or acme.load("timing")
+
+    with captured() as recorded:
+        with module.timer("profile") as given:
+            module.start()
+        with module.timer("step"):
+            pass
+
+    assert given == "profile"
+    assert [one.name for one in recorded.ranges] == ["start", "step"]
 
 
 def test_a_global_is_replaced_by_what_its_target_says(acme: Any, install: Any, when: str) -> None:

@@ -46,6 +46,7 @@ targets:
   - {path: "acme_rl.flags:ENABLED", kind: value, value: "my_marks:ON"}
   - {path: acme_rl.trainer:Trainer.end_step, step_after: step, max_depth: null}
   - {path: acme_rl.timing:timer, kind: context, waits: [gen, update]}
+  - {path: "acme_rl.timing:block", kind: context, leaves_out: [profile]}
 """
 
 
@@ -97,6 +98,7 @@ def test_a_file_has_the_fields_of_patch_and_target(tmp_path: Path) -> None:
             Target("acme_rl.flags:ENABLED", kind="value", value="my_marks:ON"),
             Target("acme_rl.trainer:Trainer.end_step", step_after="step"),
             Target("acme_rl.timing:timer", kind="context", waits=("gen", "update")),
+            Target("acme_rl.timing:block", kind="context", leaves_out=("profile",)),
         ),
     )
 
@@ -118,6 +120,12 @@ def test_what_waits_is_yes_or_no_or_names_of_contexts(tmp_path: Path, fields: st
     (line,) = problems(tmp_path, f"targets:\n  - {{path: 'acme.a:f', {fields}}}\n")
 
     assert told in line and "waits" in line
+
+
+@pytest.mark.parametrize("fields", [{"leaves_out": ("gen",)}, {"kind": "context", "leaves_out": "gen"}])
+def test_what_is_left_out_are_names_of_contexts(fields: dict[str, Any]) -> None:
+    with pytest.raises(PatchError, match="a tuple of names of contexts, with kind context only"):
+        Target("acme.a:f", **fields)
 
 
 def test_what_waits_is_checked_in_python_too() -> None:

@@ -20,6 +20,8 @@ from typing import Any, Callable
 ran: list[str] = []
 # Keys (`module:qualname`) whose bodies raise.
 failing: set[str] = set()
+# What bodies return, by their keys, instead of these.
+answers: dict[str, Any] = {}
 # Messages that upstream's own range decorator has sent.
 upstream_ranges: list[str] = []
 
@@ -43,7 +45,8 @@ def run(key: str) -> str:
     ran.append(key)
     if key in failing:
         raise Boom(key)
-    return key
+    answer: str = answers.get(key, key)
+    return answer
 
 
 def wrapped(function: Any) -> Any:

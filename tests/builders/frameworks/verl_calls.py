@@ -30,7 +30,8 @@ def blocks() -> dict[str, Any]:
     trainer.global_steps = STEP
     timing: dict[str, float] = {}
     with captured() as seen:
-        trainer._start_profiling(False)
+        with ray_trainer.marked_timer("start_profile", timing):
+            trainer._start_profiling(False)
         with ray_trainer.marked_timer("step", timing, color="red"):
             with ray_trainer.marked_timer("gen", timing):
                 pass
