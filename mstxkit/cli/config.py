@@ -6,9 +6,10 @@ what this shell has set.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Iterator, Optional
 
 import typer
 
@@ -26,12 +27,18 @@ _FILE = typer.Argument(..., metavar="FILE", help=_FILE_HELP)
 _FROM = typer.Option(None, "--from", metavar="FLAVOUR", help=_FROM_HELP)
 _BRANCH_HELP = "Which branch of a script's condition is meant: a line in it, or not:LINE."
 _BRANCH = typer.Option([], "--branch", metavar="LINE", help=_BRANCH_HELP)
+_VERL_HELP = "Which verl is meant (0.5.0) where that matters; else the one installed, or the newest."
+_VERL = typer.Option(None, "--verl-version", metavar="VERSION", help=_VERL_HELP)
 _JSON = typer.Option(False, "--json", help="Everything as one JSON object.")
 
 
-def show(file: str = _FILE, flavour: Optional[str] = _FROM, branch: list[str] = _BRANCH, json: bool = _JSON) -> None:
+def show(
+    file: str = _FILE, flavour: Optional[str] = _FROM, branch: list[str] = _BRANCH,
+    verl_version: Optional[str] = _VERL, json: bool = _JSON,
+) -> None:  # fmt: skip
     """Show what a configuration means: every field, and where it was given."""
-    understood = _understood(file, flavour, branch)
+    with _meaning_verl(verl_version):
+        understood = _understood(file, flavour, branch)
     if json:
         _show.as_json({"source": understood.source.name, **_meaning(understood)})
         return
@@ -43,15 +50,17 @@ def show(file: str = _FILE, flavour: Optional[str] = _FROM, branch: list[str] = 
 
 def convert(
     file: str = _FILE, to: str = typer.Option(..., "--to", metavar="FLAVOUR", help="What to write it as."),
-    flavour: Optional[str] = _FROM, branch: list[str] = _BRANCH, json: bool = _JSON,
+    flavour: Optional[str] = _FROM, branch: list[str] = _BRANCH,
+    verl_version: Optional[str] = _VERL, json: bool = _JSON,
 ) -> None:  # fmt: skip
     """Write a configuration for another system to standard output, and what that cannot express to standard error."""
     from ..config import adapters, configuring
 
     if to not in adapters.by_flavour():
         _show.stop(f"--to {to}: choose one of {', '.join(adapters.by_flavour())}", WRONG_USE)
-    understood = _understood(file, flavour, branch)
-    written = configuring.write(understood.read.config, to)
+    with _meaning_verl(verl_version):
+        understood, to = _understood(file, flavour, branch), _form_of(to)
+        written = configuring.write(understood.read.config, to)
     if json:
         lost = [field._asdict() for field in written.lost]
         conversion = {"source": understood.source.name, "to": to, "text": written.text, "lost": lost}
@@ -64,6 +73,24 @@ def convert(
 
 
 COMMANDS = (show, convert)
+
+
+@contextlib.contextmanager
+def _meaning_verl(version: str | None) -> Iterator[None]:
+    from ..config.adapters import _verl_roles
+
+    try:
+        with _verl_roles.meant_version(version):
+            yield
+    except ConfigError as exc:
+        _show.stop(f"--verl-version: {exc}", WRONG_USE)
+
+
+def _form_of(flavour: str) -> str:
+    """The flavour that the verl which is meant takes."""
+    from ..config.adapters import _verl_roles, verl, verl_0_5
+
+    return verl_0_5.FLAVOUR if flavour == verl.FLAVOUR and not _verl_roles.at_least(0, 6) else flavour
 
 
 def _understood(file: str, flavour: str | None, branches: list[str]) -> Understood:

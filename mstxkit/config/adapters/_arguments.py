@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Container, Iterable, Mapping
 
 from ...errors import Problem
 from .. import shell
 from ..sources import Source, Word
+
+
+def commands_of(words: Iterable[Word]) -> list[list[Word]]:
+    """Words, command by command."""
+    commands: list[list[Word]] = [[]]
+    for word in words:
+        if word.text == shell.END:
+            commands.append([])
+        else:
+            commands[-1].append(word)
+    return [command for command in commands if command]
+
+
+def is_of(program: str, command: list[Word]) -> bool:
+    """Does it start this program?"""
+    return os.path.basename(command[0].text) == program
 
 
 def section_of_words(

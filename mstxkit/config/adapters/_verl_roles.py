@@ -5,9 +5,15 @@ Source: verl 0.6.1 to 0.9.1: utils/profiler/config.py, utils/profiler/mstx_profi
 
 from __future__ import annotations
 
-from typing import Any, Mapping, NamedTuple
+import contextlib
+import re
+from contextvars import ContextVar
+from typing import Any, Iterator, Mapping, NamedTuple
 
+from ...errors import ConfigError
 from . import LEVELS, Reading
+
+_MEANT: ContextVar[str | None] = ContextVar("verl_version", default=None)
 
 GLOBAL = "global_profiler"
 TOOLS = ("nsys", "npu", "torch", "torch_memory", "precision_debugger")
@@ -129,9 +135,41 @@ def _tokens(npu: Reading) -> tuple[int | None, int | None]:
     return start, end
 
 
+def steps_of(reading: Reading, key: str) -> tuple[int, ...]:
+    """A list of steps from 1; null is none."""
+    value = reading.get(key, "window.first_step")
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(type(step) is int and step >= 1 for step in value):
+        return reading.refuse((), key, "null or a list of steps is needed, counted from 1: [2, 4]", value)
+    return tuple(sorted(set(value)))
+
+
+def window_of(steps: tuple[int, ...]) -> dict[str, Any]:
+    """The window of a list of steps, and those after it."""
+    if not steps:
+        return {}
+    count = next((n for n in range(1, len(steps)) if steps[n] != steps[0] + n), len(steps))
+    return {"first_step": steps[0], "steps": count, "more_steps": steps[count:]}
+
+
+@contextlib.contextmanager
+def meant_version(version: str | None) -> Iterator[None]:
+    """Read and write as this version of verl does: `0.7.1`. Raises: ConfigError where it is none."""
+    if version is not None and not re.fullmatch(r"[0-9]+(\.[0-9]+)+\S*", version):
+        raise ConfigError(f"verl version {version!r}: numbers are needed, as in 0.5.0 or 0.9.1")
+    before = _MEANT.set(version)
+    try:
+        yield
+    finally:
+        _MEANT.reset(before)
+
+
 def at_least(*numbers: int) -> bool:
-    """Is the verl that is meant this version or a later one? That is the one installed, the newest where none is."""
-    version = installed_version()
+    """Is the verl that is meant this version or a later one? It is the one installed, the newest where none is, if
+    `meant_version` says nothing else.
+    """
+    version = _MEANT.get() or installed_version()
     return version is None or [int(part) for part in version.split(".")[:3] if part.isdecimal()] >= list(numbers)
 
 

@@ -17,7 +17,7 @@ from .. import shell
 from ..model import Config, Window
 from ..sources import Source, Word, from_shell
 from . import ENDLESS_STEPS, EXPORTS, LEVELS, ONE_WINDOW, Read, Reading, Written, left_out, usual_metrics
-from ._arguments import one_word, section_of_words
+from ._arguments import commands_of, is_of, one_word, section_of_words
 
 FLAVOUR = "mindspeed_llm"
 DESCRIPTION = "MindSpeed-LLM on Megatron-Core: --profile-* in a launch script or a list of arguments, steps from 1"
@@ -128,8 +128,11 @@ def as_rank(value: Any) -> int | None:
 
 def words_of(source: Source) -> list[Word]:
     """Words of a script's commands; where none is an option of a profile, of what it assigns for another to use."""
-    if any(_is_option(word.text) or word.text.startswith("--training.") for word in source.words):
-        return list(source.words)
+    # msMonitor's command line tool has options of such names too.
+    others = {id(word) for words in commands_of(source.words) if is_of("dyno", words) for word in words}
+    own = [word for word in source.words if id(word) not in others]
+    if any(_is_option(word.text) or word.text.startswith("--training.") for word in own):
+        return own
     scripts = [word for word in source.variables.values() if word.line is not None and "--" in word.text]
     held = [(script, shell.split(script.text, line=script.line or 1)[0]) for script in scripts]
     return [word._replace(doubts=(*script.doubts, *word.doubts)) for script, words in held for word in words]

@@ -70,7 +70,7 @@ def read(source: Source) -> Read:
         reading.note("Hydra composes `defaults:`, which is not done here: give the resolved configuration (--cfg job)")
     reading.only(_GLOBAL_KEYS)
     tool = reading.choice("tool", "enabled", {name: name for name in (*_verl_roles.TOOLS, None)}, None)
-    steps = _steps(reading)
+    steps = _verl_roles.steps_of(reading, "steps")
     path = reading.text("save_path", "path", "outputs/profile")
     roles = _verl_roles.roles_of(reading, path)
     variables = _vllm_variables(reading, source)
@@ -78,15 +78,6 @@ def read(source: Source) -> Read:
     plain = reading.read(FLAVOUR, **_fields(reading, tool, steps, roles))
     extras = _extras(plain.config, raw, resolved, roles)
     return plain._replace(config=_with(plain.config, {**variables, **extras}))
-
-
-def _steps(reading: Reading) -> tuple[int, ...]:
-    value = reading.get("steps", "window.first_step")
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(type(step) is int and step >= 1 for step in value):
-        return reading.refuse((), "steps", "null or a list of steps is needed, counted from 1: [2, 4]", value)
-    return tuple(sorted(set(value)))
 
 
 def _vllm_variables(reading: Reading, source: Source) -> dict[str, str]:
@@ -107,7 +98,8 @@ def _fields(reading: Reading, tool: str | None, steps: tuple[int, ...], roles: d
     _verl_roles.note_surprises(reading, tool, steps, roles, base)
     chosen = _stages(enabled, base)
     return {
-        "enabled": tool == "npu" and bool(steps) and bool(enabled), "window": _window_of(steps), "stages": chosen,
+        "enabled": tool == "npu" and bool(steps) and bool(enabled), "stages": chosen,
+        "window": _verl_roles.window_of(steps),
         "stage_names": {key: name for key, name in STAGE_NAMES.items() if base.discrete and key in chosen},
         "ranks": base.chosen,
         "replicas": _replicas(roles, base), "level": base.level, "activities": base.activities, "mstx": True,
@@ -116,13 +108,6 @@ def _fields(reading: Reading, tool: str | None, steps: tuple[int, ...], roles: d
         "aic_metrics": usual_metrics(base.level), "export": "db" if at_least(0, 7) else "text",
         "analysis": "sync" if base.analysis else "off", "path": base.save_path, "sampling": _sampling(roles),
     }  # fmt: skip
-
-
-def _window_of(steps: tuple[int, ...]) -> dict[str, Any]:
-    if not steps:
-        return {}
-    count = next((n for n in range(1, len(steps)) if steps[n] != steps[0] + n), len(steps))
-    return {"first_step": steps[0], "steps": count, "more_steps": steps[count:]}
 
 
 def _stages(enabled: list[VerlRole], base: VerlRole) -> Any:

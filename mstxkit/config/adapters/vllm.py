@@ -1,0 +1,170 @@
+"""vLLM on Ascend: `--profiler-config`, as JSON, by dotted options, or in the YAML that `vllm serve --config` takes.
+
+Source: vLLM main of 2026-08, vllm/config/profiler.py (keys, defaults, what goes together; since 0.13). What is recorded
+is fixed in vllm-ascend 0.9.1 to 0.23: Level1, text, both sides, no mstx. vLLM records between `start_profile` and
+`stop_profile`, whoever calls these, and counts iterations of its engine from there.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any, Mapping
+
+from ...errors import Problem
+from .. import shell
+from ..documents import scalar
+from ..model import Config
+from ..sources import Source, from_shell
+from . import Read, Reading, Written, left_out
+
+FLAVOUR = "vllm"
+DESCRIPTION = "vLLM on Ascend: --profiler-config, as JSON or by dotted options, or in its YAML"
+
+KEY = "profiler-config"
+OWN_PATH = "./vllm_profile"
+_SPELLINGS = (KEY, "profiler_config")
+_PREFIX = "torch_profiler_"
+_FLAGS = {
+    f"{_PREFIX}with_stack": ("stacks", True), f"{_PREFIX}with_flops": ("flops", False),
+    f"{_PREFIX}record_shapes": ("shapes", False), f"{_PREFIX}with_memory": ("memory", False),
+}  # fmt: skip
+# vLLM's alone, each with its default.
+_EXTRAS = {
+    f"{_PREFIX}use_gzip": True, f"{_PREFIX}dump_cuda_time_total": True, "capture_torch_profiler": False,
+    "detailed_trace_annotation": False, "ignore_frontend": False,
+}  # fmt: skip
+_COUNTS = {
+    "delay_iterations": 0, "max_iterations": 0, "warmup_iterations": 0, "active_iterations": 5, "wait_iterations": 0,
+}  # fmt: skip
+KEYS = ("profiler", f"{_PREFIX}dir", *_FLAGS, *_EXTRAS, *_COUNTS)
+_FIXED = "vllm-ascend fixes it"
+_REASONS = {
+    "window": "it records from start_profile to stop_profile, whoever calls these: there are no training steps",
+    "stages": "the inference engine alone records, which is actor_generate",
+    "sampling": "a number of the engine's iterations is recorded, after a number that are not",
+    "path": "a folder is given with profiler: torch only",
+    **dict.fromkeys(("ranks", "replicas"), "every worker of the engine records"),
+    **dict.fromkeys(("level", "export", "activities", "mstx", "aic_metrics", "data_simplification"), _FIXED),
+    "analysis": "its workers are daemons, in which torch_npu parses nothing",
+}
+
+
+def detect(source: Source) -> bool:
+    """Is there a word `--profiler-config`, or a mapping of that name with its keys?"""
+    return any(_is_option(word.text) for word in source.words) or _section_in(source) is not None
+
+
+def _is_option(text: str) -> bool:
+    name = text.partition("=")[0].partition(".")[0]
+    return name.startswith("--") and name[2:] in _SPELLINGS
+
+
+def _section_in(source: Source) -> str | None:
+    for name in _SPELLINGS:
+        section = source.at(name)
+        if isinstance(section, Mapping) and not {"profiler", f"{_PREFIX}dir"}.isdisjoint(section):
+            return name
+    return None
+
+
+def read(source: Source) -> Read:
+    """What vLLM would do. Raises: ConfigError with all that is wrong in it."""
+    reading = _reading(source)
+    reading.only(KEYS)
+    profiler = reading.choice("profiler", "enabled", {"torch": "torch", "cuda": "cuda", None: None}, None)
+    path = _path(reading, profiler)
+    counts = {key: reading.number(key, "sampling", default, least=int(default > 0)) for key, default in _COUNTS.items()}
+    flags = {field: reading.flag(key, field, default) for key, (field, default) in _FLAGS.items()}
+    own = {key: reading.flag(key, "extras", default) for key, default in _EXTRAS.items()}
+    extras: dict[str, Any] = {key: value for key, value in own.items() if value is not _EXTRAS[key]}
+    if counts["warmup_iterations"] or not counts["max_iterations"]:  # more than a sample can say
+        extras.update({key: count for key, count in counts.items() if count != _COUNTS[key]})
+    reading.note("vLLM records between start_profile and stop_profile only: in which steps is for whoever calls these")
+    return reading.read(FLAVOUR, extras, **{**_fixed(), **flags}, enabled=profiler == "torch", path=path,
+                        sampling=_sampling(counts))  # fmt: skip
+
+
+def _fixed() -> dict[str, Any]:
+    return {
+        "window": {"steps": None, "counted_from": "process"}, "stages": ("actor_generate",), "level": "level1",
+        "export": "text",
+    }  # fmt: skip
+
+
+def _path(reading: Reading, profiler: Any) -> str:
+    key = f"{_PREFIX}dir"
+    path = reading.text(key, "path", "")
+    if path and profiler != "torch":
+        reading.wrong(key, "vLLM takes it with profiler: torch only", path)
+    elif profiler == "torch" and not path:
+        reading.wrong(key, "vLLM needs a folder where profiler is torch")
+    if profiler == "cuda":
+        reading.note("profiler is cuda: only torch is read here")
+    return path
+
+
+def _scheduled(counts: Mapping[str, int]) -> tuple[str, ...]:
+    """The counts that say what is recorded."""
+    if counts["warmup_iterations"]:
+        return ("delay_iterations", "wait_iterations", "warmup_iterations", "active_iterations")
+    return ("delay_iterations", "max_iterations")
+
+
+def _sampling(counts: Mapping[str, int]) -> dict[str, Any] | None:
+    *skipped, recorded = (counts[key] for key in _scheduled(counts))
+    return {"per": "decode_step", "skip": sum(skipped), "record": recorded} if recorded else None
+
+
+def write(config: Config) -> Written:
+    """The option as words of a command line."""
+    own = config.extras.get(FLAVOUR, {})
+    values: dict[str, Any] = {"profiler": "torch" if config.enabled else None}
+    values.update({f"{_PREFIX}dir": config.path or OWN_PATH} if config.enabled else {})
+    values.update({key: getattr(config, field) for key, (field, _) in _FLAGS.items()})
+    values.update({key: own.get(key, default) for key, default in _EXTRAS.items()})
+    values.update(_counts(config, {key: own.get(key, default) for key, default in _COUNTS.items()}))
+    text = f"# An option of vLLM's server.\n--{KEY} {shlex.quote(json.dumps(values, ensure_ascii=False))}\n"
+    return Written(text, left_out(config, read(from_shell(text, FLAVOUR)).config, FLAVOUR, _REASONS))
+
+
+def _counts(config: Config, own: Mapping[str, int]) -> dict[str, int]:
+    """Those that were read, where they still say what is recorded."""
+    sampling = config.sampling.model_dump() if config.sampling is not None else None
+    if sampling == _sampling(own):
+        return {key: count for key, count in own.items() if count != _COUNTS[key]}
+    if sampling is None or sampling["per"] != "decode_step":
+        return {}
+    return {"delay_iterations": sampling["skip"], "max_iterations": sampling["record"]}
+
+
+def _reading(source: Source) -> Reading:
+    words = [(number, word) for number, word in enumerate(source.words) if _is_option(word.text)]
+    if not words:
+        return Reading(source, (_section_in(source) or KEY,))
+    values: dict[str, Any] = {}
+    lines: dict[tuple[str | int, ...], int] = {}
+    problems: list[Problem] = []
+    for number, word in words:
+        option, equals, value = word.text.partition("=")
+        behind = word._replace(text=value) if equals else (*source.words[number + 1 :], shell.Word(""))[0]
+        problems += shell.unknown(word if equals else behind, source.name)
+        key = option.partition(".")[2].replace("-", "_")
+        taken = {key: scalar(behind.text)} if key else _json_of(behind, source.name, option, problems)
+        values.update(taken)
+        lines.update({(KEY, name): word.line for name in taken if word.line is not None})
+    reading = Reading(Source(source.name, {KEY: values}, lines), (KEY,), spelled=f"--{KEY}.{{}}".format)
+    reading.problems += problems
+    return reading
+
+
+def _json_of(word: shell.Word, name: str, option: str, problems: list[Problem]) -> dict[str, Any]:
+    try:
+        values = json.loads(word.text)
+    except (ValueError, RecursionError):
+        values = None
+    if isinstance(values, dict):
+        return {str(key).replace("-", "_"): value for key, value in values.items()}
+    if not word.doubts:
+        problems.append(Problem(name, word.line, option, word.text, "a JSON object is needed"))
+    return {}
