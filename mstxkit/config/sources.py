@@ -12,19 +12,20 @@ from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 from ..errors import ConfigError
 from ..store.documents import text_of
-from . import documents, shell
+from . import documents, python_calls, shell
 from .documents import Path
 from .shell import Word
 from .shell_forks import BranchChoice, choices
 
 LARGEST_BYTES = 1 << 20
 YAML_SUFFIXES, JSON_SUFFIXES, SHELL_SUFFIXES = (".yaml", ".yml"), (".json",), (".sh", ".bash", ".env")
+PYTHON_SUFFIXES = (".py",)
 # MindSpore's DynamicProfilerMonitor and torch_npu's dynamic_profile read this file; users name its folder.
 DYNAMIC_FILE = "profiler_config.json"
 ARGUMENTS, ENVIRONMENT, MAPPING = "<arguments>", "<environment>", "<mapping>"
 
-__all__ = ["Path", "SourcePlace", "Source", "Word", "from_environment", "from_json", "from_mapping", "from_shell",
-           "from_words", "from_yaml", "read"]  # fmt: skip
+__all__ = ["Path", "SourcePlace", "Source", "Word", "from_environment", "from_json", "from_mapping", "from_python",
+           "from_shell", "from_words", "from_yaml", "read"]  # fmt: skip
 
 
 class SourcePlace(NamedTuple):
@@ -67,7 +68,7 @@ class Source:
 
 
 def read(origin: Any, branches: Iterable[Any] = ()) -> Source:
-    """Whatever a user configures with, as a source: a path (YAML, JSON, shell script; a folder that holds a
+    """Whatever a user configures with, as a source: a path (YAML, JSON, shell or Python; a folder that holds a
     `profiler_config.json`), a list of arguments, `os.environ`, a mapping (OmegaConf's too), or an object whose
     attributes are a framework's options. Raises: ConfigError where it is none of these, or cannot be read.
 
@@ -106,6 +107,12 @@ def from_shell(text: str, name: str, chosen: Iterable[BranchChoice] = ()) -> Sou
     """A shell script: the words of its commands, and what it assigns; in the branches that are chosen."""
     words, variables = shell.split(text, chosen)
     return Source(name, words=tuple(words), variables=variables)
+
+
+def from_python(text: str, name: str, chosen: Iterable[BranchChoice] = ()) -> Source:
+    """A Python file: the one call of a profiler in it, or the one that is chosen by a line of it."""
+    values, lines = python_calls.calls(text, name, chosen)
+    return Source(name, values, lines)
 
 
 def from_words(words: Iterable[str], name: str = ARGUMENTS) -> Source:
@@ -148,13 +155,14 @@ def _from_file(path: str, chosen: tuple[BranchChoice, ...]) -> Source:
     text = text_of(path, ConfigError, LARGEST_BYTES)
     if path.endswith(SHELL_SUFFIXES):
         return from_shell(text, path, chosen)
+    if path.endswith(PYTHON_SUFFIXES):
+        return from_python(text, path, chosen)
     if chosen:
-        raise ConfigError(
-            f"{path}: branches are chosen in a shell script, whose name ends in {', '.join(SHELL_SUFFIXES)}"
-        )
+        scripts = ", ".join((*SHELL_SUFFIXES, *PYTHON_SUFFIXES))
+        raise ConfigError(f"{path}: branches are chosen in a script, whose name ends in {scripts}")
     readers = {**dict.fromkeys(YAML_SUFFIXES, from_yaml), **dict.fromkeys(JSON_SUFFIXES, from_json)}
     for suffix, reader in readers.items():
         if path.endswith(suffix):
             return reader(text, path)
-    suffixes = ", ".join((*readers, *SHELL_SUFFIXES))
+    suffixes = ", ".join((*readers, *SHELL_SUFFIXES, *PYTHON_SUFFIXES))
     raise ConfigError(f"{path}: what kind of file this is must be seen from its name: it ends in one of {suffixes}")

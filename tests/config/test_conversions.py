@@ -17,7 +17,9 @@ from mstxkit.config.sources import Source
 from mstxkit.errors import ConfigError
 
 OTHERS = sorted(set(adapters.by_flavour()) - {"verl"})
-READERS: tuple[Callable[[str, str], Source], ...] = (sources.from_json, sources.from_yaml, sources.from_shell)
+READERS: tuple[Callable[[str, str], Source], ...] = (
+    sources.from_json, sources.from_yaml, sources.from_python, sources.from_shell,
+)  # fmt: skip
 slowly = settings(max_examples=soak.rounds(400, 25), deadline=None, suppress_health_check=list(HealthCheck))
 
 

@@ -35,8 +35,8 @@ def test_a_trace_begins_behind_its_step_as_in_torch_npus_own_file() -> None:
 def test_every_option_has_its_field() -> None:
     config = read(
         f"{NEEDED} --activities NPU --profiler-level Level1 --aic-metrics MemoryUB --export-type=Db --l2-cache "
-        "--analyse --async-mode --msprof-tx --mstx-domain-include a,b --host-sys cpu,mem --rank-list 0,3 --profile-memory "
-        "--data-simplification false"
+        "--analyse --async-mode --msprof-tx --mstx-domain-include a,b --host-sys cpu,mem --rank-list 0,3 "
+        "--profile-memory --data-simplification false"
     )
 
     assert (config.activities, config.level, config.aic_metrics, config.export) == (

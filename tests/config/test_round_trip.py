@@ -20,7 +20,9 @@ from mstxkit.config.sources import Source
 from mstxkit.errors import ConfigError
 
 FLAVOURS = sorted(adapters.by_flavour())
-READERS: tuple[Callable[[str, str], Source], ...] = (sources.from_json, sources.from_yaml, sources.from_shell)
+READERS: tuple[Callable[[str, str], Source], ...] = (
+    sources.from_json, sources.from_yaml, sources.from_python, sources.from_shell,
+)  # fmt: skip
 
 numbers = st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True).map(tuple)
 domains = st.lists(st.sampled_from(["communication", "a b", "x"]), max_size=2, unique=True).map(tuple)

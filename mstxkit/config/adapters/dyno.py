@@ -178,9 +178,5 @@ def _trace_words(config: Config, own: dict[str, Any]) -> list[str]:
     }  # fmt: skip
     top = [f"--{key}={values.pop(key)}" for key in ("hostname", "port", "certs-dir") if key in values]
     named = {key: value for key, value in values.items() if value is not None and value != ""}
-    return [
-        PROGRAM,
-        *top,
-        TRACE,
-        *(f"--{key}" if value is True else f"--{key}={value}" for key, value in named.items()),
-    ]
+    options = [f"--{key}" if value is True else f"--{key}={value}" for key, value in named.items()]
+    return [PROGRAM, *top, TRACE, *options]

@@ -75,7 +75,7 @@ def read(source: Source) -> Read:
     fields["analysis"] = _analysis(reading, fields["ranks"])
     fields["path"] = reading.text("prof_dir", "path", OWN_PATH)
     extras = _extras(reading)
-    return reading.read(FLAVOUR, extras, **fields, **_depth(reading))
+    return reading.read(FLAVOUR, extras, **fields, **depth(reading))
 
 
 def write(config: Config) -> Written:
@@ -177,7 +177,7 @@ def _extras(reading: Reading) -> dict[str, Any]:
     return extras
 
 
-def _depth(top: Reading) -> dict[str, Any]:
+def depth(top: Reading) -> dict[str, Any]:
     """Fields of the section experimental_config; its problems and places become those of the whole."""
     is_empty = top.values.get(_SECTION) is None
     reading = Reading(Source(top.source.name) if is_empty else top.source, (_SECTION,))

@@ -1,0 +1,76 @@
+"""MindSpore's own `profile(…)` call in a Python file, or its older `Profiler(…)`, which are read and never run.
+
+Source: MindSpore 2.10.0, `profiler/profiler.py:819-832` (parameters), `:124-286` (the older one),
+`profiler/common/profiler_parameters.py` (defaults, and what replaces a value of a wrong type: refused here).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from ..model import Config
+from ..sources import Source, from_python
+from . import Read, Reading, Written, _python, left_out, mindspore, mindspore_env
+
+FLAVOUR = "mindspore_python"
+DESCRIPTION = "MindSpore: a call of mindspore.profiler.profile in a Python file, never run"
+
+PROFILER, OLDER, MODULE = "mindspore.profiler.profile", "mindspore.profiler.Profiler", "mindspore.profiler"
+OWN_PATH = "./data"
+_ENUMERATIONS = ("profiler_level", "activities", "aic_metrics", "export_type", "host_sys")
+_ONE_MEMBER = "a member of its enumeration is needed: MindSpore takes its default for a text, which may be heavier"
+_KEYS = (*mindspore.SHARED, *mindspore_env.EXTRAS, _python.SCHEDULE, _python.HANDLER)
+_REASONS = {**mindspore.SHARED_REASONS, **_python.REASONS}
+
+
+def detect(source: Source) -> bool:
+    """Is there such a call?"""
+    return PROFILER in source.values or OLDER in source.values
+
+
+def read(source: Source) -> Read:
+    """What the call asks for. Raises: ConfigError with all that is wrong in it, or known to the program alone."""
+    is_older = PROFILER not in source.values
+    reading = _flat(_python.arguments(source, OLDER if is_older else PROFILER))
+    reading.only((*_KEYS, "output_path") if is_older else _KEYS)
+    fields, extras = mindspore.options(reading, mindspore.LEVELS, mindspore.METRICS)
+    own = reading.text("output_path", "path", OWN_PATH)
+    path, analysis, more = _python.handled(reading, own)
+    if not mindspore.takes_path(path):
+        reading.wrong(_python.HANDLER, mindspore.PATH_RULE, path)
+    flags = {key: reading.flag(key, "extras", default) for key, default in mindspore_env.EXTRAS.items()}
+    extras.update({key: flag for key, flag in flags.items() if flag != mindspore_env.EXTRAS[key]})
+    fields.update(enabled=True, window=_python.window(reading), analysis=analysis, path=path)
+    return reading.read(FLAVOUR, {**extras, **more}, **fields)
+
+
+def _flat(reading: Reading) -> Reading:
+    """The same with what `_ExperimentalConfig` is given beside the rest, as in MindSpore's file."""
+    deep = reading.values.get(_python.DEEP)
+    inner = dict(deep) if isinstance(deep, Mapping) else {}
+    values = {**{key: value for key, value in reading.values.items() if key != _python.DEEP}, **inner}
+    lines = {(path[1:] if path[:1] == (_python.DEEP,) else path): line for path, line in reading.source.lines.items()}
+    whole = Reading(Source(reading.source.name, values, lines))
+    _python.members(whole, _ENUMERATIONS, _ONE_MEMBER)
+    if deep is not None and not isinstance(deep, Mapping):
+        whole.wrong(_python.DEEP, "a call of _ExperimentalConfig is needed", deep)
+    texts = {key: _python.as_texts(value, lower=key in ("export_type", "host_sys")) for key, value in values.items()}
+    if isinstance(texts.get("export_type"), str):
+        texts["export_type"] = [texts["export_type"]]
+    again = Reading(Source(reading.source.name, {key: texts[key] for key in texts if texts[key] is not None}, lines))
+    again.problems += [*reading.problems, *whole.problems]
+    again.notes += reading.notes
+    return again
+
+
+def write(config: Config) -> Written:
+    """The call, as lines of Python."""
+    own: dict[str, Any] = config.extras.get(FLAVOUR, {})
+    path = config.path if mindspore.takes_path(config.path) else OWN_PATH
+    mstx = {"mstx": config.mstx or config.level == "none"}
+    systems = [f"{MODULE}.HostSystem.{name.upper()}" for name in config.host_sys if name in mindspore.HOST_SYSTEMS]
+    more = {"host_sys": f"[{', '.join(systems)}]"}
+    call = _python.call_of(config.model_copy(update=mstx), "mindspore", MODULE, own, path, more)
+    text = f"{_python.COMMENT}import mindspore\n\nprof = {call}"
+    reasons = mindspore.reasons(config, _REASONS)
+    return Written(text, left_out(config, read(from_python(text, FLAVOUR)).config, FLAVOUR, reasons))

@@ -1,0 +1,65 @@
+"""torch_npu's own `profile(…)` call in a Python file, which is read and never run.
+
+Source: torch_npu 2.13.0, `profiler/profiler.py:202-218`, `profiler/experimental_config.py:86-358`, `schedule` and
+`tensorboard_trace_handler` (their parameters and defaults).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from ..model import Config
+from ..sources import Source, from_python
+from . import Read, Reading, Written, _python, left_out, torch_npu, usual_metrics
+
+FLAVOUR = "torch_npu_python"
+DESCRIPTION = "torch_npu: a call of torch_npu.profiler.profile in a Python file, never run"
+
+PROFILER, MODULE = "torch_npu.profiler.profile", "torch_npu.profiler"
+_FLAGS = {
+    "record_shapes": "shapes", "profile_memory": "memory", "with_stack": "stacks", "with_flops": "flops",
+    "with_modules": "modules",
+}  # fmt: skip
+_IGNORED = ("execution_trace_observer", "custom_trace_id_callback", "use_cuda")
+KEYS = ("activities", _python.SCHEDULE, _python.HANDLER, *_FLAGS, _python.DEEP)
+_REASONS = {**_python.REASONS, "mstx": "Level_none without mstx turns it on in torch_npu"}
+
+
+def detect(source: Source) -> bool:
+    """Is there such a call?"""
+    return PROFILER in source.values
+
+
+def read(source: Source) -> Read:
+    """What the call asks for. Raises: ConfigError with all that is wrong in it, or known to the program alone."""
+    reading = _as_in_the_file(_python.arguments(source, PROFILER, _IGNORED))
+    reading.only(KEYS)
+    activities = reading.items("activities", "activities", torch_npu.ACTIVITIES, ("cpu", "npu")) or ("cpu", "npu")
+    path, analysis, extras = _python.handled(reading)
+    fields = {**reading.flags(_FLAGS), **torch_npu.depth(reading), "window": _python.window(reading)}
+    if "aic_metrics" not in (reading.values.get(_python.DEEP) or {}):
+        fields["aic_metrics"] = usual_metrics(str(fields["level"]))
+    return reading.read(FLAVOUR, extras, **fields, enabled=True, activities=activities, path=path, analysis=analysis)
+
+
+def _as_in_the_file(reading: Reading) -> Reading:
+    """The same in the words of torch_npu's file, which knows no enumerations."""
+    values = {key: _python.as_texts(value) for key, value in reading.values.items() if value is not None}
+    deep = values.get(_python.DEEP)
+    if isinstance(deep, Mapping):
+        lower = {key: _python.as_texts(deep[key], lower=True) for key in ("export_type", "host_sys") if key in deep}
+        if isinstance(lower.get("export_type"), str):
+            lower["export_type"] = [lower["export_type"]]
+        values[_python.DEEP] = {**deep, **lower}
+    again = Reading(Source(reading.source.name, values, reading.source.lines))
+    again.problems += reading.problems
+    again.notes += reading.notes
+    return again
+
+
+def write(config: Config) -> Written:
+    """The call, as lines of Python."""
+    own: dict[str, Any] = config.extras.get(FLAVOUR, {})
+    call = _python.call_of(config, "torch_npu", MODULE, own, config.path or "./")
+    text = f"{_python.COMMENT}import torch_npu\n\nprof = {call}"
+    return Written(text, left_out(config, read(from_python(text, FLAVOUR)).config, FLAVOUR, _REASONS))
