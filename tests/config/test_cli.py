@@ -138,7 +138,7 @@ def test_a_bad_file_ends_with_1_and_every_problem(tmp_path: Path, run: Run) -> N
     ("words", "message"),
     [
         (("show", "nowhere.yaml"), "mstxkit: nowhere.yaml: No such file or directory"),
-        (("convert", "nowhere.yaml", "--to", "nothing"), "mstxkit: --to nothing: choose one of mindspeed_llm"),
+        (("convert", "nowhere.yaml", "--to", "nothing"), "mstxkit: --to nothing: choose one of dyno, mindspeed_llm"),
         (("show", "nowhere.toml"), "mstxkit: nowhere.toml: No such file or directory"),
     ],
 )
@@ -180,3 +180,37 @@ def test_help_names_both_commands(run: Run) -> None:
 
     assert "show" in found.stdout
     assert "convert" in found.stdout
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    """A launch script of verl with two branches."""
+    path = tmp_path / "run.sh"
+    verl = "python3 -m verl.trainer.main_ppo global_profiler.tool=npu actor_rollout_ref.actor.profiler.enable=True"
+    branches = f"then\n  {verl} global_profiler.steps=[2]\nelse\n  {verl} global_profiler.steps=null\nfi\n"
+    path.write_text(f'if [ "$PROFILE" = 1 ]; {branches}', encoding="utf-8")
+    return str(path)
+
+
+def test_a_branch_of_a_script_is_chosen_and_never_guessed(script: str, run: Run, shown: Shown) -> None:
+    ended = run("show", script)
+
+    assert ended.exit_code == 1
+    assert "line 2 (then) or line 4 (else); choose with --branch 2 or --branch 4" in ended.stderr
+    assert [shown("show", script, "--branch", line)["config"]["enabled"] for line in ("2", "4")] == [True, False]
+    assert run("show", script, "--branch", "9").exit_code == 2
+
+
+def test_the_form_of_an_older_verl_is_written(rl: str, run: Run) -> None:
+    ended = run("convert", rl, "--to", "verl", "--verl-version", "0.5.0")
+
+    assert "profile_steps: [5, 6]" in ended.stdout
+    assert "verl_0_5 cannot express window.counted_from" in ended.stderr
+    assert run("convert", rl, "--to", "verl", "--verl-version", "old").exit_code == 2
+
+
+def test_writing_may_add_what_its_user_must_know(rl: str, run: Run, shown: Shown) -> None:
+    note = "write 4 and 5"
+
+    assert note in run("convert", rl, "--to", "mindspore").stderr
+    assert any(note in one for one in shown("convert", rl, "--to", "mindspore")["notes"])

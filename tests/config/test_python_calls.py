@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from mstxkit.config.configuring import Understood
 from mstxkit.config.model import Config, Window
 from mstxkit.config.shell_forks import choices
 from mstxkit.errors import ConfigError
+from mstxkit.testing import run_under_cann
 
 TORCH_NPU = """\
 import os
@@ -200,3 +202,24 @@ def check_any(text: str) -> None:
 
 def test_whatever_a_file_is_it_is_read_or_refused() -> None:
     check_any()
+
+
+IN_TORCH_NPU = """
+import sys
+source = open(sys.argv[1]).read()
+exec(compile(source, sys.argv[1], "exec"))
+deep = prof.prof_if.experimental_config
+print([step + 1 for step in range(40) if "RECORD" in prof.schedule(step).name])
+print(deep._profiler_level, deep._aic_metrics, deep._mstx, deep._export_type, prof.prof_if.with_modules)
+"""
+
+
+@pytest.mark.npu
+def test_the_real_torch_npu_takes_the_call_that_is_written(tmp_path: Path) -> None:
+    config = understood(TORCH_NPU).read.config.model_copy(update={"aic_metrics": "MemoryUB", "modules": True})
+    (tmp_path / "written.py").write_text(torch_npu_python.write(config).text)
+    (tmp_path / "run.py").write_text(IN_TORCH_NPU)
+
+    run = run_under_cann([sys.executable, str(tmp_path / "run.py"), str(tmp_path / "written.py")])
+
+    assert run.stdout.splitlines()[-2:] == ["[10, 11]", "Level1 ACL_AICORE_MEMORY_UB True ['db'] True"], run.stderr
