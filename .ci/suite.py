@@ -186,6 +186,8 @@ def run(part: Part, output: int | None = None) -> Outcome:
     folder = Path(tempfile.mkdtemp())
     # A Ray of this part's own: it would join one that somebody else has started on this machine.
     env["RAY_TMPDIR"] = str(folder)
+    # Two cores for three or four workers and what they start: threads of OpenMP would wait for each other, busily.
+    env.setdefault("OMP_NUM_THREADS", "1")
     report = folder / "junit.xml"
     command = [part.python, "-m", "pytest", "-q", *part.options, "-m", part.markers, f"--junitxml={report}"]
     began = time.monotonic()

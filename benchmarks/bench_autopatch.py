@@ -52,8 +52,11 @@ IN_PROCESSES = {
     "hooks": (f"{WATCH}\n{PATCH}; spent.clear()", TRAINER_AND_WORKERS, "sum(spent)"),
     "afterwards": (TRAINER_AND_WORKERS, PATCH, "0"),
 }
+# Without Python's garbage collector: one look at all that torch and Ray hold takes 10 to 20 ms, and which of thousands
+# of allocations sets it off is chance.
 CODE = """
-import time
+import gc, time
+gc.disable()
 {before}
 began = time.process_time_ns()
 {timed}

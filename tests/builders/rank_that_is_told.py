@@ -54,6 +54,7 @@ def train(trainer: Trainer, folder: Path, steps: int | None) -> None:
             curve.write(json.dumps({**progress, "weights": digest(trainer.policy)}) + "\n")
             curve.flush()
             number += 1
+            time.sleep(0.3)  # a core for the commands that run beside it
 
 
 def goes_on(folder: Path, number: int, steps: int | None) -> bool:

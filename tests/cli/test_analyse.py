@@ -24,7 +24,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 @pytest.fixture
-def started(bench: Bench) -> Iterator[subprocess.Popen[str]]:
+def started(bench: Bench, ctrl_c: None) -> Iterator[subprocess.Popen[str]]:
     """The command, at work on a profile that never comes to an end."""
     raw = bench.profile("hangs", rank=9)
     with subprocess.Popen(

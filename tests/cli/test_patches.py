@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("typer")
 pytest.importorskip("rich")
 
-from builders import readme_table
+from builders import readme_table, soak
 from builders.contracts import surface
 
 import mstxkit
@@ -169,7 +169,7 @@ def test_a_run_in_the_environment_does_not_get_the_processes_of_this_command(
 
 
 @pytest.mark.frameworks
-@pytest.mark.parametrize("framework", ["trl", "torch"])
+@pytest.mark.parametrize("framework", soak.sample(["trl", "torch"], 1))
 def test_what_the_source_holds_is_what_is_applied(folder: Path, framework: str) -> None:
     """Of real packages whose modules can all be imported here."""
     read = states(patches(folder, f"{framework}+extra", "--json"))

@@ -7,11 +7,12 @@ import sys
 from typing import Any, Callable
 
 import pytest
+from builders import soak
 from builders.contracts import surface
 from builders.contracts.expected import Expected
 from builders.contracts.installed import Installed, looked_up
 from builders.contracts.installing import Install
-from builders.contracts.versions import AFTER, both_orders, calls, expectations, newest, patched, recorded
+from builders.contracts.versions import AFTER, BEFORE, calls, expectations, newest, patched, recorded
 
 import mstxkit
 from mstxkit.patching.declare import RANGE
@@ -48,10 +49,13 @@ def _raising_when_looked_up(held: dict[str, Any], name: str) -> None:
     held[name] = {"kind": "hostile", "params": []}
 
 
+CHANGES = [_removed, _renamed, _a_property, _asynchronous, _a_generator, _a_kernel, _raising_when_looked_up]
 every_change = pytest.mark.parametrize(
-    "change",
-    [_removed, _renamed, _a_property, _asynchronous, _a_generator, _a_kernel, _raising_when_looked_up],
-    ids=lambda change: change.__name__.strip("_").replace("_", " "),
+    ("change", "order"),
+    [
+        pytest.param(change, order, id=f"{change.__name__.strip('_').replace('_', ' ')}-{order}")
+        for change, order in soak.sample([(change, order) for change in CHANGES for order in (BEFORE, AFTER)], 6)
+    ],
 )
 
 
@@ -71,7 +75,6 @@ def a_method(whole: surface.Surface, wanted: list[Expected]) -> Expected:
     )
 
 
-@both_orders
 @every_change
 @newest
 def test_a_changed_target_is_reported_and_the_others_are_applied(

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +19,7 @@ from typer.testing import CliRunner  # noqa: E402
 
 from mstxkit.cli import application  # noqa: E402
 from mstxkit.demo import launch  # noqa: E402
+from mstxkit.demo.curve import Learning  # noqa: E402
 from mstxkit.demo.escalating import Escalated  # noqa: E402
 from mstxkit.demo.launch import DemoOutcome, DemoPlan, run_ranks  # noqa: E402
 from mstxkit.demo.suspicion import Suspect  # noqa: E402
@@ -48,11 +48,6 @@ def test_the_reward_triples_within_half_of_the_steps(seed: int, tmp_path: Path) 
     assert learning.ratio >= 3
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> DemoOutcome:
-    return run_ranks(DemoPlan(tmp_path_factory.mktemp("plain") / "run", steps=3, every=0))
-
-
 class Commanded(NamedTuple):
     """A training that the command ran: how that ended, and the run."""
 
@@ -72,22 +67,22 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Commanded:
     return Commanded(_mstxkit("demo", "--json", "--steps", "5", "--run", str(run)), run)
 
 
-def test_every_rank_runs_every_stage_in_every_step(plain: DemoOutcome) -> None:
-    stages = open_run(plain.plan.run).stages()
+def test_every_rank_runs_every_stage_in_every_step(slow: Commanded) -> None:
+    stages = open_run(slow.run).stages()
 
     seen = {(row["rank"], row["step"], row["stage"]) for row in stages.iter_rows(named=True) if row["step"] is not None}
-    assert seen == {(rank, step, stage) for rank in range(2) for step in range(3) for stage in STAGES}
+    assert seen == {(rank, step, stage) for rank in range(2) for step in range(5) for stage in STAGES}
 
 
-def test_recording_the_training_loses_nothing_and_meets_no_fault(plain: DemoOutcome) -> None:
-    processes = open_run(plain.plan.run).processes()
+def test_recording_the_training_loses_nothing_and_meets_no_fault(slow: Commanded) -> None:
+    processes = open_run(slow.run).processes()
 
     assert processes["rank"].sort().to_list() == [0, 1]
     assert processes["dropped"].sum() + processes["faults"].sum() == 0
 
 
-def test_stages_fetch_their_input_from_the_dock(plain: DemoOutcome) -> None:
-    ranges = open_run(plain.plan.run).ranges()
+def test_stages_fetch_their_input_from_the_dock(slow: Commanded) -> None:
+    ranges = open_run(slow.run).ranges()
 
     dispatched = ranges.filter(pl.col("name") == "dispatch_transfer_dock_data")
     assert set(dispatched["stage"].drop_nulls()) == USES_THE_DOCK
@@ -95,8 +90,8 @@ def test_stages_fetch_their_input_from_the_dock(plain: DemoOutcome) -> None:
     assert not ranges["open"].any()
 
 
-def test_stages_say_how_much_work_they_did(plain: DemoOutcome) -> None:
-    generated = open_run(plain.plan.run).ranges().filter(pl.col("name") == "actor_generate")
+def test_stages_say_how_much_work_they_did(slow: Commanded) -> None:
+    generated = open_run(slow.run).ranges().filter(pl.col("name") == "actor_generate")
 
     assert json.loads(generated["attributes"][0]) == {"prompts": 16, "group": 8, "tokens": 16 * 8 * 6}
 
@@ -155,11 +150,12 @@ EXPIRED = Escalated("mstxkit escalate …", Suspect(1, "reward", 0.1), "expired"
 
 @pytest.mark.parametrize(("escalated", "code"), [(EXPIRED, 1), (EXPIRED._replace(state="done", step=7), 0), (None, 0)])
 def test_the_command_ends_with_1_if_what_it_asked_for_was_not_recorded(
-    escalated: Escalated | None, code: int, plain: DemoOutcome, monkeypatch: pytest.MonkeyPatch
+    escalated: Escalated | None, code: int, slow: Commanded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch, "run_ranks", lambda plan: replace(plain, escalated=escalated))
+    learning = Learning(5, 0.1, 0.3)
+    monkeypatch.setattr(launch, "run_ranks", lambda plan: DemoOutcome(plan, (0, 0), learning, 1.0, escalated))
 
-    done = CliRunner().invoke(application(), ["demo", "--run", str(plain.plan.run)])
+    done = CliRunner().invoke(application(), ["demo", "--run", str(slow.run)])
 
     assert done.exit_code == code, done.output
     assert ("It is expired: no step was agreed" in done.output) == (code == 1)

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import soak
 from builders.written_banks import Written
-
-from mstxkit.store import records
 
 ROOT = Path(__file__).parents[2]
 
@@ -122,53 +115,3 @@ def test_a_site_travels_as_a_call_of_ranges_site(engine: Any) -> None:
 
     assert site.__reduce__() == (ranges.site, ("travels", "s", "d"))
     assert arrived is chosen.intern("travels", "s", "d")
-
-
-CAPPED = """
-import json, logging, sys
-from importlib import import_module
-sys.path.insert(0, sys.argv[2])
-from builders.written_banks import Written
-from mstxkit import faults
-from mstxkit.host import names
-
-lines = []
-handler = logging.Handler()
-handler.emit = lambda record: lines.append(record.getMessage())
-logging.getLogger("mstxkit").addHandler(handler)
-engine = import_module(sys.argv[1])
-engine.set_hooks(names.describe, names.utf8, faults.note, None)
-written = Written(engine, bank_count=2, bank_bytes=64 << 20)
-count = int(sys.argv[3])
-for number in range(count):
-    with engine.mstx_range(f"name {number}"):
-        pass
-for number in (5, count - 1):
-    with engine.mstx_range(f"name {number}"):
-        pass
-ranges = written.names
-print(json.dumps({
-    "distinct": len(set(ranges)), "ranges": len(ranges), "capped": ranges.count("(too many names)"),
-    "last": ranges[-2:], "counters": engine.counters(), "lines": lines,
-}))
-"""
-
-
-@pytest.mark.parametrize("which", ["native", "twin"])
-def test_100_000_distinct_names_are_capped_and_counted(which: str) -> None:
-    """In a process of its own: sites are for its whole life."""
-    module = f"mstxkit.engine.{which}.hot"
-    pytest.importorskip(module)
-    count = soak.rounds(100_000, records.SITE_LIMIT + 500)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", CAPPED, module, str(ROOT / "tests"), str(count)]
-    run = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=110, check=True)
-    found = json.loads(run.stdout)
-
-    kept = records.SITE_LIMIT - 1
-    assert found["ranges"] == count + 2
-    assert found["distinct"] == records.SITE_LIMIT
-    assert found["capped"] == found["counters"]["names_capped"] == count - kept + 1
-    assert found["last"] == ["name 5", "(too many names)"]
-    assert found["counters"]["sites"] == records.SITE_LIMIT
-    assert found["counters"]["dropped"] == found["counters"]["faults"] == 0

@@ -100,7 +100,7 @@ def test_a_worker_has_neither_step_nor_stage_of_the_loop(tmp_path: Path, context
     assert {row.part for row in found} == {"dataloader 0", "dataloader 1"}
 
 
-@pytest.mark.parametrize(("context", "persistent"), soak.sample(WORKERS, 2))
+@pytest.mark.parametrize(("context", "persistent"), soak.sample(WORKERS, 1))
 def test_a_fetch_has_the_number_of_its_batch_in_each_epoch(
     tmp_path: Path, context: dict[str, str], persistent: bool
 ) -> None:

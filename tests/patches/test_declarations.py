@@ -29,7 +29,8 @@ def test_only_stages_that_are_known_are_named(patch: Patch) -> None:
 def test_expressions_are_well_formed(patch: Patch) -> None:
     for target in patch.targets:
         texts = [] if callable(target.attributes) else list(target.attributes.values())
-        for text in [*texts, *filter(None, (target.step, target.step_after))]:
+        steps = [step for step in (target.step, target.step_after) if isinstance(step, str)]
+        for text in [*texts, *steps]:
             expressions.check(text)  # raises where it is not
 
 

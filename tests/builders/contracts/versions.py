@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Iterable, Iterator
 
 import pytest
+from builders import soak
 from builders.contracts import expected, surface
 from builders.contracts.installed import Called, Installed, called, flush
 from builders.contracts.surface import Symbol
@@ -28,10 +29,17 @@ NEWEST = (
 
 def _marked(name: str) -> Any:
     """Where Ray decorates something, a real Ray is needed."""
-    return pytest.param(name, marks=[pytest.mark.frameworks] if surface.recorded(name).uses_ray else [])
+    of_ray = [pytest.mark.frameworks] if surface.recorded(name).uses_ray else []
+    return pytest.param(name, marks=[*of_ray, pytest.mark.soak])
 
 
-every_version = pytest.mark.parametrize("version", [_marked(name) for name in surface.names()])
+def _some(names: list[str]) -> list[str]:
+    """The newest of each framework, and four of the others a day; all in soak."""
+    older = soak.sample([name for name in names if name not in NEWEST], 4)
+    return [name for name in names if name in NEWEST or name in older]
+
+
+every_version = pytest.mark.parametrize("version", [_marked(name) for name in _some(surface.names())])
 newest = pytest.mark.parametrize("version", [_marked(name) for name in NEWEST])
 both_orders = pytest.mark.parametrize("order", [BEFORE, AFTER])
 
