@@ -41,6 +41,8 @@ NOT_FOR_TESTS = ("RAY_ADDRESS", "PYTHONDONTWRITEBYTECODE")
 # What is marked as slow, or may take long, begins first (tests/conftest.py): else one worker waits for it at the end.
 SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 ALONE: tuple[str, ...] = ()
+# Of the time that Ray's tests take, two thirds are its own waits.
+RAY_ALONE = tuple((*part, ALONE) for part in OF_RAY)
 # Half of what the first takes is verl's own training, whose processes wait for each other.
 OF_FRAMEWORKS = (
     ("frameworks", "frameworks", "frameworks", SIDE_BY_SIDE),
@@ -89,20 +91,20 @@ def main(arguments: list[str]) -> int:
 
 
 def test_here() -> list[Outcome]:
-    """All parts on the Python that runs this script, in two lanes: three or four workers keep two cores busy, as many
-    tests wait for children, imports and trainings. What pytest says of a part of the second lane is shown when it is
+    """All parts on the Python that runs this script, in three lanes: four or five workers keep two cores busy, as many
+    tests wait for children, imports and trainings. What pytest says of a part of the other lanes is shown when it is
     through.
     """
     here = Path(sys.executable)
-    with ThreadPoolExecutor(max_workers=1) as second_lane:
+    with ThreadPoolExecutor(max_workers=1) as second_lane, ThreadPoolExecutor(max_workers=1) as lane_of_ray:
         beside = [
+            *(lane_of_ray.submit(in_environment, *part, PIPE) for part in RAY_ALONE),
             *(second_lane.submit(in_environment, *part, PIPE) for part in OF_FRAMEWORKS),
             second_lane.submit(on_npu, NPU, ALONE, PIPE),
             second_lane.submit(run, Part("packaging", here, "wheel", options=ALONE), PIPE),
         ]
         return [
             *(on_engine(native) for native in "10"),
-            *(in_environment(*part) for part in OF_RAY),
             run(Part("slow (demo)", here, SLOW)),
             *(outcome.result() for outcome in beside),
         ]

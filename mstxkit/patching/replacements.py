@@ -13,7 +13,7 @@ from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 from .. import faults
-from ..host.imports import held_in, is_loading
+from ..host.imports import being_imported, held_in
 from ..marking import signatures
 from .reach import function_in, is_remote_function
 
@@ -109,20 +109,22 @@ def in_modules(
 
 def loaded_modules() -> list[ModuleType]:
     """Every module imported so far, once, also where `sys.modules` has two names for it."""
-    modules: list[object] = list(sys.modules.values())  # anything can be put there
+    return _modules_among(list(sys.modules.values()))
+
+
+def _modules_among(objects: Iterable[object]) -> list[ModuleType]:
+    """Each once: anything can be put into `sys.modules`."""
     # Not isinstance, which asks an object for its `__class__`.
-    loaded: Any = {id(module): module for module in modules if issubclass(type(module), ModuleType)}
-    return list(loaded.values())
+    modules: Any = {id(module): module for module in objects if issubclass(type(module), ModuleType)}
+    return list(modules.values())
 
 
 def near(name: str) -> list[ModuleType]:
     """Modules that may have copied a name of one just imported: its own package, and all in the middle of an import."""
     root = name.partition(".")[0]
-    return [other for other in loaded_modules() if _root_of(other) in (root, "__main__") or is_loading(other)]
-
-
-def _root_of(module: ModuleType) -> str:
-    return str(held_in(module).get("__name__")).partition(".")[0]
+    below = f"{root}."
+    own = [module for key, module in list(sys.modules.items()) if key == root or str(key).startswith(below)]
+    return _modules_among([*own, sys.modules.get("__main__"), *being_imported()])
 
 
 def in_classes(cls: type, before: Any, after: Any) -> list[Replacement]:
