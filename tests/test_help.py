@@ -1,79 +1,116 @@
-"""`help()` of every public name: what each argument means, and an example that runs."""
+"""`help()` of every public name: what each argument means, and an example that runs; and of the engine's stub."""
 
 from __future__ import annotations
 
+import ast
+import functools
 import importlib
 import inspect
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from types import FunctionType
+from typing import Any, Iterator, Sequence
 
 import pytest
 
 import mstxkit
+from mstxkit import testing
+from mstxkit.bootstrap.capture import Capture
+from mstxkit.reading.run import Run
 
 ROOT = Path(mstxkit.__file__).resolve().parents[1]
 MARKING = ("mstx_range", "stage", "mark", "step", "at_step", "current_step", "current_stage")
-TABLES = tuple(f"Run.{table}" for table in ("ranges", "marks", "stages", "processes", "escalations"))
-NEED_TABLES = {"open_run", *TABLES}
+RUN = ("Run", *(f"Run.{name}" for name in vars(Run) if not name.startswith("_")))
+KIT = tuple(f"testing.{name}" for name in testing.__all__)
+# Methods of the test kit whose use the example of their class shows.
+KIT_METHODS = tuple(
+    f"{name}.{method}"
+    for name in KIT
+    for method, value in vars(getattr(testing, name.partition(".")[2])).items()
+    if not method.startswith("_") and isinstance(value, (FunctionType, classmethod, property))
+)
 RUNS_EXAMPLES = """
-import doctest, sys
+import doctest, os, sys, tempfile
+here = os.getcwd()
 from test_help import public
-found = doctest.DocTestFinder(recurse=False).find(public(sys.argv[1]), sys.argv[1], globs={})
 runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
-print(sum(runner.run(test).attempted for test in found))
-sys.exit(runner.failures)
+for name in sys.argv[1:]:
+    os.chdir(tempfile.mkdtemp(dir=here))
+    found = doctest.DocTestFinder(recurse=False).find(public(name), name, globs={})
+    if not sum(runner.run(test).attempted for test in found):
+        sys.exit(f"there is no >>> in {name}")
+sys.exit(min(runner.failures, 1))
 """
-
-every_name = pytest.mark.parametrize("name", [*mstxkit.__all__, *TABLES])
 
 
 def public(name: str) -> Any:
-    """The object of that name; a class of the reader by the name of its module."""
-    first, _, rest = name.partition(".")
-    found = importlib.import_module("mstxkit.reading.run").Run if first == "Run" else getattr(mstxkit, first)
-    return getattr(found, rest) if rest else found
+    """The object of that name; a class of the reader or of the test kit by the name of its module."""
+    first, *rest = name.split(".")
+    found: Any = {"Run": Run, "Capture": Capture, "testing": testing}.get(first) or getattr(mstxkit, first)
+    return functools.reduce(getattr, rest, found)
 
 
-@every_name
+@pytest.mark.parametrize("name", [*mstxkit.__all__, "Capture", "Capture.stop", *RUN, *KIT, *KIT_METHODS])
 def test_help_says_what_each_argument_means(name: str) -> None:
-    names = [argument for argument in inspect.signature(public(name)).parameters if argument != "self"]
-    text = inspect.getdoc(public(name)) or ""
-    described = text.partition("Args:\n")[2]
+    found = public(name)
+    text = inspect.getdoc(found) or ""
+    described = re.findall(r"^    ([a-z_, ]+): ", text.partition("Args:\n")[2], re.MULTILINE)
+    arguments = [] if isinstance(found, property) else list(inspect.signature(found).parameters)
 
-    assert [argument for argument in names if f"\n    {argument}: " not in f"\n{described}"] == []
+    assert text
+    assert set(arguments) - {"self"} <= {one for together in described for one in together.split(", ")}
 
 
-@every_name
-def test_the_example_in_help_runs(name: str, tmp_path: Path) -> None:
-    """In a process and a folder of its own, on the engine that is loaded here."""
-    if name in NEED_TABLES:
+@pytest.mark.parametrize(
+    "names", [*([name] for name in mstxkit.__all__), ["Capture"], RUN, KIT], ids=lambda names: names[0]
+)
+def test_the_examples_in_help_run(names: Sequence[str], tmp_path: Path) -> None:
+    """In a process of their own, each in a new folder, on the engine that is loaded here."""
+    if names in (["open_run"], RUN):
         pytest.importorskip("polars")
+    if names is KIT and shutil.which("gcc") is None:
+        pytest.skip("no C compiler for the stand-in libraries")
     variables = {key: text for key, text in os.environ.items() if key not in ("MSTXKIT_RUN", "MSTXKIT_AUTOPATCH")}
     variables["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(Path(__file__).parent)))
 
     done = subprocess.run(
-        [sys.executable, "-c", RUNS_EXAMPLES, name], cwd=tmp_path, env=variables, capture_output=True, text=True,
+        [sys.executable, "-c", RUNS_EXAMPLES, *names], cwd=tmp_path, env=variables, capture_output=True, text=True,
         timeout=100,
     )  # fmt: skip
 
-    assert "Example:\n" in (inspect.getdoc(public(name)) or "")
+    assert [name for name in names if "Example:\n" not in (inspect.getdoc(public(name)) or "")] == []
     assert done.returncode == 0, done.stdout + done.stderr
-    assert int(done.stdout.split()[-1]) > 0, "there is no >>> in it"
 
 
 @pytest.mark.parametrize("name", MARKING)
 def test_the_marking_names_say_the_same_in_both_engines_and_to_type_checkers(name: str) -> None:
-    import ast
-
     native = pytest.importorskip("mstxkit.engine.native.hot")
-    stub = ast.parse((ROOT / "mstxkit" / "engine" / "native" / "hot.pyi").read_text(encoding="utf-8"))
-    typed = next(node for node in stub.body if isinstance(node, ast.FunctionDef) and node.name == name)
     twin = importlib.import_module("mstxkit.engine.twin.hot")
-
     said = inspect.getdoc(getattr(native, name))
 
-    assert ast.get_docstring(typed) == said
+    assert dict(described())[name] == said
     assert inspect.getdoc(getattr(twin, name)) == said
+
+
+def described() -> Iterator[tuple[str, str | None]]:
+    """Every function, class and method of the stub, but those that Python itself calls, and what is said of it."""
+    stub = ast.parse((ROOT / "mstxkit" / "engine" / "native" / "hot.pyi").read_text(encoding="utf-8"))
+    for node in stub.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node.name, ast.get_docstring(node)
+        for part in node.body if isinstance(node, ast.ClassDef) else ():
+            if isinstance(part, ast.FunctionDef) and not part.name.startswith("_"):
+                yield f"{node.name}.{part.name}", ast.get_docstring(part)
+
+
+def test_the_stub_says_of_everything_what_it_does_and_what_c_says() -> None:
+    native = pytest.importorskip("mstxkit.engine.native.hot")
+    in_c = {name: inspect.getdoc(functools.reduce(getattr, name.split("."), native)) for name, _ in described()}
+
+    assert [name for name, text in described() if not text] == []
+    assert {name: text for name, text in described() if in_c[name] is not None and in_c[name] != text} == {}
+    assert [name for name in ("Site", "Range", "Range.set", "Driven", "Span", "stage_times") if not in_c[name]] == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,3 +20,16 @@ def test_public_signatures_are_as_pinned(path: Path, monkeypatch: pytest.MonkeyP
     report, errors, status = mypy.run(["--strict", "--config-file", "pyproject.toml", str(path)])
 
     assert status == 0, report + errors
+
+
+def test_the_stub_of_the_engine_has_what_the_engine_has(tmp_path: Path) -> None:
+    """mypy's stubtest: every name, and every argument of the functions of which C says them. Nothing is excepted."""
+    pytest.importorskip("mypy.stubtest")
+    pytest.importorskip("mstxkit.engine.native.hot")
+    (tmp_path / "mypy.ini").write_text("[mypy]\nfollow_imports = skip\n")
+    command = [sys.executable, "-m", "mypy.stubtest", "mstxkit.engine.native.hot"]
+    alone = ["--mypy-config-file", str(tmp_path / "mypy.ini")]
+
+    done = subprocess.run([*command, *alone], cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -22,10 +22,17 @@ _job = os.urandom(4).hex()
 
 
 class Capture:
-    """A running capture. A context manager; `stop` may be called more than once.
+    """A running capture. A context manager; `stop` may be called more than once. `capture` makes it.
 
-    Attributes:
+    Args:
         run: The run folder; None with MSTXKIT_OFF=1 and in a sub-interpreter.
+
+    Example:
+        >>> import mstxkit
+        >>> running = mstxkit.capture("runs/exp7")
+        >>> running.run.name
+        'exp7'
+        >>> running.stop()
     """
 
     def __init__(self, run: Path | None) -> None:

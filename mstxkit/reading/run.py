@@ -61,13 +61,24 @@ def open_run(path: str | os.PathLike[str]) -> Run:
 
 
 class Run:
-    """One run, as it was when it was opened. Times are integer ns on the run's aligned wall clock.
+    """One run, as it was when it was opened. Times are integer ns on the run's aligned wall clock. `open_run` makes it.
+
+    Args:
+        path: Its folder.
 
     Attributes:
         path: its folder.
         id: its id, "" if run.json cannot be read.
         damage: what could not be read: `path`, `offset`, `size`, `reason`. A table may still add to it, when a block
             whose checksums hold turns out not to hold what it should.
+
+    Example:
+        >>> import mstxkit
+        >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+        ...     mstxkit.mark("scored")
+        >>> run = mstxkit.open_run("runs/exp7")
+        >>> len(run.ranges()), len(run.marks())
+        (1, 1)
     """
 
     def __init__(self, path: str) -> None:
@@ -139,6 +150,18 @@ class Run:
         First the columns `process`, the row in `processes()` (pids are unique on their host only), and for ranges
         `is_stage`: an occurrence of a stage of its own. `backwards`: from the last row to the first, open ranges before
         all others; what encloses a range comes before it.
+
+        Args:
+            rows: About so many at a time.
+            backwards: From the last row to the first.
+
+        Example:
+            >>> import mstxkit
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+            ...     mstxkit.mark("scored")
+            >>> run = mstxkit.open_run("runs/exp7")
+            >>> [(len(ranges), len(marks)) for ranges, marks in run.batches()]
+            [(1, 1), (0, 0)]
         """
         for piece in self._pieces_backwards(rows) if backwards else self._pieces(rows):
             finisher = self._finisher()
@@ -149,6 +172,14 @@ class Run:
 
         `process, rank, host, pid, role, track, depth, step, stage, start_ns, duration_ns, tokens, prompts, part,
         waits_for`; `process` is the row in `processes()`, `tokens` and `prompts` are attributes that are numbers.
+
+        Example:
+            >>> import mstxkit
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+            ...     mstxkit.mark("scored")
+            >>> run = mstxkit.open_run("runs/exp7")
+            >>> run.occurrences().select("stage", "depth").rows()
+            [('reward', 0)]
         """
         from .tables import stages, waits
 
@@ -159,6 +190,14 @@ class Run:
 
         `step, stage, process, host, pid, role, count, waited_ns, busy_ns, unaccounted_ns, before_ns, between_ns,
         after_ns, slowest, slowest_ns`: `process` and `slowest` are rows in `processes()`.
+
+        Example:
+            >>> import mstxkit
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+            ...     mstxkit.mark("scored")
+            >>> run = mstxkit.open_run("runs/exp7")
+            >>> len(run.waits())
+            0
         """
         from .tables import waits
 
@@ -168,6 +207,14 @@ class Run:
         """Every occurrence of a stage, open and nested ones and those that wait too; columns as `occurrences()`.
 
         Decoded once, and kept.
+
+        Example:
+            >>> import mstxkit
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+            ...     mstxkit.mark("scored")
+            >>> run = mstxkit.open_run("runs/exp7")
+            >>> run.stage_rows()["stage"].to_list()
+            ['reward']
         """
         import polars as pl
 
@@ -198,7 +245,16 @@ class Run:
         return stages.table(pl.concat([stages.outermost(waits.only_work(rows)), waits.only_waits(rows)]))
 
     def open_ranges(self) -> pl.DataFrame:
-        """What processes are inside of, or were when they ended: `process`, then as `ranges()`."""
+        """What processes are inside of, or were when they ended: `process`, then as `ranges()`.
+
+        Example:
+            >>> import mstxkit
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+            ...     mstxkit.mark("scored")
+            >>> run = mstxkit.open_run("runs/exp7")
+            >>> len(run.open_ranges())
+            0
+        """
         from . import frames, opened
 
         rows = frames.compact(opened.as_chunk(self._open(), self._vocabulary))
@@ -235,6 +291,14 @@ class Run:
 
         `name` is that of the thread in Python when it first recorded, null in runs from before it was kept. Threads
         that come one after the other may share a track, which then has the last one's name, and `is_shared`.
+
+        Example:
+            >>> import mstxkit
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+            ...     mstxkit.mark("scored")
+            >>> run = mstxkit.open_run("runs/exp7")
+            >>> run.tracks()["name"].to_list()
+            ['MainThread']
         """
         from . import frames
 
@@ -246,6 +310,14 @@ class Run:
     def patches(self) -> pl.DataFrame:
         """`process, rank, host, pid, role, framework, path, state, reason, detail, tier`: what became of each target of
         `autopatch` in each process. No rows for a process in which nothing was patched.
+
+        Example:
+            >>> import mstxkit
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+            ...     mstxkit.mark("scored")
+            >>> run = mstxkit.open_run("runs/exp7")
+            >>> len(run.patches())
+            0
         """
         from . import frames
 

@@ -27,7 +27,7 @@ _MARKS = ("mstxMarkA", "mstxDomainMarkA")
 class CannCall(NamedTuple):
     """One call that reached the stand-in. What a call does not have is None.
 
-    Attributes:
+    Args:
         call: Name of the C function.
         t_ns: When, CLOCK_MONOTONIC.
         pid, tid: Which process and OS thread.
@@ -38,6 +38,12 @@ class CannCall(NamedTuple):
         types: The data types that aclprofCreateConfig or aclprofStart asked for, as bits; 0x80 is mstx.
         path: Of aclprofInit the result folder, of aclprofStart and aclprofStop the `PROF_*` folder.
         code: What an aclprof call returned; 0 is success.
+
+    Example:
+        >>> from mstxkit.testing import CannCall, CannRun
+        >>> run = CannRun(0, "", "", (CannCall("mstxMarkA", 1_000, 1, 1, "scored", "default", False),))
+        >>> [call.message for call in run.marks()]
+        ['scored']
     """
 
     call: str
@@ -54,7 +60,19 @@ class CannCall(NamedTuple):
 
 
 class CannRange(NamedTuple):
-    """A start and its end; what is missing is None: `end_ns` and `end_tid`, or `start_ns` and `tid`."""
+    """A start and its end; what is missing is None: `end_ns` and `end_tid`, or `start_ns` and `tid`.
+
+    Args:
+        message: As it was marked.
+        domain, stream, id, pid: As in `CannCall`.
+        tid, end_tid: The OS threads on which it started and ended.
+        start_ns, end_ns: CLOCK_MONOTONIC, in ns.
+
+    Example:
+        >>> from mstxkit.testing import CannRange
+        >>> CannRange("decode", "engine", False, 1, 77, 77, 1_000, None, None).balanced
+        False
+    """
 
     message: str | None
     domain: str
@@ -74,7 +92,19 @@ class CannRange(NamedTuple):
 
 @dataclass(frozen=True)
 class CannRun:
-    """What a script did under the stand-in."""
+    """What a script did under the stand-in.
+
+    Args:
+        returncode: Its exit status, negative where a signal ended it.
+        stdout, stderr: What it printed.
+        calls: All its calls of mstx and of the profiler, in order.
+
+    Example:
+        >>> from mstxkit.testing import run_under_cann
+        >>> run = run_under_cann("print('trained')")
+        >>> run.returncode, run.stdout, run.ranges()
+        (0, 'trained\\n', [])
+    """
 
     returncode: int
     stdout: str
@@ -109,7 +139,11 @@ class CannRun:
         return [call for call in self.calls if call.call in _MARKS]
 
     def named(self, *names: str) -> list[CannCall]:
-        """The calls of these C functions, in order."""
+        """The calls of these C functions, in order.
+
+        Args:
+            names: Those of the functions, `aclprofStart` say.
+        """
         return [call for call in self.calls if call.call in names]
 
     @property
@@ -137,6 +171,11 @@ def run_under_cann(
     Raises:
         StandInError: the stand-in could not be built, or the time was over. A script that fails is no error: see
             `returncode`.
+
+    Example:
+        >>> from mstxkit.testing import run_under_cann
+        >>> run_under_cann("raise SystemExit(3)").returncode
+        3
     """
     with tempfile.TemporaryDirectory(prefix="mstxkit-cann-") as folder:
         log = Path(folder) / "calls.jsonl"

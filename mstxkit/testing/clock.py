@@ -11,11 +11,19 @@ _FAKE = 4
 class FakeClock:
     """Within its block every range begins and ends at the times a test sets; outside it is as it was.
 
-    `with FakeClock() as clock, captured() as seen: ... clock.advance(1_000)`. The clock comes first: it cannot change
-    while the recorder runs.
+    The clock comes first: it cannot change while the recorder runs.
 
     Args:
         start_ns: Where it stands at first; 0 or more.
+
+    Example:
+        >>> from mstxkit import mstx_range
+        >>> from mstxkit.testing import FakeClock, captured
+        >>> with FakeClock() as clock, captured() as seen:
+        ...     with mstx_range("wait"):
+        ...         clock.advance(1_000)
+        >>> seen.ranges[0].duration_ns
+        1000
     """
 
     def __init__(self, start_ns: int = 1_000_000_000) -> None:
@@ -46,6 +54,10 @@ class FakeClock:
         return self._now_ns
 
     def advance(self, ns: int) -> None:
-        """Move on by `ns`, which may be negative, as a stepped clock does."""
+        """Move on by `ns`, which may be negative, as a stepped clock does.
+
+        Args:
+            ns: How far.
+        """
         self._now_ns += ns
         engine.set_fake_ticks(self._now_ns)

@@ -24,9 +24,11 @@ _private: memoryview | None = None
 
 
 class CapturedRange(NamedTuple):
-    """A range that has ended.
+    """A range that has ended. Times are ns.
 
-    Attributes:
+    Args:
+        name: As it was marked.
+        domain: Its mstx domain.
         stage: Key of the innermost enclosing stage; a stage's own range has its own. None outside of all.
         own_stage: Is this range an occurrence of that stage itself?
         step: The step in force at its begin, None before the first.
@@ -34,7 +36,17 @@ class CapturedRange(NamedTuple):
         depth: Ranges around it on its track.
         error: The body raised or was cancelled.
         start_ns: CLOCK_MONOTONIC, or the fake clock.
+        duration_ns: From its begin to its end.
         busy_ns: Time really spent inside a driven coroutine or generator; None for other ranges.
+        attributes: By name, as they were given; what mstxkit does not take, by the name of its type.
+
+    Example:
+        >>> from mstxkit import mstx_range
+        >>> from mstxkit.testing import captured
+        >>> with captured() as seen, mstx_range("rerank", tokens=512):
+        ...     pass
+        >>> [(one.name, one.stage, one.attributes) for one in seen.ranges]
+        [('rerank', None, {'tokens': 512})]
     """
 
     name: str
@@ -52,7 +64,21 @@ class CapturedRange(NamedTuple):
 
 
 class CapturedMark(NamedTuple):
-    """An instant. Fields as in `CapturedRange`."""
+    """An instant.
+
+    Args:
+        message: As it was marked.
+        domain, stage, step, track, attributes: As in `CapturedRange`.
+        time_ns: CLOCK_MONOTONIC, or the fake clock, in ns.
+
+    Example:
+        >>> from mstxkit import mark, stage
+        >>> from mstxkit.testing import captured
+        >>> with captured() as seen, stage("reward"):
+        ...     mark("scored")
+        >>> [(one.message, one.stage) for one in seen.marks]
+        [('scored', 'reward')]
+    """
 
     message: str
     domain: str
@@ -64,7 +90,18 @@ class CapturedMark(NamedTuple):
 
 
 class OpenRange(NamedTuple):
-    """A range that has not ended yet. Fields as in `CapturedRange`."""
+    """A range that has not ended yet.
+
+    Args:
+        name, domain, stage, own_stage, step, track, depth, start_ns: As in `CapturedRange`.
+
+    Example:
+        >>> from mstxkit import stage
+        >>> from mstxkit.testing import captured
+        >>> with captured() as seen, stage("reward"):
+        ...     [one.name for one in seen.open]
+        ['reward']
+    """
 
     name: str
     domain: str
@@ -77,7 +114,20 @@ class OpenRange(NamedTuple):
 
 
 class Captured:
-    """What a block has recorded: up to now while it runs, and all of it once it is over."""
+    """What a block has recorded: up to now while it runs, and all of it once it is over. `captured` makes it.
+
+    Args:
+        view: The live file that is written to.
+
+    Example:
+        >>> from mstxkit import mark, stage
+        >>> from mstxkit.testing import captured
+        >>> with captured() as seen:
+        ...     with stage("reward"):
+        ...         mark("scored")
+        >>> len(seen.ranges), len(seen.marks), len(seen.open)
+        (1, 1, 0)
+    """
 
     def __init__(self, view: memoryview) -> None:
         self._view = view
@@ -221,6 +271,15 @@ def captured() -> Iterator[Captured]:
     Raises:
         CaptureError: at the end, when ranges were lost because the block was too large; at the start, under
             MSTXKIT_OFF.
+
+    Example:
+        >>> from mstxkit import stage
+        >>> from mstxkit.testing import captured
+        >>> with captured() as seen:
+        ...     with stage("reward", prompts=64):
+        ...         pass
+        >>> [(one.stage, one.attributes) for one in seen.ranges]
+        [('reward', {'prompts': 64})]
     """
     if environment.is_off():
         raise CaptureError("captured() has nothing to show: MSTXKIT_OFF is set, so that nothing of mstxkit runs here")

@@ -31,10 +31,15 @@ _FOLDERS = ("lib64", "runtime", "compiler", "opp")
 class Fail(NamedTuple):
     """A CANN call that is to go wrong.
 
-    Attributes:
+    Args:
         call: Its name, any function of the stand-in libraries: `aclprofStart`, `aclrtSetDevice`, …
         code: What it returns then. For the mstx range starts this is the id: 0 is a failure.
         at: The n-th use fails, from 1; 0: every use.
+
+    Example:
+        >>> from mstxkit.testing import Fail, StandIn
+        >>> StandIn.build().environment(fail=[Fail("aclprofStart", 507000)])["MSTXKIT_STANDIN_FAIL"]
+        'aclprofStart:0:507000'
     """
 
     call: str
@@ -44,7 +49,16 @@ class Fail(NamedTuple):
 
 @dataclass(frozen=True)
 class StandIn:
-    """Stand-in CANN libraries that are built. `home` takes the place of `$ASCEND_HOME_PATH`."""
+    """Stand-in CANN libraries that are built: `build` makes them.
+
+    Args:
+        home: The folder that takes the place of `$ASCEND_HOME_PATH`.
+
+    Example:
+        >>> from mstxkit.testing import StandIn
+        >>> (StandIn.build().libraries / "libascendcl.so").exists()
+        True
+    """
 
     home: Path
 

@@ -288,9 +288,9 @@ static PyObject *new_driven(Span *span, PyObject *body, int ends_span)
     return (PyObject *)d;
 }
 
-static PyMethodDef driven_methods[] = {{"send", driven_send, METH_O, NULL},
-                                       {"throw", driven_throw, METH_VARARGS, NULL},
-                                       {"close", driven_close, METH_NOARGS, NULL},
+static PyMethodDef driven_methods[] = {{"send", driven_send, METH_O, "Resume the body with a value."},
+                                       {"throw", driven_throw, METH_VARARGS, "Resume the body with an exception."},
+                                       {"close", driven_close, METH_NOARGS, "Close the body, and the range with it."},
                                        {NULL, NULL, 0, NULL}};
 static PyType_Slot driven_slots[] = {{Py_tp_dealloc, driven_dealloc}, {Py_tp_traverse, driven_traverse},
                                      {Py_tp_clear, driven_clear},
@@ -298,7 +298,8 @@ static PyType_Slot driven_slots[] = {{Py_tp_dealloc, driven_dealloc}, {Py_tp_tra
 #if PY_VERSION_HEX >= 0x030a0000
                                      {Py_am_send, driven_am_send},
 #endif
-                                     {Py_tp_methods, driven_methods}, {0, NULL}};
+                                     {Py_tp_methods, driven_methods}, {Py_tp_doc, (void *)doc_driven},
+                                     {0, NULL}};
 static PyType_Spec driven_spec = {"mstxkit.engine.native.hot.Driven", sizeof(Driven), 0,
                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, driven_slots};
 
@@ -347,8 +348,9 @@ static void span_dealloc(PyObject *self)
 }
 static PyMethodDef span_methods[] = {{"drive", span_drive, METH_O, "Run one awaitable inside the span."},
                                      {"close", span_close, METH_O,
-                                      "End the span; the argument says whether it failed."},
+                                      "End the span; `error` says whether it failed."},
                                      {NULL, NULL, 0, NULL}};
-static PyType_Slot span_slots[] = {{Py_tp_dealloc, span_dealloc}, {Py_tp_methods, span_methods}, {0, NULL}};
+static PyType_Slot span_slots[] = {{Py_tp_dealloc, span_dealloc}, {Py_tp_methods, span_methods},
+                                   {Py_tp_doc, (void *)doc_span}, {0, NULL}};
 static PyType_Spec span_spec = {"mstxkit.engine.native.hot.Span", sizeof(Span), 0, Py_TPFLAGS_DEFAULT, span_slots};
 #endif

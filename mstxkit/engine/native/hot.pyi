@@ -13,24 +13,34 @@ class Site:
     """A call site, interned: one per (name, domain, stage) and process. Pickles as a call of the hook `unpickle`."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name as given."""
     @property
-    def stage(self) -> str | None: ...
+    def stage(self) -> str | None:
+        """The site's own stage, or None."""
     @property
-    def domain(self) -> str: ...
+    def domain(self) -> str:
+        """The mstx domain."""
     @property
-    def id(self) -> int: ...
+    def id(self) -> int:
+        """Id in this process's live file."""
 
 @final
 class Range:
-    """An interval: begins on entry, ends on exit. May be entered again, also while it is open."""
+    """An interval: begins on entry, ends on exit. May be entered again, also while it is open.
+
+    One that is thrown away while open is ended with `error`, at the latest when the garbage collector finds it.
+    """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The range's name."""
     @property
-    def stage(self) -> str | None: ...
+    def stage(self) -> str | None:
+        """The range's own stage, or None."""
     @property
-    def domain(self) -> str: ...
+    def domain(self) -> str:
+        """The mstx domain."""
     def __enter__(self) -> Range: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
@@ -40,7 +50,8 @@ class Range:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
     ) -> None: ...
     def __call__(self, function: _F, /) -> _F: ...
-    def set(self, **attributes: object) -> None: ...
+    def set(self, **attributes: object) -> None:
+        """Add attributes to the innermost open entry before its end."""
 
 @final
 class Driven(Generic[_R]):
@@ -49,16 +60,21 @@ class Driven(Generic[_R]):
     def __await__(self) -> Generator[Any, Any, _R]: ...
     def __iter__(self) -> Iterator[Any]: ...
     def __next__(self) -> Any: ...
-    def send(self, value: Any, /) -> Any: ...
-    def throw(self, kind: Any, value: Any = ..., traceback: Any = ..., /) -> Any: ...
-    def close(self) -> None: ...
+    def send(self, value: Any, /) -> Any:
+        """Resume the body with a value."""
+    def throw(self, kind: Any, value: Any = ..., traceback: Any = ..., /) -> Any:
+        """Resume the body with an exception."""
+    def close(self) -> None:
+        """Close the body, and the range with it."""
 
 @final
 class Span:
     """One range around several pieces of work, for what has no single body: async generators."""
 
-    def drive(self, awaitable: Awaitable[_R], /) -> Driven[_R]: ...
-    def close(self, error: bool, /) -> None: ...
+    def drive(self, awaitable: Awaitable[_R], /) -> Driven[_R]:
+        """Run one awaitable inside the span."""
+    def close(self, error: bool, /) -> None:
+        """End the span; `error` says whether it failed."""
 
 def mstx_range(
     name: str, *, stage: str | None = None, domain: str = "default", stream: object = None, **attributes: object
@@ -151,10 +167,10 @@ def at_step(n: int) -> ContextManager[object]:
     """
 
 def carried() -> int | None:
-    """Stage and step in force here, for `carry` on another thread; None where there is none of its own."""
+    """Stage and step that the caller is inside of, for `carry` on another thread; None outside of any."""
 
 def carry(carried: int | None, /) -> int | None:
-    """Put what `carried` gave in force on this thread; returns what was before, to be put back."""
+    """Be inside of these from now on, in the calling context; returns what to give to `carry` to leave them."""
 
 def current_step() -> int | None:
     """The step in force, that of `at_step` before that of `step`; None until one is set.
@@ -179,66 +195,180 @@ def current_stage() -> str | None:
         'reward'
     """
 
-def intern(name: str, stage: str | None = None, domain: str = "default") -> Site: ...
-def is_on(site: object, /) -> bool: ...
-def timed(site: Site, stream: object = None, attributes: dict[str, object] | None = None) -> Range: ...
+def intern(name: str, stage: str | None = None, domain: str = "default") -> Site:
+    """The site of this name, stage and domain. Never raises for bad values: what is no str is named by its type."""
+
+def is_on(site: object, /) -> bool:
+    """Is anything on? What a wrapper asks first."""
+
+def timed(site: Site, stream: object = None, attributes: dict[str, object] | None = None) -> Range:
+    """A range of a site, for one `with`: with neither stream nor attributes, not to be kept after its end."""
+
 def driven(
     site: Site,
     body: Coroutine[Any, Any, _R] | Generator[Any, Any, _R],
     stream: object = None,
     attributes: dict[str, object] | None = None,
-) -> Driven[_R]: ...
-def opened(site: Site, stream: object = None, attributes: dict[str, object] | None = None) -> Span: ...
-def recording() -> bool: ...
-def set_recording(on: bool, /) -> None: ...
-def attach(view: memoryview, nonce: int) -> None: ...
-def detach() -> None: ...
-def rotate() -> bool: ...
-def full_bank() -> int: ...
-def encode_bank(index: int, /) -> tuple[bytes, bytes, bytes, int, int]: ...
-def encode_left(raw: bytes, texts: bytes, salt: int, /) -> tuple[bytes, bytes, bytes, int, int]: ...
-def release_bank(index: int, /) -> None: ...
-def limit(site: Site, coalesce: bool = False, max_depth: int | None = None, max_per_s: int | None = None) -> None: ...
-def throttle(site: Site, on: bool, /) -> None: ...
-def flush_coalesced() -> None: ...
-def site_costs() -> list[tuple[Site, int, int, int]]: ...
-def add_cost(site: Site, ns: float, /) -> None: ...
-def wait(seconds: float, /) -> bool: ...
-def wake() -> None: ...
-def start_heartbeat(seconds: float, /) -> None: ...
-def stop_heartbeat() -> None: ...
-def anchor() -> None: ...
-def clock_kind() -> int: ...
-def set_clock(kind: int, /) -> None: ...
-def set_fake_ticks(n: int, /) -> None: ...
-def now() -> int: ...
-def ticks_per_ns() -> float: ...
+) -> Driven[_R]:
+    """Run a coroutine or generator inside one range of a site."""
+
+def opened(site: Site, stream: object = None, attributes: dict[str, object] | None = None) -> Span:
+    """One range of a site around several pieces of work."""
+
+def recording() -> bool:
+    """Is anything on?"""
+
+def set_recording(on: bool, /) -> None:
+    """Record from now on, where a live file is attached; or stop."""
+
+def attach(view: memoryview, nonce: int) -> None:
+    """Write into this live file from now on.
+
+    Raises:
+        ValueError: not a buffer laid out by `livefile.lay_out`.
+    """
+
+def detach() -> None:
+    """Let go of the live file; ranges that are open write nothing more."""
+
+def rotate() -> bool:
+    """Make the active bank full and take the next free one; False when the bank is empty or none is free."""
+
+def full_bank() -> int:
+    """The full bank with the lowest sequence number, -1 if none."""
+
+def encode_bank(index: int, /) -> tuple[bytes, bytes, bytes, int, int]:
+    """The uncompressed payload parts of a sealed block, as `segment.encode_bank`."""
+
+def encode_left(raw: bytes, texts: bytes, salt: int, /) -> tuple[bytes, bytes, bytes, int, int]:
+    """`encode_bank` for a bank that another process left."""
+
+def release_bank(index: int, /) -> None:
+    """The bank is free again."""
+
+def limit(site: Site, coalesce: bool = False, max_depth: int | None = None, max_per_s: int | None = None) -> None:
+    """What is beyond these limits is coalesced from now on; without any, nothing is. Not for sites with a stage.
+
+    Raises:
+        TypeError: `site` is none.
+        ValueError: a limit that is neither None nor an int from 0.
+    """
+
+def throttle(site: Site, on: bool, /) -> None:
+    """Coalesce every call of the site, whatever its limits say; or no more.
+
+    Raises:
+        TypeError: `site` is none.
+    """
+
+def flush_coalesced() -> None:
+    """Write what has been added up."""
+
+def site_costs() -> list[tuple[Site, int, int, int]]:
+    """(site, calls, ns, coalesced calls) of every site with calls, since the process began."""
+
+def add_cost(site: Site, ns: float, /) -> None:
+    """Something else was done for calls of this site, and took so long."""
+
+def wait(seconds: float, /) -> bool:
+    """Sleep until a bank is full or `wake()`; True when woken."""
+
+def wake() -> None:
+    """Wake the thread that sleeps in `wait`."""
+
+def start_heartbeat(seconds: float, /) -> None:
+    """Keep the header's heartbeat and anchors."""
+
+def stop_heartbeat() -> None:
+    """End the heartbeat thread, and wait for it."""
+
+def anchor() -> None:
+    """One more anchor in the header, now."""
+
+def clock_kind() -> int:
+    """Number of the clock in use, as in docs/internals/format.md; 4 is the fake one."""
+
+def set_clock(kind: int, /) -> None:
+    """Choose the clock; only while detached.
+
+    Raises:
+        ValueError: a live file is attached, or this machine does not have this clock.
+    """
+
+def set_fake_ticks(n: int, /) -> None:
+    """What the fake clock says."""
+
+def now() -> int:
+    """Ticks of the clock in use."""
+
+def ticks_per_ns() -> float:
+    """Ticks of the clock in use per nanosecond."""
+
 def set_sink(
     index: int,
     begin: Callable[[str, str], Any],
     end: Callable[[Any, str], object],
     mark: Callable[[str, Any, str], object] | None = None,
     begin_stream: Callable[[str, Any, str], Any] | None = None,
-) -> None: ...
-def clear_sink(index: int, /) -> None: ...
-def set_direct(addresses: tuple[int, ...], /) -> None: ...
-def clear_direct() -> None: ...
+) -> None:
+    """Tell this tool of every range and mark from now on.
+
+    Raises:
+        ValueError: there is no such sink.
+    """
+
+def clear_sink(index: int, /) -> None:
+    """Tell it of nothing more but the ends of what it began.
+
+    Raises:
+        ValueError: there is no such sink.
+    """
+
+def set_direct(addresses: tuple[int, ...], /) -> None:
+    """mstx by C function addresses: see docs/internals/engine.md.
+
+    Raises:
+        ValueError: one that is needed is missing.
+    """
+
+def clear_direct() -> None:
+    """No mstx any more."""
+
 def set_hooks(
     describe: Callable[[object, object, object], tuple[bytes, bytes, str | None, str, str]],
     utf8: Callable[[str], bytes],
     fault: Callable[[str, BaseException], object],
     decorate: Callable[[tuple[str, str | None, str, object, dict[str, object] | None], Callable[..., Any]], Any],
     unpickle: Callable[[str, str | None, str], object] = ...,
-) -> None: ...
+) -> None:
+    """What the engine needs of the rest of mstxkit; `unpickle` None leaves that one as it is."""
+
 def set_watch(
     entered: Callable[[Site, bool], object] | None,
     left: Callable[[Site, bool], object] | None,
     stepped: Callable[[int], object] | None,
     /,
-) -> None: ...
-def watch(on: bool, /) -> None: ...
-def watch_site(site: Site, /) -> None: ...
-def stages_seen() -> list[str]: ...
-def counters() -> dict[str, int]: ...
-def count_fault() -> None: ...
-def stage_times(step: int | None = None) -> dict[str, float]: ...
+) -> None:
+    """Whom to tell from now on; None: nobody."""
+
+def watch(on: bool, /) -> None:
+    """Tell of watched ranges that begin from now on; or of no more."""
+
+def watch_site(site: Site, /) -> None:
+    """Watch it from now on, as a site with a stage is from the beginning.
+
+    Raises:
+        TypeError: `site` is none.
+    """
+
+def stages_seen() -> list[str]:
+    """Keys of the stages that have begun in this process, in the order of their first begin."""
+
+def counters() -> dict[str, int]:
+    """What was lost, and what there is."""
+
+def count_fault() -> None:
+    """One more fault in the header."""
+
+def stage_times(step: int | None = None) -> dict[str, float]:
+    """Stage to seconds in this process, of a step or of the last finished one."""

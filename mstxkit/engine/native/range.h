@@ -905,7 +905,8 @@ static PyObject *range_get(PyObject *self, void *which)
 }
 
 static PyMethodDef range_methods[] = {
-    {"set", (PyCFunction)(void *)range_set, METH_FASTCALL | METH_KEYWORDS, "Add attributes before the end."},
+    {"set", (PyCFunction)(void *)range_set, METH_FASTCALL | METH_KEYWORDS,
+     "Add attributes to the innermost open entry before its end."},
     {"__aenter__", range_aenter, METH_NOARGS, NULL},
     {"__aexit__", range_aexit, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL}};
@@ -917,7 +918,8 @@ static PyMemberDef range_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offse
                                       {NULL, 0, 0, 0, NULL}};
 static PyType_Slot range_slots[] = {{Py_tp_dealloc, range_dealloc}, {Py_tp_call, PyVectorcall_Call},
                                     {Py_tp_methods, range_methods},
-                                    {Py_tp_getset, range_getset}, {Py_tp_members, range_members}, {0, NULL}};
+                                    {Py_tp_getset, range_getset}, {Py_tp_members, range_members},
+                                    {Py_tp_doc, (void *)doc_range}, {0, NULL}};
 static PyType_Spec range_spec = {"mstxkit.engine.native.hot.Range", sizeof(Range), 0,
                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, range_slots};
 

@@ -2,6 +2,7 @@
 #ifndef MSTXKIT_SITES_H
 #define MSTXKIT_SITES_H
 #include "live.h"
+#include "words.h"
 #include <structmember.h>
 
 enum { FIRST_PERIOD = 8 };
@@ -253,6 +254,6 @@ static PyMemberDef site_members[] = {
     {NULL, 0, 0, 0, NULL}};
 static PyType_Slot site_slots[] = {{Py_tp_dealloc, site_dealloc}, {Py_tp_repr, site_repr},
                                    {Py_tp_methods, site_methods},
-                                   {Py_tp_members, site_members}, {0, NULL}};
+                                   {Py_tp_members, site_members}, {Py_tp_doc, (void *)doc_site}, {0, NULL}};
 static PyType_Spec site_spec = {"mstxkit.engine.native.hot.Site", sizeof(Site), 0, Py_TPFLAGS_DEFAULT, site_slots};
 #endif

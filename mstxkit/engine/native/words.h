@@ -1,6 +1,17 @@
 /* The docstrings of the public names; `hot.pyi` and the twin have the same texts, and a test compares them. */
 #pragma once
 
+PyDoc_STRVAR(doc_site,
+    "A call site, interned: one per (name, domain, stage) and process. Pickles as a call of the hook `unpickle`.");
+PyDoc_STRVAR(doc_range,
+    "An interval: begins on entry, ends on exit. May be entered again, also while it is open.\n"
+    "\n"
+    "One that is thrown away while open is ended with `error`, at the latest when the garbage collector finds it.");
+PyDoc_STRVAR(doc_driven,
+    "Runs a coroutine or generator inside one range, from its first resume to its return, raise or close.");
+PyDoc_STRVAR(doc_span,
+    "One range around several pieces of work, for what has no single body: async generators.");
+
 PyDoc_STRVAR(doc_mstx_range,
     "mstx_range(name, *, stage=None, domain='default', stream=None, **attributes)\n"
     "--\n"
