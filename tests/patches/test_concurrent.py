@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import threading
 import traceback
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.thread import ThreadPoolExecutor as Defined
@@ -59,8 +60,6 @@ def test_work_is_of_the_stage_and_step_in_which_it_is_submitted(pool: ThreadPool
 
 
 def test_it_stays_so_for_work_that_runs_after_the_stage_and_the_step(pool: ThreadPoolExecutor) -> None:
-    import threading
-
     go = threading.Event()
     with captured():
         step(3)
@@ -112,6 +111,31 @@ def test_the_loops_own_executor_is_one_of_them() -> None:
     with captured():
         step(3)
         assert asyncio.run(main()) == [("reward", 3)] * 2
+
+
+@pytest.mark.parametrize(("is_patched", "in_executor"), [(True, ("reward", 3)), (False, (None, 4))])
+def test_what_asyncio_hands_to_a_thread_after_the_step(is_patched: bool, in_executor: tuple[str | None, int]) -> None:
+    """`to_thread` has the stage by the context that it copies, and the step in force when it begins."""
+    if not is_patched:
+        mstxkit.unpatch()
+    go = threading.Event()
+
+    def late() -> tuple[str | None, int | None]:
+        go.wait()
+        return where()
+
+    async def main() -> list[Any]:
+        step(3)
+        with stage("reward"):
+            first = asyncio.create_task(asyncio.to_thread(late))
+            second = asyncio.get_running_loop().run_in_executor(None, late)
+            await asyncio.sleep(0)
+        step(4)
+        go.set()
+        return [await first, await second]
+
+    with captured():
+        assert asyncio.run(main()) == [("reward", 4), in_executor]
 
 
 def test_what_work_raises_comes_out_as_it_is(pool: ThreadPoolExecutor) -> None:
