@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     import typer
 
 DONE, FOUND_WRONG, WRONG_USE, UNWRITABLE = 0, 1, 2, 74
+_HELP = """Mark, capture, find, read: tracing for RL post-training.
+
+Exit codes: 0 done, 1 found something wrong, 2 wrong use, 74 the output cannot be written.
+"""
 _VERSION_HELP = "Show the version and exit."
 
 
@@ -67,7 +71,7 @@ def application() -> typer.Typer:
     import typer
 
     app = typer.Typer(
-        help="Mark, capture, find, read: tracing for RL post-training.", no_args_is_help=True,
+        help=_HELP, no_args_is_help=True,
         pretty_exceptions_enable=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]},
     )  # fmt: skip
     app.callback()(_with_version())

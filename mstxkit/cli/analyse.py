@@ -44,9 +44,12 @@ def analyse(
     unfinished: bool = typer.Option(False, "--unfinished", help="Also what another host may still be recording."),
     json: bool = typer.Option(False, "--json", help="The table as JSON."),
 ) -> None:
-    """Parse raw NPU profiles, apart from training. Ends with 1 if one failed, or what parses is missing.
+    """Parse raw NPU profiles, apart from training.
 
-    Run it again to go on where it was stopped: what is parsed is left as it is.
+    Run it again to go on where it was stopped: what is parsed is left as it is. Ends with 1 if one failed, or what
+    parses is missing.
+
+    Example: mstxkit analyse runs/exp7 --stage actor_update --rank 0
     """
     if not run.is_dir():
         raise ReadError(f"{run}: no such run folder")

@@ -15,7 +15,12 @@ def collect(
     run: Path = typer.Argument(..., help="The run's folder.", show_default=False),
     json: bool = typer.Option(False, "--json", help="The names of what was sealed, as JSON."),
 ) -> None:
-    """Seal what killed processes left on this host."""
+    """Seal what killed processes left on this host.
+
+    What still runs is left alone. Ends with 2 where there is no such run.
+
+    Example: mstxkit collect runs/exp7
+    """
     if not run.is_dir():
         raise ReadError(f"{run}: no such run folder")
     from ..recorder import adopt  # it loads the engine

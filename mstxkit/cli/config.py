@@ -1,4 +1,4 @@
-"""`mstxkit config show|convert FILE`: What a profiling configuration means, and the same for another system.
+"""`mstxkit config show|convert FILE`: Show what a configuration means, or write it for another system.
 
 FILE is a YAML, JSON or shell file of any system that is known, a folder that holds a profiler_config.json, or `env` for
 what this shell has set.
@@ -36,7 +36,12 @@ def show(
     file: str = _FILE, flavour: Optional[str] = _FROM, branch: list[str] = _BRANCH,
     verl_version: Optional[str] = _VERL, json: bool = _JSON,
 ) -> None:  # fmt: skip
-    """Show what a configuration means: every field, and where it was given."""
+    """Show what a configuration means, and where it says so.
+
+    Ends with 2 where it is wrong: then what is wrong, where, and what is allowed.
+
+    Example: mstxkit config show ppo_trainer.yaml --from verl
+    """
     with _meaning_verl(verl_version):
         understood = _understood(file, flavour, branch)
     if json:
@@ -53,7 +58,12 @@ def convert(
     flavour: Optional[str] = _FROM, branch: list[str] = _BRANCH,
     verl_version: Optional[str] = _VERL, json: bool = _JSON,
 ) -> None:  # fmt: skip
-    """Write a configuration for another system to standard output, and what that cannot express to standard error."""
+    """Write a configuration for another system to standard output.
+
+    What that system cannot express is said on standard error.
+
+    Example: mstxkit config convert ppo_trainer.yaml --to mindspeed_rl
+    """
     from ..config import adapters, configuring
 
     if to not in adapters.by_flavour():

@@ -30,9 +30,12 @@ def demo(
     escalate: bool = typer.Option(True, help="Profile the slow rank's slowest stage once, while it trains."),
     json: bool = typer.Option(False, "--json", help="Outcome and report as one JSON object, and no progress."),
 ) -> None:
-    """Train a small policy with GRPO under capture, profile what is slow, show the report and the traces to open.
+    """Train a small policy with GRPO, and profile what is slow.
 
-    Ends with 1 if the profile that was asked for was not recorded.
+    It is captured. Then show the report and the traces to open. Ends with 1 if the profile that was asked for was not
+    recorded.
+
+    Example: mstxkit demo --steps 40
     """
     from ..demo.launch import DemoPlan, PlanError, run_ranks
     from ..reading.report import summary

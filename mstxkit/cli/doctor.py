@@ -8,7 +8,10 @@ from . import FOUND_WRONG, _activation, _checks, _show
 
 
 def doctor(json: bool = typer.Option(False, "--json", help="The checks as JSON.")) -> None:
-    """Check this installation. Ends with 1 if something is wrong; a note is not wrong."""
+    """Check this installation. Ends with 1 if something is wrong; a note is not wrong.
+
+    Example: mstxkit doctor
+    """
     checks = _checks.installation()
     if json:
         _show.as_json([check._asdict() for check in checks])

@@ -65,7 +65,12 @@ def escalate(
     cancel: Optional[str] = typer.Option(None, metavar="ID", help=_CANCEL_HELP),
     json: bool = typer.Option(False, "--json", help="Everything as one JSON object; times in ns."),
 ) -> None:
-    """Ask ranks of a running job for a deeper profile of a stage; it is recorded when they next enter it."""
+    """Ask ranks of a running job for a deeper profile of a stage.
+
+    It is recorded when they next enter the stage. With --wait it ends with 1 where that is not done on every rank.
+
+    Example: mstxkit escalate runs/exp7 --stage actor_update --ranks 0,3 --wait
+    """
     if not run.is_dir():
         raise ReadError(f"{run}: no such run folder")
     if cancel is not None:

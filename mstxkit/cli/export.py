@@ -19,7 +19,10 @@ def export(
         None, "-o", "--output", help="The file to write.  [default: the run folder's name with the format's suffix]"
     ),
 ) -> None:
-    """Write a run as another tool's file: chrome for Perfetto."""
+    """Write a run as another tool's file: chrome for Perfetto.
+
+    Example: mstxkit export runs/exp7 --to chrome -o exp7.json
+    """
     from ..reading.exporters import load
     from ..reading.run import open_run
 

@@ -35,7 +35,12 @@ def patches(
     import_them: bool = typer.Option(False, "--import", help="Import and patch each, in a process of its own."),
     json: bool = typer.Option(False, "--json", help="Everything as one JSON object."),
 ) -> None:
-    """Show what autopatch finds in what is installed here, read from its source without importing it."""
+    """Show what autopatch finds in what is installed here.
+
+    It is read from the source, and nothing is imported.
+
+    Example: mstxkit patches verl trl
+    """
     wanted = _wanted(frameworks or [])
     supported = [_imported(name, patch) if import_them else _read(name, patch) for name, patch in wanted]
     if json:

@@ -31,7 +31,12 @@ def profiles(
     keep: Optional[str] = typer.Option(None, metavar="SIZE", help=_KEEP_HELP),
     json: bool = typer.Option(False, "--json", help="Everything as one JSON object; times in ns."),
 ) -> None:
-    """Show a run's profiles and where they are. Ends with 1 if something could not be fetched or read."""
+    """Show a run's profiles and where they are.
+
+    Ends with 1 if something could not be fetched or read.
+
+    Example: mstxkit profiles runs/exp7 --fetch --mb-s 200
+    """
     run_id = run_file.id_of(run) if run.is_dir() else None
     if run_id is None:
         raise ReadError(f"{run}: no such run folder")

@@ -21,9 +21,12 @@ def report(
     everything: bool = typer.Option(False, "--all", help="Every rank and every range, not only the slowest."),
     json: bool = typer.Option(False, "--json", help="Everything as one JSON object; times in ns."),
 ) -> None:
-    """Show how long a step takes, and of it each stage, each rank and the ranges inside; what recording cost; killed
-    processes, losses and damage. Ends with 1 if there are any of the last three, with 2 where nothing is of what was
-    asked for.
+    """Show how long steps, stages and the ranges inside take, by rank.
+
+    It also shows what recording cost, killed processes, losses and damage. Ends with 1 if there are any of the last
+    three, with 2 where nothing is of what was asked for. Each time has its unit.
+
+    Example: mstxkit report runs/exp7 --stages actor_update --ranks 0-7
     """
     from ..reading.report import choice, summary, text
     from ..reading.run import open_run

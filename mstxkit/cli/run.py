@@ -50,10 +50,12 @@ def run(
     config: Optional[Path] = typer.Option(None, "--config", metavar="FILE", help=_CONFIG_HELP),
     autopatch: Optional[str] = typer.Option(None, "--autopatch", metavar="NAMES", help=_PATCH_HELP),
 ) -> None:
-    """Run CMD, and record every Python process that it starts, with no edit of its code.
+    """Run CMD, and record every Python process that it starts.
 
-    Where the run lies, and how many processes it has, is said on standard error; CMD's own output stays as it is.
-    Signals are passed on, and the exit status is CMD's: mstxkit run -- torchrun --nproc-per-node 8 train.py
+    Its code needs no edit. Where the run lies, and how many processes it has, is said on standard error; CMD's own
+    output stays as it is. Signals are passed on, and the exit status is CMD's.
+
+    Example: mstxkit run -- torchrun --nproc-per-node 8 train.py
     """
     asked, planned = _asked(autopatch), _planned(config)
     default = Path((planned and planned.path) or "mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S")

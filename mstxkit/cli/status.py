@@ -43,8 +43,12 @@ def status(
     run: Optional[Path] = typer.Argument(None, help="The run's folder; without it, this installation."),
     json: bool = typer.Option(False, "--json", help="Everything as one JSON object; times in ns."),
 ) -> None:
-    """Show a run's processes, what its ranks do, requests and profiles. Ends with 1 if a process was killed or lost
-    records, or a file is damaged. It looks at the heads of blocks only: `report` reads every record.
+    """Show a run's processes, its requests and its profiles.
+
+    And what its ranks do now. It looks at the heads of blocks only: `report` reads every record. Ends with 1 if a
+    process was killed or lost records, or a file is damaged.
+
+    Example: mstxkit status runs/exp7
     """
     if run is None:
         checks = _checks.installation()

@@ -62,6 +62,34 @@ def test_every_verb_of_the_folder_is_a_command_with_help() -> None:
         assert call(verb, "--help").exit_code == 0
 
 
+COMMANDS = [[verb] for verb in mstxkit.cli.verbs() if verb != "config"] + [["config", "show"], ["config", "convert"]]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_has_one_line_as_an_example_whose_options_there_are(words: list[str]) -> None:
+    """In a terminal of 80 columns."""
+    lines = (
+        typer_testing.CliRunner()
+        .invoke(mstxkit.cli.application(), [*words, "--help"], terminal_width=80)
+        .output.splitlines()
+    )
+
+    assert max(map(len, lines)) <= 80
+    (example,) = (line.strip() for line in lines if line.startswith("  Example: "))
+    assert f"{example} ".startswith(f"Example: mstxkit {' '.join(words)} ")
+    mine, _, _ = example.partition(" -- ")
+    offered = {word.strip(",") for line in lines if line.startswith("  -") for word in line.split()[:2]}
+    assert {word for word in mine.split() if word.startswith("-")} <= offered
+
+
+def test_help_is_whole_at_80_columns_and_says_the_exit_codes() -> None:
+    done = typed("--help", COLUMNS="80")
+
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "..." not in done.stdout.replace("[ARGS]...", "")
+    assert "Exit codes: 0 done, 1 found something wrong, 2 wrong use" in done.stdout
+
+
 def test_help_loads_nothing_heavy() -> None:
     script = (
         "import sys; sys.argv = ['mstxkit', '--help']\n"
