@@ -51,7 +51,7 @@ def calls(text: str, name: str, chosen: Iterable[BranchChoice] = ()) -> tuple[di
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:
         raise ConfigError(f"{name}:{getattr(exc, 'lineno', None) or 1}: not Python: {exc.args[0]}") from None
-    reading = _Reading(tree)
+    reading = _SourceFile(tree)
     nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and reading.dotted(node.func) in PROFILERS]
     call = _chosen(sorted(nodes, key=lambda node: node.lineno), name, tuple(chosen))
     if call is None:
@@ -80,7 +80,7 @@ def _holds(call: ast.Call, line: int) -> bool:
     return call.lineno <= line <= (call.end_lineno or call.lineno)
 
 
-class _Reading:
+class _SourceFile:
     """One file: what its names stand for."""
 
     def __init__(self, tree: ast.Module) -> None:

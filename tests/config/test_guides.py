@@ -32,7 +32,22 @@ FLAVOUR_OF = {
     "verl_article_end_to_end.sh": "verl",
     "verl_article_discrete.sh": "verl",
 }
-SUFFIX = {"mindspore": ".json", "torch_npu": ".json", "mindspore_env": ".sh", "mindspeed_llm": ".sh"}
+# No guide has an example of these.
+OTHERS = {
+    "dyno",
+    "mindspeed_llm_fsdp2",
+    "mindspore_python",
+    "mstxkit",
+    "torch_npu",
+    "torch_npu_python",
+    "verl_0_5",
+    "vllm",
+}
+SUFFIX = {
+    **dict.fromkeys(("mindspore", "torch_npu"), ".json"),
+    **dict.fromkeys(("dyno", "mindspore_env", "mindspeed_llm", "vllm"), ".sh"),
+    **dict.fromkeys(("mindspore_python", "torch_npu_python"), ".py"),
+}
 
 every_example = pytest.mark.parametrize("name", FLAVOUR_OF)
 
@@ -76,7 +91,7 @@ def test_every_example_comes_back_from_its_own_flavour_as_it_was(name: str) -> N
 
 
 @every_example
-@pytest.mark.parametrize("flavour", sorted({*FLAVOUR_OF.values(), "mindspeed_llm_fsdp2", "mstxkit", "torch_npu"}))
+@pytest.mark.parametrize("flavour", sorted({*FLAVOUR_OF.values(), *OTHERS}))
 def test_every_example_becomes_every_flavour_and_what_that_loses_is_listed(
     name: str, flavour: str, tmp_path: Path
 ) -> None:
@@ -93,7 +108,7 @@ def test_every_example_becomes_every_flavour_and_what_that_loses_is_listed(
 
 
 def test_all_flavours_are_written_to() -> None:
-    assert set(adapters.by_flavour()) == {*FLAVOUR_OF.values(), "mindspeed_llm_fsdp2", "mstxkit", "torch_npu"}
+    assert set(adapters.by_flavour()) == {*FLAVOUR_OF.values(), *OTHERS}
 
 
 # What MindSpeed-LLM's guide says
