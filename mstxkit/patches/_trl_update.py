@@ -44,6 +44,15 @@ def optimizer_step(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> A
     return _part_of_an_update("optimizer_step", upstream, args, kwargs)
 
 
+def log_probabilities(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """`OnlineDPOTrainer._forward`: with gradients the policy's, for the loss; without, the reference's."""
+    from torch import is_grad_enabled
+
+    key = "actor_update" if is_grad_enabled() else "reference_compute_log_prob"
+    with ranges.mstx_range("log_probabilities", stage=key):
+        return upstream(*args, **kwargs)
+
+
 def _part_of_an_update(name: str, upstream: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     if not _training.count:
         return upstream(*args, **kwargs)

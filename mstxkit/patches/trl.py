@@ -74,8 +74,8 @@ def _trainer(where: str) -> tuple[Target, ...]:
 _GRPO = "trl.trainer.grpo_trainer:GRPOTrainer"
 _RLOO = "trl.trainer.rloo_trainer:RLOOTrainer"
 
-# Trainers of RL with a loop, or an update, of their own: whole steps, and no parts but accelerate's. Source: 0.20.0
-# `trainer/`, 0.27.0 and 1.16.0 `experimental/`; XPO and NashMD derive from OnlineDPO. PPO's step cannot be read.
+# Trainers of RL with a loop, or an update, of their own. Source: 0.24.0 `trainer/`, 1.0.0 and 1.16.0 `experimental/`;
+# 1.16.0 has no PPO. XPO and NashMD derive from OnlineDPO. PPO's step cannot be read: its loop is one function.
 _ONLINE_DPO = tuple(
     f"trl.{where}.online_dpo_trainer:OnlineDPOTrainer" for where in ("trainer", "experimental.online_dpo")
 )
@@ -91,6 +91,42 @@ _OTHER_RL = (
             Target(f"{where}.training_step", stage="train_step", step=_STEP),
         )
     ),
+)
+
+
+def _online_dpo(where: str) -> tuple[Target, ...]:
+    """The parts of one `training_step`. Lines in 1.16.0: 947, 632, 799, 1058, 1104, 1363."""
+    return (
+        Target(f"{where}._generate", stage="actor_generate", attributes={"prompts": "len(prompts)"}),
+        Target(f"{where}._generate_vllm", stage="actor_generate", attributes={"prompts": "len(prompts)"}),
+        Target(f"{where}._move_model_to_vllm", stage="weight_sync"),
+        Target(
+            f"{where}._calculate_rewards_from_functions",
+            stage="reward",
+            attributes={"completions": "len(completions)"},
+        ),
+        Target(f"{where}._forward", kind=AROUND, value=f"{_MINE}:log_probabilities"),
+        Target(f"{where}.evaluate", stage="evaluate"),
+        Target(f"{where}._save_checkpoint", stage="save_checkpoint"),
+    )
+
+
+def _ppo(where: str) -> tuple[Target, ...]:
+    """What of PPO's loop has a function. Source: ppo_trainer.py:477, 89 (0.24.0); the wrapper is for the loss only.
+
+    One function, `get_reward`, gives values and rewards: it is neither stage.
+    """
+    module = where.partition(":")[0]
+    return (
+        Target(f"{module}:batch_generation", stage="actor_generate"),
+        Target(f"{module}:PolicyAndValueWrapper.forward", stage="actor_update"),
+        Target(f"{where}._save_checkpoint", stage="save_checkpoint"),
+    )
+
+
+_PARTS = (
+    *(target for where in _ONLINE_DPO for target in _online_dpo(where)),
+    *(target for where in _PPO for target in _ppo(where)),
 )
 
 
@@ -147,13 +183,13 @@ PATCH = Patch(
     framework="trl",
     versions=">=0.20.0,<=1.16.0",
     targets=(
-        *_trainer(_GRPO), *_trainer(_RLOO), *_OTHER_RL, *_SUPERVISED, *_UPDATE, *_OLD_GENERATION, *_ENGINE,
+        *_trainer(_GRPO), *_trainer(_RLOO), *_OTHER_RL, *_PARTS, *_SUPERVISED, *_UPDATE, *_OLD_GENERATION, *_ENGINE,
     ),
     notes=(
         "trl: actor_update is the loss of each micro-batch, its backward pass, clipping and the optimizer's step; the "
         "loss of an evaluation counts too",
         "trl: only what a trainer of RL does is a stage: GRPO, RLOO, online DPO, async GRPO, what derives from them, "
-        "and PPO, which has no steps; SFT, DPO and Reward have names and steps, and no stage; other trainers have only "
-        "backward pass, clipping and the optimizer's step",
+        "and PPO, which has no steps, and whose values, rewards and references are no stage; SFT, DPO and Reward have "
+        "names and steps, and no stage; other trainers have only backward pass, clipping and the optimizer's step",
     ),
 )  # fmt: skip

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -252,11 +253,11 @@ def test_what_is_absent_from_this_trl_is_all_that_is_not_applied(probed: dict[st
         "RLOOTrainer._move_model_to_vllm": "absent in this version",
         "VLLMClient.generate": "absent in this version",
         "unwrap_model_for_generation": "superseded by another target in this version",
-        "PPOTrainer.train": "absent in this version",
-        # Where it was up to 0.28; at its new place it is applied.
+        # 1.16.0 has no PPO. Online DPO is not where it was up to 0.28; at its new place it is applied.
         **{
-            f"OnlineDPOTrainer.{name}": "absent in this version"
-            for name in ("train", "get_batch_samples", "training_step")
+            path.partition(":")[2]: "absent in this version"
+            for path in probed["states"]
+            if path.startswith(("trl.trainer.online_dpo", "trl.trainer.ppo", "trl.experimental.ppo"))
         },
     }
 
@@ -313,6 +314,56 @@ def test_what_is_no_reinforcement_learning_has_names_and_steps_and_no_stage(kind
     assert {row["stage"] for row in rows} == {None}
     for name in (f"{kind}Trainer.training_step", f"{kind}Trainer.compute_loss", *UPDATES):
         assert sorted(row["step"] for row in rows if row["name"] == name) == [0, 1], name
+
+
+ONLINE_DPO = """
+import importlib.util, sys, tempfile
+import datasets
+from trl.experimental.online_dpo import OnlineDPOConfig, OnlineDPOTrainer
+
+spec = importlib.util.spec_from_file_location("example", sys.argv[1])
+example = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(example)
+tokenizer = example.make_tokenizer()
+with tempfile.TemporaryDirectory() as folder:
+    example.write_model(f"{folder}/model", tokenizer)
+    config = OnlineDPOConfig(
+        output_dir=folder, max_steps=3, per_device_train_batch_size=2, gradient_accumulation_steps=2, save_steps=3,
+        max_new_tokens=4, max_length=16, report_to=[], bf16=False, use_cpu=True, disable_tqdm=True,
+        gradient_checkpointing=False,
+    )
+    model, reference = (
+        example.transformers.AutoModelForCausalLM.from_pretrained(f"{folder}/model") for _ in range(2)
+    )
+    OnlineDPOTrainer(
+        model=model, ref_model=reference, reward_funcs=example.repeats_the_word, args=config,
+        processing_class=tokenizer, train_dataset=datasets.Dataset.from_dict({"prompt": list(example.WORDS) * 4}),
+    ).train()
+"""
+# In each step: two micro-batches, one update.
+PARTS_OF_ONLINE_DPO = {
+    ("OnlineDPOTrainer.training_step", "train_step"): 2,
+    ("OnlineDPOTrainer._generate", "actor_generate"): 2,
+    ("OnlineDPOTrainer._calculate_rewards_from_functions", "reward"): 2,
+    ("log_probabilities", "actor_update"): 2,
+    ("log_probabilities", "reference_compute_log_prob"): 2,
+    ("backward", "actor_update"): 2,
+    ("clip_grad_norm", "actor_update"): 1,
+    ("optimizer_step", "actor_update"): 1,
+}
+
+
+@pytest.mark.skipif(not soak.is_soaking(), reason="ten seconds, nearly all of them imports")
+def test_online_dpo_has_the_stages_of_its_steps(tmp_path: Path) -> None:
+    recorder = [sys.executable, "-m", "mstxkit", "run", "--run", str(tmp_path / "run"), "--"]
+    run([*recorder, sys.executable, "-c", ONLINE_DPO, str(EXAMPLE)], MSTXKIT_AUTOPATCH="trl")
+
+    rows = mstxkit.open_run(tmp_path / "run").ranges().to_dicts()
+    counts = Counter((row["name"], row["stage"], row["step"]) for row in rows)
+    for (name, stage), count in PARTS_OF_ONLINE_DPO.items():
+        assert {step: counts[name, stage, step] for step in range(STEPS)} == dict.fromkeys(range(STEPS), count), name
+    assert [row["stage"] for row in rows if row["name"] == "OnlineDPOTrainer._save_checkpoint"] == ["save_checkpoint"]
+    assert not [row for row in rows if row["error"] or row["open"]]
 
 
 ALONE = """

@@ -49,3 +49,16 @@ def test_a_version_with_a_function_for_generation_needs_no_context() -> None:
 
     assert old.unless in BY_PATH
     assert old.stage == BY_PATH[str(old.unless)].stage == "actor_generate"
+
+
+def test_ppo_and_online_dpo_have_the_same_parts_at_their_old_and_new_places() -> None:
+    stages = {"ppo": {"actor_generate", "actor_update", "save_checkpoint"}}
+    stages["online_dpo"] = {"train_step", "actor_generate", "reward", "weight_sync", "evaluate", "save_checkpoint"}
+    for module, expected in stages.items():
+        old, new = (
+            {target.qualname: target.stage for path, target in BY_PATH.items() if path.startswith(f"{where}.{module}_")}
+            for where in ("trl.trainer", f"trl.experimental.{module}")
+        )
+
+        assert old == new
+        assert {stage for stage in old.values() if stage} == expected
