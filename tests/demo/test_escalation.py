@@ -9,18 +9,21 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Iterator, TypeVar
+from typing import Any, Callable, Iterator, NamedTuple, TypeVar
 
 import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("polars")
+
+from builders.raw_profiles import make_msprof
 
 from mstxkit.demo.escalating import Escalated, Escalation
 from mstxkit.escalation import asking
@@ -36,6 +39,8 @@ SCRIPT = Path(__file__).resolve().parents[1] / "builders/rank_that_is_told.py"
 DEADLINE_S = 120.0
 RANKS = 4
 FULL_WITH_MSTX = 0xA7  # torch_npu `csrc/profiler/profiler_mgr.h`: Level1, mstx among it
+# The real msprof is at work for seconds; torch_npu 2.13.0 gives up if it takes less than torch_npu takes to look.
+MSPROF_S = 1.5
 T = TypeVar("T")
 
 
@@ -129,10 +134,10 @@ class Training:
         return sorted((one for one in found if id in (None, one["request"])), key=lambda one: one["start_ns"])
 
 
-def mstxkit(*words: str | Path) -> subprocess.CompletedProcess[str]:
+def mstxkit(*words: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "mstxkit", *map(str, words)],
-        cwd=ROOT, env={**os.environ, "COLUMNS": "300"}, capture_output=True, text=True,
+        cwd=ROOT, env={**os.environ, "COLUMNS": "300", **environ}, capture_output=True, text=True,
     )  # fmt: skip
 
 
@@ -157,6 +162,7 @@ class Story:
     states: dict[str, dict[int, str]] = field(default_factory=dict)
     after_first: list[dict[str, Any]] = field(default_factory=list)
     exit_codes: list[int] = field(default_factory=list)
+    waited: subprocess.CompletedProcess[str] | None = None
     demo: Escalated | None = None
     demo_said: list[str] = field(default_factory=list)
 
@@ -179,6 +185,8 @@ class Story:
         training.tell("die-1")
         self.asked_to_the_end("killed", "--stage", "actor_update", "--ranks", "1,2", "--steps", "1")
         self.asked_to_the_end("survivor", "--stage", "actor_update", "--ranks", "0", "--steps", "1")
+        survivor = ("--stage", "actor_update", "--ranks", "2", "--steps", "1")
+        self.waited = mstxkit("escalate", training.run, *survivor, "--wait", "--analyse")
         self.exit_codes = training.end()
 
     def _wrong_ones(self) -> None:
@@ -327,37 +335,59 @@ def test_the_demo_asks_once_for_the_slowest_stage_and_opens_its_trace(story: Sto
     assert json.loads(json.dumps(found.as_json()))["trace"]["path"] == str(found.trace.path)
 
 
+def test_one_command_waits_analyses_and_ends_with_how_to_open_the_result(story: Story) -> None:
+    done = story.waited
+
+    assert done is not None
+    assert done.returncode == 0, done.stderr
+    found = re.fullmatch(r"Timeline: open (\S+) in https://ui\.perfetto\.dev", done.stdout.splitlines()[-1])
+    assert found, done.stdout
+    assert json.loads(Path(found[1]).read_text())["traceEvents"]
+    assert Path(found[1]).is_relative_to(story.training.run / "profiles")
+
+
 def test_training_meets_no_fault(story: Story) -> None:
     processes = open_run(story.training.run).processes()
 
     assert processes["faults"].sum() == 0
 
 
-@pytest.fixture(scope="module")
-def on_npu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Training, Path]]:
-    """Two ranks, the second with the real torch_npu on stand-in CANN, escalated there in two steps.
+class OnDevice(NamedTuple):
+    """A training of two ranks, the calls of its second that reached CANN, and the command that escalated it."""
 
-    Returns: the training, and the log of all calls that reached CANN.
+    training: Training
+    log: Path
+    waited: subprocess.CompletedProcess[str]
+
+
+@pytest.fixture(scope="module")
+def on_npu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnDevice]:
+    """The second rank has the real torch_npu on stand-in CANN, and is escalated in two steps: one command waits for
+    that and parses what was recorded.
     """
     folder = tmp_path_factory.mktemp("npu")
     log = folder / "calls.jsonl"
-    device = {**StandIn.build().environment(log=log, start_bytes=4096), "LOAD_TORCH_NPU": "1"}
+    cann = StandIn.build()
+    device = {**cann.environment(log=log, start_bytes=4096), "LOAD_TORCH_NPU": "1"}
+    tools = make_msprof(folder / "cann", MSPROF_S).parent
+    parses = {**cann.environment(), "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
     training = Training(folder / "new", 2, of_rank={1: device})
     try:
         training.until(training.listens)
-        id = escalate(training, "--stage", "actor_update", "--ranks", "1", "--steps", "2")
-        assert training.ended(id) == {1: "done"}, str(training.stood(id).reports)
+        words = ("--stage", "actor_update", "--ranks", "1", "--steps", "2", "--wait", "--analyse")
+        waited = mstxkit("escalate", training.run, *words, **parses)
+        assert waited.returncode == 0, waited.stdout + waited.stderr
         assert training.end() == [0, 0], training.errors()
-        yield training, log
+        yield OnDevice(training, log, waited)
     finally:
         training.kill()
 
 
 @pytest.mark.npu
 @pytest.mark.skipif(importlib.util.find_spec("torch_npu") is None, reason="needs torch_npu")
-def test_with_torch_npu_the_device_is_told_the_stage_exactly_once_an_occurrence(on_npu: tuple[Training, Path]) -> None:
-    training, log = on_npu
-    calls = read_calls(log)
+def test_with_torch_npu_the_device_is_told_the_stage_exactly_once_an_occurrence(on_npu: OnDevice) -> None:
+    training = on_npu.training
+    calls = read_calls(on_npu.log)
     starts = [call for call in calls if call.call == "aclprofStart"]
     ranges = [call for call in calls if call.call == "mstxRangeStartA" and call.id]
     ends = [call for call in calls if call.call == "mstxRangeEnd" and call.id]
@@ -375,11 +405,23 @@ def test_with_torch_npu_the_device_is_told_the_stage_exactly_once_an_occurrence(
 @pytest.mark.npu
 @pytest.mark.skipif(importlib.util.find_spec("torch_npu") is None, reason="needs torch_npu")
 def test_with_torch_npu_the_session_encloses_the_range_of_its_stage_on_one_thread(
-    on_npu: tuple[Training, Path],
+    on_npu: OnDevice,
 ) -> None:
-    calls = read_calls(on_npu[1])
+    calls = read_calls(on_npu.log)
     own = {call.id for call in calls if call.message == "actor_update"}
     told = [call for call in calls if call.call in ("aclprofStart", "aclprofStop") or (call.id and call.id in own)]
 
     assert [call.call for call in told] == ["aclprofStart", "mstxRangeStartA", "mstxRangeEnd", "aclprofStop"] * 2
     assert len({call.tid for call in told}) == 1
+
+
+@pytest.mark.npu
+@pytest.mark.skipif(importlib.util.find_spec("torch_npu") is None, reason="needs torch_npu")
+def test_what_the_command_names_at_its_end_holds_the_parsed_profiles_directly(on_npu: OnDevice) -> None:
+    """As MindStudio Insight imports a folder, and msprof-analyze takes one."""
+    found = re.search(r"MindStudio Insight, Import Data, (\S+)", on_npu.waited.stdout)
+
+    assert found, on_npu.waited.stdout
+    profiles = sorted(Path(found[1]).rglob("*_ascend_pt"))
+    assert len(profiles) == 2
+    assert all((profile / "ASCEND_PROFILER_OUTPUT").is_dir() for profile in profiles)
