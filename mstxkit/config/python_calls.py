@@ -51,15 +51,15 @@ def calls(text: str, name: str, chosen: Iterable[BranchChoice] = ()) -> tuple[di
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:
         raise ConfigError(f"{name}:{getattr(exc, 'lineno', None) or 1}: not Python: {exc.args[0]}") from None
-    reading = _SourceFile(tree)
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and reading.dotted(node.func) in PROFILERS]
+    file = _PythonFile(tree)
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and file.dotted(node.func) in PROFILERS]
     call = _chosen(sorted(nodes, key=lambda node: node.lineno), name, tuple(chosen))
     if call is None:
         return {}, {}
-    profiler = reading.dotted(call.func)
-    values = {profiler: reading.arguments(call, profiler, (profiler,))}
-    reading.lines[(profiler,)] = call.lineno
-    return values, reading.lines
+    profiler = file.dotted(call.func)
+    values = {profiler: file.arguments(call, profiler, (profiler,))}
+    file.lines[(profiler,)] = call.lineno
+    return values, file.lines
 
 
 def _chosen(nodes: list[ast.Call], name: str, chosen: tuple[BranchChoice, ...]) -> ast.Call | None:
@@ -80,7 +80,7 @@ def _holds(call: ast.Call, line: int) -> bool:
     return call.lineno <= line <= (call.end_lineno or call.lineno)
 
 
-class _SourceFile:
+class _PythonFile:
     """One file: what its names stand for."""
 
     def __init__(self, tree: ast.Module) -> None:

@@ -172,7 +172,7 @@ def checked(fields: Any, names: Known, source: str = "request", now_ns: int | No
     Raises:
         ConfigError: with one `Problem` for each thing that is wrong.
     """
-    return _Reading(fields, names, source, time.time_ns() if now_ns is None else now_ns).request()
+    return _RequestFields(fields, names, source, time.time_ns() if now_ns is None else now_ns).request()
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def _whole(digits: str) -> int:
     return int(digits)
 
 
-class _Reading:
+class _RequestFields:
     """One reading of a dict, which gathers all of its problems."""
 
     def __init__(self, fields: Any, names: Known, source: str, now_ns: int) -> None:

@@ -15,6 +15,7 @@ SCHEDULE, HANDLER, DEEP = "schedule", "on_trace_ready", "experimental_config"
 COMMENT = "# start() before the loop, step() at the end of each step, stop() behind it.\n"
 _CALLED = {SCHEDULE: "schedule", HANDLER: "tensorboard_trace_handler", DEEP: "_ExperimentalConfig"}
 _OWN_HANDLER = f"{HANDLER} is the program's own: where the data goes, and what becomes of it, is not known here"
+_IN_LOWER_CASE = ("export_type", "host_sys")
 _COUNTS = ("wait", "active", "warmup", "repeat", "skip_first", "skip_first_wait")
 REASONS = {
     "enabled": "a call is there, or it is not",
@@ -115,14 +116,28 @@ def members(reading: Reading, keys: tuple[str, ...], why: str) -> None:
                 reading.wrong(key, why, own)
 
 
-def as_texts(value: Any, lower: bool = False) -> Any:
-    """Members of enumerations as plain texts."""
-    if isinstance(value, list):
-        return [as_texts(inner, lower) for inner in value]
+def in_the_files_words(reading: Reading, values: Mapping[str, Any], lines: Mapping[Any, int]) -> Reading:
+    """These values in the words of the profiler's own file, which knows no enumerations. Problems and notes stay."""
+    words = {key: _in_words(value, key) for key, value in values.items() if value is not None}
+    again = Reading(Source(reading.source.name, words, dict(lines)))
+    again.problems += reading.problems
+    again.notes += reading.notes
+    return again
+
+
+def _in_words(value: Any, key: str) -> Any:
     if isinstance(value, Mapping):
-        return {key: as_texts(inner) for key, inner in value.items()}
-    text = str(value) if isinstance(value, str) else value
-    return text.lower() if lower and isinstance(text, str) else text
+        return {name: _in_words(inner, name) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_in_words(inner, "") if key not in _IN_LOWER_CASE else _lower(inner) for inner in value]
+    if isinstance(value, str):
+        word = _lower(value) if key in _IN_LOWER_CASE else str(value)
+        return [word] if key == "export_type" else word
+    return value
+
+
+def _lower(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
 
 
 def call_of(

@@ -54,11 +54,8 @@ def _flat(reading: Reading) -> Reading:
     _python.members(whole, _ENUMERATIONS, _ONE_MEMBER)
     if deep is not None and not isinstance(deep, Mapping):
         whole.wrong(_python.DEEP, "a call of _ExperimentalConfig is needed", deep)
-    texts = {key: _python.as_texts(value, lower=key in ("export_type", "host_sys")) for key, value in values.items()}
-    if isinstance(texts.get("export_type"), str):
-        texts["export_type"] = [texts["export_type"]]
-    again = Reading(Source(reading.source.name, {key: texts[key] for key in texts if texts[key] is not None}, lines))
-    again.problems += [*reading.problems, *whole.problems]
+    again = _python.in_the_files_words(whole, values, lines)
+    again.problems[:0] = reading.problems
     again.notes += reading.notes
     return again
 

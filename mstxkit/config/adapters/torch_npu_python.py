@@ -6,11 +6,11 @@ Source: torch_npu 2.13.0, `profiler/profiler.py:202-218`, `profiler/experimental
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Any
 
 from ..model import Config
 from ..sources import Source, from_python
-from . import Read, Reading, Written, _python, left_out, torch_npu, usual_metrics
+from . import Read, Written, _python, left_out, torch_npu, usual_metrics
 
 FLAVOUR = "torch_npu_python"
 DESCRIPTION = "torch_npu: a call of torch_npu.profiler.profile in a Python file, never run"
@@ -32,7 +32,8 @@ def detect(source: Source) -> bool:
 
 def read(source: Source) -> Read:
     """What the call asks for. Raises: ConfigError with all that is wrong in it, or known to the program alone."""
-    reading = _as_in_the_file(_python.arguments(source, PROFILER, _IGNORED))
+    called = _python.arguments(source, PROFILER, _IGNORED)
+    reading = _python.in_the_files_words(called, called.values, called.source.lines)
     reading.only(KEYS)
     activities = reading.items("activities", "activities", torch_npu.ACTIVITIES, ("cpu", "npu")) or ("cpu", "npu")
     path, analysis, extras = _python.handled(reading)
@@ -40,21 +41,6 @@ def read(source: Source) -> Read:
     if "aic_metrics" not in (reading.values.get(_python.DEEP) or {}):
         fields["aic_metrics"] = usual_metrics(str(fields["level"]))
     return reading.read(FLAVOUR, extras, **fields, enabled=True, activities=activities, path=path, analysis=analysis)
-
-
-def _as_in_the_file(reading: Reading) -> Reading:
-    """The same in the words of torch_npu's file, which knows no enumerations."""
-    values = {key: _python.as_texts(value) for key, value in reading.values.items() if value is not None}
-    deep = values.get(_python.DEEP)
-    if isinstance(deep, Mapping):
-        lower = {key: _python.as_texts(deep[key], lower=True) for key in ("export_type", "host_sys") if key in deep}
-        if isinstance(lower.get("export_type"), str):
-            lower["export_type"] = [lower["export_type"]]
-        values[_python.DEEP] = {**deep, **lower}
-    again = Reading(Source(reading.source.name, values, reading.source.lines))
-    again.problems += reading.problems
-    again.notes += reading.notes
-    return again
 
 
 def write(config: Config) -> Written:
