@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mstxkit import stages
 from mstxkit.config import adapters, configuring, sources, validate
-from mstxkit.config.adapters import Adapter, flat
+from mstxkit.config.adapters import Adapter, _verl_roles, flat, verl
 from mstxkit.config.model import Config
 from mstxkit.config.sources import Source
 from mstxkit.errors import ConfigError
@@ -123,6 +123,44 @@ def test_what_is_not_said_again_is_listed_and_nothing_else(flavour: str) -> None
 
         assert {one.field for one in written.lost} == difference(config, read_again(adapter, written.text))
         assert all(one.why for one in written.lost)
+
+    check()
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_what_a_file_says_comes_back_from_its_own_flavour_and_from_another_but_for_what_is_listed(flavour: str) -> None:
+    own = adapters.by_flavour()[flavour]
+
+    @settings(max_examples=soak.rounds(500, 15), deadline=None, suppress_health_check=list(HealthCheck))
+    @given(configs.map(settled), st.booleans(), st.sampled_from(sorted(set(FLAVOURS) - {flavour})))
+    def check(fields: dict[str, Any], is_on: bool, other_flavour: str) -> None:
+        said = read_again(own, own.write(Config.model_validate({**fields, "enabled": is_on})).text)
+        other = adapters.by_flavour()[other_flavour]
+
+        again, elsewhere = own.write(said), other.write(said)
+
+        assert again.lost == ()
+        assert read_again(own, again.text) == said
+        extras = {f"extras.{name}.{key}" for name, kept in said.extras.items() for key in kept}
+        told = {one.field for one in elsewhere.lost}
+        assert told - extras == difference(said, read_again(other, elsewhere.text))
+        assert extras <= told or other_flavour == configuring.OWN
+
+    check()
+
+
+@pytest.mark.parametrize("version", ["0.6.1", "0.7.0", "0.9.0", "0.9.1"])
+def test_every_version_of_verl_lists_what_it_does_not_say_again(version: str) -> None:
+    @settings(max_examples=soak.rounds(500, 15), deadline=None, suppress_health_check=list(HealthCheck))
+    @given(configs.map(settled), st.booleans())
+    def check(fields: dict[str, Any], is_on: bool) -> None:
+        config = Config.model_validate({**fields, "enabled": is_on})
+        with _verl_roles.meant_version(version):
+            written = verl.write(config)
+            said = read_again(verl, written.text)
+
+            assert {one.field for one in written.lost} == difference(config, said)
+            assert verl.write(said).lost == ()
 
     check()
 
