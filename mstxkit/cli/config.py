@@ -1,7 +1,7 @@
 """`mstxkit config show|convert FILE`: Show what a configuration means, or write it for another system.
 
-FILE is a YAML, JSON or shell file of any system that is known, a folder that holds a profiler_config.json, or `env` for
-what this shell has set.
+FILE is a YAML, JSON, shell or Python file of any system that is known, a folder that holds a profiler_config.json, or
+`env` for what this shell has set.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from ..config.configuring import Understood
 
 _FEW_EXTRAS = 8
-_FILE_HELP = "YAML, JSON or shell file, a folder with a profiler_config.json, or env."
+_FILE_HELP = "YAML, JSON, shell or Python file (read, never run), a folder with a profiler_config.json, or env."
 _FROM_HELP = "Whose configuration it is, where the file holds several."
 _FILE = typer.Argument(..., metavar="FILE", help=_FILE_HELP)
 _FROM = typer.Option(None, "--from", metavar="FLAVOUR", help=_FROM_HELP)
-_BRANCH_HELP = "Which branch of a script's condition is meant: a line in it, or not:LINE."
+_BRANCH_HELP = "Which branch of a script, or which call in a Python file, is meant: a line in it, or not:LINE."
 _BRANCH = typer.Option([], "--branch", metavar="LINE", help=_BRANCH_HELP)
 _VERL_HELP = "Which verl is meant (0.5.0) where that matters; else the one installed, or the newest."
 _VERL = typer.Option(None, "--verl-version", metavar="VERSION", help=_VERL_HELP)

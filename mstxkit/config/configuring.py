@@ -33,7 +33,7 @@ def configure(
     """The canonical configuration of a source.
 
     Args:
-        source: A YAML, JSON or shell file; a folder that holds a `profiler_config.json`; a mapping; a list of
+        source: A YAML, JSON, shell or Python file; a folder that holds a `profiler_config.json`; a mapping; a list of
             arguments; `os.environ`; a framework's own configuration object.
         flavour: Whose it is, where a source holds several: a key of `adapters.by_flavour()`.
         total_steps: Steps of the run: a window that can never finish is then refused.
