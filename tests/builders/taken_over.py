@@ -91,7 +91,7 @@ def main() -> None:
             deadline = time.monotonic() + WITHIN_S
             while not is_on_duty(folder / "run") and time.monotonic() < deadline:
                 time.sleep(0.01)
-    print("TOLD " + json.dumps(sorted(str(path) for path in (folder / "theirs").rglob("*_ascend_pt"))))
+    sys.stdout.write("TOLD " + json.dumps(sorted(str(path) for path in (folder / "theirs").rglob("*_ascend_pt"))))
 
 
 if __name__ == "__main__":
