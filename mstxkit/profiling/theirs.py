@@ -46,6 +46,7 @@ class Theirs(NamedTuple):
 
 
 _live: dict[int, Theirs] = {}
+_monitors: weakref.WeakSet[Any] = weakref.WeakSet()
 _give_way: list[Callable[[str], object]] = []
 _undo: list[Callable[[], None]] = []
 _watchers = 0
@@ -66,6 +67,11 @@ def ours() -> Iterator[None]:
 def live() -> tuple[Theirs, ...]:
     """Those that exist, oldest first, of this process."""
     return tuple(each for each in list(_live.values()) if each.profiler() is not None)
+
+
+def mindspore_monitor_exists() -> bool:
+    """Has this process a `DynamicProfilerMonitor`? It carries out `profiler_config.json` by itself."""
+    return bool(_monitors)
 
 
 def before_they_start(give_way: Callable[[str], object]) -> Callable[[], None]:
@@ -108,6 +114,7 @@ def _one_less() -> None:
         while _undo:
             _undo.pop()()
         _live.clear()
+        _monitors.clear()
 
 
 def _forget_all() -> None:
@@ -218,6 +225,12 @@ def _on_mindspore_actions(controller: ModuleType) -> None:
     _listen(controller.ProfilerActionController, "transit_action", before=transit)
 
 
+def _on_mindspore_monitor(dynamic: ModuleType) -> None:
+    base = dynamic.DynamicProfilerMonitorBase
+    for name in ("__init__", "step", "step_begin"):
+        _listen(base, name, after=lambda monitor, *_: _monitors.add(monitor))
+
+
 _HOOKS: dict[str, imports.Hook] = {
     "torch.profiler.profiler": _on_torch,
     "torch.autograd.profiler": _on_torch_autograd,
@@ -225,4 +238,5 @@ _HOOKS: dict[str, imports.Hook] = {
     "torch_npu.profiler.profiler_interface": _on_torch_npu_interface,
     "mindspore.profiler.profiler": _on_mindspore,
     "mindspore.profiler.profiler_action_controller": _on_mindspore_actions,
+    "mindspore.profiler.dynamic_profiler": _on_mindspore_monitor,
 }

@@ -4,13 +4,16 @@ Nothing is imported for it: what is not in `sys.modules` carries out nothing her
 
 Source: MindSpeed-RL 05a90d7 `utils/utils.py`, verl 0.6.1 to 0.9.1 `utils/profiler`, MindSpeed-LLM c77308a1 (both act
 wherever they train); torch_npu 2.13.0 `profiler/_non_intrusive_profile.py` (PROF_CONFIG_PATH) and
-`dynamic_profile.py`; mindspore 2.10.0 `profiler/envprofiler.py` (MS_PROFILER_OPTIONS).
+`dynamic_profile.py`; mindspore 2.10.0 `profiler/envprofiler.py` (MS_PROFILER_OPTIONS) and
+`profiler/dynamic_profiler.py` (where a `DynamicProfilerMonitor` exists).
 """
 
 from __future__ import annotations
 
 import os
 import sys
+
+from ...profiling import theirs
 
 # By flavour of configuration: the modules that carry it out where they are loaded, and the variable without which not.
 _ACTS = {
@@ -19,6 +22,7 @@ _ACTS = {
     "mindspeed_llm": ("mindspeed_llm", None),
     "mindspeed_llm_fsdp2": ("mindspeed_llm", None),
     "torch_npu": ("torch_npu", "PROF_CONFIG_PATH"),
+    "mindspore": ("mindspore", None),
     "mindspore_env": ("mindspore", "MS_PROFILER_OPTIONS"),
 }
 # What `takes_over: true` hands on to every process: flavours, with commas.
@@ -29,6 +33,8 @@ def carried_out_by_itself(flavour: str) -> str:
     """Why mstxkit stays out of the way of this section's framework here, and what to do; empty where it does not."""
     module, variable = _ACTS.get(flavour, ("", None))
     if module not in sys.modules or (variable is not None and not os.environ.get(variable)):
+        return ""
+    if flavour == "mindspore" and not theirs.mindspore_monitor_exists():
         return ""
     return (
         f"{flavour} is active: it carries out its own section here, and mstxkit stays out of its way; to let mstxkit "
