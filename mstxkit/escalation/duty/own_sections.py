@@ -14,6 +14,7 @@ import os
 import sys
 
 from ...profiling import theirs
+from ..planning import KEPT_FROM_THEIR_OWN
 
 # By flavour of configuration: the modules that carry it out where they are loaded, and the variable without which not.
 _ACTS = {
@@ -36,7 +37,9 @@ def carried_out_by_itself(flavour: str) -> str:
         return ""
     if flavour == "mindspore" and not theirs.mindspore_monitor_exists():
         return ""
+    taking_over = "give the file a section mstxkit: {takes_over: true}, or "
+    how = taking_over if flavour in KEPT_FROM_THEIR_OWN else ""
     return (
         f"{flavour} is active: it carries out its own section here, and mstxkit stays out of its way; to let mstxkit "
-        "do it, give the file a section mstxkit: {takes_over: true}, or switch the framework's own off"
+        f"do it, {how}switch the framework's own off"
     )
