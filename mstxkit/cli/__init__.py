@@ -43,7 +43,7 @@ def main() -> None:
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
     try:
         try:
-            application()(prog_name="mstxkit")
+            application(sys.argv[1] if len(sys.argv) > 1 else None)(prog_name="mstxkit")
         finally:
             sys.stdout.flush()
     except OSError as exc:
@@ -66,8 +66,8 @@ def verbs() -> list[str]:
     return listing.modules_in(__path__)
 
 
-def application() -> typer.Typer:
-    """The typer application with every verb."""
+def application(word: str | None = None) -> typer.Typer:
+    """The typer application with every verb; with that one alone if `word` names one: the others take 0.1 s to load."""
     import typer
 
     app = typer.Typer(
@@ -75,14 +75,19 @@ def application() -> typer.Typer:
         pretty_exceptions_enable=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]},
     )  # fmt: skip
     app.callback()(_with_version())
-    for verb in verbs():
+    named = [verb for verb in verbs() if _command(verb) == word]
+    for verb in named or verbs():
         module = importlib.import_module(f"{__name__}.{verb}")
         if hasattr(module, "COMMANDS"):
             app.add_typer(_group(module), name=verb)
             continue
         settings = getattr(module, "CONTEXT_SETTINGS", None)
-        app.command(verb.replace("_", "-"), context_settings=settings)(_with_plain_errors(getattr(module, verb)))
+        app.command(_command(verb), context_settings=settings)(_with_plain_errors(getattr(module, verb)))
     return app
+
+
+def _command(verb: str) -> str:
+    return verb.replace("_", "-")
 
 
 def _group(module: ModuleType) -> typer.Typer:
