@@ -50,14 +50,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return selection.is_of_no_use(collection_path, config.option.markexpr) or None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`twin`: also runs on the Python twin. `soak`: stands in a module with a longer form. Slow files begin first,
-    and those that may take longest.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """`twin`: also runs on the Python twin. `soak`: stands in a module with a longer form. `daily`: some of them a
+    day. Slow files begin first, and those that may take longest.
     """
+    _leave_for_other_days(config, items)
     for item in items:
         if selection.is_for_the_twin(item):
             item.add_marker("twin")
-        if getattr(getattr(item, "module", None), "soak", None) is soak:
+        if getattr(getattr(item, "module", None), "soak", None) is soak or item.get_closest_marker("daily"):
             item.add_marker("soak")
         if not item.get_closest_marker("timeout"):
             is_real = any(item.get_closest_marker(marker) for marker in selection.REAL)
@@ -68,6 +69,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     limits = {item.path: _limit_s(item) for item in items}
     items.sort(key=lambda item: (item.path not in slow, -limits[item.path], -sizes[item.path]))
+
+
+def _leave_for_other_days(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of the functions of a module with `daily(count)` so many stay, with all their parameters; in soak all."""
+    counts: dict[Path, int] = {}
+    functions: dict[Path, dict[str, None]] = {}
+    for item in items:
+        if marker := item.get_closest_marker("daily"):
+            counts[item.path] = marker.args[0]
+            functions.setdefault(item.path, {})[item.originalname] = None  # type: ignore[attr-defined]
+    today = {(path, name) for path, names in functions.items() for name in soak.sample(list(names), counts[path])}
+    others = [
+        item for item in items
+        if item.get_closest_marker("daily") and (item.path, item.originalname) not in today  # type: ignore[attr-defined]
+    ]  # fmt: skip
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in set(others)]
 
 
 def _limit_s(item: pytest.Item) -> float:

@@ -21,6 +21,7 @@ import mstxkit
 
 WITHIN_S = 60.0
 STEPS, PROFILED = 4, 3
+STAGES = ("actor_generate", "actor_compute_log_prob", "actor_update")
 
 
 class MindSpeedRl:
@@ -85,13 +86,15 @@ def main() -> None:
         for number in range(1, STEPS + 1):
             mstxkit.step(number)
             theirs.begin(number)
-            with mstxkit.stage("actor_update"):
-                torch.ones(8).mul(2)
+            for stage in STAGES:
+                with mstxkit.stage(stage):
+                    torch.ones(8).mul(2)
             theirs.end(number)
             deadline = time.monotonic() + WITHIN_S
             while not is_on_duty(folder / "run") and time.monotonic() < deadline:
                 time.sleep(0.01)
-    sys.stdout.write("TOLD " + json.dumps(sorted(str(path) for path in (folder / "theirs").rglob("*_ascend_pt"))))
+    profiles = sorted(str(path) for path in (folder / "theirs").rglob("*_ascend_pt"))
+    sys.stdout.write(f"TOLD {json.dumps(profiles)}\n")
 
 
 if __name__ == "__main__":

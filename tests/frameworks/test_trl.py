@@ -17,6 +17,8 @@ import mstxkit
 from mstxkit.patches.trl import PATCH
 from mstxkit.patching.declare import CORE
 
+# In processes of their own, which import trl for seconds.
+each_alone = pytest.mark.daily(2)
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -197,6 +199,7 @@ print(sorted({one.step for one in seen.ranges if one.name == "GRPOTrainer.traini
 """
 
 
+@each_alone
 def test_steps_go_on_where_a_checkpoint_left_off() -> None:
     printed = run([sys.executable, "-c", RESUMED, str(EXAMPLE)])
 
@@ -244,6 +247,7 @@ def probed() -> dict[str, Any]:
     return found
 
 
+@each_alone
 def test_what_is_absent_from_this_trl_is_all_that_is_not_applied(probed: dict[str, Any]) -> None:
     left = {path.partition(":")[2]: reason for path, (state, reason) in probed["states"].items() if state != "applied"}
 
@@ -262,16 +266,19 @@ def test_what_is_absent_from_this_trl_is_all_that_is_not_applied(probed: dict[st
     }
 
 
+@each_alone
 def test_unpatching_puts_back_what_was_there(probed: dict[str, Any]) -> None:
     assert probed["changed"] >= len(CALLS)
     assert probed["left"] == []
 
 
+@each_alone
 def test_the_metrics_of_trl_itself_stay(probed: dict[str, Any]) -> None:
     """Its decorator reports times to wandb and others, and is wrapped, not replaced."""
     assert Path(probed["wraps"]).parts[-3:] == ("trl", "extras", "profiling.py")
 
 
+@each_alone
 def test_patching_before_the_import_comes_to_the_same(probed: dict[str, Any]) -> None:
     first = json.loads(run([sys.executable, "-c", BEFORE_IMPORT]).splitlines()[-1])
 
@@ -305,6 +312,7 @@ with tempfile.TemporaryDirectory() as folder:
 """
 
 
+@each_alone
 @pytest.mark.parametrize("kind", soak.sample(["SFT", "DPO", "Reward"], 1))
 def test_what_is_no_reinforcement_learning_has_names_and_steps_and_no_stage(kind: str, tmp_path: Path) -> None:
     recorder = [sys.executable, "-m", "mstxkit", "run", "--run", str(tmp_path / "run"), "--"]
@@ -378,6 +386,7 @@ print(sorted({s.state for s in mstxkit.patch_report().targets}))
 """
 
 
+@each_alone
 def test_accelerate_without_trl_is_left_alone() -> None:
     without = "import sys; sys.modules['trl'] = None\n"
 

@@ -16,7 +16,7 @@ from builders.mindspore_meaning import came_to, meant
 from mstxkit.config.configuring import write
 from mstxkit.config.model import Config, Window
 
-pytestmark = [pytest.mark.mindspore, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.daily(2), pytest.mark.mindspore, pytest.mark.timeout(300)]
 
 ROOT = mindspore_programs.ROOT
 

@@ -14,7 +14,7 @@ import mstxkit
 from mstxkit import mark, mstx_range, sinks
 from mstxkit.sinks import mindspore as sink
 
-pytestmark = [pytest.mark.mindspore, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.daily(3), pytest.mark.mindspore, pytest.mark.timeout(300)]
 
 STEPS = 3
 TRAINING = """

@@ -13,6 +13,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from builders import soak
 
 pytestmark = [pytest.mark.wheel, pytest.mark.timeout(300)]
 
@@ -83,7 +84,7 @@ def placed(python: Path) -> list[Path]:
     return [path for path in python.parents[1].glob("lib/python3*/site-packages/*") if "mstxkit" in path.name]
 
 
-@pytest.mark.parametrize("way", ["wheel", "editable", "strict"])
+@pytest.mark.parametrize("way", ["wheel", *soak.sample(["editable", "strict"], 1)])
 def test_an_installed_file_works_and_uninstalling_takes_it_away(
     wheels: dict[str, Path], python: Path, tmp_path: Path, way: str
 ) -> None:

@@ -15,6 +15,7 @@ from builders import soak
 from builders.raw_profiles import ROOT, Bench
 
 pytestmark = [
+    pytest.mark.daily(2),
     pytest.mark.mindspore,
     pytest.mark.skipif(importlib.util.find_spec("mindspore") is None, reason="needs mindspore"),
 ]

@@ -21,6 +21,7 @@ from mstxkit.host import identity
 from mstxkit.testing import StandIn, run_under_cann
 
 pytestmark = [
+    pytest.mark.daily(3),
     pytest.mark.npu,
     pytest.mark.slow,
     pytest.mark.timeout(600),

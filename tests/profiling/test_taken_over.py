@@ -37,6 +37,11 @@ FILES: dict[str, dict[str, Any]] = {
         }}},
     },
 }  # fmt: skip
+# verl's section is of a role, with all that it does.
+STAGES = {
+    "mindspeed_rl": ["actor_update of step 3"],
+    "verl": ["actor_compute_log_prob of step 3", "actor_generate of step 3", "actor_update of step 3"],
+}
 FRAMEWORKS = soak.rounds(["mindspeed_rl", "verl"], ["mindspeed_rl"])
 
 pytestmark = [
@@ -57,7 +62,7 @@ def profiled(framework: str, folder: Path, takes_over: bool) -> tuple[list[str],
         env={"THEIR_PATHS": os.pathsep.join(map(str, paths)), "PYTHONPATH": str(ROOT)}, timeout_s=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    theirs = json.loads(done.stdout.rpartition("TOLD ")[2])
+    theirs = json.loads(done.stdout.rpartition("TOLD ")[2].splitlines()[0])
     ours = [json.loads(file.read_text()) for file in (folder / "run" / "profiles").rglob("session.json")]
     states = [(row["state"], row["reason"]) for row in open_run(folder / "run").escalations().iter_rows(named=True)]
     return theirs, [f"{one['stage']} of step {one['step']}" for one in ours], states
@@ -70,8 +75,8 @@ def test_told_to_take_over_mstxkit_records_the_section_and_the_framework_does_no
     theirs, ours, states = profiled(framework, tmp_path, takes_over=True)
 
     assert theirs == []
-    assert ours == ["actor_update of step 3"]
-    assert [state for state, _ in states] == ["done"]
+    assert sorted(ours) == STAGES[framework]
+    assert {state for state, _ in states} == {"done"}
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -80,6 +85,6 @@ def test_else_the_framework_records_it_and_mstxkit_says_that_it_stays_away(frame
 
     assert len(theirs) == 1
     assert ours == []
-    ((state, reason),) = states
+    ((state, reason),) = set(states)
     assert state == "refused"
     assert reason.startswith(f"{framework} is active: it carries out its own section here")
