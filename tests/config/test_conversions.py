@@ -16,6 +16,7 @@ from mstxkit.config.model import Config
 from mstxkit.config.sources import Source
 from mstxkit.errors import ConfigError
 
+WHOLE = "extras.verl.global_profiler."
 OTHERS = sorted(set(adapters.by_flavour()) - {"verl"})
 READERS: tuple[Callable[[str, str], Source], ...] = (
     sources.from_json, sources.from_yaml, sources.from_python, sources.from_shell,
@@ -74,6 +75,7 @@ def untold(role: str, done: DoneInVerl, config: Config, told: set[str]) -> set[s
         ("save_path", "path"): done.path == config.path,
     }
     spoken = {name.removeprefix(own).rpartition(".")[2] for name in told if name.startswith(own)}
+    spoken |= {"ranks"} if "all_ranks" in spoken else set()
     unlike = [names for names, is_so in does.items() if not is_so]
     return {f"{role}: {field}" for key, field in unlike if not {key, field} & (told | spoken)}
 
@@ -90,7 +92,8 @@ def test_another_system_does_what_verl_did_or_it_is_listed_for_each_role(flavour
         tree = verl_meaning.tree_of(chosen, top)
         written = configuring.write(read(tree), flavour)
         config, told = read_again(flavour, written.text), {one.field for one in written.lost}
-        told |= {"ranks"} & {name.rpartition(".")[2] for name in told if name.endswith("all_ranks")}
+        told |= {f"extras.verl.{name}" for name in config.extras.get("verl", {})}  # mstxkit's own form keeps them
+        told |= {"path"} & {name.rpartition(".")[2].removeprefix("save_") for name in told if name.startswith(WHOLE)}
         roles = verl_meaning.done(tree)
 
         assert bool(roles) == config.enabled or "enabled" in told

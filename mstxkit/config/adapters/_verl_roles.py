@@ -16,6 +16,7 @@ from . import LEVELS, Reading
 _MEANT: ContextVar[str | None] = ContextVar("verl_version", default=None)
 
 GLOBAL = "global_profiler"
+SAVE_PATH = f"{GLOBAL}.save_path"
 TOOLS = ("nsys", "npu", "torch", "torch_memory", "precision_debugger")
 OWN_LEVELS = {canonical: own for own, canonical in LEVELS.items()}
 CONTENTS = ("npu", "cpu", "memory", "shapes", "module", "stack")
@@ -234,6 +235,8 @@ def why_lost(name: str, value: Any) -> str:
     """Why another system cannot say what verl has under this name."""
     if name == "roles":
         return f"verl records the processes of these roles alone, elsewhere ranks decide: {', '.join(value) or 'none'}"
+    if name == SAVE_PATH:
+        return f"in verl roles without a save_path of their own write to {value}; elsewhere one path holds for all"
     role = next((role for role, (path, _) in ROLES.items() if name.startswith(".".join(path) + ".")), None)
     if role is None:
         return "verl alone has it"
