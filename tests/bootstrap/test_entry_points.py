@@ -129,7 +129,7 @@ WAYS_OF_VERL = [
 
 
 @pytest.mark.frameworks
-@pytest.mark.parametrize(("variables", "patches"), soak.sample(WAYS_OF_VERL, 1))
+@pytest.mark.parametrize(("variables", "patches"), soak.rounds(WAYS_OF_VERL, []))
 def test_the_real_verl_loads_it(installed: Path, variables: dict[str, str], patches: bool) -> None:
     done = says(installed, REPORTS, TORCH_DEVICE_BACKEND_AUTOLOAD="0", PYTHONWARNINGS="ignore", **variables)
 

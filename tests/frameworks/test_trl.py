@@ -18,7 +18,7 @@ from mstxkit.patches.trl import PATCH
 from mstxkit.patching.declare import CORE
 
 # In processes of their own, which import trl for seconds.
-each_alone = pytest.mark.daily(2)
+each_alone = pytest.mark.daily(1)
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).resolve().parents[2]

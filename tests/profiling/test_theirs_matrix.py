@@ -109,10 +109,10 @@ def is_stated(found: dict[str, Any], ours: str) -> None:
         assert "'s profile began on another thread" in report["reason"]
 
 
-NPU = soak.sample(cases("torch", "torch_npu", "dynamic", "mindspeed_rl"), 8)
+NPU = soak.sample(cases("torch", "torch_npu", "dynamic", "mindspeed_rl"), 4)
 NPU += cases("verl") if soak.is_soaking() and (VENVS / "verl" / "0.9.0").exists() else []
-CPU = soak.sample(cases("torch"), 4)
-MINDSPORE = soak.sample(cases("mindspore"), 4)
+CPU = soak.sample(cases("torch"), 2)
+MINDSPORE = soak.sample(cases("mindspore"), 2)
 
 
 @pytest.fixture(scope="module")

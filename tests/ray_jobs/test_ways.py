@@ -8,7 +8,7 @@ import pytest
 from builders import ray_jobs, soak
 from builders.ray_jobs import Start
 
-pytestmark = [pytest.mark.daily(5), pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.daily(3), pytest.mark.ray, pytest.mark.slow]
 
 TARGETS_DECLARED = ray_jobs.TARGETS.read_text(encoding="utf-8").count("path:")
 THEIR_HOOK_RAN = "ran, connected: True"

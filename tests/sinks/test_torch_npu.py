@@ -16,7 +16,7 @@ import pytest
 from mstxkit.testing import CannRun, Fail, StandIn, run_under_cann
 
 pytestmark = [
-    pytest.mark.daily(8),
+    pytest.mark.daily(5),
     pytest.mark.npu,
     pytest.mark.skipif(importlib.util.find_spec("torch_npu") is None, reason="needs torch_npu"),
 ]

@@ -6,7 +6,7 @@ Source: torch_npu 2.13.0, `profiler/profiler.py:202-218`, `profiler/experimental
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Mapping
 
 from ..model import Config
 from ..sources import Source, from_python
@@ -38,7 +38,8 @@ def read(source: Source) -> Read:
     activities = reading.items("activities", "activities", torch_npu.ACTIVITIES, ("cpu", "npu")) or ("cpu", "npu")
     path, analysis, extras = _python.handled(reading)
     fields = {**reading.flags(_FLAGS), **torch_npu.depth(reading), "window": _python.window(reading)}
-    if "aic_metrics" not in (reading.values.get(_python.DEEP) or {}):
+    deep = reading.values.get(_python.DEEP)
+    if not isinstance(deep, Mapping) or "aic_metrics" not in deep:
         fields["aic_metrics"] = usual_metrics(str(fields["level"]))
     return reading.read(FLAVOUR, extras, **fields, enabled=True, activities=activities, path=path, analysis=analysis)
 

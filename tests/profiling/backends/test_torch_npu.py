@@ -17,7 +17,7 @@ from mstxkit.profiling import presets
 from mstxkit.testing import CannCall, CannRun, Fail, run_under_cann
 
 pytestmark = [
-    pytest.mark.daily(8),
+    pytest.mark.daily(5),
     pytest.mark.npu,
     pytest.mark.skipif(importlib.util.find_spec("torch_npu") is None, reason="needs torch_npu"),
 ]
