@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 from typing import Any
 
@@ -37,8 +38,8 @@ def test_many_are_counted_by_what_they_are_and_how() -> None:
     text = shown([*(process(rank) for rank in range(1000)), *loaders])
 
     assert len(text.splitlines()) == 3
-    assert "1000 × trainer 125 hosts running 1.0" in text
-    assert "100 × dataloader 13 hosts running 1.0" in text
+    assert "1000 × trainer 125 hosts running" in text
+    assert "100 × dataloader 13 hosts running" in text
 
 
 def test_those_with_troubles_are_named() -> None:
@@ -48,7 +49,7 @@ def test_those_with_troubles_are_named() -> None:
     text = shown(known)
 
     assert "rank 17 n2 117 killed SIGKILL" in text
-    assert "rank 400 n50 500 running 1.0" in text
+    assert re.search(r"rank 400 n50 500 running [0-9.]+ s ago 7 ", text)
     assert "998 × trainer" in text
 
 
