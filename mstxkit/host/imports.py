@@ -11,6 +11,7 @@ import _frozen_importlib
 import sys
 from _frozen_importlib import ModuleSpec  # importlib.machinery has it too, and loads five modules
 from _thread import RLock
+from _weakref import ref
 from functools import partial
 from types import ModuleType
 from typing import Any, Callable, Sequence
@@ -23,6 +24,8 @@ _lock = RLock()
 _waiting: dict[str, list[Hook]] = {}
 # Every (module, hook) ever asked for and not undone, so that a second call is one call.
 _known: set[tuple[str, Hook]] = set()
+# The locks of imports that were under way when their module was first watched.
+_under_way: dict[str, Any] = {}
 # Names for which wrapt calls `_arrived` at the end of their import.
 _handed_over: set[str] = set()
 
@@ -48,6 +51,7 @@ def when_imported(module_name: str, hook: Hook) -> Callable[[], None]:
             # Never taken out again while the program runs: another thread may be walking over sys.meta_path.
             if _finder not in sys.meta_path:
                 sys.meta_path.insert(0, _finder)
+            _tell_when_over(module_name)
     if not wait and module is not None:
         _run(hook, module_name, module)
     return lambda: forget(module_name, hook)
@@ -122,6 +126,25 @@ def _tell_when_loaded(module: ModuleType) -> bool:
     return isinstance(spec, _LoadingSpec) and spec._initializing
 
 
+def _tell_when_over(name: str) -> None:
+    """Another thread may be importing it, past the finders, not yet in `sys.modules`: that import's lock goes with it.
+
+    Source: CPython 3.9 to 3.13, `importlib/_bootstrap.py`, `_module_locks`: a weak reference to the lock of each import
+    that is under way, by the name of its module. Who begins after this has seen the finder.
+    """
+    lock = getattr(_frozen_importlib, "_module_locks", {}).get(name, lambda: None)()
+    if lock is not None and name not in _under_way:
+        _under_way[name] = ref(lock, partial(_is_over, name))
+
+
+def _is_over(name: str, _: object) -> None:
+    """An import has ended, well or not, that may not have met our finder."""
+    _under_way.pop(name, None)
+    module = sys.modules.get(name)
+    if module is not None and not is_loading(module):
+        _arrived(name, module)
+
+
 def is_loading(module: object) -> bool:
     """Is this module still being imported? What is no module is not: anything can be put into `sys.modules`."""
     spec = held_in(module).get("__spec__")
@@ -131,8 +154,7 @@ def is_loading(module: object) -> bool:
 def being_imported() -> list[ModuleType]:
     """The modules in the middle of an import, in whatever thread.
 
-    Source: CPython 3.9 to 3.13, `importlib/_bootstrap.py`, `_module_locks`: a lock for each import that is under way,
-    by the name of its module, gone with it. To look at each module that there is takes 10 ms where torch and Ray are.
+    By `_module_locks`, as `_tell_when_over`: to look at each module that there is takes 10 ms where torch and Ray are.
     """
     names = getattr(_frozen_importlib, "_module_locks", sys.modules)
     modules = [sys.modules.get(name) for name in list(names)]

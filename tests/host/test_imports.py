@@ -230,6 +230,35 @@ def test_a_module_imported_by_many_threads_at_once_runs_its_hook_once(made: Any,
     assert seen == [10]
 
 
+def test_an_import_that_is_past_the_finders_and_has_no_module_yet_runs_the_hook_at_its_end(
+    made: Any, when_imported: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is slow to answer where the file lies: whoever registers meanwhile finds no module, and no finder is
+    asked any more.
+    """
+    made(searched_one="value = 13")
+    is_asked, may_answer, seen = threading.Event(), threading.Event(), []
+
+    class Slow:
+        def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+            if name == "searched_one":
+                is_asked.set()
+                may_answer.wait(60)
+
+    monkeypatch.setattr(sys, "meta_path", [imports._finder, Slow(), *sys.meta_path])
+    thread = threading.Thread(target=importlib.import_module, args=("searched_one",))
+    thread.start()
+    is_asked.wait(60)
+    when_imported("searched_one", lambda module: seen.append(module.value))
+    before = list(seen)
+    may_answer.set()
+    thread.join()
+
+    assert before == []
+    assert seen == [13]
+    assert not imports._under_way
+
+
 def test_wrapt_is_loaded_only_when_a_watched_module_is_imported(tmp_path: Path) -> None:
     (tmp_path / "watched_one.py").write_text("value = 11")
     script = (
