@@ -104,7 +104,12 @@ class Agreement:
         ]
 
     def due(self, step: int | None, step_ns: int | None, now: Now) -> Iterator[Action]:
-        """What is decided by now. `step` is this rank's own, `step_ns` how long one takes; None: not known."""
+        """What is decided by now.
+
+        Args:
+            step: This rank's own; None: not known.
+            step_ns: How long one takes; None: that is waited for, as no lead is long enough where it is not known.
+        """
         for id, matter in list(self._matters.items()):
             if not matter.decided:
                 yield from self._decided(matter, step, step_ns, now)
@@ -123,7 +128,7 @@ class Agreement:
             stepless = [rank for rank, step_there in matter.ready.items() if step_there is None]
             if stepless:
                 yield self._dropped(matter, f"{_named(stepless)} counts no steps; ask for occurrences instead")
-            elif not self._is_busy(matter.ranks, id):
+            elif step_ns is not None and not self._is_busy(matter.ranks, id):
                 matter.decided = True
                 ahead = max(step or 0, *(step_there or 0 for step_there in matter.ready.values()))
                 yield Commit(id, ahead + lead(self.policy, step_ns))
@@ -168,6 +173,15 @@ def _named(ranks: Collection[int]) -> str:
     """`rank 2`, `rank 2, 3`; of many the first."""
     more = f" and {len(ranks) - _NAMED_AT_MOST} more" if len(ranks) > _NAMED_AT_MOST else ""
     return f"rank {', '.join(map(str, sorted(ranks)[:_NAMED_AT_MOST]))}{more}"
+
+
+def pace_ns(policy: Policy, step_ns: int | None, so_far_ns: int | None) -> int | None:
+    """How long a step takes, for `lead`: the last one, or where none has ended yet, this one, once it has outlasted the
+    messages; None before that.
+    """
+    outlasts_s = min(2 * policy.transport_s, policy.agreement_s)
+    is_long = so_far_ns is not None and so_far_ns >= outlasts_s * NS
+    return so_far_ns if step_ns is None and is_long else step_ns
 
 
 def lead(policy: Policy, step_ns: int | None) -> int:

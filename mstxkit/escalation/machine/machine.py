@@ -18,7 +18,7 @@ from ...store.hccl import Patience
 from ...store.report import ARMED, CANCELLED, DONE, EXPIRED, QUEUED, REFUSED, Report
 from ...store.request import WHOLE_STEPS, Request
 from . import moves
-from .agreement import Agreement, agreeing, lead, needs_agreement
+from .agreement import Agreement, agreeing, lead, needs_agreement, pace_ns
 from .moves import NS, Now, Policy
 from .plans import Placing
 from .sessions import SessionMoves
@@ -361,7 +361,9 @@ class Machine(SessionMoves):
         """What this rank decides for all, and itself has to keep to."""
         if self._agreement is None:
             return
-        for action in list(self._agreement.due(self.step, self.step_ns, now)):
+        so_far_ns = None if self._step_at_ns is None else now.mono_ns - self._step_at_ns
+        step_ns = pace_ns(self.policy, self.step_ns, so_far_ns)
+        for action in list(self._agreement.due(self.step, step_ns, now)):
             self._out.append(action)
             if isinstance(action, (moves.Commit, moves.Drop)):
                 _HANDLERS[type(action)](self, action, now)

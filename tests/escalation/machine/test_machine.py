@@ -405,8 +405,7 @@ def test_a_sample_that_is_passed_over_is_one_of_the_next_occurrence() -> None:
 
 def test_a_rank_that_passes_over_the_agreed_step_is_too_late_and_the_others_record() -> None:
     world = World(2)
-    for rank in world.ranks:
-        rank.advance(1)
+    world.has_long_been_in(1)
     asked = world.ask(ranks="all", steps=2)
     world.ranks[1].backend.fails = "late"
     for step in range(2, 7):
@@ -423,8 +422,7 @@ def test_a_rank_that_passes_over_the_agreed_step_is_too_late_and_the_others_reco
 
 def test_a_window_that_was_agreed_on_stays_as_it_is_whatever_is_passed_over_in_it() -> None:
     world = World(2)
-    for rank in world.ranks:
-        rank.advance(1)
+    world.has_long_been_in(1)
     asked = world.ask(ranks="all", steps=2)
     for step in range(2, 7):
         for rank in world.ranks:
@@ -615,8 +613,7 @@ def test_a_killed_rank_says_after_its_restart_what_it_did_not_finish() -> None:
 
 def test_ranks_agree_on_a_step_ahead_of_all_and_record_the_same() -> None:
     world = World(3)
-    for rank, step in zip(world.ranks, (10, 11, 10)):
-        rank.advance(step)
+    world.has_long_been_in(10, 11, 10)
     asked = world.ask(ranks="all", steps=2)
     for step in range(12, 17):
         for rank in world.ranks:
@@ -638,10 +635,36 @@ def test_where_steps_are_short_the_agreed_one_is_as_far_ahead_as_messages_take()
     assert world.ranks[1].last(asked.id).first_step == 2 + 20
 
 
-def test_a_rank_that_does_not_answer_lets_the_request_expire_for_all() -> None:
-    world = World(3)
+def test_while_nobody_knows_how_long_a_step_takes_none_is_agreed() -> None:
+    """The agreeing rank has just come, as after a restart: two steps ahead may be over before anybody hears of it."""
+    world = World(2)
     for rank in world.ranks:
         rank.advance(1)
+    asked = world.ask(ranks="all")
+    too_early = [rank.last(asked.id).first_step for rank in world.ranks]
+    world.pass_s(0.01)
+    for rank in world.ranks:
+        rank.advance(2)
+    world.deliver()
+
+    assert too_early == [None, None]
+    assert [rank.last(asked.id).first_step for rank in world.ranks] == [2 + 20] * 2
+
+
+def test_a_step_that_outlasts_the_messages_is_long_enough_to_be_agreed_in() -> None:
+    world = World(2)
+    for rank in world.ranks:
+        rank.advance(1)
+    asked = world.ask(ranks="all")
+    world.pass_s(2 * QUICK.transport_s)
+    world.deliver()
+
+    assert [rank.last(asked.id).first_step for rank in world.ranks] == [3, 3]
+
+
+def test_a_rank_that_does_not_answer_lets_the_request_expire_for_all() -> None:
+    world = World(3)
+    world.has_long_been_in(1)
     world.ranks[2].kill()
     asked = world.ask(ranks="all")
     world.pass_s(QUICK.agreement_s + 1)
@@ -655,8 +678,7 @@ def test_a_rank_that_does_not_answer_lets_the_request_expire_for_all() -> None:
 
 def test_a_rank_that_is_only_busy_is_waited_for_longer_and_its_reason_told() -> None:
     world = World(2)
-    for rank in world.ranks:
-        rank.advance(1)
+    world.has_long_been_in(1)
     world.ask(ranks=[1], occurrences=9)
     asked = world.ask(ranks="all")
     world.pass_s(QUICK.agreement_s + 1)
@@ -681,8 +703,7 @@ def test_a_lost_rank_s_end_is_stated_for_it() -> None:
 
 def test_when_the_agreeing_rank_is_dead_nobody_waits_for_ever() -> None:
     world = World(3)
-    for rank in world.ranks:
-        rank.advance(1)
+    world.has_long_been_in(1)
     world.ranks[1].kill()
     asked = world.ask(ranks=[1, 2])
     world.pass_s(2 * QUICK.agreement_s + 1)
@@ -694,8 +715,7 @@ def test_when_the_agreeing_rank_is_dead_nobody_waits_for_ever() -> None:
 def test_rank_0_is_not_needed_where_it_is_not_asked() -> None:
     """It is killed, as well as it might never run the stage: then its inbox never hands the request on."""
     world = World(3)
-    for rank in world.ranks:
-        rank.advance(1)
+    world.has_long_been_in(1)
     world.ranks[0].kill()
     asked = world.ask(ranks=[1, 2])
     for step in range(2, 6):
@@ -710,8 +730,7 @@ def test_rank_0_is_not_needed_where_it_is_not_asked() -> None:
 def test_requests_on_which_different_ranks_agree_run_one_after_the_other() -> None:
     """All begin to wait at once, for an earlier request's cooldown: rank 1 is asked by both."""
     world = World(3)
-    for rank in world.ranks:
-        rank.advance(1)
+    world.has_long_been_in(1)
     requests = [world.ask(ranks=ranks) for ranks in ("all", [0, 1], [1, 2])]
     for step in range(2, 20):
         world.deliver()
@@ -736,8 +755,7 @@ def test_of_two_processes_of_one_rank_the_second_does_not_agree() -> None:
 
 def test_a_rank_that_hears_of_the_step_too_late_says_so_and_records_no_other() -> None:
     world = World(2)
-    for rank in world.ranks:
-        rank.advance(1)
+    world.has_long_been_in(1)
     world.publish(moves.RequestReceived(asked := world.made(ranks="all")))
     world.deliver_one(world.ranks[1])
     world.deliver_one(world.ranks[0])
@@ -761,8 +779,7 @@ def test_without_steps_there_is_nothing_to_agree_on() -> None:
 
 def test_requests_of_several_ranks_run_one_after_the_other_whatever_order_they_came_in() -> None:
     world = World(2)
-    for rank in world.ranks:
-        rank.advance(1)
+    world.has_long_been_in(1)
     first, second = world.made(ranks="all"), world.made(ranks="all", occasion="again")
     world.ranks[0].inbox += [moves.RequestReceived(first), moves.RequestReceived(second)]
     world.ranks[1].inbox += [moves.RequestReceived(second), moves.RequestReceived(first)]
@@ -782,8 +799,7 @@ def test_requests_of_several_ranks_run_one_after_the_other_whatever_order_they_c
 def test_two_requests_that_all_are_ready_for_do_not_get_the_same_step() -> None:
     """The agreeing rank takes part in neither."""
     world = World(3)
-    for rank in world.ranks:
-        rank.advance(1)
+    world.has_long_been_in(1)
     requests = [world.made(ranks=[1, 2], occasion=occasion) for occasion in "ab"]
     for asked in requests:
         world.publish(moves.RequestReceived(asked))
@@ -801,8 +817,7 @@ def test_two_requests_that_all_are_ready_for_do_not_get_the_same_step() -> None:
 
 def test_a_step_is_agreed_once_also_by_an_agreeing_rank_that_was_restarted() -> None:
     world = World(3)
-    for rank in world.ranks:
-        rank.advance(1)
+    world.has_long_been_in(1)
     asked = world.ask(ranks=[1, 2])
     agreeing = world.ranks[1]
     agreeing.kill()
