@@ -3,7 +3,7 @@
 #   make demo       a real GRPO training under capture, and its report          DEMO="--kill-rank 1" passes options on
 #   make test       all tests: C engine, Python twin, real torch_npu, packaging, Ray, verl, trl, MindSpore
 #   make quick      under a minute: the tests of PART=store and of what depends on it
-#   make soak       what is long or random, in full: an hour
+#   make soak       what is long or random, in full: an hour or more
 #   make test-all   the core tests on every Python from 3.9 to 3.13 found here
 #   make check      ruff, formatting, mypy, architecture
 #   make bench      the benchmarks against their budgets                        BENCH="--only range_off" passes options on

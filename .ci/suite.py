@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
 from subprocess import PIPE
-from typing import NamedTuple
+from typing import Callable, NamedTuple, Sequence
 
 import environments
 
@@ -48,6 +49,8 @@ OF_FRAMEWORKS = (
     ("frameworks", "frameworks", "frameworks", SIDE_BY_SIDE),
     ("MindSpore 2.10", "mindspore", "mindspore", ALONE),
 )
+OfFramework = tuple[str, str, str, tuple[str, ...]]  # as the lines above: title, environment, tests, options
+_MAKING = threading.Lock()
 
 
 class Part(NamedTuple):
@@ -91,36 +94,34 @@ def main(arguments: list[str]) -> int:
 
 
 def test_here() -> list[Outcome]:
-    """All parts on the Python that runs this script, in three lanes: four or five workers keep two cores busy, as many
-    tests wait for children, imports and trainings. What pytest says of a part of the other lanes is shown when it is
-    through.
-    """
-    here = Path(sys.executable)
-    with ThreadPoolExecutor(max_workers=1) as second_lane, ThreadPoolExecutor(max_workers=1) as lane_of_ray:
-        beside = [
-            *(lane_of_ray.submit(in_environment, *part, PIPE) for part in RAY_ALONE),
-            *(second_lane.submit(in_environment, *part, PIPE) for part in OF_FRAMEWORKS),
-            second_lane.submit(on_npu, NPU, ALONE, PIPE),
-            second_lane.submit(run, Part("packaging", here, "wheel", options=ALONE), PIPE),
-        ]
-        return [
-            *(on_engine(native) for native in "10"),
-            run(Part("slow (demo)", here, SLOW)),
-            *(outcome.result() for outcome in beside),
-        ]
+    """All parts on the Python that runs this script."""
+    packaging = Part("packaging", Path(sys.executable), "wheel", options=ALONE)
+    return in_lanes("", RAY_ALONE, lambda: [run(packaging, PIPE)])
 
 
 def soak_here() -> list[Outcome]:
     """The modules that have a longer form, in that form; and of the older Ray all (tests/ray_jobs/conftest.py)."""
     os.environ["SOAK_TESTS"] = "1"
-    parts = [(title, name, f"{markers} and soak") for title, name, markers, *_ in (OF_RAY[0], *OF_FRAMEWORKS)]
-    slow = run(Part("slow (demo)", Path(sys.executable), f"{SLOW} and soak"))
-    return [
-        *(on_engine(native, " and soak") for native in "10"),
-        on_npu(f"{NPU} and soak"),
-        slow,
-        *(in_environment(*part) for part in (*parts, OF_RAY[1])),
-    ]
+    (title, name, markers, options), older = RAY_ALONE
+    return in_lanes(" and soak", ((title, name, f"{markers} and soak", options), older), list)
+
+
+def in_lanes(of: str, of_ray: Sequence[OfFramework], at_last: Callable[[], list[Outcome]]) -> list[Outcome]:
+    """All parts, or what `of` leaves of them, in three lanes: four or five workers keep two cores busy, as many tests
+    wait for children, imports and trainings. What pytest says of a part of the other lanes is shown when it is through.
+    """
+    with ThreadPoolExecutor(max_workers=1) as second_lane, ThreadPoolExecutor(max_workers=1) as lane_of_ray:
+        beside = [
+            *(lane_of_ray.submit(in_environment, *part, PIPE) for part in of_ray),
+            *(
+                second_lane.submit(in_environment, title, name, markers + of, options, PIPE)
+                for title, name, markers, options in OF_FRAMEWORKS
+            ),
+            second_lane.submit(on_npu, NPU + of, ALONE, PIPE),
+        ]
+        last = second_lane.submit(at_last)
+        here = [*(on_engine(native, of) for native in "10"), run(Part("slow (demo)", Path(sys.executable), SLOW + of))]
+        return [*here, *(outcome.result() for outcome in beside), *last.result()]
 
 
 def on_engine(native: str, of: str = "") -> Outcome:
@@ -128,7 +129,7 @@ def on_engine(native: str, of: str = "") -> Outcome:
     return run(Part(f"core on the {ENGINES[native]}", Path(sys.executable), CORE_BY_ENGINE[native] + of, native))
 
 
-def on_npu(markers: str, options: tuple[str, ...] = SIDE_BY_SIDE, output: int | None = None) -> Outcome:
+def on_npu(markers: str, options: tuple[str, ...], output: int | None = None) -> Outcome:
     """Tests with the real torch_npu, where it is."""
     part = Part("real torch_npu on stand-in CANN", Path(sys.executable), markers, options=options)
     if find_spec("torch_npu"):
@@ -136,12 +137,12 @@ def on_npu(markers: str, options: tuple[str, ...] = SIDE_BY_SIDE, output: int | 
     return Outcome(part.title, 0, 0, 0, 0.0, 0, "torch_npu is not installed here: left out")
 
 
-def in_environment(
-    title: str, name: str, markers: str, options: tuple[str, ...] = SIDE_BY_SIDE, output: int | None = None
-) -> Outcome:
+def in_environment(title: str, name: str, markers: str, options: tuple[str, ...], output: int | None = None) -> Outcome:
     """One part in an environment of real frameworks, which is made first."""
     try:
-        return run(Part(title, environments.make(name), markers, options=options), output)
+        with _MAKING:  # two lanes may want the same one
+            python = environments.make(name)
+        return run(Part(title, python, markers, options=options), output)
     except environments.Unavailable as reason:
         return Outcome(title, 0, 0, 0, 0.0, 0, str(reason))
     except subprocess.CalledProcessError as error:
@@ -188,7 +189,7 @@ def run(part: Part, output: int | None = None) -> Outcome:
     folder = Path(tempfile.mkdtemp())
     # A Ray of this part's own: it would join one that somebody else has started on this machine.
     env["RAY_TMPDIR"] = str(folder)
-    # Two cores for three or four workers and what they start: threads of OpenMP would wait for each other, busily.
+    # Two cores for four or five workers and what they start: threads of OpenMP would wait for each other, busily.
     env.setdefault("OMP_NUM_THREADS", "1")
     report = folder / "junit.xml"
     command = [part.python, "-m", "pytest", "-q", *part.options, "-m", part.markers, f"--junitxml={report}"]

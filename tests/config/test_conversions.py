@@ -21,7 +21,7 @@ OTHERS = sorted(set(adapters.by_flavour()) - {"verl"})
 READERS: tuple[Callable[[str, str], Source], ...] = (
     sources.from_json, sources.from_yaml, sources.from_python, sources.from_shell,
 )  # fmt: skip
-slowly = settings(max_examples=soak.rounds(400, 25), deadline=None, suppress_health_check=list(HealthCheck))
+slowly = settings(max_examples=soak.rounds(200, 25), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(autouse=True)
