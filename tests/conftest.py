@@ -73,20 +73,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _leave_for_other_days(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of the functions of a module with `daily(count)` so many stay, with all their parameters; in soak all."""
+    modules: dict[Path, dict[str, list[pytest.Item]]] = {}
     counts: dict[Path, int] = {}
-    functions: dict[Path, dict[str, None]] = {}
     for item in items:
         if marker := item.get_closest_marker("daily"):
             counts[item.path] = marker.args[0]
-            functions.setdefault(item.path, {})[item.originalname] = None  # type: ignore[attr-defined]
-    today = {(path, name) for path, names in functions.items() for name in soak.sample(list(names), counts[path])}
-    others = [
-        item for item in items
-        if item.get_closest_marker("daily") and (item.path, item.originalname) not in today  # type: ignore[attr-defined]
-    ]  # fmt: skip
-    if others:
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if item not in set(others)]
+            name = item.originalname  # type: ignore[attr-defined]
+            modules.setdefault(item.path, {}).setdefault(name, []).append(item)
+    for path, functions in modules.items():
+        today = soak.sample(list(functions), counts[path])
+        others = [item for name, of_it in functions.items() if name not in today for item in of_it]
+        selection.leave_out(config, items, others)
 
 
 def _limit_s(item: pytest.Item) -> float:

@@ -75,11 +75,11 @@ def application(word: str | None = None) -> typer.Typer:
         pretty_exceptions_enable=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]},
     )  # fmt: skip
     app.callback()(_with_version())
-    named = [verb for verb in verbs() if _command(verb) == word]
-    for verb in named or verbs():
+    every = verbs()
+    for verb in [verb for verb in every if _command(verb) == word] or every:
         module = importlib.import_module(f"{__name__}.{verb}")
         if hasattr(module, "COMMANDS"):
-            app.add_typer(_group(module), name=verb)
+            app.add_typer(_group(module), name=_command(verb))
             continue
         settings = getattr(module, "CONTEXT_SETTINGS", None)
         app.command(_command(verb), context_settings=settings)(_with_plain_errors(getattr(module, verb)))

@@ -48,6 +48,14 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
+def leave_out(config: Any, items: list[Any], others: list[Any]) -> None:
+    """Let pytest count these as deselected, and run none of them."""
+    left = {id(item) for item in others}
+    items[:] = [item for item in items if id(item) not in left]
+    if others:
+        config.hook.pytest_deselected(items=others)
+
+
 def is_for_the_twin(item: Any) -> bool:
     """Is it where both engines are compared, and does it not load both by itself?"""
     values = item.callspec.params.values() if hasattr(item, "callspec") else ()

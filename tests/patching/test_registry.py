@@ -60,13 +60,20 @@ def names(recorded: Any) -> list[str]:
     return [one.name for one in recorded.ranges]
 
 
+CONTEXT = "from contextlib import contextmanager\n@contextmanager\n"
+
+
 def load(acme: Any, install: Any, when: str, *targets: Any, **fields: Any) -> tuple[Any, dict[str, Any]]:
     """Import `trainer` before or after patching; the module and the states."""
-    acme.write("trainer", TRAINER)
-    module = acme.load("trainer") if when == "after import" else None
+    return loaded("trainer", TRAINER, acme, install, when, *targets, **fields), install()
+
+
+def loaded(name: str, text: str, acme: Any, install: Any, when: str, *targets: Any, **fields: Any) -> Any:
+    """A module with this text, imported before or after patching."""
+    acme.write(name, text)
+    module = acme.load(name) if when == "after import" else None
     install(acme.patch(*targets, **fields))
-    module = module or acme.load("trainer")
-    return module, install()
+    return module or acme.load(name)
 
 
 @pytest.mark.parametrize(
@@ -473,11 +480,8 @@ def test_an_expression_of_a_parameter_that_the_function_lacks_is_reported_and_th
 def test_a_context_manager_of_the_framework_becomes_ranges_named_by_its_argument(
     acme: Any, install: Any, when: str
 ) -> None:
-    acme.write("timing", "from contextlib import contextmanager\n@contextmanager\ndef timer(name, raw):\n"
-               " yield 5\n raw[name] = 1\n")  # fmt: skip
-    module = acme.load("timing") if when == "after import" else None
-    install(acme.patch(acme.target("ACME.timing:timer", kind="context")))
-    module = module or acme.load("timing")
+    text = f"{CONTEXT}def timer(name, raw):\n yield 5\n raw[name] = 1\n"
+    module = loaded("timing", text, acme, install, when, acme.target("ACME.timing:timer", kind="context"))
     raw: dict[str, int] = {}
 
     with captured() as recorded:
@@ -501,14 +505,12 @@ def test_a_call_that_waits_for_workers_says_so(acme: Any, install: Any, when: st
 
 
 def test_of_contexts_those_with_a_name_that_is_declared_wait(acme: Any, install: Any, when: str) -> None:
-    acme.write("timing", "from contextlib import contextmanager\n@contextmanager\ndef timer(name):\n yield\n"
-               "@contextmanager\ndef waiting(name):\n yield\n")  # fmt: skip
-    module = acme.load("timing") if when == "after import" else None
-    install(acme.patch(
+    text = f"{CONTEXT}def timer(name):\n yield\n@contextmanager\ndef waiting(name):\n yield\n"
+    targets = (
         acme.target("ACME.timing:timer", kind="context", waits=("gen",)),
         acme.target("ACME.timing:waiting", kind="context", waits=True),
-    ))  # fmt: skip
-    module = module or acme.load("timing")
+    )
+    module = loaded("timing", text, acme, install, when, *targets)
 
     with captured() as recorded:
         for context in (module.timer("gen"), module.timer("adv"), module.waiting("adv")):
@@ -521,13 +523,9 @@ def test_of_contexts_those_with_a_name_that_is_declared_wait(acme: Any, install:
 def test_a_context_that_is_left_out_is_as_without_us_and_what_runs_in_it_has_its_range(
     acme: Any, install: Any, when: str
 ) -> None:
-    acme.write("timing", "from contextlib import contextmanager\n@contextmanager\ndef timer(name):\n yield name\n"
-               "def start(): pass\n")  # fmt: skip
-    module = acme.load("timing") if when == "after import" else None
-    install(acme.patch(
-        acme.target("ACME.timing:timer", kind="context", leaves_out=("profile",)), acme.target("ACME.timing:start"),
-    ))  # fmt: skip
-    module = module or acme.load("timing")
+    text = f"{CONTEXT}def timer(name):\n yield name\ndef start(): pass\n"
+    timer = acme.target("ACME.timing:timer", kind="context", leaves_out=("profile",))
+    module = loaded("timing", text, acme, install, when, timer, acme.target("ACME.timing:start"))
 
     with captured() as recorded:
         with module.timer("profile") as given:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Iterator
 
 import pytest
-from builders import ray_jobs, soak
+from builders import ray_jobs, selection, soak
 from builders.ray_jobs import Start
 
 HERE = Path(__file__).parent
@@ -21,8 +21,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     chosen = soak.sample(files, 1)
     others = [item for item in items if item.path.parent == HERE and item.path not in chosen]
-    config.hook.pytest_deselected(items=others)
-    items[:] = [item for item in items if item not in others]
+    selection.leave_out(config, items, others)
 
 
 @pytest.fixture

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Container, Iterable, Mapping
+from typing import Any, Container, Iterable, Mapping, TypeVar
 
 from ...errors import Problem
 from .. import shell
 from ..sources import Source, Word
+from . import Reading
+
+T = TypeVar("T")
 
 
 def commands_of(words: Iterable[Word]) -> list[list[Word]]:
@@ -66,6 +69,18 @@ def _known(
         problems += unknown
         certain.update({} if unknown else {key: [word.text for word in behind]})
     return Source(name, certain, lines), problems
+
+
+def amount(reading: Reading, key: str, field: str, default: T, needed: str) -> float | T:
+    """A number of 0 or more, written as text; else a problem that says what is `needed`, and the default."""
+    text = reading.get(key, field, default)
+    if text is default:
+        return default
+    try:
+        number = float(text)
+    except (TypeError, ValueError):
+        number = -1
+    return number if 0 <= number < float("inf") else reading.refuse(default, key, needed, text)
 
 
 def one_word(behind: list[str]) -> Any:

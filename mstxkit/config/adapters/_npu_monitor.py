@@ -13,7 +13,7 @@ from ..model import Config, Window
 from ..shell import Word
 from ..sources import Source
 from . import Read, Reading
-from ._arguments import one_word, section_of_words
+from ._arguments import amount, one_word, section_of_words
 
 COMMAND = "npu-monitor"
 KINDS = {
@@ -22,6 +22,7 @@ KINDS = {
     "RuntimeAPI": "level2",
 }  # fmt: skip
 LEVELS = named("level").values
+_SECONDS = "seconds are needed, 0 or more; 0 for no limit"
 _ACTIONS = ("npu-monitor-start", "npu-monitor-stop")
 _KEPT = (
     "hostname", "port", "certs-dir", "report-interval-s", "json-rotate-log-lines", "json-rotate-log-files", "filter",
@@ -39,7 +40,7 @@ def read_monitor(words: list[Word], name: str, flavour: str) -> Read:
     if "log-file" not in reading.values:
         reading.note("without --log-file nothing is kept; TensorBoard alone shows it")
     export = reading.choice("export-type", "export", {"DB": "db", "Jsonl": "text"}, "db")
-    seconds = _seconds(reading)
+    seconds = amount(reading, "duration", "limits.seconds", 0.0, _SECONDS)
     extras = {"command": COMMAND, "mspti-activity-kind": ",".join(kinds)}
     extras.update({key: reading.values[key] for key in _KEPT if key in reading.values})
     return reading.read(
@@ -62,21 +63,15 @@ def _reading(words: list[Word], name: str) -> Reading:
     return reading
 
 
-def _seconds(reading: Reading) -> float:
-    text = reading.get("duration", "limits.seconds", 0)
-    try:
-        seconds = float(text)
-    except (TypeError, ValueError):
-        seconds = -1
-    if not 0 <= seconds < float("inf"):
-        return reading.refuse(0.0, "duration", "seconds are needed, 0 or more; 0 for no limit", text)
-    return seconds
+def for_the_daemon(values: dict[str, Any]) -> list[str]:
+    """Take out what stands before the command: where the daemon is."""
+    return [f"--{key}={values.pop(key)}" for key in ("hostname", "port", "certs-dir") if key in values]
 
 
 def write_monitor(config: Config, own: dict[str, Any]) -> list[str]:
     """The words of the command, for a configuration that was read from one."""
     values = {key: own[key] for key in ("mspti-activity-kind", *_KEPT) if key in own}
-    top = [f"--{key}={values.pop(key)}" for key in ("hostname", "port", "certs-dir") if key in values]
+    top = for_the_daemon(values)
     if config.limits is not None and config.limits.seconds is not None:
         values["duration"] = config.limits.seconds
     values.update({"log-file": config.path} if config.path else {})

@@ -11,12 +11,15 @@ from contextvars import ContextVar
 from typing import Any, Iterator, Mapping, NamedTuple
 
 from ...errors import ConfigError
+from ..model import Window
 from . import LEVELS, Reading
 
 _MEANT: ContextVar[str | None] = ContextVar("verl_version", default=None)
 
 GLOBAL = "global_profiler"
 SAVE_PATH = f"{GLOBAL}.save_path"
+MOST_STEPS = 1000
+LISTED = f"steps are listed one by one, up to {MOST_STEPS}"
 TOOLS = ("nsys", "npu", "torch", "torch_memory", "precision_debugger")
 OWN_LEVELS = {canonical: own for own, canonical in LEVELS.items()}
 CONTENTS = ("npu", "cpu", "memory", "shapes", "module", "stack")
@@ -144,6 +147,12 @@ def steps_of(reading: Reading, key: str) -> tuple[int, ...]:
     if not isinstance(value, list) or not all(type(step) is int and step >= 1 for step in value):
         return reading.refuse((), key, "null or a list of steps is needed, counted from 1: [2, 4]", value)
     return tuple(sorted(set(value)))
+
+
+def steps_listed(window: Window) -> list[int]:
+    """The steps of a window, one by one: what `steps_of` reads."""
+    steps = range(window.first_step, window.first_step + min(window.steps or 1, MOST_STEPS))
+    return [*steps, *window.more_steps]
 
 
 def window_of(steps: tuple[int, ...]) -> dict[str, Any]:

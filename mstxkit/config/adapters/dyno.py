@@ -15,9 +15,9 @@ from ..model import Config, Window
 from ..shell import Word
 from ..sources import Source, from_shell
 from . import ENDLESS_STEPS, ONE_WINDOW, Read, Reading, Written, left_out, torch_npu
-from ._arguments import commands_of, is_of, one_word, section_of_words
+from ._arguments import amount, commands_of, is_of, one_word, section_of_words
 from ._npu_monitor import COMMAND as MONITOR
-from ._npu_monitor import read_monitor, write_monitor
+from ._npu_monitor import for_the_daemon, read_monitor, write_monitor
 
 FLAVOUR = "dyno"
 DESCRIPTION = "msMonitor: a command dyno nputrace or dyno npu-monitor in a shell script"
@@ -38,6 +38,7 @@ OPTIONS = (
     "gc-detect-threshold", "data-simplification", "export-type", "host-sys", *_LISTS, "rank-list", *_EXTRAS,
 )  # fmt: skip
 METRICS = {name: ours for name, ours in torch_npu.METRICS.items() if not str(name).startswith("ACL_")}
+_THRESHOLD = "milliseconds are needed, 0 or more"
 HOST_SYSTEMS = {name: name for name in torch_npu.HOST_SYSTEMS.values() if name != "numa"}
 _REASONS = {
     **torch_npu.REASONS,
@@ -84,7 +85,7 @@ def _read_trace(words: list[Word], name: str) -> Read:
         "export": reading.choice("export-type", "export", {"Text": "text", "Db": "db"}, "text"),
         "data_simplification": reading.flag("data-simplification", "data_simplification", True),
         "host_sys": reading.items("host-sys", "host_sys", HOST_SYSTEMS, ()),
-        "gc_detect_threshold_ms": _threshold(reading),
+        "gc_detect_threshold_ms": amount(reading, "gc-detect-threshold", "gc_detect_threshold_ms", None, _THRESHOLD),
         **{field: reading.texts(key, field) for key, field in _LISTS.items()},
     }  # fmt: skip
     if level == "none" and not fields["mstx"]:
@@ -139,17 +140,6 @@ def _analysis(reading: Reading, ranks: Any) -> str:
     return "off" if not is_wanted else "async" if is_async else "sync"
 
 
-def _threshold(reading: Reading) -> float | None:
-    text = reading.get("gc-detect-threshold", "gc_detect_threshold_ms")
-    try:
-        threshold = None if text is None else float(text)
-    except (TypeError, ValueError):
-        threshold = -1
-    if threshold is not None and not 0 <= threshold < float("inf"):
-        return reading.refuse(None, "gc-detect-threshold", "milliseconds are needed, 0 or more", text)
-    return threshold
-
-
 def write(config: Config) -> Written:
     """The command."""
     own = config.extras.get(FLAVOUR, {})
@@ -176,7 +166,7 @@ def _trace_words(config: Config, own: dict[str, Any]) -> list[str]:
         **{key: ",".join(getattr(config, field)) for key, field in _LISTS.items()},
         "rank-list": "" if config.ranks == "all" else ",".join(map(str, config.ranks)),
     }  # fmt: skip
-    top = [f"--{key}={values.pop(key)}" for key in ("hostname", "port", "certs-dir") if key in values]
+    top = for_the_daemon(values)
     named = {key: value for key, value in values.items() if value is not None and value != ""}
     options = [f"--{key}" if value is True else f"--{key}={value}" for key, value in named.items()]
     return [PROGRAM, *top, TRACE, *options]

@@ -32,9 +32,8 @@ _GLOBAL_KEYS = ("tool", "steps", "profile_continuous_steps", "save_path", *HOOKS
 _ROOTS = tuple(dict.fromkeys((GLOBAL, *(path[0] for path, _ in ROLES.values()))))
 _DOTTED = (f"{GLOBAL}.", *(".".join(path) + "." for path, _ in ROLES.values()))
 _FIRST = ("actor", "ref", "critic", "reward_model", "rollout")  # whose settings are shown
-_MOST_STEPS = 1000
 _REASONS = {
-    "window.steps": f"steps are listed one by one, up to {_MOST_STEPS}",
+    "window.steps": _verl_roles.LISTED,
     "window.counted_from": "steps are counted on after a resume",
     "window": "steps are listed; there is no schedule",
     "stages": "all together, or every stage of each role that is enabled (actor, ref, rollout, critic)",
@@ -190,10 +189,9 @@ def _written(config: Config, kept: Mapping[str, Any]) -> Written:
 
 
 def _tree(config: Config) -> dict[str, Any]:
-    window = config.window
-    steps = range(window.first_step, window.first_step + min(window.steps or 1, _MOST_STEPS))
+    steps = _verl_roles.steps_listed(config.window)
     tool, save_path = "npu" if config.enabled else None, config.path or "outputs/profile"
-    tree: dict[str, Any] = {GLOBAL: {"tool": tool, "steps": [*steps, *window.more_steps], "save_path": save_path}}
+    tree: dict[str, Any] = {GLOBAL: {"tool": tool, "steps": steps, "save_path": save_path}}
     wanted = _roles_of(config)
     for name, (path, _) in ROLES.items():
         if name in wanted or name != "reward_model":

@@ -13,7 +13,7 @@ from .. import hydra
 from ..model import Config
 from ..sources import Source, from_yaml
 from . import LEVELS, Read, Reading, Written, left_out, usual_metrics, yaml_of
-from ._verl_roles import OWN_LEVELS, STAGE_NAMES, steps_of, window_of
+from ._verl_roles import LISTED, OWN_LEVELS, STAGE_NAMES, steps_listed, steps_of, window_of
 
 FLAVOUR = "verl_0_5"
 DESCRIPTION = "verl 0.5 and before: trainer.profile_steps, trainer.npu_profile and actor_rollout_ref.profiler"
@@ -23,13 +23,12 @@ STAGES = ("actor_compute_log_prob", "actor_update", "reference_compute_log_prob"
 OWN_PATH = "./profiler_data"
 _FLAGS = {"with_memory": "memory", "record_shapes": "shapes", "with_module": "modules", "with_stack": "stacks"}
 _KEYS = ("save_path", "level", *_FLAGS, "with_npu", "with_cpu", "analysis")
-_MOST_STEPS = 1000
 _DOTTED = ("trainer.profile_steps=", "trainer.npu_profile.", "actor_rollout_ref.profiler.")
 _IGNORED = (("critic", "profiler"), ("reward_model", "profiler"))
 _REASONS = {
     "enabled": "nothing is recorded without profile_steps and ranks",
     "window.first_step": "profile_steps: null is how it is switched off",
-    "window.steps": f"steps are listed one by one, up to {_MOST_STEPS}; null is off",
+    "window.steps": f"{LISTED}; null is off",
     "window.counted_from": "steps are counted on after a resume",
     "window": "steps are listed; there is no schedule",
     "stages": f"all together, or each of {', '.join(STAGES)}; verl 0.5 records no critic and no reward model",
@@ -106,8 +105,6 @@ def _depth(reading: Reading) -> dict[str, Any]:
 
 def write(config: Config) -> Written:
     """The three sections, every key given."""
-    window = config.window
-    steps = range(window.first_step, window.first_step + min(window.steps or 1, _MOST_STEPS))
     options = {
         "save_path": config.path or OWN_PATH, "level": OWN_LEVELS[config.level],
         **{key: getattr(config, field) for key, field in _FLAGS.items()},
@@ -115,7 +112,7 @@ def write(config: Config) -> Written:
     }  # fmt: skip
     ranks = [] if config.ranks == "all" else list(config.ranks)
     who = {"discrete": config.stages != "all", "all_ranks": config.ranks == "all", "ranks": ranks}
-    listed = [*steps, *window.more_steps] if config.enabled else None
+    listed = steps_listed(config.window) if config.enabled else None
     tree = {
         "trainer": {"profile_steps": listed, "npu_profile": {"options": options}},
         "actor_rollout_ref": {"profiler": who},

@@ -12,19 +12,27 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
+from typing import Callable
 
 from ...profiling import theirs
 from ..planning import KEPT_FROM_THEIR_OWN
 
-# By flavour of configuration: the modules that carry it out where they are loaded, and the variable without which not.
-_ACTS = {
-    "mindspeed_rl": ("mindspeed_rl", None),
-    "verl": ("verl", None),
-    "mindspeed_llm": ("mindspeed_llm", None),
-    "mindspeed_llm_fsdp2": ("mindspeed_llm", None),
-    "torch_npu": ("torch_npu", "PROF_CONFIG_PATH"),
-    "mindspore": ("mindspore", None),
-    "mindspore_env": ("mindspore", "MS_PROFILER_OPTIONS"),
+
+def _is_loaded(module: str, variable: str | None = None) -> bool:
+    """Is a module loaded that carries its section out, with the variable set without which it does not?"""
+    return module in sys.modules and (variable is None or bool(os.environ.get(variable)))
+
+
+# By flavour of configuration: does its framework carry it out here?
+_ACTS: dict[str, Callable[[], bool]] = {
+    "mindspeed_rl": partial(_is_loaded, "mindspeed_rl"),
+    "verl": partial(_is_loaded, "verl"),
+    "mindspeed_llm": partial(_is_loaded, "mindspeed_llm"),
+    "mindspeed_llm_fsdp2": partial(_is_loaded, "mindspeed_llm"),
+    "torch_npu": partial(_is_loaded, "torch_npu", "PROF_CONFIG_PATH"),
+    "mindspore": theirs.mindspore_monitor_exists,
+    "mindspore_env": partial(_is_loaded, "mindspore", "MS_PROFILER_OPTIONS"),
 }
 # What `takes_over: true` hands on to every process: flavours, with commas.
 TAKES_OVER = "MSTXKIT_TAKES_OVER"
@@ -32,10 +40,8 @@ TAKES_OVER = "MSTXKIT_TAKES_OVER"
 
 def carried_out_by_itself(flavour: str) -> str:
     """Why mstxkit stays out of the way of this section's framework here, and what to do; empty where it does not."""
-    module, variable = _ACTS.get(flavour, ("", None))
-    if module not in sys.modules or (variable is not None and not os.environ.get(variable)):
-        return ""
-    if flavour == "mindspore" and not theirs.mindspore_monitor_exists():
+    acts = _ACTS.get(flavour)
+    if acts is None or not acts():
         return ""
     taking_over = "give the file a section mstxkit: {takes_over: true}, or "
     how = taking_over if flavour in KEPT_FROM_THEIR_OWN else ""
