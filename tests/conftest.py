@@ -34,8 +34,10 @@ settings.load_profile(soak.rounds("soak", "short"))
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Commands are as wide as in any pipe; Hypothesis takes the seed of all."""
+    """Commands are as wide as in any pipe, and can be interrupted; Hypothesis takes the seed of all."""
     os.environ.pop("COLUMNS", None)  # pytest-xdist sets it: commands would fold their tables at 80 columns
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell: children inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = soak.seed()
 

@@ -164,7 +164,7 @@ def judge_requests(story: Story) -> None:
             assert row["state"] in END_STATES, f"{story}: request {id} on rank {report.rank} is {row}"
             assert len({one["pid"] for one in sessions}) <= 1, f"{story}: {id} was recorded in two processes"
             whole = [one for one in sessions if one["state"] == "recorded"]
-            assert report.recorded <= len(whole), f"{story}: {report} tells of more than {len(whole)} sessions"
+            assert report.recorded <= len(whole), f"{story}: {report} tells of more than {len(whole)}: {sessions}"
             assert report.state != "done" or report.recorded == len(whole), f"{story}: {report}, {len(whole)} sessions"
     assert set(recorded) <= {(id, rank) for id, ranks in story.told["asked"] for rank in ranks}, story
 
