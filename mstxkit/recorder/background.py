@@ -11,6 +11,7 @@ import time
 from typing import Callable
 
 from .. import faults
+from . import forking
 
 # What the end of capture, or of the process, waits for a run folder that does not answer, unless it is told otherwise.
 ENDS_WITHIN_S = 2.0
@@ -109,6 +110,8 @@ class Background:
             with self._changing:
                 last = self._last
                 if last is None and (self._pausing.is_set() or not goes_on):
+                    if not self._pausing.is_set():
+                        forking.leave()
                     self._thread = None
                     return
             if last is not None:

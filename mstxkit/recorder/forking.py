@@ -1,7 +1,7 @@
 """A fork without our threads, also in the eyes of Python, which from 3.12 on warns of a fork with more than one.
 
-It counts what the kernel lists: threads that were joined a moment ago too, and in 3.13 those that the after-fork calls
-have started.
+It counts what the kernel lists: threads that were joined a moment ago too, or that ended by themselves, and in 3.13
+those that the after-fork calls have started.
 
 Source: CPython 3.12 and 3.13, `Modules/posixmodule.c`, `warn_about_fork_with_threads` and `os_fork_impl`.
 """
@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from typing import Callable
 
 from .. import faults
@@ -19,6 +20,10 @@ from .. import faults
 _COUNTS, _COUNTS_LATE = sys.version_info >= (3, 12), sys.version_info >= (3, 13)
 # What a fork waits for our threads at most, all together; then it goes on without them.
 WAITS_AT_MOST_S = 0.05
+# Threads of ours that ended by themselves, the newest: (kernel's id, when). Nobody joins them, and it may list them
+# yet; some time later another thread may have that id.
+_left: deque[tuple[str, float]] = deque(maxlen=16)
+_IS_LISTED_FOR_S = 1.0
 _waiting: list[Callable[[], None]] = []
 _is_watching = False
 
@@ -27,17 +32,25 @@ def end_threads(end: Callable[[float], int], deadline: float) -> None:
     """Call `end`, which joins threads until a deadline and says how many, and wait until the kernel does not list them
     any more.
     """
-    before = _thread_count() if _COUNTS else 0
-    expected = before - end(deadline)
-    while _COUNTS and _thread_count() > expected and time.monotonic() < deadline:
+    before = _listed() if _COUNTS else set()
+    since = time.monotonic() - _IS_LISTED_FOR_S
+    ended = end(deadline)
+    expected = len(before.difference(thread for thread, when in _left if when >= since)) - ended
+    while _COUNTS and len(_listed()) > expected and time.monotonic() < deadline:
         time.sleep(0.0001)
 
 
-def _thread_count() -> int:
+def leave() -> None:
+    """Called by a thread of ours that ends by itself, before anybody can learn that it has ended."""
+    if _COUNTS:
+        _left.append((str(threading.get_native_id()), time.monotonic()))
+
+
+def _listed() -> set[str]:
     try:
-        return len(os.listdir("/proc/self/task"))
+        return set(os.listdir("/proc/self/task"))
     except OSError:
-        return 0
+        return set()
 
 
 def start_threads(start: Callable[[], None]) -> None:

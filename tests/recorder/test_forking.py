@@ -1,0 +1,57 @@
+"""Before a fork our threads are gone for the kernel too, whether they were joined or ended by themselves."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+from builders import lives
+
+from mstxkit.recorder import forking
+from mstxkit.recorder.background import Background
+
+ENDS_BY_ITSELF = """
+    import os, threading, time
+    from mstxkit.recorder import forking
+    from mstxkit.recorder.background import Background
+    forking._COUNTS = True
+
+    class EndsSlowly:
+        def __del__(self):
+            time.sleep(0.02)
+
+    def turn():
+        local.held = EndsSlowly()
+        return False
+
+    local = threading.local()
+    background = Background("ends", turn)
+    for _ in range(10):
+        background.start()
+        while background.runs:
+            time.sleep(0.001)
+        forking.end_threads(lambda deadline: int(background.pause(deadline)), time.monotonic() + 60)
+        assert len(os.listdir("/proc/self/task")) == 1
+"""
+
+
+def test_a_thread_that_ends_by_itself_is_not_listed_any_more() -> None:
+    process = lives.start(ENDS_BY_ITSELF)
+    status, _, err = lives.finished(process)
+
+    assert (status, err) == (0, "")
+
+
+def test_a_thread_that_has_the_number_of_one_long_gone_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forking, "_COUNTS", True)
+    background = Background("stays", lambda: background.sleep(60) or True)
+    background.start()
+    thread = str(background._thread.native_id)
+    monkeypatch.setattr(forking, "_left", [(thread, time.monotonic() - 2)])
+    waited: list[float] = []
+    monkeypatch.setattr(forking.time, "sleep", waited.append)
+
+    forking.end_threads(lambda deadline: 0, time.monotonic() + 60)
+    assert waited == [] and thread in os.listdir("/proc/self/task")
+    assert background.pause()
