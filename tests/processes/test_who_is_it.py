@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from builders import lives
 
+import mstxkit
 from mstxkit.recorder import adopt
 
 METHODS = pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
@@ -199,3 +200,19 @@ def test_a_trainer_and_its_data_loader_workers_have_a_row_each(run: Path, tmp_pa
 
     assert parts(found) == [(0, "trainer"), *((0, f"dataloader {worker}") for worker in range(3))]
     assert [row["label"] for row in found] == ["rank 0", *(f"rank 0 dataloader {worker}" for worker in range(3))]
+
+
+def test_the_main_thread_has_its_name_where_a_program_has_not_loaded_threading(run: Path) -> None:
+    """An import of mstxkit does not load it."""
+    lives.run(
+        """
+        import sys, mstxkit
+        with mstxkit.at_step(1):
+            was_loaded = "threading" in sys.modules
+        with mstxkit.capture(sys.argv[1]), mstxkit.mstx_range("r"):
+            assert not (was_loaded and mstxkit.status().native)
+        """,
+        run,
+    )
+
+    assert mstxkit.open_run(run).tracks()["name"].to_list() == ["MainThread"]

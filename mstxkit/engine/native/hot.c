@@ -422,12 +422,22 @@ static int is_laid_out(char *base, uint64_t size)
            slots_at <= size && slots <= (size - slots_at) / SLOT_BYTES;
 }
 
+/* What only a recording takes of Python is loaded when one begins. */
+static int find_settle(void)
+{
+    if (g.settle) return 1;
+    PyObject *values = PyImport_ImportModule("mstxkit.engine.plain_values");
+    g.settle = values ? PyObject_GetAttrString(values, "settle") : NULL;
+    Py_XDECREF(values);
+    return g.settle != NULL;
+}
+
 static PyObject *hot_attach(PyObject *self, PyObject *args)
 {
     (void)self;
     PyObject *source;
     unsigned long long nonce;
-    if (!PyArg_ParseTuple(args, "OK", &source, &nonce)) return NULL;
+    if (!PyArg_ParseTuple(args, "OK", &source, &nonce) || !find_settle()) return NULL;
     stop_beating();
     drop_file();
     if (PyObject_GetBuffer(source, &g.view, PyBUF_CONTIG) < 0) return NULL;
@@ -920,14 +930,6 @@ static int make_spares(void)
     return g_no_step && g_ready_none && g_ready_nothing;
 }
 
-static int find_settle(void)
-{
-    PyObject *values = PyImport_ImportModule("mstxkit.engine.plain_values");
-    g.settle = values ? PyObject_GetAttrString(values, "settle") : NULL;
-    Py_XDECREF(values);
-    return g.settle != NULL;
-}
-
 static int add_wrapper_calls(PyObject *module)
 {
     PyObject *home = PyUnicode_FromString("mstxkit.marking.state");
@@ -948,7 +950,7 @@ static int make_tables(void)
     g_stage_ids = PyDict_New();
     g.texts = PyDict_New();
     g_ambient = PyContextVar_New("mstxkit.ambient", NULL);
-    g_threading = PyImport_ImportModule("threading");
+    s_threading = PyUnicode_InternFromString("threading");
     s_stage = PyUnicode_InternFromString("stage");
     s_domain = PyUnicode_InternFromString("domain");
     s_stream = PyUnicode_InternFromString("stream");
@@ -962,7 +964,7 @@ static int make_tables(void)
     /* CPython 3.9 to 3.11 crash where there is no memory for a process's first context: here it is, once */
     PyObject *context = PyContext_CopyCurrent();
     Py_XDECREF(context);
-    return context && g_sites && g_by_name && g_stage_ids && g.texts && g_ambient && g_threading && s_stage &&
+    return context && g_sites && g_by_name && g_stage_ids && g.texts && g_ambient && s_threading && s_stage &&
            s_domain && s_stream && s_default && s_send && s_throw && s_close && s_coalesced && s_total_ns && s_max_ns;
 }
 
@@ -999,8 +1001,7 @@ static int hot_exec(PyObject *module)
 {
     if (PyInterpreterState_Get() != PyInterpreterState_Main()) return refuse();
     if (g_module) return PyDict_Update(PyModule_GetDict(module), PyModule_GetDict(g_module));
-    if (!make_tables() || !make_types(module) || !make_spares() || !find_settle() || !add_wrapper_calls(module))
-        return -1;
+    if (!make_tables() || !make_types(module) || !make_spares() || !add_wrapper_calls(module)) return -1;
     if (PyObject_SetAttrString(module, "NATIVE", Py_True) < 0 || !make_hooks_of_the_system()) return -1;
     g.counters = g.detached_counters;
     g.step = NO_STEP;

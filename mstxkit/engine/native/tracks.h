@@ -43,7 +43,7 @@ static __thread Thread *tls_thread __attribute__((tls_model("initial-exec")));
 static Thread *g_threads;
 static uint32_t g_track_count;
 static pthread_key_t g_thread_key;
-static PyObject *g_threading;    /* the module */
+static PyObject *s_threading;
 static PyObject *g_ambient;      /* ContextVar: stage and at_step that tasks created here inherit */
 static int g_ambient_used;
 static uint32_t g_ambient_age;
@@ -86,13 +86,26 @@ static int all_idle(Thread *th)
     return 1;
 }
 
+/* Threads by Python's id, as it knows them: new, or NULL with or without an exception. A program that has not loaded
+ * `threading` has but one. */
+static PyObject *known_threads(void)
+{
+    PyObject *modules = PyImport_GetModuleDict();
+    PyObject *threading = modules && PyDict_Check(modules) ? PyDict_GetItemWithError(modules, s_threading) : NULL;
+    PyObject *known = threading ? PyObject_GetAttrString(threading, "_active") : NULL;
+    if (!known || PyDict_Check(known)) return known;
+    Py_DECREF(known);
+    return NULL;
+}
+
 /* What Python calls this thread, new, or NULL with or without an exception. `threading.current_thread` would make an
  * object for a thread that it does not know; this runs no Python, and takes no lock. */
 static PyObject *name_here(void)
 {
-    PyObject *active = PyObject_GetAttrString(g_threading, "_active");
-    PyObject *id = active && PyDict_Check(active) ? PyLong_FromUnsignedLong(PyThread_get_thread_ident()) : NULL;
-    PyObject *thread = id ? PyDict_GetItemWithError(active, id) : NULL;
+    PyObject *known = known_threads();
+    if (!known && !PyErr_Occurred() && syscall(SYS_gettid) == getpid()) return PyBytes_FromString("MainThread");
+    PyObject *id = known ? PyLong_FromUnsignedLong(PyThread_get_thread_ident()) : NULL;
+    PyObject *thread = id ? PyDict_GetItemWithError(known, id) : NULL;
     Py_XINCREF(thread);
     PyObject *name = thread ? PyObject_GetAttrString(thread, "_name") : NULL;
     Py_XDECREF(thread);
@@ -100,7 +113,7 @@ static PyObject *name_here(void)
     if (name && PyUnicode_Check(name)) bytes = PyUnicode_AsEncodedString(name, "utf-8", "backslashreplace");
     Py_XDECREF(name);
     Py_XDECREF(id);
-    Py_XDECREF(active);
+    Py_XDECREF(known);
     return bytes;
 }
 
