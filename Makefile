@@ -45,22 +45,20 @@ setup-frameworks:
 demo: setup
 	@$(VENV)/bin/mstxkit demo $(DEMO)
 
-# An environment that cannot be made fails in the table, after the tests of the others.
-test:
+# All environments first: each that is made builds the C engine anew, below the tests of the others. One that cannot be
+# made fails in the table, after the tests of the others.
+test soak:
 	-@$(SET_UP) all
-	@$(PYTHON) .ci/suite.py test
+	@$(PYTHON) .ci/suite.py $@
 
 quick: setup
 	@$(PYTHON) .ci/quick.py $(PART)
 
-soak: setup
-	@$(PYTHON) .ci/suite.py soak
+test-all: setup
+	@$(PYTHON) .ci/suite.py test-all
 
 test-packaging: setup
 	@$(PYTHON) -m pytest -m wheel
-
-test-all: setup
-	@$(PYTHON) .ci/suite.py test-all
 
 check: setup
 	$(PYTHON) -m ruff check .
