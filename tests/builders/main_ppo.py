@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Callable, NamedTuple, TypeVar
 
 from builders.contracts.where import ENVIRONMENTS, FRAMEWORKS_PYTHON, INSTALLED_VERL, verl_paths
+from builders.ray_jobs import NO_LESS_THAN_OTHERS
 
 HERE = Path(__file__).resolve().parents[1] / "frameworks/verl_cpu"
 ROOT = HERE.parents[2]
@@ -148,6 +149,7 @@ def _environment(version: str) -> dict[str, str]:
         "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "GLOO_SOCKET_IFNAME": "lo",
         "RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0", "RAY_prestart_worker_first_driver": "0",
         "HYDRA_FULL_ERROR": "1", "VERL_LOGGING_LEVEL": "WARN", "VERL_USE_EXTERNAL_MODULES": "verl_on_cpu",
+        **NO_LESS_THAN_OTHERS,
     }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from typing import Iterator
 import pytest
 from builders import interpreters
 from builders.interpreters import USES_IT, Program
+from builders.ray_jobs import NO_LESS_THAN_OTHERS
 
 import mstxkit
 
@@ -354,7 +355,8 @@ def test_ray_workers_are_recorded_without_a_line_in_the_driver(program: Program)
     """Idle workers and the driver take part as well, and record nothing; of Ray's daemons none does."""
     interpreters.write(program.folder, {"driver.py": DRIVER})
     asked = ("--run", program.run_folder, "--autopatch", "targets.yaml")
-    done = run(program, *asked, "--", program.python, "-W", "ignore", "driver.py", RAY_AUTH_MODE="disabled")
+    of_ray = {"RAY_AUTH_MODE": "disabled", **NO_LESS_THAN_OTHERS}
+    done = run(program, *asked, "--", program.python, "-W", "ignore", "driver.py", **of_ray)
     opened = mstxkit.open_run(program.run_folder)
     roles = {row["pid"]: row["role"] for row in opened.processes().to_dicts()}
     found = [(row["name"], roles[row["pid"]]) for row in opened.ranges().to_dicts()]

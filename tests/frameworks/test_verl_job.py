@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from builders import soak
+from builders.ray_jobs import NO_LESS_THAN_OTHERS
 
 from mstxkit import open_run
 
@@ -50,9 +51,13 @@ class Job:
         run = folder / "run"
         environment = {key: value for key, value in os.environ.items() if not key.startswith("MSTXKIT_")}
         environment.update(
-            MSTXKIT_RUN=str(run), MSTXKIT_AUTOPATCH="verl", PYTHONPATH=str(JOB.parent), PYTHONWARNINGS="ignore"
+            **NO_LESS_THAN_OTHERS,
+            MSTXKIT_RUN=str(run),
+            MSTXKIT_AUTOPATCH="verl",
+            PYTHONPATH=str(JOB.parent),
+            PYTHONWARNINGS="ignore",
         )
-        done = subprocess.run([sys.executable, str(JOB)], env=environment, capture_output=True, text=True, timeout=300)
+        done = subprocess.run([sys.executable, str(JOB)], env=environment, capture_output=True, text=True, timeout=900)
         assert done.returncode == 0, done.stderr[-4000:]
         self.says: dict[str, Any] = json.loads(done.stdout.rpartition("JOB ")[2])
         self.run = open_run(run)
