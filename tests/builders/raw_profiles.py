@@ -38,7 +38,8 @@ def analyse(profiler_path, max_process_number=1, export_type=None):
         print(json.dumps(told), file=stream)
     if how == "hangs":
         child = subprocess.Popen(["sleep", "1000"])
-        (raw / "child").write_text(str(child.pid))
+        (raw / "written").write_text(str(child.pid))
+        (raw / "written").rename(raw / "child")  # whoever sees it may read it
         time.sleep(1000)
     if how == "crashes":
         os.kill(os.getpid(), signal.SIGSEGV)

@@ -233,12 +233,21 @@ def test_an_unknown_framework_is_refused_before_anything_starts(program: Program
     assert not (program.folder / "started").exists()
 
 
+# It goes on once its rank has said what it knows of.
 CONFIGURED = """
+import os, pathlib, time
 import mstxkit
+
+def knows():
+    return any('"first_step": 3' in word.read_text() for word in words.glob("*.json"))
+
+words, deadline = pathlib.Path(os.environ["MSTXKIT_RUN"], "control/acks"), time.monotonic() + 60
 for number in range(1, 5):
     mstxkit.step(number)
     with mstxkit.stage("actor_update"):
         pass
+    while not knows() and time.monotonic() < deadline:
+        time.sleep(0.01)
 """
 
 
