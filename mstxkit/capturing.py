@@ -17,7 +17,7 @@ from typing import Any, Callable, Mapping
 from . import __version__, faults
 from .errors import CaptureError
 from .escalation.duty.standby import Standby
-from .host import identity
+from .host import identity, imports
 from .recorder import forking, here, outliving
 from .recorder.keeper import Keeper
 from .recorder.process import Recorder
@@ -327,10 +327,11 @@ def _stop_with_multiprocessing() -> None:
     Source: CPython 3.9 to 3.13, `multiprocessing/process.py`, `BaseProcess._bootstrap`: finalizers are cleared, then
         after-fork calls run; so both what is captured before it (a fork, an import of the main
         module) and what its target captures is stopped. From 3.10 on a spawned child has an `_after_fork` that does
-        nothing instead (`context.py`): it leaves through atexit.
+        nothing instead (`context.py`): it leaves through atexit. Where another thread is just importing it, this
+        process is no child of it.
     """
     util, process = sys.modules.get("multiprocessing.util"), sys.modules.get("multiprocessing.process")
-    if util is None or process is None:
+    if util is None or process is None or imports.is_loading(util) or imports.is_loading(process):
         return
     util.register_after_fork(_token, _begin_with_multiprocessing)
     if process.parent_process() is not None:

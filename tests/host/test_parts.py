@@ -5,7 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-from types import SimpleNamespace
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any, Iterator
 from unittest.mock import MagicMock
 
@@ -37,7 +38,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def child_of(monkeypatch: pytest.MonkeyPatch, process: Any, module: str = PROCESS) -> None:
-    monkeypatch.setitem(sys.modules, module, SimpleNamespace(current_process=lambda: process, _current_process=process))
+    monkeypatch.setitem(sys.modules, module, SimpleNamespace(_current_process=process))
 
 
 def process(name: str = "Process-3", target: Any = None, arguments: tuple[Any, ...] = (), **more: Any) -> Any:
@@ -251,6 +252,19 @@ def test_modules_that_are_half_imported_or_stood_in_for_say_nothing(
     assert faults.counts == {}
 
 
+def test_what_another_thread_is_importing_says_nothing_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen with Ray 2.42.1, where a thread of ours looked just then."""
+    of_python = Path(multiprocessing.process.__file__).read_text()
+    begun = ModuleType(PROCESS)
+    exec(of_python[: of_python.index("class BaseProcess")], vars(begun))
+    monkeypatch.setitem(sys.modules, PROCESS, begun)
+
+    with pytest.raises(NameError):
+        begun.current_process()
+    assert found() == (None, None)
+    assert faults.counts == {}
+
+
 def test_a_child_whose_fields_are_stood_in_for_has_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
     child_of(monkeypatch, process(name=MagicMock(), target=MagicMock(__name__="_worker_loop")))
 
@@ -259,7 +273,10 @@ def test_a_child_whose_fields_are_stood_in_for_has_its_number(monkeypatch: pytes
 
 
 def test_what_raises_is_a_counted_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, PROCESS, SimpleNamespace(current_process=lambda: 1 / 0))
+    class Raises:
+        _current_process = property(lambda self: 1 / 0)
+
+    monkeypatch.setitem(sys.modules, PROCESS, Raises())
     identity.forked()
 
     assert found() == (None, None)

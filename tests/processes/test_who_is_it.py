@@ -216,3 +216,24 @@ def test_the_main_thread_has_its_name_where_a_program_has_not_loaded_threading(r
     )
 
     assert mstxkit.open_run(run).tracks()["name"].to_list() == ["MainThread"]
+
+
+def test_capture_begins_well_while_another_thread_is_importing_multiprocessing(tmp_path: Path) -> None:
+    printed = lives.run(
+        """
+        import importlib.util, sys
+        import mstxkit
+        # As an import leaves them that has just begun: in sys.modules, with nothing in them yet.
+        for name in ("multiprocessing.util", "multiprocessing.process"):
+            spec = importlib.util.find_spec(name)
+            spec._initializing = True
+            sys.modules[name] = importlib.util.module_from_spec(spec)
+        mstxkit.capture(sys.argv[1])
+        with mstxkit.mstx_range("recorded"): pass
+        print(mstxkit.status().faults)
+        """,
+        tmp_path / "run",
+    )
+
+    assert printed.strip() == "{}"
+    assert mstxkit.open_run(tmp_path / "run").ranges()["name"].to_list() == ["recorded"]
