@@ -1,8 +1,10 @@
-"""From a request to armed: how long until every rank of a host says so in the control folder, by wall time.
+"""From a request to armed: how long until every rank of a host says so in the control folder, by wall time. And what
+standing by costs.
 
-Each rank is a process of its own under `capture()` with its defaults: it looks every quarter of a second. Requests come
-at random moments. The second variant stands in for a shared file system: each rank is a host of its own, and what it
-reads of the shared folder is up to 3 seconds old, as with NFS and `acregmin=3`; the way back is not delayed.
+Each rank is a process of its own under `capture()` with its defaults. Requests come at random moments. `local`: the
+kernel tells them of a request. `shared`: nobody does, as where another host writes. `cached`: each rank is a host of
+its own besides, and what it reads of the shared folder is up to 3 seconds old, as with NFS and `acregmin=3`; the way
+back is not delayed. `idle`: nothing is asked, nothing recorded; CPU time and wake-ups of all threads but the main one.
 """
 
 from __future__ import annotations
@@ -24,22 +26,34 @@ STAGE, OLD_S, LOOKS_EVERY_S, WITHIN_S = "actor_update", 3.0, 0.005, 60.0
 ENDED = ("cancelled", "failed", "refused", "expired", "done")
 
 
+# Until a process that records nothing is looked at rarely, and for how long it is then measured.
+SETTLES_S, MEASURED_S = 25.0, 30.0
+
+
 class Setting(NamedTuple):
-    """Ranks, requests, whether all ranks are on one host, and how old what they read may be."""
+    """Ranks, requests, whether all ranks are on one host and its run folder is its own, and how old what they read may
+    be.
+    """
 
     ranks: int
     requests: int
     is_one_host: bool = True
+    is_local: bool = True
     old_s: float = 0.0
 
 
-SETTINGS = {"local": Setting(4, 120), "cached": Setting(12, 8, False, OLD_S)}
+SETTINGS = {
+    "local": Setting(4, 120), "shared": Setting(4, 20, is_local=False), "cached": Setting(12, 8, False, False, OLD_S),
+    "idle": Setting(4, 0),
+}  # fmt: skip
 VARIANTS: dict[str, dict[str, str]] = {name: {} for name in SETTINGS}
 
 
 def measure(variant: str) -> list[Row]:
     """Milliseconds: of all ranks together on one host, of each for itself where each is a host."""
     setting = SETTINGS[variant]
+    if not setting.requests:
+        return _idle(setting)
     with tempfile.TemporaryDirectory() as folder, _job(Path(folder), setting) as control:
         chance = random.Random(1)
         taken = [_one_request(control, setting, str(number), chance) for number in range(setting.requests)]
@@ -51,6 +65,31 @@ def measure(variant: str) -> list[Row]:
         Row(f"control.{variant}_armed_p50_ms", middle, "ms", spread(samples), note),
         Row(f"control.{variant}_armed_p99_ms", late, "ms", spread(samples), note),
     ]
+
+
+def _idle(setting: Setting) -> list[Row]:
+    """A second of standing by: the median of the ranks, one of which is the keeper and reads for all of its host."""
+    with tempfile.TemporaryDirectory() as folder, _job(Path(folder), setting) as control:
+        pids = [said.document["process"]["pid"] for said in control.acknowledgements()]
+        time.sleep(SETTLES_S)
+        before = [_spent(pid) for pid in pids]
+        time.sleep(MEASURED_S)
+        after = [_spent(pid) for pid in pids]
+    ms = sorted((late[0] - early[0]) / 1e6 / MEASURED_S for early, late in zip(before, after))
+    wakes = sorted((late[1] - early[1]) / MEASURED_S for early, late in zip(before, after))
+    note = f"of {setting.ranks} ranks on one host; the most, its keeper, "
+    return [
+        Row("control.idle_ms_per_s", statistics.median(ms), "ms/s", ms[-1] - ms[0], f"{note}{ms[-1]:.2f}"),
+        Row("control.idle_wakes_per_s", statistics.median(wakes), "/s", wakes[-1] - wakes[0], f"{note}{wakes[-1]:.1f}"),
+    ]
+
+
+def _spent(pid: int) -> tuple[int, int]:
+    """CPU time in ns and sleeps of a process's threads, without the main one."""
+    tasks = [task for task in Path(f"/proc/{pid}/task").iterdir() if task.name != str(pid)]
+    ns = sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+    lines = [line for task in tasks for line in (task / "status").read_text().splitlines()]
+    return ns, sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
 
 
 @contextmanager
@@ -72,6 +111,7 @@ def _process(folder: Path, setting: Setting, rank: int) -> Iterator[None]:
     host = folder / ("host" if setting.is_one_host else f"host{rank}")
     host.mkdir(mode=0o700, exist_ok=True)
     command = [sys.executable, "-m", "benchmarks.bench_control", str(folder / "run"), str(host), str(setting.old_s)]
+    command += ["local" if setting.is_local else "shared"]
     env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(setting.ranks)}
     with subprocess.Popen(command, env=env, cwd=HERE.parent, stdin=subprocess.PIPE) as process:
         try:
@@ -120,13 +160,17 @@ def _wait(is_so: Any) -> None:
         time.sleep(LOOKS_EVERY_S)
 
 
-def _rank(run: str, host: str, old_s: float) -> None:
+def _rank(run: str, host: str, old_s: float, kind: str) -> None:
     """One rank: it has entered its stage once, and waits until its standard input is closed."""
     import mstxkit
+    from mstxkit.escalation.duty import mailbox
     from mstxkit.store import documents
 
     if old_s:
         documents.read = _Cached(documents.read, old_s, Path(run, "control"))
+        documents.state_of = _Cached(documents.state_of, old_s, Path(run, "control"))
+    if kind == "shared":
+        mailbox.is_local = lambda folder: False
     with mstxkit.capture(run, live_folder=host):
         with mstxkit.stage(STAGE):
             pass
@@ -138,12 +182,11 @@ class _Cached:
 
     def __init__(self, read: Any, old_s: float, folder: Path) -> None:
         self._read, self._old_s, self._folder = read, old_s, folder
-        self._kept: dict[str, tuple[float, bytes | None]] = {}
+        self._kept: dict[str, tuple[float, Any]] = {}
 
-    def __call__(self, file: Path, *how: Any, **named: Any) -> bytes | None:
+    def __call__(self, file: Path, *how: Any, **named: Any) -> Any:
         if file.parent.resolve() != self._folder.resolve():
-            found: bytes | None = self._read(file, *how, **named)
-            return found
+            return self._read(file, *how, **named)
         until, content = self._kept.get(file.name, (0.0, None))
         if time.monotonic() >= until:
             content = self._read(file, *how, **named)
@@ -152,4 +195,4 @@ class _Cached:
 
 
 if __name__ == "__main__":
-    _rank(sys.argv[1], sys.argv[2], float(sys.argv[3]))
+    _rank(sys.argv[1], sys.argv[2], float(sys.argv[3]), sys.argv[4])

@@ -10,42 +10,11 @@ import os
 import select
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 from ..errors import FormatError
 from ..host import identity, life
+from ..host.descriptors import OwnDescriptor, WakePipe
 from ..store import documents, livefile
-
-
-class _Descriptor(NamedTuple):
-    """A descriptor of ours, and what the kernel says that it is."""
-
-    number: int
-    target: str
-
-    @classmethod
-    def of(cls, number: int) -> _Descriptor:
-        return cls(number, _target(number))
-
-    @property
-    def is_ours(self) -> bool:
-        """Is it still what it was?"""
-        return _target(self.number) == self.target
-
-    def close(self) -> None:
-        """Close it, unless its number is somebody else's by now. Never raises."""
-        try:
-            if self.is_ours:
-                os.close(self.number)
-        except OSError:
-            pass  # somebody was faster
-
-
-def _target(number: int) -> str:
-    try:
-        return os.readlink(f"/proc/self/fd/{number}")
-    except OSError:
-        return ""
 
 
 class Neighbours:
@@ -60,8 +29,8 @@ class Neighbours:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._watched: dict[str, _Descriptor] = {}
-        self._pipe: tuple[_Descriptor, _Descriptor] | None = None
+        self._watched: dict[str, OwnDescriptor] = {}
+        self._pipe: WakePipe | None = None
         self.gone_ns: dict[str, int] = {}
 
     def open(self) -> None:
@@ -70,23 +39,19 @@ class Neighbours:
         Raises:
             OSError: no descriptor is left.
         """
-        if self._pipe is None or not all(end.is_ours for end in self._pipe):
-            read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-            self._pipe = _Descriptor.of(read), _Descriptor.of(write)
+        if self._pipe is None or not self._pipe.is_ours:
+            self._pipe = WakePipe()
 
     def close(self) -> None:
         """Watch nobody any more."""
-        for descriptor in (*self._watched.values(), *(self._pipe or ())):
+        for descriptor in (*self._watched.values(), *(() if self._pipe is None else (self._pipe,))):
             descriptor.close()
         self._watched, self._pipe = {}, None
 
     def wake(self) -> None:
         """End a `wait`, from another thread. Never raises."""
-        if self._pipe is not None and self._pipe[1].is_ours:
-            try:
-                os.write(self._pipe[1].number, b"\0")
-            except OSError:
-                pass  # it is full: who waits is awake; or it is closed just now
+        if self._pipe is not None:
+            self._pipe.wake()
 
     def watch(self, names: list[str]) -> None:
         """Watch these as well, where that can be done."""
@@ -94,7 +59,7 @@ class Neighbours:
         for name in set(names) - set(self._watched) - set(self.gone_ns):
             number = _opened(self._folder / f"{name}{life.LIVE_SUFFIX}")
             if number is not None:
-                self._watched[name] = _Descriptor.of(number)
+                self._watched[name] = OwnDescriptor.of(number)
 
     def when_gone(self, name: str) -> int | None:
         """When one of them was gone, also while another one was sealed; None: that is not known."""
@@ -103,7 +68,7 @@ class Neighbours:
 
     def wait(self, seconds: float) -> None:
         """Wait until one of them is gone, or `wake` is called."""
-        poll, wakes = select.poll(), (self._pipe or ())[:1]
+        poll, wakes = select.poll(), [] if self._pipe is None else [self._pipe.end]
         for descriptor in (*self._watched.values(), *wakes):
             poll.register(descriptor.number, select.POLLIN)
         ready = {number for number, _ in poll.poll(int(1000 * seconds))}
@@ -114,9 +79,8 @@ class Neighbours:
             if descriptor.is_ours and (self._folder / f"{name}{life.SUFFIX}").exists():
                 self.gone_ns[name] = now_ns
             descriptor.close()
-        for end in wakes:
-            if end.number in ready and end.is_ours:
-                os.read(end.number, 4096)
+        if self._pipe is not None and self._pipe.end.number in ready:
+            self._pipe.clear()
 
 
 def _opened(file: Path) -> int | None:

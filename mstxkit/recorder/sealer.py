@@ -24,6 +24,8 @@ from .sealed import SealedFiles
 
 # How often identity is looked at, and how long after a full disk a retry is made. Seconds.
 _TICK_S = 1.0
+# After so many looks at which nothing had been recorded since the last: seconds to the next, unless a bank is full.
+_QUIET_LOOKS, _QUIET_TICK_S = 10, 2.5
 # How often coalesced calls are written and costs looked at; a little less, as a tick may come early.
 _GOVERN_EVERY_NS = 990_000_000
 _BANK_HEAD = struct.Struct("<Q8xQQ")  # sequence number, salt, origin: docs/internals/format.md, "Bank"
@@ -53,6 +55,7 @@ class Sealer:
         self._rotating = jitter.Every(seal_every_s, "seal", time.monotonic())
         self.governor = Governor(budget_ratio, outside_ns())
         self._governed_ns = 0
+        self._recorded, self._quiet_looks = (0, 0), 0
         # Called once a second in this thread; must not raise. Gives the CPU time that others of our threads took, ns.
         self.each_second: Callable[[], int] = lambda: 0
         self._govern()
@@ -65,11 +68,18 @@ class Sealer:
             self._is_over = True
 
     def _turn(self) -> bool:
-        engine.wait(_TICK_S)
+        engine.wait(self._tick_s())
         if not self.background.is_pausing and not self._tick_safely():
             # A full disk stays full for a while, and the hot path wakes us at each record that it has to drop.
             self.background.sleep(_TICK_S)
         return True
+
+    def _tick_s(self) -> float:
+        """How long to sleep: a process that has recorded nothing for long is looked at more rarely."""
+        recorded = livefile.recorded(self._live.view, self._live.layout)
+        self._quiet_looks = self._quiet_looks + 1 if recorded == self._recorded else 0
+        self._recorded = recorded
+        return _QUIET_TICK_S if self._quiet_looks > _QUIET_LOOKS else _TICK_S
 
     def _tick_safely(self) -> bool:
         try:

@@ -309,6 +309,13 @@ def read_bank_head(view: Buffer, at: int = 0) -> BankHead:
     return BankHead(*_BANK.unpack_from(view, at))
 
 
+def recorded(view: Buffer, layout: Layout) -> tuple[int, int]:
+    """Sequence number of the active bank, and the records in it: another pair once anything was recorded."""
+    (active,) = struct.unpack_from("<I", view, ACTIVE_BANK_AT)
+    head = read_bank_head(view, layout.bank_at(min(active, layout.bank_count - 1)))
+    return head.seq, head.record_count
+
+
 def read_bank(view: Buffer, layout: Layout, index: int) -> BankCopy | None:
     """Copy one bank; None if it was never used, is free, or was recycled while it was copied."""
     at = layout.bank_at(index)

@@ -14,7 +14,8 @@ import os
 import threading
 import time
 from collections import deque
-from typing import Any
+from pathlib import Path
+from typing import Any, Sequence
 
 from ... import faults, stages
 from ...engine.choose import engine
@@ -101,7 +102,7 @@ class Duty:
         self._machine.placing.is_own |= bool(settings.planned)
         self._machine.placing.origin = origin
         self._ask_patience()
-        self._watcher = Watcher(self._poll, settings.poll_every_s)
+        self._watcher = Watcher(self._poll, settings.poll_every_s, self._places_of_news)
         self._beginnings = Beginnings(self._mailbox, self._watcher, self._say, self._control.path)
 
     def _restored(self, policy: Policy) -> Machine:
@@ -366,6 +367,12 @@ class Duty:
             self._say()
             self._mailbox.flush()
         self._send()
+
+    def _places_of_news(self) -> Sequence[Path] | None:
+        """Where news come from while nothing is going on; None while something is: then other ranks are waited for."""
+        if self._machine.has_work or self._inbox.is_waiting or self._to_send or self._mailbox.problem is not None:
+            return None
+        return self._mailbox.places_of_news()
 
     def _look_at_theirs(self) -> None:
         coming = () if self._session.is_open else others.coming(self._trains)

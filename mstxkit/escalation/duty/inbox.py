@@ -42,6 +42,11 @@ class Inbox:
         self._listens_again_at = 0.0
         self._is_changed = False
 
+    @property
+    def is_waiting(self) -> bool:
+        """Does a request wait for this process to enter its stage?"""
+        return bool(self._waiting)
+
     def take_change(self) -> bool:
         """Was anything refused since the last time?"""
         is_changed, self._is_changed = self._is_changed, False

@@ -21,6 +21,7 @@ from typing import Any, Mapping, NamedTuple
 from ... import faults
 from ...errors import MstxkitError
 from ...host import folders, identity
+from ...host.folder_events import is_local
 from ...store import documents, layout, messages
 from ...store.control_folder import ControlFolder
 from ...store.documents import LIMIT_BYTES, Unusable
@@ -29,6 +30,9 @@ from ...store.report import encoded
 _LOOKS_EVERY_S = 0.0005  # who waits for what another thread writes
 # An elected process that has not looked for so long hangs: in a file system that does not answer, or stopped.
 STALLED_AFTER_S = 3.0
+# A shared file system may say for long that a file is as it was (who opens it is told the truth), or that it changed
+# while it gives what it held before.
+_READ_AGAIN_S, _SETTLES_WITHIN_S = 10.0, 5.0
 _BEAT = struct.Struct("<q")
 
 
@@ -65,6 +69,7 @@ class Mailbox:
         self._outgoing: dict[str, tuple[int, bytes]] = {}
         self._written: dict[str, int] = {}
         self._writing = threading.Lock()
+        self._is_local: bool | None = None
         self.unwritten: str | None = None  # why what was said last could not be written
 
     def take(self) -> list[dict[str, Any]]:
@@ -87,6 +92,18 @@ class Mailbox:
             problem = str(exc)
         self._state(problem if self.flush() else self.problem)
         return new
+
+    def places_of_news(self) -> list[Path] | None:
+        """The folders into which what is new for this process is renamed, as far as the kernel can tell of it: who
+        reads a folder that other hosts write into has to ask. None while what is there has just changed.
+        """
+        if not self._turn.is_held:
+            return [self._relay.path.parent]
+        if self._shared.is_settling:
+            return None
+        if self._is_local is None:
+            self._is_local = is_local(self._control.path)
+        return [self._control.path] if self._is_local else []
 
     def _look(self) -> list[dict[str, Any]]:
         if self._turn.is_ours():
@@ -176,9 +193,13 @@ class Mailbox:
     def _write(self, name: str, content: bytes) -> None:
         if len(content) > LIMIT_BYTES:
             raise MstxkitError(f"it has {len(content)} bytes, and may have {LIMIT_BYTES}")
-        folders.make_folder(self._control.path)
-        folders.make_folder(self._control.path / layout.ACKS)
-        documents.replace_file(self._control.path / layout.ACKS / name, content)
+        file = self._control.path / layout.ACKS / name
+        try:
+            documents.replace_file(file, content)
+        except (FileNotFoundError, NotADirectoryError):
+            folders.make_folder(self._control.path)
+            folders.make_folder(self._control.path / layout.ACKS)
+            documents.replace_file(file, content)
 
     def close(self) -> None:
         """Write what is to go out, and let another process of this host read the shared folder. Never raises."""
@@ -201,6 +222,11 @@ class _Turn:
         self.path = path
         self._file: int | None = None
         self._held = False
+
+    @property
+    def is_held(self) -> bool:
+        """Was it ours at the last look?"""
+        return self._held
 
     def is_ours(self) -> bool:
         """Is it this process's turn, from now on if it was nobody's?
@@ -243,7 +269,10 @@ class _Source:
         self.path, self._run_id = path, run_id
         self.content: bytes | None = None
         self._digest = b""
+        self._state: tuple[int, ...] = ()
+        self._settled_at = self._read_again_at = 0.0
         self._damage: Unusable | None = None
+        self._held: tuple[tuple[int, ...], bytes] | None = None
 
     def changed(self) -> list[dict[str, Any]] | None:
         """Its messages, if its content is another than the last time; None if not, and where there is no file.
@@ -251,9 +280,16 @@ class _Source:
         Raises:
             Unusable: it cannot be used.
         """
+        state, now = documents.state_of(self.path), time.monotonic()
+        if state != self._state:
+            self._state, self._settled_at = state, now + _SETTLES_WITHIN_S
+        is_seen = not state or self._settled_at < now < self._read_again_at
+        if self._damage is None and is_seen:
+            return None
         content = documents.read(self.path, is_private=True)
         if content is None:
             return None
+        self._read_again_at = now + _READ_AGAIN_S
         digest = hashlib.sha256(content).digest()
         if digest == self._digest:
             if self._damage is not None:
@@ -268,9 +304,19 @@ class _Source:
         self.content = content
         return arrived
 
+    @property
+    def is_settling(self) -> bool:
+        """Has it been replaced so lately that what is read of it may still be what it was?"""
+        return time.monotonic() < self._settled_at
+
     def holds(self, content: bytes) -> bool:
-        """Does it hold exactly this?"""
+        """Does it hold exactly this? It is read where it may have been replaced since it was seen to."""
+        state = documents.state_of(self.path)
+        if state and self._held == (state, content):
+            return True
         try:
-            return documents.read(self.path, is_private=True) == content
+            is_so = documents.read(self.path, is_private=True) == content
         except Unusable:
             return False
+        self._held = (state, content) if is_so else None
+        return is_so

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Callable
+from pathlib import Path
+from typing import Callable, Sequence
 
 from ... import faults
 from ...host import jitter
+from ...host.folder_events import FolderEvents
 from ...recorder.background import Background
 
 POLL_S = 0.25
+# How often a process looks that is told of news, or has nobody who could tell it sooner.
+QUIET_S = 1.0
 
 
 class Watcher:
@@ -20,13 +24,20 @@ class Watcher:
         poll: Called every `interval_s`; a mailbox's.
         interval_s: Seconds; a quarter less at most, by the process. A message takes two of them at most to reach every
             process of a host.
+        places: Into which folders news come. While the kernel tells of all of them, and while nothing is going on, a
+            second between two looks is enough: `None` says that something is.
     """
 
-    def __init__(self, poll: Callable[[], object], interval_s: float = POLL_S) -> None:
-        self._poll, self._cost_ns = poll, 0
+    def __init__(
+        self, poll: Callable[[], object], interval_s: float = POLL_S,
+        places: Callable[[], Sequence[Path] | None] = lambda: None,
+    ) -> None:  # fmt: skip
+        self._poll, self._places, self._cost_ns = poll, places, 0
         self._interval_s = jitter.own_period_s(interval_s, "poll")
+        self._quiet_s = max(self._interval_s, jitter.own_period_s(QUIET_S, "quiet"))
         self._urgent = threading.Event()
-        self.background = Background("mstxkit-control", self._look, self._urgent.set)
+        self._events = FolderEvents()
+        self.background = Background("mstxkit-control", self._look, self._wake)
 
     def start(self) -> None:
         """Start polling, at once; nothing where it polls."""
@@ -34,11 +45,18 @@ class Watcher:
 
     def stop(self, deadline: float | None = None) -> bool:
         """End the thread, and wait for it, at most until `deadline` of `time.monotonic`. Has one ended?"""
-        return self.background.pause(deadline)
+        has_ended = self.background.pause(deadline)
+        if not self.background.runs:
+            self._events.close()  # a forked child would share it
+        return has_ended
 
     def look_now(self) -> None:
         """Let it poll now, and not only after its interval."""
+        self._wake()
+
+    def _wake(self) -> None:
         self._urgent.set()
+        self._events.wake()
 
     def take_cost_ns(self) -> int:
         """CPU time of the thread since the last call."""
@@ -48,11 +66,23 @@ class Watcher:
     def _look(self) -> bool:
         before = time.thread_time_ns()
         self._urgent.clear()
+        wait_s = self._interval_s
         try:
+            can_wait = self._events.open()
             self._poll()
+            places = self._places() if can_wait else None
+            if places is not None and self._events.watch(places):
+                wait_s = self._quiet_s
         except Exception as exc:  # the next look may succeed, and nobody else looks
             faults.note("control.watcher", exc)
         self._cost_ns += time.thread_time_ns() - before
-        if not self.background.is_pausing:
-            self._urgent.wait(self._interval_s)
+        self._wait(wait_s)
         return True
+
+    def _wait(self, seconds: float) -> None:
+        if self.background.is_pausing or self._urgent.is_set():
+            return
+        if self._events.open():
+            self._events.wait(seconds)
+        else:
+            self._urgent.wait(seconds)

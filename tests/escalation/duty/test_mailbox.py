@@ -307,3 +307,92 @@ def test_readers_of_files_that_are_replaced_all_the_time_lose_nothing(control: C
     assert came == [str(number) for number in range(sent)]
     assert len(json.loads(requests(control).read_bytes())["messages"]) == sent
     box.close()
+
+
+def reads_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the files that are read from now on."""
+    reads: list[str] = []
+    real = mailbox_module.documents.read
+
+    def noted(path: Path, *more: Any, **named: Any) -> bytes | None:
+        reads.append(path.name)
+        return real(path, *more, **named)
+
+    monkeypatch.setattr(mailbox_module.documents, "read", noted)
+    return reads
+
+
+def test_a_file_that_is_as_it_was_is_not_read_again(
+    control: ControlFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mailbox_module, "_SETTLES_WITHIN_S", 0.0)
+    box, other = Mailbox(control, tmp_path / "host"), Mailbox(control, tmp_path / "host")
+    control.send({"id": "one"})
+    for each in (box, other, box, other):
+        each.poll()
+    reads = reads_of(monkeypatch)
+    for _ in range(5):
+        box.poll(), other.poll()
+    before = list(reads)
+    control.send({"id": "two"})
+    box.poll(), other.poll()
+
+    assert before == []
+    assert [one["id"] for one in box.take()] == [one["id"] for one in other.take()] == ["one", "two"]
+    box.close(), other.close()
+
+
+def test_a_file_that_has_just_changed_is_read_until_it_must_be_whole(
+    control: ControlFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shared file system may say that it changed, and give what it held before."""
+    box = Mailbox(control, tmp_path / "host")
+    control.send({"id": "one"})
+    old = (control.path / "requests.json").read_bytes()
+    box.poll()
+    control.send({"id": "two"})
+    with monkeypatch.context() as stale:
+        stale.setattr(mailbox_module.documents, "read", lambda path, *more, **named: old)
+        box.poll()
+    assert box.places_of_news() is None
+    box.poll()
+
+    assert [one["id"] for one in box.take()] == ["one", "two"]
+    box.close()
+
+
+def test_a_file_that_is_said_to_be_as_it_was_is_read_from_time_to_time(
+    control: ControlFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shared file system may say so for long."""
+    monkeypatch.setattr(mailbox_module, "_SETTLES_WITHIN_S", 0.0)
+    monkeypatch.setattr(mailbox_module, "_READ_AGAIN_S", 0.05)
+    box = Mailbox(control, tmp_path / "host")
+    control.send({"id": "one"})
+    box.poll()
+    state = mailbox_module.documents.state_of(control.path / "requests.json")
+    control.send({"id": "two"})
+    monkeypatch.setattr(mailbox_module.documents, "state_of", lambda path: state)
+    time.sleep(0.06)
+    box.poll()
+
+    assert [one["id"] for one in box.take()] == ["one", "two"]
+    box.close()
+
+
+def test_where_news_come_from_depends_on_whose_turn_it_is(
+    control: ControlFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mailbox_module, "_SETTLES_WITHIN_S", 0.0)
+    control.send({"id": "one"})
+    box = Mailbox(control, tmp_path / "host")
+    before = box.places_of_news()
+    box.poll()
+
+    assert before == [tmp_path / "host"]
+    assert box.places_of_news() == [control.path]
+    monkeypatch.setattr(mailbox_module, "is_local", lambda folder: False)
+    shared = Mailbox(control, tmp_path / "other_host")
+    shared.poll()
+    assert shared.places_of_news() == []
+    box.close(), shared.close()

@@ -53,7 +53,7 @@ def test_processes_that_began_together_do_not_look_in_lock_step(monkeypatch: pyt
     for pid in (101, 102):
         monkeypatch.setattr(identity, "of_life", lambda pid=pid: {"pid": pid, "pid_start": 7000})
         watcher = Watcher(lambda: None, interval_s=0.25)
-        monkeypatch.setattr(watcher._urgent, "wait", waits.append)
+        monkeypatch.setattr(watcher._events, "wait", waits.append)
         watcher._look()
         watcher._look()
 
@@ -92,3 +92,44 @@ def test_a_poll_that_fails_is_a_counted_fault_and_the_next_one_is_made() -> None
     watcher.stop()
 
     assert faults.counts["control.watcher"] >= 3
+
+
+def waits_of(monkeypatch: pytest.MonkeyPatch, **more: object) -> float:
+    """How long a watcher sleeps after a look."""
+    waits: list[float] = []
+    watcher = Watcher(lambda: None, interval_s=0.25, **more)  # type: ignore[arg-type]
+    monkeypatch.setattr(watcher._events, "wait", waits.append)
+    watcher._look()
+    watcher.stop()
+    return waits[0]
+
+
+def test_who_is_told_of_news_looks_once_a_second(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert 0.75 < waits_of(monkeypatch, places=lambda: [tmp_path]) <= 1.0
+    assert 0.75 < waits_of(monkeypatch, places=list) <= 1.0
+
+
+def test_who_is_not_told_or_has_something_to_do_looks_as_often_as_he_was_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert waits_of(monkeypatch, places=lambda: None) <= 0.25
+    assert waits_of(monkeypatch, places=lambda: [tmp_path / "missing"]) <= 0.25
+    monkeypatch.setattr("mstxkit.host.folder_events._call", lambda name, *values: -1)
+    assert waits_of(monkeypatch, places=lambda: [tmp_path]) <= 0.25
+
+
+def test_what_is_renamed_into_its_folder_is_looked_at_at_once(tmp_path: Path) -> None:
+    looks: list[bool] = []
+    watcher = Watcher(lambda: looks.append((tmp_path / "news").exists()), 60.0, lambda: [tmp_path])
+    watcher.start()
+    while not looks:
+        time.sleep(0.005)
+    (tmp_path / "draft").write_text("x")
+    (tmp_path / "draft").rename(tmp_path / "news")
+    deadline = time.monotonic() + 50
+    while not looks[-1] and time.monotonic() < deadline:
+        time.sleep(0.005)
+    watcher.stop()
+
+    assert looks[-1]
+    assert watcher._events._events is None, "a forked child would share it"

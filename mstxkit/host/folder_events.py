@@ -1,0 +1,132 @@
+"""Waiting for a file that is renamed into a folder: Linux's inotify, without asking again and again.
+
+It serves to be quick, not to be right: who waits looks all the same every so often, whatever is told or is not. A
+kernel lets a user have 128 of these, in most installations; a process that gets none goes on asking.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+from pathlib import Path
+from typing import Iterable
+
+from .descriptors import OwnDescriptor, WakePipe
+
+# Source: Linux 6.1, include/uapi/linux/inotify.h.
+_MOVED_TO, _ONLY_FOLDERS = 0x80, 0x01000000
+_FLAGS = os.O_NONBLOCK | os.O_CLOEXEC  # IN_NONBLOCK and IN_CLOEXEC are these
+_EVENT_BYTES = 16
+# Folders on these belong to this kernel alone: what another host writes into others, nobody here is told of.
+_LOCAL_KINDS = frozenset(("tmpfs", "ramfs", "ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "overlay", "zfs"))
+
+
+class FolderEvents:
+    """What is waited for on one thread: files renamed into some folders, or a call of `wake` on any other thread.
+
+    Threads/fork: all but `wake` from one thread. Close it before a fork: a child would share it.
+    """
+
+    def __init__(self) -> None:
+        self._pipe: WakePipe | None = None
+        self._events: OwnDescriptor | None = None
+        self._watched: dict[str, tuple[tuple[int, int], int]] = {}
+
+    def open(self) -> bool:
+        """Can it be waited on? Opens what is not open, or was closed by somebody else."""
+        if self._pipe is None or not self._pipe.is_ours:
+            try:
+                self._pipe = WakePipe()
+            except OSError:
+                self._pipe = None
+                return False
+        return True
+
+    def watch(self, folders: Iterable[Path]) -> bool:
+        """Watch these and no others; each is looked at again, as it may have been removed and made anew. Are all of
+        them watched?
+        """
+        wanted = {os.fspath(folder) for folder in folders}
+        if self._events is None or not self._events.is_ours:
+            self._events, self._watched = _inotify(), {}
+        if self._events is None:
+            return False
+        for path in [path for path in self._watched if path not in wanted]:
+            _call("inotify_rm_watch", self._events.number, self._watched.pop(path)[1])
+        watched = [self._is_watched(path, self._events.number) for path in sorted(wanted)]
+        return all(watched)
+
+    def _is_watched(self, path: str, events: int) -> bool:
+        try:
+            status = os.stat(path)
+        except OSError:
+            self._watched.pop(path, None)
+            return False
+        which = status.st_dev, status.st_ino
+        if path not in self._watched or self._watched[path][0] != which:
+            number = _call("inotify_add_watch", events, os.fsencode(path), _MOVED_TO | _ONLY_FOLDERS)
+            if number < 0:
+                self._watched.pop(path, None)
+                return False
+            self._watched[path] = which, number
+        return True
+
+    def wait(self, seconds: float) -> None:
+        """Until something is renamed into one of the folders, `wake` is called, or so long."""
+        poll = select.poll()
+        for end in (None if self._pipe is None else self._pipe.end, self._events):
+            if end is not None and end.is_ours:
+                poll.register(end.number, select.POLLIN)
+        ready = {number for number, _ in poll.poll(int(1000 * seconds))}
+        if self._pipe is not None and self._pipe.end.number in ready:
+            self._pipe.clear()
+        if self._events is not None and self._events.number in ready and self._events.is_ours:
+            self._take_events(self._events.number)
+
+    def _take_events(self, number: int) -> None:
+        try:
+            os.read(number, 1 << 14)
+        except OSError:
+            pass  # somebody has closed it: `watch` sees that
+
+    def wake(self) -> None:
+        """End a `wait`, or the next one. Never raises."""
+        if self._pipe is not None:
+            self._pipe.wake()
+
+    def close(self) -> None:
+        """Watch nothing any more. Never raises."""
+        for end in (self._pipe, self._events):
+            if end is not None:
+                end.close()
+        self._pipe, self._events, self._watched = None, None, {}
+
+
+def _inotify() -> OwnDescriptor | None:
+    number = _call("inotify_init1", _FLAGS)
+    return OwnDescriptor.of(number) if number >= 0 else None
+
+
+def _call(name: str, *values: int | bytes) -> int:
+    """A function of the C library; -1 where it has none of that name, or refuses."""
+    try:
+        return int(getattr(ctypes.CDLL(None, use_errno=True), name)(*values))
+    except (OSError, AttributeError, TypeError):
+        return -1
+
+
+def is_local(folder: Path) -> bool:
+    """Is this folder's file system this kernel's alone? Where that cannot be told, it is not."""
+    try:
+        device = os.stat(folder).st_dev
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
+            kinds = {line.partition(" - ")[2].partition(" ")[0] for line in mounts if _is_of(device, line)}
+    except (OSError, ValueError):
+        return False
+    return bool(kinds) and kinds <= _LOCAL_KINDS
+
+
+def _is_of(device: int, line: str) -> bool:
+    """Is this line of mountinfo of that device? Its third word is."""
+    return line.split(" ", 3)[2:3] == [f"{os.major(device)}:{os.minor(device)}"]
