@@ -13,8 +13,9 @@ from ...host.folder_events import FolderEvents
 from ...recorder.background import Background
 
 POLL_S = 0.25
-# How often a process looks that is told of news, or has nobody who could tell it sooner.
-QUIET_S = 1.0
+# How often a process looks while nothing is going on: who is told of news, and who reads a shared folder for his host.
+# The first is below `mailbox.STALLED_AFTER_S`: who has the turn says so often that he does not seem to hang.
+TOLD_S, ASKING_S = 2.5, 1.0
 
 
 class Watcher:
@@ -24,8 +25,8 @@ class Watcher:
         poll: Called every `interval_s`; a mailbox's.
         interval_s: Seconds; a quarter less at most, by the process. A message takes two of them at most to reach every
             process of a host.
-        places: Into which folders news come. While the kernel tells of all of them, and while nothing is going on, a
-            second between two looks is enough: `None` says that something is.
+        places: Into which folders news come; `None`: something is going on. While the kernel tells of all of them, and
+            nothing goes on, seconds between two looks are enough; one second where there are none to be told of.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class Watcher:
     ) -> None:  # fmt: skip
         self._poll, self._places, self._cost_ns = poll, places, 0
         self._interval_s = jitter.own_period_s(interval_s, "poll")
-        self._quiet_s = max(self._interval_s, jitter.own_period_s(QUIET_S, "quiet"))
+        self._told_s, self._asking_s = (jitter.own_period_s(period_s, "quiet") for period_s in (TOLD_S, ASKING_S))
         self._urgent = threading.Event()
         self._events = FolderEvents()
         self.background = Background("mstxkit-control", self._look, self._wake)
@@ -72,7 +73,7 @@ class Watcher:
             self._poll()
             places = self._places() if can_wait else None
             if places is not None and self._events.watch(places):
-                wait_s = self._quiet_s
+                wait_s = max(self._interval_s, self._told_s if places else self._asking_s)
         except Exception as exc:  # the next look may succeed, and nobody else looks
             faults.note("control.watcher", exc)
         self._cost_ns += time.thread_time_ns() - before
