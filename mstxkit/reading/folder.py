@@ -6,7 +6,8 @@ Symbolic links inside a run are never followed, FIFOs and devices never opened f
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from contextlib import contextmanager
+from typing import Iterator, NamedTuple
 
 from ..store import documents
 from ..store.values import text_of
@@ -60,12 +61,13 @@ class Folder:
         """The names that end in `suffix`, sorted; a link to a folder elsewhere holds none."""
         return documents.names_in(self.path, suffix)
 
-    def read(self, name: str, offset: int = 0, size: int = LIMIT_BYTES) -> bytes:
-        """At most `size` bytes of a regular file, from `offset`.
+    @contextmanager
+    def opened(self, name: str) -> Iterator[int]:
+        """A descriptor of a regular file.
 
         Raises:
             FormatError: not a regular file.
-            OSError: it cannot be opened or read.
+            OSError: it cannot be opened.
         """
         folder = documents.open_folder(self.path)
         try:
@@ -73,9 +75,19 @@ class Folder:
         finally:
             os.close(folder)
         try:
-            return documents.read_part(fd, offset, size)
+            yield fd
         finally:
             os.close(fd)
+
+    def read(self, name: str, offset: int = 0, size: int = LIMIT_BYTES) -> bytes:
+        """At most `size` bytes of a regular file, from `offset`.
+
+        Raises:
+            FormatError: not a regular file.
+            OSError: it cannot be opened or read.
+        """
+        with self.opened(name) as fd:
+            return documents.read_part(fd, offset, size)
 
 
 def merge(damage: list[Damage]) -> list[Damage]:
