@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
 import numpy.typing as npt
@@ -44,15 +44,44 @@ class Columns(NamedTuple):
     attributes: Attributes
 
 
-def from_payload(payload: segment.Payload, origin: int) -> Columns:
-    """Decode a sealed block's planes. *Cost*: about 15 ns a record."""
+Choose = Callable[[U16, U16, U32], Optional[Bits]]
+
+
+def from_payload(payload: segment.Payload, origin: int, choose: Choose | None = None) -> Columns:
+    """Decode a sealed block's planes. *Cost*: about 15 ns a record that is chosen, 5 ns of the others.
+
+    Args:
+        choose: Of sites, stages and steps: which rows are asked for; None for all of them.
+    """
     planes = np.frombuffer(payload.planes, np.uint8).reshape(records.RECORD_BYTES, payload.n)
     w0 = np.cumsum(_join(planes[0:8]), dtype=np.uint64)
-    duration = _join(planes[16:20]).astype(np.int64) | planes[20].astype(np.int64) << 32
     words = np.frombuffer(payload.attributes, np.uint8).reshape(records.RECORD_BYTES, payload.m)
-    w1 = _join(words[8:16])
-    attributes = _attributes(_join(words[0:8]), w1, _join(words[16:24]).view(np.int64), payload.n)
+    attributes = _attributes(_join(words[0:8]), _join(words[8:16]), _join(words[16:24]).view(np.int64), payload.n)
+    if choose is not None:
+        stage = (w0 >> np.uint64(48)).astype(np.uint16)
+        chosen = choose(_join(planes[8:10]), stage, _join(planes[12:16]))
+        if chosen is not None:
+            rows = np.flatnonzero(chosen)
+            w0, planes, attributes = w0[rows], planes[:, rows], _of_rows(attributes, chosen)
+    duration = _join(planes[16:20]).astype(np.int64) | planes[20].astype(np.int64) << 32
     return _columns(w0, _join(planes[8:16]), duration, planes[21], planes[22], attributes, origin)
+
+
+def only(columns: Columns, chosen: Bits) -> Columns:
+    """These rows, with their attributes."""
+    rows = {name: column[chosen] for name, column in columns._asdict().items() if name != "attributes"}
+    return Columns(**rows, attributes=_of_rows(columns.attributes, chosen))
+
+
+def _of_rows(attributes: Attributes, chosen: Bits) -> Attributes:
+    if not len(attributes.owner):
+        return attributes
+    is_theirs = chosen[attributes.owner]
+    place = np.cumsum(chosen) - 1
+    return Attributes(
+        attributes.value[is_theirs], attributes.key[is_theirs], attributes.value_type[is_theirs],
+        place[attributes.owner[is_theirs]],
+    )  # fmt: skip
 
 
 def _join(planes: U8) -> npt.NDArray[np.unsignedinteger[Any]]:

@@ -12,8 +12,9 @@ import polars as pl
 
 from ..host import parts
 from ..store.records import NO_STEP
+from . import attribute_columns
 from .processes import Process, part_of, rank_of, role_of
-from .rows import IS_ERROR, IS_MARK, IS_OPEN, NO_DURATION, Chunk
+from .rows import ALL, IS_ERROR, IS_MARK, IS_OPEN, NO_DURATION, Chunk, Need
 from .vocabulary import Vocabulary
 
 RANGE_COLUMNS = (
@@ -28,12 +29,25 @@ STAGE_ROW_COLUMNS = (
     "tokens", "prompts", "part", "waits_for",
 )  # fmt: skip
 
+# Before the name of an attribute that is a column of its own, in rows that are still compact.
+NAMED, WAITS_FOR = "@", "waits_for"
+_WORK = ("tokens", "prompts")
+# What rows of stages are made of.
+STAGE_NEED = Need(as_json=False, names=(*_WORK, WAITS_FOR), own_stages=True)
+
 
 def compact(chunk: Chunk) -> pl.DataFrame:
     """A chunk's rows with codes. The chunk is used up."""
     columns = [pl.Series(name, chunk.columns.pop(name)[: chunk.rows]) for name in list(chunk.columns)]
     columns += [_busy(chunk), _attributes(chunk)]
+    named = {name: chunk.named.get(name, []) for name in chunk.need.names}
+    columns += [attribute_columns.column(NAMED + name, chunk.rows, parts) for name, parts in named.items()]
     return pl.DataFrame(columns)
+
+
+def together(pieces: list[pl.DataFrame]) -> pl.DataFrame:
+    """Rows of several chunks: a column of attributes has one type in all of them."""
+    return pl.concat(pieces, rechunk=False, how="vertical_relaxed")
 
 
 def _busy(chunk: Chunk) -> pl.Series:
@@ -81,15 +95,16 @@ class Finisher:
         self._stages = categorical("stage", vocabulary.stages)
         self._is_stage = pl.Series("is_stage", [site.is_stage for site in sites], dtype=pl.Boolean)
 
-    def ranges(self, rows: pl.DataFrame, with_process: bool = False) -> pl.DataFrame:
-        """The contract's columns of ranges; marks are left out."""
+    def ranges(self, rows: pl.DataFrame, with_process: bool = False, need: Need = ALL) -> pl.DataFrame:
+        """The contract's columns of ranges, and those of the attributes that are needed; marks are left out."""
         is_mark = rows["flags"] & IS_MARK != 0
         columns = ("process", "is_stage", *RANGE_COLUMNS) if with_process else RANGE_COLUMNS
-        return self._pick(self._owned(rows.filter(~is_mark) if is_mark.any() else rows), columns)
+        return self._pick(self._owned(rows.filter(~is_mark) if is_mark.any() else rows), _as_needed(columns, need))
 
-    def marks(self, rows: pl.DataFrame, with_process: bool = False) -> pl.DataFrame:
-        """The contract's columns of marks."""
-        return self._pick(only_marks(rows), ("process", "depth", *MARK_COLUMNS) if with_process else MARK_COLUMNS)
+    def marks(self, rows: pl.DataFrame, with_process: bool = False, need: Need = ALL) -> pl.DataFrame:
+        """The same of marks."""
+        columns = ("process", "depth", *MARK_COLUMNS) if with_process else MARK_COLUMNS
+        return self._pick(only_marks(rows), _as_needed(columns, need))
 
     def only_stages(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows that are occurrences of a stage of their own, open ones included."""
@@ -101,7 +116,9 @@ class Finisher:
 
     def _owned(self, rows: pl.DataFrame) -> pl.DataFrame:
         """With `owner`: whose rank and part a row has, its process's; what a controller waits for is the driver's."""
-        waits = _EXPRESSIONS["waits_for"]().is_not_null()
+        if not _may_wait(rows):
+            return rows
+        waits = _waits_for(rows).is_not_null()
         return rows.with_columns(owner=pl.when(waits).then(self._driver).otherwise(pl.col("process")))
 
     def _pick(self, rows: pl.DataFrame, names: tuple[str, ...]) -> pl.DataFrame:
@@ -112,10 +129,16 @@ class Finisher:
             return self._by_process[name].gather(rows["owner" if name in _OF_OWNER and "owner" in rows else "process"])
         if name in ("domain", "name", "message"):
             return self._by_site["name" if name == "message" else name].gather(rows["site"]).alias(name)
+        if name in _WORK:
+            return _work(rows, name)
+        if name == WAITS_FOR:
+            return rows.select(_waits_for(rows).alias(name))[name]
         if name == "is_stage":
             return self._is_stage.gather(rows["site"])
         if name == "stage":
             return self._stages.gather(rows["stage"])
+        if name.startswith(NAMED):
+            return rows[name].alias(name[len(NAMED) :])
         return rows.select(_EXPRESSIONS[name]().alias(name))[name] if name in _EXPRESSIONS else rows[name]
 
 
@@ -128,14 +151,30 @@ def says_waits() -> pl.Expr:
     return pl.col("attributes").str.contains('"waits_for":', literal=True)
 
 
-def _number(attribute: str) -> Callable[[], pl.Expr]:
-    return lambda: pl.col("attributes").str.json_path_match(f"$.{attribute}").cast(pl.Float64, strict=False)
+def _may_wait(rows: pl.DataFrame) -> bool:
+    of_waits = rows[NAMED + WAITS_FOR] if NAMED + WAITS_FOR in rows.columns else rows["attributes"]
+    return of_waits.null_count() < rows.height
+
+
+def _waits_for(rows: pl.DataFrame) -> pl.Expr:
+    if NAMED + WAITS_FOR in rows.columns:
+        return pl.col(NAMED + WAITS_FOR).cast(pl.String)
+    return pl.when(says_waits()).then(pl.col("attributes").str.json_path_match(f"$.{WAITS_FOR}"))
+
+
+def _work(rows: pl.DataFrame, name: str) -> pl.Series:
+    """How much a row says it did; null where that is no number."""
+    if rows[NAMED + name].dtype == pl.Boolean:
+        return nulls(name, rows.height, pl.Float64)
+    return rows.select(pl.col(NAMED + name).cast(pl.Float64, strict=False).alias(name))[name]
+
+
+def _as_needed(columns: tuple[str, ...], need: Need) -> tuple[str, ...]:
+    kept = columns if need.as_json else tuple(name for name in columns if name != "attributes")
+    return (*kept, *(NAMED + name for name in need.names if name != WAITS_FOR or need.shows_waits))
 
 
 _EXPRESSIONS: dict[str, Callable[[], pl.Expr]] = {
-    "tokens": _number("tokens"),
-    "prompts": _number("prompts"),
-    "waits_for": lambda: pl.when(says_waits()).then(pl.col("attributes").str.json_path_match("$.waits_for")),
     "time_ns": lambda: pl.col("start_ns"),
     "track": lambda: pl.col("track").cast(pl.Int32),
     "depth": lambda: pl.col("depth").cast(pl.Int16),

@@ -63,8 +63,8 @@ class Payload(NamedTuple):
     @classmethod
     def of_engine(cls, parts: tuple[Any, ...]) -> Payload:
         """What `encode_bank` of an engine gives."""
-        *sizes, extent = parts
-        return cls(*sizes, Extent(*extent))
+        texts, planes, attributes, n, m, extent = parts
+        return cls(texts, planes, attributes, n, m, Extent(*extent))
 
 
 class Head(NamedTuple):

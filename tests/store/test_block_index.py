@@ -1,4 +1,4 @@
-"""The index of a sealed file: it says of each block what the block says, and damage makes it none, never a wrong one."""
+"""The index of a sealed file: it says of each block what the block says; damage makes it none, never a wrong one."""
 
 from __future__ import annotations
 
