@@ -37,10 +37,10 @@ def named(attributes: Attributes, texts: dict[int, str], names: Sequence[str], f
         if text in wanted:
             keys.setdefault(text, []).append(key)
     is_shown = np.isin(attributes.value_type, records.SHOWN)
-    found = {name: np.flatnonzero(is_shown & _is_one_of(attributes.key, keys[name])) for name in keys}
+    places = {name: np.flatnonzero(is_shown & _is_one_of(attributes.key, keys[name])) for name in keys}
     return {
         name: Values(attributes.owner[at] + first_row, attributes.value[at], attributes.value_type[at], texts)
-        for name, at in found.items()
+        for name, at in places.items()
         if len(at)
     }
 
@@ -55,7 +55,7 @@ def column(name: str, rows: int, parts: Sequence[Values]) -> pl.Series:
     Of different types: a text beside anything makes all texts, a float beside an integer makes floats. Of an attribute
     that was given twice, the last counts.
     """
-    types = {int(found) for part in parts for found in np.unique(part.value_type)} - {records.NULL}
+    types = {int(kind) for part in parts for kind in np.unique(part.value_type)} - {records.NULL}
     if not types:
         return pl.Series(name, [], dtype=pl.Null).extend_constant(None, rows)
     if types & set(_TEXTS):
@@ -90,7 +90,7 @@ def _texts(name: str, rows: int, parts: Sequence[Values]) -> pl.Series:
 
 
 def _as_text(value: int, value_type: int, texts: dict[int, str]) -> str | None:
-    found = records.value_of(value_type, value, texts)
-    if found is None or isinstance(found, str):
-        return found
-    return str(found).lower() if isinstance(found, bool) else str(found)
+    value_held = records.value_of(value_type, value, texts)
+    if value_held is None or isinstance(value_held, str):
+        return value_held
+    return str(value_held).lower() if isinstance(value_held, bool) else str(value_held)

@@ -5,15 +5,19 @@ Symbolic links inside a run are never followed, FIFOs and devices never opened f
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import contextmanager
 from typing import Iterator, NamedTuple
 
-from ..store import documents
-from ..store.values import text_of
+from ..errors import FormatError
+from ..store import documents, layout
+from ..store.values import text_of, whole_number
 
 # Sealed files are rotated long before; what lies beyond is listed as damage.
 LIMIT_BYTES = 1 << 30
+RUN_FORMAT = 1
+_RUN_LIMIT_BYTES = 1 << 20
 
 
 class Damage(NamedTuple):
@@ -100,3 +104,19 @@ def merge(damage: list[Damage]) -> list[Damage]:
         else:
             merged.append(part)
     return merged
+
+
+def run_id(path: str, damage: list[Damage]) -> str:
+    """The id of the run in this folder; "" where it cannot be read."""
+    where = Folder(path)
+    file = where.path_of(layout.RUN_FILE)
+    try:
+        fields = json.loads(where.read(layout.RUN_FILE, size=_RUN_LIMIT_BYTES))
+        if not isinstance(fields, dict):
+            raise FormatError("not a JSON object")
+        if whole_number(fields.get("format")) > RUN_FORMAT:
+            damage.append(Damage(file, 0, 0, "written by a newer mstxkit: upgrade this one"))
+        return str(fields.get("run", ""))
+    except (OSError, ValueError, RecursionError, FormatError) as exc:
+        damage.append(Damage(file, 0, 0, f"the run's id cannot be read: {reason_of(exc)}"))
+        return ""

@@ -10,6 +10,7 @@ from typing import Any, Callable, Iterable
 import numpy as np
 import polars as pl
 
+from ..errors import ReadError
 from ..host import parts
 from ..store.records import NO_STEP
 from . import attribute_columns
@@ -34,6 +35,23 @@ NAMED, WAITS_FOR = "@", "waits_for"
 _WORK = ("tokens", "prompts")
 # What rows of stages are made of.
 STAGE_NEED = Need(as_json=False, names=(*_WORK, WAITS_FOR), own_stages=True)
+
+
+def need_of(attributes: bool | Iterable[str]) -> Need:
+    """What a table of ranges or of marks shows, by what its user gave.
+
+    Raises:
+        ReadError: names that cannot be columns.
+    """
+    if isinstance(attributes, str):
+        raise ReadError(f"attributes={attributes!r}: several names are asked for: attributes=[{attributes!r}]")
+    names = () if isinstance(attributes, bool) else tuple(dict.fromkeys(attributes))
+    if taken := sorted({*names} & {*RANGE_COLUMNS, *MARK_COLUMNS}):
+        raise ReadError(f"attributes={list(names)}: {taken[0]!r} is a column already; its values are in `attributes`")
+    as_json = attributes is not False
+    # Whose a row is, is told by what it waits for: by the JSON text, or by a column that is not shown.
+    hidden = () if as_json or WAITS_FOR in names else (WAITS_FOR,)
+    return Need(as_json, (*names, *hidden), shows_waits=WAITS_FOR in names)
 
 
 def compact(chunk: Chunk) -> pl.DataFrame:

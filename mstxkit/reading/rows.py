@@ -226,8 +226,8 @@ class Blocks:
             rows, values = attributes.json_texts(columns.attributes, texts.texts)
             if values:
                 chunk.attributes.append((rows + chunk.rows, values))
-        found = attribute_columns.named(columns.attributes, texts.texts, chunk.need.names, chunk.rows)
-        for name, part in found.items():
+        columns_of = attribute_columns.named(columns.attributes, texts.texts, chunk.need.names, chunk.rows)
+        for name, part in columns_of.items():
             chunk.named.setdefault(name, []).append(part)
 
 

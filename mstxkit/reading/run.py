@@ -6,14 +6,12 @@ Nothing in a run's folder makes the reader raise anything but an `MstxkitError`;
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Any, Iterable, Iterator
 
 from ..errors import FormatError, MstxkitError, ReadError
 from ..store import layout, patch_record
-from ..store.values import whole_number
-from .folder import Damage, Folder, merge, reason_of
+from .folder import Damage, Folder, merge, run_id
 from .processes import Process, Processes, row_of, set_offsets
 
 if TYPE_CHECKING:
@@ -24,9 +22,6 @@ if TYPE_CHECKING:
     from .selection import Moment, Numbers, Selection
 
 __all__ = ["Damage", "Run", "open_run"]
-
-RUN_FORMAT = 1
-_RUN_LIMIT_BYTES = 1 << 20
 
 
 def open_run(
@@ -112,7 +107,7 @@ class Run:
         self.damage: list[Damage] = []
         self._sealed = Folder(os.path.join(path, layout.SEALED))
         self._patches = Folder(os.path.join(path, layout.PATCHES))
-        self.id = self._read_id()
+        self.id = run_id(path, self.damage)
         processes = Processes()
         # Live first: a bank that is sealed meanwhile is then seen twice, never not at all.
         self.damage += live.read_all(Folder(os.path.join(path, layout.LIVE)), processes)
@@ -152,7 +147,7 @@ class Run:
         """
         from . import frames
 
-        need = self._need(attributes)
+        need = frames.need_of(attributes)
         rows = frames.together(list(self._pieces(need=need)))
         return self._finisher().ranges(rows, need=need)
 
@@ -172,7 +167,7 @@ class Run:
         """
         from . import frames
 
-        need = self._need(attributes)
+        need = frames.need_of(attributes)
         marked = frames.together([frames.only_marks(piece) for piece in self._pieces(need=need)])
         return self._finisher().marks(marked, need=need)
 
@@ -410,21 +405,6 @@ class Run:
 
         return pl.DataFrame(profiles.rows(self.path, self.id, self.damage), schema=frames.PROFILE_SCHEMA)
 
-    def _need(self, attributes: bool | Iterable[str]) -> Need:
-        from . import frames, rows
-
-        if isinstance(attributes, str):
-            raise ReadError(f"attributes={attributes!r}: several names are asked for: attributes=[{attributes!r}]")
-        named = () if isinstance(attributes, bool) else tuple(dict.fromkeys(attributes))
-        if taken := sorted({*named} & {*frames.RANGE_COLUMNS, *frames.MARK_COLUMNS}):
-            raise ReadError(
-                f"attributes={list(named)}: {taken[0]!r} is a column already; its values are in `attributes`"
-            )
-        as_json = attributes is not False
-        # Whose a row is, is told by what it waits for: by the JSON text, or by a column that is not shown.
-        hidden = () if as_json or frames.WAITS_FOR in named else (frames.WAITS_FOR,)
-        return rows.Need(as_json, (*named, *hidden), shows_waits=frames.WAITS_FOR in named)
-
     def _pieces(self, rows: int = 1 << 20, need: Need | None = None) -> Iterator[pl.DataFrame]:
         """All rows with codes in place of texts; the vocabulary holds those of a piece once it has been given."""
         from . import frames, opened
@@ -464,17 +444,3 @@ class Run:
         from . import frames
 
         return frames.Finisher(self._processes, self._vocabulary)
-
-    def _read_id(self) -> str:
-        where = Folder(self.path)
-        path = where.path_of(layout.RUN_FILE)
-        try:
-            fields = json.loads(where.read(layout.RUN_FILE, size=_RUN_LIMIT_BYTES))
-            if not isinstance(fields, dict):
-                raise FormatError("not a JSON object")
-            if whole_number(fields.get("format")) > RUN_FORMAT:
-                self.damage.append(Damage(path, 0, 0, "written by a newer mstxkit: upgrade this one"))
-            return str(fields.get("run", ""))
-        except (OSError, ValueError, RecursionError, FormatError) as exc:
-            self.damage.append(Damage(path, 0, 0, f"the run's id cannot be read: {reason_of(exc)}"))
-            return ""

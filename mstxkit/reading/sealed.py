@@ -45,10 +45,10 @@ def index(folder: Folder, processes: Processes, is_wanted: IsWanted | None = Non
 
 
 def _by_process(folder: Folder) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    files: dict[str, list[str]] = {}
     for name in folder.names(SEALED_SUFFIX):
-        found.setdefault(sealed_process(name), []).append(name)
-    return found
+        files.setdefault(sealed_process(name), []).append(name)
+    return files
 
 
 def _is_being_written(damage: Damage) -> bool:
@@ -63,13 +63,13 @@ def _open_file(
     path = folder.path_of(name)
     try:
         with folder.opened(name) as fd:
-            found = _File(name, fd, path, damage).contents()
+            contents = _SealedFile(name, fd, path, damage).contents()
     except (FormatError, OSError, MemoryError) as exc:
         damage.append(Damage.because(path, exc))
         return True
-    if is_wanted and found and not is_wanted(table_of(found[-1][0].get("identity"))):
+    if is_wanted and contents and not is_wanted(table_of(contents[-1][0].get("identity"))):
         return False
-    for meta, refs in found:
+    for meta, refs in contents:
         _take(meta, refs, processes.of(meta.get("identity"), sealed_process(name)))
     return True
 
@@ -78,7 +78,7 @@ def _open_file(
 _Told = tuple[dict[str, Any], list[tuple[int, BlockRef]]]
 
 
-class _File:
+class _SealedFile:
     """One sealed file, while it is opened."""
 
     def __init__(self, name: str, fd: int, path: str, damage: list[Damage]) -> None:
@@ -97,10 +97,9 @@ class _File:
         tail = read_part(self._fd, max(0, self._size - _TAIL_BYTES), min(self._size, _TAIL_BYTES))
         first = tail if len(tail) == self._size else read_part(self._fd, 0, segment.FILE_HEADER_BYTES)
         segment.check_file_header(first)
-        found = self._by_index_at_end(tail)
-        if found is None:
-            found = self._by_heads()
-        return self._whole() if found is None else found
+        by_index = self._by_index_at_end(tail)
+        by_heads = self._by_heads() if by_index is None else by_index
+        return self._whole() if by_heads is None else by_heads
 
     def _by_index_at_end(self, tail: bytes) -> list[_Told] | None:
         size = block_index.size_by_trailer(tail)
@@ -116,9 +115,9 @@ class _File:
         except FormatError:
             return None  # whoever goes through the file finds it, and lists it
 
-    def _told(self, found: block_index.Found) -> _Told:
-        refs = [(e.kind, BlockRef(self._name, e.payload_at, e.size, e.crc, dict(e.fields))) for e in found.entries]
-        return found.meta, refs
+    def _told(self, index: block_index.FileIndex) -> _Told:
+        refs = [(e.kind, BlockRef(self._name, e.payload_at, e.size, e.crc, dict(e.fields))) for e in index.entries]
+        return index.meta, refs
 
     def _by_heads(self) -> list[_Told] | None:
         heads: list[segment.Head] = []
@@ -129,28 +128,27 @@ class _File:
                 return None
             heads.append(head)
             at = head.end
-        told = self._by_last_index(heads)
-        return None if told is None else told
+        return self._by_last_index(heads)
 
     def _by_last_index(self, heads: list[segment.Head]) -> list[_Told] | None:
         """What the last index says, then each block behind it; None where any of it is damaged."""
         place = max((place for place, head in enumerate(heads) if head.kind == segment.INDEX), default=-1)
-        told: list[_Told] = []
+        contents: list[_Told] = []
         if place >= 0:
             head = heads[place]
             try:
-                found = block_index.read(read_part(self._fd, head.offset, head.end - head.offset), head)
+                last = block_index.read(read_part(self._fd, head.offset, head.end - head.offset), head)
             except FormatError:
                 return None
-            if [entry.payload_at for entry in found.entries] != [before.payload_at for before in heads[:place]]:
+            if [entry.payload_at for entry in last.entries] != [before.payload_at for before in heads[:place]]:
                 return None
-            told.append(self._told(found))
+            contents.append(self._told(last))
         for head in heads[place + 1 :]:
             meta = segment.meta_of(read_part(self._fd, head.offset, head.payload_at - head.offset), head)
             if isinstance(meta, segment.BlockDamage):
                 return None
-            told.append(self._told_by(head.kind, meta, head.payload_at, head.end - head.payload_at, head.crc))
-        return told
+            contents.append(self._told_by(head.kind, meta, head.payload_at, head.end - head.payload_at, head.crc))
+        return contents
 
     def _told_by(self, kind: int, meta: dict[str, Any], payload_at: int, size: int, crc: int) -> _Told:
         # Anchors are by far the largest part of a meta, and the process learns them now.
@@ -159,14 +157,14 @@ class _File:
 
     def _whole(self) -> list[_Told]:
         """Every block that is whole, by reading all of it."""
-        told = []
+        contents = []
         for block in segment.scan(read_part(self._fd, 0, self._size)):
             if isinstance(block, segment.BlockDamage):
                 self._damage.append(Damage(self._path, *block))
             elif block.kind != segment.INDEX:
                 sizes = block.payload_at, len(block.payload), zlib.crc32(block.payload)
-                told.append(self._told_by(block.kind, block.meta, *sizes))
-        return told
+                contents.append(self._told_by(block.kind, block.meta, *sizes))
+        return contents
 
 
 def _take(meta: dict[str, Any], refs: list[tuple[int, BlockRef]], process: Process) -> None:

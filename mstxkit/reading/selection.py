@@ -111,30 +111,30 @@ def selection(
     )  # fmt: skip
 
 
-def _numbers(name: str, given: Numbers, largest: int) -> frozenset[int] | None:
-    if given is None:
+def _numbers(name: str, asked: Numbers, largest: int) -> frozenset[int] | None:
+    if asked is None:
         return None
     try:
-        found = frozenset([given] if isinstance(given, int) else given)
+        numbers = frozenset([asked] if isinstance(asked, int) else asked)
     except TypeError:
-        found = frozenset([None])  # type: ignore[list-item]
-    for value in found:
+        numbers = frozenset([None])  # type: ignore[list-item]
+    for value in numbers:
         if type(value) is not int or not 0 <= value <= largest:
-            raise ReadError(f"open_run({name}={given!r}): {name} are a number, or several, from 0 to {largest}")
-    return found
+            raise ReadError(f"open_run({name}={asked!r}): {name} are a number, or several, from 0 to {largest}")
+    return numbers
 
 
-def _moment(name: str, given: Moment) -> int | None:
-    if given is None or type(given) is int:
-        return given
-    if isinstance(given, datetime) and given.tzinfo is not None:
-        seconds, rest = divmod(given.timestamp(), 1)
+def _moment(name: str, asked: Moment) -> int | None:
+    if asked is None or type(asked) is int:
+        return asked
+    if isinstance(asked, datetime) and asked.tzinfo is not None:
+        seconds, rest = divmod(asked.timestamp(), 1)
         return int(seconds) * 1_000_000_000 + round(rest * 1e6) * 1000
     allowed = "whole nanoseconds since 1970, or a datetime with a time zone"
-    raise ReadError(f"open_run({name}={given!r}): a time is {allowed}")
+    raise ReadError(f"open_run({name}={asked!r}): a time is {allowed}")
 
 
-def _stage(given: Any) -> str:
-    if not isinstance(given, str):
-        raise ReadError(f"open_run(stages=…): {given!r} is no name of a stage")
-    return stage_keys.canonical(given)
+def _stage(asked: Any) -> str:
+    if not isinstance(asked, str):
+        raise ReadError(f"open_run(stages=…): {asked!r} is no name of a stage")
+    return stage_keys.canonical(asked)

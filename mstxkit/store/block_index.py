@@ -27,7 +27,7 @@ _BLOCKS_BETWEEN, _TIMES_AT_LEAST = 8, 16
 _LIMIT_BYTES = 1 << 24
 
 
-class Entry(NamedTuple):
+class IndexEntry(NamedTuple):
     """One block, as an index has it: its payload's place and checksum, and what of its meta readers choose by."""
 
     kind: int
@@ -49,7 +49,7 @@ class Indexed(NamedTuple):
 
     data: bytes
     records: int = 0
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[IndexEntry, ...] = ()
     about: Mapping[str, Any] = {}
 
     def __add__(self, other: object) -> Indexed:
@@ -67,7 +67,7 @@ def block(kind: int, meta: Mapping[str, Any], payload: bytes = b"", records: int
     head = segment.head_of(data, 0, len(data))
     assert isinstance(head, segment.Head)
     fields = {name: meta[name] for name in FIELDS if name in meta}
-    return Indexed(data, records, (Entry(kind, head.payload_at, len(payload), head.crc, fields),), meta)
+    return Indexed(data, records, (IndexEntry(kind, head.payload_at, len(payload), head.crc, fields),), meta)
 
 
 class Growing:
@@ -78,7 +78,7 @@ class Growing:
     """
 
     def __init__(self, size_bytes: int = segment.FILE_HEADER_BYTES) -> None:
-        self._entries: list[Entry] = []
+        self._entries: list[IndexEntry] = []
         self._about: dict[str, Any] = {}
         self._anchors: dict[tuple[int, ...], None] = {}
         self._end: int | None = size_bytes
@@ -106,10 +106,10 @@ class Growing:
         """The index as a block, to be appended now; None where there is nothing new to say, or nothing can be said."""
         if self._end is None or len(self._entries) == self._indexed_blocks:
             return None
-        found = _packed(self._about, self._entries, _thinned(list(self._anchors)))
-        self._last_bytes = len(found.data)
-        self._indexed_blocks, self._indexed_bytes = len(self._entries) + 1, self._end + len(found.data)
-        return found
+        index = _packed(self._about, self._entries, _thinned(list(self._anchors)))
+        self._last_bytes = len(index.data)
+        self._indexed_blocks, self._indexed_bytes = len(self._entries) + 1, self._end + len(index.data)
+        return index
 
 
 def _thinned(anchors: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
@@ -119,7 +119,7 @@ def _thinned(anchors: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
     return ordered
 
 
-def _packed(about: Mapping[str, Any], entries: list[Entry], anchors: list[tuple[int, ...]]) -> Indexed:
+def _packed(about: Mapping[str, Any], entries: list[IndexEntry], anchors: list[tuple[int, ...]]) -> Indexed:
     columns = {name: [getattr(entry, name) for entry in entries] for name in _PLACES}
     columns |= {name: [entry.fields.get(name) for entry in entries] for name in FIELDS}
     codec, content = segment.compress(json.dumps([columns, anchors], separators=(",", ":")).encode())
@@ -139,14 +139,14 @@ def size_by_trailer(tail: bytes) -> int:
     return int(size) if magic == MAGIC else 0
 
 
-class Found(NamedTuple):
+class FileIndex(NamedTuple):
     """An index, read: the meta of its process with the clock's anchors, and the blocks that it speaks of."""
 
     meta: dict[str, Any]
-    entries: list[Entry]
+    entries: list[IndexEntry]
 
 
-def read(data: bytes, head: segment.Head) -> Found:
+def read(data: bytes, head: segment.Head) -> FileIndex:
     """An index block, from all of its bytes.
 
     Raises:
@@ -165,16 +165,16 @@ def read(data: bytes, head: segment.Head) -> Found:
     entries = [_entry(row) for row in zip(*listed)]
     if len({len(column) for column in listed}) != 1 or not _lie_within(entries, head.offset):
         raise FormatError("an index that does not fit its file", head.offset)
-    return Found({**meta, "clock": {**table_of(meta.get("clock")), "anchors": anchors}}, entries)
+    return FileIndex({**meta, "clock": {**table_of(meta.get("clock")), "anchors": anchors}}, entries)
 
 
-def _entry(row: tuple[Any, ...]) -> Entry:
+def _entry(row: tuple[Any, ...]) -> IndexEntry:
     kind, payload_at, size, crc = (whole_number(value) for value in row[: len(_PLACES)])
     fields = {name: value for name, value in zip(FIELDS, row[len(_PLACES) :]) if value is not None}
-    return Entry(kind, payload_at, size, crc, fields)
+    return IndexEntry(kind, payload_at, size, crc, fields)
 
 
-def _lie_within(entries: list[Entry], end: int) -> bool:
+def _lie_within(entries: list[IndexEntry], end: int) -> bool:
     """Is each payload behind the one before, and before the index? Then no byte is told twice."""
     at = segment.FILE_HEADER_BYTES
     for entry in entries:

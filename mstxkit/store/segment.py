@@ -155,13 +155,13 @@ def head_of(data: Buffer, offset: int, file_bytes: int) -> Head | BlockDamage:
     if magic != BLOCK_MAGIC or _CRC.unpack_from(data, _HEAD.size)[0] != zlib.crc32(head):
         return BlockDamage(offset, BLOCK_HEADER_BYTES, "damaged block header")
     meta_at = offset + (BLOCK_HEADER_BYTES if version == JOINT else HEAD_AT_MOST_BYTES)
-    found = Head(version, kind, crc, offset, meta_at, meta_at + meta_bytes, meta_at + meta_bytes + payload_bytes)
-    if found.end > file_bytes:
+    parsed = Head(version, kind, crc, offset, meta_at, meta_at + meta_bytes, meta_at + meta_bytes + payload_bytes)
+    if parsed.end > file_bytes:
         return BlockDamage(offset, file_bytes - offset, "file ends inside a block")
     if version > APART:
         reason = f"block of format {version}, written by a newer mstxkit: upgrade this one"
-        return BlockDamage(offset, found.end - offset, reason)
-    return found
+        return BlockDamage(offset, parsed.end - offset, reason)
+    return parsed
 
 
 def meta_of(data: Buffer, head: Head) -> dict[str, Any] | BlockDamage:
@@ -247,12 +247,12 @@ def encode_bank(raw: bytes, text: bytes, salt: int) -> Payload:
 def _extent(words: list[int]) -> Extent:
     """Of records as they are encoded: each first word is its difference to that of the record before."""
     w0s = [w0 & records.U64 for w0 in accumulate(words[0::3])]
-    found = [records.unpack(*each) for each in zip(w0s, words[1::3], words[2::3])]
-    if not found:
+    rows = [records.unpack(*each) for each in zip(w0s, words[1::3], words[2::3])]
+    if not rows:
         return NOTHING
-    steps = [record.step for record in found if record.step != records.NO_STEP] or [records.NO_STEP]
-    first, last = min(record.end - record.duration for record in found), max(record.end for record in found)
-    return Extent(first, last, min(steps), max(steps), tuple(sorted({record.stage for record in found})))
+    steps = [record.step for record in rows if record.step != records.NO_STEP] or [records.NO_STEP]
+    first, last = min(record.end - record.duration for record in rows), max(record.end for record in rows)
+    return Extent(first, last, min(steps), max(steps), tuple(sorted({record.stage for record in rows})))
 
 
 def to_planes(words: list[int]) -> bytes:

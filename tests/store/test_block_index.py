@@ -31,7 +31,7 @@ def written(*blocks: Indexed) -> tuple[bytes, Growing]:
     return data, growing
 
 
-def read(data: bytes) -> block_index.Found:
+def read(data: bytes) -> block_index.FileIndex:
     size = block_index.size_by_trailer(data)
     offset = len(data) - size
     head = segment.head_of(data[offset:], offset, len(data))

@@ -531,7 +531,7 @@ static PyObject *stages_of(const Extent *e)
     return all;
 }
 
-/* planes, attributes, their counts and what they reach over, of records that do not change; the GIL is released meanwhile */
+/* planes, attributes, their counts and what they reach over, of records that do not change; the GIL is released */
 static PyObject *encoded(PyObject *texts, const uint64_t *words, uint64_t count, uint64_t salt)
 {
     Counts c;
