@@ -36,7 +36,7 @@ def named(attributes: Attributes, texts: dict[int, str], names: Sequence[str], f
     for key, text in texts.items():
         if text in wanted:
             keys.setdefault(text, []).append(key)
-    is_shown = np.isin(attributes.value_type, records.SHOWN)
+    is_shown = (attributes.value_type >= min(records.SHOWN)) & (attributes.value_type <= max(records.SHOWN))
     places = {name: np.flatnonzero(is_shown & _is_one_of(attributes.key, keys[name])) for name in keys}
     return {
         name: Values(attributes.owner[at] + first_row, attributes.value[at], attributes.value_type[at], texts)

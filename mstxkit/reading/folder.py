@@ -73,15 +73,18 @@ class Folder:
             FormatError: not a regular file.
             OSError: it cannot be opened.
         """
-        folder = documents.open_folder(self.path)
-        try:
-            fd = documents.open_regular(name, folder)
-        finally:
-            os.close(folder)
+        fd = self._open(name)
         try:
             yield fd
         finally:
             os.close(fd)
+
+    def _open(self, name: str) -> int:
+        folder = documents.open_folder(self.path)
+        try:
+            return documents.open_regular(name, folder)
+        finally:
+            os.close(folder)
 
     def read(self, name: str, offset: int = 0, size: int = LIMIT_BYTES) -> bytes:
         """At most `size` bytes of a regular file, from `offset`.

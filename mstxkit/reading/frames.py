@@ -15,7 +15,7 @@ from ..host import parts
 from ..store.records import NO_STEP
 from . import attribute_columns
 from .processes import Process, part_of, rank_of, role_of
-from .rows import ALL, IS_ERROR, IS_MARK, IS_OPEN, NO_DURATION, Chunk, Need
+from .rows import ALL, IS_ERROR, IS_MARK, IS_OPEN, NO_DURATION, WAITS_FOR, Chunk, Need
 from .vocabulary import Vocabulary
 
 RANGE_COLUMNS = (
@@ -31,10 +31,10 @@ STAGE_ROW_COLUMNS = (
 )  # fmt: skip
 
 # Before the name of an attribute that is a column of its own, in rows that are still compact.
-NAMED, WAITS_FOR = "@", "waits_for"
+NAMED = "@"
 _WORK = ("tokens", "prompts")
 # What rows of stages are made of.
-STAGE_NEED = Need(as_json=False, names=(*_WORK, WAITS_FOR), own_stages=True)
+STAGE_NEED = Need(as_json=False, names=_WORK, own_stages=True)
 
 
 def need_of(attributes: bool | Iterable[str]) -> Need:
@@ -48,17 +48,14 @@ def need_of(attributes: bool | Iterable[str]) -> Need:
     names = () if isinstance(attributes, bool) else tuple(dict.fromkeys(attributes))
     if taken := sorted({*names} & {*RANGE_COLUMNS, *MARK_COLUMNS}):
         raise ReadError(f"attributes={list(names)}: {taken[0]!r} is a column already; its values are in `attributes`")
-    as_json = attributes is not False
-    # Whose a row is, is told by what it waits for: by the JSON text, or by a column that is not shown.
-    hidden = () if as_json or WAITS_FOR in names else (WAITS_FOR,)
-    return Need(as_json, (*names, *hidden), shows_waits=WAITS_FOR in names)
+    return Need(attributes is not False, names)
 
 
 def compact(chunk: Chunk) -> pl.DataFrame:
     """A chunk's rows with codes. The chunk is used up."""
     columns = [pl.Series(name, chunk.columns.pop(name)[: chunk.rows]) for name in list(chunk.columns)]
     columns += [_busy(chunk), _attributes(chunk)]
-    named = {name: chunk.named.get(name, []) for name in chunk.need.names}
+    named = {name: chunk.named.get(name, []) for name in chunk.need.columns}
     columns += [attribute_columns.column(NAMED + name, chunk.rows, parts) for name, parts in named.items()]
     return pl.DataFrame(columns)
 
@@ -134,30 +131,35 @@ class Finisher:
 
     def _owned(self, rows: pl.DataFrame) -> pl.DataFrame:
         """With `owner`: whose rank and part a row has, its process's; what a controller waits for is the driver's."""
-        if not _may_wait(rows):
+        if rows[NAMED + WAITS_FOR].null_count() == rows.height:
             return rows
-        waits = _waits_for(rows).is_not_null()
+        waits = _WAITS_FOR.is_not_null()
         return rows.with_columns(owner=pl.when(waits).then(self._driver).otherwise(pl.col("process")))
 
     def _pick(self, rows: pl.DataFrame, names: tuple[str, ...]) -> pl.DataFrame:
-        return pl.DataFrame([self._column(rows, name) for name in names])
+        return rows.select(self._column(rows, name) for name in names)
 
-    def _column(self, rows: pl.DataFrame, name: str) -> pl.Series:
+    def _column(self, rows: pl.DataFrame, name: str) -> pl.Expr:
         if name in self._by_process:
-            return self._by_process[name].gather(rows["owner" if name in _OF_OWNER and "owner" in rows else "process"])
+            owner = "owner" if name in _OF_OWNER and "owner" in rows.columns else "process"
+            return _taken(self._by_process[name], owner).alias(name)
         if name in ("domain", "name", "message"):
-            return self._by_site["name" if name == "message" else name].gather(rows["site"]).alias(name)
+            return _taken(self._by_site["name" if name == "message" else name], "site").alias(name)
         if name in _WORK:
             return _work(rows, name)
         if name == WAITS_FOR:
-            return rows.select(_waits_for(rows).alias(name))[name]
+            return _WAITS_FOR.alias(name)
         if name == "is_stage":
-            return self._is_stage.gather(rows["site"])
+            return _taken(self._is_stage, "site").alias(name)
         if name == "stage":
-            return self._stages.gather(rows["stage"])
+            return _taken(self._stages, "stage").alias(name)
         if name.startswith(NAMED):
-            return rows[name].alias(name[len(NAMED) :])
-        return rows.select(_EXPRESSIONS[name]().alias(name))[name] if name in _EXPRESSIONS else rows[name]
+            return pl.col(name).alias(name[len(NAMED) :])
+        return _EXPRESSIONS[name]().alias(name) if name in _EXPRESSIONS else pl.col(name)
+
+
+def _taken(values: pl.Series, places: str) -> pl.Expr:
+    return pl.lit(values).gather(pl.col(places))
 
 
 # A driver that waits is no rank's; the rest of a row is that of its process.
@@ -169,27 +171,19 @@ def says_waits() -> pl.Expr:
     return pl.col("attributes").str.contains('"waits_for":', literal=True)
 
 
-def _may_wait(rows: pl.DataFrame) -> bool:
-    of_waits = rows[NAMED + WAITS_FOR] if NAMED + WAITS_FOR in rows.columns else rows["attributes"]
-    return of_waits.null_count() < rows.height
+_WAITS_FOR = pl.col(NAMED + WAITS_FOR).cast(pl.String)
 
 
-def _waits_for(rows: pl.DataFrame) -> pl.Expr:
-    if NAMED + WAITS_FOR in rows.columns:
-        return pl.col(NAMED + WAITS_FOR).cast(pl.String)
-    return pl.when(says_waits()).then(pl.col("attributes").str.json_path_match(f"$.{WAITS_FOR}"))
-
-
-def _work(rows: pl.DataFrame, name: str) -> pl.Series:
+def _work(rows: pl.DataFrame, name: str) -> pl.Expr:
     """How much a row says it did; null where that is no number."""
     if rows[NAMED + name].dtype == pl.Boolean:
-        return nulls(name, rows.height, pl.Float64)
-    return rows.select(pl.col(NAMED + name).cast(pl.Float64, strict=False).alias(name))[name]
+        return pl.lit(None, dtype=pl.Float64).alias(name)
+    return pl.col(NAMED + name).cast(pl.Float64, strict=False).alias(name)
 
 
 def _as_needed(columns: tuple[str, ...], need: Need) -> tuple[str, ...]:
     kept = columns if need.as_json else tuple(name for name in columns if name != "attributes")
-    return (*kept, *(NAMED + name for name in need.names if name != WAITS_FOR or need.shows_waits))
+    return (*kept, *(NAMED + name for name in need.names))
 
 
 _EXPRESSIONS: dict[str, Callable[[], pl.Expr]] = {

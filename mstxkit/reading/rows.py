@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Iterator, NamedTuple, Union
+from functools import lru_cache
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, Union
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import FormatError
 from ..store import livefile, records, segment
+from ..store.livefile import read_texts
 from ..store.values import whole_number
 from . import attribute_columns, attributes, decode
 from .ahead import in_order
@@ -16,7 +18,7 @@ from .align import Clock
 from .allowance import Allowance
 from .folder import Damage, Folder, reason_of
 from .processes import BlockRef, Process
-from .sealed import payload_of
+from .sealed import checked
 from .selection import EVERYTHING, Selection
 from .vocabulary import Vocabulary
 
@@ -24,6 +26,7 @@ CHUNK_ROWS = 1 << 20
 
 IS_MARK, IS_ERROR, IS_OPEN = 1, 2, 4
 NO_DURATION = -1
+WAITS_FOR = "waits_for"
 
 _COLUMNS = {
     "process": np.uint32, "site": np.uint32, "stage": np.uint32, "track": np.uint16, "depth": np.uint8,
@@ -38,13 +41,16 @@ class Need(NamedTuple):
         as_json: All attributes as one JSON text?
         names: Attributes that are columns of their own.
         own_stages: Only ranges that are occurrences of a stage of their own?
-        shows_waits: Is `waits_for` asked for as a column? It is needed in any case, for whose a row is.
     """
 
     as_json: bool = True
     names: tuple[str, ...] = ()
     own_stages: bool = False
-    shows_waits: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names, and what tells whose a row is: what a controller waits for is not its own."""
+        return self.names if WAITS_FOR in self.names else (*self.names, WAITS_FOR)
 
 
 ALL = Need()
@@ -52,6 +58,8 @@ Source = Union[BlockRef, livefile.BankCopy]
 Decoded = tuple[decode.Columns, livefile.Texts]
 # A block from which on a thread reads and unpacks it ahead.
 _LARGE_BYTES = 1 << 16
+_FEW_TEXTS = 1 << 16
+_READ_AHEAD_BYTES = 1 << 18
 
 
 class Chunk:
@@ -84,6 +92,7 @@ class Blocks:
     ) -> None:
         self._sealed, self._vocabulary, self._damage, self._chosen = sealed, vocabulary, damage, chosen
         self.allowance = Allowance()
+        self._read_ahead = ("", 0, b"")
 
     def chunks(self, processes: list[Process], chunk_rows: int = CHUNK_ROWS, need: Need = ALL) -> Iterator[Chunk]:
         """Ranges and marks, process by process, in the order in which they ended."""
@@ -153,12 +162,12 @@ class Blocks:
     def _decode(self, source: Source, payload: segment.Payload | Exception | None, need: Need | None) -> Decoded | None:
         if not isinstance(source, BlockRef):
             columns, texts = _copied(source)
-            chosen = self._choose(need, texts)(columns.site, columns.stage, columns.step)
+            chosen = self._choose(need, texts)(columns.site, columns.stage, lambda: columns.step)
             return (columns if chosen is None else decode.only(columns, chosen)), texts
         if not isinstance(payload, segment.Payload):
             self._note(source, reason_of(payload or FormatError("a block that was not read")))
             return None
-        texts, unread = livefile.read_texts(payload.texts, None)
+        texts, unread = _texts_of(payload.texts) if len(payload.texts) < _FEW_TEXTS else read_texts(payload.texts, None)
         try:
             columns = decode.from_payload(payload, whole_number(source.meta.get("origin")), self._choose(need, texts))
         except (ValueError, MemoryError) as exc:
@@ -172,10 +181,10 @@ class Blocks:
         """Which rows of a block with these texts are asked for."""
         asked = self._chosen
 
-        def choose(site: decode.U16, stage: decode.U16, step: decode.U32) -> decode.Bits | None:
+        def choose(site: decode.U16, stage: decode.U16, step: Callable[[], decode.U32]) -> decode.Bits | None:
             if need is None:
                 return None
-            parts = [asked.in_steps(step)] if asked.steps is not None else []
+            parts = [asked.in_steps(step())] if asked.steps is not None else []
             parts += [asked.in_stages(stage, texts.stages)] if asked.stages is not None else []
             parts += [_is_own_stage(site, texts)] if need.own_stages else []
             return np.logical_and.reduce(parts) if parts else None
@@ -189,8 +198,18 @@ class Blocks:
         rows, attribute_count, text_bytes = sizes
         expected = text_bytes + records.RECORD_BYTES * (rows + attribute_count)  # type: ignore[operator]
         self.allowance.grant(ref, expected)
-        stream = segment.decompress(str(ref.meta.get("codec")), payload_of(self._sealed, ref), expected)
+        stream = segment.decompress(str(ref.meta.get("codec")), self._bytes_of(ref), expected)
         return segment.split(stream, ref.meta)
+
+    def _bytes_of(self, ref: BlockRef) -> bytes:
+        """A block's payload, checked. Small ones are read together with what follows them: they are asked for next."""
+        if ref.size >= _LARGE_BYTES:
+            return checked(self._sealed.read(ref.file, ref.offset, ref.size), ref)
+        file, first, data = self._read_ahead
+        if file != ref.file or not first <= ref.offset <= first + len(data) - ref.size:
+            first, data = ref.offset, self._sealed.read(ref.file, ref.offset, _READ_AHEAD_BYTES)
+            self._read_ahead = (ref.file, first, data)
+        return checked(data[ref.offset - first : ref.offset - first + ref.size], ref)
 
     def _note(self, ref: BlockRef, reason: str) -> None:
         Damage(self._sealed.path_of(ref.file), ref.offset, ref.size, reason).note_in(self._damage)
@@ -226,9 +245,15 @@ class Blocks:
             rows, values = attributes.json_texts(columns.attributes, texts.texts)
             if values:
                 chunk.attributes.append((rows + chunk.rows, values))
-        columns_of = attribute_columns.named(columns.attributes, texts.texts, chunk.need.names, chunk.rows)
+        columns_of = attribute_columns.named(columns.attributes, texts.texts, chunk.need.columns, chunk.rows)
         for name, part in columns_of.items():
             chunk.named.setdefault(name, []).append(part)
+
+
+@lru_cache(maxsize=64)
+def _texts_of(text: bytes) -> tuple[livefile.Texts, int]:
+    """Decoded texts; the blocks of a process mostly have the same. Nobody changes them."""
+    return read_texts(text, None)
 
 
 def _is_large(item: tuple[Process, Source]) -> bool:
@@ -252,4 +277,4 @@ def _bank_of(source: Source) -> int:
 
 
 def _copied(bank: livefile.BankCopy) -> tuple[decode.Columns, livefile.Texts]:
-    return decode.from_bank(bank)[0], livefile.read_texts(bank.text, bank.salt)[0]
+    return decode.from_bank(bank)[0], read_texts(bank.text, bank.salt)[0]

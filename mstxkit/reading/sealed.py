@@ -22,7 +22,7 @@ from .processes import ENDED, KILLED, LEFT, RUNNING, BlockRef, Process, Processe
 
 _ENDINGS = {"exit": ENDED, "killed": KILLED, "left": LEFT}
 # What is read of a file's end, in the hope that its index is all of it.
-_TAIL_BYTES = 1 << 14
+_TAIL_BYTES = 1 << 12
 IsWanted = Callable[[Mapping[str, Any]], bool]
 
 
@@ -33,14 +33,14 @@ def index(folder: Folder, processes: Processes, is_wanted: IsWanted | None = Non
         is_wanted: Does an identity belong to those that are read? The newest of a process decides; None takes all.
     """
     damage: list[Damage] = []
+    running = processes.running()
     for stem, names in _by_process(folder).items():
         parts: list[Damage] = []
         # The newest first: it has the newest identity, and where that is not wanted the others are not opened.
         for name in reversed(names):
             if not _open_file(folder, name, processes, parts, is_wanted):
                 break
-        is_running = processes.is_running(stem)
-        damage += [part for part in parts if not (is_running and _is_being_written(part))]
+        damage += [part for part in parts if not (stem in running and _is_being_written(part))]
     return sorted(damage, key=lambda part: part.path)
 
 
@@ -194,7 +194,11 @@ def payload_of(folder: Folder, ref: BlockRef) -> bytes:
         FormatError: these are not the bytes that were written.
         OSError: the file cannot be read.
     """
-    payload = folder.read(ref.file, ref.offset, ref.size)
+    return checked(folder.read(ref.file, ref.offset, ref.size), ref)
+
+
+def checked(payload: bytes, ref: BlockRef) -> bytes:
+    """These bytes, if they are those that were written; else FormatError."""
     if len(payload) != ref.size or zlib.crc32(payload) != ref.crc:
         raise FormatError(segment.NO_MATCH, ref.offset)
     return payload
