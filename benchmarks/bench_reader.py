@@ -25,7 +25,7 @@ INSIDE, RANGES_A_STEP = 24, 100
 KINDS = 64
 # Imports are not what is measured: a session of a notebook pays for them once.
 READ = """
-import json, sys, time
+import json, os, sys, time
 import numpy, polars, zstandard
 from mstxkit.reading import align, attributes, frames, live, opened, rows, sealed, selection, vocabulary
 from mstxkit.reading.tables import stages, waits
@@ -33,14 +33,17 @@ from mstxkit.reading import endings, labels
 from mstxkit import open_run
 def peak_kb():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
-def read_bytes():
-    return next(int(line.split()[1]) for line in open("/proc/self/io") if line.startswith("rchar"))
-before, bytes_before = peak_kb(), read_bytes()
+real, sizes = os.pread, []
+def counted(*given):
+    sizes.append(len(found := real(*given)))
+    return found
+os.pread = counted
+before = peak_kb()
 began, cpu = time.perf_counter(), time.process_time()
 run = open_run(sys.argv[1], **json.loads(sys.argv[3]))
 frame = getattr(run, sys.argv[2])()
 taken, cpu = time.perf_counter() - began, time.process_time() - cpu
-print(json.dumps([frame.height, taken, cpu, peak_kb(), before, read_bytes() - bytes_before]))
+print(json.dumps([frame.height, taken, cpu, peak_kb(), before, sum(sizes)]))
 """
 
 
@@ -53,10 +56,11 @@ class Setting(NamedTuple):
     asked: dict[str, Any]
     height: int
     per_block: int = 40_000
+    attributes: bool = True
 
 
 SETTINGS = {
-    "all": Setting(4, 10_000_000, "ranges", {}, 10_000_000),
+    "all": Setting(4, 10_000_000, "ranges", {}, 10_000_000, attributes=False),
     "one_rank": Setting(1024, 10_240_000, "ranges", {"ranks": 500}, 10_000, per_block=2_500),
     "one_step": Setting(64, 25_600_000, "ranges", {"steps": 1000}, 64 * RANGES_A_STEP),
     "stages": Setting(1024, 10_240_000, "stages", {}, 1024 * 400, per_block=2_500),
@@ -84,6 +88,7 @@ def measure(variant: str) -> list[Row]:
 
 def _of_all(ranges: int, cpu_s: float, taken_s: float, size: int) -> list[Row]:
     return [
+        Row("reader.all_s", taken_s, "s", note="by the clock, on the cores that there are"),
         Row("reader.rows_per_s", ranges / taken_s, "rows/s"),
         Row("reader.row_cpu", cpu_s / ranges / _no_op_s(), "x", note=f"{ranges / cpu_s:,.0f} rows a second of CPU"),
         Row("reader.file_bytes_per_range", size / ranges, "bytes", note="made up data; see memory.sealed_bytes"),
@@ -121,7 +126,7 @@ def write_run(folder: Path, setting: Setting) -> int:
         for bank, n in _banks(setting):
             kind = bank % KINDS, n
             if kind not in packed:
-                packed[kind] = _block(*kind)
+                packed[kind] = _block(*kind, setting.attributes)
             meta, payload = packed[kind]
             moved = {**meta, **_when(bank, n, setting), "identity": identity}
             files.append(block_index.block(segment.RECORDS, moved, payload, n))
@@ -149,10 +154,10 @@ def _first_step(bank: int, n: int) -> int:
     return bank % KINDS * n // RANGES_A_STEP
 
 
-def _block(bank: int, n: int) -> tuple[dict[str, Any], bytes]:
+def _block(bank: int, n: int, has_attributes: bool) -> tuple[dict[str, Any], bytes]:
     from mstxkit.store import segment
 
-    texts, planes, attributes = _texts(), _planes(bank, n), _attributes(n)
+    texts, planes, attributes = _texts(), _planes(bank, n), _attributes(n) if has_attributes else b""
     codec, payload = segment.compress(texts + planes + attributes)
     sizes = {"records": n, "attributes": len(attributes) // 24, "text_bytes": len(texts), "codec": codec}
     return sizes, payload
