@@ -23,6 +23,8 @@ from .processes import ENDED, KILLED, LEFT, RUNNING, BlockRef, Process, Processe
 _ENDINGS = {"exit": ENDED, "killed": KILLED, "left": LEFT}
 # What is read of a file's end, in the hope that its index is all of it.
 _TAIL_BYTES = 1 << 12
+# What was told of a process, and the blocks that go with it, by kind.
+_Told = tuple[dict[str, Any], list[tuple[int, BlockRef]]]
 IsWanted = Callable[[Mapping[str, Any]], bool]
 
 
@@ -36,12 +38,26 @@ def index(folder: Folder, processes: Processes, is_wanted: IsWanted | None = Non
     running = processes.running()
     for stem, names in _by_process(folder).items():
         parts: list[Damage] = []
-        # The newest first: it has the newest identity, and where that is not wanted the others are not opened.
-        for name in reversed(names):
-            if not _open_file(folder, name, processes, parts, is_wanted):
-                break
+        for name, contents in reversed(_opened(folder, names, parts, is_wanted)):
+            for meta, refs in contents:
+                _take(meta, refs, processes.of(meta.get("identity"), sealed_process(name)))
         damage += [part for part in parts if not (stem in running and _is_being_written(part))]
     return sorted(damage, key=lambda part: part.path)
+
+
+def _opened(
+    folder: Folder, names: list[str], damage: list[Damage], is_wanted: IsWanted | None
+) -> list[tuple[str, list[_Told]]]:
+    """The files of one process, the newest first: it has the newest identity, and where that is not wanted, the others
+    are not opened.
+    """
+    files = []
+    for name in reversed(names):
+        contents = _contents(folder, name, damage)
+        if is_wanted and contents and not is_wanted(table_of(contents[-1][0].get("identity"))):
+            break
+        files.append((name, contents))
+    return files
 
 
 def _by_process(folder: Folder) -> dict[str, list[str]]:
@@ -56,26 +72,14 @@ def _is_being_written(damage: Damage) -> bool:
     return damage.size == 0 or damage.reason.startswith("file ends inside")
 
 
-def _open_file(
-    folder: Folder, name: str, processes: Processes, damage: list[Damage], is_wanted: IsWanted | None
-) -> bool:
-    """Is its process wanted, as far as this file tells?"""
+def _contents(folder: Folder, name: str, damage: list[Damage]) -> list[_Told]:
     path = folder.path_of(name)
     try:
         with folder.opened(name) as fd:
-            contents = _SealedFile(name, fd, path, damage).contents()
+            return _SealedFile(name, fd, path, damage).contents()
     except (FormatError, OSError, MemoryError) as exc:
         damage.append(Damage.because(path, exc))
-        return True
-    if is_wanted and contents and not is_wanted(table_of(contents[-1][0].get("identity"))):
-        return False
-    for meta, refs in contents:
-        _take(meta, refs, processes.of(meta.get("identity"), sealed_process(name)))
-    return True
-
-
-# What was told of a process, and the blocks that go with it, by kind.
-_Told = tuple[dict[str, Any], list[tuple[int, BlockRef]]]
+        return []
 
 
 class _SealedFile:

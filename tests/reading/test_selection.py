@@ -147,6 +147,15 @@ def test_files_of_other_ranks_are_not_opened_but_for_their_newest(run: Path, mon
     assert [name[-8:-4] for name in opened if "-104-" in name] == ["0002"]
 
 
+def test_several_files_of_a_process_are_read_in_their_order(tmp_path: Path) -> None:
+    process = ProcessFiles(new_run(tmp_path / "run"))
+    for number in range(1, BANKS + 1):
+        process.seal_indexed(bank(number), ended="exit" if number == BANKS else None)
+    starts = open_run(tmp_path / "run").ranges()["start_ns"].to_list()
+
+    assert starts == sorted(starts) and len(starts) == BANKS * ROWS
+
+
 @pytest.mark.parametrize("index_at", [(), (1,), (1, 3), (4, 5)])
 def test_an_index_tells_what_going_through_the_file_tells(tmp_path: Path, index_at: tuple[int, ...]) -> None:
     banks = [bank(number) for number in range(1, BANKS + 1)]
