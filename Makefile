@@ -54,11 +54,11 @@ test soak:
 quick: setup
 	@$(PYTHON) .ci/quick.py $(PART)
 
-test-all: setup
-	@$(PYTHON) .ci/suite.py test-all
-
 test-packaging: setup
 	@$(PYTHON) -m pytest -m wheel
+
+test-all: setup
+	@$(PYTHON) .ci/suite.py test-all
 
 check: setup
 	$(PYTHON) -m ruff check .

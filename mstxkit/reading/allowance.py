@@ -6,6 +6,7 @@ Checksums say that bytes are as they were written, not who wrote them: 34 KB of 
 from __future__ import annotations
 
 import os
+import threading
 
 from ..errors import FormatError
 from .processes import BlockRef
@@ -23,6 +24,7 @@ class Allowance:
         text = os.environ.get(VARIABLE, "")
         self._left = int(text) if text.isdecimal() else BEYOND_BYTES
         self._granted: set[tuple[str, int]] = set()
+        self._granting = threading.Lock()  # blocks are read on threads
 
     def most(self, ref: BlockRef) -> int:
         """What this block may hold, in bytes."""
@@ -35,9 +37,12 @@ class Allowance:
             FormatError: it is more than the run accounts for.
         """
         beyond = claimed - TIMES * ref.size
-        if beyond <= 0 or (ref.file, ref.offset) in self._granted:
+        if beyond <= 0:
             return
-        if beyond > self._left:
-            raise FormatError(f"{ref.size} bytes that claim to hold {claimed}; {VARIABLE}={beyond} would let them")
-        self._left -= beyond
-        self._granted.add((ref.file, ref.offset))
+        with self._granting:
+            if (ref.file, ref.offset) in self._granted:
+                return
+            if beyond > self._left:
+                raise FormatError(f"{ref.size} bytes that claim to hold {claimed}; {VARIABLE}={beyond} would let them")
+            self._left -= beyond
+            self._granted.add((ref.file, ref.offset))

@@ -14,8 +14,6 @@ from .decode import I64, Attributes
 
 Objects = npt.NDArray[np.object_]
 
-_SHOWN = (records.INT, records.FLOAT, records.BOOL, records.TEXT, records.OTHER, records.NULL)
-
 
 def busy_ticks(attributes: Attributes) -> tuple[I64, I64]:
     """(rows, ticks really spent inside) of the ranges that have them."""
@@ -25,7 +23,7 @@ def busy_ticks(attributes: Attributes) -> tuple[I64, I64]:
 
 def json_texts(attributes: Attributes, texts: dict[int, str]) -> tuple[I64, list[str]]:
     """(rows, JSON objects) of the ranges that have attributes. *Cost*: about half a microsecond an attribute."""
-    wanted = np.isin(attributes.value_type, _SHOWN)
+    wanted = np.isin(attributes.value_type, records.SHOWN)
     value, key = attributes.value[wanted], attributes.key[wanted]
     value_type, owner = attributes.value_type[wanted], attributes.owner[wanted]
     if not len(owner):

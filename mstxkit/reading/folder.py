@@ -5,14 +5,19 @@ Symbolic links inside a run are never followed, FIFOs and devices never opened f
 
 from __future__ import annotations
 
+import json
 import os
-from typing import NamedTuple
+from contextlib import contextmanager
+from typing import Iterator, NamedTuple
 
-from ..store import documents
-from ..store.values import text_of
+from ..errors import FormatError
+from ..store import documents, layout
+from ..store.values import text_of, whole_number
 
 # Sealed files are rotated long before; what lies beyond is listed as damage.
 LIMIT_BYTES = 1 << 30
+RUN_FORMAT = 1
+_RUN_LIMIT_BYTES = 1 << 20
 
 
 class Damage(NamedTuple):
@@ -60,6 +65,27 @@ class Folder:
         """The names that end in `suffix`, sorted; a link to a folder elsewhere holds none."""
         return documents.names_in(self.path, suffix)
 
+    @contextmanager
+    def opened(self, name: str) -> Iterator[int]:
+        """A descriptor of a regular file.
+
+        Raises:
+            FormatError: not a regular file.
+            OSError: it cannot be opened.
+        """
+        fd = self._open(name)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _open(self, name: str) -> int:
+        folder = documents.open_folder(self.path)
+        try:
+            return documents.open_regular(name, folder)
+        finally:
+            os.close(folder)
+
     def read(self, name: str, offset: int = 0, size: int = LIMIT_BYTES) -> bytes:
         """At most `size` bytes of a regular file, from `offset`.
 
@@ -67,15 +93,8 @@ class Folder:
             FormatError: not a regular file.
             OSError: it cannot be opened or read.
         """
-        folder = documents.open_folder(self.path)
-        try:
-            fd = documents.open_regular(name, folder)
-        finally:
-            os.close(folder)
-        try:
+        with self.opened(name) as fd:
             return documents.read_part(fd, offset, size)
-        finally:
-            os.close(fd)
 
 
 def merge(damage: list[Damage]) -> list[Damage]:
@@ -88,3 +107,19 @@ def merge(damage: list[Damage]) -> list[Damage]:
         else:
             merged.append(part)
     return merged
+
+
+def run_id(path: str, damage: list[Damage]) -> str:
+    """The id of the run in this folder; "" where it cannot be read."""
+    where = Folder(path)
+    file = where.path_of(layout.RUN_FILE)
+    try:
+        fields = json.loads(where.read(layout.RUN_FILE, size=_RUN_LIMIT_BYTES))
+        if not isinstance(fields, dict):
+            raise FormatError("not a JSON object")
+        if whole_number(fields.get("format")) > RUN_FORMAT:
+            damage.append(Damage(file, 0, 0, "written by a newer mstxkit: upgrade this one"))
+        return str(fields.get("run", ""))
+    except (OSError, ValueError, RecursionError, FormatError) as exc:
+        damage.append(Damage(file, 0, 0, f"the run's id cannot be read: {reason_of(exc)}"))
+        return ""

@@ -10,10 +10,12 @@ from typing import Any, Callable, Iterable
 import numpy as np
 import polars as pl
 
+from ..errors import ReadError
 from ..host import parts
 from ..store.records import NO_STEP
+from . import attribute_columns
 from .processes import Process, part_of, rank_of, role_of
-from .rows import IS_ERROR, IS_MARK, IS_OPEN, NO_DURATION, Chunk
+from .rows import ALL, IS_ERROR, IS_MARK, IS_OPEN, NO_DURATION, WAITS_FOR, Chunk, Need
 from .vocabulary import Vocabulary
 
 RANGE_COLUMNS = (
@@ -28,12 +30,39 @@ STAGE_ROW_COLUMNS = (
     "tokens", "prompts", "part", "waits_for",
 )  # fmt: skip
 
+# Before the name of an attribute that is a column of its own, in rows that are still compact.
+NAMED = "@"
+_WORK = ("tokens", "prompts")
+# What rows of stages are made of.
+STAGE_NEED = Need(as_json=False, names=_WORK, own_stages=True)
+
+
+def need_of(attributes: bool | Iterable[str]) -> Need:
+    """What a table of ranges or of marks shows, by what its user gave.
+
+    Raises:
+        ReadError: names that cannot be columns.
+    """
+    if isinstance(attributes, str):
+        raise ReadError(f"attributes={attributes!r}: several names are asked for: attributes=[{attributes!r}]")
+    names = () if isinstance(attributes, bool) else tuple(dict.fromkeys(attributes))
+    if taken := sorted({*names} & {*RANGE_COLUMNS, *MARK_COLUMNS}):
+        raise ReadError(f"attributes={list(names)}: {taken[0]!r} is a column already; its values are in `attributes`")
+    return Need(attributes is not False, names)
+
 
 def compact(chunk: Chunk) -> pl.DataFrame:
     """A chunk's rows with codes. The chunk is used up."""
     columns = [pl.Series(name, chunk.columns.pop(name)[: chunk.rows]) for name in list(chunk.columns)]
     columns += [_busy(chunk), _attributes(chunk)]
+    named = {name: chunk.named.get(name, []) for name in chunk.need.columns}
+    columns += [attribute_columns.column(NAMED + name, chunk.rows, parts) for name, parts in named.items()]
     return pl.DataFrame(columns)
+
+
+def together(pieces: list[pl.DataFrame]) -> pl.DataFrame:
+    """Rows of several chunks: a column of attributes has one type in all of them."""
+    return pl.concat(pieces, rechunk=False, how="vertical_relaxed")
 
 
 def _busy(chunk: Chunk) -> pl.Series:
@@ -81,15 +110,16 @@ class Finisher:
         self._stages = categorical("stage", vocabulary.stages)
         self._is_stage = pl.Series("is_stage", [site.is_stage for site in sites], dtype=pl.Boolean)
 
-    def ranges(self, rows: pl.DataFrame, with_process: bool = False) -> pl.DataFrame:
-        """The contract's columns of ranges; marks are left out."""
+    def ranges(self, rows: pl.DataFrame, with_process: bool = False, need: Need = ALL) -> pl.DataFrame:
+        """The contract's columns of ranges, and those of the attributes that are needed; marks are left out."""
         is_mark = rows["flags"] & IS_MARK != 0
         columns = ("process", "is_stage", *RANGE_COLUMNS) if with_process else RANGE_COLUMNS
-        return self._pick(self._owned(rows.filter(~is_mark) if is_mark.any() else rows), columns)
+        return self._pick(self._owned(rows.filter(~is_mark) if is_mark.any() else rows), _as_needed(columns, need))
 
-    def marks(self, rows: pl.DataFrame, with_process: bool = False) -> pl.DataFrame:
-        """The contract's columns of marks."""
-        return self._pick(only_marks(rows), ("process", "depth", *MARK_COLUMNS) if with_process else MARK_COLUMNS)
+    def marks(self, rows: pl.DataFrame, with_process: bool = False, need: Need = ALL) -> pl.DataFrame:
+        """The same of marks."""
+        columns = ("process", "depth", *MARK_COLUMNS) if with_process else MARK_COLUMNS
+        return self._pick(only_marks(rows), _as_needed(columns, need))
 
     def only_stages(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows that are occurrences of a stage of their own, open ones included."""
@@ -101,22 +131,35 @@ class Finisher:
 
     def _owned(self, rows: pl.DataFrame) -> pl.DataFrame:
         """With `owner`: whose rank and part a row has, its process's; what a controller waits for is the driver's."""
-        waits = _EXPRESSIONS["waits_for"]().is_not_null()
+        if rows[NAMED + WAITS_FOR].null_count() == rows.height:
+            return rows
+        waits = _WAITS_FOR.is_not_null()
         return rows.with_columns(owner=pl.when(waits).then(self._driver).otherwise(pl.col("process")))
 
     def _pick(self, rows: pl.DataFrame, names: tuple[str, ...]) -> pl.DataFrame:
-        return pl.DataFrame([self._column(rows, name) for name in names])
+        return rows.select(self._column(rows, name) for name in names)
 
-    def _column(self, rows: pl.DataFrame, name: str) -> pl.Series:
+    def _column(self, rows: pl.DataFrame, name: str) -> pl.Expr:
         if name in self._by_process:
-            return self._by_process[name].gather(rows["owner" if name in _OF_OWNER and "owner" in rows else "process"])
+            owner = "owner" if name in _OF_OWNER and "owner" in rows.columns else "process"
+            return _taken(self._by_process[name], owner).alias(name)
         if name in ("domain", "name", "message"):
-            return self._by_site["name" if name == "message" else name].gather(rows["site"]).alias(name)
+            return _taken(self._by_site["name" if name == "message" else name], "site").alias(name)
+        if name in _WORK:
+            return _work(rows, name)
+        if name == WAITS_FOR:
+            return _WAITS_FOR.alias(name)
         if name == "is_stage":
-            return self._is_stage.gather(rows["site"])
+            return _taken(self._is_stage, "site").alias(name)
         if name == "stage":
-            return self._stages.gather(rows["stage"])
-        return rows.select(_EXPRESSIONS[name]().alias(name))[name] if name in _EXPRESSIONS else rows[name]
+            return _taken(self._stages, "stage").alias(name)
+        if name.startswith(NAMED):
+            return pl.col(name).alias(name[len(NAMED) :])
+        return _EXPRESSIONS[name]().alias(name) if name in _EXPRESSIONS else pl.col(name)
+
+
+def _taken(values: pl.Series, places: str) -> pl.Expr:
+    return pl.lit(values).gather(pl.col(places))
 
 
 # A driver that waits is no rank's; the rest of a row is that of its process.
@@ -128,14 +171,22 @@ def says_waits() -> pl.Expr:
     return pl.col("attributes").str.contains('"waits_for":', literal=True)
 
 
-def _number(attribute: str) -> Callable[[], pl.Expr]:
-    return lambda: pl.col("attributes").str.json_path_match(f"$.{attribute}").cast(pl.Float64, strict=False)
+_WAITS_FOR = pl.col(NAMED + WAITS_FOR).cast(pl.String)
+
+
+def _work(rows: pl.DataFrame, name: str) -> pl.Expr:
+    """How much a row says it did; null where that is no number."""
+    if rows[NAMED + name].dtype == pl.Boolean:
+        return pl.lit(None, dtype=pl.Float64).alias(name)
+    return pl.col(NAMED + name).cast(pl.Float64, strict=False).alias(name)
+
+
+def _as_needed(columns: tuple[str, ...], need: Need) -> tuple[str, ...]:
+    kept = columns if need.as_json else tuple(name for name in columns if name != "attributes")
+    return (*kept, *(NAMED + name for name in need.names))
 
 
 _EXPRESSIONS: dict[str, Callable[[], pl.Expr]] = {
-    "tokens": _number("tokens"),
-    "prompts": _number("prompts"),
-    "waits_for": lambda: pl.when(says_waits()).then(pl.col("attributes").str.json_path_match("$.waits_for")),
     "time_ns": lambda: pl.col("start_ns"),
     "track": lambda: pl.col("track").cast(pl.Int32),
     "depth": lambda: pl.col("depth").cast(pl.Int16),

@@ -74,3 +74,23 @@ def union(starts: Any, ends: Any) -> Intervals:
     covered = np.maximum.accumulate(stops)
     is_first = np.append(True, begins[1:] > covered[:-1])
     return Intervals(begins[is_first], covered[np.append(np.flatnonzero(is_first)[1:] - 1, len(begins) - 1)])
+
+
+def new_in_groups(is_first: npt.NDArray[np.bool_], starts: Times, ends: Times) -> Times:
+    """How much of each stretch none before it in its group covers; their sum is the union of the group.
+
+    Args:
+        is_first: Does a group begin here? Groups lie one after the other, each sorted by start.
+    """
+    count = len(starts)
+    if is_first.all():
+        return np.asarray(np.maximum(ends - starts, 0))
+    # Places instead of times: with its group's number above it, a place still fits 64 bits.
+    by_end = np.argsort(ends, kind="stable")
+    place = np.empty(count, dtype=np.int64)
+    place[by_end] = np.arange(count)
+    group = (np.cumsum(is_first) - 1) * count
+    latest = np.maximum.accumulate(place + group) - group
+    covered = np.concatenate(([0], ends[by_end][latest][:-1]))
+    new: Times = np.maximum(ends - np.where(is_first, starts, np.maximum(starts, covered)), 0)
+    return new

@@ -13,8 +13,9 @@ from ..store.values import small_number, text_of, whole_number
 from .allowance import Allowance
 from .folder import Damage, Folder, reason_of
 from .processes import BlockRef, Process
-from .rows import IS_OPEN, NO_DURATION, Blocks, Chunk
+from .rows import ALL, IS_OPEN, NO_DURATION, Blocks, Chunk, Need
 from .sealed import payload_of
+from .selection import Selection
 from .vocabulary import UNKNOWN_SITE, UNKNOWN_TEXT, Vocabulary
 
 # A scaled duration is exact to this many ticks.
@@ -40,6 +41,13 @@ def open_ranges(process: Process, blocks: Blocks, sealed: Folder, damage: list[D
     elif not process.ended:
         ranges += [_named(slot, process.texts) for slot in _still_open(process, blocks)]
     return sorted(ranges, key=lambda r: (r.track, r.depth, r.start))
+
+
+def is_asked_for(process: Process, range_: UnfinishedRange, chosen: Selection) -> bool:
+    """Does it belong to what of a run is asked for?"""
+    begin = process.clock.to_monotonic(np.array([range_.start], dtype=np.int64)) + np.int64(process.offset_ns)
+    in_time = not chosen.has_time or bool(chosen.in_time(begin, np.array([NO_DURATION]))[0])
+    return chosen.has(range_.step, range_.stage) and in_time
 
 
 def _still_open(process: Process, blocks: Blocks) -> list[livefile.Slot]:
@@ -92,9 +100,9 @@ def _parsed(fields: dict[str, Any]) -> UnfinishedRange:
     )
 
 
-def as_chunk(ranges: list[tuple[Process, UnfinishedRange]], vocabulary: Vocabulary) -> Chunk:
+def as_chunk(ranges: list[tuple[Process, UnfinishedRange]], vocabulary: Vocabulary, need: Need = ALL) -> Chunk:
     """Open ranges as rows, like those that ended."""
-    chunk = Chunk(len(ranges))
+    chunk = Chunk(len(ranges), need)
     for process, range_ in ranges:
         start = process.clock.to_monotonic(np.array([range_.start], dtype=np.int64))
         chunk.add(

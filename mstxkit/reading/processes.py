@@ -191,13 +191,21 @@ class Processes:
         key = key_of(identity, file_stem)
         return self._by_key.setdefault(key, Process(key))
 
-    def is_running(self, name: str) -> bool:
-        """Is the process whose files begin with `name` known to be alive?"""
-        return any(p.state == RUNNING and p.name == name for p in self._by_key.values())
+    def running(self) -> frozenset[str]:
+        """Names of those that are known to be alive."""
+        return frozenset(process.name for process in self._by_key.values() if process.state == RUNNING)
 
-    def leave_out_other_programs(self) -> None:
-        """Forget what was forked and became another program, or went away, before it recorded anything."""
-        self._by_key = {key: process for key, process in self._by_key.items() if not process.is_another_program}
+    def leave_out_other_programs(self, ranks: frozenset[int] | None = None) -> None:
+        """Forget what was forked and became another program, or went away, before it recorded anything.
+
+        Args:
+            ranks: Forget who is of no such rank, too.
+        """
+        self._by_key = {
+            key: process
+            for key, process in self._by_key.items()
+            if not process.is_another_program and (ranks is None or rank_of(process) in ranks)
+        }
 
     def ordered(self) -> list[Process]:
         """By rank (those without one last), its own process before those beside it, then host, pid and start; `index`

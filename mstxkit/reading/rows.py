@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator
+from functools import lru_cache
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, Union
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import FormatError
 from ..store import livefile, records, segment
+from ..store.livefile import read_texts
 from ..store.values import whole_number
-from . import attributes, decode
+from . import attribute_columns, attributes, decode
+from .ahead import in_order
 from .align import Clock
 from .allowance import Allowance
 from .folder import Damage, Folder, reason_of
 from .processes import BlockRef, Process
-from .sealed import payload_of
+from .sealed import checked
+from .selection import EVERYTHING, Selection
 from .vocabulary import Vocabulary
 
 CHUNK_ROWS = 1 << 20
 
 IS_MARK, IS_ERROR, IS_OPEN = 1, 2, 4
 NO_DURATION = -1
+WAITS_FOR = "waits_for"
 
 _COLUMNS = {
     "process": np.uint32, "site": np.uint32, "stage": np.uint32, "track": np.uint16, "depth": np.uint8,
@@ -29,14 +34,43 @@ _COLUMNS = {
 }  # fmt: skip
 
 
-class Chunk:
-    """Columns of rows; `sparse` holds (rows, values) of the columns that most rows lack."""
+class Need(NamedTuple):
+    """What a table shows of a row: what nobody looks at is not decoded.
 
-    def __init__(self, capacity: int) -> None:
-        self.capacity, self.rows = capacity, 0
+    Args:
+        as_json: All attributes as one JSON text?
+        names: Attributes that are columns of their own.
+        own_stages: Only ranges that are occurrences of a stage of their own?
+    """
+
+    as_json: bool = True
+    names: tuple[str, ...] = ()
+    own_stages: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names, and what tells whose a row is: what a controller waits for is not its own."""
+        return self.names if WAITS_FOR in self.names else (*self.names, WAITS_FOR)
+
+
+ALL = Need()
+Source = Union[BlockRef, livefile.BankCopy]
+Decoded = tuple[decode.Columns, livefile.Texts]
+# A block from which on a thread reads and unpacks it ahead.
+_LARGE_BYTES = 1 << 16
+_FEW_TEXTS = 1 << 16
+_READ_AHEAD_BYTES = 1 << 18
+
+
+class Chunk:
+    """Columns of rows; `busy`, `attributes` and `named` hold (rows, values) of the columns that most rows lack."""
+
+    def __init__(self, capacity: int, need: Need = ALL) -> None:
+        self.capacity, self.rows, self.need = capacity, 0, need
         self.columns: dict[str, npt.NDArray[Any]] = {name: np.empty(capacity, t) for name, t in _COLUMNS.items()}
         self.busy: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
         self.attributes: list[tuple[npt.NDArray[np.int64], list[str]]] = []
+        self.named: dict[str, list[attribute_columns.Values]] = {}
 
     def add(self, **values: npt.NDArray[Any] | int) -> None:
         """Append rows: all columns by name; scalars are repeated."""
@@ -47,68 +81,115 @@ class Chunk:
 
 
 class Blocks:
-    """All blocks and live banks of a run's processes, decoded one after the other into chunks."""
+    """All blocks and live banks of a run's processes, decoded one after the other into chunks.
 
-    def __init__(self, sealed: Folder, vocabulary: Vocabulary, damage: list[Damage]) -> None:
-        self._sealed, self._vocabulary, self._damage = sealed, vocabulary, damage
+    Args:
+        chosen: Which rows of them are asked for.
+    """
+
+    def __init__(
+        self, sealed: Folder, vocabulary: Vocabulary, damage: list[Damage], chosen: Selection = EVERYTHING
+    ) -> None:
+        self._sealed, self._vocabulary, self._damage, self._chosen = sealed, vocabulary, damage, chosen
         self.allowance = Allowance()
+        self._read_ahead = ("", 0, b"")
 
-    def chunks(self, processes: list[Process], chunk_rows: int = CHUNK_ROWS) -> Iterator[Chunk]:
+    def chunks(self, processes: list[Process], chunk_rows: int = CHUNK_ROWS, need: Need = ALL) -> Iterator[Chunk]:
         """Ranges and marks, process by process, in the order in which they ended."""
-        chunk = Chunk(chunk_rows)
-        for process in processes:
-            for columns, texts in self.of(process):
-                if chunk.rows and chunk.rows + len(columns.end) > chunk.capacity:
-                    yield chunk
-                    chunk = Chunk(chunk_rows)
-                if len(columns.end) > chunk.capacity:
-                    chunk = Chunk(len(columns.end))
-                self._put(chunk, process, columns, texts)
+        chunk = Chunk(chunk_rows, need)
+        sources = ((process, source) for process in processes for source in self._sources(process))
+        for process, (columns, texts) in self._decoded(sources, need):
+            if chunk.rows and chunk.rows + len(columns.end) > chunk.capacity:
+                yield chunk
+                chunk = Chunk(chunk_rows, need)
+            if len(columns.end) > chunk.capacity:
+                chunk = Chunk(len(columns.end), need)
+            self._put(chunk, process, columns, texts)
         yield chunk
 
-    def chunks_backwards(self, processes: list[Process], chunk_rows: int = CHUNK_ROWS) -> Iterator[Chunk]:
+    def chunks_backwards(
+        self, processes: list[Process], chunk_rows: int = CHUNK_ROWS, need: Need = ALL
+    ) -> Iterator[Chunk]:
         """The same from the end: the last chunk first; the rows of a chunk stay in order."""
         held: list[tuple[Process, decode.Columns, livefile.Texts]] = []
         rows = 0
-        for process in reversed(processes):
-            for columns, texts in self.of(process, backwards=True):
-                if held and rows + len(columns.end) > chunk_rows:
-                    yield self._together(held, rows)
-                    held, rows = [], 0
-                held.append((process, columns, texts))
-                rows += len(columns.end)
-        yield self._together(held, rows)
+        backwards = reversed(processes)
+        sources = ((process, source) for process in backwards for source in reversed(self._sources(process)))
+        for process, (columns, texts) in self._decoded(sources, need):
+            if held and rows + len(columns.end) > chunk_rows:
+                yield self._together(held, rows, need)
+                held, rows = [], 0
+            held.append((process, columns, texts))
+            rows += len(columns.end)
+        yield self._together(held, rows, need)
 
-    def _together(self, held: list[tuple[Process, decode.Columns, livefile.Texts]], rows: int) -> Chunk:
-        chunk = Chunk(rows)
+    def _together(self, held: list[tuple[Process, decode.Columns, livefile.Texts]], rows: int, need: Need) -> Chunk:
+        chunk = Chunk(rows, need)
         while held:
             self._put(chunk, *held.pop())
         return chunk
 
-    def of(
-        self, process: Process, from_bank: int = 0, backwards: bool = False
-    ) -> Iterator[tuple[decode.Columns, livefile.Texts]]:
-        """Decoded blocks of one process, then its live banks that were not sealed meanwhile."""
-        unsealed = process.unsealed()
-        grown = {bank.seq for bank in unsealed}
-        sources: list[BlockRef | livefile.BankCopy] = [ref for ref in process.blocks if ref.bank not in grown]
-        sources = [source for source in (*sources, *unsealed) if _bank_of(source) >= from_bank]
-        for source in reversed(sources) if backwards else sources:
-            decoded = self._decode(source) if isinstance(source, BlockRef) else _copied(source)
-            if decoded is not None:
-                yield decoded
+    def of(self, process: Process, from_bank: int = 0) -> Iterator[Decoded]:
+        """Decoded blocks of one process, then its live banks that were not sealed meanwhile; whatever is asked for."""
+        sources = [source for source in _all_sources(process) if _bank_of(source) >= from_bank]
+        return (decoded for _, decoded in self._decoded(((process, source) for source in sources), None))
 
-    def _decode(self, ref: BlockRef) -> tuple[decode.Columns, livefile.Texts] | None:
+    def _sources(self, process: Process) -> list[Source]:
+        return [source for source in _all_sources(process) if self._may_hold(source, process)]
+
+    def _may_hold(self, source: Source, process: Process) -> bool:
+        return not isinstance(source, BlockRef) or self._chosen.may_hold(source, process)
+
+    def _decoded(
+        self, sources: Iterable[tuple[Process, Source]], need: Need | None
+    ) -> Iterator[tuple[Process, Decoded]]:
+        """Those that can be read; without a need, all of their rows."""
+        for (process, source), payload in in_order(self._unpacked, sources, _is_large):
+            decoded = self._decode(source, payload, need)
+            if decoded is not None:
+                yield process, decoded
+
+    def _unpacked(self, item: tuple[Process, Source]) -> segment.Payload | Exception | None:
+        """May run on a thread of its own."""
+        source = item[1]
+        if not isinstance(source, BlockRef):
+            return None
         try:
-            payload = self._payload(ref)
-            texts, unread = livefile.read_texts(payload.texts, None)
-            columns = decode.from_payload(payload, whole_number(ref.meta.get("origin")))
+            return self._payload(source)
         except (FormatError, OSError, ValueError, MemoryError) as exc:
-            self._note(ref, reason_of(exc))
+            return exc
+
+    def _decode(self, source: Source, payload: segment.Payload | Exception | None, need: Need | None) -> Decoded | None:
+        if not isinstance(source, BlockRef):
+            columns, texts = _copied(source)
+            chosen = self._choose(need, texts)(columns.site, columns.stage, lambda: columns.step)
+            return (columns if chosen is None else decode.only(columns, chosen)), texts
+        if not isinstance(payload, segment.Payload):
+            self._note(source, reason_of(payload or FormatError("a block that was not read")))
+            return None
+        texts, unread = _texts_of(payload.texts) if len(payload.texts) < _FEW_TEXTS else read_texts(payload.texts, None)
+        try:
+            columns = decode.from_payload(payload, whole_number(source.meta.get("origin")), self._choose(need, texts))
+        except (ValueError, MemoryError) as exc:
+            self._note(source, reason_of(exc))
             return None
         if unread:
-            self._note(ref, f"the first {unread} bytes of a block's texts are damaged: some names are missing")
+            self._note(source, f"the first {unread} bytes of a block's texts are damaged: some names are missing")
         return columns, texts
+
+    def _choose(self, need: Need | None, texts: livefile.Texts) -> decode.Choose:
+        """Which rows of a block with these texts are asked for."""
+        asked = self._chosen
+
+        def choose(site: decode.U16, stage: decode.U16, step: Callable[[], decode.U32]) -> decode.Bits | None:
+            if need is None:
+                return None
+            parts = [asked.in_steps(step())] if asked.steps is not None else []
+            parts += [asked.in_stages(stage, texts.stages)] if asked.stages is not None else []
+            parts += [_is_own_stage(site, texts)] if need.own_stages else []
+            return np.logical_and.reduce(parts) if parts else None
+
+        return choose
 
     def _payload(self, ref: BlockRef) -> segment.Payload:
         sizes = [ref.meta.get(name) for name in ("records", "attributes", "text_bytes")]
@@ -117,8 +198,18 @@ class Blocks:
         rows, attribute_count, text_bytes = sizes
         expected = text_bytes + records.RECORD_BYTES * (rows + attribute_count)  # type: ignore[operator]
         self.allowance.grant(ref, expected)
-        stream = segment.decompress(str(ref.meta.get("codec")), payload_of(self._sealed, ref), expected)
+        stream = segment.decompress(str(ref.meta.get("codec")), self._bytes_of(ref), expected)
         return segment.split(stream, ref.meta)
+
+    def _bytes_of(self, ref: BlockRef) -> bytes:
+        """A block's payload, checked. Small ones are read together with what follows them: they are asked for next."""
+        if ref.size >= _LARGE_BYTES:
+            return checked(self._sealed.read(ref.file, ref.offset, ref.size), ref)
+        file, first, data = self._read_ahead
+        if file != ref.file or not first <= ref.offset <= first + len(data) - ref.size:
+            first, data = ref.offset, self._sealed.read(ref.file, ref.offset, _READ_AHEAD_BYTES)
+            self._read_ahead = (ref.file, first, data)
+        return checked(data[ref.offset - first : ref.offset - first + ref.size], ref)
 
     def _note(self, ref: BlockRef, reason: str) -> None:
         Damage(self._sealed.path_of(ref.file), ref.offset, ref.size, reason).note_in(self._damage)
@@ -127,14 +218,20 @@ class Blocks:
         if not len(columns.end):
             return
         clock = process.clock
-        end_ns, start_ns = clock.to_monotonic(columns.end), clock.to_monotonic(columns.end - columns.duration)
+        end_ns = clock.to_monotonic(columns.end)
+        duration_ns = end_ns - clock.to_monotonic(columns.end - columns.duration)
+        start_ns = end_ns - duration_ns + np.int64(process.offset_ns)
+        if self._chosen.has_time and not (chosen := self._chosen.in_time(start_ns, duration_ns)).all():
+            columns, start_ns, duration_ns = decode.only(columns, chosen), start_ns[chosen], duration_ns[chosen]
+            if not len(start_ns):
+                return
         self._put_sparse(chunk, clock, columns, texts)
         chunk.add(
             process=process.index, track=columns.track, depth=columns.depth, step=columns.step,
             site=self._vocabulary.site_codes(columns.site, texts),
             stage=self._vocabulary.stage_codes(columns.stage, texts),
             flags=columns.is_mark * np.uint8(IS_MARK) | columns.error * np.uint8(IS_ERROR),
-            start_ns=start_ns + np.int64(process.offset_ns), duration_ns=end_ns - start_ns,
+            start_ns=start_ns, duration_ns=duration_ns,
         )  # fmt: skip
 
     def _put_sparse(self, chunk: Chunk, clock: Clock, columns: decode.Columns, texts: livefile.Texts) -> None:
@@ -144,14 +241,40 @@ class Blocks:
         if len(rows):
             end = columns.end[rows]
             chunk.busy.append((rows + chunk.rows, clock.to_monotonic(end) - clock.to_monotonic(end - ticks)))
-        rows, values = attributes.json_texts(columns.attributes, texts.texts)
-        if values:
-            chunk.attributes.append((rows + chunk.rows, values))
+        if chunk.need.as_json:
+            rows, values = attributes.json_texts(columns.attributes, texts.texts)
+            if values:
+                chunk.attributes.append((rows + chunk.rows, values))
+        columns_of = attribute_columns.named(columns.attributes, texts.texts, chunk.need.columns, chunk.rows)
+        for name, part in columns_of.items():
+            chunk.named.setdefault(name, []).append(part)
 
 
-def _bank_of(source: BlockRef | livefile.BankCopy) -> int:
+@lru_cache(maxsize=64)
+def _texts_of(text: bytes) -> tuple[livefile.Texts, int]:
+    """Decoded texts; the blocks of a process mostly have the same. Nobody changes them."""
+    return read_texts(text, None)
+
+
+def _is_large(item: tuple[Process, Source]) -> bool:
+    return isinstance(item[1], BlockRef) and item[1].size >= _LARGE_BYTES
+
+
+def _is_own_stage(site: decode.U16, texts: livefile.Texts) -> decode.Bits:
+    table = np.zeros(1 << 16, dtype=bool)
+    table[[number for number, text in texts.sites.items() if text.own_stage and number < 1 << 16]] = True
+    return np.asarray(table[site])
+
+
+def _all_sources(process: Process) -> list[Source]:
+    unsealed = process.unsealed()
+    grown = {bank.seq for bank in unsealed}
+    return [*(ref for ref in process.blocks if ref.bank not in grown), *unsealed]
+
+
+def _bank_of(source: Source) -> int:
     return source.bank if isinstance(source, BlockRef) else source.seq
 
 
 def _copied(bank: livefile.BankCopy) -> tuple[decode.Columns, livefile.Texts]:
-    return decode.from_bank(bank)[0], livefile.read_texts(bank.text, bank.salt)[0]
+    return decode.from_bank(bank)[0], read_texts(bank.text, bank.salt)[0]

@@ -6,37 +6,52 @@ Nothing in a run's folder makes the reader raise anything but an `MstxkitError`;
 
 from __future__ import annotations
 
-import json
 import os
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import TYPE_CHECKING, Any, Iterable, Iterator
 
 from ..errors import FormatError, MstxkitError, ReadError
 from ..store import layout, patch_record
-from ..store.values import whole_number
-from .folder import Damage, Folder, merge, reason_of
+from .folder import Damage, Folder, merge, run_id
 from .processes import Process, Processes, row_of, set_offsets
 
 if TYPE_CHECKING:
     import polars as pl
 
     from .frames import Finisher
+    from .rows import Need
+    from .selection import Moment, Numbers, Selection
 
 __all__ = ["Damage", "Run", "open_run"]
 
-RUN_FORMAT = 1
-_RUN_LIMIT_BYTES = 1 << 20
 
-
-def open_run(path: str | os.PathLike[str]) -> Run:
+def open_run(
+    path: str | os.PathLike[str],
+    *,
+    ranks: Numbers = None,
+    steps: Numbers = None,
+    since: Moment = None,
+    until: Moment = None,
+    stages: str | Iterable[str] | None = None,
+) -> Run:
     """Open the run in the folder `path`: what is there now, also while its processes go on writing.
+
+    What is not asked for is not read: of other ranks a few kilobytes, of other steps, times and stages nothing that an
+    index tells of. A table then holds what a table of the whole run holds of it; where only some ranks of a host are
+    read, the wall clock is taken from these.
 
     Args:
         path: The run's folder; what `capture` was given.
+        ranks: Only processes of this rank, or of these.
+        steps: Only ranges and marks of this step, or of these.
+        since: Only what goes on at this time or later: whole ns since 1970, or a `datetime` with a time zone.
+        until: Only what began before this time.
+        stages: Only what is in this stage, or in one of these, by any of their names.
 
-    *Cost*: every file is read and checked once; records are decoded when a table is asked for.
+    *Cost*: of each file the index at its end is read, of one that has none yet the heads of its blocks; records are
+    read, checked and decoded when a table is asked for.
 
     Raises:
-        ReadError: there is no run at `path`.
+        ReadError: there is no run at `path`, or what is asked for cannot be.
         MstxkitError: numpy or polars is not installed.
 
     Example:
@@ -57,7 +72,9 @@ def open_run(path: str | os.PathLike[str]) -> Run:
         raise ReadError(f"{folder}: no such folder; a run is the folder that was given to capture() or MSTXKIT_RUN")
     if not layout.is_run(folder):
         raise ReadError(f"{folder}: not a run: it has neither run.json nor sealed/ nor live/")
-    return Run(folder)
+    from .selection import selection
+
+    return Run(folder, selection(ranks, steps, since, until, stages))
 
 
 class Run:
@@ -65,12 +82,13 @@ class Run:
 
     Args:
         path: Its folder.
+        chosen: What of it is asked for; None for all.
 
     Attributes:
         path: its folder.
         id: its id, "" if run.json cannot be read.
-        damage: what could not be read: `path`, `offset`, `size`, `reason`. A table may still add to it, when a block
-            whose checksums hold turns out not to hold what it should.
+        damage: what could not be read: `path`, `offset`, `size`, `reason`. A block is checked when it is used, so a
+            table may add to it.
 
     Example:
         >>> import mstxkit
@@ -81,37 +99,43 @@ class Run:
         (1, 1)
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, chosen: Selection | None = None) -> None:
         from . import live, rows, sealed, vocabulary
+        from .selection import EVERYTHING
 
-        self.path = path
+        self.path, self._chosen = path, chosen or EVERYTHING
         self.damage: list[Damage] = []
         self._sealed = Folder(os.path.join(path, layout.SEALED))
         self._patches = Folder(os.path.join(path, layout.PATCHES))
-        self.id = self._read_id()
+        self.id = run_id(path, self.damage)
         processes = Processes()
         # Live first: a bank that is sealed meanwhile is then seen twice, never not at all.
         self.damage += live.read_all(Folder(os.path.join(path, layout.LIVE)), processes)
-        self.damage += sealed.index(self._sealed, processes)
-        processes.leave_out_other_programs()
+        ranks = self._chosen.ranks
+        self.damage += sealed.index(self._sealed, processes, None if ranks is None else sealed.of_ranks(ranks))
+        processes.leave_out_other_programs(ranks)
         self._processes = processes.ordered()
         self.damage += live.losses(self._processes)
         self.damage = merge(self.damage)
         set_offsets(self._processes)
         self._vocabulary = vocabulary.Vocabulary()
-        self._blocks = rows.Blocks(self._sealed, self._vocabulary, self.damage)
+        self._blocks = rows.Blocks(self._sealed, self._vocabulary, self.damage, self._chosen)
         self._opened: list[tuple[Process, Any]] | None = None
         self._stage_rows: pl.DataFrame | None = None
 
     def __repr__(self) -> str:
         return f"<Run {self.path!r}: {len(self._processes)} processes, {len(self.damage)} places damaged>"
 
-    def ranges(self) -> pl.DataFrame:
+    def ranges(self, attributes: bool | Iterable[str] = True) -> pl.DataFrame:
         """Every range, process by process in the order in which they ended, then those that are open.
 
         `rank, host, pid, role, track, depth, step, domain, stage, name, start_ns, duration_ns, busy_ns, open, error,
         attributes, part`. What a controller waits for has no rank, and `part` driver. *Cost*: 10 million ranges take
-        about a second and 100 bytes each.
+        about a second and 100 bytes each; half a microsecond for each attribute in `attributes`, the JSON text.
+
+        Args:
+            attributes: Names of attributes that become columns too, after the others: Int64, Float64, Boolean or
+                String, by what they hold. False: without the JSON text.
 
         Example:
             >>> import mstxkit
@@ -121,13 +145,17 @@ class Run:
             >>> run.ranges().select("name", "stage", "open", "error").rows()
             [('reward', 'reward', False, False)]
         """
-        import polars as pl
+        from . import frames
 
-        rows = pl.concat(list(self._pieces()), rechunk=False)
-        return self._finisher().ranges(rows)
+        need = frames.need_of(attributes)
+        rows = frames.together(list(self._pieces(need=need)))
+        return self._finisher().ranges(rows, need=need)
 
-    def marks(self) -> pl.DataFrame:
+    def marks(self, attributes: bool | Iterable[str] = True) -> pl.DataFrame:
         """`rank, host, pid, track, step, domain, stage, message, time_ns, attributes`, process by process.
+
+        Args:
+            attributes: As of `ranges`.
 
         Example:
             >>> import mstxkit
@@ -137,12 +165,11 @@ class Run:
             >>> run.marks().select("message", "stage").rows()
             [('scored', 'reward')]
         """
-        import polars as pl
-
         from . import frames
 
-        marked = pl.concat([frames.only_marks(piece) for piece in self._pieces()])
-        return self._finisher().marks(marked)
+        need = frames.need_of(attributes)
+        marked = frames.together([frames.only_marks(piece) for piece in self._pieces(need=need)])
+        return self._finisher().marks(marked, need=need)
 
     def batches(self, rows: int = 1 << 17, backwards: bool = False) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
         """(ranges, marks) in pieces of about `rows` rows, for what must not hold a whole run in memory.
@@ -216,11 +243,12 @@ class Run:
             >>> run.stage_rows()["stage"].to_list()
             ['reward']
         """
-        import polars as pl
+        from . import frames
 
         if self._stage_rows is None:
-            own = [self._finisher().only_stages(piece) for piece in self._pieces()]
-            self._stage_rows = self._finisher().stage_rows(pl.concat(own))
+            pieces = self._pieces(need=frames.STAGE_NEED)
+            own = frames.together([self._finisher().only_stages(piece) for piece in pieces])
+            self._stage_rows = self._finisher().stage_rows(own)
         return self._stage_rows
 
     def stages(self) -> pl.DataFrame:
@@ -377,13 +405,14 @@ class Run:
 
         return pl.DataFrame(profiles.rows(self.path, self.id, self.damage), schema=frames.PROFILE_SCHEMA)
 
-    def _pieces(self, rows: int = 1 << 20) -> Iterator[pl.DataFrame]:
+    def _pieces(self, rows: int = 1 << 20, need: Need | None = None) -> Iterator[pl.DataFrame]:
         """All rows with codes in place of texts; the vocabulary holds those of a piece once it has been given."""
         from . import frames, opened
+        from .rows import ALL
 
-        for chunk in self._blocks.chunks(self._processes, rows):
+        for chunk in self._blocks.chunks(self._processes, rows, need or ALL):
             yield frames.compact(chunk)
-        yield frames.compact(opened.as_chunk(self._open(), self._vocabulary))
+        yield frames.compact(opened.as_chunk(self._open(), self._vocabulary, need or ALL))
 
     def _pieces_backwards(self, rows: int) -> Iterator[pl.DataFrame]:
         from . import frames, opened
@@ -397,7 +426,12 @@ class Run:
 
         if self._opened is None:
             ranges = ((p, opened.open_ranges(p, self._blocks, self._sealed, self.damage)) for p in self._processes)
-            self._opened = [(process, range_) for process, open_ranges in ranges for range_ in open_ranges]
+            self._opened = [
+                (process, range_)
+                for process, open_ranges in ranges
+                for range_ in open_ranges
+                if opened.is_asked_for(process, range_, self._chosen)
+            ]
         return self._opened
 
     def _last_open_ns(self) -> dict[int, int]:
@@ -410,17 +444,3 @@ class Run:
         from . import frames
 
         return frames.Finisher(self._processes, self._vocabulary)
-
-    def _read_id(self) -> str:
-        where = Folder(self.path)
-        path = where.path_of(layout.RUN_FILE)
-        try:
-            fields = json.loads(where.read(layout.RUN_FILE, size=_RUN_LIMIT_BYTES))
-            if not isinstance(fields, dict):
-                raise FormatError("not a JSON object")
-            if whole_number(fields.get("format")) > RUN_FORMAT:
-                self.damage.append(Damage(path, 0, 0, "written by a newer mstxkit: upgrade this one"))
-            return str(fields.get("run", ""))
-        except (OSError, ValueError, RecursionError, FormatError) as exc:
-            self.damage.append(Damage(path, 0, 0, f"the run's id cannot be read: {reason_of(exc)}"))
-            return ""

@@ -1,32 +1,70 @@
-"""Sealed files of a run, indexed: which blocks are whole, whose they are, and where. Payloads are read later."""
+"""Sealed files of a run, opened: which blocks there are, whose they are, and where. Payloads are read, and checked,
+when they are used.
+
+Of a file that ends in an index only that is read. Where none is at its end, the heads of its blocks are; the whole file
+only where heads are damaged, or of a version that has one checksum for head and payload together.
+"""
 
 from __future__ import annotations
 
 import math
+import os
 import zlib
+from typing import Any, Callable, Mapping
 
 from ..errors import FormatError
-from ..store import segment
+from ..store import block_index, segment
+from ..store.documents import read_part
 from ..store.layout import SEALED_SUFFIX, sealed_process
-from ..store.values import text_of
+from ..store.values import small_number, table_of, text_of
 from .folder import LIMIT_BYTES, Damage, Folder
 from .processes import ENDED, KILLED, LEFT, RUNNING, BlockRef, Process, Processes
 
 _ENDINGS = {"exit": ENDED, "killed": KILLED, "left": LEFT}
+# What is read of a file's end, in the hope that its index is all of it.
+_TAIL_BYTES = 1 << 12
+# What was told of a process, and the blocks that go with it, by kind.
+_Told = tuple[dict[str, Any], list[tuple[int, BlockRef]]]
+IsWanted = Callable[[Mapping[str, Any]], bool]
 
 
-def index(folder: Folder, processes: Processes) -> list[Damage]:
-    """Read every sealed file once; processes learn their blocks, the result lists what could not be read."""
+def index(folder: Folder, processes: Processes, is_wanted: IsWanted | None = None) -> list[Damage]:
+    """Open every sealed file; processes learn their blocks, the result lists what could not be read.
+
+    Args:
+        is_wanted: Does an identity belong to those that are read? The newest of a process decides; None takes all.
+    """
     damage: list[Damage] = []
-    for name in folder.names(SEALED_SUFFIX):
+    running = processes.running()
+    for stem, names in _by_process(folder).items():
         parts: list[Damage] = []
-        try:
-            _index_file(folder, name, processes, parts)
-        except (FormatError, OSError, MemoryError) as exc:
-            parts.append(Damage.because(folder.path_of(name), exc))
-        is_running = processes.is_running(sealed_process(name))
-        damage += [part for part in parts if not (is_running and _is_being_written(part))]
-    return damage
+        for name, contents in reversed(_opened(folder, names, parts, is_wanted)):
+            for meta, refs in contents:
+                _take(meta, refs, processes.of(meta.get("identity"), sealed_process(name)))
+        damage += [part for part in parts if not (stem in running and _is_being_written(part))]
+    return sorted(damage, key=lambda part: part.path)
+
+
+def _opened(
+    folder: Folder, names: list[str], damage: list[Damage], is_wanted: IsWanted | None
+) -> list[tuple[str, list[_Told]]]:
+    """The files of one process, the newest first: it has the newest identity, and where that is not wanted, the others
+    are not opened.
+    """
+    files = []
+    for name in reversed(names):
+        contents = _contents(folder, name, damage)
+        if is_wanted and contents and not is_wanted(table_of(contents[-1][0].get("identity"))):
+            break
+        files.append((name, contents))
+    return files
+
+
+def _by_process(folder: Folder) -> dict[str, list[str]]:
+    files: dict[str, list[str]] = {}
+    for name in folder.names(SEALED_SUFFIX):
+        files.setdefault(sealed_process(name), []).append(name)
+    return files
 
 
 def _is_being_written(damage: Damage) -> bool:
@@ -34,41 +72,137 @@ def _is_being_written(damage: Damage) -> bool:
     return damage.size == 0 or damage.reason.startswith("file ends inside")
 
 
-def _index_file(folder: Folder, name: str, processes: Processes, damage: list[Damage]) -> None:
-    data, path = folder.read(name, size=LIMIT_BYTES + 1), folder.path_of(name)
-    if len(data) > LIMIT_BYTES:
-        damage.append(Damage(path, LIMIT_BYTES, 0, "the rest of this file is beyond what is read of one"))
-        data = data[:LIMIT_BYTES]
-    for block in segment.scan(data):
-        if isinstance(block, segment.BlockDamage):
-            damage.append(Damage(path, *block))
-        else:
-            _take(block, name, processes.of(block.meta.get("identity"), sealed_process(name)))
+def _contents(folder: Folder, name: str, damage: list[Damage]) -> list[_Told]:
+    path = folder.path_of(name)
+    try:
+        with folder.opened(name) as fd:
+            return _SealedFile(name, fd, path, damage).contents()
+    except (FormatError, OSError, MemoryError) as exc:
+        damage.append(Damage.because(path, exc))
+        return []
 
 
-def _take(block: segment.Block, name: str, process: Process) -> None:
-    # Anchors are by far the largest part of a meta, and the process learns them here.
-    meta = {key: value for key, value in block.meta.items() if key not in ("clock", "identity", "counters")}
-    ref = BlockRef(name, block.payload_at, len(block.payload), zlib.crc32(block.payload), meta)
-    process.learn(block.meta, ref.bank if block.kind == segment.RECORDS else math.inf)
-    if block.kind == segment.RECORDS:
-        process.take(ref)
-    elif block.kind == segment.OPEN_RANGES:
-        process.open_block = ref
-    elif block.kind == segment.END:
-        process.learn_end(block.meta)
-        if process.state != RUNNING:  # by its lock: it was adopted by mistake
-            process.state = _ENDINGS.get(text_of(block.meta.get("ended")), ENDED)
+class _SealedFile:
+    """One sealed file, while it is opened."""
+
+    def __init__(self, name: str, fd: int, path: str, damage: list[Damage]) -> None:
+        self._name, self._fd, self._path, self._damage = name, fd, path, damage
+        self._size = os.fstat(fd).st_size
+        if self._size > LIMIT_BYTES:
+            damage.append(Damage(path, LIMIT_BYTES, 0, "the rest of this file is beyond what is read of one"))
+            self._size = LIMIT_BYTES
+
+    def contents(self) -> list[_Told]:
+        """What it says, oldest first.
+
+        Raises:
+            FormatError: it is no sealed file of a version that is known.
+        """
+        tail = read_part(self._fd, max(0, self._size - _TAIL_BYTES), min(self._size, _TAIL_BYTES))
+        first = tail if len(tail) == self._size else read_part(self._fd, 0, segment.FILE_HEADER_BYTES)
+        segment.check_file_header(first)
+        by_index = self._by_index_at_end(tail)
+        by_heads = self._by_heads() if by_index is None else by_index
+        return self._whole() if by_heads is None else by_heads
+
+    def _by_index_at_end(self, tail: bytes) -> list[_Told] | None:
+        size = block_index.size_by_trailer(tail)
+        offset = self._size - size
+        if not size or offset < segment.FILE_HEADER_BYTES:
+            return None
+        data = tail[-size:] if size <= len(tail) else read_part(self._fd, offset, size)
+        head = segment.head_of(data, offset, self._size)
+        if isinstance(head, segment.BlockDamage) or head.kind != segment.INDEX or head.end != self._size:
+            return None
+        try:
+            return [self._told(block_index.read(data, head))]
+        except FormatError:
+            return None  # whoever goes through the file finds it, and lists it
+
+    def _told(self, index: block_index.FileIndex) -> _Told:
+        refs = [(e.kind, BlockRef(self._name, e.payload_at, e.size, e.crc, dict(e.fields))) for e in index.entries]
+        return index.meta, refs
+
+    def _by_heads(self) -> list[_Told] | None:
+        heads: list[segment.Head] = []
+        at = segment.FILE_HEADER_BYTES
+        while at < self._size:
+            head = segment.head_of(read_part(self._fd, at, segment.HEAD_AT_MOST_BYTES), at, self._size)
+            if isinstance(head, segment.BlockDamage) or head.version == segment.JOINT:
+                return None
+            heads.append(head)
+            at = head.end
+        return self._by_last_index(heads)
+
+    def _by_last_index(self, heads: list[segment.Head]) -> list[_Told] | None:
+        """What the last index says, then each block behind it; None where any of it is damaged."""
+        place = max((place for place, head in enumerate(heads) if head.kind == segment.INDEX), default=-1)
+        contents: list[_Told] = []
+        if place >= 0:
+            head = heads[place]
+            try:
+                last = block_index.read(read_part(self._fd, head.offset, head.end - head.offset), head)
+            except FormatError:
+                return None
+            if [entry.payload_at for entry in last.entries] != [before.payload_at for before in heads[:place]]:
+                return None
+            contents.append(self._told(last))
+        for head in heads[place + 1 :]:
+            meta = segment.meta_of(read_part(self._fd, head.offset, head.payload_at - head.offset), head)
+            if isinstance(meta, segment.BlockDamage):
+                return None
+            contents.append(self._told_by(head.kind, meta, head.payload_at, head.end - head.payload_at, head.crc))
+        return contents
+
+    def _told_by(self, kind: int, meta: dict[str, Any], payload_at: int, size: int, crc: int) -> _Told:
+        # Anchors are by far the largest part of a meta, and the process learns them now.
+        fields = {key: value for key, value in meta.items() if key not in ("clock", "identity", "counters")}
+        return meta, [(kind, BlockRef(self._name, payload_at, size, crc, fields))]
+
+    def _whole(self) -> list[_Told]:
+        """Every block that is whole, by reading all of it."""
+        contents = []
+        for block in segment.scan(read_part(self._fd, 0, self._size)):
+            if isinstance(block, segment.BlockDamage):
+                self._damage.append(Damage(self._path, *block))
+            elif block.kind != segment.INDEX:
+                sizes = block.payload_at, len(block.payload), zlib.crc32(block.payload)
+                contents.append(self._told_by(block.kind, block.meta, *sizes))
+        return contents
+
+
+def _take(meta: dict[str, Any], refs: list[tuple[int, BlockRef]], process: Process) -> None:
+    kinds = {kind for kind, _ in refs}
+    newest = max((ref.bank for kind, ref in refs if kind == segment.RECORDS), default=0)
+    process.learn(meta, newest if kinds == {segment.RECORDS} else math.inf)
+    for kind, ref in refs:
+        if kind == segment.RECORDS:
+            process.take(ref)
+        elif kind == segment.OPEN_RANGES:
+            process.open_block = ref
+        elif kind == segment.END:
+            process.learn_end(meta)
+            if process.state != RUNNING:  # by its lock: it was adopted by mistake
+                process.state = _ENDINGS.get(text_of(meta.get("ended")), ENDED)
+
+
+def of_ranks(ranks: frozenset[int]) -> IsWanted:
+    """Only processes of these ranks."""
+    return lambda identity: small_number(identity.get("rank")) in ranks
 
 
 def payload_of(folder: Folder, ref: BlockRef) -> bytes:
-    """A block's payload, read again; its file may be gone or another one by now.
+    """A block's payload; its file may be gone or another one by now.
 
     Raises:
-        FormatError: these are no longer the bytes that were indexed.
+        FormatError: these are not the bytes that were written.
         OSError: the file cannot be read.
     """
-    payload = folder.read(ref.file, ref.offset, ref.size)
+    return checked(folder.read(ref.file, ref.offset, ref.size), ref)
+
+
+def checked(payload: bytes, ref: BlockRef) -> bytes:
+    """These bytes, if they are those that were written; else FormatError."""
     if len(payload) != ref.size or zlib.crc32(payload) != ref.crc:
-        raise FormatError("a block that changed while it was read", ref.offset)
+        raise FormatError(segment.NO_MATCH, ref.offset)
     return payload

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple
+from typing import Callable, Iterable, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ..store.livefile import SiteText, Texts
 from .decode import U16, U32
 
+Codes = npt.NDArray[np.int64]
+_MISSING = -1
 UNKNOWN_TEXT = "(unknown)"
 UNKNOWN_SITE = SiteText(UNKNOWN_TEXT, UNKNOWN_TEXT, 0)
 
@@ -30,6 +33,7 @@ class Vocabulary:
     def __init__(self) -> None:
         self._sites: dict[SiteName, int] = {}
         self._stages: dict[str, int] = {}
+        self._last: tuple[Texts, tuple[Codes, Codes]] | None = None
 
     @property
     def sites(self) -> list[SiteName]:
@@ -52,22 +56,34 @@ class Vocabulary:
 
     def site_codes(self, ids: U16, texts: Texts) -> U32:
         """Codes of a block's site ids, element by element."""
-        codes = {site_id: self.site_code(site) for site_id, site in texts.sites.items()}
-        return _translate(ids, codes, lambda: self.site_code(UNKNOWN_SITE))
+        return _translate(ids, self._tables(texts)[0], lambda: self.site_code(UNKNOWN_SITE))
 
     def stage_codes(self, ids: U16, texts: Texts) -> U32:
         """Codes of a block's stage ids, element by element; 0 stays 0."""
-        codes = {stage_id: self.stage_code(key) for stage_id, key in texts.stages.items()}
-        return _translate(ids, {**codes, 0: 0}, lambda: self.stage_code(UNKNOWN_TEXT))
+        return _translate(ids, self._tables(texts)[1], lambda: self.stage_code(UNKNOWN_TEXT))
+
+    def _tables(self, texts: Texts) -> tuple[Codes, Codes]:
+        """Of all sites and of all stages of a block; of the last texts they are kept, as blocks often share theirs."""
+        if self._last is None or self._last[0] is not texts:
+            sites = _table((number, self.site_code(site)) for number, site in texts.sites.items())
+            stages = _table([*((number, self.stage_code(key)) for number, key in texts.stages.items()), (0, 0)])
+            self._last = (texts, (sites, stages))
+        return self._last[1]
 
 
-def _translate(ids: U16, code_of: dict[int, int], unknown: Callable[[], int]) -> U32:
-    missing = -1
-    table = np.full(int(ids.max(initial=0)) + 1, missing, dtype=np.int64)
-    for id, code in code_of.items():
-        if id < len(table):
-            table[id] = code
+def _table(code_of: Iterable[tuple[int, int]]) -> Codes:
+    pairs = list(code_of)
+    table = np.full(1 + max((number for number, _ in pairs), default=0), _MISSING, dtype=np.int64)
+    for number, code in pairs:
+        table[number] = code
+    return table
+
+
+def _translate(ids: U16, table: Codes, unknown: Callable[[], int]) -> U32:
+    largest = int(ids.max(initial=0))
+    if largest >= len(table):
+        table = np.concatenate((table, np.full(largest + 1 - len(table), _MISSING)))
     codes = table[ids]
-    if (codes == missing).any():
-        codes[codes == missing] = unknown()
+    if len(codes) and codes.min() == _MISSING:
+        codes[codes == _MISSING] = unknown()
     return codes.astype(np.uint32)

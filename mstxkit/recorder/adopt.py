@@ -17,6 +17,7 @@ from .. import faults
 from ..errors import FormatError, MstxkitError
 from ..host import identity, life
 from ..store import documents, layout, livefile, process_pointer, run_file, segment
+from ..store.block_index import Indexed
 from . import blocks, live
 from .sealed import SealedFiles, cut_torn_end, files_of
 
@@ -217,18 +218,17 @@ def _seal_banks(
     sealed_before, has_ended = _sealed_before(run / layout.SEALED, left.name)
     files = SealedFiles(run / layout.SEALED, left.name, _ROTATE_BYTES, _NO_QUOTA, lambda count: None)
     records = 0
-    for _, block, count in blocks.of_left_banks(view, header.layout, sealed_before):
+    for _, block in blocks.of_left_banks(view, header.layout, sealed_before):
         if not go_on():
             raise _Interrupted
-        files.append(block, count)
-        records += count
+        files.append(block)
+        records += block.records
     if has_ended:
         return Adopted(left.name, records, False)
     open_ranges = blocks.of_open_ranges(view)
     # In one write: a killed adopter leaves both or none.
-    files.append(
-        (open_ranges or b"") + blocks.of_end(view, _how_it_ended(header, left), **left.adopter.saw(left.name)), 0
-    )
+    end = blocks.of_end(view, _how_it_ended(header, left), **left.adopter.saw(left.name))
+    files.append((open_ranges or Indexed(b"")) + end, is_last=True)
     return Adopted(left.name, records, open_ranges is not None)
 
 

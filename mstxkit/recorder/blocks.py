@@ -6,14 +6,15 @@ import json
 from typing import Any, Iterator, Mapping
 
 from ..engine.choose import engine
-from ..store import livefile, records, segment
+from ..store import block_index, livefile, records, segment
+from ..store.block_index import Indexed
 from ..store.livefile import Buffer
 
 # A scaled duration is exact to this many ticks.
 _SCALE_TICKS = 1 << records.SCALE_SHIFT
 
 
-def of_records(view: Buffer, payload: segment.Payload, seq: int, origin: int) -> bytes:
+def of_records(view: Buffer, payload: segment.Payload, seq: int, origin: int) -> Indexed:
     """A records block. Cost: the compression, which releases the GIL.
 
     Args:
@@ -25,15 +26,30 @@ def of_records(view: Buffer, payload: segment.Payload, seq: int, origin: int) ->
     codec, content = segment.compress(segment.join(payload))
     meta = {
         **about(view), "bank": seq, "origin": origin, "records": payload.n, "attributes": payload.m,
-        "text_bytes": len(payload.texts), "codec": codec,
+        "text_bytes": len(payload.texts), "codec": codec, "extent": _extent(payload, origin),
+        "stages": _stages(payload),
     }  # fmt: skip
-    return segment.pack_block(segment.RECORDS, meta, content)
+    return block_index.block(segment.RECORDS, meta, content, payload.n)
+
+
+def _extent(payload: segment.Payload, origin: int) -> list[int]:
+    """[first, last, first step, last step]: ticks on the process's clock."""
+    reach = payload.extent
+    return [origin + reach.first, origin + reach.last, reach.first_step, reach.last_step]
+
+
+def _stages(payload: segment.Payload) -> list[str | None]:
+    """Keys of the stages that any of its ranges is in; null: in a stage that has no name here, or in none."""
+    if not any(payload.extent.stages):
+        return [None] if payload.n else []
+    keys = livefile.read_texts(payload.texts, None)[0].stages
+    return [keys.get(stage) for stage in payload.extent.stages]
 
 
 def of_left_banks(
     view: Buffer, layout: livefile.Layout, sealed: Mapping[int, int] = {}
-) -> Iterator[tuple[int, bytes, int]]:
-    """(sequence number, block, records) of every bank in a live file that nobody writes any more, oldest first.
+) -> Iterator[tuple[int, Indexed]]:
+    """(sequence number, block) of every bank in a live file that nobody writes any more, oldest first.
 
     Args:
         sealed: Sequence number of each bank that is on disk already, with its records and attributes.
@@ -41,12 +57,12 @@ def of_left_banks(
     for bank in banks_in_order(view, layout):
         before = sealed.get(bank.seq, 0)
         if len(bank.raw) // records.RECORD_BYTES > before:
-            payload = segment.Payload(*engine.encode_left(bank.raw, bank.text, bank.salt))
+            payload = segment.Payload.of_engine(engine.encode_left(bank.raw, bank.text, bank.salt))
             if payload.n and payload.n + payload.m > before:
-                yield bank.seq, of_records(view, payload, bank.seq, bank.origin), payload.n
+                yield bank.seq, of_records(view, payload, bank.seq, bank.origin)
 
 
-def of_open_ranges(view: Buffer) -> bytes | None:
+def of_open_ranges(view: Buffer) -> Indexed | None:
     """What the process is inside of, as a block; None when nothing is open."""
     header = livefile.read_header(view)
     texts = _all_texts(view, header.layout)
@@ -56,10 +72,10 @@ def of_open_ranges(view: Buffer) -> bytes | None:
     if not ranges:
         return None
     codec, content = segment.compress(json.dumps(ranges).encode())
-    return segment.pack_block(segment.OPEN_RANGES, {**about(view), "codec": codec}, content)
+    return block_index.block(segment.OPEN_RANGES, {**about(view), "codec": codec}, content)
 
 
-def of_end(view: Buffer, ended: str, **more: Any) -> bytes:
+def of_end(view: Buffer, ended: str, **more: Any) -> Indexed:
     """The last block of a process.
 
     Args:
@@ -68,7 +84,7 @@ def of_end(view: Buffer, ended: str, **more: Any) -> bytes:
             `watched`, was that at the moment itself, and `by`, by which process of the run. None: nothing is known.
     """
     meta = {**about(view), "ended": ended, "status": livefile.read_exit_status(view), **more}
-    return segment.pack_block(segment.END, {name: value for name, value in meta.items() if value is not None})
+    return block_index.block(segment.END, {name: value for name, value in meta.items() if value is not None})
 
 
 def about(view: Buffer) -> dict[str, Any]:

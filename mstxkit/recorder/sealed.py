@@ -10,8 +10,10 @@ import os
 from pathlib import Path
 from typing import Callable, NamedTuple
 
+from .. import faults
 from ..host import folders
 from ..store import layout, segment
+from ..store.block_index import Growing, Indexed
 from ..store.documents import FILE_MODE
 
 # A quota is kept by dropping whole files: it is shared out over this many.
@@ -46,24 +48,30 @@ class SealedFiles:
         self._on_evicted = on_evicted
         self._on_missing = on_missing or (lambda: folders.make_folder(folder))
         self._files: list[_File] = []
+        self._index = Growing()
         self._number = 1 + max((layout.sealed_number(path.name) for path in files_of(folder, name)), default=0)
 
-    def append(self, block: bytes, records: int) -> None:
-        """Append one block.
+    def append(self, added: Indexed, is_last: bool = False) -> None:
+        """Append blocks, in one write.
+
+        Args:
+            is_last: Nothing will follow: the file's index does at once, in the same write.
 
         Raises:
             OSError: it could not be written; nothing of it is left in the file.
         """
-        if len(block) + segment.FILE_HEADER_BYTES > self._quota_bytes:
-            self._on_evicted(records)
+        if len(added.data) + segment.FILE_HEADER_BYTES > self._quota_bytes:
+            self._on_evicted(added.records)
             return
-        self.make_room(len(block))
-        if not self._files or self._files[-1].size_bytes + len(block) > self._rotate_bytes:
-            self._begin_file(block, records)
+        self.make_room(len(added.data))
+        if not self._files or self._files[-1].size_bytes + len(added.data) > self._rotate_bytes:
+            self._begin_file(added)
         else:
             last = self._files[-1]
-            size_bytes = self._write(last.path, block)
-            self._files[-1] = _File(last.path, size_bytes, last.records + records)
+            size_bytes = self._write(last.path, added)
+            self._files[-1] = _File(last.path, size_bytes, last.records + added.records)
+        if is_last or self._index.is_due:
+            self._write_index()
 
     def make_room(self, size_bytes: int) -> None:
         """Drop the oldest files until a block of so many bytes fits."""
@@ -72,18 +80,33 @@ class SealedFiles:
             self._files[0].path.unlink(missing_ok=True)
             self._on_evicted(self._files.pop(0).records)
 
-    def _begin_file(self, block: bytes, records: int) -> None:
+    def _begin_file(self, added: Indexed) -> None:
+        self._write_index()
+        self._index = Growing()
         path = self._folder / layout.sealed_name(self._name, self._number)
-        self._files.append(_File(path, self._write(path, block), records))
+        self._files.append(_File(path, self._write(path, added), added.records))
         self._number += 1
 
-    def _write(self, path: Path, block: bytes) -> int:
+    def _write_index(self) -> None:
+        """Readers can do without one: where it does not fit, the file stays as it is."""
+        index = self._index.written() if self._files else None
+        if index is None or sum(file.size_bytes for file in self._files) + len(index.data) > self._quota_bytes:
+            return
+        last = self._files[-1]
         try:
-            return _append(path, block)
+            self._files[-1] = last._replace(size_bytes=self._write(last.path, index))
+        except OSError as exc:
+            faults.note("sealer.index", exc)
+
+    def _write(self, path: Path, added: Indexed) -> int:
+        try:
+            size_bytes = _append(path, added.data)
         except FileNotFoundError:
             # The run folder was removed under a running job: what comes from now on is kept all the same.
             self._on_missing()
-            return _append(path, block)
+            size_bytes = _append(path, added.data)
+        self._index.add(added, size_bytes)
+        return size_bytes
 
 
 def files_of(folder: Path, name: str) -> list[Path]:

@@ -16,6 +16,7 @@ from .. import faults
 from ..engine.choose import engine
 from ..host import identity, jitter, life
 from ..store import livefile, segment
+from ..store.block_index import Indexed
 from . import blocks
 from .background import Background
 from .governor import Governor, Throttling, outside_ns
@@ -134,10 +135,9 @@ class Sealer:
 
     def _seal(self, index: int) -> None:
         seq, _, origin = _BANK_HEAD.unpack_from(self._live.view, self._live.layout.bank_at(index))
-        payload = segment.Payload(*engine.encode_bank(index))
+        payload = segment.Payload.of_engine(engine.encode_bank(index))
         if payload.n:
-            block = blocks.of_records(self._live.view, payload, seq, origin)
-            self._files.append(block, payload.n)
+            self._files.append(blocks.of_records(self._live.view, payload, seq, origin))
         with self._releasing:
             if self._is_over:
                 self._sealed[seq] = payload.n + payload.m
@@ -155,11 +155,11 @@ class Sealer:
         """
         with self._sealing:
             view = self._live.view
-            for _, block, count in blocks.of_left_banks(view, self._live.layout, self._sealed):
-                self._files.append(block, count)
+            for _, block in blocks.of_left_banks(view, self._live.layout, self._sealed):
+                self._files.append(block)
             # First of all: what this evicts must be in the last counters.
-            self._files.make_room(len(_last_blocks(view, error)) + _MORE_BYTES)
-            self._files.append(_last_blocks(view, error), 0)
+            self._files.make_room(len(_last_blocks(view, error).data) + _MORE_BYTES)
+            self._files.append(_last_blocks(view, error), is_last=True)
 
     def learn_identity(self) -> None:
         """Rank and role may be known only after the first ranges: the file always has the newest."""
@@ -180,6 +180,6 @@ class Sealer:
         livefile.add_to_counter(self._live.view, "evicted", count)
 
 
-def _last_blocks(view: memoryview, error: str | None) -> bytes:
+def _last_blocks(view: memoryview, error: str | None) -> Indexed:
     """What is open and the end, with the counters as they are now."""
-    return (blocks.of_open_ranges(view) or b"") + blocks.of_end(view, "exit", error=error)
+    return (blocks.of_open_ranges(view) or Indexed(b"")) + blocks.of_end(view, "exit", error=error)

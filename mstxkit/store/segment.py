@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import struct
 import sys
+import threading
 import zlib
 from array import array
+from itertools import accumulate
 from typing import Any, Iterator, NamedTuple
 
 from ..errors import FormatError, NewerVersionError
@@ -19,23 +21,66 @@ from .livefile import Buffer
 FILE_MAGIC = b"MSTXSEAL"
 BLOCK_MAGIC = b"MXB1"
 VERSION = 1
+# Of blocks. In the first, one checksum held for meta and payload together: a meta could not be trusted alone.
+JOINT, APART = 1, 2
 FILE_HEADER_BYTES = 16
-RECORDS, OPEN_RANGES, END = 1, 2, 3
+RECORDS, OPEN_RANGES, END, INDEX = 1, 2, 3, 4
 
 _FILE = struct.Struct("<8sHHI")
 _HEAD = struct.Struct("<4sHHIII")
 _CRC = struct.Struct("<I")
 BLOCK_HEADER_BYTES = _HEAD.size + _CRC.size
+# Of any version: the checksum of the meta comes last.
+HEAD_AT_MOST_BYTES = BLOCK_HEADER_BYTES + _CRC.size
+NO_MATCH = "a block's content does not match its checksum"
+
+
+_of_thread = threading.local()
+
+
+class Extent(NamedTuple):
+    """What the records of a bank reach over: ticks from its origin, steps, ids of the stages that any of them is in.
+
+    `first_step` is `records.NO_STEP` where none has a step. Of no records: nothing but that.
+    """
+
+    first: int
+    last: int
+    first_step: int
+    last_step: int
+    stages: tuple[int, ...]
+
+
+NOTHING = Extent(0, 0, records.NO_STEP, records.NO_STEP, ())
 
 
 class Payload(NamedTuple):
-    """The uncompressed parts of a records block, and the numbers of records and of attributes."""
+    """The uncompressed parts of a records block, the numbers of records and of attributes, and what they reach over."""
 
     texts: bytes
     planes: bytes
     attributes: bytes
     n: int
     m: int
+    extent: Extent = NOTHING
+
+    @classmethod
+    def of_engine(cls, parts: tuple[Any, ...]) -> Payload:
+        """What `encode_bank` of an engine gives."""
+        texts, planes, attributes, n, m, extent = parts
+        return cls(texts, planes, attributes, n, m, Extent(*extent))
+
+
+class Head(NamedTuple):
+    """A block's header, and where its parts lie in its file."""
+
+    version: int
+    kind: int
+    crc: int
+    offset: int
+    meta_at: int
+    payload_at: int
+    end: int
 
 
 class Block(NamedTuple):
@@ -64,8 +109,8 @@ def file_header() -> bytes:
 def pack_block(kind: int, meta: dict[str, Any], payload: bytes = b"") -> bytes:
     """One block, ready to be appended."""
     text = json.dumps(meta, separators=(",", ":")).encode()
-    head = _HEAD.pack(BLOCK_MAGIC, VERSION, kind, len(text), len(payload), zlib.crc32(payload, zlib.crc32(text)))
-    return head + _CRC.pack(zlib.crc32(head)) + text + payload
+    head = _HEAD.pack(BLOCK_MAGIC, APART, kind, len(text), len(payload), zlib.crc32(payload))
+    return head + _CRC.pack(zlib.crc32(head)) + _CRC.pack(zlib.crc32(text)) + text + payload
 
 
 def scan(data: Buffer) -> Iterator[Block | BlockDamage]:
@@ -75,7 +120,7 @@ def scan(data: Buffer) -> Iterator[Block | BlockDamage]:
         FormatError: these bytes are no sealed file at all.
         NewerVersionError: written by a newer mstxkit.
     """
-    _check_file_header(data)
+    check_file_header(data)
     at = FILE_HEADER_BYTES
     while at < len(data):
         block = _block_at(data, at)
@@ -84,7 +129,13 @@ def scan(data: Buffer) -> Iterator[Block | BlockDamage]:
         at = block.offset + block.size if isinstance(block, BlockDamage) else block.payload_at + len(block.payload)
 
 
-def _check_file_header(data: Buffer) -> None:
+def check_file_header(data: Buffer) -> None:
+    """Are these the first bytes of a sealed file?
+
+    Raises:
+        FormatError: these bytes are no sealed file at all.
+        NewerVersionError: written by a newer mstxkit.
+    """
     if len(data) < FILE_HEADER_BYTES or bytes(data[:8]) != FILE_MAGIC:
         raise FormatError("not a sealed file of mstxkit", 0)
     version = _FILE.unpack_from(data)[1]
@@ -94,28 +145,68 @@ def _check_file_header(data: Buffer) -> None:
         raise FormatError("the header of this sealed file is damaged", 8)
 
 
-def _block_at(data: Buffer, at: int) -> Block | BlockDamage:
-    if len(data) - at < BLOCK_HEADER_BYTES:
-        return BlockDamage(at, len(data) - at, "file ends inside a block's header")
-    head = bytes(data[at : at + _HEAD.size])
+def head_of(data: Buffer, offset: int, file_bytes: int) -> Head | BlockDamage:
+    """What the header of a block says, or why there is none.
+
+    Args:
+        data: The bytes from `offset` on, `HEAD_AT_MOST_BYTES` of them where the file has so many.
+        file_bytes: The length of the file.
+    """
+    if len(data) < BLOCK_HEADER_BYTES:
+        return BlockDamage(offset, file_bytes - offset, "file ends inside a block's header")
+    head = bytes(data[: _HEAD.size])
     magic, version, kind, meta_bytes, payload_bytes, crc = _HEAD.unpack(head)
-    if magic != BLOCK_MAGIC or _CRC.unpack_from(data, at + _HEAD.size)[0] != zlib.crc32(head):
-        return BlockDamage(at, BLOCK_HEADER_BYTES, "damaged block header")
-    first = at + BLOCK_HEADER_BYTES
-    payload_at, end = first + meta_bytes, first + meta_bytes + payload_bytes
-    if end > len(data):
-        return BlockDamage(at, len(data) - at, "file ends inside a block")
-    if version > VERSION:
-        return BlockDamage(at, end - at, f"block of format {version}, written by a newer mstxkit: upgrade this one")
-    if zlib.crc32(data[first:end]) != crc:
-        return BlockDamage(at, end - at, "a block's content does not match its checksum")
+    if magic != BLOCK_MAGIC or _CRC.unpack_from(data, _HEAD.size)[0] != zlib.crc32(head):
+        return BlockDamage(offset, BLOCK_HEADER_BYTES, "damaged block header")
+    meta_at = offset + (BLOCK_HEADER_BYTES if version == JOINT else HEAD_AT_MOST_BYTES)
+    parsed = Head(version, kind, crc, offset, meta_at, meta_at + meta_bytes, meta_at + meta_bytes + payload_bytes)
+    if parsed.end > file_bytes:
+        return BlockDamage(offset, file_bytes - offset, "file ends inside a block")
+    if version > APART:
+        reason = f"block of format {version}, written by a newer mstxkit: upgrade this one"
+        return BlockDamage(offset, parsed.end - offset, reason)
+    return parsed
+
+
+def meta_of(data: Buffer, head: Head) -> dict[str, Any] | BlockDamage:
+    """What a block says about itself.
+
+    Args:
+        data: The block's bytes up to its payload; all of them where one checksum holds for both.
+    """
+    text = data[head.meta_at - head.offset : head.payload_at - head.offset]
+    size = head.end - head.offset
+    if not _is_as_summed(data, text, head):
+        return BlockDamage(head.offset, size, NO_MATCH)
     try:
-        meta = json.loads(bytes(data[first:payload_at]))
+        meta = json.loads(bytes(text))
     except (ValueError, RecursionError):  # a checksum that holds does not say who wrote it
         meta = None
-    if not isinstance(meta, dict):
-        return BlockDamage(at, end - at, "a block's content is no JSON object")
-    return Block(kind, meta, bytes(data[payload_at:end]), at, payload_at)
+    return meta if isinstance(meta, dict) else BlockDamage(head.offset, size, "a block's content is no JSON object")
+
+
+def _is_as_summed(data: Buffer, meta: Buffer, head: Head) -> bool:
+    if head.version == JOINT:
+        return zlib.crc32(data[head.meta_at - head.offset : head.end - head.offset]) == head.crc
+    return bool(zlib.crc32(meta) == _CRC.unpack_from(data, BLOCK_HEADER_BYTES)[0])
+
+
+def _block_at(data: Buffer, at: int) -> Block | BlockDamage:
+    head = head_of(data[at : at + HEAD_AT_MOST_BYTES], at, len(data))
+    if isinstance(head, BlockDamage):
+        return head
+    meta = meta_of(data[at : head.end], head)
+    payload = bytes(data[head.payload_at : head.end])
+    if isinstance(meta, BlockDamage):
+        return meta
+    if not is_payload(payload, head):
+        return BlockDamage(at, head.end - at, NO_MATCH)
+    return Block(head.kind, meta, payload, at, head.payload_at)
+
+
+def is_payload(payload: Buffer, head: Head) -> bool:
+    """Is it as it was written? Where one checksum holds for meta and payload, `meta_of` has said so."""
+    return head.version == JOINT or zlib.crc32(payload) == head.crc
 
 
 def _widen(data: Buffer, damage: BlockDamage) -> BlockDamage:
@@ -153,7 +244,19 @@ def encode_bank(raw: bytes, text: bytes, salt: int) -> Payload:
         words += ((w0 - before) & records.U64, w1, w2 & records.LOW_52)
         before = w0
         n += 1
-    return Payload(text, to_planes(words), to_planes(attributes), n, len(attributes) // 3)
+    planes = to_planes(words)
+    return Payload(text, planes, to_planes(attributes), n, len(attributes) // 3, _extent(words))
+
+
+def _extent(words: list[int]) -> Extent:
+    """Of records as they are encoded: each first word is its difference to that of the record before."""
+    w0s = [w0 & records.U64 for w0 in accumulate(words[0::3])]
+    rows = [records.unpack(*each) for each in zip(w0s, words[1::3], words[2::3])]
+    if not rows:
+        return NOTHING
+    steps = [record.step for record in rows if record.step != records.NO_STEP] or [records.NO_STEP]
+    first, last = min(record.end - record.duration for record in rows), max(record.end for record in rows)
+    return Extent(first, last, min(steps), max(steps), tuple(sorted({record.stage for record in rows})))
 
 
 def to_planes(words: list[int]) -> bytes:
@@ -228,6 +331,15 @@ def _decompress_zstd(payload: bytes, limit_bytes: int) -> bytes:
         # The decompressor allocates what a frame claims, whatever its limit says.
         if zstandard.frame_content_size(payload) > limit_bytes:
             raise FormatError("a block's content is too large")
-        return bytes(zstandard.ZstdDecompressor().decompress(payload, max_output_size=limit_bytes))
+        return bytes(_unpacker().decompress(payload, max_output_size=limit_bytes))
     except zstandard.ZstdError as exc:
         raise FormatError(f"a block's content cannot be uncompressed: {exc}") from exc
+
+
+def _unpacker() -> Any:
+    """This thread's own: to make one costs as much as to unpack a small block."""
+    if not hasattr(_of_thread, "unpacker"):
+        import zstandard
+
+        _of_thread.unpacker = zstandard.ZstdDecompressor()
+    return _of_thread.unpacker

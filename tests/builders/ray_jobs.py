@@ -26,7 +26,7 @@ TARGETS = PACKAGES / "acme_rl" / "targets.yaml"
 _AUTHENTICATION = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 # Ray starts its workers at niceness 15. Beside another lane of `make test` they would get next to nothing of two cores.
 NO_LESS_THAN_OTHERS = {"RAY_worker_niceness": "0"}
-_ENDS_WITHIN_S, _WORKERS_END_WITHIN_S = 900, 30.0
+_ENDS_WITHIN_S, _WORKERS_END_WITHIN_S = 300, 30.0
 
 
 def is_older() -> bool:

@@ -12,7 +12,8 @@ from typing import Any
 from builders import packing
 
 from mstxkit.host import identity
-from mstxkit.store import livefile, records, segment
+from mstxkit.store import block_index, livefile, records, segment
+from mstxkit.store.block_index import Indexed
 from mstxkit.store.livefile import Anchor, Slot
 from mstxkit.store.records import NO_STEP
 
@@ -137,6 +138,35 @@ class ProcessFiles:
             "identity": dict(self.identity), "counters": dict(self.counters), "clock": clock,
             "heartbeat_ns": self.heartbeat_ns,
         }  # fmt: skip
+
+    def indexed_block(self, bank: BankFiles) -> Indexed:
+        """As the sealer writes it, with what an index says of it."""
+        payload = segment.encode_bank(bank.raw, bank.text, bank.salt)
+        reach, stages = payload.extent, livefile.read_texts(bank.text, bank.salt)[0].stages
+        extent = [bank.origin + reach.first, bank.origin + reach.last, reach.first_step, reach.last_step]
+        meta = {
+            **self.meta(), "bank": bank.seq, "origin": bank.origin, "records": payload.n, "attributes": payload.m,
+            "text_bytes": len(payload.texts), "codec": "zlib", "extent": extent,
+            "stages": [stages.get(stage) for stage in reach.stages],
+        }  # fmt: skip
+        return block_index.block(segment.RECORDS, meta, zlib.compress(segment.join(payload)), payload.n)
+
+    def seal_indexed(self, *banks: BankFiles, ended: str | None = "exit", index_at: tuple[int, ...] = ()) -> Path:
+        """One more sealed file as the sealer writes it: its index at its end, or also after so many blocks."""
+        blocks = [self.indexed_block(bank) for bank in banks]
+        blocks += [block_index.block(segment.END, {**self.meta(), "ended": ended})] if ended else []
+        path = self.run / "sealed" / f"{self.name}.{self._files:04d}.mxs"
+        self._files += 1
+        data, growing = segment.file_header(), block_index.Growing()
+        for place, block in enumerate(blocks, 1):
+            data += block.data
+            growing.add(block, len(data))
+            index = growing.written() if place in (index_at or (len(blocks),)) else None
+            if index is not None:
+                data += index.data
+                growing.add(index, len(data))
+        path.write_bytes(data)
+        return path
 
     def block(self, bank: BankFiles, codec: str = "zlib") -> bytes:
         payload = segment.encode_bank(bank.raw, bank.text, bank.salt)

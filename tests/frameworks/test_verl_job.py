@@ -57,7 +57,7 @@ class Job:
             PYTHONPATH=str(JOB.parent),
             PYTHONWARNINGS="ignore",
         )
-        done = subprocess.run([sys.executable, str(JOB)], env=environment, capture_output=True, text=True, timeout=900)
+        done = subprocess.run([sys.executable, str(JOB)], env=environment, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr[-4000:]
         self.says: dict[str, Any] = json.loads(done.stdout.rpartition("JOB ")[2])
         self.run = open_run(run)

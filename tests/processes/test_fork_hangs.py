@@ -15,10 +15,10 @@ HANGING = """
     from mstxkit.recorder.forking import WAITS_AT_MOST_S
     answer, hangs = threading.Event(), threading.Event()
     append = sealed.SealedFiles.append
-    def dead(self, block, count):
+    def dead(self, block, is_last=False):
         hangs.set()
         answer.wait()
-        append(self, block, count)
+        append(self, block, is_last)
     mstxkit.capture(sys.argv[1], bank_bytes=16 << 10, banks=4, seal_every_s=0.05)
     sealed.SealedFiles.append = dead
     for number in range(10):

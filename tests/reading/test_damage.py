@@ -246,7 +246,7 @@ def test_newer_files_say_to_upgrade_and_the_rest_is_read(run: Path, tmp_path: Pa
 def test_a_newer_block_is_skipped_and_named(run: Path) -> None:
     process = ProcessFiles(run)
     newer = bytearray(process.block(BankFiles(1).range("new", 0, 1)))
-    struct.pack_into("<H", newer, 4, 2)
+    struct.pack_into("<H", newer, 4, segment.APART + 1)
     struct.pack_into("<I", newer, 20, zlib.crc32(newer[:20]))
     path = process.seal(BankFiles(2).range("old", 0, 1))
     path.write_bytes(path.read_bytes() + bytes(newer))

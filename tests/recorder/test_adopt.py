@@ -261,10 +261,10 @@ def test_a_disk_that_is_full_leaves_everything_to_the_next_call(run: Path, monke
     assert not lives.damage(run)
 
 
-def test_the_order_of_blocks_is_records_open_ranges_end(run: Path) -> None:
+def test_the_order_of_blocks_is_records_open_ranges_end_index(run: Path) -> None:
     left_by(run, *two_banks(), slots=(SLOT,))
     adopt.collect(run)
     (path,) = (run / "sealed").iterdir()
     kinds = [block.kind for block in segment.scan(path.read_bytes()) if isinstance(block, segment.Block)]
 
-    assert kinds == [segment.RECORDS, segment.RECORDS, segment.OPEN_RANGES, segment.END]
+    assert kinds == [segment.RECORDS, segment.RECORDS, segment.OPEN_RANGES, segment.END, segment.INDEX]

@@ -11,6 +11,7 @@ from builders.run_files import BankFiles, ProcessFiles, new_run
 
 from mstxkit.recorder import blocks
 from mstxkit.store import livefile, records, segment
+from mstxkit.store.block_index import Indexed
 
 WHOLE = livefile.Slot(start=500, site=1, track=0, step=3, stage=0, depth=0, thread=77)
 
@@ -25,8 +26,8 @@ def layout(view: memoryview) -> livefile.Layout:
     return livefile.read_header(view).layout
 
 
-def parsed(block: bytes) -> segment.Block:
-    (found,) = segment.scan(segment.file_header() + block)
+def parsed(block: Indexed) -> segment.Block:
+    (found,) = segment.scan(segment.file_header() + block.data)
     assert isinstance(found, segment.Block)
     return found
 
@@ -45,14 +46,14 @@ def test_each_bank_in_use_is_a_block_oldest_first(tmp_path: Path) -> None:
     view = live_view(tmp_path, later, earlier)
     made = list(blocks.of_left_banks(view, layout(view)))
 
-    assert [(seq, count) for seq, _, count in made] == [(7, 2), (8, 1)]
-    assert [parsed(block).meta["bank"] for _, block, _ in made] == [7, 8]
+    assert [(seq, block.records) for seq, block in made] == [(7, 2), (8, 1)]
+    assert [parsed(block).meta["bank"] for _, block in made] == [7, 8]
 
 
 def test_banks_that_are_sealed_already_or_empty_are_left_out(tmp_path: Path) -> None:
     view = live_view(tmp_path, BankFiles(seq=1).range("a", 1, 2), BankFiles(seq=2), BankFiles(seq=3).range("c", 1, 2))
 
-    assert [seq for seq, _, _ in blocks.of_left_banks(view, layout(view), {1: 1})] == [3]
+    assert [seq for seq, _ in blocks.of_left_banks(view, layout(view), {1: 1})] == [3]
 
 
 def test_a_block_says_whose_it_is_and_when(tmp_path: Path) -> None:

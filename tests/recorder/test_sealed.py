@@ -11,14 +11,16 @@ import pytest
 
 from mstxkit.recorder.sealed import SealedFiles, cut_torn_end, files_of
 from mstxkit.store import segment
+from mstxkit.store.block_index import Indexed
 
 NO_LIMIT = 1 << 40
 
 
-def block(size_bytes: int, number: int = 0) -> bytes:
-    """A whole block of exactly that size."""
+def block(size_bytes: int, number: int = 0, records: int = 1) -> Indexed:
+    """A whole block of exactly that size, of which no index is to be made."""
     empty = segment.pack_block(segment.RECORDS, {"bank": number})
-    return segment.pack_block(segment.RECORDS, {"bank": number}, bytes(size_bytes - len(empty)))
+    data = segment.pack_block(segment.RECORDS, {"bank": number}, bytes(size_bytes - len(empty)))
+    return Indexed(data, records)
 
 
 def sealed(folder: Path, rotate_bytes: int = NO_LIMIT, quota_bytes: int = NO_LIMIT) -> tuple[SealedFiles, list[int]]:
@@ -39,7 +41,7 @@ def size_of(folder: Path) -> int:
 def test_blocks_go_one_after_the_other_into_one_file(tmp_path: Path) -> None:
     files, _ = sealed(tmp_path)
     for number in range(3):
-        files.append(block(200, number), 1)
+        files.append(block(200, number))
 
     assert numbers_in(tmp_path) == {"host-1-a.0001.mxs": [0, 1, 2]}
 
@@ -47,7 +49,7 @@ def test_blocks_go_one_after_the_other_into_one_file(tmp_path: Path) -> None:
 def test_a_block_that_does_not_fit_begins_a_new_file(tmp_path: Path) -> None:
     files, evicted = sealed(tmp_path, rotate_bytes=450)
     for number in range(5):
-        files.append(block(200, number), 1)
+        files.append(block(200, number))
 
     assert list(numbers_in(tmp_path).values()) == [[0, 1], [2, 3], [4]]
     assert not evicted
@@ -56,7 +58,7 @@ def test_a_block_that_does_not_fit_begins_a_new_file(tmp_path: Path) -> None:
 def test_a_block_larger_than_a_file_should_be_has_a_file_of_its_own(tmp_path: Path) -> None:
     files, _ = sealed(tmp_path, rotate_bytes=300)
     for number, size in enumerate((200, 1000, 200)):
-        files.append(block(size, number), 1)
+        files.append(block(size, number))
 
     assert list(numbers_in(tmp_path).values()) == [[0], [1], [2]]
 
@@ -64,7 +66,7 @@ def test_a_block_larger_than_a_file_should_be_has_a_file_of_its_own(tmp_path: Pa
 def test_the_quota_is_kept_at_any_time_and_costs_the_oldest(tmp_path: Path) -> None:
     files, evicted = sealed(tmp_path, quota_bytes=2000)
     for number in range(50):
-        files.append(block(200, number), 10)
+        files.append(block(200, number, records=10))
         assert size_of(tmp_path) <= 2000
         assert number < 10 or size_of(tmp_path) >= 1000, "no more is dropped at once than a part of it"
 
@@ -76,7 +78,7 @@ def test_the_quota_is_kept_at_any_time_and_costs_the_oldest(tmp_path: Path) -> N
 @pytest.mark.parametrize("quota_bytes", [0, 100, 215])
 def test_a_block_beyond_the_quota_is_counted_and_not_written(tmp_path: Path, quota_bytes: int) -> None:
     files, evicted = sealed(tmp_path, quota_bytes=quota_bytes)
-    files.append(block(200), 7)
+    files.append(block(200, records=7))
 
     assert evicted == [7]
     assert not list(tmp_path.iterdir())
@@ -85,7 +87,7 @@ def test_a_block_beyond_the_quota_is_counted_and_not_written(tmp_path: Path, quo
 def test_a_later_writer_of_the_same_process_goes_on_in_a_new_file(tmp_path: Path) -> None:
     for number in range(3):
         files, _ = sealed(tmp_path)
-        files.append(block(200, number), 1)
+        files.append(block(200, number))
     (tmp_path / "host-1-ab.0009.mxs").write_bytes(b"another process")
     (tmp_path / "host-1-a.x.mxs").write_bytes(b"no number")
 
@@ -105,12 +107,12 @@ def test_a_block_that_does_not_fit_on_the_disk_leaves_nothing(
 
     files, _ = sealed(tmp_path)
     for number in range(already):
-        files.append(block(200, number), 1)
+        files.append(block(200, number))
     with monkeypatch.context() as patched, pytest.raises(OSError, match="No space left"):
         patched.setattr(os, "write", full_after_100_bytes)
-        files.append(block(200, 7), 1)
+        files.append(block(200, 7))
     before = numbers_in(tmp_path)
-    files.append(block(200, 8), 1)
+    files.append(block(200, 8))
 
     assert before == ({"host-1-a.0001.mxs": [0, 1]} if already else {})
     assert numbers_in(tmp_path) == {"host-1-a.0001.mxs": [*range(already), 8]}
@@ -120,7 +122,7 @@ def test_a_write_that_goes_in_pieces_is_whole_in_the_end(tmp_path: Path, monkeyp
     real = os.write
     monkeypatch.setattr(os, "write", lambda descriptor, content: real(descriptor, content[:7]))
     files, _ = sealed(tmp_path)
-    files.append(block(200, 3), 1)
+    files.append(block(200, 3))
 
     assert numbers_in(tmp_path) == {"host-1-a.0001.mxs": [3]}
 
@@ -133,17 +135,17 @@ def test_a_link_in_place_of_a_file_is_not_followed(tmp_path: Path) -> None:
     files = SealedFiles(folder, "host-1-a", NO_LIMIT, NO_LIMIT, lambda count: None)
     (folder / "host-1-a.0002.mxs").symlink_to(target)
     with pytest.raises(OSError, match="symbolic link"):
-        files.append(block(200), 1)
+        files.append(block(200))
 
     assert target.read_text() == "mine"
 
 
 def test_a_torn_end_can_be_cut_off(tmp_path: Path) -> None:
     files, _ = sealed(tmp_path)
-    files.append(block(200, 1), 1)
+    files.append(block(200, 1))
     (path,) = tmp_path.iterdir()
     whole = path.stat().st_size
-    path.write_bytes(path.read_bytes() + block(200, 2)[:77])
+    path.write_bytes(path.read_bytes() + block(200, 2).data[:77])
     cut_torn_end(path, whole)
 
     assert numbers_in(tmp_path) == {path.name: [1]}

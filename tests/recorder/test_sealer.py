@@ -108,7 +108,7 @@ def test_where_nothing_was_recorded_nothing_but_the_end_is_sealed(run: Path) -> 
         for _ in range(3):
             recorder().sealer._tick()
 
-    assert [block.kind for block in blocks_in(run)] == [segment.END]
+    assert [block.kind for block in blocks_in(run)] == [segment.END, segment.INDEX]
 
 
 def test_blocks_carry_the_order_of_their_banks(run: Path) -> None:

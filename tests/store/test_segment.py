@@ -116,18 +116,18 @@ def between(damaged: bytes) -> bytes:
 
 
 def test_a_block_of_a_newer_version_is_passed_over_and_named_as_one() -> None:
-    newer = head(2, 3, 40, 0) + b"?" * 43
+    newer = head(segment.APART + 1, 3, 40, 0) + b"?" * 47
 
     blocks, damage = scanned(between(newer))
 
     assert blocks == BLOCKS
     assert [(one.offset, one.size) for one in damage] == [(BEGINS[1], len(newer))]
-    assert "block of format 2" in damage[0].reason and "newer" in damage[0].reason
+    assert "block of format 3" in damage[0].reason and "newer" in damage[0].reason
 
 
 @pytest.mark.parametrize("meta_bytes", [1 << 20, (1 << 32) - 1])
 @pytest.mark.parametrize("payload_bytes", [0, (1 << 32) - 1])
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_huge_claimed_sizes_are_damage_and_hide_no_other_block(
     meta_bytes: int, payload_bytes: int, version: int
 ) -> None:
@@ -569,17 +569,18 @@ def test_a_block_is_laid_out_as_the_page_says() -> None:
         values[format_page.subject(field)] = int.from_bytes(raw[at : at + int(size)], "little")
         at += int(size)
 
-    assert at == segment.BLOCK_HEADER_BYTES
+    assert at == segment.HEAD_AT_MOST_BYTES
     assert rest == ["…", "meta (JSON, UTF-8), payload"]
     assert raw[at:] == text + payload
     assert values == {
         "magic": int.from_bytes(segment.BLOCK_MAGIC, "little"),
-        "version": segment.VERSION,
+        "version": segment.APART,
         "kind": segment.END,
         "meta bytes": len(text),
         "payload bytes": len(payload),
-        "crc32 of meta then payload": zlib.crc32(text + payload),
+        "crc32 of the payload": zlib.crc32(payload),
         "crc32 of the 20 bytes above": zlib.crc32(raw[:20]),
+        "crc32 of the meta": zlib.crc32(text),
     }
 
 
@@ -589,6 +590,6 @@ def test_magics_versions_and_kinds_are_those_of_the_page() -> None:
     assert "16-byte file header: magic `MSTXSEAL`, u16 version = 1, u16 0, u32 0." in format_page.text()
     assert segment.file_header() == b"MSTXSEAL" + struct.pack("<HHI", 1, 0, 0)
     assert "magic `MXB1`" in cells and segment.BLOCK_MAGIC == b"MXB1"
-    assert f"version = {segment.VERSION}" in cells
-    assert "kind: 1 records, 2 open ranges, 3 end of process" in cells
-    assert (segment.RECORDS, segment.OPEN_RANGES, segment.END) == (1, 2, 3)
+    assert f"version = {segment.APART}" in cells
+    assert "kind: 1 records, 2 open ranges, 3 end of process, 4 index" in cells
+    assert (segment.RECORDS, segment.OPEN_RANGES, segment.END, segment.INDEX) == (1, 2, 3, 4)

@@ -516,26 +516,54 @@ static char *bank_of(PyObject *number)
     return NULL;
 }
 
-/* planes, attributes and their counts, of records that do not change; the GIL is released meanwhile */
+/* ids of stages, as a tuple of numbers */
+static PyObject *stages_of(const Extent *e)
+{
+    PyObject *ids = PyList_New(0), *id = NULL;
+    for (uint32_t stage = 0; ids && stage < 65536; stage++) {
+        if (!(e->stages[stage >> 6] >> (stage & 63) & 1)) continue;
+        id = PyLong_FromUnsignedLong(stage);
+        if (!id || PyList_Append(ids, id) < 0) Py_CLEAR(ids);
+        Py_XDECREF(id);
+    }
+    PyObject *all = ids ? PyList_AsTuple(ids) : NULL;
+    Py_XDECREF(ids);
+    return all;
+}
+
+/* planes, attributes, their counts and what they reach over, of records that do not change; the GIL is released */
 static PyObject *encoded(PyObject *texts, const uint64_t *words, uint64_t count, uint64_t salt)
 {
     Counts c;
+    Extent *extent = PyMem_Calloc(1, sizeof(Extent));
+    if (!extent) {
+        Py_XDECREF(texts);
+        return PyErr_NoMemory();
+    }
+    extent->first_step = extent->last_step = NO_STEP;
     Py_BEGIN_ALLOW_THREADS
     c = count_whole(words, count, salt);
     Py_END_ALLOW_THREADS
     PyObject *planes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(c.n * RECORD_BYTES));
     PyObject *attributes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(c.m * RECORD_BYTES));
-    if (!texts || !planes || !attributes) {
-        Py_XDECREF(texts);
-        Py_XDECREF(planes);
-        Py_XDECREF(attributes);
-        return NULL;
+    PyObject *stages = NULL, *result = NULL;
+    if (texts && planes && attributes) {
+        Py_BEGIN_ALLOW_THREADS
+        encode_records(words, count, salt, c, (unsigned char *)PyBytes_AS_STRING(planes),
+                       (unsigned char *)PyBytes_AS_STRING(attributes), extent);
+        Py_END_ALLOW_THREADS
+        stages = stages_of(extent);
     }
-    Py_BEGIN_ALLOW_THREADS
-    encode_records(words, count, salt, c, (unsigned char *)PyBytes_AS_STRING(planes),
-                   (unsigned char *)PyBytes_AS_STRING(attributes));
-    Py_END_ALLOW_THREADS
-    return Py_BuildValue("NNNKK", texts, planes, attributes, (unsigned long long)c.n, (unsigned long long)c.m);
+    if (stages)
+        result = Py_BuildValue("OOOKK(LLIIO)", texts, planes, attributes, (unsigned long long)c.n,
+                               (unsigned long long)c.m, (long long)extent->first, (long long)extent->last,
+                               extent->first_step, extent->last_step, stages);
+    Py_XDECREF(texts);
+    Py_XDECREF(planes);
+    Py_XDECREF(attributes);
+    Py_XDECREF(stages);
+    PyMem_Free(extent);
+    return result;
 }
 
 static PyObject *hot_encode_bank(PyObject *self, PyObject *number)

@@ -37,10 +37,12 @@ static inline PyObject *new_reference_or_null(PyObject *o) { Py_XINCREF(o); retu
 enum { RECORD_WORDS = 3, RECORD_BYTES = 24, STAGE_MAX = 4095, TRACK_MAX = 65535, ATTRIBUTE_LIMIT = 64 };
 #define SITE_LIMIT 60000u
 #define NO_STEP 0xFFFFFFFFu
+#define LOW_48 ((1ull << 48) - 1)
 #define LOW_52 ((1ull << 52) - 1)
 #define DURATION_MAX ((1ull << 40) - 1)
 #define FLAG_ERROR (1ull << 48)
 #define FLAG_SCALED (1ull << 49)
+#define SCALE_SHIFT 12
 #define KIND_SHIFT 50
 #define CHECK_PRIME 4093u
 enum { KIND_RANGE, KIND_MARK, KIND_ATTRIBUTE };
@@ -400,7 +402,7 @@ static inline int has_room(uint64_t n, uint64_t end)
 static inline uint64_t duration_bits(uint64_t ticks)
 {
     if (LIKELY(ticks <= DURATION_MAX)) return ticks;
-    uint64_t units = ticks >> 12;
+    uint64_t units = ticks >> SCALE_SHIFT;
     return (units > DURATION_MAX ? DURATION_MAX : units) | FLAG_SCALED;
 }
 
@@ -430,6 +432,23 @@ static inline void close_slot(int32_t slot)
 /* ---- sealing: the uncompressed parts of a block, exactly as segment.encode_bank ---- */
 typedef struct { uint64_t n, m; } Counts;
 
+/* What the records reach over: segment.Extent. A bit for each stage. */
+typedef struct { int64_t first, last; uint32_t first_step, last_step; uint64_t stages[65536 / 64]; } Extent;
+
+static void reach_over(Extent *e, const uint64_t *w, int is_first)
+{
+    int64_t duration = (int64_t)((w[2] & DURATION_MAX) << (w[2] & FLAG_SCALED ? SCALE_SHIFT : 0));
+    int64_t end = (int64_t)(w[0] & LOW_48);
+    uint32_t step = (uint32_t)(w[1] >> 32);
+    if (is_first || end - duration < e->first) e->first = end - duration;
+    if (is_first || end > e->last) e->last = end;
+    if (step != NO_STEP) {
+        if (e->first_step == NO_STEP || step < e->first_step) e->first_step = step;
+        if (e->last_step == NO_STEP || step > e->last_step) e->last_step = step;
+    }
+    e->stages[w[0] >> 54] |= 1ull << (w[0] >> 48 & 63);
+}
+
 static int is_whole(const uint64_t *w, uint64_t salt, uint64_t index)
 {
     return w[2] >> 52 == (w[0] ^ w[1] ^ (w[2] & LOW_52) ^ salt ^ index) % CHECK_PRIME + 1;
@@ -456,7 +475,7 @@ static void to_planes(unsigned char *planes, uint64_t n, uint64_t i, const uint6
 }
 
 static void encode_records(const uint64_t *words, uint64_t count, uint64_t salt, Counts c, unsigned char *planes,
-                           unsigned char *attributes)
+                           unsigned char *attributes, Extent *extent)
 {
     uint64_t before = 0, i = 0, j = 0;
     int has_owner = 0;
@@ -470,6 +489,7 @@ static void encode_records(const uint64_t *words, uint64_t count, uint64_t salt,
             uint64_t w[3] = {words[0] - before, words[1], words[2] & LOW_52};
             before = words[0];
             has_owner = 1;
+            reach_over(extent, words, i == 0);
             to_planes(planes, c.n, i++, w);
         }
     }

@@ -174,7 +174,7 @@ def full_bank() -> int:
     return -1 if ranges.live is None else ranges.live.full_bank()
 
 
-def encode_bank(index: int) -> tuple[bytes, bytes, bytes, int, int]:
+def encode_bank(index: int) -> segment.Payload:
     """The uncompressed payload parts of a sealed block, as `segment.encode_bank`."""
     live = _attached()
     copied = live.copy_bank(_checked(index))
@@ -183,10 +183,9 @@ def encode_bank(index: int) -> tuple[bytes, bytes, bytes, int, int]:
     return encode_left(*copied)
 
 
-def encode_left(raw: bytes, text: bytes, salt: int) -> tuple[bytes, bytes, bytes, int, int]:
+def encode_left(raw: bytes, text: bytes, salt: int) -> segment.Payload:
     """`encode_bank` for a bank that another process left."""
-    texts, planes, attributes, n, m = segment.encode_bank(raw, text, salt)
-    return texts, planes, attributes, n, m
+    return segment.encode_bank(raw, text, salt)
 
 
 def release_bank(index: int) -> None:

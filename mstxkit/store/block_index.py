@@ -1,0 +1,184 @@
+"""The index of a sealed file, a block of its own: where the blocks before it are, and what they reach over.
+
+Who opens a run reads this in place of every block's head. The last index of a file counts; it speaks of all blocks
+before it, its predecessors too. A file whose last block is none (its process goes on, or was killed) is walked.
+Layout: `docs/internals/format.md`, section "Index".
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any, Mapping, NamedTuple
+
+from ..errors import FormatError
+from . import segment
+from .values import list_of, table_of, whole_number
+
+MAGIC = b"MXI1"
+_TRAILER = struct.Struct("<I4s")  # the block's bytes, magic: the last bytes of its payload
+TRAILER_BYTES = _TRAILER.size
+# What a block's meta says and its entry repeats.
+FIELDS = ("bank", "origin", "records", "attributes", "text_bytes", "codec", "extent", "stages")
+_PLACES = ("kind", "payload_at", "size", "crc")
+# More anchors than this are thinned out: a line between two of them stays within the clock's own error.
+_ANCHORS_AT_MOST = 512
+_BLOCKS_BETWEEN, _TIMES_AT_LEAST = 8, 16
+_LIMIT_BYTES = 1 << 24
+
+
+class IndexEntry(NamedTuple):
+    """One block, as an index has it: its payload's place and checksum, and what of its meta readers choose by."""
+
+    kind: int
+    payload_at: int
+    size: int
+    crc: int
+    fields: Mapping[str, Any]
+
+
+class Indexed(NamedTuple):
+    """Blocks that are appended in one write, with what the index of their file will say of them.
+
+    Args:
+        data: The blocks' bytes.
+        records: So many records are in them.
+        entries: One each; places are counted from the first byte of `data`.
+        about: The newest meta of their process.
+    """
+
+    data: bytes
+    records: int = 0
+    entries: tuple[IndexEntry, ...] = ()
+    about: Mapping[str, Any] = {}
+
+    def __add__(self, other: object) -> Indexed:
+        """The blocks of both, one after the other."""
+        if not isinstance(other, Indexed):
+            return NotImplemented
+        moved = tuple(entry._replace(payload_at=entry.payload_at + len(self.data)) for entry in other.entries)
+        about = {**self.about, **other.about}
+        return Indexed(self.data + other.data, self.records + other.records, self.entries + moved, about)
+
+
+def block(kind: int, meta: Mapping[str, Any], payload: bytes = b"", records: int = 0) -> Indexed:
+    """One block, and its entry."""
+    data = segment.pack_block(kind, dict(meta), payload)
+    head = segment.head_of(data, 0, len(data))
+    assert isinstance(head, segment.Head)
+    fields = {name: meta[name] for name in FIELDS if name in meta}
+    return Indexed(data, records, (IndexEntry(kind, head.payload_at, len(payload), head.crc, fields),), meta)
+
+
+class Growing:
+    """The index of a file that is being written.
+
+    Args:
+        size_bytes: The file's length when this begins: that of its header.
+    """
+
+    def __init__(self, size_bytes: int = segment.FILE_HEADER_BYTES) -> None:
+        self._entries: list[IndexEntry] = []
+        self._about: dict[str, Any] = {}
+        self._anchors: dict[tuple[int, ...], None] = {}
+        self._end: int | None = size_bytes
+        self._indexed_bytes = self._indexed_blocks = self._last_bytes = 0
+
+    def add(self, added: Indexed, size_bytes: int) -> None:
+        """Blocks were written; now the file has `size_bytes`. It gets no index once a block came without its entry."""
+        if self._end is None or not added.entries or self._end + len(added.data) != size_bytes:
+            self._end = None
+            return
+        self._entries += (entry._replace(payload_at=entry.payload_at + self._end) for entry in added.entries)
+        self._about.update(added.about)
+        clock = table_of(added.about.get("clock"))
+        self._anchors.update(dict.fromkeys(tuple(anchor) for anchor in list_of(clock.get("anchors"))))
+        self._end = size_bytes
+
+    @property
+    def is_due(self) -> bool:
+        """Have so many blocks come since the last index that readers should not have to go through them?"""
+        if self._end is None or len(self._entries) - self._indexed_blocks < _BLOCKS_BETWEEN:
+            return False
+        return self._end - self._indexed_bytes >= _TIMES_AT_LEAST * self._last_bytes
+
+    def written(self) -> Indexed | None:
+        """The index as a block, to be appended now; None where there is nothing new to say, or nothing can be said."""
+        if self._end is None or len(self._entries) == self._indexed_blocks:
+            return None
+        index = _packed(self._about, self._entries, _thinned(list(self._anchors)))
+        self._last_bytes = len(index.data)
+        self._indexed_blocks, self._indexed_bytes = len(self._entries) + 1, self._end + len(index.data)
+        return index
+
+
+def _thinned(anchors: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    ordered = sorted(anchors)
+    while len(ordered) > _ANCHORS_AT_MOST:
+        ordered = [*ordered[:-1:2], ordered[-1]]
+    return ordered
+
+
+def _packed(about: Mapping[str, Any], entries: list[IndexEntry], anchors: list[tuple[int, ...]]) -> Indexed:
+    columns = {name: [getattr(entry, name) for entry in entries] for name in _PLACES}
+    columns |= {name: [entry.fields.get(name) for entry in entries] for name in FIELDS}
+    codec, content = segment.compress(json.dumps([columns, anchors], separators=(",", ":")).encode())
+    clock = {name: value for name, value in table_of(about.get("clock")).items() if name != "anchors"}
+    left_out = (*FIELDS, "clock")
+    meta = {**{name: value for name, value in about.items() if name not in left_out}, "clock": clock, "codec": codec}
+    size = len(content) + TRAILER_BYTES
+    head = len(segment.pack_block(segment.INDEX, meta))
+    return block(segment.INDEX, meta, content + _TRAILER.pack(head + size, MAGIC))
+
+
+def size_by_trailer(tail: bytes) -> int:
+    """How many bytes the index has that ends with `tail`; 0 where none does."""
+    if len(tail) < TRAILER_BYTES:
+        return 0
+    size, magic = _TRAILER.unpack(tail[-TRAILER_BYTES:])
+    return int(size) if magic == MAGIC else 0
+
+
+class FileIndex(NamedTuple):
+    """An index, read: the meta of its process with the clock's anchors, and the blocks that it speaks of."""
+
+    meta: dict[str, Any]
+    entries: list[IndexEntry]
+
+
+def read(data: bytes, head: segment.Head) -> FileIndex:
+    """An index block, from all of its bytes.
+
+    Raises:
+        FormatError: it is damaged, or does not say what it should.
+    """
+    meta = segment.meta_of(data, head)
+    payload = data[head.payload_at - head.offset : head.end - head.offset]
+    if isinstance(meta, segment.BlockDamage) or not segment.is_payload(payload, head):
+        raise FormatError("a damaged index", head.offset)
+    content = segment.decompress(str(meta.get("codec")), payload[:-TRAILER_BYTES], _LIMIT_BYTES)
+    try:
+        columns, anchors = json.loads(content)
+        listed = [list_of(columns.get(name)) for name in (*_PLACES, *FIELDS)]
+    except (ValueError, TypeError, AttributeError, RecursionError) as exc:
+        raise FormatError("an index that is none", head.offset) from exc
+    entries = [_entry(row) for row in zip(*listed)]
+    if len({len(column) for column in listed}) != 1 or not _lie_within(entries, head.offset):
+        raise FormatError("an index that does not fit its file", head.offset)
+    return FileIndex({**meta, "clock": {**table_of(meta.get("clock")), "anchors": anchors}}, entries)
+
+
+def _entry(row: tuple[Any, ...]) -> IndexEntry:
+    kind, payload_at, size, crc = (whole_number(value) for value in row[: len(_PLACES)])
+    fields = {name: value for name, value in zip(FIELDS, row[len(_PLACES) :]) if value is not None}
+    return IndexEntry(kind, payload_at, size, crc, fields)
+
+
+def _lie_within(entries: list[IndexEntry], end: int) -> bool:
+    """Is each payload behind the one before, and before the index? Then no byte is told twice."""
+    at = segment.FILE_HEADER_BYTES
+    for entry in entries:
+        if entry.payload_at < at + segment.BLOCK_HEADER_BYTES:
+            return False
+        at = entry.payload_at + entry.size
+    return at <= end
