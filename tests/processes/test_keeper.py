@@ -118,7 +118,8 @@ def test_a_forked_child_watches_nobody_for_its_parent(run: Path) -> None:
         other = started(run)
         keeper = capturing._beside.keeper
         assert lives.wait_until(lambda: keeper._neighbours._watched)
-        held = [end.number for end in (*keeper._neighbours._watched.values(), *keeper._neighbours._pipe)]
+        pipe = keeper._neighbours._pipe
+        held = [end.number for end in (*keeper._neighbours._watched.values(), pipe.end, pipe._write)]
         read, write = os.pipe()
         if os.fork() == 0:
             still_open = [fd for fd in held if os.path.exists(f"/proc/self/fd/{fd}")]

@@ -204,8 +204,7 @@ class Duty:
 
     def doing(self) -> str | None:
         """What is recorded now, in words; None while nothing is."""
-        order = self._session.order
-        if order is None:
+        if (order := self._session.order) is None:
             return None
         return f"{order.preset.name} of {order.stage} for request {order.request}" if order.request else "light capture"
 
@@ -370,9 +369,8 @@ class Duty:
 
     def _places_of_news(self) -> Sequence[Path] | None:
         """Where news come from while nothing is going on; None while something is: then other ranks are waited for."""
-        if self._machine.has_work or self._inbox.is_waiting or self._to_send or self._mailbox.problem is not None:
-            return None
-        return self._mailbox.places_of_news()
+        is_busy = self._machine.has_work or self._inbox.is_waiting or self._to_send or self._mailbox.problem is not None
+        return None if is_busy else self._mailbox.places_of_news()
 
     def _look_at_theirs(self) -> None:
         coming = () if self._session.is_open else others.coming(self._trains)
@@ -386,9 +384,8 @@ class Duty:
 
     def _has_news(self, stages_seen: int) -> bool:
         """Is what this rank said of itself no longer so, or said long ago?"""
-        can = stages_seen, backend_here()[0], self._place(stages_seen)
-        is_new = self._inbox.take_change() or can != self._can
-        self._can = can
+        before, self._can = self._can, (stages_seen, backend_here()[0], self._place(stages_seen))
+        is_new = self._inbox.take_change() or before != self._can
         return is_new or self._is_changed or time.monotonic() - self._said_at > self._say_again_s
 
     def _place(self, stages_seen: int) -> parallel.Place:

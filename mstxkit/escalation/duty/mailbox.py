@@ -283,13 +283,13 @@ class _Source:
         state, now = documents.state_of(self.path), time.monotonic()
         if state != self._state:
             self._state, self._settled_at = state, now + _SETTLES_WITHIN_S
-        is_seen = not state or self._settled_at < now < self._read_again_at
+        is_seen = self._settled_at < now < self._read_again_at or (not state and now < self._read_again_at)
         if self._damage is None and is_seen:
             return None
         content = documents.read(self.path, is_private=True)
+        self._read_again_at = now + _READ_AGAIN_S
         if content is None:
             return None
-        self._read_again_at = now + _READ_AGAIN_S
         digest = hashlib.sha256(content).digest()
         if digest == self._digest:
             if self._damage is not None:
