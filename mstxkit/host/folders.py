@@ -20,10 +20,13 @@ def make_folder(folder: Path) -> None:
         OSError: it cannot be made.
     """
     try:
-        os.makedirs(folder, FOLDER_MODE, exist_ok=True)
-    except FileExistsError:
-        pass  # said better below
-    status = os.lstat(folder)
+        status = os.lstat(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        try:
+            os.makedirs(folder, FOLDER_MODE, exist_ok=True)
+        except FileExistsError:
+            pass  # said better below
+        status = os.lstat(folder)
     if stat.S_ISLNK(status.st_mode):
         raise CaptureError(f"{folder} is a symbolic link; a folder of mstxkit's own is needed there")
     if not stat.S_ISDIR(status.st_mode):

@@ -202,9 +202,14 @@ def text_of(path: str, error: type[MstxkitError], limit_bytes: int = 1 << 20) ->
 def write_file(file: Path, content: bytes, more_flags: int = 0) -> None:
     """Write a file with mode 0640. Links are not followed."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC | more_flags
-    with os.fdopen(os.open(file, flags, FILE_MODE), "wb") as stream:
-        os.fchmod(stream.fileno(), FILE_MODE)
-        stream.write(content)
+    descriptor = os.open(file, flags, FILE_MODE)
+    try:
+        os.fchmod(descriptor, FILE_MODE)
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    finally:
+        os.close(descriptor)
 
 
 def replace_file(file: Path, content: bytes) -> None:
@@ -213,8 +218,9 @@ def replace_file(file: Path, content: bytes) -> None:
     try:
         write_file(draft, content)
         os.replace(draft, file)
-    finally:
+    except BaseException:
         draft.unlink(missing_ok=True)
+        raise
 
 
 def write_new(file: Path, content: bytes) -> bool:
