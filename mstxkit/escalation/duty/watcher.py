@@ -72,7 +72,7 @@ class Watcher:
             can_wait = self._events.open()
             self._poll()
             places = self._places() if can_wait else None
-            if places is not None and self._events.watch(places):
+            if places is not None and (not places or self._events.watch(places)):
                 wait_s = max(self._interval_s, self._told_s if places else self._asking_s)
         except Exception as exc:  # the next look may succeed, and nobody else looks
             faults.note("control.watcher", exc)
