@@ -151,9 +151,15 @@ class ProcessFiles:
         }  # fmt: skip
         return block_index.block(segment.RECORDS, meta, zlib.compress(segment.join(payload)), payload.n)
 
-    def seal_indexed(self, *banks: BankFiles, ended: str | None = "exit", index_at: tuple[int, ...] = ()) -> Path:
+    def seal_indexed(
+        self, *banks: BankFiles, ended: str | None = "exit", index_at: tuple[int, ...] = (),
+        inside: list[dict[str, Any]] | None = None,
+    ) -> Path:  # fmt: skip
         """One more sealed file as the sealer writes it: its index at its end, or also after so many blocks."""
         blocks = [self.indexed_block(bank) for bank in banks]
+        if inside is not None:
+            meta = {**self.meta(), "codec": "zlib"}
+            blocks.append(block_index.block(segment.OPEN_RANGES, meta, zlib.compress(json.dumps(inside).encode())))
         blocks += [block_index.block(segment.END, {**self.meta(), "ended": ended})] if ended else []
         path = self.run / "sealed" / f"{self.name}.{self._files:04d}.mxs"
         self._files += 1

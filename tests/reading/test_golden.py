@@ -13,26 +13,28 @@ pytest.importorskip("polars")
 
 from mstxkit.host import identity
 from mstxkit.reading.run import Run, open_run
+from mstxkit.store import block_index, segment
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 T0 = 1_700_000_000_000_001_000  # wall clock of the first anchor, which has 0 ticks; 3 ticks are 1 ns
 
 
-@pytest.fixture
-def v1(tmp_path: Path) -> Run:
-    run = tmp_path / "v1"
-    shutil.copytree(GOLDEN / "v1", run)
+@pytest.fixture(params=["v1", "v2"])
+def shipped(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
+    """The same run, as each version wrote it."""
+    run = tmp_path / "run"
+    shutil.copytree(GOLDEN / request.param, run)
     (run / "live").mkdir()
     pointer = {"format": 1, "path": str(run / "second.live"), "boot": identity.boot_id(), "host": "node-a", "pid": 101}
     (run / "live" / "node-a-101-bb.json").write_text(json.dumps({**pointer, "start": "bb"}))
     return open_run(run)
 
 
-def test_version_1_ranges(v1: Run) -> None:
+def test_its_ranges(shipped: Run) -> None:
     first, second = (0, "node-a", 100, "actor"), (1, "node-a", 101, None)
     second_end, second_start = (1 << 41) * 4, 1 << 41
 
-    assert v1.ranges().rows() == [
+    assert shipped.ranges().rows() == [
         (*first, 0, 0, 0, "default", "actor_generate", "generate", T0 + 1_000, 2_000, None, False, False,
          '{"prompts":8,"temperature":0.5}', None),
         (*first, 1, 1, 0, "default", "actor_generate", "wait", T0 + 1_200, 200, 100, False, True, None, None),
@@ -43,8 +45,8 @@ def test_version_1_ranges(v1: Run) -> None:
     ]  # fmt: skip
 
 
-def test_version_1_marks(v1: Run) -> None:
-    assert v1.marks().rows() == [
+def test_its_marks(shipped: Run) -> None:
+    assert shipped.marks().rows() == [
         (
             0,
             "node-a",
@@ -60,8 +62,8 @@ def test_version_1_marks(v1: Run) -> None:
     ]
 
 
-def test_version_1_stages(v1: Run) -> None:
-    assert v1.stages().rows()[-1] == (
+def test_its_stages(shipped: Run) -> None:
+    assert shipped.stages().rows()[-1] == (
         0,
         "actor_generate",
         0,
@@ -76,14 +78,27 @@ def test_version_1_stages(v1: Run) -> None:
     )
 
 
-def test_version_1_processes_and_tracks(v1: Run) -> None:
-    assert v1.damage == []
-    assert v1.processes().select("rank", "pid", "state", "clock", "clock_error_ns").rows() == [
+def test_its_processes_and_tracks(shipped: Run) -> None:
+    assert shipped.damage == []
+    assert shipped.processes().select("rank", "pid", "state", "clock", "clock_error_ns").rows() == [
         (0, 100, "killed", "tsc", 40),
         (1, 101, "lost", "tsc", 40),
     ]
-    assert v1.tracks().select("rank", "track", "thread", "is_task").rows() == [
+    assert shipped.tracks().select("rank", "track", "thread", "is_task").rows() == [
         (0, 0, 4711, False),
         (0, 1, 4711, True),
         (1, 0, 99, False),
     ]
+
+
+def test_a_version_is_what_it_says() -> None:
+    """Both are still read as what they were written as: heads with a checksum for meta and payload, and for each."""
+    found = {}
+    for version in ("v1", "v2"):
+        (path,) = (GOLDEN / version / "sealed").iterdir()
+        data = path.read_bytes()
+        head = segment.head_of(data[segment.FILE_HEADER_BYTES :], segment.FILE_HEADER_BYTES, len(data))
+        assert isinstance(head, segment.Head)
+        found[version] = head.version, block_index.size_by_trailer(data) > 0
+
+    assert found == {"v1": (segment.JOINT, False), "v2": (segment.APART, True)}

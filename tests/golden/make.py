@@ -1,6 +1,7 @@
-"""Writes `v1/`: one small run of format 1 as it shipped. Run once per format version, never to make a test pass.
+"""Writes `v2/`: one small run, as the newest version of its blocks ships. Run once per version, never to make a test
+pass: `v1/` was written by this file as it was then.
 
-Usage: python tests/golden/make_v1.py, from the project's root.
+Usage: python tests/golden/make.py, from the project's root.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).parent
+HERE, VERSION = Path(__file__).parent, "v2"
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
 
 from builders.run_files import NO_STEP, TSC, BankFiles, ProcessFiles, Slot, anchor, new_run  # noqa: E402
@@ -26,7 +27,7 @@ def make(folder: Path) -> None:
     bank.range("wait", 3_600, 4_200, stage="actor_generate", step=0, depth=1, track=1, error=True, busy=300)
     bank.mark("weights ready", 9_300, step=0, ok=True, note="done", value=[1])
     inside = {"name": "all_reduce", "domain": "comm", "stage": "actor_update", "own_stage": False}
-    first.seal(
+    first.seal_indexed(
         bank, ended="killed", inside=[{**inside, "step": 1, "track": 0, "depth": 1, "start": 12_000, "tid": 4711}]
     )
     second = ProcessFiles(run, 101, rank=1, role=None, start="bb", **about)
@@ -40,4 +41,4 @@ def make(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    make(HERE / "v1")
+    make(HERE / VERSION)
