@@ -11,7 +11,7 @@ import mmap
 import os
 import time
 from pathlib import Path
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Iterable, NamedTuple
 
 from .. import faults
 from ..errors import FormatError, MstxkitError
@@ -217,19 +217,27 @@ def _seal_banks(
 ) -> Adopted:
     sealed_before, has_ended = _sealed_before(run / layout.SEALED, left.name)
     files = SealedFiles(run / layout.SEALED, left.name, _ROTATE_BYTES, _NO_QUOTA, lambda count: None)
+    try:
+        records = _append_banks(files, blocks.of_left_banks(view, header.layout, sealed_before), go_on)
+        if has_ended:
+            return Adopted(left.name, records, False)
+        open_ranges = blocks.of_open_ranges(view)
+        # In one write: a killed adopter leaves both or none.
+        end = blocks.of_end(view, _how_it_ended(header, left), **left.adopter.saw(left.name))
+        files.append((open_ranges or Indexed(b"")) + end, is_last=True)
+        return Adopted(left.name, records, open_ranges is not None)
+    finally:
+        files.close()
+
+
+def _append_banks(files: SealedFiles, banks: Iterable[tuple[int, Indexed]], go_on: Callable[[], bool]) -> int:
     records = 0
-    for _, block in blocks.of_left_banks(view, header.layout, sealed_before):
+    for _, block in banks:
         if not go_on():
             raise _Interrupted
         files.append(block)
         records += block.records
-    if has_ended:
-        return Adopted(left.name, records, False)
-    open_ranges = blocks.of_open_ranges(view)
-    # In one write: a killed adopter leaves both or none.
-    end = blocks.of_end(view, _how_it_ended(header, left), **left.adopter.saw(left.name))
-    files.append((open_ranges or Indexed(b"")) + end, is_last=True)
-    return Adopted(left.name, records, open_ranges is not None)
+    return records
 
 
 def _how_it_ended(header: livefile.Header, left: _Left) -> str:

@@ -1,7 +1,7 @@
 """Sealed files of one process: blocks appended whole, rotated by size, the oldest dropped beyond the quota and counted.
 
-A file is opened for each block, so that nothing is held open, and cut back to where it was if a block does not fit: a
-full disk leaves no torn block behind. Links inside the run folder are never followed.
+A file is cut back to where it was if a block does not fit: a full disk leaves no torn block behind. Links inside the
+run folder are never followed. The newest file is held open between blocks (`kept_open.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .. import faults
 from ..host import folders
 from ..store import layout, segment
 from ..store.block_index import Growing, Indexed
-from ..store.documents import FILE_MODE
+from .kept_open import KeptOpen
 
 # A quota is kept by dropping whole files: it is shared out over this many.
 _FILES_PER_QUOTA = 4
@@ -48,7 +48,7 @@ class SealedFiles:
         self._on_evicted = on_evicted
         self._on_missing = on_missing or (lambda: folders.make_folder(folder))
         self._files: list[_File] = []
-        self._index = Growing()
+        self._index, self._kept = Growing(), KeptOpen()
         self._number = 1 + max((layout.sealed_number(path.name) for path in files_of(folder, name)), default=0)
 
     def append(self, added: Indexed, is_last: bool = False) -> None:
@@ -72,6 +72,12 @@ class SealedFiles:
             self._files[-1] = _File(last.path, size_bytes, last.records + added.records)
         if is_last or self._index.is_due:
             self._write_index()
+        if is_last:
+            self.close()
+
+    def close(self) -> None:
+        """Hold no file open any more; the next block opens one. Never raises."""
+        self._kept.close()
 
     def make_room(self, size_bytes: int) -> None:
         """Drop the oldest files until a block of so many bytes fits."""
@@ -100,11 +106,11 @@ class SealedFiles:
 
     def _write(self, path: Path, added: Indexed) -> int:
         try:
-            size_bytes = _append(path, added.data)
+            size_bytes = self._kept.append(path, added.data)
         except FileNotFoundError:
             # The run folder was removed under a running job: what comes from now on is kept all the same.
             self._on_missing()
-            size_bytes = _append(path, added.data)
+            size_bytes = self._kept.append(path, added.data)
         self._index.add(added, size_bytes)
         return size_bytes
 
@@ -126,36 +132,3 @@ def cut_torn_end(path: Path, whole_bytes: int) -> None:
         os.ftruncate(descriptor, whole_bytes)
     finally:
         os.close(descriptor)
-
-
-def _append(path: Path, block: bytes) -> int:
-    """Write a block at the end of a file, made if it is not there, and return the file's size."""
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(path.name, flags, FILE_MODE, dir_fd=folder)
-        try:
-            return _write_whole(descriptor, block)
-        except OSError:
-            if os.fstat(descriptor).st_size == 0:
-                os.unlink(path.name, dir_fd=folder)
-            raise
-        finally:
-            os.close(descriptor)
-    finally:
-        os.close(folder)
-
-
-def _write_whole(descriptor: int, block: bytes) -> int:
-    before = os.fstat(descriptor).st_size
-    if not before:
-        os.fchmod(descriptor, FILE_MODE)
-        block = segment.file_header() + block
-    rest = memoryview(block)
-    try:
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-    except OSError:
-        os.ftruncate(descriptor, before)
-        raise
-    return before + len(block)

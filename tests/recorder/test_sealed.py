@@ -149,3 +149,62 @@ def test_a_torn_end_can_be_cut_off(tmp_path: Path) -> None:
     cut_torn_end(path, whole)
 
     assert numbers_in(tmp_path) == {path.name: [1]}
+
+
+def held(folder: Path) -> list[str]:
+    """Which files of a folder this process holds open."""
+    links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+    targets = [os.readlink(link) for link in links if os.path.lexists(link)]
+    return sorted(Path(target).name for target in targets if target.startswith(str(folder)))
+
+
+def test_the_newest_file_is_held_open_until_the_last_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, _ = sealed(tmp_path, rotate_bytes=450)
+    opened: list[str] = []
+    real = os.open
+    monkeypatch.setattr(os, "open", lambda path, *how, **named: (opened.append(path), real(path, *how, **named))[1])
+    for number in range(3):
+        files.append(block(200, number))
+    while_it_goes_on = held(tmp_path)
+    files.append(block(200, 3), is_last=True)
+
+    assert [name for name in opened if str(name).endswith(".mxs")] == ["host-1-a.0001.mxs", "host-1-a.0002.mxs"]
+    assert (while_it_goes_on, held(tmp_path)) == (["host-1-a.0002.mxs"], [])
+    assert list(numbers_in(tmp_path).values()) == [[0, 1], [2, 3]]
+
+
+def test_a_file_that_was_moved_away_is_let_go_and_made_anew(tmp_path: Path) -> None:
+    folder, away = tmp_path / "sealed", tmp_path / "away"
+    folder.mkdir()
+    files, _ = sealed(folder)
+    files.append(block(200, 1))
+    folder.rename(away)
+    files.append(block(200, 2))
+    moved, made = numbers_in(away), numbers_in(folder)
+    files.append(block(200, 3), is_last=True)
+
+    assert (moved, made) == ({"host-1-a.0001.mxs": [1]}, {"host-1-a.0001.mxs": [2]})
+    assert held(tmp_path) == []
+
+
+def test_a_program_that_closed_it_keeps_its_own_file(tmp_path: Path) -> None:
+    folder = tmp_path / "sealed"
+    folder.mkdir()
+    files, _ = sealed(folder)
+    files.append(block(200, 1))
+    number = next(int(name) for name in os.listdir("/proc/self/fd") if str(folder) in _target(name))
+    theirs = os.open(tmp_path / "theirs", os.O_WRONLY | os.O_CREAT)
+    os.dup2(theirs, number)
+    files.append(block(200, 2), is_last=True)
+
+    assert _target(str(number)) == str(tmp_path / "theirs")
+    assert (tmp_path / "theirs").stat().st_size == 0
+    assert numbers_in(folder) == {"host-1-a.0001.mxs": [1, 2]}
+    os.close(theirs), os.close(number)
+
+
+def _target(name: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{name}")
+    except OSError:
+        return ""

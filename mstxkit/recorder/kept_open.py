@@ -1,0 +1,102 @@
+"""The file to which blocks are appended, kept open between them: to open it for each one asks a shared file system four
+times, and ten thousand ranks would.
+
+What is held open may be removed, moved, or closed by the program: so it is looked at before each block, by a link of
+the kernel's, which asks no file system.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ..host.descriptors import OwnDescriptor
+from ..store import segment
+from ..store.documents import FILE_MODE
+
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class KeptOpen:
+    """One file at a time; links are never followed.
+
+    Threads/fork: one thread at a time. A forked child makes a new one, and leaves what it got: to close a file of a
+    file system that hangs would have it wait.
+    """
+
+    def __init__(self) -> None:
+        self._path: Path | None = None
+        self._file: OwnDescriptor | None = None
+        self._which = (0, 0)
+        self._size_bytes = 0
+
+    def append(self, path: Path, block: bytes) -> int:
+        """Write a block at the end of a file, made if it is not there, and return the file's size.
+
+        Raises:
+            OSError: it could not be written; nothing of it is left in the file, and a file that holds nothing else is
+                gone.
+        """
+        file = self._file
+        if file is None or self._path != path or not file.is_ours:
+            self.close()
+            file = self._open(path)
+        try:
+            self._size_bytes = _written(file.number, self._size_bytes, block)
+        except OSError:
+            if not self._size_bytes:
+                _remove(path)
+            self.close()
+            raise
+        return self._size_bytes
+
+    def _open(self, path: Path) -> OwnDescriptor:
+        folder = _folder_of(path)
+        try:
+            number = os.open(path.name, _FLAGS, FILE_MODE, dir_fd=folder)
+        finally:
+            os.close(folder)
+        status = os.fstat(number)
+        self._path, self._file = path, OwnDescriptor.of(number)
+        self._which, self._size_bytes = (status.st_dev, status.st_ino), status.st_size
+        return self._file
+
+    def close(self) -> None:
+        """Hold nothing any more. Never raises."""
+        file, self._file = self._file, None
+        try:
+            if file is not None and (file.is_ours or self._is_the_same(file.number)):
+                os.close(file.number)
+        except OSError:
+            pass  # somebody has closed it
+
+    def _is_the_same(self, number: int) -> bool:
+        """Of a file that was moved or removed the link is another one, and the file the same."""
+        status = os.fstat(number)
+        return (status.st_dev, status.st_ino) == self._which
+
+
+def _folder_of(path: Path) -> int:
+    return os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def _remove(path: Path) -> None:
+    folder = _folder_of(path)
+    try:
+        os.unlink(path.name, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _written(descriptor: int, before: int, block: bytes) -> int:
+    if not before:
+        os.fchmod(descriptor, FILE_MODE)
+        block = segment.file_header() + block
+    rest = memoryview(block)
+    try:
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    except OSError:
+        os.ftruncate(descriptor, before)
+        raise
+    return before + len(block)
