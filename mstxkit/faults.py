@@ -18,6 +18,7 @@ on_fault: Callable[[], None] | None = None
 # What waits for the end of a fork; a few, as each place is logged once.
 _waiting: deque[tuple[str, tuple[object, ...], Any]] = deque(maxlen=100)
 _is_held = False
+_said: set[str] = set()
 
 
 def note(where: str, exc: BaseException) -> None:
@@ -41,6 +42,19 @@ def warn_once(where: str, message: str) -> None:
     counts[where] = seen + 1
     if not seen:
         _warn("mstxkit: %s", message)
+
+
+def say_once(message: str, is_asked_for: bool = False) -> None:
+    """Log what is no fault, and not counted as one, once a process; as information where it was asked for."""
+    if message in _said:
+        return
+    _said.add(message)
+    try:
+        import logging
+
+        logging.getLogger("mstxkit").log(logging.INFO if is_asked_for else logging.WARNING, "mstxkit: %s", message)
+    except Exception:
+        pass  # as in `_warn`
 
 
 def _tell_engine() -> None:

@@ -107,11 +107,22 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
         configured.leave_in(folder)
         own.update(configured.variables(overrides))
     if capturing.start(folder, limits, of_requests, own):
+        _tell_of_twin()
         capturing.when_stopped[:] = [partial(ray_job.undo, "capture")]
         # Workers of a Ray job are no children of this process: `ray.init` reaches them.
         for note in ray_job.arrange("capture"):
             faults.warn_once("capture and Ray", note)
     return Capture(folder)
+
+
+def _tell_of_twin() -> None:
+    """Say that ranges cost fifteen times as much here, and why; quietly, where that was asked for."""
+    from ..engine import choose
+
+    why = choose.why_twin()
+    if why is not None:
+        is_asked_for = os.environ.get(choose.VARIABLE) == "0"
+        faults.say_once(f"recording on the Python twin, where a range costs fifteen times as much: {why}", is_asked_for)
 
 
 def _configuration(config: Any) -> tuple[dict[str, Any], Any]:

@@ -50,13 +50,9 @@ def _engine() -> list[Check]:
 def _which_engine(engine: Any) -> Check:
     if engine.NATIVE:
         return Check("engine", OK, "C extension")
-    if os.environ.get("MSTXKIT_NATIVE") == "0":
-        return Check("engine", NOTE, "Python twin: MSTXKIT_NATIVE=0 forbids the C extension")
-    try:
-        from ..engine.native import hot  # noqa: F401
-    except ImportError as exc:
-        return Check("engine", NOTE, f"Python twin, several times slower: the C extension cannot be loaded: {exc}")
-    return Check("engine", WRONG, "Python twin, although the C extension can be loaded")
+    from ..engine.choose import why_twin
+
+    return Check("engine", NOTE, f"Python twin, fifteen times slower and more: {why_twin()}")
 
 
 def _tmpfs() -> Check:

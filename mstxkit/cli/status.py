@@ -107,10 +107,25 @@ def _print(
 ) -> None:
     console = _show.console()
     console.print(_ranks.processes(processes) if processes else "No process has written to this run yet.")
-    for part in [*patch_lines(patches), *_parts(escalation), *damage_lines(damage)]:
+    for part in [*_twin_lines(processes), *patch_lines(patches), *_parts(escalation), *damage_lines(damage)]:
         console.print(part)
     if processes:
         console.print("\nOnly heads and checksums were looked at; `mstxkit report` reads every record.")
+
+
+def _twin_lines(processes: list[dict[str, Any]]) -> list[Any]:
+    """Who recorded on the Python twin; nothing where nobody did."""
+    slow = [process for process in processes if process["native"] is False]
+    if not slow:
+        return []
+    hosts = sorted({process["host"] for process in slow})
+    where = f"{hosts[0]} and {len(hosts) - 1} more hosts" if len(hosts) > 1 else hosts[0]
+    return [
+        for_rich(
+            f"\n{len(slow)} of {len(processes)} processes ran on the Python twin, where a range costs fifteen times as "
+            f"much ({where}): `mstxkit doctor` says there why, and how to get the C engine"
+        )
+    ]
 
 
 def _parts(escalation: _Escalation) -> list[Any]:

@@ -17,9 +17,12 @@ from ..host import names
 if TYPE_CHECKING:
     from .native import hot as engine
 
-__all__ = ["VARIABLE", "engine", "load"]
+__all__ = ["HOW_TO_GET_C", "VARIABLE", "engine", "load", "why_twin"]
 
 VARIABLE = "MSTXKIT_NATIVE"
+HOW_TO_GET_C = (
+    "install a C compiler and this Python's headers (python3-dev), then pip install --force-reinstall mstxkit"
+)
 
 
 def load(choice: str) -> ModuleType:
@@ -43,6 +46,19 @@ def load(choice: str) -> ModuleType:
     from .twin import hot as twin
 
     return twin
+
+
+def why_twin() -> str | None:
+    """Why this process runs on the Python twin, and what to do; None where it runs on the C engine."""
+    if engine.NATIVE:
+        return None
+    if os.environ.get(VARIABLE) == "0":
+        return f"{VARIABLE}=0 (from the environment) forbids the C engine: unset it"
+    try:
+        from .native import hot  # noqa: F401
+    except ImportError as exc:
+        return f"the C engine cannot be loaded ({exc}): {HOW_TO_GET_C}"
+    return f"the C engine can be loaded now, and could not at the start ({VARIABLE}): start the program again"
 
 
 def _cannot_load(exc: ImportError) -> Exception:
