@@ -201,7 +201,7 @@ FORKS = """
     until(lambda: roles() == {""})
     request = mstxkit.escalate("actor_update", ranks=[0], occurrences=3)
     until(lambda: mstxkit.capturing._beside.standby._duty._machine.active)
-    once()
+    until(lambda: once() or sessions[0].did)  # it is armed a moment before stages are watched
     pid = os.fork()
     if pid == 0:
         def is_on_duty():  # what comes before it records, on a busy machine, is not seen
