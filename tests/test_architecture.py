@@ -136,7 +136,7 @@ VAGUE_NOUNS = {"one", "found", "told", "said", "given", "known"}
 BANNED_WORDS = {"utils", "util", "helpers", "helper", "manager", "common", "core", "misc"}
 LINES_AT_MOST = 450
 # 31,000 were the limit of the tidying alone; endings, figures, configuration that acts and results came after it.
-LINES_OF_THE_PACKAGE, MEDIAN_LINES, NINE_IN_TEN_LINES = 41_500, 115, 263
+LINES_OF_THE_PACKAGE, MEDIAN_LINES, NINE_IN_TEN_LINES = 41_800, 115, 263
 # More than typing, re and contextlib have. The twin is what runs where C could not be built: ten modules of its own,
 # and what they need.
 MODULES_AT_MOST, MODULES_AT_MOST_ON_THE_TWIN = 16, 50

@@ -125,8 +125,10 @@ def _wrapper(target: Any, site: Any, settings: RangeSettings) -> FunctionType:
         "opened": state.opened,
         "site": site,
         "function": target,
+        "stored": state.stored,
         "stream": settings.stream,
-        "attributes": settings.attributes,
+        # Of constant ones a copy that nobody changes: all calls share it.
+        "attributes": dict(settings.attributes) if type(settings.attributes) is dict else settings.attributes,
         "evaluate": calls.evaluate,
         "in_pieces": calls.Pieces,
         "awaiting": calls.awaiting,

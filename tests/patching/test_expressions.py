@@ -13,9 +13,11 @@ from builders import soak
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from mstxkit.engine import plain_paths
+from mstxkit.engine.plain_paths import Unreadable
 from mstxkit.errors import PatchError
 from mstxkit.patching import expressions
-from mstxkit.patching.expressions import ExpressionError, Unreadable, compiled
+from mstxkit.patching.expressions import ExpressionError, compiled
 
 
 class Config:
@@ -366,7 +368,7 @@ def test_a_dict_whose_keys_could_run_code_when_compared_is_unreadable() -> None:
 
 def test_a_dict_too_large_to_look_at_is_unreadable() -> None:
     with pytest.raises(Unreadable, match="more than"):
-        value("batch[0]", 0, dict.fromkeys(range(expressions.LARGEST_DICT + 1)))
+        value("batch[0]", 0, dict.fromkeys(range(plain_paths.LARGEST_DICT + 1)))
 
 
 @pytest.mark.parametrize("text", ["batch", "batch[0]", "batch['a']", "len(batch)", "batch.step"])

@@ -1,0 +1,138 @@
+"""What a target reads of a call, and what it tells, as code in the generated wrapper itself.
+
+Expressions come parsed and checked (`expressions.py`). What goes into code of them is the wrapper's own parameters,
+and as literals the names and keys of paths: no text of a user's is compiled. A value is taken where it is a plain one,
+or is plainly stored (`engine.stored`). For all else the entry is asked, one expression at a time, which reads it as
+`expressions.py` does, and counts and logs what cannot be read.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from ..engine.plain_paths import TO_ATTRIBUTE, TO_ITEM, TO_LENGTH
+from ..marking import signatures
+from ..marking.signatures import Parameters, Prologue
+from .expressions import Argument, Attribute, Expression, Item, KeywordRest, Length, Literal, Node, Rest
+
+
+class Inlined:
+    """Writes the code of one entry for a wrapper with these parameters.
+
+    Args:
+        parameters: Those of the wrapper.
+        names: What it holds and its own variables are called in it, by role.
+    """
+
+    def __init__(self, parameters: Parameters, names: Mapping[str, str]) -> None:
+        self._parameters, self._names = parameters, names
+        positional = signatures.positional_of(parameters)
+        keywords = [f"{name!r}: {name}" for name in parameters.keyword_only]
+        keywords += [f"**{parameters.varkw}"] if parameters.varkw else []
+        self._arguments = f"({positional}{',' if positional else ''}), {{{', '.join(keywords)}}}"
+
+    def step(self, expression: Expression, teller: str) -> list[str]:
+        """Tell the entry's method `teller` the step, where there is one."""
+        value = self._value("_step")
+        test = f"{{type}}({value}) is {{int}} and {value} >= 0".format(**self._names)
+        return [*self._read(value, expression, "read_step", ""), f"if {test}: {self._entry(teller, value)}"]
+
+    def stage_begins(self) -> str:
+        """Tell the entry that a stage begins, where the end of a step has been told."""
+        return f"if {self._names['attributes']}.progress.next_step is not None: {self._entry('stage_begins')}"
+
+    def tell(self, teller: str, has_arguments: bool = True) -> str:
+        """Call the entry's method `teller`, with the call's arguments or without any."""
+        return self._entry(teller, self._arguments if has_arguments else "")
+
+    def attributes(self, expressions: Mapping[str, Expression], fixed: Mapping[str, str]) -> list[str]:
+        """Leave a dict of the attributes that can be read in `value`, with `fixed` ones last."""
+        lines, pairs, after = [], [], []
+        for place, (name, expression) in enumerate(expressions.items()):
+            value, root = self._value(f"_{place}"), expression.root
+            if isinstance(root, Literal):
+                pairs.append(f"{name!r}: {root.value!r}")
+                continue
+            lines += self._read(value, expression, "read", f"{name!r}, ")
+            if name not in fixed:
+                pairs.append(f"{name!r}: {value}")
+                after.append(f"if {value} is None: del {self._value()}[{name!r}]")
+        pairs += [f"{name!r}: {text!r}" for name, text in fixed.items()]
+        return [*lines, f"{self._value()} = {{{', '.join(pairs)}}}", *after]
+
+    def inherited_role(self) -> list[str]:
+        """Add the role of the stage that the call is in to `value`."""
+        role = self._value("_role")
+        return [f"{role} = {self._entry('role_here')}", f"if {role} is not None: {self._value()}['role'] = {role}"]
+
+    def attributes_of_stage(self) -> str:
+        """Leave the role of that stage as the only attribute in `value`."""
+        of_stages = f"{self._names['attributes']}.of_stages"
+        return f"{self._value()} = {of_stages}.get({self._entry('current_stage')})"
+
+    def measured(self, lines: list[str]) -> list[str]:
+        """What `lines` take is measured in one call of many."""
+        began, left = self._names["began"], f"{self._names['attributes']}.left"
+        return [
+            f"{left} -= 1",
+            f"{began} = {self._entry('measure_from')} if {left} < 0 else 0",
+            *lines,
+            f"if {began}: {self._entry('measured', began)}",
+        ]
+
+    def whole(self, lines: list[str]) -> Prologue:
+        """The code: an exception in it, which nobody expects, is a fault, and the range goes without attributes."""
+        failed = f"{self._value()} = {self._entry('failed', self._names['fault'])}"
+        caught = "except {failure} as {fault}: ".format(**self._names) + failed
+        return Prologue(("try:", *(f" {line}" for line in lines), caught), self._value())
+
+    def _value(self, suffix: str = "") -> str:
+        return self._names["value"] + suffix
+
+    def _entry(self, method: str, arguments: str = "") -> str:
+        return f"{self._names['attributes']}.{method}({arguments})"
+
+    def _read(self, value: str, expression: Expression, reader: str, name: str) -> list[str]:
+        begin, path = _path_of(expression.root)
+        if isinstance(begin, Literal):
+            return [f"{value} = {begin.value!r}"]
+        asked = f"{value} = {self._entry(reader, name + self._arguments)}"
+        parameter = self._parameter_of(begin)
+        if parameter is None:
+            return [asked]
+        if path:
+            stored, unread = self._names["stored"], self._names["unread"]
+            return [f"{value} = {stored}({parameter}, {path!r})", f"if {value} is {unread}: {asked}"]
+        kind = self._names["kind"]
+        test = " and ".join(f"{kind} is not {self._names[plain]}" for plain in ("int", "str", "float", "bool"))
+        return [
+            f"{value} = {parameter}",
+            f"{kind} = {self._names['type']}({parameter})",
+            f"if {test} and {parameter} is not None: {asked}",
+        ]
+
+    def _parameter_of(self, begin: Node) -> str | None:
+        """The parameter that holds what a path begins with; None: no single one of the wrapper's does."""
+        own = self._parameters
+        places = [*own.positional_only, *own.plain]
+        if isinstance(begin, Argument):
+            if begin.position is None:
+                return begin.name if begin.name in own.keyword_only else None
+            return begin.name if places[begin.position : begin.position + 1] == [begin.name] else None
+        if isinstance(begin, Rest):
+            return own.varargs if begin.start == len(places) else None
+        if isinstance(begin, KeywordRest):
+            return own.varkw if begin.taken == {*own.plain, *own.keyword_only} else None
+        return None
+
+
+def _path_of(node: Node) -> tuple[Node, tuple[tuple[int, Any], ...]]:
+    """Where an expression begins, and the path from there, as `engine.stored` takes it."""
+    path: list[tuple[int, Any]] = []
+    while isinstance(node, (Attribute, Item, Length)):
+        if isinstance(node, Attribute):
+            path.append((TO_ATTRIBUTE, node.name))
+        else:
+            path.append((TO_ITEM, node.key) if isinstance(node, Item) else (TO_LENGTH, None))
+        node = node.owner
+    return node, tuple(reversed(path))
