@@ -21,12 +21,13 @@ _VARARGS, _VARKEYWORDS, _GENERATOR, _COROUTINE, _ITERABLE_COROUTINE, _ASYNC_GENE
 _FILE_PREFIX = "<mstxkit wrapper of "
 # What a wrapper holds as its globals, under names that no parameter of its own has.
 _HELD = (
-    "is_on", "timed", "driven", "opened", "stored", "site", "function", "stream", "attributes", "constant", "evaluate",
-    "in_pieces", "awaiting",
+    "is_on", "timed", "driven", "opened", "stored", "step", "current_stage", "site", "function", "stream",
+    "attributes", "constant", "evaluate", "in_pieces", "awaiting",
 )  # fmt: skip
 # Held likewise where they are used: a parameter may have the name of a builtin.
 _BUILTINS: dict[str, Any] = {
-    "type": type, "bool": bool, "int": int, "float": float, "str": str, "unread": NotImplemented, "failure": Exception,
+    "next": next, "type": type, "bool": bool, "int": int, "float": float, "str": str, "unread": NotImplemented,
+    "failure": Exception,
 }  # fmt: skip
 # Its own variables; `value` begins the names of several.
 _LOCALS = ("pieces", "value", "kind", "began", "fault")
@@ -98,10 +99,10 @@ class Prepared:
     """Attributes that bring the code which reads them, instead of being called with the call's own arguments.
 
     Attributes:
-        constant: Those of all calls alike, in a dict that nobody changes; None where they differ.
+        constant: What the code takes the attributes from, and nobody changes; None where it reads them only.
     """
 
-    constant: dict[str, Any] | None = None
+    constant: dict[Any, Any] | None = None
 
     def prologue(self, parameters: Parameters, names: Mapping[str, str]) -> Prologue | None:
         """The code; None: this must be called all the same.

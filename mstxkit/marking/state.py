@@ -14,6 +14,8 @@ timed: Callable[..., Any]
 driven: Callable[..., Any]
 opened: Callable[..., Any]
 stored: Callable[..., Any]
+step: Callable[..., Any]
+current_stage: Callable[[], Any]
 recording: Callable[[], bool]
 add_cost: Callable[..., None]
 # A pickled call site arrives as a call of this; `ranges.site`.

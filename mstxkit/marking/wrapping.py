@@ -126,6 +126,8 @@ def _wrapper(target: Any, site: Any, settings: RangeSettings) -> FunctionType:
         "site": site,
         "function": target,
         "stored": state.stored,
+        "step": state.step,
+        "current_stage": state.current_stage,
         "stream": settings.stream,
         # Of constant ones a copy that nobody changes: all calls share it.
         "attributes": dict(settings.attributes) if type(settings.attributes) is dict else settings.attributes,

@@ -7,9 +7,10 @@ entry is plain data and expressions: it travels with a wrapper that is pickled b
 
 from __future__ import annotations
 
+import itertools
 import os
 from time import thread_time_ns
-from typing import Any, Callable, Mapping, NamedTuple, Union
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Union
 
 from .. import faults, stages
 from ..engine.plain_paths import Unreadable
@@ -26,7 +27,7 @@ from .inlining import Inlined
 # An expression that fails this often in a row is not asked any more.
 _GIVE_UP_AFTER = 100
 INHERIT_ROLE = "stage"
-# By stage, the attributes of a call in it that has its role and nothing else; shared by all calls, changed by none.
+# By stage, the attributes of a call in it that has its role and nothing else.
 _ROLES = {key: {"role": stage.role} for key, stage in stages.BY_KEY.items()}
 
 
@@ -70,6 +71,11 @@ class AskedStep(NamedTuple):
         return self.ask(*args, **kwargs)
 
 
+def _turns() -> Iterator[bool]:
+    """True for one call in so many, the cheapest way to count them."""
+    return itertools.cycle([False] * (calls.EVERY - 1) + [True])
+
+
 Readable = Union[Expression, Condition, AskedStep]
 
 
@@ -82,13 +88,10 @@ class Entry(Prepared):
 
     Attributes:
         problems: What cannot be read of this function: an expression is malformed, or names a parameter that it lacks.
-        left: Calls before the next one whose reading is measured.
+        turns: True for each call whose reading is to be measured.
 
     Cost: about a quarter of a microsecond for two attributes; only while recording.
     """
-
-    # Of the class, and so of the process that an entry has come to; a method of its own would cost each call a frame.
-    progress, of_stages, current_stage = _Progress, _ROLES, staticmethod(ranges.current_stage)
 
     def __init__(self, target: Target, signature: Any) -> None:
         self.path, self.stage = target.path, target.stage
@@ -106,8 +109,8 @@ class Entry(Prepared):
         mixes_if = target.sampling.mixes_if
         self.mixes_if = None if mixes_if is None else self._compiled("mixes_if", mixes_if, signature, condition)
         self.mixes = dict(target.sampling.mixes)
-        self.constant = None if self.role == INHERIT_ROLE else self._constant()
-        self.left = calls.EVERY
+        self.constant = self._constant()
+        self.progress, self.turns = _Progress, _turns()
         self.site: Any = None  # known once the function is decorated
         self._failed: dict[str, int] = {}
 
@@ -124,7 +127,10 @@ class Entry(Prepared):
             return None if step is None else self._compiled("step", step, signature)
         return AskedStep(step)
 
-    def _constant(self) -> dict[str, Any] | None:
+    def _constant(self) -> dict[Any, Any] | None:
+        """The attributes of all calls, or by stage; None where they must be read."""
+        if self.role == INHERIT_ROLE:
+            return _ROLES if not self.expressions and self.waits_for is None else None
         roots = {name: expression.root for name, expression in self.expressions.items()}
         literals = {name: root.value for name, root in roots.items() if isinstance(root, Literal)}
         return {**literals, **self._fixed()} if self.ask is None and len(literals) == len(roots) else None
@@ -136,7 +142,11 @@ class Entry(Prepared):
         return {name: text for name, text in fixed.items() if text is not None}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_failed": {}}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_failed", "turns")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._failed, self.turns = {}, _turns()
 
     # ---- code of the wrapper ----
 
@@ -157,7 +167,7 @@ class Entry(Prepared):
         lines = []
         step = self.step_after or self.step
         if isinstance(step, Expression):
-            lines += inlined.step(step, "step_ends" if self.step_after is not None else "step_begins")
+            lines += inlined.step(step, self.step_after is not None)
         elif step is None and self.stage is not None:
             lines.append(inlined.stage_begins())
         if self.dummy is not None or self.mixes_if is not None:
@@ -168,9 +178,7 @@ class Entry(Prepared):
 
     def _reads(self, inlined: Inlined) -> list[str]:
         if self.constant is not None:
-            return []
-        if not self.expressions and not self._fixed():
-            return [inlined.attributes_of_stage()]
+            return [inlined.attributes_of_stage()] if self.role == INHERIT_ROLE else []
         lines = inlined.attributes(self.expressions, self._fixed())
         return inlined.measured(lines + (inlined.inherited_role() if self.role == INHERIT_ROLE else []))
 
@@ -185,11 +193,9 @@ class Entry(Prepared):
         expression = self.step_after or self.step
         return None if expression is None else self._read("step", expression, args, kwargs)
 
-    def step_begins(self, number: int) -> None:
-        """The call has told the step that begins with it."""
-        ranges.step(number)
-        if _Progress.next_step is not None:  # to set it is dear: it is a class
-            _Progress.next_step = None
+    def step_has_begun(self) -> None:
+        """A step that has ended is the latest no more."""
+        _Progress.next_step = None
 
     def step_ends(self, number: int) -> None:
         """The call has told the step that ends with it."""
@@ -221,7 +227,6 @@ class Entry(Prepared):
 
     def measure_from(self) -> int:
         """The reading of this call is measured, and stands for those since the last one that was."""
-        self.left = calls.EVERY - 1
         return thread_time_ns()
 
     def measured(self, began_ns: int) -> None:
@@ -251,7 +256,7 @@ class Entry(Prepared):
     def _tell_step(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         step = self.read_step(args, kwargs)
         if type(step) is int and step >= 0:  # frameworks pass -1 or None before the first one
-            (self.step_begins if self.step_after is None else self.step_ends)(step)
+            (step_begins if self.step_after is None else self.step_ends)(step)
         elif self.step is None and self.step_after is None and self.stage is not None:
             stage_begins()
 

@@ -31,15 +31,20 @@ class Inlined:
         keywords += [f"**{parameters.varkw}"] if parameters.varkw else []
         self._arguments = f"({positional}{',' if positional else ''}), {{{', '.join(keywords)}}}"
 
-    def step(self, expression: Expression, teller: str) -> list[str]:
-        """Tell the entry's method `teller` the step, where there is one."""
+    def step(self, expression: Expression, ends: bool) -> list[str]:
+        """Tell the step that begins with the call, or ends with it, where there is one."""
         value = self._value("_step")
-        test = f"{{type}}({value}) is {{int}} and {value} >= 0".format(**self._names)
-        return [*self._read(value, expression, "read_step", ""), f"if {test}: {self._entry(teller, value)}"]
+        begins = [f"{self._names['step']}({value})", self._if_ended("step_has_begun")]
+        lines = [self._entry("step_ends", value)] if ends else begins
+        test = f"if {{type}}({value}) is {{int}} and {value} >= 0:".format(**self._names)
+        return [*self._read(value, expression, "read_step", ""), test, *(f" {line}" for line in lines)]
 
     def stage_begins(self) -> str:
         """Tell the entry that a stage begins, where the end of a step has been told."""
-        return f"if {self._names['attributes']}.progress.next_step is not None: {self._entry('stage_begins')}"
+        return self._if_ended("stage_begins")
+
+    def _if_ended(self, teller: str) -> str:
+        return f"if {self._names['attributes']}.progress.next_step is not None: {self._entry(teller)}"
 
     def tell(self, teller: str, has_arguments: bool = True) -> str:
         """Call the entry's method `teller`, with the call's arguments or without any."""
@@ -66,16 +71,14 @@ class Inlined:
         return [f"{role} = {self._entry('role_here')}", f"if {role} is not None: {self._value()}['role'] = {role}"]
 
     def attributes_of_stage(self) -> str:
-        """Leave the role of that stage as the only attribute in `value`."""
-        of_stages = f"{self._names['attributes']}.of_stages"
-        return f"{self._value()} = {of_stages}.get({self._entry('current_stage')})"
+        """Leave those that the constant has for the stage that the call is in in `value`."""
+        return "{value} = {constant}.get({current_stage}())".format(**self._names)
 
     def measured(self, lines: list[str]) -> list[str]:
         """What `lines` take is measured in one call of many."""
-        began, left = self._names["began"], f"{self._names['attributes']}.left"
+        began, turns = self._names["began"], f"{self._names['attributes']}.turns"
         return [
-            f"{left} -= 1",
-            f"{began} = {self._entry('measure_from')} if {left} < 0 else 0",
+            f"{began} = {self._entry('measure_from')} if {self._names['next']}({turns}) else 0",
             *lines,
             f"if {began}: {self._entry('measured', began)}",
         ]
@@ -94,7 +97,7 @@ class Inlined:
 
     def _read(self, value: str, expression: Expression, reader: str, name: str) -> list[str]:
         begin, path = _path_of(expression.root)
-        if isinstance(begin, Literal):
+        if isinstance(begin, Literal) and not path:
             return [f"{value} = {begin.value!r}"]
         asked = f"{value} = {self._entry(reader, name + self._arguments)}"
         parameter = self._parameter_of(begin)

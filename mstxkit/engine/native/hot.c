@@ -850,12 +850,10 @@ static PyMethodDef hot_methods[] = {
     {"mstx_range", CALL(hot_mstx_range), FAST, doc_mstx_range},
     {"stage", CALL(hot_stage), FAST, doc_stage},
     {"mark", CALL(hot_mark), FAST, doc_mark},
-    {"step", CALL(hot_step), METH_FASTCALL, doc_step},
     {"at_step", hot_at_step, METH_O, doc_at_step},
     {"carried", hot_carried, METH_NOARGS, NULL},
     {"carry", hot_carry, METH_O, NULL},
     {"current_step", hot_current_step, METH_NOARGS, doc_current_step},
-    {"current_stage", hot_current_stage, METH_NOARGS, doc_current_stage},
     {"stage_times", CALL(hot_stage_times), METH_VARARGS | METH_KEYWORDS,
      "stage_times(step=None)\n--\n\nStage to seconds in this process, of a step or of the last finished one."},
     {"intern", CALL(hot_intern), METH_VARARGS | METH_KEYWORDS, NULL},
@@ -902,6 +900,8 @@ static PyMethodDef wrapper_calls[] = {{"is_on", hot_is_on, METH_O, NULL},
                                       {"driven", CALL(hot_driven), METH_FASTCALL, NULL},
                                       {"opened", CALL(hot_opened), METH_FASTCALL, NULL},
                                       {"stored", CALL(hot_stored), METH_FASTCALL, NULL},
+                                      {"step", CALL(hot_step), METH_FASTCALL, doc_step},
+                                      {"current_stage", hot_current_stage, METH_NOARGS, doc_current_stage},
                                       {NULL, NULL, 0, NULL}};
 
 static int make_types(PyObject *module)
