@@ -28,7 +28,7 @@ VARIANTS: dict[str, dict[str, str]] = {
     "recording_twin": TWIN,
 }
 PYTHON = HERE.parent / ".venvs/frameworks/bin/python"
-PROCESSES = {"verl": 1}  # it makes processes of its own, and of the others three are measured
+PROCESSES = {"verl": 1}  # it makes processes of its own
 ROUNDS = 5
 # What a trainer and a worker process import.
 TRAINER_AND_WORKERS = "import verl.trainer.ppo.ray_trainer, verl.workers.engine_workers"
