@@ -184,14 +184,19 @@ class Entry(Prepared):
 
     # ---- what that code calls ----
 
-    def read(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """One attribute; None, counted and logged once, where it cannot be read."""
-        return self._read(name, self.expressions[name], args, kwargs)
+    def read_again(self, values: dict[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Read as expressions say it what the code could not read: it goes into `values`, or is left out of them."""
+        for name, value in list(values.items()):
+            if value is NotImplemented:
+                value = values[name] = self._read(name, self.expressions[name], args, kwargs)
+            if value is None:
+                del values[name]
 
-    def read_step(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """What is read for the step, likewise."""
+    def read_step(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
+        """What is read for the step; None where that is no int."""
         expression = self.step_after or self.step
-        return None if expression is None else self._read("step", expression, args, kwargs)
+        value = None if expression is None else self._read("step", expression, args, kwargs)
+        return value if type(value) is int else None
 
     def step_has_begun(self) -> None:
         """A step that has ended is the latest no more."""
@@ -255,7 +260,7 @@ class Entry(Prepared):
 
     def _tell_step(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         step = self.read_step(args, kwargs)
-        if type(step) is int and step >= 0:  # frameworks pass -1 or None before the first one
+        if step is not None and step >= 0:  # frameworks pass -1 or None before the first one
             (step_begins if self.step_after is None else self.step_ends)(step)
         elif self.step is None and self.step_after is None and self.stage is not None:
             stage_begins()

@@ -34,10 +34,14 @@ class Inlined:
     def step(self, expression: Expression, ends: bool) -> list[str]:
         """Tell the step that begins with the call, or ends with it, where there is one."""
         value = self._value("_step")
+        again = f"{value} = {self._entry('read_step', self._arguments)}"
         begins = [f"{self._names['step']}({value})", self._if_ended("step_has_begun")]
-        lines = [self._entry("step_ends", value)] if ends else begins
-        test = f"if {{type}}({value}) is {{int}} and {value} >= 0:".format(**self._names)
-        return [*self._read(value, expression, "read_step", ""), test, *(f" {line}" for line in lines)]
+        return [
+            f"{value} = {self._stored(expression)}",
+            f"if {self._names['type']}({value}) is not {self._names['int']}: {again}",
+            f"if {value} is not None and {value} >= 0:",
+            *(f" {line}" for line in ([self._entry("step_ends", value)] if ends else begins)),
+        ]
 
     def stage_begins(self) -> str:
         """Tell the entry that a stage begins, where the end of a step has been told."""
@@ -52,18 +56,19 @@ class Inlined:
 
     def attributes(self, expressions: Mapping[str, Expression], fixed: Mapping[str, str]) -> list[str]:
         """Leave a dict of the attributes that can be read in `value`, with `fixed` ones last."""
-        lines, pairs, after = [], [], []
+        lines, pairs, tests = [], [], []
         for place, (name, expression) in enumerate(expressions.items()):
-            value, root = self._value(f"_{place}"), expression.root
-            if isinstance(root, Literal):
-                pairs.append(f"{name!r}: {root.value!r}")
-                continue
-            lines += self._read(value, expression, "read", f"{name!r}, ")
-            if name not in fixed:
+            value = self._value(f"_{place}")
+            if isinstance(expression.root, Literal):
+                pairs.append(f"{name!r}: {expression.root.value!r}")
+            elif name not in fixed:
+                lines.append(f"{value} = {self._plain(expression)}")
                 pairs.append(f"{name!r}: {value}")
-                after.append(f"if {value} is None: del {self._value()}[{name!r}]")
+                tests += [f"{value} is {text}" for text in self._unread(expression)]
         pairs += [f"{name!r}: {text!r}" for name, text in fixed.items()]
-        return [*lines, f"{self._value()} = {{{', '.join(pairs)}}}", *after]
+        lines.append(f"{self._value()} = {{{', '.join(pairs)}}}")
+        again = self._entry("read_again", f"{self._value()}, {self._arguments}")
+        return [*lines, *([f"if {' or '.join(tests)}: {again}"] if tests else [])]
 
     def inherited_role(self) -> list[str]:
         """Add the role of the stage that the call is in to `value`."""
@@ -95,24 +100,29 @@ class Inlined:
     def _entry(self, method: str, arguments: str = "") -> str:
         return f"{self._names['attributes']}.{method}({arguments})"
 
-    def _read(self, value: str, expression: Expression, reader: str, name: str) -> list[str]:
+    def _stored(self, expression: Expression) -> str:
+        """Code for a parameter as it is, a literal, or what is stored; `unread` for what only the entry reads."""
         begin, path = _path_of(expression.root)
-        if isinstance(begin, Literal) and not path:
-            return [f"{value} = {begin.value!r}"]
-        asked = f"{value} = {self._entry(reader, name + self._arguments)}"
         parameter = self._parameter_of(begin)
+        if isinstance(begin, Literal) and not path:
+            return repr(begin.value)
         if parameter is None:
-            return [asked]
-        if path:
-            stored, unread = self._names["stored"], self._names["unread"]
-            return [f"{value} = {stored}({parameter}, {path!r})", f"if {value} is {unread}: {asked}"]
-        kind = self._names["kind"]
-        test = " and ".join(f"{kind} is not {self._names[plain]}" for plain in ("int", "str", "float", "bool"))
-        return [
-            f"{value} = {parameter}",
-            f"{kind} = {self._names['type']}({parameter})",
-            f"if {test} and {parameter} is not None: {asked}",
-        ]
+            return self._names["unread"]
+        return f"{self._names['stored']}({parameter}, {path!r})" if path else parameter
+
+    def _plain(self, expression: Expression) -> str:
+        """The same for a plain value: a parameter that is none, or None, is `unread` too."""
+        stored = self._stored(expression)
+        if stored not in self._parameters.names:
+            return stored
+        kind, first, *others = (self._names[name] for name in ("kind", "int", "str", "float", "bool"))
+        tests = [f"({kind} := {self._names['type']}({stored})) is {first}", *(f"{kind} is {other}" for other in others)]
+        return f"{stored} if {' or '.join(tests)} else {self._names['unread']}"
+
+    def _unread(self, expression: Expression) -> list[str]:
+        """What the plain value may be where it is none."""
+        may_be_none = self._stored(expression) not in self._parameters.names
+        return [self._names["unread"], *(["None"] if may_be_none else [])]
 
     def _parameter_of(self, begin: Node) -> str | None:
         """The parameter that holds what a path begins with; None: no single one of the wrapper's does."""
