@@ -1,9 +1,9 @@
 """Run every benchmark, print one table, write results/*.json; with --check, compare with budgets.toml.
 
 A benchmark is a file `bench_<name>.py` with `VARIANTS` (name -> environment, or a function that makes it) and
-`measure(variant) -> rows`. Every variant runs in a fresh process, or in as many as `PROCESSES` says: where objects come
-to lie moves a ratio by some per cent, so the median over processes is taken. Budgets hold on CPython 3.11; on other
-versions a breach is reported only.
+`measure(variant) -> rows`. Every variant runs in a fresh process, or in as many as `PROCESSES` says, which is a number
+or variant -> number (3 for others): where objects come to lie moves a ratio by some per cent, so the median over
+processes is taken. Budgets hold on CPython 3.11; on other versions a breach is reported only.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ def _run(name: str) -> tuple[list[Row], int]:
     failed = 0
     for variant, environment in module.VARIANTS.items():
         settings = environment() if callable(environment) else environment
-        found = _repeatedly(name, variant, settings, getattr(module, "PROCESSES", 1))
+        processes = getattr(module, "PROCESSES", 1)
+        times = processes.get(variant, 3) if isinstance(processes, dict) else processes
+        found = _repeatedly(name, variant, settings, times)
         rows += _medians(found)
         failed += not found
     return rows, failed

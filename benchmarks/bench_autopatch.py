@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any, Mapping
 
 from .harness import HERE, NATIVE, TSC, TWIN, Rounds, Row, spread
-from .recording import recording
+from .recording import STEP, recording
 
 VARIANTS: dict[str, dict[str, str]] = {
     "verl": {},
@@ -28,6 +28,7 @@ VARIANTS: dict[str, dict[str, str]] = {
     "recording_twin": TWIN,
 }
 PYTHON = HERE.parent / ".venvs/frameworks/bin/python"
+PROCESSES = {"verl": 1}  # it makes processes of its own
 ROUNDS = 5
 # What a trainer and a worker process import.
 TRAINER_AND_WORKERS = "import verl.trainer.ppo.ray_trainer, verl.workers.engine_workers"
@@ -63,14 +64,26 @@ began = time.process_time_ns()
 took_ns = time.process_time_ns() - began
 print("took", {instead} or took_ns)
 """
-AT_MOST = 20_000
+AT_MOST = 8_000
 STAND_IN = "mstxkit_benchmark_stand_in"
+CALL = "o.update(1, k=2)"
+# By name of a target: what is declared for it, and how it is called.
+READING: dict[str, tuple[dict[str, Any], str]] = {
+    "plain": ({}, CALL),
+    "role": ({"role": "actor"}, CALL),
+    "role_of_stage": ({"role": "stage"}, CALL),
+    "three_attributes": ({"role": "actor", "attributes": {"a": "a", "k": "k", "n": "self.n"}}, CALL),
+    "step_and_role": ({"step": "k", "attributes": {"role": "a"}}, f"o.update('actor', k={STEP})"),
+}
 
 
 class Bare:
     """What is patched, as a framework would have it."""
 
-    def update(self, a: int, k: int = 0) -> None:
+    def __init__(self) -> None:
+        self.n = 5
+
+    def update(self, a: Any, k: int = 0) -> None:
         """Nothing."""
 
 
@@ -129,25 +142,34 @@ def _calls(variant: str) -> list[Row]:
         with recording(native, clock="tsc" if variant.endswith("tsc") else "") as session:
             rounds = _cases(objects, after=session.drain, at_most=AT_MOST).run()
             session.expect({name: rounds.cases[name].done for name in objects if name != "bare"})
-    return [
-        rounds.row(f"autopatch.call_{variant}", "patched", over="bare"),
-        rounds.row(f"autopatch.call_with_role_{variant}", "with_role", over="bare"),
-    ]
+    rows = [rounds.row(_key(name, variant), name, over="bare") for name in READING]
+    return [*rows, *_over_plain(rounds, variant)] if variant == "recording_twin" else rows
+
+
+def _key(name: str, variant: str) -> str:
+    return f"autopatch.call_{variant}" if name == "plain" else f"autopatch.call_{name}_{variant}"
+
+
+def _over_plain(rounds: Rounds, variant: str) -> list[Row]:
+    """What the twin takes to read something, and to record it, in units of its own plain patched call."""
+    plain = rounds.net("plain", over="bare")
+    rows = []
+    for name in READING:
+        ratios = [own / whole for own, whole in zip(rounds.net(name, over="bare"), plain)]
+        rows.append(Row(f"{_key(name, variant)}_over_plain", statistics.median(ratios), "x plain", spread(ratios)))
+    return rows[1:]
 
 
 def _patched() -> dict[str, Any]:
-    """Objects of two classes of a stand-in framework: a plain target, and one that also reads a role."""
+    """Objects of classes of a stand-in framework: of a plain target, and of targets that also read something."""
     from mstxkit.patching import registry
     from mstxkit.patching.declare import Patch, Target
 
     module = ModuleType(STAND_IN)
-    classes = {name: type(name, (), {"update": _copy(Bare.update)}) for name in ("patched", "with_role")}
+    classes = {name: type(name, (Bare,), {"update": _copy(Bare.update)}) for name in READING}
     vars(module).update(classes)
     sys.modules[STAND_IN] = module
-    targets = (
-        Target(f"{STAND_IN}:patched.update", name="patched"),
-        Target(f"{STAND_IN}:with_role.update", name="with_role", role="actor"),
-    )
+    targets = tuple(Target(f"{STAND_IN}:{name}.update", name=name, **fields) for name, (fields, _) in READING.items())
     registry.install([(Patch(STAND_IN, "any", targets), False)])
     states = [state.state for state in registry.report().targets]
     assert states == ["applied"] * len(targets), states
@@ -162,5 +184,5 @@ def _copy(function: Any) -> Any:
 def _cases(objects: Mapping[str, Any], **options: Any) -> Rounds:
     rounds = Rounds()
     for name, one in objects.items():
-        rounds.add(name, "o.update(1, k=2)", {"o": one}, **options)
+        rounds.add(name, READING[name][1] if name in READING else CALL, {"o": one}, **options)
     return rounds

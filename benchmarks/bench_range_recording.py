@@ -14,6 +14,7 @@ VARIANTS = {
     "native_tsc": {**NATIVE, **TSC},
     "twin": {**TWIN, **MONOTONIC},
 }
+EIGHT_INTS = 'with mstx_range("z", a=1, b=2, c=3, d=4, e=5, f=6, g=7, h=8): pass'
 AT_MOST = 20_000  # ranges a batch: half a megabyte, which fits the free banks
 
 
@@ -29,10 +30,12 @@ def measure(variant: str) -> list[Row]:
         plain = rounds.add("range", 'with mstx_range("x"): pass', names, **options)
         nested = rounds.add("nested", 'with mstx_range("a"):\n    with mstx_range("b"): pass', names, per=2, **options)
         typed = rounds.add("attribute", 'with mstx_range("y", tokens=7): pass', names, **{**options, "at_most": 8_000})
+        eight = rounds.add("eight ints", EIGHT_INTS, names, **{**options, "at_most": 3_000})
         rounds.run()
-        session.expect({"x": plain.done, "y": typed.done, "a": nested.done, "b": nested.done})
+        session.expect({"x": plain.done, "y": typed.done, "a": nested.done, "b": nested.done, "z": eight.done})
     return [
         rounds.row(f"range_recording.{variant}", "range"),
         rounds.row(f"range_recording.{variant}_nested", "nested"),
         rounds.row(f"range_recording.{variant}_attribute", "attribute"),
+        rounds.row(f"range_recording.{variant}_eight_ints", "eight ints"),
     ]

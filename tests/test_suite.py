@@ -17,7 +17,7 @@ PROVEN_ON_C = {
     "cli": "it shows which engine is loaded",
     "escalation": "its duty hangs on hooks of stages and steps, which tests/engine proves on both",
     "patches": "a patched call asks for nothing but what tests/engine and tests/patching/test_around prove on both",
-    "patching": "its seams and what goes around a call run on both; the rest reads files and looks for names",
+    "patching": "its seams, what goes around a call and what a call reads run on both; the rest looks for names",
     "profiling": "it asks in which step the training is, which tests/engine proves on both",
     "testing": "what it records is tested on both; the stand-in libraries know no engine",
     "process_status": "it reads counters, which tests/engine proves on both",

@@ -117,6 +117,11 @@ def opened(site: object, stream: object = None, attributes: object = None) -> Of
     return _SPAN
 
 
+def stored(owner: object, path: object) -> Any:
+    """Nothing is read."""
+    return NotImplemented
+
+
 def awaiting(site: object, awaitable: Any, stream: object = None, attributes: object = None) -> Any:
     """`awaitable` itself."""
     return awaitable

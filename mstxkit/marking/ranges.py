@@ -109,7 +109,7 @@ def _teach_torch_compile(dynamo: ModuleType) -> None:
 
 def _connect() -> None:
     """Let wrappers, ranges that decorate, and torch.compile find what they need."""
-    for name in ("is_on", "timed", "driven", "opened", "recording"):
+    for name in ("is_on", "timed", "driven", "opened", "stored", "step", "current_stage", "recording"):
         function = getattr(_marking, name)
         if isinstance(function, FunctionType):
             function.__module__ = state.__name__  # where pickle looks it up; those of the C engine say so already

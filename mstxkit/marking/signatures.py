@@ -10,7 +10,7 @@ import builtins
 import keyword
 from functools import lru_cache
 from types import CodeType, FunctionType, MethodType
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Mapping, NamedTuple
 
 from . import off
 
@@ -21,29 +21,38 @@ _VARARGS, _VARKEYWORDS, _GENERATOR, _COROUTINE, _ITERABLE_COROUTINE, _ASYNC_GENE
 _FILE_PREFIX = "<mstxkit wrapper of "
 # What a wrapper holds as its globals, under names that no parameter of its own has.
 _HELD = (
-    "is_on", "timed", "driven", "opened", "site", "function", "stream", "attributes", "evaluate", "in_pieces",
-    "awaiting",
+    "is_on", "timed", "driven", "opened", "stored", "step", "current_stage", "site", "function", "stream",
+    "attributes", "constant", "evaluate", "in_pieces", "awaiting",
 )  # fmt: skip
+# Held likewise where they are used: a parameter may have the name of a builtin.
+_BUILTINS: dict[str, Any] = {
+    "next": next, "type": type, "bool": bool, "int": int, "float": float, "str": str, "unread": NotImplemented,
+    "failure": Exception,
+}  # fmt: skip
+# Its own variables; `value` begins the names of several.
+_LOCALS = ("pieces", "value", "kind", "began", "fault")
 _BODIES = {
     CALL: """
-  if {is_on}({site}):
+  if {is_on}({site}):{inside}
    with {timed}({site}{extra}): return {function}({call})
   return {function}({call})
 """,
     COROUTINE: """
-  if {is_on}({site}): return await {driven}({site}, {function}({call}){extra})
+  if {is_on}({site}):{inside}
+   return await {driven}({site}, {function}({call}){extra})
   return await {function}({call})
 """,
     GENERATOR: """
-  if {is_on}({site}): return (yield from {driven}({site}, {function}({call}){extra}))
+  if {is_on}({site}):{inside}
+   return (yield from {driven}({site}, {function}({call}){extra}))
   return (yield from {function}({call}))
 """,
-    ASYNC_GENERATOR: """
+    ASYNC_GENERATOR: """{before}
   {pieces} = {in_pieces}({opened}({site}{extra}), {function}({call}))
   while await {pieces}.more():
    with {pieces}: {pieces}.sent = yield {pieces}.take()
 """,
-    AWAITABLE: """
+    AWAITABLE: """{before}
   return {awaiting}({site}, {function}({call}){extra})
 """,
 }
@@ -65,13 +74,44 @@ class Parameters(NamedTuple):
         return [*self.positional_only, *self.plain, *self.keyword_only, *stars]
 
 
+class Prologue(NamedTuple):
+    """What a wrapper does while anything is on, before its range begins.
+
+    Args:
+        statements: Python source, in which nothing is but what this package has written or checked.
+        values: The name that holds the range's attributes then, "" for none.
+    """
+
+    statements: tuple[str, ...] = ()
+    values: str = ""
+
+
 class Shape(NamedTuple):
     """All that a wrapper's code depends on."""
 
     kind: str
     parameters: Parameters
     has_stream: bool
-    has_attributes: bool
+    prologue: Prologue
+
+
+class Prepared:
+    """Attributes that bring the code which reads them, instead of being called with the call's own arguments.
+
+    Attributes:
+        constant: What the code takes the attributes from, and nobody changes; None where it reads them only.
+    """
+
+    constant: dict[Any, Any] | None = None
+
+    def prologue(self, parameters: Parameters, names: Mapping[str, str]) -> Prologue | None:
+        """The code; None: this must be called all the same.
+
+        Args:
+            parameters: Those of the wrapper.
+            names: What it holds and its own variables are called in it, by role.
+        """
+        raise NotImplementedError
 
 
 class Interface(NamedTuple):
@@ -135,8 +175,11 @@ def make(interface: Interface, name: str, held: dict[str, Any]) -> FunctionType:
     Not a closure: CPython copies the cells of a closure at every call, which an idle wrapper would feel. Without
     `__name__` in them, torch.compile takes these globals for what they are and does not look for a module.
     """
-    shape = Shape(interface.kind, interface.parameters, held["stream"] is not None, held["attributes"] is not None)
+    attributes = held["attributes"]
+    constant = attributes.constant if isinstance(attributes, Prepared) else attributes
+    shape = _shape(interface, held["stream"] is not None, attributes)
     code, roles = _code(shape)
+    held = {**held, **_BUILTINS, "constant": constant}
     code = code.replace(co_name=name, co_filename=f"{_FILE_PREFIX}{name}>", co_flags=code.co_flags | interface.flags)
     namespace = {internal: held[roles[internal]] for internal in code.co_names if internal in roles}
     function = FunctionType(code, {**namespace, "__builtins__": builtins}, name, interface.defaults)
@@ -162,28 +205,46 @@ def silence(wrapper: FunctionType, function: Callable[..., Any]) -> None:
         wrapper.__globals__[internal] = held.get(role, wrapper.__globals__[internal])
 
 
+def _shape(interface: Interface, has_stream: bool, attributes: Any) -> Shape:
+    names, prologue = _names(interface.parameters), None
+    if attributes is None:
+        prologue = Prologue()
+    elif isinstance(attributes, Prepared):
+        prologue = attributes.prologue(interface.parameters, names)
+    elif type(attributes) is dict:
+        prologue = Prologue(values=names["constant"])
+    if prologue is None:
+        asked = "{value} = {evaluate}({site}, {attributes}, {call})".format(call=call_of(interface.parameters), **names)
+        prologue = Prologue((asked,), names["value"])
+    return Shape(interface.kind, interface.parameters, has_stream, prologue)
+
+
+@lru_cache(maxsize=512)
+def _names(parameters: Parameters) -> dict[str, str]:
+    """By role, what the wrapper of a function with these parameters holds, and its own variables, are called in it."""
+    roles, tail = (*_HELD, *_BUILTINS, *_LOCALS), ""
+    while any(name.startswith(f"_{role}{tail}") for name in parameters.names for role in roles):
+        tail += "_"
+    return {role: f"_{role}{tail}" for role in roles}
+
+
 @lru_cache(maxsize=512)
 def _code(shape: Shape) -> tuple[CodeType, dict[str, str]]:
     """The wrapper's code for a shape, and the role of each of the names it refers to."""
-    tail = ""
-    while any(f"_{role}{tail}" in shape.parameters.names for role in (*_HELD, "pieces")):
-        tail += "_"
-    internal = {role: f"_{role}{tail}" for role in (*_HELD, "pieces")}
-    module = compile(_source(shape, internal), f"{_FILE_PREFIX}...>", "exec")
+    names = _names(shape.parameters)
+    module = compile(_source(shape, names), f"{_FILE_PREFIX}...>", "exec")
     code = next(const for const in module.co_consts if isinstance(const, CodeType))
-    return code, {internal[role]: role for role in _HELD}
+    return code, {names[role]: role for role in (*_HELD, *_BUILTINS)}
 
 
-def _source(shape: Shape, internal: dict[str, str]) -> str:
-    """The wrapper, whose names but for its parameters are globals."""
-    call = _call(shape.parameters)
-    extra = ""
-    if shape.has_attributes:
-        extra = ", {stream}, {evaluate}({site}, {attributes}, {call})"
-    elif shape.has_stream:
-        extra = ", {stream}"
-    extra = extra.format(call=call, **internal)
-    body = _BODIES[shape.kind].format(call=call, extra=extra, **internal)
+def _source(shape: Shape, names: Mapping[str, str]) -> str:
+    """The wrapper, whose names but for its parameters and own variables are globals."""
+    call, (statements, values) = call_of(shape.parameters), shape.prologue
+    extra = f", {names['stream']}" if shape.has_stream or values else ""
+    extra += f", {values}" if values else ""
+    inside = "".join(f"\n   {line}" for line in statements)
+    before = "\n  {value} = None\n  if {is_on}({site}):".format(**names) + inside if statements else ""
+    body = _BODIES[shape.kind].format(call=call, extra=extra, inside=inside, before=before, **names)
     is_async = "async " if shape.kind in (COROUTINE, ASYNC_GENERATOR) else ""
     return f"{is_async}def wrapper({_declaration(shape.parameters)}):{body}"
 
@@ -196,8 +257,13 @@ def _declaration(parameters: Parameters) -> str:
     return ", ".join([*parts, *([f"**{parameters.varkw}"] if parameters.varkw else [])])
 
 
-def _call(parameters: Parameters) -> str:
+def call_of(parameters: Parameters) -> str:
+    """The arguments with which a wrapper calls its function: those of its own call."""
+    parts = [positional_of(parameters), *(f"{name}={name}" for name in parameters.keyword_only)]
+    return ", ".join([*filter(None, parts), *([f"**{parameters.varkw}"] if parameters.varkw else [])])
+
+
+def positional_of(parameters: Parameters) -> str:
+    """Those that it hands on by position."""
     parts = [*parameters.positional_only, *parameters.plain]
-    parts += [f"*{parameters.varargs}"] if parameters.varargs else []
-    parts += [f"{name}={name}" for name in parameters.keyword_only]
-    return ", ".join([*parts, *([f"**{parameters.varkw}"] if parameters.varkw else [])])
+    return ", ".join([*parts, *([f"*{parameters.varargs}"] if parameters.varargs else [])])

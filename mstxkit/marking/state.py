@@ -1,4 +1,4 @@
-"""The switchboard of generated wrappers: the five functions of the engine that they hold, and what makes a site.
+"""The switchboard of generated wrappers: the functions of the engine that they hold, and what makes a site.
 
 All say that this is their module. So cloudpickle, which ships a wrapper of `__main__` by value, ships them by name, and
 the worker that unpickles it gets those of its own engine. Written by `ranges.py` at import, once; the switch itself
@@ -13,6 +13,9 @@ is_on: Callable[[object], bool]
 timed: Callable[..., Any]
 driven: Callable[..., Any]
 opened: Callable[..., Any]
+stored: Callable[..., Any]
+step: Callable[..., Any]
+current_stage: Callable[[], Any]
 recording: Callable[[], bool]
 add_cost: Callable[..., None]
 # A pickled call site arrives as a call of this; `ranges.site`.

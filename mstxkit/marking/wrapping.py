@@ -125,8 +125,12 @@ def _wrapper(target: Any, site: Any, settings: RangeSettings) -> FunctionType:
         "opened": state.opened,
         "site": site,
         "function": target,
+        "stored": state.stored,
+        "step": state.step,
+        "current_stage": state.current_stage,
         "stream": settings.stream,
-        "attributes": settings.attributes,
+        # Of constant ones a copy that nobody changes: all calls share it.
+        "attributes": dict(settings.attributes) if type(settings.attributes) is dict else settings.attributes,
         "evaluate": calls.evaluate,
         "in_pieces": calls.Pieces,
         "awaiting": calls.awaiting,

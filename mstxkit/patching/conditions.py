@@ -11,8 +11,9 @@ import inspect
 import operator
 from typing import Any, Callable, Mapping, NamedTuple, Union
 
+from ..engine.plain_paths import Unreadable
 from . import expressions
-from .expressions import Expression, ExpressionError, Unreadable
+from .expressions import Expression, ExpressionError
 
 _SIGNS: dict[type[ast.cmpop], str] = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",

@@ -1,39 +1,44 @@
 """What happens at the entry of a patched call while recording: the step is set, role and attributes are read.
 
-A wrapper holds an `Entry` as its `attributes`, so that a call costs nothing here while nothing records. It is plain
-data and expressions: it travels with a wrapper that is pickled by value.
+A wrapper holds an `Entry` as its `attributes`, so that a call costs nothing here while nothing records. Most of it is
+code in the wrapper itself (`inlining.py`), which comes back here for what it cannot read, and with what it has read. An
+entry is plain data and expressions: it travels with a wrapper that is pickled by value.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
-from typing import Any, Callable, Mapping, NamedTuple, Union
+from time import thread_time_ns
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Union
 
 from .. import faults, stages
+from ..engine.plain_paths import Unreadable
 from ..host import identity
-from ..marking import ranges
+from ..marking import calls, ranges
+from ..marking.signatures import Parameters, Prepared, Prologue
 from ..pieces import boundaries, edges
 from .conditions import Condition
 from .conditions import compiled as condition
 from .declare import WAITS_FOR, WORKERS, Step, Target
-from .expressions import Expression, ExpressionError, Unreadable, compiled
+from .expressions import Expression, ExpressionError, Literal, compiled
+from .inlining import Inlined
 
 # An expression that fails this often in a row is not asked any more.
 _GIVE_UP_AFTER = 100
 INHERIT_ROLE = "stage"
+# By stage, the attributes of a call in it that has its role and nothing else.
+_ROLES = {key: {"role": stage.role} for key, stage in stages.BY_KEY.items()}
 
 
 class _Progress:
-    """Steps of this process that a framework tells only at their end."""
+    """Steps of this process that a framework tells only at their end; a class only, so that it travels by name."""
 
     next_step: int | None = None
 
 
-_progress = _Progress()
-
-
 def _forget() -> None:
-    _progress.next_step = None
+    _Progress.next_step = None
 
 
 os.register_at_fork(after_in_child=_forget)  # the step that is next is its parent's
@@ -41,19 +46,19 @@ os.register_at_fork(after_in_child=_forget)  # the step that is next is its pare
 
 def stage_begins() -> None:
     """A stage is entered: it belongs to the step after the one of which a framework has told the end."""
-    if _progress.next_step is not None:
-        step_begins(_progress.next_step)
+    if _Progress.next_step is not None:
+        step_begins(_Progress.next_step)
 
 
 def step_begins(number: int) -> None:
     """A framework has told which step begins."""
     ranges.step(number)
-    _progress.next_step = None
+    _Progress.next_step = None
 
 
 def step_to_come() -> int | None:
     """The step that the next stage is to begin; None where no step has ended since the last one began."""
-    return _progress.next_step
+    return _Progress.next_step
 
 
 class AskedStep(NamedTuple):
@@ -66,11 +71,16 @@ class AskedStep(NamedTuple):
         return self.ask(*args, **kwargs)
 
 
+def _turns() -> Iterator[bool]:
+    """True for one call in so many, the cheapest way to count them."""
+    return itertools.cycle([False] * (calls.EVERY - 1) + [True])
+
+
 Readable = Union[Expression, Condition, AskedStep]
 
 
-class Entry:
-    """The entry of one target. Called with the call's own arguments; gives the range's attributes.
+class Entry(Prepared):
+    """The entry of one target: code for its wrapper, or called with the call's own arguments where that is not enough.
 
     Args:
         target: What was declared.
@@ -78,13 +88,16 @@ class Entry:
 
     Attributes:
         problems: What cannot be read of this function: an expression is malformed, or names a parameter that it lacks.
+        turns: True for each call whose reading is to be measured.
 
-    Cost: about a microsecond for two attributes; only while recording.
+    Cost: about a quarter of a microsecond for two attributes; only while recording.
     """
 
     def __init__(self, target: Target, signature: Any) -> None:
         self.path, self.stage = target.path, target.stage
         self.role, self.process_role = target.role, target.process_role
+        if self.role == INHERIT_ROLE and self.stage is not None:
+            self.role = stages.role_of(self.stage)
         self.waits_for = WORKERS if target.waits else None
         self.ask = target.attributes if callable(target.attributes) else None
         texts = {} if callable(target.attributes) else dict(target.attributes)
@@ -96,6 +109,8 @@ class Entry:
         mixes_if = target.sampling.mixes_if
         self.mixes_if = None if mixes_if is None else self._compiled("mixes_if", mixes_if, signature, condition)
         self.mixes = dict(target.sampling.mixes)
+        self.constant = self._constant()
+        self.progress, self.turns = _Progress, _turns()
         self.site: Any = None  # known once the function is decorated
         self._failed: dict[str, int] = {}
 
@@ -112,44 +127,92 @@ class Entry:
             return None if step is None else self._compiled("step", step, signature)
         return AskedStep(step)
 
+    def _constant(self) -> dict[Any, Any] | None:
+        """The attributes of all calls, or by stage; None where they must be read."""
+        if self.role == INHERIT_ROLE:
+            return _ROLES if not self.expressions and self.waits_for is None else None
+        roots = {name: expression.root for name, expression in self.expressions.items()}
+        literals = {name: root.value for name, root in roots.items() if isinstance(root, Literal)}
+        return {**literals, **self._fixed()} if self.ask is None and len(literals) == len(roots) else None
+
+    def _fixed(self) -> dict[str, str]:
+        """Attributes of all calls alike that go before those that are read."""
+        role = None if self.role == INHERIT_ROLE else self.role
+        fixed = {"role": role, WAITS_FOR: self.waits_for}
+        return {name: text for name, text in fixed.items() if text is not None}
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_failed": {}}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_failed", "turns")}
 
-    def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Set the step, then read the attributes of this call. What cannot be read is counted and left out."""
-        self._tell_step(args, kwargs)
-        self._tell_sampling(args, kwargs)
-        if self.process_role is not None and not identity.has_role():
-            identity.identify(role=self.process_role)
-        values = dict(self.ask(*args, **kwargs)) if self.ask is not None else {}
-        for name, expression in self.expressions.items():
-            value = self._read(name, expression, args, kwargs)
-            if value is not None:
-                values[name] = value
-        role = stages.role_of(self.stage or ranges.current_stage()) if self.role == INHERIT_ROLE else self.role
-        if role is not None:
-            values["role"] = role
-        if self.waits_for is not None:
-            values[WAITS_FOR] = self.waits_for
-        return values
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._failed, self.turns = {}, _turns()
 
-    def _tell_step(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        if self.step_after is not None:
-            ended = self._step(self.step_after, args, kwargs)
-            if ended is not None:
-                ranges.step(ended)
-                _progress.next_step = ended + 1
-        elif self.step is not None:
-            now = self._step(self.step, args, kwargs)
-            if now is not None:
-                step_begins(now)
-        elif self.stage is not None:
-            stage_begins()
+    # ---- code of the wrapper ----
 
-    def _tell_sampling(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def prologue(self, parameters: Parameters, names: Mapping[str, str]) -> Prologue | None:
+        """What the wrapper does; None where a callable of the user's is to be asked, or a name is not plain."""
+        step = self.step_after or self.step
+        is_asked = self.ask is not None or isinstance(step, AskedStep)
+        is_twice = self.role == INHERIT_ROLE and "role" in self.expressions
+        if is_asked or is_twice or any(type(name) is not str for name in (*self.expressions, *self._fixed().values())):
+            return None
+        inlined = Inlined(parameters, names)
+        tells, reads = self._tells(inlined), self._reads(inlined)
+        if not tells and not reads:
+            return Prologue(values=names["constant"] if self.constant else "")
+        return inlined.whole([*tells, *(reads or [f"{names['value']} = {names['constant']}"])])
+
+    def _tells(self, inlined: Inlined) -> list[str]:
+        lines = []
+        step = self.step_after or self.step
+        if isinstance(step, Expression):
+            lines += inlined.step(step, self.step_after is not None)
+        elif step is None and self.stage is not None:
+            lines.append(inlined.stage_begins())
+        if self.dummy is not None or self.mixes_if is not None:
+            lines.append(inlined.tell("tell_sampling"))
+        if self.process_role is not None:
+            lines.append(inlined.tell("tell_process_role", False))
+        return lines
+
+    def _reads(self, inlined: Inlined) -> list[str]:
+        if self.constant is not None:
+            return [inlined.attributes_of_stage()] if self.role == INHERIT_ROLE else []
+        lines = inlined.attributes(self.expressions, self._fixed())
+        return inlined.measured(lines + (inlined.inherited_role() if self.role == INHERIT_ROLE else []))
+
+    # ---- what that code calls ----
+
+    def read_again(self, values: dict[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Read as expressions say it what the code could not read: it goes into `values`, or is left out of them."""
+        for name, value in list(values.items()):
+            if value is NotImplemented:
+                value = values[name] = self._read(name, self.expressions[name], args, kwargs)
+            if value is None:
+                del values[name]
+
+    def read_step(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
+        """What is read for the step; None where that is no int."""
+        expression = self.step_after or self.step
+        value = None if expression is None else self._read("step", expression, args, kwargs)
+        return value if type(value) is int else None
+
+    def step_has_begun(self) -> None:
+        """A step that has ended is the latest no more."""
+        _Progress.next_step = None
+
+    def step_ends(self, number: int) -> None:
+        """The call has told the step that ends with it."""
+        ranges.step(number)
+        _Progress.next_step = number + 1
+
+    def stage_begins(self) -> None:
+        """The call is a stage, and the end of a step has been told."""
+        stage_begins()
+
+    def tell_sampling(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """What the call is among the pieces of its stage, as only its arguments say."""
-        if self.dummy is None and self.mixes_if is None:
-            return
         is_dummy = self.dummy is not None and bool(self._read("dummy", self.dummy, args, kwargs))
         mixes = self.mixes_if is not None and bool(self._read("mixes_if", self.mixes_if, args, kwargs))
         edges.next_call(self.site, is_dummy, tuple(self.mixes) if mixes else ())
@@ -158,10 +221,49 @@ class Entry:
             for per, why in self.mixes.items():
                 boundaries.note_mixed(self.site, stage or None, per, why if mixes else None)
 
-    def _step(self, expression: Readable, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
-        """None where it cannot be read or is no step: frameworks pass -1 or None before the first one."""
-        value = self._read("step", expression, args, kwargs)
-        return value if type(value) is int and value >= 0 else None
+    def tell_process_role(self) -> None:
+        """What this process is, unless that is known."""
+        if self.process_role is not None and not identity.has_role():
+            identity.identify(role=self.process_role)
+
+    def role_here(self) -> str | None:
+        """The role of the stage that the call is in."""
+        return stages.role_of(ranges.current_stage())
+
+    def measure_from(self) -> int:
+        """The reading of this call is measured, and stands for those since the last one that was."""
+        return thread_time_ns()
+
+    def measured(self, began_ns: int) -> None:
+        """What it took is part of the site's own cost."""
+        calls.add_sample(self.site, thread_time_ns() - began_ns)
+
+    def failed(self, fault: Exception) -> None:
+        """Something of ours raised: counted, and the range goes without attributes."""
+        faults.note("entry of a patched call", fault)
+
+    # ---- where a callable is to be asked ----
+
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Set the step, then read the attributes of this call. What cannot be read is counted and left out."""
+        self._tell_step(args, kwargs)
+        if self.dummy is not None or self.mixes_if is not None:
+            self.tell_sampling(args, kwargs)
+        self.tell_process_role()
+        values = dict(self.ask(*args, **kwargs)) if self.ask is not None else {}
+        for name, expression in self.expressions.items():
+            value = self._read(name, expression, args, kwargs)
+            if value is not None:
+                values[name] = value
+        role = self.role_here() if self.role == INHERIT_ROLE else None
+        return {**values, **({"role": role} if role is not None else {}), **self._fixed()}
+
+    def _tell_step(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        step = self.read_step(args, kwargs)
+        if step is not None and step >= 0:  # frameworks pass -1 or None before the first one
+            (step_begins if self.step_after is None else self.step_ends)(step)
+        elif self.step is None and self.step_after is None and self.stage is not None:
+            stage_begins()
 
     def _read(self, name: str, expression: Readable, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         failed = self._failed.get(name, 0)

@@ -1,12 +1,8 @@
 """The small language in which a target says what to read of a call: parameters, plain attributes, indices and `len`.
 
 `self.iteration`, `prompts.meta_info['global_steps']`, `len(batch)`, `args[-1]`, `'prefill'`, `4`; nothing else: no
-operators, no calls, no `eval`. An expression becomes small frozen objects that pickle. Reading never runs code of
-anybody's: no property, no `__getattr__`, no `__getitem__` or `__len__` but those of the exact built-in types. So it
-cannot wake a lazy object, wait for a device, or raise what is not `Unreadable`.
-
-(Names are compared as Python itself compares them at every `x.attr` and `f(name=…)` there: a str subclass with an
-`__eq__` of its own, used as the name of an attribute or a keyword argument, is the one thing that would be asked.)
+operators, no calls, no `eval`. An expression becomes small frozen objects that pickle. Reading runs nobody's code, as
+`engine/plain_paths.py` says: it cannot wake a lazy object, wait for a device, or raise what is not `Unreadable`.
 """
 
 from __future__ import annotations
@@ -15,36 +11,17 @@ import ast
 import difflib
 import inspect
 import sys
-from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Mapping, NamedTuple, Union
 
+from ..engine.plain_paths import SCALARS, Unreadable, class_name, plain_attribute, plain_item, plain_length
 from ..errors import PatchError
 
 LONGEST, DEEPEST = 500, 20
-# Looking a key up compares it with others: all of them must be known to be harmless, which takes a look at each.
-LARGEST_DICT = 256
 _INT_BITS = 64
-
-_MISSING = object()
-# Of a type, past whatever its metaclass pretends.
-_mro = type.__dict__["__mro__"].__get__
-_class_dict = type.__dict__["__dict__"].__get__
-_class_name = type.__dict__["__name__"].__get__
-_plain_attribute = object.__getattribute__
-
-# By id: hashing or comparing a type would ask its metaclass.
-_SCALARS = {id(kind) for kind in (bool, int, float, str)}
-_SIZED = {id(kind) for kind in (list, tuple, dict, str, bytes, set, frozenset, range)}
-_HARMLESS_KEYS = _SCALARS | {id(bytes), id(type(None))}
-_NO_DESCRIPTORS = _SCALARS | _SIZED | {id(type(None))}
 
 
 class ExpressionError(PatchError):
     """An expression is malformed, or names a parameter that the function lacks."""
-
-
-class Unreadable(Exception):
-    """What an expression names cannot be read here and now without running somebody's code, or is not there."""
 
 
 class Literal(NamedTuple):
@@ -118,18 +95,8 @@ class Item(NamedTuple):
 
     def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """What is stored there."""
-        node, key = self
-        owner = node.read(args, kwargs)
-        kind = type(owner)
-        try:
-            if kind is dict:
-                _check_keys(owner)
-                return owner[key]
-            if (kind is list or kind is tuple) and type(key) is int:
-                return owner[key]
-        except LookupError:
-            raise Unreadable(f"there is no [{key!r}]") from None
-        raise Unreadable(f"[{key!r}] of a {_class_name(kind)}")
+        owner, key = self
+        return plain_item(owner.read(args, kwargs), key)
 
 
 class Length(NamedTuple):
@@ -139,13 +106,7 @@ class Length(NamedTuple):
 
     def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """An int."""
-        owner = self.owner.read(args, kwargs)
-        if id(type(owner)) not in _SIZED:
-            raise Unreadable(f"len of a {_class_name(type(owner))}")
-        try:
-            return len(owner)
-        except OverflowError:  # a range may be longer than a length can be
-            raise Unreadable("it is longer than any len") from None
+        return plain_length(self.owner.read(args, kwargs))
 
 
 Node = Union[Literal, Argument, Rest, KeywordRest, Attribute, Item, Length]
@@ -167,9 +128,9 @@ class Expression(NamedTuple):
         """
         text, root = self
         value = root.read(args, kwargs)
-        if value is None or id(type(value)) in _SCALARS:
+        if value is None or id(type(value)) in SCALARS:
             return value  # type: ignore[no-any-return]
-        raise Unreadable(f"{text} is a {_class_name(type(value))}, not a bool, int, float or str")
+        raise Unreadable(f"{text} is a {class_name(type(value))}, not a bool, int, float or str")
 
 
 def compiled(text: str, signature: inspect.Signature) -> Expression:
@@ -216,7 +177,7 @@ def _arguments(signature: inspect.Signature) -> dict[str, Node]:
             arguments[name] = KeywordRest(frozenset(named))
         else:
             default = parameter.default
-            travels = default is None or id(type(default)) in _SCALARS
+            travels = default is None or id(type(default)) in SCALARS
             place = position if is_positional else None
             arguments[name] = Argument(name, place, name in named, travels, default if travels else None)
         position += is_positional
@@ -267,72 +228,3 @@ def _literal(tree: ast.AST, text: object) -> int | str:
 
 
 ALLOWED = "parameters, .attribute, [index] with an int or a str, len(x), ints and strs"
-
-
-def plain_attribute(owner: Any, name: str) -> Any:
-    """What is stored as this attribute: in the instance, in a slot, or as a plain value in its class.
-
-    Raises:
-        Unreadable: it is not stored there, or is what a property or another descriptor makes.
-    """
-    for cls in _mro(type(owner)):
-        if name in _class_dict(cls):
-            return _also_in_class(owner, name)
-    return _in_instance(owner, name)
-
-
-def _also_in_class(owner: Any, name: str) -> Any:
-    kind = type(owner)
-    held = _in_classes(kind, name)
-    descriptor_names = ("__get__", "__set__", "__delete__")
-    if id(type(held)) in _NO_DESCRIPTORS or all(_in_classes(type(held), n) is _MISSING for n in descriptor_names):
-        return _in_instance(owner, name)
-    if type(held) is MemberDescriptorType:
-        try:
-            return held.__get__(owner, kind)
-        except (AttributeError, TypeError):
-            raise Unreadable(f"{name} of a {_class_name(kind)} is not set") from None
-    if _in_classes(type(held), "__set__") is _MISSING and _in_classes(type(held), "__delete__") is _MISSING:
-        return _in_own_dict(owner, name)  # a method or a cached property: what the instance has itself goes before it
-    raise Unreadable(f"{name} of a {_class_name(kind)} is a {_class_name(type(held))}, not a plain attribute")
-
-
-def _in_classes(kind: type, name: str) -> Any:
-    """What a class, or one that it is derived from, stores as this name."""
-    for cls in _mro(kind):
-        held = _class_dict(cls).get(name, _MISSING)
-        if held is not _MISSING:
-            return held
-    return _MISSING
-
-
-def _in_instance(owner: Any, name: str) -> Any:
-    """With no descriptor of that name in its classes, this reads the instance, then them, and runs nothing."""
-    try:
-        return _plain_attribute(owner, name)
-    except AttributeError:
-        raise Unreadable(f"a {_class_name(type(owner))} has no plain attribute {name}") from None
-
-
-def _in_own_dict(owner: Any, name: str) -> Any:
-    kind = type(owner)
-    entrance = _in_classes(kind, "__dict__")
-    if type(entrance) is GetSetDescriptorType:
-        try:
-            own = entrance.__get__(owner, kind)
-        except (AttributeError, TypeError):
-            own = None
-        if type(own) is dict and name in own:
-            return own[name]
-    raise Unreadable(f"{name} of a {_class_name(kind)} is made when it is asked for")
-
-
-def _check_keys(held: dict[Any, Any]) -> None:
-    if len(held) > LARGEST_DICT:
-        raise Unreadable(f"a dict of more than {LARGEST_DICT} keys")
-    try:
-        for key in held:
-            if type(key) is not str and id(type(key)) not in _HARMLESS_KEYS:
-                raise Unreadable(f"a dict with a {_class_name(type(key))} among its keys")
-    except RuntimeError:
-        raise Unreadable("a dict that another thread is changing") from None

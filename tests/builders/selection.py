@@ -11,7 +11,7 @@ _TESTS = Path(__file__).resolve().parents[1]
 # Where C and the twin must do the same. test_suite.py compares this list with who imports the engine.
 ON_BOTH_ENGINES = (
     "tests/engine/", "tests/marking/", "tests/pieces/", "tests/recorder/", "tests/sinks/", "tests/processes/",
-    "tests/patching/test_seams", "tests/patching/test_around", "tests/test_capturing",
+    "tests/patching/test_seams", "tests/patching/test_around", "tests/patching/test_inlining", "tests/test_capturing",
     "tests/testing/test_captured", "tests/testing/test_clock",
 )  # fmt: skip
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import pickle
-from typing import Any, Callable, Iterator
+from typing import Any, Callable
 
 import pytest
 from builders import soak
+from builders.hostile import Sprung, everything, trapped
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from mstxkit.engine import plain_paths
+from mstxkit.engine.plain_paths import Unreadable
 from mstxkit.errors import PatchError
 from mstxkit.patching import expressions
-from mstxkit.patching.expressions import ExpressionError, Unreadable, compiled
+from mstxkit.patching.expressions import ExpressionError, compiled
 
 
 class Config:
@@ -229,78 +231,6 @@ def test_an_expression_that_went_through_pickle_is_the_same(text: str) -> None:
     assert pickle.loads(pickle.dumps(expression)) == expression
 
 
-class Sprung(BaseException):
-    """A trap went off: no `except Exception` may hide it."""
-
-
-def _sprung(*args: Any, **kwargs: Any) -> Any:
-    raise Sprung
-
-
-armed: list[bool] = []
-
-
-def _pretended(owner: type, name: str) -> Any:
-    """A property in front of the real one: a trap while `armed`."""
-    real = owner.__dict__[name].__get__
-    return property(lambda self: _sprung() if armed else real(self))
-
-
-class Meta(type):
-    """The class of all hostile classes."""
-
-    __mro__ = _pretended(type, "__mro__")
-    __name__ = _pretended(type, "__name__")
-    __dict__ = _pretended(type, "__dict__")
-    __class__ = _pretended(object, "__class__")
-
-
-_BODY = {"plain": 5, "size": property(_sprung), "__class__": _pretended(object, "__class__")}
-_CLASSES = {base: Meta("Hostile", (base,), dict(_BODY)) for base in (object, list, dict, str, int, float, tuple, set)}
-_TRAPPED = [
-    "__getattr__", "__getattribute__", "__getitem__", "__len__", "__iter__", "__next__", "__contains__", "__eq__",
-    "__ne__", "__hash__", "__bool__", "__int__", "__index__", "__float__", "__str__", "__repr__", "__format__",
-    "__call__", "__get__", "__set__", "__enter__", "__missing__", "__instancecheck__", "__subclasscheck__", "__dir__",
-    "__length_hint__", "__reversed__", "__lt__", "__add__", "__reduce__", "__reduce_ex__", "__class_getitem__",
-]  # fmt: skip
-
-
-@contextlib.contextmanager
-def trapped() -> Iterator[None]:
-    """Meanwhile every special method of the hostile classes, and of their class, is a trap."""
-    set_here = [(cls, name) for cls in (*_CLASSES.values(), Meta) for name in _TRAPPED]
-    for cls, name in set_here:
-        type.__setattr__(cls, name, _sprung)
-    armed.append(True)
-    try:
-        yield
-    finally:
-        armed.clear()
-        for cls, name in reversed(set_here):
-            type.__delattr__(cls, name)
-
-
-def _new(base: type, *args: Any) -> Any:
-    made: Any = _CLASSES[base](*args)
-    made.step, made.inner = 3, [1, made]
-    return made
-
-
-def _everything() -> list[Any]:
-    """Hostile objects, and what holds them."""
-    hostile = [
-        _new(object),
-        _new(list),
-        _new(dict, {"a": 1}),
-        _new(str, "x"),
-        _new(int, 4),
-        _new(float, 0.5),
-        _new(tuple),
-    ]
-    holding = [hostile, dict(enumerate(hostile)), {"a": hostile[0], 0: hostile[1]}, {"a": 1, hostile[0]: 2}]
-    return [*hostile, _new(set), *holding, _CLASSES[object]]
-
-
 _TEXTS = [
     "self", "self.step", "self.plain", "self.size", "self.missing", "self.inner", "self.inner[0]", "len(self.inner)",
     "self.inner[1].step", "len(self)", "self[0]", "self[-1]", "self['a']", "self['a'].step", "self[0].step",
@@ -313,7 +243,7 @@ _TEXTS = [
 @pytest.mark.parametrize("index", range(13))
 @pytest.mark.parametrize("text", _TEXTS)
 def test_no_code_of_the_values_runs(text: str, index: int) -> None:
-    hostile, other = _everything()[index], _everything()[0]
+    hostile, other = everything()[index], everything()[0]
     expression = compiled(text, FIT)
 
     with trapped():
@@ -327,7 +257,7 @@ def test_no_code_of_the_values_runs(text: str, index: int) -> None:
 
 
 def test_the_traps_of_the_test_above_do_go_off() -> None:
-    hostile, touched = _everything()[0], 0
+    hostile, touched = everything()[0], 0
     touches: list[Callable[[], object]] = [
         lambda: hostile.step, lambda: len(hostile), lambda: hostile == 1, lambda: {hostile}, lambda: hostile.__class__,
         lambda: type(hostile).__mro__, lambda: {type(hostile)}, lambda: isinstance(1, type(hostile)),
@@ -344,7 +274,7 @@ def test_the_traps_of_the_test_above_do_go_off() -> None:
 
 
 def test_plain_attributes_of_hostile_objects_are_read() -> None:
-    hostile = _everything()[0]
+    hostile = everything()[0]
 
     with trapped():
         read = [value(text, hostile) for text in ("self.step", "self.inner[1].step", "self.plain")]
@@ -366,7 +296,7 @@ def test_a_dict_whose_keys_could_run_code_when_compared_is_unreadable() -> None:
 
 def test_a_dict_too_large_to_look_at_is_unreadable() -> None:
     with pytest.raises(Unreadable, match="more than"):
-        value("batch[0]", 0, dict.fromkeys(range(expressions.LARGEST_DICT + 1)))
+        value("batch[0]", 0, dict.fromkeys(range(plain_paths.LARGEST_DICT + 1)))
 
 
 @pytest.mark.parametrize("text", ["batch", "batch[0]", "batch['a']", "len(batch)", "batch.step"])

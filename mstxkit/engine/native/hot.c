@@ -5,9 +5,11 @@
  *   tracks.h  threads and contexts                    sinks.h   live outputs
  *   watch.h   hooks on stages and steps               range.h   a range from begin to end
  *   limits.h  storms and cost                         driven.h  coroutines and generators
+ *   stored.h  what patched calls read
  * Needs the GIL (it does not declare Py_mod_gil, so a free-threaded interpreter turns the GIL on) and one interpreter.
  */
 #include "driven.h"
+#include "stored.h"
 #include "words.h"
 
 /* ---- a bank just activated: what is open must be readable from it ---- */
@@ -21,7 +23,7 @@ static void define_open(void)
 }
 
 /* ---- making ranges ---- */
-static void add_attribute(Range *r, PyObject *key, PyObject *value)
+static inline void add_attribute(Range *r, PyObject *key, PyObject *value)
 {
     r->rare = 1;
     r->unsure |= !is_plain(value);
@@ -33,11 +35,15 @@ static void add_attribute(Range *r, PyObject *key, PyObject *value)
     }
 }
 
-static int is_name(PyObject *key, PyObject *name) { return key == name || PyUnicode_Compare(key, name) == 0; }
+/* `name` is interned. */
+static inline int is_name(PyObject *key, PyObject *name)
+{
+    return key == name || (UNLIKELY(!PyUnicode_CHECK_INTERNED(key)) && PyUnicode_Compare(key, name) == 0);
+}
 
 /* The keywords of mstx_range: stage, domain, stream; all others but number `skip` are attributes. `fixed_stage`:
  * stage() has none. */
-static COLD void take_keywords(Range *r, PyObject *const *values, PyObject *kwnames, Py_ssize_t skip, int fixed_stage)
+static void take_keywords(Range *r, PyObject *const *values, PyObject *kwnames, Py_ssize_t skip, int fixed_stage)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kwnames); i++) {
         if (i == skip) continue;
@@ -56,7 +62,7 @@ static COLD PyObject *wrong_arguments(const char *usage)
     return NULL;
 }
 
-static COLD Range *range_with_keywords(PyObject *const *args, Py_ssize_t n, PyObject *kwnames, int is_stage)
+static Range *range_with_keywords(PyObject *const *args, Py_ssize_t n, PyObject *kwnames, int is_stage)
 {
     PyObject *name = n == 1 ? args[0] : NULL;
     Py_ssize_t skip = -1;
@@ -872,12 +878,10 @@ static PyMethodDef hot_methods[] = {
     {"mstx_range", CALL(hot_mstx_range), FAST, doc_mstx_range},
     {"stage", CALL(hot_stage), FAST, doc_stage},
     {"mark", CALL(hot_mark), FAST, doc_mark},
-    {"step", CALL(hot_step), METH_FASTCALL, doc_step},
     {"at_step", hot_at_step, METH_O, doc_at_step},
     {"carried", hot_carried, METH_NOARGS, NULL},
     {"carry", hot_carry, METH_O, NULL},
     {"current_step", hot_current_step, METH_NOARGS, doc_current_step},
-    {"current_stage", hot_current_stage, METH_NOARGS, doc_current_stage},
     {"stage_times", CALL(hot_stage_times), METH_VARARGS | METH_KEYWORDS,
      "stage_times(step=None)\n--\n\nStage to seconds in this process, of a step or of the last finished one."},
     {"intern", CALL(hot_intern), METH_VARARGS | METH_KEYWORDS, NULL},
@@ -923,6 +927,9 @@ static PyMethodDef wrapper_calls[] = {{"is_on", hot_is_on, METH_O, NULL},
                                       {"timed", CALL(hot_timed), METH_FASTCALL, NULL},
                                       {"driven", CALL(hot_driven), METH_FASTCALL, NULL},
                                       {"opened", CALL(hot_opened), METH_FASTCALL, NULL},
+                                      {"stored", CALL(hot_stored), METH_FASTCALL, NULL},
+                                      {"step", CALL(hot_step), METH_FASTCALL, doc_step},
+                                      {"current_stage", hot_current_stage, METH_NOARGS, doc_current_stage},
                                       {NULL, NULL, 0, NULL}};
 
 static int make_types(PyObject *module)

@@ -215,6 +215,12 @@ def driven(
 def opened(site: Site, stream: object = None, attributes: dict[str, object] | None = None) -> Span:
     """One range of a site around several pieces of work."""
 
+def stored(owner: object, path: tuple[tuple[int, object], ...], /) -> Any:
+    """The exact bool, int, float, str or None to which the path leads; NotImplemented where there is none to be read.
+
+    Reading runs nobody's code. The twin's is `engine/plain_paths.py`, which knows the kinds of a path's steps.
+    """
+
 def recording() -> bool:
     """Is anything on?"""
 

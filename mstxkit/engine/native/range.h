@@ -10,7 +10,7 @@
 #include "tracks.h"
 #include "watch.h"
 
-enum { INLINE_ATTRIBUTES = 4 };
+enum { INLINE_ATTRIBUTES = 8 };
 
 typedef struct Range {
     PyObject_HEAD
@@ -115,10 +115,35 @@ static uint32_t text_id(PyObject *text, uint64_t spare)
     return id;
 }
 
+/* Ids of short texts by address: keys, and values that programs repeat, are the same objects at every range. */
+enum { TEXT_IDS = 128, TEXT_ID_LENGTH = 256 };
+static struct { PyObject *text; uint64_t seq; uint32_t id; } g_text_ids[TEXT_IDS];
+
 /* An exact str for any str: a subclass may bring its own __hash__ and __eq__. */
 static PyObject *exact_text(PyObject *text)
 {
     return PyUnicode_CheckExact(text) ? Py_NewRef(text) : PyUnicode_FromObject(text);
+}
+
+static COLD uint32_t find_text_id(PyObject *text, uint64_t spare, uint32_t place)
+{
+    PyObject *exact = exact_text(text);
+    uint32_t id = exact ? text_id(exact, spare) : 0;
+    if (id && exact == text && PyUnicode_GET_LENGTH(text) <= TEXT_ID_LENGTH) {
+        Py_XSETREF(g_text_ids[place].text, Py_NewRef(text));
+        g_text_ids[place].seq = g.seq;
+        g_text_ids[place].id = id;
+    }
+    Py_XDECREF(exact);
+    return id;
+}
+
+/* `text_id` of any str. */
+static inline uint32_t quick_text_id(PyObject *text, uint64_t spare)
+{
+    uint32_t place = (uint32_t)(((uintptr_t)text >> 4 ^ (uintptr_t)text >> 11) % TEXT_IDS);
+    if (LIKELY(g_text_ids[place].text == text && g_text_ids[place].seq == g.seq)) return g_text_ids[place].id;
+    return find_text_id(text, spare, place);
 }
 
 static COLD PyObject *type_name(PyObject *value)
@@ -130,21 +155,22 @@ static COLD PyObject *type_name(PyObject *value)
 }
 
 /* type and 64 bits of a value; 0 when its text found no room, or, with an exception, could not be made */
-static int encode_value(PyObject *value, uint64_t *bits, uint64_t spare)
+static inline int encode_value(PyObject *value, uint64_t *bits, uint64_t spare)
 {
-    int is_text = PyUnicode_Check(value);
+    if (PyLong_CheckExact(value) && int_bits(value, bits)) return TYPE_INT;
+    if (PyUnicode_Check(value)) return (*bits = quick_text_id(value, spare)) ? TYPE_TEXT : 0;
     if (PyBool_Check(value)) { *bits = value == Py_True; return TYPE_BOOL; }
     if (PyLong_Check(value) && int_bits(value, bits)) return TYPE_INT;
-    if (!is_text && PyFloat_Check(value)) {
+    if (PyFloat_Check(value)) {
         double number = PyFloat_AS_DOUBLE(value);
         memcpy(bits, &number, 8);
         return TYPE_FLOAT;
     }
     if (value == Py_None) { *bits = 0; return TYPE_NULL; }
-    PyObject *text = is_text ? exact_text(value) : type_name(value);
+    PyObject *text = type_name(value);
     *bits = text ? text_id(text, spare) : 0;
     Py_XDECREF(text);
-    return *bits ? (is_text ? TYPE_TEXT : TYPE_OTHER) : 0;
+    return *bits ? TYPE_OTHER : 0;
 }
 
 typedef struct { PyObject *key, *value; } Attribute;
@@ -196,7 +222,7 @@ static int has_only_plain(PyObject *dict)
     return 1;
 }
 
-static COLD int is_all_plain(const Range *r)
+static int is_all_plain(const Range *r)
 {
     for (int i = 0; i < r->inline_count; i++)
         if (!is_plain(r->values[i])) return 0;
@@ -251,14 +277,11 @@ static COLD int take_settled(PyObject *settled, Attribute *found, int *lost)
 typedef struct { uint64_t bits, key; } Encoded;
 
 /* 0, without an exception: no room; with one: no memory. */
-static int encode_attribute(const Attribute *attribute, uint64_t spare, Encoded *encoded)
+static inline int encode_attribute(const Attribute *attribute, uint64_t spare, Encoded *encoded)
 {
-    PyObject *key_text = exact_text(attribute->key);
-    if (!key_text) return 0;
     int type = encode_value(attribute->value, &encoded->bits, spare);
-    uint64_t key = type ? text_id(key_text, spare) : 0;
+    uint64_t key = type ? quick_text_id(attribute->key, spare) : 0;
     encoded->key = key | (uint64_t)type << 32;
-    Py_DECREF(key_text);
     return key != 0;
 }
 
@@ -604,7 +627,6 @@ static COLD void end_inner(Range *r, int failed);
 /* Runs Python, and with it others, who may end or enter the same range, which is open still. 0: this end is done. */
 static COLD int settle(Range *r, int failed, uint64_t *at)
 {
-    if (is_all_plain(r)) return 1;
     PyObject *settled = settled_attributes(r, at);
     int is_here = r->begun && !r->inner;
     if (is_here) Py_XSETREF(r->settled, settled);
@@ -617,7 +639,9 @@ static COLD int settle(Range *r, int failed, uint64_t *at)
 static inline void end_plain(Range *r, int failed)
 {
     uint64_t at = LIKELY(r->recorded) || r->staged ? now() : 0;
-    if (UNLIKELY(r->rare) && UNLIKELY(r->unsure) && is_written(r) && !settle(r, failed, &at)) return;
+    if (UNLIKELY(r->rare) && UNLIKELY(r->unsure) && is_written(r) && !is_all_plain(r) &&
+        !settle(r, failed, &at))
+        return;
     r->begun = 0;
     if (is_written(r)) {
         write_range(r, at, failed);

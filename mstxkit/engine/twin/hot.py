@@ -16,6 +16,7 @@ from typing import Any, Callable
 
 from ...host import names
 from ...store import livefile, segment
+from ..plain_paths import stored
 from . import banks, clock, encoding, limits, quick, ranges, sinks, sites, tracks
 from . import watch as watching
 from .banks import Bank, Live
@@ -32,8 +33,8 @@ __all__ = [
     "detach", "driven", "encode_bank", "encode_left", "flush_coalesced", "full_bank", "intern", "is_on", "limit",
     "mark", "mstx_range", "now", "opened", "recording", "release_bank", "rotate", "set_clock", "set_direct",
     "set_fake_ticks", "set_hooks", "set_recording", "set_sink", "set_watch", "site_costs", "stage", "stage_times",
-    "stages_seen", "start_heartbeat", "step", "stop_heartbeat", "throttle", "ticks_per_ns", "timed", "wait", "wake",
-    "watch", "watch_site",
+    "stages_seen", "start_heartbeat", "step", "stop_heartbeat", "stored", "throttle", "ticks_per_ns", "timed", "wait",
+    "wake", "watch", "watch_site",
 ]  # fmt: skip
 
 NATIVE = False

@@ -28,7 +28,7 @@ def step(n: Any = None) -> int | None:
             wanted = _as_step(n)
         else:
             wanted = 0 if tracks.step is None else min(tracks.step + 1, records.STEP_MAX)
-        if wanted is not None:
+        if wanted is not None and wanted != tracks.step:  # patched calls tell theirs again and again
             tracks.step = wanted
             tracks.renew()
         in_force = tracks.step

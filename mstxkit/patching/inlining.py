@@ -1,0 +1,151 @@
+"""What a target reads of a call, and what it tells, as code in the generated wrapper itself.
+
+Expressions come parsed and checked (`expressions.py`). What goes into code of them is the wrapper's own parameters,
+and as literals the names and keys of paths: no text of a user's is compiled. A value is taken where it is a plain one,
+or is plainly stored (`engine.stored`). For all else the entry is asked, one expression at a time, which reads it as
+`expressions.py` does, and counts and logs what cannot be read.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from ..engine.plain_paths import TO_ATTRIBUTE, TO_ITEM, TO_LENGTH
+from ..marking import signatures
+from ..marking.signatures import Parameters, Prologue
+from .expressions import Argument, Attribute, Expression, Item, KeywordRest, Length, Literal, Node, Rest
+
+
+class Inlined:
+    """Writes the code of one entry for a wrapper with these parameters.
+
+    Args:
+        parameters: Those of the wrapper.
+        names: What it holds and its own variables are called in it, by role.
+    """
+
+    def __init__(self, parameters: Parameters, names: Mapping[str, str]) -> None:
+        self._parameters, self._names = parameters, names
+        positional = signatures.positional_of(parameters)
+        keywords = [f"{name!r}: {name}" for name in parameters.keyword_only]
+        keywords += [f"**{parameters.varkw}"] if parameters.varkw else []
+        self._arguments = f"({positional}{',' if positional else ''}), {{{', '.join(keywords)}}}"
+
+    def step(self, expression: Expression, ends: bool) -> list[str]:
+        """Tell the step that begins with the call, or ends with it, where there is one."""
+        value = self._value("_step")
+        again = f"{value} = {self._entry('read_step', self._arguments)}"
+        begins = [f"{self._names['step']}({value})", self._if_ended("step_has_begun")]
+        return [
+            f"{value} = {self._stored(expression)}",
+            f"if {self._names['type']}({value}) is not {self._names['int']}: {again}",
+            f"if {value} is not None and {value} >= 0:",
+            *(f" {line}" for line in ([self._entry("step_ends", value)] if ends else begins)),
+        ]
+
+    def stage_begins(self) -> str:
+        """Tell the entry that a stage begins, where the end of a step has been told."""
+        return self._if_ended("stage_begins")
+
+    def _if_ended(self, teller: str) -> str:
+        return f"if {self._names['attributes']}.progress.next_step is not None: {self._entry(teller)}"
+
+    def tell(self, teller: str, has_arguments: bool = True) -> str:
+        """Call the entry's method `teller`, with the call's arguments or without any."""
+        return self._entry(teller, self._arguments if has_arguments else "")
+
+    def attributes(self, expressions: Mapping[str, Expression], fixed: Mapping[str, str]) -> list[str]:
+        """Leave a dict of the attributes that can be read in `value`, with `fixed` ones last."""
+        lines, pairs, tests = [], [], []
+        for place, (name, expression) in enumerate(expressions.items()):
+            value = self._value(f"_{place}")
+            if isinstance(expression.root, Literal):
+                pairs.append(f"{name!r}: {expression.root.value!r}")
+            elif name not in fixed:
+                lines.append(f"{value} = {self._plain(expression)}")
+                pairs.append(f"{name!r}: {value}")
+                tests += [f"{value} is {text}" for text in self._unread(expression)]
+        pairs += [f"{name!r}: {text!r}" for name, text in fixed.items()]
+        lines.append(f"{self._value()} = {{{', '.join(pairs)}}}")
+        again = self._entry("read_again", f"{self._value()}, {self._arguments}")
+        return [*lines, *([f"if {' or '.join(tests)}: {again}"] if tests else [])]
+
+    def inherited_role(self) -> list[str]:
+        """Add the role of the stage that the call is in to `value`."""
+        role = self._value("_role")
+        return [f"{role} = {self._entry('role_here')}", f"if {role} is not None: {self._value()}['role'] = {role}"]
+
+    def attributes_of_stage(self) -> str:
+        """Leave those that the constant has for the stage that the call is in in `value`."""
+        return "{value} = {constant}.get({current_stage}())".format(**self._names)
+
+    def measured(self, lines: list[str]) -> list[str]:
+        """What `lines` take is measured in one call of many."""
+        began, turns = self._names["began"], f"{self._names['attributes']}.turns"
+        return [
+            f"{began} = {self._entry('measure_from')} if {self._names['next']}({turns}) else 0",
+            *lines,
+            f"if {began}: {self._entry('measured', began)}",
+        ]
+
+    def whole(self, lines: list[str]) -> Prologue:
+        """The code: an exception in it, which nobody expects, is a fault, and the range goes without attributes."""
+        failed = f"{self._value()} = {self._entry('failed', self._names['fault'])}"
+        caught = "except {failure} as {fault}: ".format(**self._names) + failed
+        return Prologue(("try:", *(f" {line}" for line in lines), caught), self._value())
+
+    def _value(self, suffix: str = "") -> str:
+        return self._names["value"] + suffix
+
+    def _entry(self, method: str, arguments: str = "") -> str:
+        return f"{self._names['attributes']}.{method}({arguments})"
+
+    def _stored(self, expression: Expression) -> str:
+        """Code for a parameter as it is, a literal, or what is stored; `unread` for what only the entry reads."""
+        begin, path = _path_of(expression.root)
+        parameter = self._parameter_of(begin)
+        if isinstance(begin, Literal) and not path:
+            return repr(begin.value)
+        if parameter is None:
+            return self._names["unread"]
+        return f"{self._names['stored']}({parameter}, {path!r})" if path else parameter
+
+    def _plain(self, expression: Expression) -> str:
+        """The same for a plain value: a parameter that is none, or None, is `unread` too."""
+        stored = self._stored(expression)
+        if stored not in self._parameters.names:
+            return stored
+        kind, first, *others = (self._names[name] for name in ("kind", "int", "str", "float", "bool"))
+        tests = [f"({kind} := {self._names['type']}({stored})) is {first}", *(f"{kind} is {other}" for other in others)]
+        return f"{stored} if {' or '.join(tests)} else {self._names['unread']}"
+
+    def _unread(self, expression: Expression) -> list[str]:
+        """What the plain value may be where it is none."""
+        may_be_none = self._stored(expression) not in self._parameters.names
+        return [self._names["unread"], *(["None"] if may_be_none else [])]
+
+    def _parameter_of(self, begin: Node) -> str | None:
+        """The parameter that holds what a path begins with; None: no single one of the wrapper's does."""
+        own = self._parameters
+        places = [*own.positional_only, *own.plain]
+        if isinstance(begin, Argument):
+            if begin.position is None:
+                return begin.name if begin.name in own.keyword_only else None
+            return begin.name if places[begin.position : begin.position + 1] == [begin.name] else None
+        if isinstance(begin, Rest):
+            return own.varargs if begin.start == len(places) else None
+        if isinstance(begin, KeywordRest):
+            return own.varkw if begin.taken == {*own.plain, *own.keyword_only} else None
+        return None
+
+
+def _path_of(node: Node) -> tuple[Node, tuple[tuple[int, Any], ...]]:
+    """Where an expression begins, and the path from there, as `engine.stored` takes it."""
+    path: list[tuple[int, Any]] = []
+    while isinstance(node, (Attribute, Item, Length)):
+        if isinstance(node, Attribute):
+            path.append((TO_ATTRIBUTE, node.name))
+        else:
+            path.append((TO_ITEM, node.key) if isinstance(node, Item) else (TO_LENGTH, None))
+        node = node.owner
+    return node, tuple(reversed(path))
