@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections import deque
+from types import FrameType
 from typing import Callable
 
 from .. import faults
@@ -24,8 +25,9 @@ WAITS_AT_MOST_S = 0.05
 # yet; some time later another thread may have that id.
 _left: deque[tuple[str, float]] = deque(maxlen=16)
 _IS_LISTED_FOR_S = 1.0
-_waiting: list[Callable[[], None]] = []
-_is_watching = False
+# What is to be called when a fork has returned to the frame that asked for it.
+_waiting: list[tuple[Callable[[], None], FrameType]] = []
+_ask_again: Callable[[], object] | None = None
 
 
 def end_threads(end: Callable[[float], int], deadline: float) -> None:
@@ -56,17 +58,19 @@ def _listed() -> set[str]:
 def start_threads(start: Callable[[], None]) -> None:
     """Call `start` in the parent of a fork: at once, or where Python is still to count, when `os.fork` has returned.
 
-    Where the program has threads of its own Python warns anyway, and `start` is called at once.
+    Where the program has threads of its own Python warns anyway, and `start` is called at once. Call this from an
+    after-fork call itself: the frame above that is the one that asked for the fork.
     """
-    if _is_watching and threading.active_count() == 1 and threading.current_thread() is threading.main_thread():
-        _waiting.append(start)
+    if _ask_again and threading.active_count() == 1 and threading.current_thread() is threading.main_thread():
+        after_fork = sys._getframe(1)
+        _waiting.append((start, after_fork.f_back or after_fork))
     else:
         start()
 
 
 def watch_forks() -> None:
     """Register what `start_threads` needs; after all other after-fork calls of ours."""
-    global _is_watching
+    global _ask_again
     if not _COUNTS_LATE:
         return
     try:
@@ -78,14 +82,29 @@ def watch_forks() -> None:
     # A pending call is made as soon as the interpreter is back in Python code. So that this is where os.fork was
     # called, and not in an after-fork call, asking for it must be C all through.
     run = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_run_waiting)
-    os.register_at_fork(after_in_parent=partial(ctypes.pythonapi.Py_AddPendingCall, run, None))
-    _is_watching = True
+    _ask_again = partial(ctypes.pythonapi.Py_AddPendingCall, run, None)
+    os.register_at_fork(after_in_parent=_ask_again)
 
 
 def _run_waiting(_: object) -> int:
-    while _waiting:
-        try:
-            _waiting.pop()()
-        except Exception as exc:
-            faults.note("forking", exc)
+    try:
+        if _ask_again and _waiting and _is_in_fork(_waiting[0][1], sys._getframe(1)):
+            _ask_again()
+        else:
+            _run_all()
+    except Exception as exc:
+        faults.note("forking", exc)
     return 0
+
+
+def _is_in_fork(asked: FrameType, here: FrameType | None) -> bool:
+    """Is Python in an after-fork call of somebody who registered later, such as `logging`'s, imported since?"""
+    above = None if here is None else here.f_back
+    while above is not None and above is not asked:
+        above = above.f_back
+    return above is asked
+
+
+def _run_all() -> None:
+    while _waiting:
+        _waiting.pop()[0]()

@@ -283,6 +283,7 @@ FORKS_AND_WARNS = """
     warnings.simplefilter("always")
     import mstxkit
     mstxkit.capture(sys.argv[1])
+    os.register_at_fork(after_in_parent=lambda: [n for n in range(100)])  # as logging does, where it is imported later
     for _ in range(3):
         with mstxkit.mstx_range("in " + sys.argv[2]):
             pid = os.fork()
