@@ -134,7 +134,7 @@ def _calls(variant: str) -> list[Row]:
     from mstxkit.engine.choose import engine
 
     native = "native" in variant
-    objects = {"bare": Bare(), **_patched()}
+    objects = {"bare": Bare(), **patched({name: fields for name, (fields, _) in READING.items()})}
     if variant.startswith("off"):
         assert bool(engine.NATIVE) is native and not engine.recording()
         rounds = _cases(objects).run()
@@ -160,16 +160,16 @@ def _over_plain(rounds: Rounds, variant: str) -> list[Row]:
     return rows[1:]
 
 
-def _patched() -> dict[str, Any]:
-    """Objects of classes of a stand-in framework: of a plain target, and of targets that also read something."""
+def patched(fields_of: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Objects of classes of a stand-in framework, by name of the target, as it is declared."""
     from mstxkit.patching import registry
     from mstxkit.patching.declare import Patch, Target
 
     module = ModuleType(STAND_IN)
-    classes = {name: type(name, (Bare,), {"update": _copy(Bare.update)}) for name in READING}
+    classes = {name: type(name, (Bare,), {"update": _copy(Bare.update)}) for name in fields_of}
     vars(module).update(classes)
     sys.modules[STAND_IN] = module
-    targets = tuple(Target(f"{STAND_IN}:{name}.update", name=name, **fields) for name, (fields, _) in READING.items())
+    targets = tuple(Target(f"{STAND_IN}:{name}.update", name=name, **fields) for name, fields in fields_of.items())
     registry.install([(Patch(STAND_IN, "any", targets), False)])
     states = [state.state for state in registry.report().targets]
     assert states == ["applied"] * len(targets), states

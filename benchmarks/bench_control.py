@@ -72,9 +72,9 @@ def _idle(setting: Setting) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder, _job(Path(folder), setting) as control:
         pids = [said.document["process"]["pid"] for said in control.acknowledgements()]
         time.sleep(SETTLES_S)
-        before = [_spent(pid) for pid in pids]
+        before = [spent_by_threads(pid) for pid in pids]
         time.sleep(MEASURED_S)
-        after = [_spent(pid) for pid in pids]
+        after = [spent_by_threads(pid) for pid in pids]
     ms = sorted((late[0] - early[0]) / 1e6 / MEASURED_S for early, late in zip(before, after))
     wakes = sorted((late[1] - early[1]) / MEASURED_S for early, late in zip(before, after))
     note = f"of {setting.ranks} ranks on one host; the most, its keeper, "
@@ -84,7 +84,7 @@ def _idle(setting: Setting) -> list[Row]:
     ]
 
 
-def _spent(pid: int) -> tuple[int, int]:
+def spent_by_threads(pid: int) -> tuple[int, int]:
     """CPU time in ns and sleeps of a process's threads, without the main one."""
     tasks = [task for task in Path(f"/proc/{pid}/task").iterdir() if task.name != str(pid)]
     ns = sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)

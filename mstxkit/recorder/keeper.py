@@ -1,7 +1,7 @@
 """The keeper: of a run's processes on one host the one that looks after the others as they end.
 
 It holds a lock beside the live files, `keeper-<host>.life`. The first process takes it and hands it over when it stops;
-where it is killed, another one takes it within a second or two. It sees at once that a process is gone, and seals what
+where it is killed, another one takes it within a few seconds. It sees at once that a process is gone, and seals what
 that left, in a thread of its own. Whoever stops where no keeper is left does that for all that ended before it. Every
 few seconds it also says where all of them are (`lookout.py`).
 """

@@ -25,8 +25,8 @@ from .sealed import SealedFiles
 
 # How often identity is looked at, and how long after a full disk a retry is made. Seconds.
 _TICK_S = 1.0
-# After so many looks at which nothing had been recorded since the last: seconds to the next, unless a bank is full.
-_QUIET_LOOKS, _QUIET_TICK_S = 10, 2.5
+# After so many looks at which nothing had been recorded since the last: seconds to the next, unless something is.
+_QUIET_LOOKS, _QUIET_TICK_S = 5, 10.0
 # How often coalesced calls are written and costs looked at; a little less, as a tick may come early.
 _GOVERN_EVERY_NS = 990_000_000
 _BANK_HEAD = struct.Struct("<Q8xQQ")  # sequence number, salt, origin: docs/internals/format.md, "Bank"
@@ -69,18 +69,21 @@ class Sealer:
             self._is_over = True
 
     def _turn(self) -> bool:
-        engine.wait(self._tick_s())
+        self._sleep()
         if not self.background.is_pausing and not self._tick_safely():
             # A full disk stays full for a while, and the hot path wakes us at each record that it has to drop.
             self.background.sleep(_TICK_S)
         return True
 
-    def _tick_s(self) -> float:
-        """How long to sleep: a process that has recorded nothing for long is looked at more rarely."""
+    def _sleep(self) -> None:
+        """A process that has recorded nothing for a while is looked at again once it does, or after a longer one."""
         recorded = livefile.recorded(self._live.view, self._live.layout)
         self._quiet_looks = self._quiet_looks + 1 if recorded == self._recorded else 0
         self._recorded = recorded
-        return _QUIET_TICK_S if self._quiet_looks > _QUIET_LOOKS else _TICK_S
+        if self._quiet_looks > _QUIET_LOOKS:
+            engine.wait_for_records(min(_QUIET_TICK_S, self._rotating.period_s))
+        else:
+            engine.wait(_TICK_S)
 
     def _tick_safely(self) -> bool:
         try:

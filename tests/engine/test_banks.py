@@ -293,6 +293,26 @@ def test_wait_is_woken_from_another_thread(engine: Any) -> None:
     assert woken == [True]
 
 
+def test_who_waits_for_records_is_woken_by_the_first_one(engine: Any, small: Written) -> None:
+    """A heartbeat sees it: nothing is called at a record."""
+    engine.start_heartbeat(0.05)
+    with engine.mstx_range("before"):
+        pass
+    engine.wait(0)
+    woken: list[bool] = []
+    sleeper = threading.Thread(target=lambda: woken.append(engine.wait_for_records(60 if engine.NATIVE else 0.3)))
+    sleeper.start()
+    sleeper.join(0.2)
+    was_asleep = sleeper.is_alive()
+    with engine.mstx_range("first"):
+        pass
+    sleeper.join(30)
+    engine.stop_heartbeat()
+
+    assert (was_asleep, woken) == (True, [engine.NATIVE])
+    assert engine.wait_for_records(0.001) is False
+
+
 def test_slots_are_capped_and_overflow_is_counted(engine: Any, small: Written) -> None:
     for _ in range(2):
         with engine.mstx_range("a"), engine.mstx_range("b"), engine.mstx_range("c"), engine.mstx_range("d"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -191,6 +192,28 @@ def test_the_hook_finds_the_new_step_in_force_and_may_set_another(engine: Any) -
 
     assert found == [(5, 5), (7, 7)]
     assert (given, engine.current_step()) == (5, 7)
+
+
+def test_a_step_that_is_said_again_is_told_again_only_while_watched_or_by_another_thread(engine: Any) -> None:
+    """Patched calls say theirs at each call."""
+    told: list[int] = []
+    engine.set_watch(None, None, told.append)
+    for step in (3, 3, 4, 3):
+        engine.step(step)
+    before = list(told)
+    thread = threading.Thread(target=engine.step, args=(3,))
+    thread.start()
+    thread.join()
+    engine.watch(True)
+    engine.step(3)
+    engine.step(3)
+    engine.watch(False)
+    engine.set_watch(None, None, told.append)
+    engine.step(3)
+    engine.set_watch(None, None, None)
+
+    assert before == [3, 4, 3]
+    assert told[3:] == [3, 3, 3, 3]
 
 
 # ---- which hooks ----

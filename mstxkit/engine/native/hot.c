@@ -226,7 +226,7 @@ static PyObject *hot_step(PyObject *self, PyObject *const *args, Py_ssize_t n)
     if (n == 0 || args[0] == Py_None) step = g.step == NO_STEP - 1 ? g.step : g.step + 1; /* NO_STEP + 1 is 0 */
     else if ((step = as_step(args[0])) == NO_STEP) return step_object(g.step);
     g.step = step;
-    if (UNLIKELY(g_watch.stepped)) tell_stepped(step);
+    if (UNLIKELY(g_watch.stepped) && is_news(step)) tell_stepped(step);
     return step_object(step);
 }
 
@@ -611,9 +611,15 @@ static void deadline_in(struct timespec *at, double seconds)
     at->tv_nsec = (long)(ns % 1000000000ull);
 }
 
-static PyObject *hot_wait(PyObject *self, PyObject *value)
+/* Another one once anything was recorded, or a stage entered for the first time. */
+static uint64_t recorded_so_far(void)
 {
-    (void)self;
+    char *bank = bank_at(*u32_at(g.base, AT_ACTIVE));
+    return *u64_at(bank, BANK_SEQ) << 40 ^ *u64_at(bank, BANK_COUNT) << 16 ^ g_seen_count;
+}
+
+static PyObject *slept(PyObject *value, int is_quiet)
+{
     double seconds = PyFloat_AsDouble(value);
     if (PyErr_Occurred()) return NULL;
     struct timespec until;
@@ -621,12 +627,25 @@ static PyObject *hot_wait(PyObject *self, PyObject *value)
     int woken;
     Py_BEGIN_ALLOW_THREADS
     pthread_mutex_lock(&g.work_lock);
+    if (is_quiet && g.base) g.quiet_at = recorded_so_far(), g.is_quiet = 1;
     while (!g.work_pending && pthread_cond_timedwait(&g.work_cond, &g.work_lock, &until) == 0) {}
     woken = g.work_pending;
-    g.work_pending = 0;
+    g.work_pending = g.is_quiet = 0;
     pthread_mutex_unlock(&g.work_lock);
     Py_END_ALLOW_THREADS
     return PyBool_FromLong(woken);
+}
+
+static PyObject *hot_wait(PyObject *self, PyObject *value)
+{
+    (void)self;
+    return slept(value, 0);
+}
+
+static PyObject *hot_wait_for_records(PyObject *self, PyObject *value)
+{
+    (void)self;
+    return slept(value, 1);
 }
 
 static PyObject *hot_wake(PyObject *self, PyObject *unused)
@@ -645,6 +664,7 @@ static void *beat(void *base)
     for (;;) {
         uint64_t at = clock_ns(CLOCK_MONOTONIC);
         publish(u64_at(base, AT_HEARTBEAT), at);
+        if (UNLIKELY(__atomic_load_n(&g.is_quiet, __ATOMIC_ACQUIRE)) && recorded_so_far() != g.quiet_at) wake_sealer();
         if (beats++ && at >= due) {
             write_anchor(base);
             next_anchor++;
@@ -900,6 +920,7 @@ static PyMethodDef hot_methods[] = {
     {"site_costs", hot_site_costs, METH_NOARGS, NULL},
     {"add_cost", hot_add_cost, METH_VARARGS, NULL},
     {"wait", hot_wait, METH_O, NULL},
+    {"wait_for_records", hot_wait_for_records, METH_O, NULL},
     {"wake", hot_wake, METH_NOARGS, NULL},
     {"start_heartbeat", hot_start_heartbeat, METH_O, NULL},
     {"stop_heartbeat", hot_stop_heartbeat, METH_NOARGS, NULL},

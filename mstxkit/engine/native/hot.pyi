@@ -279,6 +279,11 @@ def add_cost(site: Site, ns: float, /) -> None:
 def wait(seconds: float, /) -> bool:
     """Sleep until a bank is full or `wake()`; True when woken."""
 
+def wait_for_records(seconds: float, /) -> bool:
+    """The same, or until something was recorded since, or a stage entered for the first time, as the next heartbeat
+    sees; the Python twin returns after some seconds in any case.
+    """
+
 def wake() -> None:
     """Wake the thread that sleeps in `wait`."""
 
@@ -355,7 +360,13 @@ def set_watch(
     stepped: Callable[[int], object] | None,
     /,
 ) -> None:
-    """Whom to tell from now on; None: nobody."""
+    """Whom to tell from now on; None: nobody.
+
+    Args:
+        entered: A watched range begins; with its site, and whether it may move to another thread.
+        left: It has ended; with its site, and whether it failed.
+        stepped: Somebody has said the step; what the same thread says again only while ranges are watched.
+    """
 
 def watch(on: bool, /) -> None:
     """Tell of watched ranges that begin from now on; or of no more."""

@@ -102,7 +102,8 @@ typedef struct {
     pthread_cond_t beat_cond, work_cond;
     pthread_t beat_thread;
     int beat_running, beat_stop, work_pending;
-    uint64_t beat_ns;
+    int is_quiet;               /* the sealer sleeps until more is recorded than `quiet_at`, which a beat sees */
+    uint64_t beat_ns, quiet_at;
 
     /* hooks into Python */
     PyObject *describe, *utf8, *fault, *decorate, *unpickle;

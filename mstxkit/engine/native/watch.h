@@ -12,6 +12,8 @@
 static struct {
     PyObject *entered, *left, *stepped; /* NULL: none */
     uint32_t process;            /* of which they are: below */
+    uint32_t told_step;          /* which step `stepped` was told of last, and on which thread */
+    unsigned long told_on;
 } g_watch;
 
 static uint16_t g_seen[STAGE_MAX]; /* ids of the stages begun in this process, in order */
@@ -49,8 +51,16 @@ static COLD void tell_left(Site *s, uint32_t told, int failed)
     if (told == this_process()) tell(g_watch.left, args, 2, "watch.left");
 }
 
+/* Patched calls tell their step at each call: what was told already is worth nothing to anybody who does not watch. */
+static inline int is_news(uint32_t step)
+{
+    return g_watch.told_step != step || g.on & ON_WATCH || g_watch.told_on != PyThread_get_thread_ident();
+}
+
 static COLD void tell_stepped(uint32_t step)
 {
+    g_watch.told_step = step;
+    g_watch.told_on = PyThread_get_thread_ident();
     PyObject *number = PyLong_FromUnsignedLong(step);
     if (number) tell(g_watch.stepped, &number, 1, "watch.stepped");
     else note_fault("watch.stepped");
@@ -70,6 +80,7 @@ static PyObject *hot_set_watch(PyObject *self, PyObject *args)
     PyObject *entered, *left, *stepped;
     if (!PyArg_ParseTuple(args, "OOO", &entered, &left, &stepped)) return NULL;
     g_watch.process = this_process();
+    g_watch.told_step = NO_STEP;
     Py_XSETREF(g_watch.entered, Py_XNewRef(given(entered, NULL)));
     Py_XSETREF(g_watch.left, Py_XNewRef(given(left, NULL)));
     Py_XSETREF(g_watch.stepped, Py_XNewRef(given(stepped, NULL)));

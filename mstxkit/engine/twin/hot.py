@@ -34,12 +34,14 @@ __all__ = [
     "mark", "mstx_range", "now", "opened", "recording", "release_bank", "rotate", "set_clock", "set_direct",
     "set_fake_ticks", "set_hooks", "set_recording", "set_sink", "set_watch", "site_costs", "stage", "stage_times",
     "stages_seen", "start_heartbeat", "step", "stop_heartbeat", "stored", "throttle", "ticks_per_ns", "timed", "wait",
-    "wake", "watch", "watch_site",
+    "wait_for_records", "wake", "watch", "watch_site",
 ]  # fmt: skip
 
 NATIVE = False
 
 _wants_recording = False
+# At most so long does a process sleep that has recorded nothing: no thread but its own could see that it does again.
+_LOOKS_EVERY_S = 2.5
 
 
 # ---- marking ----
@@ -197,6 +199,11 @@ def release_bank(index: int) -> None:
 def wait(seconds: float) -> bool:
     """Sleep until a bank is full or `wake()`; True when woken."""
     return banks.wait(seconds)
+
+
+def wait_for_records(seconds: float) -> bool:
+    """The same; what is recorded meanwhile is looked at by who calls this, every few seconds."""
+    return banks.wait(min(seconds, _LOOKS_EVERY_S))
 
 
 def wake() -> None:

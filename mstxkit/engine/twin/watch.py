@@ -6,6 +6,7 @@ profiler that sets a sink, or let another thread run: what was known before it i
 
 from __future__ import annotations
 
+import threading
 from typing import Callable
 
 from . import sinks
@@ -18,6 +19,7 @@ on_fault: Callable[[str, BaseException], None] = lambda where, exc: None  # noqa
 _entered: Callable[[Site, bool], object] | None = None
 _left: Callable[[Site, bool], object] | None = None
 _stepped: Callable[[int], object] | None = None
+_told: tuple[int, int] | None = None  # which step, and on which thread
 
 
 def set_watch(
@@ -27,8 +29,8 @@ def set_watch(
     /,
 ) -> None:
     """Whom to tell from now on; None: nobody."""
-    global _entered, _left, _stepped
-    _entered, _left, _stepped = entered, left, stepped
+    global _entered, _left, _stepped, _told
+    _entered, _left, _stepped, _told = entered, left, stepped, None
 
 
 def watch(on: object, /) -> None:
@@ -68,9 +70,12 @@ def left(site: Site, failed: bool, process: object) -> None:
 
 
 def stepped(step: int) -> None:
-    """The process is at another step."""
-    if _stepped is None:
+    """Somebody has said the step; patched calls do at each call."""
+    global _told
+    said = step, threading.get_ident()
+    if _stepped is None or (said == _told and not is_watching):
         return
+    _told = said
     try:
         _stepped(step)
     except Exception as exc:

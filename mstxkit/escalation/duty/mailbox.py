@@ -26,14 +26,15 @@ from ...store import documents, layout, messages
 from ...store.control_folder import ControlFolder
 from ...store.documents import LIMIT_BYTES, Unusable
 from ...store.report import encoded
+from .watcher import ASKING_S, TOLD_S
 
 _LOOKS_EVERY_S = 0.0005  # who waits for what another thread writes
-# An elected process that has not looked for so long hangs: in a file system that does not answer, or stopped.
-STALLED_AFTER_S = 3.0
+# An elected process that is so late with its next look hangs: in a file system that does not answer, or stopped.
+LATE_S = 2.0
 # A shared file system may say for long that a file is as it was (who opens it is told the truth), or that it changed
 # while it gives what it held before.
 _READ_AGAIN_S, _SETTLES_WITHIN_S = 10.0, 5.0
-_BEAT = struct.Struct("<q")
+_BEAT = struct.Struct("<qq")  # when the elected process looked, and how long it may be until it looks again; ns
 
 
 class AckNumber(NamedTuple):
@@ -101,12 +102,16 @@ class Mailbox:
             return [self._relay.path.parent]
         if self._shared.is_settling:
             return None
-        if self._is_local is None:
+        return [self._control.path] if self._is_told() else []
+
+    def _is_told(self) -> bool:
+        """Does the kernel tell of all that is renamed into the control folder?"""
+        if self._is_local is None and self._control.path.exists():
             self._is_local = is_local(self._control.path)
-        return [self._control.path] if self._is_local else []
+        return bool(self._is_local)
 
     def _look(self) -> list[dict[str, Any]]:
-        if self._turn.is_ours():
+        if self._turn.is_ours(TOLD_S if self._is_told() else ASKING_S):
             try:
                 return self._shared.changed() or []
             finally:
@@ -228,8 +233,11 @@ class _Turn:
         """Was it ours at the last look?"""
         return self._held
 
-    def is_ours(self) -> bool:
+    def is_ours(self, looks_within_s: float = ASKING_S) -> bool:
         """Is it this process's turn, from now on if it was nobody's?
+
+        Args:
+            looks_within_s: What the others are told: this process looks again within so many seconds.
 
         Raises:
             OSError, MstxkitError: the lock cannot be had.
@@ -244,16 +252,16 @@ class _Turn:
             except (BlockingIOError, PermissionError):
                 return False
             self._held = True
-        os.pwrite(self._file, _BEAT.pack(time.monotonic_ns()), 0)
+        os.pwrite(self._file, _BEAT.pack(time.monotonic_ns(), int(looks_within_s * 1e9)), 0)
         return True
 
     def is_stalled(self) -> bool:
-        """Has the process whose turn it is not looked for long?"""
+        """Is the process whose turn it is late with its next look?"""
         beat = b"" if self._file is None else os.pread(self._file, _BEAT.size, 0)
         if len(beat) < _BEAT.size:
             return True
-        looked_ns: int = _BEAT.unpack(beat)[0]
-        return time.monotonic_ns() - looked_ns > STALLED_AFTER_S * 1e9
+        looked_ns, within_ns = _BEAT.unpack(beat)
+        return bool(time.monotonic_ns() - looked_ns > within_ns + LATE_S * 1e9)
 
     def give_up(self) -> None:
         """Let another process have its turn."""

@@ -14,8 +14,7 @@ from ...recorder.background import Background
 
 POLL_S = 0.25
 # How often a process looks while nothing is going on: who is told of news, and who reads a shared folder for his host.
-# The first is below `mailbox.STALLED_AFTER_S`: who has the turn says so often that he does not seem to hang.
-TOLD_S, ASKING_S = 2.5, 1.0
+TOLD_S, ASKING_S = 10.0, 1.0
 
 
 class Watcher:

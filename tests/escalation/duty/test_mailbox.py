@@ -160,7 +160,7 @@ def test_when_the_reader_is_killed_another_one_takes_over(rank: MakeRank, contro
 def test_while_the_reader_hangs_the_others_look_for_themselves(
     rank: MakeRank, control: ControlFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mailbox_module, "STALLED_AFTER_S", 0.05)
+    monkeypatch.setattr(mailbox_module, "LATE_S", 0.05 - mailbox_module.TOLD_S)
     leader = rank()
     leader.ask("poll")
     box = Mailbox(control, tmp_path / "host")
