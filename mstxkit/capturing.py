@@ -34,6 +34,8 @@ class _Beside:
     lock = threading.RLock()
     has_lock = False  # does a fork that is under way hold it?
     run_hangs = False  # did that fork leave a thread behind?
+    # In a forked child, the thread that begins to record late, and how long the end waits for it; seconds.
+    beginning: tuple[threading.Thread, float] | None = None
 
 
 _beside = _Beside()
@@ -162,6 +164,7 @@ def _discard(recorder: Recorder, keeper: Keeper, _: float) -> None:
 
 
 def _end(end: Callable[[Recorder, Keeper, float], None], run: Path | None) -> None:
+    _await_beginning()
     with _lock():
         recorder, keeper, standby = here.recorder, _beside.keeper, _beside.standby
         if recorder is None or (run is not None and recorder.run != run):
@@ -176,6 +179,13 @@ def _end(end: Callable[[Recorder, Keeper, float], None], run: Path | None) -> No
             faults.note("capturing.end", exc)
         _put_back_environment()
         _tell(when_stopped)
+
+
+def _await_beginning() -> None:
+    """A child that was late to begin and ends already: what it can still say, it says."""
+    if _beside.beginning is not None:
+        (thread, seconds), _beside.beginning = _beside.beginning, None
+        thread.join(seconds)
 
 
 def _tell_children(variables: Mapping[str, str]) -> None:
@@ -256,7 +266,7 @@ def _after_fork_in_child() -> None:
     parent = here.recorder
     _forget_keeper()
     _take(None)
-    _beside.lock, _beside.has_lock = threading.RLock(), False
+    _beside.lock, _beside.has_lock, _beside.beginning = threading.RLock(), False, None
     faults.reset()
     identity.forked()
     if parent is None:
@@ -266,8 +276,10 @@ def _after_fork_in_child() -> None:
         if _is_about_to_exec(sys._getframe().f_back):
             return
         if _beside.run_hangs:  # the child is not to wait for a folder that has just kept its parent waiting
+            _stop_with_multiprocessing()
             thread = threading.Thread(target=_begin_in_child, args=(parent,), name="mstxkit-begin", daemon=True)
             thread.start()
+            _beside.beginning = thread, parent.limits.stop_s
             thread.join(forking.WAITS_AT_MOST_S)
             if thread.is_alive():
                 faults.warn_once("a late child", "a forked child is recorded late: its run folder or its host was slow")

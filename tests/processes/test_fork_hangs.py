@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from builders import lives
 
 from mstxkit.recorder import adopt
@@ -93,6 +94,41 @@ def test_a_child_does_not_wait_for_that_folder_either_and_records_once_it_answer
     names = {row["name"] for row in lives.ranges(run)}
     assert "recorded" in names
     assert "unrecorded" not in names
+
+
+@pytest.mark.parametrize("leaves", ["by_atexit()", "in_pool()"])
+def test_a_child_that_ends_before_it_could_begin_waits_for_that_at_its_end(run: Path, leaves: str) -> None:
+    """Its host was slow for a moment: what it does afterwards is in the run, and so is the process."""
+    lives.run(
+        HANGING
+        + """
+    from mstxkit.recorder import process
+    open_run_folder = process.run_file.open_run_folder
+    def slow(path):
+        time.sleep(0.5)
+        return open_run_folder(path)
+    process.run_file.open_run_folder = slow
+    def in_pool():
+        import multiprocessing.util
+        multiprocessing.util._run_after_forkers()
+        multiprocessing.util._exit_function()
+        os._exit(0)
+    def by_atexit():
+        atexit._run_exitfuncs()
+        os._exit(0)
+    def work(took):
+        os.environ["RANK"] = "7"
+        answer.set()
+        LEAVES
+    import atexit, multiprocessing.util
+    took, pid = fork(work)
+    assert os.waitpid(pid, 0)[1] == 0
+    answer.set()
+    """.replace("LEAVES", leaves),
+        run,
+    )
+
+    assert [row["rank"] for row in lives.processes(run)].count(7) == 1
 
 
 def test_a_fault_that_is_met_while_logging_is_locked_for_a_fork_does_not_stop_the_fork(run: Path) -> None:
