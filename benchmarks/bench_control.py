@@ -26,8 +26,8 @@ STAGE, OLD_S, LOOKS_EVERY_S, WITHIN_S = "actor_update", 3.0, 0.005, 60.0
 ENDED = ("cancelled", "failed", "refused", "expired", "done")
 
 
-# Until a process that records nothing is looked at rarely, and for how long it is then measured.
-SETTLES_S, MEASURED_S = 25.0, 30.0
+# Until what a process has recorded is sealed and it sleeps for long, and for how long it is then measured.
+SETTLES_S, MEASURED_S = 45.0, 40.0
 
 
 class Setting(NamedTuple):

@@ -72,10 +72,10 @@ def left(site: Site, failed: bool, process: object) -> None:
 def stepped(step: int) -> None:
     """Somebody has said the step; patched calls do at each call."""
     global _told
-    said = step, threading.get_ident()
-    if _stepped is None or (said == _told and not is_watching):
+    step_here = step, threading.get_ident()
+    if _stepped is None or (step_here == _told and not is_watching):
         return
-    _told = said
+    _told = step_here
     try:
         _stepped(step)
     except Exception as exc:
