@@ -91,8 +91,8 @@ def _calls(trace: str, folder: Path) -> dict[str, Counter[str]]:
     asked: dict[str, Counter[str]] = {name: Counter() for name in places}
     for line in trace.replace(f"AT_FDCWD<{HERE.parent}>", "").splitlines():
         called = re.match(r"(?:\d+ +)?(\w+)\((.*)", line)
-        if called is None or called[1] in _DATA:
-            continue
+        if called is None or called[1] in _DATA or called[2].startswith('"/proc/'):
+            continue  # the kernel says itself what an open file is called
         for name, folders in places.items():
             asked[name][called[1]] += any(place in called[2] for place in folders)
     return {name: +counted for name, counted in asked.items()}

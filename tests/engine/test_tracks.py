@@ -116,7 +116,7 @@ def test_a_thread_that_takes_over_a_track_gives_it_its_name(engine: Any, recorde
         for name in ("first", "second"):
             thread = threading.Thread(target=work, name=name)
             thread.start()
-            thread.join()
+            wait_until_gone(thread)
 
     first, second = recorded.one("first"), recorded.one("second")
     (text,) = [livefile.read_texts(bank.text, bank.salt)[0] for bank in recorded.banks]

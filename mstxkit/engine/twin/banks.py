@@ -18,8 +18,7 @@ from typing import Callable, Iterable, Sequence
 from ...errors import FormatError
 from ...store import livefile, records
 from ..plain_values import settle
-from . import clock
-from .encoding import encode
+from . import clock, encoding
 
 DROPPED, SLOTS_OVERFLOWED, ATTRIBUTES_LOST, NAMES_CAPPED, TEXTS_CUT, FAULTS, _, COALESCED = range(8)
 _COUNTED = 8
@@ -29,6 +28,8 @@ _RECORD_WORDS = records.RECORD_BYTES // 8
 _COUNT_AT, _TEXT_USED_AT = 4, 5
 _STATE_AT = 8
 _LATE_RECORD_S = 2.0
+# Records that are written together the quick way, at most: a range, its attributes, its busy time.
+GROUP_LIMIT = 10
 
 # A record that made its bank rotate ended before the new one was activated.
 _ORIGIN_SLACK = 4_000_000
@@ -63,8 +64,9 @@ class Bank:
     """
 
     __slots__ = (
-        "_words", "capacity", "columns", "count_at", "end", "index", "origin", "places", "salt", "sites", "stages",
-        "take", "text_room", "text_used", "texts", "tracks", "view",
+        "_lost_from", "_words", "busy_check", "capacity", "columns", "count_at", "end", "first", "groups", "index",
+        "kinds", "origin", "places", "salt", "sites", "stages", "take", "text_room", "text_used", "texts",
+        "tracks", "view",
     )  # fmt: skip
 
     def __init__(self, live: Live, index: int, seq: int, text_room: int) -> None:
@@ -78,12 +80,19 @@ class Bank:
         self.count_at = at // 8 + _COUNT_AT
         self.text_room, self.text_used = text_room, 0
         self.texts: dict[str, int] = {}
+        # What `writers` looks up, and where the first record is in the file, in bytes.
+        self.kinds = encoding.kinds()
+        _, self.busy_check = encoding.attribute_words(self, records.BUSY << 32)
+        self.first = at + livefile.BANK_HEADER_BYTES
         self.sites: set[int] = set()
         self.stages: set[int] = set()
         self.tracks: dict[int, int] = {}
-        self.columns = live.columns[index]
-        self.capacity = (live.bank_room - text_room) // records.RECORD_BYTES
-        self.places = iter(range(self.capacity))
+        self.capacity = self._lost_from = (live.bank_room - text_room) // records.RECORD_BYTES
+        self.columns = live.usable(index, self.capacity)
+        # More than there are, so that a group is never cut short: who takes one beyond the end knows what is lost.
+        self.places = iter(range(self.capacity + GROUP_LIMIT))
+        # By a number: so many places that follow each other, taken in one step.
+        self.groups = [zip(*[self.places] * size).__next__ for size in range(GROUP_LIMIT + 1)]
         self.take: Callable[[], int] = self.places.__next__
         now_ns = time.monotonic_ns()
         livefile.activate_bank(live.view, live.layout, index, seq, self.salt, self.origin, now_ns)
@@ -94,12 +103,16 @@ class Bank:
 
     def taken(self) -> int:
         """How many places have been given out."""
-        return self.capacity - length_hint(self.places)
+        return min(self.capacity + GROUP_LIMIT - length_hint(self.places), self.capacity)
 
     def close(self) -> None:
         """Give out no more places. To drain an iterator is one atomic step."""
         left = list(self.places)
-        self._words[self.count_at] = left[0] if left else self.capacity
+        self._words[self.count_at] = min([self._lost_from, *left[:1]])
+
+    def lose(self, place: int) -> None:
+        """A group from here on goes beyond the end: nothing is in the places before it."""
+        self._lost_from = min(self._lost_from, place)
 
     def put_text(self, kind: int, entry_id: int, payload: bytes) -> bool:
         """Append a text entry; False where there is no room."""
@@ -145,6 +158,7 @@ class Live:
         self.pid = os.getpid()
         self.bank_room = self.layout.bank_bytes - livefile.BANK_HEADER_BYTES
         self.columns = [self._columns(index) for index in range(self.layout.bank_count)]
+        self._usable = [self._columns(index) for index in range(self.layout.bank_count)]
         self._slots_at = livefile.HEADER_BYTES // 8
         # Word indices. Taken from the left, given back on the right: a late thread's slot is not at once another's.
         self.free = deque(range(self._slots_at, self._slots_at + _SLOT_WORDS * self.layout.slot_count, _SLOT_WORDS))
@@ -156,8 +170,18 @@ class Live:
 
     def let_go(self) -> None:
         """Release the buffer: what still refers to this live file fails with ValueError, and is caught."""
-        for view in (*(column for columns in self.columns for column in columns), self.words, self.view):
+        columns = (*self.columns, *self._usable)
+        for view in (*(column for of_bank in columns for column in of_bank), self.words, self.view):
             view.release()
+
+    def usable(self, index: int, capacity: int) -> tuple[memoryview, memoryview, memoryview]:
+        """The columns of a bank up to its capacity: a store beyond it fails."""
+        if len(self._usable[index][0]) != capacity:
+            before, (first, second, third) = self._usable[index], self.columns[index]
+            self._usable[index] = first[:capacity], second[:capacity], third[:capacity]
+            for column in before:
+                column.release()
+        return self._usable[index]
 
     def _columns(self, index: int) -> tuple[memoryview, memoryview, memoryview]:
         """The first, second and third words of a bank's records."""
@@ -307,7 +331,7 @@ class Live:
                     self.rotate()
                 bank = self.bank
                 if self._define_all(bank, entries):
-                    found_room = encode(bank, values, is_settled)
+                    found_room = encoding.encode(bank, values, is_settled)
                     if found_room is None:
                         return False
                     encoded, text_bytes = found_room
@@ -326,7 +350,8 @@ class Live:
         if bank.taken() + 1 + len(words) > bank.capacity:
             return False
         places = list(islice(bank.places, 1 + len(words)))
-        if len(places) <= len(words):
+        if len(places) <= len(words) or places[-1] >= bank.capacity:
+            bank.lose(min([bank.capacity, *places]))
             return False
         kind = records.ATTRIBUTE << records.KIND_SHIFT
         for place, (value, key) in zip(places[1:], words):

@@ -81,6 +81,12 @@ class Span:
             opened.busy = max(self._busy, 1)
             ranges.end(opened, failed)
 
+    def take_over(self, opened: Open, busy: int, resumed_at: int, parked: Track | None) -> None:
+        """Go on with a range that another way began: it is parked there, or runs."""
+        self._has_begun, self._opened = True, opened
+        self._busy, self._resumed_at = busy, resumed_at
+        self._parked, self._is_running = parked, parked is None
+
     def _is_open(self) -> bool:
         return self._opened is not None and not self._opened.is_over
 
@@ -116,7 +122,7 @@ class Span:
         track.node, parked.node = parked.node, parked.root
         for node in reversed(chain):
             height, inner = node.parent.height + 1, node.site.own_stage or node.parent.inner
-            if (track, height, inner, node.epoch) != (node.home, node.height, node.inner, tracks.current_epoch()):
+            if (track, height, inner, node.epoch) != (node.home, node.height, node.inner, tracks.epoch):
                 node.children.clear()
             node.height, node.inner = height, inner
         _moved(chain, track, track)

@@ -14,6 +14,10 @@ from .. import plain_values
 if TYPE_CHECKING:
     from .banks import Bank
 
+_TYPES: dict[type, int] = {
+    int: records.INT, float: records.FLOAT, bool: records.BOOL, str: records.TEXT, type(None): records.NULL
+}  # fmt: skip
+
 utf8: Callable[[str], bytes] = names.utf8
 on_cut: Callable[[], None] = lambda: None  # noqa: E731
 on_fault: Callable[[str, BaseException], None] = lambda where, exc: None  # noqa: E731
@@ -71,6 +75,31 @@ def text_id(bank: Bank, text: str) -> tuple[int, int]:
     if was_cut(text, raw):
         on_cut()
     return new_id, text_bytes
+
+
+def define(bank: Bank, key: Any, value: Any) -> bool:
+    """Make an attribute known to `bank.kinds`, and its texts to the bank; False where it is not plain, or no room is
+    left. Called with `banks.lock`.
+    """
+    of_kind = next((of_kind for kind, of_kind in bank.kinds.items() if kind is type(value)), None)
+    if of_kind is None or type(key) is not str:
+        return False
+    if key not in of_kind:
+        key_id, _ = text_id(bank, key)
+        if not key_id:
+            return False
+        of_kind[key] = attribute_words(bank, key_id | _TYPES[type(value)] << 32)
+    return type(value) is not str or text_id(bank, value)[0] != 0
+
+
+def kinds() -> dict[type, dict[str, tuple[int, int]]]:
+    """What a new bank knows of attributes by the type of their value, and by key: nothing."""
+    return {kind: {} for kind in _TYPES}
+
+
+def attribute_words(bank: Bank, w1: int) -> tuple[int, int]:
+    """The second word of an attribute, and what is the same in all check bits of such attributes in this bank."""
+    return w1, w1 ^ records.ATTRIBUTE << records.KIND_SHIFT ^ bank.salt
 
 
 def was_cut(text: str, raw: bytes) -> bool:

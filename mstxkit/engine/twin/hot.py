@@ -69,8 +69,12 @@ def mark(message: Any, /, *, domain: Any = names.DEFAULT_DOMAIN, stream: Any = N
 # ---- wrappers ----
 
 
-def driven(site: Site, body: Any, stream: Any = None, attributes: dict[str, Any] | None = None) -> Driven:
+def driven(site: Site, body: Any, stream: Any = None, attributes: dict[str, Any] | None = None) -> Any:
     """Run a coroutine or generator inside one range of a site."""
+    if quick.is_quick and stream is None:
+        made = quick.driven(site, body, attributes)
+        if made is not None:
+            return made
     return Driven(Span(quick.general(site, stream, attributes)), body, True)
 
 
@@ -111,7 +115,11 @@ def attach(view: Any, nonce: int) -> None:
     Raises:
         ValueError: not a buffer laid out by `livefile.lay_out`.
     """
+    from . import bodies, typed  # what is not needed before
+
     detach()
+    quick.first_typed, quick.wrappers_typed = typed.first_range, typed.wrappers_range
+    quick.driven = bodies.quick_driven
     tracks.after_fork()
     live = Live(view, nonce, _activated, _definitions)
     ranges.live = live
@@ -125,6 +133,9 @@ def detach() -> None:
         _in_child()
     clock.stop_heartbeat()
     live, ranges.live, quick.bank = ranges.live, None, quick.NO_BANK
+    if live is not None:
+        with banks.lock:
+            limits.count_quick(live)
     _wants_recording = False
     limits.forget()
     banks.renew_lock()

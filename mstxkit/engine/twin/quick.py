@@ -24,7 +24,7 @@ from .tracks import FOLDED, Node
 
 # References to a range that nobody holds, as `getrefcount` counts them in its own exit: its cell's and the argument's.
 # Later interpreters count otherwise.
-_NOBODY = 2 if sys.version_info < (3, 14) else -1
+NOBODY = 2 if sys.version_info < (3, 14) else -1
 _IDLE_LIMIT = 4096
 _FRESH_LIMIT = 1024
 _PRIME = records.CHECK_PRIME
@@ -43,6 +43,13 @@ clock: Callable[[], int] = time.monotonic_ns
 
 # How to take a range that nobody holds, by plain name.
 taking: dict[str, Callable[[], Any]] = {}
+# The same with so many attributes, by number of attributes, and for stages, by key. What `typed` does, and `bodies`.
+TYPED_LIMIT = 8
+typed_taking: list[dict[str, Callable[[], Any]]] = [{} for _ in range(TYPED_LIMIT + 1)]
+stage_taking: list[dict[str, Callable[[], Any]]] = [{} for _ in range(TYPED_LIMIT + 1)]
+first_typed: Callable[[Any, Any, dict[str, Any]], Any] = lambda name, stage, options: None  # noqa: E731
+wrappers_typed: Callable[[Site, Any], Any] = lambda site, attributes: None  # noqa: E731
+driven: Callable[[Site, Any, Any], Any] = lambda site, body, attributes: None  # noqa: E731
 idle: dict[str, Any] = {}
 _tails: dict[int, list[int]] = {}
 
@@ -67,7 +74,9 @@ def _exit_of(cm: Any, *error: Any) -> Any:
     return cm.__exit__(*error)
 
 
-class _Quick(Range, metaclass=_ByInstance):
+class Quick(Range, metaclass=_ByInstance):
+    """One with an enter and a leave of its own; `_lift` goes on the general way with what is open."""
+
     __slots__ = ("__enter__", "__exit__", "__weakref__", "_lift")
 
     _lift: Callable[[], None]
@@ -88,8 +97,6 @@ class _Quick(Range, metaclass=_ByInstance):
 
 def range_of(site: Site) -> Range:
     """A range of this site that nobody else holds. Called where its pool is empty."""
-    if site.own_stage:
-        return Range(site.name, site.stage, site.domain, site=site)
     for _ in range(len(site.lent)):
         try:
             reference = site.lent.popleft()
@@ -98,7 +105,7 @@ def range_of(site: Site) -> Range:
         candidate = reference()
         if candidate is None:
             continue
-        if getrefcount(candidate) == _NOBODY + 1:
+        if getrefcount(candidate) == NOBODY + 1:
             candidate._lift()
             if not candidate._entries:
                 return candidate  # type: ignore[no-any-return]
@@ -109,7 +116,8 @@ def range_of(site: Site) -> Range:
 
 def wrappers_range_of(site: Site) -> Range:
     """A range of this site for one `with` of a wrapper. Called where the wrappers' pool is empty."""
-    return Range(site.name, site.stage, site.domain, site=site) if site.own_stage else _make(site, True)
+    made: Range = wrappers_typed(site, None) if site.own_stage else _make(site, True)
+    return made
 
 
 def _make(site: Site, is_wrappers: bool = False) -> Range:
@@ -162,7 +170,7 @@ def _make(site: Site, is_wrappers: bool = False) -> Range:
                 words[ended.mark_at] = 0
                 ended.track.node = ended.parent
                 node = None
-                if is_wrappers or getrefcount(this) == _NOBODY:
+                if is_wrappers or getrefcount(this) == NOBODY:
                     put_back(this)
                 else:
                     lend(reference)
@@ -174,7 +182,7 @@ def _make(site: Site, is_wrappers: bool = False) -> Range:
                 node = None
                 if len(ended.fresh) >= _FRESH_LIMIT:
                     limits.drain(ended.window)
-                if is_wrappers or getrefcount(this) == _NOBODY:
+                if is_wrappers or getrefcount(this) == NOBODY:
                     put_back(this)
                 else:
                     lend(reference)
@@ -196,7 +204,7 @@ def _make(site: Site, is_wrappers: bool = False) -> Range:
             site.calls += 1
             node = None
 
-    this = _Quick(site.name, site.stage, site.domain, site=site)
+    this = Quick(site.name, site.stage, site.domain, site=site)
     reference = weakref.ref(this)
     this.__enter__, this.__exit__, this._lift = enter, leave, lift  # type: ignore[method-assign]
     return this
@@ -313,6 +321,14 @@ def mstx_range(name: Any = _UNGIVEN, /, **options: Any) -> Any:
                 return idle[name]
             except Exception:
                 return idle_range(name)
+    elif is_quick and "stage" not in options and "stream" not in options and "domain" not in options:
+        try:
+            taken = typed_taking[len(options)][name]()
+        except Exception:
+            taken = first_typed(name, None, options)
+        if taken is not None:
+            taken._attributes = options
+            return taken
     return _with_options(name, options)
 
 
@@ -343,6 +359,18 @@ def stage(key: Any = _UNGIVEN, /, **options: Any) -> Range:
         ...     mstxkit.current_stage()
         'reward'
     """
+    if is_quick and "stream" not in options and "domain" not in options:
+        try:
+            taken: Any = stage_taking[len(options)][key]()
+        except Exception:
+            taken = first_typed(key, key, options)
+        if taken is not None:
+            taken._attributes = options
+            return taken  # type: ignore[no-any-return]
+    return _stage_with_options(key, options)
+
+
+def _stage_with_options(key: Any, options: dict[str, Any]) -> Range:
     if key is _UNGIVEN:
         key = _pop("key", options)
     domain, stream = options.pop("domain", None), options.pop("stream", None)
@@ -368,6 +396,10 @@ def timed(site: Site, stream: Any = None, attributes: dict[str, Any] | None = No
             return take()  # type: ignore[no-any-return]
         except IndexError:
             return wrappers_range_of(site)
+    if is_quick and stream is None and type(attributes) is dict and attributes:
+        taken: Any = wrappers_typed(site, attributes)
+        if taken is not None:
+            return taken  # type: ignore[no-any-return]
     return general(site, stream, attributes)
 
 

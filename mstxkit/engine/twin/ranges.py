@@ -98,7 +98,7 @@ def _begin(site: Site, stream: Any, attributes: dict[str, Any] | None, is_driven
         return Open(site, None, 0, attributes, ends)  # only sinks see it: no clock, no track
     track = tracks.track_here()
     bank = recorder and recorder.bank
-    node = _position(track.node, site, recorder, is_driven)
+    node = position(track.node, site, recorder, is_driven)
     node.nest = nest
     track.node = node
     opened = Open(site, node, clock.now(), attributes, ends)
@@ -121,25 +121,26 @@ def _fold(track: Track, site: Site, recorder: Live | None, nest: int, is_driven:
         node.nest = nest
         if recorder is not None:
             node.window = limits.window_of(node, recorder)
-            if not is_driven and site.limits.is_all and _may_be_quick(site):
+            if not is_driven and site.limits.is_all and may_be_quick(site):
                 limits.keep(node)
     track.node = node
     return Open(site, node, clock.now())
 
 
-def _may_be_quick(site: Site) -> bool:
-    """Does nothing watch each range? A stage always goes the general way."""
-    return not (site.own_stage or sinks.is_any() or (watch.is_watching and site.is_watched))
+def may_be_quick(site: Site) -> bool:
+    """Does nothing watch each range?"""
+    return not (sinks.is_any() or (watch.is_watching and site.is_watched))
 
 
-def _position(parent: Node, site: Site, recorder: Live | None, is_driven: bool) -> Node:
+def position(parent: Node, site: Site, recorder: Live | None, is_driven: bool) -> Node:
+    """Where a range that begins here is. That of a body is nobody else's."""
     node = None if is_driven else parent.children.get(site)
     if node is None:
         node = tracks.child(parent, site, recorder)
         if recorder is not None:
             node.texts = tracks.texts_of(site, node.home, node.stage)
             recorder.define_here(node.texts)
-            if not is_driven and _may_be_quick(site):
+            if not is_driven and may_be_quick(site):
                 on_placed(node, recorder)
                 tracks.keep(node, recorder)
     return node

@@ -32,8 +32,9 @@ class Site:
     """A call site, interned: one per (name, domain, stage) and process. Pickles as a call of the hook `unpickle`."""
 
     __slots__ = (
-        "calls", "coalesced", "cost_ns", "domain", "id", "is_watched", "lent", "limits", "message", "message_domain",
-        "name", "own_stage", "payload", "pool", "quick", "stage", "take", "wrappers_pool", "wrappers_take",
+        "body_key", "calls", "coalesced", "cost_ns", "domain", "id", "is_watched", "lent", "limits", "message",
+        "message_domain", "name", "own_stage", "payload", "pool", "quick", "stage", "take", "total", "typed",
+        "wrappers_pool", "wrappers_take",
     )  # fmt: skip
 
     def __init__(self, site_id: int, name: Any, stage: Any, domain: Any, described: Any) -> None:
@@ -41,6 +42,7 @@ class Site:
         name_bytes, domain_bytes, key, self.message, self.message_domain = described
         self.name, self.stage, self.domain = name, stage, domain
         self.own_stage = _stage_id(key)
+        self.total: Any = stage_of(self.own_stage) if self.own_stage else None
         self.is_watched = bool(self.own_stage)  # see `watch`
         self.payload = livefile.site_payload(name_bytes, domain_bytes, self.own_stage)
         # Calls the quick way, as far as they have been counted, and the others with what they took; see `limits`.
@@ -51,6 +53,10 @@ class Site:
         self.pool: deque[Any] = deque()
         self.take: Callable[[], Any] = self.pool.pop
         self.lent: deque[Any] = deque(maxlen=_LENT_LIMIT)
+        # Under what a position of a body is kept: see `bodies`.
+        self.body_key: Any = object()
+        # The same with attributes, or with a stage, by the number of attributes: see `typed`.
+        self.typed: dict[int, Any] = {}
         self.wrappers_pool: deque[Any] = deque()
         self.wrappers_take: Callable[[], Any] = self.wrappers_pool.pop
         if isinstance(name, str) and encoding.was_cut(name, name_bytes):

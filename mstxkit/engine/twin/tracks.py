@@ -20,16 +20,16 @@ from .banks import Live
 from .sites import Site
 
 # Deeper positions are not kept.
-_KEPT_DEPTH = 16
+KEPT_DEPTH = 16
 _THREAD_NAME_BYTES = 64
 
 _var: ContextVar[Track] = ContextVar("mstxkit.track")
 # Innermost stage and step of `at_step`, as a context that is copied from this one inherits them.
-_ambient: ContextVar[tuple[int, int | None]] = ContextVar("mstxkit.ambient", default=(0, None))
+ambient: ContextVar[tuple[int, int | None]] = ContextVar("mstxkit.ambient", default=(0, None))
 _local = threading.local()
 _threads: list[Thread] = []
 _by_id: list[Track] = []
-_epoch = object()
+epoch = object()  # another one after each `renew`
 # The bank of positions whose calls are coalesced.
 FOLDED: Any = object()
 _NO_SLOT: Any = [0, 0]
@@ -89,7 +89,7 @@ class Node:
         self.slot: int | None = None
         self.bank: Any = None
         self.is_kept = False
-        self.epoch = _epoch
+        self.epoch = epoch
         # Open ranges on the track while this one is the innermost; below it, while it is not there.
         self.height: int = 0 if parent is None else parent.height + 1
         self.depth = min(max(self.height - 1, 0), records.DEPTH_MAX)
@@ -215,8 +215,8 @@ def _name_here() -> str:
 
 def leave_all() -> None:
     """In a forked child: it has no step of its parent's, and what that is inside of is not around it."""
-    global step, _ambient
-    step, _ambient = None, ContextVar("mstxkit.ambient", default=(0, None))
+    global step, ambient
+    step, ambient = None, ContextVar("mstxkit.ambient", default=(0, None))
     renew()
     for track in _by_id:
         track.node, track.at = track.root, None
@@ -269,7 +269,7 @@ def track_here(wanted: Track | None = None) -> Track:
     else:
         track = thread.idle_track()
     track.renew()
-    track.root.inner, track.at = _ambient.get()
+    track.root.inner, track.at = ambient.get()
     _var.set(track)
     # Going back to the same value is cheaper than to none: hence twice.
     track.token = _var.set(track)
@@ -285,23 +285,23 @@ def left(track: Track) -> None:
 def stage_here() -> int:
     """The innermost stage of the calling context."""
     track = own_track()
-    return _ambient.get()[0] if track is None else track.node.inner
+    return ambient.get()[0] if track is None else track.node.inner
 
 
 def at_here() -> int | None:
     """The step of `at_step` in the calling context."""
-    return _ambient.get()[1]
+    return ambient.get()[1]
 
 
 def stage_changed(track: Track) -> None:
     """A stage began or ended on this track: what is created in this context from here on inherits the current one."""
     if own_track() is track:
-        _ambient.set((track.node.inner, track.at))
+        ambient.set((track.node.inner, track.at))
 
 
 def set_at(at: int | None) -> None:
     """The step of the calling context, and of what is created in it."""
-    _ambient.set((stage_here(), at))
+    ambient.set((stage_here(), at))
     track = own_track()
     if track is not None:
         track.at = at
@@ -310,7 +310,7 @@ def set_at(at: int | None) -> None:
 
 def set_stage(stage: int) -> None:
     """The stage of the calling context, and of what is created in it."""
-    _ambient.set((stage, at_here()))
+    ambient.set((stage, at_here()))
     track = own_track()
     if track is not None:
         track.node.inner = stage
@@ -319,15 +319,10 @@ def set_stage(stage: int) -> None:
 
 def renew() -> None:
     """What positions were worked out from has changed: the step, the live file, or what is on."""
-    global _epoch
-    _epoch = object()
+    global epoch
+    epoch = object()
     for track in tuple(_by_id):
         track.renew()
-
-
-def current_epoch() -> object:
-    """Another object after each `renew`."""
-    return _epoch
 
 
 def track_of(track_id: int) -> Track:
@@ -389,23 +384,32 @@ def keep(node: Node, live: Live) -> None:
     """Let ranges begin here again without working all out anew; half of all slots are for such positions at most."""
     track, parent = node.track, node.parent
     is_outermost_of_task = parent is track.root and not track.is_own
-    if node.slot is None or node.depth >= _KEPT_DEPTH or node.site.own_stage or is_outermost_of_task:
+    if node.slot is None or node.depth >= KEPT_DEPTH or is_outermost_of_task:
         return
     if node.site.limits is not None:
         return  # each call has to be looked at
     if 2 * len(live.free) < live.layout.slot_count:
         renew()
         return
-    if node.epoch is _epoch:
+    if node.epoch is epoch:
         node.is_kept = True
         track.kept.append(node)
         parent.children[node.site] = node
 
 
+def forget(node: Node) -> None:
+    """A position is kept no more: the end of what is open there gives its slot back."""
+    node.is_kept = False
+    try:
+        node.home.kept.remove(node)
+    except ValueError:
+        pass  # forgotten already
+
+
 def keep_folded(node: Node) -> bool:
     """The same for a position whose calls are all coalesced. The quick way fills a slot, which is nobody's here."""
     track, parent = node.track, node.parent
-    if node.depth >= _KEPT_DEPTH or (parent is track.root and not track.is_own) or node.epoch is not _epoch:
+    if node.depth >= KEPT_DEPTH or (parent is track.root and not track.is_own) or node.epoch is not epoch:
         return False
     node.words, node.start_at, node.mark_at, node.key = _NO_SLOT, 0, 1, 0
     node.bank, node.is_kept = FOLDED, True
