@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -47,37 +47,78 @@ class Columns(NamedTuple):
 NO_ATTRIBUTES = Attributes(np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.uint8), np.empty(0, np.int64))
 # From so many columns on, single operations on planes cost less than what each of them costs at all.
 _MANY = 1 << 14
-Choose = Callable[[U16, U16, Callable[[], U32]], Optional[Bits]]
+Choose = Callable[[U16, Callable[[], U16], Callable[[], U32]], Optional[Bits]]
 
 
 def from_payload(payload: segment.Payload, origin: int, choose: Choose | None = None) -> Columns:
     """Decode a sealed block's planes. *Cost*: about 15 ns a record that is chosen, 5 ns of the others.
 
     Args:
-        choose: Of sites, stages and steps (a function gives these): which rows are asked for; None for all of them.
+        choose: Of sites, stages and steps (functions give the last two): which rows are asked for; None for all.
     """
-    planes = np.frombuffer(payload.planes, np.uint8).reshape(records.RECORD_BYTES, payload.n)
-    w0 = np.cumsum(_join(planes[0:8]), dtype=np.uint64)
-    attributes = _owned_attributes(payload)
+    return from_payloads([(payload, origin)], choose)
+
+
+def from_payloads(blocks: Sequence[tuple[segment.Payload, int]], choose: Choose | None = None) -> Columns:
+    """The same of blocks that follow each other and have the same texts: of small ones, each costs more than its rows.
+
+    Args:
+        blocks: Payloads with their origins.
+    """
+    sizes = [payload.n for payload, _ in blocks]
+    planes = _side_by_side([payload.planes for payload, _ in blocks], sizes)
+    w0 = _summed(_join(planes[0:8]), sizes)
+    origin = _by_row([origin & records.U64 for _, origin in blocks], sizes, np.uint64)
     if choose is not None:
-        stage = (w0 >> np.uint64(48)).astype(np.uint16)
-        chosen = choose(_join(planes[8:10]), stage, lambda: _join(planes[12:16]))
+        stages_of = lambda: (w0 >> np.uint64(48)).astype(np.uint16)  # noqa: E731
+        chosen = choose(_join(planes[8:10]), stages_of, lambda: _join(planes[12:16]))
         if chosen is not None:
             rows = np.flatnonzero(chosen)
-            w0, planes, attributes = w0[rows], planes[8:, rows], _of_rows(attributes, chosen)
-            return _from_words(w0, np.ascontiguousarray(planes.T), attributes, origin)
+            rest = np.ascontiguousarray(planes[8:, rows].T)
+            return _from_words(w0[rows], rest, _owned_by(blocks, chosen, rows), origin[rows])
     duration = _join(planes[16:20]).astype(np.int64) | planes[20].astype(np.int64) << 32
-    return _columns(w0, _join(planes[8:16]), duration, planes[21], planes[22], attributes, origin)
+    return _columns(w0, _join(planes[8:16]), duration, planes[21], planes[22], _owned_by(blocks), origin)
 
 
-def _owned_attributes(payload: segment.Payload) -> Attributes:
-    if not payload.m:
+def _side_by_side(parts: Sequence[bytes], sizes: Sequence[int]) -> U8:
+    planes = [np.frombuffer(part, np.uint8).reshape(records.RECORD_BYTES, size) for part, size in zip(parts, sizes)]
+    return planes[0] if len(planes) == 1 else np.hstack(planes)
+
+
+def _by_row(values: Sequence[int], sizes: Sequence[int], dtype: Any) -> npt.NDArray[Any]:
+    """Of each block its value, as often as it has rows."""
+    numbers = np.array(values, dtype=dtype)
+    return np.broadcast_to(numbers, sizes[0]) if len(sizes) == 1 else np.repeat(numbers, sizes)
+
+
+def _summed(differences: U64, sizes: Sequence[int]) -> U64:
+    """Each block's sums begin anew."""
+    sums = np.cumsum(differences, dtype=np.uint64)
+    if len(sizes) > 1:
+        before = np.concatenate((np.zeros(1, np.uint64), sums))[np.cumsum([0, *sizes[:-1]])]
+        sums -= np.repeat(before, sizes)
+    return sums
+
+
+def _owned_by(
+    blocks: Sequence[tuple[segment.Payload, int]], chosen: Bits | None = None, rows: I64 | None = None
+) -> Attributes:
+    """Attributes of all rows, or of chosen ones: of the others not more than their owner is looked at."""
+    counts = [payload.m for payload, _ in blocks]
+    if not any(counts) or (rows is not None and not len(rows)):
         return NO_ATTRIBUTES
-    words = np.frombuffer(payload.attributes, np.uint8).reshape(records.RECORD_BYTES, payload.m)
-    return _attributes(_join(words[0:8]), _join(words[8:16]), _join(words[16:24]).view(np.int64), payload.n)
+    sizes = [payload.n for payload, _ in blocks]
+    words = _side_by_side([payload.attributes for payload, _ in blocks], counts)
+    owner = _join(words[16:24]).view(np.int64)
+    has_row = (owner >= 0) & (owner < _by_row(sizes, counts, np.int64))
+    owner = np.where(has_row, owner + _by_row(np.cumsum([0, *sizes[:-1]]).tolist(), counts, np.int64), -1)
+    if chosen is not None and rows is not None:
+        theirs = np.flatnonzero(has_row & chosen[owner])
+        words, owner = np.ascontiguousarray(words[:, theirs]), np.searchsorted(rows, owner[theirs])
+    return _attributes(_join(words[0:8]), _join(words[8:16]), owner, sum(sizes))
 
 
-def _from_words(w0: U64, rest: U8, attributes: Attributes, origin: int) -> Columns:
+def _from_words(w0: U64, rest: U8, attributes: Attributes, origin: U64) -> Columns:
     """Few rows, each with the bytes of its other two words one after the other."""
     w1, w2 = rest.view("<u8").reshape(-1, 2).T.astype(np.uint64)
     depth, flags = (w2 >> np.uint64(40)).astype(np.uint8), (w2 >> np.uint64(48)).astype(np.uint8)
@@ -129,7 +170,7 @@ def from_bank(bank: livefile.BankCopy) -> tuple[Columns, int]:
     columns = _columns(
         w0[is_row], w1[is_row], (w2_low & np.uint64(records.DURATION_MAX)).view(np.int64),
         (w2_low >> np.uint64(40)).astype(np.uint8), (w2_low >> np.uint64(48)).astype(np.uint8),
-        _owned(w0, w1, is_row, is_attribute, whole), bank.origin,
+        _owned(w0, w1, is_row, is_attribute, whole), np.uint64(bank.origin & records.U64),
     )  # fmt: skip
     return columns, int(np.count_nonzero(~whole & words.any(axis=1)))
 
@@ -161,12 +202,14 @@ def _attributes(value: U64, w1: U64, owner: I64, rows: int) -> Attributes:
     return Attributes(value, w1.astype(np.uint32), (w1 >> np.uint64(32)).astype(np.uint8), owner)
 
 
-def _columns(w0: U64, w1: U64, duration: I64, depth: U8, flags: U8, attributes: Attributes, origin: int) -> Columns:
+def _columns(
+    w0: U64, w1: U64, duration: I64, depth: U8, flags: U8, attributes: Attributes, origin: U64 | np.uint64
+) -> Columns:
     scaled = (flags & _SCALED_BIT).astype(bool)
     if scaled.any():
         duration = np.where(scaled, duration << records.SCALE_SHIFT, duration)
     return Columns(
-        end=((w0 & np.uint64(records.LOW_48)) + np.uint64(origin & records.U64)).view(np.int64), duration=duration,
+        end=((w0 & np.uint64(records.LOW_48)) + origin).view(np.int64), duration=duration,
         site=w1.astype(np.uint16), stage=(w0 >> np.uint64(48)).astype(np.uint16),
         track=(w1 >> np.uint64(16)).astype(np.uint16), step=(w1 >> np.uint64(32)).astype(np.uint32),
         depth=depth, error=(flags & _ERROR_BIT).astype(bool),

@@ -60,6 +60,8 @@ Decoded = tuple[decode.Columns, livefile.Texts]
 _LARGE_BYTES = 1 << 16
 _FEW_TEXTS = 1 << 16
 _READ_AHEAD_BYTES = 1 << 18
+# Blocks that have no more rows together are decoded together.
+_ROWS_TOGETHER = 1 << 15
 
 
 class Chunk:
@@ -98,7 +100,7 @@ class Blocks:
         """Ranges and marks, process by process, in the order in which they ended."""
         chunk = Chunk(chunk_rows, need)
         sources = ((process, source) for process in processes for source in self._sources(process))
-        for process, (columns, texts) in self._decoded(sources, need):
+        for process, (columns, texts) in self._decoded(sources, need, min(chunk_rows, _ROWS_TOGETHER)):
             if chunk.rows and chunk.rows + len(columns.end) > chunk.capacity:
                 yield chunk
                 chunk = Chunk(chunk_rows, need)
@@ -141,12 +143,37 @@ class Blocks:
         return not isinstance(source, BlockRef) or self._chosen.may_hold(source, process)
 
     def _decoded(
-        self, sources: Iterable[tuple[Process, Source]], need: Need | None
+        self, sources: Iterable[tuple[Process, Source]], need: Need | None, rows_together: int = 0
     ) -> Iterator[tuple[Process, Decoded]]:
-        """Those that can be read; without a need, all of their rows."""
+        """Those that can be read; without a need, all of their rows.
+
+        Args:
+            rows_together: Blocks that follow each other may come as one that has no more rows; 0: each by itself.
+        """
+        group = _Group(rows_together)
         for (process, source), payload in in_order(self._unpacked, sources, _is_large):
-            decoded = self._decode(source, payload, need)
-            if decoded is not None:
+            if not group.takes(process, source, payload):
+                yield from self._decoded_group(group, need)
+                group = _Group(rows_together)
+            if group.takes(process, source, payload):
+                group.add(process, source, payload)
+            elif (decoded := self._decode(source, payload, need)) is not None:
+                yield process, decoded
+        yield from self._decoded_group(group, need)
+
+    def _decoded_group(self, group: _Group, need: Need | None) -> Iterator[tuple[Process, Decoded]]:
+        """Small blocks of a process together, or one by one where one of them is damaged."""
+        if len(group.blocks) > 1:
+            texts = _texts_of(group.payloads[0].texts)[0]
+            origins = [whole_number(source.meta.get("origin")) for source in group.blocks]
+            try:
+                columns = decode.from_payloads(list(zip(group.payloads, origins)), self._choose(need, texts))
+                yield group.processes[0], (columns, texts)
+                return
+            except (ValueError, MemoryError):
+                pass
+        for process, source, payload in zip(group.processes, group.blocks, group.payloads):
+            if (decoded := self._decode(source, payload, need)) is not None:
                 yield process, decoded
 
     def _unpacked(self, item: tuple[Process, Source]) -> segment.Payload | Exception | None:
@@ -162,7 +189,7 @@ class Blocks:
     def _decode(self, source: Source, payload: segment.Payload | Exception | None, need: Need | None) -> Decoded | None:
         if not isinstance(source, BlockRef):
             columns, texts = _copied(source)
-            chosen = self._choose(need, texts)(columns.site, columns.stage, lambda: columns.step)
+            chosen = self._choose(need, texts)(columns.site, lambda: columns.stage, lambda: columns.step)
             return (columns if chosen is None else decode.only(columns, chosen)), texts
         if not isinstance(payload, segment.Payload):
             self._note(source, reason_of(payload or FormatError("a block that was not read")))
@@ -181,11 +208,13 @@ class Blocks:
         """Which rows of a block with these texts are asked for."""
         asked = self._chosen
 
-        def choose(site: decode.U16, stage: decode.U16, step: Callable[[], decode.U32]) -> decode.Bits | None:
+        def choose(
+            site: decode.U16, stage: Callable[[], decode.U16], step: Callable[[], decode.U32]
+        ) -> decode.Bits | None:
             if need is None:
                 return None
             parts = [asked.in_steps(step())] if asked.steps is not None else []
-            parts += [asked.in_stages(stage, texts.stages)] if asked.stages is not None else []
+            parts += [asked.in_stages(stage(), texts.stages)] if asked.stages is not None else []
             parts += [_is_own_stage(site, texts)] if need.own_stages else []
             return np.logical_and.reduce(parts) if parts else None
 
@@ -248,6 +277,38 @@ class Blocks:
         columns_of = attribute_columns.named(columns.attributes, texts.texts, chunk.need.columns, chunk.rows)
         for name, part in columns_of.items():
             chunk.named.setdefault(name, []).append(part)
+
+
+class _Group:
+    """Small blocks of one process that follow each other and have the same texts, all of which can be read.
+
+    Args:
+        rows_at_most: Of all of them.
+    """
+
+    def __init__(self, rows_at_most: int) -> None:
+        self._rows_left = rows_at_most
+        self.processes: list[Process] = []
+        self.blocks: list[BlockRef] = []
+        self.payloads: list[segment.Payload] = []
+
+    def takes(self, process: Process, source: Source, payload: segment.Payload | Exception | None) -> bool:
+        """Is this one of them?"""
+        if not isinstance(payload, segment.Payload) or not isinstance(source, BlockRef):
+            return False
+        if payload.n > self._rows_left or len(payload.texts) >= _FEW_TEXTS:
+            return False
+        if not self.payloads:
+            return _texts_of(payload.texts)[1] == 0
+        return process is self.processes[0] and payload.texts == self.payloads[0].texts
+
+    def add(self, process: Process, source: Source, payload: segment.Payload | Exception | None) -> None:
+        """One that it takes."""
+        assert isinstance(source, BlockRef) and isinstance(payload, segment.Payload)
+        self.processes.append(process)
+        self.blocks.append(source)
+        self.payloads.append(payload)
+        self._rows_left -= payload.n
 
 
 @lru_cache(maxsize=64)

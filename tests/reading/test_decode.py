@@ -61,6 +61,35 @@ def test_a_sealed_block_decodes_to_the_records_that_were_packed(bank: list[Any])
     assert list(zip(*(c.tolist() for c in columns.attributes))) == owned(bank)
 
 
+@given(st.lists(banks, min_size=1, max_size=4), st.integers(0, 0xFFFF), st.booleans())
+def test_blocks_that_are_decoded_together_are_what_each_is_by_itself(some: list[Any], stage: int, all_of: bool) -> None:
+    """With origins of their own; an attribute that says that it is of a row beyond its block is nobody's."""
+    blocks = [(segment.encode_bank(raw_of(bank), b"", SALT), 1 << 40 | number) for number, bank in enumerate(some)]
+    blocks = [(with_stray(payload), origin) for payload, origin in blocks]
+
+    def choose(site: Any, stages: Any, step: Any) -> Any:
+        return None if all_of else stages() >= stage
+
+    together = decode.from_payloads(blocks, choose)
+    apart = [decode.from_payload(payload, origin, choose) for payload, origin in blocks]
+    before = np.cumsum([0, *(len(columns.end) for columns in apart)])
+    attributes = [
+        (v, k, t, owner + before[place])
+        for place, columns in enumerate(apart)
+        for v, k, t, owner in zip(*(c.tolist() for c in columns.attributes))
+    ]
+
+    assert decoded(together) == [row for columns in apart for row in decoded(columns)]
+    assert list(zip(*(c.tolist() for c in together.attributes))) == attributes
+
+
+def with_stray(payload: segment.Payload) -> segment.Payload:
+    """The same, and first of all an attribute of a row that the block does not have."""
+    planes = np.frombuffer(payload.attributes, np.uint8).reshape(24, payload.m)
+    stray = np.array([7, 1, payload.n], "<u8").view(np.uint8).reshape(24, 1)
+    return payload._replace(attributes=np.hstack([stray, planes]).tobytes(), m=payload.m + 1)
+
+
 @given(banks)
 def test_a_live_bank_decodes_to_the_same(bank: list[Any]) -> None:
     raw = raw_of(bank)

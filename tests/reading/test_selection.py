@@ -87,6 +87,32 @@ def test_what_is_asked_for_is_what_a_filter_gives(run: Path, **asked: Any) -> No
     assert part.damage == []
 
 
+def test_small_blocks_that_are_decoded_together_are_what_each_is_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where one of them is damaged, or has other texts."""
+    run = new_run(tmp_path / "run")
+    banks = [bank(number) for number in range(1, 9)]
+    banks[3] = BankFiles(4, origin=4000).range("of other texts", 4100, 4200, step=9, tokens=5)
+    ProcessFiles(run, 100, rank=0).seal_indexed(*banks)
+    ProcessFiles(run, 101, rank=1).seal(*banks)
+    file = next((run / "sealed").glob("*-101-*"))
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    file.write_bytes(content)
+
+    def tables() -> list[Any]:
+        opened = open_run(run)
+        asked = open_run(run, stages=["reward"])
+        ranges = opened.ranges(attributes=["tokens"])
+        return [ranges.rows(), opened.stages().rows(), asked.ranges().rows(), opened.marks().rows(), opened.damage]
+
+    together = tables()
+    monkeypatch.setattr("mstxkit.reading.rows._ROWS_TOGETHER", 0)
+    assert together == tables()
+    assert together[4] and len(together[0]) > 60
+
+
 def test_only_processes_of_these_ranks_are_there(run: Path) -> None:
     assert open_run(run, ranks=[1, 3, 77]).processes()["rank"].to_list() == [1, 3]
     assert open_run(run, ranks=1).processes()["rank"].to_list() == [1]
