@@ -378,6 +378,22 @@ def read_texts(text: bytes, salt: int | None) -> tuple[Texts, int]:
     return table, at
 
 
+def without_checksums(text: bytes) -> bytes:
+    """A bank's text bytes with zeros for the entries' own checksums, which cannot be compressed: a sealed block has one
+    over everything.
+    """
+    made = bytearray(text)
+    at = len(made)
+    while at >= TRAILER.size:
+        length, kind, zero, entry_id, _ = TRAILER.unpack_from(made, at - TRAILER.size)
+        first = at - TRAILER.size - length - (-length % 8)
+        if first < 0:
+            break
+        TRAILER.pack_into(made, at - TRAILER.size, length, kind, zero, entry_id, 0)
+        at = first
+    return bytes(made)
+
+
 def _keep_text(table: Texts, kind: int, entry_id: int, payload: bytes) -> None:
     if kind == SITE and len(payload) >= _SITE.size:
         own_stage, domain_bytes, name_bytes = _SITE.unpack_from(payload)

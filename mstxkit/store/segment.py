@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import Any, Iterator, NamedTuple
 
 from ..errors import FormatError, NewerVersionError
-from . import records
+from . import livefile, records
 from .livefile import Buffer
 
 FILE_MAGIC = b"MSTXSEAL"
@@ -245,7 +245,8 @@ def encode_bank(raw: bytes, text: bytes, salt: int) -> Payload:
         before = w0
         n += 1
     planes = to_planes(words)
-    return Payload(text, planes, to_planes(attributes), n, len(attributes) // 3, _extent(words))
+    kept = livefile.without_checksums(text)
+    return Payload(kept, planes, to_planes(attributes), n, len(attributes) // 3, _extent(words))
 
 
 def _extent(words: list[int]) -> Extent:

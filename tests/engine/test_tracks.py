@@ -341,3 +341,42 @@ def test_a_range_that_outlives_its_task_can_still_be_ended(engine: Any, recorded
     assert recorded.names == ["left open", "main"]
     assert {found.depth for found in recorded.ranges} == {0}
     assert engine.counters()["open"] == 0
+
+
+@pytest.mark.parametrize("kind", ["plain", "attributes", "stage", "coroutine"])
+def test_a_slot_that_is_given_back_while_a_range_begins_in_it_is_cleared_at_its_end(
+    engine: Any, recorded: Written, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As another thread does that finds no slot, or says another step."""
+    if engine.NATIVE:
+        pytest.skip("the C engine gives slots back with the GIL held")
+    from mstxkit.engine.twin import quick, tracks
+
+    site = engine.intern("r")
+
+    async def body() -> None:
+        pass
+
+    def once() -> None:
+        if kind == "coroutine":
+            with pytest.raises(StopIteration):
+                engine.driven(site, body()).__await__().send(None)
+            return
+        made = {"plain": {}, "attributes": {"n": 1}, "stage": {"stage": "s"}}[kind]
+        with engine.stage("s") if kind == "stage" else engine.mstx_range("r", **made):
+            pass
+
+    for _ in range(3):
+        once()
+    real, calls = quick.clock, []
+
+    def clock() -> int:
+        calls.append(tracks.renew() if not calls else None)
+        return real()
+
+    monkeypatch.setattr(quick, "clock", clock)
+    once()
+    monkeypatch.undo()
+
+    assert calls and recorded.open == []
+    assert len(recorded.ranges) == 4

@@ -572,13 +572,30 @@ static PyObject *encoded(PyObject *texts, const uint64_t *words, uint64_t count,
     return result;
 }
 
+/* A copy of a bank's texts without their own checksums, which cannot be compressed: a block has one over everything.
+ * The last entry lies first; each is its payload, padded to 8 bytes, and 16 bytes about it. */
+static PyObject *without_checksums(const char *text, uint64_t bytes)
+{
+    PyObject *texts = PyBytes_FromStringAndSize(text, (Py_ssize_t)bytes);
+    for (uint64_t at = bytes; texts && at >= TRAILER_BYTES;) {
+        char *trailer = PyBytes_AS_STRING(texts) + at - TRAILER_BYTES;
+        uint32_t length;
+        memcpy(&length, trailer, sizeof length);
+        uint64_t whole = TRAILER_BYTES + ((uint64_t)length + 7) / 8 * 8;
+        if (whole > at) break;
+        memset(trailer + TRAILER_BYTES - sizeof(uint32_t), 0, sizeof(uint32_t));
+        at -= whole;
+    }
+    return texts;
+}
+
 static PyObject *hot_encode_bank(PyObject *self, PyObject *number)
 {
     (void)self;
     char *bank = bank_of(number);
     if (!bank) return NULL;
     uint64_t text = *u64_at(bank, BANK_TEXT);
-    PyObject *texts = PyBytes_FromStringAndSize(bank + g.bank_bytes - text, (Py_ssize_t)text);
+    PyObject *texts = without_checksums(bank + g.bank_bytes - text, text);
     return encoded(texts, u64_at(bank, BANK_HEADER_BYTES), *u64_at(bank, BANK_COUNT), *u64_at(bank, BANK_SALT));
 }
 
@@ -589,7 +606,8 @@ static PyObject *hot_encode_left(PyObject *self, PyObject *args)
     PyObject *raw, *texts;
     unsigned long long salt;
     if (!PyArg_ParseTuple(args, "SSK", &raw, &texts, &salt)) return NULL;
-    return encoded(Py_NewRef(texts), (uint64_t *)(void *)PyBytes_AS_STRING(raw),
+    texts = without_checksums(PyBytes_AS_STRING(texts), (uint64_t)PyBytes_GET_SIZE(texts));
+    return encoded(texts, (uint64_t *)(void *)PyBytes_AS_STRING(raw),
                    (uint64_t)PyBytes_GET_SIZE(raw) / RECORD_BYTES, salt);
 }
 

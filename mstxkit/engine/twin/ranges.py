@@ -193,9 +193,15 @@ def _record(opened: Open, node: Node, failed: bool, at: int, recorder: Live) -> 
     w2 = records.duration_bits(at - opened.start) | node.depth << 40 | (records.ERROR if failed else 0)
     values, is_lost = attributes_of(opened.attributes, opened.more)
     recorder.write(node.texts, at, node.stage << 48, node.w1, w2, values, opened.busy, is_lost)
-    if node.slot is not None:
+    if node.slot is not None or _is_marked(opened, node):
         node.words[node.mark_at] = 0
     tracks.give_slot_back(node)
+
+
+def _is_marked(opened: Open, node: Node) -> bool:
+    """Is it in a slot that was given back by another thread in the very moment in which it began the quick way?"""
+    words = getattr(node, "words", None)  # none where there was no slot at all
+    return words is not None and bool(words[node.mark_at] == opened.start ^ node.key)
 
 
 def attributes_of(first: dict[str, Any] | None, more: dict[str, Any] | None) -> tuple[list[tuple[str, Any]], bool]:
