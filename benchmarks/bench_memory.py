@@ -1,22 +1,26 @@
-"""Bytes of a range: live, by what a bank really grows; sealed, on the demo's own trace, with zstd and with zlib."""
+"""Bytes of a range: live, by what a bank really grows; sealed, on the demo's own trace, with zstd and with zlib; and
+sealed with a name or a text of its own each, over what Parquet takes for the same table, also with zstd.
+"""
 
 from __future__ import annotations
 
 import json
+import random
 import tempfile
 import zlib
 from pathlib import Path
+from typing import Any, Callable
 
 from .harness import NATIVE, Row
 from .recording import recording
 
-VARIANTS = {"live": NATIVE, "sealed": NATIVE}
-LIVE_RANGES = 1_000
+VARIANTS = {"live": NATIVE, "sealed": NATIVE, "texts": NATIVE}
+LIVE_RANGES, TEXTS = 1_000, 20_000
 
 
 def measure(variant: str) -> list[Row]:
     """Bytes per range."""
-    return [_live()] if variant == "live" else _sealed()
+    return {"live": lambda: [_live()], "sealed": _sealed, "texts": _texts}[variant]()
 
 
 def _live() -> Row:
@@ -66,6 +70,38 @@ def _sealed() -> list[Row]:
         Row("memory.sealed_payload_bytes", payload / ranges, "bytes", note="records and texts alone"),
         Row("memory.sealed_zlib_bytes", (size - payload + with_zlib) / ranges, "bytes", note="the same with zlib"),
     ]
+
+
+def _texts() -> list[Row]:
+    """Of each kind of text: the whole of the sealed files over a Parquet file of the table that shows them."""
+    from mstxkit import mstx_range
+
+    numbers = random.Random(1)
+    return [
+        _over_parquet("names", lambda number: mstx_range(f"request {number}")),
+        _over_parquet("texts", lambda number: mstx_range("request", text=f"request {number}")),
+        _over_parquet("random_texts", lambda number: mstx_range("request", text=f"{numbers.getrandbits(128):032x}")),
+    ]
+
+
+def _over_parquet(what: str, made: Callable[[int], Any]) -> Row:
+    from mstxkit import capture, open_run, stage, step
+
+    with tempfile.TemporaryDirectory(prefix="mstxkit-bench-") as folder:
+        with capture(Path(folder) / "run", budget_ratio=0):
+            step(3)
+            with stage("actor_update"):
+                for number in range(TEXTS):
+                    with made(number):
+                        pass
+        rows = open_run(Path(folder) / "run").ranges()
+        # What two ranges of a run may differ in; who recorded them stands in a file's name.
+        rows = rows.select("track", "depth", "step", "stage", "name", "start_ns", "duration_ns", "error", "attributes")
+        rows.write_parquet(Path(folder) / "table", compression="zstd")
+        sealed = sum(path.stat().st_size for path in (Path(folder) / "run/sealed").iterdir())
+        parquet = (Path(folder) / "table").stat().st_size
+    note = f"{sealed / TEXTS:.1f} bytes a range, {parquet / TEXTS:.1f} in Parquet"
+    return Row(f"memory.{what}_over_parquet", sealed / parquet, "x Parquet", note=note)
 
 
 def _sizes(data: bytes) -> tuple[int, int, int]:

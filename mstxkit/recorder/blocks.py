@@ -6,7 +6,7 @@ import json
 from typing import Any, Iterator, Mapping
 
 from ..engine.choose import engine
-from ..store import block_index, livefile, records, segment
+from ..store import block_index, livefile, records, segment, text_columns
 from ..store.block_index import Indexed
 from ..store.livefile import Buffer
 
@@ -23,13 +23,20 @@ def of_records(view: Buffer, payload: segment.Payload, seq: int, origin: int) ->
         seq: The bank's sequence number.
         origin: The bank's origin, in ticks.
     """
-    codec, content = segment.compress(segment.join(payload))
+    stored = payload._replace(texts=_texts(payload.texts))
+    codec, content = segment.compress(segment.join(stored))
     meta = {
         **about(view), "bank": seq, "origin": origin, "records": payload.n, "attributes": payload.m,
-        "text_bytes": len(payload.texts), "codec": codec, "extent": _extent(payload, origin),
+        "text_bytes": len(stored.texts), "codec": codec, "extent": _extent(payload, origin),
         "stages": _stages(payload),
     }  # fmt: skip
     return block_index.block(segment.RECORDS, meta, content, payload.n)
+
+
+def _texts(texts: bytes) -> bytes:
+    """As they are stored: many of them as columns."""
+    columns = engine.text_columns(texts) if len(texts) >= text_columns.FROM_BYTES else None
+    return text_columns.sealed(texts, columns)
 
 
 def _extent(payload: segment.Payload, origin: int) -> list[int]:

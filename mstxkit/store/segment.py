@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import Any, Iterator, NamedTuple
 
 from ..errors import FormatError, NewerVersionError
-from . import livefile, records
+from . import livefile, records, text_columns
 from .livefile import Buffer
 
 FILE_MAGIC = b"MSTXSEAL"
@@ -278,13 +278,15 @@ def split(stream: bytes, meta: dict[str, Any]) -> Payload:
     """Cut a records block's uncompressed stream into its parts.
 
     Raises:
-        FormatError: the meta does not say how long they are, or the stream is not as long as it says.
+        FormatError: the meta does not say how long they are, the stream is not as long as it says, or texts that are
+            stored as columns are none.
     """
     n, m, text_bytes = (_size(meta, name) for name in ("records", "attributes", "text_bytes"))
     planes_end = text_bytes + n * records.RECORD_BYTES
     if len(stream) != planes_end + m * records.RECORD_BYTES:
         raise FormatError("a block whose content is not as long as it says")
-    return Payload(stream[:text_bytes], stream[text_bytes:planes_end], stream[planes_end:], n, m)
+    texts = text_columns.read(stream[:text_bytes])
+    return Payload(texts, stream[text_bytes:planes_end], stream[planes_end:], n, m)
 
 
 def _size(meta: dict[str, Any], name: str) -> int:

@@ -10,6 +10,7 @@
  */
 #include "driven.h"
 #include "stored.h"
+#include "texts.h"
 #include "words.h"
 
 /* ---- a bank just activated: what is open must be readable from it ---- */
@@ -931,6 +932,7 @@ static PyMethodDef hot_methods[] = {
     {"full_bank", hot_full_bank, METH_NOARGS, NULL},
     {"encode_bank", hot_encode_bank, METH_O, NULL},
     {"encode_left", hot_encode_left, METH_VARARGS, NULL},
+    {"text_columns", hot_text_columns, METH_O, NULL},
     {"release_bank", hot_release_bank, METH_O, NULL},
     {"limit", CALL(hot_limit), METH_VARARGS | METH_KEYWORDS, NULL},
     {"throttle", hot_throttle, METH_VARARGS, NULL},

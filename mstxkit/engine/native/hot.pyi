@@ -249,6 +249,9 @@ def encode_bank(index: int, /) -> tuple[bytes, bytes, bytes, int, int]:
 def encode_left(raw: bytes, texts: bytes, salt: int, /) -> tuple[bytes, bytes, bytes, int, int]:
     """`encode_bank` for a bank that another process left."""
 
+def text_columns(texts: bytes, /) -> bytes | None:
+    """A bank's texts as `encode_bank` gives them, as columns; None where they are not what a bank has."""
+
 def release_bank(index: int, /) -> None:
     """The bank is free again."""
 

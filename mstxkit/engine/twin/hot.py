@@ -16,6 +16,7 @@ from typing import Any, Callable
 
 from ...host import names
 from ...store import livefile, segment
+from ...store.text_columns import to_columns
 from ..plain_paths import stored
 from . import banks, clock, encoding, limits, quick, ranges, sinks, sites, tracks
 from . import watch as watching
@@ -29,11 +30,11 @@ from .watch import set_watch, watch
 
 __all__ = [
     "NATIVE", "Driven", "Range", "Site", "Span", "add_cost", "anchor", "at_step", "attach", "carried", "carry",
-    "clear_direct", "clear_sink", "clock_kind", "count_fault", "counters", "current_stage", "current_step",
-    "detach", "driven", "encode_bank", "encode_left", "flush_coalesced", "full_bank", "intern", "is_on", "limit",
-    "mark", "mstx_range", "now", "opened", "recording", "release_bank", "rotate", "set_clock", "set_direct",
-    "set_fake_ticks", "set_hooks", "set_recording", "set_sink", "set_watch", "site_costs", "stage", "stage_times",
-    "stages_seen", "start_heartbeat", "step", "stop_heartbeat", "stored", "throttle", "ticks_per_ns", "timed", "wait",
+    "clear_direct", "clear_sink", "clock_kind", "count_fault", "counters", "current_stage", "current_step", "detach",
+    "driven", "encode_bank", "encode_left", "flush_coalesced", "full_bank", "intern", "is_on", "limit", "mark",
+    "mstx_range", "now", "opened", "recording", "release_bank", "rotate", "set_clock", "set_direct", "set_fake_ticks",
+    "set_hooks", "set_recording", "set_sink", "set_watch", "site_costs", "stage", "stage_times", "stages_seen",
+    "start_heartbeat", "step", "stop_heartbeat", "stored", "text_columns", "throttle", "ticks_per_ns", "timed", "wait",
     "wait_for_records", "wake", "watch", "watch_site",
 ]  # fmt: skip
 
@@ -200,6 +201,11 @@ def encode_bank(index: int) -> segment.Payload:
 def encode_left(raw: bytes, text: bytes, salt: int) -> segment.Payload:
     """`encode_bank` for a bank that another process left."""
     return segment.encode_bank(raw, text, salt)
+
+
+def text_columns(texts: bytes) -> bytes | None:
+    """A bank's texts as columns, which compress better."""
+    return to_columns(texts)
 
 
 def release_bank(index: int) -> None:
