@@ -36,7 +36,7 @@ BACKGROUND_S = 10.0
 PAIRS, RUN_S, RESAMPLED = 12, 2.0, 2_000
 # Of a process of a pair: links a call, as many in all of them, and calls between two looks at the clock.
 LINKS, BLOCK = 8_000, 100
-TARGET = {"role": "actor", "attributes": {"k": "k"}}
+TARGET = {"role": "actor"}
 Loop = Callable[[Any, int, int], None]
 
 
