@@ -20,7 +20,7 @@ from .driven import Driven, Span
 from .ranges import Open
 from .sites import Site
 from .tracks import Node, Track
-from .writers import write_body
+from .writers import NOTHING, write_body, write_plain_body
 
 # What a body takes beyond a plain range.
 _dearer_ns = 1.5 * limits.cost_of_quick()
@@ -96,12 +96,10 @@ def _drive(site: Site, body: Any, attributes: Any) -> Generator[Any, Any, Any]:
             _restore(track.token)
             track.token = _set_track(track)
         node = track.node.children.pop(site.body_key)
-        clock, words, at = quick.clock, node.words, node.start_at
+        clock, words = quick.clock, node.words
         start = resumed = clock()
-        words[at + 1] = node.w1
-        words[at + 2] = node.w2
-        words[at] = start
-        words[at + 3] = start ^ node.key or 1
+        words[node.start_at] = start  # the rest of its slot is as it was: nobody else has it
+        words[node.mark_at] = start ^ node.key or 1
     except Exception:
         node = _position(site)
         if node is None:
@@ -109,7 +107,7 @@ def _drive(site: Site, body: Any, attributes: Any) -> Generator[Any, Any, Any]:
         track, clock, words = node.track, quick.clock, node.words
         start = resumed = clock()
         _begin(node, start)
-    send, epoch = body.send, node.epoch
+    send, epoch = body.send, track.epoch
     parent, resume, span, argument, thrown = node.parent, send, None, None, None
     busy, is_parked, failed, is_over = 0, False, True, False
     try:
@@ -122,12 +120,13 @@ def _drive(site: Site, body: Any, attributes: Any) -> Generator[Any, Any, Any]:
                 try:
                     if span is None and node.bank is quick.bank and track.node is node:
                         end = clock()
-                        is_over = write_body(node, start, end, attributes, busy + end - resumed or 1)
+                        write, values = (write_body, attributes) if attributes else (write_plain_body, NOTHING)
+                        is_over = write(node, start, end, values, busy + end - resumed or 1)
                         if is_over:
                             track.node = parent
                             words[node.mark_at] = 0
                             site.cost_ns += _dearer_ns
-                            if node.is_kept and node.epoch is tracks.epoch:
+                            if node.is_kept and track.epoch is epoch:
                                 parent.children[site.body_key] = node
                             else:
                                 _forgotten(node)
@@ -156,7 +155,7 @@ def _drive(site: Site, body: Any, attributes: Any) -> Generator[Any, Any, Any]:
                         track.parked -= 1
                         is_parked = False
                         track.node = node
-                        if tracks.epoch is not epoch:
+                        if track.epoch is not epoch:
                             epoch = _renewed(node)
                 except Exception:
                     pass
@@ -230,10 +229,11 @@ def _begin(node: Node, start: int) -> None:
 
 
 def _renewed(node: Node) -> object:
-    """What was worked out for what is inside of it does not hold any more."""
+    """What was worked out for it and for what is inside of it does not hold any more."""
+    tracks.forget(node)
     node.children.clear()
-    node.inner = node.parent.inner
-    return tracks.epoch
+    node.inner, node.height = node.parent.inner, node.parent.height + 1
+    return node.track.epoch
 
 
 def _lifted(site: Site, node: Node, start: int, attributes: Any, busy: int, resumed: int, is_parked: bool) -> Span:

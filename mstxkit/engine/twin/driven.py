@@ -17,12 +17,23 @@ from .tracks import Node, Track
 class Span:
     """One range around several pieces of work, for what has no single body: async generators."""
 
-    __slots__ = ("_busy", "_has_begun", "_is_over", "_is_running", "_opened", "_parked", "_range", "_resumed_at")
+    __slots__ = (
+        "_busy",
+        "_epoch",
+        "_has_begun",
+        "_is_over",
+        "_is_running",
+        "_opened",
+        "_parked",
+        "_range",
+        "_resumed_at",
+    )
 
     def __init__(self, of: Range) -> None:
         self._range = of
         self._opened: Open | None = None
         self._parked: Track | None = None
+        self._epoch: object = None
         self._busy = self._resumed_at = 0
         self._has_begun = self._is_over = self._is_running = False
 
@@ -105,6 +116,7 @@ class Span:
             return
         parked = self._parked = self._parked or Track(bottom.home.id, None)
         bottom.home.parked += 1
+        self._epoch = track.epoch
         parked.node, track.node = track.node, bottom.parent
         bottom.parent = parked.root
         _moved(chain, parked, track)
@@ -122,7 +134,8 @@ class Span:
         track.node, parked.node = parked.node, parked.root
         for node in reversed(chain):
             height, inner = node.parent.height + 1, node.site.own_stage or node.parent.inner
-            if (track, height, inner, node.epoch) != (node.home, node.height, node.inner, tracks.epoch):
+            place = (node.home, node.height, node.inner, self._epoch)
+            if (track, height, inner, track.epoch) != place:
                 node.children.clear()
             node.height, node.inner = height, inner
         _moved(chain, track, track)

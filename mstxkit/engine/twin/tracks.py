@@ -104,10 +104,12 @@ class Track:
     context that has its thread's own track, and contexts with open ranges, have one.
     """
 
-    __slots__ = ("at", "id", "kept", "node", "parked", "root", "thread", "token")
+    __slots__ = ("at", "epoch", "id", "kept", "node", "parked", "root", "thread", "token")
 
     def __init__(self, track_id: int, thread: Thread | None) -> None:
         self.id, self.thread = track_id, thread
+        # Another one where positions are forgotten or have moved: what was parked meanwhile holds stale ones.
+        self.epoch = object()
         self.parked = 0
         self.token: Token[Track] | None = None
         self.at: int | None = None
@@ -135,6 +137,7 @@ class Track:
 
     def renew(self) -> None:
         """Forget all positions."""
+        self.epoch = object()
         node = self.node
         node.children.clear()
         while node is not node.parent:
@@ -427,6 +430,7 @@ def unlink(node: Node) -> None:
     above = chain(track.node, node)[:-1]
     if not above:
         return  # it is not there
+    track.epoch = object()
     above[-1].parent = node.parent
     node.parent.children.clear()
     for at in reversed(above):

@@ -3,6 +3,9 @@
 They find their position and fill its slot as plain ones do. Those of each number of attributes have an enter and a
 leave of their own, which `writers` makes, and a pool at their site. What cannot be written like that goes the general
 way.
+
+A range and its functions refer to each other, as a `with` keeps the leave only. So one that is thrown away while open,
+a stage too, ends when the garbage collector finds it. To make it anew each time would cost a quarter more.
 """
 
 from __future__ import annotations

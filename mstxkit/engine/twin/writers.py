@@ -30,20 +30,20 @@ _SCOPE: dict[str, Any] = {
 
 # `bank.kinds[type][key]` is an attribute's second word and what goes into its check bits with its value and place.
 # Whatever is not known yet is a KeyError, before a place is taken. A type is known by its identity: its metaclass may
-# bring a `__hash__`.
+# bring a `__hash__`. No name here may be one of those of the function around it: what has failed there goes on.
 _VALUE = """
-kind = type(v{i})
-if kind is int:
+value_type = type(v{i})
+if value_type is int:
  if v{i} < 0:
   if v{i} < LOW: {otherwise}
   v{i} &= U64
  elif v{i} >= HIGH: {otherwise}
-elif kind is str: v{i} = bank.texts[v{i}]
-elif kind is float: v{i}, = bits_of(double(v{i}))
-elif kind is bool: v{i} = 1 if v{i} else 0
-elif kind is none: v{i} = 0
+elif value_type is str: v{i} = bank.texts[v{i}]
+elif value_type is float: v{i}, = bits_of(double(v{i}))
+elif value_type is bool: v{i} = 1 if v{i} else 0
+elif value_type is none: v{i} = 0
 else: {otherwise}
-k{i}, c{i} = kinds[kind][k{i}]
+k{i}, c{i} = kinds[value_type][k{i}]
 """
 _PLACES = """
 place = {place}
@@ -100,15 +100,15 @@ def made(ended, start, end, values, busy):
  {record}
  return True
 """
+# The record of a body without attributes. A body calls it itself: one call less.
+write_plain_body = made(_WRITE, {"record": record(0, True, "return False")})
+NOTHING: dict[str, Any] = {}
 # By number of attributes; made when first needed, as that takes a millisecond.
-_writes: list[Any] = [made(_WRITE, {"record": record(0, True, "return False")}), *[None] * LIMIT]
-_NOTHING: dict[str, Any] = {}
+_writes: list[Any] = [None] * (LIMIT + 1)
 
 
-def write_body(node: Node, start: int, end: int, values: dict[str, Any] | None, busy: int) -> bool:
+def write_body(node: Node, start: int, end: int, values: dict[str, Any], busy: int) -> Any:
     """The record of a body that has ended, with its attributes and busy ticks. False: the general way does that."""
-    if not values:
-        return bool(_writes[0](node, start, end, _NOTHING, busy))
     count = len(values)
     if count > LIMIT:
         return False
@@ -116,9 +116,9 @@ def write_body(node: Node, start: int, end: int, values: dict[str, Any] | None, 
     if write is None:
         write = _writes[count] = made(_WRITE, {"record": record(count, True, "return False")})
     try:
-        return bool(write(node, start, end, values, busy))
+        return write(node, start, end, values, busy)
     except KeyError:
-        return defined(node, values) and bool(write(node, start, end, values, busy))
+        return defined(node, values) and write(node, start, end, values, busy)
 
 
 def defined(node: Node, values: dict[Any, Any]) -> bool:
