@@ -275,8 +275,8 @@ def _after_fork_in_child() -> None:
         parent.abandon()
         if _is_about_to_exec(sys._getframe().f_back):
             return
+        _stop_with_multiprocessing()
         if _beside.run_hangs:  # the child is not to wait for a folder that has just kept its parent waiting
-            _stop_with_multiprocessing()
             thread = threading.Thread(target=_begin_in_child, args=(parent,), name="mstxkit-begin", daemon=True)
             thread.start()
             _beside.beginning = thread, parent.limits.stop_s
@@ -294,7 +294,6 @@ def _begin_in_child(parent: Recorder) -> None:
         recorder = Recorder(parent.run, parent.limits, __version__, parent.live.name)
         with _beside.lock:
             _take(recorder)
-        _stop_with_multiprocessing()
         _tell(here.when_started)
     except Exception as exc:
         faults.note("capturing.in_forked_child", exc)

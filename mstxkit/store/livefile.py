@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import Any, NamedTuple, Union
+from typing import Any, Iterator, NamedTuple, Union
 
 from ..errors import FormatError, NewerVersionError
 from . import records
@@ -366,31 +366,38 @@ def read_texts(text: bytes, salt: int | None) -> tuple[Texts, int]:
     Without a salt the entries' own checksums are not looked at (a sealed block has one over everything).
     """
     table = Texts({}, {}, {}, {})
-    at = len(text)
-    while at >= TRAILER.size:
-        length, kind, _, entry_id, crc = TRAILER.unpack_from(text, at - TRAILER.size)
-        first = at - TRAILER.size - length - (-length % 8)
-        payload = text[first : first + length] if first >= 0 else b""
-        if first < 0 or (salt is not None and zlib.crc32(payload, salt & 0xFFFFFFFF) != crc):
+    left = len(text)
+    for first, payload, (_, kind, _, entry_id, crc) in text_entries(text):
+        if salt is not None and zlib.crc32(payload, salt & 0xFFFFFFFF) != crc:
             break
         _keep_text(table, kind, entry_id, payload)
+        left = first
+    return table, left
+
+
+def text_entries(text: bytes) -> Iterator[tuple[int, bytes, tuple[int, int, int, int, int]]]:
+    """(where it begins, payload, trailer) of each entry of a bank's text bytes, in the order in which they were
+    written, which is from the end; up to one that says that it begins before them.
+    """
+    at = len(text)
+    while at >= TRAILER.size:
+        trailer = TRAILER.unpack_from(text, at - TRAILER.size)
+        length = trailer[0]
+        first = at - TRAILER.size - length - (-length % 8)
+        if first < 0:
+            return
+        yield first, text[first : first + length], trailer
         at = first
-    return table, at
 
 
 def without_checksums(text: bytes) -> bytes:
     """A bank's text bytes with zeros for the entries' own checksums, which cannot be compressed: a sealed block has one
     over everything.
     """
-    made = bytearray(text)
-    at = len(made)
-    while at >= TRAILER.size:
-        length, kind, zero, entry_id, _ = TRAILER.unpack_from(made, at - TRAILER.size)
-        first = at - TRAILER.size - length - (-length % 8)
-        if first < 0:
-            break
-        TRAILER.pack_into(made, at - TRAILER.size, length, kind, zero, entry_id, 0)
-        at = first
+    made, end = bytearray(text), len(text)
+    for first, _, (*about, _) in text_entries(text):
+        TRAILER.pack_into(made, end - TRAILER.size, *about, 0)
+        end = first
     return bytes(made)
 
 

@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Iterator
 
 from ..errors import FormatError
-from .livefile import TRAILER
+from .livefile import TRAILER, text_entries
 
 # Fewer bytes of texts stay as they lay.
 FROM_BYTES = 16 << 10
@@ -65,15 +65,13 @@ def to_columns(texts: bytes) -> bytes | None:
 
 
 def _entries(texts: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """(kind, id, payload) in the order in which they were written, which is from the end; up to the first odd one."""
-    at = len(texts)
-    while at >= TRAILER.size:
-        length, kind, zero, entry_id, crc = TRAILER.unpack_from(texts, at - TRAILER.size)
-        first = at - TRAILER.size - length - (-length % 8)
-        if first < 0 or kind >= _KINDS or zero or crc or any(texts[first + length : at - TRAILER.size]):
+    """(kind, id, payload) in the order in which they were written; up to the first odd one."""
+    end = len(texts)
+    for first, payload, (length, kind, zero, entry_id, crc) in text_entries(texts):
+        if kind >= _KINDS or zero or crc or any(texts[first + length : end - TRAILER.size]):
             return
-        yield kind, entry_id, texts[first : first + length]
-        at = first
+        yield kind, entry_id, payload
+        end = first
 
 
 def _shared(last: bytes, payload: bytes) -> int:

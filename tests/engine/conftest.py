@@ -59,6 +59,8 @@ def both() -> Iterator[list[Any]]:
     """Both engines, where there are two; left detached and on the clock they had."""
     loaded = [engines.load(which) for which in engines.MODULES]
     clocks = [engine.clock_kind() for engine in loaded]
+    for engine in loaded:  # the one that this process does not run on has had none yet
+        engine.set_hooks(names.describe, names.utf8, faults.note, decorate)
     yield loaded
     for engine, clock in zip(loaded, clocks):
         engine.set_recording(False)

@@ -160,6 +160,7 @@ def test_both_engines_write_the_same_of_bodies_resumed_in_any_order(both: list[A
 @_SETTINGS
 def test_the_quick_way_writes_what_the_general_way_writes(operations: Any) -> None:
     twin = engines.load("twin")
+    clock = twin.clock_kind()
     try:
         quick = Bodies(twin).run(operations)
         twin.set_sink(2, lambda message, domain: None, lambda token, domain: None)  # it goes the general way
@@ -168,6 +169,7 @@ def test_the_quick_way_writes_what_the_general_way_writes(operations: Any) -> No
         twin.clear_sink(2)
         twin.set_recording(False)
         twin.detach()
+        twin.set_clock(clock)
 
     same(quick, general)
 

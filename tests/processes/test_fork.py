@@ -124,10 +124,13 @@ def test_a_child_that_dies_at_once_is_told_apart_from_its_parent(run: Path) -> N
     assert lives.still_open(run) == {"last words": 1}
 
 
+# Python itself survives a fork past `os.fork` only where no thread is waiting for its lock (`Python/ceval_gil.h`, whose
+# conditions are made anew by `os.fork` alone): so these programs fork once all threads have gone to sleep.
 FORKED_FROM_C = """
-    import ctypes, os, sys, mstxkit
+    import ctypes, os, sys, time, mstxkit
     parents = mstxkit.capture(sys.argv[1])
     with mstxkit.stage("whole"):
+        time.sleep(0.2)
         pid = ctypes.PyDLL(None).fork()
         if pid == 0:
             for number in range(100):
@@ -157,8 +160,9 @@ def test_a_child_forked_from_c_leaves_its_parents_recording_alone(run: Path, lea
 def test_a_child_forked_from_c_may_capture_and_fork_by_itself(run: Path) -> None:
     lives.run(
         """
-        import ctypes, os, sys, mstxkit
+        import ctypes, os, sys, time, mstxkit
         mstxkit.capture(sys.argv[1])
+        time.sleep(0.2)
         pid = ctypes.PyDLL(None).fork()
         if pid == 0:
             mstxkit.capture(sys.argv[1])

@@ -646,7 +646,10 @@ static PyObject *slept(PyObject *value, int is_quiet)
     int woken;
     Py_BEGIN_ALLOW_THREADS
     pthread_mutex_lock(&g.work_lock);
-    if (is_quiet && g.base) g.quiet_at = recorded_so_far(), g.is_quiet = 1;
+    if (is_quiet && g.base) {
+        g.quiet_at = recorded_so_far();
+        __atomic_store_n(&g.is_quiet, 1, __ATOMIC_RELEASE);
+    }
     while (!g.work_pending && pthread_cond_timedwait(&g.work_cond, &g.work_lock, &until) == 0) {}
     woken = g.work_pending;
     g.work_pending = g.is_quiet = 0;

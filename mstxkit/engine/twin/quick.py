@@ -8,7 +8,6 @@ the cheapest thing that can be called and gives that object.
 
 from __future__ import annotations
 
-import sys
 import time
 import weakref
 from sys import getrefcount
@@ -18,13 +17,10 @@ from ...host import names
 from ...store import records
 from . import limits, ranges, sites, tracks
 from .banks import Live
-from .ranges import Open, Range
+from .ranges import NOBODY, Open, Range, nobodys
 from .sites import Site
 from .tracks import FOLDED, Node
 
-# References to a range that nobody holds, as `getrefcount` counts them in its own exit: its cell's and the argument's.
-# Later interpreters count otherwise.
-NOBODY = 2 if sys.version_info < (3, 14) else -1
 _IDLE_LIMIT = 4096
 _FRESH_LIMIT = 1024
 _PRIME = records.CHECK_PRIME
@@ -97,21 +93,7 @@ class Quick(Range, metaclass=_ByInstance):
 
 def range_of(site: Site) -> Range:
     """A range of this site that nobody else holds. Called where its pool is empty."""
-    for _ in range(len(site.lent)):
-        try:
-            reference = site.lent.popleft()
-        except IndexError:
-            break
-        candidate = reference()
-        if candidate is None:
-            continue
-        if getrefcount(candidate) == NOBODY + 1:
-            candidate._lift()
-            if not candidate._entries:
-                return candidate  # type: ignore[no-any-return]
-        else:
-            site.lent.append(reference)
-    return _make(site)
+    return nobodys(site.lent) or _make(site)
 
 
 def wrappers_range_of(site: Site) -> Range:

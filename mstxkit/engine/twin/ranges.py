@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections import deque
+from sys import getrefcount
 from typing import Any, Callable
 
 from ... import faults
@@ -15,6 +18,9 @@ from .tracks import Node, Track
 
 # A bank older than this many ticks could hold a duration that does not fit without scaling.
 OLD = 1 << 39
+# References to a range that nobody holds, as `getrefcount` counts them in its own exit: its cell's and the argument's.
+# Later interpreters count otherwise.
+NOBODY = 2 if sys.version_info < (3, 14) else -1
 
 live: Live | None = None
 is_on = False
@@ -334,3 +340,20 @@ class Range:
 def is_failure(kind: Any) -> bool:
     """Does leaving a body with this exception type mean that the body failed? The end of an iterator is none."""
     return kind is not None and kind not in (GeneratorExit, StopIteration, StopAsyncIteration)
+
+
+def nobodys(lent: deque[Any]) -> Any:
+    """One of these ranges, by weak references, that was let go of since, or None; what somebody holds stays."""
+    for _ in range(len(lent)):
+        try:
+            reference = lent.popleft()
+        except IndexError:
+            break
+        candidate = reference()
+        if candidate is not None and getrefcount(candidate) == NOBODY + 1:
+            candidate._lift()
+            if not candidate._entries:
+                return candidate
+        elif candidate is not None:
+            lent.append(reference)
+    return None

@@ -11,7 +11,8 @@ from ...store import livefile, records
 from . import banks, encoding
 
 _STEPS_KEPT = 8
-_LENT_LIMIT = 16
+# How many ranges that were still held when they ended are looked after for a site; others are made anew.
+LENT_LIMIT = 16
 _CATCH_ALL = "(too many names)"
 
 describe: Callable[[object, object, object], Any] = names.describe
@@ -52,7 +53,7 @@ class Site:
         # Ranges that nobody holds, how to take one of them, and weak references to those that somebody may hold.
         self.pool: deque[Any] = deque()
         self.take: Callable[[], Any] = self.pool.pop
-        self.lent: deque[Any] = deque(maxlen=_LENT_LIMIT)
+        self.lent: deque[Any] = deque(maxlen=LENT_LIMIT)
         # Under what a position of a body is kept: see `bodies`.
         self.body_key: Any = object()
         # The same with attributes, or with a stage, by the number of attributes: see `typed`.

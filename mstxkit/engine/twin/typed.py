@@ -22,7 +22,6 @@ from .sites import Site
 
 # What such a range takes beyond a plain one, in plain ones.
 _DEARER = 1.0
-_LENT_LIMIT = 16
 
 
 class Pool:
@@ -34,24 +33,12 @@ class Pool:
         self.site = site
         pool: deque[Range] = deque()
         self.give, self.take = pool.append, pool.pop
-        self._lent: deque[Any] = deque(maxlen=_LENT_LIMIT)
+        self._lent: deque[Any] = deque(maxlen=sites.LENT_LIMIT)
         self._make = _maker_of(count, bool(site.own_stage))
 
     def lent(self) -> Range:
         """One that nobody else holds. Called where there is none to take."""
-        for _ in range(len(self._lent)):
-            try:
-                reference = self._lent.popleft()
-            except IndexError:
-                break
-            candidate = reference()
-            if candidate is not None and getrefcount(candidate) == quick.NOBODY + 1:
-                candidate._lift()
-                if not candidate._entries:
-                    return candidate  # type: ignore[no-any-return]
-            elif candidate is not None:
-                self._lent.append(reference)
-        return self._made(self.give, quick.NOBODY)
+        return ranges.nobodys(self._lent) or self._made(self.give, ranges.NOBODY)
 
     def wrappers_range(self) -> Range:
         """One for a `with` of a wrapper, which does not keep it."""

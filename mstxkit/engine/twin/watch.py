@@ -72,8 +72,10 @@ def left(site: Site, failed: bool, process: object) -> None:
 def stepped(step: int) -> None:
     """Somebody has said the step; patched calls do at each call."""
     global _told
+    if _stepped is None:
+        return
     step_here = step, threading.get_ident()
-    if _stepped is None or (step_here == _told and not is_watching):
+    if step_here == _told and not is_watching:
         return
     _told = step_here
     try:
