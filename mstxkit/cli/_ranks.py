@@ -18,7 +18,7 @@ from ._requests import ROWS_AT_MOST, spans, state
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..store.verdict import Heard
+    from ..store.fate import Heard
 
 T = TypeVar("T")
 _SPANS_SHOWN = 60  # characters

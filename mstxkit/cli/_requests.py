@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from ..escalation.explaining import Participant
+    from ..store.fate import Progress
     from ..store.report import Report
     from ..store.session_file import RecordedSession
-    from ..store.verdict import Progress
 
 ROWS_AT_MOST = 16
 _ID_SHOWN = 8

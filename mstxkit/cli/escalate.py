@@ -14,7 +14,7 @@ from ..errors import ReadError
 from ..escalation import asking, explaining
 from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.units import duration, share_over, size
-from ..store import groups, verdict, whereabouts
+from ..store import fate, groups, whereabouts
 from ..store.options import REQUEST, settable
 from ..store.session_file import sessions
 from . import FOUND_WRONG, _opening, _parsing, _requests, _show
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ..escalation.explaining import Explanation
     from ..reading.suspects import Suspicion
     from ..store.control_folder import ControlFolder
+    from ..store.fate import Progress
     from ..store.request import Request
-    from ..store.verdict import Progress
 
 _SOURCE = "mstxkit escalate"
 _LOOK_EVERY_S = 0.25
@@ -203,9 +203,9 @@ def _explain(
 ) -> None:
     control = asking.control_of(run)
     request = asking.check(control, options, suspects, source=_SOURCE)
-    listeners, kept = verdict.heard(control), list(sessions(control.path.parent, control.run_id))
-    judge = verdict.Judge(listeners, lambda: kept)
-    others, had = list(map(judge.progress, verdict.asked(control))), [session.document for session in kept]
+    listeners, kept = fate.heard(control), list(sessions(control.path.parent, control.run_id))
+    judge = fate.Fates(listeners, lambda: kept)
+    others, had = list(map(judge.progress, fate.asked(control))), [session.document for session in kept]
     about = (request, listeners, suspects)
     seen = whereabouts.seen(control.path.parent, control.run_id)
     explanation = explaining.explained(*about, others=others, sessions=had, environment=os.environ, seen=seen)
@@ -305,10 +305,10 @@ def _until_ended(
     shown: Progress | None = None
     while True:
         began = time.monotonic()
-        listeners = verdict.heard(control)
-        sent = (asked for asked in verdict.asked(control) if asked.request.id == request.id)
-        judge = verdict.Judge(listeners, lambda: sessions(control.path.parent, control.run_id))
-        progress = judge.progress(next(sent, verdict.Asked(request, suspects)))
+        listeners = fate.heard(control)
+        sent = (asked for asked in fate.asked(control) if asked.request.id == request.id)
+        judge = fate.Fates(listeners, lambda: sessions(control.path.parent, control.run_id))
+        progress = judge.progress(next(sent, fate.Asked(request, suspects)))
         if progress != shown:
             shown = progress
             show(progress)

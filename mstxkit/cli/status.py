@@ -15,15 +15,15 @@ from ..reading.folder import Damage
 from ..reading.processes import liveness
 from ..reading.report.escape import for_rich
 from ..reading.report.text import damage_lines, patch_lines
-from ..store import verdict, whereabouts
+from ..store import fate, whereabouts
 from ..store.documents import Unusable
 from ..store.session_file import sessions
 from . import FOUND_WRONG, _checks, _ranks, _requests, _show
 
 if TYPE_CHECKING:
     from ..reading.run import Run
+    from ..store.fate import Heard, Progress
     from ..store.session_file import RecordedSession
-    from ..store.verdict import Heard, Progress
     from ..store.whereabouts import Whereabouts
 
 _OPEN_SHOWN, _ENDED_SHOWN, _PROFILES_SHOWN = 16, 5, 10
@@ -79,9 +79,9 @@ def _escalation(opened: Run, processes: list[dict[str, Any]]) -> _Escalation:
     is_alive = liveness((process["host"], process["pid"], process["state"]) for process in processes)
     try:
         control = asking.control_of(Path(opened.path))
-        listeners = verdict.heard(control, is_alive)
-        judge = verdict.Judge(listeners, lambda: kept, is_alive)
-        return _Escalation(listeners, seen, list(map(judge.progress, verdict.asked(control))), kept)
+        listeners = fate.heard(control, is_alive)
+        judge = fate.Fates(listeners, lambda: kept, is_alive)
+        return _Escalation(listeners, seen, list(map(judge.progress, fate.asked(control))), kept)
     except MstxkitError as exc:
         return _Escalation([], seen, [], kept, str(exc))
 

@@ -15,7 +15,7 @@ from mstxkit.errors import MstxkitError
 from mstxkit.escalation import asking
 from mstxkit.escalation.inside import escalate
 from mstxkit.reading.run import open_run
-from mstxkit.store import verdict
+from mstxkit.store import fate
 
 LOOK_EVERY_S = 1.0
 _TRACE = "*.pt.trace.json"
@@ -88,7 +88,7 @@ class Escalation:
 
     def _follow(self) -> None:
         control = asking.control_of(self._run)
-        progress = verdict.Judge(verdict.heard(control)).progress(asking.named(control, self._id))
+        progress = fate.Fates(fate.heard(control)).progress(asking.named(control, self._id))
         self.is_over = progress.has_ended
         if self.is_over:
             self._tell(f"That request has ended: {progress}.")

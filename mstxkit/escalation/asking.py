@@ -10,12 +10,12 @@ from typing import Any, Collection, Mapping, Sequence
 
 from ..errors import ConfigError, MstxkitError, Problem
 from ..profiling import presets
-from ..store import groups, layout, messages, run_file, verdict
+from ..store import fate, groups, layout, messages, run_file
 from ..store.control_folder import ControlFolder
 from ..store.documents import Unusable
+from ..store.fate import Asked, Fates, Progress
 from ..store.request import SUSPECT_AND_PEER, Known, Request, checked
 from ..store.session_file import sessions
-from ..store.verdict import Asked, Judge, Progress
 from .meaning import ranks_meant
 
 _FEW = 10
@@ -35,9 +35,9 @@ def control_of(run: Path) -> ControlFolder:
     return ControlFolder(folder, run_id)
 
 
-def judge_of(control: ControlFolder) -> Judge:
+def fates_of(control: ControlFolder) -> Fates:
     """Who says how the requests of a run stand now."""
-    return Judge(verdict.heard(control), lambda: sessions(control.path.parent, control.run_id))
+    return Fates(fate.heard(control), lambda: sessions(control.path.parent, control.run_id))
 
 
 def nameable(control: ControlFolder, also: Known | None = None) -> Known:
@@ -49,7 +49,7 @@ def nameable(control: ControlFolder, also: Known | None = None) -> Known:
     Raises:
         ConfigError: nobody has said anything yet, or nobody is left, and the caller is no process of the run.
     """
-    heard = verdict.heard(control)
+    heard = fate.heard(control)
     if also is None:
         run = control.path.parent
         if not heard:
@@ -61,7 +61,7 @@ def nameable(control: ControlFolder, also: Known | None = None) -> Known:
             raise ConfigError(f"no process of the run {run} is left: a request needs one that runs")
         also = Known((), (), ())
     stages = {stage for process in heard for stage in process.standing.stages} | set(also.stages)
-    ranks = range(max(verdict.world_size(heard), *(rank + 1 for rank in also.ranks), 0))
+    ranks = range(max(fate.world_size(heard), *(rank + 1 for rank in also.ranks), 0))
     return Known(sorted(stages), ranks, presets.names())
 
 
@@ -74,7 +74,7 @@ def whom(run: Path, fields: Mapping[str, Any], source: str = "request") -> tuple
     words, stages = fields.get("ranks"), fields.get("stages")
     if not groups.are_groups(words) or not isinstance(stages, (list, tuple)):
         return ()
-    return ranks_meant(str(words), verdict.heard(control_of(run)), [str(stage) for stage in stages], source)
+    return ranks_meant(str(words), fate.heard(control_of(run)), [str(stage) for stage in stages], source)
 
 
 def ask(
@@ -146,9 +146,9 @@ def _checked(fields: Mapping[str, Any], may_name: Known, suspects: Collection[in
 
 def absent(control: ControlFolder, request: Request, suspects: Collection[int] = ()) -> list[int]:
     """The ranks asked that have entered none of its stages yet: where ranks agree, all others wait for them."""
-    heard = verdict.heard(control)
+    heard = fate.heard(control)
     ready = {process.rank for process in heard if not set(request.stages).isdisjoint(process.keys)}
-    return [rank for rank in request.ranks_in(verdict.world_size(heard), suspects) if rank not in ready]
+    return [rank for rank in request.ranks_in(fate.world_size(heard), suspects) if rank not in ready]
 
 
 def cancel(run: Path, id: str, reason: str = "cancelled") -> Progress:
@@ -170,7 +170,7 @@ def cancel(run: Path, id: str, reason: str = "cancelled") -> Progress:
     if not reason.isprintable():
         raise ConfigError(f"reason={reason!r}: printable characters are needed")
     control.send(messages.of_cancel(asked.request.id, reason))
-    return judge_of(control).progress(asked)
+    return fates_of(control).progress(asked)
 
 
 def named(control: ControlFolder, id: str) -> Asked:
@@ -179,13 +179,13 @@ def named(control: ControlFolder, id: str) -> Asked:
     Raises:
         ConfigError: as `cancel`.
     """
-    every = verdict.asked(control)
+    every = fate.asked(control)
     matches = [asked for asked in every if id and asked.request.id.startswith(id)]
     if len(matches) == 1:
         return matches[0]
     if matches:
         raise ConfigError(f"several requests begin with {id}: {_listed(matches)}")
-    judge = judge_of(control)
+    judge = fates_of(control)
     still_open = [asked for asked in every if not judge.progress(asked).has_ended]
     open_ones = f"open are {_listed(still_open)}" if still_open else "none is open"
     raise ConfigError(f"no request of this run has the id {id!r}; {open_ones}")

@@ -12,8 +12,8 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 from .. import stages
 from ..profiling import presets
 from ..profiling.declare import Preset
+from ..store.fate import Heard, Progress, world_size
 from ..store.request import Request
-from ..store.verdict import Heard, Progress, world_size
 from ..store.whereabouts import Age, Whereabouts, by_process, of_speaker
 from . import waiting
 from .machine.agreement import agreeing, lead, needs_agreement

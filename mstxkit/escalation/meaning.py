@@ -13,8 +13,8 @@ from .. import stages as stage_names
 from ..errors import ConfigError, Problem
 from ..host.parallel import MODEL_DIMENSIONS
 from ..store import groups, layout
+from ..store.fate import Heard
 from ..store.groups import Group
-from ..store.verdict import Heard
 
 _FEW = 8
 _SPEAK = "each does a second after its first stage: ask again then, or name ranks by their numbers"

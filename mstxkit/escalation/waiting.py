@@ -6,8 +6,8 @@ import math
 from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 from ..store import hccl
+from ..store.fate import Heard
 from ..store.request import Request
-from ..store.verdict import Heard
 from .machine.moves import NS, Policy
 
 _FOR_EVER = math.inf

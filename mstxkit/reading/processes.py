@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping, NamedTuple
 
 from ..host import life, parts
+from ..store.fate import Liveness
 from ..store.livefile import CLOCKS, COUNTERS, Anchor, BankCopy, Slot, Texts
 from ..store.records import RECORD_BYTES
 from ..store.values import list_of, small_number, table_of, text_of, whole_number
-from ..store.verdict import Liveness
 from .align import Clock, anchor_of, wall_offset
 
 # How a process ended: it said so itself; it went on to another program, or went away in order; it was killed; nobody

@@ -21,7 +21,7 @@ from mstxkit.escalation.duty import beginning, standby
 from mstxkit.escalation.duty import duty as duties
 from mstxkit.host import identity
 from mstxkit.patches import _takes_over
-from mstxkit.store import verdict
+from mstxkit.store import fate
 
 WITHIN_S = 20.0
 OWN = {"mstxkit": {"enabled": True, "stages": ["actor_update"], "window": {"first_step": 2}, "ranks": [0]}}
@@ -63,7 +63,7 @@ def recorded(session: Recording) -> list[tuple[str, int | None]]:
 
 def states(run: Path) -> list[tuple[str, str]]:
     control = asking.control_of(run)
-    stood = map(asking.judge_of(control).progress, verdict.asked(control))
+    stood = map(asking.fates_of(control).progress, fate.asked(control))
     return [(str(progress), report.reason) for progress in stood for report in progress.reports]
 
 

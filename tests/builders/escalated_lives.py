@@ -36,7 +36,7 @@ from mstxkit.errors import MstxkitError
 from mstxkit.escalation import asking
 from mstxkit.escalation.duty import duty
 from mstxkit.recorder import adopt, sealer
-from mstxkit.store import verdict
+from mstxkit.store import fate
 from mstxkit.store.request import Known
 
 STAGES = ("actor_update", "actor_generate", "advantage")
@@ -194,9 +194,9 @@ class Conductor:
                 return
             time.sleep(0.01)
 
-    def _heard(self) -> list[verdict.Heard]:
+    def _heard(self) -> list[fate.Heard]:
         try:
-            return verdict.heard(asking.control_of(self.run))
+            return fate.heard(asking.control_of(self.run))
         except MstxkitError:
             return []
 

@@ -24,10 +24,10 @@ typer_testing = pytest.importorskip("typer.testing")
 
 import mstxkit.cli  # noqa: E402
 from mstxkit.cli import escalate  # noqa: E402
-from mstxkit.store import verdict  # noqa: E402
+from mstxkit.store import fate  # noqa: E402
+from mstxkit.store.fate import Asked, Progress  # noqa: E402
 from mstxkit.store.report import Report  # noqa: E402
 from mstxkit.store.request import Request  # noqa: E402
-from mstxkit.store.verdict import Asked, Progress  # noqa: E402
 
 ROOT = Path(mstxkit.cli.__file__).parents[2]
 WITHIN_S = 60
@@ -47,7 +47,7 @@ def ask(run: Path, *words: object) -> Any:
 
 
 def asked(run: Path) -> list[Request]:
-    return [one.request for one in verdict.asked(control(run))]
+    return [one.request for one in fate.asked(control(run))]
 
 
 def started(run: Path, *words: object, **more: Any) -> subprocess.Popen[str]:
@@ -129,7 +129,7 @@ def test_groups_of_ranks_are_asked_and_said(run: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "preset full, on peers:1,dp:0" in done.output
     assert "peers:1,dp:0: ranks 0-1, 3" in done.output
-    assert [one.suspects for one in verdict.asked(control(run))] == [(0, 1, 3)]
+    assert [one.suspects for one in fate.asked(control(run))] == [(0, 1, 3)]
     assert "tp:0: ranks 0, 2" in explained.output
 
 
@@ -241,7 +241,7 @@ def test_suspect_and_peer_are_the_slowest_rank_of_the_last_steps_and_the_middle_
     done = ask(uneven, "--ranks", "suspect+peer")
 
     assert done.exit_code == 0
-    assert verdict.asked(control(uneven))[0].suspects == (1, 3)
+    assert fate.asked(control(uneven))[0].suspects == (1, 3)
     assert "rank 3 is suspected" in done.output
     assert "over rank 1, the middle of 4" in done.output
 
@@ -252,7 +252,7 @@ def test_a_request_is_taken_back(run: Path) -> None:
     done = call("escalate", run, "--cancel", request.id[:6], "--reason", "no need")
 
     assert done.exit_code == 0
-    assert verdict.asked(control(run))[0].cancelled == "no need"
+    assert fate.asked(control(run))[0].cancelled == "no need"
 
 
 def test_taking_back_what_has_ended_says_how(run: Path) -> None:
@@ -313,7 +313,7 @@ def test_waiting_ends_where_a_rank_of_another_host_died_in_its_session(run: Path
         say(run, 1, Report(request.id, 1, "running"), process={"host": "elsewhere"})
         file = run / "control" / "acks" / "rank1.json"
         spoken = json.loads(file.read_text())
-        late_ns = int((verdict.LATE_S + 2) * 1e9)
+        late_ns = int((fate.LATE_S + 2) * 1e9)
         file.write_text(json.dumps({**spoken, "written_ns": spoken["written_ns"] - late_ns}))
         told = waiting.communicate(timeout=WITHIN_S)[0]
 
@@ -353,7 +353,7 @@ def test_an_interrupt_ends_the_waiting_and_not_the_request(run: Path) -> None:
     assert waiting.returncode == 1
     assert "goes on" in told
     assert "Traceback" not in told
-    assert verdict.asked(control(run))[0].cancelled is None
+    assert fate.asked(control(run))[0].cancelled is None
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])

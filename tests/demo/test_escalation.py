@@ -28,7 +28,7 @@ from builders.raw_profiles import make_msprof
 from mstxkit.demo.escalating import Escalated, Escalation
 from mstxkit.escalation import asking
 from mstxkit.reading.run import open_run
-from mstxkit.store import verdict
+from mstxkit.store import fate
 from mstxkit.testing import StandIn
 from mstxkit.testing.cann_run import read_calls
 
@@ -94,12 +94,12 @@ class Training:
         """Can every rank be asked for every stage?"""
         if not (self.run / "run.json").exists():
             return False
-        said = verdict.heard(asking.control_of(self.run))
+        said = fate.heard(asking.control_of(self.run))
         return len(said) == self.ranks and all("actor_update" in one.standing.stages for one in said)
 
-    def stood(self, id: str) -> verdict.Progress:
+    def stood(self, id: str) -> fate.Progress:
         control = asking.control_of(self.run)
-        return verdict.Judge(verdict.heard(control)).progress(asking.named(control, id))
+        return fate.Fates(fate.heard(control)).progress(asking.named(control, id))
 
     def states(self, id: str) -> dict[int, str]:
         """How the request stands on each rank that was asked."""

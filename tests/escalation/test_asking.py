@@ -13,10 +13,10 @@ from builders.escalated_run import GONE, STAGES, control, empty_run, left, run_o
 from mstxkit.errors import ConfigError, MstxkitError
 from mstxkit.escalation import asking
 from mstxkit.escalation.duty.mailbox import Mailbox
-from mstxkit.store import control_folder, verdict
+from mstxkit.store import control_folder, fate
+from mstxkit.store.fate import Asked
 from mstxkit.store.report import Report
 from mstxkit.store.request import Known, Request
-from mstxkit.store.verdict import Asked
 
 RIGHT: dict[str, Any] = {"stage": "actor_update", "ranks": [1]}
 
@@ -27,7 +27,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def ids(run: Path) -> list[str]:
-    return [one.request.id for one in verdict.asked(control(run))]
+    return [one.request.id for one in fate.asked(control(run))]
 
 
 def reported(request: Request, rank: int, state: str, **more: Any) -> Report:
@@ -37,7 +37,7 @@ def reported(request: Request, rank: int, state: str, **more: Any) -> Report:
 def test_what_is_asked_for_lies_in_the_control_folder(run: Path) -> None:
     request = asking.ask(run, RIGHT)
 
-    assert verdict.asked(control(run)) == [Asked(request)]
+    assert fate.asked(control(run)) == [Asked(request)]
 
 
 def test_an_alias_of_a_stage_is_that_stage(run: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_process_of_the_run_may_be_the_first_to_say_anything(tmp_path: Path) -
 
 def test_a_process_that_knows_enough_reads_no_other_s_word(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand ranks that ask at once would read a million files."""
-    monkeypatch.setattr(verdict, "heard", lambda control: pytest.fail("read"))
+    monkeypatch.setattr(fate, "heard", lambda control: pytest.fail("read"))
 
     assert asking.ask(run, RIGHT, also=Known(STAGES, range(4), ())).ranks == (1,)
 
@@ -157,7 +157,7 @@ def test_what_is_there_already_needs_no_lock(run: Path, monkeypatch: pytest.Monk
 def test_suspects_lie_beside_the_request_and_are_ranks_of_the_run(run: Path) -> None:
     asking.ask(run, {**RIGHT, "ranks": "suspect+peer"}, suspects=[3, 1])
 
-    assert verdict.asked(control(run))[0].suspects == (1, 3)
+    assert fate.asked(control(run))[0].suspects == (1, 3)
     with pytest.raises(ConfigError, match=r"suspects=\[9\]"):
         asking.ask(run, {**RIGHT, "ranks": "suspect+peer"}, suspects=[9])
 
@@ -175,7 +175,7 @@ def test_a_request_is_cancelled_by_the_beginning_of_its_id(run: Path) -> None:
     before = asking.cancel(run, request.id[:5], "not needed")
 
     assert before.asked.request == request
-    assert verdict.asked(control(run))[0].cancelled == "not needed"
+    assert fate.asked(control(run))[0].cancelled == "not needed"
 
 
 def test_cancelling_twice_is_once(run: Path) -> None:
@@ -183,7 +183,7 @@ def test_cancelling_twice_is_once(run: Path) -> None:
     asking.cancel(run, request.id, "first")
     asking.cancel(run, request.id, "second")
 
-    assert verdict.asked(control(run))[0].cancelled == "first"
+    assert fate.asked(control(run))[0].cancelled == "first"
 
 
 def test_an_unknown_id_is_told_those_that_are_open(run: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_beginning_that_several_have_cancels_none(run: Path) -> None:
 
     with pytest.raises(ConfigError, match="several"):
         asking.cancel(run, shared)
-    assert all(one.cancelled is None for one in verdict.asked(control(run)))
+    assert all(one.cancelled is None for one in fate.asked(control(run)))
 
 
 def test_an_empty_id_names_no_request(run: Path) -> None:
@@ -215,7 +215,7 @@ def test_an_empty_id_names_no_request(run: Path) -> None:
 
 
 def stands(run: Path, request: Request, **more: Any) -> dict[int, tuple[str, str]]:
-    found = verdict.Judge(verdict.heard(control(run))).progress(Asked(request, **more))
+    found = fate.Fates(fate.heard(control(run))).progress(Asked(request, **more))
     return {report.rank: (report.state, report.reason) for report in found.reports}
 
 
@@ -233,7 +233,7 @@ def test_progress_counts_the_ranks_in_each_state(run: Path) -> None:
     for rank, state in enumerate(("armed", "done", "armed")):
         say(run, rank, reported(request, rank, state))
 
-    found = verdict.Judge(verdict.heard(control(run))).progress(Asked(request))
+    found = fate.Fates(fate.heard(control(run))).progress(Asked(request))
 
     assert str(found) == "queued 1, armed 2, done 1 of 4"
     assert not found.has_ended

@@ -15,7 +15,7 @@ from mstxkit.escalation import explaining
 from mstxkit.escalation.explaining import Explanation
 from mstxkit.escalation.machine.moves import Policy
 from mstxkit.host.identity import host
-from mstxkit.store import verdict
+from mstxkit.store import fate
 from mstxkit.store.report import Report
 from mstxkit.store.whereabouts import Age, Whereabouts
 
@@ -37,8 +37,8 @@ def explain(
     run: Path, *, sessions: Any = (), environment: Any = None, suspects: Any = (), policy: Policy | None = None,
     **given: Any,
 ) -> Explanation:  # fmt: skip
-    said = verdict.heard(control(run))
-    before = [verdict.Judge(said).progress(one) for one in verdict.asked(control(run))]
+    said = fate.heard(control(run))
+    before = [fate.Fates(said).progress(one) for one in fate.asked(control(run))]
     request = left(run, **given)
     return explaining.explained(
         request, said, suspects, others=before, sessions=sessions, environment=environment, policy=policy
@@ -250,7 +250,7 @@ def test_the_step_is_that_of_now_and_how_old_it_is_is_told(run: Path) -> None:
     seen = [Whereabouts(host(), os.getpid(), 1, "", "", 31, "actor_generate", 1.0, 1 << 62, Age(2.0, True))]
     request = left(run)
 
-    (who,) = explaining.explained(request, verdict.heard(control(run)), seen=seen).recorders
+    (who,) = explaining.explained(request, fate.heard(control(run)), seen=seen).recorders
 
     assert (who.step, who.stage, who.seen) == (31, "actor_generate", Age(2.0, True))
     assert who.as_json()["seen"] == {"seconds": 2.0, "is_exact": True}

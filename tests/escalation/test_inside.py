@@ -21,7 +21,7 @@ from mstxkit.errors import ConfigError, MstxkitError
 from mstxkit.escalation import asking
 from mstxkit.escalation.duty.mailbox import Mailbox
 from mstxkit.host import identity
-from mstxkit.store import documents, verdict
+from mstxkit.store import documents, fate
 from mstxkit.store.control_folder import ControlFolder
 from mstxkit.store.request import Request
 
@@ -58,7 +58,7 @@ def captured(run: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def filed(run: Path) -> list[Request]:
-    return [one.request for one in verdict.asked(asking.control_of(run))]
+    return [one.request for one in fate.asked(asking.control_of(run))]
 
 
 def test_the_first_call_of_a_run_asks_for_this_rank(captured: Path) -> None:
@@ -92,7 +92,7 @@ def test_groups_mean_the_ranks_that_have_said_so(tmp_path: Path) -> None:
         say(run, rank, groups={"dp": (rank // 2, 2)})
     request = mstxkit.escalate("actor_update", ranks="dp:0", run=run)
 
-    (asked,) = verdict.asked(control(run))
+    (asked,) = fate.asked(control(run))
     assert (request.ranks, asked.request.ranks, asked.suspects) == ("dp:0", "dp:0", (0, 1))
 
 
@@ -217,7 +217,7 @@ def test_a_run_named_by_the_caller_comes_first(captured: Path, tmp_path: Path) -
     request = mstxkit.escalate("actor_update", run=other)
 
     assert filed(captured) == []
-    assert [one.request for one in verdict.asked(control(other))] == [request]
+    assert [one.request for one in fate.asked(control(other))] == [request]
 
 
 def test_a_run_in_which_nobody_listens_is_refused(tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_suspects_are_found_in_the_run_s_tables_by_another_process(tmp_path: Pat
 
     mstxkit.escalate("actor_update", ranks="suspect+peer", run=run)
 
-    (asked,) = verdict.asked(control(run))
+    (asked,) = fate.asked(control(run))
     assert asked.suspects == (1, 2)
     assert asked.request.reason == "rank 2 is slowest in actor_update, +791% over rank 1"
 

@@ -8,8 +8,8 @@ import pytest
 
 from mstxkit.errors import ConfigError
 from mstxkit.escalation.meaning import ranks_meant
+from mstxkit.store.fate import Heard
 from mstxkit.store.report import Acknowledgement, Standing
-from mstxkit.store.verdict import Heard
 
 SIZE = 8
 STAGE = "actor_update"

@@ -17,7 +17,7 @@ from builders.main_ppo import STEPS, Job, Kind
 
 from mstxkit import open_run
 from mstxkit.escalation import asking
-from mstxkit.store import verdict
+from mstxkit.store import fate
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -47,7 +47,7 @@ OF_THE_CRITIC = {"values": "critic_compute_values", "update_critic": "critic_upd
 class Ended:
     """A job that was recorded to its end, what was asked of it, and the same job without mstxkit if there was one."""
 
-    def __init__(self, job: Job, plain: Job | None, progress: verdict.Progress) -> None:
+    def __init__(self, job: Job, plain: Job | None, progress: fate.Progress) -> None:
         self.job, self.kind, self.plain, self.progress = job, job.kind, plain, progress
         self.run = open_run(job.run)
         self.processes = self.run.processes().to_dicts()
@@ -86,7 +86,7 @@ def ended(request: pytest.FixtureRequest, task: Path, tmp_path_factory: pytest.T
         codes = [one.end() for one in (job, plain) if one is not None]
         assert set(codes) == {0}, job.output[-4000:]
         control = asking.control_of(job.run)
-        yield Ended(job, plain, asking.judge_of(control).progress(asking.named(control, id)))
+        yield Ended(job, plain, asking.fates_of(control).progress(asking.named(control, id)))
     finally:
         for one in (job, plain):
             if one is not None:
@@ -108,12 +108,12 @@ def listening(job: Job) -> set[int]:
     """Ranks that can be asked for the stage."""
     if not (job.run / "run.json").exists():
         return set()
-    heard = verdict.heard(asking.control_of(job.run))
+    heard = fate.heard(asking.control_of(job.run))
     return {one.rank for one in heard if "actor_update" in one.standing.stages}
 
 
 def states(control: Any, id: str) -> dict[str, int]:
-    return asking.judge_of(control).progress(asking.named(control, id)).counts()
+    return asking.fates_of(control).progress(asking.named(control, id)).counts()
 
 
 def test_it_runs_to_its_last_step_and_says_nothing_of_an_error(ended: Ended) -> None:

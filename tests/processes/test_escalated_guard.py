@@ -13,7 +13,7 @@ import pytest
 from builders import lives
 
 from mstxkit.escalation import asking
-from mstxkit.store import verdict
+from mstxkit.store import fate
 from mstxkit.testing import CannRun, run_under_cann
 
 pytestmark = [
@@ -114,5 +114,5 @@ def test_who_comes_second_is_refused_by_name_and_the_program_goes_on(
 
 def report_of(run: Path, rank: int) -> Any:
     control = asking.control_of(run)
-    said = verdict.Judge(verdict.heard(control)).progress(verdict.asked(control)[0])
+    said = fate.Fates(fate.heard(control)).progress(fate.asked(control)[0])
     return next(one for one in said.reports if one.rank == rank)

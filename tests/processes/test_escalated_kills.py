@@ -20,7 +20,7 @@ from builders import lives, soak
 
 import mstxkit
 from mstxkit.escalation import asking
-from mstxkit.store import verdict
+from mstxkit.store import fate
 from mstxkit.store.report import END_STATES
 from mstxkit.testing import CannCall, CannRun, run_under_cann
 
@@ -61,8 +61,8 @@ class Story:
             if call.pid == pid and call.call in ("aclprofStart", "aclprofStop") and call.code == 0
         ]
 
-    def said(self) -> list[verdict.Heard]:
-        return verdict.heard(asking.control_of(self.run))
+    def said(self) -> list[fate.Heard]:
+        return fate.heard(asking.control_of(self.run))
 
     def __str__(self) -> str:
         return f"seed {self.seed}: see {self.place}"
@@ -150,9 +150,7 @@ def judge_requests(story: Story) -> None:
     """Each ends in a stated state on each rank that was asked, and what was recorded is what is said."""
     run = mstxkit.open_run(story.run)
     shown = {(row["request"], row["rank"]): row for row in rows_of(run)}
-    words = {
-        request.request.id: verdict.Judge(story.said(), now_ns=FAR_NS).progress(request) for request in asked(story)
-    }
+    words = {request.request.id: fate.Fates(story.said(), now_ns=FAR_NS).progress(request) for request in asked(story)}
     recorded: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
     for one in story.sessions:
         if one["request"]:
@@ -175,8 +173,8 @@ def rows_of(run: Any) -> list[dict[str, Any]]:
     return list(escalations.rows(run.path, run.id, run._processes, [], FAR_NS))
 
 
-def asked(story: Story) -> list[verdict.Asked]:
-    return verdict.asked(asking.control_of(story.run))
+def asked(story: Story) -> list[fate.Asked]:
+    return fate.asked(asking.control_of(story.run))
 
 
 def judge_memories(story: Story) -> None:
@@ -194,7 +192,7 @@ def test_the_runs_were_worth_it(told: tuple[Path, CannRun]) -> None:
     folder, run = told
     stories = [Story(folder, seed, run.calls) for seed in SEEDS]
     states = [report.state for story in stories for one in asked(story)
-              for report in verdict.Judge(story.said(), now_ns=FAR_NS).progress(one).reports]  # fmt: skip
+              for report in fate.Fates(story.said(), now_ns=FAR_NS).progress(one).reports]  # fmt: skip
     died = [process for story in stories for process in story.processes.values() if has_died(process)]
     open_ones = [one for story in stories for one in story.sessions if one["state"] == "recording"]
     lights = [one for story in stories for one in story.sessions if one["stage"] == "light"]

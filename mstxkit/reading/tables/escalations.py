@@ -9,13 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple, Sequence
 
-from ...store import verdict
+from ...store import fate
 from ...store.control_folder import ControlFolder
 from ...store.documents import Unusable
+from ...store.fate import Asked, Fates
 from ...store.report import DRAINING, RUNNING, Report
 from ...store.session_file import RecordedSession, sessions
 from ...store.values import small_number, text_of, whole_number
-from ...store.verdict import Asked, Judge
 from ..folder import Damage
 from ..processes import Process, liveness
 
@@ -59,7 +59,7 @@ def _rows(
     control = ControlFolder(Path(run), run_id, is_private=False)
     is_alive = liveness((process.host, process.pid, process.state) for process in processes)
     kept = [session for session in sessions(run, run_id, unusable) if session.key[0]]
-    judge = Judge(verdict.heard(control, is_alive, unusable), lambda: kept, is_alive, now_ns)
+    judge = Fates(fate.heard(control, is_alive, unusable), lambda: kept, is_alive, now_ns)
     clocks, count = _Clocks(processes), 0
     for request in _requests(judge, _asked(control, unusable), kept):
         for place in _places(request, judge):
@@ -72,13 +72,13 @@ def _rows(
 
 def _asked(control: ControlFolder, unusable: list[Unusable]) -> list[Asked]:
     try:
-        return verdict.asked(control)
+        return fate.asked(control)
     except Unusable as exc:
         unusable.append(exc)
         return []
 
 
-def _requests(judge: Judge, wanted: Sequence[Asked], kept: Sequence[RecordedSession]) -> Iterator[_Request]:
+def _requests(judge: Fates, wanted: Sequence[Asked], kept: Sequence[RecordedSession]) -> Iterator[_Request]:
     """By age; then those of which only words or sessions are left."""
     recorded: dict[str, dict[_Place, list[RecordedSession]]] = {}
     for session in kept:
@@ -91,7 +91,7 @@ def _requests(judge: Judge, wanted: Sequence[Asked], kept: Sequence[RecordedSess
         yield _Request(id, by_id.get(id), judge.words(id, request), recorded.get(id, {}))
 
 
-def _places(request: _Request, judge: Judge) -> Iterator[_Place]:
+def _places(request: _Request, judge: Fates) -> Iterator[_Place]:
     """A stage is unknown where neither the request nor a profile is there; so is a rank that no profile names."""
     wanted = request.asked.request.stages if request.asked is not None else ()
     asked = judge.ranks(request.asked) if request.asked is not None else ()
@@ -106,7 +106,7 @@ def _places(request: _Request, judge: Judge) -> Iterator[_Place]:
             yield stage, None
 
 
-def _row(request: _Request, place: _Place, judge: Judge, clocks: _Clocks) -> dict[str, Any]:
+def _row(request: _Request, place: _Place, judge: Fates, clocks: _Clocks) -> dict[str, Any]:
     stage, rank = place
     report = (request.words.get(rank) if rank is not None else None) or judge.silence(request.id, rank, request.asked)
     recorded = request.recorded.get(place, [])

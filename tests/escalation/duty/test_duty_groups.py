@@ -16,7 +16,7 @@ from builders import lives
 from mstxkit.errors import MstxkitError
 from mstxkit.escalation import asking
 from mstxkit.recorder import adopt
-from mstxkit.store import verdict
+from mstxkit.store import fate
 from mstxkit.store.request import Request
 
 TESTS = Path(__file__).parents[2]
@@ -24,18 +24,18 @@ PROGRAM = TESTS / "builders" / "grouped_ranks.py"
 STAGE = "actor_update"
 
 
-def heard(run: Path) -> list[verdict.Heard]:
+def heard(run: Path) -> list[fate.Heard]:
     try:
-        return verdict.heard(asking.control_of(run))
+        return fate.heard(asking.control_of(run))
     except MstxkitError:
         return []  # no run yet
 
 
-def ended(run: Path, request_id: str) -> verdict.Progress:
+def ended(run: Path, request_id: str) -> fate.Progress:
     control = asking.control_of(run)
     asked = asking.named(control, request_id)
-    assert lives.wait_until(lambda: verdict.Judge(heard(run)).progress(asked).has_ended)
-    return verdict.Judge(heard(run)).progress(asked)
+    assert lives.wait_until(lambda: fate.Fates(heard(run)).progress(asked).has_ended)
+    return fate.Fates(heard(run)).progress(asked)
 
 
 def ask(run: Path, ranks: str, occasion: str) -> Request:
@@ -43,7 +43,7 @@ def ask(run: Path, ranks: str, occasion: str) -> Request:
     return asking.ask(run, fields, asking.whom(run, fields))
 
 
-def done(run: Path, ranks: str) -> verdict.Progress:
+def done(run: Path, ranks: str) -> fate.Progress:
     """Asked until one was recorded everywhere: on a busy host a step may begin before its ranks hear of it."""
     for attempt in range(20):
         progress = ended(run, ask(run, ranks, str(attempt)).id)
@@ -82,8 +82,8 @@ def test_ranks_are_asked_by_their_place_in_parallel_groups(folder: Path) -> None
 
     peers = done(run, "peers:1")  # rank 0, which agrees elsewhere, is none of them
     (folder / "ask").touch()
-    assert lives.wait_until(lambda: any(one.request.ranks == "dp:1" for one in verdict.asked(asking.control_of(run))))
-    from_inside = [one for one in verdict.asked(asking.control_of(run)) if one.request.ranks == "dp:1"]
+    assert lives.wait_until(lambda: any(one.request.ranks == "dp:1" for one in fate.asked(asking.control_of(run))))
+    from_inside = [one for one in fate.asked(asking.control_of(run)) if one.request.ranks == "dp:1"]
 
     assert [report.rank for report in peers.reports] == [1, 3]
     assert len({tuple(report.recorded_steps) for report in peers.reports}) == 1

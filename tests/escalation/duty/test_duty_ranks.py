@@ -13,7 +13,7 @@ from builders import lives
 
 from mstxkit.escalation import asking
 from mstxkit.recorder import adopt
-from mstxkit.store import verdict
+from mstxkit.store import fate
 from mstxkit.store.request import Request
 
 _TRIES = 20
@@ -66,9 +66,9 @@ class Job:
             self.ranks[rank] = lives.start(PROGRAM, self.run, rank, self._agreement_s, *how.values(), PYTHONPATH=path)
         assert lives.wait_until(lambda: {one.rank for one in self.heard() if one.is_alive} >= set(ranks)), self.heard()
 
-    def heard(self) -> list[verdict.Heard]:
+    def heard(self) -> list[fate.Heard]:
         try:
-            return verdict.heard(asking.control_of(self.run))
+            return fate.heard(asking.control_of(self.run))
         except Exception:
             return []  # no run yet
 
@@ -77,7 +77,7 @@ class Job:
 
     def reports(self, request: Request) -> dict[int, Any]:
         found = asking.named(asking.control_of(self.run), request.id)
-        return {one.rank: one for one in verdict.Judge(self.heard()).progress(found).reports}
+        return {one.rank: one for one in fate.Fates(self.heard()).progress(found).reports}
 
     def states(self, request: Request) -> list[str]:
         return [report.state for _, report in sorted(self.reports(request).items())]

@@ -19,7 +19,7 @@ from mstxkit.escalation import asking
 from mstxkit.escalation.duty import beginning
 from mstxkit.escalation.duty import duty as duties
 from mstxkit.host import identity
-from mstxkit.store import verdict
+from mstxkit.store import fate
 from mstxkit.store.control_folder import ControlFolder
 
 WITHIN_S = 20
@@ -52,7 +52,7 @@ def listens(run: Path) -> bool:
 
 
 def is_armed(run: Path, request: Any) -> bool:
-    said = verdict.heard(control(run))
+    said = fate.heard(control(run))
     return any(one.id == request.id and one.state == "armed" for each in said for one in each.standing.reports)
 
 

@@ -316,7 +316,7 @@ class RunOfThree(RuleBasedStateMachine):
         for made, suspects in self.asked.values():
             for number in made.ranks_in(SIZE, suspects):
                 rank = self.world.ranks[number]
-                # Of a lost rank's planned windows nobody speaks: the judge of words concludes it (store/verdict.py).
+                # Of a lost rank's planned windows nobody speaks: the judge of words concludes it (store/fate.py).
                 is_lost = made.planned is not None and rank.machine is None
                 assert is_lost or self.world.ended(made.id, number), (made.id, number)
                 told = [report for report in rank.said if report.id == made.id]

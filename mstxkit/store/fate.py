@@ -148,7 +148,7 @@ def world_size(speakers: Sequence[Heard]) -> int:
     return max([0, *sizes, *(speaker.rank + 1 for speaker in speakers)])
 
 
-class Judge:
+class Fates:
     """How requests stand, by all that is known of a run.
 
     Args:

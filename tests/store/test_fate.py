@@ -12,11 +12,11 @@ from builders.escalated_run import GONE, NS, control, left, run_of, say, session
 
 from mstxkit.escalation import asking
 from mstxkit.host import identity
-from mstxkit.store import verdict
+from mstxkit.store import fate
+from mstxkit.store.fate import LATE_S, Asked, Fates
 from mstxkit.store.report import SESSION_S, Report
 from mstxkit.store.request import Request
 from mstxkit.store.session_file import sessions
-from mstxkit.store.verdict import LATE_S, Asked, Judge
 
 ELSEWHERE = {"host": "elsewhere"}  # nobody here can tell whether a process of that host lives
 
@@ -26,10 +26,10 @@ def run(tmp_path: Path) -> Path:
     return run_of(tmp_path / "run")
 
 
-def judged(run: Path, request: Request, after_s: float = 0.0, is_alive: Any = verdict.alive_here) -> tuple[str, str]:
+def judged(run: Path, request: Request, after_s: float = 0.0, is_alive: Any = fate.alive_here) -> tuple[str, str]:
     """State and reason of the only rank that is asked, so many seconds from now."""
-    said = verdict.heard(control(run), is_alive)
-    judge = Judge(said, lambda: sessions(run, ""), is_alive, time.time_ns() + int(after_s * NS))
+    said = fate.heard(control(run), is_alive)
+    judge = Fates(said, lambda: sessions(run, ""), is_alive, time.time_ns() + int(after_s * NS))
     report = judge.progress(Asked(request)).reports[0]
     return report.state, report.reason
 
@@ -125,7 +125,7 @@ def test_a_plan_for_a_rank_that_does_not_exist_is_refused_and_one_that_nobody_ca
     run: Path, tmp_path: Path
 ) -> None:
     request, for_all = left(run, ranks=[9], **PLANNED), left(run, ranks="all", **PLANNED)
-    nobody = Judge([]).progress(Asked(for_all))
+    nobody = Fates([]).progress(Asked(for_all))
 
     assert judged(run, request) == ("refused", "this run has the ranks 0 to 3")
     assert (str(nobody), nobody.has_ended) == ("queued", False)
@@ -152,7 +152,7 @@ def test_every_host_and_every_reader_gives_the_same_answer(run: Path, monkeypatc
         return {
             json.loads(shown)["requests"][0]["ranks"][0]["state"],
             open_run(run).escalations().to_dicts()[0]["state"],
-            asking.judge_of(control(run)).progress(Asked(request)).reports[0].state,
+            asking.fates_of(control(run)).progress(Asked(request)).reports[0].state,
         }
 
     request = left(run, limits={"seconds": 20})
