@@ -31,9 +31,9 @@ LAYERS = {
     **dict.fromkeys(("engine", "recorder", "sinks"), 2),
     **dict.fromkeys(("marking", "pieces"), 3),
     **dict.fromkeys(("patching", "patches", "config", "profiling"), 4),
-    **dict.fromkeys(("escalation",), 5),
+    **dict.fromkeys(("escalation", "cluster"), 5),
     **dict.fromkeys(("capturing", "process_status", "bootstrap"), 6),
-    **dict.fromkeys(("reading", "parsing"), 7),
+    **dict.fromkeys(("reading", "parsing", "judging", "triggers"), 7),
     **dict.fromkeys(("cli", "testing", "demo", "__main__", ""), 8),
 }
 OFFLINE, OFFLINE_MAY_IMPORT = 7, (0, 1, 7)
@@ -80,7 +80,9 @@ MAY_IMPORT = {
     "cli": {"typer", "rich"},
     "config": {"pydantic"},
     "demo": {"torch", "numpy", "rich"},
+    "judging": {"numpy"},
     "reading": {"numpy", "polars", "rich"},
+    "triggers": {"numpy"},
 }
 
 # Files in which a fault must not reach user code, and is noted instead.
@@ -139,8 +141,8 @@ VAGUE_NOUNS = {"one", "found", "told", "said", "given", "known"}
 BANNED_WORDS = {"utils", "util", "helpers", "helper", "manager", "common", "core", "misc"}
 LINES_AT_MOST = 450
 # 31,000 were the limit of the tidying alone; endings, figures, configuration that acts and results came after it, then
-# indexes, reading of what is asked for, and standing by for next to nothing.
-LINES_OF_THE_PACKAGE, MEDIAN_LINES, NINE_IN_TEN_LINES = 44_800, 115, 263
+# indexes, reading of what is asked for, standing by for next to nothing, and the job as a whole.
+LINES_OF_THE_PACKAGE, MEDIAN_LINES, NINE_IN_TEN_LINES = 52_000, 118, 270
 # More than typing, re and contextlib have. The twin is what runs where C could not be built: ten modules of its own,
 # and what they need.
 MODULES_AT_MOST, MODULES_AT_MOST_ON_THE_TWIN = 16, 50

@@ -5,11 +5,14 @@
 <run>/sealed/<process>.<nnnn>.mxs             what it recorded
 <run>/patches/<process>.json                  what became of its patched targets
 <run>/now/<host>-<digest>.json                in which step and stage the processes of a host are
+<run>/summaries/<host>-<digest>.mxb           what the processes of a host handed over, step by step
+<run>/verdicts/<who>.jsonl                    what was judged of the job
 <run>/control/requests.json                   every message to all ranks; requests.lock is held by who adds one
 <run>/control/acks/rank<R>[-<role>].json      what a rank says of them
 <run>/profiles/<stage>/step<N>/rank<R>/<start ns>-<pid>/session.json   one profile, and analysis.json of its parse
 <run>/profiles/<request>/[<stage>.step<N>/]<what the profiler wrote>   all ranks of a finished request, for tools
 <live folder>/<process>.live                  on the host: a process's live file; control-*: what they pass on
+<live folder>/<process>.sums                  what a process hands over to its keeper, and of which stages
 <live folder>/<process>.life                  a lock that its process holds while it lives
 <live folder>/keeper-<host>.life              a lock of the one that looks after the others
 """
@@ -26,6 +29,9 @@ from ..host import identity, life
 RUN_FILE = "run.json"
 LIVE, SEALED, PATCHES, CONTROL, PROFILES = "live", "sealed", "patches", "control", "profiles"
 NOW, NOW_SUFFIX = "now", ".json"
+SUMMARIES, SUMMARIES_SUFFIX = "summaries", ".mxb"
+VERDICTS, VERDICTS_SUFFIX = "verdicts", ".jsonl"
+HANDED_OVER_SUFFIX = ".sums"
 ACKS, REQUESTS, REQUESTS_LOCK = "acks", "requests.json", "requests.lock"
 SESSION_FILE, ANALYSIS_FILE, ANALYSIS_LOCK = "session.json", "analysis.json", "analysis.lock"
 # A pointer of a process: while its live file is made, and while another process seals that.

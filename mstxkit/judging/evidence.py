@@ -1,0 +1,94 @@
+"""What is judged: one step of the processes that do the same work, as arrays. Seconds, on the run's aligned clock.
+
+Live summaries, a run's tables and the simulator all give these; the judge knows nothing of where they come from.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Mapping, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Seconds = npt.NDArray[np.float64]
+    Whole = npt.NDArray[np.int64]
+
+FLIGHT_RECORDER, STAGE_ENTRY, DEVICE = SOURCES = ("flight_recorder", "stage_entry", "device")
+
+
+class Peer(NamedTuple):
+    """One process of those that do the same work: its rank, host, process name, and what it is to its rank.
+
+    `is_controller`: it waits for others and computes nothing; it is never compared with them.
+    """
+
+    rank: int | None
+    host: str = ""
+    process: str = ""
+    part: str = ""
+    is_controller: bool = False
+
+
+class Collectives(NamedTuple):
+    """Entries into collectives, K of them, from rings or from device ranges.
+
+    Args:
+        member: (K,) who entered, as an index of `RoleStep.members`.
+        group: (K,) which group of processes, by a number that all of it have for it.
+        sequence: (K,) which of that group's collectives.
+        entered_s, left_s: (K,) when it was entered, and over as that member saw it; NaN: not known.
+        stage: (K,) in which stage of that member, as an index of `RoleStep.stages`; -1: in none.
+        groups: Group to the ranks of it, where they are known.
+        source: One of SOURCES.
+    """
+
+    member: Whole
+    group: Whole
+    sequence: Whole
+    entered_s: Seconds
+    left_s: Seconds
+    stage: Whole
+    groups: Mapping[int, tuple[int, ...]]
+    source: str = FLIGHT_RECORDER
+
+
+class Work(NamedTuple):
+    """What a stage did: (M, S) each, NaN where nobody says so."""
+
+    tokens: Seconds
+    responses: Seconds
+    longest_response: Seconds
+
+
+class RoleStep(NamedTuple):
+    """One step of one role: M members that do the same work, S stages. NaN: that member was not in that stage.
+
+    Args:
+        role: "" where none is known.
+        step: Number of the step, or of the generation of weights, as that role counts.
+        members: Those that are compared with each other.
+        stages: Canonical keys.
+        entered_s, left_s: (M, S) first begin and last end.
+        total_s, busy_s, longest_s: (M, S) union of their time, time really spent inside, longest occurrence.
+        occurrences: (M, S) occurrences; 0 where there are none.
+        work: What was done in them.
+        error_s: (M,) bound of the error of that member's times against the others'.
+        collectives: None where this step has no ring or device range to tell by.
+        values: Of async training: "weight_version", "buffer_size", "trajectory_age", where they are known.
+    """
+
+    role: str
+    step: int
+    members: tuple[Peer, ...]
+    stages: tuple[str, ...]
+    entered_s: Seconds
+    left_s: Seconds
+    total_s: Seconds
+    busy_s: Seconds
+    longest_s: Seconds
+    occurrences: Seconds
+    work: Work
+    error_s: Seconds
+    collectives: Collectives | None = None
+    values: Mapping[str, float] = {}

@@ -1,0 +1,104 @@
+"""One stage of one step of one process, summed up in 40 bytes: what a process hands over when a step is over.
+
+Written by the engines, passed on by the host's keeper, read by whoever judges. A step that is handed over again
+replaces what was said of it before: a range of it has ended since.
+
+Little-endian: u32 step (0xFFFFFFFF none) · u16 stage, an id of its process · u16 occurrences, saturating · i64 entered,
+ns of CLOCK_MONOTONIC · u32 span, from there to when it was left last · u32 total · u32 longest · u16 busy, in 1/65,534
+of total (0xFFFF: not measured apart) · u16 responses, saturating (0xFFFF: not known) · u32 tokens · u32 longest
+response, in tokens (0xFFFFFFFF: not known). A duration is in microseconds; with its highest bit set, in units of 1,024
+of them.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Iterator, NamedTuple
+
+from . import records
+
+ROW = struct.Struct("<IHHqIIIHHII")
+ROW_BYTES = ROW.size
+# The same for numpy: `numpy.dtype(FIELDS)`.
+FIELDS = [
+    ("step", "<u4"), ("stage", "<u2"), ("occurrences", "<u2"), ("entered_ns", "<i8"), ("span", "<u4"), ("total", "<u4"),
+    ("longest", "<u4"), ("busy", "<u2"), ("responses", "<u2"), ("tokens", "<u4"), ("longest_response", "<u4"),
+]  # fmt: skip
+# Attributes of a stage's ranges that say how much it did: summed, summed, and the largest. Where a range has no
+# "responses", its "prompts" count.
+TOKENS, RESPONSES, PROMPTS, LONGEST_RESPONSE = "tokens", "responses", "prompts", "longest_response"
+UNKNOWN_16, UNKNOWN_32 = 0xFFFF, 0xFFFFFFFF
+_BUSY_PARTS = 65_534
+_COARSE, _COARSE_SHIFT, _US = 1 << 31, 10, 1000
+
+
+class StageSummary(NamedTuple):
+    """One stage of one step in one process.
+
+    Args:
+        step: None: in no step.
+        stage: The process's own id of it.
+        occurrences: Outermost occurrences that have ended.
+        entered_ns, left_ns: First begin and last end, CLOCK_MONOTONIC of its host.
+        total_ns: The union of their time.
+        busy_ns: Time really spent inside; None where that is not measured apart.
+        longest_ns: The longest occurrence.
+        tokens, responses, longest_response: Work done, as its ranges say; None where they do not.
+    """
+
+    step: int | None
+    stage: int
+    occurrences: int
+    entered_ns: int
+    left_ns: int
+    total_ns: int
+    busy_ns: int | None
+    longest_ns: int
+    tokens: int | None = None
+    responses: int | None = None
+    longest_response: int | None = None
+
+    def pack(self) -> bytes:
+        """Its 40 bytes; durations are rounded down to microseconds, from 36 minutes on to milliseconds."""
+        return ROW.pack(
+            records.NO_STEP if self.step is None else self.step, self.stage, min(self.occurrences, UNKNOWN_16),
+            self.entered_ns, _packed(self.left_ns - self.entered_ns), _packed(self.total_ns), _packed(self.longest_ns),
+            _busy(self.busy_ns, self.total_ns), _known(self.responses, UNKNOWN_16),
+            _known(self.tokens, UNKNOWN_32), _known(self.longest_response, UNKNOWN_32),
+        )  # fmt: skip
+
+
+def unpack(data: bytes) -> Iterator[StageSummary]:
+    """The summaries in whole rows; what is left at the end is left out."""
+    for step, stage, count, entered, span, total, longest, busy, responses, tokens, longest_response in ROW.iter_unpack(
+        data[: len(data) // ROW_BYTES * ROW_BYTES]
+    ):
+        total_ns = _ns(total)
+        yield StageSummary(
+            None if step == records.NO_STEP else step, stage, count, entered, entered + _ns(span), total_ns,
+            None if busy == UNKNOWN_16 else total_ns * busy // _BUSY_PARTS, _ns(longest),
+            _or_none(tokens, UNKNOWN_32), _or_none(responses, UNKNOWN_16), _or_none(longest_response, UNKNOWN_32),
+        )  # fmt: skip
+
+
+def _packed(ns: int) -> int:
+    us = max(0, ns) // _US
+    return us if us < _COARSE else _COARSE | min(us >> _COARSE_SHIFT, _COARSE - 1)
+
+
+def _ns(packed: int) -> int:
+    return (packed if packed < _COARSE else (packed - _COARSE) << _COARSE_SHIFT) * _US
+
+
+def _busy(busy_ns: int | None, total_ns: int) -> int:
+    if busy_ns is None:
+        return UNKNOWN_16
+    return min(_BUSY_PARTS, busy_ns * _BUSY_PARTS // total_ns) if total_ns > 0 else 0
+
+
+def _known(value: int | None, unknown: int) -> int:
+    return unknown if value is None else min(max(0, value), unknown - 1)
+
+
+def _or_none(value: int, unknown: int) -> int | None:
+    return None if value == unknown else value

@@ -1,0 +1,142 @@
+"""`verdicts/<who>.jsonl`: what was judged of a job, a line each, appended by whoever judges it.
+
+A line with the id of an earlier one replaces it: a verdict grows with its evidence, and is withdrawn when that is gone.
+Anybody with this user's rights may have written there: what is no verdict is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any, Iterable, Mapping, NamedTuple
+
+from . import documents, layout
+from .values import small_number, table_of, text_of, whole_number
+
+KINDS = (
+    "compute", "input", "communication", "link", "imbalance", "jitter", "hang", "all_slow", "not_enough_evidence",
+)  # fmt: skip
+COMPUTE, INPUT, COMMUNICATION, LINK, IMBALANCE, JITTER, HANG, ALL_SLOW, NOT_ENOUGH_EVIDENCE = KINDS
+# Kinds that name somebody or something as the cause of a loss.
+BLAMING = frozenset(KINDS) - {NOT_ENOUGH_EVIDENCE}
+LIMIT_BYTES = 64 << 20
+_TEXT_AT_MOST, _EVIDENCE_AT_MOST = 1000, 64
+
+
+class Verdict(NamedTuple):
+    """What was judged, with its cause.
+
+    Args:
+        id: Of this verdict; the same in every line that says more of it.
+        time_ns: When it was said last; wall clock of who judges.
+        step: The step after which it was said last.
+        kind: One of KINDS.
+        stage, rank, role: What and who caused the loss, never who waited for it; None where nobody alone did.
+        since_step: The first step of which it is true.
+        impact_ratio: Share of the step that is lost by it, 0 to 1.
+        coverage_ratio: Share of all that is lost which it explains, 0 to 1.
+        recurrence_ratio: In which share of the steps since then it was seen.
+        confidence: 0 to 1.
+        group: Ranks of the group that synchronises, where that matters: a link's, a barrier's.
+        waits_for: Who waits for the cause, and where: "ranks 0,2-7 wait for rank 1 in actor_update".
+        evidence: The numbers it rests on, by name; plain values.
+        next: What to do.
+        request: Id of the request for a profile that it led to; "" for none.
+        withdrawn: Why it holds no more; "" while it does.
+    """
+
+    id: str
+    time_ns: int
+    step: int | None
+    kind: str
+    stage: str | None = None
+    rank: int | None = None
+    role: str = ""
+    since_step: int | None = None
+    impact_ratio: float = 0.0
+    coverage_ratio: float = 0.0
+    recurrence_ratio: float = 0.0
+    confidence: float = 0.0
+    group: tuple[int, ...] = ()
+    waits_for: str = ""
+    evidence: Mapping[str, Any] = {}
+    next: str = ""
+    request: str = ""
+    withdrawn: str = ""
+
+    @property
+    def is_blaming(self) -> bool:
+        """Does it hold, and name a cause?"""
+        return self.kind in BLAMING and not self.withdrawn
+
+    def line(self) -> bytes:
+        """Its line."""
+        return (
+            json.dumps({**self._asdict(), "group": list(self.group), "evidence": dict(self.evidence)}).encode() + b"\n"
+        )
+
+    @classmethod
+    def read(cls, fields: Mapping[str, Any]) -> Verdict | None:
+        """Of the JSON of a line; None where it is none."""
+        kind, id = fields.get("kind"), fields.get("id")
+        if kind not in KINDS or not isinstance(id, str) or not id:
+            return None
+        texts: dict[str, Any] = {
+            name: text_of(fields.get(name))[:_TEXT_AT_MOST] for name in ("role", "waits_for", "next", "request")
+        }
+        ratios: dict[str, Any] = {name: _ratio(fields.get(name)) for name in _RATIOS}
+        group = fields.get("group")
+        ranks = [small_number(rank) for rank in group] if isinstance(group, list) else []
+        return cls(
+            id=id[:_TEXT_AT_MOST], time_ns=whole_number(fields.get("time_ns")), step=small_number(fields.get("step")),
+            kind=kind, stage=text_of(fields.get("stage"))[:_TEXT_AT_MOST] or None,
+            rank=small_number(fields.get("rank")), evidence=_plain(table_of(fields.get("evidence"))),
+            since_step=small_number(fields.get("since_step")), group=tuple(rank for rank in ranks if rank is not None),
+            withdrawn=text_of(fields.get("withdrawn"))[:_TEXT_AT_MOST],
+            **texts, **ratios,
+        )  # fmt: skip
+
+
+_RATIOS = ("impact_ratio", "coverage_ratio", "recurrence_ratio", "confidence")
+
+
+def _ratio(value: Any) -> float:
+    is_number = type(value) in (int, float) and math.isfinite(value)
+    return min(1.0, max(0.0, float(value))) if is_number else 0.0
+
+
+def _plain(evidence: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers and texts by name; what else there is as text."""
+    kept = list(evidence.items())[:_EVIDENCE_AT_MOST]
+    return {
+        str(name)[:100]: value if type(value) in (int, float, bool) else text_of(value)[:_TEXT_AT_MOST]
+        for name, value in kept
+    }
+
+
+def read(run: Path, unusable: list[documents.Unusable] | None = None) -> list[Verdict]:
+    """Every verdict of a run as it was said last, withdrawn ones too, oldest first."""
+    newest: dict[str, Verdict] = {}
+    for name in documents.names_in(run / layout.VERDICTS, layout.VERDICTS_SUFFIX):
+        try:
+            content = documents.read(run / layout.VERDICTS / name, LIMIT_BYTES) or b""
+        except documents.Unusable as exc:
+            if unusable is not None:
+                unusable.append(exc)
+            continue
+        for verdict in _in_lines(content):
+            if verdict.id not in newest or verdict.time_ns >= newest[verdict.id].time_ns:
+                newest[verdict.id] = verdict
+    return sorted(newest.values(), key=lambda verdict: (verdict.time_ns, verdict.id))
+
+
+def _in_lines(content: bytes) -> Iterable[Verdict]:
+    for line in content.split(b"\n"):
+        try:
+            fields = json.loads(line) if line else None
+        except (ValueError, RecursionError):
+            continue  # the last one may be half written
+        verdict = Verdict.read(fields) if isinstance(fields, dict) else None
+        if verdict is not None:
+            yield verdict
