@@ -45,8 +45,6 @@ class Columns(NamedTuple):
 
 
 NO_ATTRIBUTES = Attributes(np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.uint8), np.empty(0, np.int64))
-# From so many columns on, single operations on planes cost less than what each of them costs at all.
-_MANY = 1 << 14
 Choose = Callable[[U16, Callable[[], U16], Callable[[], U32]], Optional[Bits]]
 
 
@@ -144,16 +142,13 @@ def _of_rows(attributes: Attributes, chosen: Bits) -> Attributes:
 
 
 def _join(planes: U8) -> npt.NDArray[np.unsignedinteger[Any]]:
-    """Byte planes, low byte first, as one unsigned number a column. Of many, pairwise: faster than to transpose."""
-    if planes.shape[1] < _MANY:
-        joined: npt.NDArray[np.unsignedinteger[Any]] = np.ascontiguousarray(planes.T).view(f"<u{len(planes)}")[:, 0]
-        return joined
-    parts: list[npt.NDArray[np.unsignedinteger[Any]]] = list(planes)
-    bits = 8
-    for wide in (np.uint16, np.uint32, np.uint64)[: len(parts).bit_length() - 1]:
-        parts = [low.astype(wide) | high.astype(wide) << wide(bits) for low, high in zip(parts[::2], parts[1::2])]
-        bits *= 2
-    return parts[0]
+    """Byte planes, low byte first, as one unsigned number a column. Plane by plane: twice as fast as to transpose."""
+    width, count = planes.shape
+    joined = np.empty((count, width), np.uint8)
+    for place, plane in enumerate(planes):
+        joined[:, place] = plane
+    numbers: npt.NDArray[np.unsignedinteger[Any]] = joined.view(f"<u{width}")[:, 0]
+    return numbers
 
 
 def from_bank(bank: livefile.BankCopy) -> tuple[Columns, int]:
