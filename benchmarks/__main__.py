@@ -45,14 +45,17 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true", help="exit 1 when a figure breaks its budget")
-    parser.add_argument("--only", action="append", metavar="NAME", help="just this one: range_off, timer, reader, ...")
+    parser.add_argument(
+        "--only", action="append", metavar="NAME[,NAME]", help="just these: range_off,timer,reader, ..."
+    )
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     return parser
 
 
-def _names(only: list[str] | None) -> list[str]:
+def _names(wanted: list[str] | None) -> list[str]:
+    only = {name for names in wanted or () for name in names.split(",") if name}
     known = sorted(path.stem[len("bench_") :] for path in HERE.glob("bench_*.py"))
-    unknown = set(only or ()) - set(known)
+    unknown = only - set(known)
     if unknown:
         sys.exit(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     return [name for name in known if not only or name in only]

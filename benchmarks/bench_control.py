@@ -5,6 +5,7 @@ Each rank is a process of its own under `capture()` with its defaults. Requests 
 kernel tells them of a request. `shared`: nobody does, as where another host writes. `cached`: each rank is a host of
 its own besides, and what it reads of the shared folder is up to 3 seconds old, as with NFS and `acregmin=3`; the way
 back is not delayed. `idle`: nothing is asked, nothing recorded; CPU time and wake-ups of all threads but the main one.
+`idle_64`: of 64 processes of a host together.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ ENDED = ("cancelled", "failed", "refused", "expired", "done")
 
 # Until what a process has recorded is sealed and it sleeps for long, and for how long it is then measured.
 SETTLES_S, MEASURED_S = 45.0, 40.0
+_FEW = 4  # so many are shown by the one in the middle, more as a whole
 
 
 class Setting(NamedTuple):
@@ -44,7 +46,7 @@ class Setting(NamedTuple):
 
 SETTINGS = {
     "local": Setting(4, 120), "shared": Setting(4, 20, is_local=False), "cached": Setting(12, 8, False, False, OLD_S),
-    "idle": Setting(4, 0),
+    "idle": Setting(4, 0), "idle_64": Setting(64, 0),
 }  # fmt: skip
 VARIANTS: dict[str, dict[str, str]] = {name: {} for name in SETTINGS}
 
@@ -76,6 +78,9 @@ def _idle(setting: Setting) -> list[Row]:
         time.sleep(MEASURED_S)
         after = [spent_by_threads(pid) for pid in pids]
     ms = sorted((late[0] - early[0]) / 1e6 / MEASURED_S for early, late in zip(before, after))
+    if setting.ranks > _FEW:
+        note = f"of a core; the keeper alone {ms[-1] / 10:.2f}, the one in the middle {statistics.median(ms):.3f} ms/s"
+        return [Row(f"control.idle_{setting.ranks}_percent", sum(ms) / 10, "%", note=note)]
     wakes = sorted((late[1] - early[1]) / MEASURED_S for early, late in zip(before, after))
     note = f"of {setting.ranks} ranks on one host; the most, its keeper, "
     return [
