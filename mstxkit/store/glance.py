@@ -51,6 +51,7 @@ class LiveGlance:
         self._stages: dict[int, str] = {}
         self._step: int | None = None
         self._is_beside = False
+        self._last: tuple[tuple[bytes, bytes, livefile.BankHead], Glimpse] | None = None
 
     def look(self) -> Glimpse | None:
         """What it does now; None where it is not recording, and of a worker of a pool or a data loader.
@@ -70,21 +71,37 @@ class LiveGlance:
     def _looked(self, descriptor: int) -> Glimpse | None:
         head = documents.read_part(descriptor, 0, livefile.HEADER_BYTES)
         header = livefile.read_header(head, os.fstat(descriptor).st_size)
-        identity = livefile.read_identity(head)
-        self._is_beside = identity.get("under") in _NOT_LOOKED_AT
+        self._is_beside = self._identity(head).get("under") in _NOT_LOOKED_AT
         if header.state != livefile.RECORDING or self._is_beside:
             return None
-        slots = _open_slots(descriptor, head, header)
         (active,) = struct.unpack_from("<I", head, livefile.ACTIVE_BANK_AT)
         if active >= header.layout.bank_count:
             raise FormatError("a live file whose active bank is none of it", livefile.ACTIVE_BANK_AT)
         at = header.layout.bank_at(active)
         bank = livefile.read_bank_head(documents.read_part(descriptor, at, livefile.BANK_HEADER_BYTES))
+        used = _used_slots(descriptor, header)
+        seen = head[livefile.IDENTITY_AT :], used, bank
+        if self._last is None or self._last[0] != seen:  # most processes of a host do nothing between two looks
+            self._last = seen, self._new(descriptor, head, header, _open_slots(head, header, used), (at, bank))
+        return self._last[1]
+
+    def _identity(self, head: bytes) -> dict[str, Any]:
+        """As before, where its place holds the same bytes."""
+        if self._last is None or self._last[0][0] != head[livefile.IDENTITY_AT :]:
+            return livefile.read_identity(head)
+        return self._last[1].identity
+
+    def _new(
+        self, descriptor: int, head: bytes, header: livefile.Header, slots: list[livefile.Slot],
+        placed: tuple[int, livefile.BankHead],
+    ) -> Glimpse:  # fmt: skip
+        at, bank = placed
         seen = [(slot.start, slot.step) for slot in slots if slot.step != records.NO_STEP]
         seen += _newest(descriptor, at, bank)
         self._step = max(seen)[1] if seen else self._step
         stage, start = self._stage(descriptor, at + header.layout.bank_bytes, bank, slots)
-        return Glimpse(identity, self._step, stage, None if start is None else _monotonic_ns(head, header, start))
+        since_ns = None if start is None else _monotonic_ns(head, header, start)
+        return Glimpse(livefile.read_identity(head), self._step, stage, since_ns)
 
     def _stage(
         self, descriptor: int, end: int, bank: livefile.BankHead, slots: Sequence[livefile.Slot]
@@ -101,13 +118,17 @@ class LiveGlance:
         return self._stages.get(latest.stage), start
 
 
-def _open_slots(descriptor: int, head: bytes, header: livefile.Header) -> list[livefile.Slot]:
-    """Those that are open. Most were never used, and are left out before they are looked at one by one."""
-    size = livefile.SLOT_BYTES
-    used = documents.read_part(descriptor, livefile.HEADER_BYTES, header.layout.slot_count * size).rstrip(b"\0")
-    count = -(-len(used) // size)
+def _used_slots(descriptor: int, header: livefile.Header) -> bytes:
+    """Those that were ever used: most were not."""
+    size = header.layout.slot_count * livefile.SLOT_BYTES
+    return documents.read_part(descriptor, livefile.HEADER_BYTES, size).rstrip(b"\0")
+
+
+def _open_slots(head: bytes, header: livefile.Header, used: bytes) -> list[livefile.Slot]:
+    """Those that are open."""
+    count = -(-len(used) // livefile.SLOT_BYTES)
     layout = header.layout._replace(slot_count=count)
-    return livefile.read_slots(head + used.ljust(count * size, b"\0"), header._replace(layout=layout))
+    return livefile.read_slots(head + used.ljust(count * livefile.SLOT_BYTES, b"\0"), header._replace(layout=layout))
 
 
 def _newest(descriptor: int, at: int, bank: livefile.BankHead) -> list[tuple[int, int]]:
