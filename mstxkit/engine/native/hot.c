@@ -876,7 +876,8 @@ static PyObject *hot_counters(PyObject *self, PyObject *unused)
     return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:I}", "dropped", c[DROPPED], "slots_overflowed",
                          c[SLOTS_OVERFLOWED], "attributes_lost", c[ATTRIBUTES_LOST], "names_capped", c[NAMES_CAPPED],
                          "texts_cut", c[TEXTS_CUT], "faults", c[FAULTS], "coalesced", c[COALESCED],
-                         "summaries_lost", g_summaries_lost, "sites", g_site_count, "open", g.slot_count - g.free_count);
+                         "summaries_lost", g_summaries_lost, "sites", g_site_count, "open",
+                         g.slot_count - g.free_count);
 }
 
 /* ---- fork: a child that did not go through os.fork() must not write into its parent's file ---- */
