@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from ...store import records
-from . import banks, ranges, sinks, sites, tracks, watch
+from . import banks, ranges, sinks, sites, sums, tracks, watch
 
 
 def step(n: Any = None) -> int | None:
@@ -31,6 +31,8 @@ def step(n: Any = None) -> int | None:
         if wanted is not None and wanted != tracks.step:  # patched calls tell theirs again and again
             tracks.step = wanted
             tracks.renew()
+            if ranges.is_recording:
+                sums.step_is_over(sites.stages())
         in_force = tracks.step
     if wanted is not None:
         watch.stepped(wanted)
@@ -136,3 +138,23 @@ def stage_times(step: Any = None) -> dict[str, float]:
         if step is None:
             return {}
     return sites.stage_times(step, current_step())
+
+
+def stage_keys() -> list[str]:
+    """The keys of all stages, in the order of their ids from 1."""
+    return [stage.key for stage in sites.stages()]
+
+
+def process_step() -> int | None:
+    """The step in force, whatever `at_step` says."""
+    return tracks.step
+
+
+def take_summaries(everything: bool = False) -> bytes:
+    """What is to be handed over of the stages of steps that are over: rows of 40 bytes, `store/summaries.py`.
+
+    Args:
+        everything: Also of the step in force, and of what is in no step: at the end.
+    """
+    with banks.lock:
+        return sums.take(sites.stages(), tracks.step, bool(everything))
