@@ -75,8 +75,10 @@ class Ranks:
         seen, variance = self.seen[:, at], self.variance[:, at]
         own = np.where(seen >= 3, np.sqrt(variance), np.nan)
         usual = middle_of(own)
-        apart = 1.4826 * middle_of(np.abs(values - middle_of(values)))
-        usual = np.fmax(np.where(np.isfinite(usual), usual, apart), LEAST_NOISE)
+        if np.isnan(usual).any():
+            apart = 1.4826 * middle_of(np.abs(values - middle_of(values)))
+            usual = np.where(np.isfinite(usual), usual, apart)
+        usual = np.fmax(usual, LEAST_NOISE)
         noise: Matrix = np.fmax(np.where(np.isfinite(own), own, 0.0), usual)
         return noise
 

@@ -58,7 +58,7 @@ class Norms:
         self.waiting, self.regression = Waiting(), Regression(FEATURES)
         self.collective_in: set[str] = set()
 
-    def measure(self, step: RoleStep, pieces: Pieces, step_s: float, ranks: Ranks) -> Measured:
+    def measure(self, step: RoleStep, pieces: Pieces, step_s: float, base_s: float, ranks: Ranks) -> Measured:
         """Measure one step, by what was learned from those before it."""
         place = self.places.of(pieces.kinds)
         mode = self._modes(place, pieces.kinds)
@@ -69,7 +69,7 @@ class Norms:
         at = self.columns.of(kinds)
         kept = (at >= 0) & (place >= 0)
         self._widen(ranks)
-        return self._measured(step, _choose(pieces, kept), step_s, _Chosen(kinds, at, mode, kept), ranks)
+        return self._measured(step, _choose(pieces, kept), step_s, base_s, _Chosen(kinds, at, mode, kept), ranks)
 
     def _widen(self, ranks: Ranks) -> None:
         self.waiting.widen(len(self.places))
@@ -87,8 +87,9 @@ class Norms:
         mode[is_inside] = FREE
         return mode
 
-    def _measured(self, step: RoleStep, pieces: Pieces, step_s: float, chosen: _Chosen, ranks: Ranks) -> Measured:
-        base_s = BASE_RATIO * step_s
+    def _measured(
+        self, step: RoleStep, pieces: Pieces, step_s: float, base_s: float, chosen: _Chosen, ranks: Ranks
+    ) -> Measured:
         at, mode = chosen.at[chosen.kept], chosen.mode[chosen.kept]
         last_came = np.fmax.reduce(pieces.came_s, axis=0)
         waits = mode == WAITS

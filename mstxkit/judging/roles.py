@@ -55,6 +55,8 @@ class RoleHistory:
 
     def __init__(self) -> None:
         self.step_s, self.last_step, self.members = 0.0, -1, ()  # type: float, int, tuple[Peer, ...]
+        # Times are compared as logarithms of so much more: it must not move with every step, or all levels would.
+        self._base_s = 0.0
         self.holding, self.links = Holding(), Links()
         self.ring_steps: deque[int] = deque(maxlen=32)
         self._norms, self._levels = Norms(), Levels(FEATURES)
@@ -84,6 +86,8 @@ class RoleHistory:
         if not is_evidence or not pieces.kinds or not math.isfinite(length_s) or length_s <= 0:
             return RoleFound()
         self.step_s = self.step_s + _STEP_FOLLOWS * (length_s - self.step_s) if self.step_s else length_s
+        if not 0.5 < self._base_s / (BASE_RATIO * self.step_s) < 2:
+            self._base_s = BASE_RATIO * self.step_s
         tells = None if step.collectives is None else inside(step, step.collectives)
         if tells is not None:
             pieces = _with_inside(pieces, step, tells)
@@ -143,7 +147,7 @@ class RoleHistory:
         """(M, K): by enough of the step, apart from how ranks differ anyhow, and by more than more work may explain."""
         limits, at = settings.of(slow_rank.SlowRank), measured.at
         mean = sums.excess / np.maximum(1.0, sums.steps)
-        lost_s = np.expm1(mean) * (measured.usual_s + BASE_RATIO * self.step_s)[None, :]
+        lost_s = np.expm1(mean) * (measured.usual_s + self._base_s)[None, :]
         level = np.where(np.isfinite(measured.excess), self._ranks.level[:, at], np.nan)
         middle = middle_of(level)
         spread = 1.4826 * middle_of(np.abs(level - middle))
@@ -165,7 +169,7 @@ class RoleHistory:
             kind = measured.kinds[piece]
             is_input = kind.stage == INPUT_STAGE or bool(measured.is_first[piece])
             steps, mean = int(sums.steps[member, piece]), sums.excess[member, piece] / sums.steps[member, piece]
-            usual_s = measured.usual_s[piece] + BASE_RATIO * self.step_s
+            usual_s = measured.usual_s[piece] + self._base_s
             score, threshold = float(sums.score[member, piece]), slow_rank.threshold(limits, compared)
             findings.append(Finding(
                 Key("input" if is_input else "compute", kind.where, kind.stage, self._keys[member]), member, steps,
@@ -178,7 +182,7 @@ class RoleHistory:
         self, measured: Measured, sums: slow_rank.Sums, limits: slow_rank.SlowRank, work_limits: imbalance.Imbalance
     ) -> list[Finding]:
         mean = sums.excess / np.maximum(1.0, sums.steps)
-        lost_s = np.expm1(mean) * (measured.usual_s + BASE_RATIO * self.step_s)[None, :]
+        lost_s = np.expm1(mean) * (measured.usual_s + self._base_s)[None, :]
         fires = (sums.score > slow_rank.threshold(limits, mean.size)) & (sums.steps >= work_limits.steps)
         fires &= (mean >= math.log1p(work_limits.effect)) & (lost_s >= work_limits.impact * self.step_s)
         fires &= np.array([kind.where in (IN, INSIDE) for kind in measured.kinds], bool)[None, :]
@@ -209,7 +213,7 @@ class RoleHistory:
         is_sure = self._own_history(measured, settings, True)
         change = slow_stage.Change(*(values[at] for values in self._levels.change))
         mean = slow_stage.mean_excess(change)
-        lost_s = np.expm1(mean) * (measured.usual_s + BASE_RATIO * self.step_s)
+        lost_s = np.expm1(mean) * (measured.usual_s + self._base_s)
         fires = slow_stage.fires(limits, change) & is_sure & (lost_s >= limits.impact * self.step_s)
         asks = slow_stage.asks(limits, change) & is_sure & (measured.mode != FREE)
         asks &= lost_s >= 0.5 * limits.impact * self.step_s
@@ -257,7 +261,7 @@ class RoleHistory:
         return RoleFound(tuple(findings), (), True)
 
     def _measure(self, step: RoleStep, pieces: Pieces) -> Measured:
-        measured = self._norms.measure(step, pieces, self.step_s, self._ranks)
+        measured = self._norms.measure(step, pieces, self.step_s, self._base_s, self._ranks)
         for ranks in (self._loads, self._works):
             ranks.widen(len(self._norms.columns))
         self._levels.widen(len(self._norms.columns))
@@ -277,7 +281,7 @@ class RoleHistory:
         excess = float(values[member, piece])
         if not math.isfinite(excess):
             return None
-        more_s = math.expm1(min(excess, 50.0)) * (measured.usual_s[piece] + BASE_RATIO * self.step_s)
+        more_s = math.expm1(min(excess, 50.0)) * (measured.usual_s[piece] + self._base_s)
         return self._loss(measured, member, piece, excess, max(0.0, float(more_s)))
 
     def _loss(self, measured: Measured, member: int, piece: int, excess: float, more_s: float) -> Seen:
