@@ -79,6 +79,9 @@ class Norms:
         """Members have come or gone: who meets is to be learned anew."""
         self._meets.clear()
 
+    def _has_groups(self, pieces: Pieces) -> npt.NDArray[np.bool_]:
+        return np.array([where == IN and stage in self._meets for where, stage in pieces.kinds], bool)
+
     def _by_group(self, pieces: Pieces) -> list[tuple[npt.NDArray[np.int64], Labels | None]]:
         """Places of pieces in which the same members meet, and who does."""
         sets: dict[int, tuple[list[int], Labels | None]] = {}
@@ -111,9 +114,9 @@ class Norms:
         mode = np.full(len(place), UNKNOWN)
         mode[slope + 3 * error < -0.5] = WAITS
         is_inside = np.array([kind.where == INSIDE for kind in kinds], bool)
-        may_wait = np.array([kind.stage in self.collective_in and kind.where == IN for kind in kinds], bool)
-        mode[(slope - 3 * error > -0.5) & ~may_wait] = FREE
-        mode[is_inside] = FREE
+        meets = np.array([kind.stage in self.collective_in and kind.where == IN for kind in kinds], bool)
+        mode[slope - 3 * error > -0.5] = FREE
+        mode[is_inside], mode[meets] = FREE, WAITS
         return mode
 
     def _measured(
@@ -130,6 +133,8 @@ class Norms:
         excess, level = after_others(times - predicted), middle_of(times - predicted)
         if len(together) > 1:
             excess = np.where(waits, _each(together, after_those, times - predicted), excess)
+            # The slowest group is what the others wait for later.
+            level = np.where(waits & self._has_groups(pieces), np.fmax.reduce(times - predicted, axis=0), level)
         sure = np.log(np.maximum(took - self._doubt_s(pieces, mode, last_came), 0.0) + base_s) - times
         learned = np.where(sure > -_DOUBT, excess, np.nan)
         noise = ranks.noise(at, learned)
