@@ -116,7 +116,7 @@ def false_alarms(seed: int, steps: int, is_async: bool) -> tuple[int, int, list[
         done = judge.close(step)
         job.grant(done.wants)
         alarms += [
-            f"{seed}: {v.kind} {v.stage} {v.rank} step {step.step} {v.evidence.get('where')} {v.evidence.get('excess_ratio')}"
+            f"{seed}: {v.kind} {v.stage} {v.rank} step {step.step} {v.evidence.get('where')}"
             for v in done.verdicts if v.is_blaming and v.evidence.get("steps", 0) and v.since_step is not None
         ]  # fmt: skip
     return count, len({alarm.split(" step ")[0] for alarm in alarms}), alarms
@@ -172,6 +172,8 @@ def ruled(of: Case, horizon: int = 40) -> dict[str, tuple[bool, bool]]:
                 if step.step >= ONSET:
                     rank = step.members[place].rank
                     right = stage == of.fault.stage and rank == of.fault.rank
-                    first[rule.name] = first.get(rule.name, True) and right if step.step == ONSET else first.get(rule.name, right)
+                    first[rule.name] = (
+                        first.get(rule.name, True) and right if step.step == ONSET else first.get(rule.name, right)
+                    )
                     wrong[rule.name] = wrong.get(rule.name, False) or rank != of.fault.rank
     return {rule.name: (first.get(rule.name, False), wrong.get(rule.name, False)) for rule in rules}
