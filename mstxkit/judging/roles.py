@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import replace
 from typing import Iterable, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from ..triggers.slow_link import SlowLink
 from . import cutting
 from .columns import Matrix, Ranks
 from .cutting import IN, Piece, Pieces
-from .evidence import Peer, RoleStep
+from .evidence import RoleStep
 from .findings import Finding, Key, Seen
 from .gates import Gates, Holding
 from .inside import Inside, inside
@@ -86,8 +87,10 @@ class RoleHistory:
             return self._late_rings(step, settings)
         self._arrange(step, settings.of(Gates))
         is_next = step.step == self.last_step + 1
-        pieces = cutting.in_pieces(step, self._ended_s if is_next else None)
         self.last_step = step.step
+        if not step.stages or not step.members:
+            return RoleFound()
+        pieces = cutting.in_pieces(step, self._ended_s if is_next else None)
         self._ended_s = np.fmax.reduce(step.left_s, axis=1)
         is_evidence, may_judge = self.holding.is_judged(settings.of(Gates), entered_stages(step))
         took_s = length_s(pieces, step)
@@ -134,8 +137,7 @@ class RoleHistory:
                 measured, sums, fires & self._is_comparable(measured)[None, :], limits, excess.size
             )
             findings += self._stalls_now(measured, noise, sums, settings)
-            work_sums = self._works.add(limits, at, np.where(is_settled, measured.by_work, np.nan), work_noise)
-            findings += self._imbalances(measured, work_sums, limits, work_limits)
+            findings += self._imbalances(measured, work_noise, is_settled, limits, work_limits)
         self._ranks.learn(at, measured.learned, noise)
         self._works.learn(at, measured.by_work, work_noise)
         self._loads.learn(at, np.where(np.isfinite(measured.excess), measured.load, np.nan), np.ones(len(at))[None, :])
@@ -197,7 +199,7 @@ class RoleHistory:
             score, threshold = float(sums.score[member, piece]), slow_rank.threshold(limits, compared)
             findings.append(Finding(
                 Key("input" if is_input else "compute", kind.where, kind.stage, self._keys[member]), member, steps,
-                math.expm1(mean), math.expm1(mean) * usual_s, score / threshold, (),
+                math.expm1(mean), float(math.expm1(mean) * usual_s), score / threshold, (),
                 {"score": round(score, 2), "threshold": round(threshold, 2), "usual_s": float(measured.usual_s[piece])},
             ))  # fmt: skip
         return findings
@@ -220,8 +222,15 @@ class RoleHistory:
         return tied
 
     def _imbalances(
-        self, measured: Measured, sums: slow_rank.Sums, limits: slow_rank.SlowRank, work_limits: imbalance.Imbalance
-    ) -> list[Finding]:
+        self, measured: Measured, noise: Matrix, is_settled: npt.NDArray[np.bool_], limits: slow_rank.SlowRank,
+        work_limits: imbalance.Imbalance,
+    ) -> list[Finding]:  # fmt: skip
+        # Work that falls to ranks by chance is no imbalance: how far apart they are in a step is what is usual.
+        if len(measured.by_work) >= 5:
+            noise = np.fmax(noise, 1.4826 * middle_of(np.abs(measured.by_work))[None, :])
+        limits = replace(limits, clip=min(limits.clip, 2.0))
+        by_work = np.where(is_settled, measured.by_work, np.nan)
+        sums = self._works.add(limits, measured.at, by_work, noise)
         mean = sums.excess / np.maximum(1.0, sums.steps)
         lost_s = np.expm1(mean) * (measured.usual_s + self._base_s)[None, :]
         fires = (sums.score > slow_rank.threshold(limits, mean.size)) & (sums.steps >= work_limits.steps)

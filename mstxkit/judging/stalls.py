@@ -50,6 +50,9 @@ class Stalls:
             but: (M,) of whom it is known that they are slow all the time.
         """
         self._steps = min(_STEPS, self._steps + 1)
+        lasting = {key for key, lasts in zip(keys, but.tolist()) if lasts}
+        if lasting and any(stall.member in lasting for stall in self._stalls):
+            self._stalls = deque((stall for stall in self._stalls if stall.member not in lasting), self._stalls.maxlen)
         with np.errstate(invalid="ignore"):
             is_stall = (measured.excess > settings.deviations * noise) & (seconds > settings.stall * step_s)
         members, pieces = np.nonzero(is_stall & ~but[:, None])
@@ -66,7 +69,11 @@ class Stalls:
         stalls = self._stalls
         lost_s = sum(stall.lost_s for stall in stalls) / max(1, self._steps)
         steps = len({stall.step for stall in stalls})
-        if not jitter.fires(settings, steps, self._steps) or lost_s < settings.impact * step_s:
+        if (
+            self._steps < _STEPS // 2
+            or not jitter.fires(settings, steps, self._steps)
+            or lost_s < settings.impact * step_s
+        ):
             return []
         stage = Counter(stall.stage for stall in stalls).most_common(1)[0][0]
         member, of_member = Counter(stall.member for stall in stalls).most_common(1)[0]

@@ -26,7 +26,8 @@ def role_step(
     more.setdefault("members", peers(len(entered)))
     return RoleStep(
         more.pop("role", "actor"), step, more.pop("members"), tuple(stages), entered, left, left - entered,
-        left - entered, left - entered, np.isfinite(entered).astype(float), work, np.full(len(entered), error_s), **more,
+        left - entered, left - entered, np.isfinite(entered).astype(float), work, np.full(len(entered), error_s),
+        **more,
     )  # fmt: skip
 
 
@@ -55,7 +56,7 @@ def alone(steps: int, ranks: int = 6, seed: int = 1, **more: Any) -> list[RoleSt
         steps: How many.
         ranks: How many.
         seed: Of the noise.
-        more: `slow`: (rank, factor, since); `work`: (rank, factor, since) of the tokens, and of the time that they take.
+        more: `slow`: (rank, factor, since); `work`: the same of tokens, and of the time that they take.
     """
     random, now, result = np.random.default_rng(seed), np.full(ranks, 100.0), []
     for step in range(steps):

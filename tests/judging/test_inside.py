@@ -77,7 +77,9 @@ def test_members_whose_ring_begins_later_are_left_out() -> None:
 
 def test_entries_that_belong_nowhere_are_left_out() -> None:
     step = role_step(0, STAGES, [[0.0]] * 2, [[10.0]] * 2)
-    tells = inside(step, collectives([(5, 0, 1, 1.0, 1.0, 0), (0, 0, 1, 1.0, 1.0, -1), (1, 0, 1, float("nan"), 1.0, 0)]))
+    tells = inside(
+        step, collectives([(5, 0, 1, 1.0, 1.0, 0), (0, 0, 1, 1.0, 1.0, -1), (1, 0, 1, float("nan"), 1.0, 0)])
+    )
 
     assert np.isnan(tells.own_s).all()
 

@@ -10,6 +10,7 @@ import pytest
 
 np = pytest.importorskip("numpy")
 
+from builders import soak  # noqa: E402
 from builders.judged import alone, collectives, judged, role_step  # noqa: E402
 
 from mstxkit.judging.evidence import Peer, RoleStep  # noqa: E402
@@ -212,21 +213,35 @@ def test_who_takes_over_goes_on_with_the_verdicts_that_stand() -> None:
     assert {verdict.id for verdict in lines(steps[40:], second)} == {verdict.id for verdict in first.standing()}
 
 
-def test_thousands_of_verdicts_leave_no_more_behind_than_hundreds() -> None:
-    """Every rank of every stage is slow in its turn: what is remembered is of the size of the job."""
-    judge, steps = JobJudge(), []
-    for number in range(40):
-        steps += [step._replace(step=step.step + 50 * number) for step in alone(50, slow=(number % 6, 2.0, 0), seed=number)]
-    lines(steps[:1000], judge)
+def test_what_an_earlier_judge_has_left_is_withdrawn_when_it_is_not_seen_for_long() -> None:
+    left = Verdict("ab", 1, 9, "compute", "actor_generate", 1, "actor")
+    judge = JobJudge(standing=[left])
+    (withdrawn,) = lines(alone(160), judge)
+
+    assert (withdrawn.id, bool(withdrawn.withdrawn)) == ("ab", True)
+    assert judge.standing() == []
+
+
+def test_thousands_of_steps_with_verdicts_leave_no_more_behind_than_hundreds() -> None:
+    """Every rank is slow in its turn: what is remembered is of the size of the job."""
+    judge, turns = JobJudge(), soak.rounds(200, 8)
+
+    def turn(number: int) -> int:
+        steps = alone(50, slow=(number % 6, 2.0, 0), seed=number % 7)
+        return len(lines([step._replace(step=step.step + 50 * number) for step in steps], judge))
+
+    for number in range(7):
+        turn(number)
     tracemalloc.start()
     try:
-        before, said = tracemalloc.get_traced_memory()[0], len(lines(steps[1000:], judge))
+        turn(7)
+        before, said = tracemalloc.get_traced_memory()[0], sum(turn(8 + number) for number in range(turns))
         grown = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
 
-    assert said > 20
-    assert grown < 200_000
+    assert said >= turns
+    assert grown < 300_000
 
 
 def test_names_of_stages_are_quoted_in_commands() -> None:

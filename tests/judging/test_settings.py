@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("numpy")
 
-from mstxkit.errors import MstxkitError  # noqa: E402
-from mstxkit.judging import settings  # noqa: E402
-from mstxkit.triggers.slow_rank import SlowRank  # noqa: E402
+from mstxkit.errors import MstxkitError
+from mstxkit.judging import settings
+from mstxkit.triggers.slow_rank import SlowRank
 
 
 def test_a_setting_is_changed_by_its_name_and_the_others_stay() -> None:
