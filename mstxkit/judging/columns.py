@@ -23,7 +23,7 @@ LEAST_NOISE = 0.005
 _SEEN_BEFORE, _SEEN_AT_MOST = 20.0, 33.0
 
 
-class Columns:
+class PieceColumns:
     """Which column a piece has. More pieces than `at_most` are not remembered."""
 
     def __init__(self, at_most: int = 160) -> None:
@@ -71,7 +71,7 @@ class Ranks:
 
     def _change(self, change: Callable[[Matrix], Matrix]) -> None:
         self.seen, self.level, self.variance = (change(v) for v in (self.seen, self.level, self.variance))
-        self.sums = slow_rank.Sums(*(change(values) for values in self.sums))
+        self.sums = slow_rank.RankSums(*(change(values) for values in self.sums))
 
     def noise(self, at: At, values: Matrix) -> Matrix:
         """(M, K) standard deviation of each, from step to step; no less than is usual among all.
@@ -103,9 +103,9 @@ class Ranks:
         self.variance[:, at] = np.where(is_there, grown, self.variance[:, at])
         self.seen[:, at] = seen + is_there
 
-    def add(self, settings: slow_rank.SlowRank, at: At, values: Matrix, noise: Matrix) -> slow_rank.Sums:
+    def add(self, settings: slow_rank.SlowRank, at: At, values: Matrix, noise: Matrix) -> slow_rank.RankSums:
         """One step of the sequential test; the sums of these columns."""
-        sums = slow_rank.added(settings, slow_rank.Sums(*(part[:, at] for part in self.sums)), values, noise)
+        sums = slow_rank.added(settings, slow_rank.RankSums(*(part[:, at] for part in self.sums)), values, noise)
         limit = 4 * settings.threshold  # what goes on for long shall not take as long to be forgotten
         sums = sums._replace(score=np.minimum(sums.score, limit))
         for kept, new in zip(self.sums, sums):
@@ -150,7 +150,7 @@ class Regression:
         self.products[at] = self.FADES * self.products[at] + np.einsum("mkf,mk->kf", weighted, values)
 
 
-class Waiting:
+class JointEnds:
     """Is a piece over for all together, whoever comes to it late? Learned from who came when and how long it took."""
 
     FADES = 0.97

@@ -25,7 +25,7 @@ class Piece(NamedTuple):
     stage: str
 
 
-class Pieces(NamedTuple):
+class StepPieces(NamedTuple):
     """One step in pieces, K of them, in their order.
 
     Args:
@@ -46,13 +46,13 @@ class Pieces(NamedTuple):
     error_s: Matrix
 
 
-def nothing(members: int) -> Pieces:
+def nothing(members: int) -> StepPieces:
     """No pieces."""
     empty = np.zeros((members, 0))
-    return Pieces((), np.zeros(0, np.int64), empty, empty, empty, np.zeros(0, bool), empty)
+    return StepPieces((), np.zeros(0, np.int64), empty, empty, empty, np.zeros(0, bool), empty)
 
 
-def in_pieces(step: RoleStep, ended_s: npt.NDArray[np.float64] | None) -> Pieces:
+def in_pieces(step: RoleStep, ended_s: npt.NDArray[np.float64] | None) -> StepPieces:
     """The pieces of a step.
 
     Args:
@@ -68,7 +68,7 @@ def in_pieces(step: RoleStep, ended_s: npt.NDArray[np.float64] | None) -> Pieces
     kinds = tuple(Piece(where, step.stages[at]) for at in order for where in (BEFORE, IN))
     is_first = np.zeros(2 * count, bool)
     is_first[:1] = True
-    return Pieces(
+    return StepPieces(
         kinds, np.repeat(order, 2), _alternating(came_to_gap, entered), _alternating(entered, left),
         _alternating(gap, total), is_first, np.repeat(step.error_s[:, None], 2 * count, axis=1),
     )  # fmt: skip

@@ -86,10 +86,10 @@ class JobJudge:
         step = compared(step)
         history = self._roles.setdefault(step.role, RoleHistory())
         before = history.last_step if history.holding.steps else None
-        found = history.close(step, self.settings, self._explained(step.role))
-        verdicts = list(self._follow(step, found, now_ns)) if found.is_evidence else []
+        shown = history.close(step, self.settings, self._explained(step.role))
+        verdicts = list(self._follow(step, shown, now_ns)) if shown.is_evidence else []
         verdicts += self._not_found_again(step, history, now_ns)
-        wants = [] if before is not None and step.step <= before else list(self._wants(step, found, before))
+        wants = [] if before is not None and step.step <= before else list(self._wants(step, shown, before))
         return Judged(tuple(verdicts), tuple(wants))
 
     def standing(self) -> list[Verdict]:
@@ -110,11 +110,11 @@ class JobJudge:
 
     # Verdicts.
 
-    def _follow(self, step: RoleStep, found: RoleFound, now_ns: int) -> Iterator[Verdict]:
-        findings = {finding.key: finding for finding in found.findings}
+    def _follow(self, step: RoleStep, shown: RoleFound, now_ns: int) -> Iterator[Verdict]:
+        findings = {finding.key: finding for finding in shown.findings}
         for (role, key), standing in list(self._standing.items()):
             if role == step.role:
-                standing.follow(findings.pop(key, None), found.has_rings)
+                standing.follow(findings.pop(key, None), shown.has_rings)
                 yield from self._said_again(standing, (role, key), step, now_ns)
         for finding in findings.values():
             if len(self._standing) < _VERDICTS_AT_MOST:
@@ -139,18 +139,18 @@ class JobJudge:
         history = self._roles[step.role]
         standing = StandingVerdict.begin(finding, step.role, step.step, history)
         left = self._left.pop(_left_key(standing.verdict), None)
-        if left is not None:  # an earlier judge has found it already
+        if left is not None:  # an earlier judge has shown it already
             standing.verdict = standing.verdict._replace(id=left.id, since_step=left.since_step, request=left.request)
         self._standing[step.role, finding.key] = standing
         return standing.say(self._run, step.step, now_ns)
 
     # What else would be worth having.
 
-    def _wants(self, step: RoleStep, found: RoleFound, before: int | None) -> Iterator[Want]:
+    def _wants(self, step: RoleStep, shown: RoleFound, before: int | None) -> Iterator[Want]:
         asked = self._asked.setdefault(step.role, _Asked())
-        if found.asks and asked.is_time(step.step):
+        if shown.asks and asked.is_time(step.step):
             in_vain = asked.times > _IN_VAIN and not self._roles[step.role].ring_steps
-            stage = found.asks[0]
+            stage = shown.asks[0]
             if in_vain:
                 yield self._want(LIGHT, step, stage, f"{stage} has become slower, nobody stands out, and no ring is on")
             else:

@@ -16,7 +16,7 @@ _FOLLOWS, _FOLLOWS_CHANGED = 0.03, 0.002
 _STEPS = 10
 
 
-class Now(NamedTuple):
+class LevelsNow(NamedTuple):
     """One step of K pieces.
 
     Args:
@@ -52,7 +52,7 @@ class Levels:
         self.work = np.pad(self.work, ((0, more), (0, 0)))
         self.change = slow_stage.Change(*(np.pad(values, (0, more)) for values in self.change))
 
-    def add(self, settings: slow_stage.SlowStage, now: Now, is_judged: bool) -> None:
+    def add(self, settings: slow_stage.SlowStage, now: LevelsNow, is_judged: bool) -> None:
         """One step more; nothing is added up as long as there is no history, or where it is not to be judged."""
         at = now.at
         is_there = np.isfinite(now.level)
@@ -70,7 +70,9 @@ class Levels:
                 kept[at] = new
         self._learn(settings, now, off, noise, more_work)
 
-    def _learn(self, settings: slow_stage.SlowStage, now: Now, off: Vector, noise: Vector, more_work: Matrix) -> None:
+    def _learn(
+        self, settings: slow_stage.SlowStage, now: LevelsNow, off: Vector, noise: Vector, more_work: Matrix
+    ) -> None:
         at, is_there = now.at, np.isfinite(now.level)
         seen = self.seen[at]
         has_changed = (self.change.score[at] > settings.asks_at) & (seen >= _STEPS)

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..triggers.late_rank import after_others, middle_of
-from .columns import At, Columns, Matrix, Ranks, Regression, Vector, Waiting
-from .cutting import BEFORE, IN, Piece, Pieces
+from .columns import At, JointEnds, Matrix, PieceColumns, Ranks, Regression, Vector
+from .cutting import BEFORE, IN, Piece, StepPieces
 from .evidence import Collectives, RoleStep
 from .meeting import Labels, after_those, labels_in, last_of
 
@@ -22,7 +22,7 @@ WAITS, FREE, UNKNOWN = 0, 1, 2
 _DOUBT = 0.1
 
 
-class Measured(NamedTuple):
+class MeasuredStep(NamedTuple):
     """K pieces of a step, measured.
 
     Args:
@@ -63,8 +63,8 @@ class Norms:
     """What is usual in a role: who waits where, and what the work costs. Learned from its steps."""
 
     def __init__(self) -> None:
-        self.columns, self.places = Columns(), Columns()
-        self.waiting, self.regression = Waiting(), Regression(FEATURES)
+        self.columns, self.places = PieceColumns(), PieceColumns()
+        self.waiting, self.regression = JointEnds(), Regression(FEATURES)
         self.collective_in: set[str] = set()
         self._meets: dict[str, Labels] = {}
 
@@ -82,10 +82,10 @@ class Norms:
         """Members have come or gone: who meets is to be learned anew."""
         self._meets.clear()
 
-    def _has_groups(self, pieces: Pieces) -> npt.NDArray[np.bool_]:
+    def _has_groups(self, pieces: StepPieces) -> npt.NDArray[np.bool_]:
         return np.array([where == IN and stage in self._meets for where, stage in pieces.kinds], bool)
 
-    def _by_group(self, pieces: Pieces) -> list[tuple[npt.NDArray[np.int64], Labels | None]]:
+    def _by_group(self, pieces: StepPieces) -> list[tuple[npt.NDArray[np.int64], Labels | None]]:
         """Places of pieces in which the same members meet, and who does."""
         sets: dict[int, tuple[list[int], Labels | None]] = {}
         for place, (where, stage) in enumerate(pieces.kinds):
@@ -93,7 +93,7 @@ class Norms:
             sets.setdefault(id(labels), ([], labels))[0].append(place)
         return [(np.array(places), labels) for places, labels in sets.values()]
 
-    def measure(self, step: RoleStep, pieces: Pieces, step_s: float, base_s: float, ranks: Ranks) -> Measured:
+    def measure(self, step: RoleStep, pieces: StepPieces, step_s: float, base_s: float, ranks: Ranks) -> MeasuredStep:
         """Measure one step, by what was learned from those before it."""
         place = self.places.of(pieces.kinds)
         mode = self._modes(place, pieces.kinds)
@@ -123,8 +123,8 @@ class Norms:
         return mode
 
     def _measured(
-        self, step: RoleStep, pieces: Pieces, step_s: float, base_s: float, chosen: _Chosen, ranks: Ranks
-    ) -> Measured:
+        self, step: RoleStep, pieces: StepPieces, step_s: float, base_s: float, chosen: _Chosen, ranks: Ranks
+    ) -> MeasuredStep:
         at, mode = chosen.at[chosen.kept], chosen.mode[chosen.kept]
         waits, together = mode == WAITS, self._by_group(pieces)
         last_came = _each(together, last_of, pieces.came_s)
@@ -145,13 +145,13 @@ class Norms:
         kinds = tuple(kind for kind, keep in zip(chosen.kinds, chosen.kept) if keep)
         # Time is taken to go with tokens where all wait, until more is known.
         usual = np.where(waits[:, None], np.array([1.0, 0.0, 0.0]), slopes)
-        return Measured(
+        return MeasuredStep(
             kinds, at, mode, pieces.came_s, pieces.done_s, np.where(sure < 0, excess + sure, excess), learned,
             after_others(predicted), load, level, work, usual, middle_of(took), pieces.is_first,
             step.error_s,
         )  # fmt: skip
 
-    def _doubt_s(self, pieces: Pieces, mode: npt.NDArray[np.int64], last_came: Matrix) -> Matrix:
+    def _doubt_s(self, pieces: StepPieces, mode: npt.NDArray[np.int64], last_came: Matrix) -> Matrix:
         """(M, K) how much of its time a member may have waited, or its clock may be wrong."""
         is_inside = np.array([kind.where == INSIDE for kind in pieces.kinds], bool)
         could_wait = np.where(mode == UNKNOWN, last_came - pieces.came_s + pieces.error_s, 0.0)
@@ -159,7 +159,7 @@ class Norms:
         return np.nan_to_num(could_wait)
 
     def _learn(
-        self, step: RoleStep, pieces: Pieces, at: At, times: Matrix, features: npt.NDArray[np.float64], off: Matrix,
+        self, step: RoleStep, pieces: StepPieces, at: At, times: Matrix, features: npt.NDArray[np.float64], off: Matrix,
         step_s: float, together: _Together,
     ) -> None:  # fmt: skip
         came, error = _each(together, after_those, pieces.came_s), step.error_s[:, None]
@@ -186,7 +186,7 @@ def _each(together: _Together, of: Callable[[Matrix, Labels | None], Matrix], va
 
 
 class _Chosen(NamedTuple):
-    """Pieces with their columns, and which of them there is room for."""
+    """StepPieces with their columns, and which of them there is room for."""
 
     kinds: tuple[Piece, ...]
     at: At
@@ -194,18 +194,18 @@ class _Chosen(NamedTuple):
     kept: npt.NDArray[np.bool_]
 
 
-def _choose(pieces: Pieces, kept: npt.NDArray[np.bool_]) -> Pieces:
+def _choose(pieces: StepPieces, kept: npt.NDArray[np.bool_]) -> StepPieces:
     if kept.all():
         return pieces
     kinds = tuple(kind for kind, keep in zip(pieces.kinds, kept) if keep)
-    return Pieces(
+    return StepPieces(
         kinds, pieces.stages[kept], pieces.came_s[:, kept], pieces.done_s[:, kept], pieces.took_s[:, kept],
         pieces.is_first[kept], pieces.error_s[:, kept],
     )  # fmt: skip
 
 
 def _features(
-    step: RoleStep, pieces: Pieces, waits: npt.NDArray[np.bool_]
+    step: RoleStep, pieces: StepPieces, waits: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.float64], Matrix, Matrix]:
     """(M, K, F) logarithms of the work against the middle; (M, K) the largest of them; (K, F) what all did.
 

@@ -15,14 +15,14 @@ from ..triggers.late_rank import LateRank, lateness, lost_s, middle_of
 from ..triggers.slow_link import SlowLink
 from . import cutting
 from .columns import Matrix, Ranks
-from .cutting import IN, Piece, Pieces
-from .evidence import RoleStep
+from .cutting import IN, Piece, StepPieces
+from .evidence import Peer, RoleStep
 from .findings import Finding, Key, Seen
 from .gates import Gates, Holding
 from .inside import Inside, inside
-from .levels import Levels, Now
+from .levels import Levels, LevelsNow
 from .links import Links
-from .measuring import BASE_RATIO, BEHIND, BEHIND_GAP, FEATURES, FREE, INSIDE, UNKNOWN, WAITS, Measured, Norms
+from .measuring import BASE_RATIO, BEHIND, BEHIND_GAP, FEATURES, FREE, INSIDE, UNKNOWN, WAITS, MeasuredStep, Norms
 from .settings import JudgeSettings
 from .shaping import entered_stages, key_of, length_s, with_inside
 from .stalls import Stalls
@@ -63,7 +63,8 @@ class RoleHistory:
     """
 
     def __init__(self) -> None:
-        self.step_s, self.last_step, self.members = 0.0, -1, ()  # type: float, int, tuple[Peer, ...]
+        self.step_s, self.last_step = 0.0, -1
+        self.members: tuple[Peer, ...] = ()
         # Times are compared as logarithms of so much more: it must not move with every step, or all levels would.
         self._base_s = 0.0
         self.holding, self.links, self._stalls = Holding(), Links(), Stalls()
@@ -72,7 +73,7 @@ class RoleHistory:
         self._keys: tuple[str, ...] = ()
         self._ranks, self._loads, self._works = Ranks(0), Ranks(0), Ranks(0)
         self._ended_s: npt.NDArray[np.float64] | None = None
-        self._shown: list[Measured] = []
+        self._shown: list[MeasuredStep] = []
 
     def close(self, step: RoleStep, settings: JudgeSettings, explained: Iterable[str] = ()) -> RoleFound:
         """One step more.
@@ -106,7 +107,7 @@ class RoleHistory:
         return self._judge(step, pieces, tells, settings, may_judge, set(explained))
 
     def _judge(
-        self, step: RoleStep, pieces: Pieces, tells: Inside | None, settings: JudgeSettings, may_judge: bool,
+        self, step: RoleStep, pieces: StepPieces, tells: Inside | None, settings: JudgeSettings, may_judge: bool,
         explained: set[str],
     ) -> RoleFound:  # fmt: skip
         measured = self._measure(step, pieces)
@@ -123,7 +124,7 @@ class RoleHistory:
 
     # Who is slow.
 
-    def _slow_ranks(self, measured: Measured, settings: JudgeSettings, may_judge: bool) -> list[Finding]:
+    def _slow_ranks(self, measured: MeasuredStep, settings: JudgeSettings, may_judge: bool) -> list[Finding]:
         limits, work_limits, at = settings.of(slow_rank.SlowRank), settings.of(imbalance.Imbalance), measured.at
         noise = self._ranks.noise(at, measured.learned)
         work_noise = self._works.noise(at, measured.by_work)
@@ -144,7 +145,7 @@ class RoleHistory:
         return findings
 
     def _stalls_now(
-        self, measured: Measured, noise: Matrix, sums: slow_rank.Sums, settings: JudgeSettings
+        self, measured: MeasuredStep, noise: Matrix, sums: slow_rank.RankSums, settings: JudgeSettings
     ) -> list[Finding]:
         """Who is late now and then; whoever is slow for several steps already is not."""
         lost_s = np.expm1(np.minimum(measured.excess, 50.0)) * (measured.usual_s + self._base_s)[None, :]
@@ -154,20 +155,22 @@ class RoleHistory:
             self.members, self._keys, np.asarray((sums.steps > _LASTS_STEPS).any(axis=1)),
         )  # fmt: skip
 
-    def _is_comparable(self, measured: Measured) -> npt.NDArray[np.bool_]:
+    def _is_comparable(self, measured: MeasuredStep) -> npt.NDArray[np.bool_]:
         """(K,): in a role where nobody waits for anybody, a gap is idleness."""
         somebody_waits = bool((measured.mode == WAITS).any())
         is_gap = np.array([kind.where in (cutting.BEFORE, BEHIND_GAP) for kind in measured.kinds], bool)
         return ~is_gap | somebody_waits | (self._entered_together(measured) & measured.is_first)
 
-    def _entered_together(self, measured: Measured) -> bool:
+    def _entered_together(self, measured: MeasuredStep) -> bool:
         """Do the members of this role go step by step together?"""
         came = measured.came_s
         with np.errstate(all="ignore"):
             apart = np.fmax.reduce(came, axis=0) - np.fmin.reduce(came, axis=0)
         return bool(len(apart)) and bool(np.nanmin(apart, initial=np.inf) < 0.5 * self.step_s)
 
-    def _stands_out(self, measured: Measured, sums: slow_rank.Sums, settings: JudgeSettings) -> npt.NDArray[np.bool_]:
+    def _stands_out(
+        self, measured: MeasuredStep, sums: slow_rank.RankSums, settings: JudgeSettings
+    ) -> npt.NDArray[np.bool_]:
         """(M, K): by enough of the step, apart from how ranks differ anyhow, and by more than more work may explain."""
         limits, at = settings.of(slow_rank.SlowRank), measured.at
         mean = sums.excess / np.maximum(1.0, sums.steps)
@@ -185,8 +188,8 @@ class RoleHistory:
         return (lost_s >= least_s) & is_apart & (mean - doubt >= math.log1p(limits.effect))
 
     def _findings(
-        self, measured: Measured, sums: slow_rank.Sums, fires: npt.NDArray[np.bool_], limits: slow_rank.SlowRank,
-        compared: int,
+        self, measured: MeasuredStep, sums: slow_rank.RankSums, fires: npt.NDArray[np.bool_],
+        limits: slow_rank.SlowRank, compared: int,
     ) -> list[Finding]:  # fmt: skip
         members, pieces = np.nonzero(fires & ~self._are_tied(measured, sums))
         order = np.argsort(-sums.score[members, pieces], kind="stable")[:_AT_MOST]
@@ -204,7 +207,7 @@ class RoleHistory:
             ))  # fmt: skip
         return findings
 
-    def _are_tied(self, measured: Measured, sums: slow_rank.Sums) -> npt.NDArray[np.bool_]:
+    def _are_tied(self, measured: MeasuredStep, sums: slow_rank.RankSums) -> npt.NDArray[np.bool_]:
         """(M, K): was it done with a piece just when another was that looks slow too?
 
         They wait for each other, in a group that nobody has told of: who of them is late is not to be seen from here.
@@ -222,7 +225,7 @@ class RoleHistory:
         return tied
 
     def _imbalances(
-        self, measured: Measured, noise: Matrix, is_settled: npt.NDArray[np.bool_], limits: slow_rank.SlowRank,
+        self, measured: MeasuredStep, noise: Matrix, is_settled: npt.NDArray[np.bool_], limits: slow_rank.SlowRank,
         work_limits: imbalance.Imbalance,
     ) -> list[Finding]:  # fmt: skip
         # Work that falls to ranks by chance is no imbalance: how far apart they are in a step is what is usual.
@@ -236,28 +239,28 @@ class RoleHistory:
         fires = (sums.score > slow_rank.threshold(limits, mean.size)) & (sums.steps >= work_limits.steps)
         fires &= (mean >= math.log1p(work_limits.effect)) & (lost_s >= work_limits.impact * self.step_s)
         fires &= np.array([kind.where in (IN, INSIDE) for kind in measured.kinds], bool)[None, :]
-        found = self._findings(measured, sums, fires, limits, mean.size)
-        return [finding._replace(key=finding.key._replace(kind="imbalance")) for finding in found]
+        findings = self._findings(measured, sums, fires, limits, mean.size)
+        return [finding._replace(key=finding.key._replace(kind="imbalance")) for finding in findings]
 
     # Whose links are slow, and what has become slower for all.
 
     def _slow_links(self, step: RoleStep, tells: Inside, settings: JudgeSettings, may_judge: bool) -> list[Finding]:
         assert step.collectives is not None
-        found = self.links.add(settings.of(SlowLink), step, step.collectives, tells.groups, self.step_s)
-        return found if may_judge else []
+        findings = self.links.add(settings.of(SlowLink), step, step.collectives, tells.groups, self.step_s)
+        return findings if may_judge else []
 
-    def _own_history(self, measured: Measured, settings: JudgeSettings, is_judged: bool) -> npt.NDArray[np.bool_]:
+    def _own_history(self, measured: MeasuredStep, settings: JudgeSettings, is_judged: bool) -> npt.NDArray[np.bool_]:
         """(K,): which pieces can be compared with their own history."""
         waited = measured.came_s - np.fmax.reduce(measured.came_s, axis=0)
         with np.errstate(invalid="ignore"):
             is_sure = (measured.mode != UNKNOWN) | (-middle_of(waited) < 0.1 * measured.usual_s)
         is_sure &= self._is_comparable(measured)
-        now = Now(measured.at, np.where(is_sure, measured.level, np.nan), measured.work, measured.cost)
+        now = LevelsNow(measured.at, np.where(is_sure, measured.level, np.nan), measured.work, measured.cost)
         self._levels.add(settings.of(slow_stage.SlowStage), now, is_judged)
         return np.asarray(is_sure)
 
     def _slower(
-        self, step: RoleStep, measured: Measured, settings: JudgeSettings, explained: set[str]
+        self, step: RoleStep, measured: MeasuredStep, settings: JudgeSettings, explained: set[str]
     ) -> tuple[list[Finding], tuple[str, ...]]:
         limits, at = settings.of(slow_stage.SlowStage), measured.at
         is_sure = self._own_history(measured, settings, True)
@@ -285,17 +288,17 @@ class RoleHistory:
         asked += self._builds_up_inside(measured, settings)
         return findings[:3], tuple(dict.fromkeys(stage for stage in asked if stage not in explained))
 
-    def _builds_up_inside(self, measured: Measured, settings: JudgeSettings) -> list[str]:
+    def _builds_up_inside(self, measured: MeasuredStep, settings: JudgeSettings) -> list[str]:
         """Stages in which rings show that somebody may be late inside, and not yet for sure."""
         inside_at = [place for place, kind in enumerate(measured.kinds) if kind.where == INSIDE]
         if not inside_at:
             return []
-        sums = slow_rank.Sums(*(part[:, measured.at] for part in self._ranks.sums))
+        sums = slow_rank.RankSums(*(part[:, measured.at] for part in self._ranks.sums))
         builds_up = sums.score > settings.of(slow_stage.SlowStage).asks_at
         builds_up &= self._stands_out(measured, sums, settings)
         return [measured.kinds[place].stage for place in inside_at if builds_up[:, place].any()]
 
-    def _is_hidden(self, measured: Measured, piece: int) -> bool:
+    def _is_hidden(self, measured: MeasuredStep, piece: int) -> bool:
         """May somebody be late inside of it without being seen?"""
         kind = measured.kinds[piece]
         return len(self.members) > 1 and measured.mode[piece] != FREE and kind.where in (IN, BEHIND)
@@ -321,7 +324,7 @@ class RoleHistory:
         findings += self._slow_links(step, tells, settings, may_judge)
         return RoleFound(tuple(findings), (), True, True)
 
-    def _measure(self, step: RoleStep, pieces: Pieces) -> Measured:
+    def _measure(self, step: RoleStep, pieces: StepPieces) -> MeasuredStep:
         measured = self._norms.measure(step, pieces, self.step_s, self._base_s, self._ranks)
         for ranks in (self._loads, self._works):
             ranks.widen(len(self._norms.columns))
@@ -345,7 +348,7 @@ class RoleHistory:
         more_s = math.expm1(min(excess, 50.0)) * (measured.usual_s[piece] + self._base_s)
         return self._loss(measured, member, piece, excess, max(0.0, float(more_s)))
 
-    def _loss(self, measured: Measured, member: int, piece: int, excess: float, more_s: float) -> Seen:
+    def _loss(self, measured: MeasuredStep, member: int, piece: int, excess: float, more_s: float) -> Seen:
         kind = measured.kinds[piece]
         later = np.flatnonzero((measured.mode == WAITS) & (np.arange(len(measured.mode)) > piece))
         if kind.where == INSIDE or not len(later):

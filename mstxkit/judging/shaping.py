@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..triggers.late_rank import middle_of
-from .cutting import Piece, Pieces
+from .cutting import Piece, StepPieces
 from .evidence import Peer, RoleStep, Work
 from .inside import Inside
 from .measuring import INSIDE
@@ -42,7 +42,7 @@ def entered_stages(step: RoleStep) -> list[str]:
     return [stage for at, stage in enumerate(step.stages) if there[:, at].any()]
 
 
-def length_s(pieces: Pieces, step: RoleStep) -> float:
+def length_s(pieces: StepPieces, step: RoleStep) -> float:
     """How long the step took, in the middle of its members: from the end of the one before where there was one."""
     if not pieces.kinds:
         return math.nan
@@ -50,12 +50,12 @@ def length_s(pieces: Pieces, step: RoleStep) -> float:
     return float(middle_of(np.fmax.reduce(step.left_s, axis=1) - began))
 
 
-def with_inside(pieces: Pieces, step: RoleStep, tells: Inside) -> Pieces:
+def with_inside(pieces: StepPieces, step: RoleStep, tells: Inside) -> StepPieces:
     """The pieces, and one more for the inside of each stage of which collectives tell."""
     stages = np.flatnonzero(np.isfinite(tells.own_s).sum(axis=0) > 1)
     own = np.maximum(0.0, tells.own_s[:, stages])
     came = step.entered_s[:, stages]
-    return Pieces(
+    return StepPieces(
         (*pieces.kinds, *(Piece(INSIDE, step.stages[stage]) for stage in stages.tolist())),
         np.concatenate([pieces.stages, stages]), np.concatenate([pieces.came_s, came], axis=1),
         np.concatenate([pieces.done_s, came + own], axis=1), np.concatenate([pieces.took_s, own], axis=1),

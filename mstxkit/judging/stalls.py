@@ -12,7 +12,7 @@ from ..triggers import jitter
 from .columns import Matrix
 from .evidence import Peer
 from .findings import Finding, Key
-from .measuring import Measured
+from .measuring import MeasuredStep
 
 _STEPS = 60
 _A_STEP_AT_MOST = 8
@@ -36,7 +36,7 @@ class Stalls:
         self._steps = 0
 
     def add(
-        self, settings: jitter.Jitter, step: int, measured: Measured, noise: Matrix, seconds: Matrix, step_s: float,
+        self, settings: jitter.Jitter, step: int, measured: MeasuredStep, noise: Matrix, seconds: Matrix, step_s: float,
         peers: tuple[Peer, ...], keys: tuple[str, ...], but: npt.NDArray[np.bool_],
     ) -> list[Finding]:  # fmt: skip
         """One step more.

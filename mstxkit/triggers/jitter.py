@@ -1,4 +1,4 @@
-"""Is somebody late now and then, more often than chance has it, and not the same rank each time?"""
+"""Stalls: is somebody late now and then, more often than chance has it, and not all the time."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class SlowRank:
 TRIGGER = Trigger("slow_rank", "Which rank takes longer than the others for the same work?", SlowRank)
 
 
-class Sums(NamedTuple):
+class RankSums(NamedTuple):
     """What has been added up for each rank and stage: (M, K) each.
 
     Args:
@@ -53,9 +53,9 @@ class Sums(NamedTuple):
     excess: Matrix
 
 
-def empty(ranks: int, stages: int) -> Sums:
+def empty(ranks: int, stages: int) -> RankSums:
     """Nothing has been seen."""
-    return Sums(*(np.zeros((ranks, stages)) for _ in range(3)))
+    return RankSums(*(np.zeros((ranks, stages)) for _ in range(3)))
 
 
 def threshold(settings: SlowRank, compared: int) -> float:
@@ -63,7 +63,7 @@ def threshold(settings: SlowRank, compared: int) -> float:
     return settings.threshold + math.log(max(1.0, compared / COMPARED_BY_DEFAULT)) / (2 * settings.slack)
 
 
-def added(settings: SlowRank, sums: Sums, excess: Matrix, noise: Matrix) -> Sums:
+def added(settings: SlowRank, sums: RankSums, excess: Matrix, noise: Matrix) -> RankSums:
     """The sums with one step more.
 
     Args:
@@ -78,10 +78,10 @@ def added(settings: SlowRank, sums: Sums, excess: Matrix, noise: Matrix) -> Sums
     goes_on = score > 0
     steps = np.where(goes_on, sums.steps + seen, 0.0)
     total = np.where(goes_on, sums.excess + np.where(seen, excess, 0.0), 0.0)
-    return Sums(score, steps, total)
+    return RankSums(score, steps, total)
 
 
-def fires(settings: SlowRank, sums: Sums, compared: int) -> Truths:
+def fires(settings: SlowRank, sums: RankSums, compared: int) -> Truths:
     """(M, K): who is slow, and where."""
     mean = sums.excess / np.maximum(1.0, sums.steps)
     is_big = mean >= math.log1p(settings.effect)

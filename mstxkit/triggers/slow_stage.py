@@ -1,4 +1,4 @@
-"""Has a stage, or the whole step, become slower for everybody, against its own history?"""
+"""Which stages have become slower for everybody, against their own history."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from mstxkit.triggers import every_n, jitter, late_rank, on_request, slow_link, 
 times = st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=12)
 
 
-def summed(values: list[list[float]], noise: float = 0.05) -> slow_rank.Sums:
+def summed(values: list[list[float]], noise: float = 0.05) -> slow_rank.RankSums:
     """Of one stage, a list of ranks' excess for each step."""
     limits = slow_rank.SlowRank()
     sums = slow_rank.empty(len(values[0]), 1)

@@ -268,5 +268,5 @@ class Team:
 
 def _latest_of(entered: Vector, groups: npt.NDArray[np.int64]) -> Vector:
     latest = np.full(int(groups.max()) + 1, -np.inf)
-    np.maximum.at(latest, groups, entered)
+    np.fmax.at(latest, groups, entered)
     return latest[groups]
