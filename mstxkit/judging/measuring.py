@@ -1,0 +1,221 @@
+"""What each member's time in each piece of a step was, against what it should have been for the work it did."""
+
+from __future__ import annotations
+
+from typing import Callable, NamedTuple, Optional
+
+import numpy as np
+import numpy.typing as npt
+
+from ..triggers.late_rank import after_others, middle_of
+from .columns import At, JointEnds, Matrix, PieceColumns, Ranks, Regression, Vector
+from .cutting import BEFORE, IN, Piece, StepPieces
+from .evidence import Collectives, RoleStep
+from .meeting import Labels, after_those, labels_in, last_of
+
+BEHIND, BEHIND_GAP, INSIDE = "behind", "behind_gap", "inside"
+FEATURES = 3
+# Times are compared as logarithms of so much more: pieces shorter than this share of a step are all alike.
+BASE_RATIO = 0.01
+WAITS, FREE, UNKNOWN = 0, 1, 2
+# Nothing is learned of a member that may have waited for a larger share of its time (a logarithm).
+_DOUBT = 0.1
+
+
+class MeasuredStep(NamedTuple):
+    """K pieces of a step, measured.
+
+    Args:
+        kinds: What each is; `where` is BEHIND for what a member does in a stage once all have been released in it.
+        at: (K,) its column.
+        mode: (K,) WAITS: it is over for all together; FREE: for each alone; UNKNOWN.
+        came_s, done_s: (M, K) when each came to it, and was done.
+        excess: (M, K) logarithm of time over what is expected for its work, less what may have been waiting.
+        learned: (M, K) the same of those that have surely not waited; NaN of others.
+        by_work: (M, K) logarithm of what is expected for its work over what is expected for the usual work.
+        load: (M, K) logarithm of its work over the usual work, by the feature by which it is most.
+        level: (K,) logarithm of the time that a member takes for usual work; of one that waits, after the last came.
+        work: (K, F) logarithm of the work: in the middle, and where all wait, the most of it.
+        cost: (K, F) by how much the level goes with that.
+        usual_s: (K,) time in the middle.
+        is_first: (K,) is it the gap before the step's first stage?
+        error_s: (M,) bound of the error of each member's times.
+    """
+
+    kinds: tuple[Piece, ...]
+    at: At
+    mode: npt.NDArray[np.int64]
+    came_s: Matrix
+    done_s: Matrix
+    excess: Matrix
+    learned: Matrix
+    by_work: Matrix
+    load: Matrix
+    level: Vector
+    work: Matrix
+    cost: Matrix
+    usual_s: Vector
+    is_first: npt.NDArray[np.bool_]
+    error_s: Vector
+
+
+class Norms:
+    """What is usual in a role: who waits where, and what the work costs. Learned from its steps."""
+
+    def __init__(self) -> None:
+        self.columns, self.places = PieceColumns(), PieceColumns()
+        self.waiting, self.regression = JointEnds(), Regression(FEATURES)
+        self.collective_in: set[str] = set()
+        self._meets: dict[str, Labels] = {}
+
+    def learn_groups(self, step: RoleStep, rings: Collectives) -> None:
+        """Who meets in which stage, as collectives tell."""
+        for stage in np.unique(rings.stage[rings.stage >= 0]).tolist():
+            self.collective_in.add(step.stages[stage])
+            labels = labels_in(rings, stage, len(step.members))
+            if labels is None:
+                self._meets.pop(step.stages[stage], None)
+            else:
+                self._meets[step.stages[stage]] = labels
+
+    def forget_groups(self) -> None:
+        """Members have come or gone: who meets is to be learned anew."""
+        self._meets.clear()
+
+    def _has_groups(self, pieces: StepPieces) -> npt.NDArray[np.bool_]:
+        return np.array([where == IN and stage in self._meets for where, stage in pieces.kinds], bool)
+
+    def _by_group(self, pieces: StepPieces) -> list[tuple[npt.NDArray[np.int64], Labels | None]]:
+        """Places of pieces in which the same members meet, and who does."""
+        sets: dict[int, tuple[list[int], Labels | None]] = {}
+        for place, (where, stage) in enumerate(pieces.kinds):
+            labels = self._meets.get(stage) if where == IN else None
+            sets.setdefault(id(labels), ([], labels))[0].append(place)
+        return [(np.array(places), labels) for places, labels in sets.values()]
+
+    def measure(self, step: RoleStep, pieces: StepPieces, step_s: float, base_s: float, ranks: Ranks) -> MeasuredStep:
+        """Measure one step, by what was learned from those before it."""
+        place = self.places.of(pieces.kinds)
+        mode = self._modes(place, pieces.kinds)
+        kinds = tuple(
+            Piece(BEHIND if where == IN else BEHIND_GAP, stage) if waits == WAITS else Piece(where, stage)
+            for (where, stage), waits in zip(pieces.kinds, mode)
+        )
+        at = self.columns.of(kinds)
+        kept = (at >= 0) & (place >= 0)
+        self._widen(ranks)
+        return self._measured(step, _choose(pieces, kept), step_s, base_s, _Chosen(kinds, at, mode, kept), ranks)
+
+    def _widen(self, ranks: Ranks) -> None:
+        self.waiting.widen(len(self.places))
+        self.regression.widen(len(self.columns))
+        ranks.widen(len(self.columns))
+
+    def _modes(self, place: At, kinds: tuple[Piece, ...]) -> npt.NDArray[np.int64]:
+        self.waiting.widen(len(self.places))
+        slope, error = self.waiting.slopes(np.maximum(place, 0))
+        mode = np.full(len(place), UNKNOWN)
+        mode[slope + 3 * error < -0.5] = WAITS
+        is_inside = np.array([kind.where == INSIDE for kind in kinds], bool)
+        meets = np.array([kind.stage in self.collective_in and kind.where == IN for kind in kinds], bool)
+        mode[slope - 3 * error > -0.5] = FREE
+        mode[is_inside], mode[meets] = FREE, WAITS
+        return mode
+
+    def _measured(
+        self, step: RoleStep, pieces: StepPieces, step_s: float, base_s: float, chosen: _Chosen, ranks: Ranks
+    ) -> MeasuredStep:
+        at, mode = chosen.at[chosen.kept], chosen.mode[chosen.kept]
+        waits, together = mode == WAITS, self._by_group(pieces)
+        last_came = _each(together, last_of, pieces.came_s)
+        took = np.where(waits, np.maximum(0.0, pieces.done_s - last_came), pieces.took_s)
+        features, load, work = _features(step, pieces, waits)
+        slopes = self.regression.slopes(at)
+        predicted = np.einsum("mkf,kf->mk", features, slopes)
+        times = np.log(took + base_s)
+        excess, level = after_others(times - predicted), middle_of(times - predicted)
+        if len(together) > 1:
+            excess = np.where(waits, _each(together, after_those, times - predicted), excess)
+            # The slowest group is what the others wait for later.
+            level = np.where(waits & self._has_groups(pieces), np.fmax.reduce(times - predicted, axis=0), level)
+        sure = np.log(np.maximum(took - self._doubt_s(pieces, mode, last_came), 0.0) + base_s) - times
+        learned = np.where(sure > -_DOUBT, excess, np.nan)
+        noise = ranks.noise(at, learned)
+        self._learn(step, pieces, at, times, features, learned / noise, step_s, together)
+        kinds = tuple(kind for kind, keep in zip(chosen.kinds, chosen.kept) if keep)
+        # Time is taken to go with tokens where all wait, until more is known.
+        usual = np.where(waits[:, None], np.array([1.0, 0.0, 0.0]), slopes)
+        return MeasuredStep(
+            kinds, at, mode, pieces.came_s, pieces.done_s, np.where(sure < 0, excess + sure, excess), learned,
+            after_others(predicted), load, level, work, usual, middle_of(took), pieces.is_first,
+            step.error_s,
+        )  # fmt: skip
+
+    def _doubt_s(self, pieces: StepPieces, mode: npt.NDArray[np.int64], last_came: Matrix) -> Matrix:
+        """(M, K) how much of its time a member may have waited, or its clock may be wrong."""
+        is_inside = np.array([kind.where == INSIDE for kind in pieces.kinds], bool)
+        could_wait = np.where(mode == UNKNOWN, last_came - pieces.came_s + pieces.error_s, 0.0)
+        could_wait = np.where((mode == WAITS) | is_inside, pieces.error_s, could_wait)
+        return np.nan_to_num(could_wait)
+
+    def _learn(
+        self, step: RoleStep, pieces: StepPieces, at: At, times: Matrix, features: npt.NDArray[np.float64], off: Matrix,
+        step_s: float, together: _Together,
+    ) -> None:  # fmt: skip
+        came, error = _each(together, after_those, pieces.came_s), step.error_s[:, None]
+        came = np.sign(came) * np.maximum(0.0, np.abs(came) - 2 * error)
+        took = _each(together, after_those, pieces.took_s)
+        place = self.places.of(pieces.kinds)
+        self.waiting.learn(place, came / step_s, took / step_s)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            weights = np.where(np.isfinite(off), np.minimum(1.0, 3 / np.abs(off)), 0.0)
+        self.regression.learn(at, features, times - middle_of(times), weights)
+
+
+_Together = list[tuple[npt.NDArray[np.int64], Optional[Labels]]]
+
+
+def _each(together: _Together, of: Callable[[Matrix, Labels | None], Matrix], values: Matrix) -> Matrix:
+    """Apply to the pieces of each set of members that meet."""
+    if len(together) == 1:
+        return of(values, together[0][1])
+    result = np.empty_like(values)
+    for places, labels in together:
+        result[:, places] = of(values[:, places], labels)
+    return result
+
+
+class _Chosen(NamedTuple):
+    """StepPieces with their columns, and which of them there is room for."""
+
+    kinds: tuple[Piece, ...]
+    at: At
+    mode: npt.NDArray[np.int64]
+    kept: npt.NDArray[np.bool_]
+
+
+def _choose(pieces: StepPieces, kept: npt.NDArray[np.bool_]) -> StepPieces:
+    if kept.all():
+        return pieces
+    kinds = tuple(kind for kind, keep in zip(pieces.kinds, kept) if keep)
+    return StepPieces(
+        kinds, pieces.stages[kept], pieces.came_s[:, kept], pieces.done_s[:, kept], pieces.took_s[:, kept],
+        pieces.is_first[kept], pieces.error_s[:, kept],
+    )  # fmt: skip
+
+
+def _features(
+    step: RoleStep, pieces: StepPieces, waits: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.float64], Matrix, Matrix]:
+    """(M, K, F) logarithms of the work against the middle; (M, K) the largest of them; (K, F) what all did.
+
+    0 where nothing is known of it, and in gaps.
+    """
+    in_stage = np.array([kind.where != BEFORE for kind in pieces.kinds], bool)
+    raw = np.stack([values[:, pieces.stages] for values in step.work], axis=2)
+    raw = np.log(np.where(in_stage[None, :, None] & (raw > 0), raw, np.nan))
+    features = raw - middle_of(raw)
+    is_known = np.isfinite(features)
+    work = np.where(waits[:, None], np.fmax.reduce(raw, axis=0), middle_of(raw))
+    features = np.where(is_known, features, 0.0)
+    return features, features.max(axis=2), np.nan_to_num(work)

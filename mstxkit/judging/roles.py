@@ -1,0 +1,388 @@
+"""The history of one role, and what stands out in it after each step."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import replace
+from typing import Iterable, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..triggers import imbalance, jitter, slow_rank, slow_stage
+from ..triggers.late_rank import LateRank, lateness, lost_s, middle_of
+from ..triggers.slow_link import SlowLink
+from . import cutting
+from .columns import Matrix, Ranks
+from .cutting import IN, Piece, StepPieces
+from .evidence import Peer, RoleStep
+from .findings import Finding, Key, Seen
+from .gates import Gates, Holding
+from .inside import Inside, inside
+from .levels import Levels, LevelsNow
+from .links import Links
+from .measuring import BASE_RATIO, BEHIND, BEHIND_GAP, FEATURES, FREE, INSIDE, UNKNOWN, WAITS, MeasuredStep, Norms
+from .settings import JudgeSettings
+from .shaping import entered_stages, key_of, length_s, with_inside
+from .stalls import Stalls
+
+# Ranks that are found slow at once in one stage, at most: more of them are no exception.
+_AT_MOST = 8
+_STEP_FOLLOWS = 0.1
+# From this score on a rank may be one of several that are slow together.
+_TIED_SCORE = 3.0
+# Who has been slow for more steps than this is not only late now and then.
+_LASTS_STEPS = 5
+INPUT_STAGE = "load_batch"
+
+
+class RoleFound(NamedTuple):
+    """What a step of a role shows.
+
+    Args:
+        findings: What stands out.
+        asks: Stages of which the inside is worth knowing, the most urgent first.
+        is_evidence: Was the step usable at all?
+        has_rings: Did its rings tell anything?
+    """
+
+    findings: tuple[Finding, ...] = ()
+    asks: tuple[str, ...] = ()
+    is_evidence: bool = False
+    has_rings: bool = False
+
+
+class RoleHistory:
+    """What is remembered of a role: of the size of its members and pieces, whatever the number of steps.
+
+    Attributes:
+        step_s: How long a step takes, as of late.
+        members: Those that were compared last.
+        last_step: The step that was closed last.
+    """
+
+    def __init__(self) -> None:
+        self.step_s, self.last_step = 0.0, -1
+        self.members: tuple[Peer, ...] = ()
+        # Times are compared as logarithms of so much more: it must not move with every step, or all levels would.
+        self._base_s = 0.0
+        self.holding, self.links, self._stalls = Holding(), Links(), Stalls()
+        self.ring_steps: deque[int] = deque(maxlen=32)
+        self._norms, self._levels = Norms(), Levels(FEATURES)
+        self._keys: tuple[str, ...] = ()
+        self._ranks, self._loads, self._works = Ranks(0), Ranks(0), Ranks(0)
+        self._ended_s: npt.NDArray[np.float64] | None = None
+        self._shown: list[MeasuredStep] = []
+
+    def close(self, step: RoleStep, settings: JudgeSettings, explained: Iterable[str] = ()) -> RoleFound:
+        """One step more.
+
+        Args:
+            step: Without controllers.
+            settings: In force.
+            explained: Stages whose slowness is explained by a verdict that stands.
+        """
+        self._shown = []
+        if step.step <= self.last_step:
+            return self._late_rings(step, settings)
+        self._arrange(step, settings.of(Gates))
+        is_next = step.step == self.last_step + 1
+        self.last_step = step.step
+        if not step.stages or not step.members:
+            return RoleFound()
+        pieces = cutting.in_pieces(step, self._ended_s if is_next else None)
+        self._ended_s = np.fmax.reduce(step.left_s, axis=1)
+        is_evidence, may_judge = self.holding.is_judged(settings.of(Gates), entered_stages(step))
+        took_s = length_s(pieces, step)
+        if not is_evidence or not pieces.kinds or not math.isfinite(took_s) or took_s <= 0:
+            return RoleFound()
+        self.step_s = self.step_s + _STEP_FOLLOWS * (took_s - self.step_s) if self.step_s else took_s
+        if not 0.5 < self._base_s / (BASE_RATIO * self.step_s) < 2:
+            self._base_s = BASE_RATIO * self.step_s
+        tells = None if step.collectives is None else inside(step, step.collectives)
+        if tells is not None:
+            pieces = with_inside(pieces, step, tells)
+            self._norms.learn_groups(step, step.collectives)  # type: ignore[arg-type]
+        return self._judge(step, pieces, tells, settings, may_judge, set(explained))
+
+    def _judge(
+        self, step: RoleStep, pieces: StepPieces, tells: Inside | None, settings: JudgeSettings, may_judge: bool,
+        explained: set[str],
+    ) -> RoleFound:  # fmt: skip
+        measured = self._measure(step, pieces)
+        findings = self._slow_ranks(measured, settings, may_judge)
+        if tells is not None:
+            self.ring_steps.append(step.step)
+            findings += self._slow_links(step, tells, settings, may_judge)
+        if not may_judge:
+            self._own_history(measured, settings, False)
+            return RoleFound(is_evidence=True, has_rings=tells is not None)
+        explained |= {finding.key.stage for finding in findings}
+        slower, asks = self._slower(step, measured, settings, explained)
+        return RoleFound((*findings, *slower), asks, True, tells is not None)
+
+    # Who is slow.
+
+    def _slow_ranks(self, measured: MeasuredStep, settings: JudgeSettings, may_judge: bool) -> list[Finding]:
+        limits, work_limits, at = settings.of(slow_rank.SlowRank), settings.of(imbalance.Imbalance), measured.at
+        noise = self._ranks.noise(at, measured.learned)
+        work_noise = self._works.noise(at, measured.by_work)
+        findings: list[Finding] = []
+        if may_judge:
+            is_settled = self._ranks.seen[:, at] >= settings.of(Gates).first
+            excess = np.where(is_settled, measured.excess, np.nan)
+            sums = self._ranks.add(limits, at, excess, noise)
+            fires = slow_rank.fires(limits, sums, excess.size) & self._stands_out(measured, sums, settings)
+            findings = self._findings(
+                measured, sums, fires & self._is_comparable(measured)[None, :], limits, excess.size
+            )
+            findings += self._stalls_now(measured, noise, sums, settings)
+            findings += self._imbalances(measured, work_noise, is_settled, limits, work_limits)
+        self._ranks.learn(at, measured.learned, noise)
+        self._works.learn(at, measured.by_work, work_noise)
+        self._loads.learn(at, np.where(np.isfinite(measured.excess), measured.load, np.nan), np.ones(len(at))[None, :])
+        return findings
+
+    def _stalls_now(
+        self, measured: MeasuredStep, noise: Matrix, sums: slow_rank.RankSums, settings: JudgeSettings
+    ) -> list[Finding]:
+        """Who is late now and then; whoever is slow for several steps already is not."""
+        lost_s = np.expm1(np.minimum(measured.excess, 50.0)) * (measured.usual_s + self._base_s)[None, :]
+        excess = np.where(self._is_comparable(measured)[None, :], measured.excess, np.nan)
+        return self._stalls.add(
+            settings.of(jitter.Jitter), self.last_step, measured._replace(excess=excess), noise, lost_s, self.step_s,
+            self.members, self._keys, np.asarray((sums.steps > _LASTS_STEPS).any(axis=1)),
+        )  # fmt: skip
+
+    def _is_comparable(self, measured: MeasuredStep) -> npt.NDArray[np.bool_]:
+        """(K,): in a role where nobody waits for anybody, a gap is idleness."""
+        somebody_waits = bool((measured.mode == WAITS).any())
+        is_gap = np.array([kind.where in (cutting.BEFORE, BEHIND_GAP) for kind in measured.kinds], bool)
+        return ~is_gap | somebody_waits | (self._entered_together(measured) & measured.is_first)
+
+    def _entered_together(self, measured: MeasuredStep) -> bool:
+        """Do the members of this role go step by step together?"""
+        came = measured.came_s
+        with np.errstate(all="ignore"):
+            apart = np.fmax.reduce(came, axis=0) - np.fmin.reduce(came, axis=0)
+        return bool(len(apart)) and bool(np.nanmin(apart, initial=np.inf) < 0.5 * self.step_s)
+
+    def _stands_out(
+        self, measured: MeasuredStep, sums: slow_rank.RankSums, settings: JudgeSettings
+    ) -> npt.NDArray[np.bool_]:
+        """(M, K): by enough of the step, apart from how ranks differ anyhow, and by more than more work may explain."""
+        limits, at = settings.of(slow_rank.SlowRank), measured.at
+        mean = sums.excess / np.maximum(1.0, sums.steps)
+        lost_s = np.expm1(mean) * (measured.usual_s + self._base_s)[None, :]
+        level = np.where(np.isfinite(measured.excess), self._ranks.level[:, at], np.nan)
+        middle = middle_of(level)
+        spread = 1.4826 * middle_of(np.abs(level - middle))
+        many = np.isfinite(level).sum(axis=0) >= 5
+        is_apart = np.where(many[None, :], mean - middle > limits.apart * spread, True)
+        doubt = settings.of(imbalance.Imbalance).curvature * np.maximum(
+            0.0, self._loads.level[:, at] - 0.5 * np.sqrt(middle_of(self._loads.variance[:, at]))
+        )
+        is_inside = np.array([kind.where == INSIDE for kind in measured.kinds], bool)
+        least_s = np.where(is_inside, settings.of(LateRank).impact, limits.impact) * self.step_s
+        return (lost_s >= least_s) & is_apart & (mean - doubt >= math.log1p(limits.effect))
+
+    def _findings(
+        self, measured: MeasuredStep, sums: slow_rank.RankSums, fires: npt.NDArray[np.bool_],
+        limits: slow_rank.SlowRank, compared: int,
+    ) -> list[Finding]:  # fmt: skip
+        members, pieces = np.nonzero(fires & ~self._are_tied(measured, sums))
+        order = np.argsort(-sums.score[members, pieces], kind="stable")[:_AT_MOST]
+        findings = []
+        for member, piece in zip(members[order].tolist(), pieces[order].tolist()):
+            kind = measured.kinds[piece]
+            is_input = kind.stage == INPUT_STAGE or bool(measured.is_first[piece])
+            steps, mean = int(sums.steps[member, piece]), sums.excess[member, piece] / sums.steps[member, piece]
+            usual_s = measured.usual_s[piece] + self._base_s
+            score, threshold = float(sums.score[member, piece]), slow_rank.threshold(limits, compared)
+            findings.append(Finding(
+                Key("input" if is_input else "compute", kind.where, kind.stage, self._keys[member]), member, steps,
+                math.expm1(mean), float(math.expm1(mean) * usual_s), score / threshold, (),
+                {"score": round(score, 2), "threshold": round(threshold, 2), "usual_s": float(measured.usual_s[piece])},
+            ))  # fmt: skip
+        return findings
+
+    def _are_tied(self, measured: MeasuredStep, sums: slow_rank.RankSums) -> npt.NDArray[np.bool_]:
+        """(M, K): was it done with a piece just when another was that looks slow too?
+
+        They wait for each other, in a group that nobody has told of: who of them is late is not to be seen from here.
+        """
+        tied = np.zeros(sums.score.shape, bool)
+        mean = sums.excess / np.maximum(1.0, sums.steps)
+        for piece in np.flatnonzero((sums.score > _TIED_SCORE).sum(axis=0) > 1).tolist():
+            if measured.kinds[piece].where == INSIDE:
+                continue
+            slow = np.flatnonzero(sums.score[:, piece] > _TIED_SCORE)
+            slow = slow[np.argsort(measured.done_s[slow, piece])]
+            near_s = 0.25 * (np.expm1(mean[slow, piece]) * (measured.usual_s[piece] + self._base_s))
+            close = np.diff(measured.done_s[slow, piece]) < np.minimum(near_s[1:], near_s[:-1])
+            tied[slow[1:][close], piece] = tied[slow[:-1][close], piece] = True
+        return tied
+
+    def _imbalances(
+        self, measured: MeasuredStep, noise: Matrix, is_settled: npt.NDArray[np.bool_], limits: slow_rank.SlowRank,
+        work_limits: imbalance.Imbalance,
+    ) -> list[Finding]:  # fmt: skip
+        # Work that falls to ranks by chance is no imbalance: how far apart they are in a step is what is usual.
+        if len(measured.by_work) >= 5:
+            noise = np.fmax(noise, 1.4826 * middle_of(np.abs(measured.by_work))[None, :])
+        limits = replace(limits, clip=min(limits.clip, 2.0))
+        by_work = np.where(is_settled, measured.by_work, np.nan)
+        sums = self._works.add(limits, measured.at, by_work, noise)
+        mean = sums.excess / np.maximum(1.0, sums.steps)
+        lost_s = np.expm1(mean) * (measured.usual_s + self._base_s)[None, :]
+        fires = (sums.score > slow_rank.threshold(limits, mean.size)) & (sums.steps >= work_limits.steps)
+        fires &= (mean >= math.log1p(work_limits.effect)) & (lost_s >= work_limits.impact * self.step_s)
+        fires &= np.array([kind.where in (IN, INSIDE) for kind in measured.kinds], bool)[None, :]
+        findings = self._findings(measured, sums, fires, limits, mean.size)
+        return [finding._replace(key=finding.key._replace(kind="imbalance")) for finding in findings]
+
+    # Whose links are slow, and what has become slower for all.
+
+    def _slow_links(self, step: RoleStep, tells: Inside, settings: JudgeSettings, may_judge: bool) -> list[Finding]:
+        assert step.collectives is not None
+        findings = self.links.add(settings.of(SlowLink), step, step.collectives, tells.groups, self.step_s)
+        return findings if may_judge else []
+
+    def _own_history(self, measured: MeasuredStep, settings: JudgeSettings, is_judged: bool) -> npt.NDArray[np.bool_]:
+        """(K,): which pieces can be compared with their own history."""
+        waited = measured.came_s - np.fmax.reduce(measured.came_s, axis=0)
+        with np.errstate(invalid="ignore"):
+            is_sure = (measured.mode != UNKNOWN) | (-middle_of(waited) < 0.1 * measured.usual_s)
+        is_sure &= self._is_comparable(measured)
+        now = LevelsNow(measured.at, np.where(is_sure, measured.level, np.nan), measured.work, measured.cost)
+        self._levels.add(settings.of(slow_stage.SlowStage), now, is_judged)
+        return np.asarray(is_sure)
+
+    def _slower(
+        self, step: RoleStep, measured: MeasuredStep, settings: JudgeSettings, explained: set[str]
+    ) -> tuple[list[Finding], tuple[str, ...]]:
+        limits, at = settings.of(slow_stage.SlowStage), measured.at
+        is_sure = self._own_history(measured, settings, True)
+        change = slow_stage.Change(*(values[at] for values in self._levels.change))
+        mean = slow_stage.mean_excess(change)
+        lost_s = np.expm1(mean) * (measured.usual_s + self._base_s)
+        fires = slow_stage.fires(limits, change) & is_sure & (lost_s >= limits.impact * self.step_s)
+        asks = slow_stage.asks(limits, change) & is_sure & (measured.mode != FREE)
+        asks &= lost_s >= 0.5 * limits.impact * self.step_s
+        findings, asked = [], []
+        for piece in np.argsort(-change.score, kind="stable").tolist():
+            kind = measured.kinds[piece]
+            if kind.stage in explained or kind.where == INSIDE:
+                continue
+            is_hidden = self._is_hidden(measured, piece) and not self._rings_since(step.step - int(change.steps[piece]))
+            if asks[piece] and is_hidden:
+                asked.append(kind.stage)
+            if fires[piece]:
+                name = "not_enough_evidence" if is_hidden else "all_slow"
+                findings.append(Finding(
+                    Key(name, kind.where, kind.stage), -1, int(change.steps[piece]), math.expm1(mean[piece]),
+                    float(lost_s[piece]), float(change.score[piece] / limits.threshold), (),
+                    {"usual_s": float(measured.usual_s[piece])},
+                ))  # fmt: skip
+        asked += self._builds_up_inside(measured, settings)
+        return findings[:3], tuple(dict.fromkeys(stage for stage in asked if stage not in explained))
+
+    def _builds_up_inside(self, measured: MeasuredStep, settings: JudgeSettings) -> list[str]:
+        """Stages in which rings show that somebody may be late inside, and not yet for sure."""
+        inside_at = [place for place, kind in enumerate(measured.kinds) if kind.where == INSIDE]
+        if not inside_at:
+            return []
+        sums = slow_rank.RankSums(*(part[:, measured.at] for part in self._ranks.sums))
+        builds_up = sums.score > settings.of(slow_stage.SlowStage).asks_at
+        builds_up &= self._stands_out(measured, sums, settings)
+        return [measured.kinds[place].stage for place in inside_at if builds_up[:, place].any()]
+
+    def _is_hidden(self, measured: MeasuredStep, piece: int) -> bool:
+        """May somebody be late inside of it without being seen?"""
+        kind = measured.kinds[piece]
+        return len(self.members) > 1 and measured.mode[piece] != FREE and kind.where in (IN, BEHIND)
+
+    def _rings_since(self, since: int) -> bool:
+        """Have there been rings of enough steps since then?"""
+        return sum(step > since for step in self.ring_steps) >= 3
+
+    def _late_rings(self, step: RoleStep, settings: JudgeSettings) -> RoleFound:
+        """The collectives of a step that was closed before."""
+        is_of_use = step.collectives is not None and step.members == self.members and self.step_s > 0
+        if not is_of_use or step.step in self.ring_steps or step.collectives is None:
+            return RoleFound()
+        tells = inside(step, step.collectives)
+        pieces = with_inside(cutting.nothing(len(step.members)), step, tells)
+        if not pieces.kinds:
+            return RoleFound()
+        self._norms.learn_groups(step, step.collectives)
+        measured = self._measure(step, pieces)
+        may_judge = self.holding.steps > settings.of(Gates).warm_up
+        self.ring_steps.append(step.step)
+        findings = self._slow_ranks(measured, settings, may_judge)
+        findings += self._slow_links(step, tells, settings, may_judge)
+        return RoleFound(tuple(findings), (), True, True)
+
+    def _measure(self, step: RoleStep, pieces: StepPieces) -> MeasuredStep:
+        measured = self._norms.measure(step, pieces, self.step_s, self._base_s, self._ranks)
+        for ranks in (self._loads, self._works):
+            ranks.widen(len(self._norms.columns))
+        self._levels.widen(len(self._norms.columns))
+        self._shown.append(measured)
+        return measured
+
+    # Of what was found before.
+
+    def seen(self, key: Key) -> Seen | None:
+        """What the step that was closed last shows of it; None where it does not show."""
+        kind = Piece(key.where, key.stage)
+        measured = next((shown for shown in self._shown if kind in shown.kinds), None)
+        if measured is None or key.member not in self._keys:
+            return None
+        piece, member = measured.kinds.index(kind), self._keys.index(key.member)
+        values = measured.by_work if key.kind == "imbalance" else measured.excess
+        excess = float(values[member, piece])
+        if not math.isfinite(excess):
+            return None
+        more_s = math.expm1(min(excess, 50.0)) * (measured.usual_s[piece] + self._base_s)
+        return self._loss(measured, member, piece, excess, max(0.0, float(more_s)))
+
+    def _loss(self, measured: MeasuredStep, member: int, piece: int, excess: float, more_s: float) -> Seen:
+        kind = measured.kinds[piece]
+        later = np.flatnonzero((measured.mode == WAITS) & (np.arange(len(measured.mode)) > piece))
+        if kind.where == INSIDE or not len(later):
+            return Seen(excess, more_s, 1.0, kind.stage if kind.where == INSIDE else "")
+        came = measured.came_s[:, later[0]]
+        late_s = lateness(came, measured.error_s)
+        all_late_s = max(float(np.fmax.reduce(late_s)), more_s)
+        where = measured.kinds[later[0]]
+        lost = min(more_s, float(lost_s(came)[member]))
+        return Seen(
+            excess, lost, more_s / all_late_s if all_late_s > 0 else 0.0, where.stage, where.where == BEHIND_GAP
+        )
+
+    def forget(self, key: Key) -> None:
+        """What was found is gone: tests begin anew."""
+        column = self._norms.columns.find(Piece(key.where, key.stage))
+        if column < 0:
+            return
+        if not key.member:
+            self._levels.forget(column)
+        elif key.member in self._keys:
+            (self._works if key.kind == "imbalance" else self._ranks).forget(self._keys.index(key.member), column)
+
+    def _arrange(self, step: RoleStep, gates: Gates) -> None:
+        if step.members == self.members:
+            return
+        keys = tuple(map(key_of, step.members))
+        before = {key: place for place, key in enumerate(self._keys)}
+        places = np.array([before.get(key, -1) for key in keys], dtype=np.int64)
+        if self._keys and set(keys) != set(self._keys):
+            self.holding.resized(gates)
+        self._norms.forget_groups()
+        for ranks in (self._ranks, self._loads, self._works):
+            ranks.rearrange(places)
+        if self._ended_s is not None:
+            self._ended_s = np.where(places >= 0, np.append(self._ended_s, np.nan)[places], np.nan)
+        self.members, self._keys = step.members, keys
