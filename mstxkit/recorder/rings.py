@@ -13,7 +13,8 @@ from typing import Any, Callable, Iterable, NamedTuple
 
 from .. import faults
 from ..engine.choose import engine
-from ..store import collectives
+from ..store import collectives, layout
+from ..store.handed_over import OF_COLLECTIVES, SummaryRing
 from . import torch_rings
 from .torch_rings import GroupOfRing, TorchRing
 
@@ -25,6 +26,7 @@ _FIRST_STEP, _EVERY_STEPS, _EVERY_S = 20, 100, 60.0
 # Beyond this the wall clock was set between two readings: what was stamped before is on no clock that is known.
 _CLOCK_WAS_SET_NS = 1_000_000
 _ENDS_WITHIN_S = 1.0
+_GROUPS_AT_MOST = 64
 
 Put = Callable[[bytes, "dict[str, Any]"], None]
 
@@ -81,8 +83,12 @@ class Rings:
         self._offset_ns: int | None = None
         self._why_not = ""
 
-    def consider(self) -> None:
-        """Once a second: read the ring if it is time. Never raises. *Cost*: microseconds where it is not."""
+    def consider(self) -> int:
+        """Once a second: read the ring if it is time. Never raises. *Cost*: microseconds where it is not.
+
+        Returns:
+            0: it takes no CPU time but this thread's.
+        """
         if not self._is_off and self._reading.acquire(blocking=False):
             try:
                 if torch_rings.is_set_up():
@@ -93,6 +99,7 @@ class Rings:
                 self._turn_off(exc)
             finally:
                 self._reading.release()
+        return 0
 
     def finish(self) -> None:
         """The end: hand over what is new, as far as it may still be read. Never raises."""
@@ -107,6 +114,12 @@ class Rings:
         finally:
             self._is_off = True
             self._reading.release()
+
+    @classmethod
+    def beside(cls, live_file: Path, is_forked: bool) -> Rings:
+        """Those of the process with this live file, handed over beside it."""
+        ring = SummaryRing(live_file.with_suffix(layout.RINGS_SUFFIX), kind=OF_COLLECTIVES)
+        return cls(live_file.parent, ring.put, is_forked)
 
     def _turn_off(self, exc: Exception) -> None:
         self._is_off = True
@@ -125,14 +138,10 @@ class Rings:
     def _read(self, held_at_most_ms: float) -> None:
         self._schedule.was_read(engine.current_step(), time.monotonic())
         self._ring = self._ring or torch_rings.find()
-        if self._ring is None:
-            return self._say_why_not("the ring of torch is off: capture(rings=True) before the process group is made")
-        expected_ms = self._ring.count() * self._entry_ns / _MS
-        if expected_ms > held_at_most_ms:
-            return self._say_why_not(
-                f"reading the ring of {self._ring.size} entries would hold training up for {expected_ms:.0f} ms: "
-                f"capture(rings=True), or {self._ring.kind.variables[0]}=512, gives a shorter one"
-            )
+        why_not = self._reason_against(held_at_most_ms)
+        if self._ring is None or why_not:
+            self._say_why_not(why_not)
+            return
         began_ns = time.monotonic_ns()
         read = self._ring.read()
         self._learn_cost(read.held_ns, len(read.entries))
@@ -140,6 +149,17 @@ class Rings:
         self._news.disturbed = began_ns, time.monotonic_ns()
         self._why_not = ""
         self._put(b"".join(row.pack() for row in rows), self._document())
+
+    def _reason_against(self, held_at_most_ms: float) -> str:
+        if self._ring is None:
+            return "it is off; capture(rings=True) before the process group is made switches it on"
+        expected_ms = self._ring.count() * self._entry_ns / _MS
+        if expected_ms <= held_at_most_ms:
+            return ""
+        return (
+            f"reading its {self._ring.size} entries would hold training up for {expected_ms:.0f} ms; "
+            f"capture(rings=True), or {self._ring.kind.variables[0]}={torch_rings.ENTRIES}, gives a shorter one"
+        )
 
     def _rows(self, entries: list[dict[str, Any]], began_ns: int) -> list[collectives.Entry]:
         offset_ns, before_ns = torch_rings.offset_ns(), self._offset_ns
@@ -163,7 +183,7 @@ class Rings:
             self._put(b"", self._document())
 
     def _document(self) -> dict[str, Any]:
-        groups = {str(group.number): group.as_json() for group in self._groups.values()}
+        groups = {str(group.number): group.as_json() for group in list(self._groups.values())[:_GROUPS_AT_MOST]}
         return {
             collectives.GROUPS: groups, collectives.RANK: torch_rings.rank(), collectives.WHY_NOT: self._why_not,
             collectives.RING: self._ring.size if self._ring else 0,
@@ -210,9 +230,7 @@ class News:
                 held_to = 0 if row.entered_ns > held_to else held_to
             yield _left(row, _whole(entry.get("time_discovered_completed_ns")) - offset_ns, began_ns)
 
-    def _row(
-        self, entry: dict[str, Any], groups: dict[str, GroupOfRing], entered_ns: int
-    ) -> collectives.Entry | None:
+    def _row(self, entry: dict[str, Any], groups: dict[str, GroupOfRing], entered_ns: int) -> collectives.Entry | None:
         names, sequence = entry.get("process_group"), _whole(entry.get("collective_seq_id"))
         group = groups.get(str(names[0])) if isinstance(names, list) and names else None
         # Several operations of one launch have one number: the first entered.

@@ -18,6 +18,7 @@ import sys
 import time
 from typing import Any, Callable, Iterable, Mapping, NamedTuple
 
+from .. import faults
 from ..host import identity
 from ..store import collectives
 
@@ -25,6 +26,8 @@ _C10D = "torch.distributed.distributed_c10d"
 _BYTES_OF = {"Float": 4, "Int": 4, "Half": 2, "BFloat16": 2, "Short": 2, "Bool": 1, "Byte": 1, "Char": 1}
 _LOOPBACK = ("localhost", "127.0.0.1", "::1", "")
 _ENTRIES_AT_MOST = 1 << 20
+# Of a ring that we switch on: read in 12 ms on x86.
+ENTRIES = 512
 
 
 class RingKind(NamedTuple):
@@ -97,7 +100,26 @@ class TorchRing:
         dumped = time.perf_counter_ns()
         entries = _object(text).get("entries")
         held = max(dumped - began, time.perf_counter_ns() - dumped)
-        return ReadRing([entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else [], held)
+        return ReadRing(
+            [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else [], held
+        )
+
+
+def variables(entries: int, environ: Mapping[str, str]) -> dict[str, str]:
+    """What must stand in the environment for rings to be on: only what nobody has decided yet. Says where that is late.
+
+    Args:
+        entries: How many a ring holds; 1: as many as can be read in a quarter of what a reading may take.
+    """
+    wanted = str(ENTRIES if entries == 1 else entries)
+    open_ = [kind for kind in KINDS[:2] if not any(name in environ for name in kind.variables)]
+    if open_ and is_set_up():
+        faults.say_once(
+            "capture(rings=True) comes after the process group was made: its rings stay as they are. Capture first, or "
+            f"set {' and '.join(kind.variables[0] for kind in open_)} to {wanted} for the job"
+        )
+        return {}
+    return {kind.variables[0]: wanted for kind in open_}
 
 
 def is_set_up() -> bool:
@@ -142,14 +164,14 @@ def groups() -> list[GroupOfRing]:
 
 def _group(where: str, name: str, ranks: Iterable[int], backend: str) -> GroupOfRing:
     members = tuple(sorted(int(rank) for rank in ranks))
-    text = f"{where}\n{name}\n{collectives.ranks_as_text(members)}"
+    text = f"{where}\n{name}\n{members}"
     digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=4).digest()
     return GroupOfRing(int.from_bytes(digest, "little"), name, members, backend)
 
 
 def _where(c10d: Any) -> str:
     """Which world: where its members met. Two jobs on one machine, or two replicas, have groups of the same names."""
-    store = getattr(c10d, "_get_default_store", lambda: None)()
+    store: Any = getattr(c10d, "_get_default_store", lambda: None)()
     while getattr(store, "underlying_store", None) is not None:
         store = store.underlying_store
     host, port = str(getattr(store, "host", "")), str(getattr(store, "port", ""))

@@ -30,7 +30,7 @@ DISTURBED = 1
 # `left` is when torch's watchdog saw that it was over: it was over then at the latest.
 LEFT_AT_MOST = 2
 GROUPS, RANK, RING, WHY_NOT = "groups", "rank", "ring_entries", "why_not"
-_MOST_32, _RUNS_AT_MOST, _RANKS_AT_MOST = 0xFFFFFFFF, 256, 1 << 20
+_MOST_32, _RUNS_AT_MOST, _RANKS_AT_MOST = 0xFFFFFFFF, 32, 1 << 20
 _RUN = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?:/(\d{1,9}))?)?", re.ASCII)
 
 
@@ -59,7 +59,7 @@ def unpack(data: bytes) -> Iterator[Entry]:
 
 
 def ranks_as_text(ranks: Iterable[int]) -> str:
-    """Ranks as runs: "0-7", "1-1021/4" for each fourth, by commas; few bytes also for a group of ten thousand."""
+    """Ranks as runs: "0-7", "1-1021/4" for each fourth, by commas; "" where that takes more than 32 runs."""
     ordered, runs = sorted(set(ranks)), []
     while ordered:
         stride = ordered[1] - ordered[0] if len(ordered) > 1 else 1
@@ -67,7 +67,7 @@ def ranks_as_text(ranks: Iterable[int]) -> str:
         length = length if length > 2 or stride == 1 else 1
         runs.append(_run(ordered[0], ordered[length - 1], stride))
         ordered = ordered[length:]
-    return ",".join(runs[:_RUNS_AT_MOST])
+    return ",".join(runs) if len(runs) <= _RUNS_AT_MOST else ""
 
 
 def _run(first: int, last: int, stride: int) -> str:
