@@ -31,7 +31,7 @@ _GROUPS_AT_MOST = 64
 Put = Callable[[bytes, "dict[str, Any]"], None]
 
 
-class Schedule:
+class RingSchedule:
     """When a ring is read: after 20 steps, then every 100 steps or 60 s, whichever is rarer."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Rings:
         self._reading = threading.Lock()
         self._is_off = is_forked and torch_rings.is_set_up()
         self._asked = collectives.asked(folder)
-        self._schedule, self._entry_ns = Schedule(), _GUESS_NS
+        self._schedule, self._entry_ns = RingSchedule(), _GUESS_NS
         self._ring: TorchRing | None = None
         self._groups: dict[str, GroupOfRing] = {}
         self._news = News()
@@ -161,7 +161,7 @@ class Rings:
             f"capture(rings=True), or {self._ring.kind.variables[0]}={torch_rings.ENTRIES}, gives a shorter one"
         )
 
-    def _rows(self, entries: list[dict[str, Any]], began_ns: int) -> list[collectives.Entry]:
+    def _rows(self, entries: list[dict[str, Any]], began_ns: int) -> list[collectives.CollectiveEntry]:
         offset_ns, before_ns = torch_rings.offset_ns(), self._offset_ns
         self._offset_ns = offset_ns
         rows = list(self._news.of(entries, self._groups, offset_ns, began_ns))
@@ -208,7 +208,7 @@ class News:
 
     def of(
         self, entries: Iterable[dict[str, Any]], groups: dict[str, GroupOfRing], offset_ns: int, began_ns: int
-    ) -> Iterable[collectives.Entry]:
+    ) -> Iterable[collectives.CollectiveEntry]:
         """Its entries as rows, the oldest first; those of groups that nobody knows are left out.
 
         Args:
@@ -230,7 +230,9 @@ class News:
                 held_to = 0 if row.entered_ns > held_to else held_to
             yield _left(row, _whole(entry.get("time_discovered_completed_ns")) - offset_ns, began_ns)
 
-    def _row(self, entry: dict[str, Any], groups: dict[str, GroupOfRing], entered_ns: int) -> collectives.Entry | None:
+    def _row(
+        self, entry: dict[str, Any], groups: dict[str, GroupOfRing], entered_ns: int
+    ) -> collectives.CollectiveEntry | None:
         names, sequence = entry.get("process_group"), _whole(entry.get("collective_seq_id"))
         group = groups.get(str(names[0])) if isinstance(names, list) and names else None
         # Several operations of one launch have one number: the first entered.
@@ -238,10 +240,10 @@ class News:
             return None
         self._sequences[group.number] = sequence
         name, size = str(entry.get("profiling_name")), torch_rings.size_kib(entry)
-        return collectives.Entry(group.number, sequence, entered_ns, 0, torch_rings.operation(name), 0, size)
+        return collectives.CollectiveEntry(group.number, sequence, entered_ns, 0, torch_rings.operation(name), 0, size)
 
 
-def _left(row: collectives.Entry, over_ns: int, began_ns: int) -> collectives.Entry:
+def _left(row: collectives.CollectiveEntry, over_ns: int, began_ns: int) -> collectives.CollectiveEntry:
     if not row.entered_ns <= over_ns < began_ns:
         return row
     return row._replace(left_ns=over_ns, flags=row.flags | collectives.LEFT_AT_MOST)

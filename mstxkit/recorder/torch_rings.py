@@ -199,8 +199,8 @@ def offset_ns() -> int:
 def operation(name: str) -> int:
     """`gloo:all_reduce`, `nccl:_reduce_scatter_base`, `HcclAllgather`: its place in `OPERATIONS`."""
     letters = re.sub("[^a-z]", "", name.rpartition(":")[2].lower())
-    for place, known in enumerate(collectives.OPERATIONS[1:], 1):
-        if known.replace("_", "") in letters:
+    for place, word in enumerate(collectives.OPERATIONS[1:], 1):
+        if word.replace("_", "") in letters:
             return place
     return 0
 

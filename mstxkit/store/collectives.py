@@ -34,7 +34,7 @@ _MOST_32, _RUNS_AT_MOST, _RANKS_AT_MOST = 0xFFFFFFFF, 32, 1 << 20
 _RUN = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?:/(\d{1,9}))?)?", re.ASCII)
 
 
-class Entry(NamedTuple):
+class CollectiveEntry(NamedTuple):
     """One process entered one collective. Args: as in the module's first lines."""
 
     group: int
@@ -53,9 +53,9 @@ class Entry(NamedTuple):
         )  # fmt: skip
 
 
-def unpack(data: bytes) -> Iterator[Entry]:
+def unpack(data: bytes) -> Iterator[CollectiveEntry]:
     """The entries in whole rows; what is left at the end is left out."""
-    return map(Entry._make, ROW.iter_unpack(data[: len(data) // ROW_BYTES * ROW_BYTES]))
+    return map(CollectiveEntry._make, ROW.iter_unpack(data[: len(data) // ROW_BYTES * ROW_BYTES]))
 
 
 def ranks_as_text(ranks: Iterable[int]) -> str:
