@@ -1,8 +1,9 @@
 """One rank of a real training: DDP on gloo, with a fault put in where a test or benchmark wants it.
 
 `python -m torch.distributed.run … ddp_rank.py OPTIONS`, options as JSON: `run` (folder), `out` (folder for what this
-rank handed over), `kind` (input, forward, backward, optimizer, link, none), `rank` (which), `late_ms`, `steps`,
-`from_step`, `coarse` (one stage `actor_update`), `flag` (a file that switches a slow link on), `rings`.
+rank handed over), `kind` (input, forward, backward, optimizer, link, none) from `from_step` on, or `kinds`, pairs of
+those; `rank` (which), `late_ms`, `steps`, `coarse` (one stage `actor_update`), `flag` (a file that switches a slow link
+on), `rings`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import os
 import shutil
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 import torch
 import torch.distributed as dist
@@ -29,21 +31,21 @@ _HANDED_OVER_WITHIN_S = 20.0
 
 
 class Fault:
-    """Sleeps in one rank, in one place, from one step on."""
+    """Sleeps in one rank, in one place, from one step on; of several places in turn, each from its step on."""
 
     def __init__(self, options: dict[str, Any]) -> None:
-        self._kind, self._seconds = options["kind"], options.get("late_ms", 20) / 1000
-        self._is_here = dist.get_rank() == options.get("rank", 1)
-        self._from, self._flag = options.get("from_step", 0), options.get("flag")
-        self._step = -1
+        self._kinds = options.get("kinds") or [[options.get("from_step", 0), options["kind"]]]
+        self._seconds = options.get("late_ms", 20) / 1000
+        self._is_here, self._flag = dist.get_rank() == options.get("rank", 1), options.get("flag")
+        self._kind = "none"
 
     def begin(self, number: int) -> None:
-        self._step = number
-        if self._kind == "link" and self._is_here and number == self._from:
+        self._kind = next((kind for first, kind in reversed(self._kinds) if number >= first), "none")
+        if self._kind == "link" and self._is_here:
             Path(self._flag).touch()
 
     def at(self, place: str) -> None:
-        if place == self._kind and self._is_here and self._step >= self._from:
+        if place == self._kind and self._is_here:
             time.sleep(self._seconds)
 
 
@@ -63,9 +65,10 @@ class SlowBackward(torch.autograd.Function):
 
 
 class Loop:
-    """A few layers, trained."""
+    """A few layers, trained. `intervals`: step, stage, entered and left of each, CLOCK_MONOTONIC."""
 
     def __init__(self, fault: Fault) -> None:
+        self.intervals: list[tuple[int, str, int, int]] = []
         torch.manual_seed(1)
         self._fault, SlowBackward.fault = fault, fault
         layers = [nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)]
@@ -90,22 +93,29 @@ class Loop:
         self._optimizer.step()
         self._fault.at("optimizer")
 
-    def fine_step(self) -> None:
-        with stage("load_batch"):
+    def fine_step(self, number: int) -> None:
+        with self._stage(number, "load_batch"):
             batch = self.load()
-        with stage("forward"):
+        with self._stage(number, "forward"):
             loss = self.forward(batch)
-        with stage("backward"):
+        with self._stage(number, "backward"):
             self.backward(loss)
-        with stage("optimizer"):
+        with self._stage(number, "optimizer"):
             self.optimize()
 
-    def coarse_step(self) -> None:
-        with stage("load_batch"):
+    def coarse_step(self, number: int) -> None:
+        with self._stage(number, "load_batch"):
             batch = self.load()
-        with stage("actor_update"):
+        with self._stage(number, "actor_update"):
             self.backward(self.forward(batch))
             self.optimize()
+
+    @contextmanager
+    def _stage(self, number: int, name: str) -> Iterator[None]:
+        began_ns = time.monotonic_ns()
+        with stage(name):
+            yield
+        self.intervals.append((number, name, began_ns, time.monotonic_ns()))
 
 
 def main() -> None:
@@ -119,16 +129,16 @@ def main() -> None:
     for number in range(options.get("steps", 60)):
         fault.begin(number)
         step(number)
-        (loop.coarse_step if options.get("coarse") else loop.fine_step)()
+        (loop.coarse_step if options.get("coarse") else loop.fine_step)(number)
     step_ms = (time.monotonic_ns() - began) / 1e6 / options.get("steps", 60)
     if options.get("out"):
-        leave(Path(options["out"]), step_ms)
+        leave(Path(options["out"]), {"step_ms": step_ms, "intervals": loop.intervals})
     dist.barrier()
     capture.stop()
     dist.destroy_process_group()
 
 
-def leave(out: Path, step_ms: float) -> None:
+def leave(out: Path, more: dict[str, Any]) -> None:
     """What this rank has handed over by now, for a test that has no agent."""
     file = Path(mstxkit.status().live_file or "")
     dist.barrier()
@@ -142,7 +152,7 @@ def leave(out: Path, step_ms: float) -> None:
     for suffix in (layout.RINGS_SUFFIX, layout.HANDED_OVER_SUFFIX):
         if file.with_suffix(suffix).exists():
             shutil.copy(file.with_suffix(suffix), target.with_suffix(suffix))
-    target.with_suffix(".json").write_text(json.dumps({"step_ms": step_ms, "pid": os.getpid()}))
+    target.with_suffix(".json").write_text(json.dumps({**more, "pid": os.getpid()}))
 
 
 if __name__ == "__main__":
