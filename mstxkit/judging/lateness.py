@@ -68,7 +68,7 @@ def located(member: int, rows: Rows, intervals: Rows, offset_ns: int | Whole = 0
     entered = rows["entered_ns"].astype(np.int64)
     order = np.argsort(entered, kind="stable")
     place = np.full(len(rows), -1, dtype=np.int64)
-    around = np.concatenate([intervals, _steps(intervals)])
+    around = np.concatenate([_steps(intervals), intervals])
     around = around[np.argsort(around["entered_ns"] - around["left_ns"], kind="stable")]
     first = np.searchsorted(entered[order], around["entered_ns"], "left")
     behind = np.searchsorted(entered[order], around["left_ns"], "right")

@@ -79,9 +79,10 @@ def _run(first: int, last: int, stride: int) -> str:
 def ranks_in(text: object) -> tuple[int, ...]:
     """The ranks of `ranks_as_text`; () for what is no such text."""
     ranks: list[int] = []
-    for part in text.split(",")[: _RUNS_AT_MOST + 1] if isinstance(text, str) else ():
+    parts = text.split(",") if isinstance(text, str) else []
+    for part in parts:
         match = _RUN.fullmatch(part)
-        if match is None:
+        if match is None or len(parts) > _RUNS_AT_MOST:
             return ()
         first = int(match[1])
         run = range(first, int(match[2] or first) + 1, max(1, int(match[3] or 1)))
