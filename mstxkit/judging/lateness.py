@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 NO_STEP = -1
 INTERVAL = np.dtype([("step", "<i8"), ("stage", "<i8"), ("entered_ns", "<i8"), ("left_ns", "<i8")])
+_NEVER = np.iinfo(np.int64).max
 COLUMNS = ("step", "group", "rank", "stage", "late_ns", "error_ns", "source")
 
 
@@ -36,6 +37,7 @@ class Entries(NamedTuple):
         flags: (N,) as in `store.collectives`.
         step: (N,) NO_STEP: not known.
         stage: (N,) index as in the intervals; -1: in none.
+        until_ns: (N,) when it left that stage; 0: in none.
     """
 
     member: Whole
@@ -46,6 +48,7 @@ class Entries(NamedTuple):
     flags: Whole
     step: Whole
     stage: Whole
+    until_ns: Whole
 
 
 def rows_in(data: bytes) -> Rows:
@@ -76,10 +79,11 @@ def located(member: int, rows: Rows, intervals: Rows, offset_ns: int | Whole = 0
         place[order[first[index] : behind[index]]] = index
     step = np.where(place < 0, NO_STEP, around["step"][place] if len(around) else NO_STEP)
     stage = np.where(place < 0, -1, around["stage"][place] if len(around) else -1)
+    until = np.where(stage < 0, 0, around["left_ns"][place] + offset_ns if len(around) else 0)
     left = rows["left_ns"].astype(np.int64)
     return Entries(
         np.full(len(rows), member, dtype=np.int64), rows["group"].astype(np.int64), rows["sequence"].astype(np.int64),
-        entered + offset_ns, np.where(left > 0, left + offset_ns, 0), rows["flags"].astype(np.int64), step, stage,
+        entered + offset_ns, np.where(left > 0, left + offset_ns, 0), rows["flags"].astype(np.int64), step, stage, until,
     )  # fmt: skip
 
 
@@ -116,7 +120,10 @@ def _columns(parts: Sequence[Entries]) -> list[list[Whole]]:
 
 
 def of_step(entries: Entries, step: int, groups: Mapping[int, tuple[int, ...]]) -> Collectives | None:
-    """The entries of one step as evidence; None where nobody has any, or nobody beside whom to enter.
+    """The entries of one step as evidence; None where nobody has any.
+
+    Where a ring does not know when a collective was over (gloo's never does), the last one of a stage was over by the
+    time that the first member left that stage.
 
     Args:
         entries: As `joined` gives them.
@@ -125,11 +132,23 @@ def of_step(entries: Entries, step: int, groups: Mapping[int, tuple[int, ...]]) 
     chosen = _only(entries, entries.step == step)
     if not len(chosen.member):
         return None
-    left = np.where(chosen.left_ns > 0, chosen.left_ns / 1e9, np.nan)
+    left_ns = np.where(chosen.left_ns > 0, chosen.left_ns, _over_by(chosen))
+    left = np.where(left_ns > 0, left_ns / 1e9, np.nan)
     return Collectives(
         chosen.member, chosen.group, chosen.sequence, chosen.entered_ns / 1e9, left, chosen.stage, groups,
         FLIGHT_RECORDER,
     )  # fmt: skip
+
+
+def _over_by(entries: Entries) -> Whole:
+    """(N,) by when each was over; 0 where it is not the last of its group in that stage."""
+    _, place = np.unique((entries.group << 8) + entries.stage, return_inverse=True)
+    last, first_left = np.full(place.max() + 1, -1), np.full(place.max() + 1, _NEVER)
+    np.maximum.at(last, place, entries.sequence)
+    is_last = (entries.sequence == last[place]) & (entries.until_ns > 0)
+    np.minimum.at(first_left, place[is_last], entries.until_ns[is_last])
+    over = first_left[place]
+    return np.where(is_last & (over >= entries.entered_ns) & (over < _NEVER), over, 0)
 
 
 def from_stages(step: RoleStep, synchronising: Sequence[int]) -> Collectives | None:

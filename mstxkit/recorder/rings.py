@@ -16,12 +16,12 @@ from ..engine.choose import engine
 from ..store import collectives, layout
 from ..store.handed_over import OF_COLLECTIVES, SummaryRing
 from . import torch_rings
-from .torch_rings import GroupOfRing, TorchRing
+from .torch_rings import GroupOfRing, ReadRing, TorchRing
 
 # A reading that would hold the GIL for longer is not done; one that did is followed by fewer.
 HELD_AT_MOST_MS, TOO_LONG_MS, HELD_AT_THE_END_MS = 30.0, 50.0, 250.0
 # Until an entry was measured: twice what it takes on x86 at 2.5 GHz.
-_GUESS_NS, _MS = 45_000.0, 1e6
+_GUESS_NS, _LEAST_NS, _MEASURED_FROM, _MS = 45_000.0, 5_000.0, 50, 1e6
 _FIRST_STEP, _EVERY_STEPS, _EVERY_S = 20, 100, 60.0
 # Beyond this the wall clock was set between two readings: what was stamped before is on no clock that is known.
 _CLOCK_WAS_SET_NS = 1_000_000
@@ -144,7 +144,7 @@ class Rings:
             return
         began_ns = time.monotonic_ns()
         read = self._ring.read()
-        self._learn_cost(read.held_ns, len(read.entries))
+        self._learn_cost(read)
         rows = self._rows(read.entries, began_ns)
         self._news.disturbed = began_ns, time.monotonic_ns()
         self._why_not = ""
@@ -168,13 +168,12 @@ class Rings:
         was_set = before_ns is not None and abs(offset_ns - before_ns) > _CLOCK_WAS_SET_NS
         return [] if was_set else rows
 
-    def _learn_cost(self, held_ns: int, count: int) -> None:
-        if count:
-            entry_ns = held_ns / count
-            self._entry_ns = max(entry_ns, (self._entry_ns + entry_ns) / 2) if count >= 50 else self._entry_ns
-        if held_ns > TOO_LONG_MS * _MS:
+    def _learn_cost(self, read: ReadRing) -> None:
+        if len(read.entries) >= _MEASURED_FROM:
+            self._entry_ns = max(_LEAST_NS, read.cpu_ns / len(read.entries))
+        if read.held_ns > TOO_LONG_MS * _MS:
             self._schedule.back_off()
-            faults.say_once(f"a reading of torch's ring took {held_ns / _MS:.0f} ms: it is read half as often from now")
+            faults.say_once(f"a reading of torch's ring took {read.held_ns / _MS:.0f} ms: it is read half as often now")
 
     def _say_why_not(self, why: str) -> None:
         if not self._why_not:

@@ -2,8 +2,8 @@
 
 `python -m torch.distributed.run … ddp_rank.py OPTIONS`, options as JSON: `run` (folder), `out` (folder for what this
 rank handed over), `kind` (input, forward, backward, optimizer, link, none) from `from_step` on, or `kinds`, pairs of
-those; `rank` (which), `late_ms`, `steps`, `coarse` (one stage `actor_update`), `flag` (a file that switches a slow link
-on), `rings`.
+those; `rank` (which), `late_ms`, `steps`, `coarse` (one stage `actor_update`), `flag` (a file that makes the link slow),
+`rings`, `base_ms` (for so long each stage waits besides computing, as for a device), `ask_every` (steps).
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ class Fault:
         self._kinds = options.get("kinds") or [[options.get("from_step", 0), options["kind"]]]
         self._seconds = options.get("late_ms", 20) / 1000
         self._is_here, self._flag = dist.get_rank() == options.get("rank", 1), options.get("flag")
-        self._kind = "none"
+        self._kind, self._base_s = "none", options.get("base_ms", 0) / 1000
 
     def begin(self, number: int) -> None:
         self._kind = next((kind for first, kind in reversed(self._kinds) if number >= first), "none")
-        if self._kind == "link" and self._is_here:
-            Path(self._flag).touch()
+        if self._flag and self._is_here:
+            Path(self._flag).touch() if self._kind == "link" else Path(self._flag).unlink(missing_ok=True)
 
     def at(self, place: str) -> None:
+        time.sleep(self._base_s)
         if place == self._kind and self._is_here:
             time.sleep(self._seconds)
 
@@ -129,6 +130,8 @@ def main() -> None:
     for number in range(options.get("steps", 60)):
         fault.begin(number)
         step(number)
+        if options.get("ask_every") and dist.get_rank() == 0 and number % options["ask_every"] == 0:
+            collectives.ask(Path(mstxkit.status().live_file or "").parent)
         (loop.coarse_step if options.get("coarse") else loop.fine_step)(number)
     step_ms = (time.monotonic_ns() - began) / 1e6 / options.get("steps", 60)
     if options.get("out"):

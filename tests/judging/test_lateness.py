@@ -87,6 +87,19 @@ def test_a_collective_that_a_reading_held_up_in_anybody_is_left_out() -> None:
     assert set(lateness.joined(parts).sequence.tolist()) == {2}
 
 
+def test_the_last_collective_of_a_stage_was_over_when_the_first_member_left_it() -> None:
+    parts = [
+        lateness.located(0, rows((1, 5, 0), (2, 8, 0)), intervals((4, 0, 0, 30))),
+        lateness.located(1, rows((1, 6, 0), (2, 9, 0)), intervals((4, 0, 0, 12))),
+    ]
+    entered = lateness.of_step(lateness.joined(parts), 4, {})
+
+    assert entered is not None
+    left = {(int(m), int(s)): seconds for m, s, seconds in zip(entered.member, entered.sequence, entered.left_s)}
+    assert (left[0, 2], left[1, 2]) == (0.012, 0.012)
+    assert np.isnan([left[0, 1], left[1, 1]]).all()
+
+
 def test_nobody_is_late_for_what_nobody_entered() -> None:
     nothing = lateness.joined([lateness.located(0, rows(), intervals())])
 
