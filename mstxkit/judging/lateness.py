@@ -83,7 +83,8 @@ def located(member: int, rows: Rows, intervals: Rows, offset_ns: int | Whole = 0
     left = rows["left_ns"].astype(np.int64)
     return Entries(
         np.full(len(rows), member, dtype=np.int64), rows["group"].astype(np.int64), rows["sequence"].astype(np.int64),
-        entered + offset_ns, np.where(left > 0, left + offset_ns, 0), rows["flags"].astype(np.int64), step, stage, until,
+        entered + offset_ns, np.where(left > 0, left + offset_ns, 0), rows["flags"].astype(np.int64), step, stage,
+        until,
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 `python -m torch.distributed.run … ddp_rank.py OPTIONS`, options as JSON: `run` (folder), `out` (folder for what this
 rank handed over), `kind` (input, forward, backward, optimizer, link, none) from `from_step` on, or `kinds`, pairs of
-those; `rank` (which), `late_ms`, `steps`, `coarse` (one stage `actor_update`), `flag` (a file that makes the link slow),
+those; `rank` (which), `late_ms`, `steps`, `coarse` (one stage `actor_update`), `flag` (a file: a slow link),
 `rings`, `base_ms` (for so long each stage waits besides computing, as for a device), `ask_every` (steps).
 """
 
