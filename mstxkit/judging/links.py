@@ -11,11 +11,13 @@ from .findings import Finding, Key
 from .inside import GroupTime
 
 _GROUPS_AT_MOST = 8192
-_HISTORY = 6
+_LEARNT_FROM = 5
+# Of what is longer it learns much, of what is shorter little: where processes share cores, times have two levels.
+_UP, _DOWN = 0.5, 0.05
 
 
 class _Usual(NamedTuple):
-    """What a group's collectives in a stage take."""
+    """What a group's collectives in a stage take, when they take long: as usual what is quick varies most."""
 
     seconds: float
     steps: int
@@ -27,6 +29,7 @@ class Links:
     def __init__(self) -> None:
         self._usual: dict[tuple[int, str], _Usual] = {}
         self._slow: dict[tuple[int, str], int] = {}
+        self._longest: dict[tuple[int, str], float] = {}
 
     def add(
         self,
@@ -58,9 +61,11 @@ class Links:
             if slow_link.is_slow(settings, took_s, usual_s, step_s):
                 slow[group] = usual_s
                 self._slow[group, stage] = min(1000, self._slow.get((group, stage), 0) + 1)
+                self._longest[group, stage] = max(took_s, self._longest.get((group, stage), 0.0))
             else:
-                self._slow.pop((group, stage), None)
-                self._learn(stage, group, took_s)
+                longest_s = self._longest.pop((group, stage), took_s)
+                was_short = self._slow.pop((group, stage), 0) < settings.steps
+                self._learn(stage, group, longest_s if was_short else took_s)
         return slow
 
     def _usual_s(
@@ -73,15 +78,15 @@ class Links:
             took_s for other, took_s in seconds.items() if other != group and len(rings.groups.get(other, ())) == size
         ]
         by_others = statistics.median(others) if len(others) >= settings.peers else 0.0
-        own = usual.seconds if usual is not None and usual.steps >= 2 else 0.0
+        own = usual.seconds if usual is not None and usual.steps >= _LEARNT_FROM else 0.0
         return min(filter(None, (own, by_others)), default=0.0)
 
     def _learn(self, stage: str, group: int, took_s: float) -> None:
         if (group, stage) not in self._usual and len(self._usual) >= _GROUPS_AT_MOST:
             return
-        before = self._usual.get((group, stage), _Usual(0.0, 0))
-        steps = min(before.steps + 1, _HISTORY)
-        self._usual[group, stage] = _Usual(before.seconds + (took_s - before.seconds) / steps, before.steps + 1)
+        before = self._usual.get((group, stage), _Usual(took_s, 0))
+        rate = _UP if took_s > before.seconds else _DOWN
+        self._usual[group, stage] = _Usual(before.seconds + (took_s - before.seconds) * rate, before.steps + 1)
 
     def _finding(
         self, stage: str, persistent: list[int], seconds: dict[int, float], slow: dict[int, float], rings: Collectives,
