@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, List, NamedTuple, Optional, Tuple
+from typing import Callable, NamedTuple, Optional
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,7 @@ class Measured(NamedTuple):
         load: (M, K) logarithm of its work over the usual work, by the feature by which it is most.
         level: (K,) logarithm of the time that a member takes for usual work; of one that waits, after the last came.
         work: (K, F) logarithm of the work: in the middle, and where all wait, the most of it.
+        cost: (K, F) by how much the level goes with that.
         usual_s: (K,) time in the middle.
         is_first: (K,) is it the gap before the step's first stage?
         waits: (K,) column by which it is remembered whether all wait in it.
@@ -52,6 +53,7 @@ class Measured(NamedTuple):
     load: Matrix
     level: Vector
     work: Matrix
+    cost: Matrix
     usual_s: Vector
     is_first: npt.NDArray[np.bool_]
 
@@ -78,6 +80,9 @@ class Norms:
     def forget_groups(self) -> None:
         """Members have come or gone: who meets is to be learned anew."""
         self._meets.clear()
+
+    def _has_groups(self, pieces: Pieces) -> npt.NDArray[np.bool_]:
+        return np.array([where == IN and stage in self._meets for where, stage in pieces.kinds], bool)
 
     def _by_group(self, pieces: Pieces) -> list[tuple[npt.NDArray[np.int64], Labels | None]]:
         """Places of pieces in which the same members meet, and who does."""
@@ -111,9 +116,9 @@ class Norms:
         mode = np.full(len(place), UNKNOWN)
         mode[slope + 3 * error < -0.5] = WAITS
         is_inside = np.array([kind.where == INSIDE for kind in kinds], bool)
-        may_wait = np.array([kind.stage in self.collective_in and kind.where == IN for kind in kinds], bool)
-        mode[(slope - 3 * error > -0.5) & ~may_wait] = FREE
-        mode[is_inside] = FREE
+        meets = np.array([kind.stage in self.collective_in and kind.where == IN for kind in kinds], bool)
+        mode[slope - 3 * error > -0.5] = FREE
+        mode[is_inside], mode[meets] = FREE, WAITS
         return mode
 
     def _measured(
@@ -130,6 +135,8 @@ class Norms:
         excess, level = after_others(times - predicted), middle_of(times - predicted)
         if len(together) > 1:
             excess = np.where(waits, _each(together, after_those, times - predicted), excess)
+            # The slowest group is what the others wait for later.
+            level = np.where(waits & self._has_groups(pieces), np.fmax.reduce(times - predicted, axis=0), level)
         sure = np.log(np.maximum(took - self._doubt_s(pieces, mode, last_came), 0.0) + base_s) - times
         learned = np.where(sure > -_DOUBT, excess, np.nan)
         noise = ranks.noise(at, learned)
@@ -139,7 +146,7 @@ class Norms:
         usual = np.where(waits[:, None], np.array([1.0, 0.0, 0.0]), slopes)
         return Measured(
             kinds, at, mode, pieces.came_s, pieces.done_s, np.where(sure < 0, excess + sure, excess), learned,
-            after_others(predicted), load, level - (usual * work).sum(axis=1), work, middle_of(took), pieces.is_first,
+            after_others(predicted), load, level, work, usual, middle_of(took), pieces.is_first,
         )  # fmt: skip
 
     def _doubt_s(self, pieces: Pieces, mode: npt.NDArray[np.int64], last_came: Matrix) -> Matrix:
@@ -163,7 +170,7 @@ class Norms:
         self.regression.learn(at, features, times - middle_of(times), weights)
 
 
-_Together = List[Tuple[npt.NDArray[np.int64], Optional[Labels]]]
+_Together = list[tuple[npt.NDArray[np.int64], Optional[Labels]]]
 
 
 def _each(together: _Together, of: Callable[[Matrix, Labels | None], Matrix], values: Matrix) -> Matrix:

@@ -13,13 +13,13 @@ from ..triggers import imbalance, slow_rank, slow_stage
 from ..triggers.late_rank import middle_of
 from ..triggers.slow_link import SlowLink
 from . import cutting
-from .columns import Matrix, Ranks
+from .columns import Ranks
 from .cutting import IN, Piece, Pieces
 from .evidence import Peer, RoleStep, Work
 from .findings import Finding, Key, Seen
 from .gates import Gates, Holding
 from .inside import Inside, inside
-from .levels import Levels
+from .levels import Levels, Now
 from .links import Links
 from .measuring import BASE_RATIO, BEHIND, BEHIND_GAP, FEATURES, FREE, INSIDE, UNKNOWN, WAITS, Measured, Norms
 from .settings import JudgeSettings
@@ -39,11 +39,13 @@ class RoleFound(NamedTuple):
         findings: What stands out.
         asks: Stages of which the inside is worth knowing, the most urgent first.
         is_evidence: Was the step usable at all?
+        has_rings: Did its rings tell anything?
     """
 
     findings: tuple[Finding, ...] = ()
     asks: tuple[str, ...] = ()
     is_evidence: bool = False
+    has_rings: bool = False
 
 
 class RoleHistory:
@@ -107,10 +109,10 @@ class RoleHistory:
             findings += self._slow_links(step, tells, settings, may_judge)
         if not may_judge:
             self._own_history(measured, settings, False)
-            return RoleFound(is_evidence=True)
+            return RoleFound(is_evidence=True, has_rings=tells is not None)
         explained |= {finding.key.stage for finding in findings}
         slower, asks = self._slower(step, measured, settings, explained)
-        return RoleFound((*findings, *slower), asks, True)
+        return RoleFound((*findings, *slower), asks, True, tells is not None)
 
     # Who is slow.
 
@@ -194,7 +196,7 @@ class RoleHistory:
                 continue
             slow = np.flatnonzero(sums.score[:, piece] > _TIED_SCORE)
             slow = slow[np.argsort(measured.done_s[slow, piece])]
-            near_s = 0.1 * (np.expm1(mean[slow, piece]) * (measured.usual_s[piece] + self._base_s))
+            near_s = 0.25 * (np.expm1(mean[slow, piece]) * (measured.usual_s[piece] + self._base_s))
             close = np.diff(measured.done_s[slow, piece]) < np.minimum(near_s[1:], near_s[:-1])
             tied[slow[1:][close], piece] = tied[slow[:-1][close], piece] = True
         return tied
@@ -223,9 +225,9 @@ class RoleHistory:
         with np.errstate(invalid="ignore"):
             is_sure = (measured.mode != UNKNOWN) | (-middle_of(waited) < 0.1 * measured.usual_s)
         is_sure &= self._is_comparable(measured)
-        level = np.where(is_sure, measured.level, np.nan)
-        self._levels.add(settings.of(slow_stage.SlowStage), measured.at, level, measured.work, is_judged)
-        return is_sure
+        now = Now(measured.at, np.where(is_sure, measured.level, np.nan), measured.work, measured.cost)
+        self._levels.add(settings.of(slow_stage.SlowStage), now, is_judged)
+        return np.asarray(is_sure)
 
     def _slower(
         self, step: RoleStep, measured: Measured, settings: JudgeSettings, explained: set[str]
@@ -253,7 +255,18 @@ class RoleHistory:
                     float(lost_s[piece]), float(change.score[piece] / limits.threshold), (),
                     {"usual_s": float(measured.usual_s[piece])},
                 ))  # fmt: skip
-        return findings[:3], tuple(dict.fromkeys(asked))
+        asked += self._builds_up_inside(measured, settings)
+        return findings[:3], tuple(dict.fromkeys(stage for stage in asked if stage not in explained))
+
+    def _builds_up_inside(self, measured: Measured, settings: JudgeSettings) -> list[str]:
+        """Stages in which rings show that somebody may be late inside, and not yet for sure."""
+        inside_at = [place for place, kind in enumerate(measured.kinds) if kind.where == INSIDE]
+        if not inside_at:
+            return []
+        sums = slow_rank.Sums(*(part[:, measured.at] for part in self._ranks.sums))
+        builds_up = sums.score > settings.of(slow_stage.SlowStage).asks_at
+        builds_up &= self._stands_out(measured, sums, settings)
+        return [measured.kinds[place].stage for place in inside_at if builds_up[:, place].any()]
 
     def _is_hidden(self, measured: Measured, piece: int) -> bool:
         """May somebody be late inside of it without being seen?"""
@@ -279,7 +292,7 @@ class RoleHistory:
         self.ring_steps.append(step.step)
         findings = self._slow_ranks(measured, settings, may_judge)
         findings += self._slow_links(step, tells, settings, may_judge)
-        return RoleFound(tuple(findings), (), True)
+        return RoleFound(tuple(findings), (), True, True)
 
     def _measure(self, step: RoleStep, pieces: Pieces) -> Measured:
         measured = self._norms.measure(step, pieces, self.step_s, self._base_s, self._ranks)
@@ -321,7 +334,7 @@ class RoleHistory:
 
     def forget(self, key: Key) -> None:
         """What was found is gone: tests begin anew."""
-        column = int(self._norms.columns.of([Piece(key.where, key.stage)])[0])
+        column = self._norms.columns.find(Piece(key.where, key.stage))
         if column < 0:
             return
         if not key.member:
@@ -368,7 +381,8 @@ def compared(step: RoleStep) -> RoleStep:
 
 
 def _entered(step: RoleStep) -> list[str]:
-    return [stage for stage, there in zip(step.stages, np.isfinite(step.entered_s).any(axis=0)) if there]
+    there: npt.NDArray[np.bool_] = np.isfinite(step.entered_s)
+    return [stage for at, stage in enumerate(step.stages) if there[:, at].any()]
 
 
 def _length_s(pieces: Pieces, step: RoleStep) -> float:
