@@ -1,4 +1,4 @@
-"""The agent of a host: what its processes have handed over becomes one batch, which goes on; what comes back is passed on.
+"""The agent of a host: what its processes have handed over becomes one batch, which goes on; and what comes back.
 
 It is the host keeper's, and runs in that one's thread: nothing else waits where the run folder or Ray does not answer.
 """
@@ -106,7 +106,7 @@ class Agent:
             self._gathering.announce_all()
         about = {
             "run": self._run_id, "host": identity.host(), "place": whereabouts.name_of_host(self._folder, ""),
-            "boot": identity.boot_id(), "sender": self._sender, "number": self._number - 1, 
+            "boot": identity.boot_id(), "sender": self._sender, "number": self._number - 1,
             "clock": _clock(), "settings": self._settings, "goodbye": is_goodbye, "dropped": self._log.dropped,
         }  # fmt: skip
         return batches.encode({**about, **head}, sections)
@@ -128,7 +128,7 @@ class Agent:
             self._settings = max(self._settings, answer.settings)
 
     def _in_run(self) -> Figures | None:
-        """The figures in the run folder, and the version of the settings there; one call each, unless it has changed."""
+        """The figures in the run folder, and the version of the settings there: a call each, unless it has changed."""
         settings, figures = self._run / layout.CONTROL / layout.SETTINGS, self._run / layout.VERDICTS / layout.FIGURES
         if self._is_new(settings):
             try:
@@ -150,5 +150,3 @@ def _clock() -> list[int]:
         before, wall, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
         best = min(best, [(before + after) // 2, wall, (after - before) // 2 + 1], key=lambda pair: pair[2])
     return best
-
-

@@ -1,4 +1,4 @@
-"""Starts the process that judges the job, beside rank 0, where there is no Ray: niced, apart, never a thread of training.
+"""Starts the process that judges the job, beside rank 0, where there is no Ray: apart, never a thread of training.
 
 It needs numpy, which the training process need not have loaded: only where it lies is looked up here.
 """

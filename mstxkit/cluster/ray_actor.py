@@ -50,7 +50,7 @@ class JobController:
     def _work(self) -> None:
         desk_of = import_module("mstxkit.judging.desk")
         batches = import_module("mstxkit.store.batches")
-        desk = desk_of.Desk(self._run, self._run_id, WHO, desk_of.READ_AGAIN_BYTES)
+        desk = desk_of.Desk(self._run, self._run_id, WHO, desk_of.READ_AGAIN_BYTES, lock=_lock(desk_of, self._run))
         reads_s = 0.0
         while True:
             try:
@@ -60,6 +60,7 @@ class JobController:
                 self._answer = desk.controller.figures.as_json(self._run_id)
                 if self._is_over(desk):
                     desk.judge(time.time(), at_once=True)
+                    desk.close()
                     _end()
             except Exception:  # one bad batch, or a disk, is no end of judging
                 time.sleep(1.0)
@@ -77,6 +78,15 @@ class JobController:
         hosts = desk.controller.directory.hosts.values()
         has_ended = bool(hosts) and all(host.has_ended for host in hosts)
         return silent_s > self._silence_s or (has_ended and silent_s > self._goodbye_s)
+
+
+def _lock(desk_of: Any, run: Path) -> int:
+    """That of who judges the run, where it can be had here; there is one actor a job in any case."""
+    try:
+        lock = desk_of.alone(run) if run.is_dir() else None
+    except Exception:
+        return -1
+    return -1 if lock is None else int(lock)
 
 
 def _end() -> None:

@@ -36,14 +36,24 @@ class Desk:
         who: Whose verdicts these are: `verdicts/<who>.jsonl`.
         from_end_bytes: Begin so far before the end of each file; None: at the beginning.
         closing: When steps are closed.
+        lock: Of `alone`, held until `close`; -1: none.
+        writes: False: leave nothing in the run.
 
     Attributes:
         outcome_steps: How many steps were judged.
     """
 
     def __init__(
-        self, run: Path, run_id: str, who: str, from_end_bytes: int | None = None, closing: Closing | None = None
+        self,
+        run: Path,
+        run_id: str,
+        who: str,
+        from_end_bytes: int | None = None,
+        closing: Closing | None = None,
+        lock: int = -1,
+        writes: bool = True,
     ) -> None:
+        self._lock, self._writes = lock, writes
         self._run, self._run_id, self._who, self._from_end_bytes = run, run_id, who, from_end_bytes
         self._lines = {verdict.id: verdict for verdict in verdicts.read(run)}
         standing = tuple(verdict for verdict in self._lines.values() if not verdict.withdrawn)
@@ -73,10 +83,20 @@ class Desk:
 
     def judge(self, now_s: float, at_once: bool = False) -> list[Verdict]:
         """Judge what is due of what was taken."""
-        outcome = self._kept(self.controller.work(now_s, at_once))
-        if at_once:
-            self._write()
-        return list(outcome.verdicts)
+        return list(self._kept(self.controller.work(now_s, at_once)).verdicts)
+
+    def verdicts(self) -> list[Verdict]:
+        """All as they were said last, withdrawn ones too, oldest first."""
+        return sorted(self._lines.values(), key=lambda verdict: (verdict.time_ns, verdict.id))
+
+    def close(self) -> None:
+        """Leave off: all that there was is judged."""
+        self.controller.figures = self.controller.figures._replace(is_final=True, written_ns=time.time_ns())
+        self._figures_s = 0.0
+        self._write()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
     def _read(self, now_s: float) -> Iterator[Outcome]:
         """Batches of all hosts in the order in which they were made."""
@@ -115,7 +135,7 @@ class Desk:
 
     def _write(self) -> None:
         try:
-            if run_file.id_of(self._run) == self._run_id:
+            if self._writes and run_file.id_of(self._run) == self._run_id:
                 self._append_verdicts()
                 self._write_figures()
         except (OSError, MstxkitError):

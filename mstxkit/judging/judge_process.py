@@ -47,6 +47,7 @@ def judge(run: Path, run_id: str, silence_s: float = _SILENCE_S) -> None:
         time.sleep(_LOOKS_EVERY_S)
     desk.look()
     desk.judge(time.time(), at_once=True)
+    desk.close()
 
 
 def _is_over(run: Path, run_id: str, desk: Desk, silence_s: float) -> bool:

@@ -205,7 +205,7 @@ def _in_seconds(rows: Rows, entered_s: Seconds) -> Seconds:
     """(places, rows)."""
     total = _seconds(rows["total"])
     busy = np.where(rows["busy"] == summaries.UNKNOWN_16, np.nan, total * rows["busy"] / _BUSY_PARTS)
-    known = [
+    work = [
         np.where(rows[name] == unknown, np.nan, rows[name].astype(np.float64))
         for name, unknown in (
             ("tokens", summaries.UNKNOWN_32), ("responses", summaries.UNKNOWN_16),
@@ -213,7 +213,7 @@ def _in_seconds(rows: Rows, entered_s: Seconds) -> Seconds:
         )
     ]  # fmt: skip
     count = rows["occurrences"].astype(np.float64)
-    return np.stack([entered_s, _seconds(rows["span"]), total, busy, _seconds(rows["longest"]), count, *known])
+    return np.stack([entered_s, _seconds(rows["span"]), total, busy, _seconds(rows["longest"]), count, *work])
 
 
 def _seconds(packed: npt.NDArray[np.uint32]) -> Seconds:

@@ -177,7 +177,8 @@ class Decoded(NamedTuple):
 
 def decode(data: bytes, run_id: str = "") -> Decoded:
     """The batches in these bytes, whatever else is in them; those of another run ("": any) are damage. Never raises."""
-    batches, at, damaged = [], 0, 0
+    batches: list[Batch] = []
+    at, damaged = 0, 0
     while True:
         start = data.find(MAGIC, at)
         if start < 0:  # its magic may be half there
@@ -202,7 +203,7 @@ def _may_go_on(data: bytes, start: int) -> bool:
     if len(data) - start < _FRAME.size:
         return True
     _, head, body, _ = _FRAME.unpack_from(data, start)
-    return head <= HEAD_AT_MOST and body <= BODY_AT_MOST and start + _FRAME.size + head + body > len(data)
+    return bool(head <= HEAD_AT_MOST and body <= BODY_AT_MOST and start + _FRAME.size + head + body > len(data))
 
 
 def _next_whole(data: bytes, at: int, run_id: str) -> int | None:
@@ -254,7 +255,7 @@ class BatchFile:
     Args:
         path: `<host>-<digest>.mxb`.
         run_id: Batches of other runs are damage.
-        from_end_bytes: Begin so far before its end, where it is longer; None: at its beginning, and with its older part.
+        from_end_bytes: Begin so far before its end, where it is longer; None: with its older part.
 
     Attributes:
         damaged_bytes: That are no batch, so far.

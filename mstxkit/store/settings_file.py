@@ -36,12 +36,14 @@ class Figures(NamedTuple):
         values: By their public names.
         settings: The version by which it was judged.
         written_ns: Wall clock.
+        is_final: Was all judged that there was, by who has left off since?
     """
 
     step: int | None = None
     values: Mapping[str, float] = {}
     settings: int = 0
     written_ns: int = 0
+    is_final: bool = False
 
     def as_json(self, run_id: str) -> bytes:
         """Its file."""
@@ -102,6 +104,7 @@ def figures_of(fields: Mapping[str, Any]) -> Figures:
     return Figures(
         small_number(fields.get("step")), _numbers(fields.get("values"), FIGURES_AT_MOST),
         small_number(fields.get("settings")) or 0, written_ns if type(written_ns) is int else 0,
+        fields.get("is_final") is True,
     )  # fmt: skip
 
 
