@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json as json_of
 from pathlib import Path
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 import typer
 
 from ..errors import MstxkitError, ReadError
-from ..judging import watching
-from ..judging.watching import Acceptance, Seen
 from ..reading.report.escape import for_terminal
 from ..store import run_file
 from ..store.verdicts import Verdict
 from . import FOUND_WRONG, WRONG_USE, _show
+
+if TYPE_CHECKING:
+    from ..judging.watching import Acceptance, Seen
 
 _ONCE_HELP = "Judge what is there, and end; with 1 if anybody is blamed."
 _SET_HELP = "Change a setting of the judge while the job runs, slow_rank.effect=0.15 say, and end; may be repeated."
@@ -46,17 +47,21 @@ def watch(
     elif once:
         _once(run, run_id, json)
     else:
+        from ..judging import watching
+
         for verdict in watching.follow(run, run_id):
             text = verdict.line().decode().rstrip() if json else _line(verdict)
             print(text, flush=True)
 
 
 def _once(run: Path, run_id: str, json: bool) -> None:
+    from ..judging import watching
+
     seen = watching.once(run, run_id)
     if json:
         _show.as_json({
             "schema": _SCHEMA, "run": run_id, "path": str(run), "steps": seen.steps, "last_step": seen.last_step,
-            "hosts": seen.hosts, "has_summaries": watching.has_summaries(run),
+            "hosts": seen.hosts, "has_summaries": seen.has_summaries,
             "verdicts": [json_of.loads(verdict.line()) for verdict in seen.verdicts],
         })  # fmt: skip
     else:
@@ -68,7 +73,7 @@ def _once(run: Path, run_id: str, json: bool) -> None:
 
 
 def _summary(run: Path, seen: Seen) -> str:
-    if not watching.has_summaries(run):
+    if not seen.has_summaries:
         return _NOTHING.replace("RUN", for_terminal(str(run)))
     blaming = sum(verdict.is_blaming for verdict in seen.verdicts)
     who = "nobody is blamed" if not blaming else f"{blaming} verdict{'' if blaming == 1 else 's'} that hold"
@@ -94,6 +99,8 @@ def _line(verdict: Verdict) -> str:
 
 
 def _change(run: Path, run_id: str, texts: list[str], json: bool) -> None:
+    from ..judging import watching
+
     try:
         values = watching.checked(texts)
     except MstxkitError as exc:

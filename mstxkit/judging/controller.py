@@ -5,7 +5,7 @@ Of values alone: no file, no clock of its own. What it holds is bounded, whateve
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,11 +16,14 @@ from ..store.settings_file import Figures, LiveSettings
 from ..store.verdicts import Verdict
 from . import figures, settings
 from .directory import Directory, SendingHost, missed_rows
-from .evidence import Peer, RoleStep, Seconds, Whole
+from .evidence import Peer, RoleStep
 from .judge import JobJudge
 from .judged import Want
 from .members import NOBODY, HandingProcesses
 from .steps import ROW, Closing, RoleBook, has_step
+
+if TYPE_CHECKING:
+    from .evidence import Seconds, Whole
 
 ROLES_AT_MOST, STAGES_OF_A_PROCESS = 64, 256
 # Rows are worked on together that came within so many seconds, or once there are so many of them.

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from typing import Iterable
+from typing import TYPE_CHECKING, Iterable
 
 import numpy as np
 
-from .evidence import RoleStep, Seconds
+from .evidence import RoleStep
+
+if TYPE_CHECKING:
+    from .evidence import Seconds
 
 PREFIX = "mstxkit"
 _STAGES_AT_MOST = 64

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import TYPE_CHECKING, Sequence
 
 import numpy as np
 
 from .directory import SendingHost
-from .evidence import Whole
 from .steps import RoleBook
+
+if TYPE_CHECKING:
+    from .evidence import Whole
 
 AT_MOST, NOBODY = 1 << 16, -1
 _FIRST = 64

@@ -5,17 +5,22 @@ Everything is bounded, whatever the rows say: roles, members, stages, and tables
 
 from __future__ import annotations
 
-from typing import Any, Iterator, NamedTuple
+from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ..store import records, summaries
-from .evidence import Peer, RoleStep, Seconds, Whole, Work
+from .evidence import Peer, RoleStep, Work
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from .evidence import Seconds, Whole
+
+    Rows = npt.NDArray[Any]
 
 MEMBERS_AT_MOST, STAGES_AT_MOST, OPEN_AT_MOST = 1 << 16, 256, 8
 TABLE_BYTES_AT_MOST = 192 << 20
-Rows = npt.NDArray[Any]
 ROW = np.dtype(summaries.FIELDS)
 # Places of a table; the first two are times, the others what `RoleStep` has.
 _ENTERED, _SPAN, _TOTAL, _BUSY, _LONGEST, _COUNT, _TOKENS, _RESPONSES, _LONGEST_RESPONSE = range(9)

@@ -38,10 +38,10 @@ class Seen(NamedTuple):
     hosts: int
     last_step: int | None
 
-
-def has_summaries(run: Path) -> bool:
-    """Has any host of this run handed anything over?"""
-    return bool(batches.files_in(run))
+    @property
+    def has_summaries(self) -> bool:
+        """Has any host of this run handed anything over?"""
+        return bool(self.hosts)
 
 
 def once(run: Path, run_id: str) -> Seen:
