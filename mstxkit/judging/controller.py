@@ -69,7 +69,7 @@ class Controller:
         self._books: dict[str, RoleBook] = {}
         self._processes, self._origin_ns = HandingProcesses(), 0
         self._pending: list[tuple[int, bytes]] = []
-        self._pending_rows, self._pending_s = 0, 0.0
+        self._pending_rows, self._pending_s, self._taken_s = 0, 0.0, 0.0
         self._latest: dict[str, dict[str, float]] = {}
 
     def apply(self, changed: LiveSettings) -> None:
@@ -95,10 +95,10 @@ class Controller:
             if kind == STAGES and rows:
                 self._pending.append((sender.processes.get(number, NOBODY), rows))
                 self._pending_rows += len(rows) // ROW.itemsize
-        self._pending_s = self._pending_s or now_s
+        self._pending_s, self._taken_s = self._pending_s or now_s, now_s
         ended = [sender.processes.get(number, NOBODY) for number in batch.numbers("ended")]
         if ended:
-            self._put(now_s)
+            self._put()
             for process_id in ended:
                 self._processes.end(process_id)
         self.missed_rows += missed_rows(batch)
@@ -116,7 +116,7 @@ class Controller:
         Args:
             at_once: Wait for nobody: nothing more will come.
         """
-        self._put(now_s)
+        self._put()
         verdicts: list[Verdict] = []
         wants: list[Want] = []
         steps = 0
@@ -161,7 +161,7 @@ class Controller:
         stages = [book.stage(canonical(stage)) for stage in process.stages[:STAGES_OF_A_PROCESS]]
         return NOBODY if member < 0 else self._processes.enter(process.name, book, member, stages, host)
 
-    def _put(self, now_s: float) -> None:
+    def _put(self) -> None:
         """Decode all rows that are pending, at once."""
         pending, self._pending = self._pending, []
         self._pending_rows, self._pending_s = 0, 0.0
@@ -179,7 +179,7 @@ class Controller:
         for number in np.unique(books):
             here = books == number
             members = self._processes.member_of[processes[here]]
-            self._processes.books[number].put(rows[here], members, stages[here], entered_s[here], now_s)
+            self._processes.books[number].put(rows[here], members, stages[here], entered_s[here], self._taken_s)
 
     def _aligned_s(self, processes: Whole, entered_ns: Whole) -> Seconds:
         hosts = self._processes.hosts

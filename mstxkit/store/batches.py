@@ -236,13 +236,13 @@ def _batch_at(data: bytes, start: int, run_id: str) -> Batch | None:
 
 
 def _parts(head: Mapping[str, Any], data: bytes, at: int, end: int) -> list[tuple[str, int, bytes]] | None:
-    """Sections of kinds that are not known are passed over, if their length is said: they have none here."""
+    """None: they do not fit the body. Of a kind that is not known here nobody knows how long it is."""
     parts = []
     for section in list_of(head.get("sections")):
-        if not isinstance(section, list) or len(section) != 3 or section[0] not in ROW_BYTES:
+        if not isinstance(section, list) or len(section) != 3:
             return None
-        kind, number, rows = section[0], small_number(section[1]), small_number(section[2])
-        if number is None or rows is None or at + rows * ROW_BYTES[kind] > end:
+        kind, number, rows = text_of(section[0]), small_number(section[1]), small_number(section[2])
+        if kind not in ROW_BYTES or number is None or rows is None or at + rows * ROW_BYTES[kind] > end:
             return None
         parts.append((kind, number, data[at : at + rows * ROW_BYTES[kind]]))
         at += rows * ROW_BYTES[kind]
