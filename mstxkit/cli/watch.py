@@ -76,7 +76,7 @@ def _summary(run: Path, seen: Seen) -> str:
     if not seen.has_summaries:
         return _NOTHING.replace("RUN", for_terminal(str(run)))
     blaming = sum(verdict.is_blaming for verdict in seen.verdicts)
-    who = "nobody is blamed" if not blaming else f"{blaming} verdict{'' if blaming == 1 else 's'} that hold"
+    who = "nobody is blamed" if not blaming else "1 verdict holds" if blaming == 1 else f"{blaming} verdicts hold"
     hosts = f"{seen.hosts} host{'' if seen.hosts == 1 else 's'}"
     judged = "as judged while it ran" if seen.steps is None else f"{seen.steps} steps judged now"
     until = "" if seen.last_step is None else f", up to step {seen.last_step}"

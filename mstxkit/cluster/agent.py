@@ -98,6 +98,8 @@ class Agent:
         for head, sections in every:
             is_last = head is every[-1][0]
             self._send(self._framed(head, sections, is_goodbye and is_last))
+        if handed and not is_goodbye:
+            self._gathering.save()
         self._said_settings = self._settings
 
     def _framed(self, head: dict[str, Any], sections: list[tuple[str, int, bytes]], is_goodbye: bool) -> bytes:

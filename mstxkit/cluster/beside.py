@@ -13,11 +13,12 @@ from typing import Sequence
 
 from .. import faults
 from ..host import apart
+from ..store import judge_lock
 from ..store.batches import HandingProcess
 
 _MODULE = "mstxkit.judging.judge_process"
-# A judge that has ended, or could not begin, is not missed more often than that. Seconds.
-_AGAIN_AFTER_S = 60.0
+# How often it is looked whether there is one, at two calls of the run folder; it may have been killed. Seconds.
+_AGAIN_AFTER_S = 5.0
 # A program that is over before that needs nobody beside it.
 _AFTER_S = 2.0
 
@@ -45,6 +46,8 @@ class Beside:
         if time.monotonic() < self._next_s or self._child or not any(map(_is_first_of_several, processes)):
             return
         self._next_s = time.monotonic() + _AGAIN_AFTER_S
+        if judge_lock.is_held(self._run):
+            return
         numpy = PathFinder.find_spec("numpy", sys.path)
         if numpy is None or numpy.origin is None:
             why = "the job is not judged from here, as there is no numpy: `mstxkit watch RUN` judges it from elsewhere"

@@ -5,6 +5,7 @@ It reads shared memory only. What a process left that is gone is read once more,
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any, Iterator, Mapping, NamedTuple
@@ -15,9 +16,10 @@ from ..store import batches, documents, layout, livefile
 from ..store.batches import HandingProcess
 from ..store.documents import Unusable
 from ..store.handed_over import END, STAGES, HandedOver
-from ..store.values import list_of, small_number, text_of
+from ..store.values import list_of, small_number, table_of, text_of, whole_number
 
 _IDENTITY = ("rank", "role", "part", "pid", "under", "world_size")
+_POSITION = "position"
 _ROWS_AT_MOST = batches.BODY_AT_MOST // 2
 _ANNOUNCED_AT_MOST = 64  # in one batch: their stages may be long texts
 
@@ -51,6 +53,7 @@ class Gathering:
         self._folder = folder
         self._rings: dict[str, _Ring] = {}
         self._next_number = 0
+        self._before: Mapping[str, Any] | None = None
 
     def gather(self) -> list[Handed]:
         """What is new of each process that has anything new."""
@@ -61,12 +64,28 @@ class Gathering:
             return []
         for name in names:
             if name not in self._rings and len(self._rings) < batches.PROCESSES_AT_MOST:
-                self._rings[name] = _Ring(self._folder, name, self._next_number % batches.PROCESSES_AT_MOST)
+                number = self._next_number % batches.PROCESSES_AT_MOST
+                self._rings[name] = _Ring(self._folder, name, number, self._read_before(name))
                 self._next_number += 1
         handed = [ring.read() for ring in self._rings.values()]
         for name in [name for name, ring in self._rings.items() if ring.is_over or name not in names]:
             self._rings.pop(name).remove()
         return [new for new in handed if new is not None]
+
+    def _read_before(self, name: str) -> Mapping[str, Any]:
+        """What an earlier keeper has left of this process."""
+        if self._before is None:
+            self._before = documents.read_json(self._folder / layout.READ_SO_FAR) or {}
+        return table_of(self._before.get(name))
+
+    def save(self) -> None:
+        """Leave for the next keeper what was passed on, and of whom.
+
+        Raises:
+            OSError: it cannot be left; the next one passes on again what the rings hold.
+        """
+        content = json.dumps({name: ring.as_json() for name, ring in self._rings.items()}).encode()
+        documents.replace_file(self._folder / layout.READ_SO_FAR, content)
 
     def announce_all(self) -> None:
         """Say of every process again who it is, the next time: who reads may have missed it."""
@@ -83,11 +102,12 @@ class Gathering:
 class _Ring:
     """One process's."""
 
-    def __init__(self, folder: Path, name: str, number: int) -> None:
+    def __init__(self, folder: Path, name: str, number: int, before: Mapping[str, Any]) -> None:
         self._live = folder / f"{name}{layout.LIVE_SUFFIX}"
-        self._handed = HandedOver(folder / f"{name}{layout.HANDED_OVER_SUFFIX}")
+        position = whole_number(before.get(_POSITION))
+        self._handed = HandedOver(folder / f"{name}{layout.HANDED_OVER_SUFFIX}", position)
         self._name, self._number = name, number
-        self._identity: Mapping[str, Any] = {}
+        self._identity: Mapping[str, Any] = {key: before.get(key) for key in _IDENTITY}
         self.announced: HandingProcess | None = None
         self.is_over = False
 
@@ -117,6 +137,10 @@ class _Ring:
             self._number, self._name, rank, texts["role"], texts["part"], pid or 0, texts["under"], waits,
             world_size or 0, stages,
         )  # fmt: skip
+
+    def as_json(self) -> dict[str, Any]:
+        """For the next keeper."""
+        return {_POSITION: self._handed.position, **self._identity}
 
     def remove(self) -> None:
         """Clear away what was read to its end."""

@@ -50,7 +50,7 @@ class JobController:
     def _work(self) -> None:
         desk_of = import_module("mstxkit.judging.desk")
         batches = import_module("mstxkit.store.batches")
-        desk = desk_of.Desk(self._run, self._run_id, WHO, desk_of.READ_AGAIN_BYTES, lock=_lock(desk_of, self._run))
+        desk = desk_of.Desk(self._run, self._run_id, WHO, desk_of.READ_AGAIN_BYTES, lock=_lock(self._run))
         reads_s = 0.0
         while True:
             try:
@@ -80,10 +80,10 @@ class JobController:
         return silent_s > self._silence_s or (has_ended and silent_s > self._goodbye_s)
 
 
-def _lock(desk_of: Any, run: Path) -> int:
+def _lock(run: Path) -> int:
     """That of who judges the run, where it can be had here; there is one actor a job in any case."""
     try:
-        lock = desk_of.alone(run) if run.is_dir() else None
+        lock = import_module("mstxkit.store.judge_lock").take(run) if run.is_dir() else None
     except Exception:
         return -1
     return -1 if lock is None else int(lock)

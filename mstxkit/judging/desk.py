@@ -5,7 +5,6 @@ What it holds can be had again: after a restart it reads the newest batches anew
 
 from __future__ import annotations
 
-import fcntl
 import heapq
 import os
 import time
@@ -184,21 +183,3 @@ def _append(file: Path, block: bytes) -> None:
             raise
     finally:
         os.close(descriptor)
-
-
-def alone(run: Path) -> int | None:
-    """A descriptor that holds the lock of who judges this run, while it is open; None: somebody else does.
-
-    Raises:
-        OSError, CaptureError: it cannot be had.
-    """
-    folders.make_folder(run / layout.VERDICTS)
-    descriptor = documents.open_lock_file(run / layout.VERDICTS / layout.JUDGE_LOCK)
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return descriptor
-    except (BlockingIOError, PermissionError):
-        os.close(descriptor)
-        return None
-    except OSError:
-        return descriptor  # a file system without locks: who started it starts no second one from that host

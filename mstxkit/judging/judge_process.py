@@ -12,8 +12,8 @@ from pathlib import Path
 
 from ..errors import MstxkitError
 from ..host import apart, life
-from ..store import documents, layout, process_pointer, run_file
-from .desk import READ_AGAIN_BYTES, Desk, alone
+from ..store import documents, judge_lock, layout, process_pointer, run_file
+from .desk import READ_AGAIN_BYTES, Desk
 
 WHO = "controller"
 _NICE = 10
@@ -28,15 +28,16 @@ def main() -> None:
     os.nice(_NICE)
     run, run_id = Path(sys.argv[1]), sys.argv[2]
     try:
-        if alone(run) is not None:
-            judge(run, run_id)
+        lock = judge_lock.take(run)
+        if lock is not None:
+            judge(run, run_id, lock)
     except (OSError, MstxkitError):
         pass  # the run is gone
 
 
-def judge(run: Path, run_id: str, silence_s: float = _SILENCE_S) -> None:
+def judge(run: Path, run_id: str, lock: int = -1, silence_s: float = _SILENCE_S) -> None:
     """Judge a run until its processes have ended, or it is gone."""
-    desk = Desk(run, run_id, WHO, READ_AGAIN_BYTES)
+    desk = Desk(run, run_id, WHO, READ_AGAIN_BYTES, lock=lock)
     looked_s = 0.0
     while True:
         desk.look()

@@ -94,7 +94,8 @@ class RoleBook:
         """The number of a member here; -1: there are too many."""
         number = self._places.get(peer.process)
         if number is not None:
-            self._members[number] = peer
+            before = self._members[number]
+            self._members[number] = peer if peer.rank is not None or before.rank is None else before
             return number
         if self._has_ended.all():
             self._closed = -1  # another attempt at the job: it may begin anew

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Iterator, NamedTuple
 
 from ..errors import MstxkitError
-from ..store import batches, layout, settings_file, verdicts
+from ..store import batches, judge_lock, layout, settings_file, verdicts
 from ..store.settings_file import LiveSettings
 from ..store.verdicts import Verdict
 from . import settings
-from .desk import READ_AGAIN_BYTES, Desk, alone
+from .desk import READ_AGAIN_BYTES, Desk
 
 WHO = "watch"
 # A job of which nothing has come for so long is not waited for.
@@ -63,7 +63,7 @@ def once(run: Path, run_id: str) -> Seen:
 def _desk(run: Path, run_id: str) -> Desk | None:
     """A judge of what is not judged yet; None where another one is at work or has judged all of it."""
     try:
-        lock = alone(run)
+        lock = judge_lock.take(run)
     except (OSError, MstxkitError):
         lock = -1  # it may only be read: judged in memory
     if lock is None:
@@ -145,12 +145,7 @@ def change(run: Path, run_id: str, values: dict[str, float], within_s: float = _
 
 
 def _judges_by(run: Path, run_id: str, version: int) -> bool | None:
-    try:
-        lock = alone(run)
-    except (OSError, MstxkitError):
-        lock = None
-    if lock is not None:
-        os.close(lock)
+    if not judge_lock.is_held(run):
         return None
     figures = settings_file.read_figures(run / layout.VERDICTS / layout.FIGURES, run_id)
     return figures is not None and figures.settings >= version

@@ -47,6 +47,8 @@ PASSED_ON = "control-"
 KEEPER = "keeper-"
 # The newest figures of the job, beside the live files.
 FIGURES_HERE = f"{PASSED_ON}{FIGURES}"
+# What the keeper has read of each process so far, for the next one.
+READ_SO_FAR = f"{PASSED_ON}handed.json"
 SESSION_DEPTH = 4  # folders between profiles/ and session.json
 RAW_SUFFIXES = ("_ascend_pt", "_ascend_ms")  # of the folders that torch_npu and MindSpore write
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import Any, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,9 +41,9 @@ class FakeJudge:
 
 
 @pytest.fixture
-def job(monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
+def job(monkeypatch: pytest.MonkeyPatch) -> Job:
     monkeypatch.setattr(module, "JobJudge", FakeJudge)
-    yield Job()
+    return Job()
 
 
 class Job:
@@ -96,7 +96,7 @@ def test_a_step_is_judged_once_all_of_its_role_have_handed_it_over_and_it_is_set
     job.send({1: [row(1, 35)]}, 2.2)
 
     assert (before, job.work(2.3).steps, job.work(2.9).steps) == (1, 0, 1)
-    (first, second) = job.closed
+    _, second = job.closed
     assert [peer.rank for peer in second.members] == [0, 1]
     assert second.stages == ("actor_generate",), "the canonical key of what they call rollout"
     np.testing.assert_allclose(second.total_s, [[0.020], [0.035]])
