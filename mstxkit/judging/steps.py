@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
     Rows = npt.NDArray[Any]
 
-MEMBERS_AT_MOST, STAGES_AT_MOST, OPEN_AT_MOST = 1 << 16, 256, 8
+MEMBERS_AT_MOST, STAGES_AT_MOST = 1 << 16, 256
+# Of short steps a batch holds several, and hosts come one after the other.
+OPEN_AT_MOST = 64
 TABLE_BYTES_AT_MOST = 192 << 20
 ROW = np.dtype(summaries.FIELDS)
 # Places of a table; the first two are times, the others what `RoleStep` has.
@@ -131,7 +133,7 @@ class RoleBook:
         steps = rows["step"].astype(np.int64)
         late = steps <= self._closed
         self.late_rows += int(late.sum())
-        for step in np.unique(steps[~late])[-2 * OPEN_AT_MOST :]:
+        for step in np.unique(steps[~late])[-OPEN_AT_MOST:]:
             where = steps == step
             self._put(int(step), rows[where], members[where], stages[where], entered_s[where], now_s)
         if len(steps):
@@ -144,6 +146,9 @@ class RoleBook:
 
     def _put(self, step: int, rows: Rows, members: Whole, stages: Whole, entered_s: Seconds, now_s: float) -> None:
         table = self._tables.get(step)
+        if table is None and self._is_too_much():
+            self.late_rows += len(rows)
+            return
         if table is None:
             table = self._tables[step] = _Table(len(self._members), len(self._stages), now_s)
         table.grow(len(self._members), len(self._stages))
