@@ -32,7 +32,7 @@ def test_the_slow_worker_of_several_nodes_is_named_by_one_actor_that_takes_no_re
     (controller,) = said["controllers"]
     assert controller["name"] == said["name"]
     assert not controller["resources"]
-    assert said["free"] == 1.0, "of four, three are the workers'"
+    assert said["free"] == 2.5, "of four, what the workers leave"
     assert all(figures["mstxkit/time_s/actor_generate/slowest_rank"] == 1 for figures in said["figures"])
     assert said["own"]["mstxkit/verdicts"] == 1
     assert said["faults"] == [{}] * 4

@@ -24,7 +24,7 @@ TESTS = str(Path(__file__).resolve().parents[2])
 RANKS, STEP_MS = 3, 50
 
 
-@ray.remote(num_cpus=1, scheduling_strategy="SPREAD")
+@ray.remote(num_cpus=0.5, scheduling_strategy="SPREAD")
 class Worker:
     """One rank."""
 
