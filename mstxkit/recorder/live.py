@@ -179,12 +179,16 @@ def forget_folder(folder: Path) -> None:
     """
     try:
         left = os.listdir(folder)
-        if all(name.startswith(names.PASSED_ON) or _is_left_lock(folder / name) for name in left):
+        if all(_is_passed_on(name) or _is_left_lock(folder / name) for name in left):
             for name in left:
                 _unlink(folder / name)
         os.rmdir(folder)
     except OSError:
         pass
+
+
+def _is_passed_on(name: str) -> bool:
+    return name.startswith(names.PASSED_ON) or name.endswith(names.HANDED_OVER_SUFFIX)
 
 
 def _is_left_lock(file: Path) -> bool:
