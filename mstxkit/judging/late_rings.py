@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     Rows = lateness.Rows
 
-# Closed steps that are kept, of a role and in bytes of all; ring rows that wait, and groups that are known.
+# Closed steps that are kept of a role: as long as it has sent no entries, and then; bytes of them; ring rows that wait,
+# and groups that are known.
+STEPS_AT_FIRST = 24
 STEPS_AT_MOST, BYTES_AT_MOST, ROWS_AT_MOST, GROUPS_AT_MOST = 512, 96 << 20, 1 << 22, 1 << 16
 _SETTLES_S, _WAITS_AT_MOST_S = 2.5, 15.0
 _NS = 1e9
@@ -30,7 +32,8 @@ class _OfRole:
     """The closed steps of a role, and what has come of its members."""
 
     def __init__(self) -> None:
-        self.steps: deque[RoleStep] = deque(maxlen=STEPS_AT_MOST)
+        self.steps: deque[RoleStep] = deque()
+        self.at_most = STEPS_AT_FIRST
         self.waiting: list[tuple[str, Rows]] = []
         self.first_s = self.last_s = 0.0
 
@@ -53,7 +56,8 @@ class LateRings:
         """A step was judged: kept for entries that come yet."""
         of_role = self._roles.setdefault(step.role, _OfRole())
         of_role.steps.append(step)
-        while sum(map(_bytes_of, of_role.steps)) > BYTES_AT_MOST and len(of_role.steps) > 1:
+        at_most = min(of_role.at_most, max(1, BYTES_AT_MOST // _bytes_of(step)))
+        while len(of_role.steps) > at_most:
             of_role.steps.popleft()
 
     def put(self, role: str, process: str, entries: Rows, entered_s: Seconds, now_s: float) -> None:
@@ -66,6 +70,7 @@ class LateRings:
         if self._rows + len(entries) > ROWS_AT_MOST:
             return
         of_role = self._roles.setdefault(role, _OfRole())
+        of_role.at_most = STEPS_AT_MOST
         aligned = entries.copy()
         entered_ns = np.round(entered_s * _NS).astype(np.int64)
         aligned["left_ns"] = np.where(
@@ -114,7 +119,7 @@ def _is_due(of_role: _OfRole, now_s: float) -> bool:
 
 
 def _bytes_of(step: RoleStep) -> int:
-    return 9 * step.entered_s.nbytes
+    return 9 * step.entered_s.nbytes + 1024
 
 
 def _place(stages: tuple[str, ...], stage: str) -> int:
