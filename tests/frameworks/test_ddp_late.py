@@ -1,9 +1,12 @@
 """A real DDP training on gloo: its rings show who enters late, from the step on in which that begins, nobody before.
 
-One training has all faults one after the other. In full: four ranks too, one stage for the update, a slow link.
+One training has all faults one after the other. In full: four ranks too, one stage for the update, and the verdict.
 """
 
 from __future__ import annotations
+
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +14,11 @@ from builders import ddp_runs, soak
 from builders.ddp_runs import DdpRun
 
 from mstxkit.judging import lateness
+from mstxkit.store import verdicts
 
 pytestmark = pytest.mark.frameworks
 
+_JUDGED_WITHIN_S = 60.0
 LATE_S, PHASE = 0.1, 15
 KINDS = ("none", "input", "forward", "backward", "optimizer")
 PHASES = [[PHASE * number, kind] for number, kind in enumerate(KINDS)]
@@ -61,3 +66,19 @@ def test_every_collective_of_a_step_is_in_a_stage_and_of_a_group_whose_ranks_are
     assert len(entered) > PHASE * len(KINDS) // 2
     assert set(run.groups.values()) == {tuple(range(len(run.steps[0].members)))}
     assert np.mean(np.concatenate([part.stage for part in entered]) >= 0) > 0.99
+
+
+@pytest.mark.skipif(not soak.is_soaking(), reason="in make soak")
+def test_the_verdict_names_a_rank_that_is_slow_inside_the_stage_in_which_all_wait(tmp_path: Path) -> None:
+    """From the ring to the verdict: handed over, gathered, judged beside rank 0, written into the run."""
+    options = {"kind": "backward", "from_step": 60, "steps": 160, "coarse": True, "base_ms": 15, "late_ms": 40}
+    ddp_runs.start(2, {"run": str(tmp_path / "run"), **options})
+    until = time.monotonic() + _JUDGED_WITHIN_S
+    while time.monotonic() < until and not blamed(tmp_path / "run"):
+        time.sleep(0.5)
+
+    assert ("compute", "actor_update", 1) in blamed(tmp_path / "run")
+
+
+def blamed(run: Path) -> set[tuple[str, str | None, int | None]]:
+    return {(verdict.kind, verdict.stage, verdict.rank) for verdict in verdicts.read(run) if verdict.is_blaming}
