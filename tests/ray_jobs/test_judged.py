@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from builders import ray_jobs, soak
 from builders.ray_jobs import Start
 
 from mstxkit.store import verdicts
@@ -47,3 +50,12 @@ def test_a_driver_that_is_started_again_finds_the_same_controller(join: Start) -
     assert first.run == second.run
     assert first.said["controllers"] == second.said["controllers"], "of one pid"
     assert second.said["judged"] == STEPS - 1
+
+
+@pytest.mark.skipif(not soak.is_soaking(), reason="in make soak: the tests above show the same")
+def test_the_example_of_several_nodes_finds_its_slow_worker() -> None:
+    command = [sys.executable, str(ray_jobs.ROOT / "examples" / "06_ray_cluster.py")]
+    done = subprocess.run(command, env=ray_jobs.environment(), capture_output=True, text=True, timeout=300)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "rank 2 actor_generate" in done.stdout

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -74,11 +76,13 @@ def kill_controller(run: Path, within_s: float = 60.0) -> None:
 
 def main(how: str, steps: int, run: Path) -> None:
     """The job."""
-    capture = mstxkit.capture(run)
+    capture, cluster = mstxkit.capture(run), None
     if not os.environ.get("RAY_ADDRESS"):
         from ray.cluster_utils import Cluster
 
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+        # In a folder of its own, or the next job on this machine would try to join it.
+        arguments = {"num_cpus": 2, "temp_dir": tempfile.mkdtemp(prefix="ray-", dir="/tmp")}
+        cluster = Cluster(initialize_head=True, head_node_args=arguments)
         cluster.add_node(num_cpus=2)
         ray.init(address=cluster.address)
     else:
@@ -102,6 +106,9 @@ def main(how: str, steps: int, run: Path) -> None:
     }  # fmt: skip
     capture.stop()
     ray.shutdown()
+    if cluster is not None:
+        cluster.shutdown()
+        shutil.rmtree(arguments["temp_dir"], ignore_errors=True)
     sys.stdout.write(json.dumps(said))
 
 
