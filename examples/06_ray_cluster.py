@@ -34,7 +34,7 @@ class Worker:
         with mstxkit.stage("actor_generate", tokens=1000):
             time.sleep(0.06 if self.rank == SLOW else 0.04)
 
-    def update(self, step: int, enters: float) -> None:
+    def update(self) -> None:
         """Entered by all together, as a collective would have it."""
         with mstxkit.stage("actor_update"):
             time.sleep(0.03)
@@ -48,13 +48,14 @@ def train(workers: list) -> None:
     """A trainer's loop: each stage is over when the slowest is."""
     for step in range(STEPS):
         ray.get([worker.generate.remote(step) for worker in workers])
-        ray.get([worker.update.remote(step, time.time()) for worker in workers])
+        ray.get([worker.update.remote() for worker in workers])
 
 
 def main(run: Path) -> int:
     """Train, then say who was slow."""
     with mstxkit.capture(run):
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+        # A folder of its own, or the next `ray.init` on this machine would look for this cluster.
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "temp_dir": f"{run.parent}/ray"})
         for _ in range(2):
             cluster.add_node(num_cpus=2)
         ray.init(address=cluster.address, log_to_driver=False)

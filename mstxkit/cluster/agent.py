@@ -62,7 +62,8 @@ class Agent:
         try:
             self._next_s = time.monotonic() + EVERY_S
             self._pass_on(False)
-            self._homes.consider(list(self._gathering.processes()))
+            if self._gathering.has_steps:  # else there is nothing to judge
+                self._homes.consider(list(self._gathering.processes()))
             self._look()
         except FileNotFoundError:
             pass  # somebody has removed the run folder: the sealer puts it back

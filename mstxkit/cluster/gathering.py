@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any, Iterator, Mapping, NamedTuple
 
 from ..host import parts
-from ..store import batches, collectives, documents, layout
+from ..store import batches, collectives, documents, layout, records, summaries
 from ..store.batches import HandingProcess
 from ..store.documents import Unusable
 from ..store.handed_over import END, OF_COLLECTIVES, STAGES, WHO, HandedOver
 from ..store.values import list_of, small_number, table_of, text_of, whole_number
 
 _POSITION, _POSITION_OF_RINGS = "position", "position_of_rings"
+_NO_STEP = records.NO_STEP.to_bytes(4, "little")
 _ROWS_AT_MOST = batches.BODY_AT_MOST // 2
 _ANNOUNCED_AT_MOST = 64  # in one batch: their stages may be long texts
 
@@ -49,6 +50,9 @@ class Gathering:
 
     Args:
         folder: Of the live files of this host.
+
+    Attributes:
+        has_steps: Has anything that was handed over been in a step?
     """
 
     def __init__(self, folder: Path) -> None:
@@ -56,6 +60,7 @@ class Gathering:
         self._rings: dict[str, _Ring] = {}
         self._next_number = 0
         self._before: Mapping[str, Any] | None = None
+        self.has_steps = False
 
     def gather(self) -> list[Handed]:
         """What is new of each process that has anything new."""
@@ -72,6 +77,7 @@ class Gathering:
         handed = [ring.read() for ring in self._rings.values()]
         for name in [name for name, ring in self._rings.items() if ring.is_over or name not in names]:
             self._rings.pop(name).remove()
+        self.has_steps = self.has_steps or any(_has_step(new.rows) for new in handed if new is not None)
         return [new for new in handed if new is not None]
 
     def _read_before(self, name: str) -> Mapping[str, Any]:
@@ -156,6 +162,11 @@ class _Ring:
         if self.is_over:
             self._handed.path.unlink(missing_ok=True)
             self._entered.path.unlink(missing_ok=True)
+
+
+def _has_step(rows: bytes) -> bool:
+    size = summaries.ROW_BYTES
+    return any(rows[at : at + 4] != _NO_STEP for at in range(0, len(rows), size))
 
 
 def in_batches(handed: list[Handed]) -> Iterator[tuple[dict[str, Any], list[tuple[str, int, bytes]]]]:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -57,13 +59,11 @@ def judged(run: Path) -> int:
 
 
 def controllers() -> list[dict[str, object]]:
-    """The actors of ours that live: name, pid, resources."""
-    from ray.util.state import list_actors
-
-    return [
-        {"name": actor.name, "pid": actor.pid, "resources": actor.required_resources}
-        for actor in list_actors(filters=[("class_name", "=", "JobController"), ("state", "=", "ALIVE")], detail=True)
-    ]
+    """The actors of ours that live: name and pid."""
+    names = [of["name"] for of in ray.util.list_named_actors(all_namespaces=True) if of["namespace"] == "mstxkit"]
+    actors = [ray.get_actor(name, "mstxkit") for name in names]
+    pids = ray.get([actor.__ray_call__.remote(lambda self: __import__("os").getpid()) for actor in actors])
+    return [{"name": name, "pid": pid} for name, pid in zip(names, pids)]
 
 
 def kill_controller(run: Path, within_s: float = 60.0) -> None:
@@ -76,11 +76,13 @@ def kill_controller(run: Path, within_s: float = 60.0) -> None:
 
 def main(how: str, steps: int, run: Path) -> None:
     """The job."""
-    capture = mstxkit.capture(run)
+    capture, cluster = mstxkit.capture(run), None
     if not os.environ.get("RAY_ADDRESS"):
         from ray.cluster_utils import Cluster
 
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+        # In a folder of its own, or the next job on this machine would try to join it.
+        arguments = {"num_cpus": 2, "temp_dir": tempfile.mkdtemp(prefix="ray-", dir="/tmp")}
+        cluster = Cluster(initialize_head=True, head_node_args=arguments)
         cluster.add_node(num_cpus=2)
         ray.init(address=cluster.address)
     else:
@@ -104,6 +106,9 @@ def main(how: str, steps: int, run: Path) -> None:
     }  # fmt: skip
     capture.stop()
     ray.shutdown()
+    if cluster is not None:
+        cluster.shutdown()
+        shutil.rmtree(arguments["temp_dir"], ignore_errors=True)
     sys.stdout.write(json.dumps(said))
 
 
