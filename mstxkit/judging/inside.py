@@ -57,7 +57,7 @@ def inside(step: RoleStep, rings: Collectives) -> Inside:
     error_s = crossing.reshape(shape) * step.error_s[:, None]
     behind_s, has_peers = _behind(step, rings, call)
     own_s, error_s = own_s + behind_s, error_s + has_peers * step.error_s[:, None]
-    return Inside(_alike(own_s, counted.reshape(shape)), error_s, _group_times(rings, call, last_entered))
+    return Inside(_alike(own_s, counted.reshape(shape)), error_s, _group_times(rings, call))
 
 
 def _usable(rings: Collectives, members: int, stages: int) -> Collectives:
@@ -120,11 +120,12 @@ def _alike(own_s: npt.NDArray[np.float64], counted: Whole) -> npt.NDArray[np.flo
     return np.where(counted == np.array(usual)[None, :], own_s, np.nan)
 
 
-def _group_times(rings: Collectives, call: Whole, last_entered: Vector) -> tuple[GroupTime, ...]:
+def _group_times(rings: Collectives, call: Whole) -> tuple[GroupTime, ...]:
     begins = np.flatnonzero(np.diff(call, prepend=-1))
     members = np.diff(np.append(begins, len(call)))
-    left = np.where(np.isfinite(rings.left_s), rings.left_s, -np.inf)
-    took = np.maximum.reduceat(left, begins) - last_entered
+    # Who entered last waited for nobody; by its own clock, so that no clock's error counts.
+    own = rings.left_s - rings.entered_s
+    took = np.minimum.reduceat(np.where(np.isfinite(own), own, np.inf), begins)
     usable = np.isfinite(took) & (members > 1)
     keys, inverse = np.unique(
         np.stack([rings.group[begins][usable], rings.stage[begins][usable]], axis=1), axis=0, return_inverse=True

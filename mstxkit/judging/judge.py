@@ -13,13 +13,16 @@ from ..triggers import every_n, on_request
 from .evidence import RoleStep
 from .findings import Finding, Key
 from .judged import LIGHT, RINGS, Judged, Want
-from .roles import RoleFound, RoleHistory, compared
+from .roles import RoleFound, RoleHistory
 from .settings import JudgeSettings, defaults
+from .shaping import compared
 from .standing import StandingVerdict
 
 # Rings that are asked for: of so many steps back and ahead; not again for so many steps, which become twice as many
 # each time, up to a limit; and in vain so many times.
 _RINGS_BACK, _RINGS_AHEAD, _RINGS_EVERY, _RINGS_EVERY_AT_MOST, _IN_VAIN = 4, 2, 5, 100, 2
+# For so many steps what an earlier judge has left stands without having been seen again.
+_LEFT_FOR = 150
 _ROLES_AT_MOST, _VERDICTS_AT_MOST = 256, 256
 # Of one role's stage, rank verdicts explain why it has become slower.
 _OF_NOBODY = (ALL_SLOW, NOT_ENOUGH_EVIDENCE, JITTER)
@@ -85,12 +88,21 @@ class JobJudge:
         before = history.last_step if history.holding.steps else None
         found = history.close(step, self.settings, self._explained(step.role))
         verdicts = list(self._follow(step, found, now_ns)) if found.is_evidence else []
+        verdicts += self._not_found_again(step, history, now_ns)
         wants = [] if before is not None and step.step <= before else list(self._wants(step, found, before))
         return Judged(tuple(verdicts), tuple(wants))
 
     def standing(self) -> list[Verdict]:
-        """The verdicts that hold now."""
-        return [standing.verdict for standing in self._standing.values()]
+        """The verdicts that hold now, those too that an earlier judge has left and nobody has refuted."""
+        return [*(standing.verdict for standing in self._standing.values()), *self._left.values()]
+
+    def _not_found_again(self, step: RoleStep, history: RoleHistory, now_ns: int) -> list[Verdict]:
+        """What an earlier judge has left and this one has not seen in many steps."""
+        if not self._left or history.holding.steps < _LEFT_FOR:
+            return []
+        gone = [key for key, verdict in self._left.items() if verdict.role == step.role]
+        why = f"not seen by the judge that took over, up to step {step.step}"
+        return [self._left.pop(key)._replace(step=step.step, time_ns=now_ns, withdrawn=why) for key in gone]
 
     def _explained(self, role: str) -> set[str]:
         """Stages of which it is known why they are slow."""
