@@ -34,6 +34,8 @@ class HandingOver:
         self._live = live
         self._ring = handed_over.SummaryRing(live.path.with_suffix(layout.HANDED_OVER_SUFFIX))
         self._waiting = b""
+        self._who_now: dict[str, Any] = {}
+        self._who_mark: tuple[int, ...] = ()
 
     def hand_over(self, everything: bool = False, is_end: bool = False) -> bool:
         """Hand over what is over. Was there any? Never raises: what could not be written waits, up to a bound.
@@ -55,17 +57,16 @@ class HandingOver:
     def _put(self, is_end: bool) -> None:
         if not self._ring.is_made:
             forget_left(self._ring.path.parent)
-        self._ring.put(self._waiting, self._document(is_end))
+        lost = engine.counters()["summaries_lost"]
+        document = {handed_over.STEP: engine.process_step(), handed_over.END: is_end, handed_over.LOST: lost}
+        self._ring.put(self._waiting, document, {handed_over.STAGES: engine.stage_keys(), handed_over.WHO: self._who()})
         self._waiting = b""
 
-    def _document(self, is_end: bool) -> dict[str, Any]:
-        return {
-            handed_over.STAGES: engine.stage_keys(),
-            handed_over.STEP: engine.process_step(),
-            handed_over.END: is_end,
-            handed_over.LOST: engine.counters()["summaries_lost"],
-            handed_over.WHO: livefile.read_identity(self._live.view),
-        }
+    def _who(self) -> dict[str, Any]:
+        mark = livefile.identity_mark(self._live.view)
+        if mark != self._who_mark:
+            self._who_now, self._who_mark = livefile.read_identity(self._live.view), mark
+        return self._who_now
 
     def forget(self) -> None:
         """Leave nothing."""

@@ -29,8 +29,10 @@ DOCUMENT_ROOM = ROWS_AT - DOCUMENT_AT
 STAGES, STEP, END, LOST, WHO, LEFT_OUT = "stages", "step", "end", "lost", "who", "stages_left_out"
 
 _HEAD = struct.Struct("<8sIIQIIQ8s")
-_WRITTEN, _DOCUMENT, _BEGUN = (16, struct.Struct("<Q")), (24, struct.Struct("<II")), (32, struct.Struct("<Q"))
-_NONCE_AT = 40
+_WRITTEN_AT, _LENGTH_AT, _BEGUN_AT, _NONCE_AT = 16, 24, 32, 40
+_COUNT, _DOCUMENT = struct.Struct("<Q"), struct.Struct("<II")
+# What a turn begins and ends with: no document, and rows begun; rows written, and the document.
+_BEGIN, _END = struct.Struct("<IIQ"), struct.Struct("<QII")
 # What must stay free on tmpfs after a ring was made: others need it too.
 _RESERVE_BYTES = 8 << 20
 
@@ -141,7 +143,7 @@ class HandedOver:
     def _read_document(self, descriptor: int) -> bool:
         """False: it is being replaced, and is looked at again; True at the second time: its writer was killed in it."""
         raw = documents.read_part(descriptor, 0, ROWS_AT)
-        length, crc = _DOCUMENT[1].unpack_from(raw, _DOCUMENT[0])
+        length, crc = _DOCUMENT.unpack_from(raw, _LENGTH_AT)
         if length and (length, crc) == self._document_of:
             return True
         text = raw[DOCUMENT_AT : DOCUMENT_AT + min(length, DOCUMENT_ROOM)]
@@ -190,23 +192,26 @@ class SummaryRing:
         self.path, self.capacity = path, capacity
         self._nonce = b""
         self._written, self._text = 0, b""
+        self._fixed: dict[str, Any] = {}
+        self._fixed_text = b""
 
     @property
     def is_made(self) -> bool:
         """Was anything ever put into it?"""
         return bool(self._nonce)
 
-    def put(self, rows: bytes, document: dict[str, Any]) -> None:
-        """Add whole rows; of more than it holds, the newest. The document is replaced before, where it is another.
+    def put(self, rows: bytes, document: dict[str, Any], fixed: dict[str, Any] | None = None) -> None:
+        """Add whole rows; of more than it holds, the newest. The document is replaced where it is another.
+
+        Args:
+            fixed: More of the document, which seldom changes.
 
         Raises:
             OSError: they were not added; a later call may succeed.
         """
         descriptor = self._opened()
         try:
-            self._put_document(descriptor, _text_of(document))
-            if rows:
-                self._put_rows(descriptor, rows)
+            self._put(descriptor, rows, self._text_of(document, fixed))
         finally:
             os.close(descriptor)
 
@@ -241,30 +246,42 @@ class SummaryRing:
             os.close(descriptor)
             raise
 
-    def _put_document(self, descriptor: int, text: bytes) -> None:
-        if text != self._text:
-            at, head = _DOCUMENT
+    def _put(self, descriptor: int, rows: bytes, text: bytes) -> None:
+        """First how far it goes, then all of it, then that it is there: a reader always knows what is whole."""
+        written = self._written + len(rows) // self._kind.row_bytes
+        is_new = text != self._text
+        if is_new:
             self._text = b""
-            os.pwrite(descriptor, head.pack(0, 0), at)
+            os.pwrite(descriptor, _BEGIN.pack(0, 0, written), _LENGTH_AT)
             os.pwrite(descriptor, text, DOCUMENT_AT)
-            os.pwrite(descriptor, head.pack(len(text), zlib.crc32(text)), at)
-            self._text = text
+        else:
+            os.pwrite(descriptor, _COUNT.pack(written), _BEGUN_AT)
+        self._put_rows(descriptor, rows, written)
+        if is_new:
+            os.pwrite(descriptor, _END.pack(written, len(text), zlib.crc32(text)), _WRITTEN_AT)
+        else:
+            os.pwrite(descriptor, _COUNT.pack(written), _WRITTEN_AT)
+        self._text, self._written = text, written
 
-    def _put_rows(self, descriptor: int, rows: bytes) -> None:
-        """First how far it goes, then the rows, then that they are there: a reader always knows what is whole."""
+    def _put_rows(self, descriptor: int, rows: bytes, written: int) -> None:
         count = len(rows) // self._kind.row_bytes
-        written = self._written + count
-        os.pwrite(descriptor, _BEGUN[1].pack(written), _BEGUN[0])
         kept = rows[max(0, count - self.capacity) * self._kind.row_bytes : count * self._kind.row_bytes]
         begin = (written - len(kept) // self._kind.row_bytes) % self.capacity
         until_end = (self.capacity - begin) * self._kind.row_bytes
-        os.pwrite(descriptor, kept[:until_end], ROWS_AT + begin * self._kind.row_bytes)
-        os.pwrite(descriptor, kept[until_end:], ROWS_AT)
-        os.pwrite(descriptor, _WRITTEN[1].pack(written), _WRITTEN[0])
-        self._written = written
+        for part, place in ((kept[:until_end], begin), (kept[until_end:], 0)):
+            if part:
+                os.pwrite(descriptor, part, ROWS_AT + place * self._kind.row_bytes)
+
+    def _text_of(self, document: dict[str, Any], fixed: dict[str, Any] | None) -> bytes:
+        if fixed is None:
+            return _fitting(document)
+        if fixed != self._fixed:
+            self._fixed, self._fixed_text = dict(fixed), _json(fixed)
+        text = self._fixed_text[:-1] + b"," + _json(document)[1:]
+        return text if len(text) <= DOCUMENT_ROOM else _fitting({**fixed, **document})
 
 
-def _text_of(document: dict[str, Any]) -> bytes:
+def _fitting(document: dict[str, Any]) -> bytes:
     """JSON that fits; where it would not, the last stages are left out, and their number is said."""
     text = _json(document)
     stages = list(document.get(STAGES, ()))

@@ -289,6 +289,12 @@ def read_identity(view: Buffer) -> dict[str, Any]:
     return {}
 
 
+def identity_mark(view: Buffer) -> tuple[int, ...]:
+    """Another one once the identity has changed."""
+    which = struct.unpack_from("<I", view, IDENTITY_WHICH_AT)[0] & 1
+    return which, *struct.unpack_from("<II", view, IDENTITY_AT + which * IDENTITY_BYTES)
+
+
 def read_slots(view: Buffer, header: Header) -> list[Slot]:
     """The ranges open at this moment whose slot is whole."""
     slots = []

@@ -340,7 +340,7 @@ def test_stages_take_no_lock_and_a_step_only_to_wake_the_sealer(run: Path, tmp_p
     of_stages, of_steps, of_waking = map(int, counts)
 
     assert (of_stages, of_waking) == (0, 1)
-    # At most four times a second, and never waited for: the 100 steps take milliseconds.
+    # At most once a second, and never waited for: the 100 steps take milliseconds.
     assert of_steps < 20
 
 

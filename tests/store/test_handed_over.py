@@ -360,6 +360,6 @@ def test_whatever_its_bytes_are_a_read_ends_with_few_rows_or_with_unusable(
 
 def test_the_page_says_where_everything_lies() -> None:
     page = Path(__file__).parents[2] / "docs/internals/cluster.md"
-    offsets = [handed_over._WRITTEN[0], handed_over._DOCUMENT[0], handed_over._BEGUN[0], handed_over._NONCE_AT]
+    offsets = [handed_over._WRITTEN_AT, handed_over._LENGTH_AT, handed_over._BEGUN_AT, handed_over._NONCE_AT]
 
     assert all(f"\n| {at} | " in page.read_text() for at in [*offsets, handed_over.DOCUMENT_AT, handed_over.ROWS_AT])

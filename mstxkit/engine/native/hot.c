@@ -876,7 +876,8 @@ static PyObject *hot_counters(PyObject *self, PyObject *unused)
     return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:I}", "dropped", c[DROPPED], "slots_overflowed",
                          c[SLOTS_OVERFLOWED], "attributes_lost", c[ATTRIBUTES_LOST], "names_capped", c[NAMES_CAPPED],
                          "texts_cut", c[TEXTS_CUT], "faults", c[FAULTS], "coalesced", c[COALESCED],
-                         "summaries_lost", g_summaries_lost, "sites", g_site_count, "open", g.slot_count - g.free_count);
+                         "summaries_lost", g_summaries_lost, "sites", g_site_count, "open",
+                         g.slot_count - g.free_count);
 }
 
 /* ---- fork: a child that did not go through os.fork() must not write into its parent's file ---- */
@@ -930,8 +931,7 @@ static PyMethodDef hot_methods[] = {
     {"current_step", hot_current_step, METH_NOARGS, doc_current_step},
     {"stage_times", CALL(hot_stage_times), METH_VARARGS | METH_KEYWORDS,
      "stage_times(step=None)\n--\n\nStage to seconds in this process, of a step or of the last finished one."},
-    {"take_summaries", CALL(hot_take_summaries), METH_VARARGS | METH_KEYWORDS,
-     "take_summaries(everything=False)\n--\n\nWhat is to be handed over of the stages of steps that are over."},
+    {"take_summaries", CALL(hot_take_summaries), METH_VARARGS | METH_KEYWORDS, NULL},
     {"stage_keys", hot_stage_keys, METH_NOARGS, NULL},
     {"process_step", hot_process_step, METH_NOARGS, NULL},
     {"intern", CALL(hot_intern), METH_VARARGS | METH_KEYWORDS, NULL},

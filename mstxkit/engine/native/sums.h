@@ -13,7 +13,7 @@ enum { HAS_TOKENS = 1, HAS_RESPONSES = 2, HAS_LONGEST = 4, HAS_BUSY = 8 };
  * over what is in no step; so often at most the sealer is woken for a step. */
 #define QUIET_NS 2e9
 #define OUTSIDE_NS 60e9
-#define WAKE_NS 250e6
+#define WAKE_NS 1e9
 
 typedef struct { uint32_t stage; Sum sum; } Pending;
 static Pending g_pending[PENDING_MAX]; /* over, and put away: another step needed the place */

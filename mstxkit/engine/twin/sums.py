@@ -18,7 +18,7 @@ STEPS_KEPT, PENDING_MAX = 16, 4096
 # what is in no step; so often at most the sealer is woken for a step.
 _WORK = frozenset((summaries.TOKENS, summaries.RESPONSES, summaries.PROMPTS, summaries.LONGEST_RESPONSE))
 _NO_STEP_YET = -1
-_QUIET_NS, _OUTSIDE_NS, _WAKE_NS = 2_000_000_000, 60_000_000_000, 250_000_000
+_QUIET_NS, _OUTSIDE_NS, _WAKE_NS = 2_000_000_000, 60_000_000_000, 1_000_000_000
 
 
 class StepSum:
