@@ -188,7 +188,7 @@ def forget_folder(folder: Path) -> None:
 
 
 def _is_passed_on(name: str) -> bool:
-    return name.startswith(names.PASSED_ON) or name.endswith(names.HANDED_OVER_SUFFIX)
+    return name.startswith(names.PASSED_ON) or name.endswith((names.HANDED_OVER_SUFFIX, names.RINGS_SUFFIX))
 
 
 def _is_left_lock(file: Path) -> bool:

@@ -1,4 +1,4 @@
-"""`<process>.sums`: the ring in a host's shared memory through which a process hands its summaries to its keeper.
+"""`<process>.sums`, `<process>.rings`: rings in a host's shared memory: what a process hands on to be judged by.
 
 One process writes it, any number may read it; a reader is never waited for. Layout: docs/internals/cluster.md. Both
 ends go through the file, not through a mapping of it: nobody is killed by a file that somebody cuts short, and the
@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import FormatError
-from . import documents, summaries
+from . import collectives, documents, summaries
 from .documents import Unusable
 
 MAGIC, VERSION = b"MSTXSUMS", 1
+MAGIC_OF_RINGS = b"MSTXRING"
 # Of 10 stages a step: 400 steps before a keeper that does not read misses any.
 ROWS = 4096
 ROWS_AT_MOST = 1 << 16
@@ -34,6 +35,17 @@ _COUNT, _DOCUMENT = struct.Struct("<Q"), struct.Struct("<II")
 _BEGIN, _END = struct.Struct("<IIQ"), struct.Struct("<QII")
 # What must stay free on tmpfs after a ring was made: others need it too.
 _RESERVE_BYTES = 8 << 20
+
+
+class RowKind(NamedTuple):
+    """What rows a ring holds: its magic, and the bytes of each."""
+
+    magic: bytes
+    row_bytes: int
+
+
+OF_SUMMARIES = RowKind(MAGIC, summaries.ROW_BYTES)
+OF_COLLECTIVES = RowKind(MAGIC_OF_RINGS, collectives.ROW_BYTES)
 
 
 class NewSummaries(NamedTuple):
@@ -66,9 +78,11 @@ class HandedOver:
     Args:
         path: `<live folder>/<process>.sums`.
         position: Rows that were read before, as `position` said then. What is read twice replaces itself.
+        kind: What its rows are.
     """
 
-    def __init__(self, path: str | os.PathLike[str], position: int = 0) -> None:
+    def __init__(self, path: str | os.PathLike[str], position: int = 0, kind: RowKind = OF_SUMMARIES) -> None:
+        self._kind = kind
         self.path, self.position = Path(path), position
         self._nonce: bytes | None = None
         self._document: dict[str, Any] = {}
@@ -105,24 +119,24 @@ class HandedOver:
         self._nonce = head.nonce
         position = self.position if self.position <= head.written else 0
         first = max(position, head.written - head.capacity)
-        rows = _read_rows(descriptor, first, head)
+        rows = _read_rows(descriptor, first, head, self._kind.row_bytes)
         # Whatever was being overwritten meanwhile is older than this.
         overwritten = min(max(0, self._head(descriptor).begun - head.capacity - first), head.written - first)
         # After the rows: it knows their stages.
         if not self._read_document(descriptor):
             return NewSummaries(b"", 0, self._document)
         self.position = head.written
-        return NewSummaries(rows[overwritten * summaries.ROW_BYTES :], first - position + overwritten, self._document)
+        return NewSummaries(rows[overwritten * self._kind.row_bytes :], first - position + overwritten, self._document)
 
     def _head(self, descriptor: int) -> _Head:
         raw = documents.read_part(descriptor, 0, _HEAD.size)
-        if len(raw) < _HEAD.size or raw[: len(MAGIC)] != MAGIC:
-            raise Unusable(self.path, "is no file of summaries, or is being made")
+        if len(raw) < _HEAD.size or raw[: len(MAGIC)] != self._kind.magic:
+            raise Unusable(self.path, "is no file of its kind, or is being made")
         _, version, capacity, written, length, crc, begun, nonce = _HEAD.unpack(raw)
         if version != VERSION:
             raise Unusable(self.path, f"is of format {version}, not {VERSION}")
         size = os.fstat(descriptor).st_size
-        if not 0 < capacity <= ROWS_AT_MOST or size < ROWS_AT + capacity * summaries.ROW_BYTES:
+        if not 0 < capacity <= ROWS_AT_MOST or size < ROWS_AT + capacity * self._kind.row_bytes:
             raise Unusable(self.path, "has sizes that do not fit it")
         return _Head(capacity, written, length, crc, max(begun, written), nonce)
 
@@ -140,16 +154,16 @@ class HandedOver:
         return True
 
 
-def _read_rows(descriptor: int, first: int, head: _Head) -> bytes:
+def _read_rows(descriptor: int, first: int, head: _Head, row_bytes: int) -> bytes:
     begin, count = first % head.capacity, head.written - first
     until_end = min(count, head.capacity - begin)
     pieces = ((begin, until_end), (0, count - until_end))
     rows = b"".join(
-        documents.read_part(descriptor, ROWS_AT + place * summaries.ROW_BYTES, number * summaries.ROW_BYTES)
+        documents.read_part(descriptor, ROWS_AT + place * row_bytes, number * row_bytes)
         for place, number in pieces
         if number
     )
-    if len(rows) != count * summaries.ROW_BYTES:
+    if len(rows) != count * row_bytes:
         raise OSError(errno.EIO, "it was cut short")
     return rows
 
@@ -168,11 +182,13 @@ class SummaryRing:
     Args:
         path: `<live folder>/<process>.sums`.
         capacity: Rows that it holds.
+        kind: What they are.
 
     Threads/fork: one thread at a time. A forked child makes its own, elsewhere; nothing is open or mapped in between.
     """
 
-    def __init__(self, path: Path, capacity: int = ROWS) -> None:
+    def __init__(self, path: Path, capacity: int = ROWS, kind: RowKind = OF_SUMMARIES) -> None:
+        self._kind = kind
         self.path, self.capacity = path, capacity
         self._nonce = b""
         self._written, self._text = 0, b""
@@ -212,7 +228,7 @@ class SummaryRing:
         raise OSError(errno.ESTALE, f"{self.path} is another file by now")
 
     def _make(self) -> int:
-        size = ROWS_AT + self.capacity * summaries.ROW_BYTES
+        size = ROWS_AT + self.capacity * self._kind.row_bytes
         space = os.statvfs(self.path.parent)
         if space.f_bavail * space.f_frsize < size + _RESERVE_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -222,7 +238,7 @@ class SummaryRing:
             os.fchmod(descriptor, documents.FILE_MODE)
             os.posix_fallocate(descriptor, 0, size)
             nonce = os.urandom(8)
-            os.pwrite(descriptor, _HEAD.pack(MAGIC, VERSION, self.capacity, 0, 0, 0, 0, nonce), 0)
+            os.pwrite(descriptor, _HEAD.pack(self._kind.magic, VERSION, self.capacity, 0, 0, 0, 0, nonce), 0)
             self._nonce, self._written, self._text = nonce, 0, b""
             return descriptor
         except BaseException:
@@ -232,7 +248,7 @@ class SummaryRing:
 
     def _put(self, descriptor: int, rows: bytes, text: bytes) -> None:
         """First how far it goes, then all of it, then that it is there: a reader always knows what is whole."""
-        written = self._written + len(rows) // summaries.ROW_BYTES
+        written = self._written + len(rows) // self._kind.row_bytes
         is_new = text != self._text
         if is_new:
             self._text = b""
@@ -248,13 +264,13 @@ class SummaryRing:
         self._text, self._written = text, written
 
     def _put_rows(self, descriptor: int, rows: bytes, written: int) -> None:
-        count = len(rows) // summaries.ROW_BYTES
-        kept = rows[max(0, count - self.capacity) * summaries.ROW_BYTES : count * summaries.ROW_BYTES]
-        begin = (written - len(kept) // summaries.ROW_BYTES) % self.capacity
-        until_end = (self.capacity - begin) * summaries.ROW_BYTES
+        count = len(rows) // self._kind.row_bytes
+        kept = rows[max(0, count - self.capacity) * self._kind.row_bytes : count * self._kind.row_bytes]
+        begin = (written - len(kept) // self._kind.row_bytes) % self.capacity
+        until_end = (self.capacity - begin) * self._kind.row_bytes
         for part, place in ((kept[:until_end], begin), (kept[until_end:], 0)):
             if part:
-                os.pwrite(descriptor, part, ROWS_AT + place * summaries.ROW_BYTES)
+                os.pwrite(descriptor, part, ROWS_AT + place * self._kind.row_bytes)
 
     def _text_of(self, document: dict[str, Any], fixed: dict[str, Any] | None) -> bytes:
         if fixed is None:

@@ -6,13 +6,19 @@
 <run>/patches/<process>.json                  what became of its patched targets
 <run>/now/<host>-<digest>.json                in which step and stage the processes of a host are
 <run>/summaries/<host>-<digest>.mxb           what the processes of a host handed over, step by step
+<run>/summaries/<host>-<digest>.old.mxb       the part before that, once there was too much of it
 <run>/verdicts/<who>.jsonl                    what was judged of the job
+<run>/verdicts/figures.json                   figures of the step that was judged last, and what settings were in force
+<run>/verdicts/judge.lock                     held by who judges it now
+<run>/control/settings.json                   what is judged by, as it was changed while the run goes on
 <run>/control/requests.json                   every message to all ranks; requests.lock is held by who adds one
 <run>/control/acks/rank<R>[-<role>].json      what a rank says of them
 <run>/profiles/<stage>/step<N>/rank<R>/<start ns>-<pid>/session.json   one profile, and analysis.json of its parse
 <run>/profiles/<request>/[<stage>.step<N>/]<what the profiler wrote>   all ranks of a finished request, for tools
 <live folder>/<process>.live                  on the host: a process's live file; control-*: what they pass on
 <live folder>/<process>.sums                  what a process hands over to its keeper, and of which stages
+<live folder>/<process>.rings                 its entries into collectives, from torch's rings
+<live folder>/control-rings                   replaced by whoever asks for new ones
 <live folder>/<process>.life                  a lock that its process holds while it lives
 <live folder>/keeper-<host>.life              a lock of the one that looks after the others
 """
@@ -31,6 +37,7 @@ LIVE, SEALED, PATCHES, CONTROL, PROFILES = "live", "sealed", "patches", "control
 NOW, NOW_SUFFIX = "now", ".json"
 SUMMARIES, SUMMARIES_SUFFIX = "summaries", ".mxb"
 VERDICTS, VERDICTS_SUFFIX = "verdicts", ".jsonl"
+FIGURES, JUDGE_LOCK, SETTINGS = "figures.json", "judge.lock", "settings.json"
 HANDED_OVER_SUFFIX = ".sums"
 ACKS, REQUESTS, REQUESTS_LOCK = "acks", "requests.json", "requests.lock"
 SESSION_FILE, ANALYSIS_FILE, ANALYSIS_LOCK = "session.json", "analysis.json", "analysis.lock"
@@ -39,7 +46,12 @@ POINTER, BEING_MADE, CLAIMED = ".json", ".making", ".adopting."
 LIVE_SUFFIX, SEALED_SUFFIX, PATCHES_SUFFIX = life.LIVE_SUFFIX, ".mxs", ".json"
 # Beginning of the names of what processes of one host pass on to each other beside their live files.
 PASSED_ON = "control-"
+RINGS_SUFFIX, ASKED_FOR_RINGS = ".rings", f"{PASSED_ON}rings"
 KEEPER = "keeper-"
+# The newest figures of the job, beside the live files.
+FIGURES_HERE = f"{PASSED_ON}{FIGURES}"
+# What the keeper has read of each process so far, for the next one.
+READ_SO_FAR = f"{PASSED_ON}handed.json"
 SESSION_DEPTH = 4  # folders between profiles/ and session.json
 RAW_SUFFIXES = ("_ascend_pt", "_ascend_ms")  # of the folders that torch_npu and MindSpore write
 

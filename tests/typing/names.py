@@ -19,3 +19,4 @@ mstxkit.mstx_rnage("x")  # type: ignore[attr-defined]
 assert_type(mstxkit.open_run("runs/exp7"), Run)
 assert_type(mstxkit.__version__, str)
 unpatch: Callable[..., None] = mstxkit.unpatch
+assert_type(mstxkit.metrics(), dict[str, float])

@@ -9,6 +9,7 @@ from ...profiling.schedule import Schedule
 from ...store import local_place
 from ..machine.moves import Policy
 
+_ENTRIES_FROM, _ENTRIES_TO = 16, 65_536
 _SIZES = ("run_bytes", "profiles_mb_s", "profiles_host_bytes", "profiles_run_bytes")
 
 
@@ -21,10 +22,13 @@ class DutySettings(NamedTuple):
         cooldown_s, session_s, hour_s, run_s, agreement_s, transport_s: As in `machine.moves.Policy`.
         run_bytes: Raw data of all sessions of this rank in a run; 0: no limit.
         planned: 1: windows are planned in this run, of which the first step may be one.
+        judge: 0: no process and no actor that judges the job is started from here.
         profiles: "local:/a/folder": raw data are written there, on each host's own disk; None: into the run.
         profiles_mb_s: From there they go into the run afterwards, so many megabytes a second; 0: they stay.
         profiles_host_bytes, profiles_run_bytes: So much is kept on each host, and in the run; 0: no limit. Beyond it
             the oldest finished data are removed, never the newest of a request.
+        rings: 1: torch's flight-recorder rings are switched on, as long as nobody else has decided (`ring_variables`);
+            a larger number: of so many entries.
     """
 
     poll_every_s: float = 0.25
@@ -37,10 +41,12 @@ class DutySettings(NamedTuple):
     transport_s: float = Policy.transport_s
     run_bytes: int = 0
     planned: int = 0
+    judge: int = 1
     profiles: str | None = None
     profiles_mb_s: float = 50.0
     profiles_host_bytes: int = 0
     profiles_run_bytes: int = 0
+    rings: int = 0
 
 
 def checked(settings: DutySettings) -> DutySettings:
@@ -57,6 +63,11 @@ def checked(settings: DutySettings) -> DutySettings:
         value = getattr(settings, field)
         if not isinstance(value, (int, float)) or not 0 <= value < 1e15:
             raise CaptureError(f"{field}={value!r} (of capture): a number from 0 is needed")
+    rings: Any = settings.rings
+    if not isinstance(rings, int) or not (rings in (0, 1) or _ENTRIES_FROM <= rings <= _ENTRIES_TO):
+        raise CaptureError(
+            f"rings={rings!r} (of capture): True, False or a number of entries from {_ENTRIES_FROM} to {_ENTRIES_TO}"
+        )
     local_place.given_in(settings.profiles)
     if settings.light is not None:
         Schedule.parse(settings.light)

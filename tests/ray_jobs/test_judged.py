@@ -1,0 +1,61 @@
+"""A Ray job is judged by one named actor: it starts by itself, takes nothing of the job, and outlives its driver."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from builders import ray_jobs, soak
+from builders.ray_jobs import Start
+
+from mstxkit.store import verdicts
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+STEPS = 100
+
+
+@pytest.fixture(autouse=True)
+def _with_ray() -> None:
+    pytest.importorskip("ray")
+
+
+def blamed(run: Path) -> list[tuple[str, int | None, str | None]]:
+    return [(verdict.kind, verdict.rank, verdict.stage) for verdict in verdicts.read(run) if verdict.is_blaming]
+
+
+def test_the_slow_worker_of_several_nodes_is_named_by_one_actor_also_where_that_is_killed_on_the_way(
+    start: Start,
+) -> None:
+    job = start("judged", "kill", str(2 * STEPS))
+    said = job.said
+
+    assert said["nodes"] == 2
+    assert said["judged"] == 2 * STEPS - 1
+    assert blamed(job.run) == [("compute", 1, "actor_generate")], "one verdict, not one of each life"
+    (controller,) = said["controllers"]
+    assert controller["name"] == said["name"]
+    assert said["free"] == 2.5, "of four, what the workers leave"
+    assert all(figures["mstxkit/time_s/actor_generate/slowest_rank"] == 1 for figures in said["figures"])
+    assert said["own"]["mstxkit/verdicts"] == 1
+    assert [fault for faults in said["faults"] for fault in faults if fault != "cluster.ray"] == []
+    assert controller["pid"] not in {process["pid"] for process in job.processes()}, "it is no process of the run"
+
+
+def test_a_driver_that_is_started_again_finds_the_same_controller(join: Start) -> None:
+    first = join("judged", "plain", str(STEPS))
+    second = join("judged", "plain", str(STEPS))
+
+    assert first.run == second.run
+    assert first.said["controllers"] == second.said["controllers"], "of one pid"
+    assert second.said["judged"] == STEPS - 1
+
+
+@pytest.mark.skipif(not soak.is_soaking(), reason="in make soak: the tests above show the same")
+def test_the_example_of_several_nodes_finds_its_slow_worker() -> None:
+    command = [sys.executable, str(ray_jobs.ROOT / "examples" / "06_ray_cluster.py")]
+    done = subprocess.run(command, env=ray_jobs.environment(), capture_output=True, text=True, timeout=300)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "rank 2 actor_generate" in done.stdout
