@@ -17,7 +17,7 @@ _LOOKS_EVERY_S = 0.25
 # What came by message is in the run as well: that is looked at for what was missed.
 _READS_EVERY_S = 3.0
 _FRAMES_AT_MOST = 20_000
-GOODBYE_S, SILENCE_S = 10.0, 900.0
+GOODBYE_S, SILENCE_S = 60.0, 900.0
 
 
 class JobController:

@@ -235,7 +235,9 @@ def test_changed_settings_are_acknowledged_by_a_batch_of_their_own(place: Place)
     assert after.values == {"slow_rank.effect": 0.15, "gates.warm_up": 3}
 
 
-@pytest.mark.parametrize("document", [{"stages": {"a": 1}}, {"who": [1]}, {"stages": [{}, None, 3]}, {"who": {"rank": -3}}])
+@pytest.mark.parametrize(
+    "document", [{"stages": {"a": 1}}, {"who": [1]}, {"stages": [{}, None, 3]}, {"who": {"rank": -3}}]
+)
 def test_a_process_that_says_nonsense_of_itself_is_passed_on_as_far_as_it_can_be(
     place: Place, document: dict[str, Any]
 ) -> None:

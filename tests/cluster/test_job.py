@@ -65,7 +65,7 @@ class Started:
         return next(number for number, process in enumerate(self.processes) if process.pid in pids)
 
 
-def until(is_so: Callable[[], bool], within_s: float = 60.0) -> None:
+def until(is_so: Callable[[], bool], within_s: float = 120.0) -> None:
     deadline = time.monotonic() + within_s
     while not is_so():
         assert time.monotonic() < deadline, "it did not come to that"

@@ -52,6 +52,10 @@ def test_a_driver_that_is_started_again_finds_the_same_controller(join: Start) -
     assert second.said["judged"] == STEPS - 1
 
 
+def test_a_controller_ends_for_good_once_all_hosts_have_said_goodbye(start: Start) -> None:
+    assert start("judge_ends").said == {"answered": True, "is_gone": True}
+
+
 @pytest.mark.skipif(not soak.is_soaking(), reason="in make soak: the tests above show the same")
 def test_the_example_of_several_nodes_finds_its_slow_worker() -> None:
     command = [sys.executable, str(ray_jobs.ROOT / "examples" / "06_ray_cluster.py")]
