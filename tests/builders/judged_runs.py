@@ -1,0 +1,46 @@
+"""Runs of ranks that train in step, as tables have them: one is slow in its input, behind the barrier, or nobody is.
+
+Each step every rank is in `reference` alone, then in `actor_update`, which all leave together.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from builders.run_files import BankFiles, ProcessFiles, new_run
+
+MS = 1_000_000
+INPUT, BEHIND, NOBODY = "input", "behind the barrier", "nobody"
+
+
+def stage_times(
+    fault: str, ranks: int = 2, steps: int = 60, slow_rank: int = 1, since: int = 0, by_ms: float = 20.0, seed: int = 0
+) -> list[tuple[int, int, str, int, int]]:
+    """(step, rank, stage, begin, end) in ns: a rank is slower by so much in each step from `since` on."""
+    chance, rows, now = random.Random(seed), [], 0
+    for step in range(steps):
+        arrived, ready = {}, []
+        for rank in range(ranks):
+            is_slow = rank == slow_rank and step >= since
+            begin = now + int(chance.uniform(0, 0.2) * MS)
+            alone = (8 + chance.gauss(0, 0.15) + (by_ms if fault == INPUT and is_slow else 0)) * MS
+            rows.append((step, rank, "reference", begin, begin + int(alone)))
+            arrived[rank] = begin + int(alone) + int(chance.uniform(0, 0.1) * MS)
+            computes = (25 + chance.gauss(0, 0.3) + (by_ms if fault == BEHIND and is_slow else 0)) * MS
+            ready.append(arrived[rank] + int(computes))
+        for rank in range(ranks):
+            rows.append((step, rank, "actor_update", arrived[rank], max(ready) + int(chance.uniform(0, 0.05) * MS)))
+        now = max(ready) + MS
+    return rows
+
+
+def recorded(path: Path, rows: list[tuple[int, int, str, int, int]]) -> Path:
+    """A sealed run of them."""
+    run, banks = new_run(path), {}
+    for step, rank, stage, begin, end in rows:
+        bank = banks.setdefault(rank, BankFiles())
+        bank.range(stage, begin, end, stage=stage, own=True, step=step)
+    for rank, bank in banks.items():
+        ProcessFiles(run, 100 + rank, rank=rank, world_size=len(banks)).seal(bank)
+    return run
