@@ -1,0 +1,101 @@
+"""Every setting of the judge by its name, `slow_rank.effect`: what it is, what it may be, and changing it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import Any, Iterator, Mapping, NamedTuple, TypeVar
+
+from .. import triggers
+from ..errors import MstxkitError
+from .gates import Gates
+
+T = TypeVar("T")
+GATES = "gates"
+
+
+@dataclass(frozen=True)
+class JudgeSettings:
+    """The settings of every trigger and of the gates, by name. Made by `defaults()`, changed by `changed`."""
+
+    parts: Mapping[str, Any]
+
+    def of(self, kind: type[T]) -> T:
+        """The settings of one kind: `settings.of(SlowRank).effect`."""
+        return next(part for part in self.parts.values() if isinstance(part, kind))
+
+    def as_json(self) -> dict[str, int | float]:
+        """Name to value: what `of_json` reads."""
+        return {
+            f"{name}.{field.name}": getattr(part, field.name)
+            for name, part in self.parts.items()
+            for field in fields(part)
+        }
+
+
+class JudgeSetting(NamedTuple):
+    """One setting, described."""
+
+    name: str
+    default: int | float
+    least: float
+    most: float
+    meaning: str
+
+
+def defaults() -> JudgeSettings:
+    """As they are unless somebody changes them."""
+    parts = {name: triggers.load(name).settings() for name in triggers.names()}
+    return JudgeSettings({**parts, GATES: Gates()})
+
+
+def described() -> Iterator[JudgeSetting]:
+    """All settings there are, with what each means."""
+    for name, part in defaults().parts.items():
+        for field in fields(part):
+            least, most, meaning = (field.metadata[key] for key in ("least", "most", "meaning"))
+            yield JudgeSetting(f"{name}.{field.name}", field.default, least, most, meaning)
+
+
+def changed(settings: JudgeSettings, name: str, text: str) -> JudgeSettings:
+    """The settings with one of them changed.
+
+    Args:
+        settings: As they are.
+        name: `slow_rank.effect`.
+        text: The new value.
+
+    Raises:
+        MstxkitError: there is no such setting, or the value is not allowed; the message says what is.
+    """
+    by_name = {setting.name: setting for setting in described()}
+    if name not in by_name:
+        raise MstxkitError(f"no setting {name!r}; there are {', '.join(sorted(by_name))}")
+    part, _, field = name.partition(".")
+    value = _value(by_name[name], text)
+    return JudgeSettings({**settings.parts, part: replace(settings.parts[part], **{field: value})})
+
+
+def of_json(values: Mapping[str, Any]) -> JudgeSettings:
+    """The defaults with what is allowed of these; anything else is left out: they come from a file or a message."""
+    settings = defaults()
+    for name, value in values.items():
+        try:
+            settings = changed(settings, str(name), str(value))
+        except MstxkitError:
+            continue
+    return settings
+
+
+def _value(setting: JudgeSetting, text: str) -> int | float:
+    is_whole = isinstance(setting.default, int)
+    try:
+        value = int(text) if is_whole else float(text)
+    except (ValueError, OverflowError):
+        value = math.nan
+    if not (math.isfinite(value) and setting.least <= value <= setting.most):
+        kind = "a whole number" if is_whole else "a number"
+        raise MstxkitError(
+            f"{setting.name}={text[:40]!r}: {kind} from {setting.least:g} to {setting.most:g} is needed. {setting.meaning}"
+        )
+    return value

@@ -1,0 +1,74 @@
+"""By how much each rank enters a synchronising collective after the others: who comes last makes the others wait.
+
+Entries come from collectives where there are any, else from the beginning of a stage that synchronises.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ._declare import Trigger, setting
+
+Seconds = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LateRank:
+    """When is a rank late?"""
+
+    impact: float = setting(0.015, 0.001, 1, "Share of the step by which it comes after the others, at least.")
+    slack: float = setting(1.0, 0.1, 10, "Standard deviations a step that are taken for noise (k).")
+    threshold: float = setting(8.0, 1, 1000, "Standard deviations, added up, that are taken for a fault (h).")
+    clip: float = setting(4.0, 1, 100, "Standard deviations that one step counts at most.")
+    steps: int = setting(3, 1, 1000, "Steps in which it was seen, at least.")
+
+
+TRIGGER = Trigger("late_rank", "Which rank makes the others wait?", LateRank)
+
+
+def lateness(entered_s: Seconds, error_s: Seconds) -> Seconds:
+    """By how much each of a group enters after the others, in seconds; below 0: before them.
+
+    What lies within the bound of the clocks' error is 0: it is not known who came first.
+
+    Args:
+        entered_s: (M,) or (M, S); NaN: was not there.
+        error_s: (M,) bound of the error of each member's times.
+    """
+    after = after_others(entered_s)
+    bound = error_s if entered_s.ndim == 1 else error_s[:, None]
+    return np.sign(after) * np.maximum(0.0, np.abs(after) - bound)
+
+
+def after_others(values: Seconds) -> Seconds:
+    """Each value against the middle of the others, along the first axis; of two, against the other."""
+    with np.errstate(all="ignore"):
+        counts = np.isfinite(values).sum(axis=0)
+        middle = middle_of(values)
+    return (values - middle) * np.where(counts == 2, 2.0, 1.0)
+
+
+def middle_of(values: Seconds) -> Seconds:
+    """Median along the first axis, NaN left out; NaN where there is none."""
+    ordered = np.sort(values, axis=0)
+    counts = np.isfinite(values).sum(axis=0)
+    if values.shape[0] == 0:
+        return np.full(values.shape[1:], np.nan)
+    low, high = np.maximum(0, (counts - 1) // 2), counts // 2
+    high = np.minimum(high, values.shape[0] - 1)
+    pick = (lambda at: ordered[at]) if values.ndim == 1 else (lambda at: np.take_along_axis(ordered, at[None], 0)[0])
+    middle: Seconds = np.asarray(0.5 * (pick(low) + pick(high)))
+    return middle
+
+
+def lost_s(entered_s: Seconds) -> Seconds:
+    """(M,) by how much earlier all would have been there without each member: 0 for all but the last."""
+    lost = np.zeros(len(entered_s))
+    seen = np.flatnonzero(np.isfinite(entered_s))
+    if len(seen) > 1:
+        order = seen[np.argsort(entered_s[seen], kind="stable")]
+        lost[order[-1]] = entered_s[order[-1]] - entered_s[order[-2]]
+    return lost
