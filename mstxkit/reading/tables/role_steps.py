@@ -80,7 +80,7 @@ def _canonical(names: pl.Series) -> pl.Series:
 
     texts = names.cast(pl.String)
     keys = {name: canonical(name) for name in texts.unique().drop_nulls().to_list()}
-    return texts.replace(keys) if keys else texts
+    return pl.Series("stage", [keys.get(name) for name in texts.to_list()], dtype=pl.String)
 
 
 def _members(processes: pl.DataFrame, rows: pl.DataFrame) -> _Members:

@@ -34,7 +34,7 @@ def stored(run: str, damage: list[Damage]) -> list[Verdict]:
 
 
 def table(run: str, chosen: Selection, damage: list[Damage]) -> pl.DataFrame:
-    """The table of those that are asked for: after such a step, in such a stage, of such a rank, said at such a time."""
+    """The table of those that are asked for."""
     import polars as pl
 
     from ..frames import VERDICT_SCHEMA

@@ -1,0 +1,132 @@
+"""Where a longer duration in a stage is waiting, and for whom: so that nobody is called slow who waits for another.
+
+A verdict's cause comes first. Without one, whoever enters last again and again what all leave together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Iterable, NamedTuple
+
+import numpy as np
+
+from ...stages import canonical
+from ..tables import lateness
+
+if TYPE_CHECKING:
+    from ...judging.evidence import RoleStep
+    from ...store.verdicts import Verdict
+
+# A wait counts that is such a share of a rank's time in the stage, for a rank that made up such a share of it.
+_SHARE_AT_LEAST, _BY_ONE_AT_LEAST = 0.1, 0.6
+
+
+class Waited(NamedTuple):
+    """How long a process waits in a stage, a step, until the last of its role has come.
+
+    Args:
+        mean_ns: Over the steps in which it had the stage.
+        last: The rank that comes last, as long as it is one; None: different ones do.
+    """
+
+    mean_ns: float
+    last: int | None
+
+
+def waited(steps: Iterable[RoleStep]) -> dict[tuple[str, str], Waited]:
+    """(process, stage) to its wait, of the stages that the members of a role leave together."""
+    steps = list(steps)
+    together = lateness.synchronising(steps)
+    sums: dict[tuple[str, str], Counter[int | None]] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    for step in steps:
+        for place, stage in enumerate(step.stages):
+            if (step.role, stage) in together:
+                _add(step, place, sums, counts)
+    return {key: _summed(of_last, counts[key]) for key, of_last in sums.items()}
+
+
+def _add(step: RoleStep, place: int, sums: dict[Any, Counter[int | None]], counts: Counter[tuple[str, str]]) -> None:
+    late = lateness.late_s(step, place)
+    there = np.flatnonzero(~np.isnan(late))
+    last = there[np.argmax(late[there])]
+    waits_ns = np.minimum(late[last] - late[there], step.total_s[there, place]) * 1e9
+    for at, wait_ns in zip(there, waits_ns):
+        key = step.members[at].process, step.stages[place]
+        counts[key] += 1
+        sums.setdefault(key, Counter())[step.members[last].rank] += wait_ns
+
+
+def _summed(of_last: Counter[int | None], steps: int) -> Waited:
+    whole_ns = sum(of_last.values())
+    last, most_ns = of_last.most_common(1)[0]
+    return Waited(whole_ns / steps, last if most_ns >= _BY_ONE_AT_LEAST * whole_ns else None)
+
+
+def give(
+    entries: list[dict[str, Any]], verdicts: Iterable[Verdict], waits: dict[tuple[str, str], Waited], names: list[str]
+) -> None:
+    """Give each row of the report's stages its `waits_for` and `is_cause`, and each stage the `slowest` by its cause.
+
+    Args:
+        entries: Of `measuring`; rows are put into another order: whoever waits comes last.
+        verdicts: Those that hold and blame a rank, the most costly first.
+        waits: As `waited` gives them.
+        names: Of processes, by their row in the table of processes.
+    """
+    verdicts = [verdict for verdict in verdicts if verdict.rank is not None]
+    for entry in entries:
+        for row in entry["ranks"]:
+            wait = waits.get((names[row["process"]], canonical(entry["stage"])))
+            row["is_cause"] = any(_blames(verdict, row, entry["stage"]) for verdict in verdicts)
+            row["waits_for"] = _waits_for(row, entry["stage"], verdicts, wait)
+        entry["ranks"].sort(key=lambda row: (row["waits_for"] is not None, not row["is_cause"]))
+        entry["slowest"] = _slowest(entry)
+
+
+def _is_of(verdict: Verdict, row: dict[str, Any]) -> bool:
+    """Is a row of the role and group that a verdict is of?"""
+    in_group = not verdict.group or row["rank"] in verdict.group
+    return row["rank"] is not None and (not verdict.role or verdict.role == (row["role"] or "")) and in_group
+
+
+def _blames(verdict: Verdict, row: dict[str, Any], stage: str) -> bool:
+    is_there = verdict.stage is not None and canonical(verdict.stage) == canonical(stage)
+    return is_there and verdict.rank == row["rank"] and _is_of(verdict, row)
+
+
+def _waits_for(row: dict[str, Any], stage: str, verdicts: list[Verdict], wait: Waited | None) -> dict[str, Any] | None:
+    """`rank, stage, ns`: for whom it waits here, where that one is slow (None: not known), how long a step."""
+    if row["is_cause"]:
+        return None
+    is_long = wait is not None and row["step_ns"] is not None and wait.mean_ns >= _SHARE_AT_LEAST * row["step_ns"]
+    ns, last = (int(wait.mean_ns), wait.last) if wait is not None and is_long else (None, None)
+    for verdict in (verdict for verdict in verdicts if _is_of(verdict, row) and verdict.rank != row["rank"]):
+        if last == verdict.rank or _hides_in(verdict, stage, wait is not None):
+            return {"rank": verdict.rank, "stage": verdict.stage, "ns": ns}
+    return {"rank": last, "stage": None, "ns": ns} if last not in (None, row["rank"]) else None
+
+
+def _hides_in(verdict: Verdict, stage: str, is_left_together: bool) -> bool:
+    """Is it slow inside of this stage, behind a barrier that is in there too?"""
+    if verdict.stage is None or canonical(verdict.stage) != canonical(stage):
+        return False
+    return is_left_together or verdict.waits_for.endswith(f" in {verdict.stage}")
+
+
+def _slowest(entry: dict[str, Any]) -> dict[str, Any] | None:
+    """Of several: the cause; else, where the longest only wait, for whom; else the longest.
+
+    `cause` is the stage in which it makes the others wait; None where it is just the longest.
+    """
+    slowest: dict[str, Any] | None = entry["slowest"]
+    rows = [row for row in entry["ranks"] if row["step_ns"] is not None]
+    if slowest is None or not rows:
+        return slowest
+    waits = [row["waits_for"] for row in rows if row["waits_for"] is not None]
+    blamed = next((row for row in rows if row["is_cause"]), None)
+    awaited = next((row for wait in waits for row in rows if row["rank"] == wait["rank"]), None)
+    row = blamed or awaited or rows[0]
+    cause = entry["stage"] if blamed else next((wait["stage"] for wait in waits if wait["rank"] == row["rank"]), None)
+    of_row = {key: row[key] for key in slowest if key != "middle_ns"}
+    return {**of_row, "middle_ns": slowest["middle_ns"], "cause": cause}

@@ -1,0 +1,145 @@
+"""A verdict in sentences: what it is, why, what to do next, and the numbers it rests on. Every name is escaped."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable
+
+from rich.text import Text
+
+from ...store import verdicts as kinds
+from .escape import for_terminal, shown
+from .number_table import percent
+from .units import duration, size
+
+_SHOWN, _NUMBERS_SHOWN, _TEXT_LIMIT = 5, 8, 400
+_RANK_WORDS = {
+    kinds.COMPUTE: "{who} computes more slowly than the others{where}",
+    kinds.INPUT: "{who} gets its input more slowly than the others{where}",
+    kinds.COMMUNICATION: "{who} communicates more slowly than the others{where}",
+    kinds.LINK: "the link of {who} is slow{where}",
+    kinds.IMBALANCE: "{who} has more work than the others{where}; it is not slower at it",
+    kinds.JITTER: "{who} is held up now and then by something beside the training{where}",
+    kinds.HANG: "{who} hangs{where}",
+    kinds.ALL_SLOW: "all are slower than before{where}",
+}
+_GROUP_WORDS = {
+    kinds.COMPUTE: "some compute more slowly{where}",
+    kinds.INPUT: "input is slow{where}",
+    kinds.COMMUNICATION: "{group} communicate slowly{where}, though all come in time",
+    kinds.LINK: "a link of {group} is slow{where}",
+    kinds.IMBALANCE: "work is uneven{where}; no machine is slow",
+    kinds.JITTER: "{group} are held up now and then by something beside the training{where}",
+    kinds.HANG: "{group} hang{where}",
+    kinds.ALL_SLOW: "all are slower than before{where}; nobody makes the others wait",
+}
+
+
+def lines(judged: dict[str, Any], verdicts: list[dict[str, Any]]) -> list[Text]:
+    """The report's first block.
+
+    Args:
+        judged: `by`, `steps`, `why_not`, `wants`, `hiding`, as the summary has them.
+        verdicts: Those that hold, the first ones first.
+    """
+    texts: list[Text] = []
+    for verdict in verdicts[:_SHOWN]:
+        texts += [_headline(verdict), *(_line(word, text) for word, text in _parts(verdict) if text)]
+    if len(verdicts) > _SHOWN:
+        texts.append(Text(f"… and {len(verdicts) - _SHOWN} more verdicts (--json lists all)", "dim"))
+    return texts or [_nobody(judged), *(_line("next", want) for want in _wanted(judged))]
+
+
+def _headline(verdict: dict[str, Any]) -> Text:
+    text = Text.assemble(("Verdict: ", "bold"), (sentence(verdict), "bold red" if _blames(verdict) else "bold"))
+    impact = f"{percent(verdict['impact_ratio'])} of each step is lost by it" if verdict["impact_ratio"] else ""
+    since = f"since step {verdict['since_step']}" if verdict["since_step"] is not None else ""
+    clauses = ", ".join(filter(None, (impact, since)))
+    return text.append(f": {clauses}." if clauses else ".")
+
+
+def _blames(verdict: dict[str, Any]) -> bool:
+    return verdict["kind"] in kinds.BLAMING
+
+
+def sentence(verdict: dict[str, Any]) -> str:
+    """`rank 1 gets its input more slowly than the others in reference`."""
+    stage = verdict["stage"]
+    where = f" in {shown(stage)}" if stage else ""
+    if not _blames(verdict):
+        return f"there is not enough evidence to say who makes the others wait{where}"
+    words = _GROUP_WORDS if verdict["rank"] is None else _RANK_WORDS
+    who = f"rank {verdict['rank']}" + (f" {shown(verdict['role'])}" if verdict["role"] else "")
+    group = f"ranks {spans(verdict['group'])}" if verdict["group"] else "the ranks"
+    return words[verdict["kind"]].format(who=who, where=where, group=group)
+
+
+def spans(ranks: list[int]) -> str:
+    """`0,2-7`."""
+    from ..tables.lateness import spans as of_ranks
+
+    return of_ranks(ranks)
+
+
+def _parts(verdict: dict[str, Any]) -> list[tuple[str, str]]:
+    evidence = list(verdict["evidence"].items())
+    numbers = [f"{shown(name)} {_value(name, value)}" for name, value in evidence[:_NUMBERS_SHOWN]]
+    more = [f"{len(evidence) - _NUMBERS_SHOWN} more (--json)"] if len(evidence) > _NUMBERS_SHOWN else []
+    request = verdict["request"] and f"; a profile was asked for: request {shown(verdict['request'])}"
+    advice = for_terminal(verdict["next"] or "", _TEXT_LIMIT)
+    return [("why", _why(verdict)), ("next", f"{advice}{request or ''}"), ("evidence", ", ".join([*numbers, *more]))]
+
+
+def _why(verdict: dict[str, Any]) -> str:
+    waits = for_terminal(verdict["waits_for"] or "", _TEXT_LIMIT)
+    if not _blames(verdict):
+        return waits
+    shares = {
+        f"it explains {percent(verdict['coverage_ratio'])} of all that is lost": verdict["coverage_ratio"],
+        f"seen in {percent(verdict['recurrence_ratio'])} of the steps since then": verdict["recurrence_ratio"],
+        f"confidence {percent(verdict['confidence'])}": verdict["confidence"],
+    }
+    return "; ".join(filter(None, (waits, *(words for words, ratio in shares.items() if ratio))))
+
+
+def _value(name: str, value: Any) -> str:
+    """A number with its unit, by the end of its name."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return for_terminal(str(value), 100)
+    for ending, written in _BY_ENDING.items():
+        if name.endswith(ending):
+            return written(value)
+    return f"{value:g}" if isinstance(value, int) else f"{value:.3g}"
+
+
+_BY_ENDING: dict[str, Callable[[float], str]] = {
+    "_ns": duration,
+    "_us": lambda us: duration(1e3 * us),
+    "_ms": lambda ms: duration(1e6 * ms),
+    "_s": lambda seconds: duration(1e9 * seconds),
+    "_ratio": percent,
+    "_bytes": size,
+}
+
+
+def _line(word: str, text: str) -> Text:
+    return Text.assemble((f"  {word:<9}", "dim"), text)
+
+
+def _nobody(judged: dict[str, Any]) -> Text:
+    """That nobody is to blame, or that it was not judged."""
+    head = ("Verdict: ", "bold")
+    if judged["why_not"]:
+        return Text.assemble(head, f"none, as {judged['why_not']}.")
+    of_steps = f" in the {judged['steps']} steps that were judged" if judged["steps"] else ""
+    return Text.assemble(head, ("nobody is to blame: ", "bold"), f"no rank makes the others wait{of_steps}.")
+
+
+def _wanted(judged: dict[str, Any]) -> list[str]:
+    """What would tell more: what the judge asks for, else what shows a rank that a barrier hides."""
+    if judged["wants"]:
+        return [for_terminal(want["why"], _TEXT_LIMIT) for want in judged["wants"]]
+    if not judged["hiding"]:
+        return []
+    stages = " and ".join(map(shown, judged["hiding"]))
+    return [f"a rank that is slow inside of {stages}, which all leave together, is seen with capture(rings=True) only"]
