@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 from builders.run_files import BankFiles, ProcessFiles, new_run
+
+from mstxkit.store import layout, verdicts
+from mstxkit.store.verdicts import Verdict
 
 MS = 1_000_000
 INPUT, BEHIND, NOBODY = "input", "behind the barrier", "nobody"
@@ -44,3 +48,22 @@ def recorded(path: Path, rows: list[tuple[int, int, str, int, int]]) -> Path:
     for rank, bank in banks.items():
         ProcessFiles(run, 100 + rank, rank=rank, world_size=len(banks)).seal(bank)
     return run
+
+
+def verdict(**fields: Any) -> Verdict:
+    """That rank 1's input makes rank 0 wait, but for what is given."""
+    values: dict[str, Any] = {
+        "id": "input-1", "time_ns": 5_000, "step": 40, "kind": verdicts.INPUT, "stage": "reference", "rank": 1,
+        "since_step": 3, "impact_ratio": 0.31, "coverage_ratio": 0.9, "recurrence_ratio": 1.0, "confidence": 0.97,
+        "group": (0, 1), "waits_for": "rank 0 waits for rank 1 in actor_update", "evidence": {"late_ms": 20.1},
+        "next": "look at what feeds rank 1",
+    }  # fmt: skip
+    return Verdict(**{**values, **fields})
+
+
+def say(run: Path, *said: Verdict) -> None:
+    """Leave verdicts in a run, as its judge does."""
+    folder = run / layout.VERDICTS
+    folder.mkdir(exist_ok=True)
+    with (folder / f"judge{layout.VERDICTS_SUFFIX}").open("ab") as file:
+        file.write(b"".join(line.line() for line in said))

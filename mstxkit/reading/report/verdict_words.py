@@ -127,12 +127,12 @@ def _line(word: str, text: str) -> Text:
 
 
 def _nobody(judged: dict[str, Any]) -> Text:
-    """That nobody is to blame, or that it was not judged."""
+    """That nobody is blamed, or that it was not judged."""
     head = ("Verdict: ", "bold")
     if judged["why_not"]:
         return Text.assemble(head, f"none, as {judged['why_not']}.")
     of_steps = f" in the {judged['steps']} steps that were judged" if judged["steps"] else ""
-    return Text.assemble(head, ("nobody is to blame: ", "bold"), f"no rank makes the others wait{of_steps}.")
+    return Text.assemble(head, ("nobody is blamed: ", "bold"), f"no rank was seen to make others wait{of_steps}.")
 
 
 def _wanted(judged: dict[str, Any]) -> list[str]:
