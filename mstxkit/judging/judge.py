@@ -6,12 +6,22 @@
 
 from __future__ import annotations
 
-from typing import Iterable
+from typing import Iterable, Iterator
 
-from ..store.verdicts import Verdict
+from ..store.verdicts import ALL_SLOW, JITTER, NOT_ENOUGH_EVIDENCE, Verdict
+from ..triggers import every_n, on_request
 from .evidence import RoleStep
-from .judged import Judged
+from .findings import Finding, Key
+from .judged import LIGHT, RINGS, Judged, Want
+from .roles import RoleFound, RoleHistory, compared
 from .settings import JudgeSettings, defaults
+from .standing import StandingVerdict
+
+# Rings that are asked for: of so many steps back and ahead, not again for so many steps, and in vain so many times.
+_RINGS_BACK, _RINGS_AHEAD, _RINGS_EVERY, _IN_VAIN = 4, 2, 10, 2
+_ROLES_AT_MOST, _VERDICTS_AT_MOST = 256, 256
+# Of one role's stage, rank verdicts explain why it has become slower.
+_OF_NOBODY = (ALL_SLOW, NOT_ENOUGH_EVIDENCE, JITTER)
 
 
 class JobJudge:
@@ -31,7 +41,10 @@ class JobJudge:
     ) -> None:
         self.settings = settings or defaults()
         self._run = run
-        self._standing = {verdict.id: verdict for verdict in standing}
+        self._roles: dict[str, RoleHistory] = {}
+        self._asked: dict[str, list[int]] = {}
+        self._standing: dict[tuple[str, Key], StandingVerdict] = {}
+        self._left = {_left_key(verdict): verdict for verdict in standing if not verdict.withdrawn}
 
     def close(self, step: RoleStep, now_ns: int = 0) -> Judged:
         """Judge one step of one role, once all its members have handed it over, or nobody waits for them any more.
@@ -43,8 +56,82 @@ class JobJudge:
             step: What is judged.
             now_ns: Wall clock of who judges; it becomes `Verdict.time_ns`.
         """
-        return Judged()
+        if step.role not in self._roles and len(self._roles) >= _ROLES_AT_MOST:
+            return Judged()
+        step = compared(step)
+        history = self._roles.setdefault(step.role, RoleHistory())
+        before = history.last_step if history.holding.steps else None
+        found = history.close(step, self.settings, self._explained(step.role))
+        verdicts = list(self._follow(step, found, now_ns)) if found.is_evidence else []
+        wants = [] if before is not None and step.step <= before else list(self._wants(step, found, before))
+        return Judged(tuple(verdicts), tuple(wants))
 
     def standing(self) -> list[Verdict]:
         """The verdicts that hold now."""
-        return list(self._standing.values())
+        return [standing.verdict for standing in self._standing.values()]
+
+    def _explained(self, role: str) -> set[str]:
+        """Stages of which it is known why they are slow."""
+        return {key.stage for of, key in self._standing if of == role and key.kind not in _OF_NOBODY}
+
+    # Verdicts.
+
+    def _follow(self, step: RoleStep, found: RoleFound, now_ns: int) -> Iterator[Verdict]:
+        findings = {finding.key: finding for finding in found.findings}
+        for (role, key), standing in list(self._standing.items()):
+            if role == step.role:
+                standing.follow(findings.pop(key, None))
+                yield from self._said_again(standing, (role, key), step, now_ns)
+        for finding in findings.values():
+            if len(self._standing) < _VERDICTS_AT_MOST:
+                yield self._begin(finding, step, now_ns)
+
+    def _said_again(
+        self, standing: StandingVerdict, place: tuple[str, Key], step: RoleStep, now_ns: int
+    ) -> Iterator[Verdict]:
+        why = ""
+        if standing.is_gone():
+            why = f"not seen any more up to step {step.step}"
+        elif place[1].kind in _OF_NOBODY and place[1].stage in self._explained(step.role):
+            why = "explained by another verdict"
+        if why:
+            del self._standing[place]
+            standing.history.forget(place[1])
+            yield standing.say(self._run, step.step, now_ns, why)
+        elif standing.is_news():
+            yield standing.say(self._run, step.step, now_ns)
+
+    def _begin(self, finding: Finding, step: RoleStep, now_ns: int) -> Verdict:
+        history = self._roles[step.role]
+        standing = StandingVerdict.begin(finding, step.role, step.step, history)
+        left = self._left.pop(_left_key(standing.verdict), None)
+        if left is not None:  # an earlier judge has found it already
+            standing.verdict = standing.verdict._replace(id=left.id, since_step=left.since_step, request=left.request)
+        self._standing[step.role, finding.key] = standing
+        return standing.say(self._run, step.step, now_ns)
+
+    # What else would be worth having.
+
+    def _wants(self, step: RoleStep, found: RoleFound, before: int | None) -> Iterator[Want]:
+        asked = self._asked.setdefault(step.role, [])
+        if found.asks and (not asked or step.step >= asked[-1] + _RINGS_EVERY):
+            in_vain = len(asked) >= _IN_VAIN and not self._roles[step.role].ring_steps
+            asked[:] = [*asked, step.step][-_IN_VAIN - 1 :]
+            stage = found.asks[0]
+            if in_vain:
+                yield self._want(LIGHT, step, stage, f"{stage} has become slower, nobody stands out, and no ring is on")
+            else:
+                yield self._want(RINGS, step, stage, f"{stage} has become slower and nobody stands out")
+        if every_n.fires(self.settings.of(every_n.EveryN), step.step):
+            yield self._want(LIGHT, step, None, "every_n")
+        if on_request.fires(self.settings.of(on_request.OnRequest), step.step, before):
+            yield self._want(LIGHT, step, None, "on_request")
+
+    def _want(self, kind: str, step: RoleStep, stage: str | None, why: str) -> Want:
+        since = max(0, step.step - _RINGS_BACK) if kind == RINGS else step.step + 1
+        until = step.step + _RINGS_AHEAD if kind == RINGS else step.step + 1
+        return Want(kind, step.role, (), stage, since, until, why)
+
+
+def _left_key(verdict: Verdict) -> tuple[str, str, str | None, int | None, tuple[int, ...]]:
+    return verdict.role, verdict.kind, verdict.stage, verdict.rank, verdict.group

@@ -1,0 +1,170 @@
+"""Arrays that grow by columns and keep their members: what is remembered of each rank in each piece of a step.
+
+What is remembered is bounded: so many numbers for each member and piece, however many steps go by.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Hashable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ..triggers import slow_rank
+from ..triggers.late_rank import middle_of
+
+Vector = npt.NDArray[np.float64]
+Matrix = npt.NDArray[np.float64]
+At = npt.NDArray[np.int64]
+# What lies further out than so many standard deviations counts as if it lay there.
+OUTLIER = 5.0
+LEAST_NOISE = 0.005
+
+
+class Columns:
+    """Which column a piece has. More pieces than `at_most` are not remembered."""
+
+    def __init__(self, at_most: int = 160) -> None:
+        self._at_most = at_most
+        self._at: dict[Hashable, int] = {}
+
+    def of(self, keys: Sequence[Hashable]) -> At:
+        """Column of each key, -1 where there is no room for it."""
+        for key in keys:
+            if key not in self._at and len(self._at) < self._at_most:
+                self._at[key] = len(self._at)
+        return np.array([self._at.get(key, -1) for key in keys], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+
+class Ranks:
+    """A value of each rank in each piece: its level, its noise, and what a sequential test has added up.
+
+    Attributes:
+        seen: (M, C) how often.
+        level: (M, C) its mean, later values count more.
+        variance: (M, C) around that level.
+        sums: Of the sequential test.
+    """
+
+    def __init__(self, members: int) -> None:
+        self.seen, self.level, self.variance = (np.zeros((members, 0)) for _ in range(3))
+        self.sums = slow_rank.empty(members, 0)
+
+    def widen(self, columns: int) -> None:
+        """Room for so many columns."""
+        more = columns - self.seen.shape[1]
+        if more > 0:
+            self._change(lambda values: np.pad(values, ((0, 0), (0, more))))
+
+    def rearrange(self, places: At) -> None:
+        """Members have come, gone or moved: (M,) where each was before, -1 for who is new."""
+        self._change(lambda values: np.where(places[:, None] >= 0, np.pad(values, ((0, 1), (0, 0)))[places], 0.0))
+
+    def _change(self, change: Callable[[Matrix], Matrix]) -> None:
+        self.seen, self.level, self.variance = (change(v) for v in (self.seen, self.level, self.variance))
+        self.sums = slow_rank.Sums(*(change(values) for values in self.sums))
+
+    def noise(self, at: At, values: Matrix) -> Matrix:
+        """(M, K) standard deviation of each, from step to step; no less than is usual among all.
+
+        As long as there is no history, how far this step's values lie apart stands for it.
+        """
+        seen, variance = self.seen[:, at], self.variance[:, at]
+        own = np.where(seen >= 3, np.sqrt(variance), np.nan)
+        usual = middle_of(own)
+        apart = 1.4826 * middle_of(np.abs(values - middle_of(values)))
+        usual = np.fmax(np.where(np.isfinite(usual), usual, apart), LEAST_NOISE)
+        noise: Matrix = np.fmax(np.where(np.isfinite(own), own, 0.0), usual)
+        return noise
+
+    def learn(self, at: At, values: Matrix, noise: Matrix) -> None:
+        """One step's values become part of level and noise."""
+        seen = self.seen[:, at]
+        is_there = np.isfinite(values)
+        off = np.where(is_there, values - self.level[:, at], 0.0)
+        off = np.where(seen > 0, np.clip(off, -OUTLIER * noise, OUTLIER * noise), off)
+        rate = np.maximum(1 / (seen + 1), 0.05)
+        self.level[:, at] += rate * off
+        slow_rate = np.where(seen > 0, np.maximum(1 / np.maximum(seen, 1), 0.03), 0.0)
+        grown = self.variance[:, at] + slow_rate * (off**2 - self.variance[:, at])
+        self.variance[:, at] = np.where(is_there, grown, self.variance[:, at])
+        self.seen[:, at] = seen + is_there
+
+    def add(self, settings: slow_rank.SlowRank, at: At, values: Matrix, noise: Matrix) -> slow_rank.Sums:
+        """One step of the sequential test; the sums of these columns."""
+        sums = slow_rank.added(settings, slow_rank.Sums(*(part[:, at] for part in self.sums)), values, noise)
+        limit = 4 * settings.threshold  # what goes on for long shall not take as long to be forgotten
+        sums = sums._replace(score=np.minimum(sums.score, limit))
+        for kept, new in zip(self.sums, sums):
+            kept[:, at] = new
+        return sums
+
+    def forget(self, member: int, column: int) -> None:
+        """The test of one begins anew."""
+        for part in self.sums:
+            part[member, column] = 0.0
+
+
+class Regression:
+    """What a value owes to the work that was done: slopes, by least squares over all steps, old ones fading."""
+
+    FADES, RIDGE = 0.98, 0.02
+
+    def __init__(self, features: int) -> None:
+        self.features = features
+        self.squares, self.products = np.zeros((0, features, features)), np.zeros((0, features))
+
+    def widen(self, columns: int) -> None:
+        """Room for so many columns."""
+        more = columns - len(self.squares)
+        if more > 0:
+            self.squares = np.pad(self.squares, ((0, more), (0, 0), (0, 0)))
+            self.products = np.pad(self.products, ((0, more), (0, 0)))
+
+    def slopes(self, at: At) -> Matrix:
+        """(K, F)."""
+        squares = self.squares[at]
+        size = np.trace(squares, axis1=1, axis2=2)
+        ridge = (self.RIDGE * size / self.features + 1e-9)[:, None, None] * np.eye(self.features)
+        solved: Matrix = np.linalg.solve(squares + ridge, self.products[at][:, :, None])[:, :, 0]
+        return solved
+
+    def learn(self, at: At, features: Matrix, values: Matrix, weights: Matrix) -> None:
+        """One step more: (M, K, F), (M, K), (M, K); weight 0 where something is not known."""
+        weighted = features * weights[:, :, None]
+        values = np.where(weights > 0, values, 0.0)
+        self.squares[at] = self.FADES * self.squares[at] + np.einsum("mkf,mkg->kfg", weighted, features)
+        self.products[at] = self.FADES * self.products[at] + np.einsum("mkf,mk->kf", weighted, values)
+
+
+class Waiting:
+    """Is a piece over for all together, whoever comes to it late? Learned from who came when and how long it took."""
+
+    FADES = 0.97
+
+    def __init__(self) -> None:
+        self._sums = np.zeros((0, 4))
+
+    def widen(self, columns: int) -> None:
+        """Room for so many columns."""
+        more = columns - len(self._sums)
+        if more > 0:
+            self._sums = np.pad(self._sums, ((0, more), (0, 0)))
+
+    def learn(self, at: At, came: Matrix, took: Matrix) -> None:
+        """One step more: (M, K) each against the middle of all, NaN where not known, came 0 where it is uncertain."""
+        usable = np.isfinite(came) & np.isfinite(took)
+        came, took = np.where(usable, came, 0.0), np.where(usable, took, 0.0)
+        now = np.stack([(came**2).sum(0), (came * took).sum(0), (took**2).sum(0), usable.sum(0)], axis=1)
+        self._sums[at] = self.FADES * self._sums[at] + now
+
+    def slopes(self, at: At) -> tuple[Vector, Vector]:
+        """(K,) change of the time in it by when it was come to, -1 where all wait; and its standard error."""
+        squares, products, took, count = self._sums[at].T
+        slope = products / np.maximum(squares, 1e-30)
+        rest = np.maximum(0.0, took - slope * products) / np.maximum(1.0, count - 2)
+        error = np.sqrt(rest / np.maximum(squares, 1e-30))
+        return slope, np.where((squares > 1e-30) & (count >= 6), error, np.inf)

@@ -1,0 +1,56 @@
+"""What stands out in a role after one step, before it becomes a verdict."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, NamedTuple
+
+
+class Key(NamedTuple):
+    """What a finding is of: the same in every step in which it is seen."""
+
+    kind: str
+    where: str
+    stage: str
+    member: str = ""
+
+
+class Finding(NamedTuple):
+    """One thing that stands out.
+
+    Args:
+        key: What it is of.
+        index: Of the member, in this step; -1: of no single one.
+        steps: In how many steps it was seen.
+        ratio: Time that it takes more than expected, as a share, over these steps.
+        lost_s: What the step loses by it.
+        certainty: How far the test is past its threshold: 1 at it.
+        group: Ranks of the group that it is of.
+        evidence: Numbers.
+    """
+
+    key: Key
+    index: int
+    steps: int
+    ratio: float
+    lost_s: float
+    certainty: float
+    group: tuple[int, ...] = ()
+    evidence: Mapping[str, Any] = {}
+
+
+class Seen(NamedTuple):
+    """What a step shows of something that was found before.
+
+    Args:
+        excess: Logarithm of time over expected time.
+        lost_s: What this step loses by it.
+        coverage: Share of all that is lost where the others wait for it.
+        waits_in: Where they wait: a stage; "" where nobody does.
+        waits_before: Do they wait before that stage, and not in it?
+    """
+
+    excess: float
+    lost_s: float
+    coverage: float
+    waits_in: str = ""
+    waits_before: bool = False

@@ -1,0 +1,367 @@
+"""The history of one role, and what stands out in it after each step."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Iterable, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..triggers import imbalance, slow_rank, slow_stage
+from ..triggers.late_rank import middle_of
+from ..triggers.slow_link import SlowLink
+from . import cutting
+from .columns import Matrix, Ranks
+from .cutting import IN, Piece, Pieces
+from .evidence import Peer, RoleStep, Work
+from .findings import Finding, Key, Seen
+from .gates import Gates, Holding
+from .inside import Inside, inside
+from .levels import Levels
+from .links import Links
+from .measuring import BASE_RATIO, BEHIND, BEHIND_GAP, FEATURES, FREE, INSIDE, UNKNOWN, WAITS, Measured, Norms
+from .settings import JudgeSettings
+
+# Ranks that are found slow at once in one stage, at most: more of them are no exception.
+_AT_MOST = 8
+_STEP_FOLLOWS = 0.1
+INPUT_STAGE = "load_batch"
+
+
+class RoleFound(NamedTuple):
+    """What a step of a role shows.
+
+    Args:
+        findings: What stands out.
+        asks: Stages of which the inside is worth knowing, the most urgent first.
+        is_evidence: Was the step usable at all?
+    """
+
+    findings: tuple[Finding, ...] = ()
+    asks: tuple[str, ...] = ()
+    is_evidence: bool = False
+
+
+class RoleHistory:
+    """What is remembered of a role: of the size of its members and pieces, whatever the number of steps.
+
+    Attributes:
+        step_s: How long a step takes, as of late.
+        members: Those that were compared last.
+        last_step: The step that was closed last.
+    """
+
+    def __init__(self) -> None:
+        self.step_s, self.last_step, self.members = 0.0, -1, ()  # type: float, int, tuple[Peer, ...]
+        self.holding, self.links = Holding(), Links()
+        self.ring_steps: deque[int] = deque(maxlen=32)
+        self._norms, self._levels = Norms(), Levels(FEATURES)
+        self._keys: tuple[str, ...] = ()
+        self._ranks, self._loads, self._works = Ranks(0), Ranks(0), Ranks(0)
+        self._ended_s: npt.NDArray[np.float64] | None = None
+        self._shown: list[Measured] = []
+
+    def close(self, step: RoleStep, settings: JudgeSettings, explained: Iterable[str] = ()) -> RoleFound:
+        """One step more.
+
+        Args:
+            step: Without controllers.
+            settings: In force.
+            explained: Stages whose slowness is explained by a verdict that stands.
+        """
+        self._shown = []
+        if step.step <= self.last_step:
+            return self._late_rings(step, settings)
+        self._arrange(step, settings.of(Gates))
+        is_next = step.step == self.last_step + 1
+        pieces = cutting.in_pieces(step, self._ended_s if is_next else None)
+        self.last_step = step.step
+        self._ended_s = np.fmax.reduce(step.left_s, axis=1)
+        is_evidence, may_judge = self.holding.is_judged(settings.of(Gates), _entered(step))
+        length_s = _length_s(pieces, step)
+        if not is_evidence or not pieces.kinds or not math.isfinite(length_s) or length_s <= 0:
+            return RoleFound()
+        self.step_s = self.step_s + _STEP_FOLLOWS * (length_s - self.step_s) if self.step_s else length_s
+        tells = None if step.collectives is None else inside(step, step.collectives)
+        if tells is not None:
+            pieces = _with_inside(pieces, step, tells)
+            self._norms.collective_in.update(kind.stage for kind in pieces.kinds if kind.where == INSIDE)
+        return self._judge(step, pieces, tells, settings, may_judge, set(explained))
+
+    def _judge(
+        self, step: RoleStep, pieces: Pieces, tells: Inside | None, settings: JudgeSettings, may_judge: bool,
+        explained: set[str],
+    ) -> RoleFound:  # fmt: skip
+        measured = self._measure(step, pieces)
+        findings = self._slow_ranks(measured, settings, may_judge)
+        if tells is not None:
+            self.ring_steps.append(step.step)
+            findings += self._slow_links(step, tells, settings, may_judge)
+        if not may_judge:
+            self._own_history(measured, settings, False)
+            return RoleFound(is_evidence=True)
+        explained |= {finding.key.stage for finding in findings}
+        slower, asks = self._slower(step, measured, settings, explained)
+        return RoleFound((*findings, *slower), asks, True)
+
+    # Who is slow.
+
+    def _slow_ranks(self, measured: Measured, settings: JudgeSettings, may_judge: bool) -> list[Finding]:
+        limits, work_limits, at = settings.of(slow_rank.SlowRank), settings.of(imbalance.Imbalance), measured.at
+        noise = self._ranks.noise(at, measured.excess)
+        work_noise = self._works.noise(at, measured.by_work)
+        findings: list[Finding] = []
+        if may_judge:
+            is_settled = self._ranks.seen[:, at] >= settings.of(Gates).first
+            excess = np.where(is_settled, measured.excess, np.nan)
+            sums = self._ranks.add(limits, at, excess, noise)
+            fires = slow_rank.fires(limits, sums, excess.size) & self._stands_out(measured, sums, settings)
+            findings = self._findings(measured, sums, fires & self._is_comparable(measured)[None, :], limits, excess.size)
+            work_sums = self._works.add(limits, at, np.where(is_settled, measured.by_work, np.nan), work_noise)
+            findings += self._imbalances(measured, work_sums, limits, work_limits)
+        self._ranks.learn(at, measured.excess, noise)
+        self._works.learn(at, measured.by_work, work_noise)
+        self._loads.learn(at, np.where(np.isfinite(measured.excess), measured.load, np.nan), np.ones(len(at))[None, :])
+        return findings
+
+    def _is_comparable(self, measured: Measured) -> npt.NDArray[np.bool_]:
+        """(K,): in a role where nobody waits for anybody, a gap is idleness."""
+        somebody_waits = bool((measured.mode == WAITS).any())
+        is_gap = np.array([kind.where in (cutting.BEFORE, BEHIND_GAP) for kind in measured.kinds], bool)
+        return ~is_gap | somebody_waits | (self._entered_together(measured) & measured.is_first)
+
+    def _entered_together(self, measured: Measured) -> bool:
+        """Do the members of this role go step by step together?"""
+        came = measured.came_s
+        with np.errstate(all="ignore"):
+            apart = np.fmax.reduce(came, axis=0) - np.fmin.reduce(came, axis=0)
+        return bool(len(apart)) and bool(np.nanmin(apart, initial=np.inf) < 0.5 * self.step_s)
+
+    def _stands_out(self, measured: Measured, sums: slow_rank.Sums, settings: JudgeSettings) -> npt.NDArray[np.bool_]:
+        """(M, K): by enough of the step, apart from how ranks differ anyhow, and by more than more work may explain."""
+        limits, at = settings.of(slow_rank.SlowRank), measured.at
+        mean = sums.excess / np.maximum(1.0, sums.steps)
+        lost_s = np.expm1(mean) * (measured.usual_s + BASE_RATIO * self.step_s)[None, :]
+        level = np.where(np.isfinite(measured.excess), self._ranks.level[:, at], np.nan)
+        middle = middle_of(level)
+        spread = 1.4826 * middle_of(np.abs(level - middle))
+        many = np.isfinite(level).sum(axis=0) >= 5
+        is_apart = np.where(many[None, :], mean - middle > limits.apart * spread, True)
+        doubt = settings.of(imbalance.Imbalance).curvature * np.maximum(
+            0.0, self._loads.level[:, at] - 0.5 * np.sqrt(middle_of(self._loads.variance[:, at]))
+        )
+        return (lost_s >= limits.impact * self.step_s) & is_apart & (mean - doubt >= math.log1p(limits.effect))
+
+    def _findings(
+        self, measured: Measured, sums: slow_rank.Sums, fires: npt.NDArray[np.bool_], limits: slow_rank.SlowRank,
+        compared: int,
+    ) -> list[Finding]:  # fmt: skip
+        members, pieces = np.nonzero(fires)
+        order = np.argsort(-sums.score[members, pieces], kind="stable")[:_AT_MOST]
+        findings = []
+        for member, piece in zip(members[order].tolist(), pieces[order].tolist()):
+            kind = measured.kinds[piece]
+            is_input = kind.stage == INPUT_STAGE or bool(measured.is_first[piece])
+            steps, mean = int(sums.steps[member, piece]), sums.excess[member, piece] / sums.steps[member, piece]
+            usual_s = measured.usual_s[piece] + BASE_RATIO * self.step_s
+            score, threshold = float(sums.score[member, piece]), slow_rank.threshold(limits, compared)
+            findings.append(Finding(
+                Key("input" if is_input else "compute", kind.where, kind.stage, self._keys[member]), member, steps,
+                math.expm1(mean), math.expm1(mean) * usual_s, score / threshold, (),
+                {"score": round(score, 2), "threshold": round(threshold, 2), "usual_s": float(measured.usual_s[piece])},
+            ))  # fmt: skip
+        return findings
+
+    def _imbalances(
+        self, measured: Measured, sums: slow_rank.Sums, limits: slow_rank.SlowRank, work_limits: imbalance.Imbalance
+    ) -> list[Finding]:
+        mean = sums.excess / np.maximum(1.0, sums.steps)
+        lost_s = np.expm1(mean) * (measured.usual_s + BASE_RATIO * self.step_s)[None, :]
+        fires = (sums.score > slow_rank.threshold(limits, mean.size)) & (sums.steps >= work_limits.steps)
+        fires &= (mean >= math.log1p(work_limits.effect)) & (lost_s >= work_limits.impact * self.step_s)
+        fires &= np.array([kind.where in (IN, INSIDE) for kind in measured.kinds], bool)[None, :]
+        found = self._findings(measured, sums, fires, limits, mean.size)
+        return [finding._replace(key=finding.key._replace(kind="imbalance")) for finding in found]
+
+    # Whose links are slow, and what has become slower for all.
+
+    def _slow_links(self, step: RoleStep, tells: Inside, settings: JudgeSettings, may_judge: bool) -> list[Finding]:
+        assert step.collectives is not None
+        found = self.links.add(settings.of(SlowLink), step, step.collectives, tells.groups, self.step_s)
+        return found if may_judge else []
+
+    def _own_history(self, measured: Measured, settings: JudgeSettings, is_judged: bool) -> npt.NDArray[np.bool_]:
+        """(K,): which pieces can be compared with their own history."""
+        waited = measured.came_s - np.fmax.reduce(measured.came_s, axis=0)
+        with np.errstate(invalid="ignore"):
+            is_sure = (measured.mode != UNKNOWN) | (-middle_of(waited) < 0.1 * measured.usual_s)
+        is_sure &= self._is_comparable(measured)
+        level = np.where(is_sure, measured.level, np.nan)
+        self._levels.add(settings.of(slow_stage.SlowStage), measured.at, level, measured.work, is_judged)
+        return is_sure
+
+    def _slower(
+        self, step: RoleStep, measured: Measured, settings: JudgeSettings, explained: set[str]
+    ) -> tuple[list[Finding], tuple[str, ...]]:
+        limits, at = settings.of(slow_stage.SlowStage), measured.at
+        is_sure = self._own_history(measured, settings, True)
+        change = slow_stage.Change(*(values[at] for values in self._levels.change))
+        mean = slow_stage.mean_excess(change)
+        lost_s = np.expm1(mean) * (measured.usual_s + BASE_RATIO * self.step_s)
+        fires = slow_stage.fires(limits, change) & is_sure & (lost_s >= limits.impact * self.step_s)
+        asks = slow_stage.asks(limits, change) & is_sure & (measured.mode != FREE)
+        asks &= lost_s >= 0.5 * limits.impact * self.step_s
+        findings, asked = [], []
+        for piece in np.argsort(-change.score, kind="stable").tolist():
+            kind = measured.kinds[piece]
+            if kind.stage in explained or kind.where == INSIDE:
+                continue
+            is_hidden = self._is_hidden(measured, piece) and not self._rings_since(step.step - int(change.steps[piece]))
+            if asks[piece] and is_hidden:
+                asked.append(kind.stage)
+            if fires[piece]:
+                name = "not_enough_evidence" if is_hidden else "all_slow"
+                findings.append(Finding(
+                    Key(name, kind.where, kind.stage), -1, int(change.steps[piece]), math.expm1(mean[piece]),
+                    float(lost_s[piece]), float(change.score[piece] / limits.threshold), (),
+                    {"usual_s": float(measured.usual_s[piece])},
+                ))  # fmt: skip
+        return findings[:3], tuple(dict.fromkeys(asked))
+
+    def _is_hidden(self, measured: Measured, piece: int) -> bool:
+        """May somebody be late inside of it without being seen?"""
+        kind = measured.kinds[piece]
+        return len(self.members) > 1 and measured.mode[piece] != FREE and kind.where in (IN, BEHIND)
+
+    def _rings_since(self, since: int) -> bool:
+        """Have there been rings of enough steps since then?"""
+        return sum(step > since for step in self.ring_steps) >= 3
+
+    def _late_rings(self, step: RoleStep, settings: JudgeSettings) -> RoleFound:
+        """The collectives of a step that was closed before."""
+        is_of_use = step.collectives is not None and step.members == self.members and self.step_s > 0
+        if not is_of_use or step.step in self.ring_steps or step.collectives is None:
+            return RoleFound()
+        tells = inside(step, step.collectives)
+        pieces = _with_inside(cutting.nothing(len(step.members)), step, tells)
+        if not pieces.kinds:
+            return RoleFound()
+        self._norms.collective_in.update(kind.stage for kind in pieces.kinds)
+        measured = self._measure(step, pieces)
+        may_judge = self.holding.steps > settings.of(Gates).warm_up
+        self.ring_steps.append(step.step)
+        findings = self._slow_ranks(measured, settings, may_judge)
+        findings += self._slow_links(step, tells, settings, may_judge)
+        return RoleFound(tuple(findings), (), True)
+
+    def _measure(self, step: RoleStep, pieces: Pieces) -> Measured:
+        measured = self._norms.measure(step, pieces, self.step_s, self._ranks)
+        for ranks in (self._loads, self._works):
+            ranks.widen(len(self._norms.columns))
+        self._levels.widen(len(self._norms.columns))
+        self._shown.append(measured)
+        return measured
+
+    # Of what was found before.
+
+    def seen(self, key: Key) -> Seen | None:
+        """What the step that was closed last shows of it; None where it does not show."""
+        kind = Piece(key.where, key.stage)
+        measured = next((shown for shown in self._shown if kind in shown.kinds), None)
+        if measured is None or key.member not in self._keys:
+            return None
+        piece, member = measured.kinds.index(kind), self._keys.index(key.member)
+        values = measured.by_work if key.kind == "imbalance" else measured.excess
+        excess = float(values[member, piece])
+        if not math.isfinite(excess):
+            return None
+        more_s = math.expm1(min(excess, 50.0)) * (measured.usual_s[piece] + BASE_RATIO * self.step_s)
+        return self._loss(measured, member, piece, excess, max(0.0, float(more_s)))
+
+    def _loss(self, measured: Measured, member: int, piece: int, excess: float, more_s: float) -> Seen:
+        kind = measured.kinds[piece]
+        later = np.flatnonzero((measured.mode == WAITS) & (np.arange(len(measured.mode)) > piece))
+        if kind.where == INSIDE or not len(later):
+            return Seen(excess, more_s, 1.0, kind.stage if kind.where == INSIDE else "")
+        came = measured.came_s[:, later[0]]
+        others = np.delete(came, member)
+        last, middle = np.fmax.reduce(others), float(middle_of(came))
+        lost_s = min(more_s, max(0.0, float(came[member] - last)))
+        all_lost_s = max(float(last), float(came[member])) - middle
+        coverage = min(1.0, more_s / all_lost_s) if all_lost_s > 0 else 0.0
+        where = measured.kinds[later[0]]
+        return Seen(excess, lost_s, coverage, where.stage, where.where == BEHIND_GAP)
+
+    def forget(self, key: Key) -> None:
+        """What was found is gone: tests begin anew."""
+        column = int(self._norms.columns.of([Piece(key.where, key.stage)])[0])
+        if column < 0:
+            return
+        if not key.member:
+            self._levels.forget(column)
+        elif key.member in self._keys:
+            (self._works if key.kind == "imbalance" else self._ranks).forget(self._keys.index(key.member), column)
+
+    def _arrange(self, step: RoleStep, gates: Gates) -> None:
+        if step.members == self.members:
+            return
+        keys = tuple(map(key_of, step.members))
+        before = {key: place for place, key in enumerate(self._keys)}
+        places = np.array([before.get(key, -1) for key in keys], dtype=np.int64)
+        if self._keys and set(keys) != set(self._keys):
+            self.holding.resized(gates)
+        for ranks in (self._ranks, self._loads, self._works):
+            ranks.rearrange(places)
+        if self._ended_s is not None:
+            self._ended_s = np.where(places >= 0, np.append(self._ended_s, np.nan)[places], np.nan)
+        self.members, self._keys = step.members, keys
+
+
+def key_of(peer: Peer) -> str:
+    """What a member is known by from step to step."""
+    return f"{'' if peer.rank is None else peer.rank}/{peer.host}/{peer.process}/{peer.part}"
+
+
+def compared(step: RoleStep) -> RoleStep:
+    """The step without controllers, which only wait."""
+    keep = [place for place, peer in enumerate(step.members) if not peer.is_controller]
+    if len(keep) == len(step.members):
+        return step
+    arrays = {
+        name: getattr(step, name)[keep]
+        for name in ("entered_s", "left_s", "total_s", "busy_s", "longest_s", "occurrences", "error_s")
+    }
+    rings, place_of = step.collectives, np.full(len(step.members), -1)
+    place_of[keep] = np.arange(len(keep))
+    return step._replace(
+        members=tuple(step.members[place] for place in keep), **arrays, work=Work(*(part[keep] for part in step.work)),
+        collectives=None if rings is None else rings._replace(member=place_of[rings.member]),
+    )  # fmt: skip
+
+
+def _entered(step: RoleStep) -> list[str]:
+    return [stage for stage, there in zip(step.stages, np.isfinite(step.entered_s).any(axis=0)) if there]
+
+
+def _length_s(pieces: Pieces, step: RoleStep) -> float:
+    """How long the step took, in the middle of its members: from the end of the one before where there was one."""
+    if not pieces.kinds:
+        return math.nan
+    began = pieces.came_s[:, 0] if np.isfinite(pieces.came_s[:, 0]).any() else np.fmin.reduce(step.entered_s, axis=1)
+    return float(middle_of(np.fmax.reduce(step.left_s, axis=1) - began))
+
+
+def _with_inside(pieces: Pieces, step: RoleStep, tells: Inside) -> Pieces:
+    """The pieces, and one more for the inside of each stage of which collectives tell."""
+    stages = np.flatnonzero(np.isfinite(tells.own_s).sum(axis=0) > 1)
+    own = np.maximum(0.0, tells.own_s[:, stages])
+    came = step.entered_s[:, stages]
+    return Pieces(
+        (*pieces.kinds, *(Piece(INSIDE, step.stages[stage]) for stage in stages.tolist())),
+        np.concatenate([pieces.stages, stages]), np.concatenate([pieces.came_s, came], axis=1),
+        np.concatenate([pieces.done_s, came + own], axis=1), np.concatenate([pieces.took_s, own], axis=1),
+        np.concatenate([pieces.is_first, np.zeros(len(stages), bool)]),
+        np.concatenate([pieces.error_s, tells.error_s[:, stages]], axis=1),
+    )  # fmt: skip

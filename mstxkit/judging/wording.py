@@ -1,0 +1,70 @@
+"""What a verdict says in words: who waits for whom, and what to do next."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Iterable, Sequence
+
+from .evidence import Peer
+from .findings import Finding, Seen
+
+_RUNS_AT_MOST = 8
+
+
+def ranks_in_words(ranks: Iterable[int]) -> str:
+    """`0,2-7`: ranks in the form that commands take; no more than a few of such pieces, then `...`."""
+    ordered = sorted(set(ranks))
+    pieces: list[str] = []
+    at = 0
+    while at < len(ordered):
+        end = at
+        while end + 1 < len(ordered) and ordered[end + 1] == ordered[end] + 1:
+            end += 1
+        pieces.append(str(ordered[at]) if end == at else f"{ordered[at]}-{ordered[end]}")
+        at = end + 1
+    return ",".join(pieces[:_RUNS_AT_MOST]) + (",..." if len(pieces) > _RUNS_AT_MOST else "")
+
+
+def waits_for(finding: Finding, members: Sequence[Peer], seen: Seen | None) -> str:
+    """`ranks 0,2-7 wait for rank 1 in actor_update`; "" where nobody waits for anybody."""
+    if finding.index < 0 or seen is None or not seen.waits_in:
+        return ""
+    rank = members[finding.index].rank
+    others = [peer.rank for place, peer in enumerate(members) if place != finding.index and peer.rank is not None]
+    if rank is None or not others:
+        return ""
+    who = f"rank {others[0]} waits" if len(others) == 1 else f"ranks {ranks_in_words(others)} wait"
+    return f"{who} for rank {rank} {'before' if seen.waits_before else 'in'} {seen.waits_in}"
+
+
+def next_step(finding: Finding, members: Sequence[Peer], run: str) -> str:
+    """A command, or a switch."""
+    key, quoted = finding.key, shlex.quote(run)
+    stage = shlex.quote(key.stage)
+    if key.kind == "not_enough_evidence":
+        return (
+            "capture(rings=True), or TORCH_FR_BUFFER_SIZE=2000 (on an NPU TORCH_HCCL_TRACE_BUFFER_SIZE), shows who is "
+            f"late inside; or: mstxkit escalate {quoted} --stage {stage} --ranks all --preset light"
+        )
+    if key.kind == "imbalance":
+        return "share the work out by its length (tokens, responses), not by its count"
+    if key.kind in ("link", "communication"):
+        ranks = ranks_in_words(finding.group)
+        return f"mstxkit escalate {quoted} --stage {stage}{f' --ranks {ranks}' if ranks else ''} --preset comm"
+    rank = members[finding.index].rank if finding.index >= 0 else None
+    if rank is None:
+        return f"mstxkit escalate {quoted} --stage {stage} --ranks {_some(members)}"
+    return f"mstxkit escalate {quoted} --stage {stage} --ranks {_pair(rank, finding.index, members)}"
+
+
+def _pair(rank: int, index: int, members: Sequence[Peer]) -> str:
+    """The rank and a peer to compare it with: of another host where there is one."""
+    own = members[index].host
+    peers = [peer for peer in members if peer.rank is not None and peer.rank != rank]
+    elsewhere = [peer for peer in peers if peer.host != own]
+    chosen = (elsewhere or peers)[:1]
+    return ",".join(str(each) for each in [rank, *(peer.rank for peer in chosen)])
+
+
+def _some(members: Sequence[Peer]) -> str:
+    return next((str(peer.rank) for peer in members if peer.rank is not None), "all")

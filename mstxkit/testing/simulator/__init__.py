@@ -1,0 +1,18 @@
+"""An RL post-training job that is simulated: steps of its roles as arrays, with a fault in them or none.
+
+    job = SimulatedJob(JobShape(ranks=16), seed=7, faults=[InjectedFault("inside", "actor_update", rank=3, factor=1.25)])
+    for step in job.steps(100):
+        judged = judge.close(step)
+        job.grant(judged.wants)
+
+What is yielded is what a real job hands over: stages with when they were entered and left and how much work was in
+them, and collectives only for those steps whose rings are dumped. Needs numpy.
+"""
+
+from __future__ import annotations
+
+from .faults import FAULTS, InjectedFault
+from .job import SimulatedJob
+from .shape import JobShape
+
+__all__ = ["FAULTS", "InjectedFault", "JobShape", "SimulatedJob"]

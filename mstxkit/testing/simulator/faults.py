@@ -1,0 +1,58 @@
+"""What may go wrong in a simulated job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FAULTS = {
+    "before": "a rank computes slower in a stage that nobody waits in; others wait for it where they meet next",
+    "inside": "a rank computes slower between the collectives of a stage: its duration is everybody's",
+    "behind": "a rank computes slower after the last collective of a stage",
+    "input": "a rank's input comes late: in load_batch",
+    "gap": "a rank comes late to its first stage of the step: its input, outside of any stage",
+    "link": "collectives of a rank's group in a stage take longer, whoever has entered in time",
+    "drift": "a rank becomes slower and slower in a stage that nobody waits in",
+    "slow_sample": "each step has one response, on some rank, that is far longer than usual: more work, no fault",
+    "more_work": "a rank has more responses than the others: more work, no slow machine",
+    "jitter": "now and then some rank stalls for a moment",
+    "all": "a stage becomes slower for everybody",
+    "hang": "a rank never leaves a stage: the step is handed over without it, and no step follows",
+    "clock": "a rank's clock is wrong by nearly as much as its bound allows",
+}
+# Those that have a rank to blame.
+BLAMED = ("before", "inside", "behind", "input", "gap", "drift")
+HIDDEN = ("inside", "behind")
+
+
+@dataclass(frozen=True)
+class InjectedFault:
+    """A fault of a simulated job.
+
+    Args:
+        kind: One of FAULTS.
+        stage: Where.
+        rank: Whose.
+        factor: Time over healthy time: 1.25. Of input, a gap and what is behind a barrier: how much a third of the
+            step's usual time would take longer. Of a clock: seconds that it is wrong.
+        since: First step that has it.
+        until: First step that has it no more.
+    """
+
+    kind: str
+    stage: str = ""
+    rank: int = 0
+    factor: float = 1.25
+    since: int = 20
+    until: int = 1 << 60
+
+    def is_on(self, step: int) -> bool:
+        """Does this step have it?"""
+        return self.since <= step < self.until
+
+    def factor_at(self, step: int) -> float:
+        """How much longer it takes; a drift reaches its factor after 20 steps."""
+        if not self.is_on(step):
+            return 1.0
+        if self.kind == "drift":
+            return 1 + (self.factor - 1) * min(1.0, (step - self.since + 1) / 20)
+        return self.factor

@@ -1,0 +1,64 @@
+"""How much there is to do in a simulated step, and how long it takes: heavy tails, and costs that no model has."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from .shape import JobShape
+
+Vector = npt.NDArray[np.float64]
+Matrix = npt.NDArray[np.float64]
+_SIGMA, _TYPICAL, _CAP = 0.8, 1200.0, 16_384.0
+
+
+class SimulatedWork:
+    """Responses of a step, rank by rank; what is cut off goes on in the next."""
+
+    def __init__(self, shape: JobShape, ranks: int, random: np.random.Generator) -> None:
+        self._shape, self._random, self._left = shape, random, np.zeros((ranks, shape.responses))
+        self.hosts = np.clip(random.normal(0, 0.015, ranks // max(1, shape.ranks_per_host) + 1), -0.03, 0.03)
+
+    def lengths(self) -> Matrix:
+        """(ranks, responses) tokens of each response of the next step."""
+        drawn = np.minimum(_CAP, self._random.lognormal(np.log(_TYPICAL), _SIGMA, self._left.shape))
+        if not self._shape.partial_tokens:
+            return drawn
+        whole = np.where(self._left > 0, self._left, drawn)
+        now = np.minimum(whole, self._shape.partial_tokens)
+        self._left = whole - now
+        return now
+
+    def speeds(self, ranks: int) -> Vector:
+        """(ranks,) time over usual time of each host."""
+        return 1 + self._shape.mismatch * self.hosts[np.arange(ranks) // max(1, self._shape.ranks_per_host)]
+
+    def noise(self, size: tuple[int, ...], ratio: float) -> Matrix:
+        """Factors around 1; with a mismatch some of them lie far out."""
+        noise = self._random.normal(0, ratio, size)
+        if self._shape.mismatch:
+            heavy = np.clip(self._random.standard_t(3, size), -12, 12) * ratio * 0.6
+            noise = np.where(self._random.random(size) < self._shape.mismatch, heavy, noise)
+        factors: Matrix = np.exp(noise)
+        return factors
+
+
+def generation_cost(lengths: Matrix, mismatch: float) -> Vector:
+    """(ranks,) about 1: steps of decoding go with the longest response, their cost with what runs beside it.
+
+    With a mismatch, attention grows with the square of the length, and small batches decode faster.
+    """
+    longest, tokens = lengths.max(axis=1), lengths.sum(axis=1)
+    plain = 0.6 * longest / 5000 + 0.4 * tokens / (lengths.shape[1] * 1650)
+    # Responses that still run, in the middle of the decoding: no summary has that.
+    running = (lengths > longest[:, None] / 2).mean(axis=1)
+    square = (lengths**2).sum(axis=1) / (lengths.shape[1] * 1650**2 * 1.9)
+    cost: Vector = plain * (1 + mismatch * 0.5 * (running - 0.25)) + mismatch * 0.1 * square
+    return cost
+
+
+def training_cost(tokens: Vector, usual: float, mismatch: float) -> Vector:
+    """(ranks,) about 1: tokens, and with a mismatch their square and the padding of the last batch."""
+    ratio = tokens / usual
+    cost: Vector = ratio * (1 - 0.2 * mismatch) + 0.2 * mismatch * ratio**2
+    return cost
