@@ -91,8 +91,13 @@ def _is_of(verdict: Verdict, row: dict[str, Any]) -> bool:
 
 
 def _blames(verdict: Verdict, row: dict[str, Any], stage: str) -> bool:
-    is_there = verdict.stage is not None and canonical(verdict.stage) == canonical(stage)
-    return is_there and verdict.rank == row["rank"] and _is_of(verdict, row)
+    return _is_in(verdict, stage) and verdict.rank == row["rank"] and _is_of(verdict, row)
+
+
+def _is_in(verdict: Verdict, stage: str) -> bool:
+    """Is it of this stage, and not of the time before it?"""
+    is_before = verdict.evidence.get("where") in ("before", "behind_gap")
+    return verdict.stage is not None and canonical(verdict.stage) == canonical(stage) and not is_before
 
 
 def _waits_for(row: dict[str, Any], stage: str, verdicts: list[Verdict], wait: Waited | None) -> dict[str, Any] | None:
@@ -109,7 +114,7 @@ def _waits_for(row: dict[str, Any], stage: str, verdicts: list[Verdict], wait: W
 
 def _hides_in(verdict: Verdict, stage: str, is_left_together: bool) -> bool:
     """Is it slow inside of this stage, behind a barrier that is in there too?"""
-    if verdict.stage is None or canonical(verdict.stage) != canonical(stage):
+    if not _is_in(verdict, stage):
         return False
     return is_left_together or verdict.waits_for.endswith(f" in {verdict.stage}")
 

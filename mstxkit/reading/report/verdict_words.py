@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Callable
 
+from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from ...store import verdicts as kinds
@@ -35,19 +37,25 @@ _GROUP_WORDS = {
 }
 
 
-def lines(judged: dict[str, Any], verdicts: list[dict[str, Any]]) -> list[Text]:
+# Where of a stage it is, as the judge says it, in words.
+_PLACES = {"before": "before", "behind_gap": "before", "inside": "inside of"}
+
+
+def lines(judged: dict[str, Any], verdicts: list[dict[str, Any]]) -> list[RenderableType]:
     """The report's first block.
 
     Args:
         judged: `by`, `steps`, `why_not`, `wants`, `hiding`, as the summary has them.
         verdicts: Those that hold, the first ones first.
     """
-    texts: list[Text] = []
+    if not verdicts:
+        return [_nobody(judged), *_below([("next", want) for want in _wanted(judged)])]
+    shown_lines: list[RenderableType] = []
     for verdict in verdicts[:_SHOWN]:
-        texts += [_headline(verdict), *(_line(word, text) for word, text in _parts(verdict) if text)]
+        shown_lines += [_headline(verdict), *_below(_parts(verdict))]
     if len(verdicts) > _SHOWN:
-        texts.append(Text(f"… and {len(verdicts) - _SHOWN} more verdicts (--json lists all)", "dim"))
-    return texts or [_nobody(judged), *(_line("next", want) for want in _wanted(judged))]
+        shown_lines.append(Text(f"… and {len(verdicts) - _SHOWN} more verdicts (--json lists all)", "dim"))
+    return shown_lines
 
 
 def _headline(verdict: dict[str, Any]) -> Text:
@@ -65,7 +73,7 @@ def _blames(verdict: dict[str, Any]) -> bool:
 def sentence(verdict: dict[str, Any]) -> str:
     """`rank 1 gets its input more slowly than the others in reference`."""
     stage = verdict["stage"]
-    where = f" in {shown(stage)}" if stage else ""
+    where = f" {_PLACES.get(verdict['evidence'].get('where'), 'in')} {shown(stage)}" if stage else ""
     if not _blames(verdict):
         return f"there is not enough evidence to say who makes the others wait{where}"
     words = _GROUP_WORDS if verdict["rank"] is None else _RANK_WORDS
@@ -82,7 +90,7 @@ def spans(ranks: list[int]) -> str:
 
 
 def _parts(verdict: dict[str, Any]) -> list[tuple[str, str]]:
-    evidence = list(verdict["evidence"].items())
+    evidence = [(name, value) for name, value in verdict["evidence"].items() if name != "where"]
     numbers = [f"{shown(name)} {_value(name, value)}" for name, value in evidence[:_NUMBERS_SHOWN]]
     more = [f"{len(evidence) - _NUMBERS_SHOWN} more (--json)"] if len(evidence) > _NUMBERS_SHOWN else []
     request = verdict["request"] and f"; a profile was asked for: request {shown(verdict['request'])}"
@@ -122,8 +130,17 @@ _BY_ENDING: dict[str, Callable[[float], str]] = {
 }
 
 
-def _line(word: str, text: str) -> Text:
-    return Text.assemble((f"  {word:<9}", "dim"), text)
+def _below(parts: list[tuple[str, str]]) -> list[Table]:
+    """A line for each that says something, indented also where it wraps."""
+    if not any(text for _, text in parts):
+        return []
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for word, text in parts:
+        if text:
+            table.add_row(Text(f"  {word}", "dim"), Text(text))
+    return [table]
 
 
 def _nobody(judged: dict[str, Any]) -> Text:

@@ -23,7 +23,7 @@ def printed(judged: dict[str, Any], *verdicts: dict[str, Any]) -> str:
     shown = console.Console(file=out, width=200, highlight=False)
     for line in lines(judged, list(verdicts)):
         shown.print(line)
-    return out.getvalue()
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
 def test_it_says_what_why_what_next_and_by_which_numbers() -> None:
@@ -73,7 +73,7 @@ def test_where_nobody_is_blamed_it_names_the_barrier_behind_which_nothing_was_se
 def test_where_nobody_judged_it_says_why_and_does_not_say_that_nobody_is_slow() -> None:
     text = printed({**NOBODY, "why_not": "no two ranks have finished a step together"})
 
-    assert text == "Verdict: none, as no two ranks have finished a step together.\n"
+    assert text == "Verdict: none, as no two ranks have finished a step together."
 
 
 def test_names_and_texts_drive_no_terminal() -> None:
@@ -85,3 +85,21 @@ def test_names_and_texts_drive_no_terminal() -> None:
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert text.count("\\x1b[31m[bold]x\\u202e") == 7
+
+
+@pytest.mark.parametrize(
+    ("where", "words"), [("before", "before reference"), ("inside", "inside of reference"), ("in", "in reference")]
+)
+def test_it_says_where_of_a_stage_the_time_is_lost(where: str, words: str) -> None:
+    assert sentence(verdict(evidence={"where": where})._asdict()).endswith(f"than the others {words}")
+
+
+def test_long_lines_are_indented_where_they_wrap() -> None:
+    out = io.StringIO()
+    for line in lines(NOBODY, [verdict(next="look " * 40)._asdict()]):
+        console.Console(file=out, width=80, highlight=False).print(line)
+
+    texts = out.getvalue().splitlines()
+    wrapped = [line for line in texts if line.startswith(" " * 11) and line.split()]
+    assert len(wrapped) >= 3
+    assert max(map(len, texts)) <= 80
