@@ -100,7 +100,7 @@ def _show_all(outcome: DemoOutcome, report: dict[str, Any], trace: Path) -> None
 
 def _of_escalation(escalated: Escalated) -> list[str]:
     """What was asked for, and what it gave."""
-    from ..reading.report.verdict_words import sentence
+    from ..reading.report.sentences import sentence
 
     asked = escalated.verdict
     if asked is None:

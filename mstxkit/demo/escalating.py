@@ -14,7 +14,7 @@ from mstxkit.demo.judged import blamed
 from mstxkit.errors import MstxkitError
 from mstxkit.escalation import asking
 from mstxkit.escalation.inside import escalate
-from mstxkit.reading.report.verdict_words import sentence
+from mstxkit.reading.report.sentences import sentence
 from mstxkit.reading.run import open_run
 from mstxkit.store import fate
 from mstxkit.store.verdicts import Verdict

@@ -160,7 +160,7 @@ def accusation(suspicion: Suspicion) -> str:
     Safe to show.
     """
     from .report.escape import for_terminal
-    from .report.verdict_words import sentence
+    from .report.sentences import sentence
 
     assert suspicion.verdict is not None
     upstream = f", for which others wait in {for_terminal(suspicion.stage)}" if suspicion.is_upstream else ""

@@ -6,7 +6,7 @@ A verdict's cause comes first. Without one, whoever enters last again and again 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Iterable, NamedTuple
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from ...judging.evidence import RoleStep
     from ...store.verdicts import Verdict
 
-# A wait counts that is such a share of a rank's time in the stage, for a rank that made up such a share of it.
+# A wait counts that is such a share of a rank's time in the stage. Without a verdict, it is for a rank that makes up
+# such a share of all that is waited there.
 _SHARE_AT_LEAST, _BY_ONE_AT_LEAST = 0.1, 0.6
 
 
@@ -25,42 +26,52 @@ class Waited(NamedTuple):
     """How long a process waits in a stage, a step, until the last of its role has come.
 
     Args:
-        mean_ns: Over the steps in which it had the stage.
-        last: The rank that comes last, as long as it is one; None: different ones do.
+        by_last: Rank that came last to the time that was waited for it, ns, as a mean of the steps.
+        most: The rank for which most is waited in this stage, by all together; None: for no one in particular.
     """
 
-    mean_ns: float
-    last: int | None
+    by_last: Mapping[int | None, float]
+    most: int | None
 
 
 def waited(steps: Iterable[RoleStep]) -> dict[tuple[str, str], Waited]:
     """(process, stage) to its wait, of the stages that the members of a role leave together."""
     steps = list(steps)
     together = lateness.synchronising(steps)
-    sums: dict[tuple[str, str], Counter[int | None]] = {}
+    sums: dict[tuple[str, str], dict[int | None, float]] = {}
+    in_all: dict[tuple[str, str], dict[int | None, float]] = {}
     counts: Counter[tuple[str, str]] = Counter()
+    role_of: dict[tuple[str, str], str] = {}
     for step in steps:
         for place, stage in enumerate(step.stages):
-            if (step.role, stage) in together:
-                _add(step, place, sums, counts)
-    return {key: _summed(of_last, counts[key]) for key, of_last in sums.items()}
+            if (step.role, stage) not in together:
+                continue
+            for process, last, wait_ns in _waits(step, place):
+                counts[process, stage] += 1
+                for of, key in ((sums, (process, stage)), (in_all, (step.role, stage))):
+                    of_last = of.setdefault(key, {})
+                    of_last[last] = of_last.get(last, 0.0) + wait_ns
+                role_of[process, stage] = step.role
+    most = {key: _most(by_last) for key, by_last in in_all.items()}
+    return {
+        key: Waited({last: ns / counts[key] for last, ns in by_last.items()}, most[role_of[key], key[1]])
+        for key, by_last in sums.items()
+    }
 
 
-def _add(step: RoleStep, place: int, sums: dict[Any, Counter[int | None]], counts: Counter[tuple[str, str]]) -> None:
+def _waits(step: RoleStep, place: int) -> Iterator[tuple[str, int | None, float]]:
+    """Process, the rank that came last, and how long it waited for it, ns."""
     late = lateness.late_s(step, place)
     there = np.flatnonzero(~np.isnan(late))
     last = there[np.argmax(late[there])]
     waits_ns = np.minimum(late[last] - late[there], step.total_s[there, place]) * 1e9
-    for at, wait_ns in zip(there, waits_ns):
-        key = step.members[at].process, step.stages[place]
-        counts[key] += 1
-        sums.setdefault(key, Counter())[step.members[last].rank] += wait_ns
+    for at, wait_ns in zip(there.tolist(), waits_ns.tolist()):
+        yield step.members[at].process, step.members[last].rank, wait_ns
 
 
-def _summed(of_last: Counter[int | None], steps: int) -> Waited:
-    whole_ns = sum(of_last.values())
-    last, most_ns = of_last.most_common(1)[0]
-    return Waited(whole_ns / steps, last if most_ns >= _BY_ONE_AT_LEAST * whole_ns else None)
+def _most(by_last: Mapping[int | None, float]) -> int | None:
+    last, most_ns = max(by_last.items(), key=lambda item: item[1])
+    return last if most_ns >= _BY_ONE_AT_LEAST * sum(by_last.values()) else None
 
 
 def give(
@@ -104,12 +115,22 @@ def _waits_for(row: dict[str, Any], stage: str, verdicts: list[Verdict], wait: W
     """`rank, stage, ns`: for whom it waits here, where that one is slow (None: not known), how long a step."""
     if row["is_cause"]:
         return None
-    is_long = wait is not None and row["step_ns"] is not None and wait.mean_ns >= _SHARE_AT_LEAST * row["step_ns"]
-    ns, last = (int(wait.mean_ns), wait.last) if wait is not None and is_long else (None, None)
-    for verdict in (verdict for verdict in verdicts if _is_of(verdict, row) and verdict.rank != row["rank"]):
-        if last == verdict.rank or _hides_in(verdict, stage, wait is not None):
+    of_row = [verdict for verdict in verdicts if _is_of(verdict, row)]
+    for verdict in (verdict for verdict in of_row if verdict.rank != row["rank"]):
+        ns = _long_ns(row, wait, verdict.rank)
+        if ns is not None or _hides_in(verdict, stage, wait is not None):
             return {"rank": verdict.rank, "stage": verdict.stage, "ns": ns}
-    return {"rank": last, "stage": None, "ns": ns} if last not in (None, row["rank"]) else None
+    is_blamed = any(verdict.rank == row["rank"] for verdict in of_row)
+    if wait is None or is_blamed or wait.most in (None, row["rank"]):
+        return None
+    ns = _long_ns(row, wait, wait.most)
+    return None if ns is None else {"rank": wait.most, "stage": None, "ns": ns}
+
+
+def _long_ns(row: dict[str, Any], wait: Waited | None, last: int | None) -> int | None:
+    """How long a row waits for that rank, where that is long enough to be told."""
+    ns = 0.0 if wait is None else wait.by_last.get(last, 0.0)
+    return int(ns) if row["step_ns"] is not None and ns >= max(1.0, _SHARE_AT_LEAST * row["step_ns"]) else None
 
 
 def _hides_in(verdict: Verdict, stage: str, is_left_together: bool) -> bool:

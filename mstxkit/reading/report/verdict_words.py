@@ -9,36 +9,12 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ...store import verdicts as kinds
 from .escape import for_terminal, shown
 from .number_table import percent
+from .sentences import blames, sentence
 from .units import duration, size
 
 _SHOWN, _NUMBERS_SHOWN, _TEXT_LIMIT = 5, 8, 400
-_RANK_WORDS = {
-    kinds.COMPUTE: "{who} computes more slowly than the others{where}",
-    kinds.INPUT: "{who} gets its input more slowly than the others{where}",
-    kinds.COMMUNICATION: "{who} communicates more slowly than the others{where}",
-    kinds.LINK: "the link of {who} is slow{where}",
-    kinds.IMBALANCE: "{who} has more work than the others{where}; it is not slower at it",
-    kinds.JITTER: "{who} is held up now and then by something beside the training{where}",
-    kinds.HANG: "{who} hangs{where}",
-    kinds.ALL_SLOW: "all are slower than before{where}",
-}
-_GROUP_WORDS = {
-    kinds.COMPUTE: "some compute more slowly{where}",
-    kinds.INPUT: "input is slow{where}",
-    kinds.COMMUNICATION: "{group} communicate slowly{where}, though all come in time",
-    kinds.LINK: "a link of {group} is slow{where}",
-    kinds.IMBALANCE: "work is uneven{where}; no machine is slow",
-    kinds.JITTER: "{group} are held up now and then by something beside the training{where}",
-    kinds.HANG: "{group} hang{where}",
-    kinds.ALL_SLOW: "all are slower than before{where}; nobody makes the others wait",
-}
-
-
-# Where of a stage it is, as the judge says it, in words.
-_PLACES = {"before": "before", "behind_gap": "before", "inside": "inside of"}
 
 
 def lines(judged: dict[str, Any], verdicts: list[dict[str, Any]]) -> list[RenderableType]:
@@ -59,34 +35,11 @@ def lines(judged: dict[str, Any], verdicts: list[dict[str, Any]]) -> list[Render
 
 
 def _headline(verdict: dict[str, Any]) -> Text:
-    text = Text.assemble(("Verdict: ", "bold"), (sentence(verdict), "bold red" if _blames(verdict) else "bold"))
+    text = Text.assemble(("Verdict: ", "bold"), (sentence(verdict), "bold red" if blames(verdict) else "bold"))
     impact = f"{percent(verdict['impact_ratio'])} of each step is lost by it" if verdict["impact_ratio"] else ""
     since = f"since step {verdict['since_step']}" if verdict["since_step"] is not None else ""
     clauses = ", ".join(filter(None, (impact, since)))
     return text.append(f": {clauses}." if clauses else ".")
-
-
-def _blames(verdict: dict[str, Any]) -> bool:
-    return verdict["kind"] in kinds.BLAMING
-
-
-def sentence(verdict: dict[str, Any]) -> str:
-    """`rank 1 gets its input more slowly than the others in reference`."""
-    stage = verdict["stage"]
-    where = f" {_PLACES.get(verdict['evidence'].get('where'), 'in')} {shown(stage)}" if stage else ""
-    if not _blames(verdict):
-        return f"there is not enough evidence to say who makes the others wait{where}"
-    words = _GROUP_WORDS if verdict["rank"] is None else _RANK_WORDS
-    who = f"rank {verdict['rank']}" + (f" {shown(verdict['role'])}" if verdict["role"] else "")
-    group = f"ranks {spans(verdict['group'])}" if verdict["group"] else "the ranks"
-    return words[verdict["kind"]].format(who=who, where=where, group=group)
-
-
-def spans(ranks: list[int]) -> str:
-    """`0,2-7`."""
-    from ..tables.lateness import spans as of_ranks
-
-    return of_ranks(ranks)
 
 
 def _parts(verdict: dict[str, Any]) -> list[tuple[str, str]]:
@@ -100,7 +53,7 @@ def _parts(verdict: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _why(verdict: dict[str, Any]) -> str:
     waits = for_terminal(verdict["waits_for"] or "", _TEXT_LIMIT)
-    if not _blames(verdict):
+    if not blames(verdict):
         return waits
     shares = {
         f"it explains {percent(verdict['coverage_ratio'])} of all that is lost": verdict["coverage_ratio"],

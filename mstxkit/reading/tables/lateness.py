@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator
 import numpy as np
 
 from ...judging.evidence import STAGE_ENTRY
+from ..report.units import spans
 from . import role_steps
 
 if TYPE_CHECKING:
@@ -84,14 +85,3 @@ def _rows(step: RoleStep, together: frozenset[tuple[str, str]]) -> Iterator[tupl
             rank, error = step.members[at].rank, step.error_s[at] + step.error_s[there[0]]
             if rank is not None:
                 yield step.step, group, rank, stage, round(late[at] * _NS), round(error * _NS), STAGE_ENTRY
-
-
-def spans(ranks: Iterable[int]) -> str:
-    """`0,2-7`."""
-    runs: list[list[int]] = []
-    for rank in sorted(set(ranks)):
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

@@ -10,7 +10,6 @@ from ...stages import canonical
 from ...store import verdicts as store
 from ...store.documents import Unusable
 from ..folder import Damage
-from ..selection import EVERYTHING
 
 if TYPE_CHECKING:
     import polars as pl
@@ -43,7 +42,7 @@ def table(run: str, chosen: Selection, damage: list[Damage]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=VERDICT_SCHEMA)
 
 
-def is_asked_for(verdict: Verdict, chosen: Selection = EVERYTHING) -> bool:
+def is_asked_for(verdict: Verdict, chosen: Selection) -> bool:
     """Is it of the ranks, steps, stages and the time that are asked for? One of no rank alone is of every rank."""
     return (
         (chosen.ranks is None or verdict.rank is None or verdict.rank in chosen.ranks)

@@ -12,7 +12,8 @@ pytest.importorskip("numpy")
 pytest.importorskip("polars")
 console = pytest.importorskip("rich.console")
 
-from mstxkit.reading.report.verdict_words import lines, sentence  # noqa: E402
+from mstxkit.reading.report.sentences import sentence  # noqa: E402
+from mstxkit.reading.report.verdict_words import lines  # noqa: E402
 from mstxkit.store.verdicts import KINDS  # noqa: E402
 
 NOBODY: dict[str, Any] = {"by": "tables", "steps": 40, "why_not": "", "wants": [], "hiding": []}

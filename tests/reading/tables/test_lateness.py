@@ -10,8 +10,8 @@ from builders.judged_runs import BEHIND, INPUT, MS, NOBODY, recorded, stage_time
 pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
 
+from mstxkit.reading.report.units import spans  # noqa: E402
 from mstxkit.reading.run import open_run  # noqa: E402
-from mstxkit.reading.tables.lateness import spans  # noqa: E402
 
 
 def test_a_rank_of_slow_input_enters_the_barrier_late_and_the_first_one_does_not(tmp_path: Path) -> None:
