@@ -19,6 +19,8 @@ At = npt.NDArray[np.int64]
 # What lies further out than so many standard deviations counts as if it lay there.
 OUTLIER = 5.0
 LEAST_NOISE = 0.005
+# By how many steps all ranks' noise speaks for that of each, and by how many its own does at most.
+_SEEN_BEFORE, _SEEN_AT_MOST = 20.0, 33.0
 
 
 class Columns:
@@ -34,6 +36,10 @@ class Columns:
             if key not in self._at and len(self._at) < self._at_most:
                 self._at[key] = len(self._at)
         return np.array([self._at.get(key, -1) for key in keys], dtype=np.int64)
+
+    def find(self, key: Hashable) -> int:
+        """Column of a key; -1 where it has none."""
+        return self._at.get(key, -1)
 
     def __len__(self) -> int:
         return len(self._at)
@@ -73,11 +79,14 @@ class Ranks:
         As long as there is no history, how far this step's values lie apart stands for it.
         """
         seen, variance = self.seen[:, at], self.variance[:, at]
-        own = np.where(seen >= 3, np.sqrt(variance), np.nan)
-        usual = middle_of(own)
-        apart = 1.4826 * middle_of(np.abs(values - middle_of(values)))
-        usual = np.fmax(np.where(np.isfinite(usual), usual, apart), LEAST_NOISE)
-        noise: Matrix = np.fmax(np.where(np.isfinite(own), own, 0.0), usual)
+        usual = middle_of(np.where(seen >= 3, variance, np.nan))
+        if np.isnan(usual).any():
+            apart = 1.4826 * middle_of(np.abs(values - middle_of(values)))
+            usual = np.where(np.isfinite(usual), usual, apart**2)
+        # A rank's own noise is believed as far as it was seen often: a few values may lie far out by chance.
+        weight = np.minimum(seen, _SEEN_AT_MOST)
+        own = (weight * variance + _SEEN_BEFORE * usual) / (weight + _SEEN_BEFORE)
+        noise: Matrix = np.sqrt(np.fmax(np.fmax(own, usual), LEAST_NOISE**2))
         return noise
 
     def learn(self, at: At, values: Matrix, noise: Matrix) -> None:
@@ -89,7 +98,8 @@ class Ranks:
         rate = np.maximum(1 / (seen + 1), 0.05)
         self.level[:, at] += rate * off
         slow_rate = np.where(seen > 0, np.maximum(1 / np.maximum(seen, 1), 0.03), 0.0)
-        grown = self.variance[:, at] + slow_rate * (off**2 - self.variance[:, at])
+        square = off**2 * seen / (seen + 1)  # the level itself is uncertain as long as it was seen seldom
+        grown = self.variance[:, at] + slow_rate * (square - self.variance[:, at])
         self.variance[:, at] = np.where(is_there, grown, self.variance[:, at])
         self.seen[:, at] = seen + is_there
 

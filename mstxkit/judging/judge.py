@@ -17,11 +17,33 @@ from .roles import RoleFound, RoleHistory, compared
 from .settings import JudgeSettings, defaults
 from .standing import StandingVerdict
 
-# Rings that are asked for: of so many steps back and ahead, not again for so many steps, and in vain so many times.
-_RINGS_BACK, _RINGS_AHEAD, _RINGS_EVERY, _IN_VAIN = 4, 2, 10, 2
+# Rings that are asked for: of so many steps back and ahead; not again for so many steps, which become twice as many
+# each time, up to a limit; and in vain so many times.
+_RINGS_BACK, _RINGS_AHEAD, _RINGS_EVERY, _RINGS_EVERY_AT_MOST, _IN_VAIN = 4, 2, 5, 100, 2
 _ROLES_AT_MOST, _VERDICTS_AT_MOST = 256, 256
 # Of one role's stage, rank verdicts explain why it has become slower.
 _OF_NOBODY = (ALL_SLOW, NOT_ENOUGH_EVIDENCE, JITTER)
+
+
+class _Asked:
+    """When a role's rings may be asked for again.
+
+    Attributes:
+        times: How often they were, of late.
+    """
+
+    def __init__(self) -> None:
+        self.times, self._last = 0, -_RINGS_EVERY_AT_MOST
+
+    def is_time(self, step: int) -> bool:
+        """May they be asked for in this step? Then they are."""
+        waited = step - self._last
+        if waited >= 2 * _RINGS_EVERY_AT_MOST:
+            self.times = 0
+        is_time = waited >= min(_RINGS_EVERY_AT_MOST, _RINGS_EVERY << max(0, min(self.times, 10) - 2))
+        if is_time:
+            self.times, self._last = self.times + 1, step
+        return is_time
 
 
 class JobJudge:
@@ -42,7 +64,7 @@ class JobJudge:
         self.settings = settings or defaults()
         self._run = run
         self._roles: dict[str, RoleHistory] = {}
-        self._asked: dict[str, list[int]] = {}
+        self._asked: dict[str, _Asked] = {}
         self._standing: dict[tuple[str, Key], StandingVerdict] = {}
         self._left = {_left_key(verdict): verdict for verdict in standing if not verdict.withdrawn}
 
@@ -80,7 +102,7 @@ class JobJudge:
         findings = {finding.key: finding for finding in found.findings}
         for (role, key), standing in list(self._standing.items()):
             if role == step.role:
-                standing.follow(findings.pop(key, None))
+                standing.follow(findings.pop(key, None), found.has_rings)
                 yield from self._said_again(standing, (role, key), step, now_ns)
         for finding in findings.values():
             if len(self._standing) < _VERDICTS_AT_MOST:
@@ -113,10 +135,9 @@ class JobJudge:
     # What else would be worth having.
 
     def _wants(self, step: RoleStep, found: RoleFound, before: int | None) -> Iterator[Want]:
-        asked = self._asked.setdefault(step.role, [])
-        if found.asks and (not asked or step.step >= asked[-1] + _RINGS_EVERY):
-            in_vain = len(asked) >= _IN_VAIN and not self._roles[step.role].ring_steps
-            asked[:] = [*asked, step.step][-_IN_VAIN - 1 :]
+        asked = self._asked.setdefault(step.role, _Asked())
+        if found.asks and asked.is_time(step.step):
+            in_vain = asked.times > _IN_VAIN and not self._roles[step.role].ring_steps
             stage = found.asks[0]
             if in_vain:
                 yield self._want(LIGHT, step, stage, f"{stage} has become slower, nobody stands out, and no ring is on")

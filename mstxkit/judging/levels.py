@@ -54,15 +54,16 @@ class Levels:
     ) -> None:  # fmt: skip
         seen = self.seen[at]
         off = np.where(seen >= 3, np.clip(off, -_OUTLIER * noise, _OUTLIER * noise), off)
-        follows = np.where(self.change.score[at] > settings.asks_at, _FOLLOWS_CHANGED, _FOLLOWS)
-        rate = np.where(is_there, np.maximum(1 / (seen + 1), follows), 0.0)
+        has_changed = (self.change.score[at] > settings.asks_at) & (seen >= _STEPS)
+        follows = np.where(has_changed, _FOLLOWS_CHANGED, np.maximum(1 / (seen + 1), _FOLLOWS))
+        rate = np.where(is_there, follows, 0.0)
         known_change = np.where(seen > 0, off, np.nan_to_num(level))
         usable = (is_there & (seen > 0)).astype(float)
         target = np.where(usable > 0, level - self.level[at], 0.0)
         self._regression.learn(at, more_work[None], target[None], usable[None])
         self.level[at] += rate * known_change
         self.work[at] += rate[:, None] * np.where(seen[:, None] > 0, more_work, work)
-        grown = np.where(seen > 0, np.maximum(1 / np.maximum(seen, 1), follows), 0.0) * is_there
+        grown = np.where(seen == 1, 1.0, np.where(seen > 1, follows, 0.0)) * is_there
         self.variance[at] += grown * (off**2 - self.variance[at])
         self.seen[at] = seen + is_there
 

@@ -10,6 +10,8 @@ from .evidence import Collectives, RoleStep
 from .findings import Finding, Key
 from .inside import GroupTime
 
+# Where a finding of this is: between members, not in one.
+LINK = "link"
 _GROUPS_AT_MOST = 8192
 _HISTORY = 6
 
@@ -89,7 +91,7 @@ class Links:
         more_s = seconds[worst] - slow[worst]
         names = tuple(alone) if len(alone) == 2 else tuple(compared[worst])
         return Finding(
-            Key(kind, "link", stage), -1, self._slow[worst, stage], more_s / max(slow[worst], 1e-9), more_s, 1.5,
+            Key(kind, LINK, stage), -1, self._slow[worst, stage], more_s / max(slow[worst], 1e-9), more_s, 1.5,
             names, {
                 "collectives_s": seconds[worst], "usual_s": slow[worst], "slow_groups": len(slow),
                 "groups": len(compared), **({"ranks": ",".join(map(str, alone))} if alone else {}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Callable, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,13 +10,16 @@ import numpy.typing as npt
 from ..triggers.late_rank import after_others, middle_of
 from .columns import At, Columns, Matrix, Ranks, Regression, Vector, Waiting
 from .cutting import BEFORE, IN, Piece, Pieces
-from .evidence import RoleStep
+from .evidence import Collectives, RoleStep
+from .meeting import Labels, after_those, labels_in, last_of
 
 BEHIND, BEHIND_GAP, INSIDE = "behind", "behind_gap", "inside"
 FEATURES = 3
 # Times are compared as logarithms of so much more: pieces shorter than this share of a step are all alike.
 BASE_RATIO = 0.01
 WAITS, FREE, UNKNOWN = 0, 1, 2
+# Nothing is learned of a member that may have waited for a larger share of its time (a logarithm).
+_DOUBT = 0.1
 
 
 class Measured(NamedTuple):
@@ -26,8 +29,9 @@ class Measured(NamedTuple):
         kinds: What each is; `where` is BEHIND for what a member does in a stage once all have been released in it.
         at: (K,) its column.
         mode: (K,) WAITS: it is over for all together; FREE: for each alone; UNKNOWN.
-        came_s: (M, K) when each came to it.
-        excess: (M, K) logarithm of time over what is expected for its work.
+        came_s, done_s: (M, K) when each came to it, and was done.
+        excess: (M, K) logarithm of time over what is expected for its work, less what may have been waiting.
+        learned: (M, K) the same of those that have surely not waited; NaN of others.
         by_work: (M, K) logarithm of what is expected for its work over what is expected for the usual work.
         load: (M, K) logarithm of its work over the usual work, by the feature by which it is most.
         level: (K,) logarithm of the time that a member takes for usual work; of one that waits, after the last came.
@@ -41,7 +45,9 @@ class Measured(NamedTuple):
     at: At
     mode: npt.NDArray[np.int64]
     came_s: Matrix
+    done_s: Matrix
     excess: Matrix
+    learned: Matrix
     by_work: Matrix
     load: Matrix
     level: Vector
@@ -57,8 +63,34 @@ class Norms:
         self.columns, self.places = Columns(), Columns()
         self.waiting, self.regression = Waiting(), Regression(FEATURES)
         self.collective_in: set[str] = set()
+        self._meets: dict[str, Labels] = {}
 
-    def measure(self, step: RoleStep, pieces: Pieces, step_s: float, ranks: Ranks) -> Measured:
+    def learn_groups(self, step: RoleStep, rings: Collectives) -> None:
+        """Who meets in which stage, as collectives tell."""
+        for stage in np.unique(rings.stage[rings.stage >= 0]).tolist():
+            self.collective_in.add(step.stages[stage])
+            labels = labels_in(rings, stage, len(step.members))
+            if labels is None:
+                self._meets.pop(step.stages[stage], None)
+            else:
+                self._meets[step.stages[stage]] = labels
+
+    def forget_groups(self) -> None:
+        """Members have come or gone: who meets is to be learned anew."""
+        self._meets.clear()
+
+    def _has_groups(self, pieces: Pieces) -> npt.NDArray[np.bool_]:
+        return np.array([where == IN and stage in self._meets for where, stage in pieces.kinds], bool)
+
+    def _by_group(self, pieces: Pieces) -> list[tuple[npt.NDArray[np.int64], Labels | None]]:
+        """Places of pieces in which the same members meet, and who does."""
+        sets: dict[int, tuple[list[int], Labels | None]] = {}
+        for place, (where, stage) in enumerate(pieces.kinds):
+            labels = self._meets.get(stage) if where == IN else None
+            sets.setdefault(id(labels), ([], labels))[0].append(place)
+        return [(np.array(places), labels) for places, labels in sets.values()]
+
+    def measure(self, step: RoleStep, pieces: Pieces, step_s: float, base_s: float, ranks: Ranks) -> Measured:
         """Measure one step, by what was learned from those before it."""
         place = self.places.of(pieces.kinds)
         mode = self._modes(place, pieces.kinds)
@@ -69,7 +101,7 @@ class Norms:
         at = self.columns.of(kinds)
         kept = (at >= 0) & (place >= 0)
         self._widen(ranks)
-        return self._measured(step, _choose(pieces, kept), step_s, _Chosen(kinds, at, mode, kept), ranks)
+        return self._measured(step, _choose(pieces, kept), step_s, base_s, _Chosen(kinds, at, mode, kept), ranks)
 
     def _widen(self, ranks: Ranks) -> None:
         self.waiting.widen(len(self.places))
@@ -82,45 +114,71 @@ class Norms:
         mode = np.full(len(place), UNKNOWN)
         mode[slope + 3 * error < -0.5] = WAITS
         is_inside = np.array([kind.where == INSIDE for kind in kinds], bool)
-        may_wait = np.array([kind.stage in self.collective_in and kind.where == IN for kind in kinds], bool)
-        mode[(slope - 3 * error > -0.5) & ~may_wait] = FREE
-        mode[is_inside] = FREE
+        meets = np.array([kind.stage in self.collective_in and kind.where == IN for kind in kinds], bool)
+        mode[slope - 3 * error > -0.5] = FREE
+        mode[is_inside], mode[meets] = FREE, WAITS
         return mode
 
-    def _measured(self, step: RoleStep, pieces: Pieces, step_s: float, chosen: _Chosen, ranks: Ranks) -> Measured:
-        base_s = BASE_RATIO * step_s
+    def _measured(
+        self, step: RoleStep, pieces: Pieces, step_s: float, base_s: float, chosen: _Chosen, ranks: Ranks
+    ) -> Measured:
         at, mode = chosen.at[chosen.kept], chosen.mode[chosen.kept]
-        last_came = np.fmax.reduce(pieces.came_s, axis=0)
-        waits = mode == WAITS
+        waits, together = mode == WAITS, self._by_group(pieces)
+        last_came = _each(together, last_of, pieces.came_s)
         took = np.where(waits, np.maximum(0.0, pieces.done_s - last_came), pieces.took_s)
         features, load, work = _features(step, pieces, waits)
         slopes = self.regression.slopes(at)
         predicted = np.einsum("mkf,kf->mk", features, slopes)
         times = np.log(took + base_s)
         excess, level = after_others(times - predicted), middle_of(times - predicted)
-        noise = ranks.noise(at, excess)
-        self._learn(step, pieces, at, times, features, excess / noise, step_s)
-        is_inside = np.array([kind.where == INSIDE for kind in pieces.kinds], bool)
-        could_wait = np.where(mode == UNKNOWN, last_came - pieces.came_s + pieces.error_s, 0.0)
-        could_wait = np.where(waits | is_inside, pieces.error_s, could_wait)
-        sure = np.log(np.maximum(took - np.nan_to_num(could_wait), 0.0) + base_s) - times
+        if len(together) > 1:
+            excess = np.where(waits, _each(together, after_those, times - predicted), excess)
+            # The slowest group is what the others wait for later.
+            level = np.where(waits & self._has_groups(pieces), np.fmax.reduce(times - predicted, axis=0), level)
+        sure = np.log(np.maximum(took - self._doubt_s(pieces, mode, last_came), 0.0) + base_s) - times
+        learned = np.where(sure > -_DOUBT, excess, np.nan)
+        noise = ranks.noise(at, learned)
+        self._learn(step, pieces, at, times, features, learned / noise, step_s, together)
         kinds = tuple(kind for kind, keep in zip(chosen.kinds, chosen.kept) if keep)
+        # Time is taken to go with tokens where all wait, until more is known.
+        usual = np.where(waits[:, None], np.array([1.0, 0.0, 0.0]), slopes)
         return Measured(
-            kinds, at, mode, pieces.came_s, np.where(sure < 0, np.minimum(excess, excess + sure), excess),
-            after_others(predicted), load, level, work, middle_of(took), pieces.is_first,
+            kinds, at, mode, pieces.came_s, pieces.done_s, np.where(sure < 0, excess + sure, excess), learned,
+            after_others(predicted), load, level - (usual * work).sum(axis=1), work, middle_of(took), pieces.is_first,
         )  # fmt: skip
 
+    def _doubt_s(self, pieces: Pieces, mode: npt.NDArray[np.int64], last_came: Matrix) -> Matrix:
+        """(M, K) how much of its time a member may have waited, or its clock may be wrong."""
+        is_inside = np.array([kind.where == INSIDE for kind in pieces.kinds], bool)
+        could_wait = np.where(mode == UNKNOWN, last_came - pieces.came_s + pieces.error_s, 0.0)
+        could_wait = np.where((mode == WAITS) | is_inside, pieces.error_s, could_wait)
+        return np.nan_to_num(could_wait)
+
     def _learn(
-        self, step: RoleStep, pieces: Pieces, at: At, times: Matrix, features: Matrix, off: Matrix, step_s: float
-    ) -> None:
-        came, error = pieces.came_s - middle_of(pieces.came_s), step.error_s[:, None]
+        self, step: RoleStep, pieces: Pieces, at: At, times: Matrix, features: npt.NDArray[np.float64], off: Matrix,
+        step_s: float, together: _Together,
+    ) -> None:  # fmt: skip
+        came, error = _each(together, after_those, pieces.came_s), step.error_s[:, None]
         came = np.sign(came) * np.maximum(0.0, np.abs(came) - 2 * error)
-        took = pieces.took_s - middle_of(pieces.took_s)
+        took = _each(together, after_those, pieces.took_s)
         place = self.places.of(pieces.kinds)
         self.waiting.learn(place, came / step_s, took / step_s)
         with np.errstate(invalid="ignore", divide="ignore"):
             weights = np.where(np.isfinite(off), np.minimum(1.0, 3 / np.abs(off)), 0.0)
         self.regression.learn(at, features, times - middle_of(times), weights)
+
+
+_Together = List[Tuple[npt.NDArray[np.int64], Optional[Labels]]]
+
+
+def _each(together: _Together, of: Callable[[Matrix, Labels | None], Matrix], values: Matrix) -> Matrix:
+    """Apply to the pieces of each set of members that meet."""
+    if len(together) == 1:
+        return of(values, together[0][1])
+    result = np.empty_like(values)
+    for places, labels in together:
+        result[:, places] = of(values[:, places], labels)
+    return result
 
 
 class _Chosen(NamedTuple):

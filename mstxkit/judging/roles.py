@@ -27,6 +27,8 @@ from .settings import JudgeSettings
 # Ranks that are found slow at once in one stage, at most: more of them are no exception.
 _AT_MOST = 8
 _STEP_FOLLOWS = 0.1
+# From this score on a rank may be one of several that are slow together.
+_TIED_SCORE = 3.0
 INPUT_STAGE = "load_batch"
 
 
@@ -37,11 +39,13 @@ class RoleFound(NamedTuple):
         findings: What stands out.
         asks: Stages of which the inside is worth knowing, the most urgent first.
         is_evidence: Was the step usable at all?
+        has_rings: Did its rings tell anything?
     """
 
     findings: tuple[Finding, ...] = ()
     asks: tuple[str, ...] = ()
     is_evidence: bool = False
+    has_rings: bool = False
 
 
 class RoleHistory:
@@ -55,6 +59,8 @@ class RoleHistory:
 
     def __init__(self) -> None:
         self.step_s, self.last_step, self.members = 0.0, -1, ()  # type: float, int, tuple[Peer, ...]
+        # Times are compared as logarithms of so much more: it must not move with every step, or all levels would.
+        self._base_s = 0.0
         self.holding, self.links = Holding(), Links()
         self.ring_steps: deque[int] = deque(maxlen=32)
         self._norms, self._levels = Norms(), Levels(FEATURES)
@@ -84,10 +90,12 @@ class RoleHistory:
         if not is_evidence or not pieces.kinds or not math.isfinite(length_s) or length_s <= 0:
             return RoleFound()
         self.step_s = self.step_s + _STEP_FOLLOWS * (length_s - self.step_s) if self.step_s else length_s
+        if not 0.5 < self._base_s / (BASE_RATIO * self.step_s) < 2:
+            self._base_s = BASE_RATIO * self.step_s
         tells = None if step.collectives is None else inside(step, step.collectives)
         if tells is not None:
             pieces = _with_inside(pieces, step, tells)
-            self._norms.collective_in.update(kind.stage for kind in pieces.kinds if kind.where == INSIDE)
+            self._norms.learn_groups(step, step.collectives)  # type: ignore[arg-type]
         return self._judge(step, pieces, tells, settings, may_judge, set(explained))
 
     def _judge(
@@ -101,16 +109,16 @@ class RoleHistory:
             findings += self._slow_links(step, tells, settings, may_judge)
         if not may_judge:
             self._own_history(measured, settings, False)
-            return RoleFound(is_evidence=True)
+            return RoleFound(is_evidence=True, has_rings=tells is not None)
         explained |= {finding.key.stage for finding in findings}
         slower, asks = self._slower(step, measured, settings, explained)
-        return RoleFound((*findings, *slower), asks, True)
+        return RoleFound((*findings, *slower), asks, True, tells is not None)
 
     # Who is slow.
 
     def _slow_ranks(self, measured: Measured, settings: JudgeSettings, may_judge: bool) -> list[Finding]:
         limits, work_limits, at = settings.of(slow_rank.SlowRank), settings.of(imbalance.Imbalance), measured.at
-        noise = self._ranks.noise(at, measured.excess)
+        noise = self._ranks.noise(at, measured.learned)
         work_noise = self._works.noise(at, measured.by_work)
         findings: list[Finding] = []
         if may_judge:
@@ -121,7 +129,7 @@ class RoleHistory:
             findings = self._findings(measured, sums, fires & self._is_comparable(measured)[None, :], limits, excess.size)
             work_sums = self._works.add(limits, at, np.where(is_settled, measured.by_work, np.nan), work_noise)
             findings += self._imbalances(measured, work_sums, limits, work_limits)
-        self._ranks.learn(at, measured.excess, noise)
+        self._ranks.learn(at, measured.learned, noise)
         self._works.learn(at, measured.by_work, work_noise)
         self._loads.learn(at, np.where(np.isfinite(measured.excess), measured.load, np.nan), np.ones(len(at))[None, :])
         return findings
@@ -143,7 +151,7 @@ class RoleHistory:
         """(M, K): by enough of the step, apart from how ranks differ anyhow, and by more than more work may explain."""
         limits, at = settings.of(slow_rank.SlowRank), measured.at
         mean = sums.excess / np.maximum(1.0, sums.steps)
-        lost_s = np.expm1(mean) * (measured.usual_s + BASE_RATIO * self.step_s)[None, :]
+        lost_s = np.expm1(mean) * (measured.usual_s + self._base_s)[None, :]
         level = np.where(np.isfinite(measured.excess), self._ranks.level[:, at], np.nan)
         middle = middle_of(level)
         spread = 1.4826 * middle_of(np.abs(level - middle))
@@ -158,14 +166,14 @@ class RoleHistory:
         self, measured: Measured, sums: slow_rank.Sums, fires: npt.NDArray[np.bool_], limits: slow_rank.SlowRank,
         compared: int,
     ) -> list[Finding]:  # fmt: skip
-        members, pieces = np.nonzero(fires)
+        members, pieces = np.nonzero(fires & ~self._are_tied(measured, sums))
         order = np.argsort(-sums.score[members, pieces], kind="stable")[:_AT_MOST]
         findings = []
         for member, piece in zip(members[order].tolist(), pieces[order].tolist()):
             kind = measured.kinds[piece]
             is_input = kind.stage == INPUT_STAGE or bool(measured.is_first[piece])
             steps, mean = int(sums.steps[member, piece]), sums.excess[member, piece] / sums.steps[member, piece]
-            usual_s = measured.usual_s[piece] + BASE_RATIO * self.step_s
+            usual_s = measured.usual_s[piece] + self._base_s
             score, threshold = float(sums.score[member, piece]), slow_rank.threshold(limits, compared)
             findings.append(Finding(
                 Key("input" if is_input else "compute", kind.where, kind.stage, self._keys[member]), member, steps,
@@ -174,11 +182,28 @@ class RoleHistory:
             ))  # fmt: skip
         return findings
 
+    def _are_tied(self, measured: Measured, sums: slow_rank.Sums) -> npt.NDArray[np.bool_]:
+        """(M, K): was it done with a piece just when another was that looks slow too?
+
+        They wait for each other, in a group that nobody has told of: who of them is late is not to be seen from here.
+        """
+        tied = np.zeros(sums.score.shape, bool)
+        mean = sums.excess / np.maximum(1.0, sums.steps)
+        for piece in np.flatnonzero((sums.score > _TIED_SCORE).sum(axis=0) > 1).tolist():
+            if measured.kinds[piece].where == INSIDE:
+                continue
+            slow = np.flatnonzero(sums.score[:, piece] > _TIED_SCORE)
+            slow = slow[np.argsort(measured.done_s[slow, piece])]
+            near_s = 0.25 * (np.expm1(mean[slow, piece]) * (measured.usual_s[piece] + self._base_s))
+            close = np.diff(measured.done_s[slow, piece]) < np.minimum(near_s[1:], near_s[:-1])
+            tied[slow[1:][close], piece] = tied[slow[:-1][close], piece] = True
+        return tied
+
     def _imbalances(
         self, measured: Measured, sums: slow_rank.Sums, limits: slow_rank.SlowRank, work_limits: imbalance.Imbalance
     ) -> list[Finding]:
         mean = sums.excess / np.maximum(1.0, sums.steps)
-        lost_s = np.expm1(mean) * (measured.usual_s + BASE_RATIO * self.step_s)[None, :]
+        lost_s = np.expm1(mean) * (measured.usual_s + self._base_s)[None, :]
         fires = (sums.score > slow_rank.threshold(limits, mean.size)) & (sums.steps >= work_limits.steps)
         fires &= (mean >= math.log1p(work_limits.effect)) & (lost_s >= work_limits.impact * self.step_s)
         fires &= np.array([kind.where in (IN, INSIDE) for kind in measured.kinds], bool)[None, :]
@@ -209,7 +234,7 @@ class RoleHistory:
         is_sure = self._own_history(measured, settings, True)
         change = slow_stage.Change(*(values[at] for values in self._levels.change))
         mean = slow_stage.mean_excess(change)
-        lost_s = np.expm1(mean) * (measured.usual_s + BASE_RATIO * self.step_s)
+        lost_s = np.expm1(mean) * (measured.usual_s + self._base_s)
         fires = slow_stage.fires(limits, change) & is_sure & (lost_s >= limits.impact * self.step_s)
         asks = slow_stage.asks(limits, change) & is_sure & (measured.mode != FREE)
         asks &= lost_s >= 0.5 * limits.impact * self.step_s
@@ -228,7 +253,18 @@ class RoleHistory:
                     float(lost_s[piece]), float(change.score[piece] / limits.threshold), (),
                     {"usual_s": float(measured.usual_s[piece])},
                 ))  # fmt: skip
-        return findings[:3], tuple(dict.fromkeys(asked))
+        asked += self._builds_up_inside(measured, settings)
+        return findings[:3], tuple(dict.fromkeys(stage for stage in asked if stage not in explained))
+
+    def _builds_up_inside(self, measured: Measured, settings: JudgeSettings) -> list[str]:
+        """Stages in which rings show that somebody may be late inside, and not yet for sure."""
+        inside_at = [place for place, kind in enumerate(measured.kinds) if kind.where == INSIDE]
+        if not inside_at:
+            return []
+        sums = slow_rank.Sums(*(part[:, measured.at] for part in self._ranks.sums))
+        builds_up = sums.score > settings.of(slow_stage.SlowStage).asks_at
+        builds_up &= self._stands_out(measured, sums, settings)
+        return [measured.kinds[place].stage for place in inside_at if builds_up[:, place].any()]
 
     def _is_hidden(self, measured: Measured, piece: int) -> bool:
         """May somebody be late inside of it without being seen?"""
@@ -248,16 +284,16 @@ class RoleHistory:
         pieces = _with_inside(cutting.nothing(len(step.members)), step, tells)
         if not pieces.kinds:
             return RoleFound()
-        self._norms.collective_in.update(kind.stage for kind in pieces.kinds)
+        self._norms.learn_groups(step, step.collectives)
         measured = self._measure(step, pieces)
         may_judge = self.holding.steps > settings.of(Gates).warm_up
         self.ring_steps.append(step.step)
         findings = self._slow_ranks(measured, settings, may_judge)
         findings += self._slow_links(step, tells, settings, may_judge)
-        return RoleFound(tuple(findings), (), True)
+        return RoleFound(tuple(findings), (), True, True)
 
     def _measure(self, step: RoleStep, pieces: Pieces) -> Measured:
-        measured = self._norms.measure(step, pieces, self.step_s, self._ranks)
+        measured = self._norms.measure(step, pieces, self.step_s, self._base_s, self._ranks)
         for ranks in (self._loads, self._works):
             ranks.widen(len(self._norms.columns))
         self._levels.widen(len(self._norms.columns))
@@ -277,7 +313,7 @@ class RoleHistory:
         excess = float(values[member, piece])
         if not math.isfinite(excess):
             return None
-        more_s = math.expm1(min(excess, 50.0)) * (measured.usual_s[piece] + BASE_RATIO * self.step_s)
+        more_s = math.expm1(min(excess, 50.0)) * (measured.usual_s[piece] + self._base_s)
         return self._loss(measured, member, piece, excess, max(0.0, float(more_s)))
 
     def _loss(self, measured: Measured, member: int, piece: int, excess: float, more_s: float) -> Seen:
@@ -296,7 +332,7 @@ class RoleHistory:
 
     def forget(self, key: Key) -> None:
         """What was found is gone: tests begin anew."""
-        column = int(self._norms.columns.of([Piece(key.where, key.stage)])[0])
+        column = self._norms.columns.find(Piece(key.where, key.stage))
         if column < 0:
             return
         if not key.member:
@@ -312,6 +348,7 @@ class RoleHistory:
         places = np.array([before.get(key, -1) for key in keys], dtype=np.int64)
         if self._keys and set(keys) != set(self._keys):
             self.holding.resized(gates)
+        self._norms.forget_groups()
         for ranks in (self._ranks, self._loads, self._works):
             ranks.rearrange(places)
         if self._ended_s is not None:

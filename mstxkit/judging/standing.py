@@ -10,6 +10,7 @@ from typing import Any
 from ..store.verdicts import NOT_ENOUGH_EVIDENCE, Verdict
 from . import wording
 from .findings import Finding, Seen
+from .links import LINK
 from .measuring import INSIDE
 from .roles import RoleHistory
 
@@ -64,11 +65,13 @@ class StandingVerdict:
         begun.evidence = _evidence(finding, history)
         return begun
 
-    def follow(self, again: Finding | None) -> None:
-        """One step more, in which it was found again or not."""
-        seen = self.history.seen(self.finding.key)
-        if seen is None and again is None:
-            self.gone += 0.0 if self.finding.key.where == INSIDE else _UNSEEN
+    def follow(self, again: Finding | None, has_rings: bool) -> None:
+        """One step more, in which it was found again or not; what rings tell of shows only in steps that have them."""
+        seen, by_rings = self.history.seen(self.finding.key), self.finding.key.where in (INSIDE, LINK)
+        if by_rings and not has_rings:
+            return
+        if seen is None and again is None and self.finding.key.where != LINK and self.finding.index >= 0:
+            self.gone += _UNSEEN
             return
         self.steps += 1
         is_there = again is not None if seen is None else seen.excess > _LEFT * math.log1p(self.finding.ratio)

@@ -45,23 +45,26 @@ def lateness(entered_s: Seconds, error_s: Seconds) -> Seconds:
 
 def after_others(values: Seconds) -> Seconds:
     """Each value against the middle of the others, along the first axis; of two, against the other."""
-    with np.errstate(all="ignore"):
-        counts = np.isfinite(values).sum(axis=0)
-        middle = middle_of(values)
-    return (values - middle) * np.where(counts == 2, 2.0, 1.0)
+    off = values - middle_of(values)
+    if len(values) > 2 and not np.isnan(off).any():
+        return off
+    return off * np.where(np.isfinite(values).sum(axis=0) == 2, 2.0, 1.0)
 
 
 def middle_of(values: Seconds) -> Seconds:
     """Median along the first axis, NaN left out; NaN where there is none."""
-    ordered = np.sort(values, axis=0)
-    counts = np.isfinite(values).sum(axis=0)
-    if values.shape[0] == 0:
+    count = values.shape[0]
+    if count == 0:
         return np.full(values.shape[1:], np.nan)
-    low, high = np.maximum(0, (counts - 1) // 2), counts // 2
-    high = np.minimum(high, values.shape[0] - 1)
-    pick = (lambda at: ordered[at]) if values.ndim == 1 else (lambda at: np.take_along_axis(ordered, at[None], 0)[0])
-    middle: Seconds = np.asarray(0.5 * (pick(low) + pick(high)))
-    return middle
+    ordered = np.sort(values, axis=0)  # NaN last
+    if not np.isnan(ordered[-1]).any():
+        return np.asarray(0.5 * (ordered[(count - 1) // 2] + ordered[count // 2]))
+    counts = count - np.isnan(ordered).sum(axis=0)
+    low, high = np.maximum(0, (counts - 1) // 2), np.minimum(count - 1, counts // 2)
+    if values.ndim == 1:
+        return np.asarray(0.5 * (ordered[low] + ordered[high]))
+    at = tuple(np.indices(values.shape[1:], sparse=True))
+    return np.asarray(0.5 * (ordered[(low, *at)] + ordered[(high, *at)]))
 
 
 def lost_s(entered_s: Seconds) -> Seconds:

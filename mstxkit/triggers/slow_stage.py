@@ -22,7 +22,7 @@ class SlowStage:
     impact: float = setting(0.02, 0.0, 1, "Share of the step that this is at least.")
     slack: float = setting(1.0, 0.1, 10, "Standard deviations a step that are taken for noise (k).")
     threshold: float = setting(10.0, 1, 1000, "Standard deviations, added up, that are taken for a change (h).")
-    asks_at: float = setting(4.0, 1, 1000, "The same, from which on more evidence is asked for.")
+    asks_at: float = setting(2.5, 1, 1000, "The same, from which on more evidence is asked for.")
     clip: float = setting(3.0, 1, 100, "Standard deviations that one step counts at most.")
     steps: int = setting(5, 1, 1000, "Steps in which it was seen, at least.")
 

@@ -63,7 +63,7 @@ class Team:
         entries: list[_Entry] = []
         self._begin_step(number)
         for at, stage in enumerate(self._stages):
-            self._gap(stage, at)
+            self._gap(stage, number)
             arrays["entered"][:, at] = self._now
             work = self._cost(stage, lengths, arrays, at)
             self._run(stage, at, work * stage.share * shape.step_s, number, entries)
@@ -104,12 +104,12 @@ class Team:
             self._now = self._now + np.where(idle, self._random.exponential(0.2 * self._shape.step_s, self._count), 0.0)
         if self._shape.is_async and not self._is_free:  # for what is in the buffer
             self._now = self._now + self._random.exponential(0.05 * self._shape.step_s)
-        self._now = self._now + self._extra_s("gap", self._stages[0].key, number)
 
-    def _gap(self, stage: StageShape, at: int) -> None:
+    def _gap(self, stage: StageShape, number: int) -> None:
         if self._shape.is_dispatched and not self._is_free:
             self._now = np.full(self._count, self._now.max() + 0.004)
         self._now = self._now + self._random.lognormal(np.log(0.002), 0.5, self._count)
+        self._now = self._now + self._extra_s("gap", stage.key, number)
 
     def _cost(
         self, stage: StageShape, lengths: npt.NDArray[np.float64], arrays: dict[str, npt.NDArray[np.float64]], at: int
