@@ -172,6 +172,8 @@ def ruled(of: Case, horizon: int = 40) -> dict[str, tuple[bool, bool]]:
                 if step.step >= ONSET:
                     rank = step.members[place].rank
                     right = stage == of.fault.stage and rank == of.fault.rank
-                    first[rule.name] = first.get(rule.name, True) and right if step.step == ONSET else first.get(rule.name, right)
+                    first[rule.name] = (
+                        first.get(rule.name, True) and right if step.step == ONSET else first.get(rule.name, right)
+                    )
                     wrong[rule.name] = wrong.get(rule.name, False) or rank != of.fault.rank
     return {rule.name: (first.get(rule.name, False), wrong.get(rule.name, False)) for rule in rules}

@@ -21,12 +21,14 @@ from .host import identity, imports
 from .recorder import forking, here, outliving
 from .recorder.keeper import Keeper
 from .recorder.process import Recorder
+from .recorder.rings import Rings
 
 
 class _Beside:
     """What runs beside the recorder of this process, and what must be put back when it stops."""
 
     keeper: Any = None
+    rings: Any = None
     standby: Any = None
     settings: Any = None
     environment_before: dict[str, str | None] = {}
@@ -120,12 +122,13 @@ def _lock() -> Any:
 def _take(recorder: Any) -> None:
     here.recorder = recorder
     identity.on_learnt = None if recorder is None else recorder.learn_identity
-    _beside.standby = _beside.keeper = None
+    _beside.standby = _beside.keeper = _beside.rings = None
     if recorder is not None:
         standby = Standby((recorder.run, recorder.run_id, recorder.live.path.parent), _beside.settings)
         keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path)
-        recorder.sealer.each_second = lambda: standby.consider() + keeper.consider()
-        _beside.standby, _beside.keeper = standby, keeper
+        rings = Rings.beside(recorder.live.path, recorder.is_forked)
+        recorder.sealer.each_second = lambda: standby.consider() + keeper.consider() + rings.consider()
+        _beside.standby, _beside.keeper, _beside.rings = standby, keeper, rings
         if _beside.settings.planned:
             standby.expect_plans()
 
@@ -166,12 +169,13 @@ def _discard(recorder: Recorder, keeper: Keeper, _: float) -> None:
 def _end(end: Callable[[Recorder, Keeper, float], None], run: Path | None) -> None:
     _await_beginning()
     with _lock():
-        recorder, keeper, standby = here.recorder, _beside.keeper, _beside.standby
+        recorder, keeper, standby, rings = here.recorder, _beside.keeper, _beside.standby, _beside.rings
         if recorder is None or (run is not None and recorder.run != run):
             return
         _take(None)
         deadline = time.monotonic() + recorder.limits.stop_s
         try:
+            rings.finish()
             keeper.end(deadline)
             standby.stop(deadline)
             end(recorder, keeper, deadline)

@@ -118,6 +118,7 @@ MAY_CATCH_EVERYTHING = {
     "recorder/keeper.py",
     "recorder/background.py",
     "recorder/process.py",
+    "recorder/rings.py",
     "recorder/forking.py",
     "recorder/sealer.py",
     "engine/twin/bodies.py",

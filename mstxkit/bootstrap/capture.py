@@ -68,8 +68,9 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
         overrides: Limits of this recorder: bank_bytes, banks, slots, quota_bytes, rotate_bytes, seal_every_s,
             heartbeat_s, live_folder, budget_ratio, stop_s. And what this process and its children do about requests:
             poll_every_s, light, cooldown_s, session_s, hour_s, run_s, agreement_s, transport_s, run_bytes;
-            profiles, profiles_mb_s, profiles_host_bytes, profiles_run_bytes (`escalation.duty.settings`). Each also as
-            MSTXKIT_<NAME> in the environment.
+            profiles, profiles_mb_s, profiles_host_bytes, profiles_run_bytes, rings (`escalation.duty.settings`). Each
+            also as MSTXKIT_<NAME> in the environment. `rings=True`: torch's rings of collectives are on, by which
+            late ranks are found behind barriers; before the process group is made.
 
     Raises:
         CaptureError: the folder or a limit cannot be used, or this process captures into another run already.
@@ -91,6 +92,7 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
         faults.warn_once("capture in a sub-interpreter", "a sub-interpreter is not recorded: the main interpreter is")
         return Capture(None)
     from .. import capturing
+    from ..recorder import torch_rings
     from . import settings
 
     base, configured = (config, None) if settings.are_limits(config) else _configuration(config)
@@ -103,6 +105,8 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
     limits, of_requests = settings.resolved(base, overrides)
     job = os.environ.get(environment.JOB) or _job
     own = {environment.RUN: str(folder), environment.JOB: job, **settings.as_variables(base, overrides)}
+    if of_requests.rings:
+        own.update(torch_rings.variables(of_requests.rings, os.environ))
     if configured is not None:
         configured.leave_in(folder)
         own.update(configured.variables(overrides))

@@ -1,7 +1,7 @@
 """Judges a job step by step: who made the others wait, in which stage, and why. No clock, no file; of values alone.
 
-    judge = JobJudge(settings.defaults(), run="runs/exp7")
-    judged = judge.close(step, time.time_ns())
+judge = JobJudge(settings.defaults(), run="runs/exp7")
+judged = judge.close(step, time.time_ns())
 """
 
 from __future__ import annotations

@@ -31,7 +31,12 @@ class Links:
         self._slow: dict[tuple[int, str], int] = {}
 
     def add(
-        self, settings: slow_link.SlowLink, step: RoleStep, rings: Collectives, times: Iterable[GroupTime], step_s: float
+        self,
+        settings: slow_link.SlowLink,
+        step: RoleStep,
+        rings: Collectives,
+        times: Iterable[GroupTime],
+        step_s: float,
     ) -> list[Finding]:
         """One step more; what is slow in it, for long enough."""
         by_stage: dict[str, dict[int, float]] = {}

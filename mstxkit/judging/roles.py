@@ -126,7 +126,9 @@ class RoleHistory:
             excess = np.where(is_settled, measured.excess, np.nan)
             sums = self._ranks.add(limits, at, excess, noise)
             fires = slow_rank.fires(limits, sums, excess.size) & self._stands_out(measured, sums, settings)
-            findings = self._findings(measured, sums, fires & self._is_comparable(measured)[None, :], limits, excess.size)
+            findings = self._findings(
+                measured, sums, fires & self._is_comparable(measured)[None, :], limits, excess.size
+            )
             work_sums = self._works.add(limits, at, np.where(is_settled, measured.by_work, np.nan), work_noise)
             findings += self._imbalances(measured, work_sums, limits, work_limits)
         self._ranks.learn(at, measured.learned, noise)

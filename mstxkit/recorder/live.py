@@ -179,12 +179,16 @@ def forget_folder(folder: Path) -> None:
     """
     try:
         left = os.listdir(folder)
-        if all(name.startswith(names.PASSED_ON) or _is_left_lock(folder / name) for name in left):
+        if all(_may_go(folder / name) for name in left):
             for name in left:
                 _unlink(folder / name)
         os.rmdir(folder)
     except OSError:
         pass
+
+
+def _may_go(file: Path) -> bool:
+    return file.name.startswith(names.PASSED_ON) or file.suffix == names.RINGS_SUFFIX or _is_left_lock(file)
 
 
 def _is_left_lock(file: Path) -> bool:

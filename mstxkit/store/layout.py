@@ -13,6 +13,8 @@
 <run>/profiles/<request>/[<stage>.step<N>/]<what the profiler wrote>   all ranks of a finished request, for tools
 <live folder>/<process>.live                  on the host: a process's live file; control-*: what they pass on
 <live folder>/<process>.sums                  what a process hands over to its keeper, and of which stages
+<live folder>/<process>.rings                 its entries into collectives, from torch's rings
+<live folder>/control-rings                   replaced by whoever asks for new ones
 <live folder>/<process>.life                  a lock that its process holds while it lives
 <live folder>/keeper-<host>.life              a lock of the one that looks after the others
 """
@@ -39,6 +41,7 @@ POINTER, BEING_MADE, CLAIMED = ".json", ".making", ".adopting."
 LIVE_SUFFIX, SEALED_SUFFIX, PATCHES_SUFFIX = life.LIVE_SUFFIX, ".mxs", ".json"
 # Beginning of the names of what processes of one host pass on to each other beside their live files.
 PASSED_ON = "control-"
+RINGS_SUFFIX, ASKED_FOR_RINGS = ".rings", f"{PASSED_ON}rings"
 KEEPER = "keeper-"
 SESSION_DEPTH = 4  # folders between profiles/ and session.json
 RAW_SUFFIXES = ("_ascend_pt", "_ascend_ms")  # of the folders that torch_npu and MindSpore write

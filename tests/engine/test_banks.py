@@ -350,8 +350,8 @@ def test_counters_are_those_of_the_header(engine: Any, small: Written) -> None:
         key: value for key, value in counters.items() if key in header
     }
     assert set(counters) == {
-        "dropped", "slots_overflowed", "attributes_lost", "names_capped", "texts_cut", "faults", "coalesced", "sites",
-            "open",
+        "dropped", "slots_overflowed", "attributes_lost", "names_capped", "texts_cut", "faults", "coalesced",
+        "summaries_lost", "sites", "open",
     }  # fmt: skip
 
 

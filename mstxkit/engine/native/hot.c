@@ -5,7 +5,7 @@
  *   tracks.h  threads and contexts                    sinks.h   live outputs
  *   watch.h   hooks on stages and steps               range.h   a range from begin to end
  *   limits.h  storms and cost                         driven.h  coroutines and generators
- *   stored.h  what patched calls read
+ *   stored.h  what patched calls read                 sums.h    what is handed over of a stage
  * Needs the GIL (it does not declare Py_mod_gil, so a free-threaded interpreter turns the GIL on) and one interpreter.
  */
 #include "driven.h"
@@ -34,12 +34,6 @@ static inline void add_attribute(Range *r, PyObject *key, PyObject *value)
     } else if ((!r->extra && !(r->extra = PyDict_New())) || PyDict_SetItem(r->extra, key, value) < 0) {
         note_fault("range.attribute"); /* the range goes without it */
     }
-}
-
-/* `name` is interned. */
-static inline int is_name(PyObject *key, PyObject *name)
-{
-    return key == name || (UNLIKELY(!PyUnicode_CHECK_INTERNED(key)) && PyUnicode_Compare(key, name) == 0);
 }
 
 /* The keywords of mstx_range: stage, domain, stream; all others but number `skip` are attributes. `fixed_stage`:
@@ -226,7 +220,9 @@ static PyObject *hot_step(PyObject *self, PyObject *const *args, Py_ssize_t n)
     uint32_t step;
     if (n == 0 || args[0] == Py_None) step = g.step == NO_STEP - 1 ? g.step : g.step + 1; /* NO_STEP + 1 is 0 */
     else if ((step = as_step(args[0])) == NO_STEP) return step_object(g.step);
+    int moves_on = g_sums_changed && step != g.step;
     g.step = step;
+    if (UNLIKELY(moves_on)) step_is_over();
     if (UNLIKELY(g_watch.stepped) && is_news(step)) tell_stepped(step);
     return step_object(step);
 }
@@ -472,6 +468,7 @@ static PyObject *hot_attach(PyObject *self, PyObject *args)
     g.counters = u64_at(base, AT_COUNTERS);
     g.free_count = slots;
     for (uint32_t i = 0; i < slots; i++) g.free_slots[i] = slots - 1 - i;
+    forget_sums();
     /* last_seq goes on: sites and tracks that an earlier file defined in a bank of the same number must be defined
      * again */
     g.base = base;
@@ -870,10 +867,10 @@ static PyObject *hot_counters(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
     uint64_t *c = g.counters;
-    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:I}", "dropped", c[DROPPED], "slots_overflowed",
+    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:I}", "dropped", c[DROPPED], "slots_overflowed",
                          c[SLOTS_OVERFLOWED], "attributes_lost", c[ATTRIBUTES_LOST], "names_capped", c[NAMES_CAPPED],
                          "texts_cut", c[TEXTS_CUT], "faults", c[FAULTS], "coalesced", c[COALESCED],
-                         "sites", g_site_count, "open", g.slot_count - g.free_count);
+                         "summaries_lost", g_summaries_lost, "sites", g_site_count, "open", g.slot_count - g.free_count);
 }
 
 /* ---- fork: a child that did not go through os.fork() must not write into its parent's file ---- */
@@ -908,6 +905,7 @@ static void after_fork_in_child(void)
     g_seen_count = 0;
     g.step = NO_STEP;
     forget_stage_times();
+    forget_sums();
     if (!tls_thread) return;
     tls_thread->os_id = (uint32_t)syscall(SYS_gettid);
     tls_thread->state = NULL; /* so that its track is looked for anew, which leaves what the parent is inside of */
@@ -926,6 +924,8 @@ static PyMethodDef hot_methods[] = {
     {"current_step", hot_current_step, METH_NOARGS, doc_current_step},
     {"stage_times", CALL(hot_stage_times), METH_VARARGS | METH_KEYWORDS,
      "stage_times(step=None)\n--\n\nStage to seconds in this process, of a step or of the last finished one."},
+    {"take_summaries", CALL(hot_take_summaries), METH_VARARGS | METH_KEYWORDS,
+     "take_summaries(everything=False)\n--\n\nWhat is to be handed over of the stages of steps that are over."},
     {"intern", CALL(hot_intern), METH_VARARGS | METH_KEYWORDS, NULL},
     {"attach", hot_attach, METH_VARARGS, NULL},
     {"detach", hot_detach, METH_NOARGS, NULL},
@@ -1032,6 +1032,9 @@ static int make_tables(void)
     s_threading = PyUnicode_InternFromString("threading");
     s_stage = PyUnicode_InternFromString("stage");
     s_domain = PyUnicode_InternFromString("domain");
+    static const char *const work[WORK_KINDS] = {"tokens", "responses", "prompts", "longest_response"};
+    for (int kind = 0; kind < WORK_KINDS; kind++)
+        if (!(s_work[kind] = PyUnicode_InternFromString(work[kind]))) return 0;
     s_stream = PyUnicode_InternFromString("stream");
     s_default = PyUnicode_InternFromString("default");
     s_send = PyUnicode_InternFromString("send");

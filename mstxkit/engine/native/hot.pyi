@@ -252,6 +252,13 @@ def encode_left(raw: bytes, texts: bytes, salt: int, /) -> tuple[bytes, bytes, b
 def text_columns(texts: bytes, /) -> bytes | None:
     """A bank's texts as `encode_bank` gives them, as columns; None where they are not what a bank has."""
 
+def take_summaries(everything: bool = False) -> bytes:
+    """What is to be handed over of the stages of steps that are over: rows of 40 bytes, `store/summaries.py`.
+
+    Args:
+        everything: Also of the step in force, and of what is in no step: at the end.
+    """
+
 def release_bank(index: int, /) -> None:
     """The bank is free again."""
 

@@ -339,6 +339,15 @@ static void wake_sealer(void)
     pthread_mutex_unlock(&g.work_lock);
 }
 
+/* The same without a wait: who holds the lock is awake, or was about to sleep for a second at most. */
+static COLD void wake_sealer_soon(void)
+{
+    __atomic_store_n(&g.work_pending, 1, __ATOMIC_RELEASE);
+    if (pthread_mutex_trylock(&g.work_lock)) return;
+    pthread_cond_signal(&g.work_cond);
+    pthread_mutex_unlock(&g.work_lock);
+}
+
 /* Hand the active bank to the sealer and take a free one. 0: there is none; then records are dropped until there is. */
 static COLD int rotate_bank(void)
 {

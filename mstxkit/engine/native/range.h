@@ -7,6 +7,7 @@
 #ifndef MSTXKIT_RANGE_H
 #define MSTXKIT_RANGE_H
 #include "sinks.h"
+#include "sums.h"
 #include "tracks.h"
 #include "watch.h"
 
@@ -29,6 +30,7 @@ typedef struct Range {
     uint8_t begun, recorded, depth, rare;   /* rare: something below is set */
     /* rare */
     uint8_t inline_count, sunk, staged;
+    uint8_t summed, is_inner;    /* of a stage: the place of its sum, from 1; is it inside of itself on its track? */
     uint8_t unusual;             /* why its end is not as most: below */
     PyObject *stage_key, *domain, *stream;
     PyObject *keys[INLINE_ATTRIBUTES], *values[INLINE_ATTRIBUTES];
@@ -383,6 +385,13 @@ static __attribute__((noinline)) int write_with_attributes(Range *r, uint64_t en
 }
 
 /* ---- stages ---- */
+static int is_inside_itself(const Range *r, uint32_t id)
+{
+    const Range *x = r->parent;
+    while (x && !(x->staged && x->site->own_stage == id)) x = x->parent;
+    return x != NULL;
+}
+
 static COLD void stage_begins(Range *r, Track *t)
 {
     uint32_t id = r->site->own_stage;
@@ -392,6 +401,8 @@ static COLD void stage_begins(Range *r, Track *t)
         stage->step = (uint32_t)(r->w1 >> 32);
     }
     if (UNLIKELY(stage->seen_in != this_process())) see_stage(id);
+    r->summed = r->recorded ? sum_begins(stage, (uint32_t)(r->w1 >> 32), r->start) : 0;
+    r->is_inner = stage->active > 1 && is_inside_itself(r, id);
     t->stage = id;
     r->staged = r->rare = 1;
     store_ambient(t);
@@ -419,9 +430,50 @@ static void leave_stage(Range *r, Track *t)
     }
 }
 
+/* `name` is interned. */
+static inline int is_name(PyObject *key, PyObject *name)
+{
+    return key == name || (UNLIKELY(!PyUnicode_CHECK_INTERNED(key)) && PyUnicode_Compare(key, name) == 0);
+}
+
+/* Nobody's code runs: keys are compared, not looked up. What `set` gave stands for what was given before. */
+static void find_work_in(PyObject *dict, PyObject **work)
+{
+    PyObject *key, *value;
+    for (Py_ssize_t at = 0; dict && PyDict_Next(dict, &at, &key, &value);)
+        for (int kind = 0; PyUnicode_CheckExact(key) && kind < WORK_KINDS; kind++)
+            if (is_name(key, s_work[kind])) work[kind] = value;
+}
+
+static COLD void add_work_of(Range *r, Sum *sum)
+{
+    PyObject *work[WORK_KINDS] = {NULL};
+    PyObject *settled = r->settled && PyTuple_Check(r->settled) ? PyTuple_GET_ITEM(r->settled, 0) : NULL;
+    for (int i = 0; i < r->inline_count; i++)
+        for (int kind = 0; kind < WORK_KINDS; kind++)
+            if (is_name(r->keys[i], s_work[kind])) work[kind] = r->values[i];
+    find_work_in(r->extra, work);
+    find_work_in(r->added, work);
+    for (Py_ssize_t i = 0; settled && i < PyList_GET_SIZE(settled); i++) { /* plain values of the same */
+        PyObject *pair = PyList_GET_ITEM(settled, i), *key = PyTuple_GET_ITEM(pair, 0);
+        for (int kind = 0; PyUnicode_CheckExact(key) && kind < WORK_KINDS; kind++)
+            if (is_name(key, s_work[kind])) work[kind] = PyTuple_GET_ITEM(pair, 1);
+    }
+    add_work(sum, work);
+}
+
+static inline void end_sum(Range *r, Stage *stage, uint64_t end)
+{
+    if (UNLIKELY(!r->summed) || UNLIKELY(r->generation != g.generation)) return;
+    Sum *sum = &stage->sums[r->summed - 1];
+    sum_ends(stage, sum, r->start, end, r->busy, r->is_inner);
+    if (r->inline_count || r->extra || r->added) add_work_of(r, sum);
+}
+
 static COLD void stage_ends(Range *r, Track *t, uint64_t end)
 {
     Stage *stage = &g_stages[r->site->own_stage];
+    end_sum(r, stage, end);
     if (stage->active && --stage->active == 0) add_stage_time(stage, end - stage->since);
     if (!t) return;
     leave_stage(r, t);

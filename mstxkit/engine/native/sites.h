@@ -25,6 +25,14 @@ typedef struct Site {
 
 /* What a stage adds up in this process: union of its occurrences, for the last few steps. */
 enum { STEPS_KEPT = 8 };
+/* What is handed over of a stage: sums.h. Place 0 is that of no step. */
+enum { SUMS_KEPT = 17 };
+typedef struct {
+    uint32_t step, count, active; /* outermost occurrences that ended; all that are open */
+    uint8_t used, changed, has;
+    uint64_t since, first, last, total, longest, busy;
+    uint64_t tokens, responses, longest_response;
+} Sum;
 typedef struct {
     PyObject *key, *key_bytes;
     /* the bank in which this stage is defined; that of id 0, no stage, is always the active one */
@@ -34,6 +42,8 @@ typedef struct {
     uint64_t since;
     struct { uint32_t step; uint8_t used; uint64_t ticks; } kept[STEPS_KEPT];
     uint32_t next_kept;
+    uint8_t latest_sum, sums_changed;
+    Sum sums[SUMS_KEPT];
 } Stage;
 
 static PyTypeObject *Site_Type;

@@ -18,14 +18,14 @@ from ...host import names
 from ...store import livefile, segment
 from ...store.text_columns import to_columns
 from ..plain_paths import stored
-from . import banks, clock, encoding, limits, quick, ranges, sinks, sites, tracks
+from . import banks, clock, encoding, limits, quick, ranges, sinks, sites, sums, tracks
 from . import watch as watching
 from .banks import Bank, Live
 from .driven import Driven, Span
 from .quick import is_on, mstx_range, stage, timed
 from .ranges import Range
 from .sites import Site, intern, stages_seen
-from .steps import at_step, carried, carry, current_stage, current_step, stage_times, step
+from .steps import at_step, carried, carry, current_stage, current_step, stage_times, step, take_summaries
 from .watch import set_watch, watch
 
 __all__ = [
@@ -34,8 +34,8 @@ __all__ = [
     "driven", "encode_bank", "encode_left", "flush_coalesced", "full_bank", "intern", "is_on", "limit", "mark",
     "mstx_range", "now", "opened", "recording", "release_bank", "rotate", "set_clock", "set_direct", "set_fake_ticks",
     "set_hooks", "set_recording", "set_sink", "set_watch", "site_costs", "stage", "stage_times", "stages_seen",
-    "start_heartbeat", "step", "stop_heartbeat", "stored", "text_columns", "throttle", "ticks_per_ns", "timed", "wait",
-    "wait_for_records", "wake", "watch", "watch_site",
+    "start_heartbeat", "step", "stop_heartbeat", "stored", "take_summaries", "text_columns", "throttle", "ticks_per_ns",
+    "timed", "wait", "wait_for_records", "wake", "watch", "watch_site",
 ]  # fmt: skip
 
 NATIVE = False
@@ -122,6 +122,7 @@ def attach(view: Any, nonce: int) -> None:
     quick.first_typed, quick.wrappers_typed = typed.first_range, typed.wrappers_range
     quick.driven = bodies.quick_driven
     tracks.after_fork()
+    sites.forget_sums()
     live = Live(view, nonce, _activated, _definitions)
     ranges.live = live
     _switch()
@@ -403,7 +404,7 @@ def counters() -> dict[str, int]:
     open_now = 0 if live is None else len(live.open_words())
     named = dict(zip(livefile.COUNTERS, counted))
     del named["evicted"]
-    return {**named, "sites": sites.count(), "open": open_now}
+    return {**named, "summaries_lost": sums.state.lost, "sites": sites.count(), "open": open_now}
 
 
 def count_fault() -> None:

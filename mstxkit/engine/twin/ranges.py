@@ -114,7 +114,7 @@ def _begin(site: Site, stream: Any, attributes: dict[str, Any] | None, is_driven
         # Another thread has rotated before it saw the slot: a kill would leave what is open nameless.
         recorder.define_here(node.texts)
     if site.own_stage:
-        sites.stage_of(site.own_stage).begins(opened.start, node.step)
+        sites.stage_of(site.own_stage).begins(opened.start, node.step, node.live is not None)
         tracks.stage_changed(track)
     return opened
 
@@ -143,6 +143,7 @@ def position(parent: Node, site: Site, recorder: Live | None, is_driven: bool) -
     node = None if is_driven else parent.children.get(site)
     if node is None:
         node = tracks.child(parent, site, recorder)
+        node.is_inside_itself = bool(site.own_stage) and _is_inside(parent, site.own_stage)
         if recorder is not None:
             node.texts = tracks.texts_of(site, node.home, node.stage)
             recorder.define_here(node.texts)
@@ -150,6 +151,14 @@ def position(parent: Node, site: Site, recorder: Live | None, is_driven: bool) -
                 on_placed(node, recorder)
                 tracks.keep(node, recorder)
     return node
+
+
+def _is_inside(node: Node, stage: int) -> bool:
+    while node.parent is not node:
+        if node.site.own_stage == stage:
+            return True
+        node = node.parent
+    return False
 
 
 def _fill_slot(node: Node, start: int) -> None:
@@ -224,9 +233,17 @@ def _leave(opened: Open, node: Node, at: int) -> None:
     tracks.unlink(node)
     own_stage = node.site.own_stage
     if own_stage and opened.process is sinks.process:
-        sites.stage_of(own_stage).ends(at)
+        sites.stage_of(own_stage).ends(at, _recorded_of(opened, node, at))
         tracks.stage_changed(track)
     tracks.left(track)
+
+
+def _recorded_of(opened: Open, node: Node, at: int) -> tuple[Any, ...] | None:
+    """What the sums of its stage take; None where it is of no live file, or of another one."""
+    if node.live is None or node.live is not live:
+        return None
+    attributes = {**(opened.attributes or {}), **(opened.more or {})}
+    return node.step, opened.start, at, opened.busy, node.is_inside_itself, attributes
 
 
 def mark(message: Any, domain: Any, stream: Any, attributes: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from ... import faults
 from ...host import names
 from ...store import livefile, records
 from . import banks, encoding
+from .sums import StageSums, forget
 
 _STEPS_KEPT = 8
 # How many ranges that were still held when they ended are looked after for a site; others are made anew.
@@ -75,25 +76,34 @@ class Site:
 class StageTotal:
     """What a stage adds up to in this process: the union of its occurrences, for the last few steps."""
 
-    __slots__ = ("active", "id", "kept", "key", "payload", "since", "step")
+    __slots__ = ("active", "id", "kept", "key", "payload", "since", "step", "sums")
 
     def __init__(self, stage_id: int, key: str) -> None:
         self.id, self.key = stage_id, key
         self.payload = key.encode("utf-8", "backslashreplace")
         self.active = self.since = self.step = 0
         self.kept: dict[int, int] = {}
+        self.sums = StageSums(stage_id)
 
-    def begins(self, start: int, step: int) -> None:
+    def begins(self, start: int, step: int, is_recorded: bool = True) -> None:
         """One more occurrence. Times in ticks."""
         with banks.lock:
+            if is_recorded:
+                self.sums.begins(step, start)
             _seen[self.key] = None
             self.active += 1
             if self.active == 1:
                 self.since, self.step = start, step
 
-    def ends(self, end: int) -> None:
-        """One less; the last of those that overlap adds their union to the step in which the first began."""
+    def ends(self, end: int, recorded: tuple[Any, ...] | None = None) -> None:
+        """One less; the last of those that overlap adds their union to the step in which the first began.
+
+        Args:
+            recorded: Where it is: step, start, end, time inside, whether it is inside of itself, attributes.
+        """
         with banks.lock:
+            if recorded is not None:
+                self.sums.ends(*recorded)
             if not self.active:
                 return
             self.active -= 1
@@ -192,9 +202,20 @@ def stages_seen() -> list[str]:
 def after_fork() -> None:
     """In a forked child, none has, none is open, and none has taken any time."""
     _seen.clear()
+    forget_sums()
     for stage in stages():
         stage.active = 0
         stage.kept.clear()
+
+
+def all_sums() -> list[StageSums]:
+    """What is to be handed over, by stage."""
+    return [stage.sums for stage in stages()]
+
+
+def forget_sums() -> None:
+    """Nothing is to be handed over."""
+    forget(all_sums())
 
 
 def stage_times(step: int | None, in_force: int | None) -> dict[str, float]:

@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from ...store import records
-from . import banks, ranges, sinks, sites, tracks, watch
+from . import banks, ranges, sinks, sites, sums, tracks, watch
 
 
 def step(n: Any = None) -> int | None:
@@ -31,6 +31,8 @@ def step(n: Any = None) -> int | None:
         if wanted is not None and wanted != tracks.step:  # patched calls tell theirs again and again
             tracks.step = wanted
             tracks.renew()
+            if ranges.is_recording:
+                sums.step_is_over()
         in_force = tracks.step
     if wanted is not None:
         watch.stepped(wanted)
@@ -136,3 +138,13 @@ def stage_times(step: Any = None) -> dict[str, float]:
         if step is None:
             return {}
     return sites.stage_times(step, current_step())
+
+
+def take_summaries(everything: bool = False) -> bytes:
+    """What is to be handed over of the stages of steps that are over: rows of 40 bytes, `store/summaries.py`.
+
+    Args:
+        everything: Also of the step in force, and of what is in no step: at the end.
+    """
+    with banks.lock:
+        return sums.take(sites.all_sums(), tracks.step, bool(everything))

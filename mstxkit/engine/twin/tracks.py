@@ -52,8 +52,8 @@ class Node:
 
     __slots__ = (
         "bank", "base", "check", "children", "count_at", "depth", "epoch", "firsts", "fresh", "height", "home",
-        "inner", "is_kept", "key", "live", "mark_at", "nest", "parent", "seconds", "site", "slot", "stage",
-        "start_at", "step", "tails", "take", "texts", "thirds", "track", "w1", "w2", "window", "words",
+        "inner", "is_inside_itself", "is_kept", "key", "live", "mark_at", "nest", "parent", "seconds", "site", "slot",
+        "stage", "start_at", "step", "tails", "take", "texts", "thirds", "track", "w1", "w2", "window", "words",
     )  # fmt: skip
 
     # Where its slot is, and what is in it.
@@ -88,7 +88,7 @@ class Node:
         self.texts: list[tuple[int, int, bytes]] = []
         self.slot: int | None = None
         self.bank: Any = None
-        self.is_kept = False
+        self.is_kept = self.is_inside_itself = False
         self.epoch = epoch
         # Open ranges on the track while this one is the innermost; below it, while it is not there.
         self.height: int = 0 if parent is None else parent.height + 1

@@ -129,7 +129,7 @@ total.begins(start, child.step)
 tracks.ambient.set((child.inner, track.at))
 """
 _STAGE_ENDED = """
-total.ends(end)
+total.ends(end, (ended.step, start, end, 0, ended.is_inside_itself, values))
 if quick.has_contexts: tracks.stage_changed(track)
 elif track_now(None) is track: tracks.ambient.set((track.node.inner, track.at))
 """

@@ -9,6 +9,7 @@ from ...profiling.schedule import Schedule
 from ...store import local_place
 from ..machine.moves import Policy
 
+_ENTRIES_FROM, _ENTRIES_TO = 16, 65_536
 _SIZES = ("run_bytes", "profiles_mb_s", "profiles_host_bytes", "profiles_run_bytes")
 
 
@@ -25,6 +26,8 @@ class DutySettings(NamedTuple):
         profiles_mb_s: From there they go into the run afterwards, so many megabytes a second; 0: they stay.
         profiles_host_bytes, profiles_run_bytes: So much is kept on each host, and in the run; 0: no limit. Beyond it
             the oldest finished data are removed, never the newest of a request.
+        rings: 1: torch's flight-recorder rings are switched on, as long as nobody else has decided (`ring_variables`);
+            a larger number: of so many entries.
     """
 
     poll_every_s: float = 0.25
@@ -41,6 +44,7 @@ class DutySettings(NamedTuple):
     profiles_mb_s: float = 50.0
     profiles_host_bytes: int = 0
     profiles_run_bytes: int = 0
+    rings: int = 0
 
 
 def checked(settings: DutySettings) -> DutySettings:
@@ -57,6 +61,11 @@ def checked(settings: DutySettings) -> DutySettings:
         value = getattr(settings, field)
         if not isinstance(value, (int, float)) or not 0 <= value < 1e15:
             raise CaptureError(f"{field}={value!r} (of capture): a number from 0 is needed")
+    rings: Any = settings.rings
+    if not isinstance(rings, int) or not (rings in (0, 1) or _ENTRIES_FROM <= rings <= _ENTRIES_TO):
+        raise CaptureError(
+            f"rings={rings!r} (of capture): True, False or a number of entries from {_ENTRIES_FROM} to {_ENTRIES_TO}"
+        )
     local_place.given_in(settings.profiles)
     if settings.light is not None:
         Schedule.parse(settings.light)

@@ -69,5 +69,3 @@ def _peers(shape: JobShape, count: int, first: int) -> tuple[Peer, ...]:
 
 def _is_of(fault: InjectedFault, stages: tuple[StageShape, ...]) -> bool:
     return any(stage.key == fault.stage for stage in stages) or not fault.stage
-
-

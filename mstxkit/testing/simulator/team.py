@@ -59,7 +59,9 @@ class Team:
         """Go through the next step."""
         number, count, shape = self._number, self._count, self._shape
         lengths = self._lengths(number)
-        arrays = {name: np.full((count, len(self._stages)), np.nan) for name in ("entered", "left", "tokens", "n", "long")}
+        arrays = {
+            name: np.full((count, len(self._stages)), np.nan) for name in ("entered", "left", "tokens", "n", "long")
+        }
         entries: list[_Entry] = []
         self._begin_step(number)
         for at, stage in enumerate(self._stages):

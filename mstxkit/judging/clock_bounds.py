@@ -1,0 +1,184 @@
+"""How far the clocks of hosts are apart, drift and all, with a bound: from exchanges of time stamps.
+
+An exchange says that the difference was between two numbers, whatever the ways there and back took. All straight lines
+that agree with every exchange are kept, as a polygon of (difference, drift); at any time the difference lies between
+the lowest and the highest of them. Quick exchanges make it narrow, slow ones do no harm.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from .evidence import Seconds
+
+    Vertex = tuple[float, float]
+    Polygon = list[Vertex]
+
+# Wall clocks of two hosts, where nobody has exchanged anything: what NTP over a busy network may leave.
+WALL_ERROR_NS = 50_000_000
+SAME_HOST_ERROR_NS = 1_000
+# Two looks at one clock are this far apart by themselves, at least.
+_LEAST_ERROR_NS = 500.0
+_DRIFT_AT_MOST = 1e-3
+# How much the rate of a clock may change within a second, and at most: its temperature does that, and NTP.
+_WANDER_PER_S, _WANDER_AT_MOST = 2e-9, 1e-6
+_WINDOW_S, _SLOTS, _OF_A_SLOT = 600.0, 12, 3
+_NS, _WHOLE_AT_MOST = 1e-9, 1 << 62
+
+
+class ClockExchange(NamedTuple):
+    """One exchange, ns: left here, arrived at the reference, left there, was back here; each on the clock of there."""
+
+    sent_ns: int
+    reached_ns: int
+    answered_ns: int
+    back_ns: int
+
+    @property
+    def way_ns(self) -> int:
+        """What both ways took together."""
+        return (self.back_ns - self.sent_ns) - (self.answered_ns - self.reached_ns)
+
+
+class PeerClock:
+    """One host's CLOCK_MONOTONIC against the reference's.
+
+    Attributes:
+        restarts: How often exchanges contradicted those before: the host was asleep, or its clock was set.
+    """
+
+    def __init__(self) -> None:
+        self._kept: list[ClockExchange] = []
+        self._polygon: Polygon = []
+        self._origin = ClockExchange(0, 0, 0, 0)
+        self.restarts = 0
+
+    @property
+    def is_known(self) -> bool:
+        """Was there any exchange?"""
+        return bool(self._polygon)
+
+    def add(self, exchanged: ClockExchange) -> None:
+        """Take one exchange more; what is none is left out. *Cost*: about a millisecond."""
+        if not _is_possible(exchanged):
+            return
+        self._kept = _tightest([*self._kept, exchanged])
+        self._polygon = self._fitted()
+        while not self._polygon and len(self._kept) > 1:
+            self.restarts += 1
+            self._kept = self._kept[len(self._kept) // 2 :]
+            self._polygon = self._fitted()
+
+    def _fitted(self) -> Polygon:
+        self._origin = newest = self._kept[-1]
+        now_s = newest.back_ns * _NS
+        widest = 4 * max(each.way_ns for each in self._kept) * _NS + 1.0 + _DRIFT_AT_MOST * _WINDOW_S
+        polygon: Polygon = [
+            (-widest, -_DRIFT_AT_MOST), (widest, -_DRIFT_AT_MOST), (widest, _DRIFT_AT_MOST), (-widest, _DRIFT_AT_MOST)
+        ]  # fmt: skip
+        for each in self._kept:
+            slack = _wandered(now_s - each.back_ns * _NS) + _LEAST_ERROR_NS * _NS
+            at_sent, at_back = (each.sent_ns - newest.sent_ns) * _NS, (each.back_ns - newest.sent_ns) * _NS
+            # difference + drift * time is at most what the way there says, and at least what the way back says.
+            polygon = _clipped(polygon, 1.0, at_sent, self._relative(each.reached_ns, each.sent_ns) + slack)
+            polygon = _clipped(polygon, -1.0, -at_back, slack - self._relative(each.answered_ns, each.back_ns))
+        return polygon
+
+    def _relative(self, there_ns: int, here_ns: int) -> float:
+        """A difference less that of the origin, so that floats hold it; seconds."""
+        return ((there_ns - here_ns) - (self._origin.reached_ns - self._origin.sent_ns)) * _NS
+
+    def to_reference(self, here_ns: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Seconds]:
+        """Times of this host on the reference's CLOCK_MONOTONIC, and the bound of the error of each; both in ns.
+
+        Args:
+            here_ns: (N,) CLOCK_MONOTONIC of this host.
+        """
+        at_s = (here_ns - self._origin.sent_ns) * _NS
+        corners = np.array(self._polygon)
+        lines = corners[:, :1] + corners[:, 1:] * at_s[None, :]
+        low, high = lines.min(axis=0), lines.max(axis=0)
+        beyond = np.maximum(0.0, at_s - (self._origin.back_ns - self._origin.sent_ns) * _NS)
+        error = (high - low) / 2 / _NS + _wandered(beyond) / _NS
+        base = here_ns + (self._origin.reached_ns - self._origin.sent_ns)
+        return base + np.round((low + high) / 2 / _NS).astype(np.int64), error
+
+
+def _is_possible(exchanged: ClockExchange) -> bool:
+    are_whole = all(type(value) is int and abs(value) < _WHOLE_AT_MOST for value in exchanged)
+    return are_whole and exchanged.way_ns >= 0 and exchanged.answered_ns >= exchanged.reached_ns
+
+
+def _wandered(age_s: Any) -> Any:
+    """How far a straight line may be off after so many seconds; seconds."""
+    age = np.abs(age_s)
+    return np.minimum(_WANDER_PER_S * age / 2, _WANDER_AT_MOST) * age
+
+
+def _tightest(exchanges: Sequence[ClockExchange]) -> list[ClockExchange]:
+    """The last one, and of each slot of time in the window the quickest few; in their order."""
+    newest = exchanges[-1]
+    slots: dict[int, list[ClockExchange]] = {}
+    for each in exchanges[:-1]:
+        age_s = (newest.back_ns - each.back_ns) * _NS
+        if 0 <= age_s < _WINDOW_S:
+            slots.setdefault(int(each.back_ns * _NS * _SLOTS / _WINDOW_S), []).append(each)
+    quickest = [sorted(slot, key=lambda each: each.way_ns)[:_OF_A_SLOT] for slot in slots.values()]
+    return [*sorted((each for slot in quickest for each in slot), key=lambda each: each.back_ns), newest]
+
+
+def _clipped(polygon: Polygon, by_first: float, by_second: float, at_most: float) -> Polygon:
+    """The part of a convex polygon where by_first * x + by_second * y <= at_most."""
+    kept: Polygon = []
+    over = [by_first * x + by_second * y - at_most for x, y in polygon]
+    for index, (corner, value) in enumerate(zip(polygon, over)):
+        before, value_before = polygon[index - 1], over[index - 1]
+        if (value <= 0) != (value_before <= 0):
+            share = value_before / (value_before - value)
+            kept.append((before[0] + share * (corner[0] - before[0]), before[1] + share * (corner[1] - before[1])))
+        if value <= 0:
+            kept.append(corner)
+    return kept
+
+
+class HostClocks:
+    """Every host's clock on one aligned clock: the wall clock of the reference, which is whoever judges.
+
+    Args:
+        boot: Boot id of the reference's host: what runs there is exact.
+        wall_offset_ns: Its CLOCK_REALTIME less its CLOCK_MONOTONIC.
+    """
+
+    def __init__(self, boot: str, wall_offset_ns: int) -> None:
+        self._boot, self._wall_offset_ns = boot, wall_offset_ns
+        self._peers: dict[str, PeerClock] = {}
+        self._walls: dict[str, int] = {}
+
+    def anchor(self, boot: str, monotonic_ns: int, realtime_ns: int) -> None:
+        """A host's own wall clock, as its batches say it: it counts where there is no exchange."""
+        self._walls[boot] = realtime_ns - monotonic_ns
+
+    def exchanged(self, boot: str, rows: object) -> None:
+        """What a batch's `clocks` says; what is no exchange with this reference is left out."""
+        for row in rows if isinstance(rows, list) else []:
+            if isinstance(row, list) and len(row) == 5 and row[0] == self._boot:
+                self._peers.setdefault(boot, PeerClock()).add(ClockExchange(*row[1:]))
+
+    def aligned(self, boot: str, here_ns: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Seconds]:
+        """Times of a host on the aligned clock and the bound of the error of each, both in ns."""
+        if boot == self._boot:
+            return here_ns + self._wall_offset_ns, np.full(len(here_ns), float(SAME_HOST_ERROR_NS))
+        by_wall = here_ns + self._walls.get(boot, self._wall_offset_ns)
+        wall_error = np.full(len(here_ns), float(WALL_ERROR_NS) if boot in self._walls else np.inf)
+        peer = self._peers.get(boot)
+        if peer is None or not peer.is_known:
+            return by_wall, wall_error
+        times, error = peer.to_reference(here_ns)
+        # Over files an exchange may be vaguer than wall clocks are.
+        is_vaguer = error > wall_error
+        return np.where(is_vaguer, by_wall, times + self._wall_offset_ns), np.where(is_vaguer, wall_error, error)

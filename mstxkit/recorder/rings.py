@@ -1,0 +1,252 @@
+"""Entries into collectives, from torch's ring into a ring of ours: by schedule, on request, and at the end.
+
+A reading holds the GIL, so it is short or it is not done: its length is known beforehand, from how many entries there
+are and how long an entry took before. Nothing here runs on a training thread.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any, Callable, Iterable, NamedTuple
+
+from .. import faults
+from ..engine.choose import engine
+from ..store import collectives, layout
+from ..store.handed_over import OF_COLLECTIVES, SummaryRing
+from . import torch_rings
+from .torch_rings import GroupOfRing, ReadRing, TorchRing
+
+# A reading that would hold the GIL for longer is not done; one that did is followed by fewer.
+HELD_AT_MOST_MS, TOO_LONG_MS, HELD_AT_THE_END_MS = 30.0, 50.0, 250.0
+# Until an entry was measured: twice what it takes on x86 at 2.5 GHz.
+_GUESS_NS, _LEAST_NS, _MEASURED_FROM, _MS = 45_000.0, 5_000.0, 50, 1e6
+_FIRST_STEP, _EVERY_STEPS, _EVERY_S = 20, 100, 60.0
+# Beyond this the wall clock was set between two readings: what was stamped before is on no clock that is known.
+_CLOCK_WAS_SET_NS = 1_000_000
+_ENDS_WITHIN_S = 1.0
+_GROUPS_AT_MOST = 64
+
+Put = Callable[[bytes, "dict[str, Any]"], None]
+
+
+class RingSchedule:
+    """When a ring is read: after 20 steps, then every 100 steps or 60 s, whichever is rarer."""
+
+    def __init__(self) -> None:
+        self._first: int | None = None
+        self._step: int | None = None
+        self._read_s: float | None = None
+        self._began_s: float | None = None
+        self.every_s = _EVERY_S
+
+    def is_due(self, step: int | None, now_s: float) -> bool:
+        """Is it time? Asked once a second; `step` is the one in force, None where steps are not counted."""
+        self._began_s = now_s if self._began_s is None else self._began_s
+        if step is None:
+            return now_s - (self._began_s if self._read_s is None else self._read_s) >= self.every_s
+        self._first = step if self._first is None else self._first
+        if self._read_s is None or self._step is None:
+            return step - self._first >= _FIRST_STEP
+        return abs(step - self._step) >= _EVERY_STEPS and now_s - self._read_s >= self.every_s
+
+    def was_read(self, step: int | None, now_s: float) -> None:
+        """It is read now."""
+        self._step, self._read_s = step, now_s
+
+    def back_off(self) -> None:
+        """Half as often from now on, at least once in an hour."""
+        self.every_s = min(3600.0, self.every_s * 2)
+
+
+class Rings:
+    """Hands over what is new in this process's ring.
+
+    Args:
+        folder: Of the live files of this host.
+        put: Adds rows and replaces the document beside them.
+        is_forked: Was this process forked? What it inherited is its parent's to hand over.
+
+    Threads/fork: `consider` on one thread of ours, `finish` on any. A forked child makes a new one.
+    """
+
+    def __init__(self, folder: Path, put: Put, is_forked: bool = False) -> None:
+        self._folder, self._put = folder, put
+        self._reading = threading.Lock()
+        self._is_off = is_forked and torch_rings.is_set_up()
+        self._asked = collectives.asked(folder)
+        self._schedule, self._entry_ns = RingSchedule(), _GUESS_NS
+        self._ring: TorchRing | None = None
+        self._groups: dict[str, GroupOfRing] = {}
+        self._news = News()
+        self._offset_ns: int | None = None
+        self._why_not = ""
+
+    def consider(self) -> int:
+        """Once a second: read the ring if it is time. Never raises. *Cost*: microseconds where it is not.
+
+        Returns:
+            0: it takes no CPU time but this thread's.
+        """
+        if not self._is_off and self._reading.acquire(blocking=False):
+            try:
+                if torch_rings.is_set_up():
+                    self._learn_groups()
+                    if self._is_due():
+                        self._read(HELD_AT_MOST_MS)
+            except Exception as exc:
+                self._turn_off(exc)
+            finally:
+                self._reading.release()
+        return 0
+
+    def finish(self) -> None:
+        """The end: hand over what is new, as far as it may still be read. Never raises."""
+        if self._is_off or not self._groups or not self._reading.acquire(timeout=_ENDS_WITHIN_S):
+            return
+        try:
+            # A group that is destroyed may leave events in the ring that are gone; those of gloo have none.
+            if torch_rings.is_set_up() or all("gloo" in group.backend for group in self._groups.values()):
+                self._read(HELD_AT_THE_END_MS)
+        except Exception as exc:
+            self._turn_off(exc)
+        finally:
+            self._is_off = True
+            self._reading.release()
+
+    @classmethod
+    def beside(cls, live_file: Path, is_forked: bool) -> Rings:
+        """Those of the process with this live file, handed over beside it."""
+        ring = SummaryRing(live_file.with_suffix(layout.RINGS_SUFFIX), kind=OF_COLLECTIVES)
+        return cls(live_file.parent, ring.put, is_forked)
+
+    def _turn_off(self, exc: Exception) -> None:
+        self._is_off = True
+        faults.note("rings", exc)
+
+    def _learn_groups(self) -> None:
+        groups = torch_rings.groups()
+        if len(groups) != len(self._groups) or any(group.name not in self._groups for group in groups):
+            self._groups.update((group.name, group) for group in groups)
+
+    def _is_due(self) -> bool:
+        asked = collectives.asked(self._folder)
+        was_asked, self._asked = asked not in (self._asked, ()), asked
+        return was_asked or self._schedule.is_due(engine.current_step(), time.monotonic())
+
+    def _read(self, held_at_most_ms: float) -> None:
+        self._schedule.was_read(engine.current_step(), time.monotonic())
+        self._ring = self._ring or torch_rings.find()
+        why_not = self._reason_against(held_at_most_ms)
+        if self._ring is None or why_not:
+            self._say_why_not(why_not)
+            return
+        began_ns = time.monotonic_ns()
+        read = self._ring.read()
+        self._learn_cost(read)
+        rows = self._rows(read.entries, began_ns)
+        self._news.disturbed = began_ns, time.monotonic_ns()
+        self._why_not = ""
+        self._put(b"".join(row.pack() for row in rows), self._document())
+
+    def _reason_against(self, held_at_most_ms: float) -> str:
+        if self._ring is None:
+            return "it is off; capture(rings=True) before the process group is made switches it on"
+        expected_ms = self._ring.count() * self._entry_ns / _MS
+        if expected_ms <= held_at_most_ms:
+            return ""
+        return (
+            f"reading its {self._ring.size} entries would hold training up for {expected_ms:.0f} ms; "
+            f"capture(rings=True), or {self._ring.kind.variables[0]}={torch_rings.ENTRIES}, gives a shorter one"
+        )
+
+    def _rows(self, entries: list[dict[str, Any]], began_ns: int) -> list[collectives.CollectiveEntry]:
+        offset_ns, before_ns = torch_rings.offset_ns(), self._offset_ns
+        self._offset_ns = offset_ns
+        rows = list(self._news.of(entries, self._groups, offset_ns, began_ns))
+        was_set = before_ns is not None and abs(offset_ns - before_ns) > _CLOCK_WAS_SET_NS
+        return [] if was_set else rows
+
+    def _learn_cost(self, read: ReadRing) -> None:
+        if len(read.entries) >= _MEASURED_FROM:
+            self._entry_ns = max(_LEAST_NS, read.cpu_ns / len(read.entries))
+        if read.held_ns > TOO_LONG_MS * _MS:
+            self._schedule.back_off()
+            faults.say_once(f"a reading of torch's ring took {read.held_ns / _MS:.0f} ms: it is read half as often now")
+
+    def _say_why_not(self, why: str) -> None:
+        if not self._why_not:
+            self._why_not = why
+            faults.say_once(f"who enters collectives late is not known from torch's ring: {why}", is_asked_for=True)
+            self._put(b"", self._document())
+
+    def _document(self) -> dict[str, Any]:
+        groups = {str(group.number): group.as_json() for group in list(self._groups.values())[:_GROUPS_AT_MOST]}
+        return {
+            collectives.GROUPS: groups, collectives.RANK: torch_rings.rank(), collectives.WHY_NOT: self._why_not,
+            collectives.RING: self._ring.size if self._ring else 0,
+        }  # fmt: skip
+
+
+class _Stamp(NamedTuple):
+    record: int
+    created_ns: int
+
+
+class News:
+    """What of a ring was not handed over before.
+
+    `disturbed`: when the last reading began and ended, CLOCK_MONOTONIC.
+    """
+
+    def __init__(self) -> None:
+        self._last = _Stamp(-1, 0)
+        self._sequences: dict[int, int] = {}
+        self.disturbed = 0, 0
+
+    def of(
+        self, entries: Iterable[dict[str, Any]], groups: dict[str, GroupOfRing], offset_ns: int, began_ns: int
+    ) -> Iterable[collectives.CollectiveEntry]:
+        """Its entries as rows, the oldest first; those of groups that nobody knows are left out.
+
+        Args:
+            groups: By name.
+            offset_ns: CLOCK_REALTIME, which the ring has, less CLOCK_MONOTONIC.
+            began_ns: When the reading began: what was found to be over since was over before.
+        """
+        last, (held_from, held_to) = self._last, self.disturbed
+        for entry in entries:
+            stamp = _Stamp(_whole(entry.get("record_id")), _whole(entry.get("time_created_ns")))
+            if stamp.record <= last.record and stamp.created_ns <= last.created_ns:
+                continue
+            self._last = stamp
+            row = self._row(entry, groups, stamp.created_ns - offset_ns)
+            if row is None:
+                continue
+            if held_to and row.entered_ns >= held_from:
+                row = row._replace(flags=row.flags | collectives.DISTURBED)
+                held_to = 0 if row.entered_ns > held_to else held_to
+            yield _left(row, _whole(entry.get("time_discovered_completed_ns")) - offset_ns, began_ns)
+
+    def _row(
+        self, entry: dict[str, Any], groups: dict[str, GroupOfRing], entered_ns: int
+    ) -> collectives.CollectiveEntry | None:
+        names, sequence = entry.get("process_group"), _whole(entry.get("collective_seq_id"))
+        group = groups.get(str(names[0])) if isinstance(names, list) and names else None
+        # Several operations of one launch have one number: the first entered.
+        if group is None or entry.get("is_p2p") is True or self._sequences.get(group.number) == sequence:
+            return None
+        self._sequences[group.number] = sequence
+        name, size = str(entry.get("profiling_name")), torch_rings.size_kib(entry)
+        return collectives.CollectiveEntry(group.number, sequence, entered_ns, 0, torch_rings.operation(name), 0, size)
+
+
+def _left(row: collectives.CollectiveEntry, over_ns: int, began_ns: int) -> collectives.CollectiveEntry:
+    if not row.entered_ns <= over_ns < began_ns:
+        return row
+    return row._replace(left_ns=over_ns, flags=row.flags | collectives.LEFT_AT_MOST)
+
+
+def _whole(value: object) -> int:
+    return value if type(value) is int else 0

@@ -1,0 +1,240 @@
+"""The flight-recorder ring of torch or torch_npu, read where it is: what it holds, and what reading it would cost.
+
+Nothing is imported: where torch.distributed is not loaded and set up, there is no ring. A reading holds the GIL all the
+time (22 us an entry on x86; the binding does not release it), so its length is known before it is done.
+
+Source: torch 2.13 `csrc/distributed/c10d/FlightRecorder.hpp` and `FlightRecorderDetail.hpp` (fields, ring, `dump_json`;
+times by `c10::getTime`, which is CLOCK_REALTIME), `distributed_c10d.py` (`_world`); torch_npu 2.13
+`csrc/distributed/TraceUtils.h`. What they hold on gloo, and what was measured: docs/internals/rings.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+import time
+from typing import Any, Callable, Iterable, Mapping, NamedTuple
+
+from .. import faults
+from ..host import identity
+from ..store import collectives
+
+_C10D = "torch.distributed.distributed_c10d"
+_BYTES_OF = {"Float": 4, "Int": 4, "Half": 2, "BFloat16": 2, "Short": 2, "Bool": 1, "Byte": 1, "Char": 1}
+_LOOPBACK = ("localhost", "127.0.0.1", "::1", "")
+_ENTRIES_AT_MOST = 1 << 20
+# Of a ring that we switch on: read in 12 ms on x86.
+ENTRIES = 512
+
+
+class RingKind(NamedTuple):
+    """Where one of the rings is found.
+
+    Args:
+        module: That holds its C part, if it is loaded.
+        function: That dumps it, of `<module>._C._distributed_c10d`.
+        variables: Of the environment, that say its size; the first that is set counts.
+        size: Where none is.
+    """
+
+    module: str
+    function: str
+    variables: tuple[str, ...]
+    size: int
+
+
+# A collective is in one of them. The first that is on counts: on an NPU torch's own ring is there, and empty.
+KINDS = (
+    RingKind("torch_npu", "_dump_hccl_trace_json", ("TORCH_HCCL_TRACE_BUFFER_SIZE",), 0),
+    RingKind("torch", "_dump_fr_trace_json", ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"), 2000),
+    RingKind("torch", "_dump_nccl_trace_json", ("TORCH_NCCL_TRACE_BUFFER_SIZE",), 0),
+)
+
+
+class GroupOfRing(NamedTuple):
+    """A process group: the number that all its members give it, its name, its ranks, how it is carried."""
+
+    number: int
+    name: str
+    ranks: tuple[int, ...]
+    backend: str
+
+    def as_json(self) -> dict[str, str]:
+        """For the document beside the rows."""
+        ranks = collectives.ranks_as_text(self.ranks)
+        return {"name": self.name[:80], "ranks": ranks, "backend": self.backend[:40]}
+
+
+class ReadRing(NamedTuple):
+    """What a ring held.
+
+    Args:
+        entries: The oldest first.
+        held_ns: How long the GIL was held for it at a time, at most.
+        cpu_ns: The same in CPU time, which is as long where nobody else wants the core.
+    """
+
+    entries: list[dict[str, Any]]
+    held_ns: int
+    cpu_ns: int
+
+
+class TorchRing:
+    """The ring of this process that is on.
+
+    Args:
+        kind: Where it is.
+        dump: Its function: (with entries, only active ones) to JSON.
+    """
+
+    def __init__(self, kind: RingKind, dump: Callable[[bool, bool], bytes]) -> None:
+        self.kind, self._dump = kind, dump
+        self.size = _size(kind, os.environ)
+
+    def count(self) -> int:
+        """How many entries it holds at most now, from what groups say of themselves. Takes microseconds."""
+        status = _object(self._dump(False, False)).get("pg_status")
+        numbers = (fields.get("last_enqueued_collective") for fields in _values(status))
+        return min(self.size, sum(int(text) for text in numbers if isinstance(text, str) and text.isdecimal()))
+
+    def read(self) -> ReadRing:
+        """All that it holds."""
+        began = _now()
+        text = self._dump(True, False)
+        dumped = _now()
+        entries = _object(text).get("entries")
+        over = _now()
+        held, cpu = (max(dumped[clock] - began[clock], over[clock] - dumped[clock]) for clock in (0, 1))
+        listed = entries if isinstance(entries, list) else []
+        return ReadRing([entry for entry in listed if isinstance(entry, dict)], held, cpu)
+
+
+def _now() -> tuple[int, int]:
+    return time.perf_counter_ns(), time.thread_time_ns()
+
+
+def variables(entries: int, environ: Mapping[str, str]) -> dict[str, str]:
+    """What must stand in the environment for rings to be on: only what nobody has decided yet. Says where that is late.
+
+    Args:
+        entries: How many a ring holds; 1: as many as can be read in a quarter of what a reading may take.
+    """
+    wanted = str(ENTRIES if entries == 1 else entries)
+    open_ = [kind for kind in KINDS[:2] if not any(name in environ for name in kind.variables)]
+    if open_ and is_set_up():
+        faults.say_once(
+            "capture(rings=True) comes after the process group was made: its rings stay as they are. Capture first, or "
+            f"set {' and '.join(kind.variables[0] for kind in open_)} to {wanted} for the job"
+        )
+        return {}
+    return {kind.variables[0]: wanted for kind in open_}
+
+
+def is_set_up() -> bool:
+    """Has this process a process group of torch's?"""
+    c10d: Any = sys.modules.get(_C10D)
+    is_initialized = getattr(c10d, "is_initialized", None)
+    return is_initialized is not None and bool(is_initialized())
+
+
+def find() -> TorchRing | None:
+    """The ring that is on here; None where there is none, or it is switched off."""
+    for kind in KINDS:
+        dump = getattr(_c_part(kind.module), kind.function, None)
+        if dump is not None and _size(kind, os.environ) > 0:
+            return TorchRing(kind, dump)
+    return None
+
+
+def _c_part(module: str) -> Any:
+    return getattr(getattr(sys.modules.get(module), "_C", None), "_distributed_c10d", None)
+
+
+def _size(kind: RingKind, environ: Mapping[str, str]) -> int:
+    text = next((environ[name] for name in kind.variables if name in environ), str(kind.size))
+    try:
+        return min(max(0, int(text)), _ENTRIES_AT_MOST)
+    except ValueError:
+        return 0
+
+
+def groups() -> list[GroupOfRing]:
+    """The process groups in which this rank is, as torch has them now."""
+    c10d: Any = sys.modules.get(_C10D)
+    world = getattr(c10d, "_world", None)
+    names, members = getattr(world, "pg_names", {}), getattr(world, "pg_group_ranks", {})
+    backends, where = getattr(world, "pg_map", {}), _where(c10d)
+    return [
+        _group(where, str(names.get(group, "")), ranks, str(backends.get(group, ("",))[0]))
+        for group, ranks in list(members.items())
+    ]
+
+
+def _group(where: str, name: str, ranks: Iterable[int], backend: str) -> GroupOfRing:
+    members = tuple(sorted(int(rank) for rank in ranks))
+    text = f"{where}\n{name}\n{members}"
+    digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=4).digest()
+    return GroupOfRing(int.from_bytes(digest, "little"), name, members, backend)
+
+
+def _where(c10d: Any) -> str:
+    """Which world: where its members met. Two jobs on one machine, or two replicas, have groups of the same names."""
+    store: Any = getattr(c10d, "_get_default_store", lambda: None)()
+    while getattr(store, "underlying_store", None) is not None:
+        store = store.underlying_store
+    host, port = str(getattr(store, "host", "")), str(getattr(store, "port", ""))
+    path = str(getattr(store, "path", "")) if not port else ""
+    return f"{identity.host() if host in _LOOPBACK and not path else host}:{port}{path}"
+
+
+def rank() -> int | None:
+    """This process's rank in its world."""
+    c10d: Any = sys.modules.get(_C10D)
+    return int(c10d.get_rank()) if is_set_up() else None
+
+
+def offset_ns() -> int:
+    """CLOCK_REALTIME less CLOCK_MONOTONIC now, to a microsecond: of three looks the quickest."""
+    looks = []
+    for _ in range(3):
+        before = time.monotonic_ns()
+        wall = time.time_ns()
+        after = time.monotonic_ns()
+        looks.append((after - before, wall - (before + after) // 2))
+    return min(looks)[1]
+
+
+def operation(name: str) -> int:
+    """`gloo:all_reduce`, `nccl:_reduce_scatter_base`, `HcclAllgather`: its place in `OPERATIONS`."""
+    letters = re.sub("[^a-z]", "", name.rpartition(":")[2].lower())
+    for place, word in enumerate(collectives.OPERATIONS[1:], 1):
+        if word.replace("_", "") in letters:
+            return place
+    return 0
+
+
+def size_kib(entry: Mapping[str, Any]) -> int:
+    """What goes in, in KiB, rounded up."""
+    sizes, kinds = entry.get("input_sizes"), entry.get("input_dtypes")
+    if not isinstance(sizes, list) or not isinstance(kinds, list):
+        return 0
+    return -(-sum(_bytes(size, str(kind)) for size, kind in zip(sizes, kinds)) // 1024)
+
+
+def _bytes(size: Any, kind: str) -> int:
+    count = 1
+    for extent in size if isinstance(size, list) else ():
+        count *= extent if isinstance(extent, int) else 0
+    return count * (1 if kind.startswith("Float8") else _BYTES_OF.get(kind, 8))
+
+
+def _object(text: bytes | str) -> dict[str, Any]:
+    value = json.loads(text)
+    return value if isinstance(value, dict) else {}
+
+
+def _values(mapping: object) -> list[dict[str, Any]]:
+    return [value for value in mapping.values() if isinstance(value, dict)] if isinstance(mapping, dict) else []

@@ -1,0 +1,116 @@
+"""One entry of a process into a collective, in 32 bytes: what a process hands over of torch's flight-recorder ring.
+
+Little-endian: u32 group, a number that all its members have for it · u32 sequence, which of the group's collectives ·
+i64 entered, i64 left (0: not known), ns of the host's CLOCK_MONOTONIC · u16 operation, its place in OPERATIONS · u16
+flags · u32 size, KiB of what goes in, rounded up.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+from typing import Any, Iterable, Iterator, Mapping, NamedTuple
+
+from . import documents, layout
+
+ROW = struct.Struct("<IIqqHHI")
+ROW_BYTES = ROW.size
+# The same for numpy: `numpy.dtype(FIELDS)`.
+FIELDS = [
+    ("group", "<u4"), ("sequence", "<u4"), ("entered_ns", "<i8"), ("left_ns", "<i8"), ("operation", "<u2"),
+    ("flags", "<u2"), ("size_kib", "<u4"),
+]  # fmt: skip
+OPERATIONS = (
+    "other", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "barrier", "reduce", "gather",
+    "scatter",
+)  # fmt: skip
+# Entered while its ring was being read, or as the first after that: the reading may have held it up.
+DISTURBED = 1
+# `left` is when torch's watchdog saw that it was over: it was over then at the latest.
+LEFT_AT_MOST = 2
+GROUPS, RANK, RING, WHY_NOT = "groups", "rank", "ring_entries", "why_not"
+_MOST_32, _RUNS_AT_MOST, _RANKS_AT_MOST = 0xFFFFFFFF, 32, 1 << 20
+_RUN = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?:/(\d{1,9}))?)?", re.ASCII)
+
+
+class CollectiveEntry(NamedTuple):
+    """One process entered one collective. Args: as in the module's first lines."""
+
+    group: int
+    sequence: int
+    entered_ns: int
+    left_ns: int
+    operation: int
+    flags: int
+    size_kib: int
+
+    def pack(self) -> bytes:
+        """Its 32 bytes."""
+        return ROW.pack(
+            self.group & _MOST_32, self.sequence & _MOST_32, self.entered_ns, self.left_ns, self.operation, self.flags,
+            min(max(0, self.size_kib), _MOST_32),
+        )  # fmt: skip
+
+
+def unpack(data: bytes) -> Iterator[CollectiveEntry]:
+    """The entries in whole rows; what is left at the end is left out."""
+    return map(CollectiveEntry._make, ROW.iter_unpack(data[: len(data) // ROW_BYTES * ROW_BYTES]))
+
+
+def ranks_as_text(ranks: Iterable[int]) -> str:
+    """Ranks as runs: "0-7", "1-1021/4" for each fourth, by commas; "" where that takes more than 32 runs."""
+    ordered, runs = sorted(set(ranks)), []
+    while ordered:
+        stride = ordered[1] - ordered[0] if len(ordered) > 1 else 1
+        length = next((n for n in range(1, len(ordered)) if ordered[n] - ordered[n - 1] != stride), len(ordered))
+        length = length if length > 2 or stride == 1 else 1
+        runs.append(_run(ordered[0], ordered[length - 1], stride))
+        ordered = ordered[length:]
+    return ",".join(runs) if len(runs) <= _RUNS_AT_MOST else ""
+
+
+def _run(first: int, last: int, stride: int) -> str:
+    if first == last:
+        return str(first)
+    return f"{first}-{last}" + (f"/{stride}" if stride > 1 else "")
+
+
+def ranks_in(text: object) -> tuple[int, ...]:
+    """The ranks of `ranks_as_text`; () for what is no such text."""
+    ranks: list[int] = []
+    parts = text.split(",") if isinstance(text, str) else []
+    for part in parts:
+        match = _RUN.fullmatch(part)
+        if match is None or len(parts) > _RUNS_AT_MOST:
+            return ()
+        first = int(match[1])
+        run = range(first, int(match[2] or first) + 1, max(1, int(match[3] or 1)))
+        if len(ranks) + len(run) > _RANKS_AT_MOST:
+            return ()
+        ranks += run
+    return tuple(ranks)
+
+
+def groups_in(document: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
+    """Number of each group to its ranks, as the document beside the rows says it; what is none is left out."""
+    groups = document.get(GROUPS)
+    return {
+        int(number): ranks_in(fields.get("ranks"))
+        for number, fields in (groups.items() if isinstance(groups, dict) else ())
+        if number.isdecimal() and len(number) <= 10 and isinstance(fields, dict)
+    }
+
+
+def ask(folder: Path) -> None:
+    """Ask all processes whose live files are in this folder to hand over what is new in their rings, within seconds.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    documents.replace_file(folder / layout.ASKED_FOR_RINGS, b"")
+
+
+def asked(folder: Path) -> tuple[int, ...]:
+    """What changes with each `ask`; () while nobody has. *Cost*: one call."""
+    return documents.state_of(folder / layout.ASKED_FOR_RINGS)

@@ -1,0 +1,281 @@
+"""`<process>.sums`, `<process>.rings`: rings in a host's shared memory: what a process hands on to be judged by.
+
+One process writes it, any number may read it; a reader is never waited for. Layout: docs/internals/cluster.md. Both
+ends go through the file, not through a mapping of it: nobody is killed by a file that somebody cuts short, and the
+kernel orders what is written on every machine. A reader takes nothing on trust.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..errors import FormatError
+from . import collectives, documents, summaries
+from .documents import Unusable
+
+MAGIC, VERSION = b"MSTXSUMS", 1
+MAGIC_OF_RINGS = b"MSTXRING"
+# Of 10 stages a step: 400 steps before a keeper that does not read misses any.
+ROWS = 4096
+ROWS_AT_MOST = 1 << 16
+DOCUMENT_AT, ROWS_AT = 64, 16384
+DOCUMENT_ROOM = ROWS_AT - DOCUMENT_AT
+STAGES, STEP, END, LEFT_OUT = "stages", "step", "end", "stages_left_out"
+
+_HEAD = struct.Struct("<8sIIQIIQ8s")
+_WRITTEN, _DOCUMENT, _BEGUN = (16, struct.Struct("<Q")), (24, struct.Struct("<II")), (32, struct.Struct("<Q"))
+_NONCE_AT = 40
+# What must stay free on tmpfs after a ring was made: others need it too.
+_RESERVE_BYTES = 8 << 20
+
+
+class RowKind(NamedTuple):
+    """What rows a ring holds: its magic, and the bytes of each."""
+
+    magic: bytes
+    row_bytes: int
+
+
+OF_SUMMARIES = RowKind(MAGIC, summaries.ROW_BYTES)
+OF_COLLECTIVES = RowKind(MAGIC_OF_RINGS, collectives.ROW_BYTES)
+
+
+class NewSummaries(NamedTuple):
+    """What a process has handed over since it was last read.
+
+    Args:
+        rows: Whole rows of 40 bytes, the oldest first: `summaries.unpack`, or numpy with `summaries.FIELDS`.
+        missed: How many rows were overwritten before they were read.
+        document: `stages`: keys, in the order of their ids from 1; `step`: in force, or None; `end`: is it over? And
+            what else the judge should know. {} while nothing whole was ever read. Of a file that nobody vouches for.
+    """
+
+    rows: bytes
+    missed: int
+    document: dict[str, Any]
+
+
+class _Head(NamedTuple):
+    capacity: int
+    written: int
+    length: int
+    crc: int
+    begun: int
+    nonce: bytes
+
+
+class HandedOver:
+    """The reading end of one process's ring.
+
+    Args:
+        path: `<live folder>/<process>.sums`.
+        position: Rows that were read before, as `position` said then. What is read twice replaces itself.
+        kind: What its rows are.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], position: int = 0, kind: RowKind = OF_SUMMARIES) -> None:
+        self._kind = kind
+        self.path, self.position = Path(path), position
+        self._nonce: bytes | None = None
+        self._document: dict[str, Any] = {}
+        self._document_of = (0, 0)
+        self._torn: tuple[int, int] | None = None
+
+    def read_new(self) -> NewSummaries:
+        """What is new; where nothing is, no rows and the same document.
+
+        *Cost*: five system calls where nothing is new.
+
+        Raises:
+            Unusable: there is no such file, or none of this user, or none that can be believed.
+        """
+        try:
+            descriptor = documents.open_regular(self.path)
+        except FormatError as exc:
+            raise Unusable(self.path, f"is {exc}") from None
+        except OSError as exc:
+            raise Unusable(self.path, f"cannot be opened: {exc.strerror}") from None
+        try:
+            if (owner := os.fstat(descriptor).st_uid) != os.geteuid():
+                raise Unusable(self.path, f"belongs to user {owner}, not to {os.geteuid()}")
+            return self._read(descriptor)
+        except OSError as exc:
+            raise Unusable(self.path, f"cannot be read: {exc.strerror}") from None
+        finally:
+            os.close(descriptor)
+
+    def _read(self, descriptor: int) -> NewSummaries:
+        head = self._head(descriptor)
+        if self._nonce not in (None, head.nonce):
+            self.position, self._document_of = 0, (0, 0)  # it was made anew
+        self._nonce = head.nonce
+        position = self.position if self.position <= head.written else 0
+        first = max(position, head.written - head.capacity)
+        rows = _read_rows(descriptor, first, head, self._kind.row_bytes)
+        # Whatever was being overwritten meanwhile is older than this.
+        overwritten = min(max(0, self._head(descriptor).begun - head.capacity - first), head.written - first)
+        # After the rows: it knows their stages.
+        if not self._read_document(descriptor):
+            return NewSummaries(b"", 0, self._document)
+        self.position = head.written
+        return NewSummaries(rows[overwritten * self._kind.row_bytes :], first - position + overwritten, self._document)
+
+    def _head(self, descriptor: int) -> _Head:
+        raw = documents.read_part(descriptor, 0, _HEAD.size)
+        if len(raw) < _HEAD.size or raw[: len(MAGIC)] != self._kind.magic:
+            raise Unusable(self.path, "is no file of its kind, or is being made")
+        _, version, capacity, written, length, crc, begun, nonce = _HEAD.unpack(raw)
+        if version != VERSION:
+            raise Unusable(self.path, f"is of format {version}, not {VERSION}")
+        size = os.fstat(descriptor).st_size
+        if not 0 < capacity <= ROWS_AT_MOST or size < ROWS_AT + capacity * self._kind.row_bytes:
+            raise Unusable(self.path, "has sizes that do not fit it")
+        return _Head(capacity, written, length, crc, max(begun, written), nonce)
+
+    def _read_document(self, descriptor: int) -> bool:
+        """False: it is being replaced, and is looked at again; True at the second time: its writer was killed in it."""
+        raw = documents.read_part(descriptor, 0, ROWS_AT)
+        length, crc = _DOCUMENT[1].unpack_from(raw, _DOCUMENT[0])
+        if length and (length, crc) == self._document_of:
+            return True
+        text = raw[DOCUMENT_AT : DOCUMENT_AT + min(length, DOCUMENT_ROOM)]
+        if not text or len(text) != length or zlib.crc32(text) != crc:
+            is_left, self._torn = self._torn == (length, crc), (length, crc)
+            return is_left
+        self._document, self._document_of, self._torn = _object_in(text), (length, crc), None
+        return True
+
+
+def _read_rows(descriptor: int, first: int, head: _Head, row_bytes: int) -> bytes:
+    begin, count = first % head.capacity, head.written - first
+    until_end = min(count, head.capacity - begin)
+    pieces = ((begin, until_end), (0, count - until_end))
+    rows = b"".join(
+        documents.read_part(descriptor, ROWS_AT + place * row_bytes, number * row_bytes)
+        for place, number in pieces
+        if number
+    )
+    if len(rows) != count * row_bytes:
+        raise OSError(errno.EIO, "it was cut short")
+    return rows
+
+
+def _object_in(text: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):  # a checksum that holds does not say who wrote it
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+class SummaryRing:
+    """The writing end, of one process. The file is made when there is something to put into it.
+
+    Args:
+        path: `<live folder>/<process>.sums`.
+        capacity: Rows that it holds.
+        kind: What they are.
+
+    Threads/fork: one thread at a time. A forked child makes its own, elsewhere; nothing is open or mapped in between.
+    """
+
+    def __init__(self, path: Path, capacity: int = ROWS, kind: RowKind = OF_SUMMARIES) -> None:
+        self._kind = kind
+        self.path, self.capacity = path, capacity
+        self._nonce = b""
+        self._written, self._text = 0, b""
+
+    @property
+    def is_made(self) -> bool:
+        """Was anything ever put into it?"""
+        return bool(self._nonce)
+
+    def put(self, rows: bytes, document: dict[str, Any]) -> None:
+        """Add whole rows; of more than it holds, the newest. The document is replaced before, where it is another.
+
+        Raises:
+            OSError: they were not added; a later call may succeed.
+        """
+        descriptor = self._opened()
+        try:
+            self._put_document(descriptor, _text_of(document))
+            if rows:
+                self._put_rows(descriptor, rows)
+        finally:
+            os.close(descriptor)
+
+    def _opened(self) -> int:
+        if not self._nonce:
+            return self._make()
+        try:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return self._make()  # somebody has cleared away
+        if os.pread(descriptor, len(self._nonce), _NONCE_AT) == self._nonce:
+            return descriptor
+        os.close(descriptor)
+        raise OSError(errno.ESTALE, f"{self.path} is another file by now")
+
+    def _make(self) -> int:
+        size = ROWS_AT + self.capacity * self._kind.row_bytes
+        space = os.statvfs(self.path.parent)
+        if space.f_bavail * space.f_frsize < size + _RESERVE_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(self.path, flags, documents.FILE_MODE)
+        try:
+            os.fchmod(descriptor, documents.FILE_MODE)
+            os.posix_fallocate(descriptor, 0, size)
+            nonce = os.urandom(8)
+            os.pwrite(descriptor, _HEAD.pack(self._kind.magic, VERSION, self.capacity, 0, 0, 0, 0, nonce), 0)
+            self._nonce, self._written, self._text = nonce, 0, b""
+            return descriptor
+        except BaseException:
+            self.path.unlink(missing_ok=True)
+            os.close(descriptor)
+            raise
+
+    def _put_document(self, descriptor: int, text: bytes) -> None:
+        if text != self._text:
+            at, head = _DOCUMENT
+            self._text = b""
+            os.pwrite(descriptor, head.pack(0, 0), at)
+            os.pwrite(descriptor, text, DOCUMENT_AT)
+            os.pwrite(descriptor, head.pack(len(text), zlib.crc32(text)), at)
+            self._text = text
+
+    def _put_rows(self, descriptor: int, rows: bytes) -> None:
+        """First how far it goes, then the rows, then that they are there: a reader always knows what is whole."""
+        count = len(rows) // self._kind.row_bytes
+        written = self._written + count
+        os.pwrite(descriptor, _BEGUN[1].pack(written), _BEGUN[0])
+        kept = rows[max(0, count - self.capacity) * self._kind.row_bytes : count * self._kind.row_bytes]
+        begin = (written - len(kept) // self._kind.row_bytes) % self.capacity
+        until_end = (self.capacity - begin) * self._kind.row_bytes
+        os.pwrite(descriptor, kept[:until_end], ROWS_AT + begin * self._kind.row_bytes)
+        os.pwrite(descriptor, kept[until_end:], ROWS_AT)
+        os.pwrite(descriptor, _WRITTEN[1].pack(written), _WRITTEN[0])
+        self._written = written
+
+
+def _text_of(document: dict[str, Any]) -> bytes:
+    """JSON that fits; where it would not, the last stages are left out, and their number is said."""
+    text = _json(document)
+    stages = list(document.get(STAGES, ()))
+    left_out = 0
+    while len(text) > DOCUMENT_ROOM and stages:
+        drop = max(1, len(stages) // 8)
+        del stages[-drop:]
+        left_out += drop
+        text = _json({**document, STAGES: stages, LEFT_OUT: left_out})
+    return text if len(text) <= DOCUMENT_ROOM else b"{}"
+
+
+def _json(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":"), default=str).encode("ascii", "backslashreplace")
