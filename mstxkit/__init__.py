@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from .escalation.inside import escalate
     from .host.identity import identify
     from .patching.declare import Patch, Seam, Target
-    from .process_status import stage_times, status
+    from .process_status import metrics, stage_times, status
     from .reading.run import open_run
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Patch", "Seam", "Target", "at_step", "autopatch", "capture", "configure", "current_stage", "current_step",
-    "escalate", "identify", "mark", "mstx_range", "mstx_timer", "open_run", "patch_report", "stage", "stage_times",
-    "status", "step", "unpatch",
+    "escalate", "identify", "mark", "metrics", "mstx_range", "mstx_timer", "open_run", "patch_report", "stage",
+    "stage_times", "status", "step", "unpatch",
 ]  # fmt: skip
 
 _LOADED_WHEN_USED = {
@@ -37,6 +37,7 @@ _LOADED_WHEN_USED = {
     "configure": "config.configuring",
     "escalate": "escalation.inside",
     "identify": "host.identity",
+    "metrics": "process_status",
     "open_run": "reading.run",
     "patch_report": "bootstrap.activation",
     "stage_times": "process_status",

@@ -15,11 +15,12 @@ from types import FrameType
 from typing import Any, Callable, Mapping
 
 from . import __version__, faults
+from .cluster.agent import Agent
 from .errors import CaptureError
 from .escalation.duty.standby import Standby
 from .host import identity, imports
 from .recorder import forking, here, outliving
-from .recorder.keeper import Keeper
+from .recorder.keeper import HandingOn, Keeper
 from .recorder.process import Recorder
 from .recorder.rings import Rings
 
@@ -125,7 +126,9 @@ def _take(recorder: Any) -> None:
     _beside.standby = _beside.keeper = _beside.rings = None
     if recorder is not None:
         standby = Standby((recorder.run, recorder.run_id, recorder.live.path.parent), _beside.settings)
-        keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path)
+        agent = Agent(recorder.run, recorder.run_id, recorder.live.path.parent, bool(_beside.settings.judge))
+        handing_on = HandingOn(agent.turn, agent.last)
+        keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path, handing_on)
         rings = Rings.beside(recorder.live.path, recorder.is_forked)
         recorder.sealer.each_second = lambda: standby.consider() + keeper.consider() + rings.consider()
         _beside.standby, _beside.keeper, _beside.rings = standby, keeper, rings

@@ -1,4 +1,4 @@
-"""What mstxkit does in this process at this moment: `status()`, `stage_times()`."""
+"""What mstxkit does in this process at this moment, and the job: `status()`, `stage_times()`, `metrics()`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import capturing, faults, sinks
 from .host import clock, environment, names
-from .store import livefile
+from .store import layout, livefile, settings_file
 
 if TYPE_CHECKING:
     from .recorder.process import Recorder
@@ -107,4 +107,30 @@ def stage_times(step: int | None = None) -> dict[str, float]:
     return engine.stage_times(step)
 
 
-__all__ = ["Status", "stage_times", "status"]
+def metrics() -> dict[str, float]:
+    """The figures of the job's last judged step, for any logger; {} where nobody has said any here yet. Never raises.
+
+    By name: `mstxkit/time_s/<stage>/max`, `.../median` and `.../slowest_rank`, `mstxkit/tokens_per_s/<stage>` where
+    tokens are known, `mstxkit/wait_ratio` (which share of the step a rank waits for the last, in the stage in which
+    that is most), `mstxkit/verdicts` (how many hold).
+
+    *Cost*: one small file in the host's shared memory is read; the run folder never is.
+
+    Example:
+        >>> import mstxkit
+        >>> with mstxkit.capture("runs/exp7"):
+        ...     mstxkit.metrics()
+        {}
+    """
+    try:
+        recorder = None if environment.is_off() else capturing.recorder_here()
+        if recorder is None:
+            return {}
+        figures = settings_file.read_figures(recorder.live.path.parent / layout.FIGURES_HERE, recorder.run_id)
+        return {} if figures is None else dict(figures.values)
+    except Exception as exc:
+        faults.note("metrics", exc)
+        return {}
+
+
+__all__ = ["Status", "metrics", "stage_times", "status"]

@@ -140,14 +140,19 @@ def is_held(path: str) -> bool | None:
         except (OSError, ValueError):
             return None
         try:
-            return _has_holder(descriptor)
+            return has_holder(descriptor)
         except OSError:
             return None
         finally:
             os.close(descriptor)
 
 
-def _has_holder(descriptor: int) -> bool | None:
+def has_holder(descriptor: int) -> bool | None:
+    """Does another process hold the lock of this open file? None: it is no regular file.
+
+    Raises:
+        OSError: its file system has no locks.
+    """
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         return None
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)

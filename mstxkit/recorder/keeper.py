@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Callable
+from typing import Callable, NamedTuple
 
 from .. import faults
 from ..host import identity, life, parts
@@ -29,6 +29,18 @@ _OUTLIVES_BY_S = 0.02
 _WORKERS_END_WITHIN_S = 1.0
 
 
+class HandingOn(NamedTuple):
+    """What a keeper does beside its own work, in its thread; neither may raise.
+
+    Args:
+        turn: Called about once a second.
+        last: Called when its process ends; is it the only one of the run here?
+    """
+
+    turn: Callable[[], None] = lambda: None
+    last: Callable[[bool], None] = lambda is_alone: None
+
+
 class Keeper:
     """What this process does for the others of its run here, while it is their keeper.
 
@@ -36,12 +48,13 @@ class Keeper:
         run: The run folder.
         run_id: Its id.
         own: The live file of this process.
+        handing_on: What else is done for all processes here.
 
     Threads/fork: `consider` and `begin` from one thread at a time. A forked child makes a new one, and calls `forget`
         on its parent's.
     """
 
-    def __init__(self, run: Path, run_id: str, own: Path) -> None:
+    def __init__(self, run: Path, run_id: str, own: Path, handing_on: HandingOn | None = None) -> None:
         self._run, self._folder, self._own = run, own.parent, own.stem
         self._lock = own.parent / f"{layout.KEEPER}{identity.host()}{life.SUFFIX}"
         self._is_keeper, self._has_looked, self._spent_ns = False, False, 0
@@ -49,6 +62,7 @@ class Keeper:
         self._left: set[str] = set()
         self._neighbours = Neighbours(self._folder)
         self._lookout = Lookout(run, run_id, self._folder)
+        self._handing_on = handing_on or HandingOn()
         self._background = Background("mstxkit-keeper", self._turn, self._neighbours.wake)
 
     def begin(self) -> None:
@@ -73,6 +87,7 @@ class Keeper:
             self.start()
             if self._is_keeper and not self._background.runs and not self._is_over:
                 self._lookout.tell_if_due([self._own])
+                self._handing_on.turn()
         except Exception as exc:
             faults.note("keeper", exc)
         spent_ns, self._spent_ns = self._spent_ns, 0
@@ -124,6 +139,7 @@ class Keeper:
                 if identity.current().get("under") == parts.RAY_DRIVER and not parts.is_driving():
                     self._await_workers(go_on)
                 adopt.collect(self._run, go_on, self._own, self._neighbours.when_gone)
+                self._handing_on.last(not any(map(self._is_alive, self._others())))
         finally:
             self.resign()
 
@@ -143,6 +159,7 @@ class Keeper:
         if gone - self._left or not self._has_looked:
             self._seal(gone)
         if not self._background.is_pausing:
+            self._handing_on.turn()
             self._lookout.tell_if_due([self._own, *(name for name in others if name not in gone)])
         self._spent_ns += time.thread_time_ns() - before
         return bool(self._others())

@@ -20,11 +20,15 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 class KeptOpen:
     """One file at a time; links are never followed.
 
+    Args:
+        header: What a new file begins with; default: that of a file of sealed blocks.
+
     Threads/fork: one thread at a time. A forked child makes a new one, and leaves what it got: to close a file of a
     file system that hangs would have it wait.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, header: bytes | None = None) -> None:
+        self._header = segment.file_header() if header is None else header
         self._path: Path | None = None
         self._file: OwnDescriptor | None = None
         self._which = (0, 0)
@@ -42,7 +46,7 @@ class KeptOpen:
             self.close()
             file = self._open(path)
         try:
-            self._size_bytes = _written(file.number, self._size_bytes, block)
+            self._size_bytes = _written(file.number, self._size_bytes, block, self._header)
         except OSError:
             if not self._size_bytes:
                 _remove(path)
@@ -88,10 +92,10 @@ def _remove(path: Path) -> None:
         os.close(folder)
 
 
-def _written(descriptor: int, before: int, block: bytes) -> int:
+def _written(descriptor: int, before: int, block: bytes, header: bytes) -> int:
     if not before:
         os.fchmod(descriptor, FILE_MODE)
-        block = segment.file_header() + block
+        block = header + block
     rest = memoryview(block)
     try:
         while rest:

@@ -6,7 +6,11 @@
 <run>/patches/<process>.json                  what became of its patched targets
 <run>/now/<host>-<digest>.json                in which step and stage the processes of a host are
 <run>/summaries/<host>-<digest>.mxb           what the processes of a host handed over, step by step
+<run>/summaries/<host>-<digest>.old.mxb       the part before that, once there was too much of it
 <run>/verdicts/<who>.jsonl                    what was judged of the job
+<run>/verdicts/figures.json                   figures of the step that was judged last, and what settings were in force
+<run>/verdicts/judge.lock                     held by who judges it now
+<run>/control/settings.json                   what is judged by, as it was changed while the run goes on
 <run>/control/requests.json                   every message to all ranks; requests.lock is held by who adds one
 <run>/control/acks/rank<R>[-<role>].json      what a rank says of them
 <run>/profiles/<stage>/step<N>/rank<R>/<start ns>-<pid>/session.json   one profile, and analysis.json of its parse
@@ -33,6 +37,7 @@ LIVE, SEALED, PATCHES, CONTROL, PROFILES = "live", "sealed", "patches", "control
 NOW, NOW_SUFFIX = "now", ".json"
 SUMMARIES, SUMMARIES_SUFFIX = "summaries", ".mxb"
 VERDICTS, VERDICTS_SUFFIX = "verdicts", ".jsonl"
+FIGURES, JUDGE_LOCK, SETTINGS = "figures.json", "judge.lock", "settings.json"
 HANDED_OVER_SUFFIX = ".sums"
 ACKS, REQUESTS, REQUESTS_LOCK = "acks", "requests.json", "requests.lock"
 SESSION_FILE, ANALYSIS_FILE, ANALYSIS_LOCK = "session.json", "analysis.json", "analysis.lock"
@@ -43,6 +48,10 @@ LIVE_SUFFIX, SEALED_SUFFIX, PATCHES_SUFFIX = life.LIVE_SUFFIX, ".mxs", ".json"
 PASSED_ON = "control-"
 RINGS_SUFFIX, ASKED_FOR_RINGS = ".rings", f"{PASSED_ON}rings"
 KEEPER = "keeper-"
+# The newest figures of the job, beside the live files.
+FIGURES_HERE = f"{PASSED_ON}{FIGURES}"
+# What the keeper has read of each process so far, for the next one.
+READ_SO_FAR = f"{PASSED_ON}handed.json"
 SESSION_DEPTH = 4  # folders between profiles/ and session.json
 RAW_SUFFIXES = ("_ascend_pt", "_ascend_ms")  # of the folders that torch_npu and MindSpore write
 

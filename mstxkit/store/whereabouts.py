@@ -83,13 +83,18 @@ def write(run: Path, run_id: str, folder: Path, processes: Iterable[Mapping[str,
         "written_ns": time.time_ns(), "mono_ns": time.monotonic_ns(), "processes": list(processes)[:PROCESSES_AT_MOST],
     }  # fmt: skip
     folders.make_folder(run / layout.NOW)
-    documents.replace_file(run / layout.NOW / _name(folder), json.dumps(about).encode())
+    documents.replace_file(run / layout.NOW / name_of_host(folder, layout.NOW_SUFFIX), json.dumps(about).encode())
 
 
-def _name(folder: Path) -> str:
-    """Of the file of this host: containers may share its name, and have another /dev/shm each, and a keeper each."""
+def name_of_host(folder: Path, suffix: str) -> str:
+    """Of a file of this host in a run: containers may share its name, and have another /dev/shm each, and a keeper
+    each.
+
+    Args:
+        folder: Of the live files of this host.
+    """
     place = f"{identity.boot_id()} {folder} {folder.stat().st_dev}"
-    return f"{identity.host()}-{hashlib.sha256(place.encode()).hexdigest()[:8]}{layout.NOW_SUFFIX}"
+    return f"{identity.host()}-{hashlib.sha256(place.encode()).hexdigest()[:8]}{suffix}"
 
 
 def seen(run: Path, run_id: str, unusable: list[Unusable] | None = None) -> list[Whereabouts]:

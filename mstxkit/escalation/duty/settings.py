@@ -22,6 +22,7 @@ class DutySettings(NamedTuple):
         cooldown_s, session_s, hour_s, run_s, agreement_s, transport_s: As in `machine.moves.Policy`.
         run_bytes: Raw data of all sessions of this rank in a run; 0: no limit.
         planned: 1: windows are planned in this run, of which the first step may be one.
+        judge: 0: no process and no actor that judges the job is started from here.
         profiles: "local:/a/folder": raw data are written there, on each host's own disk; None: into the run.
         profiles_mb_s: From there they go into the run afterwards, so many megabytes a second; 0: they stay.
         profiles_host_bytes, profiles_run_bytes: So much is kept on each host, and in the run; 0: no limit. Beyond it
@@ -40,6 +41,7 @@ class DutySettings(NamedTuple):
     transport_s: float = Policy.transport_s
     run_bytes: int = 0
     planned: int = 0
+    judge: int = 1
     profiles: str | None = None
     profiles_mb_s: float = 50.0
     profiles_host_bytes: int = 0

@@ -12,6 +12,7 @@ from builders.local_profiles import REQUEST, Place
 
 from mstxkit.errors import CaptureError
 from mstxkit.escalation.duty import caretaker
+from mstxkit.host import apart
 from mstxkit.escalation.duty.caretaker import Caretaker
 from mstxkit.escalation.duty.settings import DutySettings, checked
 from mstxkit.store.aftercare import Care
@@ -61,7 +62,7 @@ def test_it_is_started_where_there_is_something_to_do(
     place: Place, monkeypatch: pytest.MonkeyPatch, care: dict[str, Any], ended: int, is_started: bool
 ) -> None:
     started: list[Any] = []
-    monkeypatch.setattr(caretaker.os, "posix_spawn", lambda *words, **_: started.append(words) or 1 << 22)
+    monkeypatch.setattr(apart.os, "posix_spawn", lambda *words, **_: started.append(words) or 1 << 22)
     taken = Caretaker(Care(place.run, place.run_id, place.disk)._replace(**care))
 
     for _ in range(3):
@@ -74,7 +75,7 @@ def test_nothing_of_the_training_is_in_its_environment(place: Place, monkeypatch
     seen: list[dict[str, str]] = []
     monkeypatch.setenv("MSTXKIT_RUN", str(place.run))
     monkeypatch.setenv("RANK", "3")
-    monkeypatch.setattr(caretaker.os, "posix_spawn", lambda path, words, environ, **_: seen.append(environ) or 1 << 22)
+    monkeypatch.setattr(apart.os, "posix_spawn", lambda path, words, environ, **_: seen.append(environ) or 1 << 22)
 
     Caretaker(Care(place.run, place.run_id, place.disk)).consider(1)
 
@@ -87,7 +88,7 @@ def test_where_it_cannot_be_started_that_is_a_fault_and_no_error(place: Place, m
         raise OSError("no memory")
 
     noted: list[str] = []
-    monkeypatch.setattr(caretaker.os, "posix_spawn", refuse)
+    monkeypatch.setattr(apart.os, "posix_spawn", refuse)
     monkeypatch.setattr(caretaker.faults, "note", lambda site, exc: noted.append(f"{site}: {exc}"))
     Caretaker(Care(place.run, place.run_id, place.disk)).consider(1)
 

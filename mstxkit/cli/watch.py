@@ -1,0 +1,121 @@
+"""`mstxkit watch RUN`: who made the others wait, in which stage, and why: a line a verdict, as they come."""
+
+from __future__ import annotations
+
+import json as json_of
+from pathlib import Path
+from typing import TYPE_CHECKING, Optional
+
+import typer
+
+from ..errors import MstxkitError, ReadError
+from ..reading.report.escape import for_terminal
+from ..store import run_file
+from ..store.verdicts import Verdict
+from . import FOUND_WRONG, WRONG_USE, _show
+
+if TYPE_CHECKING:
+    from ..judging.watching import Acceptance, Seen
+
+_ONCE_HELP = "Judge what is there, and end; with 1 if anybody is blamed."
+_SET_HELP = "Change a setting of the judge while the job runs, slow_rank.effect=0.15 say, and end; may be repeated."
+_SCHEMA = 1
+_NOTHING = (
+    "this run has no summaries of its stages: nothing was in a stage of a step yet, or an older mstxkit has recorded "
+    "it. `mstxkit report RUN` shows what there is"
+)
+
+
+def watch(
+    run: Path = typer.Argument(..., help="The run's folder.", show_default=False),
+    once: bool = typer.Option(False, "--once", help=_ONCE_HELP),
+    json: bool = typer.Option(False, "--json", help="Each verdict as a line of JSON; with --once all as one object."),
+    set: Optional[list[str]] = typer.Option(None, "--set", metavar="NAME=VALUE", help=_SET_HELP),
+) -> None:
+    """Show the verdicts on a run.
+
+    Where nobody judges the job, this command does, until you end it.
+
+    Example: mstxkit watch runs/exp7 --once
+    """
+    run_id = run_file.id_of(run) if run.is_dir() else None
+    if run_id is None:
+        raise ReadError(f"{run}: no such run folder")
+    run = run.resolve()
+    if set:
+        _change(run, run_id, set, json)
+    elif once:
+        _once(run, run_id, json)
+    else:
+        from ..judging import watching
+
+        for verdict in watching.follow(run, run_id):
+            text = verdict.line().decode().rstrip() if json else _line(verdict)
+            print(text, flush=True)
+
+
+def _once(run: Path, run_id: str, json: bool) -> None:
+    from ..judging import watching
+
+    seen = watching.once(run, run_id)
+    if json:
+        _show.as_json({
+            "schema": _SCHEMA, "run": run_id, "path": str(run), "steps": seen.steps, "last_step": seen.last_step,
+            "hosts": seen.hosts, "has_summaries": seen.has_summaries,
+            "verdicts": [json_of.loads(verdict.line()) for verdict in seen.verdicts],
+        })  # fmt: skip
+    else:
+        for verdict in seen.verdicts:
+            print(_line(verdict))
+        print(_summary(run, seen))
+    if any(verdict.is_blaming for verdict in seen.verdicts):
+        raise typer.Exit(FOUND_WRONG)
+
+
+def _summary(run: Path, seen: Seen) -> str:
+    if not seen.has_summaries:
+        return _NOTHING.replace("RUN", for_terminal(str(run)))
+    blaming = sum(verdict.is_blaming for verdict in seen.verdicts)
+    who = "nobody is blamed" if not blaming else "1 verdict holds" if blaming == 1 else f"{blaming} verdicts hold"
+    hosts = f"{seen.hosts} host{'' if seen.hosts == 1 else 's'}"
+    judged = "as judged while it ran" if seen.steps is None else f"{seen.steps} steps judged now"
+    until = "" if seen.last_step is None else f", up to step {seen.last_step}"
+    return f"{who}; {judged}{until}, {hosts}"
+
+
+def _line(verdict: Verdict) -> str:
+    """Everything in it may have come from a file that anybody wrote."""
+    who = "" if verdict.rank is None else f"rank {verdict.rank}"
+    group = f"group {','.join(map(str, verdict.group[:16]))}" if verdict.group and not who else ""
+    since = "" if verdict.since_step is None else f"since step {verdict.since_step}"
+    impact = f"costs {verdict.impact_ratio:.0%} of a step" if verdict.impact_ratio else ""
+    sure = f"confidence {verdict.confidence:.2f}" if verdict.confidence else ""
+    about = ", ".join(filter(None, (since, impact, sure)))
+    head = " ".join(filter(None, (verdict.kind, verdict.role, who or group, verdict.stage or "")))
+    if verdict.withdrawn:
+        return for_terminal(f"step {verdict.step}: {head}: withdrawn: {verdict.withdrawn}")
+    rest = "; ".join(filter(None, (about, verdict.waits_for, verdict.next and f"next: {verdict.next}")))
+    return for_terminal(f"step {verdict.step}: {head}: {rest}")
+
+
+def _change(run: Path, run_id: str, texts: list[str], json: bool) -> None:
+    from ..judging import watching
+
+    try:
+        values = watching.checked(texts)
+    except MstxkitError as exc:
+        _show.stop(str(exc), WRONG_USE)
+    done = watching.change(run, run_id, values)
+    if json:
+        _show.as_json({"schema": _SCHEMA, **done._asdict(), "settings": done.settings._asdict()})
+    else:
+        for line in _acknowledged(done):
+            print(line)
+    if done.missing or done.judge is False:
+        raise typer.Exit(FOUND_WRONG)
+
+
+def _acknowledged(done: Acceptance) -> list[str]:
+    judge = {True: "the judge judges by them", False: "the judge has not taken them yet", None: "nobody judges it now"}
+    lines = [f"settings {done.settings.version}: {done.hosts} hosts have them; {judge[done.judge]}"]
+    return lines + [f"not acknowledged by {for_terminal(host)}" for host in done.missing]

@@ -1,0 +1,154 @@
+"""The agent of a host: what its processes have handed over becomes one batch, which goes on; and what comes back.
+
+It is the host keeper's, and runs in that one's thread: nothing else waits where the run folder or Ray does not answer.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from .. import faults
+from ..errors import MstxkitError
+from ..host import identity, jitter
+from ..store import batches, documents, layout, settings_file, whereabouts
+from ..store.settings_file import Figures
+from . import gathering
+from .batch_log import BatchLog
+from .gathering import Gathering
+from .homes import Homes
+
+# Between two batches; a process's own hand-over comes once a second.
+EVERY_S = 0.45
+# Whoever reads from the middle of a file learns who is who within this many batches.
+_ANNOUNCED_EVERY = 64
+_LOOKS_EVERY_S = 3.0
+_NS = 10**9
+
+
+class Agent:
+    """What this process passes on for its host, while it is the keeper.
+
+    Args:
+        run: The run folder.
+        run_id: Its id.
+        folder: The live files of this host.
+        judges: May a process that judges the job be started from here?
+
+    Threads/fork: any thread; one that comes while another is at it does nothing. A forked child makes a new one.
+    """
+
+    def __init__(self, run: Path, run_id: str, folder: Path, judges: bool = True) -> None:
+        self._run, self._run_id, self._folder = run, run_id, folder
+        self._gathering, self._log = Gathering(folder), BatchLog(run, folder)
+        self._homes = Homes(run, run_id, folder, judges)
+        self._sender, self._number = os.urandom(6).hex(), 0
+        self._next_s, self._settings, self._said_settings = 0.0, 0, 0
+        self._figures: Figures | None = None
+        self._looks = jitter.Every(_LOOKS_EVERY_S, "figures", time.monotonic())
+        self._states: dict[Path, tuple[int, ...]] = {}
+        self._working = threading.Lock()
+
+    def turn(self) -> None:
+        """About once a second: pass on what is new, if anything is. Never raises.
+
+        *Cost*: five system calls a process in shared memory; no call that names a file of the run.
+        """
+        if time.monotonic() < self._next_s or not self._working.acquire(blocking=False):
+            return
+        try:
+            self._next_s = time.monotonic() + EVERY_S
+            self._pass_on(False)
+            self._homes.consider(list(self._gathering.processes()))
+            self._look()
+        except FileNotFoundError:
+            pass  # somebody has removed the run folder: the sealer puts it back
+        except Exception as exc:
+            faults.note("cluster.agent", exc)
+        finally:
+            self._working.release()
+
+    def last(self, is_alone: bool) -> None:
+        """This process ends: pass on what is left. Never raises.
+
+        Args:
+            is_alone: Is there no other process of the run on this host?
+        """
+        if not self._working.acquire(blocking=False):
+            return  # it hangs in a write: what is left lies in the rings, for the next keeper
+        try:
+            self._pass_on(is_alone)
+            self._homes.leave()
+        except FileNotFoundError:
+            pass
+        except Exception as exc:
+            faults.note("cluster.agent", exc)
+        finally:
+            self._log.close()
+            self._working.release()
+
+    def _pass_on(self, is_goodbye: bool) -> None:
+        handed = self._gathering.gather()
+        if not (handed or (is_goodbye and self._number) or self._settings != self._said_settings):
+            return
+        every = list(gathering.in_batches(handed))
+        for head, sections in every:
+            is_last = head is every[-1][0]
+            self._send(self._framed(head, sections, is_goodbye and is_last))
+        if handed and not is_goodbye:
+            self._gathering.save()
+        self._said_settings = self._settings
+
+    def _framed(self, head: dict[str, Any], sections: list[tuple[str, int, bytes]], is_goodbye: bool) -> bytes:
+        self._number += 1
+        if self._number % _ANNOUNCED_EVERY == 0:
+            self._gathering.announce_all()
+        about = {
+            "run": self._run_id, "host": identity.host(), "place": whereabouts.name_of_host(self._folder, ""),
+            "boot": identity.boot_id(), "sender": self._sender, "number": self._number - 1,
+            "clock": _clock(), "settings": self._settings, "goodbye": is_goodbye, "dropped": self._log.dropped,
+        }  # fmt: skip
+        return batches.encode({**about, **head}, sections)
+
+    def _send(self, frame: bytes) -> None:
+        """By Ray first: the run folder may take its time."""
+        self._homes.post(frame)
+        self._log.append(frame)
+
+    def _look(self) -> None:
+        """What comes back: by Ray, else through the run."""
+        answer = self._homes.answer()
+        if answer is None and self._looks.is_due(time.monotonic()):
+            answer = self._in_run()
+        if answer is not None and answer != self._figures:
+            self._figures = answer
+            documents.replace_file(self._folder / layout.FIGURES_HERE, answer.as_json(self._run_id))
+        if answer is not None:
+            self._settings = max(self._settings, answer.settings)
+
+    def _in_run(self) -> Figures | None:
+        """The figures in the run folder, and the version of the settings there: a call each, unless it has changed."""
+        settings, figures = self._run / layout.CONTROL / layout.SETTINGS, self._run / layout.VERDICTS / layout.FIGURES
+        if self._is_new(settings):
+            try:
+                self._settings = max(self._settings, settings_file.read_settings(self._run, self._run_id).version)
+            except MstxkitError as exc:
+                faults.note("cluster.settings", exc)
+        return settings_file.read_figures(figures, self._run_id) if self._is_new(figures) else None
+
+    def _is_new(self, file: Path) -> bool:
+        state = documents.state_of(file)
+        before, self._states[file] = self._states.get(file, ()), state
+        return bool(state) and state != before
+
+
+def _clock() -> list[int]:
+    """CLOCK_MONOTONIC, CLOCK_REALTIME and half the bracket in which that was asked, ns; the best of three."""
+    best = [0, 0, _NS]
+    for _ in range(3):
+        before, wall, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+        best = min(best, [(before + after) // 2, wall, (after - before) // 2 + 1], key=lambda pair: pair[2])
+    return best

@@ -1,0 +1,86 @@
+"""Appends a host's batches to its file in the run, through a descriptor that stays open; bounded, the oldest go first.
+
+On a shared file system each call that names a file is answered by one server for all hosts: so there are none, but for
+the first batch and where the file is put aside.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ..host import folders
+from ..recorder.kept_open import KeptOpen
+from ..store import batches, layout, whereabouts
+
+# Two files of this size at most: 100,000 steps of 8 ranks with 10 stages.
+FILE_BYTES = 32 << 20
+# What the run folder did not take is kept, and tried again.
+WAITING_BYTES = 1 << 20
+
+
+class BatchLog:
+    """The file of this host. `append` from one thread at a time; a forked child makes a new one.
+
+    Args:
+        run: The run folder.
+        folder: Of the live files of this host.
+        file_bytes: It is put aside once it is so large; what was put aside before is removed.
+
+    Attributes:
+        dropped: Batches that are in no file, because the run folder took none for too long.
+    """
+
+    def __init__(self, run: Path, folder: Path, file_bytes: int = FILE_BYTES) -> None:
+        self._run, self._folder, self._file_bytes = run, folder, file_bytes
+        self._path: Path | None = None
+        self._file = KeptOpen(b"")
+        self._size_bytes = 0
+        self._waiting: list[bytes] = []
+        self.dropped = 0
+
+    def append(self, frame: bytes) -> None:
+        """Write a batch at its end, after those that could not be written before.
+
+        Raises:
+            OSError, CaptureError: it cannot be written now.
+        """
+        self._waiting.append(frame)
+        while len(self._waiting) > 1 and sum(map(len, self._waiting)) > WAITING_BYTES:
+            del self._waiting[0]
+            self.dropped += 1
+        block = b"".join(self._waiting)
+        path = self._path or self._made()
+        if self._size_bytes + len(block) > self._file_bytes and self._size_bytes:
+            self._put_aside(path)
+        try:
+            self._size_bytes = self._file.append(path, block)
+        except FileNotFoundError:
+            self._path = None
+            self._size_bytes = self._file.append(self._made(), block)
+        self._waiting.clear()
+
+    @property
+    def is_behind(self) -> bool:
+        """Is there anything that is not written yet?"""
+        return bool(self._waiting)
+
+    def _made(self) -> Path:
+        os.stat(self._run)  # what somebody has removed is not made anew here
+        folders.make_folder(self._run / layout.SUMMARIES)
+        name = whereabouts.name_of_host(self._folder, layout.SUMMARIES_SUFFIX)
+        self._path = self._run / layout.SUMMARIES / name
+        return self._path
+
+    def _put_aside(self, path: Path) -> None:
+        old = path.with_name(path.name[: -len(layout.SUMMARIES_SUFFIX)] + batches.OLD_SUFFIX)
+        try:
+            os.replace(path, old)
+        except FileNotFoundError:
+            pass
+        self._file.close()
+        self._size_bytes = 0
+
+    def close(self) -> None:
+        """Hold nothing any more. Never raises."""
+        self._file.close()

@@ -1,0 +1,61 @@
+"""Starts the process that judges the job, beside rank 0, where there is no Ray: apart, never a thread of training.
+
+It needs numpy, which the training process need not have loaded: only where it lies is looked up here.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Sequence
+
+from .. import faults
+from ..host import apart
+from ..store import judge_lock
+from ..store.batches import HandingProcess
+
+_MODULE = "mstxkit.judging.judge_process"
+# How often it is looked whether there is one, at two calls of the run folder; it may have been killed. Seconds.
+_AGAIN_AFTER_S = 5.0
+# A program that is over before that needs nobody beside it.
+_AFTER_S = 2.0
+
+
+class Beside:
+    """Starts one, from the host of rank 0; that it is alone it sees to itself. One thread at a time.
+
+    Args:
+        run: The run folder.
+        run_id: Its id.
+    """
+
+    def __init__(self, run: Path, run_id: str) -> None:
+        self._run, self._run_id = run, run_id
+        self._next_s, self._child = time.monotonic() + _AFTER_S, 0
+
+    def consider(self, processes: Sequence[HandingProcess]) -> None:
+        """Start it where rank 0 is among these, and is not alone in its job.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        if self._child and apart.has_gone(self._child):
+            self._child = 0
+        if time.monotonic() < self._next_s or self._child or not any(map(_is_first_of_several, processes)):
+            return
+        self._next_s = time.monotonic() + _AGAIN_AFTER_S
+        if judge_lock.is_held(self._run):
+            return
+        numpy = PathFinder.find_spec("numpy", sys.path)
+        if numpy is None or numpy.origin is None:
+            why = "the job is not judged from here, as there is no numpy: `mstxkit watch RUN` judges it from elsewhere"
+            faults.warn_once("cluster.beside", why)
+            return
+        where = str(Path(numpy.origin).parents[1])
+        self._child = apart.started(_MODULE, [str(self._run), self._run_id], [where])
+
+
+def _is_first_of_several(process: HandingProcess) -> bool:
+    return process.rank == 0 and process.world_size > 1

@@ -1,0 +1,185 @@
+"""What the processes of this host have handed over since the last time, made into batches.
+
+It reads shared memory only. What a process left that is gone is read once more, and cleared away.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Iterator, Mapping, NamedTuple
+
+from ..errors import FormatError
+from ..host import parts
+from ..store import batches, documents, layout, livefile
+from ..store.batches import HandingProcess
+from ..store.documents import Unusable
+from ..store.handed_over import END, STAGES, HandedOver
+from ..store.values import list_of, small_number, table_of, text_of, whole_number
+
+_IDENTITY = ("rank", "role", "part", "pid", "under", "world_size")
+_POSITION = "position"
+_ROWS_AT_MOST = batches.BODY_AT_MOST // 2
+_ANNOUNCED_AT_MOST = 64  # in one batch: their stages may be long texts
+
+
+class Handed(NamedTuple):
+    """What is new of one process.
+
+    Args:
+        process: Who it is.
+        is_changed: Was it another one, or did it say something else of itself, before?
+        rows: Whole rows.
+        missed: Rows that nobody has read.
+        has_ended: Nothing comes of it any more.
+    """
+
+    process: HandingProcess
+    is_changed: bool
+    rows: bytes
+    missed: int
+    has_ended: bool
+
+
+class Gathering:
+    """The rings of one host. One thread at a time.
+
+    Args:
+        folder: Of the live files of this host.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._rings: dict[str, _Ring] = {}
+        self._next_number = 0
+        self._before: Mapping[str, Any] | None = None
+
+    def gather(self) -> list[Handed]:
+        """What is new of each process that has anything new."""
+        suffix = layout.HANDED_OVER_SUFFIX
+        try:
+            names = sorted(name[: -len(suffix)] for name in os.listdir(self._folder) if name.endswith(suffix))
+        except FileNotFoundError:
+            return []
+        for name in names:
+            if name not in self._rings and len(self._rings) < batches.PROCESSES_AT_MOST:
+                number = self._next_number % batches.PROCESSES_AT_MOST
+                self._rings[name] = _Ring(self._folder, name, number, self._read_before(name))
+                self._next_number += 1
+        handed = [ring.read() for ring in self._rings.values()]
+        for name in [name for name, ring in self._rings.items() if ring.is_over or name not in names]:
+            self._rings.pop(name).remove()
+        return [new for new in handed if new is not None]
+
+    def _read_before(self, name: str) -> Mapping[str, Any]:
+        """What an earlier keeper has left of this process."""
+        if self._before is None:
+            self._before = documents.read_json(self._folder / layout.READ_SO_FAR) or {}
+        return table_of(self._before.get(name))
+
+    def save(self) -> None:
+        """Leave for the next keeper what was passed on, and of whom.
+
+        Raises:
+            OSError: it cannot be left; the next one passes on again what the rings hold.
+        """
+        content = json.dumps({name: ring.as_json() for name, ring in self._rings.items()}).encode()
+        documents.replace_file(self._folder / layout.READ_SO_FAR, content)
+
+    def announce_all(self) -> None:
+        """Say of every process again who it is, the next time: who reads may have missed it."""
+        for ring in self._rings.values():
+            ring.announced = None
+
+    def processes(self) -> Iterator[HandingProcess]:
+        """Those that have handed over anything and live."""
+        for ring in self._rings.values():
+            if ring.announced is not None:
+                yield ring.announced
+
+
+class _Ring:
+    """One process's."""
+
+    def __init__(self, folder: Path, name: str, number: int, before: Mapping[str, Any]) -> None:
+        self._live = folder / f"{name}{layout.LIVE_SUFFIX}"
+        position = whole_number(before.get(_POSITION))
+        self._handed = HandedOver(folder / f"{name}{layout.HANDED_OVER_SUFFIX}", position)
+        self._name, self._number = name, number
+        self._identity: Mapping[str, Any] = {key: before.get(key) for key in _IDENTITY}
+        self.announced: HandingProcess | None = None
+        self.is_over = False
+
+    def read(self) -> Handed | None:
+        """What is new; None where nothing is."""
+        is_gone = not self._live.exists()
+        try:
+            rows, missed, document = self._handed.read_new()
+        except Unusable:
+            return None
+        has_ended = document.get(END) is True or is_gone
+        if not rows and not has_ended and self.announced is not None:
+            return None
+        if not is_gone:
+            self._identity = _identity_of(self._live) or self._identity
+        process = self._described(document)
+        is_changed, self.announced, self.is_over = process != self.announced, process, has_ended
+        return Handed(process, is_changed, rows, missed, has_ended)
+
+    def _described(self, document: Mapping[str, Any]) -> HandingProcess:
+        who = self._identity
+        stages = tuple(map(text_of, list_of(document.get(STAGES))[: batches.STAGES_AT_MOST]))
+        waits = document.get("waits") is True or who.get("under") == parts.RAY_DRIVER
+        texts = {key: text_of(who.get(key)) for key in ("role", "part", "under")}
+        rank, pid, world_size = (small_number(who.get(key)) for key in ("rank", "pid", "world_size"))
+        return HandingProcess(
+            self._number, self._name, rank, texts["role"], texts["part"], pid or 0, texts["under"], waits,
+            world_size or 0, stages,
+        )  # fmt: skip
+
+    def as_json(self) -> dict[str, Any]:
+        """For the next keeper."""
+        return {_POSITION: self._handed.position, **self._identity}
+
+    def remove(self) -> None:
+        """Clear away what was read to its end."""
+        if self.is_over:
+            self._handed.path.unlink(missing_ok=True)
+
+
+def _identity_of(live: Path) -> dict[str, Any] | None:
+    try:
+        descriptor = documents.open_regular(live)
+        try:
+            head = documents.read_part(descriptor, 0, livefile.HEADER_BYTES)
+        finally:
+            os.close(descriptor)
+        identity = livefile.read_identity(head) if len(head) == livefile.HEADER_BYTES else {}
+        return {key: identity.get(key) for key in _IDENTITY} if identity else None
+    except (OSError, FormatError, ValueError):
+        return None
+
+
+def in_batches(handed: list[Handed]) -> Iterator[tuple[dict[str, Any], list[tuple[str, int, bytes]]]]:
+    """Their heads and sections: as a rule one; several where there is too much for one."""
+    head: dict[str, Any] = _empty()
+    sections: list[tuple[str, int, bytes]] = []
+    size = 0
+    for new in handed:
+        if sections and (size + len(new.rows) > _ROWS_AT_MOST or len(head["processes"]) >= _ANNOUNCED_AT_MOST):
+            yield head, sections
+            head, sections, size = _empty(), [], 0
+        number = new.process.number
+        if new.is_changed:
+            head["processes"].append(new.process.as_json())
+        if new.has_ended:
+            head["ended"].append(number)
+        head["missed"] += new.missed
+        sections.append((batches.STAGES, number, new.rows))
+        size += len(new.rows)
+    yield head, sections
+
+
+def _empty() -> dict[str, Any]:
+    return {"processes": [], "ended": [], "missed": 0}

@@ -1,0 +1,95 @@
+"""The actor of Ray's that judges a job: `judging/desk.py` behind one method. Nothing else is imported where it is made.
+
+Its process runs with MSTXKIT_OFF=1: it is no process of the run. It works in a thread of its own, so that a host that
+calls is answered at once, and ends by itself.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+WHO = "controller"
+_LOOKS_EVERY_S = 0.25
+# What came by message is in the run as well: that is looked at for what was missed.
+_READS_EVERY_S = 3.0
+_FRAMES_AT_MOST = 20_000
+GOODBYE_S, SILENCE_S = 10.0, 900.0
+
+
+class JobController:
+    """Judges one job. Made by `ray_link`, as a named actor.
+
+    Args:
+        run: The run folder.
+        run_id: Its id.
+        goodbye_s: It ends so long after all hosts have said goodbye.
+        silence_s: It ends after so long without a word.
+    """
+
+    def __init__(self, run: str, run_id: str, goodbye_s: float = GOODBYE_S, silence_s: float = SILENCE_S) -> None:
+        self._run, self._run_id = Path(run), run_id
+        self._goodbye_s, self._silence_s = goodbye_s, silence_s
+        self._frames: list[bytes] = []
+        self._heard_s = time.monotonic()
+        self._answer = b""
+        self._lock = threading.Lock()
+        threading.Thread(target=self._work, name="mstxkit-judge", daemon=True).start()
+
+    def take(self, frames: bytes) -> bytes:
+        """Batches of a host, whole ones; what is answered is the newest word for all hosts, as the JSON of a file."""
+        self._heard_s = time.monotonic()
+        with self._lock:
+            if len(self._frames) < _FRAMES_AT_MOST:
+                self._frames.append(frames)
+        return self._answer
+
+    def _work(self) -> None:
+        desk_of = import_module("mstxkit.judging.desk")
+        batches = import_module("mstxkit.store.batches")
+        desk = desk_of.Desk(self._run, self._run_id, WHO, desk_of.READ_AGAIN_BYTES, lock=_lock(self._run))
+        reads_s = 0.0
+        while True:
+            try:
+                self._take_all(desk, batches)
+                desk.look(reads=time.monotonic() >= reads_s)
+                reads_s = time.monotonic() + _READS_EVERY_S if time.monotonic() >= reads_s else reads_s
+                self._answer = desk.controller.figures.as_json(self._run_id)
+                if self._is_over(desk):
+                    desk.judge(time.time(), at_once=True)
+                    desk.close()
+                    _end()
+            except Exception:  # one bad batch, or a disk, is no end of judging
+                time.sleep(1.0)
+            time.sleep(_LOOKS_EVERY_S)
+
+    def _take_all(self, desk: Any, batches: Any) -> None:
+        with self._lock:
+            frames, self._frames = self._frames, []
+        now_s = time.time()
+        for batch in batches.decode(b"".join(frames), self._run_id).batches:
+            desk.controller.take(batch, now_s)
+
+    def _is_over(self, desk: Any) -> bool:
+        silent_s = time.monotonic() - self._heard_s
+        hosts = desk.controller.directory.hosts.values()
+        has_ended = bool(hosts) and all(host.has_ended for host in hosts)
+        return silent_s > self._silence_s or (has_ended and silent_s > self._goodbye_s)
+
+
+def _lock(run: Path) -> int:
+    """That of who judges the run, where it can be had here; there is one actor a job in any case."""
+    try:
+        lock = import_module("mstxkit.store.judge_lock").take(run) if run.is_dir() else None
+    except Exception:
+        return -1
+    return -1 if lock is None else int(lock)
+
+
+def _end() -> None:
+    """End this actor for good: Ray would start one again that just exits."""
+    ray: Any = import_module("ray")
+    ray.kill(ray.get_runtime_context().current_actor, no_restart=True)

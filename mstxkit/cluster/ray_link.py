@@ -1,0 +1,154 @@
+"""The way to the controller where Ray is: one named actor a job, made by whichever host's agent sees Ray first.
+
+Nothing here runs on a training thread, and nothing waits: a call is sent, and its answer is picked up at a later turn.
+Nothing of Ray is called where its core worker does not run: Ray would end the process (seen with 2.42.1 and 2.60.0).
+
+Source: Ray 2.60.0, `ray/actor.py` (`options`: `get_if_exists`, `lifetime`, `max_restarts`, `num_cpus`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from .. import faults
+from ..host import environment
+from ..store import settings_file
+from ..store.documents import document_in
+from ..store.settings_file import Figures
+from .ray_actor import JobController
+
+NAMESPACE = "mstxkit"
+# Batches that wait for an answer to the call before; older ones are in the run.
+_WAITING_AT_MOST, _WAITING_BYTES = 256, 4 << 20
+# After a failure, and for an answer that never comes. Seconds.
+_AGAIN_AFTER_S, _ANSWERS_WITHIN_S = 5.0, 60.0
+# What the end of Ray in this process waits for a call of ours that is under way.
+_LEAVES_WITHIN_S = 0.05
+
+
+def name_of(run_id: str) -> str:
+    """Of the actor of a run, in the namespace `mstxkit`."""
+    return f"mstxkit-{run_id}"
+
+
+class RayLink:
+    """This host's way to it. One thread at a time, but `leave`.
+
+    Args:
+        run: The run folder.
+        run_id: Its id.
+    """
+
+    def __init__(self, run: Path, run_id: str) -> None:
+        self._run, self._run_id = run, run_id
+        self._pid = os.getpid()
+        self._actor: Any = None
+        self._call: Any = None
+        self._called_s = self._next_s = 0.0
+        self._waiting: list[bytes] = []
+        self._sent: list[bytes] = []
+        self._answer: Figures | None = None
+        self._calling, self._is_left = threading.Lock(), False
+
+    @property
+    def is_open(self) -> bool:
+        """Is the job judged by an actor, or will it be?"""
+        return self._actor is not None or _is_connected()
+
+    def post(self, frame: bytes) -> None:
+        """Send a batch, with those that wait. Never raises."""
+        self._waiting.append(frame)
+        while len(self._waiting) > _WAITING_AT_MOST or sum(map(len, self._waiting)) > _WAITING_BYTES:
+            del self._waiting[0]
+        self._turn()
+
+    def answer(self) -> Figures | None:
+        """What was answered last; None where nothing was. Never raises."""
+        self._turn()
+        return self._answer
+
+    def close(self) -> None:
+        """Send what is left; nothing is sent after that. Never raises."""
+        if self._waiting and self._call is not None:
+            time.sleep(_LEAVES_WITHIN_S)
+        self._turn()
+        self.leave()
+
+    def leave(self) -> None:
+        """Call nothing of Ray's any more: it is being shut down. Waits for a call that is under way, not for long."""
+        if self._calling.acquire(timeout=_LEAVES_WITHIN_S):
+            self._calling.release()
+        self._is_left = True
+
+    def _turn(self) -> None:
+        if os.getpid() != self._pid or time.monotonic() < self._next_s or not self._calling.acquire(blocking=False):
+            return
+        try:
+            if not self._is_left and _is_connected():
+                self._hear()
+                self._speak()
+            elif self._actor is not None:  # Ray was shut down here; another one may be started
+                self._actor = self._call = None
+        except Exception as exc:
+            faults.note("cluster.ray", exc)
+            self._forget()
+        finally:
+            self._calling.release()
+
+    def _hear(self) -> None:
+        if self._call is None:
+            return
+        ray = sys.modules["ray"]
+        ready, _ = ray.wait([self._call], timeout=0)
+        if ready:
+            call, self._call = self._call, None
+            try:
+                self._understand(ray.get(call, timeout=1))
+                self._sent = []
+            except ray.exceptions.RayError:  # it is being started again, or gone
+                self._forget()
+        elif time.monotonic() - self._called_s > _ANSWERS_WITHIN_S:
+            self._forget()
+
+    def _understand(self, answer: Any) -> None:
+        if isinstance(answer, bytes) and answer:
+            self._answer = settings_file.figures_of(document_in(answer, Path("answer"), self._run_id))
+
+    def _speak(self) -> None:
+        if self._call is None and self._waiting:
+            actor = self._actor or self._made()
+            self._sent, self._waiting = self._waiting, []
+            self._call, self._called_s = actor.take.remote(b"".join(self._sent)), time.monotonic()
+
+    def _forget(self) -> None:
+        """Begin anew, with what was not answered: a batch that comes twice counts once."""
+        self._waiting, self._sent = [*self._sent, *self._waiting], []
+        self._actor = self._call = None
+        self._next_s = time.monotonic() + _AGAIN_AFTER_S
+
+    def _made(self) -> Any:
+        """The actor, made if it is not there: it takes nothing of what the job may use, and outlives its driver."""
+        ray = sys.modules["ray"]
+        # Before Ray's own, which is registered by then: no call of ours may be under way as Ray is shut down.
+        atexit.register(self.leave)
+        options = {
+            "name": name_of(self._run_id), "namespace": NAMESPACE, "get_if_exists": True, "lifetime": "detached",
+            "num_cpus": 0, "max_restarts": -1, "max_concurrency": 4,
+            "runtime_env": {"env_vars": {environment.OFF: "1"}},
+        }  # fmt: skip
+        self._actor = ray.remote(JobController).options(**options).remote(str(self._run), self._run_id)
+        return self._actor
+
+
+def _is_connected() -> bool:
+    """Is this process part of a Ray job, with a core worker of its own? Asks nothing that could wait."""
+    ray, worker = sys.modules.get("ray"), sys.modules.get("ray._private.worker")
+    is_initialized = getattr(ray, "is_initialized", None)
+    connected = getattr(getattr(worker, "global_worker", None), "connected", False)
+    return is_initialized is not None and connected is True and bool(is_initialized())

@@ -1,0 +1,189 @@
+"""Batches in, verdicts out: the same for an actor of Ray's, for the process beside rank 0, and for `mstxkit watch`.
+
+Of values alone: no file, no clock of its own. What it holds is bounded, whatever the batches say.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ..host import parts
+from ..stages import canonical
+from ..store.batches import STAGES, Batch, HandingProcess
+from ..store.settings_file import Figures, LiveSettings
+from ..store.verdicts import Verdict
+from . import figures, settings
+from .directory import Directory, SendingHost, missed_rows
+from .evidence import Peer, RoleStep
+from .judge import JobJudge
+from .judged import Want
+from .members import NOBODY, HandingProcesses
+from .steps import ROW, Closing, RoleBook, has_step
+
+if TYPE_CHECKING:
+    from .evidence import Seconds, Whole
+
+ROLES_AT_MOST, STAGES_OF_A_PROCESS = 64, 256
+# Rows are worked on together that came within so many seconds, or once there are so many of them.
+_TOGETHER_S, _TOGETHER_ROWS = 0.25, 1 << 18
+# How far wall clocks of two hosts may be apart where nobody has measured it.
+OTHER_HOSTS_S = 0.05
+_NS = 1e9
+
+
+class Outcome(NamedTuple):
+    """What has come of some batches.
+
+    Args:
+        verdicts: Lines to write.
+        wants: Evidence that is asked for.
+        steps: How many steps of roles were judged.
+    """
+
+    verdicts: tuple[Verdict, ...] = ()
+    wants: tuple[Want, ...] = ()
+    steps: int = 0
+
+
+class Controller:
+    """The judge of one job, fed with batches. One thread at a time.
+
+    Args:
+        run: The run's folder as a person would name it.
+        standing: Verdicts that an earlier judge has left.
+        closing: When steps are closed.
+
+    Attributes:
+        directory: Who sends.
+        figures: Of the step that was judged last.
+        missed_rows: Rows that came too late, that nobody has read, or that say nothing here.
+    """
+
+    def __init__(self, run: str, standing: tuple[Verdict, ...] = (), closing: Closing | None = None) -> None:
+        self.directory, self.figures, self.missed_rows = Directory(), Figures(), 0
+        self._closing = closing or Closing()
+        self._judge = JobJudge(settings.defaults(), run, standing)
+        self._settings = LiveSettings()
+        self._books: dict[str, RoleBook] = {}
+        self._processes, self._origin_ns = HandingProcesses(), 0
+        self._pending: list[tuple[int, bytes]] = []
+        self._pending_rows, self._pending_s, self._taken_s = 0, 0.0, 0.0
+        self._latest: dict[str, dict[str, float]] = {}
+
+    def apply(self, changed: LiveSettings) -> None:
+        """Judge by these from the next step on."""
+        if changed.version != self._settings.version:
+            self._settings = changed
+            self._judge.settings = settings.of_json(changed.values)
+            self.figures = self.figures._replace(settings=changed.version)
+
+    def take(self, batch: Batch, now_s: float) -> bool:
+        """Take a batch, unless it came before.
+
+        Args:
+            now_s: Wall clock; where old batches are read, the time when each was made.
+        """
+        sent = self.directory.take(batch, now_s)
+        if sent is None:
+            return False
+        host, sender = sent
+        for process in batch.processes():
+            sender.processes[process.number] = self._process(process, host)
+        for kind, number, rows in batch.parts:
+            if kind == STAGES and rows:
+                self._pending.append((sender.processes.get(number, NOBODY), rows))
+                self._pending_rows += len(rows) // ROW.itemsize
+        self._pending_s, self._taken_s = self._pending_s or now_s, now_s
+        ended = [sender.processes.get(number, NOBODY) for number in batch.numbers("ended")]
+        if ended:
+            self._put()
+            for process_id in ended:
+                self._processes.end(process_id)
+        self.missed_rows += missed_rows(batch)
+        return True
+
+    def is_due(self, now_s: float) -> bool:
+        """Is it time for `work`? So that batches are worked on together, and memory is not filled with them."""
+        return bool(self._pending) and (
+            now_s - self._pending_s >= _TOGETHER_S or self._pending_rows >= _TOGETHER_ROWS or now_s < self._pending_s
+        )
+
+    def work(self, now_s: float, at_once: bool = False) -> Outcome:
+        """Judge the steps that nobody is waited for any more.
+
+        Args:
+            at_once: Wait for nobody: nothing more will come.
+        """
+        self._put()
+        verdicts: list[Verdict] = []
+        wants: list[Want] = []
+        steps = 0
+        for book in self._books.values():
+            for step in book.due(now_s, self._closing, at_once):
+                judged = self._judge.close(self._with_errors(step), int(now_s * _NS))
+                verdicts += judged.verdicts
+                wants += judged.wants
+                self._note(step, int(now_s * _NS))
+                steps += 1
+        return Outcome(tuple(verdicts), tuple(wants), steps)
+
+    def standing(self) -> list[Verdict]:
+        """The verdicts that hold now."""
+        return self._judge.standing()
+
+    def _note(self, step: RoleStep, now_ns: int) -> None:
+        self._latest[step.role] = figures.of_step(step)
+        blaming = sum(verdict.is_blaming for verdict in self._judge.standing())
+        values = figures.together(self._latest.values(), blaming)
+        self.figures = Figures(step.step, values, self._settings.version, now_ns)
+
+    def _with_errors(self, step: RoleStep) -> RoleStep:
+        """How far each member's times may be wrong against the others': nothing where all share one clock."""
+        hosts = [self._processes.host(peer.process) for peer in step.members]
+        boots = {host.boot for host in hosts if host is not None}
+        if len(boots) < 2:
+            return step
+        errors = [OTHER_HOSTS_S + (0.0 if host is None else host.bracket_s) for host in hosts]
+        return step._replace(error_s=np.array(errors))
+
+    def _process(self, process: HandingProcess, host: SendingHost) -> int:
+        """Its number here; NOBODY for one that is not judged."""
+        if process.under in parts.BESIDE:
+            return NOBODY
+        book = self._books.get(process.role)
+        if book is None:
+            if len(self._books) >= ROLES_AT_MOST:
+                return NOBODY
+            book = self._books[process.role] = RoleBook(process.role)
+        member = book.member(Peer(process.rank, host.host, process.name, process.part, process.waits))
+        stages = [book.stage(canonical(stage)) for stage in process.stages[:STAGES_OF_A_PROCESS]]
+        return NOBODY if member < 0 else self._processes.enter(process.name, book, member, stages, host)
+
+    def _put(self) -> None:
+        """Decode all rows that are pending, at once."""
+        pending, self._pending = self._pending, []
+        self._pending_rows, self._pending_s = 0, 0.0
+        if not pending:
+            return
+        counts = [len(rows) // ROW.itemsize for _, rows in pending]
+        processes = np.repeat(np.array([process for process, _ in pending], np.int64), counts)
+        rows = np.frombuffer(b"".join(rows for _, rows in pending), ROW)
+        stages = self._processes.stages_of(processes, rows["stage"])
+        is_usable = (processes != NOBODY) & (stages >= 0) & has_step(rows)
+        self.missed_rows += int((~is_usable).sum())
+        rows, processes, stages = rows[is_usable], processes[is_usable], stages[is_usable]
+        entered_s = self._aligned_s(processes, rows["entered_ns"])
+        books = self._processes.book_of[processes]
+        for number in np.unique(books):
+            here = books == number
+            members = self._processes.member_of[processes[here]]
+            self._processes.books[number].put(rows[here], members, stages[here], entered_s[here], self._taken_s)
+
+    def _aligned_s(self, processes: Whole, entered_ns: Whole) -> Seconds:
+        hosts = self._processes.hosts
+        offsets = np.fromiter((self.directory.offset_ns(host) for host in hosts), np.int64, len(hosts))
+        aligned_ns = entered_ns + offsets[self._processes.host_of[processes]] if len(hosts) else entered_ns
+        self._origin_ns = self._origin_ns or int(aligned_ns.min(initial=1 << 62))
+        return np.asarray((aligned_ns - self._origin_ns) / _NS)

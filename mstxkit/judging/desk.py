@@ -1,0 +1,185 @@
+"""One who judges a run, with its files: reads batches and settings, writes verdicts and figures, one at a time.
+
+What it holds can be had again: after a restart it reads the newest batches anew, and goes on with what was judged.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import time
+from pathlib import Path
+from typing import Iterable, Iterator
+
+from ..errors import MstxkitError
+from ..host import folders
+from ..store import batches, documents, layout, run_file, settings_file, verdicts
+from ..store.batches import Batch, BatchFile
+from ..store.settings_file import Figures
+from ..store.verdicts import Verdict
+from .controller import Controller, Outcome
+from .steps import Closing
+
+# Of each host so much is read again after a restart: 80 steps of 8 ranks with 10 stages.
+READ_AGAIN_BYTES = 256 << 10
+_LISTED_EVERY_S, _FIGURES_EVERY_S, _SETTINGS_EVERY_S = 2.0, 0.5, 1.0
+_WAITING_AT_MOST = 10_000
+
+
+class Desk:
+    """Where a run is judged. One thread at a time.
+
+    Args:
+        run: The run folder, resolved.
+        run_id: Its id.
+        who: Whose verdicts these are: `verdicts/<who>.jsonl`.
+        from_end_bytes: Begin so far before the end of each file; None: at the beginning.
+        closing: When steps are closed.
+        lock: Of `alone`, held until `close`; -1: none.
+        writes: False: leave nothing in the run.
+
+    Attributes:
+        outcome_steps: How many steps were judged.
+    """
+
+    def __init__(
+        self,
+        run: Path,
+        run_id: str,
+        who: str,
+        from_end_bytes: int | None = None,
+        closing: Closing | None = None,
+        lock: int = -1,
+        writes: bool = True,
+    ) -> None:
+        self._lock, self._writes = lock, writes
+        self._run, self._run_id, self._who, self._from_end_bytes = run, run_id, who, from_end_bytes
+        self._lines = {verdict.id: verdict for verdict in verdicts.read(run)}
+        standing = tuple(verdict for verdict in self._lines.values() if not verdict.withdrawn)
+        self.controller = Controller(str(run), standing, closing)
+        self._files: dict[Path, BatchFile] = {}
+        self._listed_s = self._figures_s = self._settings_s = 0.0
+        self._waiting: dict[str, Verdict] = {}
+        self._figures = Figures()
+        self.outcome_steps = 0
+
+    def look(self, reads: bool = True) -> list[Verdict]:
+        """Take what has come through the run, judge what is due, and write what is new. What the run folder does not
+        take now is written later.
+
+        Args:
+            reads: False: judge only what was taken.
+
+        Returns:
+            Verdicts that are new or have changed.
+        """
+        now_s = time.time()
+        self._look_at_settings(now_s)
+        changed = [verdict for outcome in self._read(now_s) for verdict in outcome.verdicts] if reads else []
+        changed += self.judge(now_s)
+        self._write()
+        return changed
+
+    def judge(self, now_s: float, at_once: bool = False) -> list[Verdict]:
+        """Judge what is due of what was taken."""
+        return list(self._kept(self.controller.work(now_s, at_once)).verdicts)
+
+    def verdicts(self) -> list[Verdict]:
+        """All as they were said last, withdrawn ones too, oldest first."""
+        return sorted(self._lines.values(), key=lambda verdict: (verdict.time_ns, verdict.id))
+
+    def close(self) -> None:
+        """Leave off: all that there was is judged."""
+        self.controller.figures = self.controller.figures._replace(is_final=True, written_ns=time.time_ns())
+        self._figures_s = 0.0
+        self._write()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _read(self, now_s: float) -> Iterator[Outcome]:
+        """Batches of all hosts in the order in which they were made."""
+        files = [file.read() for file in self._of_hosts(now_s)]
+        for batch in heapq.merge(*files, key=_made_s):
+            made_s = min(now_s, _made_s(batch) or now_s)
+            if self.controller.is_due(made_s):
+                yield self._kept(self.controller.work(made_s))
+            self.controller.take(batch, made_s)
+
+    def _kept(self, outcome: Outcome) -> Outcome:
+        self.outcome_steps += outcome.steps
+        for verdict in outcome.verdicts:
+            before = self._lines.get(verdict.id)
+            if before is None or before._replace(time_ns=verdict.time_ns) != verdict:
+                self._waiting[verdict.id] = self._lines[verdict.id] = verdict
+        while len(self._waiting) > _WAITING_AT_MOST:
+            del self._waiting[next(iter(self._waiting))]
+        return outcome
+
+    def _of_hosts(self, now_s: float) -> Iterable[BatchFile]:
+        if abs(now_s - self._listed_s) >= _LISTED_EVERY_S:
+            self._listed_s = now_s
+            for path in batches.files_in(self._run):
+                if path not in self._files:
+                    self._files[path] = BatchFile(path, self._run_id, self._from_end_bytes)
+        return self._files.values()
+
+    def _look_at_settings(self, now_s: float) -> None:
+        if abs(now_s - self._settings_s) >= _SETTINGS_EVERY_S:
+            self._settings_s = now_s
+            try:
+                self.controller.apply(settings_file.read_settings(self._run, self._run_id))
+            except MstxkitError:
+                pass  # those that are in force stay so
+
+    def _write(self) -> None:
+        try:
+            if self._writes and run_file.id_of(self._run) == self._run_id:
+                self._append_verdicts()
+                self._write_figures()
+        except (OSError, MstxkitError):
+            pass  # a full disk, or a run that somebody removes: again at the next look
+
+    def _append_verdicts(self) -> None:
+        if not self._waiting:
+            return
+        folder = self._run / layout.VERDICTS
+        folders.make_folder(folder)
+        file = folder / f"{self._who}{layout.VERDICTS_SUFFIX}"
+        block = b"".join(verdict.line() for verdict in self._waiting.values())
+        _append(file, block)
+        self._waiting.clear()
+
+    def _write_figures(self) -> None:
+        now_s = time.monotonic()
+        figures = self.controller.figures
+        if figures != self._figures and now_s - self._figures_s >= _FIGURES_EVERY_S:
+            self._figures_s = now_s
+            folders.make_folder(self._run / layout.VERDICTS)
+            documents.replace_file(self._run / layout.VERDICTS / layout.FIGURES, figures.as_json(self._run_id))
+            self._figures = figures
+
+
+def _made_s(batch: Batch) -> float:
+    return batch.time_s
+
+
+def _append(file: Path, block: bytes) -> None:
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(file, flags, documents.FILE_MODE)
+    try:
+        before = os.fstat(descriptor).st_size
+        if before + len(block) > verdicts.LIMIT_BYTES:
+            os.ftruncate(descriptor, 0)  # what holds is said again by who judges; the rest is long over
+            before = 0
+        if not before:
+            os.fchmod(descriptor, documents.FILE_MODE)
+        try:
+            rest = memoryview(block)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+        except OSError:
+            os.ftruncate(descriptor, before)
+            raise
+    finally:
+        os.close(descriptor)

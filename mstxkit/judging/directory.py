@@ -1,0 +1,115 @@
+"""Who sends: hosts, their clocks, their processes, and which of their batches were taken already.
+
+A batch may come twice, by Ray and through the run, and in any order; it counts once.
+"""
+
+from __future__ import annotations
+
+from typing import Iterator
+
+from ..store.batches import Batch
+from ..store.values import whole_number
+
+HOSTS_AT_MOST, SENDERS_A_HOST = 8192, 3
+_MISSING_AT_MOST = 256
+_BRACKETS = 64
+_NS = 1e9
+
+
+class Sender:
+    """One agent of a host: the numbers of its batches and processes. The next keeper of a host is another one.
+
+    Attributes:
+        processes: Its numbers of them, to whatever they are here.
+    """
+
+    def __init__(self) -> None:
+        self.processes: dict[int, int] = {}
+        self._next, self._missing = 0, dict[int, None]()
+
+    def is_new(self, number: int | None) -> bool:
+        """Is this the first time that this batch comes?"""
+        if number is None:
+            return True
+        if number < self._next:
+            return self._missing.pop(number, self) is None
+        for missing in range(max(self._next, number - _MISSING_AT_MOST), number):
+            self._missing[missing] = None
+        while len(self._missing) > _MISSING_AT_MOST:
+            del self._missing[next(iter(self._missing))]
+        self._next = number + 1
+        return True
+
+
+class SendingHost:
+    """What is known of a host.
+
+    Attributes:
+        seen_s: Wall clock, when something came of it last.
+        settings: The version that it has.
+        has_ended: Has it said goodbye?
+        offset_ns: From its CLOCK_MONOTONIC to its wall clock: as it was asked within the least time of late.
+        bracket_s: Within that it is right, as far as this host alone can tell.
+    """
+
+    def __init__(self, host: str, boot: str) -> None:
+        self.host, self.boot = host, boot
+        self.seen_s, self.settings, self.has_ended = 0.0, 0, False
+        self._senders: dict[str, Sender] = {}
+        self._offsets: list[tuple[int, int]] = []
+        self.offset_ns, self.bracket_s = 0, 0.0
+
+    def take(self, batch: Batch, now_s: float) -> Sender | None:
+        """Who has sent it; None where it was taken before."""
+        sender = self._senders.get(batch.sender)
+        if sender is None:
+            while len(self._senders) >= SENDERS_A_HOST:
+                del self._senders[next(iter(self._senders))]
+            sender = self._senders[batch.sender] = Sender()
+        if not sender.is_new(batch.number):
+            return None
+        self.seen_s, self.settings = max(self.seen_s, now_s), max(self.settings, batch.settings)
+        self.has_ended, self.boot = batch.has_ended, batch.boot
+        clock = batch.clock
+        if clock is not None:
+            self._offsets = [*self._offsets[-_BRACKETS + 1 :], (clock[2], clock[1] - clock[0])]
+            half_ns, self.offset_ns = min(self._offsets)
+            self.bracket_s = half_ns / _NS
+        return sender
+
+
+class Directory:
+    """The hosts of a job, by the places that their batches name."""
+
+    def __init__(self) -> None:
+        self.hosts: dict[str, SendingHost] = {}
+        self._clocks: dict[str, SendingHost] = {}
+
+    def take(self, batch: Batch, now_s: float) -> tuple[SendingHost, Sender] | None:
+        """Whose batch it is; None where it was taken before, or there are too many hosts."""
+        host = self.hosts.get(batch.place)
+        if host is None:
+            if len(self.hosts) >= HOSTS_AT_MOST:
+                return None
+            host = self.hosts[batch.place] = SendingHost(batch.host, batch.boot)
+        sender = host.take(batch, now_s)
+        if sender is None:
+            return None
+        # All that share a kernel share its clock, and so an offset.
+        self._clocks.setdefault(host.boot, host)
+        return host, sender
+
+    def offset_ns(self, host: SendingHost) -> int:
+        """From a host's CLOCK_MONOTONIC to its wall clock."""
+        return self._clocks.get(host.boot, host).offset_ns
+
+    def without_settings(self, version: int, since_s: float = 0.0) -> Iterator[SendingHost]:
+        """Hosts that have not acknowledged this version, of those that have not ended and were heard since then."""
+        for host in self.hosts.values():
+            if not host.has_ended and host.seen_s >= since_s and host.settings < version:
+                yield host
+
+
+def missed_rows(batch: Batch) -> int:
+    """How many rows nobody has read, as its sender says."""
+    return whole_number(batch.head.get("missed"))

@@ -1,0 +1,69 @@
+"""The process that judges a run beside rank 0, over the run folder: alone, niced, and gone once the run has ended.
+
+`cluster/beside.py` starts it; nothing of a training is in it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from ..errors import MstxkitError
+from ..host import apart, life
+from ..store import documents, judge_lock, layout, process_pointer, run_file
+from .desk import READ_AGAIN_BYTES, Desk
+
+WHO = "controller"
+_NICE = 10
+_LOOKS_EVERY_S, _ENDED_EVERY_S = 0.25, 1.0
+# Processes of other hosts of which this one cannot tell: they live while something comes of their hosts.
+_SILENCE_S = 300.0
+
+
+def main() -> None:
+    """The process: let go of who started it, then judge. Its words are the run folder and the run's id."""
+    apart.let_go()
+    os.nice(_NICE)
+    run, run_id = Path(sys.argv[1]), sys.argv[2]
+    try:
+        lock = judge_lock.take(run)
+        if lock is not None:
+            judge(run, run_id, lock)
+    except (OSError, MstxkitError):
+        pass  # the run is gone
+
+
+def judge(run: Path, run_id: str, lock: int = -1, silence_s: float = _SILENCE_S) -> None:
+    """Judge a run until its processes have ended, or it is gone."""
+    desk = Desk(run, run_id, WHO, READ_AGAIN_BYTES, lock=lock)
+    looked_s = 0.0
+    while True:
+        desk.look()
+        if time.monotonic() - looked_s >= _ENDED_EVERY_S:
+            if _is_over(run, run_id, desk, silence_s):
+                break
+            looked_s = time.monotonic()
+        time.sleep(_LOOKS_EVERY_S)
+    desk.look()
+    desk.judge(time.time(), at_once=True)
+    desk.close()
+
+
+def _is_over(run: Path, run_id: str, desk: Desk, silence_s: float) -> bool:
+    if run_file.id_of(run) != run_id:
+        return True
+    heard_s = max((host.seen_s for host in desk.controller.directory.hosts.values()), default=0.0)
+    is_silent = time.time() - heard_s > silence_s
+    lives = [_lives(run / layout.LIVE / name) for name in documents.names_in(run / layout.LIVE, layout.POINTER)]
+    return not any(lives if is_silent else [alive is not False for alive in lives])
+
+
+def _lives(pointer: Path) -> bool | None:
+    """Does the process of this pointer live? None: that cannot be told here."""
+    try:
+        content = documents.read(pointer, process_pointer.LIMIT_BYTES)
+        return False if content is None else life.is_alive(process_pointer.parse(content))
+    except MstxkitError:
+        return None

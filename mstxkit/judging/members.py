@@ -1,0 +1,107 @@
+"""The processes of a job by number, as arrays: whose member each is, on which host, and what its stages are called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Sequence
+
+import numpy as np
+
+from .directory import SendingHost
+from .steps import RoleBook
+
+if TYPE_CHECKING:
+    from .evidence import Whole
+
+AT_MOST, NOBODY = 1 << 16, -1
+_FIRST = 64
+
+
+class HandingProcesses:
+    """Those that hand anything over. Numbers of those that have ended are used again.
+
+    Attributes:
+        books, hosts: By the numbers that are in `book_of` and `host_of`.
+        book_of, member_of, host_of: By the number of a process.
+    """
+
+    def __init__(self) -> None:
+        self.books: list[RoleBook] = []
+        self.hosts: list[SendingHost] = []
+        self.book_of = np.full(_FIRST, NOBODY, np.int64)
+        self.member_of = np.full(_FIRST, NOBODY, np.int64)
+        self.host_of = np.full(_FIRST, NOBODY, np.int64)
+        self._stage_of = np.full((_FIRST, 16), NOBODY, np.int16)
+        self._numbers: dict[str, int] = {}
+        self._host_numbers: dict[int, int] = {}
+        self._free: list[int] = list(reversed(range(_FIRST)))
+
+    def enter(self, name: str, book: RoleBook, member: int, stages: Sequence[int], host: SendingHost) -> int:
+        """The number of a process, which is this member of that role and has these stages by their ids, from 1 on.
+        NOBODY: there are too many.
+        """
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._free_number()
+            if number == NOBODY:
+                return NOBODY
+            self._numbers[name] = number
+        elif self.books[self.book_of[number]] is not book:  # it has learnt what its role is
+            self.books[self.book_of[number]].end(int(self.member_of[number]))
+        self.book_of[number], self.member_of[number] = self._book(book), member
+        self.host_of[number] = self._host(host)
+        self._name_stages(number, stages)
+        return number
+
+    def _free_number(self) -> int:
+        if not self._free:
+            size = len(self.book_of)
+            if size >= AT_MOST:
+                return NOBODY
+            self.book_of, self.member_of, self.host_of = (
+                np.concatenate([array, np.full(size, NOBODY, np.int64)])
+                for array in (self.book_of, self.member_of, self.host_of)
+            )
+            self._stage_of = np.concatenate([self._stage_of, np.full_like(self._stage_of, NOBODY)])
+            self._free = list(reversed(range(size, 2 * size)))
+        return self._free.pop()
+
+    def _book(self, book: RoleBook) -> int:
+        if book not in self.books:
+            self.books.append(book)
+        return self.books.index(book)
+
+    def _host(self, host: SendingHost) -> int:
+        number = self._host_numbers.get(id(host))
+        if number is None:
+            number = self._host_numbers[id(host)] = len(self.hosts)
+            self.hosts.append(host)
+        return number
+
+    def _name_stages(self, number: int, stages: Sequence[int]) -> None:
+        if len(stages) >= self._stage_of.shape[1]:
+            wider = np.full((len(self._stage_of), 2 * len(stages)), NOBODY, np.int16)
+            wider[:, : self._stage_of.shape[1]] = self._stage_of
+            self._stage_of = wider
+        self._stage_of[number] = NOBODY
+        self._stage_of[number, 1 : len(stages) + 1] = stages
+
+    def stages_of(self, processes: Whole, ids: Whole) -> Whole:
+        """What is called so by these processes, as numbers of their roles; NOBODY: nothing that was told."""
+        width = self._stage_of.shape[1]
+        stages = self._stage_of[processes, np.minimum(ids, width - 1)].astype(np.int64)
+        return np.where((processes != NOBODY) & (ids < width), stages, NOBODY)
+
+    def host(self, name: str) -> SendingHost | None:
+        """Where a process is; None of one that has ended."""
+        number = self._numbers.get(name)
+        return None if number is None else self.hosts[self.host_of[number]]
+
+    def end(self, number: int) -> None:
+        """Nothing comes of this process any more; its number may be another one's from now on."""
+        if number == NOBODY or self.book_of[number] == NOBODY:
+            return
+        book = self.books[self.book_of[number]]
+        name = book.end(int(self.member_of[number]))
+        if self._numbers.pop(name, None) is not None:
+            self.book_of[number] = NOBODY
+            self._free.append(number)

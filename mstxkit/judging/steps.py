@@ -1,0 +1,228 @@
+"""Rows of summaries become steps: of each role an open table a step, closed when all of it are through.
+
+Everything is bounded, whatever the rows say: roles, members, stages, and tables that are open at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
+
+import numpy as np
+
+from ..store import records, summaries
+from .evidence import Peer, RoleStep, Work
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from .evidence import Seconds, Whole
+
+    Rows = npt.NDArray[Any]
+
+MEMBERS_AT_MOST, STAGES_AT_MOST, OPEN_AT_MOST = 1 << 16, 256, 8
+TABLE_BYTES_AT_MOST = 192 << 20
+ROW = np.dtype(summaries.FIELDS)
+# Places of a table; the first two are times, the others what `RoleStep` has.
+_ENTERED, _SPAN, _TOTAL, _BUSY, _LONGEST, _COUNT, _TOKENS, _RESPONSES, _LONGEST_RESPONSE = range(9)
+_PLACES = 9
+_TRIES = 64
+# A step that some have handed over is kept open for so many times as long as steps take here, and no longer than that.
+_PATIENCE, _PATIENCE_AT_MOST_S, _PACE_SHARE = 2.0, 600.0, 0.2
+_COARSE = np.uint32(1 << 31)
+_BUSY_PARTS = 65_534
+
+
+class Closing(NamedTuple):
+    """When a step is closed.
+
+    Args:
+        settle_s: All are through, and nothing more has come of it for so long.
+        timeout_s: Whoever has not handed it over so long after the first is not waited for.
+    """
+
+    settle_s: float = 0.3
+    timeout_s: float = 20.0
+
+
+class _Table:
+    """One open step: (places, members, stages), NaN where nothing was handed over."""
+
+    def __init__(self, members: int, stages: int, now_s: float) -> None:
+        self.values = np.full((_PLACES, members, stages), np.nan)
+        self.began_s = self.changed_s = now_s
+
+    def grow(self, members: int, stages: int) -> None:
+        old = self.values
+        if old.shape[1] < members or old.shape[2] < stages:
+            self.values = np.full((_PLACES, max(members, old.shape[1]), max(stages, old.shape[2])), np.nan)
+            self.values[:, : old.shape[1], : old.shape[2]] = old
+
+
+class RoleBook:
+    """The open steps of one role.
+
+    Args:
+        role: Its name.
+
+    Attributes:
+        late_rows: Rows of steps that were closed already.
+    """
+
+    def __init__(self, role: str) -> None:
+        self.role = role
+        self.late_rows = 0
+        self._stages: dict[str, int] = {}
+        self._members: list[Peer] = []
+        self._places: dict[str, int] = {}
+        self._is_awaited = np.zeros(0, bool)
+        self._has_ended = np.zeros(0, bool)
+        self._newest = np.zeros(0, np.int64)
+        self._tables: dict[int, _Table] = {}
+        self._closed = -1
+        self._pace_s, self._closed_s = 0.0, 0.0
+
+    def stage(self, key: str) -> int:
+        """The number of a stage here; -1: there are too many."""
+        number = self._stages.get(key)
+        if number is None:
+            if len(self._stages) >= STAGES_AT_MOST:
+                return -1
+            number = self._stages[key] = len(self._stages)
+        return number
+
+    def member(self, peer: Peer) -> int:
+        """The number of a member here; -1: there are too many."""
+        number = self._places.get(peer.process)
+        if number is not None:
+            before = self._members[number]
+            self._members[number] = peer if peer.rank is not None or before.rank is None else before
+            return number
+        if self._has_ended.all():
+            self._closed = -1  # another attempt at the job: it may begin anew
+        number = self._free_place()
+        if number < 0:
+            return -1
+        self._places[peer.process], self._members[number] = number, peer
+        self._is_awaited[number], self._has_ended[number], self._newest[number] = not peer.is_controller, False, -1
+        return number
+
+    def _free_place(self) -> int:
+        """That of a member that has ended, of whom no open step has anything; else another one."""
+        for free in np.flatnonzero(self._has_ended)[:_TRIES]:
+            if all(len(t.values[0]) <= free or np.isnan(t.values[0, free]).all() for t in self._tables.values()):
+                self._places.pop(self._members[free].process, None)
+                return int(free)
+        if len(self._members) >= MEMBERS_AT_MOST:
+            return -1
+        self._members.append(Peer(None))
+        self._is_awaited = np.append(self._is_awaited, False)
+        self._has_ended = np.append(self._has_ended, False)
+        self._newest = np.append(self._newest, -1)
+        return len(self._members) - 1
+
+    def end(self, number: int) -> str:
+        """Nobody waits for this member any more. The name of its process."""
+        self._has_ended[number] = True
+        self._is_awaited[number] = False
+        return self._members[number].process
+
+    def put(self, rows: Rows, members: Whole, stages: Whole, entered_s: Seconds, now_s: float) -> None:
+        """Rows that have steps, in the order in which they were handed over: of two of one stage the later counts."""
+        steps = rows["step"].astype(np.int64)
+        late = steps <= self._closed
+        self.late_rows += int(late.sum())
+        for step in np.unique(steps[~late])[-2 * OPEN_AT_MOST :]:
+            where = steps == step
+            self._put(int(step), rows[where], members[where], stages[where], entered_s[where], now_s)
+        if len(steps):
+            np.maximum.at(self._newest, members, steps)
+            came = np.unique(members)
+            self._is_awaited[came] = ~self._has_ended[came] & ~self._controllers()[came]
+
+    def _controllers(self) -> npt.NDArray[np.bool_]:
+        return np.fromiter((peer.is_controller for peer in self._members), bool, len(self._members))
+
+    def _put(self, step: int, rows: Rows, members: Whole, stages: Whole, entered_s: Seconds, now_s: float) -> None:
+        table = self._tables.get(step)
+        if table is None:
+            table = self._tables[step] = _Table(len(self._members), len(self._stages), now_s)
+        table.grow(len(self._members), len(self._stages))
+        table.values[:, members, stages] = _in_seconds(rows, entered_s)
+        table.changed_s = now_s
+
+    def due(self, now_s: float, closing: Closing, at_once: bool = False) -> Iterator[RoleStep]:
+        """Close the steps for which nobody waits any more, in their order."""
+        while self._tables:
+            step = min(self._tables)
+            table = self._tables[step]
+            missing = self._is_awaited & (self._newest < step)
+            is_through = not missing.any() and (now_s - table.changed_s >= closing.settle_s or step < max(self._tables))
+            is_late = now_s - table.began_s >= self._patience_s(closing)
+            if not (at_once or is_through or is_late or self._is_too_much()):
+                return
+            self._is_awaited &= ~missing
+            self._keep_pace(step, table.began_s)
+            del self._tables[step]
+            closed = self._as_step(step, table.values)
+            if closed is not None:
+                yield closed
+
+    def _patience_s(self, closing: Closing) -> float:
+        return max(closing.timeout_s, min(_PATIENCE * self._pace_s, _PATIENCE_AT_MOST_S))
+
+    def _keep_pace(self, step: int, began_s: float) -> None:
+        passed_s = began_s - self._closed_s
+        if self._closed >= 0 and passed_s > 0:
+            self._pace_s += (passed_s / max(1, step - self._closed) - self._pace_s) * _PACE_SHARE
+        self._closed, self._closed_s = step, began_s
+
+    def _is_too_much(self) -> bool:
+        held = sum(table.values.nbytes for table in self._tables.values())
+        return len(self._tables) > OPEN_AT_MOST or (held > TABLE_BYTES_AT_MOST and len(self._tables) > 1)
+
+    def _as_step(self, step: int, values: Seconds) -> RoleStep | None:
+        """Those members and stages of which there is anything, by rank."""
+        has_any = ~np.isnan(values[_TOTAL])
+        members = np.flatnonzero(has_any.any(axis=1))
+        members = np.array(sorted(members, key=lambda number: _order(self._members[number])), np.int64)
+        stages = np.flatnonzero(has_any.any(axis=0))
+        if not len(members):
+            return None
+        kept = values[:, members[:, None], stages]
+        names = list(self._stages)
+        return RoleStep(
+            self.role, step, tuple(self._members[number] for number in members),
+            tuple(names[number] for number in stages), kept[_ENTERED], kept[_ENTERED] + kept[_SPAN], kept[_TOTAL],
+            kept[_BUSY], kept[_LONGEST], np.nan_to_num(kept[_COUNT]),
+            Work(kept[_TOKENS], kept[_RESPONSES], kept[_LONGEST_RESPONSE]), np.zeros(len(members)),
+        )  # fmt: skip
+
+
+def _order(peer: Peer) -> tuple[bool, int, str]:
+    return peer.rank is None, peer.rank or 0, peer.process
+
+
+def has_step(rows: Rows) -> npt.NDArray[np.bool_]:
+    """Which of them are in a step?"""
+    return np.asarray(rows["step"] != records.NO_STEP)
+
+
+def _in_seconds(rows: Rows, entered_s: Seconds) -> Seconds:
+    """(places, rows)."""
+    total = _seconds(rows["total"])
+    busy = np.where(rows["busy"] == summaries.UNKNOWN_16, np.nan, total * rows["busy"] / _BUSY_PARTS)
+    work = [
+        np.where(rows[name] == unknown, np.nan, rows[name].astype(np.float64))
+        for name, unknown in (
+            ("tokens", summaries.UNKNOWN_32), ("responses", summaries.UNKNOWN_16),
+            ("longest_response", summaries.UNKNOWN_32),
+        )
+    ]  # fmt: skip
+    count = rows["occurrences"].astype(np.float64)
+    return np.stack([entered_s, _seconds(rows["span"]), total, busy, _seconds(rows["longest"]), count, *work])
+
+
+def _seconds(packed: npt.NDArray[np.uint32]) -> Seconds:
+    coarse = packed >= _COARSE
+    us = np.where(coarse, (packed & ~_COARSE).astype(np.float64) * 1024, packed.astype(np.float64))
+    return np.asarray(us * 1e-6)

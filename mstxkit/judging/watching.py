@@ -1,0 +1,151 @@
+"""A run judged from outside: what its hosts have handed over so far, by whoever looks, where nobody else judges it.
+
+One job has one judge at a time. Where another one is at work, its word is taken; where one has been, what came since.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Iterator, NamedTuple
+
+from ..errors import MstxkitError
+from ..store import batches, judge_lock, layout, settings_file, verdicts
+from ..store.settings_file import LiveSettings
+from ..store.verdicts import Verdict
+from . import settings
+from .desk import READ_AGAIN_BYTES, Desk
+
+WHO = "watch"
+# A job of which nothing has come for so long is not waited for.
+_SILENT_S = 30.0
+_LOOKS_EVERY_S, _ACKNOWLEDGED_WITHIN_S = 0.25, 15.0
+
+
+class Seen(NamedTuple):
+    """What was to be seen.
+
+    Args:
+        verdicts: As they were said last, withdrawn ones too.
+        steps: How many steps of roles were judged now; None: somebody else judges, or has judged all there is.
+        hosts: That have handed anything over.
+        last_step: That was judged, by whoever did.
+    """
+
+    verdicts: list[Verdict]
+    steps: int | None
+    hosts: int
+    last_step: int | None
+
+    @property
+    def has_summaries(self) -> bool:
+        """Has any host of this run handed anything over?"""
+        return bool(self.hosts)
+
+
+def once(run: Path, run_id: str) -> Seen:
+    """Judge what is there, unless it is judged already."""
+    desk = _desk(run, run_id)
+    if desk is None:
+        figures = settings_file.read_figures(run / layout.VERDICTS / layout.FIGURES, run_id)
+        step = None if figures is None else figures.step
+        return Seen(verdicts.read(run), None, len(batches.files_in(run)), step)
+    desk.look()
+    hosts = desk.controller.directory.hosts.values()
+    silent_s = time.time() - max((host.seen_s for host in hosts), default=0.0)
+    if silent_s > _SILENT_S or all(host.has_ended for host in hosts):
+        desk.judge(time.time(), at_once=True)
+    desk.close()
+    return Seen(desk.verdicts(), desk.outcome_steps, len(hosts), desk.controller.figures.step)
+
+
+def _desk(run: Path, run_id: str) -> Desk | None:
+    """A judge of what is not judged yet; None where another one is at work or has judged all of it."""
+    try:
+        lock = judge_lock.take(run)
+    except (OSError, MstxkitError):
+        lock = -1  # it may only be read: judged in memory
+    if lock is None:
+        return None
+    figures = settings_file.read_figures(run / layout.VERDICTS / layout.FIGURES, run_id)
+    newest_ns = max((os.stat(file).st_mtime_ns for file in batches.files_in(run)), default=0)
+    if figures is not None and figures.is_final and figures.written_ns >= newest_ns:
+        if lock >= 0:
+            os.close(lock)
+        return None
+    return Desk(run, run_id, WHO, None if figures is None else READ_AGAIN_BYTES, lock=lock)
+
+
+def follow(run: Path, run_id: str) -> Iterator[Verdict]:
+    """Verdicts as they come, those that hold now first, until whoever asks has enough; judged here while nobody else
+    does.
+    """
+    shown: dict[str, Verdict] = {}
+    desk: Desk | None = None
+    while True:
+        desk = desk or _desk(run, run_id)
+        if desk is not None:
+            desk.look()
+        for verdict in verdicts.read(run) if desk is None else desk.verdicts():
+            before = shown.get(verdict.id)
+            if before is None or before._replace(time_ns=verdict.time_ns, step=verdict.step) != verdict:
+                shown[verdict.id] = verdict
+                yield verdict
+        time.sleep(_LOOKS_EVERY_S)
+
+
+class Acceptance(NamedTuple):
+    """What became of changed settings.
+
+    Args:
+        settings: In force.
+        judge: Does who judges the job judge by them? None: nobody judges it now.
+        hosts: How many hosts have said that they have them.
+        missing: Hosts that have not.
+    """
+
+    settings: LiveSettings
+    judge: bool | None
+    hosts: int
+    missing: tuple[str, ...]
+
+
+def checked(texts: list[str]) -> dict[str, float]:
+    """`name=value` texts as settings.
+
+    Raises:
+        MstxkitError: there is no such setting, or it cannot have that value; the message says what is allowed.
+    """
+    values: dict[str, float] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise MstxkitError(f"--set {text}: name=value is needed, slow_rank.effect=0.15 say")
+        changed = settings.changed(settings.defaults(), name.strip(), value.strip())
+        values[name.strip()] = changed.as_json()[name.strip()]
+    return values
+
+
+def change(run: Path, run_id: str, values: dict[str, float], within_s: float = _ACKNOWLEDGED_WITHIN_S) -> Acceptance:
+    """Change settings of a run while it goes on, and wait until all have them, but not longer than that."""
+    after = settings_file.change_settings(run, run_id, values)
+    desk = Desk(run, run_id, WHO, READ_AGAIN_BYTES, writes=False)
+    deadline = time.monotonic() + within_s
+    while True:
+        desk.look()
+        since_s = time.time() - _SILENT_S
+        missing = tuple(host.host for host in desk.controller.directory.without_settings(after.version, since_s))
+        judge = _judges_by(run, run_id, after.version)
+        if (not missing and judge is not False) or time.monotonic() > deadline:
+            hosts = desk.controller.directory.hosts.values()
+            has = sum(not host.has_ended and host.settings >= after.version for host in hosts)
+            return Acceptance(after, judge, has, missing)
+        time.sleep(_LOOKS_EVERY_S)
+
+
+def _judges_by(run: Path, run_id: str, version: int) -> bool | None:
+    if not judge_lock.is_held(run):
+        return None
+    figures = settings_file.read_figures(run / layout.VERDICTS / layout.FIGURES, run_id)
+    return figures is not None and figures.settings >= version

@@ -1,0 +1,329 @@
+"""`summaries/<host>-<digest>.mxb`: batches of what the processes of a host have handed over, one after the other.
+
+Each is a message under Ray as well. Who reads trusts no byte: what is damaged, foreign or torn is left out up to the
+next batch, and counted. docs/internals/cluster.md, "A batch".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+
+from ..errors import FormatError
+from . import documents, layout, summaries
+from .values import list_of, small_number, table_of, text_of, whole_number
+
+MAGIC, FORMAT = b"MXS1", 1
+HEAD_AT_MOST, BODY_AT_MOST = 1 << 20, 2 << 20
+STAGES, COLLECTIVES = "stages", "collectives"
+# u32 group, u32 sequence, i64 entered, i64 left (0: not known), ns of CLOCK_MONOTONIC, u16 operation, u16 flags,
+# u32 bytes / 1024.
+COLLECTIVE_BYTES = 32
+ROW_BYTES = {STAGES: summaries.ROW_BYTES, COLLECTIVES: COLLECTIVE_BYTES}
+# Of an older part of a file that has grown too large: `<host>-<digest>.old.mxb`.
+OLD_SUFFIX = f".old{layout.SUMMARIES_SUFFIX}"
+PROCESSES_AT_MOST, STAGES_AT_MOST = 4096, 1024
+_FRAME = struct.Struct("<4sIII")
+_FRAME_AT_MOST = _FRAME.size + HEAD_AT_MOST + BODY_AT_MOST
+_PIECE_BYTES = 1 << 16
+_NAME_AT_MOST = 200
+
+
+class HandingProcess(NamedTuple):
+    """A process of a batch: who it is, and its stages by their ids, from 1 on.
+
+    Args:
+        number: In this sender's batches.
+        name: Of its live file.
+        under: What it works under; docs of `host/parts.py`.
+        waits: Does it wait for others, and compute nothing?
+        world_size: Ranks of its job, as far as it knows; 0: it does not.
+    """
+
+    number: int
+    name: str
+    rank: int | None = None
+    role: str = ""
+    part: str = ""
+    pid: int = 0
+    under: str = ""
+    waits: bool = False
+    world_size: int = 0
+    stages: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """As a head holds it."""
+        return {**self._asdict(), "stages": list(self.stages)}
+
+    @classmethod
+    def read(cls, fields: Mapping[str, Any]) -> HandingProcess | None:
+        """Of a head; None where it is none."""
+        number, name = small_number(fields.get("number")), text_of(fields.get("name"))[:_NAME_AT_MOST]
+        if number is None or number >= PROCESSES_AT_MOST or not name:
+            return None
+        role, part, under = (text_of(fields.get(key))[:_NAME_AT_MOST] for key in ("role", "part", "under"))
+        stages = (text_of(stage)[:_NAME_AT_MOST] for stage in list_of(fields.get("stages"))[:STAGES_AT_MOST])
+        rank, pid = small_number(fields.get("rank")), whole_number(fields.get("pid"))
+        waits, world_size = fields.get("waits") is True, small_number(fields.get("world_size")) or 0
+        return cls(number, name, rank, role, part, pid, under, waits, world_size, tuple(stages))
+
+
+class Batch(NamedTuple):
+    """One batch, checked: its head, and the rows of each section.
+
+    Args:
+        head: docs/internals/cluster.md.
+        parts: Kind, number of the process, rows.
+        size_bytes: With its frame.
+    """
+
+    head: Mapping[str, Any]
+    parts: Sequence[tuple[str, int, bytes]]
+    size_bytes: int = 0
+
+    @property
+    def host(self) -> str:
+        """Who sends."""
+        return text_of(self.head.get("host"))[:_NAME_AT_MOST]
+
+    @property
+    def boot(self) -> str:
+        """Of the kernel, whose CLOCK_MONOTONIC its times are on."""
+        return text_of(self.head.get("boot"))[:_NAME_AT_MOST]
+
+    @property
+    def place(self) -> str:
+        """Which host it is, and which of several with one name."""
+        return text_of(self.head.get("place"))[:_NAME_AT_MOST] or self.host
+
+    @property
+    def time_s(self) -> float:
+        """When it was made, by its host's wall clock; 0.0 where it does not say."""
+        clock = self.clock
+        return 0.0 if clock is None else clock[1] / 1e9
+
+    @property
+    def sender(self) -> str:
+        """Of whom the numbers of processes and of batches are: another one after each start of an agent."""
+        return text_of(self.head.get("sender"))[:_NAME_AT_MOST] or self.host
+
+    @property
+    def number(self) -> int | None:
+        """How many batches its sender had made before; None where it does not say."""
+        return small_number(self.head.get("number"))
+
+    @property
+    def clock(self) -> tuple[int, int, int] | None:
+        """CLOCK_MONOTONIC, CLOCK_REALTIME, half the bracket, ns; None where it has none."""
+        pair = [whole_number(value) for value in list_of(self.head.get("clock"))]
+        return (pair[0], pair[1], pair[2]) if len(pair) == 3 and pair[0] and pair[1] else None
+
+    @property
+    def settings(self) -> int:
+        """The version of the settings that its sender has."""
+        return small_number(self.head.get("settings")) or 0
+
+    @property
+    def has_ended(self) -> bool:
+        """Does its host say goodbye?"""
+        return self.head.get("goodbye") is True
+
+    def processes(self) -> Iterator[HandingProcess]:
+        """Those that are new or have changed."""
+        for fields in list_of(self.head.get("processes"))[:PROCESSES_AT_MOST]:
+            process = HandingProcess.read(table_of(fields))
+            if process is not None:
+                yield process
+
+    def numbers(self, key: str) -> list[int]:
+        """Numbers of processes, under a key of the head."""
+        numbers = (small_number(value) for value in list_of(self.head.get(key))[:PROCESSES_AT_MOST])
+        return [number for number in numbers if number is not None]
+
+
+def encode(head: Mapping[str, Any], parts: Sequence[tuple[str, int, bytes]]) -> bytes:
+    """The bytes of a batch.
+
+    Raises:
+        FormatError: it is larger than a batch may be, or a section is not whole rows.
+    """
+    if any(len(rows) % ROW_BYTES[kind] for kind, _, rows in parts):
+        raise FormatError("a section that is not whole rows")
+    sections = [[kind, number, len(rows) // ROW_BYTES[kind]] for kind, number, rows in parts]
+    words = json.dumps({"format": FORMAT, **head, "sections": sections}, separators=(",", ":")).encode()
+    body = b"".join(rows for _, _, rows in parts)
+    if len(words) > HEAD_AT_MOST or len(body) > BODY_AT_MOST:
+        raise FormatError(f"a batch of {len(words)} + {len(body)} bytes is too large")
+    return _FRAME.pack(MAGIC, len(words), len(body), zlib.crc32(body, zlib.crc32(words))) + words + body
+
+
+class Decoded(NamedTuple):
+    """What was in some bytes.
+
+    Args:
+        batches: Whole ones.
+        used_bytes: From there on the end of the last one may still come.
+        damaged_bytes: That are no batch.
+    """
+
+    batches: list[Batch]
+    used_bytes: int
+    damaged_bytes: int
+
+
+def decode(data: bytes, run_id: str = "") -> Decoded:
+    """The batches in these bytes, whatever else is in them; those of another run ("": any) are damage. Never raises."""
+    batches: list[Batch] = []
+    at, damaged = 0, 0
+    while True:
+        start = data.find(MAGIC, at)
+        if start < 0:  # its magic may be half there
+            used = max(at, len(data) - len(MAGIC) + 1)
+            return Decoded(batches, used, damaged + used - at)
+        damaged += start - at
+        batch = _batch_at(data, start, run_id)
+        if batch is None and _may_go_on(data, start):
+            end = _next_whole(data, start + 1, run_id)
+            if end is None:
+                return Decoded(batches, start, damaged)
+            damaged, at = damaged + end - start, end
+        elif batch is None:
+            damaged, at = damaged + 1, start + 1
+        else:
+            batches.append(batch)
+            at = start + batch.size_bytes
+
+
+def _may_go_on(data: bytes, start: int) -> bool:
+    """Is a batch begun there whose end is not here yet?"""
+    if len(data) - start < _FRAME.size:
+        return True
+    _, head, body, _ = _FRAME.unpack_from(data, start)
+    return bool(head <= HEAD_AT_MOST and body <= BODY_AT_MOST and start + _FRAME.size + head + body > len(data))
+
+
+def _next_whole(data: bytes, at: int, run_id: str) -> int | None:
+    """Where a whole batch begins behind what looks like the beginning of one, which then will have no end."""
+    while (at := data.find(MAGIC, at)) >= 0:
+        if _batch_at(data, at, run_id) is not None:
+            return at
+        at += 1
+    return None
+
+
+def _batch_at(data: bytes, start: int, run_id: str) -> Batch | None:
+    if len(data) - start < _FRAME.size:
+        return None
+    _, head_bytes, body_bytes, checksum = _FRAME.unpack_from(data, start)
+    middle = start + _FRAME.size + head_bytes
+    end = middle + body_bytes
+    if head_bytes > HEAD_AT_MOST or body_bytes > BODY_AT_MOST or end > len(data):
+        return None
+    if zlib.crc32(memoryview(data)[start + _FRAME.size : end]) != checksum:
+        return None
+    try:
+        head = json.loads(data[start + _FRAME.size : middle])
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(head, dict) or head.get("format") != FORMAT or (run_id and head.get("run") != run_id):
+        return None
+    parts = _parts(head, data, middle, end)
+    return None if parts is None else Batch(head, parts, end - start)
+
+
+def _parts(head: Mapping[str, Any], data: bytes, at: int, end: int) -> list[tuple[str, int, bytes]] | None:
+    """None: they do not fit the body. Of a kind that is not known here nobody knows how long it is."""
+    parts = []
+    for section in list_of(head.get("sections")):
+        if not isinstance(section, list) or len(section) != 3:
+            return None
+        kind, number, rows = text_of(section[0]), small_number(section[1]), small_number(section[2])
+        if kind not in ROW_BYTES or number is None or rows is None or at + rows * ROW_BYTES[kind] > end:
+            return None
+        parts.append((kind, number, data[at : at + rows * ROW_BYTES[kind]]))
+        at += rows * ROW_BYTES[kind]
+    return parts if at == end else None
+
+
+class BatchFile:
+    """Follows one growing file of a host. Nothing is kept open, nothing of it is kept in memory.
+
+    Args:
+        path: `<host>-<digest>.mxb`.
+        run_id: Batches of other runs are damage.
+        from_end_bytes: Begin so far before its end, where it is longer; None: with its older part.
+
+    Attributes:
+        damaged_bytes: That are no batch, so far.
+    """
+
+    def __init__(self, path: Path, run_id: str, from_end_bytes: int | None = None) -> None:
+        self._path, self._run_id, self._from_end_bytes = path, run_id, from_end_bytes
+        self._old = path.with_name(path.name[: -len(layout.SUMMARIES_SUFFIX)] + OLD_SUFFIX)
+        self._which: tuple[int, int] | None = None
+        self._at, self._size = 0, -1
+        self.damaged_bytes = 0
+
+    def read(self) -> Iterator[Batch]:
+        """What has come since the last time. What cannot be read now is read later."""
+        try:
+            yield from self._read()
+        except (OSError, FormatError):
+            return
+
+    def _read(self) -> Iterator[Batch]:
+        status = os.lstat(self._path)
+        which = status.st_dev, status.st_ino
+        if which == self._which and status.st_size == self._size:
+            return
+        if self._which is None and self._from_end_bytes is None:
+            yield from self._of_old(None)
+        elif self._which is not None and which != self._which:
+            yield from self._of_old(self._which)  # it has been put aside since: its rest first
+            self._at = 0
+        descriptor = documents.open_regular(self._path)
+        try:
+            yield from self._rest(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _rest(self, descriptor: int) -> Iterator[Batch]:
+        status = os.fstat(descriptor)
+        if self._which is None and self._from_end_bytes is not None:
+            self._at = max(0, status.st_size - self._from_end_bytes)
+        self._which, self._size = (status.st_dev, status.st_ino), status.st_size
+        self._at = min(self._at, status.st_size)  # what was half written has been taken back
+        size = _PIECE_BYTES
+        while piece := documents.read_part(descriptor, self._at, size):
+            decoded = decode(piece, self._run_id)
+            self._at += decoded.used_bytes
+            self.damaged_bytes += decoded.damaged_bytes
+            yield from decoded.batches
+            if len(piece) < size:
+                return
+            # Small pieces, as many files are read side by side; a batch that is larger needs a larger one.
+            size = _PIECE_BYTES if decoded.used_bytes else min(2 * size, _FRAME_AT_MOST + _PIECE_BYTES)
+
+    def _of_old(self, which: tuple[int, int] | None) -> Iterator[Batch]:
+        """The part that was put aside, if it is what was read before (None: whatever it is), from there on."""
+        try:
+            descriptor = documents.open_regular(self._old)
+        except (OSError, FormatError):
+            return
+        try:
+            status = os.fstat(descriptor)
+            if which in (None, (status.st_dev, status.st_ino)):
+                yield from self._rest(descriptor)
+        finally:
+            os.close(descriptor)
+            self._at, self._which = 0, None
+
+
+def files_in(run: Path) -> list[Path]:
+    """The file of each host of a run."""
+    names = documents.names_in(run / layout.SUMMARIES, layout.SUMMARIES_SUFFIX)
+    return [run / layout.SUMMARIES / name for name in names if not name.endswith(OLD_SUFFIX) and name[0] != "."]

@@ -1,0 +1,42 @@
+"""`verdicts/judge.lock`: one judge a run, held by whoever judges it now, wherever its file system has locks."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from ..host import folders, life
+from . import documents, layout
+
+
+def take(run: Path) -> int | None:
+    """A descriptor that holds the lock while it is open; None: somebody else judges this run.
+
+    Raises:
+        OSError, CaptureError: it cannot be had.
+    """
+    folders.make_folder(run / layout.VERDICTS)
+    descriptor = documents.open_lock_file(run / layout.VERDICTS / layout.JUDGE_LOCK)
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return descriptor
+    except (BlockingIOError, PermissionError):
+        os.close(descriptor)
+        return None
+    except OSError:
+        return descriptor  # a file system without locks: who starts a judge starts no second one from there
+
+
+def is_held(run: Path) -> bool:
+    """Does anybody judge this run? Not for a process that does so itself: to ask would cost it the lock."""
+    try:
+        descriptor = os.open(run / layout.VERDICTS / layout.JUDGE_LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return bool(life.has_holder(descriptor))
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)

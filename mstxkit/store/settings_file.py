@@ -1,0 +1,117 @@
+"""`control/settings.json`: what a job is judged by, changed while it runs, with a version that all acknowledge.
+
+`verdicts/figures.json`: what the judge says back: the figures of the step that it judged last.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any, Mapping, NamedTuple
+
+from ..errors import CaptureError, MstxkitError
+from ..host import folders
+from . import documents, layout
+from .documents import FORMAT, Unusable
+from .values import small_number, table_of, text_of
+
+VALUES_AT_MOST, FIGURES_AT_MOST, NAME_AT_MOST = 256, 4096, 300
+_WITHIN_S = 10.0
+
+
+class LiveSettings(NamedTuple):
+    """Settings of a version; version 0: nobody has changed any."""
+
+    version: int = 0
+    values: Mapping[str, float] = {}
+
+
+class Figures(NamedTuple):
+    """What who judges says to all hosts.
+
+    Args:
+        step: That was judged last.
+        values: By their public names.
+        settings: The version by which it was judged.
+        written_ns: Wall clock.
+        is_final: Was all judged that there was, by who has left off since?
+    """
+
+    step: int | None = None
+    values: Mapping[str, float] = {}
+    settings: int = 0
+    written_ns: int = 0
+    is_final: bool = False
+
+    def as_json(self, run_id: str) -> bytes:
+        """Its file."""
+        return json.dumps({"format": FORMAT, "run": run_id, **self._asdict(), "values": dict(self.values)}).encode()
+
+
+def read_settings(run: Path, run_id: str) -> LiveSettings:
+    """The settings of a run.
+
+    Raises:
+        Unusable: the file is not what it should be.
+    """
+    fields = documents.document(run / layout.CONTROL / layout.SETTINGS, run_id, is_private=True)
+    if fields is None:
+        return LiveSettings()
+    return LiveSettings(small_number(fields.get("version")) or 0, _numbers(fields.get("values"), VALUES_AT_MOST))
+
+
+def change_settings(run: Path, run_id: str, changed: Mapping[str, float]) -> LiveSettings:
+    """Change some, and give what is in force from now on. Who calls has checked them.
+
+    Raises:
+        MstxkitError: they cannot be written.
+    """
+    folder = run / layout.CONTROL
+    try:
+        folders.make_folder(folder)
+        with documents.locked(folder / f"{layout.SETTINGS}.lock", _WITHIN_S):
+            before = _usable_settings(run, run_id)
+            after = LiveSettings(before.version + 1, {**before.values, **changed})
+            fields = {"format": FORMAT, "run": run_id, "written_ns": time.time_ns(), **after._asdict()}
+            documents.replace_file(folder / layout.SETTINGS, json.dumps(fields).encode())
+            return after
+    except (OSError, CaptureError) as exc:
+        raise MstxkitError(f"settings cannot be left in {folder}: {exc}") from exc
+
+
+def _usable_settings(run: Path, run_id: str) -> LiveSettings:
+    try:
+        return read_settings(run, run_id)
+    except Unusable:
+        # Its version is not known: no acknowledgement of an older one may count for the new one.
+        return LiveSettings(int(time.time()) % (1 << 31))
+
+
+def read_figures(file: Path, run_id: str) -> Figures | None:
+    """The figures in a file; None where there is none, or it cannot be used."""
+    try:
+        fields = documents.document(file, run_id)
+    except Unusable:
+        return None
+    return None if fields is None else figures_of(fields)
+
+
+def figures_of(fields: Mapping[str, Any]) -> Figures:
+    """Of its JSON."""
+    written_ns = fields.get("written_ns")
+    return Figures(
+        small_number(fields.get("step")), _numbers(fields.get("values"), FIGURES_AT_MOST),
+        small_number(fields.get("settings")) or 0, written_ns if type(written_ns) is int else 0,
+        fields.get("is_final") is True,
+    )  # fmt: skip
+
+
+def _numbers(values: Any, at_most: int) -> dict[str, float]:
+    kept = list(table_of(values).items())[:at_most]
+    return {
+        text_of(name)[:NAME_AT_MOST]: float(value)
+        for name, value in kept
+        if type(value) in (int, float) and math.isfinite(value)
+    }

@@ -1,0 +1,223 @@
+"""Real processes of a job that hand over their stages: what is judged of them, whoever is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Callable, Iterator
+
+import pytest
+from builders.mounts import Mount, mount  # noqa: F401
+
+from mstxkit.reading.run import open_run
+from mstxkit.store import batches, judge_lock, layout, run_file, settings_file, verdicts
+
+RANK = Path(__file__).resolve().parents[1] / "builders" / "handing_rank.py"
+ROOT = RANK.parents[2]
+RANKS, STEP_MS = 3, 50
+Start = Callable[..., "Started"]
+
+
+class Started:
+    """The ranks of a job, on one host."""
+
+    def __init__(self, run: Path, live: Path, steps: int, slow: int, ranks: int, **variables: str) -> None:
+        self.run, self.live = run, live
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("MSTXKIT_")}
+        env = {**kept, "PYTHONPATH": str(ROOT), "WORLD_SIZE": str(ranks), **variables}
+        words = [str(run), str(time.monotonic_ns() + 10**9), str(steps), str(STEP_MS), str(slow), str(live)]
+        self.processes = [
+            subprocess.Popen(
+                [sys.executable, str(RANK), *words], env={**env, "RANK": str(rank)}, stdout=subprocess.PIPE
+            )
+            for rank in range(ranks)
+        ]
+
+    def wait(self) -> list[dict[str, float]]:
+        """The figures that each rank that lives said at its end."""
+        outputs = [process.communicate(timeout=120)[0] for process in self.processes]
+        return [json.loads(output) for process, output in zip(self.processes, outputs) if process.returncode == 0]
+
+    def step(self) -> int:
+        """The step that was judged last."""
+        run_id = run_file.id_of(self.run) or ""
+        figures = settings_file.read_figures(self.run / layout.VERDICTS / layout.FIGURES, run_id)
+        return -1 if figures is None or figures.step is None else figures.step
+
+    def keeper(self) -> subprocess.Popen[bytes]:
+        """The process that looks after the others."""
+        for process in self.processes:
+            for name in os.listdir(f"/proc/{process.pid}/task"):
+                if Path(f"/proc/{process.pid}/task/{name}/comm").read_text().startswith("mstxkit-keeper"):
+                    return process
+        return self.processes[self._locking()]
+
+    def _locking(self) -> int:
+        (lock,) = self.live.rglob("keeper-*.life")
+        node = f":{os.stat(lock).st_ino} "
+        pids = [int(line.split()[4]) for line in Path("/proc/locks").read_text().splitlines() if node in line]
+        return next(number for number, process in enumerate(self.processes) if process.pid in pids)
+
+
+def until(is_so: Callable[[], bool], within_s: float = 60.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not is_so():
+        assert time.monotonic() < deadline, "it did not come to that"
+        time.sleep(0.05)
+
+
+def judges(run: Path) -> list[int]:
+    """Pids of the processes that judge a run."""
+    pids = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"mstxkit.judging.judge_process" in words and os.fsencode(run) in words:
+            pids.append(int(folder.name))
+    return pids
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a job; none of its processes outlives the test."""
+    jobs: list[Started] = []
+    live = tmp_path / "live"
+    live.mkdir(mode=0o700)
+
+    def begin(run: Path = tmp_path / "run", steps: int = 60, slow: int = 1, ranks: int = RANKS, **env: str) -> Started:
+        jobs.append(Started(run, live, steps, slow, ranks, **env))
+        return jobs[-1]
+
+    yield begin
+    for job in jobs:
+        for process in job.processes:
+            process.kill()
+            process.communicate()
+        for pid in judges(job.run):
+            os.kill(pid, signal.SIGKILL)
+
+
+def watch(run: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mstxkit", "watch", str(run), *words]
+    env = {key: value for key, value in os.environ.items() if not key.startswith("MSTXKIT_")}
+    return subprocess.run(command, env={**env, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60)
+
+
+def test_the_slow_rank_is_named_beside_the_job_and_its_judge_ends_with_it(start: Start) -> None:
+    job = start()
+    said = job.wait()
+    until(lambda: not judges(job.run))
+    shown = watch(job.run, "--once")
+
+    (verdict,) = [verdict for verdict in verdicts.read(job.run) if verdict.is_blaming]
+    assert (verdict.kind, verdict.rank, verdict.stage) == ("compute", 1, "actor_generate")
+    assert job.step() == 59, "the last one too"
+    assert len(said) == RANKS
+    assert all(figures["mstxkit/time_s/actor_generate/slowest_rank"] == 1 for figures in said), "metrics() of each rank"
+    assert shown.returncode == 1
+    assert "compute rank 1 actor_generate" in shown.stdout
+    assert not judge_lock.is_held(job.run)
+    assert sorted(row["rank"] for row in open_run(job.run).processes().to_dicts()) == [0, 1, 2], (
+        "it is no process of it"
+    )
+
+
+def test_a_judge_that_is_killed_is_started_again_and_goes_on(start: Start) -> None:
+    job = start(steps=240)
+    until(lambda: job.step() >= 40)
+    (first,) = judges(job.run)
+    os.kill(first, signal.SIGKILL)
+    until(lambda: bool(judges(job.run)) and judges(job.run) != [first])
+    job.wait()
+    until(lambda: not judges(job.run))
+
+    assert job.step() == 239
+    blaming = [verdict for verdict in verdicts.read(job.run) if verdict.is_blaming]
+    assert [verdict.rank for verdict in blaming] == [1], "the same verdict, not a second one"
+
+
+def test_when_the_keeper_is_killed_another_one_goes_on_and_nothing_of_the_others_is_lost(start: Start) -> None:
+    job = start(steps=120, slow=-1)
+    until(lambda: job.step() >= 20)
+    keeper = job.keeper()
+    keeper.kill()
+    job.wait()
+    until(lambda: not judges(job.run))
+
+    batch_file = batches.BatchFile(batches.files_in(job.run)[0], run_file.id_of(job.run) or "")
+    read = list(batch_file.read())
+    handed: dict[int, set[int]] = {}
+    ranks: dict[tuple[str, int], int] = {}
+    for batch in read:
+        ranks.update({(batch.sender, of.number): of.rank for of in batch.processes() if of.rank is not None})
+        for _, number, rows in batch.parts:
+            steps = {int.from_bytes(rows[at : at + 4], "little") for at in range(0, len(rows), 40)}
+            handed.setdefault(ranks[batch.sender, number], set()).update(steps)
+    killed = job.processes.index(keeper)
+    assert len({batch.sender for batch in read}) >= 2
+    assert [handed[rank] == set(range(120)) for rank in range(RANKS) if rank != killed] == [True, True]
+    assert job.step() == 119
+
+
+def test_judge_0_starts_nobody_and_watch_judges_from_outside(start: Start, tmp_path: Path) -> None:
+    job = start(MSTXKIT_JUDGE="0")
+    for process in job.processes:
+        process.wait(60)
+    before = list((job.run / layout.VERDICTS).glob("*")) if (job.run / layout.VERDICTS).exists() else []
+    copy = shutil.copytree(job.run, tmp_path / "copy")
+    shown, again = watch(copy, "--once", "--json"), watch(copy, "--once")
+
+    assert before == []
+    document = json.loads(shown.stdout)
+    assert (document["steps"], document["last_step"], document["hosts"]) == (60, 59, 1)
+    assert [(verdict["kind"], verdict["rank"]) for verdict in document["verdicts"]] == [("compute", 1)]
+    assert (shown.returncode, again.returncode) == (1, 1)
+    assert again.stdout.count("compute") == 1, "what was judged is not judged twice"
+
+
+def test_settings_are_changed_while_it_runs_and_acknowledged(start: Start) -> None:
+    job = start(steps=160)
+    until(lambda: job.step() >= 10)
+    wrong = [watch(job.run, "--set", text) for text in ("slow_rank.effect=x", "nothing.here=1", "slow_rank")]
+    changed = watch(job.run, "--set", "slow_rank.effect=9.5", "--json")
+    job.wait()
+    until(lambda: not judges(job.run))
+
+    assert [done.returncode for done in wrong] == [2, 2, 2]
+    assert "slow_rank.effect" in wrong[0].stderr
+    document = json.loads(changed.stdout)
+    assert (changed.returncode, document["judge"], document["hosts"], document["missing"]) == (0, True, 1, [])
+    assert document["settings"] == {"version": 1, "values": {"slow_rank.effect": 9.5}}
+    figures = settings_file.read_figures(job.run / layout.VERDICTS / layout.FIGURES, "")
+    assert figures is not None
+    assert figures.settings == 1
+
+
+def test_a_full_shared_disk_costs_batches_and_nothing_else(start: Start, mount: Mount) -> None:  # noqa: F811
+    disk = mount("disk", "size=512k,mode=700")
+    job = start(disk / "run", steps=160)
+    until(lambda: job.step() >= 10)
+    fill = disk / "fill"
+    with open(fill, "wb", buffering=0) as stream:
+        try:
+            while stream.write(b"\0" * 4096):
+                pass
+        except OSError:
+            pass
+    at = time.monotonic()
+    until(lambda: time.monotonic() - at > 3)
+    fill.unlink()
+    said = job.wait()
+    until(lambda: not judges(job.run))
+
+    assert len(said) == RANKS
+    assert job.step() == 159
+    assert [verdict.rank for verdict in verdicts.read(job.run) if verdict.is_blaming] == [1]

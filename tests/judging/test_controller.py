@@ -1,0 +1,283 @@
+"""Batches become steps of roles, each closed once all of it are through, or nobody waits for the rest any more."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from builders import soak
+
+from mstxkit.judging import controller as module
+from mstxkit.judging.controller import Controller
+from mstxkit.judging.evidence import RoleStep
+from mstxkit.judging.judged import Judged
+from mstxkit.store import batches
+from mstxkit.store.batches import Batch, HandingProcess
+from mstxkit.store.settings_file import LiveSettings
+from mstxkit.store.summaries import StageSummary
+from mstxkit.store.verdicts import COMPUTE, Verdict
+
+RUN, S, MS = "0" * 32, 10**9, 10**6
+STAGES = ("rollout", "actor_update")
+
+
+class FakeJudge:
+    """Remembers what it is asked to judge, and blames rank 1 each time."""
+
+    def __init__(self, settings: Any = None, run: str = "", standing: Any = ()) -> None:
+        self.settings, self.closed = settings, list[RoleStep]()
+        self.verdicts = {verdict.id: verdict for verdict in standing}
+
+    def close(self, step: RoleStep, now_ns: int = 0) -> Judged:
+        self.closed.append(step)
+        verdict = Verdict("a", now_ns, step.step, COMPUTE, "actor_update", 1)
+        self.verdicts["a"] = verdict
+        return Judged((verdict,))
+
+    def standing(self) -> list[Verdict]:
+        return list(self.verdicts.values())
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> Job:
+    monkeypatch.setattr(module, "JobJudge", FakeJudge)
+    return Job()
+
+
+class Job:
+    """A controller, and hosts that send to it; seconds on their wall clock, which is 1000 s ahead of the other one."""
+
+    def __init__(self) -> None:
+        self.controller = Controller("run")
+        self.sent: dict[str, int] = {}
+
+    @property
+    def closed(self) -> list[RoleStep]:
+        judge: Any = self.controller._judge
+        return list(judge.closed)
+
+    def send(
+        self, rows: dict[int, list[StageSummary]], now_s: float, host: str = "h0", role: str = "actor", **head: Any
+    ) -> bool:
+        """One batch: rank to its rows."""
+        processes = [
+            HandingProcess(rank, f"{host}-{rank}-1", rank, role, "trainer", stages=STAGES, **head.pop("of_process", {}))
+            for rank in rows
+        ]
+        self.sent[host] = number = self.sent.get(host, -1) + 1
+        about = {
+            "run": RUN, "host": host, "boot": f"boot of {host}", "sender": host, "number": number, **head,
+            "clock": [int(now_s * S), int((now_s + 1000) * S), 1000],
+            "processes": [process.as_json() for process in processes],
+        }  # fmt: skip
+        sections = [(batches.STAGES, rank, b"".join(row.pack() for row in of)) for rank, of in rows.items()]
+        return self.controller.take(decoded(batches.encode(about, sections)), now_s + 1000)
+
+    def work(self, now_s: float, at_once: bool = False) -> module.Outcome:
+        return self.controller.work(now_s + 1000, at_once)
+
+
+def decoded(frame: bytes) -> Batch:
+    (batch,) = batches.decode(frame, RUN).batches
+    return batch
+
+
+def row(step: int | None, took_ms: int = 20, stage: int = 1, at_s: float = 1.0, **more: Any) -> StageSummary:
+    begin, took = int(at_s * S), took_ms * MS
+    return StageSummary(step, stage, 1, begin, begin + took, took, None, took, **more)
+
+
+def test_a_step_is_judged_once_all_of_its_role_have_handed_it_over_and_it_is_settled(job: Job) -> None:
+    job.send({0: [row(0)], 1: [row(0)]}, 1.0)
+    job.send({0: [row(1)]}, 2.0)
+    before = job.work(2.1).steps
+    job.send({1: [row(1, 35)]}, 2.2)
+
+    assert (before, job.work(2.3).steps, job.work(2.9).steps) == (1, 0, 1)
+    _, second = job.closed
+    assert [peer.rank for peer in second.members] == [0, 1]
+    assert second.stages == ("actor_generate",), "the canonical key of what they call rollout"
+    np.testing.assert_allclose(second.total_s, [[0.020], [0.035]])
+    np.testing.assert_allclose(second.left_s - second.entered_s, second.total_s, atol=1e-6)
+    assert np.isnan(second.busy_s).all() and np.isnan(second.work.tokens).all()
+
+
+def test_what_is_handed_over_again_replaces_what_was_said_of_it(job: Job) -> None:
+    job.send({0: [row(0, 20), row(0, 30, tokens=5, responses=2, longest_response=4)]}, 1.0)
+    job.send({0: [row(0, 50, 2)]}, 1.1)
+    job.work(2.0)
+
+    (step,) = job.closed
+    np.testing.assert_allclose(step.total_s, [[0.030, 0.050]])
+    np.testing.assert_allclose(step.work.tokens, [[5, np.nan]])
+
+
+def test_who_does_not_come_is_waited_for_only_so_long_and_then_no_more_until_it_comes_again(job: Job) -> None:
+    job.send({0: [row(0)], 1: [row(0)]}, 1.0)
+    job.work(2.0)
+    job.send({0: [row(1)]}, 2.0)
+
+    assert job.work(20.0).steps == 0
+    assert job.work(22.1).steps == 1, "without it"
+    job.send({0: [row(2)]}, 23.0)
+    assert job.work(23.5).steps == 1, "not waited for again"
+    job.send({1: [row(3)]}, 24.0)
+    assert job.work(24.5).steps == 0, "it is back, and the other one is waited for"
+    job.send({0: [row(3)]}, 24.6)
+    assert job.work(25.0).steps == 1
+    assert [len(step.members) for step in job.closed] == [2, 1, 1, 2]
+
+
+def test_nobody_waits_for_a_process_that_has_ended(job: Job) -> None:
+    job.send({0: [row(0)], 1: [row(0)]}, 1.0)
+    job.work(2.0)
+    job.send({0: [row(1)], 1: []}, 3.0, ended=[1])
+
+    assert job.work(3.5).steps == 1
+
+
+def test_roles_are_judged_apart_and_each_counts_its_own_steps(job: Job) -> None:
+    """As in async RL: the rollouts are ahead of the trainer."""
+    for step in range(3):
+        job.send({0: [row(step + 40)], 1: [row(step + 40)]}, 1.0 + step, "h1", "rollout")
+    job.send({0: [row(7, 30, 2)]}, 4.0, "h2", "trainer")
+    job.work(5.0)
+
+    assert {(step.role, step.step) for step in job.closed} == {
+        ("rollout", 40), ("rollout", 41), ("rollout", 42), ("trainer", 7),
+    }  # fmt: skip
+
+
+def test_a_controller_is_in_the_step_and_never_waited_for(job: Job) -> None:
+    job.send({0: [row(0)]}, 1.0)
+    job.send({5: []}, 1.0, "h9", of_process={"waits": True})
+
+    assert job.work(1.5).steps == 1
+
+
+def test_helpers_of_a_rank_are_not_compared_with_ranks(job: Job) -> None:
+    job.send({0: [row(0)]}, 1.0, of_process={"under": "dataloader"})
+
+    assert job.work(9.0, at_once=True).steps == 0
+    assert job.controller.missed_rows == 1
+
+
+def test_a_batch_that_comes_twice_or_in_another_order_counts_once(job: Job) -> None:
+    """By Ray and through the run."""
+    frames = []
+    for number in range(4):
+        head = {"run": RUN, "host": "h", "boot": "b", "sender": "s", "number": number, "ended": []}
+        head["processes"] = [HandingProcess(0, "h-1-1", 0, stages=STAGES).as_json()]
+        frames.append(decoded(batches.encode(head, [(batches.STAGES, 0, row(number).pack())])))
+    order = [0, 2, 1, 2, 3, 0, 1, 3]
+
+    taken = [job.controller.take(frames[number], 1000.0) for number in order]
+
+    assert taken == [True, True, True, False, True, False, False, False]
+
+
+def test_hosts_share_one_clock_where_they_share_a_kernel_and_else_say_how_wrong_it_may_be(job: Job) -> None:
+    job.send({0: [row(0, at_s=1.0)], 1: [row(0, at_s=1.5)]}, 2.0)
+    job.send({0: [row(1)], 1: [row(1)]}, 3.0)
+    job.send({2: [row(1)]}, 3.0, "h1")
+    job.work(4.0)
+
+    same, two = job.closed
+    assert same.entered_s[1, 0] - same.entered_s[0, 0] == pytest.approx(0.5)
+    assert (same.error_s == 0).all()
+    assert (two.error_s >= module.OTHER_HOSTS_S).all()
+
+
+def test_another_attempt_at_the_job_may_count_its_steps_from_the_beginning(job: Job) -> None:
+    job.send({0: [row(30)]}, 1.0)
+    job.work(2.0)
+    job.send({0: []}, 3.0, ended=[0])
+    job.send({0: [row(12)]}, 9.0, "h1")
+    job.work(10.0)
+
+    assert [step.step for step in job.closed] == [30, 12]
+
+
+def test_rows_that_say_nothing_here_are_counted_and_change_nothing(job: Job) -> None:
+    job.send({0: [row(0), row(0, stage=9), row(None), row(0, stage=0)]}, 1.0)
+    job.work(2.0)
+    job.send({0: [row(0)]}, 3.0)
+    job.work(4.0)
+
+    assert len(job.closed) == 1
+    assert job.controller.missed_rows == 3
+
+
+def test_settings_hold_from_the_next_step_on_and_hosts_without_them_are_named(job: Job) -> None:
+    job.send({0: [row(0)]}, 1.0, settings=0)
+    job.send({1: [row(0)]}, 1.0, "h1", settings=4)
+    job.controller.apply(LiveSettings(4, {"slow_rank.nonsense": 1.0}))
+
+    assert [host.host for host in job.controller.directory.without_settings(4)] == ["h0"]
+    assert job.controller.figures.settings == 4
+
+
+def test_the_figures_are_of_the_step_that_was_judged_last(job: Job) -> None:
+    job.send({0: [row(0, 20, tokens=1000)], 1: [row(0, 30, at_s=1.01, tokens=2000)], 2: [row(0, 22)]}, 2.0)
+    job.work(3.0)
+    values = job.controller.figures.values
+
+    assert values["mstxkit/time_s/actor_generate/max"] == pytest.approx(0.030)
+    assert values["mstxkit/time_s/actor_generate/median"] == pytest.approx(0.022)
+    assert values["mstxkit/time_s/actor_generate/slowest_rank"] == 1
+    assert values["mstxkit/tokens_per_s/actor_generate"] == pytest.approx(100_000)
+    assert values["mstxkit/verdicts"] == 1
+    assert 0 < values["mstxkit/wait_ratio"] < 1
+
+
+def test_ten_thousand_steps_and_workers_that_come_and_go_leave_nothing_behind(job: Job) -> None:
+    """Each is verdict-worthy."""
+    import tracemalloc
+
+    chance = random.Random(soak.seed())
+    steps = soak.rounds(10_000, 500)
+    judge: Any = job.controller._judge
+    for step in range(steps):
+        host = f"h{step // 50}"  # workers leave, and others join
+        rows = {rank: [row(step, chance.randrange(10, 40), stage) for stage in (1, 2)] for rank in range(4)}
+        job.send(rows, float(step), host, ended=[0, 1, 2, 3] if step % 50 == 49 else [])
+        job.work(step + 0.5)
+        judge.closed.clear()
+        if step == steps // 3:
+            tracemalloc.start()
+        if step == steps // 3 + 60:
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+
+    (book,) = job.controller._books.values()
+    assert len(book._members) <= 16 and len(book._tables) <= 1
+    assert grown < 4000 * steps / 50 + 100_000, "a host is remembered, and nothing of a step"
+
+
+@pytest.mark.parametrize("steps", [range(0, 4000, 7), range(4000, 0, -7)])
+def test_hostile_steps_open_no_more_tables_than_a_few(job: Job, steps: range) -> None:
+    for step in steps:
+        job.send({0: [row(step)], 1: [row(step * 1000 % 4_000_000_000)]}, 1.0)
+        job.work(1.0)
+    (book,) = job.controller._books.values()
+
+    assert len(book._tables) <= 10
+
+
+def test_no_bytes_of_a_batch_can_make_it_fail(job: Job) -> None:
+    chance = random.Random(soak.seed())
+    for number in range(soak.rounds(5000, 300)):
+        head = {
+            "run": RUN, "host": "h", "sender": "s", "number": number, "clock": chance.choice([None, [1], [1, 2, "x"]]),
+            "processes": chance.choice([7, [{}], [{"number": 1, "name": "x", "stages": [{}, 1, "a"], "rank": -4}]]),
+            "ended": chance.choice([[5], "x", [None], [1]]), "settings": chance.choice(["x", -1, 3]),
+        }  # fmt: skip
+        rows = bytes(chance.randrange(256) for _ in range(40 * chance.randrange(4)))
+        job.controller.take(decoded(batches.encode(head, [(batches.STAGES, chance.randrange(3), rows)])), 1000.0)
+        job.controller.work(1000.0 + number, at_once=chance.random() < 0.1)
+
+    assert job.controller.directory.hosts["h"].seen_s == 1000.0
