@@ -119,6 +119,7 @@ MAY_CATCH_EVERYTHING = {
     "profiling/others.py",
     "profiling/session.py",
     "recorder/exits.py",
+    "recorder/handing_over.py",
     "recorder/keeper.py",
     "recorder/background.py",
     "recorder/process.py",

@@ -188,7 +188,8 @@ def forget_folder(folder: Path) -> None:
 
 
 def _may_go(file: Path) -> bool:
-    return file.name.startswith(names.PASSED_ON) or file.suffix == names.RINGS_SUFFIX or _is_left_lock(file)
+    is_handed_over = file.name.endswith((names.HANDED_OVER_SUFFIX, names.RINGS_SUFFIX))
+    return file.name.startswith(names.PASSED_ON) or is_handed_over or _is_left_lock(file)
 
 
 def _is_left_lock(file: Path) -> bool:

@@ -153,8 +153,11 @@ class Recorder:
             )
 
     def _close_and_seal(self, error: str | None, then: Callable[[], object]) -> None:
+        # Before anything that may hang, and again once nothing ends any more.
+        self.sealer.handing_over.hand_over(everything=True)
         self._try("recorder.seal", self.sealer.seal_full_banks)
         self._close()
+        self.sealer.handing_over.hand_over(everything=True, is_end=True)
         self.is_sealed = self._try("recorder.stop", lambda: self.sealer.seal_the_rest(error))
         (live.remove if self.is_sealed else live.let_go)(self.live)
         then()
@@ -181,6 +184,7 @@ class Recorder:
         self.park()
         self.sealer.let_go()
         engine.detach()
+        self.sealer.handing_over.forget()
         live.remove(self.live)
 
     def _try(self, where: str, act: Callable[[], object]) -> bool:

@@ -26,7 +26,7 @@ ROWS = 4096
 ROWS_AT_MOST = 1 << 16
 DOCUMENT_AT, ROWS_AT = 64, 16384
 DOCUMENT_ROOM = ROWS_AT - DOCUMENT_AT
-STAGES, STEP, END, LEFT_OUT = "stages", "step", "end", "stages_left_out"
+STAGES, STEP, END, LOST, WHO, LEFT_OUT = "stages", "step", "end", "lost", "who", "stages_left_out"
 
 _HEAD = struct.Struct("<8sIIQIIQ8s")
 _WRITTEN, _DOCUMENT, _BEGUN = (16, struct.Struct("<Q")), (24, struct.Struct("<II")), (32, struct.Struct("<Q"))

@@ -233,6 +233,12 @@ static PyObject *hot_current_step(PyObject *self, PyObject *unused)
     return step_object(step_in_force());
 }
 
+static PyObject *hot_process_step(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    return step_object(g.step);
+}
+
 static PyObject *hot_current_stage(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
@@ -926,6 +932,8 @@ static PyMethodDef hot_methods[] = {
      "stage_times(step=None)\n--\n\nStage to seconds in this process, of a step or of the last finished one."},
     {"take_summaries", CALL(hot_take_summaries), METH_VARARGS | METH_KEYWORDS,
      "take_summaries(everything=False)\n--\n\nWhat is to be handed over of the stages of steps that are over."},
+    {"stage_keys", hot_stage_keys, METH_NOARGS, NULL},
+    {"process_step", hot_process_step, METH_NOARGS, NULL},
     {"intern", CALL(hot_intern), METH_VARARGS | METH_KEYWORDS, NULL},
     {"attach", hot_attach, METH_VARARGS, NULL},
     {"detach", hot_detach, METH_NOARGS, NULL},

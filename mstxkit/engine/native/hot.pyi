@@ -259,6 +259,12 @@ def take_summaries(everything: bool = False) -> bytes:
         everything: Also of the step in force, and of what is in no step: at the end.
     """
 
+def stage_keys() -> list[str]:
+    """The keys of all stages, in the order of their ids from 1."""
+
+def process_step() -> int | None:
+    """The step in force, whatever `at_step` says."""
+
 def release_bank(index: int, /) -> None:
     """The bank is free again."""
 

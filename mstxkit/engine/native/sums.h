@@ -229,6 +229,15 @@ static uint32_t due_rows(char *to, uint64_t at, int everything, const Anchor *an
     return due;
 }
 
+static PyObject *hot_stage_keys(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    PyObject *keys = PyList_New(0);
+    for (uint32_t id = 1; keys && id <= g_stage_count; id++)
+        if (PyList_Append(keys, g_stages[id].key) < 0) Py_CLEAR(keys);
+    return keys;
+}
+
 static PyObject *hot_take_summaries(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     (void)self;

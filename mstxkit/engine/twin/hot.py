@@ -16,26 +16,37 @@ from typing import Any, Callable
 
 from ...host import names
 from ...store import livefile, segment
-from ...store.text_columns import to_columns
 from ..plain_paths import stored
 from . import banks, clock, encoding, limits, quick, ranges, sinks, sites, sums, tracks
 from . import watch as watching
 from .banks import Bank, Live
 from .driven import Driven, Span
+from .encoding import encode_left, text_columns
 from .quick import is_on, mstx_range, stage, timed
 from .ranges import Range
 from .sites import Site, intern, stages_seen
-from .steps import at_step, carried, carry, current_stage, current_step, stage_times, step, take_summaries
+from .steps import (
+    at_step,
+    carried,
+    carry,
+    current_stage,
+    current_step,
+    process_step,
+    stage_keys,
+    stage_times,
+    step,
+    take_summaries,
+)  # fmt: skip
 from .watch import set_watch, watch
 
 __all__ = [
     "NATIVE", "Driven", "Range", "Site", "Span", "add_cost", "anchor", "at_step", "attach", "carried", "carry",
     "clear_direct", "clear_sink", "clock_kind", "count_fault", "counters", "current_stage", "current_step", "detach",
     "driven", "encode_bank", "encode_left", "flush_coalesced", "full_bank", "intern", "is_on", "limit", "mark",
-    "mstx_range", "now", "opened", "recording", "release_bank", "rotate", "set_clock", "set_direct", "set_fake_ticks",
-    "set_hooks", "set_recording", "set_sink", "set_watch", "site_costs", "stage", "stage_times", "stages_seen",
-    "start_heartbeat", "step", "stop_heartbeat", "stored", "take_summaries", "text_columns", "throttle", "ticks_per_ns",
-    "timed", "wait", "wait_for_records", "wake", "watch", "watch_site",
+    "mstx_range", "now", "opened", "process_step", "recording", "release_bank", "rotate", "set_clock", "set_direct",
+    "set_fake_ticks", "set_hooks", "set_recording", "set_sink", "set_watch", "site_costs", "stage", "stage_keys",
+    "stage_times", "stages_seen", "start_heartbeat", "step", "stop_heartbeat", "stored", "take_summaries",
+    "text_columns", "throttle", "ticks_per_ns", "timed", "wait", "wait_for_records", "wake", "watch", "watch_site",
 ]  # fmt: skip
 
 NATIVE = False
@@ -197,16 +208,6 @@ def encode_bank(index: int) -> segment.Payload:
     with banks.lock:
         limits.count_quick(live)
     return encode_left(*copied)
-
-
-def encode_left(raw: bytes, text: bytes, salt: int) -> segment.Payload:
-    """`encode_bank` for a bank that another process left."""
-    return segment.encode_bank(raw, text, salt)
-
-
-def text_columns(texts: bytes) -> bytes | None:
-    """A bank's texts as columns, which compress better."""
-    return to_columns(texts)
 
 
 def release_bank(index: int) -> None:

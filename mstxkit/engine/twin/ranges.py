@@ -233,17 +233,13 @@ def _leave(opened: Open, node: Node, at: int) -> None:
     tracks.unlink(node)
     own_stage = node.site.own_stage
     if own_stage and opened.process is sinks.process:
-        sites.stage_of(own_stage).ends(at, _recorded_of(opened, node, at))
+        attributes = {**(opened.attributes or {}), **(opened.more or {})}
+        is_recorded = node.live is not None and node.live is live
+        is_inner = node.is_inside_itself
+        stage = sites.stage_of(own_stage)
+        stage.ends(at, node.step, opened.start, opened.busy, is_inner, attributes, is_recorded)
         tracks.stage_changed(track)
     tracks.left(track)
-
-
-def _recorded_of(opened: Open, node: Node, at: int) -> tuple[Any, ...] | None:
-    """What the sums of its stage take; None where it is of no live file, or of another one."""
-    if node.live is None or node.live is not live:
-        return None
-    attributes = {**(opened.attributes or {}), **(opened.more or {})}
-    return node.step, opened.start, at, opened.busy, node.is_inside_itself, attributes
 
 
 def mark(message: Any, domain: Any, stream: Any, attributes: dict[str, Any]) -> None:

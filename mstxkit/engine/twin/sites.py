@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Mapping
 
 from ... import faults
 from ...host import names
@@ -73,44 +73,80 @@ class Site:
         return f"Site({self.name!r}, stage={self.stage!r}, domain={self.domain!r})"
 
 
-class StageTotal:
+class StageTotal(StageSums):
     """What a stage adds up to in this process: the union of its occurrences, for the last few steps."""
 
-    __slots__ = ("active", "id", "kept", "key", "payload", "since", "step", "sums")
+    __slots__ = ("active", "is_seen", "kept", "key", "payload", "since", "step")
 
     def __init__(self, stage_id: int, key: str) -> None:
-        self.id, self.key = stage_id, key
+        super().__init__(stage_id)
+        self.key = key
         self.payload = key.encode("utf-8", "backslashreplace")
         self.active = self.since = self.step = 0
+        self.is_seen = False
         self.kept: dict[int, int] = {}
-        self.sums = StageSums(stage_id)
 
     def begins(self, start: int, step: int, is_recorded: bool = True) -> None:
         """One more occurrence. Times in ticks."""
         with banks.lock:
             if is_recorded:
-                self.sums.begins(step, start)
-            _seen[self.key] = None
+                kept = self.latest
+                if kept.step != step:
+                    kept = self.of(step)
+                if not kept.active:
+                    kept.since = start
+                kept.active += 1
+            if not self.active:
+                self.since = start
+                self.step = step
+                if not self.is_seen:
+                    self.is_seen = True
+                    _seen[self.key] = None
             self.active += 1
-            if self.active == 1:
-                self.since, self.step = start, step
 
-    def ends(self, end: int, recorded: tuple[Any, ...] | None = None) -> None:
-        """One less; the last of those that overlap adds their union to the step in which the first began.
+    def ends(
+        self, end: int, step: int, start: int, busy: int, is_inner: bool, attributes: Mapping[str, Any] | None,
+        is_recorded: bool = True,
+    ) -> None:  # fmt: skip
+        """One less; the last of those that overlap adds their union to the step in which the first began."""
+        with banks.lock:
+            if is_recorded:
+                kept = self.latest
+                if kept.step != step:
+                    kept = self.of(step)
+                kept.ends(start, end, busy, is_inner, attributes)
+            if self.active:
+                self.active -= 1
+                if not self.active:
+                    self._add(self.step, end - self.since)
 
-        Args:
-            recorded: Where it is: step, start, end, time inside, whether it is inside of itself, attributes.
+    def ends_last(self, end: int, start: int, node: Any) -> None:
+        """The same at a position, written for speed: mostly it is the first to begin of all that overlap, and the last
+        to end.
         """
         with banks.lock:
-            if recorded is not None:
-                self.sums.ends(*recorded)
-            if not self.active:
+            kept = self.latest
+            duration = end - start
+            if self.active == kept.active == 1 and self.since == kept.since == start:
+                self.active = kept.active = 0
+                kept.total += duration
+                if not kept.count or start < kept.first:
+                    kept.first = start
+                kept.count += 1
+                kept.last = end
+                if duration > kept.longest:
+                    kept.longest = duration
+                try:
+                    self.kept[kept.step] += duration
+                except KeyError:
+                    self._add(kept.step, duration)
                 return
-            self.active -= 1
-            if not self.active:
-                self.kept[self.step] = self.kept.get(self.step, 0) + end - self.since
-                if len(self.kept) > _STEPS_KEPT:
-                    del self.kept[next(iter(self.kept))]
+        self.ends(end, node.step, start, 0, node.is_inside_itself, None)
+
+    def _add(self, step: int, ticks: int) -> None:
+        self.kept[step] = self.kept.get(step, 0) + ticks
+        if len(self.kept) > _STEPS_KEPT:
+            del self.kept[next(iter(self.kept))]
 
 
 def intern(name: str, stage: str | None = None, domain: str | None = names.DEFAULT_DOMAIN) -> Site:
@@ -204,18 +240,13 @@ def after_fork() -> None:
     _seen.clear()
     forget_sums()
     for stage in stages():
-        stage.active = 0
+        stage.active, stage.is_seen = 0, False
         stage.kept.clear()
-
-
-def all_sums() -> list[StageSums]:
-    """What is to be handed over, by stage."""
-    return [stage.sums for stage in stages()]
 
 
 def forget_sums() -> None:
     """Nothing is to be handed over."""
-    forget(all_sums())
+    forget(stages())
 
 
 def stage_times(step: int | None, in_force: int | None) -> dict[str, float]:

@@ -32,7 +32,7 @@ def step(n: Any = None) -> int | None:
             tracks.step = wanted
             tracks.renew()
             if ranges.is_recording:
-                sums.step_is_over()
+                sums.step_is_over(sites.stages())
         in_force = tracks.step
     if wanted is not None:
         watch.stepped(wanted)
@@ -140,6 +140,16 @@ def stage_times(step: Any = None) -> dict[str, float]:
     return sites.stage_times(step, current_step())
 
 
+def stage_keys() -> list[str]:
+    """The keys of all stages, in the order of their ids from 1."""
+    return [stage.key for stage in sites.stages()]
+
+
+def process_step() -> int | None:
+    """The step in force, whatever `at_step` says."""
+    return tracks.step
+
+
 def take_summaries(everything: bool = False) -> bytes:
     """What is to be handed over of the stages of steps that are over: rows of 40 bytes, `store/summaries.py`.
 
@@ -147,4 +157,4 @@ def take_summaries(everything: bool = False) -> bytes:
         everything: Also of the step in force, and of what is in no step: at the end.
     """
     with banks.lock:
-        return sums.take(sites.all_sums(), tracks.step, bool(everything))
+        return sums.take(sites.stages(), tracks.step, bool(everything))

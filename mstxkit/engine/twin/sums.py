@@ -16,6 +16,8 @@ from . import banks, clock
 STEPS_KEPT, PENDING_MAX = 16, 4096
 # A step of at_step, or one that was left by going back, is over after so long without an end; so often is handed over
 # what is in no step; so often at most the sealer is woken for a step.
+_WORK = frozenset((summaries.TOKENS, summaries.RESPONSES, summaries.PROMPTS, summaries.LONGEST_RESPONSE))
+_NO_STEP_YET = -1
 _QUIET_NS, _OUTSIDE_NS, _WAKE_NS = 2_000_000_000, 60_000_000_000, 250_000_000
 
 
@@ -23,39 +25,49 @@ class StepSum:
     """What one stage adds up to in one step. Times in ticks, which are ns."""
 
     __slots__ = (
-        "active", "busy", "count", "first", "has_busy", "is_changed", "last", "longest", "longest_response",
-        "responses", "since", "step", "tokens", "total",
+        "active", "apart", "count", "first", "has_busy", "last", "longest", "longest_response",
+        "responses", "since", "step", "taken", "tokens", "total",
     )  # fmt: skip
 
     def __init__(self, step: int) -> None:
         self.step = step
         self.active = self.count = self.since = self.first = self.last = 0
-        self.total = self.longest = self.busy = 0
-        self.has_busy = self.is_changed = False
+        # Time inside of all occurrences is `total` and `apart`: those that nothing overlaps change the one only.
+        self.total = self.longest = self.apart = 0
+        self.has_busy = False
+        self.taken = 0  # `count` as it was when it was taken last
         self.tokens: int | None = None
         self.responses: int | None = None
         self.longest_response: int | None = None
 
-    def ends(self, start: int, end: int, busy: int, is_inner: bool) -> None:
+    def ends(self, start: int, end: int, busy: int, is_inner: bool, attributes: Mapping[str, Any] | None) -> None:
         """An occurrence has ended; `busy` 0: all of it was spent inside.
 
         What is inside of itself on its track changes nothing until the outermost ends.
         """
-        end = max(start, end)
-        self.active -= 1
         if not self.active:
-            self.total += max(0, end - self.since)
+            return  # it began before all was forgotten
+        self.active -= 1
+        if not self.active and end > self.since:
+            self.total += end - self.since
+            self.apart -= end - self.since
+        if attributes and not _WORK.isdisjoint(attributes):
+            self._add_work(attributes)
         if is_inner:
             return
-        self.first = min(self.first, start) if self.count else start
-        self.last = max(self.last, end)
-        self.longest = max(self.longest, end - start)
+        duration = end - start if end > start else 0
+        if not self.count or start < self.first:
+            self.first = start
+        if end > self.last:
+            self.last = end
+        if duration > self.longest:
+            self.longest = duration
         self.count += 1
-        self.busy += busy or end - start
-        self.has_busy |= busy != 0
-        self.is_changed = state.is_changed = True
+        self.apart += busy or duration
+        if busy:
+            self.has_busy = True
 
-    def add_work(self, attributes: Mapping[str, Any]) -> None:
+    def _add_work(self, attributes: Mapping[str, Any]) -> None:
         """What a range says that it did: only whole numbers count."""
         tokens, longest = _amount(attributes, summaries.TOKENS), _amount(attributes, summaries.LONGEST_RESPONSE)
         has_responses = summaries.RESPONSES in attributes
@@ -67,12 +79,18 @@ class StepSum:
         if longest is not None:
             self.longest_response = max(self.longest_response or 0, longest)
 
+    @property
+    def is_changed(self) -> bool:
+        """Is there anything that was not taken?"""
+        return self.count != self.taken
+
     def summary(self, stage: int) -> StageSummary:
         """As it is handed over. Where something is open yet: up to the last end, all since its begin is the union's."""
         total = self.total + (max(0, self.last - self.since) if self.active else 0)
         return StageSummary(
             None if self.step == records.NO_STEP else self.step, stage, self.count, self.first, self.last, total,
-            self.busy if self.has_busy else None, self.longest, self.tokens, self.responses, self.longest_response,
+            self.total + self.apart if self.has_busy else None, self.longest, self.tokens, self.responses,
+            self.longest_response,
         )  # fmt: skip
 
 
@@ -84,40 +102,33 @@ def _amount(attributes: Mapping[str, Any], name: str) -> int | None:
 
 
 class StageSums:
-    """The sums of one stage, by step."""
+    """The sums of one stage, by step; `latest` is that of the step that was asked for last."""
 
-    __slots__ = ("by_step", "stage")
+    __slots__ = ("by_step", "id", "latest")
 
-    def __init__(self, stage: int) -> None:
-        self.stage = stage
+    def __init__(self, stage_id: int) -> None:
+        self.id = stage_id
         self.by_step: dict[int, StepSum] = {}
+        self.latest = StepSum(_NO_STEP_YET)
 
-    def begins(self, step: int, start: int) -> None:
-        """One more occurrence."""
-        found = self.by_step.get(step) or self._new(step)
-        if found is not None:
-            if not found.active:
-                found.since = start
-            found.active += 1
+    def forget(self) -> None:
+        """Nothing has begun."""
+        self.by_step.clear()
+        self.latest = StepSum(_NO_STEP_YET)
 
-    def ends(
-        self, step: int, start: int, end: int, busy: int, is_inner: bool, attributes: Mapping[str, Any] | None
-    ) -> None:
-        """One less."""
-        found = self.by_step.get(step)
-        if found is None or not found.active:
-            return
-        found.ends(start, end, busy, is_inner)
-        if attributes:
-            found.add_work(attributes)
+    def of(self, step: int) -> StepSum:
+        """That of a step; where there is no room for another one, one that is handed over to nobody."""
+        self.latest = kept = self.by_step.get(step) or self._new(step)
+        return kept
 
-    def _new(self, step: int) -> StepSum | None:
+    def _new(self, step: int) -> StepSum:
+        made = StepSum(step)
         if step != records.NO_STEP:
             if len(self.by_step) - (records.NO_STEP in self.by_step) >= STEPS_KEPT and not self._put_away():
                 state.lost += 1
-                return None
+                return made
             state.highest_step = max(state.highest_step, step)
-        self.by_step[step] = made = StepSum(step)
+        self.by_step[step] = made
         return made
 
     def _put_away(self) -> bool:
@@ -128,7 +139,7 @@ class StageSums:
         away = min(idle, key=lambda kept: kept.last)
         del self.by_step[away.step]
         if away.is_changed:
-            state.put_away(_Pending(self.stage, away))
+            state.put_away(_Pending(self.id, away))
         return True
 
 
@@ -143,7 +154,6 @@ class _State:
     def __init__(self) -> None:
         self.pending: list[_Pending] = []
         self.lost = self.highest_step = 0
-        self.is_changed = False
         self.outside_since, self.woken_at = clock.now(), 0
 
     def put_away(self, pending: _Pending) -> None:
@@ -164,13 +174,15 @@ def forget(stages: Iterable[StageSums]) -> None:
     global state
     state = _State()
     for stage in stages:
-        stage.by_step.clear()
+        stage.forget()
 
 
-def step_is_over() -> None:
+def step_is_over(stages: Iterable[StageSums]) -> None:
     """The process's step has moved on: what is over is handed over now and not a second later."""
     at = clock.now()
-    if state.is_changed and (not state.woken_at or at - state.woken_at >= _WAKE_NS):
+    if state.woken_at and at - state.woken_at < _WAKE_NS:
+        return
+    if any(kept.is_changed for stage in stages for kept in stage.by_step.values()):
         state.woken_at = at
         banks.ring()
 
@@ -184,15 +196,12 @@ def take(stages: Iterable[StageSums], step: int | None, everything: bool) -> byt
     """
     at = clock.now()
     rows = [pending.sum.summary(pending.stage).pack() for pending in state.pending]
-    left = False
     for stage in stages:
         for kept in stage.by_step.values():
             if kept.is_changed and (everything or _is_due(kept, at, step)):
-                rows.append(kept.summary(stage.stage).pack())
-                kept.is_changed = False
-            left |= kept.is_changed
+                rows.append(kept.summary(stage.id).pack())
+                kept.taken = kept.count
     state.pending.clear()
-    state.is_changed = left
     if everything or at - state.outside_since >= _OUTSIDE_NS:
         state.outside_since = at
     return b"".join(rows)

@@ -128,11 +128,15 @@ process = sinks.process
 total.begins(start, child.step)
 tracks.ambient.set((child.inner, track.at))
 """
-_STAGE_ENDED = """
-total.ends(end, (ended.step, start, end, 0, ended.is_inside_itself, values))
+_STAGE_CHANGED = """
 if quick.has_contexts: tracks.stage_changed(track)
 elif track_now(None) is track: tracks.ambient.set((track.node.inner, track.at))
 """
+# Without attributes, and with them.
+_STAGE_ENDED = (
+    "total.ends_last(end, start, ended)" + _STAGE_CHANGED,
+    "total.ends(end, ended.step, start, 0, ended.is_inside_itself, values)" + _STAGE_CHANGED,
+)
 _makers: dict[tuple[int, bool], Callable[..., Any]] = {}
 
 
@@ -146,7 +150,7 @@ def _maker_of(count: int, is_stage: bool) -> Callable[..., Any]:
             "dearer_ns": _DEARER * limits.cost_of_quick(),
         }  # fmt: skip
         record = writers.record(count, False, "return leave_generally(None, None, None)")
-        ended = "site.cost_ns += dearer_ns\n" * bool(count) + _STAGE_ENDED * is_stage
+        ended = "site.cost_ns += dearer_ns\n" * bool(count) + _STAGE_ENDED[bool(count)] * is_stage
         codes = {"begun": _STAGE_BEGUN * is_stage, "record": record, "ended": ended}
         maker = _makers[count, is_stage] = writers.made(_MAKER, codes, **scope)
     return maker

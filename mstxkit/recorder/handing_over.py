@@ -1,0 +1,94 @@
+"""Handing over: what the engine has summed up of stages goes into a ring in the host's shared memory, for the keeper.
+
+Done by the sealer's thread, about once a second, and soon after a step is over. The ring is made with the first stage,
+and stays when its process ends: whoever reads it removes it (docs/internals/cluster.md). What nobody reads goes with
+the run's folder there, or once the process has been gone for a while and another one of the run begins or ends.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from .. import faults
+from ..engine.choose import engine
+from ..store import documents, handed_over, layout, livefile, summaries
+from .live import LiveFile
+
+_LEFT_AFTER_S = 60.0
+_WAITING_AT_MOST = handed_over.ROWS * summaries.ROW_BYTES
+
+
+class HandingOver:
+    """What this process hands over.
+
+    Args:
+        live: Its live file; the ring is beside it.
+
+    Threads/fork: one thread at a time. A forked child makes its own.
+    """
+
+    def __init__(self, live: LiveFile) -> None:
+        self._live = live
+        self._ring = handed_over.SummaryRing(live.path.with_suffix(layout.HANDED_OVER_SUFFIX))
+        self._waiting = b""
+
+    def hand_over(self, everything: bool = False, is_end: bool = False) -> bool:
+        """Hand over what is over. Was there any? Never raises: what could not be written waits, up to a bound.
+
+        Args:
+            everything: Also of the step in force.
+            is_end: There will be no more.
+        """
+        try:
+            rows = engine.take_summaries(everything)
+            self._waiting = (self._waiting + rows)[-_WAITING_AT_MOST:]
+            if self._waiting or (is_end and self._ring.is_made):
+                self._put(is_end)
+            return bool(rows)
+        except Exception as exc:
+            faults.note("handing_over", exc)
+            return False
+
+    def _put(self, is_end: bool) -> None:
+        if not self._ring.is_made:
+            forget_left(self._ring.path.parent)
+        self._ring.put(self._waiting, self._document(is_end))
+        self._waiting = b""
+
+    def _document(self, is_end: bool) -> dict[str, Any]:
+        return {
+            handed_over.STAGES: engine.stage_keys(),
+            handed_over.STEP: engine.process_step(),
+            handed_over.END: is_end,
+            handed_over.LOST: engine.counters()["summaries_lost"],
+            handed_over.WHO: livefile.read_identity(self._live.view),
+        }
+
+    def forget(self) -> None:
+        """Leave nothing."""
+        _unlink(self._ring.path)
+
+
+def forget_left(folder: Path) -> None:
+    """Remove rings of processes that have been gone for a while."""
+    for name in documents.names_in(folder, layout.HANDED_OVER_SUFFIX):
+        file = folder / name
+        if not file.with_suffix(layout.LIVE_SUFFIX).exists() and _age_s(file) > _LEFT_AFTER_S:
+            _unlink(file)
+
+
+def _age_s(file: Path) -> float:
+    try:
+        return time.time() - os.lstat(file).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _unlink(file: Path) -> None:
+    try:
+        file.unlink()
+    except OSError:
+        pass
