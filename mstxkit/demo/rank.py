@@ -17,8 +17,8 @@ import torch.distributed as dist
 from mstxkit import capture, current_step
 from mstxkit.demo.loop import Trainer, TrainingSettings, arguments, join, leave, reporter
 
-SLOW_TOKEN_S = 0.01
-SLOW_GRADIENT_S = 0.015
+SLOW_TOKEN_S = 0.02
+SLOW_GRADIENT_S = 0.03
 
 
 def slow_down(trainer: Trainer) -> None:

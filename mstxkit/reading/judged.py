@@ -33,6 +33,7 @@ class JobVerdicts(NamedTuple):
         steps: So many steps were judged; 0 where the job's judge did.
         why_not: Why nobody judged; "" where somebody did.
         wants: What would tell more, as the judge asks for it.
+        hiding: Stages that all leave together, and of whose inside nothing tells.
     """
 
     by: str
@@ -40,6 +41,7 @@ class JobVerdicts(NamedTuple):
     steps: int = 0
     why_not: str = ""
     wants: tuple[Want, ...] = ()
+    hiding: tuple[str, ...] = ()
 
     @property
     def blaming(self) -> tuple[Verdict, ...]:
@@ -50,17 +52,22 @@ class JobVerdicts(NamedTuple):
 def of_run(run: Run, steps: list[RoleStep] | None = None, processes: pl.DataFrame | None = None) -> JobVerdicts:
     """What was judged of a run: what lies in it, else what its tables show.
 
+    Where the job's judge lacks evidence, its tables may have it: ranges around collectives.
+
     Args:
         run: A run.
         steps: Of it, as `tables.role_steps.of_run` gives them, where they are there already.
         processes: Its `processes()`, likewise.
     """
-    from .tables import role_steps
+    from .tables import inner_entries, role_steps
 
     stored = stored_verdicts.stored(run.path, run.damage)
-    if stored:
-        return JobVerdicts(JOB, in_order(verdict for verdict in stored if not verdict.withdrawn))
-    return from_steps(role_steps.of_run(run, processes) if steps is None else steps, run.path)
+    of_job = JobVerdicts(JOB, in_order(verdict for verdict in stored if not verdict.withdrawn))
+    if stored and (of_job.blaming or not of_job.holding):
+        return of_job
+    steps = role_steps.of_run(run, processes) if steps is None else steps
+    of_tables = from_steps(inner_entries.added(run, steps), run.path)
+    return of_job if stored and not of_tables.blaming else of_tables
 
 
 def from_steps(steps: list[RoleStep], path: str = "RUN") -> JobVerdicts:
@@ -80,7 +87,18 @@ def from_steps(steps: list[RoleStep], path: str = "RUN") -> JobVerdicts:
     wants: list[Want] = []
     for step in steps[-STEPS_AT_MOST:]:
         wants += judge.close(step).wants
-    return JobVerdicts(TABLES, in_order(judge.standing()), min(len(steps), STEPS_AT_MOST), wants=tuple(wants[-1:]))
+    judged = min(len(steps), STEPS_AT_MOST)
+    return JobVerdicts(TABLES, in_order(judge.standing()), judged, "", tuple(wants[-1:]), _hiding(steps))
+
+
+def _hiding(steps: list[RoleStep]) -> tuple[str, ...]:
+    from .tables import inner_entries, lateness
+
+    last = steps[-inner_entries.STEPS_AT_MOST :]
+    seen = {
+        step.stages[stage] for step in last if step.collectives is not None for stage in set(step.collectives.stage)
+    }
+    return tuple(sorted({stage for _, stage in lateness.synchronising(last)} - seen))
 
 
 def in_order(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:

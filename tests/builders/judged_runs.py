@@ -16,12 +16,14 @@ from mstxkit.store.verdicts import Verdict
 
 MS = 1_000_000
 INPUT, BEHIND, NOBODY = "input", "behind the barrier", "nobody"
+# Ranges inside of actor_update: own work, and the collective in which they meet.
+INSIDE = ("forward_backward", "all_reduce")
 
 
 def stage_times(
     fault: str, ranks: int = 2, steps: int = 60, slow_rank: int = 1, since: int = 0, by_ms: float = 20.0, seed: int = 0
 ) -> list[tuple[int, int, str, int, int]]:
-    """(step, rank, stage, begin, end) in ns: a rank is slower by so much in each step from `since` on."""
+    """(step, rank, stage or name, begin, end) in ns: a rank is slower by so much in each step from `since` on."""
     chance, rows, now = random.Random(seed), [], 0
     for step in range(steps):
         arrived, ready = {}, []
@@ -34,17 +36,23 @@ def stage_times(
             computes = (25 + chance.gauss(0, 0.3) + (by_ms if fault == BEHIND and is_slow else 0)) * MS
             ready.append(arrived[rank] + int(computes))
         for rank in range(ranks):
-            rows.append((step, rank, "actor_update", arrived[rank], max(ready) + int(chance.uniform(0, 0.05) * MS)))
+            end = max(ready) + int(chance.uniform(0, 0.05) * MS)
+            rows.append((step, rank, "forward_backward", arrived[rank], ready[rank]))
+            rows.append((step, rank, "all_reduce", ready[rank], end))
+            rows.append((step, rank, "actor_update", arrived[rank], end))
         now = max(ready) + MS
     return rows
 
 
-def recorded(path: Path, rows: list[tuple[int, int, str, int, int]]) -> Path:
-    """A sealed run of them."""
+def recorded(path: Path, rows: list[tuple[int, int, str, int, int]], around_collectives: bool = False) -> Path:
+    """A sealed run of them, with ranges inside of actor_update or without."""
     run, banks = new_run(path), {}
-    for step, rank, stage, begin, end in rows:
+    for step, rank, name, begin, end in rows:
         bank = banks.setdefault(rank, BankFiles())
-        bank.range(stage, begin, end, stage=stage, own=True, step=step)
+        if name not in INSIDE:
+            bank.range(name, begin, end, stage=name, own=True, step=step)
+        elif around_collectives:
+            bank.range(name, begin, end, stage="actor_update", step=step, depth=1)
     for rank, bank in banks.items():
         ProcessFiles(run, 100 + rank, rank=rank, world_size=len(banks)).seal(bank)
     return run

@@ -180,10 +180,10 @@ class Found(NamedTuple):
     document: dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
+@pytest.fixture(scope="module", params=soak.rounds([["--hidden"], []], [["--hidden"]]), ids=" ".join)
+def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Found:
     run = tmp_path_factory.mktemp("found") / "run"
-    done = _mstxkit("demo", "--json", "--steps", str(STEPS_TO_A_VERDICT), "--run", str(run))
+    done = _mstxkit("demo", "--json", "--steps", str(STEPS_TO_A_VERDICT), "--run", str(run), *request.param)
     return Found(done.returncode, json.loads(done.stdout))
 
 
@@ -191,7 +191,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
 def test_the_slow_rank_is_found_by_a_verdict_and_just_its_slow_stage_is_profiled(found: Found) -> None:
     escalated = found.document["escalated"]
 
-    assert (escalated["verdict"]["rank"], escalated["verdict"]["stage"]) == (1, "actor_generate")
+    stage = "actor_update" if found.document["hidden"] else "actor_generate"
+    assert (escalated["verdict"]["rank"], escalated["verdict"]["stage"]) == (1, stage)
     assert (escalated["state"], found.code) == ("done", 0)
     assert escalated["trace"]["ranges"] == 1
 
@@ -201,8 +202,7 @@ def test_its_report_blames_the_slow_rank_and_says_that_the_other_one_waits_for_i
     report = found.document["report"]
     update = next(stage for stage in report["stages"] if stage["stage"] == "actor_update")
 
-    blaming = [(said["rank"], said["stage"]) for said in report["verdicts"] if said["kind"] != "not_enough_evidence"]
-    assert (1, "actor_generate") in blaming
+    assert {said["rank"] for said in report["verdicts"] if said["kind"] != "not_enough_evidence"} == {1}
     assert {row["rank"]: row["waits_for"] and row["waits_for"]["rank"] for row in update["ranks"]} == {0: 1, 1: None}
     assert update["slowest"]["rank"] == 1
 

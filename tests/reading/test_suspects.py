@@ -118,7 +118,7 @@ def test_the_peer_is_of_the_verdicts_group_and_blamed_by_no_verdict(tmp_path: Pa
 @pytest.mark.parametrize(
     "said",
     [
-        {"withdrawn": "it recovered"}, {"kind": "not_enough_evidence"}, {"rank": None}, {"rank": 9},
+        {"withdrawn": "it recovered"}, {"rank": None}, {"rank": 9},
         {"stage": "reward", "waits_for": ""}, {"group": (1,)},
     ],
     ids=str,

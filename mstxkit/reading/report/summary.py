@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import judged as judging
-from ..tables import lateness, role_steps, stages
+from ..tables import role_steps, stages
 from . import causes, measuring, waits
 from .choice import EVERYTHING, ReportChoice
 from .measuring import NAMES
@@ -13,8 +13,6 @@ from .measuring import NAMES
 if TYPE_CHECKING:
     import polars as pl
 
-    from ...judging.evidence import RoleStep
-    from ..judged import JobVerdicts
     from ..run import Run
 
 LOSSES = (
@@ -63,16 +61,9 @@ def _judged(run: Run, processes: pl.DataFrame, entries: list[dict[str, Any]], ch
     wanted = [step for step in steps if choice.steps is None or choice.steps.first <= step.step <= choice.steps.last]
     waited = causes.waited(wanted[-_WAITS_OF_STEPS:])
     causes.give(entries, judged.blaming, waited, processes["process"].to_list())
-    how = {"by": judged.by, "steps": judged.steps, "why_not": judged.why_not, "hiding": _hiding(steps, judged)}
+    how = {"by": judged.by, "steps": judged.steps, "why_not": judged.why_not, "hiding": list(judged.hiding)}
     verdicts = [{**verdict._asdict(), "evidence": dict(verdict.evidence)} for verdict in judged.holding]
     return {"verdicts": verdicts, "judged": {**how, "wants": [want._asdict() for want in judged.wants]}}
-
-
-def _hiding(steps: list[RoleStep], judged: JobVerdicts) -> list[str]:
-    """Stages behind whose barrier nothing was seen: all leave them together, and no ring says who enters it late."""
-    if judged.by != judging.TABLES:
-        return []
-    return sorted({stage for _, stage in lateness.synchronising(steps[-_WAITS_OF_STEPS:])})
 
 
 def is_something_wrong(summary: dict[str, Any]) -> bool:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from ..run import Run
 
 # How far apart they leave, of how far apart they entered; 1 and more where nobody waits.
-_TOGETHER_AT_MOST = 0.5
+TOGETHER_AT_MOST = 0.5
 # Of so many steps at least, in which entries lie farther apart than clocks err and a begin takes to be noted.
-_STEPS_NEEDED, _APART_AT_LEAST_S = 4, 20e-6
+STEPS_NEEDED, APART_AT_LEAST_S = 4, 20e-6
 _NS = 1e9
 
 
@@ -47,8 +47,8 @@ def synchronising(steps: Iterable[RoleStep]) -> frozenset[tuple[str, str]]:
             ratio = _left_of_entered(step, place)
             if ratio is not None:
                 ratios.setdefault((step.role, stage), []).append(ratio)
-    enough = {key: seen for key, seen in ratios.items() if len(seen) >= _STEPS_NEEDED}
-    return frozenset(key for key, seen in enough.items() if np.median(seen) <= _TOGETHER_AT_MOST)
+    enough = {key: seen for key, seen in ratios.items() if len(seen) >= STEPS_NEEDED}
+    return frozenset(key for key, seen in enough.items() if np.median(seen) <= TOGETHER_AT_MOST)
 
 
 def _left_of_entered(step: RoleStep, stage: int) -> float | None:
@@ -57,7 +57,7 @@ def _left_of_entered(step: RoleStep, stage: int) -> float | None:
     there = ~np.isnan(entered) & compared(step)
     if np.count_nonzero(there) < 2:
         return None
-    if np.ptp(entered[there]) <= max(_APART_AT_LEAST_S, 2 * step.error_s[there].max()):
+    if np.ptp(entered[there]) <= max(APART_AT_LEAST_S, 2 * step.error_s[there].max()):
         return None
     return float(left[there].std() / entered[there].std())
 

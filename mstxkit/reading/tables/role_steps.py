@@ -65,14 +65,18 @@ def of_run(run: Run, processes: pl.DataFrame | None = None) -> list[RoleStep]:
         return []
     groups = list(dict.fromkeys(members.group))
     numbers = pl.Series([groups.index(group) for group in members.group], dtype=pl.Int64)
-    base_ns = work["start_ns"].min()
-    figures = _figures(work.with_columns(pl.col("start_ns") - base_ns)).sort("start_ns")
+    figures = _figures(work.with_columns(pl.col("start_ns") - origin_ns(run))).sort("start_ns")
     figures = figures.with_columns(of=numbers.gather(figures["process"]))
     over = _over(figures, rows, members)
     parted = figures.partition_by("of", "step", maintain_order=True)
     kept = [part for part in parted if (part["of"][0], part["step"][0]) in over]
     kept.sort(key=lambda part: (groups[part["of"][0]][0], part["end_ns"].max()))
     return [_role_step(part, groups[part["of"][0]][1], members) for part in kept]
+
+
+def origin_ns(run: Run) -> int:
+    """The instant from which the seconds of its steps count; ns on the run's wall clock."""
+    return int(run.stage_rows()["start_ns"].min() or 0)  # type: ignore[arg-type]
 
 
 def _canonical(names: pl.Series) -> pl.Series:
