@@ -116,7 +116,7 @@ def false_alarms(seed: int, steps: int, is_async: bool) -> tuple[int, int, list[
         done = judge.close(step)
         job.grant(done.wants)
         alarms += [
-            f"{seed}: {v.kind} {v.stage} {v.rank} step {step.step} {v.evidence.get('where')} {v.evidence.get('excess_ratio')}"
+            f"{seed}: {v.kind} {v.stage} {v.rank} step {step.step} {v.evidence.get('where')}"
             for v in done.verdicts if v.is_blaming and v.evidence.get("steps", 0) and v.since_step is not None
         ]  # fmt: skip
     return count, len({alarm.split(" step ")[0] for alarm in alarms}), alarms

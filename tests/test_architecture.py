@@ -82,6 +82,7 @@ MAY_IMPORT = {
     "demo": {"torch", "numpy", "rich"},
     "judging": {"numpy"},
     "reading": {"numpy", "polars", "rich"},
+    "testing/simulator": {"numpy"},  # makes arrays to be judged; `mstxkit.testing` does not load it
     "triggers": {"numpy"},
 }
 
@@ -275,7 +276,8 @@ def test_one_class_name_has_one_meaning() -> None:
 def test_nothing_heavy_is_imported_at_module_level() -> None:
     def heavy(path: Path) -> set[str]:
         names = {name.split(".")[0] for name in imports(path, at_module_level(tree(path).body))}
-        return names & HEAVY - MAY_IMPORT.get(part(module_name(path)), set())
+        folder = str(path.parent.relative_to(PACKAGE))
+        return names & HEAVY - MAY_IMPORT.get(part(module_name(path)), set()) - MAY_IMPORT.get(folder, set())
 
     assert in_files(heavy) == {}
 

@@ -84,7 +84,7 @@ def _order(step: RoleStep) -> npt.NDArray[np.int64]:
     """Indices of the stages in the order in which most members enter them, without those that enclose others."""
     every = max(1, len(step.members) // _LOOKED_AT)
     entered, left = step.entered_s[::every], step.left_s[::every]
-    seen = np.isfinite(entered)
+    seen: npt.NDArray[np.bool_] = np.isfinite(entered)
     entered = np.where(seen.any(axis=1)[:, None], entered - _first(entered), np.nan)
     with np.errstate(all="ignore"):
         middle = np.nansum(entered, axis=0) / np.maximum(1, seen.sum(axis=0))

@@ -52,6 +52,13 @@ class Collectives(NamedTuple):
     groups: Mapping[int, tuple[int, ...]]
     source: str = FLIGHT_RECORDER
 
+    def only(self, keep: npt.NDArray[np.bool_] | Whole) -> Collectives:
+        """Those entries alone: a mask, or their places in the order that is wanted."""
+        return self._replace(
+            member=self.member[keep], group=self.group[keep], sequence=self.sequence[keep],
+            entered_s=self.entered_s[keep], left_s=self.left_s[keep], stage=self.stage[keep],
+        )  # fmt: skip
+
 
 class Work(NamedTuple):
     """What a stage did: (M, S) each, NaN where nobody says so."""

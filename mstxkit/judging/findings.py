@@ -19,7 +19,7 @@ class Finding(NamedTuple):
 
     Args:
         key: What it is of.
-        index: Of the member, in this step; -1: of no single one.
+        place: Of the member, in this step; -1: of no single one.
         steps: In how many steps it was seen.
         ratio: Time that it takes more than expected, as a share, over these steps.
         lost_s: What the step loses by it.
@@ -29,7 +29,7 @@ class Finding(NamedTuple):
     """
 
     key: Key
-    index: int
+    place: int
     steps: int
     ratio: float
     lost_s: float

@@ -46,14 +46,14 @@ def inside(step: RoleStep, rings: Collectives) -> Inside:
     rings = _usable(rings, *shape)
     if not len(rings.member):
         return Inside(np.full(shape, np.nan), np.zeros(shape), ())
-    call, last_entered, first_entered = _calls(rings)
+    call, last_entered = _calls(rings)
     own, is_crossing = _own_times(step, rings, last_entered[call])
     place = rings.member * shape[1] + rings.stage
     size = shape[0] * shape[1]
     counted = np.bincount(place, minlength=size)
-    own_s = np.bincount(place, weights=own, minlength=size)
+    total = np.bincount(place, weights=own, minlength=size)
     crossing = np.bincount(place, weights=is_crossing, minlength=size)
-    own_s = np.where(counted > 0, own_s, np.nan).reshape(shape)
+    own_s = np.asarray(np.where(counted > 0, total, np.nan).reshape(shape))
     error_s = crossing.reshape(shape) * step.error_s[:, None]
     return Inside(_alike(own_s, counted.reshape(shape)), error_s, _group_times(rings, call, last_entered))
 
@@ -64,17 +64,16 @@ def _usable(rings: Collectives, members: int, stages: int) -> Collectives:
     usable &= (rings.member >= 0) & (rings.member < members)
     order = np.flatnonzero(usable)
     order = order[np.lexsort((rings.sequence[order], rings.group[order]))]
-    arrays = (rings.member, rings.group, rings.sequence, rings.entered_s, rings.left_s, rings.stage)
-    return Collectives(*(values[order] for values in arrays), rings.groups, rings.source)
+    return rings.only(order)
 
 
-def _calls(rings: Collectives) -> tuple[Whole, Vector, Vector]:
-    """(K,) which call each entry is of; of each call, when its last and its first member entered."""
+def _calls(rings: Collectives) -> tuple[Whole, Vector]:
+    """(K,) which call each entry is of; of each call, when its last member entered."""
     is_new = np.ones(len(rings.member), bool)
     is_new[1:] = (np.diff(rings.group) != 0) | (np.diff(rings.sequence) != 0)
     begins = np.flatnonzero(is_new)
     call = np.cumsum(is_new) - 1
-    return call, np.maximum.reduceat(rings.entered_s, begins), np.minimum.reduceat(rings.entered_s, begins)
+    return call, np.maximum.reduceat(rings.entered_s, begins)
 
 
 def _own_times(step: RoleStep, rings: Collectives, released: Vector) -> tuple[Vector, npt.NDArray[np.bool_]]:

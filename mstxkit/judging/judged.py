@@ -1,4 +1,4 @@
-"""What comes of the judging of one step: verdicts that are new, have changed or hold no more, and what else is wanted."""
+"""What comes of the judging of one step: verdicts that are new, changed or withdrawn, and what else is wanted."""
 
 from __future__ import annotations
 

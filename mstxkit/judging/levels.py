@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ..triggers import slow_stage
@@ -14,11 +16,27 @@ _FOLLOWS, _FOLLOWS_CHANGED = 0.03, 0.002
 _STEPS = 10
 
 
+class Now(NamedTuple):
+    """One step of K pieces.
+
+    Args:
+        at: (K,) columns.
+        level: (K,) logarithm of the time; NaN: not seen.
+        work: (K, F) logarithms of the work.
+        cost: (K, F) by how much the former goes with the latter, as far as it is known from elsewhere.
+    """
+
+    at: At
+    level: Vector
+    work: Matrix
+    cost: Matrix
+
+
 class Levels:
     """What is usual for each piece: (C,) level, noise and work, and what has been added up against it."""
 
     def __init__(self, features: int) -> None:
-        self.seen, self.level, self.variance = np.zeros(0), np.zeros(0), np.zeros(0)
+        self.seen, self.level, self.variance, self._last = (np.zeros(0) for _ in range(4))
         self.work = np.zeros((0, features))
         self.change = slow_stage.empty(0)
         self._regression = Regression(features)
@@ -29,42 +47,49 @@ class Levels:
         if more <= 0:
             return
         self._regression.widen(columns)
-        self.seen, self.level, self.variance = (np.pad(v, (0, more)) for v in (self.seen, self.level, self.variance))
+        arrays = self.seen, self.level, self.variance, self._last
+        self.seen, self.level, self.variance, self._last = (np.pad(values, (0, more)) for values in arrays)
         self.work = np.pad(self.work, ((0, more), (0, 0)))
         self.change = slow_stage.Change(*(np.pad(values, (0, more)) for values in self.change))
 
-    def add(self, settings: slow_stage.SlowStage, at: At, level: Vector, work: Matrix, is_judged: bool) -> Vector:
-        """One step more; (K,) logarithm of time over what was expected, NaN where there is no history yet."""
-        is_there = np.isfinite(level)
-        more_work = np.where(self.seen[at][:, None] > 0, work - self.work[at], 0.0)
-        off = level - self.level[at] - (more_work * self._regression.slopes(at)).sum(axis=1)
-        off = np.where(is_there & (self.seen[at] > 0), off, 0.0)
+    def add(self, settings: slow_stage.SlowStage, now: Now, is_judged: bool) -> None:
+        """One step more; nothing is added up as long as there is no history, or where it is not to be judged."""
+        at = now.at
+        is_there = np.isfinite(now.level)
+        # Against the work that is usual: a slope that is a little wrong counts little there.
+        more_work = np.where(self.seen[at][:, None] > 0, now.work - self.work[at], 0.0)
+        by_work = (more_work * (now.cost + self._regression.slopes(at))).sum(axis=1)
+        off = np.where(is_there & (self.seen[at] > 0), now.level - self.level[at] - by_work, 0.0)
         noise = np.maximum(np.sqrt(self.variance[at]), _LEAST_NOISE)
-        excess = np.where(is_there & (self.seen[at] >= _STEPS), off, np.nan)
         if is_judged:
+            excess = np.where(is_there & (self.seen[at] >= _STEPS), off, np.nan)
             before = slow_stage.Change(*(values[at] for values in self.change))
-            for kept, new in zip(self.change, slow_stage.added(settings, before, excess, noise)):
-                kept[at] = np.minimum(new, 6 * settings.threshold) if kept is self.change.score else new
-        self._learn(settings, at, level, off, noise, work, more_work, is_there)
-        return excess
+            after = slow_stage.added(settings, before, excess, noise)
+            after = after._replace(score=np.minimum(after.score, 6 * settings.threshold))
+            for kept, new in zip(self.change, after):
+                kept[at] = new
+        self._learn(settings, now, off, noise, more_work)
 
     def _learn(
-        self, settings: slow_stage.SlowStage, at: At, level: Vector, off: Vector, noise: Vector, work: Matrix,
-        more_work: Matrix, is_there: np.typing.NDArray[np.bool_],
-    ) -> None:  # fmt: skip
+        self, settings: slow_stage.SlowStage, now: Now, off: Vector, noise: Vector, more_work: Matrix
+    ) -> None:
+        at, is_there = now.at, np.isfinite(now.level)
         seen = self.seen[at]
-        off = np.where(seen >= 3, np.clip(off, -_OUTLIER * noise, _OUTLIER * noise), off)
         has_changed = (self.change.score[at] > settings.asks_at) & (seen >= _STEPS)
-        follows = np.where(has_changed, _FOLLOWS_CHANGED, np.maximum(1 / (seen + 1), _FOLLOWS))
-        rate = np.where(is_there, follows, 0.0)
-        known_change = np.where(seen > 0, off, np.nan_to_num(level))
-        usable = (is_there & (seen > 0)).astype(float)
-        target = np.where(usable > 0, level - self.level[at], 0.0)
-        self._regression.learn(at, more_work[None], target[None], usable[None])
-        self.level[at] += rate * known_change
-        self.work[at] += rate[:, None] * np.where(seen[:, None] > 0, more_work, work)
-        grown = np.where(seen == 1, 1.0, np.where(seen > 1, follows, 0.0)) * is_there
-        self.variance[at] += grown * (off**2 - self.variance[at])
+        bounded = np.where(seen >= 3, np.clip(off, -_OUTLIER * noise, _OUTLIER * noise), off)
+        usable = (is_there & (seen > 0) & ~has_changed).astype(float)
+        rest = np.where(usable > 0, now.level - self.level[at] - (more_work * now.cost).sum(axis=1), 0.0)
+        self._regression.learn(at, more_work[None], rest[None], usable[None])
+        # From one step to the next, so that a change that lasts is no noise.
+        jump = (off - self._last[at]) ** 2 / 2
+        jump = np.where(seen >= 4, np.minimum(jump, (_OUTLIER * noise) ** 2), jump)
+        rate = np.where(is_there & (seen > 1), np.maximum(1 / np.maximum(1.0, seen - 1), _FOLLOWS), 0.0)
+        self.variance[at] += rate * (jump - self.variance[at])
+        follows = np.where(has_changed, _FOLLOWS_CHANGED, np.maximum(1 / (seen + 1), _FOLLOWS)) * is_there
+        self.level[at] += follows * np.where(seen > 0, bounded, np.nan_to_num(now.level))
+        self.level[at] += np.where(seen > 0, follows * (more_work * now.cost).sum(axis=1), 0.0)
+        self.work[at] += follows[:, None] * np.where(seen[:, None] > 0, more_work, now.work)
+        self._last[at] = np.where(is_there, off, self._last[at])
         self.seen[at] = seen + is_there
 
     def forget(self, column: int) -> None:

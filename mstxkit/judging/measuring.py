@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, List, NamedTuple, Optional, Tuple
+from typing import Callable, NamedTuple, Optional
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,7 @@ class Measured(NamedTuple):
         load: (M, K) logarithm of its work over the usual work, by the feature by which it is most.
         level: (K,) logarithm of the time that a member takes for usual work; of one that waits, after the last came.
         work: (K, F) logarithm of the work: in the middle, and where all wait, the most of it.
+        cost: (K, F) by how much the level goes with that.
         usual_s: (K,) time in the middle.
         is_first: (K,) is it the gap before the step's first stage?
         waits: (K,) column by which it is remembered whether all wait in it.
@@ -52,6 +53,7 @@ class Measured(NamedTuple):
     load: Matrix
     level: Vector
     work: Matrix
+    cost: Matrix
     usual_s: Vector
     is_first: npt.NDArray[np.bool_]
 
@@ -144,7 +146,7 @@ class Norms:
         usual = np.where(waits[:, None], np.array([1.0, 0.0, 0.0]), slopes)
         return Measured(
             kinds, at, mode, pieces.came_s, pieces.done_s, np.where(sure < 0, excess + sure, excess), learned,
-            after_others(predicted), load, level - (usual * work).sum(axis=1), work, middle_of(took), pieces.is_first,
+            after_others(predicted), load, level, work, usual, middle_of(took), pieces.is_first,
         )  # fmt: skip
 
     def _doubt_s(self, pieces: Pieces, mode: npt.NDArray[np.int64], last_came: Matrix) -> Matrix:
@@ -168,7 +170,7 @@ class Norms:
         self.regression.learn(at, features, times - middle_of(times), weights)
 
 
-_Together = List[Tuple[npt.NDArray[np.int64], Optional[Labels]]]
+_Together = list[tuple[npt.NDArray[np.int64], Optional[Labels]]]
 
 
 def _each(together: _Together, of: Callable[[Matrix, Labels | None], Matrix], values: Matrix) -> Matrix:

@@ -13,13 +13,13 @@ from ..triggers import imbalance, slow_rank, slow_stage
 from ..triggers.late_rank import middle_of
 from ..triggers.slow_link import SlowLink
 from . import cutting
-from .columns import Matrix, Ranks
+from .columns import Ranks
 from .cutting import IN, Piece, Pieces
 from .evidence import Peer, RoleStep, Work
 from .findings import Finding, Key, Seen
 from .gates import Gates, Holding
 from .inside import Inside, inside
-from .levels import Levels
+from .levels import Levels, Now
 from .links import Links
 from .measuring import BASE_RATIO, BEHIND, BEHIND_GAP, FEATURES, FREE, INSIDE, UNKNOWN, WAITS, Measured, Norms
 from .settings import JudgeSettings
@@ -225,9 +225,9 @@ class RoleHistory:
         with np.errstate(invalid="ignore"):
             is_sure = (measured.mode != UNKNOWN) | (-middle_of(waited) < 0.1 * measured.usual_s)
         is_sure &= self._is_comparable(measured)
-        level = np.where(is_sure, measured.level, np.nan)
-        self._levels.add(settings.of(slow_stage.SlowStage), measured.at, level, measured.work, is_judged)
-        return is_sure
+        now = Now(measured.at, np.where(is_sure, measured.level, np.nan), measured.work, measured.cost)
+        self._levels.add(settings.of(slow_stage.SlowStage), now, is_judged)
+        return np.asarray(is_sure)
 
     def _slower(
         self, step: RoleStep, measured: Measured, settings: JudgeSettings, explained: set[str]
@@ -381,7 +381,8 @@ def compared(step: RoleStep) -> RoleStep:
 
 
 def _entered(step: RoleStep) -> list[str]:
-    return [stage for stage, there in zip(step.stages, np.isfinite(step.entered_s).any(axis=0)) if there]
+    there: npt.NDArray[np.bool_] = np.isfinite(step.entered_s)
+    return [stage for at, stage in enumerate(step.stages) if there[:, at].any()]
 
 
 def _length_s(pieces: Pieces, step: RoleStep) -> float:

@@ -54,7 +54,7 @@ def described() -> Iterator[JudgeSetting]:
     for name, part in defaults().parts.items():
         for field in fields(part):
             least, most, meaning = (field.metadata[key] for key in ("least", "most", "meaning"))
-            yield JudgeSetting(f"{name}.{field.name}", field.default, least, most, meaning)
+            yield JudgeSetting(f"{name}.{field.name}", getattr(part, field.name), least, most, meaning)
 
 
 def changed(settings: JudgeSettings, name: str, text: str) -> JudgeSettings:
@@ -96,6 +96,7 @@ def _value(setting: JudgeSetting, text: str) -> int | float:
     if not (math.isfinite(value) and setting.least <= value <= setting.most):
         kind = "a whole number" if is_whole else "a number"
         raise MstxkitError(
-            f"{setting.name}={text[:40]!r}: {kind} from {setting.least:g} to {setting.most:g} is needed. {setting.meaning}"
+            f"{setting.name}={text[:40]!r}: {kind} from {setting.least:g} to {setting.most:g} is needed. "
+            f"{setting.meaning}"
         )
     return value

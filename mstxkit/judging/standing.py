@@ -51,7 +51,7 @@ class StandingVerdict:
         """A verdict that was not there before; it is not said yet."""
         since = max(0, step - finding.steps + 1)
         seen = history.seen(finding.key)
-        rank = history.members[finding.index].rank if finding.index >= 0 else None
+        rank = history.members[finding.place].rank if finding.place >= 0 else None
         text = "\n".join([role, *finding.key, *map(str, finding.group), str(since)])
         verdict = Verdict(
             hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16], 0, step, finding.key.kind,
@@ -70,7 +70,7 @@ class StandingVerdict:
         seen, by_rings = self.history.seen(self.finding.key), self.finding.key.where in (INSIDE, LINK)
         if by_rings and not has_rings:
             return
-        if seen is None and again is None and self.finding.key.where != LINK and self.finding.index >= 0:
+        if seen is None and again is None and self.finding.key.where != LINK and self.finding.place >= 0:
             self.gone += _UNSEEN
             return
         self.steps += 1
@@ -113,5 +113,5 @@ def _evidence(finding: Finding, history: RoleHistory) -> dict[str, Any]:
         "where": finding.key.where, "excess_ratio": round(finding.ratio, 4), "lost_s": round(finding.lost_s, 6),
         "step_s": round(history.step_s, 6), "steps": finding.steps, "members": len(history.members),
     }  # fmt: skip
-    host = history.members[finding.index].host if finding.index >= 0 else ""
+    host = history.members[finding.place].host if finding.place >= 0 else ""
     return {**numbers, **({"host": host} if host else {}), **finding.evidence}

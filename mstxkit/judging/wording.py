@@ -27,10 +27,10 @@ def ranks_in_words(ranks: Iterable[int]) -> str:
 
 def waits_for(finding: Finding, members: Sequence[Peer], seen: Seen | None) -> str:
     """`ranks 0,2-7 wait for rank 1 in actor_update`; "" where nobody waits for anybody."""
-    if finding.index < 0 or seen is None or not seen.waits_in:
+    if finding.place < 0 or seen is None or not seen.waits_in:
         return ""
-    rank = members[finding.index].rank
-    others = [peer.rank for place, peer in enumerate(members) if place != finding.index and peer.rank is not None]
+    rank = members[finding.place].rank
+    others = [peer.rank for place, peer in enumerate(members) if place != finding.place and peer.rank is not None]
     if rank is None or not others:
         return ""
     who = f"rank {others[0]} waits" if len(others) == 1 else f"ranks {ranks_in_words(others)} wait"
@@ -51,10 +51,10 @@ def next_step(finding: Finding, members: Sequence[Peer], run: str) -> str:
     if key.kind in ("link", "communication"):
         ranks = ranks_in_words(finding.group)
         return f"mstxkit escalate {quoted} --stage {stage}{f' --ranks {ranks}' if ranks else ''} --preset comm"
-    rank = members[finding.index].rank if finding.index >= 0 else None
+    rank = members[finding.place].rank if finding.place >= 0 else None
     if rank is None:
         return f"mstxkit escalate {quoted} --stage {stage} --ranks {_some(members)}"
-    return f"mstxkit escalate {quoted} --stage {stage} --ranks {_pair(rank, finding.index, members)}"
+    return f"mstxkit escalate {quoted} --stage {stage} --ranks {_pair(rank, finding.place, members)}"
 
 
 def _pair(rank: int, index: int, members: Sequence[Peer]) -> str:

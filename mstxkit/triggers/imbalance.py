@@ -16,7 +16,7 @@ class Imbalance:
     steps: int = setting(5, 1, 1000, "Steps in which it was seen, at least.")
     # More work than the others have takes at most so much more of its logarithm than the regression foresees.
     curvature: float = setting(
-        0.5, 0.0, 10, "By how much the cost of work may grow faster than was learned (exponent)."
+        0.5, 0.0, 10, "By how much more than was learned work may cost (exponent)."
     )
 
 

@@ -6,6 +6,7 @@ Entries come from collectives where there are any, else from the beginning of a 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -63,8 +64,9 @@ def middle_of(values: Seconds) -> Seconds:
     low, high = np.maximum(0, (counts - 1) // 2), np.minimum(count - 1, counts // 2)
     if values.ndim == 1:
         return np.asarray(0.5 * (ordered[low] + ordered[high]))
-    at = tuple(np.indices(values.shape[1:], sparse=True))
-    return np.asarray(0.5 * (ordered[(low, *at)] + ordered[(high, *at)]))
+    at: tuple[Any, ...] = tuple(np.indices(values.shape[1:], sparse=True))
+    lower, upper = (low, *at), (high, *at)
+    return np.asarray(0.5 * (ordered[lower] + ordered[upper]))
 
 
 def lost_s(entered_s: Seconds) -> Seconds:

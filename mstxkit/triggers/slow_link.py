@@ -1,4 +1,4 @@
-"""Which groups' collectives take long while everybody has entered in time, and which pair or rank several of them share.
+"""Which groups' collectives take long although everybody has entered in time, and which ranks those groups share.
 
 A group is compared with its own history, and with groups that do the same in the same stage.
 """
@@ -16,7 +16,7 @@ class SlowLink:
     """When is a link slow?"""
 
     effect: float = setting(
-        0.5, 0.05, 100, "Time that its collectives take more than before, or than others', a share."
+        0.5, 0.05, 100, "Time that its collectives take more than usual, as a share."
     )
     impact: float = setting(0.015, 0.0, 1, "Share of the step that this is at least.")
     steps: int = setting(3, 1, 1000, "Steps in which it was seen, at least.")

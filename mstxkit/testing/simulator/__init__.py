@@ -1,6 +1,7 @@
 """An RL post-training job that is simulated: steps of its roles as arrays, with a fault in them or none.
 
-    job = SimulatedJob(JobShape(ranks=16), seed=7, faults=[InjectedFault("inside", "actor_update", rank=3, factor=1.25)])
+    fault = InjectedFault("inside", "actor_update", rank=3, factor=1.25)
+    job = SimulatedJob(JobShape(ranks=16), seed=7, faults=[fault])
     for step in job.steps(100):
         judged = judge.close(step)
         job.grant(judged.wants)

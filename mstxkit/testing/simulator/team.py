@@ -144,9 +144,9 @@ class Team:
     def _stalls(self, stage: StageShape, number: int) -> Vector:
         stalls = np.zeros(self._count)
         for fault in self._faults:
-            if fault.kind == "jitter" and fault.stage == stage.key and fault.is_on(number):
-                if self._random.random() < _JITTER_RATE:
-                    stalls[self._random.integers(self._count)] += (fault.factor - 1) * self._shape.step_s
+            is_on = fault.kind == "jitter" and fault.stage == stage.key and fault.is_on(number)
+            if is_on and self._random.random() < _JITTER_RATE:
+                stalls[self._random.integers(self._count)] += (fault.factor - 1) * self._shape.step_s
         return stalls
 
     def _hang(self, stage: StageShape, number: int) -> None:
@@ -239,8 +239,14 @@ class Team:
             np.concatenate([entry.entered_s for entry in entries]) + offset,
             left + offset if self._shape.knows_left else np.full(len(left), np.nan),
             np.repeat([entry.stage for entry in entries], count),
-            {int(group): tuple(p.rank or 0 for p, of in zip(self._peers, groups) if of == group) for group in set(groups)},
+            self._ranks_of_groups(groups),
         )  # fmt: skip
+
+    def _ranks_of_groups(self, groups: npt.NDArray[np.int64]) -> dict[int, tuple[int, ...]]:
+        ranks: dict[int, list[int]] = {}
+        for peer, group in zip(self._peers, groups.tolist()):
+            ranks.setdefault(group, []).append(peer.rank or 0)
+        return {group: tuple(members) for group, members in ranks.items()}
 
     def _but_who_left(self, step: RoleStep) -> RoleStep:
         """The step without the rank that has left."""
@@ -250,9 +256,7 @@ class Team:
             return step
         rings = step.collectives
         if rings is not None:
-            keep = rings.member < self._count - 1
-            arrays = (rings.member, rings.group, rings.sequence, rings.entered_s, rings.left_s, rings.stage)
-            rings = rings._replace(**dict(zip(rings._fields, (values[keep] for values in arrays))))
+            rings = rings.only(rings.member < self._count - 1)
         return step._replace(
             members=step.members[:-1], work=Work(*(part[:-1] for part in step.work)), collectives=rings,
             **{
