@@ -55,6 +55,8 @@ def inside(step: RoleStep, rings: Collectives) -> Inside:
     crossing = np.bincount(place, weights=is_crossing, minlength=size)
     own_s = np.asarray(np.where(counted > 0, total, np.nan).reshape(shape))
     error_s = crossing.reshape(shape) * step.error_s[:, None]
+    behind_s, has_peers = _behind(step, rings, call)
+    own_s, error_s = own_s + behind_s, error_s + has_peers * step.error_s[:, None]
     return Inside(_alike(own_s, counted.reshape(shape)), error_s, _group_times(rings, call, last_entered))
 
 
@@ -92,6 +94,24 @@ def _own_times(step: RoleStep, rings: Collectives, released: Vector) -> tuple[Ve
     own[order] = np.maximum(0.0, entered - since)
     is_crossing[order] = is_same & ~np.roll(has_left, 1) & ~went_on
     return np.nan_to_num(own), is_crossing
+
+
+def _behind(step: RoleStep, rings: Collectives, call: Whole) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """(M, S) by how much later than the first of those in its last collective of a stage a member left that stage,
+    and whether there is anybody to compare it with: what it does behind that collective.
+    """
+    place = rings.member * len(step.stages) + rings.stage
+    order = np.lexsort((rings.entered_s, place))
+    is_last = np.append(place[order][1:] != place[order][:-1], True)
+    last = order[is_last]
+    member, stage, at = rings.member[last], rings.stage[last], call[last]
+    left = step.left_s[member, stage]
+    first, count = np.full(call.max() + 1, np.inf), np.bincount(at, minlength=call.max() + 1)
+    np.fmin.at(first, at, left)
+    behind, has_peers = np.zeros(step.left_s.shape), np.zeros(step.left_s.shape, bool)
+    has_peers[member, stage] = (count[at] > 1) & np.isfinite(left)
+    behind[member, stage] = np.where(has_peers[member, stage], left - first[at], 0.0)
+    return behind, has_peers
 
 
 def _alike(own_s: npt.NDArray[np.float64], counted: Whole) -> npt.NDArray[np.float64]:

@@ -94,6 +94,8 @@ class Levels:
 
     def forget(self, column: int) -> None:
         """What has changed becomes what is usual."""
+        if column >= len(self.level):
+            return  # it was never compared
         self.level[column] += slow_stage.mean_excess(self.change)[column]
         for part in self.change:
             part[column] = 0.0

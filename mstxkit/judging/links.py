@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from typing import Iterable, NamedTuple
 
@@ -13,14 +14,30 @@ from .inside import GroupTime
 # Where a finding of this is: between members, not in one.
 LINK = "link"
 _GROUPS_AT_MOST = 8192
-_HISTORY = 6
+_LEARNT_FROM = 5
+# Times are compared as logarithms of so much more than they are: a share of the step.
+_BASE_RATIO = 0.01
+# Deviations a step that are noise, that one step counts at most, that added up are a fault, from which on nothing is
+# learned; and the least that is noise. Where processes share cores, times have two levels and long tails.
+_SLACK, _CLIP, _THRESHOLD, _SUSPECTED = 0.75, 4.0, 12.0, 3.0
+_LEAST_NOISE, _FOLLOWS, _NOTHING = 0.15, 0.05, 700.0
 
 
 class _Usual(NamedTuple):
-    """What a group's collectives in a stage take."""
+    """What a group's collectives in a stage take, as a logarithm, and what has been more than that for some steps.
 
-    seconds: float
-    steps: int
+    Args:
+        seen: Steps that it was learned from.
+        level, variance: Of the logarithm.
+        score, steps, excess: Of the sequential test: deviations, steps and logarithms added up since it began.
+    """
+
+    seen: int = 0
+    level: float = 0.0
+    variance: float = 0.0
+    score: float = 0.0
+    steps: int = 0
+    excess: float = 0.0
 
 
 class Links:
@@ -28,7 +45,6 @@ class Links:
 
     def __init__(self) -> None:
         self._usual: dict[tuple[int, str], _Usual] = {}
-        self._slow: dict[tuple[int, str], int] = {}
 
     def add(
         self,
@@ -45,7 +61,7 @@ class Links:
         findings = []
         for stage, seconds in by_stage.items():
             slow = self._slow_groups(settings, stage, seconds, rings, step_s)
-            persistent = [group for group in slow if self._slow[group, stage] >= settings.steps]
+            persistent = [group for group in slow if self._usual[group, stage].steps >= settings.steps]
             if persistent:
                 findings.append(self._finding(stage, persistent, seconds, slow, rings, step_s))
         return findings
@@ -54,36 +70,30 @@ class Links:
         self, settings: slow_link.SlowLink, stage: str, seconds: dict[int, float], rings: Collectives, step_s: float
     ) -> dict[int, float]:
         """Group to what is usual for it."""
-        slow = {}
+        slow, base_s = {}, _BASE_RATIO * step_s
         for group, took_s in seconds.items():
-            usual_s = self._usual_s(settings, stage, group, seconds, rings)
-            if slow_link.is_slow(settings, took_s, usual_s, step_s):
+            before = self._usual.get((group, stage), _Usual())
+            if not before.seen and len(self._usual) >= _GROUPS_AT_MOST:
+                continue
+            level = self._level(settings, before, group, seconds, rings, base_s)
+            usual = self._usual[group, stage] = _added(before, level, math.log(took_s + base_s))
+            usual_s, more = math.exp(level) - base_s, usual.excess / max(1, usual.steps)
+            mean_s = math.exp(level + more) - base_s
+            if usual.score > _THRESHOLD and slow_link.is_slow(settings, mean_s, max(usual_s, 1e-9), step_s):
                 slow[group] = usual_s
-                self._slow[group, stage] = min(1000, self._slow.get((group, stage), 0) + 1)
-            else:
-                self._slow.pop((group, stage), None)
-                self._learn(stage, group, took_s)
         return slow
 
-    def _usual_s(
-        self, settings: slow_link.SlowLink, stage: str, group: int, seconds: dict[int, float], rings: Collectives
-    ) -> float:
-        """By its own history, or by groups of as many ranks; 0: nothing to compare it with."""
-        usual = self._usual.get((group, stage))
+    def _level(
+        self, settings: slow_link.SlowLink, usual: _Usual, group: int, seconds: dict[int, float], rings: Collectives,
+        base_s: float,
+    ) -> float:  # fmt: skip
+        """By its own history, or by groups of as many ranks; infinite: nothing to compare it with."""
         size = len(rings.groups.get(group, ()))
         others = [
             took_s for other, took_s in seconds.items() if other != group and len(rings.groups.get(other, ())) == size
         ]
-        by_others = statistics.median(others) if len(others) >= settings.peers else 0.0
-        own = usual.seconds if usual is not None and usual.steps >= 2 else 0.0
-        return min(filter(None, (own, by_others)), default=0.0)
-
-    def _learn(self, stage: str, group: int, took_s: float) -> None:
-        if (group, stage) not in self._usual and len(self._usual) >= _GROUPS_AT_MOST:
-            return
-        before = self._usual.get((group, stage), _Usual(0.0, 0))
-        steps = min(before.steps + 1, _HISTORY)
-        self._usual[group, stage] = _Usual(before.seconds + (took_s - before.seconds) / steps, before.steps + 1)
+        by_others = math.log(statistics.median(others) + base_s) if len(others) >= settings.peers else _NOTHING
+        return min(usual.level if usual.seen >= _LEARNT_FROM else _NOTHING, by_others)
 
     def _finding(
         self, stage: str, persistent: list[int], seconds: dict[int, float], slow: dict[int, float], rings: Collectives,
@@ -96,9 +106,31 @@ class Links:
         more_s = seconds[worst] - slow[worst]
         names = tuple(alone) if len(alone) == 2 else tuple(compared[worst])
         return Finding(
-            Key(kind, LINK, stage), -1, self._slow[worst, stage], more_s / max(slow[worst], 1e-9), more_s, 1.5,
+            Key(kind, LINK, stage), -1, self._usual[worst, stage].steps, more_s / max(slow[worst], 1e-9), more_s, 1.5,
             names, {
                 "collectives_s": seconds[worst], "usual_s": slow[worst], "slow_groups": len(slow),
                 "groups": len(compared), **({"ranks": ",".join(map(str, alone))} if alone else {}),
             },
         )  # fmt: skip
+
+
+def _added(usual: _Usual, level: float, value: float) -> _Usual:
+    """One step more: tested against this level, and learned from as long as nothing is suspected."""
+    if level < _NOTHING:
+        noise = max(_LEAST_NOISE, math.sqrt(usual.variance))
+        deviations = max(-_CLIP, min(_CLIP, (value - level) / noise)) - _SLACK
+        score = min(4 * _THRESHOLD, usual.score + deviations)
+        usual = (
+            usual._replace(score=score, steps=usual.steps + 1, excess=usual.excess + value - level)
+            if score > 0
+            else usual._replace(score=0.0, steps=0, excess=0.0)
+        )
+    return usual if usual.score > _SUSPECTED else _learnt(usual, value)
+
+
+def _learnt(usual: _Usual, value: float) -> _Usual:
+    rate = max(1 / (usual.seen + 1), _FOLLOWS)
+    off = value - usual.level if usual.seen else 0.0
+    variance = usual.variance + (rate * (off * off - usual.variance) if usual.seen else 0.0)
+    level = usual.level + rate * off if usual.seen else value
+    return usual._replace(seen=usual.seen + 1, level=level, variance=variance)
