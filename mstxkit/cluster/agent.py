@@ -93,14 +93,17 @@ class Agent:
     def _pass_on(self, is_goodbye: bool) -> None:
         handed = self._gathering.gather()
         if not (handed or (is_goodbye and self._number) or self._settings != self._said_settings):
+            if self._log.is_behind:
+                self._log.append()
             return
         every = list(gathering.in_batches(handed))
-        for head, sections in every:
-            is_last = head is every[-1][0]
-            self._send(self._framed(head, sections, is_goodbye and is_last))
+        frames = [self._framed(*of, is_goodbye and of is every[-1]) for of in every]
+        for frame in frames:  # by Ray first: the run folder may take its time
+            self._homes.post(frame)
+        self._said_settings = self._settings
+        self._log.append(*frames)
         if handed and not is_goodbye:
             self._gathering.save()
-        self._said_settings = self._settings
 
     def _framed(self, head: dict[str, Any], sections: list[tuple[str, int, bytes]], is_goodbye: bool) -> bytes:
         self._number += 1
@@ -112,11 +115,6 @@ class Agent:
             "clock": _clock(), "settings": self._settings, "goodbye": is_goodbye, "dropped": self._log.dropped,
         }  # fmt: skip
         return batches.encode({**about, **head}, sections)
-
-    def _send(self, frame: bytes) -> None:
-        """By Ray first: the run folder may take its time."""
-        self._homes.post(frame)
-        self._log.append(frame)
 
     def _look(self) -> None:
         """What comes back: by Ray, else through the run."""

@@ -39,13 +39,13 @@ class BatchLog:
         self._waiting: list[bytes] = []
         self.dropped = 0
 
-    def append(self, frame: bytes) -> None:
-        """Write a batch at its end, after those that could not be written before.
+    def append(self, *frames: bytes) -> None:
+        """Write batches at its end, after those that could not be written before.
 
         Raises:
             OSError, CaptureError: it cannot be written now.
         """
-        self._waiting.append(frame)
+        self._waiting.extend(frames)
         while len(self._waiting) > 1 and sum(map(len, self._waiting)) > WAITING_BYTES:
             del self._waiting[0]
             self.dropped += 1

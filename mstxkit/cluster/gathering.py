@@ -10,15 +10,13 @@ import os
 from pathlib import Path
 from typing import Any, Iterator, Mapping, NamedTuple
 
-from ..errors import FormatError
 from ..host import parts
-from ..store import batches, documents, layout, livefile
+from ..store import batches, documents, layout
 from ..store.batches import HandingProcess
 from ..store.documents import Unusable
-from ..store.handed_over import END, STAGES, HandedOver
+from ..store.handed_over import END, STAGES, WHO, HandedOver
 from ..store.values import list_of, small_number, table_of, text_of, whole_number
 
-_IDENTITY = ("rank", "role", "part", "pid", "under", "world_size")
 _POSITION = "position"
 _ROWS_AT_MOST = batches.BODY_AT_MOST // 2
 _ANNOUNCED_AT_MOST = 64  # in one batch: their stages may be long texts
@@ -107,7 +105,6 @@ class _Ring:
         position = whole_number(before.get(_POSITION))
         self._handed = HandedOver(folder / f"{name}{layout.HANDED_OVER_SUFFIX}", position)
         self._name, self._number = name, number
-        self._identity: Mapping[str, Any] = {key: before.get(key) for key in _IDENTITY}
         self.announced: HandingProcess | None = None
         self.is_over = False
 
@@ -121,14 +118,12 @@ class _Ring:
         has_ended = document.get(END) is True or is_gone
         if not rows and not has_ended and self.announced is not None:
             return None
-        if not is_gone:
-            self._identity = _identity_of(self._live) or self._identity
         process = self._described(document)
         is_changed, self.announced, self.is_over = process != self.announced, process, has_ended
         return Handed(process, is_changed, rows, missed, has_ended)
 
     def _described(self, document: Mapping[str, Any]) -> HandingProcess:
-        who = self._identity
+        who = table_of(document.get(WHO))
         stages = tuple(map(text_of, list_of(document.get(STAGES))[: batches.STAGES_AT_MOST]))
         waits = document.get("waits") is True or who.get("under") == parts.RAY_DRIVER
         texts = {key: text_of(who.get(key)) for key in ("role", "part", "under")}
@@ -140,25 +135,12 @@ class _Ring:
 
     def as_json(self) -> dict[str, Any]:
         """For the next keeper."""
-        return {_POSITION: self._handed.position, **self._identity}
+        return {_POSITION: self._handed.position}
 
     def remove(self) -> None:
         """Clear away what was read to its end."""
         if self.is_over:
             self._handed.path.unlink(missing_ok=True)
-
-
-def _identity_of(live: Path) -> dict[str, Any] | None:
-    try:
-        descriptor = documents.open_regular(live)
-        try:
-            head = documents.read_part(descriptor, 0, livefile.HEADER_BYTES)
-        finally:
-            os.close(descriptor)
-        identity = livefile.read_identity(head) if len(head) == livefile.HEADER_BYTES else {}
-        return {key: identity.get(key) for key in _IDENTITY} if identity else None
-    except (OSError, FormatError, ValueError):
-        return None
 
 
 def in_batches(handed: list[Handed]) -> Iterator[tuple[dict[str, Any], list[tuple[str, int, bytes]]]]:

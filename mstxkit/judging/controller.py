@@ -64,6 +64,7 @@ class Controller:
     def __init__(self, run: str, standing: tuple[Verdict, ...] = (), closing: Closing | None = None) -> None:
         self.directory, self.figures, self.missed_rows = Directory(), Figures(), 0
         self._closing = closing or Closing()
+        self._run, self._last = run, dict[str, int]()
         self._judge = JobJudge(settings.defaults(), run, standing)
         self._settings = LiveSettings()
         self._books: dict[str, RoleBook] = {}
@@ -122,12 +123,20 @@ class Controller:
         steps = 0
         for book in self._books.values():
             for step in book.due(now_s, self._closing, at_once):
+                self._begin_anew_before(step)
                 judged = self._judge.close(self._with_errors(step), int(now_s * _NS))
                 verdicts += judged.verdicts
                 wants += judged.wants
                 self._note(step, int(now_s * _NS))
                 steps += 1
         return Outcome(tuple(verdicts), tuple(wants), steps)
+
+    def _begin_anew_before(self, step: RoleStep) -> None:
+        """Another attempt at the job counts its steps from an earlier one on: it has histories of its own."""
+        if step.step <= self._last.get(step.role, -1):
+            self._judge = JobJudge(self._judge.settings, self._run, tuple(self._judge.standing()))
+            self._last.clear()
+        self._last[step.role] = step.step
 
     def standing(self) -> list[Verdict]:
         """The verdicts that hold now."""

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
     Rows = npt.NDArray[Any]
 
-MEMBERS_AT_MOST, STAGES_AT_MOST, OPEN_AT_MOST = 1 << 16, 256, 8
+MEMBERS_AT_MOST, STAGES_AT_MOST = 1 << 16, 256
+# Of short steps a batch holds several, and hosts come one after the other.
+OPEN_AT_MOST = 64
 TABLE_BYTES_AT_MOST = 192 << 20
 ROW = np.dtype(summaries.FIELDS)
 # Places of a table; the first two are times, the others what `RoleStep` has.
@@ -74,6 +76,7 @@ class RoleBook:
         self._stages: dict[str, int] = {}
         self._members: list[Peer] = []
         self._places: dict[str, int] = {}
+        self._by_rank: dict[tuple[int | None, str], str] = {}
         self._is_awaited = np.zeros(0, bool)
         self._has_ended = np.zeros(0, bool)
         self._newest = np.zeros(0, np.int64)
@@ -97,14 +100,27 @@ class RoleBook:
             before = self._members[number]
             self._members[number] = peer if peer.rank is not None or before.rank is None else before
             return number
-        if self._has_ended.all():
-            self._closed = -1  # another attempt at the job: it may begin anew
+        self._end_same(peer)
         number = self._free_place()
         if number < 0:
             return -1
         self._places[peer.process], self._members[number] = number, peer
         self._is_awaited[number], self._has_ended[number], self._newest[number] = not peer.is_controller, False, -1
         return number
+
+    def _end_same(self, peer: Peer) -> None:
+        """What this rank was before has ended, also where nobody has said so: it was started again."""
+        key = (peer.rank, peer.part)
+        before = self._by_rank.get(key)
+        if peer.rank is not None and before is not None and before in self._places:
+            self.end(self._places[before])
+        self._by_rank[key] = peer.process
+        while len(self._by_rank) > MEMBERS_AT_MOST:
+            del self._by_rank[next(iter(self._by_rank))]
+
+    def _begins_anew(self) -> bool:
+        """Has everybody ended who took part in the steps so far? Then it is another attempt at the job."""
+        return self._closed >= 0 and not ((self._newest >= 0) & ~self._has_ended).any()
 
     def _free_place(self) -> int:
         """That of a member that has ended, of whom no open step has anything; else another one."""
@@ -130,8 +146,11 @@ class RoleBook:
         """Rows that have steps, in the order in which they were handed over: of two of one stage the later counts."""
         steps = rows["step"].astype(np.int64)
         late = steps <= self._closed
+        if late.any() and self._begins_anew():
+            self._closed, late = -1, np.zeros(len(steps), bool)
+            self._tables.clear()
         self.late_rows += int(late.sum())
-        for step in np.unique(steps[~late])[-2 * OPEN_AT_MOST :]:
+        for step in np.unique(steps[~late])[-OPEN_AT_MOST:]:
             where = steps == step
             self._put(int(step), rows[where], members[where], stages[where], entered_s[where], now_s)
         if len(steps):
@@ -144,6 +163,9 @@ class RoleBook:
 
     def _put(self, step: int, rows: Rows, members: Whole, stages: Whole, entered_s: Seconds, now_s: float) -> None:
         table = self._tables.get(step)
+        if table is None and self._is_too_much():
+            self.late_rows += len(rows)
+            return
         if table is None:
             table = self._tables[step] = _Table(len(self._members), len(self._stages), now_s)
         table.grow(len(self._members), len(self._stages))

@@ -40,11 +40,12 @@ def hand_over(start_ns: int, steps: int, step_ms: float, slow: int, first: int =
     assert here.recorder is not None
     rank, step_ns = identity.current()["rank"] or 0, int(step_ms * _MS)
     ring = SummaryRing(Path(here.recorder.live.path).with_suffix(".sums"))
+    who = identity.of_process(here.recorder.run_id, True, "0")
     for step in range(first, steps):
         begin_ns = start_ns + step * step_ns
         time.sleep(max(0.0, (begin_ns + step_ns - time.monotonic_ns()) / 1e9))
-        ring.put(rows_of(step, rank, slow, begin_ns, step_ns), {"stages": list(STAGES), "step": step + 1})
-    ring.put(b"", {"stages": list(STAGES), "step": steps, "end": True})
+        ring.put(rows_of(step, rank, slow, begin_ns, step_ns), {"stages": list(STAGES), "step": step + 1, "who": who})
+    ring.put(b"", {"stages": list(STAGES), "step": steps, "end": True, "who": who})
 
 
 def figures(within_s: float) -> dict[str, float]:

@@ -1,0 +1,291 @@
+"""The agent of a host: what was handed over goes on in batches, once, whoever is keeper and whatever the disk does."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.mounts import frozen_disk  # noqa: F401
+
+from mstxkit.cluster import agent as module
+from mstxkit.cluster import batch_log
+from mstxkit.cluster.agent import Agent
+from mstxkit.cluster.batch_log import BatchLog
+from mstxkit.store import batches, layout, run_file, settings_file, whereabouts
+from mstxkit.store.batches import Batch, BatchFile
+from mstxkit.store.handed_over import SummaryRing
+from mstxkit.store.settings_file import Figures
+from mstxkit.store.summaries import StageSummary
+
+
+class Place:
+    """A run, and the processes of one host that hand over."""
+
+    def __init__(self, folder: Path) -> None:
+        self.run, self.run_id = run_file.open_run_folder(folder / "run")
+        self.live = folder / "live"
+        self.live.mkdir(mode=0o700)
+        self.rings: dict[int, SummaryRing] = {}
+
+    def hand(self, rank: int, *steps: int, **document: Any) -> None:
+        if rank not in self.rings:
+            (self.live / f"h-{rank}-1.live").touch()
+            self.rings[rank] = SummaryRing(self.live / f"h-{rank}-1.sums")
+        rows = b"".join(StageSummary(step, 1, 1, 10, 20_010, 20_000, None, 20_000).pack() for step in steps)
+        who = {"rank": rank, "role": "actor", "pid": 9, "world_size": 2}
+        self.rings[rank].put(rows, {"stages": ["reward"], "step": None, "who": who, **document})
+
+    def agent(self) -> Agent:
+        return Agent(self.run, self.run_id, self.live, judges=False)
+
+    def batches(self) -> list[Batch]:
+        files = batches.files_in(self.run)
+        return [batch for file in files for batch in BatchFile(file, self.run_id).read()]
+
+    def steps(self) -> list[tuple[int, int]]:
+        """Rank and step of each row that was passed on."""
+        rows, ranks = [], dict[tuple[str, int], int]()
+        for batch in self.batches():
+            ranks.update({(batch.sender, of.number): of.rank or 0 for of in batch.processes()})
+            for _, number, part in batch.parts:
+                for at in range(0, len(part), 40):
+                    rows.append((ranks[batch.sender, number], int.from_bytes(part[at : at + 4], "little")))
+        return rows
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setattr(module, "EVERY_S", 0.0)
+    return Place(tmp_path)
+
+
+def test_what_is_new_of_all_processes_goes_on_in_one_batch_and_only_once(place: Place) -> None:
+    agent = place.agent()
+    place.hand(0, 1, 2)
+    place.hand(1, 1)
+    agent.turn()
+    agent.turn()
+    place.hand(1, 2)
+    agent.turn()
+
+    first, second = place.batches()
+    assert place.steps() == [(0, 1), (0, 2), (1, 1), (1, 2)]
+    assert [process.rank for process in first.processes()] == [0, 1]
+    assert list(second.processes()) == [], "who it is was said"
+    assert (first.number, second.number) == (0, 1)
+    mono, wall, half = first.clock or (0, 0, 0)
+    assert abs(wall - mono - (time.time_ns() - time.monotonic_ns())) < half + 50_000_000
+    assert (place.run / layout.SUMMARIES).stat().st_mode & 0o777 == 0o700
+    assert batches.files_in(place.run)[0].stat().st_mode & 0o777 == 0o640
+
+
+def test_without_anything_new_the_run_folder_is_not_touched(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = place.agent()
+    place.hand(0, 1)
+    agent.turn()
+    calls: list[str] = []
+    for name in ("open", "stat", "lstat", "replace", "listdir"):
+        monkeypatch.setattr(os, name, _counted(getattr(os, name), calls, str(place.run)))
+    for step in range(2, 20):
+        place.hand(0, step)
+        agent.turn()
+
+    assert calls == [], "not even with something new: its file stays open"
+    assert len(place.steps()) == 19
+
+
+def _counted(call: Any, calls: list[str], run: str) -> Any:
+    def counting(path: Any, *args: Any, **kwargs: Any) -> Any:
+        if str(path).startswith(run):
+            calls.append(str(path))
+        return call(path, *args, **kwargs)
+
+    return counting
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_who_has_ended_is_said_to_have_and_cleared_away(place: Place, is_killed: bool) -> None:
+    agent = place.agent()
+    place.hand(0, 1)
+    agent.turn()
+    place.hand(0, 2, end=not is_killed)
+    (place.live / "h-0-1.live").unlink()
+    agent.turn()
+    agent.last(is_alone=True)
+
+    assert place.steps() == [(0, 1), (0, 2)]
+    assert [batch.numbers("ended") for batch in place.batches()] == [[], [0], []]
+    assert [batch.has_ended for batch in place.batches()] == [False, False, True]
+    assert list(place.live.glob("*.sums")) == []
+
+
+def test_the_next_keeper_goes_on_where_the_one_before_was(place: Place) -> None:
+    first = place.agent()
+    place.hand(0, 1, 2)
+    first.turn()
+    place.hand(0, 3)
+    second = place.agent()
+    second.turn()
+    place.hand(0, 4)
+    second.turn()
+
+    assert place.steps() == [(0, 1), (0, 2), (0, 3), (0, 4)]
+    senders = [batch.sender for batch in place.batches()]
+    assert senders[0] != senders[1] == senders[2]
+
+
+def test_whoever_begins_to_read_in_the_middle_learns_who_is_who(place: Place) -> None:
+    agent = place.agent()
+    for step in range(80):
+        place.hand(0, step)
+        agent.turn()
+
+    announced = [len(list(batch.processes())) for batch in place.batches()]
+    assert announced[0] == 1
+    assert sum(announced[1:]) == 1
+
+
+def test_what_the_disk_does_not_take_is_written_when_it_does(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = place.agent()
+    place.hand(0, 1)
+    agent.turn()
+    append = batch_log.KeptOpen.append
+
+    def full(*_: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(batch_log.KeptOpen, "append", full)
+    monkeypatch.setattr(module.faults, "note", lambda site, exc: None)
+    for step in (2, 3):
+        place.hand(0, step)
+        agent.turn()
+    monkeypatch.setattr(batch_log.KeptOpen, "append", append)
+    agent.turn()
+
+    assert [step for _, step in place.steps()] == [1, 2, 3], "with nothing new"
+
+
+def test_of_what_waits_for_a_disk_the_oldest_goes_first_and_is_counted(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = BatchLog(place.run, place.live)
+    monkeypatch.setattr(batch_log, "WAITING_BYTES", 100)
+    monkeypatch.setattr(batch_log.KeptOpen, "append", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+    for _ in range(10):
+        with pytest.raises(OSError, match="full"):
+            log.append(bytes(30))
+
+    assert log.dropped == 7
+    assert log.is_behind
+
+
+def test_a_file_never_grows_beyond_its_bound_and_the_newest_stays(place: Place) -> None:
+    log = BatchLog(place.run, place.live, file_bytes=5000)
+    frames = [batches.encode({"run": place.run_id, "host": "h", "number": number}, []) for number in range(300)]
+    for frame in frames:
+        log.append(frame)
+    sizes = [file.stat().st_size for file in (place.run / layout.SUMMARIES).iterdir()]
+
+    assert len(sizes) == 2
+    assert max(sizes) <= 5000
+    numbers = [batch.number for batch in place.batches()]
+    assert numbers == list(range(numbers[0] or 0, 300))
+    assert len(numbers) > 40
+
+
+def test_a_run_that_somebody_has_removed_is_not_made_anew(place: Place) -> None:
+    import shutil
+
+    agent = place.agent()
+    place.hand(0, 1)
+    agent.turn()
+    shutil.rmtree(place.run)
+    place.hand(0, 2)
+    agent.turn()
+
+    assert not place.run.exists()
+
+
+def test_the_figures_of_the_run_are_passed_on_to_the_hosts_shared_memory(place: Place) -> None:
+    agent = place.agent()
+    (place.run / layout.VERDICTS).mkdir()
+    figures = Figures(7, {"mstxkit/wait_ratio": 0.25}, 3, 1)
+    (place.run / layout.VERDICTS / layout.FIGURES).write_bytes(figures.as_json(place.run_id))
+    agent._looks._due_s = 0.0
+    agent.turn()
+    agent.turn()
+
+    assert settings_file.read_figures(place.live / layout.FIGURES_HERE, place.run_id) == figures
+    assert [batch.settings for batch in place.batches()] == [3], "acknowledged, with nothing else to say"
+
+
+def test_changed_settings_are_acknowledged_by_a_batch_of_their_own(place: Place) -> None:
+    agent = place.agent()
+    settings_file.change_settings(place.run, place.run_id, {"slow_rank.effect": 0.15})
+    after = settings_file.change_settings(place.run, place.run_id, {"gates.warm_up": 3})
+    for _ in range(2):
+        agent._looks._due_s = 0.0
+        agent.turn()
+
+    assert [batch.settings for batch in place.batches()] == [after.version] == [2]
+    assert after.values == {"slow_rank.effect": 0.15, "gates.warm_up": 3}
+
+
+@pytest.mark.parametrize("document", [{"stages": {"a": 1}}, {"who": [1]}, {"stages": [{}, None, 3]}, {"who": {"rank": -3}}])
+def test_a_process_that_says_nonsense_of_itself_is_passed_on_as_far_as_it_can_be(
+    place: Place, document: dict[str, Any]
+) -> None:
+    agent = place.agent()
+    place.hand(0, 1, **document)
+    place.hand(1, 1)
+    agent.turn()
+
+    assert len(place.steps()) == 2
+
+
+def test_more_rows_than_a_batch_may_hold_go_on_in_several(place: Place) -> None:
+    agent = place.agent()
+    for rank in range(80):
+        place.hand(rank, *range(600))
+    agent.turn()
+
+    assert len(place.steps()) == 80 * 600
+    assert len(place.batches()) >= 2
+
+
+def test_a_frozen_disk_holds_up_only_the_thread_that_writes(
+    frozen_disk: Path,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import subprocess
+
+    monkeypatch.setattr(module, "EVERY_S", 0.0)
+    place = Place(tmp_path)
+    place.run, place.run_id = run_file.open_run_folder(frozen_disk / "run")
+    agent = place.agent()
+    place.hand(0, 1)
+    agent.turn()
+    subprocess.run(["fsfreeze", "-f", frozen_disk], check=True)
+    place.hand(0, 2)
+    writing = threading.Thread(target=agent.turn, daemon=True)
+    writing.start()
+    writing.join(0.3)
+    agent.turn()
+    agent.last(is_alone=True)
+    is_held_up = writing.is_alive()
+    subprocess.run(["fsfreeze", "-u", frozen_disk], check=True)
+    writing.join(10)
+
+    assert is_held_up, "and whoever else came went on at once"
+    assert [step for _, step in place.steps()] == [1, 2]
+
+
+def test_a_host_has_one_name_for_all_of_its_files(place: Place) -> None:
+    names = [whereabouts.name_of_host(place.live, suffix) for suffix in (layout.NOW_SUFFIX, layout.SUMMARIES_SUFFIX)]
+
+    assert names[0].rpartition(".")[0] == names[1].rpartition(".")[0]
