@@ -44,15 +44,18 @@ def stage_times(
     return rows
 
 
-def recorded(path: Path, rows: list[tuple[int, int, str, int, int]], around_collectives: bool = False) -> Path:
-    """A sealed run of them, with ranges inside of actor_update or without."""
+def recorded(
+    path: Path, rows: list[tuple[int, int, str, int, int]], around_collectives: bool = False,
+    outer: tuple[str, ...] = (),
+) -> Path:  # fmt: skip
+    """A sealed run of them, with ranges inside of actor_update or without; those of `outer` are around others."""
     run, banks = new_run(path), {}
     for step, rank, name, begin, end in rows:
         bank = banks.setdefault(rank, BankFiles())
         if name not in INSIDE:
             bank.range(name, begin, end, stage=name, own=True, step=step)
         elif around_collectives:
-            bank.range(name, begin, end, stage="actor_update", step=step, depth=1)
+            bank.range(name, begin, end, stage="actor_update", step=step, depth=1 if name in outer else 2)
     for rank, bank in banks.items():
         ProcessFiles(run, 100 + rank, rank=rank, world_size=len(banks)).seal(bank)
     return run

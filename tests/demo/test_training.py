@@ -41,7 +41,7 @@ STAGES = {
 FATAL_STEP = 3  # of five
 TOKENS = 6  # of a response
 # Ten to warm up, some until it is sure, and more for the request while it still trains, on a busy machine too.
-STEPS_TO_A_VERDICT = 40
+STEPS_TO_A_VERDICT = 50
 USES_THE_DOCK = STAGES - {"resharding", "actor_generate"}
 
 
