@@ -38,25 +38,38 @@ def waited(steps: Iterable[RoleStep]) -> dict[tuple[str, str], Waited]:
     """(process, stage) to its wait, of the stages that the members of a role leave together."""
     steps = list(steps)
     together = lateness.synchronising(steps)
-    sums: dict[tuple[str, str], dict[int | None, float]] = {}
-    in_all: dict[tuple[str, str], dict[int | None, float]] = {}
-    counts: Counter[tuple[str, str]] = Counter()
-    role_of: dict[tuple[str, str], str] = {}
+    sums = _WaitSums({}, {}, Counter(), {})
     for step in steps:
         for place, stage in enumerate(step.stages):
-            if (step.role, stage) not in together:
-                continue
-            for process, last, wait_ns in _waits(step, place):
-                counts[process, stage] += 1
-                for of, key in ((sums, (process, stage)), (in_all, (step.role, stage))):
-                    of_last = of.setdefault(key, {})
-                    of_last[last] = of_last.get(last, 0.0) + wait_ns
-                role_of[process, stage] = step.role
-    most = {key: _most(by_last) for key, by_last in in_all.items()}
-    return {
-        key: Waited({last: ns / counts[key] for last, ns in by_last.items()}, most[role_of[key], key[1]])
-        for key, by_last in sums.items()
-    }
+            if (step.role, stage) in together:
+                _add(sums, step, place)
+    most = {key: _most(by_last) for key, by_last in sums.of_stage.items()}
+    return {key: _mean(sums, key, most[sums.role[key], key[1]]) for key in sums.of_process}
+
+
+class _WaitSums(NamedTuple):
+    """What was waited, ns, by who came last: of (process, stage), and of (role, stage); of the first in how many steps,
+    and of which role it is.
+    """
+
+    of_process: dict[tuple[str, str], dict[int | None, float]]
+    of_stage: dict[tuple[str, str], dict[int | None, float]]
+    steps: Counter[tuple[str, str]]
+    role: dict[tuple[str, str], str]
+
+
+def _add(sums: _WaitSums, step: RoleStep, place: int) -> None:
+    stage = step.stages[place]
+    of_stage = sums.of_stage.setdefault((step.role, stage), {})
+    for process, last, wait_ns in _waits(step, place):
+        sums.steps[process, stage] += 1
+        sums.role[process, stage] = step.role
+        for by_last in (sums.of_process.setdefault((process, stage), {}), of_stage):
+            by_last[last] = by_last.get(last, 0.0) + wait_ns
+
+
+def _mean(sums: _WaitSums, key: tuple[str, str], most: int | None) -> Waited:
+    return Waited({last: ns / sums.steps[key] for last, ns in sums.of_process[key].items()}, most)
 
 
 def _waits(step: RoleStep, place: int) -> Iterator[tuple[str, int | None, float]]:

@@ -48,8 +48,10 @@ def added(run: Run, steps: list[RoleStep]) -> list[RoleStep]:
         return steps
     by_step = {part["at"][0]: part for part in calls.partition_by("at")}
     origin_ns = role_steps.origin_ns(run)
-    told = [_with(step, by_step.get(at), origin_ns) for at, step in enumerate(last)]
-    return [*steps[: len(steps) - len(last)], *told]
+    return [
+        *steps[: len(steps) - len(last)],
+        *(_with(step, by_step.get(at), origin_ns) for at, step in enumerate(last)),
+    ]
 
 
 def _ranges(run: Run, steps: list[RoleStep], keys: set[str]) -> pl.DataFrame:
@@ -58,10 +60,31 @@ def _ranges(run: Run, steps: list[RoleStep], keys: set[str]) -> pl.DataFrame:
 
     from ..run import open_run
 
-    names = {
-        name for name in run.stage_rows()["stage"].cast(pl.String).unique().drop_nulls() if canonical(name) in keys
-    }
-    part = open_run(run.path, steps={step.step for step in steps}, stages=sorted(names))
+    every = run.stage_rows()["stage"].cast(pl.String).unique().drop_nulls().to_list()
+    named = {name: canonical(name) for name in every if canonical(name) in keys}
+    part = open_run(run.path, steps={step.step for step in steps}, stages=sorted(named))
+    columns = (
+        pl.col("process").cast(pl.UInt32),
+        "step",
+        pl.col("stage", "name").cast(pl.String),
+        "start_ns",
+        "duration_ns",
+        "depth",
+    )
+    is_inside = ~pl.col("is_stage") & pl.col("duration_ns").is_not_null()
+    rows = pl.concat([ranges.filter(is_inside).select(*columns) for ranges, _ in part.batches()])
+    rows = rows.join(_members(part, steps), on=["process", "step"], how="inner").sort("start_ns")
+    return rows.with_columns(
+        stage=pl.col("stage").replace_strict(named, default=None),
+        end_ns=pl.col("start_ns") + pl.col("duration_ns"),
+        nth=pl.int_range(pl.len()).over("at", "member", "stage", "name"),
+    )
+
+
+def _members(part: Run, steps: list[RoleStep]) -> pl.DataFrame:
+    """`at, process, step, member, role` of all who are compared."""
+    import polars as pl
+
     processes = {name: place for place, name in enumerate(part.processes()["process"].to_list())}
     who = [
         (at, processes[peer.process], step.step, member, step.role)
@@ -69,22 +92,8 @@ def _ranges(run: Run, steps: list[RoleStep], keys: set[str]) -> pl.DataFrame:
         for member, peer in enumerate(step.members)
         if peer.process in processes and not peer.is_controller
     ]
-    members = pl.DataFrame(who, schema={
-        "at": pl.Int64, "process": pl.UInt32, "step": pl.Int64, "member": pl.Int64, "role": pl.String,
-    }, orient="row")  # fmt: skip
-    columns = ("process", "step", pl.col("stage", "name").cast(pl.String), "start_ns", "duration_ns", "depth")
-    rows = pl.concat([
-        ranges.filter(~pl.col("is_stage") & pl.col("duration_ns").is_not_null()).select(*columns).with_columns(
-            pl.col("process").cast(pl.UInt32)
-        )
-        for ranges, _ in part.batches()
-    ])  # fmt: skip
-    rows = rows.join(members, on=["process", "step"], how="inner").sort("start_ns")
-    return rows.with_columns(
-        stage=pl.col("stage").replace_strict({name: canonical(name) for name in names}, default=None),
-        end_ns=pl.col("start_ns") + pl.col("duration_ns"),
-        nth=pl.int_range(pl.len()).over("at", "member", "stage", "name"),
-    )
+    kinds = (pl.Int64, pl.UInt32, pl.Int64, pl.Int64, pl.String)
+    return pl.DataFrame(who, schema=dict(zip(("at", "process", "step", "member", "role"), kinds)), orient="row")
 
 
 def _collective(ranges: pl.DataFrame, steps: list[RoleStep]) -> pl.DataFrame:
