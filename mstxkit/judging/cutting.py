@@ -85,7 +85,7 @@ def _order(step: RoleStep) -> npt.NDArray[np.int64]:
     every = max(1, len(step.members) // _LOOKED_AT)
     entered, left = step.entered_s[::every], step.left_s[::every]
     seen: npt.NDArray[np.bool_] = np.isfinite(entered)
-    entered = np.where(seen.any(axis=1)[:, None], entered - _first(entered), np.nan)
+    entered = np.where(np.asarray(seen.any(axis=1))[:, None], entered - _first(entered), np.nan)
     with np.errstate(all="ignore"):
         middle = np.nansum(entered, axis=0) / np.maximum(1, seen.sum(axis=0))
     left = left - _first(step.entered_s[::every])

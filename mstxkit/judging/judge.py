@@ -13,8 +13,9 @@ from ..triggers import every_n, on_request
 from .evidence import RoleStep
 from .findings import Finding, Key
 from .judged import LIGHT, RINGS, Judged, Want
-from .roles import RoleFound, RoleHistory, compared
+from .roles import RoleFound, RoleHistory
 from .settings import JudgeSettings, defaults
+from .shaping import compared
 from .standing import StandingVerdict
 
 # Rings that are asked for: of so many steps back and ahead; not again for so many steps, which become twice as many

@@ -70,9 +70,7 @@ class Levels:
                 kept[at] = new
         self._learn(settings, now, off, noise, more_work)
 
-    def _learn(
-        self, settings: slow_stage.SlowStage, now: Now, off: Vector, noise: Vector, more_work: Matrix
-    ) -> None:
+    def _learn(self, settings: slow_stage.SlowStage, now: Now, off: Vector, noise: Vector, more_work: Matrix) -> None:
         at, is_there = now.at, np.isfinite(now.level)
         seen = self.seen[at]
         has_changed = (self.change.score[at] > settings.asks_at) & (seen >= _STEPS)

@@ -39,7 +39,7 @@ class Measured(NamedTuple):
         cost: (K, F) by how much the level goes with that.
         usual_s: (K,) time in the middle.
         is_first: (K,) is it the gap before the step's first stage?
-        waits: (K,) column by which it is remembered whether all wait in it.
+        error_s: (M,) bound of the error of each member's times.
     """
 
     kinds: tuple[Piece, ...]
@@ -56,6 +56,7 @@ class Measured(NamedTuple):
     cost: Matrix
     usual_s: Vector
     is_first: npt.NDArray[np.bool_]
+    error_s: Vector
 
 
 class Norms:
@@ -147,6 +148,7 @@ class Norms:
         return Measured(
             kinds, at, mode, pieces.came_s, pieces.done_s, np.where(sure < 0, excess + sure, excess), learned,
             after_others(predicted), load, level, work, usual, middle_of(took), pieces.is_first,
+            step.error_s,
         )  # fmt: skip
 
     def _doubt_s(self, pieces: Pieces, mode: npt.NDArray[np.int64], last_came: Matrix) -> Matrix:

@@ -9,13 +9,13 @@ from typing import Iterable, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..triggers import imbalance, slow_rank, slow_stage
-from ..triggers.late_rank import middle_of
+from ..triggers import imbalance, jitter, slow_rank, slow_stage
+from ..triggers.late_rank import LateRank, lateness, lost_s, middle_of
 from ..triggers.slow_link import SlowLink
 from . import cutting
-from .columns import Ranks
+from .columns import Matrix, Ranks
 from .cutting import IN, Piece, Pieces
-from .evidence import Peer, RoleStep, Work
+from .evidence import Peer, RoleStep
 from .findings import Finding, Key, Seen
 from .gates import Gates, Holding
 from .inside import Inside, inside
@@ -23,12 +23,16 @@ from .levels import Levels, Now
 from .links import Links
 from .measuring import BASE_RATIO, BEHIND, BEHIND_GAP, FEATURES, FREE, INSIDE, UNKNOWN, WAITS, Measured, Norms
 from .settings import JudgeSettings
+from .shaping import entered_stages, key_of, length_s, with_inside
+from .stalls import Stalls
 
 # Ranks that are found slow at once in one stage, at most: more of them are no exception.
 _AT_MOST = 8
 _STEP_FOLLOWS = 0.1
 # From this score on a rank may be one of several that are slow together.
 _TIED_SCORE = 3.0
+# Who has been slow for more steps than this is not only late now and then.
+_LASTS_STEPS = 5
 INPUT_STAGE = "load_batch"
 
 
@@ -61,7 +65,7 @@ class RoleHistory:
         self.step_s, self.last_step, self.members = 0.0, -1, ()  # type: float, int, tuple[Peer, ...]
         # Times are compared as logarithms of so much more: it must not move with every step, or all levels would.
         self._base_s = 0.0
-        self.holding, self.links = Holding(), Links()
+        self.holding, self.links, self._stalls = Holding(), Links(), Stalls()
         self.ring_steps: deque[int] = deque(maxlen=32)
         self._norms, self._levels = Norms(), Levels(FEATURES)
         self._keys: tuple[str, ...] = ()
@@ -85,16 +89,16 @@ class RoleHistory:
         pieces = cutting.in_pieces(step, self._ended_s if is_next else None)
         self.last_step = step.step
         self._ended_s = np.fmax.reduce(step.left_s, axis=1)
-        is_evidence, may_judge = self.holding.is_judged(settings.of(Gates), _entered(step))
-        length_s = _length_s(pieces, step)
-        if not is_evidence or not pieces.kinds or not math.isfinite(length_s) or length_s <= 0:
+        is_evidence, may_judge = self.holding.is_judged(settings.of(Gates), entered_stages(step))
+        took_s = length_s(pieces, step)
+        if not is_evidence or not pieces.kinds or not math.isfinite(took_s) or took_s <= 0:
             return RoleFound()
-        self.step_s = self.step_s + _STEP_FOLLOWS * (length_s - self.step_s) if self.step_s else length_s
+        self.step_s = self.step_s + _STEP_FOLLOWS * (took_s - self.step_s) if self.step_s else took_s
         if not 0.5 < self._base_s / (BASE_RATIO * self.step_s) < 2:
             self._base_s = BASE_RATIO * self.step_s
         tells = None if step.collectives is None else inside(step, step.collectives)
         if tells is not None:
-            pieces = _with_inside(pieces, step, tells)
+            pieces = with_inside(pieces, step, tells)
             self._norms.learn_groups(step, step.collectives)  # type: ignore[arg-type]
         return self._judge(step, pieces, tells, settings, may_judge, set(explained))
 
@@ -129,12 +133,24 @@ class RoleHistory:
             findings = self._findings(
                 measured, sums, fires & self._is_comparable(measured)[None, :], limits, excess.size
             )
+            findings += self._stalls_now(measured, noise, sums, settings)
             work_sums = self._works.add(limits, at, np.where(is_settled, measured.by_work, np.nan), work_noise)
             findings += self._imbalances(measured, work_sums, limits, work_limits)
         self._ranks.learn(at, measured.learned, noise)
         self._works.learn(at, measured.by_work, work_noise)
         self._loads.learn(at, np.where(np.isfinite(measured.excess), measured.load, np.nan), np.ones(len(at))[None, :])
         return findings
+
+    def _stalls_now(
+        self, measured: Measured, noise: Matrix, sums: slow_rank.Sums, settings: JudgeSettings
+    ) -> list[Finding]:
+        """Who is late now and then; whoever is slow for several steps already is not."""
+        lost_s = np.expm1(np.minimum(measured.excess, 50.0)) * (measured.usual_s + self._base_s)[None, :]
+        excess = np.where(self._is_comparable(measured)[None, :], measured.excess, np.nan)
+        return self._stalls.add(
+            settings.of(jitter.Jitter), self.last_step, measured._replace(excess=excess), noise, lost_s, self.step_s,
+            self.members, self._keys, np.asarray((sums.steps > _LASTS_STEPS).any(axis=1)),
+        )  # fmt: skip
 
     def _is_comparable(self, measured: Measured) -> npt.NDArray[np.bool_]:
         """(K,): in a role where nobody waits for anybody, a gap is idleness."""
@@ -162,7 +178,9 @@ class RoleHistory:
         doubt = settings.of(imbalance.Imbalance).curvature * np.maximum(
             0.0, self._loads.level[:, at] - 0.5 * np.sqrt(middle_of(self._loads.variance[:, at]))
         )
-        return (lost_s >= limits.impact * self.step_s) & is_apart & (mean - doubt >= math.log1p(limits.effect))
+        is_inside = np.array([kind.where == INSIDE for kind in measured.kinds], bool)
+        least_s = np.where(is_inside, settings.of(LateRank).impact, limits.impact) * self.step_s
+        return (lost_s >= least_s) & is_apart & (mean - doubt >= math.log1p(limits.effect))
 
     def _findings(
         self, measured: Measured, sums: slow_rank.Sums, fires: npt.NDArray[np.bool_], limits: slow_rank.SlowRank,
@@ -283,7 +301,7 @@ class RoleHistory:
         if not is_of_use or step.step in self.ring_steps or step.collectives is None:
             return RoleFound()
         tells = inside(step, step.collectives)
-        pieces = _with_inside(cutting.nothing(len(step.members)), step, tells)
+        pieces = with_inside(cutting.nothing(len(step.members)), step, tells)
         if not pieces.kinds:
             return RoleFound()
         self._norms.learn_groups(step, step.collectives)
@@ -324,13 +342,13 @@ class RoleHistory:
         if kind.where == INSIDE or not len(later):
             return Seen(excess, more_s, 1.0, kind.stage if kind.where == INSIDE else "")
         came = measured.came_s[:, later[0]]
-        others = np.delete(came, member)
-        last, middle = np.fmax.reduce(others), float(middle_of(came))
-        lost_s = min(more_s, max(0.0, float(came[member] - last)))
-        all_lost_s = max(float(last), float(came[member])) - middle
-        coverage = min(1.0, more_s / all_lost_s) if all_lost_s > 0 else 0.0
+        late_s = lateness(came, measured.error_s)
+        all_late_s = max(float(np.fmax.reduce(late_s)), more_s)
         where = measured.kinds[later[0]]
-        return Seen(excess, lost_s, coverage, where.stage, where.where == BEHIND_GAP)
+        lost = min(more_s, float(lost_s(came)[member]))
+        return Seen(
+            excess, lost, more_s / all_late_s if all_late_s > 0 else 0.0, where.stage, where.where == BEHIND_GAP
+        )
 
     def forget(self, key: Key) -> None:
         """What was found is gone: tests begin anew."""
@@ -356,52 +374,3 @@ class RoleHistory:
         if self._ended_s is not None:
             self._ended_s = np.where(places >= 0, np.append(self._ended_s, np.nan)[places], np.nan)
         self.members, self._keys = step.members, keys
-
-
-def key_of(peer: Peer) -> str:
-    """What a member is known by from step to step."""
-    return f"{'' if peer.rank is None else peer.rank}/{peer.host}/{peer.process}/{peer.part}"
-
-
-def compared(step: RoleStep) -> RoleStep:
-    """The step without controllers, which only wait."""
-    keep = [place for place, peer in enumerate(step.members) if not peer.is_controller]
-    if len(keep) == len(step.members):
-        return step
-    arrays = {
-        name: getattr(step, name)[keep]
-        for name in ("entered_s", "left_s", "total_s", "busy_s", "longest_s", "occurrences", "error_s")
-    }
-    rings, place_of = step.collectives, np.full(len(step.members), -1)
-    place_of[keep] = np.arange(len(keep))
-    return step._replace(
-        members=tuple(step.members[place] for place in keep), **arrays, work=Work(*(part[keep] for part in step.work)),
-        collectives=None if rings is None else rings._replace(member=place_of[rings.member]),
-    )  # fmt: skip
-
-
-def _entered(step: RoleStep) -> list[str]:
-    there: npt.NDArray[np.bool_] = np.isfinite(step.entered_s)
-    return [stage for at, stage in enumerate(step.stages) if there[:, at].any()]
-
-
-def _length_s(pieces: Pieces, step: RoleStep) -> float:
-    """How long the step took, in the middle of its members: from the end of the one before where there was one."""
-    if not pieces.kinds:
-        return math.nan
-    began = pieces.came_s[:, 0] if np.isfinite(pieces.came_s[:, 0]).any() else np.fmin.reduce(step.entered_s, axis=1)
-    return float(middle_of(np.fmax.reduce(step.left_s, axis=1) - began))
-
-
-def _with_inside(pieces: Pieces, step: RoleStep, tells: Inside) -> Pieces:
-    """The pieces, and one more for the inside of each stage of which collectives tell."""
-    stages = np.flatnonzero(np.isfinite(tells.own_s).sum(axis=0) > 1)
-    own = np.maximum(0.0, tells.own_s[:, stages])
-    came = step.entered_s[:, stages]
-    return Pieces(
-        (*pieces.kinds, *(Piece(INSIDE, step.stages[stage]) for stage in stages.tolist())),
-        np.concatenate([pieces.stages, stages]), np.concatenate([pieces.came_s, came], axis=1),
-        np.concatenate([pieces.done_s, came + own], axis=1), np.concatenate([pieces.took_s, own], axis=1),
-        np.concatenate([pieces.is_first, np.zeros(len(stages), bool)]),
-        np.concatenate([pieces.error_s, tells.error_s[:, stages]], axis=1),
-    )  # fmt: skip

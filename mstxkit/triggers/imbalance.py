@@ -15,9 +15,7 @@ class Imbalance:
     impact: float = setting(0.03, 0.0, 1, "Share of the step that this is at least.")
     steps: int = setting(5, 1, 1000, "Steps in which it was seen, at least.")
     # More work than the others have takes at most so much more of its logarithm than the regression foresees.
-    curvature: float = setting(
-        0.5, 0.0, 10, "By how much more than was learned work may cost (exponent)."
-    )
+    curvature: float = setting(0.5, 0.0, 10, "By how much more than was learned work may cost (exponent).")
 
 
 TRIGGER = Trigger("imbalance", "Who has more work than the others?", Imbalance)

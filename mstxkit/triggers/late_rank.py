@@ -20,11 +20,7 @@ Seconds = npt.NDArray[np.float64]
 class LateRank:
     """When is a rank late?"""
 
-    impact: float = setting(0.015, 0.001, 1, "Share of the step by which it comes after the others, at least.")
-    slack: float = setting(1.0, 0.1, 10, "Standard deviations a step that are taken for noise (k).")
-    threshold: float = setting(8.0, 1, 1000, "Standard deviations, added up, that are taken for a fault (h).")
-    clip: float = setting(4.0, 1, 100, "Standard deviations that one step counts at most.")
-    steps: int = setting(3, 1, 1000, "Steps in which it was seen, at least.")
+    impact: float = setting(0.01, 0.0, 1, "Share of the step by which it enters collectives after the others.")
 
 
 TRIGGER = Trigger("late_rank", "Which rank makes the others wait?", LateRank)

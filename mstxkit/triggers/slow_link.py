@@ -15,9 +15,7 @@ from ._declare import Trigger, setting
 class SlowLink:
     """When is a link slow?"""
 
-    effect: float = setting(
-        0.5, 0.05, 100, "Time that its collectives take more than usual, as a share."
-    )
+    effect: float = setting(0.5, 0.05, 100, "Time that its collectives take more than usual, as a share.")
     impact: float = setting(0.015, 0.0, 1, "Share of the step that this is at least.")
     steps: int = setting(3, 1, 1000, "Steps in which it was seen, at least.")
     peers: int = setting(2, 1, 1000, "Other groups that a group is compared with, at least.")

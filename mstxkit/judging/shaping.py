@@ -1,0 +1,64 @@
+"""A step made ready to be judged: without controllers, with its length, and with the inside of stages as pieces."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from ..triggers.late_rank import middle_of
+from .cutting import Piece, Pieces
+from .evidence import Peer, RoleStep, Work
+from .inside import Inside
+from .measuring import INSIDE
+
+
+def key_of(peer: Peer) -> str:
+    """What a member is known by from step to step."""
+    return f"{'' if peer.rank is None else peer.rank}/{peer.host}/{peer.process}/{peer.part}"
+
+
+def compared(step: RoleStep) -> RoleStep:
+    """The step without controllers, which only wait."""
+    keep = [place for place, peer in enumerate(step.members) if not peer.is_controller]
+    if len(keep) == len(step.members):
+        return step
+    arrays = {
+        name: getattr(step, name)[keep]
+        for name in ("entered_s", "left_s", "total_s", "busy_s", "longest_s", "occurrences", "error_s")
+    }
+    rings, place_of = step.collectives, np.full(len(step.members), -1)
+    place_of[keep] = np.arange(len(keep))
+    return step._replace(
+        members=tuple(step.members[place] for place in keep), **arrays, work=Work(*(part[keep] for part in step.work)),
+        collectives=None if rings is None else rings._replace(member=place_of[rings.member]),
+    )  # fmt: skip
+
+
+def entered_stages(step: RoleStep) -> list[str]:
+    """Stages that somebody was in."""
+    there: npt.NDArray[np.bool_] = np.isfinite(step.entered_s)
+    return [stage for at, stage in enumerate(step.stages) if there[:, at].any()]
+
+
+def length_s(pieces: Pieces, step: RoleStep) -> float:
+    """How long the step took, in the middle of its members: from the end of the one before where there was one."""
+    if not pieces.kinds:
+        return math.nan
+    began = pieces.came_s[:, 0] if np.isfinite(pieces.came_s[:, 0]).any() else np.fmin.reduce(step.entered_s, axis=1)
+    return float(middle_of(np.fmax.reduce(step.left_s, axis=1) - began))
+
+
+def with_inside(pieces: Pieces, step: RoleStep, tells: Inside) -> Pieces:
+    """The pieces, and one more for the inside of each stage of which collectives tell."""
+    stages = np.flatnonzero(np.isfinite(tells.own_s).sum(axis=0) > 1)
+    own = np.maximum(0.0, tells.own_s[:, stages])
+    came = step.entered_s[:, stages]
+    return Pieces(
+        (*pieces.kinds, *(Piece(INSIDE, step.stages[stage]) for stage in stages.tolist())),
+        np.concatenate([pieces.stages, stages]), np.concatenate([pieces.came_s, came], axis=1),
+        np.concatenate([pieces.done_s, came + own], axis=1), np.concatenate([pieces.took_s, own], axis=1),
+        np.concatenate([pieces.is_first, np.zeros(len(stages), bool)]),
+        np.concatenate([pieces.error_s, tells.error_s[:, stages]], axis=1),
+    )  # fmt: skip

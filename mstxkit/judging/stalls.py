@@ -1,0 +1,80 @@
+"""Stalls of the last steps of a role: who was late once, where, and by how much."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..triggers import jitter
+from .columns import Matrix
+from .evidence import Peer
+from .findings import Finding, Key
+from .measuring import Measured
+
+_STEPS = 60
+_A_STEP_AT_MOST = 8
+
+
+class Stall(NamedTuple):
+    """One of them."""
+
+    step: int
+    stage: str
+    member: str
+    host: str
+    lost_s: float
+
+
+class Stalls:
+    """Remembers those of the last steps."""
+
+    def __init__(self) -> None:
+        self._stalls: deque[Stall] = deque(maxlen=_STEPS * _A_STEP_AT_MOST)
+        self._steps = 0
+
+    def add(
+        self, settings: jitter.Jitter, step: int, measured: Measured, noise: Matrix, seconds: Matrix, step_s: float,
+        peers: tuple[Peer, ...], keys: tuple[str, ...], but: npt.NDArray[np.bool_],
+    ) -> list[Finding]:  # fmt: skip
+        """One step more.
+
+        Args:
+            settings: Of the trigger.
+            step: Its number.
+            measured, noise, seconds: (M, K) what was measured, its usual noise, and what was lost.
+            step_s: How long a step takes.
+            peers, keys: The members.
+            but: (M,) of whom it is known that they are slow all the time.
+        """
+        self._steps = min(_STEPS, self._steps + 1)
+        with np.errstate(invalid="ignore"):
+            is_stall = (measured.excess > settings.deviations * noise) & (seconds > settings.stall * step_s)
+        members, pieces = np.nonzero(is_stall & ~but[:, None])
+        for member, piece in list(zip(members.tolist(), pieces.tolist()))[:_A_STEP_AT_MOST]:
+            peer, kind = peers[member], measured.kinds[piece]
+            self._stalls.append(Stall(step, kind.stage, keys[member], peer.host, float(seconds[member, piece])))
+        while self._stalls and self._stalls[0].step <= step - _STEPS:
+            self._stalls.popleft()
+        return self._finding(settings, step_s, peers, keys)
+
+    def _finding(
+        self, settings: jitter.Jitter, step_s: float, peers: tuple[Peer, ...], keys: tuple[str, ...]
+    ) -> list[Finding]:
+        stalls = self._stalls
+        lost_s = sum(stall.lost_s for stall in stalls) / max(1, self._steps)
+        steps = len({stall.step for stall in stalls})
+        if not jitter.fires(settings, steps, self._steps) or lost_s < settings.impact * step_s:
+            return []
+        stage = Counter(stall.stage for stall in stalls).most_common(1)[0][0]
+        member, of_member = Counter(stall.member for stall in stalls).most_common(1)[0]
+        host, of_host = Counter(stall.host for stall in stalls).most_common(1)[0]
+        evidence: dict[str, object] = {"stalls": len(stalls), "longest_s": max(stall.lost_s for stall in stalls)}
+        has_hosts = len({peer.host for peer in peers}) > 1
+        if has_hosts and host and of_host >= settings.alike * len(stalls):
+            evidence["host"] = host
+        is_same = of_member >= settings.alike * len(stalls) and member in keys
+        place = keys.index(member) if is_same else -1
+        return [Finding(Key("jitter", "now and then", stage), place, steps, lost_s / step_s, lost_s, 1.2, (), evidence)]

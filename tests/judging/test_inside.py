@@ -1,0 +1,102 @@
+"""What collectives tell of the inside of a stage."""
+
+from __future__ import annotations
+
+import pytest
+
+np = pytest.importorskip("numpy")
+
+from builders.judged import collectives, role_step  # noqa: E402
+
+from mstxkit.judging.inside import inside  # noqa: E402
+from mstxkit.judging.meeting import after_those, labels_in, last_of  # noqa: E402
+
+STAGES = ("actor_update",)
+
+
+def test_own_time_goes_from_the_release_to_the_next_entry() -> None:
+    step = role_step(0, STAGES, [[0.0], [0.0]], [[10.0], [10.0]])
+    rings = collectives([
+        (0, 0, 1, 1.0, 3.0, 0), (1, 0, 1, 3.0, 3.0, 0), (0, 0, 2, 4.0, 6.0, 0), (1, 0, 2, 6.0, 6.0, 0),
+    ])  # fmt: skip
+
+    assert inside(step, rings).own_s.tolist() == [[2.0], [6.0]]
+
+
+def test_who_waits_in_one_group_is_not_late_in_the_next() -> None:
+    """Rank 1 is late in group 0; rank 0 waited for it, and so comes late to group 1, where rank 2 is on time."""
+    step = role_step(0, STAGES, [[0.0], [0.0], [0.0]], [[10.0]] * 3)
+    rings = collectives([
+        (0, 0, 1, 1.0, 5.0, 0), (1, 0, 1, 5.0, 5.0, 0), (0, 1, 1, 6.0, 6.0, 0), (2, 1, 1, 2.0, 6.0, 0),
+        (1, 2, 1, 6.0, 6.0, 0), (2, 2, 1, 6.1, 6.1, 0),
+    ])  # fmt: skip
+
+    own = inside(step, rings).own_s[:, 0]
+
+    assert own[1] == 6.0
+    assert own[0] == 2.0
+    assert own[2] == pytest.approx(2.1)
+
+
+def test_whoever_does_not_wait_for_a_collective_goes_on_from_its_entry() -> None:
+    step = role_step(0, STAGES, [[0.0], [0.0]], [[10.0]] * 2)
+    rings = collectives([
+        (0, 0, 1, 1.0, 2.0, 0), (1, 0, 1, 2.0, 2.0, 0), (0, 0, 2, 1.5, 3.0, 0), (1, 0, 2, 3.0, 3.0, 0),
+    ])  # fmt: skip
+
+    assert inside(step, rings).own_s[:, 0].tolist() == [1.5, 3.0]
+
+
+def test_without_ends_the_last_entry_releases_and_the_clocks_bound_counts() -> None:
+    step = role_step(0, STAGES, [[0.0], [0.0]], [[10.0]] * 2, error_s=0.01)
+    nan = float("nan")
+    rings = collectives([
+        (0, 0, 1, 1.0, nan, 0), (1, 0, 1, 3.0, nan, 0), (0, 0, 2, 4.0, nan, 0), (1, 0, 2, 6.0, nan, 0),
+    ])  # fmt: skip
+
+    tells = inside(step, rings)
+
+    assert tells.own_s[:, 0].tolist() == [2.0, 6.0]
+    assert tells.error_s[:, 0].tolist() == [0.01, 0.01]
+    assert tells.groups == ()
+
+
+def test_a_groups_time_counts_from_when_its_last_member_has_entered() -> None:
+    step = role_step(0, STAGES, [[0.0], [0.0]], [[10.0]] * 2)
+    (group,) = inside(step, collectives([(0, 7, 1, 1.0, 4.5, 0), (1, 7, 1, 4.0, 4.5, 0)])).groups
+
+    assert (group.group, group.stage, group.took_s, group.calls) == (7, 0, 0.5, 1)
+
+
+def test_members_whose_ring_begins_later_are_left_out() -> None:
+    step = role_step(0, STAGES, [[0.0]] * 3, [[10.0]] * 3)
+    rings = collectives([(m, 0, s, s + 0.0, s + 0.1, 0) for m in range(3) for s in (1, 2, 3) if (m, s) != (2, 1)])
+
+    assert np.isnan(inside(step, rings).own_s[:, 0]).tolist() == [False, False, True]
+
+
+def test_entries_that_belong_nowhere_are_left_out() -> None:
+    step = role_step(0, STAGES, [[0.0]] * 2, [[10.0]] * 2)
+    tells = inside(step, collectives([(5, 0, 1, 1.0, 1.0, 0), (0, 0, 1, 1.0, 1.0, -1), (1, 0, 1, float("nan"), 1.0, 0)]))
+
+    assert np.isnan(tells.own_s).all()
+
+
+def test_groups_that_share_a_member_meet() -> None:
+    chained = collectives([(0, 0, 1, 1, 1, 0), (1, 0, 1, 1, 1, 0), (1, 1, 1, 1, 1, 0), (2, 1, 1, 1, 1, 0)])
+    apart = collectives([(0, 0, 1, 1, 1, 0), (1, 0, 1, 1, 1, 0), (2, 1, 1, 1, 1, 0), (3, 1, 1, 1, 1, 0)])
+
+    assert labels_in(chained, 0, 3) is None
+    assert labels_in(apart, 0, 4).tolist() == [0, 0, 2, 2]  # type: ignore[union-attr]
+    assert labels_in(apart, 1, 4) is None
+
+
+@pytest.mark.parametrize("labels", [[0, 0, 2, 2, 2, 2], [0, 0, 0, 3, 3, 3]])
+def test_each_is_compared_with_those_that_it_meets(labels: list[int]) -> None:
+    values, groups = np.arange(6.0)[:, None] ** 2, np.array(labels)
+    last, after = last_of(values, groups)[:, 0], after_those(values, groups)[:, 0]
+
+    for label in set(labels):
+        inside_of = groups == label
+        assert (last[inside_of] == values[inside_of].max()).all()
+        assert after[inside_of][-1] > 0 > after[inside_of][0]

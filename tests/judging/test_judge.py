@@ -1,0 +1,249 @@
+"""The judge names who made the others wait, in which stage and why; and nobody where it cannot know."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from typing import Any
+
+import pytest
+
+np = pytest.importorskip("numpy")
+
+from builders.judged import alone, collectives, judged, role_step  # noqa: E402
+
+from mstxkit.judging.evidence import Peer, RoleStep  # noqa: E402
+from mstxkit.judging.judge import JobJudge  # noqa: E402
+from mstxkit.judging.settings import changed, defaults  # noqa: E402
+from mstxkit.store.verdicts import Verdict  # noqa: E402
+from mstxkit.testing.simulator import InjectedFault, JobShape, SimulatedJob  # noqa: E402
+
+
+def lines(steps: list[RoleStep], judge: JobJudge | None = None) -> list[Verdict]:
+    judge = judge or JobJudge()
+    return [verdict for step in steps for verdict in judge.close(step).verdicts]
+
+
+def causes(verdicts: list[Verdict]) -> set[tuple[str, Any, Any]]:
+    return {(verdict.kind, verdict.stage, verdict.rank) for verdict in verdicts if verdict.is_blaming}
+
+
+def of_fault(kind: str, stage: str, steps: int = 60, seed: int = 3, factor: float = 1.5, **shape: Any) -> list[Verdict]:
+    fault = InjectedFault(kind, stage, rank=3, factor=factor, since=30)
+    return judged(SimulatedJob(JobShape(ranks=8, **shape), seed, [fault]), steps)
+
+
+@pytest.mark.parametrize("kind", ["before", "inside", "behind", "input", "gap"])
+def test_a_slow_rank_is_named_with_its_stage_wherever_it_is_slow(kind: str) -> None:
+    stage = {"before": "actor_generate", "input": "load_batch", "gap": "load_batch"}.get(kind, "actor_update")
+    verdicts = of_fault(kind, stage)
+
+    assert causes(verdicts) == {("input" if stage == "load_batch" else "compute", stage, 3)}
+    assert verdicts[0].since_step in range(27, 36)
+
+
+def test_who_waits_is_listed_as_waiting_for_whom() -> None:
+    verdict = of_fault("before", "actor_generate")[-1]
+
+    assert verdict.waits_for == "ranks 0-2,4-7 wait for rank 3 in actor_compute_log_prob"
+    assert "mstxkit escalate RUN --stage actor_generate --ranks 3," in verdict.next
+    assert 0 < verdict.impact_ratio < 0.4
+
+
+def test_a_controller_that_dispatches_the_stages_changes_nothing() -> None:
+    assert causes(of_fault("before", "actor_generate", is_dispatched=True)) == {("compute", "actor_generate", 3)}
+
+
+def test_a_slow_link_names_its_group_and_no_rank() -> None:
+    verdicts = of_fault("link", "actor_update", factor=4.0, group_ranks=4)
+
+    assert causes(verdicts) == {("link", "actor_update", None)}
+    assert verdicts[0].group == (0, 1, 2, 3)
+
+
+def test_what_has_become_slower_for_all_blames_nobody() -> None:
+    assert causes(of_fault("all", "actor_update")) == {("all_slow", "actor_update", None)}
+
+
+def test_without_rings_what_a_barrier_hides_is_not_guessed_and_the_switch_is_named() -> None:
+    verdicts = of_fault("inside", "actor_update", factor=2.0, has_rings=False)
+
+    assert causes(verdicts) == set()
+    assert {(verdict.kind, verdict.stage) for verdict in verdicts} == {("not_enough_evidence", "actor_update")}
+    assert "capture(rings=True)" in verdicts[0].next
+
+
+def test_rings_are_asked_for_when_nobody_stands_out_and_then_one_light_step() -> None:
+    fault = InjectedFault("inside", "actor_update", rank=3, factor=2.0, since=30)
+    judge, job, wants = JobJudge(), SimulatedJob(JobShape(ranks=8, has_rings=False), 3, [fault]), []
+    for step in job.steps(80):
+        wants += judge.close(step).wants
+
+    assert (wants[0].kind, wants[0].role, wants[0].stage) == ("rings", "actor", "actor_update")
+    assert wants[-1].kind == "light"
+
+
+@pytest.mark.parametrize("kind", ["more_work", "slow_sample"])
+def test_more_work_is_never_called_a_slow_machine(kind: str) -> None:
+    fault = InjectedFault(kind, "", rank=3, factor=2.0, since=30)
+    verdicts = judged(SimulatedJob(JobShape(ranks=8, mismatch=0.3), 4, [fault]), 100)
+
+    assert not {verdict.kind for verdict in verdicts} - {"imbalance"}
+    assert {verdict.rank for verdict in verdicts} <= {3}
+
+
+def test_one_rank_with_more_work_step_after_step_is_an_imbalance() -> None:
+    verdicts = lines(alone(70, work=(2, 2.5, 20)))
+
+    assert causes(verdicts) == {("imbalance", "actor_generate", 2)}
+
+
+def test_a_clock_that_is_wrong_within_its_bound_makes_nobody_late() -> None:
+    fault = InjectedFault("clock", "", rank=3, factor=0.09, since=30)
+
+    assert judged(SimulatedJob(JobShape(ranks=8, error_s=0.1, step_s=2.0), 5, [fault]), 80) == []
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_healthy_job_gets_no_verdict(is_async: bool) -> None:
+    assert judged(SimulatedJob(JobShape(ranks=8, is_async=is_async, mismatch=0.5), 11), 120) == []
+
+
+def test_rollouts_of_async_training_are_judged_by_themselves_and_idleness_is_not_slowness() -> None:
+    fault = InjectedFault("before", "actor_generate", rank=9, factor=1.5, since=30)
+    verdicts = judged(SimulatedJob(JobShape(ranks=4, rollouts=8, is_async=True), 6, [fault]), 60)
+
+    assert causes(verdicts) == {("compute", "actor_generate", 9)}
+    assert {verdict.role for verdict in verdicts} == {"rollout"}
+
+
+def test_a_verdict_is_withdrawn_when_its_evidence_is_gone() -> None:
+    fault = InjectedFault("before", "actor_generate", rank=3, factor=1.5, since=30, until=50)
+    judge = JobJudge()
+    verdicts = judged(SimulatedJob(JobShape(ranks=8), 3, [fault]), 80, judge)
+
+    assert verdicts[-1].withdrawn
+    assert {verdict.id for verdict in verdicts} == {verdicts[0].id}
+    assert judge.standing() == []
+
+
+def test_the_slow_one_of_two_ranks_is_named() -> None:
+    assert causes(lines(alone(60, ranks=2, slow=(1, 1.5, 20)))) == {("compute", "actor_generate", 1)}
+
+
+def test_nothing_is_judged_while_a_role_warms_up() -> None:
+    judge = JobJudge(changed(defaults(), "gates.warm_up", "50"))
+
+    assert lines(alone(50, slow=(1, 2.0, 0)), judge) == []
+
+
+def test_a_rank_that_was_slow_from_the_start_is_named_too() -> None:
+    assert causes(lines(alone(40, slow=(1, 1.5, 0)))) == {("compute", "actor_generate", 1)}
+
+
+def test_controllers_are_not_compared() -> None:
+    steps = alone(50, slow=(5, 9.0, 0))
+    members = tuple(peer._replace(is_controller=peer.rank == 5) for peer in steps[0].members)
+
+    assert lines([step._replace(members=members) for step in steps]) == []
+
+
+@pytest.mark.parametrize("stage", ["save_checkpoint", "evaluate"])
+def test_steps_with_a_checkpoint_or_an_evaluation_are_left_out(stage: str) -> None:
+    """Each fifteenth step has one, and rank 1 is ten times slower in it."""
+    steps = alone(60, slow=(1, 10.0, 0))
+    calm = alone(60)
+    mixed = [
+        step._replace(stages=("actor_generate", stage)) if number % 15 == 14 else quiet
+        for number, (step, quiet) in enumerate(zip(steps, calm))
+    ]
+
+    assert lines(mixed) == []
+
+
+def test_after_members_have_come_or_gone_nothing_is_judged_for_a_while_and_then_again() -> None:
+    steps = alone(60, slow=(1, 1.5, 30))
+    fewer = [
+        step if step.step < 30 else role_step(
+            step.step, step.stages, step.entered_s[:-1], step.left_s[:-1], step.work.tokens[:-1],
+        )
+        for step in steps
+    ]  # fmt: skip
+    verdicts = lines(fewer)
+
+    assert causes(verdicts) == {("compute", "actor_generate", 1)}
+    assert verdicts[0].step >= 35  # type: ignore[operator]
+
+
+def test_the_order_of_the_ranks_changes_nothing() -> None:
+    steps = alone(45, slow=(1, 1.4, 20))
+    order = list(range(6))
+    random.Random(4).shuffle(order)
+    other = [
+        role_step(
+            step.step, step.stages, step.entered_s[order], step.left_s[order], step.work.tokens[order],
+            members=tuple(step.members[place] for place in order),
+        )
+        for step in steps
+    ]  # fmt: skip
+
+    assert [(v.rank, v.stage, v.step, v.since_step) for v in lines(steps)] == [
+        (v.rank, v.stage, v.step, v.since_step) for v in lines(other)
+    ]
+
+
+def test_what_all_clocks_say_changes_nothing() -> None:
+    steps = alone(45, slow=(1, 1.4, 20))
+    later = [step._replace(entered_s=step.entered_s + 4096.0, left_s=step.left_s + 4096.0) for step in steps]
+
+    assert [(v.rank, v.stage, v.step) for v in lines(steps)] == [(v.rank, v.stage, v.step) for v in lines(later)]
+
+
+def test_the_same_steps_give_the_same_lines() -> None:
+    assert lines(alone(45, slow=(1, 1.4, 20))) == lines(alone(45, slow=(1, 1.4, 20)))
+
+
+def test_who_takes_over_goes_on_with_the_verdicts_that_stand() -> None:
+    steps = alone(60, slow=(1, 1.5, 20))
+    first = JobJudge()
+    lines(steps[:40], first)
+    second = JobJudge(standing=first.standing())
+
+    assert {verdict.id for verdict in lines(steps[40:], second)} == {verdict.id for verdict in first.standing()}
+
+
+def test_thousands_of_verdicts_leave_no_more_behind_than_hundreds() -> None:
+    """Every rank of every stage is slow in its turn: what is remembered is of the size of the job."""
+    judge, steps = JobJudge(), []
+    for number in range(40):
+        steps += [step._replace(step=step.step + 50 * number) for step in alone(50, slow=(number % 6, 2.0, 0), seed=number)]
+    lines(steps[:1000], judge)
+    tracemalloc.start()
+    try:
+        before, said = tracemalloc.get_traced_memory()[0], len(lines(steps[1000:], judge))
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+    assert said > 20
+    assert grown < 200_000
+
+
+def test_names_of_stages_are_quoted_in_commands() -> None:
+    stages = ("$(reboot)", "actor_update")
+    verdicts = lines([step._replace(stages=stages) for step in alone(45, slow=(1, 1.5, 20))])
+
+    assert "--stage '$(reboot)'" in verdicts[0].next
+
+
+def test_empty_and_broken_steps_are_harmless() -> None:
+    judge, nan = JobJudge(), float("nan")
+    steps = [
+        role_step(0, (), np.zeros((2, 0)), np.zeros((2, 0))), role_step(1, ("a",), [[nan]], [[nan]]),
+        role_step(2, ("a",), np.zeros((0, 1)), np.zeros((0, 1))), role_step(3, ("a",), [[1.0]], [[0.5]]),
+        role_step(4, ("a", "b"), [[1.0, nan], [nan, 1.0]], [[2.0, nan], [nan, nan]]),
+        role_step(5, ("a",), [[1.0], [1.0]], [[1.0], [1.0]], members=(Peer(None), Peer(None, is_controller=True))),
+        role_step(4, ("a",), [[1.0]], [[2.0]], collectives=collectives([(0, 0, 0, 1.0, 1.0, 0)])),
+    ]  # fmt: skip
+
+    assert lines(steps * 3, judge) == []
