@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 from .. import faults
+from ..cluster import ray_link
 from ..host import environment, identity, imports
 from ..marking import ranges
 from . import ray_environment
@@ -114,6 +115,19 @@ def _wrap_init(ray: ModuleType) -> None:
             return original(*args, **arguments)
 
     _everywhere({id(original): (original, init)})
+    _wrap_shutdown(ray)
+
+
+def _wrap_shutdown(ray: ModuleType) -> None:
+    """No call of ours may be under way in a thread while Ray takes itself down: it would end the process."""
+    original = ray.shutdown
+
+    @functools.wraps(original)
+    def shutdown(*args: Any, **kwargs: Any) -> Any:
+        with ray_link.quiet():
+            return original(*args, **kwargs)
+
+    _everywhere({id(original): (original, shutdown)})
 
 
 def _everywhere(replaced: dict[int, tuple[Any, Any]]) -> None:

@@ -41,12 +41,8 @@ def resolved(config: Any, overrides: dict[str, Any]) -> tuple[RecorderLimits, Du
 def as_variables(config: Any, overrides: dict[str, Any]) -> dict[str, str]:
     """The settings of requests as environment variables, by which a driver hands them on to its workers."""
     asked = {**(config or {}), **overrides}
-    chosen = {name: asked[name] for name in DutySettings._fields if asked.get(name) is not None}
-    return {f"MSTXKIT_{name.upper()}": _as_text(value) for name, value in chosen.items()}
-
-
-def _as_text(value: Any) -> str:
-    return str(int(value) if isinstance(value, bool) else value)
+    kept = {name: asked[name] for name in DutySettings._fields if asked.get(name) is not None}
+    return {f"MSTXKIT_{name.upper()}": str(int(v) if isinstance(v, bool) else v) for name, v in kept.items()}
 
 
 def _filled(kind: type[T], settings: dict[str, Any]) -> T:

@@ -14,7 +14,7 @@ from typing import Any
 from .. import faults
 from ..errors import MstxkitError
 from ..host import identity, jitter
-from ..store import batches, documents, layout, settings_file, whereabouts
+from ..store import batches, collectives, documents, layout, settings_file, whereabouts
 from ..store.settings_file import Figures
 from . import gathering
 from .batch_log import BatchLog
@@ -122,6 +122,8 @@ class Agent:
         if answer is None and self._looks.is_due(time.monotonic()):
             answer = self._in_run()
         if answer is not None and answer != self._figures:
+            if answer.asks and (self._figures is None or answer.asks != self._figures.asks):
+                collectives.ask(self._folder)
             self._figures = answer
             documents.replace_file(self._folder / layout.FIGURES_HERE, answer.as_json(self._run_id))
         if answer is not None:

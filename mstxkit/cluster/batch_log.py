@@ -46,19 +46,23 @@ class BatchLog:
             OSError, CaptureError: it cannot be written now.
         """
         self._waiting.extend(frames)
-        while len(self._waiting) > 1 and sum(map(len, self._waiting)) > WAITING_BYTES:
-            del self._waiting[0]
-            self.dropped += 1
-        block = b"".join(self._waiting)
+        try:
+            self._write(b"".join(self._waiting))
+            self._waiting.clear()
+        finally:
+            while len(self._waiting) > 1 and sum(map(len, self._waiting)) > WAITING_BYTES:
+                del self._waiting[0]
+                self.dropped += 1
+
+    def _write(self, block: bytes) -> None:
         path = self._path or self._made()
-        if self._size_bytes + len(block) > self._file_bytes and self._size_bytes:
+        if self._size_bytes and self._size_bytes + len(block) > self._file_bytes:
             self._put_aside(path)
         try:
             self._size_bytes = self._file.append(path, block)
         except FileNotFoundError:
             self._path = None
             self._size_bytes = self._file.append(self._made(), block)
-        self._waiting.clear()
 
     @property
     def is_behind(self) -> bool:

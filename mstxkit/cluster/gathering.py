@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, Iterator, Mapping, NamedTuple
 
 from ..host import parts
-from ..store import batches, documents, layout
+from ..store import batches, collectives, documents, layout
 from ..store.batches import HandingProcess
 from ..store.documents import Unusable
-from ..store.handed_over import END, STAGES, WHO, HandedOver
+from ..store.handed_over import END, OF_COLLECTIVES, STAGES, WHO, HandedOver
 from ..store.values import list_of, small_number, table_of, text_of, whole_number
 
-_POSITION = "position"
+_POSITION, _POSITION_OF_RINGS = "position", "position_of_rings"
 _ROWS_AT_MOST = batches.BODY_AT_MOST // 2
 _ANNOUNCED_AT_MOST = 64  # in one batch: their stages may be long texts
 
@@ -31,6 +31,8 @@ class Handed(NamedTuple):
         rows: Whole rows.
         missed: Rows that nobody has read.
         has_ended: Nothing comes of it any more.
+        entries: Whole rows of its entries into collectives.
+        groups: Of these, as its document says them.
     """
 
     process: HandingProcess
@@ -38,6 +40,8 @@ class Handed(NamedTuple):
     rows: bytes
     missed: int
     has_ended: bool
+    entries: bytes = b""
+    groups: Mapping[str, Any] = {}
 
 
 class Gathering:
@@ -104,6 +108,8 @@ class _Ring:
         self._live = folder / f"{name}{layout.LIVE_SUFFIX}"
         position = whole_number(before.get(_POSITION))
         self._handed = HandedOver(folder / f"{name}{layout.HANDED_OVER_SUFFIX}", position)
+        position = whole_number(before.get(_POSITION_OF_RINGS))
+        self._entered = HandedOver(folder / f"{name}{layout.RINGS_SUFFIX}", position, OF_COLLECTIVES)
         self._name, self._number = name, number
         self.announced: HandingProcess | None = None
         self.is_over = False
@@ -116,11 +122,19 @@ class _Ring:
         except Unusable:
             return None
         has_ended = document.get(END) is True or is_gone
-        if not rows and not has_ended and self.announced is not None:
+        entries, groups = self._entries()
+        if not rows and not entries and not has_ended and self.announced is not None:
             return None
         process = self._described(document)
         is_changed, self.announced, self.is_over = process != self.announced, process, has_ended
-        return Handed(process, is_changed, rows, missed, has_ended)
+        return Handed(process, is_changed, rows, missed, has_ended, entries, groups)
+
+    def _entries(self) -> tuple[bytes, Mapping[str, Any]]:
+        try:
+            entries, _, document = self._entered.read_new()
+        except Unusable:
+            return b"", {}  # it has read no ring yet
+        return entries, table_of(document.get(collectives.GROUPS))
 
     def _described(self, document: Mapping[str, Any]) -> HandingProcess:
         who = table_of(document.get(WHO))
@@ -135,12 +149,13 @@ class _Ring:
 
     def as_json(self) -> dict[str, Any]:
         """For the next keeper."""
-        return {_POSITION: self._handed.position}
+        return {_POSITION: self._handed.position, _POSITION_OF_RINGS: self._entered.position}
 
     def remove(self) -> None:
         """Clear away what was read to its end."""
         if self.is_over:
             self._handed.path.unlink(missing_ok=True)
+            self._entered.path.unlink(missing_ok=True)
 
 
 def in_batches(handed: list[Handed]) -> Iterator[tuple[dict[str, Any], list[tuple[str, int, bytes]]]]:
@@ -149,7 +164,8 @@ def in_batches(handed: list[Handed]) -> Iterator[tuple[dict[str, Any], list[tupl
     sections: list[tuple[str, int, bytes]] = []
     size = 0
     for new in handed:
-        if sections and (size + len(new.rows) > _ROWS_AT_MOST or len(head["processes"]) >= _ANNOUNCED_AT_MOST):
+        new_bytes = len(new.rows) + len(new.entries)
+        if sections and (size + new_bytes > _ROWS_AT_MOST or len(head["processes"]) >= _ANNOUNCED_AT_MOST):
             yield head, sections
             head, sections, size = _empty(), [], 0
         number = new.process.number
@@ -159,9 +175,12 @@ def in_batches(handed: list[Handed]) -> Iterator[tuple[dict[str, Any], list[tupl
             head["ended"].append(number)
         head["missed"] += new.missed
         sections.append((batches.STAGES, number, new.rows))
-        size += len(new.rows)
+        if new.entries:
+            sections.append((batches.COLLECTIVES, number, new.entries))
+            head[collectives.GROUPS].update(new.groups)
+        size += new_bytes
     yield head, sections
 
 
 def _empty() -> dict[str, Any]:
-    return {"processes": [], "ended": [], "missed": 0}
+    return {"processes": [], "ended": [], "missed": 0, collectives.GROUPS: {}}

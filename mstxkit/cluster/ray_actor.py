@@ -49,14 +49,18 @@ class JobController:
 
     def _work(self) -> None:
         desk_of = import_module("mstxkit.judging.desk")
-        batches = import_module("mstxkit.store.batches")
-        desk = desk_of.Desk(self._run, self._run_id, WHO, desk_of.READ_AGAIN_BYTES, lock=_lock(self._run))
-        reads_s = 0.0
+        batches, lock_of = import_module("mstxkit.store.batches"), import_module("mstxkit.store.judge_lock")
+        desk = desk_of.Desk(self._run, self._run_id, WHO, desk_of.READ_AGAIN_BYTES)
+        reads_s, lock = 0.0, None
         while True:
             try:
                 self._take_all(desk, batches)
-                desk.look(reads=time.monotonic() >= reads_s)
-                reads_s = time.monotonic() + _READS_EVERY_S if time.monotonic() >= reads_s else reads_s
+                reads = time.monotonic() >= reads_s
+                if reads and lock is None and self._run.is_dir():
+                    lock = lock_of.take(self._run)
+                    desk.hold(lock)
+                desk.look(reads)
+                reads_s = time.monotonic() + _READS_EVERY_S if reads else reads_s
                 self._answer = desk.controller.figures.as_json(self._run_id)
                 if self._is_over(desk):
                     desk.judge(time.time(), at_once=True)
@@ -78,15 +82,6 @@ class JobController:
         hosts = desk.controller.directory.hosts.values()
         has_ended = bool(hosts) and all(host.has_ended for host in hosts)
         return silent_s > self._silence_s or (has_ended and silent_s > self._goodbye_s)
-
-
-def _lock(run: Path) -> int:
-    """That of who judges the run, where it can be had here; there is one actor a job in any case."""
-    try:
-        lock = import_module("mstxkit.store.judge_lock").take(run) if run.is_dir() else None
-    except Exception:
-        return -1
-    return -1 if lock is None else int(lock)
 
 
 def _end() -> None:

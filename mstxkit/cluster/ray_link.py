@@ -13,8 +13,9 @@ import os
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 from .. import faults
 from ..host import environment
@@ -30,6 +31,21 @@ _WAITING_AT_MOST, _WAITING_BYTES = 256, 4 << 20
 _AGAIN_AFTER_S, _ANSWERS_WITHIN_S = 5.0, 60.0
 # What the end of Ray in this process waits for a call of ours that is under way.
 _LEAVES_WITHIN_S = 0.05
+# An answer is of the moment before: so long after a batch it is asked once more what has come of it. Seconds.
+_ASKS_AFTER_S = 1.5
+# Held around each call of Ray's, and while Ray is being shut down.
+_calling = threading.Lock()
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Nothing of Ray's is called from here while Ray is shut down; waits for a call that is under way, not for long."""
+    is_quiet = _calling.acquire(timeout=_LEAVES_WITHIN_S)
+    try:
+        yield
+    finally:
+        if is_quiet:
+            _calling.release()
 
 
 def name_of(run_id: str) -> str:
@@ -54,7 +70,7 @@ class RayLink:
         self._waiting: list[bytes] = []
         self._sent: list[bytes] = []
         self._answer: Figures | None = None
-        self._calling, self._is_left = threading.Lock(), False
+        self._is_left, self._asks = False, False
 
     @property
     def is_open(self) -> bool:
@@ -62,7 +78,9 @@ class RayLink:
         return self._actor is not None or _is_connected()
 
     def post(self, frame: bytes) -> None:
-        """Send a batch, with those that wait. Never raises."""
+        """Send a batch, with those that wait; without Ray nothing is kept. Never raises."""
+        if not self.is_open:
+            return
         self._waiting.append(frame)
         while len(self._waiting) > _WAITING_AT_MOST or sum(map(len, self._waiting)) > _WAITING_BYTES:
             del self._waiting[0]
@@ -81,13 +99,12 @@ class RayLink:
         self.leave()
 
     def leave(self) -> None:
-        """Call nothing of Ray's any more: it is being shut down. Waits for a call that is under way, not for long."""
-        if self._calling.acquire(timeout=_LEAVES_WITHIN_S):
-            self._calling.release()
-        self._is_left = True
+        """Call nothing of Ray's any more: this process ends."""
+        with quiet():
+            self._is_left = True
 
     def _turn(self) -> None:
-        if os.getpid() != self._pid or time.monotonic() < self._next_s or not self._calling.acquire(blocking=False):
+        if os.getpid() != self._pid or time.monotonic() < self._next_s or not _calling.acquire(blocking=False):
             return
         try:
             if not self._is_left and _is_connected():
@@ -99,7 +116,7 @@ class RayLink:
             faults.note("cluster.ray", exc)
             self._forget()
         finally:
-            self._calling.release()
+            _calling.release()
 
     def _hear(self) -> None:
         if self._call is None:
@@ -121,9 +138,10 @@ class RayLink:
             self._answer = settings_file.figures_of(document_in(answer, Path("answer"), self._run_id))
 
     def _speak(self) -> None:
-        if self._call is None and self._waiting:
+        is_asked = self._asks and time.monotonic() - self._called_s > _ASKS_AFTER_S
+        if self._call is None and (self._waiting or is_asked):
             actor = self._actor or self._made()
-            self._sent, self._waiting = self._waiting, []
+            self._sent, self._waiting, self._asks = self._waiting, [], bool(self._waiting)
             self._call, self._called_s = actor.take.remote(b"".join(self._sent)), time.monotonic()
 
     def _forget(self) -> None:

@@ -11,14 +11,15 @@ import numpy as np
 
 from ..host import parts
 from ..stages import canonical
-from ..store.batches import STAGES, Batch, HandingProcess
+from ..store.batches import COLLECTIVES, STAGES, Batch, HandingProcess
 from ..store.settings_file import Figures, LiveSettings
 from ..store.verdicts import Verdict
-from . import figures, settings
+from . import figures, lateness, settings
 from .directory import Directory, SendingHost, missed_rows
 from .evidence import Peer, RoleStep
 from .judge import JobJudge
-from .judged import Want
+from .judged import RINGS, Want
+from .late_rings import LateRings
 from .members import NOBODY, HandingProcesses
 from .steps import ROW, Closing, RoleBook, has_step
 
@@ -30,6 +31,8 @@ ROLES_AT_MOST, STAGES_OF_A_PROCESS = 64, 256
 _TOGETHER_S, _TOGETHER_ROWS = 0.25, 1 << 18
 # How far wall clocks of two hosts may be apart where nobody has measured it.
 OTHER_HOSTS_S = 0.05
+# Rings that the judge asks for are asked for no more often than this.
+_ASKED_EVERY_S = 10.0
 _NS = 1e9
 
 
@@ -72,6 +75,7 @@ class Controller:
         self._pending: list[tuple[int, bytes]] = []
         self._pending_rows, self._pending_s, self._taken_s = 0, 0.0, 0.0
         self._latest: dict[str, dict[str, float]] = {}
+        self._rings, self._asked_s = LateRings(), 0.0
 
     def apply(self, changed: LiveSettings) -> None:
         """Judge by these from the next step on."""
@@ -92,7 +96,10 @@ class Controller:
         host, sender = sent
         for process in batch.processes():
             sender.processes[process.number] = self._process(process, host)
+        self._rings.learn_groups(batch.head)
         for kind, number, rows in batch.parts:
+            if kind == COLLECTIVES and rows:
+                self._take_entries(sender.processes.get(number, NOBODY), rows, now_s)
             if kind == STAGES and rows:
                 self._pending.append((sender.processes.get(number, NOBODY), rows))
                 self._pending_rows += len(rows) // ROW.itemsize
@@ -107,7 +114,7 @@ class Controller:
 
     def is_due(self, now_s: float) -> bool:
         """Is it time for `work`? So that batches are worked on together, and memory is not filled with them."""
-        return bool(self._pending) and (
+        return self._rings.is_due(now_s) or bool(self._pending) and (
             now_s - self._pending_s >= _TOGETHER_S or self._pending_rows >= _TOGETHER_ROWS or now_s < self._pending_s
         )
 
@@ -128,8 +135,27 @@ class Controller:
                 verdicts += judged.verdicts
                 wants += judged.wants
                 self._note(step, int(now_s * _NS))
+                self._rings.closed(step)
                 steps += 1
+        for step in self._rings.due(now_s, at_once):
+            judged = self._judge.close(self._with_errors(step), int(now_s * _NS))
+            verdicts += judged.verdicts
+        self._ask_for_rings(wants, now_s)
         return Outcome(tuple(verdicts), tuple(wants), steps)
+
+    def _take_entries(self, process: int, rows: bytes, now_s: float) -> None:
+        if process == NOBODY:
+            return
+        entries = lateness.rows_in(rows)
+        aligned_s = self._aligned_s(np.full(len(entries), process), entries["entered_ns"])
+        book, member = self._processes.books[self._processes.book_of[process]], int(self._processes.member_of[process])
+        name = book.process(member)
+        self._rings.put(book.role, name, entries, aligned_s, now_s)
+
+    def _ask_for_rings(self, wants: list[Want], now_s: float) -> None:
+        if any(want.kind == RINGS for want in wants) and abs(now_s - self._asked_s) >= _ASKED_EVERY_S:
+            self._asked_s = now_s
+            self.figures = self.figures._replace(asks=self.figures.asks + 1, written_ns=int(now_s * _NS))
 
     def _begin_anew_before(self, step: RoleStep) -> None:
         """Another attempt at the job counts its steps from an earlier one on: it has histories of its own."""
@@ -146,7 +172,7 @@ class Controller:
         self._latest[step.role] = figures.of_step(step)
         blaming = sum(verdict.is_blaming for verdict in self._judge.standing())
         values = figures.together(self._latest.values(), blaming)
-        self.figures = Figures(step.step, values, self._settings.version, now_ns)
+        self.figures = Figures(step.step, values, self._settings.version, now_ns, asks=self.figures.asks)
 
     def _with_errors(self, step: RoleStep) -> RoleStep:
         """How far each member's times may be wrong against the others': nothing where all share one clock."""

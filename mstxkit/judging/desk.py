@@ -88,6 +88,11 @@ class Desk:
         """All as they were said last, withdrawn ones too, oldest first."""
         return sorted(self._lines.values(), key=lambda verdict: (verdict.time_ns, verdict.id))
 
+    def hold(self, lock: int | None) -> None:
+        """Write into the run if this is its judge's lock, and only then; None: another one holds it."""
+        self._writes = lock is not None
+        self._lock = -1 if lock is None else lock
+
     def close(self) -> None:
         """Leave off: all that there was is judged."""
         self.controller.figures = self.controller.figures._replace(is_final=True, written_ns=time.time_ns())

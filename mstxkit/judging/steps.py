@@ -136,6 +136,10 @@ class RoleBook:
         self._newest = np.append(self._newest, -1)
         return len(self._members) - 1
 
+    def process(self, number: int) -> str:
+        """The name of a member's process."""
+        return self._members[number].process
+
     def end(self, number: int) -> str:
         """Nobody waits for this member any more. The name of its process."""
         self._has_ended[number] = True

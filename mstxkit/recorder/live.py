@@ -179,7 +179,7 @@ def forget_folder(folder: Path) -> None:
     """
     try:
         left = os.listdir(folder)
-        if all(_may_go(folder / name) for name in left):
+        if all(_is_passed_on(name) or _is_left_lock(folder / name) for name in left):
             for name in left:
                 _unlink(folder / name)
         os.rmdir(folder)
@@ -187,9 +187,8 @@ def forget_folder(folder: Path) -> None:
         pass
 
 
-def _may_go(file: Path) -> bool:
-    is_handed_over = file.name.endswith((names.HANDED_OVER_SUFFIX, names.RINGS_SUFFIX))
-    return file.name.startswith(names.PASSED_ON) or is_handed_over or _is_left_lock(file)
+def _is_passed_on(name: str) -> bool:
+    return name.startswith(names.PASSED_ON) or name.endswith((names.HANDED_OVER_SUFFIX, names.RINGS_SUFFIX))
 
 
 def _is_left_lock(file: Path) -> bool:

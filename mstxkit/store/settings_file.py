@@ -37,6 +37,7 @@ class Figures(NamedTuple):
         settings: The version by which it was judged.
         written_ns: Wall clock.
         is_final: Was all judged that there was, by who has left off since?
+        asks: How often rings were asked for: once more than before, and each host asks its processes.
     """
 
     step: int | None = None
@@ -44,6 +45,7 @@ class Figures(NamedTuple):
     settings: int = 0
     written_ns: int = 0
     is_final: bool = False
+    asks: int = 0
 
     def as_json(self, run_id: str) -> bytes:
         """Its file."""
@@ -104,7 +106,7 @@ def figures_of(fields: Mapping[str, Any]) -> Figures:
     return Figures(
         small_number(fields.get("step")), _numbers(fields.get("values"), FIGURES_AT_MOST),
         small_number(fields.get("settings")) or 0, written_ns if type(written_ns) is int else 0,
-        fields.get("is_final") is True,
+        fields.get("is_final") is True, small_number(fields.get("asks")) or 0,
     )  # fmt: skip
 
 

@@ -1,0 +1,123 @@
+"""Who is late by one profiled step: on a device a collective lasts until the last has come, so who waits least is late.
+
+Source: torch_npu 2.13 and CANN 8.5, `ascend_pytorch_profiler_<rank>.db`: table COMMUNICATION_OP (level 1 and up), else
+ranges of the mstx domain `communication` in MSTX_EVENTS, whose device part is the row of TASK with their
+`connectionId`; their message is JSON with `groupName` and `opName`. Durations alone are compared: no clock is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, NamedTuple, Sequence
+
+import numpy as np
+
+from .evidence import DEVICE, Collectives
+
+if TYPE_CHECKING:
+    from .evidence import Whole
+
+_DOMAIN = "communication"
+_ROWS_AT_MOST = 1 << 20
+_OPERATIONS = """
+select g.value, o.startNs, o.endNs from COMMUNICATION_OP o join STRING_IDS g on g.id = o.groupName
+order by o.startNs limit ?
+"""
+_RANGES = """
+select m.value, t.startNs, t.endNs from MSTX_EVENTS e
+join STRING_IDS m on m.id = e.message join STRING_IDS d on d.id = e.domainId
+join TASK t on t.connectionId = e.connectionId
+where d.value = ? order by t.startNs limit ?
+"""
+
+
+class DeviceCollective(NamedTuple):
+    """One collective of a rank on its device, ns of that host's wall clock."""
+
+    group: str
+    start_ns: int
+    end_ns: int
+
+
+def read(database: Path) -> list[DeviceCollective]:
+    """The collectives of a rank, the first begun first; [] where its database tells of none, or is none."""
+    try:
+        with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as base:
+            tables = {name for (name,) in base.execute("select name from sqlite_master where type = 'table'")}
+            rows = list(_rows(base, tables))
+    except (sqlite3.Error, OSError):
+        return []
+    return [row for row in rows if 0 <= row.start_ns <= row.end_ns]
+
+
+def _rows(base: sqlite3.Connection, tables: set[str]) -> Iterator[DeviceCollective]:
+    if {"COMMUNICATION_OP", "STRING_IDS"} <= tables:
+        has_any = False
+        for group, start, end in base.execute(_OPERATIONS, (_ROWS_AT_MOST,)):
+            has_any = True
+            yield _as_collective(group, start, end)
+        if has_any:
+            return
+    if {"MSTX_EVENTS", "STRING_IDS", "TASK"} <= tables:
+        for message, start, end in base.execute(_RANGES, (_DOMAIN, _ROWS_AT_MOST)):
+            yield _as_collective(_group_in(message), start, end)
+
+
+def _as_collective(group: Any, start: Any, end: Any) -> DeviceCollective:
+    is_usable = isinstance(group, str) and type(start) is int and type(end) is int
+    return DeviceCollective(group, start, end) if is_usable else DeviceCollective("", -1, -1)
+
+
+def _group_in(message: Any) -> str | None:
+    try:
+        fields = json.loads(message)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    group = fields.get("groupName") if isinstance(fields, dict) else None
+    return group if isinstance(group, str) else None
+
+
+def collectives(
+    of_members: Sequence[Sequence[DeviceCollective]], stage: int, groups: Mapping[str, tuple[int, ...]] | None = None
+) -> Collectives | None:
+    """One step's collectives of all members as evidence; None where no two members have any in common.
+
+    The k-th of a group in one member is the k-th in the others. Where counts differ, somebody's window was another:
+    that group is left out. Times are made so that each collective is over for all at once, as it is.
+
+    Args:
+        of_members: Of each member, as `read` gives them.
+        stage: Index of the stage that was profiled.
+        groups: Name to ranks, as far as they are known.
+    """
+    names = sorted({each.group for member in of_members for each in member if each.group})
+    parts = [_of_group(number, name, of_members) for number, name in enumerate(names)]
+    rows = [row for part in parts for row in part]
+    if not rows:
+        return None
+    member, group, sequence, entered, left = (np.array(column) for column in zip(*rows))
+    ranks_of = {number: (groups or {}).get(name, ()) for number, name in enumerate(names)}
+    stages: Whole = np.full(len(member), stage, dtype=np.int64)
+    return Collectives(
+        member, group, sequence, entered.astype(np.float64), left.astype(np.float64), stages, ranks_of, DEVICE
+    )
+
+
+def _of_group(
+    number: int, name: str, of_members: Sequence[Sequence[DeviceCollective]]
+) -> list[tuple[int, int, int, float, float]]:
+    """(member, group, sequence, entered, left) of each; seconds from the first member's first."""
+    mine = {at: [each for each in member if each.group == name] for at, member in enumerate(of_members)}
+    mine = {at: entries for at, entries in mine.items() if entries}
+    if len(mine) < 2 or len({len(entries) for entries in mine.values()}) > 1:
+        return []
+    first = next(iter(mine.values()))
+    over_s = [(each.end_ns - first[0].start_ns) / 1e9 for each in first]
+    return [
+        (at, number, sequence, over_s[sequence] - (each.end_ns - each.start_ns) / 1e9, over_s[sequence])
+        for at, entries in mine.items()
+        for sequence, each in enumerate(entries)
+    ]

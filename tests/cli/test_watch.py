@@ -1,0 +1,223 @@
+"""`mstxkit watch`: what was judged of a run, a line each; judged by the command itself where nobody else has."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
+
+pytest.importorskip("numpy")
+typer_testing = pytest.importorskip("typer.testing")
+
+import mstxkit.cli  # noqa: E402
+from mstxkit.judging import watching  # noqa: E402
+from mstxkit.store import batches, judge_lock, layout, run_file, settings_file, verdicts  # noqa: E402
+from mstxkit.store.batches import HandingProcess  # noqa: E402
+from mstxkit.store.settings_file import Figures  # noqa: E402
+from mstxkit.store.summaries import StageSummary  # noqa: E402
+from mstxkit.store.verdicts import COMPUTE, Verdict  # noqa: E402
+
+MS = 10**6
+HOSTILE = "\x1b[2Jx\u202e<b>"
+
+
+class Watched:
+    """A run whose hosts have handed over steps; rank 1 of three is slow."""
+
+    def __init__(self, folder: Path) -> None:
+        self.run, self.run_id = run_file.open_run_folder(folder / "run")
+
+    def hand_over(self, steps: int, slow: int = 1, role: str = "actor", host: str = "h0", ago_s: float = 100.0) -> None:
+        (self.run / layout.SUMMARIES).mkdir(exist_ok=True)
+        began = time.time_ns() - int(ago_s * 1e9)
+        stages = ("actor_generate", "actor_update")
+        for step in range(steps):
+            begin = 10**12 + step * 100 * MS
+            processes = [HandingProcess(rank, f"p{rank}", rank, role, stages=stages).as_json() for rank in range(3)]
+            head = {
+                "run": self.run_id, "host": host, "boot": "b", "sender": "s", "number": step, "processes": processes,
+                "clock": [begin + 100 * MS, began + step * 100 * MS, 500],
+            }  # fmt: skip
+            parts = [(batches.STAGES, rank, rows(step, rank, slow, begin)) for rank in range(3)]
+            with open(self.run / layout.SUMMARIES / f"{host}-0.mxb", "ab") as stream:
+                stream.write(batches.encode(head, parts))
+
+    def judged(self, *of: Verdict, who: str = "controller", **figures: Any) -> None:
+        (self.run / layout.VERDICTS).mkdir(exist_ok=True, mode=0o700)
+        lines = b"".join(verdict.line() for verdict in of)
+        (self.run / layout.VERDICTS / f"{who}.jsonl").write_bytes(lines)
+        content = Figures(5, **{"written_ns": time.time_ns() + 10**9, **figures}).as_json(self.run_id)
+        (self.run / layout.VERDICTS / layout.FIGURES).write_bytes(content)
+
+    def watch(self, *words: str) -> Any:
+        command = ["watch", str(self.run), *words]
+        return typer_testing.CliRunner().invoke(mstxkit.cli.application("watch"), command)
+
+
+def rows(step: int, rank: int, slow: int, begin: int) -> bytes:
+    took = (45 if rank == slow else 30) * MS + (step * 7 + rank * 3) % 5 * MS // 10
+    first = StageSummary(step, 1, 1, begin, begin + took, took, None, took, 100)
+    second = StageSummary(step, 2, 1, begin + took, begin + 90 * MS, 90 * MS - took, None, 90 * MS - took)
+    return first.pack() + second.pack()
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Watched:
+    return Watched(tmp_path)
+
+
+@pytest.fixture
+def judge(watched: Watched) -> Iterator[None]:
+    """Somebody else who judges the run: another process, or the lock would be free to us."""
+    import subprocess
+    import sys
+
+    code = "import sys; from pathlib import Path; from mstxkit.store import judge_lock; "
+    code += "judge_lock.take(Path(sys.argv[1])); print(flush=True); sys.stdin.read()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code, str(watched.run)], **pipes) as process:  # type: ignore[call-overload]
+        process.stdout.readline()
+        yield
+        process.stdin.close()
+
+
+def test_who_is_slow_is_named_and_the_status_says_so(watched: Watched) -> None:
+    watched.hand_over(40)
+    done = watched.watch("--once")
+
+    assert done.exit_code == 1, done.output
+    assert "compute actor rank 1 actor_generate" in done.output
+    assert done.output.endswith("1 verdict holds; 40 steps judged now, up to step 39, 1 host\n")
+    assert [verdict.rank for verdict in verdicts.read(watched.run)] == [1], "it is kept in the run"
+
+
+def test_where_nobody_is_slow_nobody_is_blamed(watched: Watched) -> None:
+    watched.hand_over(40, slow=-1)
+    done = watched.watch("--once")
+
+    assert (done.exit_code, done.output) == (0, "nobody is blamed; 40 steps judged now, up to step 39, 1 host\n")
+
+
+def test_a_run_without_summaries_says_so_plainly(watched: Watched) -> None:
+    done = watched.watch("--once")
+
+    assert done.exit_code == 0
+    assert done.output.startswith("this run has no summaries of its stages")
+    assert f"mstxkit report {watched.run}" in done.output
+
+
+def test_what_is_no_run_is_wrong_use(tmp_path: Path) -> None:
+    done = typer_testing.CliRunner().invoke(mstxkit.cli.application("watch"), ["watch", str(tmp_path)])
+
+    assert done.exit_code == 2
+
+
+def test_while_somebody_judges_his_word_is_shown_and_nothing_written(watched: Watched, judge: None) -> None:
+    watched.hand_over(40)
+    watched.judged(Verdict("a", 5, 30, COMPUTE, "reward", 7))
+    done = watched.watch("--once")
+
+    assert done.exit_code == 1
+    assert "compute rank 7 reward" in done.output
+    assert "rank 1" not in done.output
+    assert [file.name for file in sorted((watched.run / layout.VERDICTS).glob("*.jsonl"))] == ["controller.jsonl"]
+
+
+def test_what_was_judged_to_its_end_is_not_judged_again(watched: Watched) -> None:
+    watched.hand_over(40)
+    watched.judged(Verdict("a", 5, 30, COMPUTE, "reward", 7), is_final=True)
+
+    assert "as judged while it ran" in watched.watch("--once").output
+
+
+def test_a_judge_that_was_killed_leaves_its_verdicts_and_what_came_since_is_judged(watched: Watched) -> None:
+    watched.hand_over(40)
+    watched.judged(_left())
+    done = watched.watch("--once", "--json")
+    document = json.loads(done.stdout)
+
+    assert document["steps"] == 40
+    assert [verdict["id"] for verdict in document["verdicts"]] == ["a"], "the same verdict goes on"
+
+
+def _left() -> Verdict:
+    return Verdict("a", 5, 30, COMPUTE, "actor_generate", 1, "actor", 12)
+
+
+def test_names_out_of_files_drive_no_terminal(watched: Watched) -> None:
+    watched.hand_over(40, role=HOSTILE, host="h0")
+    watched.judged(Verdict("a", 5, 3, COMPUTE, HOSTILE, 7, HOSTILE, waits_for=HOSTILE, next=HOSTILE), who="other")
+    done = watched.watch("--once")
+
+    assert "\x1b" not in done.output
+    assert "\u202e" not in done.output
+    assert "\\x1b[2Jx\\u202e<b>" in done.output
+
+
+def test_a_run_that_may_only_be_read_is_judged_all_the_same(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched.hand_over(40)
+
+    def refuse(*_: Any) -> None:
+        raise PermissionError(13, "read only")
+
+    monkeypatch.setattr("mstxkit.host.folders.make_folder", refuse)
+    done = watched.watch("--once")
+
+    assert "compute actor rank 1" in done.output
+    assert not (watched.run / layout.VERDICTS).exists()
+
+
+def test_verdicts_are_followed_as_they_come(watched: Watched) -> None:
+    watched.hand_over(40, slow=-1)
+    following = watching.follow(watched.run, watched.run_id)
+    watched.judged(_left()._replace(kind="input"), who="other")
+
+    assert next(following).kind == "input"
+    following.close()
+    assert os.listdir(watched.run / layout.VERDICTS)
+
+
+def test_settings_that_nobody_acknowledges_name_the_host(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched.hand_over(3, ago_s=1.0)
+    monkeypatch.setattr(watching.change, "__defaults__", (0.3,))
+    done = watched.watch("--set", "slow_rank.effect=0.15")
+
+    assert done.exit_code == 1
+    assert done.output == ("settings 1: 0 hosts have them; nobody judges it now\nnot acknowledged by h0\n")
+    assert settings_file.read_settings(watched.run, watched.run_id).values == {"slow_rank.effect": 0.15}
+
+
+@pytest.mark.parametrize(
+    "text", ["slow_rank.effect=-1", "slow_rank.effect=nan", "x=1", "slow_rank.effect", "=", "\x1b=1"]
+)
+def test_a_setting_that_cannot_be_is_refused_before_anything_is_written(watched: Watched, text: str) -> None:
+    done = watched.watch("--set", text)
+
+    assert done.exit_code == 2
+    assert "\x1b" not in done.stderr
+    assert not (watched.run / layout.CONTROL).exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format":1,"run":"x","version":7}'])
+def test_a_damaged_file_of_settings_changes_nothing_and_is_replaced(watched: Watched, content: bytes) -> None:
+    folder = watched.run / layout.CONTROL
+    folder.mkdir(mode=0o700)
+    (folder / layout.SETTINGS).write_bytes(content)
+    os.chmod(folder / layout.SETTINGS, 0o640)
+    watched.hand_over(40)
+
+    assert watched.watch("--once").exit_code == 1, "judged as if there were none"
+    after = settings_file.change_settings(watched.run, watched.run_id, {"slow_rank.effect": 0.2})
+    assert settings_file.read_settings(watched.run, watched.run_id) == after
+
+
+def test_a_lock_is_free_once_its_holder_has_gone(watched: Watched) -> None:
+    lock = judge_lock.take(watched.run)
+    assert lock is not None
+    os.close(lock)
+
+    assert not judge_lock.is_held(watched.run)

@@ -1,0 +1,103 @@
+"""By device ranges who waits least is late, by as much as the longest exceeds its own; clocks do not matter."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+from builders.profiler_database import write_database
+
+from mstxkit.judging import device_lateness, lateness
+from mstxkit.judging.device_lateness import DeviceCollective
+from mstxkit.judging.evidence import DEVICE
+
+MS = 1_000_000
+_TASK = """
+create table TASK(startNs integer, endNs integer, deviceId integer, connectionId integer, globalTaskId integer,
+    globalPid integer, taskType integer, contextId integer, streamId integer, taskId integer, modelId integer)
+"""
+_OPERATIONS = """
+create table COMMUNICATION_OP(opName integer, startNs integer, endNs integer, connectionId integer, groupName integer,
+    opId integer primary key, relay integer, retry integer, dataType integer, algType integer, count integer,
+    opType integer, deviceId integer, rankSize integer)
+"""
+
+
+def ops(*durations_ms: int, group: str = "dp", off_ms: int = 0) -> list[DeviceCollective]:
+    """One a second, each over at the same moment in all members but for their clocks."""
+    return [
+        DeviceCollective(group, (1000 * at - took + off_ms) * MS, (1000 * at + off_ms) * MS)
+        for at, took in enumerate(durations_ms, 1)
+    ]
+
+
+def test_who_waits_least_is_late_however_clocks_are_off() -> None:
+    entered = device_lateness.collectives([ops(25, 25), ops(5, 5, off_ms=400), ops(24, 26, off_ms=-90)], stage=1)
+
+    assert entered is not None
+    late = lateness.late_in(entered, np.zeros(3))
+    by_member = {m: late.late_s[entered.member[late.at] == m].max() for m in range(3)}
+    assert by_member == pytest.approx({0: 0.001, 1: 0.021, 2: 0.001})
+    assert (entered.source, set(entered.stage.tolist())) == (DEVICE, {1})
+
+
+def test_groups_are_kept_apart_and_named_with_their_ranks() -> None:
+    members = [ops(9) + ops(3, group="tp"), ops(4) + ops(3, group="tp"), ops(8)]
+    entered = device_lateness.collectives(members, 0, {"dp": (0, 1, 2)})
+
+    assert entered is not None
+    assert sorted(zip(entered.group.tolist(), entered.member.tolist())) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+    assert entered.groups == {0: (0, 1, 2), 1: ()}
+
+
+def test_a_group_of_which_members_recorded_different_windows_is_left_out() -> None:
+    assert device_lateness.collectives([ops(9, 9), ops(4)], 0) is None
+    assert device_lateness.collectives([ops(9), []], 0) is None
+    assert device_lateness.collectives([], 0) is None
+
+
+def database(folder: Path) -> tuple[Path, sqlite3.Connection]:
+    file = write_database(folder, 3, 7, [("forward", 5 * MS)])
+    return file, sqlite3.connect(file)
+
+
+def test_operations_are_read_from_a_parsed_database(tmp_path: Path) -> None:
+    file, base = database(tmp_path)
+    with base:
+        base.execute(_OPERATIONS)
+        base.execute("insert into STRING_IDS values (900, 'group_7')")
+        for number, (start, end) in enumerate([(50, 70), (10, 40)]):
+            row = (1, start * MS, end * MS, 0, 900, number, 0, 0, 0, 0, 1, 0, 3, 8)
+            base.execute(f"insert into COMMUNICATION_OP values ({','.join('?' * len(row))})", row)
+    base.close()
+
+    assert device_lateness.read(file) == [
+        DeviceCollective("group_7", 10 * MS, 40 * MS), DeviceCollective("group_7", 50 * MS, 70 * MS)
+    ]  # fmt: skip
+
+
+def test_a_light_step_has_them_as_ranges_of_the_domain_communication(tmp_path: Path) -> None:
+    file, base = database(tmp_path)
+    message = json.dumps({"streamId": "4", "count": "8", "groupName": "group_7", "opName": "HcclAllreduce"})
+    with base:
+        base.execute(_TASK)
+        base.executemany("insert into STRING_IDS values (?, ?)", [(901, "communication"), (902, message), (903, "{")])
+        for number, text in ((1, 902), (2, 903)):
+            event = (0, 1, 2, 1, 1, text, 7, 7, 901, 4000000900 + number)
+            base.execute("insert into MSTX_EVENTS values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", event)
+            task = (10 * MS, 30 * MS, 3, 4000000900 + number, 1, 1, 1, 1, 4, 1, 1)
+            base.execute("insert into TASK values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", task)
+    base.close()
+
+    assert device_lateness.read(file) == [DeviceCollective("group_7", 10 * MS, 30 * MS)]
+
+
+@pytest.mark.parametrize("content", [b"", b"no database at all", b"SQLite format 3\0" + bytes(200)])
+def test_what_is_no_such_database_tells_of_none(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.db").write_bytes(content)
+
+    assert device_lateness.read(tmp_path / "a.db") == []
+    assert device_lateness.read(tmp_path / "missing.db") == []
