@@ -1,4 +1,4 @@
-"""`status` and `stage_times` say what goes on in this process, whenever they are asked."""
+"""`status`, `stage_times` and `metrics` say what goes on in this process, whenever they are asked."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import pytest
 from builders import lives
 
 import mstxkit
+from mstxkit import process_status
 from mstxkit.engine.choose import engine
-from mstxkit.store import livefile
+from mstxkit.store import layout, livefile, run_file
+from mstxkit.store.settings_file import Figures
 
 
 @pytest.fixture
@@ -70,3 +72,36 @@ def test_stage_times_are_those_of_this_process(run: Path) -> None:
     assert found == of_step
     assert 0.01 <= found["timed"] <= took_s
     assert mstxkit.stage_times(77) == {}
+
+
+def test_metrics_are_what_the_keeper_has_put_into_the_hosts_shared_memory(run: Path) -> None:
+    before = mstxkit.metrics()
+    with mstxkit.capture(run):
+        nothing = mstxkit.metrics()
+        live = Path(str(mstxkit.status().live_file)).parent
+        (live / layout.FIGURES_HERE).write_bytes(Figures(3, {"mstxkit/wait_ratio": 0.5}).as_json(run_id_of(run)))
+        figures = mstxkit.metrics()
+        (live / layout.FIGURES_HERE).write_bytes(b'{"format": 1, "values": {"x": "y"}}')
+        foreign = mstxkit.metrics()
+        (live / layout.FIGURES_HERE).unlink()
+
+    assert (before, nothing, figures, foreign) == ({}, {}, {"mstxkit/wait_ratio": 0.5}, {})
+    assert mstxkit.metrics() == {}
+
+
+def test_metrics_never_raise_and_never_touch_the_run_folder(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with mstxkit.capture(run):
+        live = Path(str(mstxkit.status().live_file)).parent
+        (live / layout.FIGURES_HERE).mkdir()
+        broken = mstxkit.metrics()
+        (live / layout.FIGURES_HERE).rmdir()
+        with monkeypatch.context() as context:
+            context.setattr(process_status.settings_file, "read_figures", lambda *_: 1 / 0)
+            context.setattr(process_status.faults, "note", lambda site, exc: None)
+            failed = mstxkit.metrics()
+
+    assert (broken, failed) == ({}, {})
+
+
+def run_id_of(run: Path) -> str:
+    return run_file.id_of(run) or ""

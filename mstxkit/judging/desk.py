@@ -22,8 +22,11 @@ from .steps import Closing
 
 # Of each host so much is read again after a restart: 80 steps of 8 ranks with 10 stages.
 READ_AGAIN_BYTES = 256 << 10
-_LISTED_EVERY_S, _FIGURES_EVERY_S, _SETTINGS_EVERY_S = 2.0, 0.5, 1.0
+_LISTED_EVERY_S, _FIGURES_EVERY_S, _SETTINGS_EVERY_S = 3.0, 0.5, 2.0
+# So many files are asked for news in a second.
+_FILES_PER_S = 400
 _WAITING_AT_MOST = 10_000
+_PAUSE_S, _PAUSE_AT_MOST_S = 0.25, 2.0
 
 
 class Desk:
@@ -59,6 +62,7 @@ class Desk:
         self.controller = Controller(str(run), standing, closing)
         self._files: dict[Path, BatchFile] = {}
         self._listed_s = self._figures_s = self._settings_s = 0.0
+        self._settings_state: tuple[int, ...] = ()
         self._waiting: dict[str, Verdict] = {}
         self._figures = Figures()
         self.outcome_steps = 0
@@ -79,6 +83,11 @@ class Desk:
         changed += self.judge(now_s)
         self._write()
         return changed
+
+    @property
+    def pause_s(self) -> float:
+        """Until it is worth a look again: each one asks a shared file system once a host."""
+        return min(_PAUSE_AT_MOST_S, max(_PAUSE_S, len(self._files) / _FILES_PER_S))
 
     def judge(self, now_s: float, at_once: bool = False) -> list[Verdict]:
         """Judge what is due of what was taken."""
@@ -132,6 +141,10 @@ class Desk:
     def _look_at_settings(self, now_s: float) -> None:
         if abs(now_s - self._settings_s) >= _SETTINGS_EVERY_S:
             self._settings_s = now_s
+            state = documents.state_of(self._run / layout.CONTROL / layout.SETTINGS)
+            if state == self._settings_state:
+                return
+            self._settings_state = state
             try:
                 self.controller.apply(settings_file.read_settings(self._run, self._run_id))
             except MstxkitError:
@@ -139,9 +152,12 @@ class Desk:
 
     def _write(self) -> None:
         try:
-            if self._writes and run_file.id_of(self._run) == self._run_id:
+            is_due = time.monotonic() - self._figures_s >= _FIGURES_EVERY_S
+            has_figures = is_due and self.controller.figures != self._figures
+            if self._writes and (self._waiting or has_figures) and run_file.id_of(self._run) == self._run_id:
                 self._append_verdicts()
-                self._write_figures()
+                if has_figures:
+                    self._write_figures()
         except (OSError, MstxkitError):
             pass  # a full disk, or a run that somebody removes: again at the next look
 
@@ -156,13 +172,10 @@ class Desk:
         self._waiting.clear()
 
     def _write_figures(self) -> None:
-        now_s = time.monotonic()
-        figures = self.controller.figures
-        if figures != self._figures and now_s - self._figures_s >= _FIGURES_EVERY_S:
-            self._figures_s = now_s
-            folders.make_folder(self._run / layout.VERDICTS)
-            documents.replace_file(self._run / layout.VERDICTS / layout.FIGURES, figures.as_json(self._run_id))
-            self._figures = figures
+        figures, self._figures_s = self.controller.figures, time.monotonic()
+        folders.make_folder(self._run / layout.VERDICTS)
+        documents.replace_file(self._run / layout.VERDICTS / layout.FIGURES, figures.as_json(self._run_id))
+        self._figures = figures
 
 
 def _made_s(batch: Batch) -> float:

@@ -17,7 +17,7 @@ from .desk import READ_AGAIN_BYTES, Desk
 
 WHO = "controller"
 _NICE = 10
-_LOOKS_EVERY_S, _ENDED_EVERY_S = 0.25, 1.0
+_ENDED_EVERY_S, _QUIET_S = 3.0, 2.0
 # Processes of other hosts of which this one cannot tell: they live while something comes of their hosts.
 _SILENCE_S = 300.0
 
@@ -41,11 +41,12 @@ def judge(run: Path, run_id: str, lock: int = -1, silence_s: float = _SILENCE_S)
     looked_s = 0.0
     while True:
         desk.look()
-        if time.monotonic() - looked_s >= _ENDED_EVERY_S:
+        # While something comes, somebody lives.
+        if time.time() - _heard_s(desk) > _QUIET_S and time.monotonic() - looked_s >= _ENDED_EVERY_S:
             if _is_over(run, run_id, desk, silence_s):
                 break
             looked_s = time.monotonic()
-        time.sleep(_LOOKS_EVERY_S)
+        time.sleep(desk.pause_s)
     desk.look()
     desk.judge(time.time(), at_once=True)
     desk.close()
@@ -54,10 +55,13 @@ def judge(run: Path, run_id: str, lock: int = -1, silence_s: float = _SILENCE_S)
 def _is_over(run: Path, run_id: str, desk: Desk, silence_s: float) -> bool:
     if run_file.id_of(run) != run_id:
         return True
-    heard_s = max((host.seen_s for host in desk.controller.directory.hosts.values()), default=0.0)
-    is_silent = time.time() - heard_s > silence_s
+    is_silent = time.time() - _heard_s(desk) > silence_s
     lives = [_lives(run / layout.LIVE / name) for name in documents.names_in(run / layout.LIVE, layout.POINTER)]
     return not any(lives if is_silent else [alive is not False for alive in lives])
+
+
+def _heard_s(desk: Desk) -> float:
+    return max((host.seen_s for host in desk.controller.directory.hosts.values()), default=0.0)
 
 
 def _lives(pointer: Path) -> bool | None:

@@ -23,3 +23,4 @@ assert_type(mstxkit.open_run("runs/exp7").lateness(), pl.DataFrame)
 mstxkit.open_run("runs/exp7").verdicts(rank=1)  # type: ignore[call-arg]
 assert_type(mstxkit.__version__, str)
 unpatch: Callable[..., None] = mstxkit.unpatch
+assert_type(mstxkit.metrics(), dict[str, float])

@@ -57,13 +57,11 @@ def judged(run: Path) -> int:
 
 
 def controllers() -> list[dict[str, object]]:
-    """The actors of ours that live: name, pid, resources."""
-    from ray.util.state import list_actors
-
-    return [
-        {"name": actor.name, "pid": actor.pid, "resources": actor.required_resources}
-        for actor in list_actors(filters=[("class_name", "=", "JobController"), ("state", "=", "ALIVE")], detail=True)
-    ]
+    """The actors of ours that live: name and pid."""
+    names = [of["name"] for of in ray.util.list_named_actors(all_namespaces=True) if of["namespace"] == "mstxkit"]
+    actors = [ray.get_actor(name, "mstxkit") for name in names]
+    pids = ray.get([actor.__ray_call__.remote(lambda self: __import__("os").getpid()) for actor in actors])
+    return [{"name": name, "pid": pid} for name, pid in zip(names, pids)]
 
 
 def kill_controller(run: Path, within_s: float = 60.0) -> None:
