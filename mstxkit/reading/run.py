@@ -415,7 +415,7 @@ class Run(RunFiles):
         """
         from .tables import lateness
 
-        return lateness.table(self)
+        return lateness.table(self, self._chosen)
 
     def _last_open_ns(self) -> dict[int, int]:
         last: dict[int, int] = {}

@@ -1,7 +1,7 @@
 """`Run.lateness()`: how much later than the first each rank entered what the ranks of a group do together.
 
-From stage entries: of the stages in which the ranks of a role wait for each other. Whether they do is seen in the
-times: they leave much closer together than they entered.
+From rings, in the steps in which they were read. Else from stage entries: of the stages in which the ranks of a role
+wait for each other. Whether they do is seen in the times: they leave much closer together than they entered.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator
 
 import numpy as np
 
+from ...judging import lateness as judging_lateness
 from ...judging.evidence import STAGE_ENTRY
+from ...judging.lateness import COLUMNS as LATENESS
 from ..report.units import spans
 from . import role_steps
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from ...judging.evidence import RoleStep, Seconds
     from ..run import Run
+    from ..selection import Selection
 
 # How far apart they leave, of how far apart they entered; 1 and more where nobody waits.
 TOGETHER_AT_MOST = 0.5
@@ -27,16 +30,37 @@ STEPS_NEEDED, APART_AT_LEAST_S = 4, 20e-6
 _NS = 1e9
 
 
-def table(run: Run) -> pl.DataFrame:
+def table(run: Run, chosen: Selection) -> pl.DataFrame:
     """The table, step by step; of those ranks that are read."""
     import polars as pl
 
     from ..frames import LATENESS_SCHEMA
+    from . import batch_steps
 
-    steps = role_steps.of_run(run)
-    together = synchronising(steps)
-    rows = [row for step in steps for row in _rows(step, together)]
-    return pl.DataFrame(rows, schema=LATENESS_SCHEMA, orient="row")
+    steps, ringed = role_steps.of_run(run), batch_steps.with_rings(run)
+    together, has_ring = synchronising(steps), {step.step for step in ringed}
+    rows = [row for step in steps if step.step not in has_ring for row in _rows(step, together)]
+    rows += [row for step in ringed for row in _of_ring(step)]
+    table = pl.DataFrame(rows, schema=LATENESS_SCHEMA, orient="row").sort("step", maintain_order=True)
+    return table.filter(_is_asked_for(chosen))
+
+
+def _is_asked_for(chosen: Selection) -> pl.Expr:
+    """What a run's filters leave of rows from rings; stage rows are filtered already."""
+    import polars as pl
+
+    wanted = (("rank", chosen.ranks), ("step", chosen.steps), ("stage", chosen.stages))
+    return pl.all_horizontal(
+        pl.lit(True), *(pl.col(name).is_in(sorted(values)) for name, values in wanted if values is not None)
+    )
+
+
+def _of_ring(step: RoleStep) -> Iterator[tuple[Any, ...]]:
+    assert step.collectives is not None
+    groups = step.collectives.groups
+    columns = judging_lateness.table(step, step.collectives)
+    for row in zip(*(columns[name] for name in LATENESS)):
+        yield row[0], spans(groups.get(row[1], ())) or str(row[1]), *row[2:]
 
 
 def synchronising(steps: Iterable[RoleStep]) -> frozenset[tuple[str, str]]:
