@@ -21,6 +21,7 @@ from mstxkit.store.verdicts import Verdict
 
 LOOK_EVERY_S = 1.0
 _TRACE = "*.pt.trace.json"
+_NO_VERDICT = "the training was over before a verdict blamed a rank"
 
 
 class Trace(NamedTuple):
@@ -66,7 +67,7 @@ class Escalation:
         self._look_at_s = 0.0
         self._verdict: Verdict | None = None
         self._id = ""
-        self._problem = "the training was over before a verdict blamed a rank"
+        self._problem = _NO_VERDICT
         self.is_over = False
 
     def look(self) -> None:
@@ -75,6 +76,7 @@ class Escalation:
             return
         try:
             self._follow() if self._id else self._ask()
+            self._problem = _NO_VERDICT
         except MstxkitError as exc:  # a run that is just beginning: nothing to read yet, or nobody listens
             self._problem = str(exc)
         self._look_at_s = time.monotonic() + LOOK_EVERY_S
