@@ -12,12 +12,13 @@ from . import FOUND_WRONG, _opening, _show
 
 if TYPE_CHECKING:
     from ..demo.escalating import Escalated
-    from ..demo.launch import DemoOutcome
+    from ..demo.launch import DemoOutcome, DemoPlan
 
 _PERFETTO = "https://ui.perfetto.dev"
 _NOBODY = -1
 _RUN_HELP = "The run's folder; a new one.  [default: mstxkit-runs/demo-TIME]"
 _SLOW_HELP = "This rank generates slowly; -1: none does.  [default: 1, if there is one]"
+_HIDDEN_HELP = "It is slow before the gradients meet instead, where all ranks take equally long."
 
 
 def demo(
@@ -27,10 +28,11 @@ def demo(
     run: Optional[Path] = typer.Option(None, help=_RUN_HELP),
     slow_rank: Optional[int] = typer.Option(None, help=_SLOW_HELP),
     kill_rank: Optional[int] = typer.Option(None, help="This rank is killed on the way."),
-    escalate: bool = typer.Option(True, help="Profile the slow rank's slowest stage once, while it trains."),
+    hidden: bool = typer.Option(False, "--hidden", help=_HIDDEN_HELP),
+    escalate: bool = typer.Option(True, help="Profile what a verdict blames once, while it trains."),
     json: bool = typer.Option(False, "--json", help="Outcome and report as one JSON object, and no progress."),
 ) -> None:
-    """Train a small policy with GRPO, and profile what is slow.
+    """Train a small policy with GRPO, find who makes the others wait, and profile just that.
 
     It is captured. Then show the report and the traces to open. Ends with 1 if the profile that was asked for was not
     recorded.
@@ -45,7 +47,7 @@ def demo(
     slow = (1 if ranks > 1 else None) if slow_rank is None else slow_rank
     slow = None if slow == _NOBODY else slow
     try:
-        outcome = run_ranks(DemoPlan(folder, ranks, steps, seed, slow, kill_rank, 0 if json else 10, escalate))
+        outcome = run_ranks(DemoPlan(folder, ranks, steps, seed, slow, kill_rank, 0 if json else 10, escalate, hidden))
     except PlanError as exc:
         raise typer.BadParameter(str(exc)) from None
     trace = _export(folder)
@@ -74,7 +76,8 @@ def _facts(outcome: DemoOutcome) -> dict[str, Any]:
     plan, learning = outcome.plan, outcome.learning
     return {
         "run": str(plan.run), "ranks": plan.ranks, "seed": plan.seed, "slow_rank": plan.slow_rank,
-        "killed_rank": plan.kill_rank, "exit_codes": list(outcome.exit_codes), "seconds": outcome.seconds,
+        "hidden": plan.hidden, "killed_rank": plan.kill_rank, "exit_codes": list(outcome.exit_codes),
+        "seconds": outcome.seconds,
         "steps": learning.steps, "first_reward": learning.first_reward, "final_reward": learning.final_reward,
         "reward_ratio": learning.ratio, "escalated": outcome.escalated and outcome.escalated.as_json(),
     }  # fmt: skip
@@ -97,10 +100,12 @@ def _show_all(outcome: DemoOutcome, report: dict[str, Any], trace: Path) -> None
 
 def _of_escalation(escalated: Escalated) -> list[str]:
     """What was asked for, and what it gave."""
-    asked = escalated.suspect
+    from ..reading.report.sentences import sentence
+
+    asked = escalated.verdict
     if asked is None:
         return [f"\nNo profile was asked for: {escalated.reason}"]
-    lines = [f"\nRank {asked.rank} is slowest in {asked.stage}, and this was asked for while it ran:"]
+    lines = [f"\nThe verdict was that {sentence(asked._asdict())}. This was asked for while it ran:"]
     lines.append(f"  {escalated.command}")
     if escalated.state != "done":
         return [*lines, f"It is {escalated.state}: {escalated.reason}"]
@@ -116,9 +121,15 @@ def _in_words(outcome: DemoOutcome) -> list[str]:
     rewards = f"{learning.first_reward:.3f} at first, {learning.final_reward:.3f} at last ({learning.ratio:.1f} times)"
     lines = [f"Ranks: {plan.ranks}, steps: {learning.steps}, {outcome.seconds:.1f} s. Mean reward: {rewards}."]
     if plan.slow_rank is not None:
-        lines.append(f"Rank {plan.slow_rank} was made slow in actor_generate (--slow-rank -1: none).")
+        lines.append(f"Rank {plan.slow_rank} was made slow in {_slow_where(plan)} (--slow-rank -1: none).")
     if plan.kill_rank is not None:
         killed = f"Rank {plan.kill_rank} was killed (SIGKILL) in step {plan.fatal_step}, as asked."
         lines.append(f"{killed} The others noticed,")
         lines.append("their open ranges closed with `error`, and they ended cleanly, with exit code 0.")
     return lines
+
+
+def _slow_where(plan: DemoPlan) -> str:
+    if plan.hidden:
+        return "actor_update, before the gradients of all ranks meet"
+    return "actor_generate"

@@ -34,8 +34,8 @@ _NS = 10**9
 _UNDER_WAY = dict.fromkeys(("armed", "running", "draining"), "under way")
 _STAGES_HELP = "A stage, by any system's name; may be given repeatedly."
 _RANKS_HELP = (
-    "0,2-5; or all; or suspect+peer: the slowest rank in the stage and an average one; or groups: host:NAME, "
-    "role:actor, dp:3, tp:0, pp:last, peers:3 (a rank and a data-parallel peer), several by commas."
+    "0,2-5; or all; or suspect+peer: the rank that a verdict blames, else the slowest, and a peer; or groups: "
+    "host:NAME, role:actor, dp:3, tp:0, pp:last, peers:3 (a rank and a data-parallel peer), several by commas."
 )
 _SET_HELP = "An option over the preset: level=1, memory=true; may be given repeatedly."
 _SAMPLE_HELP = "A part of each occurrence: per=micro_batch,skip=2,record=1 (or mini_batch, decode_step)."
@@ -180,11 +180,15 @@ def _meant(request: Request, ranks: tuple[int, ...]) -> str:
 
 
 def _suspected(suspicion: Suspicion) -> str:
+    from ..reading.suspects import accusation
+
+    if suspicion.verdict is not None:
+        return f"{accusation(suspicion)}; rank {suspicion.peer} is a healthy peer of {suspicion.ranks}"
     over = f" of the last {suspicion.steps} steps" if suspicion.steps else ""
     took, more = duration(suspicion.suspect_ns), share_over(suspicion.suspect_ns, suspicion.peer_ns)
     return (
         f"rank {suspicion.suspect} is suspected: {took} in {for_terminal(suspicion.stage)}{over}, {more} over rank "
-        f"{suspicion.peer}, the middle of {suspicion.ranks}"
+        f"{suspicion.peer}, the middle of {suspicion.ranks}; by its time alone: {suspicion.why_by_time}"
     )
 
 

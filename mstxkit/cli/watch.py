@@ -58,26 +58,46 @@ def _once(run: Path, run_id: str, json: bool) -> None:
     from ..judging import watching
 
     seen = watching.once(run, run_id)
+    by_tables = None if any(verdict.is_blaming for verdict in seen.verdicts) else _from_tables(run, seen)
+    seen = by_tables or seen
     if json:
         _show.as_json({
             "schema": _SCHEMA, "run": run_id, "path": str(run), "steps": seen.steps, "last_step": seen.last_step,
             "hosts": seen.hosts, "has_summaries": seen.has_summaries,
+            "by_tables": by_tables is not None,
             "verdicts": [json_of.loads(verdict.line()) for verdict in seen.verdicts],
         })  # fmt: skip
     else:
         for verdict in seen.verdicts:
             print(_line(verdict))
-        print(_summary(run, seen))
+        print(_summary(run, seen, by_tables is not None))
     if any(verdict.is_blaming for verdict in seen.verdicts):
         raise typer.Exit(FOUND_WRONG)
 
 
-def _summary(run: Path, seen: Seen) -> str:
-    if not seen.has_summaries:
+def _from_tables(run: Path, seen: Seen) -> Seen | None:
+    """What the run's own tables show where summaries blame nobody: they hold ranges too, and older runs have no others.
+
+    None where they show no more, or cannot be read.
+    """
+    from ..reading import judged
+    from ..reading.run import open_run
+
+    try:
+        judgement = judged.of_run(open_run(run))
+    except MstxkitError:
+        return None
+    is_more = judgement.by == judged.TABLES and (judgement.blaming or not seen.has_summaries)
+    return seen._replace(verdicts=list(judgement.holding), steps=judgement.steps) if is_more else None
+
+
+def _summary(run: Path, seen: Seen, is_by_tables: bool) -> str:
+    if not seen.has_summaries and not is_by_tables:
         return _NOTHING.replace("RUN", for_terminal(str(run)))
     blaming = sum(verdict.is_blaming for verdict in seen.verdicts)
     who = "nobody is blamed" if not blaming else "1 verdict holds" if blaming == 1 else f"{blaming} verdicts hold"
     hosts = f"{seen.hosts} host{'' if seen.hosts == 1 else 's'}"
+    hosts = "from the run's own tables" if is_by_tables else hosts
     judged = "as judged while it ran" if seen.steps is None else f"{seen.steps} steps judged now"
     until = "" if seen.last_step is None else f", up to step {seen.last_step}"
     return f"{who}; {judged}{until}, {hosts}"

@@ -6,7 +6,7 @@
 | `task.py` `policy.py` `grpo.py` | what is learnt, by which network, with which loss |
 | `dock.py` `resharding.py` | how experience and weights move |
 | `rank.py` `launch.py` `curve.py` | one rank and its mishaps, all ranks, the reward curve |
-| `suspicion.py` `escalating.py` | who is slow, and a profile of just that while the training runs |
+| `judged.py` `escalating.py` | who makes the others wait, and a profile of just that while the training runs |
 
 Importing this package loads no torch; its modules do.
 """

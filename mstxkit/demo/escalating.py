@@ -1,4 +1,4 @@
-"""The demo asks for a profile of the slow rank's slowest stage, once, as anybody could from outside the run.
+"""The demo asks for a profile of the rank and stage that a verdict blames, once, as anybody could from outside.
 
 `Escalation.look` is called now and then while the ranks train; `Escalation.outcome` when they have ended.
 """
@@ -10,15 +10,18 @@ import time
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
-from mstxkit.demo.suspicion import Suspect, suspect
+from mstxkit.demo.judged import blamed
 from mstxkit.errors import MstxkitError
 from mstxkit.escalation import asking
 from mstxkit.escalation.inside import escalate
+from mstxkit.reading.report.sentences import sentence
 from mstxkit.reading.run import open_run
 from mstxkit.store import fate
+from mstxkit.store.verdicts import Verdict
 
 LOOK_EVERY_S = 1.0
 _TRACE = "*.pt.trace.json"
+_NO_VERDICT = "the training was over before a verdict blamed a rank"
 
 
 class Trace(NamedTuple):
@@ -33,7 +36,7 @@ class Escalated(NamedTuple):
     """What became of the demo's request."""
 
     command: str = ""  # what does the same in a terminal; empty where nothing was asked for
-    suspect: Suspect | None = None  # the rank and stage that were asked for
+    verdict: Verdict | None = None  # the one that blames the rank and stage that were asked for
     state: str = ""  # how the request ended
     reason: str = ""  # why it ended so, or why nothing was asked for
     step: int | None = None  # the one that was recorded
@@ -48,43 +51,45 @@ class Escalated(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
-        values = {**self._asdict(), "suspect": self.suspect and self.suspect._asdict()}
+        values = {**self._asdict(), "verdict": self.verdict and self.verdict._asdict()}
         values["trace"] = self.trace and {**self.trace._asdict(), "path": str(self.trace.path)}
         return {**values, "folder": self.folder and str(self.folder)}
 
 
 class Escalation:
-    """One request of the demo, from the first suspicion to its end (`is_over`: there is no more to look for).
+    """One request of the demo, from the first verdict to its end (`is_over`: there is no more to look for).
 
-    So many ranks train; `tell` takes a line for each thing that happens.
+    `tell` takes a line for each thing that happens.
     """
 
-    def __init__(self, run: Path, ranks: int, tell: Callable[[str], None]) -> None:
-        self._run, self._ranks, self._tell = run, ranks, tell
+    def __init__(self, run: Path, tell: Callable[[str], None]) -> None:
+        self._run, self._tell = run, tell
         self._look_at_s = 0.0
-        self._suspect: Suspect | None = None
+        self._verdict: Verdict | None = None
         self._id = ""
-        self._problem = "the training was over before all ranks had shown how long they take"
+        self._problem = _NO_VERDICT
         self.is_over = False
 
     def look(self) -> None:
-        """Find the slow rank, ask for a profile of it, or see whether that has ended: one of them a second."""
+        """Ask for a profile of a rank that is blamed, or see whether that has ended: one of them a second."""
         if self.is_over or time.monotonic() < self._look_at_s:
             return
         try:
             self._follow() if self._id else self._ask()
+            self._problem = _NO_VERDICT
         except MstxkitError as exc:  # a run that is just beginning: nothing to read yet, or nobody listens
             self._problem = str(exc)
         self._look_at_s = time.monotonic() + LOOK_EVERY_S
 
     def _ask(self) -> None:
-        slowest = suspect(open_run(self._run).stages().iter_rows(named=True), self._ranks)
-        if slowest is None:
+        verdict = blamed(self._run)
+        if verdict is None or verdict.stage is None:
             return
-        why = f"{slowest.behind_s * 1e3:.0f} ms a step" + (" behind the fastest" if self._ranks > 1 else "")
-        self._id = escalate(slowest.stage, ranks=[slowest.rank], run=self._run, reason=f"the demo: {why}").id
-        self._suspect = slowest
-        self._tell(f"Slow: rank {slowest.rank} in {slowest.stage}, {why}. Asking for a full profile of its next one.")
+        cause = sentence(verdict._asdict())
+        self._id = escalate(verdict.stage, ranks=[verdict.rank or 0], run=self._run, reason=f"the demo: {cause}").id
+        self._verdict = verdict
+        lost = f"{verdict.impact_ratio:.0%} of each step is lost by it"
+        self._tell(f"Verdict: {cause}; {lost}. Asking for a full profile of its next one.")
 
     def _follow(self) -> None:
         control = asking.control_of(self._run)
@@ -95,14 +100,14 @@ class Escalation:
 
     def outcome(self) -> Escalated:
         """What became of it. Call it when the ranks have ended. Raises: ReadError where the run cannot be read."""
-        if self._suspect is None:
+        verdict, rows = self._verdict, open_run(self._run).escalations().iter_rows(named=True)
+        if verdict is None or verdict.stage is None:
             return Escalated(reason=self._problem)
-        slowest, rows = self._suspect, open_run(self._run).escalations().iter_rows(named=True)
-        row = next(row for row in rows if row["request"] == self._id and row["rank"] == slowest.rank)
-        command = f"mstxkit escalate {self._run} --stage {slowest.stage} --ranks {slowest.rank} --steps 1"
+        row = next(row for row in rows if row["request"] == self._id and row["rank"] == verdict.rank)
+        command = f"mstxkit escalate {self._run} --stage {verdict.stage} --ranks {verdict.rank} --steps 1"
         folder = None if row["folder"] is None else self._run / row["folder"]
-        trace = None if folder is None else trace_in(folder, slowest.stage)
-        return Escalated(command, slowest, row["state"], row["reason"], row["first_step"], folder, self._id, trace)
+        trace = None if folder is None else trace_in(folder, verdict.stage)
+        return Escalated(command, verdict, row["state"], row["reason"], row["first_step"], folder, self._id, trace)
 
 
 def trace_in(folder: Path, stage: str) -> Trace | None:

@@ -41,10 +41,11 @@ class DemoPlan:
     ranks: int = 2
     steps: int = 120
     seed: int = 0
-    slow_rank: int | None = None  # generates slowly
+    slow_rank: int | None = None  # generates slowly, or with `hidden` computes gradients slowly
     kill_rank: int | None = None  # is killed when `KILL_AFTER_RATIO` of the steps are done
     every: int = 10  # print the reward every so many steps; 0: nothing at all
-    escalate: bool = False  # ask for a profile of the slowest rank's slowest stage, once it shows
+    escalate: bool = False  # ask for a profile of the rank and stage that a verdict blames, once
+    hidden: bool = False  # the slow rank is slow before the gradients meet, where all ranks take equally long
 
     @property
     def fatal_step(self) -> int:
@@ -85,7 +86,7 @@ def run_ranks(plan: DemoPlan) -> DemoOutcome:
     started_s, meeting_place = time.monotonic(), tempfile.mkdtemp(prefix="mstxkit-demo-")
     ranks: list[subprocess.Popen[bytes]] = []
     tell = partial(print, flush=True) if plan.every else _nothing
-    escalation = Escalation(plan.run, plan.ranks, tell) if plan.escalate else None
+    escalation = Escalation(plan.run, tell) if plan.escalate else None
     try:
         for rank in range(plan.ranks):
             ranks.append(start_rank(plan, rank, meeting_place))
@@ -107,10 +108,15 @@ def start_rank(plan: DemoPlan, rank: int, meeting_place: str) -> subprocess.Pope
     rendezvous = f"file://{meeting_place}/store?rank={rank}&world_size={plan.ranks}"
     command = [sys.executable, "-m", "mstxkit.demo.rank", "--rendezvous", rendezvous]
     command += ["--steps", str(plan.steps), "--seed", str(plan.seed), "--every", str(plan.every)]
-    command += ["--curve", str(plan.run / FILE_NAME), *["--slow"] * (rank == plan.slow_rank)]
+    command += ["--curve", str(plan.run / FILE_NAME), *slowness(plan, rank)]
     command += [] if plan.kill_rank is None else ["--may-lose-peers"]
     command += ["--die-at", str(plan.fatal_step)] if rank == plan.kill_rank else []
     return subprocess.Popen(command, env=environment(plan, rank))
+
+
+def slowness(plan: DemoPlan, rank: int) -> list[str]:
+    """The option of a rank that is to be slow."""
+    return ["--slow-behind-barrier" if plan.hidden else "--slow"] if rank == plan.slow_rank else []
 
 
 def environment(plan: DemoPlan, rank: int) -> dict[str, str]:
@@ -118,6 +124,7 @@ def environment(plan: DemoPlan, rank: int) -> dict[str, str]:
     paths = [str(Path(__file__).resolve().parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         "GLOO_SOCKET_IFNAME": "lo",
+        "MSTXKIT_RINGS": "1",  # who enters collectives late, without which a barrier hides a slow rank
         "KINETO_LOG_LEVEL": "6",  # else torch announces each of its profilers on stderr, in the middle of the rewards
         **os.environ,
         "PYTHONPATH": os.pathsep.join(paths), "MSTXKIT_RUN": str(plan.run.absolute()),

@@ -17,12 +17,23 @@ import torch.distributed as dist
 from mstxkit import capture, current_step
 from mstxkit.demo.loop import Trainer, TrainingSettings, arguments, join, leave, reporter
 
-SLOW_TOKEN_S = 0.01
+SLOW_TOKEN_S = 0.02
+SLOW_GRADIENT_S = 0.03
 
 
 def slow_down(trainer: Trainer) -> None:
     """Every token that this rank generates takes longer."""
     trainer.rollout.register_forward_hook(lambda *_: time.sleep(SLOW_TOKEN_S))
+
+
+def slow_down_behind_barrier(trainer: Trainer) -> None:
+    """Every backward pass of this rank takes longer: actor_update is then as long on all ranks, which wait in there."""
+
+    def slow_gradient(_module: Any, _inputs: Any, output: torch.Tensor) -> None:
+        if output.requires_grad:
+            output.register_hook(lambda _gradient: time.sleep(SLOW_GRADIENT_S))  # type: ignore[no-untyped-call]
+
+    trainer.policy.register_forward_hook(slow_gradient)
 
 
 def die_at(trainer: Trainer, fatal_step: int) -> None:
@@ -39,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
     """The loop's options, and the mishaps."""
     options = arguments()
     options.add_argument("--slow", action="store_true", help="generate slowly")
+    options.add_argument("--slow-behind-barrier", action="store_true", help="compute gradients slowly")
     options.add_argument("--die-at", type=int, help="die in this step")
     options.add_argument("--may-lose-peers", action="store_true", help="end quietly when another rank dies")
     return options
@@ -66,6 +78,8 @@ def main() -> None:
         trainer = Trainer(TrainingSettings(seed=options.seed, steps=options.steps))
         if options.slow:
             slow_down(trainer)
+        if options.slow_behind_barrier:
+            slow_down_behind_barrier(trainer)
         if options.die_at is not None:
             die_at(trainer, options.die_at)
         train(trainer, options)

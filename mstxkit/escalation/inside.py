@@ -42,10 +42,11 @@ def escalate(
 
     Args:
         stage: A name, any system's (`update_actor`), or several.
-        ranks: Global ranks; `"all"`; `"suspect+peer"`: the rank that is slowest in the stage, and an average one;
-            groups: `"host:node7"`, `"role:actor"`, `"dp:3"`, `"tp:0"`, `"pp:last"`, `"peers:3"` (rank 3 and a
-            data-parallel peer of it), several by commas, as the run's processes have said by now where they belong;
-            None: this process's own rank, so that each rank that calls it makes a request for itself.
+        ranks: Global ranks; `"all"`; `"suspect+peer"`: the rank that a verdict blames in the stage or before it, else
+            the slowest one, and a healthy peer; groups: `"host:node7"`, `"role:actor"`, `"dp:3"`, `"tp:0"`,
+            `"pp:last"`, `"peers:3"` (rank 3 and a data-parallel peer of it), several by commas, as the run's processes
+            have said by now where they belong; None: this process's own rank, so that each rank that calls it makes a
+            request for itself.
         steps: Every occurrence in so many steps in a row.
         occurrences: Instead: the next so many occurrences of each stage.
         preset: A preset's name.

@@ -27,12 +27,12 @@ MARK_COLUMNS = (
 )  # fmt: skip
 STAGE_ROW_COLUMNS = (
     "process", "rank", "host", "pid", "role", "track", "depth", "step", "stage", "start_ns", "duration_ns",
-    "tokens", "prompts", "part", "waits_for",
+    "tokens", "prompts", "part", "waits_for", "responses", "longest_response",
 )  # fmt: skip
 
 # Before the name of an attribute that is a column of its own, in rows that are still compact.
 NAMED = "@"
-_WORK = ("tokens", "prompts")
+_WORK = ("tokens", "prompts", "responses", "longest_response")
 # What rows of stages are made of.
 STAGE_NEED = Need(as_json=False, names=_WORK, own_stages=True)
 
@@ -264,6 +264,16 @@ PROFILE_SCHEMA: dict[str, Any] = {
     "request": pl.String, "stage": pl.String, "step": pl.Int64, "rank": pl.Int32, "host": pl.String,
     "state": pl.String, "place": pl.String, "bytes": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64,
     "preset": pl.String, "folder": pl.String, "reason": pl.String,
+}  # fmt: skip
+VERDICT_SCHEMA: dict[str, Any] = {
+    "time_ns": pl.Int64, "step": pl.Int64, "kind": pl.String, "stage": pl.String, "rank": pl.Int32, "role": pl.String,
+    "since_step": pl.Int64, **dict.fromkeys(("impact_ratio", "coverage_ratio", "confidence"), pl.Float64),
+    **dict.fromkeys(("waits_for", "evidence", "next", "request"), pl.String),
+    "recurrence_ratio": pl.Float64, "group": pl.List(pl.Int32), "withdrawn": pl.String,
+}  # fmt: skip
+LATENESS_SCHEMA: dict[str, Any] = {
+    "step": pl.Int64, "group": pl.String, "rank": pl.Int32, "stage": pl.String, "late_ns": pl.Int64,
+    "error_ns": pl.Int64, "source": pl.String,
 }  # fmt: skip
 TRACK_SCHEMA: dict[str, Any] = {
     "process": pl.UInt32, "rank": pl.Int32, "host": pl.String, "pid": pl.Int32, "track": pl.Int32,

@@ -7,19 +7,18 @@ Nothing in a run's folder makes the reader raise anything but an `MstxkitError`;
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Iterable, Iterator
+from typing import TYPE_CHECKING, Iterable, Iterator
 
 from ..errors import FormatError, MstxkitError, ReadError
 from ..store import layout, patch_record
-from .folder import Damage, Folder, merge, run_id
-from .processes import Process, Processes, row_of, set_offsets
+from .folder import Damage
+from .processes import Process, row_of
+from .run_files import RunFiles
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from .frames import Finisher
-    from .rows import Need
-    from .selection import Moment, Numbers, Selection
+    from .selection import Moment, Numbers
 
 __all__ = ["Damage", "Run", "open_run"]
 
@@ -77,7 +76,7 @@ def open_run(
     return Run(folder, selection(ranks, steps, since, until, stages))
 
 
-class Run:
+class Run(RunFiles):
     """One run, as it was when it was opened. Times are integer ns on the run's aligned wall clock. `open_run` makes it.
 
     Args:
@@ -98,30 +97,6 @@ class Run:
         >>> len(run.ranges()), len(run.marks())
         (1, 1)
     """
-
-    def __init__(self, path: str, chosen: Selection | None = None) -> None:
-        from . import live, rows, sealed, vocabulary
-        from .selection import EVERYTHING
-
-        self.path, self._chosen = path, chosen or EVERYTHING
-        self.damage: list[Damage] = []
-        self._sealed = Folder(os.path.join(path, layout.SEALED))
-        self._patches = Folder(os.path.join(path, layout.PATCHES))
-        self.id = run_id(path, self.damage)
-        processes = Processes()
-        # Live first: a bank that is sealed meanwhile is then seen twice, never not at all.
-        self.damage += live.read_all(Folder(os.path.join(path, layout.LIVE)), processes)
-        ranks = self._chosen.ranks
-        self.damage += sealed.index(self._sealed, processes, None if ranks is None else sealed.of_ranks(ranks))
-        processes.leave_out_other_programs(ranks)
-        self._processes = processes.ordered()
-        self.damage += live.losses(self._processes)
-        self.damage = merge(self.damage)
-        set_offsets(self._processes)
-        self._vocabulary = vocabulary.Vocabulary()
-        self._blocks = rows.Blocks(self._sealed, self._vocabulary, self.damage, self._chosen)
-        self._opened: list[tuple[Process, Any]] | None = None
-        self._stage_rows: pl.DataFrame | None = None
 
     def __repr__(self) -> str:
         return f"<Run {self.path!r}: {len(self._processes)} processes, {len(self.damage)} places damaged>"
@@ -405,42 +380,45 @@ class Run:
 
         return pl.DataFrame(profiles.rows(self.path, self.id, self.damage), schema=frames.PROFILE_SCHEMA)
 
-    def _pieces(self, rows: int = 1 << 20, need: Need | None = None) -> Iterator[pl.DataFrame]:
-        """All rows with codes in place of texts; the vocabulary holds those of a piece once it has been given."""
-        from . import frames, opened
-        from .rows import ALL
+    def verdicts(self) -> pl.DataFrame:
+        """What was judged of the job, oldest first: `rank` and `stage` are the cause, never who waited for it.
 
-        for chunk in self._blocks.chunks(self._processes, rows, need or ALL):
-            yield frames.compact(chunk)
-        yield frames.compact(opened.as_chunk(self._open(), self._vocabulary, need or ALL))
+        `time_ns, step, kind, stage, rank, role, since_step, impact_ratio, coverage_ratio, confidence, waits_for,
+        evidence, next, request, recurrence_ratio, group, withdrawn`: each verdict as it was said last; `evidence` is
+        JSON, `withdrawn` says why it holds no more (null: it does). No rows where nobody judged the job while it ran.
 
-    def _pieces_backwards(self, rows: int) -> Iterator[pl.DataFrame]:
-        from . import frames, opened
+        Example:
+            >>> import mstxkit
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+            ...     mstxkit.mark("scored")
+            >>> run = mstxkit.open_run("runs/exp7")
+            >>> run.verdicts().columns[2:5]
+            ['kind', 'stage', 'rank']
+        """
+        from .tables import verdicts
 
-        yield frames.compact(opened.as_chunk(self._open(), self._vocabulary)).reverse()
-        for chunk in self._blocks.chunks_backwards(self._processes, rows):
-            yield frames.compact(chunk).reverse()
+        return verdicts.table(self.path, self._chosen, self.damage)
 
-    def _open(self) -> list[tuple[Process, Any]]:
-        from . import opened
+    def lateness(self) -> pl.DataFrame:
+        """`step, group, rank, stage, late_ns, error_ns, source`: how much later than the first a rank entered a stage.
 
-        if self._opened is None:
-            ranges = ((p, opened.open_ranges(p, self._blocks, self._sealed, self.damage)) for p in self._processes)
-            self._opened = [
-                (process, range_)
-                for process, open_ranges in ranges
-                for range_ in open_ranges
-                if opened.is_asked_for(process, range_, self._chosen)
-            ]
-        return self._opened
+        Of stages in which the ranks of a group wait for each other. `late_ns` that is smaller than `error_ns`, the
+        bound of the clocks' error, says nothing. `source`: flight_recorder, stage_entry, device.
+
+        Example:
+            >>> import mstxkit
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+            ...     mstxkit.mark("scored")
+            >>> run = mstxkit.open_run("runs/exp7")
+            >>> len(run.lateness())
+            0
+        """
+        from .tables import lateness
+
+        return lateness.table(self, self._chosen)
 
     def _last_open_ns(self) -> dict[int, int]:
         last: dict[int, int] = {}
         for process, start_ns in self.open_ranges().select("process", "start_ns").iter_rows():
             last[process] = max(last.get(process, 0), start_ns)
         return last
-
-    def _finisher(self) -> Finisher:
-        from . import frames
-
-        return frames.Finisher(self._processes, self._vocabulary)

@@ -1,4 +1,6 @@
-"""Whom "suspect+peer" means in a run. A training process, which loads no tables, asks it of a process of its own:
+"""Whom "suspect+peer" means in a run: the rank that a verdict blames, else the one that takes longest, and a peer.
+
+A training process, which loads no tables, asks it of a process of its own:
 
 python -m mstxkit.reading.suspects RUN STAGE [STAGE ...]      two ranks and why as a JSON list, or why not, and status 2
 """
@@ -12,11 +14,15 @@ from typing import TYPE_CHECKING, Collection, NamedTuple, Sequence
 
 from ..errors import MstxkitError, ReadError
 from ..stages import canonical
+from . import judged
 from .run import open_run
 from .tables import stages
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from ..store.verdicts import Verdict
+    from .judged import JobVerdicts
 
 STEPS = 10
 _FEW = 5
@@ -26,10 +32,13 @@ class Suspicion(NamedTuple):
     """Whom "suspect+peer" means.
 
     Args:
-        stage: In which stage, of those asked for, the slowest rank stands out most.
-        suspect, peer: The slowest rank; the rank in the middle, the lower of the two where there are two.
+        stage: In which stage, of those asked for, the slowest rank stands out most, or the others wait.
+        suspect, peer: The rank that a verdict blames, and a healthy one of its group. Else the slowest rank, and the
+            rank in the middle, the lower of the two where there are two.
         suspect_ns, peer_ns: Time of each in that stage, mean of a step.
         steps, ranks: Over how many steps, at most, and of how many ranks.
+        verdict: The verdict; None where times alone decide.
+        why_by_time: Why they do; "" with a verdict.
     """
 
     stage: str
@@ -39,6 +48,49 @@ class Suspicion(NamedTuple):
     peer_ns: float
     steps: int
     ranks: int
+    verdict: Verdict | None = None
+    why_by_time: str = ""
+
+    @property
+    def is_upstream(self) -> bool:
+        """Is the cause in another stage, before the one that was asked for?"""
+        return self.verdict is not None and canonical(self.verdict.stage or "") != self.stage
+
+
+def blamed(judgement: JobVerdicts, rows: pl.DataFrame, wanted: Collection[str]) -> Suspicion | None:
+    """Whom a verdict that holds blames in one of these stages, or before it, so that others wait in it; and a peer.
+
+    Args:
+        judgement: What was judged of the run.
+        rows: As `Run.stages()` gives them.
+        wanted: Canonical keys.
+    """
+    blaming = [verdict for verdict in judgement.blaming if verdict.rank is not None and verdict.stage is not None]
+    places = [
+        (verdict, key)
+        for is_upstream in (False, True)
+        for verdict in blaming
+        for key in sorted(wanted)
+        if (_is_awaited_in(verdict, key) if is_upstream else canonical(verdict.stage or "") == key)
+    ]
+    accused = {verdict.rank for verdict in blaming}
+    return next(filter(None, (_with_peer(verdict, key, rows, accused) for verdict, key in places)), None)
+
+
+def _is_awaited_in(verdict: Verdict, key: str) -> bool:
+    """Do others wait for it in this stage? "ranks 0,2-7 wait for rank 1 in actor_update"."""
+    _, _, stage = verdict.waits_for.rpartition(" in ")
+    return canonical(stage) == key
+
+
+def _with_peer(verdict: Verdict, key: str, rows: pl.DataFrame, accused: Collection[int | None]) -> Suspicion | None:
+    """The rank in the middle of those of its group that are healthy; None where it, or all others, are not there."""
+    of_rank, steps = _step_times(rows, key, STEPS)
+    healthy = [r for r in of_rank if r not in accused and (not verdict.group or r in verdict.group)]
+    if verdict.rank not in of_rank or not healthy or verdict.rank is None:
+        return None
+    peer = healthy[stages.middle(len(healthy))]
+    return Suspicion(key, verdict.rank, peer, of_rank[verdict.rank], of_rank[peer], steps, len(of_rank), verdict)
 
 
 def suspicion(rows: pl.DataFrame, wanted: Collection[str], steps: int = STEPS) -> Suspicion:
@@ -72,6 +124,16 @@ def _ended_by_several(rows: pl.DataFrame) -> list[str]:
 
 
 def _slowest(rows: pl.DataFrame, key: str, steps: int) -> Suspicion | None:
+    of_rank, step_count = _step_times(rows, key, steps)
+    if len(of_rank) < 2:
+        return None
+    ranks = list(of_rank)
+    suspect, peer = ranks[0], ranks[stages.middle(len(ranks))]
+    return Suspicion(key, suspect, peer, of_rank[suspect], of_rank[peer], step_count, len(ranks))
+
+
+def _step_times(rows: pl.DataFrame, key: str, steps: int) -> tuple[dict[int, float], int]:
+    """Rank to its time a step in a stage, ns, the slowest first; and over how many steps."""
     import polars as pl
 
     names = [name for name in rows["stage"].unique().to_list() if name is not None and canonical(name) == key]
@@ -80,26 +142,44 @@ def _slowest(rows: pl.DataFrame, key: str, steps: int) -> Suspicion | None:
     if len(numbers):
         rows = rows.filter(pl.col("step").is_in(numbers.implode()))
     means = stages.per_step(rows.with_columns(stage=pl.lit(key)), "rank").select("rank", "step_ns")
-    if len(means) < 2:
-        return None
-    suspect, suspect_ns = means.row(0)
-    peer, peer_ns = means.row(stages.middle(len(means)))
-    return Suspicion(key, suspect, peer, suspect_ns, peer_ns, len(numbers), len(means))
+    return dict(means.iter_rows()), len(numbers)
 
 
 def in_words(suspicion: Suspicion) -> str:
     """Who is suspected, of what, and whom it is compared with; as the reason of a request that gives none."""
+    if suspicion.verdict is not None:
+        return f"{accusation(suspicion)}; rank {suspicion.peer} is a healthy peer"
     more = suspicion.suspect_ns / max(suspicion.peer_ns, 1) - 1
-    return f"rank {suspicion.suspect} is slowest in {suspicion.stage}, {more:+.0%} over rank {suspicion.peer}"
+    by_time = f"; by its time alone: {suspicion.why_by_time}" if suspicion.why_by_time else ""
+    return f"rank {suspicion.suspect} is slowest in {suspicion.stage}, {more:+.0%} over rank {suspicion.peer}{by_time}"
+
+
+def accusation(suspicion: Suspicion) -> str:
+    """`verdict: rank 1 gets its input more slowly than the others in reference, for which others wait in actor_update`.
+
+    Safe to show.
+    """
+    from .report.escape import for_terminal
+    from .report.sentences import sentence
+
+    assert suspicion.verdict is not None
+    upstream = f", for which others wait in {for_terminal(suspicion.stage)}" if suspicion.is_upstream else ""
+    return f"verdict: {sentence(suspicion.verdict._asdict())}{upstream}"
 
 
 def suspected_in(run: Path, names: Sequence[str]) -> Suspicion:
-    """The slowest rank in one of these stages, and an average one.
+    """The rank that a verdict blames in one of these stages or before it, else the slowest one; and a peer.
 
     Raises:
         ReadError: the run cannot be read, or fewer than two ranks have ended one of these stages.
     """
-    return suspicion(open_run(run).stages(), {canonical(name) for name in names})
+    opened, wanted = open_run(run), {canonical(name) for name in names}
+    rows, judgement = opened.stages(), judged.of_run(opened)
+    suspect = blamed(judgement, rows, wanted)
+    if suspect is not None:
+        return suspect
+    why = f"it was not judged, as {judgement.why_not}" if judgement.why_not else "no verdict blames a rank there"
+    return suspicion(rows, wanted)._replace(why_by_time=why)
 
 
 def main(arguments: Sequence[str]) -> int:

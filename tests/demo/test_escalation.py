@@ -23,6 +23,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("polars")
 
+from builders.judged_runs import say, verdict
 from builders.raw_profiles import make_msprof
 
 from mstxkit.demo.escalating import Escalated, Escalation
@@ -202,7 +203,8 @@ class Story:
         self.states["cancelled"] = self.training.ended(id)
 
     def _as_the_demo_does(self) -> None:
-        escalation = Escalation(self.training.run, RANKS, self.demo_said.append)
+        say(self.training.run, verdict(kind="compute", stage="reward", rank=2, impact_ratio=0.99, group=()))
+        escalation = Escalation(self.training.run, self.demo_said.append)
         self.training.until(lambda: escalation.look() or escalation.is_over)
         self.demo = escalation.outcome()
 
@@ -320,16 +322,17 @@ def test_the_tables_of_the_run_say_what_became_of_each_request(story: Story) -> 
     assert {id: told[id] for id in story.ids.values()} == {story.ids[word]: story.states[word] for word in story.ids}
 
 
-def test_the_demo_asks_once_for_the_slowest_stage_and_opens_its_trace(story: Story) -> None:
+def test_the_demo_asks_once_for_the_rank_and_stage_that_a_verdict_blames_and_opens_its_trace(story: Story) -> None:
     found = story.demo
 
     assert found is not None
-    assert found.suspect is not None
+    assert found.verdict is not None
+    assert (found.verdict.stage, found.verdict.rank) == ("reward", 2)
     assert (found.state, found.has_failed, len(story.demo_said)) == ("done", False, 2)
-    assert f"--stage {found.suspect.stage} --ranks {found.suspect.rank}" in found.command
+    assert f"--stage {found.verdict.stage} --ranks {found.verdict.rank}" in found.command
     assert found.trace is not None
     assert found.trace.path.parent == story.training.run / "profiles" / found.request
-    assert [session["rank"] for session in story.training.sessions(found.request)] == [found.suspect.rank]
+    assert [session["rank"] for session in story.training.sessions(found.request)] == [found.verdict.rank]
     assert found.trace.ranges == 1
     assert found.trace.events > 1
     assert json.loads(json.dumps(found.as_json()))["trace"]["path"] == str(found.trace.path)

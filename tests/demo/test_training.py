@@ -7,12 +7,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 from builders import soak
+from builders.judged_runs import verdict
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 pl = pytest.importorskip("polars")
 
 from typer.testing import CliRunner  # noqa: E402
@@ -22,8 +24,9 @@ from mstxkit.demo import launch  # noqa: E402
 from mstxkit.demo.curve import Learning  # noqa: E402
 from mstxkit.demo.escalating import Escalated  # noqa: E402
 from mstxkit.demo.launch import DemoOutcome, DemoPlan, run_ranks  # noqa: E402
-from mstxkit.demo.rank import SLOW_TOKEN_S  # noqa: E402
-from mstxkit.demo.suspicion import Suspect  # noqa: E402
+from mstxkit.demo.policy import PolicyNet  # noqa: E402
+from mstxkit.demo.rank import SLOW_GRADIENT_S, SLOW_TOKEN_S, slow_down_behind_barrier  # noqa: E402
+from mstxkit.demo.task import draw_prompts  # noqa: E402
 from mstxkit.reading.run import open_run  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,6 +40,8 @@ STAGES = {
 }
 FATAL_STEP = 3  # of five
 TOKENS = 6  # of a response
+# Ten to warm up, some until it is sure, and more for the request while it still trains, on a busy machine too.
+STEPS_TO_A_VERDICT = 50
 USES_THE_DOCK = STAGES - {"resharding", "actor_generate"}
 
 
@@ -137,7 +142,7 @@ def test_the_command_prints_one_json_document_and_leaves_a_trace(slow: Commanded
     document = json.loads(slow.done.stdout)
     assert slow.done.returncode == 0
     assert (document["steps"], document["exit_codes"], document["slow_rank"]) == (5, [0, 0], 1)
-    assert document["escalated"]["suspect"] is None
+    assert document["escalated"]["verdict"] is None
     assert json.loads(Path(document["trace"]).read_text())
 
 
@@ -146,11 +151,11 @@ def test_the_command_says_what_happened_and_what_to_open(killed: Commanded) -> N
 
     assert done.returncode == 0, done.stderr
     assert "Rank 1 was killed (SIGKILL) in step 3" in done.stdout
-    assert "No profile was asked for: the training was over before all ranks had shown" in done.stdout
+    assert "No profile was asked for: the training was over before a verdict blamed a rank" in done.stdout
     assert f"open {killed.run / 'trace.json'} in https://ui.perfetto.dev" in done.stdout
 
 
-EXPIRED = Escalated("mstxkit escalate …", Suspect(1, "reward", 0.1), "expired", "no step was agreed")
+EXPIRED = Escalated("mstxkit escalate …", verdict(), "expired", "no step was agreed")
 
 
 @pytest.mark.parametrize(("escalated", "code"), [(EXPIRED, 1), (EXPIRED._replace(state="done", step=7), 0), (None, 0)])
@@ -164,6 +169,60 @@ def test_the_command_ends_with_1_if_what_it_asked_for_was_not_recorded(
 
     assert done.exit_code == code, done.output
     assert ("It is expired: no step was agreed" in done.output) == (code == 1)
+    blames = "The verdict was that rank 1 gets its input more slowly than the others in reference."
+    assert (blames in done.output) == (escalated is not None)
+
+
+class Found(NamedTuple):
+    """What the command says of a training long enough for a verdict: its JSON document, and how it ended."""
+
+    code: int
+    document: dict[str, Any]
+
+
+@pytest.fixture(scope="module", params=soak.rounds([["--hidden"], []], [["--hidden"]]), ids=" ".join)
+def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    run = tmp_path_factory.mktemp("found") / "run"
+    done = _mstxkit("demo", "--json", "--steps", str(STEPS_TO_A_VERDICT), "--run", str(run), *request.param)
+    return Found(done.returncode, json.loads(done.stdout))
+
+
+@pytest.mark.slow
+def test_the_slow_rank_is_found_by_a_verdict_and_just_its_slow_stage_is_profiled(found: Found) -> None:
+    escalated = found.document["escalated"]
+
+    stage = "actor_update" if found.document["hidden"] else "actor_generate"
+    assert (escalated["verdict"]["rank"], escalated["verdict"]["stage"]) == (1, stage)
+    assert (escalated["state"], found.code) == ("done", 0)
+    assert escalated["trace"]["ranges"] == 1
+
+
+@pytest.mark.slow
+def test_its_report_blames_the_slow_rank_and_says_that_the_other_one_waits_for_it(found: Found) -> None:
+    report = found.document["report"]
+    update = next(stage for stage in report["stages"] if stage["stage"] == "actor_update")
+
+    assert {said["rank"] for said in report["verdicts"] if said["kind"] != "not_enough_evidence"} == {1}
+    assert {row["rank"]: row["waits_for"] and row["waits_for"]["rank"] for row in update["ranks"]} == {0: 1, 1: None}
+    assert update["slowest"]["rank"] == 1
+
+
+def test_behind_the_barrier_every_gradient_of_the_slow_rank_takes_longer_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("mstxkit.demo.rank.time.sleep", slept.append)
+    policy = PolicyNet()
+    slow_down_behind_barrier(SimpleNamespace(policy=policy))  # type: ignore[arg-type]
+    prompts = draw_prompts(2, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        policy(prompts)
+    loss = policy(prompts).mean()
+    before = list(slept)
+
+    loss.backward()
+
+    assert (before, slept) == ([], [SLOW_GRADIENT_S])
 
 
 def _mstxkit(*words: str) -> subprocess.CompletedProcess[Any]:

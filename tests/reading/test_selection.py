@@ -16,6 +16,7 @@ pl = pytest.importorskip("polars")
 
 from mstxkit.errors import ReadError  # noqa: E402
 from mstxkit.reading.run import open_run  # noqa: E402
+from mstxkit.reading.run_files import RunFiles  # noqa: E402
 from mstxkit.store import segment  # noqa: E402
 
 BANKS, ROWS = 4, 6
@@ -164,7 +165,7 @@ def test_files_of_other_ranks_are_not_opened_but_for_their_newest(run: Path, mon
     for number in (1, 2, 3):
         process.seal_indexed(bank(number), ended="exit" if number == 3 else None)
     opened: list[str] = []
-    real = open_run.__globals__["Folder"].opened
+    real = RunFiles.__init__.__globals__["Folder"].opened
     monkeypatch.setattr(
         "mstxkit.reading.folder.Folder.opened", lambda folder, name: (opened.append(name), real(folder, name))[1]
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Callable
 
+import polars as pl
 from typing_extensions import assert_type
 
 import mstxkit
@@ -17,6 +18,9 @@ value = mstxkit.typo  # type: ignore[attr-defined]
 mstxkit.mstx_rnage("x")  # type: ignore[attr-defined]
 
 assert_type(mstxkit.open_run("runs/exp7"), Run)
+assert_type(mstxkit.open_run("runs/exp7", ranks=1, stages="reward").verdicts(), pl.DataFrame)
+assert_type(mstxkit.open_run("runs/exp7").lateness(), pl.DataFrame)
+mstxkit.open_run("runs/exp7").verdicts(rank=1)  # type: ignore[call-arg]
 assert_type(mstxkit.__version__, str)
 unpatch: Callable[..., None] = mstxkit.unpatch
 assert_type(mstxkit.metrics(), dict[str, float])

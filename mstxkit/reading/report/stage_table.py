@@ -38,14 +38,31 @@ def _add(table: NumberTable, stage: dict[str, Any], work: Any, shown: int) -> No
     table.add(Text.assemble(name, f"  middle of {compared}"), *_numbers(table, middle, work, is_middle=True))
     listed = rows if len(rows) <= shown + 1 else rows[:shown]
     for row in listed:
-        table.add_inner(Text(str(row["label"])), *_numbers(table, row, work))
+        table.add_inner(_who(row), *_numbers(table, row, work))
     if len(listed) < len(rows):
-        table.add_inner(Text(f"… {len(rows) - len(listed)} faster (--all)", "dim"))
+        table.add_inner(Text(f"… {_of_the_rest(rows[len(listed) :])} (--all)", "dim"))
+
+
+def _who(row: dict[str, Any]) -> Text:
+    """A row's process, and whether it is slow here or only waits."""
+    label = str(row["label"])
+    if row["is_cause"]:
+        return Text(f"{label}, the cause", "bold red")
+    if row["waits_for"] is not None:
+        return Text(f"{label} waits for rank {row['waits_for']['rank']}", "dim")
+    return Text(label)
+
+
+def _of_the_rest(rows: list[dict[str, Any]]) -> str:
+    waiting = {row["waits_for"] and row["waits_for"]["rank"] for row in rows}
+    if waiting == {None}:
+        return f"{len(rows)} faster"
+    return f"{len(rows)} more" + (f" wait for rank {waiting.pop()}" if len(waiting) == 1 else "")
 
 
 def _numbers(table: NumberTable, row: dict[str, Any], work: Any, is_middle: bool = False) -> list[str]:
     over, per_one = row.get("over_middle_ratio"), row[work[0]] if work else None
-    compared = "" if is_middle or over is None else f"{100 * over:+.0f} %"
+    compared = "" if is_middle or over is None else "waits" if row["waits_for"] else f"{100 * over:+.0f} %"
     singles = [duration(row["mean_ns"]), duration(row["p99_ns"])]
     of_work = [NOTHING if per_one is None else duration(per_one * work[2])] if work else []
     return [*table.of_a_step(row), compared, *singles, *of_work]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..tables import stages
-from . import measuring, waits
+from .. import judged as judging
+from ..tables import role_steps, stages
+from . import causes, measuring, waits
 from .choice import EVERYTHING, ReportChoice
 from .measuring import NAMES
 
@@ -19,27 +20,31 @@ LOSSES = (
 )  # fmt: skip
 
 
-# Of the form of the summary as JSON. 1 had no such number.
-SCHEMA = 2
+# Of the form of the summary as JSON. 1 had no such number, 2 no verdicts.
+SCHEMA = 3
+# Who waits is seen in so many steps, the last ones.
+_WAITS_OF_STEPS = 200
 
 
 def summarise(run: Run, choice: ReportChoice = EVERYTHING) -> dict[str, Any]:
     """Steps, stages by rank, ranges, own cost, endings, losses, coalesced ranges and damage of `run`.
 
-    Stages and ranges are those of the `choice`; what ended how, what was lost and what is damaged is of the whole run.
+    Stages and ranges are those of the `choice`; verdicts, what ended how, what was lost and what is damaged is of the
+    whole run.
 
     Raises:
         ReadError: nothing in the run answers to the choice, or to a part of it.
     """
     processes = run.processes()
     measured = measuring.measured(run, processes, choice)
+    judged = _judged(run, processes, measured.stages, choice)
     gone = _gone(processes, run.open_ranges())
     states = processes["state"].to_list()
     return {
         "schema": SCHEMA, "run": run.id, "path": run.path, "processes": processes.height,
         "states": {state: states.count(state) for state in sorted(set(states))},
         "first_step": measured.first_step, "last_step": measured.last_step,
-        "chosen": choice.as_json(), "chosen_words": str(choice),
+        "chosen": choice.as_json(), "chosen_words": str(choice), **judged,
         "step_time": measured.step_time, "stages": measured.stages, "ranges": measured.ranges,
         "waits": waits.summarise(run, measured.waiting, processes.select(NAMES).to_dicts(), choice.steps),
         "own_cost": _own_cost(processes),
@@ -47,6 +52,18 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING) -> dict[str, Any]:
         "losses": _losses(processes), "coalesced": measured.coalesced,
         "damage": [part._asdict() for part in run.damage],
     }  # fmt: skip
+
+
+def _judged(run: Run, processes: pl.DataFrame, entries: list[dict[str, Any]], choice: ReportChoice) -> dict[str, Any]:
+    """`verdicts` that hold and how it was `judged`; rows of the stages say for whom they wait."""
+    steps = role_steps.of_run(run, processes)
+    judged = judging.of_run(run, steps)
+    wanted = [step for step in steps if choice.steps is None or choice.steps.first <= step.step <= choice.steps.last]
+    waited = causes.waited(wanted[-_WAITS_OF_STEPS:])
+    causes.give(entries, judged.blaming, waited, processes["process"].to_list())
+    how = {"by": judged.by, "steps": judged.steps, "why_not": judged.why_not, "hiding": list(judged.hiding)}
+    verdicts = [{**verdict._asdict(), "evidence": dict(verdict.evidence)} for verdict in judged.holding]
+    return {"verdicts": verdicts, "judged": {**how, "wants": [want._asdict() for want in judged.wants]}}
 
 
 def is_something_wrong(summary: dict[str, Any]) -> bool:

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from .. import labels
-from . import waits
+from . import verdict_words, waits
 from .escape import for_rich, for_terminal, shown
 from .range_table import range_table
 from .stage_table import stage_table
@@ -32,7 +32,9 @@ LOSS_WORDS = {
 
 def render(summary: dict[str, Any], everything: bool = False, top: int | None = None) -> RenderableType:
     """The whole report: of a stage the slowest ranks and the longest ranges, `top` of these, or `everything`."""
-    parts: list[RenderableType] = [_headline(summary), Text(), *_step_time(summary)]
+    parts: list[RenderableType] = [_headline(summary)]
+    parts += _apart([*verdict_words.lines(summary["judged"], summary["verdicts"])])
+    parts += [Text(), *_step_time(summary)]
     parts += _apart(stage_table(summary["stages"], everything) if summary["stages"] else [])
     parts += waits.lines(summary["waits"])
     parts += _apart([range_table(summary["ranges"], top, everything)] if summary["ranges"] else [])

@@ -1,0 +1,171 @@
+"""Where a longer duration in a stage is waiting, and for whom: so that nobody is called slow who waits for another.
+
+A verdict's cause comes first. Without one, whoever enters last again and again what all leave together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, NamedTuple
+
+import numpy as np
+
+from ...stages import canonical
+from ..tables import lateness
+
+if TYPE_CHECKING:
+    from ...judging.evidence import RoleStep
+    from ...store.verdicts import Verdict
+
+# A wait counts that is such a share of a rank's time in the stage. Without a verdict, it is for a rank that makes up
+# such a share of all that is waited there.
+_SHARE_AT_LEAST, _BY_ONE_AT_LEAST = 0.1, 0.6
+
+
+class Waited(NamedTuple):
+    """How long a process waits in a stage, a step, until the last of its role has come.
+
+    Args:
+        by_last: Rank that came last to the time that was waited for it, ns, as a mean of the steps.
+        most: The rank for which most is waited in this stage, by all together; None: for no one in particular.
+    """
+
+    by_last: Mapping[int | None, float]
+    most: int | None
+
+
+def waited(steps: Iterable[RoleStep]) -> dict[tuple[str, str], Waited]:
+    """(process, stage) to its wait, of the stages that the members of a role leave together."""
+    steps = list(steps)
+    together = lateness.synchronising(steps)
+    sums = _WaitSums({}, {}, Counter(), {})
+    for step in steps:
+        for place, stage in enumerate(step.stages):
+            if (step.role, stage) in together:
+                _add(sums, step, place)
+    most = {key: _most(by_last) for key, by_last in sums.of_stage.items()}
+    return {key: _mean(sums, key, most[sums.role[key], key[1]]) for key in sums.of_process}
+
+
+class _WaitSums(NamedTuple):
+    """What was waited, ns, by who came last: of (process, stage), and of (role, stage); of the first in how many steps,
+    and of which role it is.
+    """
+
+    of_process: dict[tuple[str, str], dict[int | None, float]]
+    of_stage: dict[tuple[str, str], dict[int | None, float]]
+    steps: Counter[tuple[str, str]]
+    role: dict[tuple[str, str], str]
+
+
+def _add(sums: _WaitSums, step: RoleStep, place: int) -> None:
+    stage = step.stages[place]
+    of_stage = sums.of_stage.setdefault((step.role, stage), {})
+    for process, last, wait_ns in _waits(step, place):
+        sums.steps[process, stage] += 1
+        sums.role[process, stage] = step.role
+        for by_last in (sums.of_process.setdefault((process, stage), {}), of_stage):
+            by_last[last] = by_last.get(last, 0.0) + wait_ns
+
+
+def _mean(sums: _WaitSums, key: tuple[str, str], most: int | None) -> Waited:
+    return Waited({last: ns / sums.steps[key] for last, ns in sums.of_process[key].items()}, most)
+
+
+def _waits(step: RoleStep, place: int) -> Iterator[tuple[str, int | None, float]]:
+    """Process, the rank that came last, and how long it waited for it, ns."""
+    late = lateness.late_s(step, place)
+    there = np.flatnonzero(~np.isnan(late))
+    last = there[np.argmax(late[there])]
+    waits_ns = np.minimum(late[last] - late[there], step.total_s[there, place]) * 1e9
+    for at, wait_ns in zip(there.tolist(), waits_ns.tolist()):
+        yield step.members[at].process, step.members[last].rank, wait_ns
+
+
+def _most(by_last: Mapping[int | None, float]) -> int | None:
+    last, most_ns = max(by_last.items(), key=lambda item: item[1])
+    return last if most_ns >= _BY_ONE_AT_LEAST * sum(by_last.values()) else None
+
+
+def give(
+    entries: list[dict[str, Any]], verdicts: Iterable[Verdict], waits: dict[tuple[str, str], Waited], names: list[str]
+) -> None:
+    """Give each row of the report's stages its `waits_for` and `is_cause`, and each stage the `slowest` by its cause.
+
+    Args:
+        entries: Of `measuring`; rows are put into another order: whoever waits comes last.
+        verdicts: Those that hold and blame a rank, the most costly first.
+        waits: As `waited` gives them.
+        names: Of processes, by their row in the table of processes.
+    """
+    verdicts = [verdict for verdict in verdicts if verdict.rank is not None]
+    for entry in entries:
+        for row in entry["ranks"]:
+            wait = waits.get((names[row["process"]], canonical(entry["stage"])))
+            row["is_cause"] = any(_blames(verdict, row, entry["stage"]) for verdict in verdicts)
+            row["waits_for"] = _waits_for(row, entry["stage"], verdicts, wait)
+        entry["ranks"].sort(key=lambda row: (row["waits_for"] is not None, not row["is_cause"]))
+        entry["slowest"] = _slowest(entry)
+
+
+def _is_of(verdict: Verdict, row: dict[str, Any]) -> bool:
+    """Is a row of the role and group that a verdict is of?"""
+    in_group = not verdict.group or row["rank"] in verdict.group
+    return row["rank"] is not None and (not verdict.role or verdict.role == (row["role"] or "")) and in_group
+
+
+def _blames(verdict: Verdict, row: dict[str, Any], stage: str) -> bool:
+    return _is_in(verdict, stage) and verdict.rank == row["rank"] and _is_of(verdict, row)
+
+
+def _is_in(verdict: Verdict, stage: str) -> bool:
+    """Is it of this stage, and not of the time before it?"""
+    is_before = verdict.evidence.get("where") in ("before", "behind_gap")
+    return verdict.stage is not None and canonical(verdict.stage) == canonical(stage) and not is_before
+
+
+def _waits_for(row: dict[str, Any], stage: str, verdicts: list[Verdict], wait: Waited | None) -> dict[str, Any] | None:
+    """`rank, stage, ns`: for whom it waits here, where that one is slow (None: not known), how long a step."""
+    if row["is_cause"]:
+        return None
+    of_row = [verdict for verdict in verdicts if _is_of(verdict, row)]
+    for verdict in (verdict for verdict in of_row if verdict.rank != row["rank"]):
+        ns = _long_ns(row, wait, verdict.rank)
+        if ns is not None or _hides_in(verdict, stage, wait is not None):
+            return {"rank": verdict.rank, "stage": verdict.stage, "ns": ns}
+    is_blamed = any(verdict.rank == row["rank"] for verdict in of_row)
+    if wait is None or is_blamed or wait.most in (None, row["rank"]):
+        return None
+    ns = _long_ns(row, wait, wait.most)
+    return None if ns is None else {"rank": wait.most, "stage": None, "ns": ns}
+
+
+def _long_ns(row: dict[str, Any], wait: Waited | None, last: int | None) -> int | None:
+    """How long a row waits for that rank, where that is long enough to be told."""
+    ns = 0.0 if wait is None else wait.by_last.get(last, 0.0)
+    return int(ns) if row["step_ns"] is not None and ns >= max(1.0, _SHARE_AT_LEAST * row["step_ns"]) else None
+
+
+def _hides_in(verdict: Verdict, stage: str, is_left_together: bool) -> bool:
+    """Is it slow inside of this stage, behind a barrier that is in there too?"""
+    if not _is_in(verdict, stage):
+        return False
+    return is_left_together or verdict.waits_for.endswith(f" in {verdict.stage}")
+
+
+def _slowest(entry: dict[str, Any]) -> dict[str, Any] | None:
+    """Of several: the cause; else, where the longest only wait, for whom; else the longest.
+
+    `cause` is the stage in which it makes the others wait; None where it is just the longest.
+    """
+    slowest: dict[str, Any] | None = entry["slowest"]
+    rows = [row for row in entry["ranks"] if row["step_ns"] is not None]
+    if slowest is None or not rows:
+        return slowest
+    waits = [row["waits_for"] for row in rows if row["waits_for"] is not None]
+    blamed = next((row for row in rows if row["is_cause"]), None)
+    awaited = next((row for wait in waits for row in rows if row["rank"] == wait["rank"]), None)
+    row = blamed or awaited or rows[0]
+    cause = entry["stage"] if blamed else next((wait["stage"] for wait in waits if wait["rank"] == row["rank"]), None)
+    of_row = {key: row[key] for key in slowest if key != "middle_ns"}
+    return {**of_row, "middle_ns": slowest["middle_ns"], "cause": cause}

@@ -1,0 +1,115 @@
+"""A verdict in sentences: what it is, why, what to do next, and the numbers it rests on. Every name is escaped."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from .escape import for_terminal, shown
+from .number_table import percent
+from .sentences import blames, sentence
+from .units import duration, size
+
+_SHOWN, _NUMBERS_SHOWN, _TEXT_LIMIT = 5, 8, 400
+
+
+def lines(judged: dict[str, Any], verdicts: list[dict[str, Any]]) -> list[RenderableType]:
+    """The report's first block.
+
+    Args:
+        judged: `by`, `steps`, `why_not`, `wants`, `hiding`, as the summary has them.
+        verdicts: Those that hold, the first ones first.
+    """
+    if not verdicts:
+        return [_nobody(judged), *_below([("next", want) for want in _wanted(judged)])]
+    shown_lines: list[RenderableType] = []
+    for verdict in verdicts[:_SHOWN]:
+        shown_lines += [_headline(verdict), *_below(_parts(verdict))]
+    if len(verdicts) > _SHOWN:
+        shown_lines.append(Text(f"… and {len(verdicts) - _SHOWN} more verdicts (--json lists all)", "dim"))
+    return shown_lines
+
+
+def _headline(verdict: dict[str, Any]) -> Text:
+    text = Text.assemble(("Verdict: ", "bold"), (sentence(verdict), "bold red" if blames(verdict) else "bold"))
+    impact = f"{percent(verdict['impact_ratio'])} of each step is lost by it" if verdict["impact_ratio"] else ""
+    since = f"since step {verdict['since_step']}" if verdict["since_step"] is not None else ""
+    clauses = ", ".join(filter(None, (impact, since)))
+    return text.append(f": {clauses}." if clauses else ".")
+
+
+def _parts(verdict: dict[str, Any]) -> list[tuple[str, str]]:
+    evidence = [(name, value) for name, value in verdict["evidence"].items() if name != "where"]
+    numbers = [f"{shown(name)} {_value(name, value)}" for name, value in evidence[:_NUMBERS_SHOWN]]
+    more = [f"{len(evidence) - _NUMBERS_SHOWN} more (--json)"] if len(evidence) > _NUMBERS_SHOWN else []
+    request = verdict["request"] and f"; a profile was asked for: request {shown(verdict['request'])}"
+    advice = for_terminal(verdict["next"] or "", _TEXT_LIMIT)
+    return [("why", _why(verdict)), ("next", f"{advice}{request or ''}"), ("evidence", ", ".join([*numbers, *more]))]
+
+
+def _why(verdict: dict[str, Any]) -> str:
+    waits = for_terminal(verdict["waits_for"] or "", _TEXT_LIMIT)
+    if not blames(verdict):
+        return waits
+    shares = {
+        f"it explains {percent(verdict['coverage_ratio'])} of all that is lost": verdict["coverage_ratio"],
+        f"seen in {percent(verdict['recurrence_ratio'])} of the steps since then": verdict["recurrence_ratio"],
+        f"confidence {percent(verdict['confidence'])}": verdict["confidence"],
+    }
+    return "; ".join(filter(None, (waits, *(words for words, ratio in shares.items() if ratio))))
+
+
+def _value(name: str, value: Any) -> str:
+    """A number with its unit, by the end of its name."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return for_terminal(str(value), 100)
+    for ending, written in _BY_ENDING.items():
+        if name.endswith(ending):
+            return written(value)
+    return f"{value:g}" if isinstance(value, int) else f"{value:.3g}"
+
+
+_BY_ENDING: dict[str, Callable[[float], str]] = {
+    "_ns": duration,
+    "_us": lambda us: duration(1e3 * us),
+    "_ms": lambda ms: duration(1e6 * ms),
+    "_s": lambda seconds: duration(1e9 * seconds),
+    "_ratio": percent,
+    "_bytes": size,
+}
+
+
+def _below(parts: list[tuple[str, str]]) -> list[Table]:
+    """A line for each that says something, indented also where it wraps."""
+    if not any(text for _, text in parts):
+        return []
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for word, text in parts:
+        if text:
+            table.add_row(Text(f"  {word}", "dim"), Text(text))
+    return [table]
+
+
+def _nobody(judged: dict[str, Any]) -> Text:
+    """That nobody is blamed, or that it was not judged."""
+    head = ("Verdict: ", "bold")
+    if judged["why_not"]:
+        return Text.assemble(head, f"none, as {judged['why_not']}.")
+    of_steps = f" in the {judged['steps']} steps that were judged" if judged["steps"] else ""
+    return Text.assemble(head, ("nobody is blamed: ", "bold"), f"no rank was seen to make others wait{of_steps}.")
+
+
+def _wanted(judged: dict[str, Any]) -> list[str]:
+    """What would tell more: what the judge asks for, else what shows a rank that a barrier hides."""
+    if judged["wants"]:
+        return [for_terminal(want["why"], _TEXT_LIMIT) for want in judged["wants"]]
+    if not judged["hiding"]:
+        return []
+    stages = " and ".join(map(shown, judged["hiding"]))
+    return [f"a rank that is slow inside of {stages}, which all leave together, is seen with capture(rings=True) only"]

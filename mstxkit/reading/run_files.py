@@ -1,0 +1,84 @@
+"""The files of a run, opened: its processes, and their rows in pieces that are not yet for users."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Iterator
+
+from ..store import layout
+from .folder import Damage, Folder, merge, run_id
+from .processes import Process, Processes, set_offsets
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from .frames import Finisher
+    from .rows import Need
+    from .selection import Selection
+
+
+class RunFiles:
+    """What there is of a run, as it was when it was opened; `Run` makes tables of it.
+
+    Args:
+        path: Its folder.
+        chosen: What of it is asked for; None for all.
+    """
+
+    def __init__(self, path: str, chosen: Selection | None = None) -> None:
+        from . import live, rows, sealed, vocabulary
+        from .selection import EVERYTHING
+
+        self.path, self._chosen = path, chosen or EVERYTHING
+        self.damage: list[Damage] = []
+        self._sealed = Folder(os.path.join(path, layout.SEALED))
+        self._patches = Folder(os.path.join(path, layout.PATCHES))
+        self.id = run_id(path, self.damage)
+        processes = Processes()
+        # Live first: a bank that is sealed meanwhile is then seen twice, never not at all.
+        self.damage += live.read_all(Folder(os.path.join(path, layout.LIVE)), processes)
+        ranks = self._chosen.ranks
+        self.damage += sealed.index(self._sealed, processes, None if ranks is None else sealed.of_ranks(ranks))
+        processes.leave_out_other_programs(ranks)
+        self._processes = processes.ordered()
+        self.damage += live.losses(self._processes)
+        self.damage = merge(self.damage)
+        set_offsets(self._processes)
+        self._vocabulary = vocabulary.Vocabulary()
+        self._blocks = rows.Blocks(self._sealed, self._vocabulary, self.damage, self._chosen)
+        self._opened: list[tuple[Process, Any]] | None = None
+        self._stage_rows: pl.DataFrame | None = None
+
+    def _pieces(self, rows: int = 1 << 20, need: Need | None = None) -> Iterator[pl.DataFrame]:
+        """All rows with codes in place of texts; the vocabulary holds those of a piece once it has been given."""
+        from . import frames, opened
+        from .rows import ALL
+
+        for chunk in self._blocks.chunks(self._processes, rows, need or ALL):
+            yield frames.compact(chunk)
+        yield frames.compact(opened.as_chunk(self._open(), self._vocabulary, need or ALL))
+
+    def _pieces_backwards(self, rows: int) -> Iterator[pl.DataFrame]:
+        from . import frames, opened
+
+        yield frames.compact(opened.as_chunk(self._open(), self._vocabulary)).reverse()
+        for chunk in self._blocks.chunks_backwards(self._processes, rows):
+            yield frames.compact(chunk).reverse()
+
+    def _open(self) -> list[tuple[Process, Any]]:
+        from . import opened
+
+        if self._opened is None:
+            ranges = ((p, opened.open_ranges(p, self._blocks, self._sealed, self.damage)) for p in self._processes)
+            self._opened = [
+                (process, range_)
+                for process, open_ranges in ranges
+                for range_ in open_ranges
+                if opened.is_asked_for(process, range_, self._chosen)
+            ]
+        return self._opened
+
+    def _finisher(self) -> Finisher:
+        from . import frames
+
+        return frames.Finisher(self._processes, self._vocabulary)

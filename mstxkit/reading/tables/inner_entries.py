@@ -1,0 +1,145 @@
+"""Where no ring says who enters collectives late: a run's own ranges around them, inside of stages that all leave
+together.
+
+A range is taken for a collective if those that are in it leave it much closer together than they entered it, again
+and again: an all-reduce that somebody marked, or that a patch declares.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...judging.evidence import STAGE_ENTRY, Collectives
+from ...stages import canonical
+from . import lateness, role_steps
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ...judging.evidence import RoleStep
+    from ..run import Run
+
+# Only the last steps are looked into, and of a name so many ranges a step: what is called more often is no collective
+# that is worth a range.
+STEPS_AT_MOST = 200
+_CALLS_AT_MOST = 64
+_CALL = ("at", "stage", "name", "nth")
+_PLACE = ("role", "stage", "name")
+
+
+def added(run: Run, steps: list[RoleStep]) -> list[RoleStep]:
+    """The steps, the last ones with what ranges tell of the inside of their stages.
+
+    *Cost*: the ranges of these steps and stages are read once more.
+
+    Args:
+        run: A run, opened without filters.
+        steps: Its steps, as `role_steps.of_run` gives them.
+    """
+    together = lateness.synchronising(steps)
+    last = steps[-STEPS_AT_MOST:]
+    if not together or not last:
+        return steps
+    ranges = _ranges(run, last, {stage for _, stage in together})
+    calls = _collective(ranges, last)
+    if calls.is_empty():
+        return steps
+    by_step = {part["at"][0]: part for part in calls.partition_by("at")}
+    origin_ns = role_steps.origin_ns(run)
+    return [
+        *steps[: len(steps) - len(last)],
+        *(_with(step, by_step.get(at), origin_ns) for at, step in enumerate(last)),
+    ]
+
+
+def _ranges(run: Run, steps: list[RoleStep], keys: set[str]) -> pl.DataFrame:
+    """`at` (which step of these), `member, role, stage, name, nth, start_ns, end_ns` of the ranges inside of stages."""
+    import polars as pl
+
+    from ..run import open_run
+
+    every = run.stage_rows()["stage"].cast(pl.String).unique().drop_nulls().to_list()
+    named = {name: canonical(name) for name in every if canonical(name) in keys}
+    part = open_run(run.path, steps={step.step for step in steps}, stages=sorted(named))
+    columns = (
+        pl.col("process").cast(pl.UInt32),
+        "step",
+        pl.col("stage", "name").cast(pl.String),
+        "start_ns",
+        "duration_ns",
+        "depth",
+    )
+    is_inside = ~pl.col("is_stage") & pl.col("duration_ns").is_not_null()
+    rows = pl.concat([ranges.filter(is_inside).select(*columns) for ranges, _ in part.batches()])
+    rows = rows.join(_members(part, steps), on=["process", "step"], how="inner").sort("start_ns")
+    return rows.with_columns(
+        stage=pl.col("stage").replace_strict(named, default=None),
+        end_ns=pl.col("start_ns") + pl.col("duration_ns"),
+        nth=pl.int_range(pl.len()).over("at", "member", "stage", "name"),
+    )
+
+
+def _members(part: Run, steps: list[RoleStep]) -> pl.DataFrame:
+    """`at, process, step, member, role` of all who are compared."""
+    import polars as pl
+
+    processes = {name: place for place, name in enumerate(part.processes()["process"].to_list())}
+    who = [
+        (at, processes[peer.process], step.step, member, step.role)
+        for at, step in enumerate(steps)
+        for member, peer in enumerate(step.members)
+        if peer.process in processes and not peer.is_controller
+    ]
+    kinds = (pl.Int64, pl.UInt32, pl.Int64, pl.Int64, pl.String)
+    return pl.DataFrame(who, schema=dict(zip(("at", "process", "step", "member", "role"), kinds)), orient="row")
+
+
+def _collective(ranges: pl.DataFrame, steps: list[RoleStep]) -> pl.DataFrame:
+    """Those that all members of a step leave together, of every name the innermost ones."""
+    import polars as pl
+
+    sizes = pl.Series([sum(not peer.is_controller for peer in step.members) for step in steps], dtype=pl.Int64)
+    rows = ranges.filter(pl.len().over("at", "member", "stage", "name") <= _CALLS_AT_MOST)
+    is_whole = (pl.len().over(*_CALL) == pl.lit(sizes).gather(pl.col("at"))) & (pl.len().over(*_CALL) > 1)
+    rows = rows.filter(is_whole)
+    apart = rows.group_by(*_CALL, "role").agg(
+        ratio=pl.col("end_ns").std() / pl.col("start_ns").std(),
+        apart_s=(pl.col("start_ns").max() - pl.col("start_ns").min()) / 1e9,
+    )
+    clear = apart.filter(pl.col("apart_s") > max(_errors_s(steps), lateness.APART_AT_LEAST_S))
+    places = clear.group_by(*_PLACE).agg(pl.len(), pl.col("ratio").median())
+    kept = places.filter((pl.col("len") >= lateness.STEPS_NEEDED) & (pl.col("ratio") <= lateness.TOGETHER_AT_MOST))
+    rows = rows.join(kept.select(_PLACE), on=_PLACE, how="semi")
+    return rows.join(_enclosing(rows), on=_PLACE, how="anti")
+
+
+def _errors_s(steps: list[RoleStep]) -> float:
+    return 2 * max((float(step.error_s.max()) for step in steps), default=0.0)
+
+
+def _enclosing(rows: pl.DataFrame) -> pl.DataFrame:
+    """`role, stage, name` of those around others of the rows; looked at in one member's first step."""
+    import polars as pl
+
+    first = rows.filter((pl.col("at") == pl.col("at").min().over(_PLACE)) & (pl.col("member") == 0))
+    pairs = first.join(first.select("role", "stage", "at", "start_ns", "end_ns", "depth"), on=["role", "stage", "at"])
+    is_around = (pl.col("depth") < pl.col("depth_right")) & (pl.col("start_ns") <= pl.col("start_ns_right"))
+    return pairs.filter(is_around & (pl.col("end_ns") >= pl.col("end_ns_right"))).select(_PLACE).unique()
+
+
+def _with(step: RoleStep, calls: pl.DataFrame | None, origin_ns: int) -> RoleStep:
+    """A step with its collectives; a name in a stage is a group of its own."""
+    if calls is None:
+        return step
+    keys = list(dict.fromkeys(zip(calls["stage"].to_list(), calls["name"].to_list())))
+    numbers = {key: number for number, key in enumerate(keys)}
+    group = [numbers[key] for key in zip(calls["stage"].to_list(), calls["name"].to_list())]
+    stages = [step.stages.index(stage) for stage in calls["stage"].to_list()]
+    ranks = tuple(peer.rank for peer in step.members if peer.rank is not None and not peer.is_controller)
+    entered, left = ((calls[name].to_numpy() - origin_ns) / 1e9 for name in ("start_ns", "end_ns"))
+    return step._replace(collectives=Collectives(
+        calls["member"].to_numpy(), np.array(group, np.int64), calls["nth"].to_numpy().astype(np.int64), entered, left,
+        np.array(stages, np.int64), dict.fromkeys(numbers.values(), ranks), STAGE_ENTRY,
+    ))  # fmt: skip

@@ -1,0 +1,111 @@
+"""`Run.lateness()`: how much later than the first each rank entered what the ranks of a group do together.
+
+From rings, in the steps in which they were read. Else from stage entries: of the stages in which the ranks of a role
+wait for each other. Whether they do is seen in the times: they leave much closer together than they entered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Iterable, Iterator
+
+import numpy as np
+
+from ...judging import lateness as judging_lateness
+from ...judging.evidence import STAGE_ENTRY
+from ...judging.lateness import COLUMNS as LATENESS
+from ..report.units import spans
+from . import role_steps
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ...judging.evidence import RoleStep, Seconds
+    from ..run import Run
+    from ..selection import Selection
+
+# How far apart they leave, of how far apart they entered; 1 and more where nobody waits.
+TOGETHER_AT_MOST = 0.5
+# Of so many steps at least, in which entries lie farther apart than clocks err and a begin takes to be noted.
+STEPS_NEEDED, APART_AT_LEAST_S = 4, 20e-6
+_NS = 1e9
+
+
+def table(run: Run, chosen: Selection) -> pl.DataFrame:
+    """The table, step by step; of those ranks that are read."""
+    import polars as pl
+
+    from ..frames import LATENESS_SCHEMA
+    from . import batch_steps
+
+    steps, ringed = role_steps.of_run(run), batch_steps.with_rings(run)
+    together, has_ring = synchronising(steps), {step.step for step in ringed}
+    rows = [row for step in steps if step.step not in has_ring for row in _rows(step, together)]
+    rows += [row for step in ringed for row in _of_ring(step)]
+    table = pl.DataFrame(rows, schema=LATENESS_SCHEMA, orient="row").sort("step", maintain_order=True)
+    return table.filter(_is_asked_for(chosen))
+
+
+def _is_asked_for(chosen: Selection) -> pl.Expr:
+    """What a run's filters leave of rows from rings; stage rows are filtered already."""
+    import polars as pl
+
+    wanted = (("rank", chosen.ranks), ("step", chosen.steps), ("stage", chosen.stages))
+    return pl.all_horizontal(
+        pl.lit(True), *(pl.col(name).is_in(sorted(values)) for name, values in wanted if values is not None)
+    )
+
+
+def _of_ring(step: RoleStep) -> Iterator[tuple[Any, ...]]:
+    assert step.collectives is not None
+    groups = step.collectives.groups
+    columns = judging_lateness.table(step, step.collectives)
+    for row in zip(*(columns[name] for name in LATENESS)):
+        yield row[0], spans(groups.get(row[1], ())) or str(row[1]), *row[2:]
+
+
+def synchronising(steps: Iterable[RoleStep]) -> frozenset[tuple[str, str]]:
+    """(role, stage) of the stages in which the members of a role wait for each other, as far as steps show it."""
+    ratios: dict[tuple[str, str], list[float]] = {}
+    for step in steps:
+        for place, stage in enumerate(step.stages):
+            ratio = _left_of_entered(step, place)
+            if ratio is not None:
+                ratios.setdefault((step.role, stage), []).append(ratio)
+    enough = {key: seen for key, seen in ratios.items() if len(seen) >= STEPS_NEEDED}
+    return frozenset(key for key, seen in enough.items() if np.median(seen) <= TOGETHER_AT_MOST)
+
+
+def _left_of_entered(step: RoleStep, stage: int) -> float | None:
+    """How far apart they left a stage, of how far apart they entered it; None where that cannot be told."""
+    entered, left = step.entered_s[:, stage], step.left_s[:, stage]
+    there = ~np.isnan(entered) & compared(step)
+    if np.count_nonzero(there) < 2:
+        return None
+    if np.ptp(entered[there]) <= max(APART_AT_LEAST_S, 2 * step.error_s[there].max()):
+        return None
+    return float(left[there].std() / entered[there].std())
+
+
+def compared(step: RoleStep) -> Any:
+    """Which members are compared with each other: those that do not only wait for others."""
+    return np.array([not peer.is_controller for peer in step.members], dtype=bool)
+
+
+def late_s(step: RoleStep, stage: int) -> Seconds:
+    """(M,) how much later than the first of them each member entered a stage; NaN: it did not."""
+    entered = np.where(compared(step), step.entered_s[:, stage], np.nan)
+    late: Seconds = entered - np.nanmin(entered) if not np.isnan(entered).all() else entered
+    return late
+
+
+def _rows(step: RoleStep, together: frozenset[tuple[str, str]]) -> Iterator[tuple[Any, ...]]:
+    for place, stage in enumerate(step.stages):
+        if (step.role, stage) not in together:
+            continue
+        late = late_s(step, place)
+        there = [at for at in np.argsort(late, kind="stable") if not np.isnan(late[at])]
+        group = spans(peer.rank for peer in (step.members[at] for at in sorted(there)) if peer.rank is not None)
+        for at in sorted(there):
+            rank, error = step.members[at].rank, step.error_s[at] + step.error_s[there[0]]
+            if rank is not None:
+                yield step.step, group, rank, stage, round(late[at] * _NS), round(error * _NS), STAGE_ENTRY

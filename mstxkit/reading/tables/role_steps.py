@@ -1,0 +1,179 @@
+"""A run's own stage rows as what the judge judges: a `RoleStep` for each step of those that do the same work.
+
+So a run that nobody judged while it ran, an older one or one without summaries, can be judged afterwards, or from
+outside while it goes on. Steps that are not over are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ...host import parts
+from ...judging.evidence import Peer, RoleStep, Work
+from ...stages import canonical
+from . import stages, waits
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ...judging.evidence import Seconds, Whole
+    from ..run import Run
+
+# Processes of two hosts, of whose clocks nothing more is known, are this far from each other at most: NTP does better.
+CLOCKS_OF_HOSTS_S = 0.01
+# A member that is farther behind than so many steps is doing something else, and is not waited for.
+_STEPS_BEHIND = 2
+_NS = 1e9
+_FIGURES = ("start_ns", "end_ns", "total_ns", "longest_ns", "count", "tokens", "responses", "longest_response")
+
+
+class _Members(NamedTuple):
+    """The processes of a run, by their rows in `processes()`.
+
+    Args:
+        group: Of each, which do the same work: attempt of the job, role, and what those beside a rank's own are.
+        peers: As the judge calls them.
+        error_s: Bound of the error of their times against the others'.
+        has_ended, is_running: In order; or it may still add to its last step.
+    """
+
+    group: list[tuple[int, str, str]]
+    peers: list[Peer]
+    error_s: Seconds
+    has_ended: list[bool]
+    is_running: list[bool]
+
+
+def of_run(run: Run, processes: pl.DataFrame | None = None) -> list[RoleStep]:
+    """Every step of every role that is over, in the order in which they ended.
+
+    *Cost*: a table of stages, and about a millisecond a step.
+
+    Args:
+        run: A run.
+        processes: Its `processes()`, where they are there already.
+    """
+    import polars as pl
+
+    rows = run.stage_rows().with_columns(stage=_canonical(run.stage_rows()["stage"]))
+    members = _members(run.processes() if processes is None else processes, rows)
+    work = stages.outermost(waits.only_work(rows)).filter(pl.col("step").is_not_null())
+    if work.is_empty():
+        return []
+    groups = list(dict.fromkeys(members.group))
+    numbers = pl.Series([groups.index(group) for group in members.group], dtype=pl.Int64)
+    figures = _figures(work.with_columns(pl.col("start_ns") - origin_ns(run))).sort("start_ns")
+    figures = figures.with_columns(of=numbers.gather(figures["process"]))
+    over = _over(figures, rows, members)
+    parted = figures.partition_by("of", "step", maintain_order=True)
+    kept = [part for part in parted if (part["of"][0], part["step"][0]) in over]
+    kept.sort(key=lambda part: (groups[part["of"][0]][0], part["end_ns"].max()))
+    return [_role_step(part, groups[part["of"][0]][1], members) for part in kept]
+
+
+def origin_ns(run: Run) -> int:
+    """The instant from which the seconds of its steps count; ns on the run's wall clock."""
+    return int(run.stage_rows()["start_ns"].min() or 0)  # type: ignore[arg-type]
+
+
+def _canonical(names: pl.Series) -> pl.Series:
+    import polars as pl
+
+    texts = names.cast(pl.String)
+    keys = {name: canonical(name) for name in texts.unique().drop_nulls().to_list()}
+    return pl.Series("stage", [keys.get(name) for name in texts.to_list()], dtype=pl.String)
+
+
+def _members(processes: pl.DataFrame, rows: pl.DataFrame) -> _Members:
+    drivers = set(rows.filter(rows["waits_for"].is_not_null())["process"].to_list())
+    entries = processes.to_dicts()
+    hosts = {entry["host"] for entry in entries}
+    apart_s = CLOCKS_OF_HOSTS_S if len(hosts) > 1 else 0.0
+    return _Members(
+        [(entry["attempt"] or 0, entry["role"] or "", _beside(entry)) for entry in entries],
+        [_peer(place, entry, place in drivers) for place, entry in enumerate(entries)],
+        np.array([(entry["clock_error_ns"] or 0) / _NS + apart_s for entry in entries]),
+        [entry["state"] == "ended" for entry in entries],
+        [entry["state"] in ("running", "lost") for entry in entries],
+    )
+
+
+def _peer(place: int, entry: dict[str, Any], is_controller: bool) -> Peer:
+    return Peer(entry["rank"], entry["host"] or "", entry["process"] or str(place), entry["part"] or "", is_controller)
+
+
+def _beside(entry: dict[str, Any]) -> str:
+    """What a process beside a rank's own is, without its number; "" of a rank's own."""
+    is_beside = entry["under"] in parts.BESIDE
+    return re.sub(r"\d+", "", f"{entry['under']} {entry['part'] or ''}").strip() if is_beside else ""
+
+
+def _figures(work: pl.DataFrame) -> pl.DataFrame:
+    """`process, step, stage` and the figures of each, in ns and pieces of work; null where nobody says so."""
+    import polars as pl
+
+    responses = pl.coalesce("responses", "prompts")
+    own = work.group_by("process", "step", "stage").agg(
+        longest_ns=pl.col("duration_ns").max(),
+        tokens=_sum(pl.col("tokens")), responses=_sum(responses), longest_response=pl.col("longest_response").max(),
+    )  # fmt: skip
+    of_step = stages.by_step(work).select("process", "step", "stage", "count", "total_ns", "start_ns", "end_ns")
+    return of_step.join(own, on=["process", "step", "stage"], how="left", maintain_order="left")
+
+
+def _sum(column: pl.Expr) -> pl.Expr:
+    import polars as pl
+
+    return pl.when(column.is_not_null().any()).then(column.sum())
+
+
+def _over(figures: pl.DataFrame, rows: pl.DataFrame, members: _Members) -> set[tuple[int, int]]:
+    """Which steps of which groups are over: nobody may still add to them, and nobody was killed in them."""
+    import polars as pl
+
+    counted = rows.filter(pl.col("step").is_not_null())
+    last = dict(counted.group_by("process").agg(pl.col("step").max()).iter_rows())
+    by_group: dict[int, dict[int, int]] = {}
+    for group, process in figures.select("of", "process").unique().iter_rows():
+        by_group.setdefault(group, {})[process] = last[process]
+    over = set()
+    for group, steps in figures.group_by("of").agg(pl.col("step").unique()).iter_rows():
+        barred = _barred(by_group[group], members)
+        over |= {(group, step) for step in steps if not barred(step)}
+    return over
+
+
+def _barred(last: dict[int, int], members: _Members) -> Any:
+    newest = max(last.values())
+    going_on = [step for process, step in last.items() if members.is_running[process]]
+    bar = min((step for step in going_on if step >= newest - _STEPS_BEHIND), default=newest + 1)
+    broken = {last[p] for p in last if not members.has_ended[p] and not members.is_running[p]}
+    return lambda step: step >= bar or step in broken
+
+
+def _role_step(part: pl.DataFrame, role: str, members: _Members) -> RoleStep:
+    """Of the rows of one group and step, by begin."""
+    processes, at = np.unique(part["process"].to_numpy(), return_inverse=True)
+    keys = tuple(dict.fromkeys(part["stage"].to_list()))
+    places = {key: place for place, key in enumerate(keys)}
+    stage_at = np.array([places[key] for key in part["stage"].to_list()], dtype=np.int64)
+    tables = {name: _spread(part[name], (len(processes), len(keys)), at, stage_at) for name in _FIGURES}
+    total_s = tables["total_ns"] / _NS
+    return RoleStep(
+        role, int(part["step"][0]), tuple(members.peers[process] for process in processes), keys,
+        tables["start_ns"] / _NS, tables["end_ns"] / _NS, total_s, total_s, tables["longest_ns"] / _NS,
+        np.nan_to_num(tables["count"]),
+        Work(tables["tokens"], tables["responses"], tables["longest_response"]), members.error_s[processes],
+    )  # fmt: skip
+
+
+def _spread(column: pl.Series, shape: tuple[int, int], members: Any, stage: Whole) -> Seconds:
+    """The values of rows in a table of members and stages; NaN where there are none."""
+    import polars as pl
+
+    table = np.full(shape, np.nan)
+    table[members, stage] = column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+    return table

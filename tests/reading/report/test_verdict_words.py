@@ -1,0 +1,106 @@
+"""A verdict in words: what, why, next and evidence; of nobody, what could not be seen; all of it escaped."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from builders.judged_runs import verdict
+
+pytest.importorskip("numpy")
+pytest.importorskip("polars")
+console = pytest.importorskip("rich.console")
+
+from mstxkit.reading.report.sentences import sentence  # noqa: E402
+from mstxkit.reading.report.verdict_words import lines  # noqa: E402
+from mstxkit.store.verdicts import KINDS  # noqa: E402
+
+NOBODY: dict[str, Any] = {"by": "tables", "steps": 40, "why_not": "", "wants": [], "hiding": []}
+
+
+def printed(judged: dict[str, Any], *verdicts: dict[str, Any]) -> str:
+    out = io.StringIO()
+    shown = console.Console(file=out, width=200, highlight=False)
+    for line in lines(judged, list(verdicts)):
+        shown.print(line)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def test_it_says_what_why_what_next_and_by_which_numbers() -> None:
+    text = printed(
+        NOBODY, verdict(evidence={"late_ms": 20.1, "late_ratio": 0.4, "steps": 12, "source": "ring"})._asdict()
+    )
+
+    assert text.splitlines() == [
+        "Verdict: rank 1 gets its input more slowly than the others in reference: 31 % of each step is lost by it, "
+        "since step 3.",
+        "  why      rank 0 waits for rank 1 in actor_update; it explains 90 % of all that is lost; seen in 100 % of "
+        "the steps since then; confidence 97 %",
+        "  next     look at what feeds rank 1",
+        "  evidence late_ms 20.1 ms, late_ratio 40 %, steps 12, source ring",
+    ]
+
+
+@pytest.mark.parametrize("rank", [3, None])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_has_its_words_with_a_rank_and_without(kind: str, rank: int | None) -> None:
+    words = sentence(verdict(kind=kind, rank=rank, group=(0, 2, 3), role="actor", stage="actor_update")._asdict())
+
+    assert words.count("actor_update") == 1
+    assert ("rank 3 actor" in words) == (rank == 3 and kind not in ("not_enough_evidence", "all_slow"))
+
+
+def test_more_work_is_not_called_a_slow_machine() -> None:
+    assert "not slower" in sentence(verdict(kind="imbalance")._asdict())
+    assert "no machine is slow" in sentence(verdict(kind="imbalance", rank=None)._asdict())
+
+
+def test_without_enough_evidence_it_says_so_and_which_switch_gives_it() -> None:
+    text = printed(NOBODY, verdict(kind="not_enough_evidence", rank=None, next="capture(rings=True)")._asdict())
+
+    assert "there is not enough evidence to say who makes the others wait in reference" in text
+    assert "next     capture(rings=True)" in text
+
+
+def test_where_nobody_is_blamed_it_names_the_barrier_behind_which_nothing_was_seen() -> None:
+    text = printed({**NOBODY, "hiding": ["actor_update"]})
+
+    assert text.startswith("Verdict: nobody is blamed: no rank was seen to make others wait in the 40 steps")
+    assert "slow inside of actor_update" in text
+    assert "capture(rings=True)" in text
+
+
+def test_where_nobody_judged_it_says_why_and_does_not_say_that_nobody_is_slow() -> None:
+    text = printed({**NOBODY, "why_not": "no two ranks have finished a step together"})
+
+    assert text == "Verdict: none, as no two ranks have finished a step together."
+
+
+def test_names_and_texts_drive_no_terminal() -> None:
+    nasty = "a\x1b[31m[bold]x\u202e"
+    fields = dict.fromkeys(("stage", "role", "waits_for", "next", "request"), nasty)
+
+    text = printed(NOBODY, verdict(**fields, evidence={nasty: nasty})._asdict())
+
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert text.count("\\x1b[31m[bold]x\\u202e") == 7
+
+
+@pytest.mark.parametrize(
+    ("where", "words"), [("before", "before reference"), ("inside", "inside of reference"), ("in", "in reference")]
+)
+def test_it_says_where_of_a_stage_the_time_is_lost(where: str, words: str) -> None:
+    assert sentence(verdict(evidence={"where": where})._asdict()).endswith(f"than the others {words}")
+
+
+def test_long_lines_are_indented_where_they_wrap() -> None:
+    out = io.StringIO()
+    for line in lines(NOBODY, [verdict(next="look " * 40)._asdict()]):
+        console.Console(file=out, width=80, highlight=False).print(line)
+
+    texts = out.getvalue().splitlines()
+    wrapped = [line for line in texts if line.startswith(" " * 11) and line.split()]
+    assert len(wrapped) >= 3
+    assert max(map(len, texts)) <= 80

@@ -1,0 +1,74 @@
+"""Lateness from what hosts have handed over: rings come before stage entries, in the steps in which they were read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from builders.judged_runs import BEHIND, INPUT, MS, recorded, stage_times
+from builders.run_files import RUN_ID
+
+pytest.importorskip("numpy")
+pl = pytest.importorskip("polars")
+
+from mstxkit.reading.run import open_run  # noqa: E402
+from mstxkit.store import batches, layout  # noqa: E402
+from mstxkit.store.batches import HandingProcess  # noqa: E402
+from mstxkit.store.collectives import CollectiveEntry  # noqa: E402
+from mstxkit.store.summaries import StageSummary  # noqa: E402
+
+S = 1_000_000_000
+RINGED = range(8, 12)
+
+
+def hand_over(run: Path, late_rank: int, late_ns: int) -> None:
+    """One batch of two ranks: actor_update of all steps, and a collective in the middle of it in some."""
+    head = {
+        "run": RUN_ID, "host": "h", "boot": "b", "sender": "s", "number": 0, "clock": [100 * S, 1000 * S, 0],
+        "groups": {"7": {"ranks": "0-1"}},
+        "processes": [HandingProcess(rank, f"h-{rank}", rank, stages=("actor_update",)).as_json() for rank in (0, 1)],
+    }  # fmt: skip
+    sections = []
+    for rank in (0, 1):
+        stages = [StageSummary(n, 1, 1, n * S, n * S + S // 2, S // 2, None, S // 2) for n in range(1, 20)]
+        entered = [n * S + 200 * MS + (late_ns if rank == late_rank else 0) for n in RINGED]
+        entries = [CollectiveEntry(7, n, at, 0, 1, 0, 4) for n, at in zip(RINGED, entered)]
+        sections.append((batches.STAGES, rank, b"".join(row.pack() for row in stages)))
+        sections.append((batches.COLLECTIVES, rank, b"".join(row.pack() for row in entries)))
+    folder = run / layout.SUMMARIES
+    folder.mkdir()
+    (folder / f"h-00{layout.SUMMARIES_SUFFIX}").write_bytes(batches.encode(head, sections))
+
+
+def test_in_the_steps_of_a_ring_it_tells_who_is_late_behind_the_barrier(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", stage_times(BEHIND, steps=20))
+    hand_over(run, late_rank=1, late_ns=20 * MS)
+
+    table = open_run(run).lateness()
+
+    ringed = table.filter(pl.col("source") == "flight_recorder")
+    assert sorted(ringed["step"].unique()) == list(RINGED)
+    assert ringed.filter(pl.col("rank") == 1)["late_ns"].to_list() == pytest.approx([20 * MS] * 4, abs=MS)
+    assert set(ringed.filter(pl.col("rank") == 0)["late_ns"]) == {0}
+    assert (set(ringed["group"]), set(ringed["stage"])) == ({"0-1"}, {"actor_update"})
+    others = table.filter(pl.col("source") == "stage_entry")
+    assert sorted(others["step"].unique()) == [step for step in range(20) if step not in RINGED]
+    assert table["step"].is_sorted()
+
+
+def test_filters_of_the_run_hold_for_rings_too(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", stage_times(INPUT, steps=20))
+    hand_over(run, late_rank=0, late_ns=5 * MS)
+
+    some = open_run(run, ranks=0, steps=[9, 15]).lateness().filter(pl.col("source") == "flight_recorder")
+
+    assert some.select("step", "rank", "stage").rows() == [(9, 0, "actor_update")]
+
+
+def test_batches_that_anybody_wrote_are_no_error(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", stage_times(INPUT, steps=20))
+    hand_over(run, late_rank=0, late_ns=5 * MS)
+    file = next((run / layout.SUMMARIES).iterdir())
+    file.write_bytes(b"MXS1" + file.read_bytes()[:-7])
+
+    assert set(open_run(run).lateness()["source"]) == {"stage_entry"}

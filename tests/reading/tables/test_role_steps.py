@@ -1,0 +1,127 @@
+"""A run's own stages as steps that can be judged: of whom, when, how much work, and only steps that are over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.judged_runs import MS, NOBODY, recorded, stage_times
+from builders.run_files import BankFiles, ProcessFiles, alive, new_run
+
+np = pytest.importorskip("numpy")
+pytest.importorskip("polars")
+
+from mstxkit.reading.run import open_run  # noqa: E402
+from mstxkit.reading.tables import role_steps  # noqa: E402
+
+
+def bank(*steps: int, stage: str = "reward", begin: int = 0, ms: int = 10, **attributes: Any) -> BankFiles:
+    made = BankFiles()
+    for step in steps:
+        at = begin + 100 * step * MS
+        made.range(stage, at, at + ms * MS, stage=stage, own=True, step=step, **attributes)
+    return made
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return new_run(tmp_path / "run")
+
+
+def test_a_step_has_the_times_of_each_member_in_each_stage(run: Path) -> None:
+    twice = bank(3, begin=5 * MS).range("update", 350 * MS, 354 * MS, stage="update", own=True, step=3)
+    ProcessFiles(run, 1, rank=0, host="h").seal(
+        twice.range("reward", 330 * MS, 332 * MS, stage="reward", own=True, step=3)
+    )
+    ProcessFiles(run, 2, rank=1, host="h").seal(bank(3))
+
+    (step,) = role_steps.of_run(open_run(run))
+
+    assert (step.role, step.step, step.stages) == ("", 3, ("reward", "update"))
+    assert [(peer.rank, peer.host, peer.is_controller) for peer in step.members] == [(0, "h", False), (1, "h", False)]
+    assert step.entered_s == pytest.approx(np.array([[0.005, 0.05], [0.0, np.nan]]), nan_ok=True)
+    assert step.left_s == pytest.approx(np.array([[0.032, 0.054], [0.01, np.nan]]), nan_ok=True)
+    assert step.total_s == pytest.approx(np.array([[0.012, 0.004], [0.01, np.nan]]), nan_ok=True)
+    assert step.longest_s == pytest.approx(np.array([[0.01, 0.004], [0.01, np.nan]]), nan_ok=True)
+    assert step.occurrences.tolist() == [[2, 1], [1, 0]]
+
+
+def test_work_is_what_ranges_say_and_prompts_count_where_they_name_no_responses(run: Path) -> None:
+    ProcessFiles(run, 1, rank=0).seal(bank(0, tokens=700, responses=4, prompts=2, longest_response=300))
+    ProcessFiles(run, 2, rank=1).seal(bank(0, prompts=2))
+
+    (step,) = role_steps.of_run(open_run(run))
+
+    assert step.work.tokens == pytest.approx(np.array([[700], [np.nan]]), nan_ok=True)
+    assert step.work.responses.tolist() == [[4], [2]]
+    assert step.work.longest_response == pytest.approx(np.array([[300], [np.nan]]), nan_ok=True)
+
+
+def test_stages_have_their_canonical_keys_by_whatever_name_they_were_recorded(run: Path) -> None:
+    ProcessFiles(run, 1, rank=0).seal(bank(0, stage="update_actor"))
+    ProcessFiles(run, 2, rank=1).seal(bank(0, stage="actor_update"))
+
+    (step,) = role_steps.of_run(open_run(run))
+
+    assert step.stages == ("actor_update",)
+    assert step.occurrences.tolist() == [[1], [1]]
+
+
+def test_roles_are_judged_apart_and_a_rank_is_not_compared_with_what_works_beside_it(run: Path) -> None:
+    ProcessFiles(run, 1, rank=0, role="actor").seal(bank(0))
+    ProcessFiles(run, 2, rank=1, role="actor").seal(bank(0))
+    ProcessFiles(run, 3, rank=0, role="rollout").seal(bank(0, begin=MS))
+    ProcessFiles(run, 4, rank=0, role="actor", under="dataloader", part="dataloader 3").seal(bank(0, begin=2 * MS))
+
+    steps = role_steps.of_run(open_run(run))
+
+    assert sorted((step.role, len(step.members)) for step in steps) == [("actor", 1), ("actor", 2), ("rollout", 1)]
+
+
+def test_a_driver_that_waits_is_a_controller_and_its_waits_are_nobodys_time(run: Path) -> None:
+    ProcessFiles(run, 1, rank=None).seal(bank(0, stage="adv").range(
+        "reward", 0, 50 * MS, stage="reward", own=True, step=0, waits_for="workers"
+    ))  # fmt: skip
+    ProcessFiles(run, 2, rank=0).seal(bank(0))
+
+    (step,) = role_steps.of_run(open_run(run))
+
+    driver = [peer.is_controller for peer in step.members].index(True)
+    assert np.isnan(step.entered_s[driver, step.stages.index("reward")])
+
+
+def test_the_last_step_of_a_process_that_goes_on_is_not_over(run: Path) -> None:
+    ProcessFiles(run, 1, rank=0).live(bank(0, 1), pointer=alive())
+    ProcessFiles(run, 2, rank=1).seal(bank(0, 1), ended=None)
+
+    assert [step.step for step in role_steps.of_run(open_run(run))] == [0]
+
+
+def test_a_step_in_which_a_rank_went_away_without_a_word_is_left_out(tmp_path: Path) -> None:
+    run = new_run(tmp_path / "run")
+    ProcessFiles(run, 1, rank=0).seal(bank(0, 1, 2))
+    ProcessFiles(run, 2, rank=1).live(bank(0, 1))
+
+    assert [step.step for step in role_steps.of_run(open_run(run))] == [0, 2]
+
+
+def test_times_of_two_hosts_have_the_error_of_their_wall_clocks(run: Path) -> None:
+    ProcessFiles(run, 1, rank=0, host="a").seal(bank(0))
+    ProcessFiles(run, 2, rank=1, host="b").seal(bank(0))
+
+    (step,) = role_steps.of_run(open_run(run))
+
+    assert step.error_s.min() >= role_steps.CLOCKS_OF_HOSTS_S
+
+
+def test_steps_come_in_the_order_in_which_they_ended(tmp_path: Path) -> None:
+    steps = role_steps.of_run(open_run(recorded(tmp_path / "run", stage_times(NOBODY, ranks=3, steps=12))))
+
+    assert [step.step for step in steps] == list(range(12))
+
+
+def test_what_is_in_no_step_is_judged_in_none(run: Path) -> None:
+    ProcessFiles(run, 1, rank=0).seal(BankFiles().range("reward", 0, MS, stage="reward", own=True))
+
+    assert role_steps.of_run(open_run(run)) == []

@@ -1,0 +1,94 @@
+"""What was judged of a run: its judge's word where there is any; else the run's tables, judged here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from builders.judged_runs import BEHIND, INPUT, NOBODY, recorded, say, stage_times, verdict
+from builders.run_files import new_run
+
+pytest.importorskip("numpy")
+pytest.importorskip("polars")
+
+from mstxkit.reading import judged
+from mstxkit.reading.run import open_run
+
+
+def test_the_word_of_the_jobs_own_judge_comes_first(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", stage_times(INPUT, steps=40))
+    say(run, verdict(id="small", impact_ratio=0.1, rank=0), verdict(id="large"), verdict(id="gone", withdrawn="x"))
+    say(run, verdict(id="open", kind="not_enough_evidence", impact_ratio=0.9))
+
+    judgement = judged.of_run(open_run(run))
+
+    assert judgement.by == judged.JOB
+    assert [said.id for said in judgement.holding] == ["large", "small", "open"]
+    assert [said.id for said in judgement.blaming] == ["large", "small"]
+
+
+def test_where_all_verdicts_are_withdrawn_nobody_is_blamed(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", stage_times(INPUT, steps=40))
+    say(run, verdict(withdrawn="it recovered"))
+
+    assert judged.of_run(open_run(run)) == judged.JobVerdicts(judged.JOB)
+
+
+def test_where_the_jobs_judge_lacks_evidence_the_tables_may_have_it(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", stage_times(INPUT))
+    healthy = recorded(tmp_path / "healthy", stage_times(NOBODY))
+    for each in (run, healthy):
+        say(each, verdict(id="open", kind="not_enough_evidence"))
+
+    assert judged.of_run(open_run(run)).by == judged.TABLES
+    assert [said.id for said in judged.of_run(open_run(healthy)).holding] == ["open"]
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_run_that_nobody_judged_is_judged_by_its_tables(tmp_path: Path, ranks: int) -> None:
+    judgement = judged.of_run(open_run(recorded(tmp_path / "run", stage_times(INPUT, ranks=ranks))))
+
+    assert judgement.by == judged.TABLES
+    assert [(said.rank, said.stage) for said in judgement.blaming] == [(1, "reference")]
+
+
+@pytest.mark.parametrize("fault", [BEHIND, NOBODY])
+def test_tables_alone_blame_nobody_where_a_barrier_hides_it_or_all_is_well(tmp_path: Path, fault: str) -> None:
+    judgement = judged.of_run(open_run(recorded(tmp_path / "run", stage_times(fault, ranks=4))))
+
+    assert judgement.by == judged.TABLES
+    assert [said for said in judgement.blaming if said.rank is not None] == []
+    assert judgement.hiding == ("actor_update",)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranges_around_collectives_tell_who_is_late_behind_the_barrier(tmp_path: Path, ranks: int) -> None:
+    """And the one that is slow is blamed, not the one that is in the collective for longest."""
+    run = recorded(tmp_path / "run", stage_times(BEHIND, ranks=ranks), around_collectives=True)
+
+    judgement = judged.of_run(open_run(run))
+
+    assert [(said.rank, said.stage) for said in judgement.blaming] == [(1, "actor_update")]
+    assert judgement.hiding == ()
+
+
+@pytest.mark.parametrize("fault", [INPUT, NOBODY])
+def test_ranges_around_collectives_accuse_nobody_else(tmp_path: Path, fault: str) -> None:
+    run = recorded(tmp_path / "run", stage_times(fault, ranks=4), around_collectives=True)
+
+    blaming = judged.of_run(open_run(run)).blaming
+
+    assert [(said.rank, said.stage) for said in blaming] == [(1, "reference")] * (fault == INPUT)
+
+
+@pytest.mark.parametrize(("ranks", "steps"), [(1, 20), (2, 0)])
+def test_where_there_is_nothing_to_compare_nobody_judges_and_it_says_why(
+    tmp_path: Path, ranks: int, steps: int
+) -> None:
+    rows = stage_times(NOBODY, ranks=ranks, steps=steps)
+    run = recorded(tmp_path / "run", rows) if rows else new_run(tmp_path / "empty")
+
+    judgement = judged.of_run(open_run(run))
+
+    assert judgement.by == judged.NOBODY
+    assert judgement.why_not
