@@ -17,7 +17,7 @@ from typing import Any, Callable, Mapping
 from . import __version__, faults
 from .errors import CaptureError
 from .escalation.duty.standby import Standby
-from .host import identity, imports
+from .host import environment, identity, imports
 from .recorder import forking, here, outliving
 from .recorder.keeper import Keeper
 from .recorder.process import Recorder
@@ -50,7 +50,7 @@ def start(folder: Path, limits: Any, settings: Any, told_to_children: Mapping[st
         folder: The run folder, resolved; made if it is missing.
         limits: What the recorder may use.
         settings: What this process does about requests.
-        told_to_children: Variables of the environment while it records.
+        told_to_children: Variables of the environment while it records, the run's id among them.
 
     Raises:
         CaptureError: the folder or a limit cannot be used, or this process records into another run already.
@@ -65,6 +65,7 @@ def start(folder: Path, limits: Any, settings: Any, told_to_children: Mapping[st
         except BaseException:
             _put_back_environment()
             raise
+        os.environ[environment.RUN_ID] = recorder.run_id
         _take(recorder)
         _set_hooks()
         _stop_with_multiprocessing()

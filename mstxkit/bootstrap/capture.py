@@ -14,11 +14,12 @@ from typing import Any
 
 from .. import faults
 from ..errors import CaptureError, ConfigError, MstxkitError
-from ..host import environment, interpreters
+from ..host import environment, interpreters, launch
+from ..store import run_file
 from . import ray_job
 
 # The same in each capture of this process.
-_job = os.urandom(4).hex()
+_job = f"{launch.DRAWN}{os.urandom(4).hex()}"
 
 
 class Capture:
@@ -94,7 +95,8 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
     from . import settings
 
     base, configured = (config, None) if settings.are_limits(config) else _configuration(config)
-    folder = _run_folder(run, "" if configured is None else configured.path)
+    asked = _asked_folder(run, "" if configured is None else configured.path)
+    folder = _resolved(asked)
     if capturing.records_into(folder):
         if configured is not None:
             configured.leave_in(folder)
@@ -103,7 +105,9 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
     limits, of_requests = settings.resolved(base, overrides)
     job = os.environ.get(environment.JOB) or _job
     own = {environment.RUN: str(folder), environment.JOB: job, **settings.as_variables(base, overrides)}
+    own[environment.RUN_ID] = run_file.likely_id(asked)
     if configured is not None:
+        run_file.open_run_folder(folder, own[environment.RUN_ID])
         configured.leave_in(folder)
         own.update(configured.variables(overrides))
     if capturing.start(folder, limits, of_requests, own):
@@ -138,10 +142,14 @@ def _configuration(config: Any) -> tuple[dict[str, Any], Any]:
     return ready.settings, ready
 
 
-def _run_folder(run: str | os.PathLike[str] | None, path: str = "") -> Path:
+def _asked_folder(run: str | os.PathLike[str] | None, path: str) -> str | os.PathLike[str]:
     if run is None:
         in_path = Path(path or "mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S")
         run = os.environ.get(environment.RUN) or in_path
+    return run
+
+
+def _resolved(run: str | os.PathLike[str]) -> Path:
     try:
         return Path(os.path.realpath(run))
     except (TypeError, ValueError) as exc:

@@ -18,7 +18,7 @@ from operator import index
 from typing import Any, Callable, Mapping
 
 from .. import faults
-from . import environment, parts
+from . import environment, launch, parts
 
 _RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "RANK_ID")
 _WORLD_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "RANK_SIZE")
@@ -191,7 +191,8 @@ def of_process(run_id: str, native: bool, version: str) -> dict[str, Any]:
         "run": run_id,
         **of_life(),
         "ppid": os.getppid(),
-        "job": os.environ.get(environment.JOB),
+        "job": _fitted(os.environ.get(environment.JOB)),
+        "launch": launch.start_id(),
         "restart": _from_environment(_RESTART_VARIABLES),
         "start": f"{time.time_ns():x}{os.urandom(2).hex()}",
         "start_ns": time.time_ns(),
