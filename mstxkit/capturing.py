@@ -124,7 +124,7 @@ def _take(recorder: Any) -> None:
     _beside.standby = _beside.keeper = None
     if recorder is not None:
         standby = Standby((recorder.run, recorder.run_id, recorder.live.path.parent), _beside.settings)
-        keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path)
+        keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path, recorder.care)
         recorder.sealer.each_second = lambda: standby.consider() + keeper.consider()
         _beside.standby, _beside.keeper = standby, keeper
         if _beside.settings.planned:

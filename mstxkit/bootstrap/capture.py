@@ -67,7 +67,9 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
         config: A file, a dict or a `Config` of any system: its windows become requests, which begin at their steps.
             Default: the file that MSTXKIT_CONFIG names. Also a dict of limits by name, as in `overrides`.
         overrides: Limits of this recorder: bank_bytes, banks, slots, quota_bytes, rotate_bytes, seal_every_s,
-            heartbeat_s, live_folder, budget_ratio, stop_s. And what this process and its children do about requests:
+            heartbeat_s, live_folder, budget_ratio, stop_s. Of all processes of a host or a run: sealed, sealed_mb_s,
+            sealed_host_bytes, sealed_run_bytes, keep_days, care_every_s (`recorder.process.RecorderLimits`). And what
+            this process and its children do about requests:
             poll_every_s, light, cooldown_s, session_s, hour_s, run_s, agreement_s, transport_s, run_bytes;
             profiles, profiles_mb_s, profiles_host_bytes, profiles_run_bytes (`escalation.duty.settings`). Each also as
             MSTXKIT_<NAME> in the environment.

@@ -24,7 +24,7 @@ class _Member(NamedTuple):
 
     first_ns: int
     last_ns: int
-    index: int
+    which: int
     place: _Place | None
 
 
@@ -86,7 +86,7 @@ def number(processes: Sequence[tuple[Mapping[str, Any], int, int]]) -> list[int]
             current = _Attempt(current.number + 1, start.restart)
         current.add(start)
         for member in start.members:
-            attempts[member.index] = current.number
+            attempts[member.which] = current.number
     return attempts
 
 

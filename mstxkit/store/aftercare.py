@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Iterator, NamedTuple
 
 from ..errors import MstxkitError
-from ..host.priority import give_way
+from ..host import detached
 from . import documents, local_place, retention
 from .fetching import Fetched, Pace, fetch_all
 
@@ -56,12 +56,7 @@ class Care(NamedTuple):
 
 def main() -> None:
     """The process: let go of who started it, then take care. Its words are those of a `Care`."""
-    if os.fork():
-        os._exit(0)
-    os.setsid()
-    os.closerange(3, 1 << 16)
-    os.chdir("/")
-    give_way()
+    detached.begin()
     take_care(Care.of_words(sys.argv[1:]))
 
 

@@ -1,7 +1,8 @@
 """The run folder and `run.json` in it: the id that the first process of a run writes and all others read.
 
 Hosts that do not share the folder write one each. They agree where the id was handed on to them, or where their
-launcher says which job they are of (`host/launch.py`). A run folder given as a symbolic link is resolved once, at the start; inside it no link is followed.
+launcher says which job they are of (`host/launch.py`). A run folder given as a symbolic link is resolved once, at the
+start; inside it no link is followed.
 """
 
 from __future__ import annotations
@@ -43,7 +44,12 @@ def likely_id(asked: str | os.PathLike[str]) -> str:
     draw it from what their launcher says and from the folder, else a random one.
     """
     handed_on, folder = os.environ.get(environment.RUN_ID), os.environ.get(environment.RUN)
-    if handed_on is not None and is_run_id(handed_on) and folder and os.path.realpath(folder) == os.path.realpath(asked):
+    if (
+        handed_on is not None
+        and is_run_id(handed_on)
+        and folder
+        and os.path.realpath(folder) == os.path.realpath(asked)
+    ):
         return handed_on
     return launch.run_id(os.path.abspath(os.fspath(asked))) or os.urandom(16).hex()
 
