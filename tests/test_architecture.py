@@ -114,6 +114,7 @@ MAY_CATCH_EVERYTHING = {
     "parsing/one.py",
     "profiling/others.py",
     "profiling/session.py",
+    "recorder/caretaking.py",
     "recorder/exits.py",
     "recorder/keeper.py",
     "recorder/background.py",

@@ -35,7 +35,7 @@ class Cost(NamedTuple):
         return Cost(self.files + other.files, self.bytes + other.bytes, self.records + other.records)
 
 
-class Record(NamedTuple):
+class CareRecord(NamedTuple):
     """What a record says.
 
     Args:
@@ -73,11 +73,11 @@ def announce(run: Path, run_id: str, folder: Path, token: str) -> None:
     file = run / layout.CARE / name_of(identity.host(), token)
     if not os.path.lexists(file):
         folders.make_folder(file.parent)
-        record = Record(identity.host(), str(folder), token, as_of_ns=time.time_ns())
+        record = CareRecord(identity.host(), str(folder), token, as_of_ns=time.time_ns())
         documents.write_new(file, _as_json(record, run_id))
 
 
-def write(run: Path, run_id: str, name: str, record: Record) -> None:
+def write(run: Path, run_id: str, name: str, record: CareRecord) -> None:
     """Replace a record.
 
     Raises:
@@ -87,7 +87,7 @@ def write(run: Path, run_id: str, name: str, record: Record) -> None:
     write_file(run / layout.CARE / name, run_id, record)
 
 
-def write_file(file: Path, run_id: str, record: Record) -> None:
+def write_file(file: Path, run_id: str, record: CareRecord) -> None:
     """Replace a record, wherever it is kept.
 
     Raises:
@@ -96,12 +96,12 @@ def write_file(file: Path, run_id: str, record: Record) -> None:
     documents.replace_file(file, _as_json(record, run_id))
 
 
-def read(run: Path, run_id: str, name: str) -> Record | None:
+def read(run: Path, run_id: str, name: str) -> CareRecord | None:
     """One record; None where there is none that can be read."""
     return read_file(run / layout.CARE / name, run_id)
 
 
-def read_file(file: Path, run_id: str) -> Record | None:
+def read_file(file: Path, run_id: str) -> CareRecord | None:
     """One record, wherever it is kept; None where there is none that can be read."""
     try:
         fields = documents.document(file, run_id)
@@ -110,7 +110,7 @@ def read_file(file: Path, run_id: str) -> Record | None:
     return None if fields is None else _of_fields(fields)
 
 
-def records(run: Path, run_id: str, host: str = "") -> Iterator[Record]:
+def records(run: Path, run_id: str, host: str = "") -> Iterator[CareRecord]:
     """All records of a run, or of one host, that can be read."""
     for name in documents.names_in(run / layout.CARE, layout.CARE_SUFFIX):
         is_asked_for = not name.startswith(".") and name.startswith(f"{host}-" if host else "")
@@ -129,19 +129,19 @@ def counted(removed: dict[str, Cost], more: dict[str, Cost]) -> dict[str, Cost]:
     return together
 
 
-def _as_json(record: Record, run_id: str) -> bytes:
+def _as_json(record: CareRecord, run_id: str) -> bytes:
     fields = {**record._asdict(), "format": documents.FORMAT, "run": run_id}
     return json.dumps(fields).encode("utf-8", "backslashreplace")
 
 
-def _of_fields(fields: dict[str, Any]) -> Record:
+def _of_fields(fields: dict[str, Any]) -> CareRecord:
     host, folder, token, problem = (text_of(fields.get(key)) for key in ("host", "folder", "token", "problem"))
     files, size, as_of_ns = (whole_number(fields.get(key)) for key in ("files", "bytes", "as_of_ns"))
     removed, removing = (
         {text_of(name): _cost(cost) for name, cost in table_of(fields.get(key)).items()}
         for key in ("removed", "removing")
     )
-    return Record(host, folder, token, files, size, problem, as_of_ns, removed, removing)
+    return CareRecord(host, folder, token, files, size, problem, as_of_ns, removed, removing)
 
 
 def _cost(value: Any) -> Cost:

@@ -19,7 +19,7 @@ from typing import Iterator, NamedTuple
 from ..errors import MstxkitError
 from ..host import detached, identity, life
 from . import care_record, documents, layout, run_file, sealed_place, tidying
-from .care_record import Cost, Record
+from .care_record import CareRecord, Cost
 from .fetching import Pace
 from .moving import Moved, Writers, move_all
 
@@ -140,12 +140,12 @@ class _Ledger:
         token = None if care.place is None else sealed_place.token_of(care.place)
         self._own = None if name else (care.place or care.live) / _OWN_COPY
         self._name = name or care_record.name_of(identity.host(), token or _key_of(care.live))
-        before = self._read_own() or care_record.read(care.run, care.run_id, self._name) or Record("")
+        before = self._read_own() or care_record.read(care.run, care.run_id, self._name) or CareRecord("")
         place = ("", "") if care.place is None or name else (str(care.place), token or "")
         self.record = before._replace(host="" if name else identity.host(), folder=place[0], token=place[1])
         self._before = before
 
-    def _read_own(self) -> Record | None:
+    def _read_own(self) -> CareRecord | None:
         return None if self._own is None else care_record.read_file(self._own, self._care.run_id)
 
     def finish(self) -> None:
@@ -182,7 +182,7 @@ class _Ledger:
         except FileNotFoundError:
             return False
 
-    def _keep(self, record: Record) -> None:
+    def _keep(self, record: CareRecord) -> None:
         self.record = record
         if self._own is None:
             care_record.write(self._care.run, self._care.run_id, self._name, record)

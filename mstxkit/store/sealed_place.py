@@ -53,12 +53,12 @@ def on_this_host(run: Path, run_id: str) -> list[Path]:
     return sorted({folder for folder in folders if folder is not None})
 
 
-def is_on_this_host(record: care_record.Record, run_id: str) -> bool:
+def is_on_this_host(record: care_record.CareRecord, run_id: str) -> bool:
     """Does this record speak of a folder that can be read here?"""
     return _believed(record, run_id) is not None
 
 
-def _believed(record: care_record.Record, run_id: str) -> Path | None:
+def _believed(record: care_record.CareRecord, run_id: str) -> Path | None:
     folder = Path(record.folder)
     if record.host != identity.host() or not folder.is_absolute() or len(folder.parts) < 5:
         return None
