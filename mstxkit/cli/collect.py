@@ -27,7 +27,9 @@ def collect(
     run: Path = typer.Argument(..., help="The run's folder.", show_default=False),
     json: bool = typer.Option(False, "--json", help="The names of what was sealed, as JSON."),
 ) -> None:
-    """Seal what killed processes left on this host, and move what is on its own disk into the run.
+    """Seal and move what this host still holds of a run.
+
+    What killed processes left is sealed; what is on this host's own disk moves into the run.
 
     What still runs is left alone. Ends with 1 where something could not be moved, with 2 where there is no such run.
 

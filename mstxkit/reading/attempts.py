@@ -9,6 +9,7 @@ after are the next, and where a rank comes again that had ended, it is the next 
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from ..host import parts
@@ -87,7 +88,24 @@ def number(processes: Sequence[tuple[Mapping[str, Any], int, int]]) -> list[int]
         current.add(start)
         for member in start.members:
             attempts[member.which] = current.number
+    _tell_apart(processes, attempts)
     return attempts
+
+
+def _tell_apart(processes: Sequence[tuple[Mapping[str, Any], int, int]], attempts: list[int]) -> None:
+    """Where a rank had two lives one after the other in an attempt all the same, the later is of a later attempt."""
+    ended: dict[_Place, int] = {}  # the highest attempt of a life that had ended
+    going_on: dict[_Place, list[tuple[int, int]]] = {}
+    for which in sorted(range(len(processes)), key=lambda which: processes[which][1:]):
+        identity, first_ns, last_ns = processes[which]
+        place = _place_of(identity)
+        if place is None:
+            continue
+        lives = going_on.setdefault(place, [])
+        while lives and lives[0][0] < first_ns:
+            ended[place] = max(ended.get(place, 0), heappop(lives)[1])
+        attempts[which] = max(attempts[which], ended.get(place, -1) + 1)
+        heappush(lives, (last_ns, attempts[which]))
 
 
 def _starts(processes: Sequence[tuple[Mapping[str, Any], int, int]]) -> Iterator[_Start]:

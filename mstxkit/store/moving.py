@@ -8,6 +8,7 @@ removed here (`sealed_place.py`). A file to which somebody may still write stays
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,8 +95,11 @@ def move(place: Path, sealed: Path, name: str, pace: Pace) -> None:
         OSError, MstxkitError: it cannot be; then it is where it was, or claimed.
     """
     claimed, target = place / f"{name}{sealed_place.MOVING}", sealed / name
-    if not os.path.lexists(claimed):
-        os.rename(place / name, claimed)
+    source = claimed if os.path.lexists(claimed) else place / name
+    if not stat.S_ISREG(os.lstat(source).st_mode):
+        raise MstxkitError(f"{source} is no file")
+    if source != claimed:
+        os.rename(source, claimed)
     folder = documents.open_folder(sealed)
     try:
         if not is_same(claimed, target):

@@ -195,7 +195,7 @@ class _Ledger:
         Raises:
             OSError, CaptureError: it cannot be written there; it is kept here, and said the next time.
         """
-        sizes = [] if self._care.place is None or self._is_of_run else _listed(self._care.folders[:1])
+        sizes = [] if self._care.place is None or self._is_of_run else _listed(self._care, self._care.folders[:1])
         record = self.record._replace(files=len(sizes), bytes=sum(file.bytes for file in sizes), problem=problem)
         is_news = record != self._before._replace(as_of_ns=record.as_of_ns)
         if is_news or self._is_of_run or care_record.read(self._care.run, self._care.run_id, self._name) is None:
@@ -208,14 +208,14 @@ def _tidied_here(care: SealedCare, ledger: _Ledger, moved: Moved) -> None:
     """The quotas of processes and of this host, and what is too old on its own disk."""
     writers = Writers(care.run, care.live)
     if care.place is not None:
-        here = _listed([care.place])
+        here = _listed(care, [care.place])
         names = [file.name for file in here]
         # What of a process is in the run is newer than nothing that is here.
         ledger.remove(tidying.too_old(here, care.before_ns, writers.may_write, layout.newest_of_each(names)))
         for process in sorted({layout.sealed_process(name) for name in moved.names}):
             ledger.remove(tidying.beyond(_of_process(care, process), care.quota_bytes))
     if care.host_bytes:
-        ledger.remove(tidying.beyond(_listed(care.folders, f"{identity.host()}-"), care.host_bytes))
+        ledger.remove(tidying.beyond(_listed(care, care.folders, f"{identity.host()}-"), care.host_bytes))
 
 
 def _of_process(care: SealedCare, process: str) -> list[tidying.SealedFile]:
@@ -224,7 +224,7 @@ def _of_process(care: SealedCare, process: str) -> list[tidying.SealedFile]:
     files = [tidying.looked_at(sealed_place.path_of(care.folders, name), name) for name in here]
     number = min(map(layout.sealed_number, here), default=0)
     if not number:  # all is in the run, and nothing will follow
-        files = [file for file in _listed(care.folders, f"{process}.") if file.name not in here]
+        files = [file for file in _listed(care, care.folders, f"{process}.") if file.name not in here]
     misses = 0
     while number > 0 and misses < 2:
         number -= 1
@@ -245,7 +245,7 @@ def _tidied_as_a_whole(care: SealedCare) -> None:
             if _is_due(care, name):
                 ledger = _Ledger(care._replace(place=None), name)
                 ledger.finish()
-                files = _listed(care.folders[-1:])
+                files = _listed(care, care.folders[-1:])
                 newest = layout.newest_of_each([file.name for file in files])
                 writers = Writers(care.run, care.live)
                 old = tidying.too_old(files, care.before_ns, writers.may_write, newest)
@@ -264,10 +264,10 @@ def _is_due(care: SealedCare, name: str) -> bool:
     return age_s >= RUN_EVERY * care.every_s
 
 
-def _listed(folders: list[Path], prefix: str = "") -> list[tidying.SealedFile]:
+def _listed(care: SealedCare, folders: list[Path], prefix: str = "") -> list[tidying.SealedFile]:
     """The sealed files of these folders that begin so, each once; links and what is none are left out."""
     names = (name for name in sealed_place.all_names(folders) if name.startswith(prefix) and layout.is_sealed(name))
-    looks = (tidying.looked_at(sealed_place.path_of(folders, name), name) for name in names)
+    looks = (tidying.looked_at(sealed_place.path_of(care.folders, name), name) for name in names)
     return [file for file in looks if file is not None]
 
 
