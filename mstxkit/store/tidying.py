@@ -91,7 +91,10 @@ def _by_index(descriptor: int, size: int) -> int | None:
     head = segment.head_of(data, offset, size)
     if isinstance(head, segment.BlockDamage) or head.kind != segment.INDEX or head.end != size:
         return None
-    entries = block_index.read(data, head).entries
+    try:
+        entries = block_index.read(data, head).entries
+    except FormatError:
+        return None  # damaged, or compressed by what this Python has not: heads never are
     return sum(whole_number(entry.fields.get("records")) for entry in entries if entry.kind == segment.RECORDS)
 
 

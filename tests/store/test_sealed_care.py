@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 import mstxkit
+from mstxkit.errors import FormatError
 from mstxkit.store import care_record, layout, sealed_care, sealed_place, tidying
 from mstxkit.store.care_record import Cost
 
@@ -268,3 +269,18 @@ class Files(RuleBasedStateMachine):
 
 Files.TestCase.settings = settings(max_examples=soak.rounds(300, 12), stateful_step_count=25, deadline=None)
 test_files_that_move_and_go = Files.TestCase
+
+
+def test_records_are_counted_where_nothing_can_be_unpacked(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the care process, which runs without site-packages."""
+    with mstxkit.capture(run):
+        for _ in range(7):
+            mstxkit.mark("x")
+    (path,) = (run / "sealed").iterdir()
+    monkeypatch.setattr(tidying.block_index, "read", refuse)
+
+    assert tidying.records_in(path) == 7
+
+
+def refuse(*_: Any) -> Any:
+    raise FormatError("compressed with what is not installed", 0)
