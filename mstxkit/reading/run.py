@@ -100,7 +100,7 @@ class Run:
     """
 
     def __init__(self, path: str, chosen: Selection | None = None) -> None:
-        from . import live, places, rows, sealed, vocabulary
+        from . import live, places, replicas, rows, sealed, vocabulary
         from .selection import EVERYTHING
 
         self.path, self._chosen = path, chosen or EVERYTHING
@@ -116,6 +116,7 @@ class Run:
         processes.leave_out_other_programs(ranks)
         self._processes = processes.ordered()
         places.add_removed(path, self.id, self._processes)
+        replicas.settle(self._processes)
         self.damage += live.losses(self._processes)
         self.damage = merge(self.damage)
         set_offsets(self._processes)
