@@ -98,12 +98,13 @@ def move(place: Path, sealed: Path, name: str, pace: Pace) -> None:
     source = claimed if os.path.lexists(claimed) else place / name
     if not stat.S_ISREG(os.lstat(source).st_mode):
         raise MstxkitError(f"{source} is no file")
-    if source != claimed:
-        os.rename(source, claimed)
     folder = documents.open_folder(sealed)
     try:
+        if not is_same(source, target):
+            _refuse_if_full(sealed, source)  # before it is claimed: its writer's own quota goes on counting it
+        if source != claimed:
+            os.rename(source, claimed)
         if not is_same(claimed, target):
-            _refuse_if_full(sealed, claimed)
             copy_file(claimed, target, pace)
         os.fsync(folder)
     finally:

@@ -91,7 +91,10 @@ def main() -> None:
     """
     is_last, words = sys.argv[1] == "last", sys.argv[2:]
     detached.begin()
-    take_care(SealedCare.of_words(words), _WAIT_S if is_last else 0)
+    care = SealedCare.of_words(words)
+    # What ended meanwhile found the lock held: look again until there is nothing more.
+    while (moved := take_care(care, _WAIT_S if is_last else 0)) is not None and moved.names:
+        pass
 
 
 def take_care(care: SealedCare, within_s: float = 0.0) -> Moved | None:

@@ -129,6 +129,7 @@ def test_a_full_disk_of_the_run_leaves_them_here_and_says_so(place: SealedPlace,
 
     assert moved == [] and "are free on the run's disk" in problem
     assert os.listdir(full) == []
+    assert os.listdir(place.here).count(f"{process}.0001.mxs") == 1, "it is not claimed, and counts for its writer"
     assert [record.problem for record in place.records().values()] == [problem]
     assert [(record.files, record.bytes > 2 << 20) for record in place.records().values()] == [(1, True)]
 
