@@ -21,7 +21,7 @@ LATE_S = 0.02
 
 
 def at(place: str) -> None:
-    time.sleep(BASE_S + LATE_S * (KIND == place and dist.get_rank() == 1))
+    time.sleep(BASE_S + LATE_S * (place == KIND and dist.get_rank() == 1))
 
 
 class Items(Dataset[torch.Tensor]):

@@ -18,7 +18,7 @@ from . import __version__, faults
 from .cluster.agent import Agent
 from .errors import CaptureError
 from .escalation.duty.standby import Standby
-from .host import identity, imports
+from .host import environment, identity, imports
 from .recorder import forking, here, outliving
 from .recorder.keeper import HandingOn, Keeper
 from .recorder.process import Recorder
@@ -53,7 +53,7 @@ def start(folder: Path, limits: Any, settings: Any, told_to_children: Mapping[st
         folder: The run folder, resolved; made if it is missing.
         limits: What the recorder may use.
         settings: What this process does about requests.
-        told_to_children: Variables of the environment while it records.
+        told_to_children: Variables of the environment while it records, the run's id among them.
 
     Raises:
         CaptureError: the folder or a limit cannot be used, or this process records into another run already.
@@ -68,6 +68,7 @@ def start(folder: Path, limits: Any, settings: Any, told_to_children: Mapping[st
         except BaseException:
             _put_back_environment()
             raise
+        os.environ[environment.RUN_ID] = recorder.run_id
         _take(recorder)
         _set_hooks()
         _stop_with_multiprocessing()
@@ -128,7 +129,7 @@ def _take(recorder: Any) -> None:
         standby = Standby((recorder.run, recorder.run_id, recorder.live.path.parent), _beside.settings)
         agent = Agent(recorder.run, recorder.run_id, recorder.live.path.parent, bool(_beside.settings.judge))
         handing_on = HandingOn(agent.turn, agent.last)
-        keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path, handing_on)
+        keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path, handing_on, recorder.care)
         rings = Rings.beside(recorder.live.path, recorder.is_forked)
         recorder.sealer.each_second = lambda: standby.consider() + keeper.consider() + rings.consider()
         _beside.standby, _beside.keeper, _beside.rings = standby, keeper, rings

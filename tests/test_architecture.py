@@ -119,6 +119,7 @@ MAY_CATCH_EVERYTHING = {
     "parsing/one.py",
     "profiling/others.py",
     "profiling/session.py",
+    "recorder/caretaking.py",
     "recorder/exits.py",
     "recorder/handing_over.py",
     "recorder/keeper.py",

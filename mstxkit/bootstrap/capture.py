@@ -14,11 +14,12 @@ from typing import Any
 
 from .. import faults
 from ..errors import CaptureError, ConfigError, MstxkitError
-from ..host import environment, interpreters
+from ..host import environment, interpreters, launch
+from ..store import run_file
 from . import ray_job
 
 # The same in each capture of this process.
-_job = os.urandom(4).hex()
+_job = f"{launch.DRAWN}{os.urandom(4).hex()}"
 
 
 class Capture:
@@ -66,7 +67,9 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
         config: A file, a dict or a `Config` of any system: its windows become requests, which begin at their steps.
             Default: the file that MSTXKIT_CONFIG names. Also a dict of limits by name, as in `overrides`.
         overrides: Limits of this recorder: bank_bytes, banks, slots, quota_bytes, rotate_bytes, seal_every_s,
-            heartbeat_s, live_folder, budget_ratio, stop_s. And what this process and its children do about requests:
+            heartbeat_s, live_folder, budget_ratio, stop_s. Of all processes of a host or a run: sealed, sealed_mb_s,
+            sealed_host_bytes, sealed_run_bytes, keep_days, care_every_s (`recorder.process.RecorderLimits`). And what
+            this process and its children do about requests:
             poll_every_s, light, cooldown_s, session_s, hour_s, run_s, agreement_s, transport_s, run_bytes;
             profiles, profiles_mb_s, profiles_host_bytes, profiles_run_bytes, rings (`escalation.duty.settings`). Each
             also as MSTXKIT_<NAME> in the environment. `rings=True`: torch's rings of collectives are on, by which
@@ -96,7 +99,8 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
     from . import settings
 
     base, configured = (config, None) if settings.are_limits(config) else _configuration(config)
-    folder = _run_folder(run, "" if configured is None else configured.path)
+    asked = _asked_folder(run, "" if configured is None else configured.path)
+    folder = _resolved(asked)
     if capturing.records_into(folder):
         if configured is not None:
             configured.leave_in(folder)
@@ -107,7 +111,9 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
     own = {environment.RUN: str(folder), environment.JOB: job, **settings.as_variables(base, overrides)}
     if of_requests.rings:
         own.update(torch_rings.variables(of_requests.rings, os.environ))
+    own[environment.RUN_ID] = run_file.likely_id(asked)
     if configured is not None:
+        run_file.open_run_folder(folder, own[environment.RUN_ID])
         configured.leave_in(folder)
         own.update(configured.variables(overrides))
     if capturing.start(folder, limits, of_requests, own):
@@ -142,10 +148,14 @@ def _configuration(config: Any) -> tuple[dict[str, Any], Any]:
     return ready.settings, ready
 
 
-def _run_folder(run: str | os.PathLike[str] | None, path: str = "") -> Path:
+def _asked_folder(run: str | os.PathLike[str] | None, path: str) -> str | os.PathLike[str]:
     if run is None:
         in_path = Path(path or "mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S")
         run = os.environ.get(environment.RUN) or in_path
+    return run
+
+
+def _resolved(run: str | os.PathLike[str]) -> Path:
     try:
         return Path(os.path.realpath(run))
     except (TypeError, ValueError) as exc:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ..errors import CaptureError
 from ..escalation.duty.settings import DutySettings, checked
-from ..recorder.process import RecorderLimits
+from ..recorder.process import OF_ALL_PROCESSES, RecorderLimits
 
 T = TypeVar("T", RecorderLimits, DutySettings)
 
@@ -39,9 +39,12 @@ def resolved(config: Any, overrides: dict[str, Any]) -> tuple[RecorderLimits, Du
 
 
 def as_variables(config: Any, overrides: dict[str, Any]) -> dict[str, str]:
-    """The settings of requests as environment variables, by which a driver hands them on to its workers."""
+    """Settings of requests, and limits of a host or a run, as environment variables: a driver hands them on to its
+    workers.
+    """
     asked = {**(config or {}), **overrides}
-    kept = {name: asked[name] for name in DutySettings._fields if asked.get(name) is not None}
+    passed_on = (*DutySettings._fields, *OF_ALL_PROCESSES)
+    kept = {name: asked[name] for name in passed_on if asked.get(name) is not None}
     return {f"MSTXKIT_{name.upper()}": str(int(v) if isinstance(v, bool) else v) for name, v in kept.items()}
 
 

@@ -1,23 +1,37 @@
-"""`mstxkit collect RUN`: seal what killed processes left on this host."""
+"""`mstxkit collect RUN`: seal what killed processes left on this host, and move what is on its disk into the run."""
 
 from __future__ import annotations
 
+import math
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from ..errors import ReadError
+from ..host import folders
 from ..reading.report.escape import for_terminal
-from . import _show
+from ..store import run_file, sealed_place
+from ..store.moving import Moved
+from ..store.sealed_care import SealedCare, take_care
+from . import FOUND_WRONG, _show
+
+if TYPE_CHECKING:
+    from ..recorder.adopt import Adopted
+
+_WAIT_S = 60.0
 
 
 def collect(
     run: Path = typer.Argument(..., help="The run's folder.", show_default=False),
     json: bool = typer.Option(False, "--json", help="The names of what was sealed, as JSON."),
 ) -> None:
-    """Seal what killed processes left on this host.
+    """Seal and move what this host still holds of a run.
 
-    What still runs is left alone. Ends with 2 where there is no such run.
+    What killed processes left is sealed; what is on this host's own disk moves into the run.
+
+    What still runs is left alone. Ends with 1 where something could not be moved, with 2 where there is no such run.
 
     Example: mstxkit collect runs/exp7
     """
@@ -25,12 +39,35 @@ def collect(
         raise ReadError(f"{run}: no such run folder")
     from ..recorder import adopt  # it loads the engine
 
-    sealed = adopt.collect(run)
+    sealed, moved = adopt.collect(run), _moved(run.resolve())
     if json:
-        _show.as_json({"sealed": [process._asdict() for process in sealed]})
-        return
+        document = {"sealed": [process._asdict() for process in sealed], "moved": moved.names, "problem": moved.problem}
+        _show.as_json(document)
+    else:
+        _say(sealed, moved)
+    if moved.problem:
+        raise typer.Exit(FOUND_WRONG)
+
+
+def _moved(run: Path) -> Moved:
+    """From this host's own disks, as fast as it goes."""
+    run_id = run_file.id_of(run) or ""
+    live = Path(folders.SHARED_MEMORY, f"mstxkit-{os.geteuid()}", run_id)
+    moved = Moved([])
+    for place in sealed_place.on_this_host(run, run_id):
+        done = take_care(SealedCare(run, run_id, live, place, math.inf), _WAIT_S)
+        problem = f"another process is at work on {place}" if done is None else done.problem
+        moved = Moved(moved.names + ([] if done is None else done.names), moved.problem or problem)
+    return moved
+
+
+def _say(sealed: list[Adopted], moved: Moved) -> None:
     for process in sealed:
         open_ranges = " and what it was inside of" if process.open_ranges else ""
         typer.echo(f"sealed {for_terminal(process.name)}: {process.records} records{open_ranges}")
-    if not sealed:
+    if moved.names:
+        typer.echo(f"moved into the run: {len(moved.names)} sealed file{'' if len(moved.names) == 1 else 's'}")
+    if moved.problem:
+        typer.echo(f"not moved: {for_terminal(moved.problem)}")
+    if not sealed and moved == Moved([]):
         typer.echo("nothing to collect on this host")

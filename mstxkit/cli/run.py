@@ -17,7 +17,7 @@ from ..errors import MstxkitError
 from ..host import environment
 from ..marking.ranges import is_off
 from ..reading.report.escape import for_terminal
-from ..store import layout, run_file
+from ..store import layout, run_file, sealed_place
 from . import _requests
 from ._activation import problem_with
 
@@ -162,7 +162,8 @@ def _awaited(pid: int) -> int:
 
 def _recorded(folder: Path) -> set[str]:
     """Names of the processes that have left something in the run, or are writing."""
-    parts = [part for part in (folder / layout.LIVE, folder / layout.SEALED) if part.is_dir()]
+    here = sealed_place.on_this_host(folder, run_file.id_of(folder) or "")
+    parts = [part for part in (folder / layout.LIVE, folder / layout.SEALED, *here) if part.is_dir()]
     return {match[1] for part in parts for path in part.iterdir() if (match := _PROCESS.match(path.name))}
 
 

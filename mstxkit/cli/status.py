@@ -54,6 +54,8 @@ def status(
         checks = _checks.installation()
         _show.as_json([check._asdict() for check in checks]) if json else _show.console().print(_checks.table(checks))
         return
+    from ..reading import places
+    from ..reading.report import elsewhere
     from ..reading.run import open_run
 
     opened = open_run(run)
@@ -61,11 +63,14 @@ def status(
     patches = opened.patches().drop("process").to_dicts()
     escalation = _escalation(opened, processes)
     damage = [loss._asdict() for loss in opened.damage]
+    held = places.rows(opened.path, opened.id, (process["process"] for process in processes))
     if json:
         document = {"run": opened.id, "path": opened.path, "processes": processes, "patches": patches, "damage": damage}
-        _show.as_json({**document, **_as_dicts(escalation)})
+        _show.as_json({**document, "places": held, **_as_dicts(escalation)})
     else:
         _print(processes, patches, damage, escalation)
+        for line in elsewhere.lines(held):
+            _show.console().print(line)
     wrong = damage or any(p["state"] == "killed" or p["dropped"] or p["faults"] for p in processes)
     raise typer.Exit(FOUND_WRONG if wrong else 0)
 

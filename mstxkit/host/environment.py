@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 
 RUN, AUTOPATCH, OFF = "MSTXKIT_RUN", "MSTXKIT_AUTOPATCH", "MSTXKIT_OFF"
-# Drawn by whoever captures first, and inherited by what it starts: which processes belong to one start of a job.
+# The id of the run in the folder that MSTXKIT_RUN names, for hosts that do not see the folder.
+RUN_ID = "MSTXKIT_RUN_ID"
+# A name of the job, the same on all its hosts. Where there is none, one is drawn by whoever captures first, and
+# inherited by what it starts: which processes belong to one start of a job.
 JOB = "MSTXKIT_JOB"
 
 

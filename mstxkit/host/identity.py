@@ -18,11 +18,13 @@ from operator import index
 from typing import Any, Callable, Mapping
 
 from .. import faults
-from . import environment, parts
+from . import environment, launch, parts
 
 _RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "RANK_ID")
 _WORLD_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "RANK_SIZE")
 _REPLICA_VARIABLES = ("VERL_REPLICA_RANK", "VLLM_DP_RANK")
+# A replica of verl's may have data-parallel ranks of vLLM's: then both say which one this is.
+_DATA_PARALLEL_VARIABLE = "VLLM_DP_RANK"
 # A role longer than this is cut, and a part: the identity has to fit its place in the live file, in ASCII.
 ROLE_LIMIT = 100
 _WIDE_PART_LIMIT = 16
@@ -121,12 +123,21 @@ def _numbers() -> dict[str, int | None]:
 
 def _part(rank: int | None) -> dict[str, str | None]:
     try:
-        part = parts.current(rank, _inherited_rank, _from_environment(_REPLICA_VARIABLES))
+        part = parts.current(rank, _inherited_rank, _replica())
     except Exception as exc:
         faults.note("identity.part", exc)
         part = parts.Part()
     # "" and not None, which would replace nothing: a child that turns out to be a trainer works under nobody.
     return {"part": _fitted(part.text), "under": part.under or ("" if part.text else None)}
+
+
+def _replica() -> str | None:
+    """`2`; `2 dp 1` for one of several in a replica of verl's."""
+    replica = _from_environment(_REPLICA_VARIABLES)
+    rank_in_it = _from_environment((_DATA_PARALLEL_VARIABLE,))
+    if replica is None or rank_in_it is None or not os.environ.get(_REPLICA_VARIABLES[0]):
+        return None if replica is None else str(replica)
+    return f"{replica} dp {rank_in_it}"
 
 
 def _inherited_rank() -> int | None:
@@ -191,7 +202,8 @@ def of_process(run_id: str, native: bool, version: str) -> dict[str, Any]:
         "run": run_id,
         **of_life(),
         "ppid": os.getppid(),
-        "job": os.environ.get(environment.JOB),
+        "job": _fitted(os.environ.get(environment.JOB)),
+        "launch": launch.start_id(),
         "restart": _from_environment(_RESTART_VARIABLES),
         "start": f"{time.time_ns():x}{os.urandom(2).hex()}",
         "start_ns": time.time_ns(),

@@ -72,7 +72,7 @@ def forget() -> None:
     _remembered.__dict__.clear()
 
 
-def current(rank: int | None, inherited_rank: Callable[[], int | None], replica: int | None) -> Part:
+def current(rank: int | None, inherited_rank: Callable[[], int | None], replica: str | None) -> Part:
     """What this process is, as far as it is known by now.
 
     Args:
@@ -92,7 +92,7 @@ def current(rank: int | None, inherited_rank: Callable[[], int | None], replica:
     return part if replica is None else _in_replica(part, replica)
 
 
-def _in_replica(part: Part, replica: int) -> Part:
+def _in_replica(part: Part, replica: str) -> Part:
     if part.text == TRAINER or (part.text or "").startswith("replica "):
         return part
     return part._replace(text=f"replica {replica} {part.text or ''}".rstrip())

@@ -1,27 +1,73 @@
 """Attempts of one job: which processes of a run belong to one start of it, and which to a later one.
 
-A launcher that starts its processes anew counts (`restart`). Whoever captures first in a tree of processes draws a
-token that the others inherit (`job`); hosts of one job that share no such process have one each. So tokens whose
-processes lived at the same time are one attempt, and those that came after are the next.
+A launcher that starts its processes anew counts (`restart`), but each host's for itself: torchrun counts only on the
+host where a process failed. Whoever captures first in a tree of processes draws a token that the others inherit
+(`job`); hosts of one job that share no such process have one each. Where their launcher says which job they are of,
+`launch` is the same on all of them. So tokens whose processes lived at the same time are one attempt, those that came
+after are the next, and where a rank comes again that had ended, it is the next one too.
 """
 
 from __future__ import annotations
 
-from typing import Any, Mapping, NamedTuple, Sequence
+from heapq import heappop, heappush
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
+from ..host import parts
 from ..store.values import small_number, text_of
 
 # A heartbeat comes once a second: a process lived on for so long after its last sign of life, perhaps.
 _LIVED_ON_NS = 2_000_000_000
+_Place = tuple[int, str, str]  # a rank's own process: rank, role, part
 
 
-class _Start(NamedTuple):
-    """All processes of one token and count."""
+class _Member(NamedTuple):
+    """One process of those whose attempts are asked for."""
 
     first_ns: int
     last_ns: int
+    which: int
+    place: _Place | None
+
+
+class _Start(NamedTuple):
+    """Processes of one token that were started together."""
+
+    first_ns: int
     restart: int
-    members: list[int]
+    token: str
+    launch: str
+    members: list[_Member]
+
+    @property
+    def last_ns(self) -> int:
+        return max(member.last_ns for member in self.members)
+
+
+class _Attempt:
+    """The one that is being put together."""
+
+    def __init__(self, number: int, restart: int) -> None:
+        self.number, self.restart, self.over_ns = number, restart, -1
+        self._ends: dict[_Place, int] = {}
+        self._launches: set[str] = set()
+
+    def add(self, start: _Start) -> None:
+        """It belongs to this one."""
+        self.over_ns, self.restart = max(self.over_ns, start.last_ns), max(self.restart, start.restart)
+        self._launches.add(start.launch)
+        for member in start.members:
+            if member.place is not None:
+                self._ends[member.place] = max(member.last_ns, self._ends.get(member.place, 0))
+
+    def is_over_before(self, start: _Start) -> bool:
+        """Did it end before this start, whose launcher does not say that they belong together?"""
+        is_of_one_launch = bool(start.launch) and start.launch in self._launches
+        return start.first_ns > self.over_ns + _LIVED_ON_NS and not is_of_one_launch
+
+    def has_a_rank_again(self, start: _Start) -> bool:
+        """Does this start bring a rank that had ended in it?"""
+        return any(member.first_ns > self._ends.get(member.place, member.first_ns) for member in start.members
+                   if member.place is not None)  # fmt: skip
 
 
 def number(processes: Sequence[tuple[Mapping[str, Any], int, int]]) -> list[int]:
@@ -30,22 +76,68 @@ def number(processes: Sequence[tuple[Mapping[str, Any], int, int]]) -> list[int]
     Args:
         processes: Identity, first and last sign of life in ns, of each.
     """
-    attempts = [0] * len(processes)
-    current, over_ns, restart = -1, -1, -1
+    attempts, current = [0] * len(processes), None
     for start in sorted(_starts(processes)):
-        if current < 0 or start.first_ns > over_ns + _LIVED_ON_NS or start.restart > restart:
-            current, over_ns, restart = current + 1, start.last_ns, start.restart
-        over_ns, restart = max(over_ns, start.last_ns), max(start.restart, restart)
-        for index in start.members:
-            attempts[index] = current
+        if current is None:
+            current = _Attempt(0, start.restart)
+        elif current.has_a_rank_again(start):
+            # Somebody has counted it, here or on another host.
+            current = _Attempt(current.number + 1, max(current.restart + 1, start.restart))
+        elif start.restart > current.restart or current.is_over_before(start):
+            current = _Attempt(current.number + 1, start.restart)
+        current.add(start)
+        for member in start.members:
+            attempts[member.which] = current.number
+    _tell_apart(processes, attempts)
     return attempts
 
 
-def _starts(processes: Sequence[tuple[Mapping[str, Any], int, int]]) -> list[_Start]:
-    starts: dict[tuple[str, int], _Start] = {}
+def _tell_apart(processes: Sequence[tuple[Mapping[str, Any], int, int]], attempts: list[int]) -> None:
+    """Where a rank had two lives one after the other in an attempt all the same, the later is of a later attempt."""
+    ended: dict[_Place, int] = {}  # the highest attempt of a life that had ended
+    going_on: dict[_Place, list[tuple[int, int]]] = {}
+    for which in sorted(range(len(processes)), key=lambda which: processes[which][1:]):
+        identity, first_ns, last_ns = processes[which]
+        place = _place_of(identity)
+        if place is None:
+            continue
+        lives = going_on.setdefault(place, [])
+        while lives and lives[0][0] < first_ns:
+            ended[place] = max(ended.get(place, 0), heappop(lives)[1])
+        attempts[which] = max(attempts[which], ended.get(place, -1) + 1)
+        heappush(lives, (last_ns, attempts[which]))
+
+
+def _starts(processes: Sequence[tuple[Mapping[str, Any], int, int]]) -> Iterator[_Start]:
+    by_token: dict[tuple[str, int], list[_Member]] = {}
+    launches: dict[tuple[str, int], str] = {}
     for index, (identity, first_ns, last_ns) in enumerate(processes):
         key = text_of(identity.get("job")), small_number(identity.get("restart")) or 0
-        start = starts.setdefault(key, _Start(first_ns, last_ns, key[1], []))
-        start.members.append(index)
-        starts[key] = start._replace(first_ns=min(start.first_ns, first_ns), last_ns=max(start.last_ns, last_ns))
-    return list(starts.values())
+        launches[key] = text_of(identity.get("launch")) or launches.get(key, "")
+        by_token.setdefault(key, []).append(_Member(first_ns, last_ns, index, _place_of(identity)))
+    for (token, restart), members in by_token.items():
+        for later, together in enumerate(_apart(sorted(members, key=lambda member: member[:3]))):
+            first_ns = min(member.first_ns for member in together)
+            yield _Start(first_ns, restart + later, token, launches[token, restart], together)
+
+
+def _apart(members: list[_Member]) -> Iterator[list[_Member]]:
+    """Of one token, by first sign of life: those before a rank came again, and those from there on."""
+    together: list[_Member] = []
+    ends: dict[_Place, int] = {}
+    for member in members:
+        if member.place is not None and member.first_ns > ends.get(member.place, member.first_ns):
+            yield together
+            together, ends = [], {}
+        together.append(member)
+        if member.place is not None:
+            ends[member.place] = max(member.last_ns, ends.get(member.place, 0))
+    yield together
+
+
+def _place_of(identity: Mapping[str, Any]) -> _Place | None:
+    """What no other process of an attempt is at the same time; None for who is no rank's own process."""
+    rank = small_number(identity.get("rank"))
+    if rank is None or text_of(identity.get("under")) in (*parts.BESIDE, parts.RAY_DRIVER):
+        return None
+    return rank, text_of(identity.get("role")), text_of(identity.get("part"))

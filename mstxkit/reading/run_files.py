@@ -26,14 +26,14 @@ class RunFiles:
     """
 
     def __init__(self, path: str, chosen: Selection | None = None) -> None:
-        from . import live, rows, sealed, vocabulary
+        from . import live, places, replicas, rows, sealed, vocabulary
         from .selection import EVERYTHING
 
         self.path, self._chosen = path, chosen or EVERYTHING
         self.damage: list[Damage] = []
-        self._sealed = Folder(os.path.join(path, layout.SEALED))
         self._patches = Folder(os.path.join(path, layout.PATCHES))
         self.id = run_id(path, self.damage)
+        self._sealed = places.SealedFolder(path, self.id)
         processes = Processes()
         # Live first: a bank that is sealed meanwhile is then seen twice, never not at all.
         self.damage += live.read_all(Folder(os.path.join(path, layout.LIVE)), processes)
@@ -41,6 +41,8 @@ class RunFiles:
         self.damage += sealed.index(self._sealed, processes, None if ranks is None else sealed.of_ranks(ranks))
         processes.leave_out_other_programs(ranks)
         self._processes = processes.ordered()
+        places.add_removed(path, self.id, self._processes)
+        replicas.settle(self._processes)
         self.damage += live.losses(self._processes)
         self.damage = merge(self.damage)
         set_offsets(self._processes)

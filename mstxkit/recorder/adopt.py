@@ -16,7 +16,7 @@ from typing import Any, Callable, Iterable, NamedTuple
 from .. import faults
 from ..errors import FormatError, MstxkitError
 from ..host import identity, life
-from ..store import documents, layout, livefile, process_pointer, run_file, segment
+from ..store import documents, layout, livefile, process_pointer, run_file, sealed_place, segment
 from ..store.block_index import Indexed
 from . import blocks, live
 from .sealed import SealedFiles, cut_torn_end, files_of
@@ -207,16 +207,19 @@ def _seal_view(run: Path, left: _Left, view: memoryview, go_on: Callable[[], boo
     who = livefile.read_identity(view)
     if who.get("run", left.run_id) != left.run_id:
         raise MstxkitError(f"{left.name} belongs to another run; it is left alone")
-    if who.get("parent") and not files_of(run / layout.SEALED, left.name) and livefile.is_untouched(view, header):
+    folders = [*sealed_place.on_this_host(run, left.run_id), run / layout.SEALED]
+    if who.get("parent") and not files_of(folders, left.name) and livefile.is_untouched(view, header):
         return None  # it was forked, and became another program or ended before it recorded anything
-    return _seal_banks(run, left, view, header, go_on)
+    return _seal_banks(folders, left, view, header, go_on)
 
 
 def _seal_banks(
-    run: Path, left: _Left, view: memoryview, header: livefile.Header, go_on: Callable[[], bool]
+    folders: list[Path], left: _Left, view: memoryview, header: livefile.Header, go_on: Callable[[], bool]
 ) -> Adopted:
-    sealed_before, has_ended = _sealed_before(run / layout.SEALED, left.name)
-    files = SealedFiles(run / layout.SEALED, left.name, _ROTATE_BYTES, _NO_QUOTA, lambda count: None)
+    sealed_before, has_ended = _sealed_before(folders, left.name)
+    # On this host's own disk, where it has one: the run's may be full.
+    first, others = folders[0], folders[1:]
+    files = SealedFiles(first, left.name, _ROTATE_BYTES, _NO_QUOTA, lambda count: None, elsewhere=others)
     try:
         records = _append_banks(files, blocks.of_left_banks(view, header.layout, sealed_before), go_on)
         if has_ended:
@@ -246,7 +249,7 @@ def _how_it_ended(header: livefile.Header, left: _Left) -> str:
     return "left" if life.has_execed(left.about) else "killed"
 
 
-def _sealed_before(folder: Path, name: str) -> tuple[dict[int, int], bool]:
+def _sealed_before(folders: list[Path], name: str) -> tuple[dict[int, int], bool]:
     """Banks that the process itself, or an adopter that was killed, has sealed, with how much of each; and whether its
     end was written.
 
@@ -254,8 +257,8 @@ def _sealed_before(folder: Path, name: str) -> tuple[dict[int, int], bool]:
     """
     banks: dict[int, int] = {}
     has_ended = False
-    for path in files_of(folder, name):
-        data = path.read_bytes()
+    for path in files_of(folders, name):
+        data = _content(folders, path)
         if len(data) < segment.FILE_HEADER_BYTES and segment.file_header().startswith(data):
             path.unlink()
             continue
@@ -268,6 +271,16 @@ def _sealed_before(folder: Path, name: str) -> tuple[dict[int, int], bool]:
             elif part.offset + part.size == len(data) and part.reason.startswith("file ends inside"):
                 cut_torn_end(path, part.offset)
     return banks, has_ended
+
+
+def _content(folders: list[Path], path: Path) -> bytes:
+    """Of a sealed file, which may have moved on into the run."""
+    name = path.name[: -len(sealed_place.MOVING)] if path.name.endswith(sealed_place.MOVING) else path.name
+    descriptor = sealed_place.opened(folders, name)
+    try:
+        return documents.read_part(descriptor, 0, os.fstat(descriptor).st_size)
+    finally:
+        os.close(descriptor)
 
 
 def _scanned(data: bytes) -> list[Any]:

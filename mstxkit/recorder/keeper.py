@@ -3,7 +3,8 @@
 It holds a lock beside the live files, `keeper-<host>.life`. The first process takes it and hands it over when it stops;
 where it is killed, another one takes it within a few seconds. It sees at once that a process is gone, and seals what
 that left, in a thread of its own. Whoever stops where no keeper is left does that for all that ended before it. Every
-few seconds it also says where all of them are (`lookout.py`).
+few seconds it also says where all of them are (`lookout.py`), every few minutes it has sealed files looked after
+(`caretaking.py`).
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from typing import Callable, NamedTuple
 from .. import faults
 from ..host import identity, life, parts
 from ..store import layout
+from ..store.sealed_care import SealedCare
 from . import adopt, live
 from .background import Background
+from .caretaking import SealedCaretaker
 from .lookout import Lookout
 from .neighbours import Neighbours
 
@@ -49,12 +52,15 @@ class Keeper:
         run_id: Its id.
         own: The live file of this process.
         handing_on: What else is done for all processes here.
+        care: What is to be done with sealed files.
 
     Threads/fork: `consider` and `begin` from one thread at a time. A forked child makes a new one, and calls `forget`
         on its parent's.
     """
 
-    def __init__(self, run: Path, run_id: str, own: Path, handing_on: HandingOn | None = None) -> None:
+    def __init__(
+        self, run: Path, run_id: str, own: Path, handing_on: HandingOn | None = None, care: SealedCare | None = None
+    ) -> None:  # fmt: skip
         self._run, self._folder, self._own = run, own.parent, own.stem
         self._lock = own.parent / f"{layout.KEEPER}{identity.host()}{life.SUFFIX}"
         self._is_keeper, self._has_looked, self._spent_ns = False, False, 0
@@ -63,6 +69,7 @@ class Keeper:
         self._neighbours = Neighbours(self._folder)
         self._lookout = Lookout(run, run_id, self._folder)
         self._handing_on = handing_on or HandingOn()
+        self._caretaker = SealedCaretaker(care or SealedCare(run, run_id, self._folder))
         self._background = Background("mstxkit-keeper", self._turn, self._neighbours.wake)
 
     def begin(self) -> None:
@@ -85,6 +92,8 @@ class Keeper:
             else:
                 self._is_keeper = life.hold(self._lock)
             self.start()
+            if self._is_keeper:
+                self._caretaker.consider()
             if self._is_keeper and not self._background.runs and not self._is_over:
                 self._lookout.tell_if_due([self._own])
                 self._handing_on.turn()
@@ -95,10 +104,12 @@ class Keeper:
 
     def start(self) -> None:
         """Start the thread, or go on after `leave_off`, where there is something to do: with no thread, a fork from C
-        is safer. Never raises.
+        is safer. It always runs where sealed files are on this host's own disk: then this thread alone waits for a run
+        folder that hangs. Never raises.
         """
         try:
-            if self._is_keeper and not self._background.runs and (not self._has_looked or self._others()):
+            is_needed = self._caretaker.is_apart or not self._has_looked or self._others()
+            if self._is_keeper and not self._background.runs and is_needed:
                 with self._starting:
                     if not self._is_over:
                         self._neighbours.open()
@@ -139,7 +150,10 @@ class Keeper:
                 if identity.current().get("under") == parts.RAY_DRIVER and not parts.is_driving():
                     self._await_workers(go_on)
                 adopt.collect(self._run, go_on, self._own, self._neighbours.when_gone)
-                self._handing_on.last(not any(map(self._is_alive, self._others())))
+                are_all_gone = not any(map(self._is_alive, self._others()))
+                self._handing_on.last(are_all_gone)
+                if are_all_gone:
+                    self._caretaker.finish()
         finally:
             self.resign()
 
@@ -162,7 +176,7 @@ class Keeper:
             self._handing_on.turn()
             self._lookout.tell_if_due([self._own, *(name for name in others if name not in gone)])
         self._spent_ns += time.thread_time_ns() - before
-        return bool(self._others())
+        return self._caretaker.is_apart or bool(self._others())
 
     def _seal(self, gone: set[str]) -> None:
         self._background.sleep(_OUTLIVES_BY_S)

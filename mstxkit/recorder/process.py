@@ -13,7 +13,8 @@ from .. import faults
 from ..engine.choose import engine
 from ..errors import CaptureError
 from ..host import clock, identity, names
-from ..store import layout, livefile, run_file
+from ..store import care_record, layout, livefile, local_place, run_file, sealed_place
+from ..store.sealed_care import SealedCare
 from . import exits, live
 from .background import ENDS_WITHIN_S
 from .sealed import SealedFiles
@@ -23,7 +24,8 @@ _CLOCK = struct.Struct("<I4xd")
 
 
 class RecorderLimits(NamedTuple):
-    """What a recorder may use. Defaults suit a training process; all are per process.
+    """What a recorder may use. Defaults suit a training process; all are per process, but for those of sealed files on
+    disks (`OF_ALL_PROCESSES`).
 
     Args:
         bank_bytes: Size of one bank of the live file, 24 bytes a record.
@@ -37,6 +39,12 @@ class RecorderLimits(NamedTuple):
         budget_ratio: Own cost of ranges over wall time; beyond it the costliest are coalesced. 0: never.
         stop_s: How long `stop` and the end of the process wait for a run folder that does not answer. What is not
             sealed by then stays in the live file, and is sealed later.
+        sealed: "local:/a/folder": sealed files are written there, on each host's own disk; None: into the run.
+        sealed_mb_s: From there they go into the run, so many megabytes a second, by a process of its own; 0: they stay.
+        sealed_host_bytes, sealed_run_bytes: So much is kept of all processes of a host, and in the run; 0: no limit.
+            Beyond it the oldest sealed files are removed, never the newest of a process.
+        keep_days: Sealed files that were last written to so many days ago are removed; 0: none is.
+        care_every_s: How often a host looks after that; the run as a whole is looked at a fifth as often.
     """
 
     bank_bytes: int = 1 << 20
@@ -49,6 +57,16 @@ class RecorderLimits(NamedTuple):
     live_folder: str | None = None
     budget_ratio: float = 0.005
     stop_s: float = ENDS_WITHIN_S
+    sealed: str | None = None
+    sealed_mb_s: float = 20.0
+    sealed_host_bytes: int = 0
+    sealed_run_bytes: int = 0
+    keep_days: float = 0.0
+    care_every_s: float = 120.0
+
+
+# Of the limits those that are of a host or a run, and so of all its processes: they are handed on in the environment.
+OF_ALL_PROCESSES = ("sealed", "sealed_mb_s", "sealed_host_bytes", "sealed_run_bytes", "keep_days", "care_every_s")
 
 
 class Recorder:
@@ -73,9 +91,12 @@ class Recorder:
         self.is_sealed = False  # is all that it had in the run folder?
         self.clock = clock.choose(engine.NATIVE)
         who = {**identity.of_process(self.run_id, engine.NATIVE, version), "parent": parent}
+        self._disk = local_place.given_in(limits.sealed, "sealed")
+        self.place = None if self._disk is None else sealed_place.made(self._disk, self.run_id)
         layout = livefile.Layout(limits.slots, limits.banks, limits.bank_bytes // 4096 * 4096)
         self.live = live.make(self.run, who, layout, limits.live_folder, engine.NATIVE)
         try:
+            self._announce_place()
             self.sealer = Sealer(self.live, self._files(), limits.seal_every_s, limits.budget_ratio)
             self._begin()
         except BaseException as exc:
@@ -86,10 +107,32 @@ class Recorder:
             raise
 
     def _files(self) -> SealedFiles:
-        limits, folder = self.limits, self.run / layout.SEALED
-        return SealedFiles(
-            folder, self.live.name, limits.rotate_bytes, limits.quota_bytes, self._evicted, self._put_back
-        )
+        limits, folder = self.limits, self.place or self.run / layout.SEALED
+        put_back = self._put_back if self.place is None else self._put_back_place
+        return SealedFiles(folder, self.live.name, limits.rotate_bytes, limits.quota_bytes, self._evicted, put_back)
+
+    def _announce_place(self) -> None:
+        """Before anything is on the host's own disk, the run says that there may be."""
+        if self.place is None:
+            return
+        try:
+            care_record.announce(self.run, self.run_id, self.place, sealed_place.token_of(self.place) or "")
+        except OSError as exc:
+            raise CaptureError(f"the run folder {self.run} cannot be written: {exc.strerror or exc}") from exc
+
+    def _put_back_place(self) -> None:
+        """Somebody has removed the folder on this host's own disk."""
+        if self._disk is not None:
+            sealed_place.made(self._disk, self.run_id)
+
+    @property
+    def care(self) -> SealedCare:
+        """What is to be done with the sealed files of this run on this host."""
+        limits = self.limits
+        return SealedCare(
+            self.run, self.run_id, self.live.path.parent, self.place, limits.sealed_mb_s, limits.quota_bytes,
+            limits.sealed_host_bytes, limits.sealed_run_bytes, limits.keep_days, limits.care_every_s,
+        )  # fmt: skip
 
     def _begin(self) -> None:
         self._started_ns = time.monotonic_ns()
@@ -221,17 +264,23 @@ class Recorder:
 
 def _checked(limits: RecorderLimits) -> RecorderLimits:
     least = {"bank_bytes": 16 << 10, "banks": 2, "slots": 1, "quota_bytes": 0, "rotate_bytes": 64 << 10}
+    least |= {"sealed_host_bytes": 0, "sealed_run_bytes": 0}
     for field, minimum in least.items():
         value = getattr(limits, field)
         if not isinstance(value, int) or value < minimum:
             raise CaptureError(f"{field}={value!r} (of capture): an int of at least {minimum} is needed")
-    for field in ("seal_every_s", "heartbeat_s", "stop_s"):
+    for field in ("seal_every_s", "heartbeat_s", "stop_s", "care_every_s"):
         value = getattr(limits, field)
         if not isinstance(value, (int, float)) or not 0.01 <= value <= 86400:
             raise CaptureError(f"{field}={value!r} (of capture): a number of seconds from 0.01 to 86400 is needed")
     ratio: Any = limits.budget_ratio
     if not isinstance(ratio, (int, float)) or not 0 <= ratio <= 1:
         raise CaptureError(f"budget_ratio={ratio!r} (of capture): a number from 0 to 1 is needed")
+    for field in ("sealed_mb_s", "keep_days"):
+        value = getattr(limits, field)
+        if not isinstance(value, (int, float)) or not 0 <= value <= 1e6:
+            raise CaptureError(f"{field}={value!r} (of capture): a number from 0 to 1000000 is needed")
+    local_place.given_in(limits.sealed, "sealed")
     if limits.live_folder is not None and not isinstance(limits.live_folder, (str, os.PathLike)):
         raise CaptureError(f"live_folder={limits.live_folder!r} (of capture): a folder is needed")
     return limits

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Callable, NamedTuple
+from typing import Callable, NamedTuple, Sequence
 
 from .. import faults
 from ..host import folders
-from ..store import layout, segment
+from ..store import layout, sealed_place, segment
 from ..store.block_index import Growing, Indexed
 from .kept_open import KeptOpen
 
@@ -36,11 +36,12 @@ class SealedFiles:
         quota_bytes: All files of this process together; 0 keeps nothing.
         on_evicted: Told how many records were dropped.
         on_missing: Called when the folder is gone; what it makes again is used.
+        elsewhere: More folders in which files of this process may be: they have numbers too.
     """
 
     def __init__(
         self, folder: Path, name: str, rotate_bytes: int, quota_bytes: int, on_evicted: Callable[[int], None],
-        on_missing: Callable[[], None] | None = None,
+        on_missing: Callable[[], None] | None = None, elsewhere: Sequence[Path] = (),
     ) -> None:  # fmt: skip
         self._folder, self._name = folder, name
         self._rotate_bytes = min(rotate_bytes, quota_bytes // _FILES_PER_QUOTA)
@@ -49,7 +50,8 @@ class SealedFiles:
         self._on_missing = on_missing or (lambda: folders.make_folder(folder))
         self._files: list[_File] = []
         self._index, self._kept = Growing(), KeptOpen()
-        self._number = 1 + max((layout.sealed_number(path.name) for path in files_of(folder, name)), default=0)
+        names = sealed_place.all_names([*elsewhere, folder], name)
+        self._number = 1 + max(map(layout.sealed_number, names), default=0)
 
     def append(self, added: Indexed, is_last: bool = False) -> None:
         """Append blocks, in one write.
@@ -83,8 +85,9 @@ class SealedFiles:
         """Drop the oldest files until a block of so many bytes fits."""
         size_bytes += segment.FILE_HEADER_BYTES
         while self._files and sum(file.size_bytes for file in self._files) + size_bytes > self._quota_bytes:
-            self._files[0].path.unlink(missing_ok=True)
-            self._on_evicted(self._files.pop(0).records)
+            oldest = self._files.pop(0)
+            if _removed(oldest.path):
+                self._on_evicted(oldest.records)
 
     def _begin_file(self, added: Indexed) -> None:
         self._write_index()
@@ -115,10 +118,19 @@ class SealedFiles:
         return size_bytes
 
 
-def files_of(folder: Path, name: str) -> list[Path]:
-    """The sealed files of a process that are there, oldest first."""
-    numbers = {path: layout.sealed_number(path.name) for path in folder.glob(f"{name}.*{layout.SEALED_SUFFIX}")}
-    return sorted((path for path, number in numbers.items() if number >= 0), key=numbers.__getitem__)
+def files_of(folders: Sequence[Path], name: str) -> list[Path]:
+    """The sealed files of a process, oldest first, each where it is now."""
+    names = layout.in_order(filter(layout.is_sealed, sealed_place.all_names(folders, name)))
+    return [sealed_place.path_of(folders, name) for name in names]
+
+
+def _removed(path: Path) -> bool:
+    """Was it there? What was moved into the run, or removed by others, is no loss of this process's quota."""
+    try:
+        path.unlink()
+        return True
+    except FileNotFoundError:
+        return False
 
 
 def cut_torn_end(path: Path, whole_bytes: int) -> None:

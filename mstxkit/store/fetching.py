@@ -22,7 +22,7 @@ from . import documents, local_place, session_file
 from .layout import PROFILES, SESSION_FILE
 
 _PIECE_BYTES = 1 << 22
-_ROOM_BYTES = 64 << 20  # stays free on the run's disk
+ROOM_BYTES = 64 << 20  # stays free on the run's disk
 _PART, _DRAFT = ".part", ".~"
 _SAME_TIME_NS = 2 * 10**9  # some file systems keep whole seconds
 
@@ -95,7 +95,7 @@ class _Move:
     def _refuse_if_full(self) -> None:
         disk, needed = os.statvfs(self._folder), size_below(self._source)
         free = disk.f_bavail * disk.f_frsize
-        if disk.f_blocks and needed + _ROOM_BYTES > free:
+        if disk.f_blocks and needed + ROOM_BYTES > free:
             raise MstxkitError(f"{needed >> 20} MiB are to come, and only {free >> 20} MiB are free on the run's disk")
 
     def _bring(self, name: str) -> int:
@@ -150,10 +150,10 @@ def _copy(source: Path, place: Path, pace: Pace) -> int:
         return sum(_copy(source / name, place / name, pace) for name in documents.names_in(source))
     if not stat.S_ISREG(mode):
         raise MstxkitError(f"{source} is neither a file nor a folder")
-    return 0 if _is_same(source, place) else _copy_file(source, place, pace)
+    return 0 if is_same(source, place) else copy_file(source, place, pace)
 
 
-def _is_same(source: Path, place: Path) -> bool:
+def is_same(source: Path, place: Path) -> bool:
     """Was it copied whole, by one that was cut off later?"""
     if not os.path.lexists(place):
         return False
@@ -162,7 +162,12 @@ def _is_same(source: Path, place: Path) -> bool:
     return stat.S_ISREG(there.st_mode) and here.st_size == there.st_size and is_as_old
 
 
-def _copy_file(source: Path, place: Path, pace: Pace) -> int:
+def copy_file(source: Path, place: Path, pace: Pace) -> int:
+    """Copy a file under another name, read the copy again, compare and rename it; its bytes.
+
+    Raises:
+        OSError, FormatError, MstxkitError: it could not be copied, or the copy is another.
+    """
     draft = place.with_name(f"{place.name}{_DRAFT}")
     with os.fdopen(documents.open_regular(source), "rb") as stream:
         wanted, count, times = hashlib.blake2b(), 0, os.fstat(stream.fileno())

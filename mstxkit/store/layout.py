@@ -11,6 +11,7 @@
 <run>/verdicts/figures.json                   figures of the step that was judged last, and what settings were in force
 <run>/verdicts/judge.lock                     held by who judges it now
 <run>/control/settings.json                   what is judged by, as it was changed while the run goes on
+<run>/care/<host>-<key>.json                  what is on a host's own disk, and what was removed
 <run>/control/requests.json                   every message to all ranks; requests.lock is held by who adds one
 <run>/control/acks/rank<R>[-<role>].json      what a rank says of them
 <run>/profiles/<stage>/step<N>/rank<R>/<start ns>-<pid>/session.json   one profile, and analysis.json of its parse
@@ -29,6 +30,7 @@ import hashlib
 import os
 import re
 from pathlib import Path
+from typing import Iterable
 
 from ..host import identity, life
 
@@ -39,6 +41,7 @@ SUMMARIES, SUMMARIES_SUFFIX = "summaries", ".mxb"
 VERDICTS, VERDICTS_SUFFIX = "verdicts", ".jsonl"
 FIGURES, JUDGE_LOCK, SETTINGS = "figures.json", "judge.lock", "settings.json"
 HANDED_OVER_SUFFIX = ".sums"
+CARE, CARE_SUFFIX = "care", ".json"
 ACKS, REQUESTS, REQUESTS_LOCK = "acks", "requests.json", "requests.lock"
 SESSION_FILE, ANALYSIS_FILE, ANALYSIS_LOCK = "session.json", "analysis.json", "analysis.lock"
 # A pointer of a process: while its live file is made, and while another process seals that.
@@ -74,6 +77,21 @@ def sealed_number(name: str) -> int:
 def sealed_process(name: str) -> str:
     """`<process>` of `<process>.<nnnn>.mxs`."""
     return name[: -len(SEALED_SUFFIX)].rsplit(".", 1)[0]
+
+
+def is_sealed(name: str) -> bool:
+    """Is this the name of a sealed file, and no way out of its folder?"""
+    return name.endswith(SEALED_SUFFIX) and "/" not in name and "\0" not in name and sealed_number(name) >= 0
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Names of sealed files by process, and by number."""
+    return sorted(names, key=lambda name: (sealed_process(name), sealed_number(name)))
+
+
+def newest_of_each(names: Iterable[str]) -> set[str]:
+    """Of the names of sealed files the newest of each process."""
+    return set({sealed_process(name): name for name in in_order(names)}.values())
 
 
 def role_in_names(role: str) -> str:

@@ -15,8 +15,8 @@ from . import documents, layout
 _WORD = "local:"
 
 
-def given_in(setting: Any) -> Path | None:
-    """The folder that `profiles=` names, resolved; None where profiles go into the run.
+def given_in(setting: Any, name: str = "profiles") -> Path | None:
+    """The folder that `profiles=`, or another setting of this name, names, resolved; None where all goes into the run.
 
     Raises:
         CaptureError: it is no such setting.
@@ -25,7 +25,7 @@ def given_in(setting: Any) -> Path | None:
         return None
     folder = setting[len(_WORD) :] if isinstance(setting, str) and setting.startswith(_WORD) else ""
     if not os.path.isabs(folder) or not folder.isprintable() or ".." in Path(folder).parts:
-        raise CaptureError(f"profiles={setting!r} (of capture): local:/a/folder is needed, on a disk of each host")
+        raise CaptureError(f"{name}={setting!r} (of capture): local:/a/folder is needed, on a disk of each host")
     return Path(os.path.realpath(folder))
 
 
@@ -41,7 +41,7 @@ def made(disk: Path, run_id: str, below: tuple[str, ...]) -> Path:
         OSError, CaptureError: it cannot be; the disk's folder itself is never made: it may not be mounted.
     """
     if not disk.is_dir():
-        raise FileNotFoundError(f"{disk}, which profiles= names, is not there")
+        raise FileNotFoundError(f"{disk} is not there")
     folder = disk
     for part in (*root_of(disk, run_id).relative_to(disk).parts, *below):
         folder /= part
@@ -81,10 +81,11 @@ def root_named_by(document: dict[str, Any], below: tuple[str, ...], run_id: str)
         return None
     root = Path(*folder.parts[: -len(below)])
     is_ours = root == root_of(root.parents[2], run_id) if len(root.parts) > 3 else False
-    return root if is_ours and os.path.realpath(folder) == str(folder) and _is_own(folder) else None
+    return root if is_ours and os.path.realpath(folder) == str(folder) and is_own(folder) else None
 
 
-def _is_own(folder: Path) -> bool:
+def is_own(folder: Path) -> bool:
+    """Does it belong to this user?"""
     try:
         return os.lstat(folder).st_uid == os.geteuid()
     except OSError:

@@ -1,6 +1,8 @@
 """The run folder and `run.json` in it: the id that the first process of a run writes and all others read.
 
-A run folder given as a symbolic link is resolved once, at the start; inside it no link is followed.
+Hosts that do not share the folder write one each. They agree where the id was handed on to them, or where their
+launcher says which job they are of (`host/launch.py`). A run folder given as a symbolic link is resolved once, at the
+start; inside it no link is followed.
 """
 
 from __future__ import annotations
@@ -11,12 +13,16 @@ import time
 from pathlib import Path
 
 from ..errors import CaptureError
-from ..host import folders
+from ..host import environment, folders, launch
 from . import documents, layout
 
 
-def open_run_folder(path: str | os.PathLike[str]) -> tuple[Path, str]:
+def open_run_folder(path: str | os.PathLike[str], new_id: str = "") -> tuple[Path, str]:
     """Make or check a run folder and return it, resolved, with the run's id.
+
+    Args:
+        path: The folder.
+        new_id: What its id becomes, where it is no run yet; default: as `likely_id`.
 
     Raises:
         CaptureError: it cannot be made, is not a folder, belongs to somebody else, or is not writable.
@@ -25,12 +31,27 @@ def open_run_folder(path: str | os.PathLike[str]) -> tuple[Path, str]:
     try:
         folder = Path(os.path.realpath(asked))
         _make(folder)
-        return folder, _agreed_id(folder)
+        return folder, _agreed_id(folder, new_id if is_run_id(new_id) else likely_id(asked))
     except (OSError, ValueError) as exc:
         raise CaptureError(
             f"the run folder {asked} cannot be used: {getattr(exc, 'strerror', None) or exc}; "
             "give capture() or MSTXKIT_RUN a folder that this user can write"
         ) from exc
+
+
+def likely_id(asked: str | os.PathLike[str]) -> str:
+    """The id of a run in a folder that is none yet: as it was handed on to this process, else as all hosts of its job
+    draw it from what their launcher says and from the folder, else a random one.
+    """
+    handed_on, folder = os.environ.get(environment.RUN_ID), os.environ.get(environment.RUN)
+    if (
+        handed_on is not None
+        and is_run_id(handed_on)
+        and folder
+        and os.path.realpath(folder) == os.path.realpath(asked)
+    ):
+        return handed_on
+    return launch.run_id(os.path.abspath(os.fspath(asked))) or os.urandom(16).hex()
 
 
 def put_back_run_folder(folder: Path, run_id: str) -> None:
@@ -72,13 +93,13 @@ def _make(folder: Path) -> None:
         folders.make_folder(part)
 
 
-def _agreed_id(folder: Path) -> str:
+def _agreed_id(folder: Path, new_id: str) -> str:
     for _ in range(50):
-        run_id, fresh = id_of(folder), os.urandom(16).hex()
+        run_id = id_of(folder)
         if run_id is not None:
             return run_id
-        if _write(folder, fresh):
-            return fresh
+        if _write(folder, new_id):
+            return new_id
         time.sleep(0.01)
     raise CaptureError(f"{folder / layout.RUN_FILE} is there but says no run id; remove it, or name another run folder")
 

@@ -76,7 +76,7 @@ def test_of_a_replica_it_is_the_replica(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setenv("VERL_REPLICA_RANK", "4")
     child_of(monkeypatch, process("EngineCore_DP0"))
-    assert found() == ("replica 4 EngineCore_DP0", "process")
+    assert found() == ("replica 4 dp 1 EngineCore_DP0", "process")
 
 
 def test_a_trainer_that_also_rolls_out_stays_a_trainer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,7 +91,7 @@ def test_a_later_writer_of_the_same_process_goes_on_in_a_new_file(tmp_path: Path
     (tmp_path / "host-1-ab.0009.mxs").write_bytes(b"another process")
     (tmp_path / "host-1-a.x.mxs").write_bytes(b"no number")
 
-    assert [path.name for path in files_of(tmp_path, "host-1-a")] == [f"host-1-a.000{k}.mxs" for k in (1, 2, 3)]
+    assert [path.name for path in files_of([tmp_path], "host-1-a")] == [f"host-1-a.000{k}.mxs" for k in (1, 2, 3)]
 
 
 @pytest.mark.parametrize("already", [0, 2])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import judged as judging
+from .. import places
 from ..tables import role_steps, stages
 from . import causes, measuring, waits
 from .choice import EVERYTHING, ReportChoice
@@ -50,6 +51,7 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING) -> dict[str, Any]:
         "own_cost": _own_cost(processes),
         "killed": _killed(gone), "endings": _endings(gone),
         "losses": _losses(processes), "coalesced": measured.coalesced,
+        "places": places.rows(run.path, run.id, processes["process"]),
         "damage": [part._asdict() for part in run.damage],
     }  # fmt: skip
 

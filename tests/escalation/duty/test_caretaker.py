@@ -12,9 +12,9 @@ from builders.local_profiles import REQUEST, Place
 
 from mstxkit.errors import CaptureError
 from mstxkit.escalation.duty import caretaker
-from mstxkit.host import apart
 from mstxkit.escalation.duty.caretaker import Caretaker
 from mstxkit.escalation.duty.settings import DutySettings, checked
+from mstxkit.host import apart
 from mstxkit.store.aftercare import Care
 
 WITHIN_S = 60

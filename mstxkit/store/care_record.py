@@ -1,0 +1,150 @@
+"""`care/<host>-<key>.json`: what is still on the own disk of a host, and what was removed there or in the run, by the
+one process that looks after sealed files (`sealed_care.py`). `care/run.json`: what was removed for the whole run.
+
+A removal is written down before it is made, with what it costs: whoever finds it undone does it, and counts it once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, Iterator, NamedTuple
+
+from ..errors import MstxkitError
+from ..host import folders, identity
+from . import documents, layout
+from .values import table_of, text_of, whole_number
+
+# Of the run as a whole: no host's name is followed by nothing.
+RUN = "run"
+_PROCESSES_AT_MOST = 4096
+_OTHERS = "others"  # of more processes than that
+
+
+class Cost(NamedTuple):
+    """What removals of a process's sealed files have cost."""
+
+    files: int = 0
+    bytes: int = 0
+    records: int = 0
+
+    def __add__(self, other: object) -> Cost:
+        assert isinstance(other, Cost)
+        return Cost(self.files + other.files, self.bytes + other.bytes, self.records + other.records)
+
+
+class CareRecord(NamedTuple):
+    """What a record says.
+
+    Args:
+        host: Whose it is; "" of the run as a whole.
+        folder, token: On its own disk, where sealed files are until they are moved; "" where it has none.
+        files, bytes: So much is there.
+        problem: Why it stays there, where something keeps it; "".
+        as_of_ns: Its host's wall clock, when that was so.
+        removed: By process.
+        removing: By the name of each file that is just being removed.
+    """
+
+    host: str
+    folder: str = ""
+    token: str = ""
+    files: int = 0
+    bytes: int = 0
+    problem: str = ""
+    as_of_ns: int = 0
+    removed: dict[str, Cost] = {}
+    removing: dict[str, Cost] = {}
+
+
+def name_of(host: str, key: str) -> str:
+    """The name of the record of a host."""
+    return f"{host}-{key}{layout.CARE_SUFFIX}"
+
+
+def announce(run: Path, run_id: str, folder: Path, token: str) -> None:
+    """Say, before anything is there, where this host keeps sealed files. Nothing where that was said before.
+
+    Raises:
+        OSError, CaptureError: it cannot be written.
+    """
+    file = run / layout.CARE / name_of(identity.host(), token)
+    if not os.path.lexists(file):
+        folders.make_folder(file.parent)
+        record = CareRecord(identity.host(), str(folder), token, as_of_ns=time.time_ns())
+        documents.write_new(file, _as_json(record, run_id))
+
+
+def write(run: Path, run_id: str, name: str, record: CareRecord) -> None:
+    """Replace a record.
+
+    Raises:
+        OSError, CaptureError: it cannot be written.
+    """
+    folders.make_folder(run / layout.CARE)
+    write_file(run / layout.CARE / name, run_id, record)
+
+
+def write_file(file: Path, run_id: str, record: CareRecord) -> None:
+    """Replace a record, wherever it is kept.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    documents.replace_file(file, _as_json(record, run_id))
+
+
+def read(run: Path, run_id: str, name: str) -> CareRecord | None:
+    """One record; None where there is none that can be read."""
+    return read_file(run / layout.CARE / name, run_id)
+
+
+def read_file(file: Path, run_id: str) -> CareRecord | None:
+    """One record, wherever it is kept; None where there is none that can be read."""
+    try:
+        fields = documents.document(file, run_id)
+    except MstxkitError:
+        return None
+    return None if fields is None else _of_fields(fields)
+
+
+def records(run: Path, run_id: str, host: str = "") -> Iterator[CareRecord]:
+    """All records of a run, or of one host, that can be read."""
+    for name in documents.names_in(run / layout.CARE, layout.CARE_SUFFIX):
+        is_asked_for = not name.startswith(".") and name.startswith(f"{host}-" if host else "")
+        record = read(run, run_id, name) if is_asked_for else None
+        if record is not None:
+            yield record
+
+
+def counted(removed: dict[str, Cost], more: dict[str, Cost]) -> dict[str, Cost]:
+    """Removals by process, with those of files by name added to them. Bounded: of too many processes as one."""
+    together = dict(removed)
+    for name, cost in more.items():
+        process = layout.sealed_process(name)
+        key = process if process in together or len(together) < _PROCESSES_AT_MOST else _OTHERS
+        together[key] = together.get(key, Cost()) + cost
+    return together
+
+
+def _as_json(record: CareRecord, run_id: str) -> bytes:
+    fields = {**record._asdict(), "format": documents.FORMAT, "run": run_id}
+    return json.dumps(fields).encode("utf-8", "backslashreplace")
+
+
+def _of_fields(fields: dict[str, Any]) -> CareRecord:
+    host, folder, token, problem = (text_of(fields.get(key)) for key in ("host", "folder", "token", "problem"))
+    files, size, as_of_ns = (whole_number(fields.get(key)) for key in ("files", "bytes", "as_of_ns"))
+    removed, removing = (
+        {text_of(name): _cost(cost) for name, cost in table_of(fields.get(key)).items()}
+        for key in ("removed", "removing")
+    )
+    return CareRecord(host, folder, token, files, size, problem, as_of_ns, removed, removing)
+
+
+def _cost(value: Any) -> Cost:
+    """Three whole numbers, whatever stands there."""
+    numbers = [whole_number(number) for number in value[:3]] if isinstance(value, list) else []
+    return Cost(*numbers) if len(numbers) == len(Cost._fields) else Cost()

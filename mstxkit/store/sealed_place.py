@@ -1,0 +1,125 @@
+"""Where a host keeps sealed files on a disk of its own until they are in the run: in the folder of this run and host
+(`local_place.root_of`), in `.sealed/`, which is no stage of profiles.
+
+A file is in one of four states, and goes from one to the next by one rename or removal each: `<name>` here; `<name>`
+claimed, as `<name>.moving`; claimed, and whole in the run; only in the run. Who looks in this order finds it, however
+it moves meanwhile. A token in the folder tells it from that of another host with the same name.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Sequence
+
+from ..errors import CaptureError, FormatError, MstxkitError
+from ..host import identity
+from . import care_record, documents, layout, local_place
+
+FOLDER, MOVING = ".sealed", ".moving"
+_TOKEN, _TOKEN_DIGITS = ".place", 16
+
+
+def made(disk: Path, run_id: str) -> Path:
+    """The folder of this run and host on a disk, a folder that `sealed=` names, made where it is missing.
+
+    Raises:
+        CaptureError: it cannot be had.
+    """
+    try:
+        folder = local_place.made(disk, run_id, (FOLDER,))
+        documents.write_new(folder / _TOKEN, os.urandom(_TOKEN_DIGITS // 2).hex().encode())
+        return folder
+    except OSError as exc:
+        raise CaptureError(
+            f"sealed=local:{disk} (of capture) cannot be used: {exc.strerror or exc}; "
+            "name a folder that is there on each host and that this user can write"
+        ) from exc
+
+
+def token_of(folder: Path) -> str | None:
+    """What tells this folder from others; None where it says nothing."""
+    try:
+        token = documents.read(folder / _TOKEN, _TOKEN_DIGITS)
+    except MstxkitError:
+        return None
+    text = (token or b"").decode("ascii", "replace")
+    return text if len(text) == _TOKEN_DIGITS and set(text) <= set("0123456789abcdef") else None
+
+
+def on_this_host(run: Path, run_id: str) -> list[Path]:
+    """The folders on this host's disks that the run names, and that are really its own. Never raises."""
+    folders = (_believed(record, run_id) for record in care_record.records(run, run_id, identity.host()))
+    return sorted({folder for folder in folders if folder is not None})
+
+
+def is_on_this_host(record: care_record.CareRecord, run_id: str) -> bool:
+    """Does this record speak of a folder that can be read here?"""
+    return _believed(record, run_id) is not None
+
+
+def _believed(record: care_record.CareRecord, run_id: str) -> Path | None:
+    folder = Path(record.folder)
+    if record.host != identity.host() or not folder.is_absolute() or len(folder.parts) < 5:
+        return None
+    is_its_place = folder == local_place.root_of(folder.parents[3], run_id) / FOLDER
+    if not is_its_place or os.path.realpath(folder) != str(folder) or not local_place.is_own(folder):
+        return None
+    return folder if token_of(folder) == record.token else None
+
+
+def names_in(folder: Path) -> list[str]:
+    """The sealed files in it, sorted, those that are being moved too.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
+    names = (name[: -len(MOVING)] if name.endswith(MOVING) else name for name in os.listdir(folder))
+    return sorted({name for name in names if name.endswith(layout.SEALED_SUFFIX)})
+
+
+def all_names(folders: Sequence[Path], process: str = "") -> list[str]:
+    """The sealed files in these folders, first those of hosts and last that of the run, sorted; of one process.
+
+    One that cannot be listed, or is a link, holds none.
+    """
+    names: set[str] = set()
+    for folder in folders:
+        for name in documents.names_in(folder):
+            bare = name[: -len(MOVING)] if name.endswith(MOVING) else name
+            if bare.endswith(layout.SEALED_SUFFIX) and bare.startswith(f"{process}." if process else ""):
+                names.add(bare)
+    return sorted(names)
+
+
+def path_of(folders: Sequence[Path], name: str) -> Path:
+    """Where a sealed file is now; in the last folder, the run's, where it is in none."""
+    for folder in folders[:-1]:
+        for path in (folder / name, folder / f"{name}{MOVING}"):
+            if os.path.lexists(path):
+                return path
+    return folders[-1] / name
+
+
+def opened(folders: Sequence[Path], name: str) -> int:
+    """A descriptor of a sealed file, wherever it is.
+
+    Raises:
+        FormatError: not a regular file.
+        OSError: it is nowhere, or cannot be opened.
+    """
+    for folder in folders[:-1]:
+        for path in (name, f"{name}{MOVING}"):
+            try:
+                return _opened_in(folder, path)
+            except (FileNotFoundError, FormatError):
+                continue
+    return _opened_in(folders[-1], name)
+
+
+def _opened_in(folder: Path, name: str) -> int:
+    descriptor = documents.open_folder(folder)
+    try:
+        return documents.open_regular(name, descriptor)
+    finally:
+        os.close(descriptor)
