@@ -211,9 +211,8 @@ class Team:
 
     def handed_over(self, step: RoleStep) -> Iterator[RoleStep]:
         """What a judge gets when this step is over."""
-        step = self._but_who_left(step)
         if not self._is_dumping(step):
-            yield step
+            yield self._but_who_left(step)
             return
         self._dumped_s, self._dumped, self.is_asked = float(np.nanmax(self._now)), True, False
         for before, entries in list(self._ring)[:-1]:
