@@ -21,10 +21,13 @@ LATE_S = 0.02
 
 
 def at(place: str) -> None:
+    """Wait as for a device, and longer where the fault is."""
     time.sleep(BASE_S + LATE_S * (place == KIND and dist.get_rank() == 1))
 
 
 class Items(Dataset[torch.Tensor]):
+    """Batches that take a while to load."""
+
     def __len__(self) -> int:
         return STEPS
 
@@ -34,22 +37,29 @@ class Items(Dataset[torch.Tensor]):
 
 
 class SlowBackward(torch.autograd.Function):
+    """The identity, with the fault in its gradient."""
+
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        """The same."""
         return x.clone()
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        """The same, later."""
         at("backward")
         return gradient
 
 
 class Model(nn.Module):
+    """A few layers, with the fault behind them."""
+
     def __init__(self) -> None:
         super().__init__()
         self.layers = nn.Sequential(*[nn.Linear(128, 128) for _ in range(4)])
 
     def forward(self, batch: torch.Tensor) -> torch.Tensor:
+        """Compute, then wait."""
         output = self.layers(batch)
         at("forward")
         slow: torch.Tensor = SlowBackward.apply(output)
@@ -57,12 +67,16 @@ class Model(nn.Module):
 
 
 class SlowSgd(torch.optim.SGD):
+    """SGD with the fault in it."""
+
     def step(self, closure: Any = None) -> Any:
+        """Wait, then step."""
         at("optimizer")
         return super().step(closure)
 
 
 def main() -> None:
+    """Train."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     traceml.init(mode="auto")

@@ -114,15 +114,9 @@ class Controller:
 
     def is_due(self, now_s: float) -> bool:
         """Is it time for `work`? So that batches are worked on together, and memory is not filled with them."""
-        return (
-            self._rings.is_due(now_s)
-            or bool(self._pending)
-            and (
-                now_s - self._pending_s >= _TOGETHER_S
-                or self._pending_rows >= _TOGETHER_ROWS
-                or now_s < self._pending_s
-            )
-        )
+        waited_s = now_s - self._pending_s
+        is_long = waited_s >= _TOGETHER_S or waited_s < 0 or self._pending_rows >= _TOGETHER_ROWS
+        return (bool(self._pending) and is_long) or self._rings.is_due(now_s)
 
     def work(self, now_s: float, at_once: bool = False) -> Outcome:
         """Judge the steps that nobody is waited for any more.

@@ -98,7 +98,7 @@ def _own_times(step: RoleStep, rings: Collectives, released: Vector) -> tuple[Ve
 
 def _behind(step: RoleStep, rings: Collectives, call: Whole) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """(M, S) by how much later than the first of those in its last collective of a stage a member left that stage,
-    and whether there is anybody to compare it with: what it does behind that collective.
+    and whether that is anything: what it does behind that collective.
     """
     place = rings.member * len(step.stages) + rings.stage
     order = np.lexsort((rings.entered_s, place))
@@ -109,8 +109,8 @@ def _behind(step: RoleStep, rings: Collectives, call: Whole) -> tuple[npt.NDArra
     first, count = np.full(call.max() + 1, np.inf), np.bincount(at, minlength=call.max() + 1)
     np.fmin.at(first, at, left)
     behind, has_peers = np.zeros(step.left_s.shape), np.zeros(step.left_s.shape, bool)
-    has_peers[member, stage] = (count[at] > 1) & np.isfinite(left)
-    behind[member, stage] = np.where(has_peers[member, stage], left - first[at], 0.0)
+    later = np.where((count[at] > 1) & np.isfinite(left), left - first[at], 0.0)
+    behind[member, stage], has_peers[member, stage] = later, later > 0
     return behind, has_peers
 
 
