@@ -33,17 +33,18 @@ class Beside:
 
     def __init__(self, run: Path, run_id: str) -> None:
         self._run, self._run_id = run, run_id
-        self._next_s, self._child = time.monotonic() + _AFTER_S, 0
+        self._next_s, self._child, self._is_here = time.monotonic() + _AFTER_S, 0, False
 
     def consider(self, processes: Sequence[HandingProcess]) -> None:
-        """Start it where rank 0 is among these, and is not alone in its job.
+        """Start it where rank 0 is among these, or was, and is not alone in its job.
 
         Raises:
             OSError: it cannot be started.
         """
+        self._is_here = self._is_here or any(map(_is_first_of_several, processes))
         if self._child and apart.has_gone(self._child):
             self._child = 0
-        if time.monotonic() < self._next_s or self._child or not any(map(_is_first_of_several, processes)):
+        if time.monotonic() < self._next_s or self._child or not self._is_here:
             return
         self._next_s = time.monotonic() + _AGAIN_AFTER_S
         if judge_lock.is_held(self._run):

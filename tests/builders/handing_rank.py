@@ -60,4 +60,4 @@ if __name__ == "__main__":
     run, start, count, lasts, who, *live = sys.argv[1:]
     with mstxkit.capture(run, live_folder=live[0] if live else None):
         hand_over(int(start), int(count), float(lasts), int(who))
-        sys.stdout.write(json.dumps(figures(0.0 if os.environ.get("MSTXKIT_JUDGE") == "0" else 8.0)))
+        sys.stdout.write(json.dumps(figures(0.0 if os.environ.get("MSTXKIT_JUDGE") == "0" else 60.0)))

@@ -45,7 +45,7 @@ class Worker:
         """As its own logger would take them."""
         from builders import handing_rank
 
-        return handing_rank.figures(10)
+        return handing_rank.figures(60)
 
     def faults(self) -> dict[str, int]:
         """What went wrong there."""
