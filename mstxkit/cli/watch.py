@@ -15,7 +15,7 @@ from ..store.verdicts import Verdict
 from . import FOUND_WRONG, WRONG_USE, _show
 
 if TYPE_CHECKING:
-    from ..judging.watching import Acceptance, Seen
+    from ..judging.watching import Acceptance, Outlook
 
 _ONCE_HELP = "Judge what is there, and end; with 1 if anybody is blamed."
 _SET_HELP = "Change a setting of the judge while the job runs, slow_rank.effect=0.15 say, and end; may be repeated."
@@ -75,7 +75,7 @@ def _once(run: Path, run_id: str, json: bool) -> None:
         raise typer.Exit(FOUND_WRONG)
 
 
-def _from_tables(run: Path, seen: Seen) -> Seen | None:
+def _from_tables(run: Path, seen: Outlook) -> Outlook | None:
     """What the run's own tables show where summaries blame nobody: they hold ranges too, and older runs have no others.
 
     None where they show no more, or cannot be read.
@@ -91,7 +91,7 @@ def _from_tables(run: Path, seen: Seen) -> Seen | None:
     return seen._replace(verdicts=list(judgement.holding), steps=judgement.steps) if is_more else None
 
 
-def _summary(run: Path, seen: Seen, is_by_tables: bool) -> str:
+def _summary(run: Path, seen: Outlook, is_by_tables: bool) -> str:
     if not seen.has_summaries and not is_by_tables:
         return _NOTHING.replace("RUN", for_terminal(str(run)))
     blaming = sum(verdict.is_blaming for verdict in seen.verdicts)

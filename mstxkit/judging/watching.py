@@ -23,7 +23,7 @@ _SILENT_S = 30.0
 _LOOKS_EVERY_S, _ACKNOWLEDGED_WITHIN_S = 0.25, 15.0
 
 
-class Seen(NamedTuple):
+class Outlook(NamedTuple):
     """What was to be seen.
 
     Args:
@@ -44,20 +44,20 @@ class Seen(NamedTuple):
         return bool(self.hosts)
 
 
-def once(run: Path, run_id: str) -> Seen:
+def once(run: Path, run_id: str) -> Outlook:
     """Judge what is there, unless it is judged already."""
     desk = _desk(run, run_id)
     if desk is None:
         figures = settings_file.read_figures(run / layout.VERDICTS / layout.FIGURES, run_id)
         step = None if figures is None else figures.step
-        return Seen(verdicts.read(run), None, len(batches.files_in(run)), step)
+        return Outlook(verdicts.read(run), None, len(batches.files_in(run)), step)
     desk.look()
     hosts = desk.controller.directory.hosts.values()
     silent_s = time.time() - max((host.seen_s for host in hosts), default=0.0)
     if silent_s > _SILENT_S or all(host.has_ended for host in hosts):
         desk.judge(time.time(), at_once=True)
     desk.close()
-    return Seen(desk.verdicts(), desk.outcome_steps, len(hosts), desk.controller.figures.step)
+    return Outlook(desk.verdicts(), desk.outcome_steps, len(hosts), desk.controller.figures.step)
 
 
 def _desk(run: Path, run_id: str) -> Desk | None:
