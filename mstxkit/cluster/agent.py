@@ -16,7 +16,7 @@ from ..errors import MstxkitError
 from ..host import identity, jitter
 from ..store import batches, collectives, documents, layout, settings_file, whereabouts
 from ..store.settings_file import Figures
-from . import gathering
+from . import clocks, gathering
 from .batch_log import BatchLog
 from .gathering import Gathering
 from .homes import Homes
@@ -113,7 +113,8 @@ class Agent:
         about = {
             "run": self._run_id, "host": identity.host(), "place": whereabouts.name_of_host(self._folder, ""),
             "boot": identity.boot_id(), "sender": self._sender, "number": self._number - 1,
-            "clock": _clock(), "settings": self._settings, "goodbye": is_goodbye, "dropped": self._log.dropped,
+            "clock": _clock(), "clocks": clocks.as_json(self._homes.take_stamps()),
+            "settings": self._settings, "goodbye": is_goodbye, "dropped": self._log.dropped,
         }  # fmt: skip
         return batches.encode({**about, **head}, sections)
 

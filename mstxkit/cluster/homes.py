@@ -8,6 +8,7 @@ from typing import Sequence
 from ..store.batches import HandingProcess
 from ..store.settings_file import Figures
 from .beside import Beside
+from .clocks import Stamps
 from .ray_link import RayLink
 
 
@@ -36,6 +37,12 @@ class Homes:
     def answer(self) -> Figures | None:
         """What was answered last; None where nobody answers but by files."""
         return self._link.answer() if self._judges else None
+
+    def take_stamps(self) -> list[Stamps]:
+        """Time stamps that were exchanged with whoever judges; none where only files lie between: its own wall clock
+        tells more of a host than what was read from a shared file.
+        """
+        return self._link.take_stamps()
 
     def leave(self) -> None:
         """This host sends no more."""

@@ -15,13 +15,14 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Iterator, Mapping
 
 from .. import faults
 from ..host import environment
 from ..store import settings_file
 from ..store.documents import document_in
 from ..store.settings_file import Figures
+from .clocks import Exchanges, Stamps
 from .ray_actor import JobController
 
 NAMESPACE = "mstxkit"
@@ -29,8 +30,8 @@ NAMESPACE = "mstxkit"
 _WAITING_AT_MOST, _WAITING_BYTES = 256, 4 << 20
 # After a failure, and for an answer that never comes. Seconds.
 _AGAIN_AFTER_S, _ANSWERS_WITHIN_S = 5.0, 60.0
-# What the end of Ray in this process waits for a call of ours that is under way.
-_LEAVES_WITHIN_S = 0.05
+# What the end of Ray in this process waits for a call of ours that is under way, and how long such a call may wait.
+_LEAVES_WITHIN_S, _CLOCK_WITHIN_S = 0.05, 0.04
 # An answer is of the moment before: so long after a batch it is asked once more what has come of it. Seconds.
 _ASKS_AFTER_S = 1.5
 # Held around each call of Ray's, and while Ray is being shut down.
@@ -71,6 +72,7 @@ class RayLink:
         self._sent: list[bytes] = []
         self._answer: Figures | None = None
         self._is_left, self._asks = False, False
+        self._exchanges, self._stamps = Exchanges(), list[Stamps]()
 
     @property
     def is_open(self) -> bool:
@@ -91,6 +93,11 @@ class RayLink:
         self._turn()
         return self._answer
 
+    def take_stamps(self) -> list[Stamps]:
+        """Time stamps that were exchanged with the controller since the last call."""
+        stamps, self._stamps = self._stamps, []
+        return stamps
+
     def close(self) -> None:
         """Send what is left; nothing is sent after that. Never raises."""
         if self._waiting and self._call is not None:
@@ -110,6 +117,8 @@ class RayLink:
             if not self._is_left and _is_connected():
                 self._hear()
                 self._speak()
+                if self._actor is not None and self._exchanges.is_due():
+                    self._stamps = self._exchanges.burst(self._clock_there)
             elif self._actor is not None:  # Ray was shut down here; another one may be started
                 self._actor = self._call = None
         except Exception as exc:
@@ -143,6 +152,16 @@ class RayLink:
             actor = self._actor or self._made()
             self._sent, self._waiting, self._asks = self._waiting, [], bool(self._waiting)
             self._call, self._called_s = actor.take.remote(b"".join(self._sent)), time.monotonic()
+
+    def _clock_there(self, _: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """What the controller's clock says; None where it does not say so at once."""
+        ray = sys.modules["ray"]
+        call = self._actor.clock.remote()
+        try:
+            ready, _rest = ray.wait([call], timeout=_CLOCK_WITHIN_S)
+            return ray.get(call, timeout=_CLOCK_WITHIN_S) if ready else None
+        except ray.exceptions.RayError:  # it is being started again, or gone: the next batch sees to that
+            return None
 
     def _forget(self) -> None:
         """Begin anew, with what was not answered: a batch that comes twice counts once."""

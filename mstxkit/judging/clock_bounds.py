@@ -169,6 +169,10 @@ class HostClocks:
             if isinstance(row, list) and len(row) == 5 and row[0] == self._boot:
                 self._peers.setdefault(boot, PeerClock()).add(ClockExchange(*row[1:]))
 
+    def knows(self, boot: str) -> bool:
+        """Is more known of this host's clock than what it says itself?"""
+        return boot == self._boot or (boot in self._peers and self._peers[boot].is_known)
+
     def aligned(self, boot: str, here_ns: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Seconds]:
         """Times of a host on the aligned clock and the bound of the error of each, both in ns."""
         if boot == self._boot:

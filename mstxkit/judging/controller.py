@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 ROLES_AT_MOST, STAGES_OF_A_PROCESS = 64, 256
 # Rows are worked on together that came within so many seconds, or once there are so many of them.
 _TOGETHER_S, _TOGETHER_ROWS = 0.25, 1 << 18
-# How far wall clocks of two hosts may be apart where nobody has measured it.
-OTHER_HOSTS_S = 0.05
 # Rings that the judge asks for are asked for no more often than this.
 _ASKED_EVERY_S = 10.0
 _NS = 1e9
@@ -57,6 +55,7 @@ class Controller:
         run: The run's folder as a person would name it.
         standing: Verdicts that an earlier judge has left.
         closing: When steps are closed.
+        reference: The clock that hosts exchange time stamps with, as for `Directory`.
 
     Attributes:
         directory: Who sends.
@@ -64,8 +63,11 @@ class Controller:
         missed_rows: Rows that came too late, that nobody has read, or that say nothing here.
     """
 
-    def __init__(self, run: str, standing: tuple[Verdict, ...] = (), closing: Closing | None = None) -> None:
-        self.directory, self.figures, self.missed_rows = Directory(), Figures(), 0
+    def __init__(
+        self, run: str, standing: tuple[Verdict, ...] = (), closing: Closing | None = None,
+        reference: tuple[str, int] = ("", 0),
+    ) -> None:  # fmt: skip
+        self.directory, self.figures, self.missed_rows = Directory(reference), Figures(), 0
         self._closing = closing or Closing()
         self._run, self._last = run, dict[str, int]()
         self._judge = JobJudge(settings.defaults(), run, standing)
@@ -180,8 +182,9 @@ class Controller:
         boots = {host.boot for host in hosts if host is not None}
         if len(boots) < 2:
             return step
-        errors = [OTHER_HOSTS_S + (0.0 if host is None else host.bracket_s) for host in hosts]
-        return step._replace(error_s=np.array(errors))
+        errors = {id(host): self.directory.error_s(host) for host in hosts if host is not None}
+        widest = max(errors.values())  # of one that has ended, nobody knows where it was
+        return step._replace(error_s=np.array([errors.get(id(host), widest) for host in hosts]))
 
     def _process(self, process: HandingProcess, host: SendingHost) -> int:
         """Its number here; NOBODY for one that is not judged."""
@@ -217,8 +220,11 @@ class Controller:
             self._processes.books[number].put(rows[here], members, stages[here], entered_s[here], self._taken_s)
 
     def _aligned_s(self, processes: Whole, entered_ns: Whole) -> Seconds:
-        hosts = self._processes.hosts
-        offsets = np.fromiter((self.directory.offset_ns(host) for host in hosts), np.int64, len(hosts))
-        aligned_ns = entered_ns + offsets[self._processes.host_of[processes]] if len(hosts) else entered_ns
+        numbers = self._processes.host_of[processes]
+        aligned_ns = np.zeros(len(entered_ns), np.int64)
+        order = np.argsort(numbers, kind="stable")
+        for here in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1) if len(order) else ():
+            host = self._processes.hosts[numbers[here[0]]]
+            aligned_ns[here] = self.directory.aligned_ns(host, entered_ns[here].astype(np.int64))[0]
         self._origin_ns = self._origin_ns or int(aligned_ns.min(initial=1 << 62))
         return np.asarray((aligned_ns - self._origin_ns) / _NS)

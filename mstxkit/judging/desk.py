@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Iterable, Iterator
 
 from ..errors import MstxkitError
-from ..host import folders
+from ..host import folders, identity
 from ..store import batches, documents, layout, run_file, settings_file, verdicts
 from ..store.batches import Batch, BatchFile
 from ..store.settings_file import Figures
@@ -59,7 +59,8 @@ class Desk:
         self._run, self._run_id, self._who, self._from_end_bytes = run, run_id, who, from_end_bytes
         self._lines = {verdict.id: verdict for verdict in verdicts.read(run)}
         standing = tuple(verdict for verdict in self._lines.values() if not verdict.withdrawn)
-        self.controller = Controller(str(run), standing, closing)
+        reference = identity.boot_id(), time.time_ns() - time.monotonic_ns()
+        self.controller = Controller(str(run), standing, closing, reference)
         self._files: dict[Path, BatchFile] = {}
         self._listed_s = self._figures_s = self._settings_s = 0.0
         self._settings_state: tuple[int, ...] = ()

@@ -5,10 +5,16 @@ A batch may come twice, by Ray and through the run, and in any order; it counts 
 
 from __future__ import annotations
 
-from typing import Iterator
+from typing import TYPE_CHECKING, Iterator
+
+import numpy as np
 
 from ..store.batches import Batch
 from ..store.values import whole_number
+from .clock_bounds import WALL_ERROR_NS, HostClocks
+
+if TYPE_CHECKING:
+    from .evidence import Seconds, Whole
 
 HOSTS_AT_MOST, SENDERS_A_HOST = 8192, 3
 _MISSING_AT_MOST = 256
@@ -50,6 +56,7 @@ class SendingHost:
         has_ended: Has it said goodbye?
         offset_ns: From its CLOCK_MONOTONIC to its wall clock: as it was asked within the least time of late.
         bracket_s: Within that it is right, as far as this host alone can tell.
+        clock_ns: Its CLOCK_MONOTONIC as the newest batch was made.
     """
 
     def __init__(self, host: str, boot: str) -> None:
@@ -57,7 +64,7 @@ class SendingHost:
         self.seen_s, self.settings, self.has_ended = 0.0, 0, False
         self._senders: dict[str, Sender] = {}
         self._offsets: list[tuple[int, int]] = []
-        self.offset_ns, self.bracket_s = 0, 0.0
+        self.offset_ns, self.bracket_s, self.clock_ns = 0, 0.0, 0
 
     def take(self, batch: Batch, now_s: float) -> Sender | None:
         """Who has sent it; None where it was taken before."""
@@ -74,16 +81,22 @@ class SendingHost:
         if clock is not None:
             self._offsets = [*self._offsets[-_BRACKETS + 1 :], (clock[2], clock[1] - clock[0])]
             half_ns, self.offset_ns = min(self._offsets)
-            self.bracket_s = half_ns / _NS
+            self.bracket_s, self.clock_ns = half_ns / _NS, clock[0]
         return sender
 
 
 class Directory:
-    """The hosts of a job, by the places that their batches name."""
+    """The hosts of a job, by the places that their batches name.
 
-    def __init__(self) -> None:
+    Args:
+        reference: Boot id, and CLOCK_REALTIME less CLOCK_MONOTONIC in ns, of the clock that exchanges are made with:
+            that of whoever judges.
+    """
+
+    def __init__(self, reference: tuple[str, int] = ("", 0)) -> None:
         self.hosts: dict[str, SendingHost] = {}
         self._clocks: dict[str, SendingHost] = {}
+        self._exchanged = HostClocks(*reference)
 
     def take(self, batch: Batch, now_s: float) -> tuple[SendingHost, Sender] | None:
         """Whose batch it is; None where it was taken before, or there are too many hosts."""
@@ -97,11 +110,23 @@ class Directory:
             return None
         # All that share a kernel share its clock, and so an offset.
         self._clocks.setdefault(host.boot, host)
+        if batch.clock is not None:
+            self._exchanged.anchor(host.boot, *batch.clock[:2])
+        self._exchanged.exchanged(host.boot, batch.head.get("clocks"))
         return host, sender
 
-    def offset_ns(self, host: SendingHost) -> int:
-        """From a host's CLOCK_MONOTONIC to its wall clock."""
-        return self._clocks.get(host.boot, host).offset_ns
+    def aligned_ns(self, host: SendingHost, monotonic_ns: Whole) -> tuple[Whole, Seconds]:
+        """Times of a host on the job's clock and the bound of the error of each, ns: by exchanges with whoever judges,
+        where there were any, else by its own wall clock.
+        """
+        if self._exchanged.knows(host.boot):
+            return self._exchanged.aligned(host.boot, monotonic_ns)
+        offset_ns = self._clocks.get(host.boot, host).offset_ns
+        return monotonic_ns + offset_ns, np.full(len(monotonic_ns), WALL_ERROR_NS + host.bracket_s * _NS)
+
+    def error_s(self, host: SendingHost) -> float:
+        """How wrong its times may be against another host's, as of its newest batch."""
+        return float(self.aligned_ns(host, np.array([host.clock_ns]))[1][0] / _NS)
 
     def without_settings(self, version: int, since_s: float = 0.0) -> Iterator[SendingHost]:
         """Hosts that have not acknowledged this version, of those that have not ended and were heard since then."""

@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from mstxkit.cluster import ray_link
+from mstxkit.cluster import clocks, ray_link
 from mstxkit.cluster.ray_link import RayLink
+from mstxkit.host import identity
 from mstxkit.store.settings_file import Figures
 
-RUN = "0" * 32
+RUN, CLOCK = "0" * 32, -1
 
 
 class RayError(Exception):
@@ -35,6 +36,7 @@ class FakeRay:
         self.options: list[dict[str, Any]] = []
         self.answers, self.fails = True, False
         self.take = SimpleNamespace(remote=self._take)
+        self.clock = SimpleNamespace(remote=lambda: CLOCK)
 
     def is_initialized(self) -> bool:
         return True
@@ -51,12 +53,14 @@ class FakeRay:
         return SimpleNamespace(options=made)
 
     def wait(self, calls: list[int], timeout: float) -> tuple[list[int], list[int]]:
-        assert timeout == 0, "nobody waits"
+        assert timeout == 0 or (calls == [CLOCK] and timeout < 0.05), "nobody waits"
         return (calls, []) if self.answers or self.fails else ([], calls)
 
-    def get(self, call: int, timeout: float) -> bytes:
+    def get(self, call: int, timeout: float) -> Any:
         if self.fails:
             raise RayError
+        if call == CLOCK:
+            return clocks.answer()
         return Figures(call, {"mstxkit/verdicts": 1.0}).as_json(RUN)
 
 
@@ -88,6 +92,28 @@ def test_one_call_is_under_way_at_a_time_and_what_came_meanwhile_goes_together(r
     assert ray.calls == [b"a", b"bc"]
     assert answer is not None
     assert answer.values == {"mstxkit/verdicts": 1.0}
+
+
+def test_clocks_are_compared_with_the_controller_s_and_the_quickest_answers_are_handed_on(
+    ray: FakeRay, link: RayLink
+) -> None:
+    link.post(b"a")
+
+    stamps, again = link.take_stamps(), link.take_stamps()
+
+    assert len(stamps) == 2 and again == []
+    for each in stamps:
+        assert each.boot == identity.boot_id()
+        assert each.sent_ns <= each.reached_ns <= each.answered_ns <= each.back_ns
+
+
+def test_a_controller_that_is_slow_to_say_its_time_costs_one_question(ray: FakeRay, link: RayLink) -> None:
+    asked: list[int] = []
+    ray.clock.remote = lambda: asked.append(CLOCK) or CLOCK  # type: ignore[func-returns-value]
+    ray.answers = False
+    link.post(b"a")
+
+    assert (asked, link.take_stamps()) == ([CLOCK], [])
 
 
 def test_the_actor_claims_nothing_and_outlives_its_driver_and_itself(ray: FakeRay, link: RayLink) -> None:

@@ -10,6 +10,7 @@ import pytest
 from builders import soak
 
 from mstxkit.judging import controller as module
+from mstxkit.judging.clock_bounds import WALL_ERROR_NS
 from mstxkit.judging.controller import Controller
 from mstxkit.judging.evidence import RoleStep
 from mstxkit.judging.judged import Judged
@@ -49,8 +50,8 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Job:
 class Job:
     """A controller, and hosts that send to it; seconds on their wall clock, which is 1000 s ahead of the other one."""
 
-    def __init__(self) -> None:
-        self.controller = Controller("run")
+    def __init__(self, reference: tuple[str, int] = ("", 0)) -> None:
+        self.controller = Controller("run", reference=reference)
         self.sent: dict[str, int] = {}
 
     @property
@@ -68,9 +69,9 @@ class Job:
         ]
         self.sent[host] = number = self.sent.get(host, -1) + 1
         about = {
-            "run": RUN, "host": host, "boot": f"boot of {host}", "sender": host, "number": number, **head,
+            "run": RUN, "host": host, "boot": f"boot of {host}", "sender": host, "number": number,
             "clock": [int(now_s * S), int((now_s + 1000) * S), 1000],
-            "processes": [process.as_json() for process in processes],
+            "processes": [process.as_json() for process in processes], **head,
         }  # fmt: skip
         sections = [(batches.STAGES, rank, b"".join(row.pack() for row in of)) for rank, of in rows.items()]
         return self.controller.take(decoded(batches.encode(about, sections)), now_s + 1000)
@@ -187,7 +188,23 @@ def test_hosts_share_one_clock_where_they_share_a_kernel_and_else_say_how_wrong_
     same, two = job.closed
     assert same.entered_s[1, 0] - same.entered_s[0, 0] == pytest.approx(0.5)
     assert (same.error_s == 0).all()
-    assert (two.error_s >= module.OTHER_HOSTS_S).all()
+    assert (two.error_s >= WALL_ERROR_NS / 1e9).all()
+
+
+def test_exchanges_with_who_judges_put_right_what_wall_clocks_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other host's CLOCK_MONOTONIC is 700 s ahead, its wall clock 30 ms behind; a way takes 50 us."""
+    monkeypatch.setattr(module, "JobJudge", FakeJudge)
+    job = Job(reference=("here", 1000 * S))
+    ahead, way = 700 * S, 50_000
+    stamps = [["here", at + ahead, at + way, at + way, at + ahead + 2 * way] for at in range(S, 2 * S, S // 10)]
+
+    job.send({0: [row(0, at_s=1.0)]}, 2.0, boot="here")
+    job.send({1: [row(0, at_s=701.0)]}, 702.0, "far", clock=[702 * S, 1002 * S - 30 * MS, 10], clocks=stamps)
+    job.work(4.0, at_once=True)
+
+    (step,) = job.closed
+    assert step.entered_s[1, 0] - step.entered_s[0, 0] == pytest.approx(0, abs=60e-6)
+    assert 0 < step.error_s.max() < 100e-6
 
 
 def test_another_attempt_at_the_job_may_count_its_steps_from_the_beginning(job: Job) -> None:
