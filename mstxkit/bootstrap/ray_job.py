@@ -120,7 +120,9 @@ def _wrap_init(ray: ModuleType) -> None:
 
 def _wrap_shutdown(ray: ModuleType) -> None:
     """No call of ours may be under way in a thread while Ray takes itself down: it would end the process."""
-    original = ray.shutdown
+    original = getattr(ray, "shutdown", None)
+    if original is None:  # no Ray that anybody runs
+        return
 
     @functools.wraps(original)
     def shutdown(*args: Any, **kwargs: Any) -> Any:

@@ -32,7 +32,7 @@ def demo(
     escalate: bool = typer.Option(True, help="Profile what a verdict blames once, while it trains."),
     json: bool = typer.Option(False, "--json", help="Outcome and report as one JSON object, and no progress."),
 ) -> None:
-    """Train a small policy with GRPO, find who makes the others wait, and profile just that.
+    """Train a small policy with GRPO, and profile who is slow.
 
     It is captured. Then show the report and the traces to open. Ends with 1 if the profile that was asked for was not
     recorded.

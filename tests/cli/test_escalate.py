@@ -237,13 +237,13 @@ def uneven(run: Path) -> Path:
     return run
 
 
-def test_suspect_and_peer_are_the_slowest_rank_of_the_last_steps_and_the_middle_one(uneven: Path) -> None:
+def test_suspect_and_peer_are_whom_the_verdict_blames_and_a_healthy_one(uneven: Path) -> None:
     done = ask(uneven, "--ranks", "suspect+peer")
 
     assert done.exit_code == 0
     assert fate.asked(control(uneven))[0].suspects == (1, 3)
-    assert "rank 3 is suspected" in done.output
-    assert "over rank 1, the middle of 4" in done.output
+    assert "verdict: rank 3 computes more slowly than the others in actor_update" in done.output
+    assert "rank 1 is a healthy peer of 4" in done.output
 
 
 def test_a_request_is_taken_back(run: Path) -> None:

@@ -267,7 +267,8 @@ def test_suspects_are_found_in_the_run_s_tables_by_another_process(tmp_path: Pat
 
     (asked,) = fate.asked(control(run))
     assert asked.suspects == (1, 2)
-    assert asked.request.reason == "rank 2 is slowest in actor_update, +791% over rank 1"
+    by_time = "rank 2 is slowest in actor_update, +791% over rank 1"
+    assert asked.request.reason == f"{by_time}; by its time alone: no verdict blames a rank there"
 
 
 def test_without_suspects_it_says_so(tmp_path: Path) -> None:
