@@ -108,18 +108,17 @@ def judged(of: Case, horizon: int = HORIZON) -> Outcome:
 def false_alarms(seed: int, steps: int, is_async: bool) -> tuple[int, int, list[str]]:
     """Of a healthy job: steps of a role that were judged, and verdicts that blame somebody or something."""
     job, judge = SimulatedJob(job_shape(random.Random(seed), is_async), seed), JobJudge()
-    count, alarms = 0, []
+    count, alarms = 0, dict[str, str]()
     last: dict[str, int] = {}
     for step in job.steps(steps):
         count += step.step > last.get(step.role, -1)
         last[step.role] = max(step.step, last.get(step.role, -1))
         done = judge.close(step)
         job.grant(done.wants)
-        alarms += [
-            f"{seed}: {v.kind} {v.stage} {v.rank} step {step.step} {v.evidence.get('where')}"
-            for v in done.verdicts if v.is_blaming and v.evidence.get("steps", 0) and v.since_step is not None
-        ]  # fmt: skip
-    return count, len({alarm.split(" step ")[0] for alarm in alarms}), alarms
+        for v in done.verdicts:
+            if v.is_blaming:
+                alarms.setdefault(v.id, f"{seed}: {v.kind} {v.stage} {v.rank} step {step.step}")
+    return count, len(alarms), list(alarms.values())
 
 
 # Simpler rules, on the same steps: durations of stages as they are, or over the longest response.

@@ -18,6 +18,7 @@ from ..store.batches import Batch, BatchFile
 from ..store.settings_file import Figures
 from ..store.verdicts import Verdict
 from .controller import Controller, Outcome
+from .light_steps import LightSteps
 from .steps import Closing
 
 # Of each host so much is read again after a restart: 80 steps of 8 ranks with 10 stages.
@@ -62,6 +63,7 @@ class Desk:
         reference = identity.boot_id(), time.time_ns() - time.monotonic_ns()
         self.controller = Controller(str(run), standing, closing, reference)
         self._files: dict[Path, BatchFile] = {}
+        self._light_steps = LightSteps(run, run_id)
         self._listed_s = self._figures_s = self._settings_s = 0.0
         self._settings_state: tuple[int, ...] = ()
         self._waiting: dict[str, Verdict] = {}
@@ -129,6 +131,8 @@ class Desk:
                 self._waiting[verdict.id] = self._lines[verdict.id] = verdict
         while len(self._waiting) > _WAITING_AT_MOST:
             del self._waiting[next(iter(self._waiting))]
+        if self._writes and outcome.wants:
+            self._light_steps.consider(outcome.wants, time.monotonic())
         return outcome
 
     def _of_hosts(self, now_s: float) -> Iterable[BatchFile]:

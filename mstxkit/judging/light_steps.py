@@ -1,0 +1,74 @@
+"""Asks for one light step by itself, where a job became slower and nothing tells who is late: its device ranges do.
+
+Only ranks that profile an NPU are asked: without one, a light step holds no communication. `device_lateness.py` reads
+it, once `mstxkit analyse` has parsed it. Cooldown and budgets are each rank's own, as for any request.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Iterable, Iterator
+
+from ..errors import ConfigError, MstxkitError
+from ..stages import canonical
+from ..store import messages, request
+from ..store.control_folder import ControlFolder
+from ..store.report import Standing
+from .judged import LIGHT, Want
+
+_PRESET, _NPU = "light", frozenset(("torch_npu", "mindspore"))
+# It costs every rank of the group a profiler that starts and stops.
+_EVERY_S, _AT_MOST = 600.0, 6
+
+
+class LightSteps:
+    """Of one run, asked for by whoever judges it. A judge that is started anew may ask once more.
+
+    Args:
+        run: The run folder.
+        run_id: Its id.
+    """
+
+    def __init__(self, run: Path, run_id: str) -> None:
+        self._control = ControlFolder(run, run_id)
+        self._asked, self._asked_s = 0, -_EVERY_S
+
+    def consider(self, wants: Iterable[Want], now_s: float) -> str:
+        """Ask for what is wanted, if it is time, and anybody can give it; the id of the request, or "". Never raises
+        for what it finds in the run.
+        """
+        for want in wants:
+            is_time = self._asked < _AT_MOST and abs(now_s - self._asked_s) >= _EVERY_S
+            if want.kind == LIGHT and want.stage is not None and is_time:
+                id = self._ask(want, want.stage)
+                if id:
+                    self._asked, self._asked_s = self._asked + 1, now_s
+                    return id
+        return ""
+
+    def _ask(self, want: Want, stage: str) -> str:
+        ranks = sorted(set(self._able(want, stage)))
+        if len(ranks) < 2:  # of one alone nobody can say that it is late
+            return ""
+        fields = {
+            "stage": stage, "ranks": ranks, "steps": 1, "preset": _PRESET, "reason": f"the judge: {want.why}"[:500],
+            "occasion": f"after step {want.since_step - 1}",
+        }  # fmt: skip
+        try:
+            asked = request.checked(fields, request.Known((stage,), ranks, (_PRESET,)))
+            self._control.send(messages.of_request(asked))
+        except (MstxkitError, OSError):
+            return ""
+        return asked.id
+
+    def _able(self, want: Want, stage: str) -> Iterator[int]:
+        """Ranks of the role that have an NPU's profiler, and run the stage."""
+        for ack in self._control.acknowledgements():
+            try:
+                standing = Standing.read(ack.document)
+            except (ConfigError, OverflowError):
+                continue
+            is_of_role = not want.role or not ack.role or ack.role == want.role
+            is_wanted = is_of_role and (not want.ranks or ack.rank in want.ranks)
+            if is_wanted and standing.backend in _NPU and stage in map(canonical, standing.stages):
+                yield ack.rank
