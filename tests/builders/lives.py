@@ -27,16 +27,19 @@ from mstxkit.host import folders, identity
 PACKAGE_PARENT = Path(mstxkit.__file__).resolve().parents[1]
 FINISHES_WITHIN_S = 60.0
 _BUDGET = "MSTXKIT_BUDGET_RATIO"
+# Most programs of tests are jobs of several ranks, and each would start a process that judges it.
+UNJUDGED = {"MSTXKIT_JUDGE": "0"}
 
 
 def environment(**more: str) -> dict[str, str]:
     """This environment, without what could switch mstxkit on or off, and with the package under test in front.
 
-    Programs here are storms, whose every range is looked for afterwards: none is coalesced for its cost.
+    Programs here are storms, whose every range is looked for afterwards: none is coalesced for its cost. Nobody judges
+    them, unless a test asks for it.
     """
     kept = {k: v for k, v in os.environ.items() if not k.startswith("MSTXKIT_") or k == "MSTXKIT_NATIVE"}
     kept[_BUDGET] = "0"
-    return {**kept, "PYTHONPATH": str(PACKAGE_PARENT), "PYTHONWARNINGS": "", **more}
+    return {**kept, **UNJUDGED, "PYTHONPATH": str(PACKAGE_PARENT), "PYTHONWARNINGS": "", **more}
 
 
 def dedented(program: str) -> str:

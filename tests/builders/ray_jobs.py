@@ -16,6 +16,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
+from builders.lives import UNJUDGED
+
 from mstxkit.recorder import adopt
 
 HERE = Path(__file__).resolve().parents[1] / "ray_jobs"
@@ -94,11 +96,14 @@ def run_driver(name: str, run: Path, *arguments: str, collects: bool = True, **v
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The test's own, without what would steer mstxkit or Ray, and with the stand-in framework importable."""
+    """The test's own, without what would steer mstxkit or Ray, and with the stand-in framework importable.
+
+    An actor that judges takes as long to start as the job: it is there where a test asks for it (`MSTXKIT_JUDGE="1"`).
+    """
     found = {key: value for key, value in os.environ.items() if not key.startswith(("MSTXKIT_", "RAY_"))}
     found["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(PACKAGES)])
     found |= {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-    return {**found, **NO_LESS_THAN_OTHERS, **_AUTHENTICATION, **more}
+    return {**found, **UNJUDGED, **NO_LESS_THAN_OTHERS, **_AUTHENTICATION, **more}
 
 
 def _last_line(printed: str) -> Any:

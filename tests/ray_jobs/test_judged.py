@@ -14,6 +14,7 @@ from mstxkit.store import verdicts
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 STEPS = 100
+JUDGED = {"MSTXKIT_JUDGE": "1"}
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +29,7 @@ def blamed(run: Path) -> list[tuple[str, int | None, str | None]]:
 def test_the_slow_worker_of_several_nodes_is_named_by_one_actor_also_where_that_is_killed_on_the_way(
     start: Start,
 ) -> None:
-    job = start("judged", "kill", str(2 * STEPS))
+    job = start("judged", "kill", str(2 * STEPS), **JUDGED)
     said = job.said
 
     assert said["nodes"] == 2
@@ -44,8 +45,8 @@ def test_the_slow_worker_of_several_nodes_is_named_by_one_actor_also_where_that_
 
 
 def test_a_driver_that_is_started_again_finds_the_same_controller(join: Start) -> None:
-    first = join("judged", "plain", str(STEPS))
-    second = join("judged", "plain", str(STEPS))
+    first = join("judged", "plain", str(STEPS), **JUDGED)
+    second = join("judged", "plain", str(STEPS), **JUDGED)
 
     assert first.run == second.run
     assert first.said["controllers"] == second.said["controllers"], "of one pid"
@@ -53,13 +54,13 @@ def test_a_driver_that_is_started_again_finds_the_same_controller(join: Start) -
 
 
 def test_a_controller_ends_for_good_once_all_hosts_have_said_goodbye(start: Start) -> None:
-    assert start("judge_ends").said == {"answered": True, "is_gone": True}
+    assert start("judge_ends", **JUDGED).said == {"answered": True, "is_gone": True}
 
 
 @pytest.mark.skipif(not soak.is_soaking(), reason="in make soak: the tests above show the same")
 def test_the_example_of_several_nodes_finds_its_slow_worker() -> None:
     command = [sys.executable, str(ray_jobs.ROOT / "examples" / "06_ray_cluster.py")]
-    done = subprocess.run(command, env=ray_jobs.environment(), capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, env=ray_jobs.environment(**JUDGED), capture_output=True, text=True, timeout=300)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "rank 2 actor_generate" in done.stdout
