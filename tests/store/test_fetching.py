@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.cut_short import cut_short
 from builders.local_profiles import REQUEST, Place
 
 import mstxkit
@@ -85,16 +86,8 @@ def test_where_it_is_cut_off_the_next_one_goes_on(
     owner: Any = fetching
     for part in name.split(".")[:-1]:
         owner = getattr(owner, part)
-    step, calls = getattr(owner, name.split(".")[-1]), []
 
-    def cut(*args: Any, **kwargs: Any) -> Any:
-        if len(calls) == count:
-            raise KeyboardInterrupt
-        calls.append(1)
-        return step(*args, **kwargs)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(owner, name.split(".")[-1], cut)
+    with cut_short(monkeypatch, owner, name.split(".")[-1], count):
         try:
             place.fetch()
         except KeyboardInterrupt:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.cut_short import cut_short
 from builders.local_seals import SealedPlace
 from builders.mounts import mount
 
@@ -78,16 +79,7 @@ def test_where_it_is_cut_off_nothing_is_lost_or_doubled_and_the_next_one_goes_on
     process = place.process(1)
     before = {path.name: path.read_bytes() for path in (place.write(process, number) for number in (1, 2, 3))}
     owner: Any = {"os": os, "Path": Path}.get(name.split(".")[0], moving)
-    step, calls = getattr(owner, name.split(".")[-1]), []
-
-    def cut(*args: Any, **kwargs: Any) -> Any:
-        if len(calls) == count:
-            raise KeyboardInterrupt
-        calls.append(1)
-        return step(*args, **kwargs)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(owner, name.split(".")[-1], cut)
+    with cut_short(monkeypatch, owner, name.split(".")[-1], count):
         with pytest.raises(KeyboardInterrupt):
             place.take_care()
     folders = [place.here, place.sealed]
