@@ -110,7 +110,7 @@ class Links:
             names, {
                 "collectives_s": seconds[worst], "usual_s": slow[worst], "slow_groups": len(slow),
                 "groups": len(compared), **({"ranks": ",".join(map(str, alone))} if alone else {}),
-            },
+            }, {group: seconds[group] - usual_s for group, usual_s in slow.items()},
         )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..triggers import imbalance, jitter, slow_rank, slow_stage
-from ..triggers.late_rank import LateRank, lateness, lost_s, middle_of
+from ..triggers.late_rank import LateRank, lateness, middle_of
 from ..triggers.slow_link import SlowLink
 from . import cutting
 from .columns import Matrix, Ranks
@@ -22,6 +22,7 @@ from .gates import Gates, Holding
 from .inside import Inside, inside
 from .levels import Levels, LevelsNow
 from .links import Links
+from .losses import Lead, Losses, Lost
 from .measuring import BASE_RATIO, BEHIND, BEHIND_GAP, FEATURES, FREE, INSIDE, UNKNOWN, WAITS, MeasuredStep, Norms
 from .settings import JudgeSettings
 from .shaping import entered_stages, key_of, length_s, with_inside
@@ -70,6 +71,7 @@ class RoleHistory:
         self.holding, self.links, self._stalls = Holding(), Links(), Stalls()
         self.ring_steps: deque[int] = deque(maxlen=32)
         self._norms, self._levels = Norms(), Levels(FEATURES)
+        self._losses = Losses(self._norms)
         self._keys: tuple[str, ...] = ()
         self._ranks, self._loads, self._works = Ranks(0), Ranks(0), Ranks(0)
         self._ended_s: npt.NDArray[np.float64] | None = None
@@ -91,7 +93,8 @@ class RoleHistory:
         self.last_step = step.step
         if not step.stages or not step.members:
             return RoleFound()
-        pieces = cutting.in_pieces(step, self._ended_s if is_next else None)
+        before_s = self._ended_s if is_next else None
+        pieces = cutting.in_pieces(step, before_s)
         self._ended_s = np.fmax.reduce(step.left_s, axis=1)
         is_evidence, may_judge = self.holding.is_judged(settings.of(Gates), entered_stages(step))
         took_s = length_s(pieces, step)
@@ -104,6 +107,7 @@ class RoleHistory:
         if tells is not None:
             pieces = with_inside(pieces, step, tells)
             self._norms.learn_groups(step, step.collectives)  # type: ignore[arg-type]
+        self._losses.closed(step, before_s)
         return self._judge(step, pieces, tells, settings, may_judge, set(explained))
 
     def _judge(
@@ -148,12 +152,18 @@ class RoleHistory:
         self, measured: MeasuredStep, noise: Matrix, sums: slow_rank.RankSums, settings: JudgeSettings
     ) -> list[Finding]:
         """Who is late now and then; whoever is slow for several steps already is not."""
-        lost_s = np.expm1(np.minimum(measured.excess, 50.0)) * (measured.usual_s + self._base_s)[None, :]
+        limit = 0.5 * settings.of(slow_rank.SlowRank).threshold
+        lasts = ((sums.steps > _LASTS_STEPS) & (sums.score > limit)).any(axis=1)
+        more_s = self._more_s(measured, measured.excess)
         excess = np.where(self._is_comparable(measured)[None, :], measured.excess, np.nan)
         return self._stalls.add(
-            settings.of(jitter.Jitter), self.last_step, measured._replace(excess=excess), noise, lost_s, self.step_s,
-            self.members, self._keys, np.asarray((sums.steps > _LASTS_STEPS).any(axis=1)),
+            settings.of(jitter.Jitter), self.last_step, measured._replace(excess=excess), noise, more_s, self.step_s,
+            self.members, self._keys, np.asarray(lasts), self._losses.of_stall,
         )  # fmt: skip
+
+    def _more_s(self, measured: MeasuredStep, excess: Matrix) -> Matrix:
+        """(M, K) by how much longer it took than it would have without this excess."""
+        return np.asarray((measured.took_s + self._base_s) * -np.expm1(-excess))
 
     def _is_comparable(self, measured: MeasuredStep) -> npt.NDArray[np.bool_]:
         """(K,): in a role where nobody waits for anybody, a gap is idleness."""
@@ -266,7 +276,7 @@ class RoleHistory:
         is_sure = self._own_history(measured, settings, True)
         change = slow_stage.Change(*(values[at] for values in self._levels.change))
         mean = slow_stage.mean_excess(change)
-        lost_s = np.expm1(mean) * (measured.usual_s + self._base_s)
+        lost_s = -np.expm1(-mean) * (measured.usual_s + self._base_s)
         fires = slow_stage.fires(limits, change) & is_sure & (lost_s >= limits.impact * self.step_s)
         asks = slow_stage.asks(limits, change) & is_sure & (measured.mode != FREE)
         asks &= lost_s >= 0.5 * limits.impact * self.step_s
@@ -317,6 +327,7 @@ class RoleHistory:
         if not pieces.kinds:
             return RoleFound()
         self._norms.learn_groups(step, step.collectives)
+        self._losses.rings_of(step)
         measured = self._measure(step, pieces)
         may_judge = self.holding.steps > settings.of(Gates).warm_up
         self.ring_steps.append(step.step)
@@ -345,22 +356,26 @@ class RoleHistory:
         excess = float(values[member, piece])
         if not math.isfinite(excess):
             return None
-        more_s = math.expm1(min(excess, 50.0)) * (measured.usual_s[piece] + self._base_s)
-        return self._loss(measured, member, piece, excess, max(0.0, float(more_s)))
+        more_s = -math.expm1(-excess) * float(measured.took_s[member, piece] + self._base_s)
+        return self._seen(measured, piece, excess, max(0.0, more_s))
 
-    def _loss(self, measured: MeasuredStep, member: int, piece: int, excess: float, more_s: float) -> Seen:
+    def _seen(self, measured: MeasuredStep, piece: int, excess: float, more_s: float) -> Seen:
         kind = measured.kinds[piece]
         later = np.flatnonzero((measured.mode == WAITS) & (np.arange(len(measured.mode)) > piece))
         if kind.where == INSIDE or not len(later):
-            return Seen(excess, more_s, 1.0, kind.stage if kind.where == INSIDE else "")
-        came = measured.came_s[:, later[0]]
-        late_s = lateness(came, measured.error_s)
+            return Seen(excess, 1.0, kind.stage if kind.where == INSIDE else "")
+        late_s = lateness(measured.came_s[:, later[0]], measured.error_s)
         all_late_s = max(float(np.fmax.reduce(late_s)), more_s)
         where = measured.kinds[later[0]]
-        lost = min(more_s, float(lost_s(came)[member]))
-        return Seen(
-            excess, lost, more_s / all_late_s if all_late_s > 0 else 0.0, where.stage, where.where == BEHIND_GAP
-        )
+        return Seen(excess, more_s / all_late_s if all_late_s > 0 else 0.0, where.stage, where.where == BEHIND_GAP)
+
+    def lost(self, finding: Finding, excess: float, lead: Lead | None) -> Lost | None:
+        """What the step that was closed last loses by a finding; None where it does not show."""
+        return self._losses.now(finding, excess, self._base_s, lead)
+
+    def lost_lately(self, finding: Finding) -> list[Lost]:
+        """The same of each of the last steps."""
+        return list(self._losses.lately(finding, math.log1p(finding.ratio), self._base_s))
 
     def forget(self, key: Key) -> None:
         """What was found is gone: tests begin anew."""

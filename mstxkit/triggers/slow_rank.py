@@ -19,6 +19,8 @@ from ._declare import Trigger, setting
 
 Matrix = npt.NDArray[np.float64]
 Truths = npt.NDArray[np.bool_]
+# A score below this is noise of a single step: what comes after it has begun with the next one.
+_NOISE_SCORE = 1.0
 # For so many comparisons `threshold` is meant as it stands.
 COMPARED_BY_DEFAULT = 64
 
@@ -44,7 +46,7 @@ class RankSums(NamedTuple):
 
     Args:
         score: Standard deviations above the slack, never below 0.
-        steps: Steps since the score was 0.
+        steps: Steps since the score was next to nothing.
         excess: Sum over these steps of the logarithm of time over expected time.
     """
 
@@ -75,9 +77,9 @@ def added(settings: SlowRank, sums: RankSums, excess: Matrix, noise: Matrix) -> 
     seen = np.isfinite(excess)
     deviations = np.clip(np.where(seen, excess, 0.0) / noise, -settings.clip, settings.clip)
     score = np.where(seen, np.maximum(0.0, sums.score + deviations - settings.slack), sums.score)
-    goes_on = score > 0
-    steps = np.where(goes_on, sums.steps + seen, 0.0)
-    total = np.where(goes_on, sums.excess + np.where(seen, excess, 0.0), 0.0)
+    goes_on, has_begun = score > 0, (sums.score > _NOISE_SCORE) | ~seen
+    steps = np.where(goes_on, np.where(has_begun, sums.steps, 0.0) + seen, 0.0)
+    total = np.where(goes_on, np.where(has_begun, sums.excess, 0.0) + np.where(seen, excess, 0.0), 0.0)
     return RankSums(score, steps, total)
 
 
