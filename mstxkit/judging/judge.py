@@ -11,7 +11,7 @@ from typing import Iterable, Iterator
 from ..store.verdicts import ALL_SLOW, JITTER, NOT_ENOUGH_EVIDENCE, Verdict
 from ..triggers import every_n, on_request
 from .evidence import RoleStep
-from .findings import Finding, Key
+from .findings import Key
 from .judged import LIGHT, RINGS, Judged, Want
 from .roles import RoleFound, RoleHistory
 from .settings import JudgeSettings, defaults
@@ -117,8 +117,9 @@ class JobJudge:
                 standing.follow(findings.pop(key, None), shown.has_rings)
                 yield from self._said_again(standing, (role, key), step, now_ns)
         for finding in findings.values():
-            if len(self._standing) < _VERDICTS_AT_MOST:
-                yield self._begin(finding, step, now_ns)
+            begun = StandingVerdict.begin(finding, step.role, step.step, self._roles[step.role])
+            if len(self._standing) < _VERDICTS_AT_MOST and not self._is_part_of_another(begun):
+                yield self._begin(begun, step, now_ns)
 
     def _said_again(
         self, standing: StandingVerdict, place: tuple[str, Key], step: RoleStep, now_ns: int
@@ -128,6 +129,8 @@ class JobJudge:
             why = f"not seen any more up to step {step.step}"
         elif place[1].kind in _OF_NOBODY and place[1].stage in self._explained(step.role):
             why = "explained by another verdict"
+        elif self._is_part_of_another(standing):
+            why = "part of a slow link, by another verdict"
         if why:
             del self._standing[place]
             standing.history.forget(place[1])
@@ -135,13 +138,15 @@ class JobJudge:
         elif standing.is_news():
             yield standing.say(self._run, step.step, now_ns)
 
-    def _begin(self, finding: Finding, step: RoleStep, now_ns: int) -> Verdict:
-        history = self._roles[step.role]
-        standing = StandingVerdict.begin(finding, step.role, step.step, history)
+    def _is_part_of_another(self, one: StandingVerdict) -> bool:
+        role = one.verdict.role
+        return any(other.explains(one) for (of, _), other in self._standing.items() if of == role)
+
+    def _begin(self, standing: StandingVerdict, step: RoleStep, now_ns: int) -> Verdict:
         left = self._left.pop(_left_key(standing.verdict), None)
         if left is not None:  # an earlier judge has shown it already
             standing.verdict = standing.verdict._replace(id=left.id, since_step=left.since_step, request=left.request)
-        self._standing[step.role, finding.key] = standing
+        self._standing[step.role, standing.finding.key] = standing
         return standing.say(self._run, step.step, now_ns)
 
     # What else would be worth having.

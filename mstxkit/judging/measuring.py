@@ -34,7 +34,8 @@ class MeasuredStep(NamedTuple):
         learned: (M, K) the same of those that have surely not waited; NaN of others.
         by_work: (M, K) logarithm of what is expected for its work over what is expected for the usual work.
         load: (M, K) logarithm of its work over the usual work, by the feature by which it is most.
-        level: (K,) logarithm of the time that a member takes for usual work; of one that waits, after the last came.
+        level: (K,) logarithm of the time that a member takes for usual work; of one that waits, after the last came. Of two
+            members that of the quicker one.
         work: (K, F) logarithm of the work: in the middle, and where all wait, the most of it.
         cost: (K, F) by how much the level goes with that.
         took_s: (M, K) each member's own time in it; where all wait, from when the last had come.
@@ -142,7 +143,7 @@ class Norms:
         slopes = self.regression.slopes(at)
         predicted = np.einsum("mkf,kf->mk", features, slopes)
         times = np.log(took + base_s)
-        excess, level = after_others(times - predicted), middle_of(times - predicted)
+        excess, level = after_others(times - predicted), _usual_of(times - predicted)
         if len(together) > 1:
             excess = np.where(waits, _each(together, after_those, times - predicted), excess)
             # The slowest group is what the others wait for later.
@@ -157,7 +158,7 @@ class Norms:
         return MeasuredStep(
             kinds, at, mode, pieces.came_s, pieces.done_s, np.where(sure < 0, excess + sure, excess), learned,
             after_others(predicted), load, level, work, usual, took,
-            middle_of(took) if len(took) != 2 else np.fmin.reduce(took, axis=0), pieces.is_first, step.error_s,
+            _usual_of(took), pieces.is_first, step.error_s,
         )  # fmt: skip
 
     def _doubt_s(self, pieces: StepPieces, mode: npt.NDArray[np.int64], last_came: Matrix) -> Matrix:
@@ -179,6 +180,11 @@ class Norms:
         with np.errstate(invalid="ignore", divide="ignore"):
             weights = np.where(np.isfinite(off), np.minimum(1.0, 3 / np.abs(off)), 0.0)
         self.regression.learn(at, features, times - middle_of(times), weights)
+
+
+def _usual_of(values: Matrix) -> Vector:
+    """(K,) in the middle; of two members that of the quicker one."""
+    return np.asarray(np.fmin.reduce(values, axis=0)) if len(values) == 2 else middle_of(values)
 
 
 _Together = list[tuple[npt.NDArray[np.int64], Optional[Labels]]]

@@ -35,6 +35,8 @@ _STEP_FOLLOWS = 0.1
 _TIED_SCORE = 3.0
 # Who has been slow for more steps than this is not only late now and then.
 _LASTS_STEPS = 5
+# For so many steps a link that may be slow is no reason to say that all are.
+_LINK_FIRST_STEPS = 15
 INPUT_STAGE = "load_batch"
 
 
@@ -120,7 +122,7 @@ class RoleHistory:
             self.ring_steps.append(step.step)
             findings += self._slow_links(step, tells, settings, may_judge)
         if not may_judge:
-            self._own_history(measured, settings, False)
+            self._own_history(measured, settings, False, explained)
             return RoleFound(is_evidence=True, has_rings=tells is not None)
         explained |= {finding.key.stage for finding in findings}
         slower, asks = self._slower(step, measured, settings, explained)
@@ -259,12 +261,19 @@ class RoleHistory:
         findings = self.links.add(settings.of(SlowLink), step, step.collectives, tells.groups, self.step_s)
         return findings if may_judge else []
 
-    def _own_history(self, measured: MeasuredStep, settings: JudgeSettings, is_judged: bool) -> npt.NDArray[np.bool_]:
-        """(K,): which pieces can be compared with their own history."""
+    def _own_history(
+        self, measured: MeasuredStep, settings: JudgeSettings, is_judged: bool, explained: set[str]
+    ) -> npt.NDArray[np.bool_]:
+        """(K,): which pieces can be compared with their own history: not those of which it is known why they are slow,
+        from which nothing is learned either.
+        """
         waited = measured.came_s - np.fmax.reduce(measured.came_s, axis=0)
         with np.errstate(invalid="ignore"):
             is_sure = (measured.mode != UNKNOWN) | (-middle_of(waited) < 0.1 * measured.usual_s)
         is_sure &= self._is_comparable(measured)
+        is_explained = np.array([kind.stage in explained for kind in measured.kinds], bool)
+        self._levels.drop(measured.at[is_explained])
+        is_sure &= ~is_explained
         now = LevelsNow(measured.at, np.where(is_sure, measured.level, np.nan), measured.work, measured.cost)
         self._levels.add(settings.of(slow_stage.SlowStage), now, is_judged)
         return np.asarray(is_sure)
@@ -273,7 +282,7 @@ class RoleHistory:
         self, step: RoleStep, measured: MeasuredStep, settings: JudgeSettings, explained: set[str]
     ) -> tuple[list[Finding], tuple[str, ...]]:
         limits, at = settings.of(slow_stage.SlowStage), measured.at
-        is_sure = self._own_history(measured, settings, True)
+        is_sure = self._own_history(measured, settings, True, explained)
         change = slow_stage.Change(*(values[at] for values in self._levels.change))
         mean = slow_stage.mean_excess(change)
         lost_s = -np.expm1(-mean) * (measured.usual_s + self._base_s)
@@ -288,7 +297,8 @@ class RoleHistory:
             is_hidden = self._is_hidden(measured, piece) and not self._rings_since(step.step - int(change.steps[piece]))
             if asks[piece] and is_hidden:
                 asked.append(kind.stage)
-            if fires[piece]:
+            is_link = self.links.suspects(kind.stage) and change.steps[piece] <= _LINK_FIRST_STEPS
+            if fires[piece] and not is_link:
                 name = "not_enough_evidence" if is_hidden else "all_slow"
                 findings.append(Finding(
                     Key(name, kind.where, kind.stage), -1, int(change.steps[piece]), math.expm1(mean[piece]),

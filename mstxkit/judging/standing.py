@@ -12,7 +12,7 @@ from . import wording
 from .findings import Finding, Seen
 from .links import LINK
 from .losses import Lead, Lost
-from .measuring import INSIDE
+from .measuring import BEHIND, INSIDE
 from .roles import RoleHistory
 
 # A verdict that stands is said again when its impact has changed by so much, or when it is twice as old.
@@ -131,7 +131,7 @@ class StandingVerdict:
             self.gone += _UNSEEN
             return
         self.steps += 1
-        is_there = again is not None if seen is None else seen.excess > _LEFT * math.log1p(self.finding.ratio)
+        is_there = self._is_there(again) if seen is None else seen.excess > _LEFT * math.log1p(self.finding.ratio)
         self.times_seen += is_there
         self.gone = max(0.0, self.gone - 1) if is_there else self.gone + 1
         self.loss.follow(self.finding, again, seen, self.history)
@@ -140,6 +140,17 @@ class StandingVerdict:
             self.where = seen
         if again is not None:
             self.evidence = _evidence(again, self.history)
+
+    def _is_there(self, again: Finding | None) -> bool:
+        """Was it found again? Of a link a fault's test says so for long: what this step's collectives took counts."""
+        is_link = again is not None and again.key.where == LINK
+        return again is not None and (not is_link or again.lost_s > _LEFT * self.finding.lost_s)
+
+    def explains(self, other: StandingVerdict) -> bool:
+        """Is what the other says a part of this? Who shares a slow link leaves its collectives a little later."""
+        is_same = self.finding.key.stage == other.finding.key.stage and self.finding.key.where == LINK
+        is_behind = other.finding.key.where in (INSIDE, BEHIND)
+        return is_same and is_behind and other.finding.lost_s < _LEFT * self.finding.lost_s
 
     def is_gone(self) -> bool:
         """Has there been no evidence for as long as it took to find it?"""
