@@ -22,6 +22,8 @@ _SLACK, _CLIP, _THRESHOLD, _LEAST_NOISE = 0.75, 3.0, 12.0, 0.15
 # A slow link makes the collectives of nearly every step slower than most of them were, and slower by the effect. Where
 # processes share cores, times have two levels: more steps at the upper one are no slow link.
 _MOST, _NEARLY_ALL = 0.75, 0.8
+# After so many steps of which not nearly all are slower, that is how they are.
+_NO_FAULT_STEPS = 24
 # Up to this score it is noise of a single step; from that on a stage's links are suspected. So many steps are remembered, and so many of a fault.
 _NOISE_SCORE, _SUSPECTED, _REMEMBERED, _SINCE_AT_MOST = 1.0, 3.0, 48, 64
 _NOTHING = 700.0
@@ -165,4 +167,6 @@ def _added(usual: _Usual, level: _Level | None, value: float) -> _Usual:
         return _Usual((*usual.before, *since)[-_REMEMBERED:])
     steps, above, excess = (usual.steps, usual.above, usual.excess) if usual.score > _NOISE_SCORE else (0, 0, 0.0)
     above += value > level.most
+    if steps >= _NO_FAULT_STEPS and above < _NEARLY_ALL * steps:
+        return _Usual((*usual.before, *since)[-_REMEMBERED:])
     return _Usual(usual.before, since, score, steps + 1, above, excess + value - level.mean)
