@@ -138,9 +138,9 @@ class JobJudge:
         elif standing.is_news():
             yield standing.say(self._run, step.step, now_ns)
 
-    def _is_part_of_another(self, one: StandingVerdict) -> bool:
-        role = one.verdict.role
-        return any(other.explains(one) for (of, _), other in self._standing.items() if of == role)
+    def _is_part_of_another(self, standing: StandingVerdict) -> bool:
+        role = standing.verdict.role
+        return any(other.explains(standing) for (of, _), other in self._standing.items() if of == role)
 
     def _begin(self, standing: StandingVerdict, step: RoleStep, now_ns: int) -> Verdict:
         left = self._left.pop(_left_key(standing.verdict), None)

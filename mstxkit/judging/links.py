@@ -24,7 +24,8 @@ _SLACK, _CLIP, _THRESHOLD, _LEAST_NOISE = 0.75, 3.0, 12.0, 0.15
 _MOST, _NEARLY_ALL = 0.75, 0.8
 # After so many steps of which not nearly all are slower, that is how they are.
 _NO_FAULT_STEPS = 24
-# Up to this score it is noise of a single step; from that on a stage's links are suspected. So many steps are remembered, and so many of a fault.
+# Up to this score it is noise of a single step; from that on a stage's links are suspected. So many steps are
+# remembered, and so many of a fault.
 _NOISE_SCORE, _SUSPECTED, _REMEMBERED, _SINCE_AT_MOST = 1.0, 3.0, 48, 64
 _NOTHING = 700.0
 
@@ -36,7 +37,8 @@ class _Usual(NamedTuple):
         before: Of the last steps but for those since.
         since: Of those that may be a fault: since the score was 0.
         score: Of the sequential test: deviations added up.
-        steps, above: How many they are since it was more than noise, and how many of them took longer than most before, and by the effect.
+        steps, above: How many they are since it was more than noise, and how many of them took longer than most before,
+            and by the effect.
         excess: Logarithms above what is usual, added up.
     """
 

@@ -1,4 +1,4 @@
-"""What a step loses by something that was found: by how much shorter it would be without, if all else stays as it is."""
+"""What a step loses by something that was found: by how much shorter it would be without, all else being as it is."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Lead(NamedTuple):
     seconds: Vector
 
 
-class Lost(NamedTuple):
+class StepLoss(NamedTuple):
     """What one step loses.
 
     Args:
@@ -81,7 +81,7 @@ class Losses:
         before_s = next((past.before_s for past in self._steps if past.step.step == step.step), None)
         _kept(self._with_rings, _Past(step, before_s))
 
-    def now(self, finding: Finding, excess: float, base_s: float, lead: Lead | None) -> Lost | None:
+    def now(self, finding: Finding, excess: float, base_s: float, lead: Lead | None) -> StepLoss | None:
         """What the newest step of those that tell of a finding loses by it; None where it does not show.
 
         Args:
@@ -92,7 +92,7 @@ class Losses:
         steps = self._of(finding)
         return self._lost(steps[-1], finding, excess, base_s, lead) if steps else None
 
-    def lately(self, finding: Finding, excess: float, base_s: float) -> Iterator[Lost]:
+    def lately(self, finding: Finding, excess: float, base_s: float) -> Iterator[StepLoss]:
         """The same of each of the last steps since it is there."""
         lead: Lead | None = None
         for past in list(self._of(finding))[-max(1, finding.steps) :]:
@@ -115,7 +115,7 @@ class Losses:
     def _of(self, finding: Finding) -> deque[_Past]:
         return self._with_rings if finding.key.where in (INSIDE, LINK) else self._steps
 
-    def _lost(self, past: _Past, finding: Finding, excess: float, base_s: float, lead: Lead | None) -> Lost | None:
+    def _lost(self, past: _Past, finding: Finding, excess: float, base_s: float, lead: Lead | None) -> StepLoss | None:
         course = self._course_of(past)
         piece = course.piece(finding.key.where, finding.key.stage)
         place = _place_in(past.step, finding)
@@ -130,7 +130,7 @@ class Losses:
         lost_s = _won(course, won, those)
         if not (np.isfinite(lost_s) and length_s > 0):
             return None
-        return Lost(min(lost_s, length_s), length_s, Lead(past.step.step, past.step.members, won - lost_s))
+        return StepLoss(min(lost_s, length_s), length_s, Lead(past.step.step, past.step.members, won - lost_s))
 
     def _course_of(self, past: _Past) -> Course:
         if self._course is None or self._course[0] is not past.step:

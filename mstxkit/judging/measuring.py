@@ -34,8 +34,8 @@ class MeasuredStep(NamedTuple):
         learned: (M, K) the same of those that have surely not waited; NaN of others.
         by_work: (M, K) logarithm of what is expected for its work over what is expected for the usual work.
         load: (M, K) logarithm of its work over the usual work, by the feature by which it is most.
-        level: (K,) logarithm of the time that a member takes for usual work; of one that waits, after the last came. Of two
-            members that of the quicker one.
+        level: (K,) logarithm of the time that a member takes for usual work, of two that of the quicker one; where they
+            wait, after the last came.
         work: (K, F) logarithm of the work: in the middle, and where all wait, the most of it.
         cost: (K, F) by how much the level goes with that.
         took_s: (M, K) each member's own time in it; where all wait, from when the last had come.

@@ -22,7 +22,7 @@ from .gates import Gates, Holding
 from .inside import Inside, inside
 from .levels import Levels, LevelsNow
 from .links import Links
-from .losses import Lead, Losses, Lost
+from .losses import Lead, Losses, StepLoss
 from .measuring import BASE_RATIO, BEHIND, BEHIND_GAP, FEATURES, FREE, INSIDE, UNKNOWN, WAITS, MeasuredStep, Norms
 from .settings import JudgeSettings
 from .shaping import entered_stages, key_of, length_s, with_inside
@@ -379,11 +379,11 @@ class RoleHistory:
         where = measured.kinds[later[0]]
         return Seen(excess, more_s / all_late_s if all_late_s > 0 else 0.0, where.stage, where.where == BEHIND_GAP)
 
-    def lost(self, finding: Finding, excess: float, lead: Lead | None) -> Lost | None:
+    def lost(self, finding: Finding, excess: float, lead: Lead | None) -> StepLoss | None:
         """What the step that was closed last loses by a finding; None where it does not show."""
         return self._losses.now(finding, excess, self._base_s, lead)
 
-    def lost_lately(self, finding: Finding) -> list[Lost]:
+    def lost_lately(self, finding: Finding) -> list[StepLoss]:
         """The same of each of the last steps."""
         return list(self._losses.lately(finding, math.log1p(finding.ratio), self._base_s))
 

@@ -11,7 +11,7 @@ from ..store.verdicts import JITTER, NOT_ENOUGH_EVIDENCE, Verdict
 from . import wording
 from .findings import Finding, Seen
 from .links import LINK
-from .losses import Lead, Lost
+from .losses import Lead, StepLoss
 from .measuring import BEHIND, INSIDE
 from .roles import RoleHistory
 
@@ -70,7 +70,7 @@ class _Loss:
         if lost is not None:
             self._take(lost)
 
-    def _take(self, lost: Lost) -> None:
+    def _take(self, lost: StepLoss) -> None:
         self._lead = lost.lead
         self._add(lost.seconds, lost.length_s)
 

@@ -33,7 +33,8 @@ class InjectedFault:
         stage: Where.
         rank: Whose.
         factor: Time over healthy time: 1.25. Of input, a gap and what is behind a barrier: how much a third of the
-            step's usual time would take longer. Of a clock: seconds that it is wrong. 1: nothing, but of a clock and a hang.
+            step's usual time would take longer. Of a clock: seconds that it is wrong. 1: no fault, but of a clock and
+            a hang.
         since: First step that has it.
         until: First step that has it no more.
     """

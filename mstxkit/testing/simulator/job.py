@@ -57,11 +57,11 @@ class SimulatedJob:
         """
         gone = self._faults if without is None else tuple(without)
         healthy = [undone(fault) if fault in gone else fault for fault in self._faults]
-        one, other = (SimulatedJob(self.shape, self._seed, faults) for faults in (self._faults, healthy))
+        faulty, spared = (SimulatedJob(self.shape, self._seed, faults) for faults in (self._faults, healthy))
         return [
             StepTruth(team.role, step, with_s, without_s)
-            for team, ends, other_ends in zip(one._teams, one._lengths_s(count), other._lengths_s(count))
-            for step, (with_s, without_s) in enumerate(zip(ends, other_ends))
+            for team, whole_s, shorter_s in zip(faulty._teams, faulty._lengths_s(count), spared._lengths_s(count))
+            for step, (with_s, without_s) in enumerate(zip(whole_s, shorter_s))
         ]
 
     def _lengths_s(self, count: int) -> list[list[float]]:
