@@ -68,6 +68,7 @@ class Links:
 
     def __init__(self) -> None:
         self._usual: dict[tuple[int, str], _Usual] = {}
+        self._took: dict[tuple[str, tuple[int, ...]], float] = {}
 
     def add(
         self,
@@ -79,8 +80,11 @@ class Links:
     ) -> list[Finding]:
         """One step more; what is slow in it, for long enough."""
         by_stage: dict[str, dict[int, float]] = {}
+        self._took = {}
         for time in times:
-            by_stage.setdefault(step.stages[time.stage], {})[time.group] = time.took_s
+            stage = step.stages[time.stage]
+            by_stage.setdefault(stage, {})[time.group] = time.took_s
+            self._took[stage, tuple(rings.groups.get(time.group, ()))] = time.took_s
         findings = []
         for stage, seconds in by_stage.items():
             slow = self._slow_groups(settings, stage, seconds, rings, step_s)
@@ -88,6 +92,11 @@ class Links:
             if persistent:
                 findings.append(self._finding(stage, persistent, seconds, slow, rings, step_s))
         return findings
+
+    def took_s(self, stage: str, ranks: tuple[int, ...]) -> float | None:
+        """What the collectives of all groups with these ranks took in a stage of the last step: the most of them."""
+        took_s = [took_s for (of, group), took_s in self._took.items() if of == stage and set(ranks) <= set(group)]
+        return max(took_s, default=None)
 
     def suspects(self, stage: str) -> bool:
         """May a link be slow in this stage, or is one?"""

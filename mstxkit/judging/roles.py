@@ -21,7 +21,7 @@ from .findings import Finding, Key, Seen
 from .gates import Gates, Holding
 from .inside import Inside, inside
 from .levels import Levels, LevelsNow
-from .links import Links
+from .links import LINK, Links
 from .losses import Lead, Losses, StepLoss
 from .measuring import BASE_RATIO, BEHIND, BEHIND_GAP, FEATURES, FREE, INSIDE, UNKNOWN, WAITS, MeasuredStep, Norms
 from .settings import JudgeSettings
@@ -368,6 +368,17 @@ class RoleHistory:
             return None
         more_s = -math.expm1(-excess) * float(measured.took_s[member, piece] + self._base_s)
         return self._seen(measured, piece, excess, max(0.0, more_s))
+
+    def took_s(self, where: str, stage: str, group: tuple[int, ...]) -> float | None:
+        """What a piece has taken in the step that was closed last, or the collectives of a group in it; None where that
+        does not show.
+        """
+        if where == LINK:
+            return self.links.took_s(stage, group)
+        kind = Piece(where, stage)
+        measured = next((shown for shown in self._shown if kind in shown.kinds), None)
+        took_s = math.nan if measured is None else float(measured.usual_s[measured.kinds.index(kind)])
+        return took_s if math.isfinite(took_s) else None
 
     def _seen(self, measured: MeasuredStep, piece: int, excess: float, more_s: float) -> Seen:
         kind = measured.kinds[piece]

@@ -19,7 +19,7 @@ from .roles import RoleHistory
 _CHANGED_RATIO, _CHANGED_LEAST = 0.3, 0.01
 _FOLLOWS, _LOSS_FOLLOWS = 0.1, 0.05
 # Evidence is gone where less than this share of the excess is left; for so many steps at least, and at most.
-_LEFT, _GONE_LEAST, _GONE_MOST = 0.5, 5.0, 60.0
+LEFT_SHARE, GONE_LEAST, GONE_MOST = 0.5, 5.0, 60.0
 # What a step counts in which nothing is seen of it.
 _UNSEEN = 0.1
 
@@ -131,7 +131,7 @@ class StandingVerdict:
             self.gone += _UNSEEN
             return
         self.steps += 1
-        is_there = self._is_there(again) if seen is None else seen.excess > _LEFT * math.log1p(self.finding.ratio)
+        is_there = self._is_there(again) if seen is None else seen.excess > LEFT_SHARE * math.log1p(self.finding.ratio)
         self.times_seen += is_there
         self.gone = max(0.0, self.gone - 1) if is_there else self.gone + 1
         self.loss.follow(self.finding, again, seen, self.history)
@@ -144,17 +144,17 @@ class StandingVerdict:
     def _is_there(self, again: Finding | None) -> bool:
         """Was it found again? Of a link a fault's test says so for long: what this step's collectives took counts."""
         is_link = again is not None and again.key.where == LINK
-        return again is not None and (not is_link or again.lost_s > _LEFT * self.finding.lost_s)
+        return again is not None and (not is_link or again.lost_s > LEFT_SHARE * self.finding.lost_s)
 
     def explains(self, other: StandingVerdict) -> bool:
         """Is what the other says a part of this? Who shares a slow link leaves its collectives a little later."""
         is_same = self.finding.key.stage == other.finding.key.stage and self.finding.key.where == LINK
         is_behind = other.finding.key.where in (INSIDE, BEHIND)
-        return is_same and is_behind and other.finding.lost_s < _LEFT * self.finding.lost_s
+        return is_same and is_behind and other.finding.lost_s < LEFT_SHARE * self.finding.lost_s
 
     def is_gone(self) -> bool:
         """Has there been no evidence for as long as it took to find it?"""
-        return self.gone >= min(max(_GONE_LEAST, float(self.finding.steps)), _GONE_MOST)
+        return self.gone >= min(max(GONE_LEAST, float(self.finding.steps)), GONE_MOST)
 
     def is_news(self) -> bool:
         """Is there more to say than was said last?"""
