@@ -23,7 +23,7 @@ KINDS = [
 
 def taken_over(fault: InjectedFault, at: int, until: int) -> tuple[list[Verdict], JobJudge, list[Verdict]]:
     """What stands when one judge stops after a step; the one that goes on from there, and what that has said."""
-    job, first, judge = SimulatedJob(JobShape(ranks=8, step_s=2.0), 3, [fault]), JobJudge(), JobJudge()
+    job, first, judge = SimulatedJob(JobShape(ranks=4, step_s=2.0), 3, [fault]), JobJudge(), JobJudge()
     left: list[Verdict] = []
     said: list[Verdict] = []
     for step in job.steps(until):
@@ -44,7 +44,7 @@ def test_what_goes_on_while_another_judge_takes_over_stays_and_keeps_its_id(
     kind: str, stage: str, factor: float
 ) -> None:
     """However often nothing new is found: to the new judge a slow link, or what is slow for all, looks usual."""
-    left, judge, said = taken_over(InjectedFault(kind, stage, rank=1, factor=factor, since=30), 80, 260)
+    left, judge, said = taken_over(InjectedFault(kind, stage, rank=1, factor=factor, since=30), 60, 140)
 
     assert left
     assert {verdict.id for verdict in left} <= {verdict.id for verdict in judge.standing()}
@@ -55,15 +55,15 @@ def test_what_goes_on_while_another_judge_takes_over_stays_and_keeps_its_id(
 def test_what_has_ended_before_another_judge_took_over_is_withdrawn_as_soon_as_it_would_have_been(
     kind: str, stage: str, factor: float
 ) -> None:
-    fault = InjectedFault(kind, stage, rank=1, factor=factor, since=30, until=80)
-    left, judge, said = taken_over(fault, 80, 300)
+    fault = InjectedFault(kind, stage, rank=1, factor=factor, since=30, until=60)
+    left, judge, said = taken_over(fault, 60, 190)
     withdrawn = {verdict.id: verdict for verdict in said if verdict.withdrawn}
 
     assert left
     assert {verdict.id for verdict in left} <= set(withdrawn)
     assert judge.standing() == []
     by_rings = kind in ("inside", "link")  # these show in few steps only
-    assert all((verdict.step or 0) < (300 if by_rings else 80 + 10 + 61) for verdict in withdrawn.values())
+    assert all((verdict.step or 0) < (190 if by_rings else 60 + 10 + 35) for verdict in withdrawn.values())
 
 
 def lines(steps: list[RoleStep], judge: JobJudge) -> list[Verdict]:
