@@ -77,6 +77,7 @@ class RoleHistory:
         self._keys: tuple[str, ...] = ()
         self._ranks, self._loads, self._works = Ranks(0), Ranks(0), Ranks(0)
         self._ended_s: npt.NDArray[np.float64] | None = None
+        self._usual_s = np.zeros(0)
         self._shown: list[MeasuredStep] = []
 
     def close(self, step: RoleStep, settings: JudgeSettings, explained: Iterable[str] = ()) -> RoleFound:
@@ -154,7 +155,7 @@ class RoleHistory:
         self, measured: MeasuredStep, noise: Matrix, sums: slow_rank.RankSums, settings: JudgeSettings
     ) -> list[Finding]:
         """Who is late now and then; whoever is slow for several steps already is not."""
-        limit = 0.5 * settings.of(slow_rank.SlowRank).threshold
+        limit = settings.of(slow_rank.SlowRank).threshold
         lasts = ((sums.steps > _LASTS_STEPS) & (sums.score > limit)).any(axis=1)
         more_s = self._more_s(measured, measured.excess)
         excess = np.where(self._is_comparable(measured)[None, :], measured.excess, np.nan)
@@ -186,7 +187,7 @@ class RoleHistory:
         """(M, K): by enough of the step, apart from how ranks differ anyhow, and by more than more work may explain."""
         limits, at = settings.of(slow_rank.SlowRank), measured.at
         mean = sums.excess / np.maximum(1.0, sums.steps)
-        lost_s = np.expm1(mean) * (measured.usual_s + self._base_s)[None, :]
+        lost_s = np.expm1(mean) * (np.fmin(measured.usual_s, self._usual_s[at]) + self._base_s)[None, :]
         level = np.where(np.isfinite(measured.excess), self._ranks.level[:, at], np.nan)
         middle = middle_of(level)
         spread = 1.4826 * middle_of(np.abs(level - middle))
@@ -350,8 +351,17 @@ class RoleHistory:
         for ranks in (self._loads, self._works):
             ranks.widen(len(self._norms.columns))
         self._levels.widen(len(self._norms.columns))
+        self._follow_usual(measured)
         self._shown.append(measured)
         return measured
+
+    def _follow_usual(self, measured: MeasuredStep) -> None:
+        """Time in the middle, as of late: what all wait for now and then, for a buffer say, nobody has made longer."""
+        more = len(self._norms.columns) - len(self._usual_s)
+        self._usual_s = np.pad(self._usual_s, (0, max(0, more)), constant_values=np.nan)
+        before = self._usual_s[measured.at]
+        before = np.where(np.isfinite(before), before, measured.usual_s)
+        self._usual_s[measured.at] = before + _STEP_FOLLOWS * np.nan_to_num(measured.usual_s - before)
 
     # Of what was found before.
 
