@@ -59,7 +59,7 @@ class Recording:
         self.did.append(f"+{order.stage}")
         return None
 
-    def end(self, why: str, steps: list[int]) -> Recorded | None:
+    def end(self, why: str, steps: list[int], holds: str = "") -> Recorded | None:
         order = self.order
         if order is None:
             return None
