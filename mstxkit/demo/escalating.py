@@ -100,7 +100,9 @@ class Escalation:
             lost = f"{verdict.impact_ratio:.0%} of each step is lost by it"
             on = " and ".join(str(rank) for rank in asked.request.ranks)
             self._tell(f"Verdict: {sentence(verdict._asdict())}; {lost}.")
-            self._tell(f"It asks for a {asked.request.preset} profile of ranks {on} by itself: request {asked.request.id}.")
+            self._tell(
+                f"It asks for a {asked.request.preset} profile of ranks {on} by itself: request {asked.request.id}."
+            )
         progress = asking.fates_of(control).progress(asked)
         self.is_over = progress.has_ended
         if self.is_over:
@@ -110,8 +112,8 @@ class Escalation:
         """What became of it. Call it when the ranks have ended. Raises: ReadError where the run cannot be read."""
         verdict = _acted(self._run)
         if verdict is None or verdict.stage is None:
-            said = [each.no_request for each in verdicts.read(self._run) if each.no_request]
-            return Escalated(reason=said[-1] if said else _NO_VERDICT)
+            reasons = [each.no_request for each in verdicts.read(self._run) if each.no_request]
+            return Escalated(reason=reasons[-1] if reasons else _NO_VERDICT)
         rows = [row for row in open_run(self._run).escalations().to_dicts() if row["request"] == verdict.request]
         rows.sort(key=lambda row: (row["rank"] != verdict.rank, row["rank"]))
         ranks = ",".join(str(row["rank"]) for row in rows)

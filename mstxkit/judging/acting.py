@@ -69,7 +69,7 @@ class Wish(NamedTuple):
     reason: str
 
 
-class Refusal(NamedTuple):
+class NotAsked(NamedTuple):
     """Why a verdict asks for nothing.
 
     Args:
@@ -98,7 +98,7 @@ class Earlier(NamedTuple):
     is_open: bool = False
 
 
-OBSERVES = Refusal("")
+OBSERVES = NotAsked("")
 
 
 def cause_of(verdict: Verdict) -> str:
@@ -118,41 +118,43 @@ def verdict_in(occasion: str) -> tuple[str, str] | None:
     return (match[1], match[2]) if match else None
 
 
-def refused_by_itself(verdict: Verdict, limits: Acting) -> Refusal | None:
+def refused_by_itself(verdict: Verdict, limits: Acting) -> NotAsked | None:
     """Why it is none to act on, whoever could be asked; None where it is."""
     if verdict.kind not in PRESETS:
-        return Refusal(NO_PROFILE.get(verdict.kind, "there is no profile for it"), is_final=True)
+        return NotAsked(NO_PROFILE.get(verdict.kind, "there is no profile for it"), is_final=True)
     if not verdict.stage or not _ID.fullmatch(verdict.id):
-        return Refusal("it names no stage", is_final=True)
+        return NotAsked("it names no stage", is_final=True)
     if verdict.impact_ratio < limits.impact:
-        return Refusal(f"it costs less than {limits.impact:.1%} of a step (acting.impact)")
+        return NotAsked(f"it costs less than {limits.impact:.1%} of a step (acting.impact)")
     return None
 
 
-def refused_by_others(verdict: Verdict, earlier: Sequence[Earlier], limits: Acting, now_ns: int) -> Refusal | None:
+def refused_by_others(verdict: Verdict, earlier: Sequence[Earlier], limits: Acting, now_ns: int) -> NotAsked | None:
     """Why it is not its turn, by what was asked for before; None where it is.
 
     The words name no time that passes, as what is said of a verdict is written down whenever it changes.
     """
     cause, ages_ns = cause_of(verdict), {each.id: abs(now_ns - each.asked_ns) for each in earlier}
     if len(earlier) >= limits.a_job:
-        return Refusal(f"verdicts have asked for {limits.a_job} profiles, as many as in a job (acting.a_job)")
+        return NotAsked(f"verdicts have asked for {limits.a_job} profiles, as many as in a job (acting.a_job)")
     if sum(age_ns < _DAY_NS for age_ns in ages_ns.values()) >= limits.a_day:
-        return Refusal(f"verdicts have asked for {limits.a_day} profiles today (acting.a_day)")
+        return NotAsked(f"verdicts have asked for {limits.a_day} profiles today (acting.a_day)")
     same = [each for each in earlier if each.cause == cause and ages_ns[each.id] < limits.same_s * _NS]
     if same:
-        return Refusal(f"request {same[-1].id} was for the same cause, less than {limits.same_s:g} s ago (acting.same_s)")
+        return NotAsked(
+            f"request {same[-1].id} was for the same cause, less than {limits.same_s:g} s ago (acting.same_s)"
+        )
     still_open = next((each.id for each in earlier if each.is_open), "")
     if still_open:
-        return Refusal(f"request {still_open}, of another verdict, comes first")
+        return NotAsked(f"request {still_open}, of another verdict, comes first")
     if any(age_ns < limits.every_s * _NS for age_ns in ages_ns.values()):
-        return Refusal(f"verdicts ask for one profile in {limits.every_s:g} s (acting.every_s)")
+        return NotAsked(f"verdicts ask for one profile in {limits.every_s:g} s (acting.every_s)")
     return None
 
 
 def wish_of(
     verdict: Verdict, heard: Sequence[Heard], shared: Collection[int] = (), blamed: Collection[int] = ()
-) -> Wish | Refusal:
+) -> Wish | NotAsked:
     """The profile that it asks for.
 
     Args:
@@ -180,9 +182,9 @@ def wish_of(
 def hindrance(speaker: Heard, verdict: Verdict) -> str:
     """Why it cannot be asked; "" where it can."""
     role = layout.role_in_names(verdict.role)
-    said = speaker.acknowledgement.role
-    if role and said and said != role:
-        return f"it is of the role {said}"
+    role_there = speaker.acknowledgement.role
+    if role and role_there and role_there != role:
+        return f"it is of the role {role_there}"
     if speaker.is_alive is False:
         return "it has ended"
     if speaker.standing.act != ESCALATE:
@@ -226,12 +228,12 @@ def _part(speaker: Heard) -> tuple[int, ...]:
     return tuple(places.get(dimension, (0, 1))[0] for dimension in MODEL_DIMENSIONS) if DATA in places else ()
 
 
-def _why_nobody(verdict: Verdict, heard: Sequence[Heard]) -> Refusal:
+def _why_nobody(verdict: Verdict, heard: Sequence[Heard]) -> NotAsked:
     asked = [speaker for speaker in heard if verdict.rank in (None, speaker.rank)]
     if observes(asked):
         return OBSERVES
     if not asked:
         who = "anybody" if verdict.rank is None else f"rank {verdict.rank}"
-        return Refusal(f"nothing was heard yet of {who}: a process takes requests from its first stage on")
+        return NotAsked(f"nothing was heard yet of {who}: a process takes requests from its first stage on")
     why = hindrance(asked[0], verdict) or "no other rank of its group can be"
-    return Refusal(f"rank {asked[0].rank} cannot be asked: {why}")
+    return NotAsked(f"rank {asked[0].rank} cannot be asked: {why}")

@@ -20,7 +20,7 @@ from ..store.fate import Asked, Fates, Heard, Progress
 from ..store.report import DONE, IN_A_SESSION
 from ..store.verdicts import Verdict
 from . import acting
-from .acting import Acting, Earlier, Refusal, Wish
+from .acting import Acting, Earlier, NotAsked, Wish
 
 # Verdicts that wait for their turn are looked at again so often, and so many words of ranks are read for one.
 _LOOKS_EVERY_S, _READ_AT_MOST = 2.0, 64
@@ -36,10 +36,10 @@ class Escalations:
     Args:
         run: The run folder.
         run_id: Its id.
-        said: Verdicts as they were said last, by whomever.
+        verdicts: As they were said last, by whomever.
     """
 
-    def __init__(self, run: Path, run_id: str, said: Iterable[Verdict] = ()) -> None:
+    def __init__(self, run: Path, run_id: str, verdicts: Iterable[Verdict] = ()) -> None:
         self._control, self._run = ControlFolder(run, run_id), str(run)
         self._earlier: dict[str, Earlier] = {}
         self._request_of: dict[str, str] = {}
@@ -49,7 +49,7 @@ class Escalations:
         self._state: tuple[int, ...] = ()
         self._asked: dict[str, Asked] = {}
         self._looks_s = 0.0
-        for verdict in said:
+        for verdict in verdicts:
             if verdict.request:
                 self._remember(Earlier(verdict.request, verdict.id, acting.cause_of(verdict), verdict.time_ns, True))
             self.noted(verdict)
@@ -116,15 +116,15 @@ class Escalations:
                 return self.noted(verdict) if is_news else None
         return self.noted(verdict)
 
-    def _tried(self, verdict: Verdict, blamed: set[int], limits: Acting, now_ns: int) -> Refusal | None:
+    def _tried(self, verdict: Verdict, blamed: set[int], limits: Acting, now_ns: int) -> NotAsked | None:
         refusal = acting.refused_by_itself(verdict, limits)
         refusal = refusal or acting.refused_by_others(verdict, list(self._earlier.values()), limits, now_ns)
         if refusal is not None:
             return refusal
         wish = acting.wish_of(verdict, *self._speakers(verdict), blamed)
-        return wish if isinstance(wish, Refusal) else self._sent(wish, verdict, now_ns)
+        return wish if isinstance(wish, NotAsked) else self._sent(wish, verdict, now_ns)
 
-    def _sent(self, wish: Wish, verdict: Verdict, now_ns: int) -> Refusal | None:
+    def _sent(self, wish: Wish, verdict: Verdict, now_ns: int) -> NotAsked | None:
         fields = {
             "stage": wish.stage, "ranks": list(wish.ranks), "steps": 1, "preset": wish.preset,
             "reason": f"the judge: {wish.reason}"[: request.WORDS_AT_MOST], "occasion": wish.occasion,
@@ -133,7 +133,7 @@ class Escalations:
             asked = request.checked(fields, request.Known((wish.stage,), wish.ranks, (wish.preset,)), "verdict", now_ns)
             self._control.send(messages.of_request(asked))
         except MstxkitError as exc:
-            return Refusal(str(exc)[:300])
+            return NotAsked(str(exc)[:300])
         self._remember(Earlier(asked.id, verdict.id, acting.cause_of(verdict), now_ns, is_open=True))
         return None
 
@@ -150,10 +150,10 @@ class Escalations:
         if state != self._state:
             self._asked, self._state = {each.request.id: each for each in self._newest()}, state
         for asked in self._asked.values():
-            of, known = acting.verdict_in(asked.request.occasion), self._earlier.get(asked.request.id)
+            of, before = acting.verdict_in(asked.request.occasion), self._earlier.get(asked.request.id)
             if of is not None:
                 is_recent = abs(now_ns - asked.request.created_ns) <= _OPEN_AT_MOST_NS
-                is_open = is_recent if known is None else known.is_open
+                is_open = is_recent if before is None else before.is_open
                 self._remember(Earlier(asked.request.id, *of, asked.request.created_ns, is_open))
         for id, earlier in self._earlier.items():
             if earlier.is_open:

@@ -17,7 +17,7 @@ GATES, ACTING = "gates", "acting"
 
 @dataclass(frozen=True)
 class JudgeSettings:
-    """The settings of every trigger, of the gates and of acting, by name. Made by `defaults()`, changed by `changed`."""
+    """The settings of every trigger, of the gates and of acting, by name: made by `defaults()`."""
 
     parts: Mapping[str, Any]
 

@@ -85,7 +85,8 @@ class Verdict(NamedTuple):
         if kind not in KINDS or not isinstance(id, str) or not id:
             return None
         texts: dict[str, Any] = {
-            name: text_of(fields.get(name))[:_TEXT_AT_MOST] for name in ("role", "waits_for", "next", "request", "no_request")
+            name: text_of(fields.get(name))[:_TEXT_AT_MOST]
+            for name in ("role", "waits_for", "next", "request", "no_request")
         }
         ratios: dict[str, Any] = {name: _ratio(fields.get(name)) for name in _RATIOS}
         group = fields.get("group")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mstxkit.judging import acting
-from mstxkit.judging.acting import OBSERVES, Acting, Earlier, Refusal, Wish
+from mstxkit.judging.acting import OBSERVES, Acting, Earlier, NotAsked, Wish
 from mstxkit.store.fate import Heard
 from mstxkit.store.report import Acknowledgement, Standing
 from mstxkit.store.request import WHOLE_STEPS
@@ -55,7 +55,7 @@ def test_every_kind_has_a_preset_or_a_reason_why_no_profile_would_show_more() ->
 
 @pytest.mark.parametrize("kind", sorted(acting.NO_PROFILE))
 def test_a_kind_that_no_profile_explains_is_refused_for_good(kind: str) -> None:
-    assert acting.refused_by_itself(VERDICT._replace(kind=kind), Acting()) == Refusal(acting.NO_PROFILE[kind], True)
+    assert acting.refused_by_itself(VERDICT._replace(kind=kind), Acting()) == NotAsked(acting.NO_PROFILE[kind], True)
 
 
 def test_a_blamed_rank_is_no_healthy_peer() -> None:
@@ -121,14 +121,14 @@ def test_a_rank_that_only_observes_is_not_asked_and_nothing_is_said() -> None:
 def test_why_a_suspect_cannot_be_asked_is_said(suspect: Heard, why: str) -> None:
     answer = wish([suspect, heard(2)])
 
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, NotAsked)
     assert why in answer.why
 
 
 def test_a_suspect_of_whom_nothing_is_heard_is_not_replaced_by_another() -> None:
     answer = wish([heard(0), heard(2)])
 
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, NotAsked)
     assert "nothing was heard yet of rank 1" in answer.why
 
 

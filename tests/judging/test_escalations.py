@@ -25,7 +25,7 @@ VERDICT = Verdict(
     "0123456789abcdef", 5, 40, "compute", "actor_update", 1, "actor", impact_ratio=0.24, next="mstxkit escalate …"
 )
 OTHER = VERDICT._replace(id="f" * 16, rank=3, stage="actor_generate", impact_ratio=0.1)
-AGAIN = Acting(every_s=0.0, same_s=0.0)
+USUAL, AGAIN = Acting(), Acting(every_s=0.0, same_s=0.0)
 
 
 def asked(run: Path) -> list[Request]:
@@ -48,7 +48,7 @@ def judge(run: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Escalatio
     return lambda said=(): Escalations(run, RUN_ID, said)
 
 
-def consider(judge: Escalations, *holding: Verdict, limits: Acting = Acting(), now_ns: int | None = None) -> list[Any]:
+def consider(judge: Escalations, *holding: Verdict, limits: Acting = USUAL, now_ns: int | None = None) -> list[Any]:
     return judge.consider(holding, limits, time.time_ns() if now_ns is None else now_ns)
 
 
@@ -178,9 +178,7 @@ def test_a_verdict_that_is_withdrawn_before_its_request_ran_cancels_it(
 
 
 @pytest.mark.parametrize("report", [Report("", 1, RUNNING), Report("", 1, ARMED, recorded=1), Report("", 1, DONE)])
-def test_a_request_that_has_begun_is_left_to_end(
-    report: Report, run: Path, judge: Callable[..., Escalations]
-) -> None:
+def test_a_request_that_has_begun_is_left_to_end(report: Report, run: Path, judge: Callable[..., Escalations]) -> None:
     one = judge()
     (said,) = consider(one, VERDICT)
     say(run, 1, replace(report, id=said.request), role="actor", act="escalate")

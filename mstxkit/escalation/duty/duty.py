@@ -43,7 +43,7 @@ from .light import LightOnDuty
 from .mailbox import AckNumber, Mailbox
 from .patience import Patiently
 from .post import Post
-from .settings import DutySettings
+from .settings import DutySettings, policy_of
 from .watcher import Watcher
 
 _REMEMBERED_AT_MOST = 1000
@@ -100,7 +100,7 @@ class Duty:
         self._placed_at = -_PLACED_EVERY_S
         self._process = life.of_this()
         self._patiently = Patiently(post.world_size)
-        self._machine = self._restored(_policy(settings))
+        self._machine = self._restored(policy_of(settings))
         self._machine.placing.is_own |= bool(settings.planned)
         self._machine.placing.origin = origin
         self._ask_patience()
@@ -421,7 +421,9 @@ class Duty:
         size, stages_seen, phase = self.post.world_size, tuple(engine.stages_seen()), machine.phase(_now())
         place = self._can[2]  # as the watcher saw it last: the thread that trains does not look
         about = size, self._step, machine.step_ns, stages_seen, phase, backend, refused, reports
-        return Standing(*about, groups=place.indices, why_no_group=place.why_not, timeouts=hccl.set_here(), act=self._act)
+        return Standing(
+            *about, groups=place.indices, why_no_group=place.why_not, timeouts=hccl.set_here(), act=self._act
+        )
 
     def _send(self) -> None:
         """What the agreeing rank decided, once it is written down."""
@@ -434,13 +436,6 @@ class Duty:
                 faults.warn_once("control.send", str(exc))
                 return  # at the next poll again
             self._to_send.popleft()
-
-
-def _policy(settings: DutySettings) -> Policy:
-    return Policy(
-        cooldown_s=settings.cooldown_s, session_s=settings.session_s, hour_s=settings.hour_s, run_s=settings.run_s,
-        run_bytes=settings.run_bytes or None, agreement_s=settings.agreement_s, transport_s=settings.transport_s,
-    )  # fmt: skip
 
 
 def _now() -> Now:

@@ -52,6 +52,14 @@ class DutySettings(NamedTuple):
     act: str = OBSERVE
 
 
+def policy_of(settings: DutySettings) -> Policy:
+    """What a rank does not exceed."""
+    return Policy(
+        cooldown_s=settings.cooldown_s, session_s=settings.session_s, hour_s=settings.hour_s, run_s=settings.run_s,
+        run_bytes=settings.run_bytes or None, agreement_s=settings.agreement_s, transport_s=settings.transport_s,
+    )  # fmt: skip
+
+
 def checked(settings: DutySettings) -> DutySettings:
     """The same.
 

@@ -11,7 +11,6 @@ from . import moves
 from .moves import NS, Now, Policy
 from .task import CoveringSession, Occurrence, Spending, Task
 
-
 # Why a session ends that has all that it was begun for.
 COMPLETE = "its stage or sample is complete"
 

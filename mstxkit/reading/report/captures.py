@@ -29,10 +29,12 @@ def summarise(run: Run) -> list[dict[str, Any]]:
 
 def lines(failures: list[dict[str, Any]]) -> list[RenderableType]:
     """A line for each."""
-    told: list[RenderableType] = [_line(failure) for failure in failures[:_SHOWN]]
+    shown_lines: list[RenderableType] = [_line(failure) for failure in failures[:_SHOWN]]
     if len(failures) > _SHOWN:
-        told.append(Text(f"… and {len(failures) - _SHOWN} more profiles that did not come (--json lists all)", "dim"))
-    return [Text(), *told] if told else []
+        shown_lines.append(
+            Text(f"… and {len(failures) - _SHOWN} more profiles that did not come (--json lists all)", "dim")
+        )
+    return [Text(), *shown_lines] if shown_lines else []
 
 
 def _line(failure: dict[str, Any]) -> Text:
