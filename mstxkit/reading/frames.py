@@ -254,6 +254,7 @@ PROCESS_SCHEMA: dict[str, Any] = {
     "under": pl.String, "label": pl.String,
     "attributes_lost": pl.Int64, "names_capped": pl.Int64, "texts_cut": pl.Int64,
     "clock": pl.String, "process": pl.String, "ending": pl.String, "attempt": pl.Int32,
+    "versions": pl.String,
 }  # fmt: skip
 ESCALATION_SCHEMA: dict[str, Any] = {
     "request": pl.String, "stage": pl.String, "rank": pl.Int32, "state": pl.String,
