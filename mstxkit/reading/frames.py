@@ -281,7 +281,7 @@ VERDICT_SCHEMA: dict[str, Any] = {
     "time_ns": pl.Int64, "step": pl.Int64, "kind": pl.String, "stage": pl.String, "rank": pl.Int32, "role": pl.String,
     "since_step": pl.Int64, **dict.fromkeys(("impact_ratio", "coverage_ratio", "confidence"), pl.Float64),
     **dict.fromkeys(("waits_for", "evidence", "next", "request"), pl.String),
-    "recurrence_ratio": pl.Float64, "group": pl.List(pl.Int32), "withdrawn": pl.String,
+    "recurrence_ratio": pl.Float64, "group": pl.List(pl.Int32), "withdrawn": pl.String, "no_request": pl.String,
 }  # fmt: skip
 LATENESS_SCHEMA: dict[str, Any] = {
     "step": pl.Int64, "group": pl.String, "rank": pl.Int32, "stage": pl.String, "late_ns": pl.Int64,
