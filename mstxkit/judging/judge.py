@@ -15,6 +15,8 @@ from .findings import Key
 from .gates import Gates
 from .judged import LIGHT, RINGS, Judged, Want
 from .left import LeftVerdicts
+from .links import LINK
+from .measuring import INSIDE
 from .roles import RoleFound, RoleHistory
 from .settings import JudgeSettings, defaults
 from .shaping import compared
@@ -87,10 +89,11 @@ class JobJudge:
         history = self._roles.setdefault(step.role, RoleHistory())
         before = history.last_step if history.holding.steps else None
         shown = history.close(step, self.settings, self._explained(step.role))
-        verdicts = list(self._follow(step, shown, now_ns)) if shown.is_evidence else []
+        is_late = before is not None and step.step <= before
+        verdicts = list(self._follow(step, shown, now_ns, is_late)) if shown.is_evidence else []
         if shown.is_evidence and history.holding.steps > self.settings.of(Gates).warm_up:
-            verdicts += self._left.follow(step.role, step.step, history, shown.has_rings, now_ns)
-        wants = [] if before is not None and step.step <= before else list(self._wants(step, shown, before))
+            verdicts += self._left.follow(step, history, shown.has_rings, is_late, now_ns)
+        wants = [] if is_late else list(self._wants(step, shown, before))
         return Judged(tuple(verdicts), tuple(wants))
 
     def standing(self) -> list[Verdict]:
@@ -103,11 +106,15 @@ class JobJudge:
 
     # Verdicts.
 
-    def _follow(self, step: RoleStep, shown: RoleFound, now_ns: int) -> Iterator[Verdict]:
+    def _follow(self, step: RoleStep, shown: RoleFound, now_ns: int, is_late: bool) -> Iterator[Verdict]:
         findings = {finding.key: finding for finding in shown.findings}
         for (role, key), standing in list(self._standing.items()):
-            if role == step.role:
-                standing.follow(findings.pop(key, None), shown.has_rings)
+            if role != step.role:
+                continue
+            again = findings.pop(key, None)
+            # What came late tells of what rings show, and of nothing else that it is gone.
+            if not is_late or key.where in (INSIDE, LINK):
+                standing.follow(again, shown.has_rings)
                 yield from self._said_again(standing, (role, key), step, now_ns)
         for finding in findings.values():
             begun = StandingVerdict.begin(finding, step.role, step.step, self._roles[step.role])

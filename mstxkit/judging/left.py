@@ -10,6 +10,7 @@ import math
 from typing import Iterable, Iterator, NamedTuple, Optional
 
 from ..store.verdicts import Verdict
+from .evidence import RoleStep
 from .findings import Key
 from .links import LINK
 from .measuring import INSIDE
@@ -54,19 +55,27 @@ class LeftVerdicts:
         waiting = self._waiting.pop(key_of_verdict(verdict), None)
         return None if waiting is None else waiting.verdict
 
-    def follow(self, role: str, step: int, history: RoleHistory, has_rings: bool, now_ns: int) -> Iterator[Verdict]:
-        """One judged step more of a role: what is withdrawn by it."""
+    def follow(
+        self, step: RoleStep, history: RoleHistory, has_rings: bool, is_late: bool, now_ns: int
+    ) -> Iterator[Verdict]:
+        """One judged step more of a role: what is withdrawn by it.
+
+        Args:
+            step, history: The step that was closed, and the history of its role.
+            has_rings, is_late: Have its rings told anything; was it closed before, and is this what they tell?
+            now_ns: Wall clock.
+        """
         for key, waiting in list(self._waiting.items()):
-            if waiting.verdict.role == role:
-                self._waiting[key] = waiting = _followed(waiting, history, has_rings)
-                why = _why_gone(waiting, step)
+            by_rings = waiting.verdict.evidence.get("where") in (INSIDE, LINK)
+            if waiting.verdict.role == step.role and (by_rings or not is_late):
+                self._waiting[key] = waiting = _followed(waiting, history, by_rings, has_rings)
+                why = _why_gone(waiting, step.step)
                 if why:
                     del self._waiting[key]
-                    yield waiting.verdict._replace(step=step, time_ns=now_ns, withdrawn=why)
+                    yield waiting.verdict._replace(step=step.step, time_ns=now_ns, withdrawn=why)
 
 
-def _followed(waiting: _Waiting, history: RoleHistory, has_rings: bool) -> _Waiting:
-    by_rings = waiting.verdict.evidence.get("where") in (INSIDE, LINK)
+def _followed(waiting: _Waiting, history: RoleHistory, by_rings: bool, has_rings: bool) -> _Waiting:
     share = None if by_rings and not has_rings else _share_left(waiting.verdict, history)
     if share is None:
         return waiting._replace(unheard_of=waiting.unheard_of + 1)
