@@ -7,7 +7,6 @@ interrupted for microseconds, not for the 5 ms slices of a thread that computes 
 
 from __future__ import annotations
 
-import struct
 import threading
 import time
 from typing import Any, Callable, Sequence
@@ -15,7 +14,7 @@ from typing import Any, Callable, Sequence
 from .. import faults
 from ..engine.choose import engine
 from ..host import identity, jitter, life
-from ..store import livefile, segment
+from ..store import livefile
 from ..store.block_index import Indexed
 from . import blocks
 from .background import Background
@@ -34,7 +33,6 @@ _A_LITTLE_S = 0.01
 _OF_ITSELF_S = 5.0
 # How often coalesced calls are written and costs looked at; a little less, as a tick may come early.
 _GOVERN_EVERY_NS = 990_000_000
-_BANK_HEAD = struct.Struct("<Q8xQQ")  # sequence number, salt, origin: docs/internals/format.md, "Bank"
 # What another number in a counter may add to a block.
 _MORE_BYTES = 64
 
@@ -59,6 +57,7 @@ class Sealer:
         self._is_over = False
         self.handing_over = HandingOver(live)
         self._sealed: dict[int, int] = {}
+        self._room = blocks.Room()
         self._rotating = jitter.Every(seal_every_s, "seal", time.monotonic())
         self.governor = Governor(budget_ratio, outside_ns())
         self._governed_ns = 0
@@ -165,13 +164,13 @@ class Sealer:
         return True
 
     def _seal(self, index: int) -> None:
-        seq, _, origin = _BANK_HEAD.unpack_from(self._live.view, self._live.layout.bank_at(index))
-        payload = segment.Payload.of_engine(engine.encode_bank(index))
-        if payload.n:
-            self._files.append(blocks.of_records(self._live.view, payload, seq, origin))
+        head = livefile.read_bank_head(self._live.view, self._live.layout.bank_at(index))
+        content = self._room.encoded(index, head.record_count)
+        if content.n:
+            self._files.append(blocks.of_records(self._live.view, content, head.seq, head.origin))
         with self._releasing:
             if self._is_over:
-                self._sealed[seq] = payload.n + payload.m
+                self._sealed[head.seq] = content.n + content.m
             else:
                 engine.release_bank(index)
 

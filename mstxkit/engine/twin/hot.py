@@ -210,6 +210,22 @@ def encode_bank(index: int) -> segment.Payload:
     return encode_left(*copied)
 
 
+def encode_into(index: int, room: bytearray, at: int) -> tuple[int, int, segment.Extent]:
+    """Planes and attributes of a full bank, into room from `at` on: how many there are, and what they reach over."""
+    payload = encode_bank(index)
+    content = payload.planes + payload.attributes
+    if at < 0 or at + len(content) > len(room):
+        raise ValueError("no room for all of the bank's records")
+    room[at : at + len(content)] = content
+    return payload.n, payload.m, payload.extent
+
+
+def bank_texts(index: int) -> bytes:
+    """The texts of a full bank, as `encode_bank` gives them."""
+    _, text, _ = _attached().copy_bank(_checked(index))
+    return livefile.without_checksums(text)
+
+
 def release_bank(index: int) -> None:
     """The bank is free again."""
     _attached().release_bank(_checked(index))
