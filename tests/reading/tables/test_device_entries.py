@@ -68,7 +68,9 @@ def test_a_database_behind_a_link_or_outside_the_run_is_not_read(tmp_path: Path)
     ProfiledStep(tmp_path / "run", LATE).write(parsed=False)
     for rank in LATE:
         way = f"profiles/actor_update/step5/rank{rank}/{1000 + rank}-77/host_77_20261122000000000_ascend_pt"
-        os.symlink(tmp_path / "elsewhere" / way / "ASCEND_PROFILER_OUTPUT", tmp_path / "run" / way / "ASCEND_PROFILER_OUTPUT")
+        os.symlink(
+            tmp_path / "elsewhere" / way / "ASCEND_PROFILER_OUTPUT", tmp_path / "run" / way / "ASCEND_PROFILER_OUTPUT"
+        )
     ProfiledStep(tmp_path / "run", LATE).write(step=6, output="../../../../../../elsewhere/profiles")
 
     assert open_run(tmp_path / "run").lateness().height == 0
