@@ -1,5 +1,5 @@
-"""What lies in a folder: in a package of plug-ins, read once a process; in one that is asked again and again, read where
-it has changed.
+"""What lies in a folder: in a package of plug-ins, read once a process; in one that is asked for again and again, read
+where it has changed.
 """
 
 from __future__ import annotations

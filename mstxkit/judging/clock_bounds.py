@@ -193,7 +193,8 @@ class HostClocks:
             clock: CLOCK_MONOTONIC, CLOCK_REALTIME and half the bracket in which both were asked, ns.
             rows: Its exchanges; what is none with this reference is left out, and what are more than a host makes.
         """
-        clock_of_host = self._clocks[boot] = self._clocks.pop(boot, None) or _HostClock()
+        clock_of_host = self._clocks.pop(boot) if boot in self._clocks else _HostClock()
+        self._clocks[boot] = clock_of_host  # now the last one
         while len(self._clocks) > self._at_most:
             del self._clocks[next(iter(self._clocks))]
         if clock is not None:
@@ -206,12 +207,13 @@ class HostClocks:
         """Times of a host on the aligned clock and the bound of the error of each, both in ns."""
         if boot and boot == self._boot:
             return here_ns + self._wall_offset_ns, np.full(len(here_ns), float(SAME_HOST_ERROR_NS))
-        known = self._clocks.get(boot)
-        offset_ns, error_ns = (known and known.by_wall()) or (self._wall_offset_ns, float("inf"))
+        of_host = self._clocks.get(boot)
+        of_wall = None if of_host is None else of_host.by_wall()
+        offset_ns, error_ns = of_wall or (self._wall_offset_ns, float("inf"))
         by_wall, wall_error = here_ns + offset_ns, np.full(len(here_ns), error_ns)
-        if known is None or not known.peer.is_known:
+        if of_host is None or not of_host.peer.is_known:
             return by_wall, wall_error
-        times, error = known.peer.to_reference(here_ns)
+        times, error = of_host.peer.to_reference(here_ns)
         # Over files an exchange may be vaguer than wall clocks are.
         is_vaguer = error > wall_error
         return np.where(is_vaguer, by_wall, times + self._wall_offset_ns), np.where(is_vaguer, wall_error, error)

@@ -2,7 +2,8 @@
 
 Only ranks that profile an NPU are asked: without one, a light step holds no communication. Once `mstxkit analyse` has
 parsed it, `mstxkit watch RUN --once`, `mstxkit report` and `Run.lateness()` say who came last by its device ranges;
-until then the first two say that it is to be parsed (`reading/tables/device_entries.py`). Cooldown and budgets are each rank's own, as for any request.
+until then the first two say that it is to be parsed (`reading/tables/device_entries.py`). Cooldown and
+budgets are each rank's own, as for any request.
 """
 
 from __future__ import annotations

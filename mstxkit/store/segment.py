@@ -74,7 +74,7 @@ class Payload(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What becomes the content of a records block: texts as they are stored, planes and attributes, one after the other.
+    """What becomes the content of a records block: texts as they are stored, planes, attributes, one after the other.
 
     Args:
         stream: All of it.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, NamedTuple
+from typing import TYPE_CHECKING, Iterable, Iterator, NamedTuple
 
 from ...store import layout
 from ...store.documents import names_in
@@ -19,7 +19,6 @@ from ...store.values import text_of, whole_number
 from ..report.units import spans
 
 if TYPE_CHECKING:
-    from ...judging.device_lateness import DeviceCollective
     from ...judging.evidence import Collectives
 
 # The newest of them; each is read from one database a rank.
@@ -28,7 +27,7 @@ _NPU = ("torch_npu", "mindspore")
 _NS = 1e9
 
 
-class Window(NamedTuple):
+class ProfiledWindow(NamedTuple):
     """What was profiled at once: some ranks in one stage of one step.
 
     Args:
@@ -53,39 +52,36 @@ class Window(NamedTuple):
 class DeviceRow(NamedTuple):
     """A row of `Run.lateness()`, and of which window it is."""
 
-    window: Window
+    window: ProfiledWindow
     group: str
     rank: int
     late_ns: int
     error_ns: int
 
 
-def windows(run: str | os.PathLike[str], run_id: str) -> list[Window]:
+def windows(run: str | os.PathLike[str], run_id: str) -> list[ProfiledWindow]:
     """The newest windows that two ranks or more have recorded, the oldest first."""
-    found: dict[tuple[Any, ...], dict[int, RecordedSession]] = {}
+    by_window: dict[tuple[str, str, tuple[int, ...]], dict[int, RecordedSession]] = {}
     for session in sessions(run, run_id):
         request, stage, rank = session.key
         if rank is not None and session.document.get("state") == RECORDED:
-            members = found.setdefault((request, stage, tuple(session.steps)), {})
+            members = by_window.setdefault((request, stage, tuple(session.steps)), {})
             members[rank] = max(session, members.get(rank, session), key=_began_ns)
-    several = sorted((key for key in found if len(found[key]) > 1), key=lambda key: _first_ns(found[key].values()))
-    return [_window(Path(run), *key, found[key]) for key in several[-WINDOWS_AT_MOST:]]
+    several = [(key, members) for key, members in by_window.items() if len(members) > 1]
+    several.sort(key=lambda window: min(map(_began_ns, window[1].values())))
+    return [_window(Path(run), *key, members) for key, members in several[-WINDOWS_AT_MOST:]]
 
 
 def _began_ns(session: RecordedSession) -> int:
     return whole_number(session.document.get("start_ns"))
 
 
-def _first_ns(several: Iterable[RecordedSession]) -> int:
-    return min(map(_began_ns, several))
-
-
 def _window(
     run: Path, request: str, stage: str, steps: tuple[int, ...], members: dict[int, RecordedSession]
-) -> Window:  # fmt: skip
+) -> ProfiledWindow:  # fmt: skip
     databases = {rank: _database(run, session) for rank, session in sorted(members.items())}
     is_of_npu = any(text_of(session.document.get("backend")) in _NPU for session in members.values())
-    return Window(request, stage, steps[0] if len(steps) == 1 else None, databases, is_of_npu)
+    return ProfiledWindow(request, stage, steps[0] if len(steps) == 1 else None, databases, is_of_npu)
 
 
 def _database(run: Path, session: RecordedSession) -> Path | None:
@@ -107,12 +103,12 @@ def _database(run: Path, session: RecordedSession) -> Path | None:
     return files[0] if len(files) == 1 else None
 
 
-def rows_of(several: Iterable[Window]) -> list[DeviceRow]:
+def rows_of(several: Iterable[ProfiledWindow]) -> list[DeviceRow]:
     """Of each window that is parsed, group and rank the entry that was latest. *Cost*: reads each database."""
     return [row for window in several if window.is_parsed for row in _of_window(window)]
 
 
-def _of_window(window: Window) -> Iterator[DeviceRow]:
+def _of_window(window: ProfiledWindow) -> Iterator[DeviceRow]:
     from ...judging import device_lateness
 
     ranks = [rank for rank, file in window.databases.items() if file is not None]

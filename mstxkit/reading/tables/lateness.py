@@ -1,8 +1,8 @@
 """`Run.lateness()`: how much later than the first each rank entered what the ranks of a group do together.
 
 From rings, in the steps in which they were read, and from device ranges, of what was profiled and parsed. Else from
-stage entries: of the stages in which the ranks of a role wait for each other. Whether they do is seen in the times: they
-leave much closer together than they entered.
+stage entries: of the stages in which the ranks of a role wait for each other. Whether they do is seen in the times:
+they leave much closer together than they entered.
 """
 
 from __future__ import annotations
