@@ -131,6 +131,7 @@ def _take(recorder: Any) -> None:
         handing_on = HandingOn(agent.turn, agent.last)
         keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path, handing_on, recorder.care)
         rings = Rings.beside(recorder.live.path, recorder.is_forked)
+        recorder.sealer.each_quiet_look = keeper.consider
         recorder.sealer.each_second = lambda: standby.consider() + keeper.consider() + rings.consider()
         _beside.standby, _beside.keeper, _beside.rings = standby, keeper, rings
         if _beside.settings.planned:

@@ -56,6 +56,7 @@ def watch(
 
 def _once(run: Path, run_id: str, json: bool) -> None:
     from ..judging import watching
+    from ..reading.report import device_words
 
     seen = watching.once(run, run_id)
     by_tables = None if any(verdict.is_blaming for verdict in seen.verdicts) else _from_tables(run, seen)
@@ -65,11 +66,14 @@ def _once(run: Path, run_id: str, json: bool) -> None:
             "schema": _SCHEMA, "run": run_id, "path": str(run), "steps": seen.steps, "last_step": seen.last_step,
             "hosts": seen.hosts, "has_summaries": seen.has_summaries,
             "by_tables": by_tables is not None,
+            "by_devices": [latest._asdict() for latest in device_words.summarise(run, run_id)],
             "verdicts": [json_of.loads(verdict.line()) for verdict in seen.verdicts],
         })  # fmt: skip
     else:
         for verdict in seen.verdicts:
             print(_line(verdict))
+        for latest in device_words.summarise(run, run_id):
+            print(for_terminal(device_words.line(latest._asdict(), str(run))))
         print(_summary(run, seen, by_tables is not None))
     if any(verdict.is_blaming for verdict in seen.verdicts):
         raise typer.Exit(FOUND_WRONG)
