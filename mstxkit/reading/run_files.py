@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 from ..store import layout
 from .folder import Damage, Folder, merge, run_id
@@ -30,6 +30,8 @@ class RunFiles:
         from .selection import EVERYTHING
 
         self.path, self._chosen = path, chosen or EVERYTHING
+        # Called with the number of rows that were read, piece by piece: for who shows how far it has come.
+        self.on_rows: Callable[[int], object] = lambda count: None
         self.damage: list[Damage] = []
         self._patches = Folder(os.path.join(path, layout.PATCHES))
         self.id = run_id(path, self.damage)
@@ -46,10 +48,29 @@ class RunFiles:
         self.damage += live.losses(self._processes)
         self.damage = merge(self.damage)
         set_offsets(self._processes)
-        self._vocabulary = vocabulary.Vocabulary()
-        self._blocks = rows.Blocks(self._sealed, self._vocabulary, self.damage, self._chosen)
+        self.vocabulary = vocabulary.Vocabulary()
+        self._blocks = rows.Blocks(self._sealed, self.vocabulary, self.damage, self._chosen)
         self._opened: list[tuple[Process, Any]] | None = None
         self._stage_rows: pl.DataFrame | None = None
+
+    def rows_at_most(self) -> int:
+        """So many rows will be read of it, or fewer, by what the files say of themselves; *cost*: nothing is read."""
+        return self._blocks.rows_at_most(self._processes)
+
+    def coded(self, rows: int = 1 << 17, need: Need | None = None) -> Iterator[pl.DataFrame]:
+        """Rows with codes in place of texts, in pieces from the last to the first, open ranges before all others.
+
+        In a piece rows are in the order in which they ended: of one process after the other, of some track or other.
+        `process, site, stage, track, depth, flags, step, start_ns, duration_ns, busy_ns, attributes`, and `@name` for
+        each name that is needed. `vocabulary` says what the codes of a piece stand for once it has been given.
+        """
+        from . import frames, opened
+        from .rows import ALL
+
+        yield frames.compact(opened.as_chunk(self._open(), self.vocabulary, need or ALL))
+        for chunk in self._blocks.chunks_backwards(self._processes, rows, need or ALL):
+            self.on_rows(chunk.rows)
+            yield frames.compact(chunk)
 
     def _pieces(self, rows: int = 1 << 20, need: Need | None = None) -> Iterator[pl.DataFrame]:
         """All rows with codes in place of texts; the vocabulary holds those of a piece once it has been given."""
@@ -57,14 +78,16 @@ class RunFiles:
         from .rows import ALL
 
         for chunk in self._blocks.chunks(self._processes, rows, need or ALL):
+            self.on_rows(chunk.rows)
             yield frames.compact(chunk)
-        yield frames.compact(opened.as_chunk(self._open(), self._vocabulary, need or ALL))
+        yield frames.compact(opened.as_chunk(self._open(), self.vocabulary, need or ALL))
 
     def _pieces_backwards(self, rows: int) -> Iterator[pl.DataFrame]:
         from . import frames, opened
 
-        yield frames.compact(opened.as_chunk(self._open(), self._vocabulary)).reverse()
+        yield frames.compact(opened.as_chunk(self._open(), self.vocabulary)).reverse()
         for chunk in self._blocks.chunks_backwards(self._processes, rows):
+            self.on_rows(chunk.rows)
             yield frames.compact(chunk).reverse()
 
     def _open(self) -> list[tuple[Process, Any]]:
@@ -83,4 +106,4 @@ class RunFiles:
     def _finisher(self) -> Finisher:
         from . import frames
 
-        return frames.Finisher(self._processes, self._vocabulary)
+        return frames.Finisher(self._processes, self.vocabulary)
