@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from .frames import Finisher
+    from .reach import Reach
     from .rows import Need
     from .selection import Selection
 
@@ -56,6 +57,14 @@ class RunFiles:
     def rows_at_most(self) -> int:
         """So many rows will be read of it, or fewer, by what the files say of themselves; *cost*: nothing is read."""
         return self._blocks.rows_at_most(self._processes)
+
+    def reach(self) -> Reach:
+        """Which steps and stages the run has, by the indexes of its blocks; rows are read only where one has none."""
+        from .reach import of_blocks, of_rows
+
+        indexed, is_whole = of_blocks(process.blocks for process in self._processes)
+        has_banks = any(process.unsealed() for process in self._processes)
+        return indexed if is_whole and not has_banks and not self._open() else indexed.and_also(of_rows(self))
 
     def coded(self, rows: int = 1 << 17, need: Need | None = None) -> Iterator[pl.DataFrame]:
         """Rows with codes in place of texts, in pieces from the last to the first, open ranges before all others.
