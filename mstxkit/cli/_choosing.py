@@ -45,7 +45,9 @@ def opened(
     assert isinstance(last_ns, (int, type(None)))
     return open_run(
         run,
-        steps=None if wanted.steps is None or reach is None else _steps(wanted.steps, reach.first_step, reach.last_step),
+        steps=None
+        if wanted.steps is None or reach is None
+        else _steps(wanted.steps, reach.first_step, reach.last_step),
         ranks=None if wanted.ranks is None else [r for r in processes["rank"].unique() if _is_in(r, wanted.ranks)],
         stages=None if wanted.stages is None or reach is None else choice.stages_of(wanted.stages, reach.stages),
         since=None if since is None else _moment("--since", since, last_ns),
@@ -69,4 +71,6 @@ def _moment(option: str, text: str, last_ns: int | None) -> int | datetime:
     try:
         return datetime.fromisoformat(text.strip()).astimezone()
     except (ValueError, OverflowError):
-        raise ReadError(f"{option} {text!r}: give a time (2026-11-24T18:30), or a span (30m, 2h) before the end") from None
+        raise ReadError(
+            f"{option} {text!r}: give a time (2026-11-24T18:30), or a span (30m, 2h) before the end"
+        ) from None

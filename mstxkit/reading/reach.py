@@ -40,16 +40,16 @@ def of_blocks(processes: Iterable[Iterable[BlockRef]]) -> tuple[Reach, bool]:
         first, last = extent[2:]
         is_known = 0 <= first <= last < NO_STEP
         is_whole = is_whole and (is_known or first == NO_STEP or last < first)
-        steps = (first, last) if is_known else (None, None)
-        reach = reach.and_also(Reach(*steps, frozenset(stage for stage in stages if isinstance(stage, str))))
+        own = frozenset(stage for stage in stages if isinstance(stage, str))
+        reach = reach.and_also(Reach(first, last, own) if is_known else Reach(None, None, own))
     return reach, is_whole
 
 
 def of_rows(run: RunFiles) -> Reach:
     """What the rows say."""
     reach = NOTHING
-    for piece in run.coded(need=Need(as_json=False)):
+    for piece in run.coded(Need(as_json=False)):
         steps = piece["step"].filter(piece["step"] != NO_STEP)
-        bounds = (int(steps.min()), int(steps.max())) if len(steps) else (None, None)
-        reach = reach.and_also(Reach(*bounds, frozenset()))
+        bounds = [int(step) for step in (steps.to_numpy().min(), steps.to_numpy().max())] if len(steps) else []
+        reach = reach.and_also(Reach(bounds[0], bounds[1], frozenset()) if bounds else NOTHING)
     return reach.and_also(Reach(None, None, frozenset(filter(None, run.vocabulary.stages))))

@@ -66,18 +66,20 @@ class RunFiles:
         has_banks = any(process.unsealed() for process in self._processes)
         return indexed if is_whole and not has_banks and not self._open() else indexed.and_also(of_rows(self))
 
-    def coded(self, rows: int = 1 << 17, need: Need | None = None) -> Iterator[pl.DataFrame]:
+    def coded(self, need: Need, rows: int = 1 << 17, backwards: bool = True) -> Iterator[pl.DataFrame]:
         """Rows with codes in place of texts, in pieces from the last to the first, open ranges before all others.
 
-        In a piece rows are in the order in which they ended: of one process after the other, of some track or other.
-        `process, site, stage, track, depth, flags, step, start_ns, duration_ns, busy_ns, attributes`, and `@name` for
-        each name that is needed. `vocabulary` says what the codes of a piece stand for once it has been given.
+        Forwards, from the first to the last, without those that are open. In a piece rows are in the order in which
+        they ended: of one process after the other, of some track or other. `process, site, stage, track, depth, flags,
+        step, start_ns, duration_ns, busy_ns, attributes`, and `@name` for each name that is needed. `vocabulary` says
+        what the codes of a piece stand for once it has been given.
         """
         from . import frames, opened
-        from .rows import ALL
 
-        yield frames.compact(opened.as_chunk(self._open(), self.vocabulary, need or ALL))
-        for chunk in self._blocks.chunks_backwards(self._processes, rows, need or ALL):
+        if backwards:
+            yield frames.compact(opened.as_chunk(self._open(), self.vocabulary, need))
+        chunks = self._blocks.chunks_backwards if backwards else self._blocks.chunks
+        for chunk in chunks(self._processes, rows, need):
             self.on_rows(chunk.rows)
             yield frames.compact(chunk)
 

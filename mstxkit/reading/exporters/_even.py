@@ -30,9 +30,7 @@ class EvenLanes:
         first_ns: The trace's zero.
     """
 
-    def __init__(
-        self, packets: Packets, names: Names, places: Places, vocabulary: Vocabulary, first_ns: int
-    ) -> None:
+    def __init__(self, packets: Packets, names: Names, places: Places, vocabulary: Vocabulary, first_ns: int) -> None:
         self._packets, self._names, self._places = packets, names, places
         self._vocabulary, self._first_ns = vocabulary, first_ns
         self._nesting = Postorder()
@@ -96,7 +94,7 @@ class EvenLanes:
         lane, flags, site = columns["lane"], columns["flags"], columns["site"]
         kind = np.where(is_begin, events.BEGIN, np.where(flags[row] & IS_MARK != 0, events.INSTANT, events.END))
         by_row = {
-            "sequence": self._places.sequence(lane >> TRACK_BITS),
+            "sequence": (lane >> TRACK_BITS) + self._places.sequence(0),
             "track": self._places.of_lanes(lane),
             "name": self._of_site[0][site], "category": self._of_site[1][site],
             "stage": self._of_stage[columns["stage"]], "step": columns["step"],
@@ -147,5 +145,3 @@ def rows_of(piece: Any, columns: Columns) -> Columns:
     busy = piece["busy_ns"].fill_null(events.NO_BUSY).to_numpy()
     more = {name: piece[name].to_numpy() for name in ("site", "stage", "step")}
     return {**columns, **more, "busy": busy, "tail": np.zeros(len(busy), dtype=np.int64)}
-
-

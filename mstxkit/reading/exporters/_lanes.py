@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Iterator
 
+from ...store.records import NO_STEP
 from ..rows import IS_ERROR, IS_MARK, IS_OPEN
 from . import _track_events as events
 from ._chrome_events import RangeRow
@@ -100,7 +101,5 @@ def rows_backwards(piece: pl.DataFrame, vocabulary: Vocabulary, wanted: int) -> 
     for process, track, depth, site, start, duration, busy, step, stage, flags, attributes in zip(*columns):
         is_open, is_error = bool(flags & IS_OPEN), bool(flags & IS_ERROR)
         about = (sites[site].domain, sites[site].name, start, None if is_open else max(duration, 0), busy)
-        in_step = None if step == events.NO_STEP else step
+        in_step = None if step == NO_STEP else step
         yield RangeRow(process, track, depth, *about, in_step, stages[stage], is_error, attributes)
-
-

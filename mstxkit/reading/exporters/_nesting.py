@@ -96,7 +96,7 @@ class Postorder:
 
 def is_mark(columns: Columns) -> Bits:
     """Which rows are instants, without a begin."""
-    return columns["flags"] & IS_MARK != 0
+    return np.asarray(columns["flags"] & IS_MARK != 0)
 
 
 def last_no_deeper(lane: Ints, depth: npt.NDArray[Any]) -> Ints:
@@ -150,7 +150,9 @@ def in_order(piece: Piece) -> tuple[Ints, Bits]:
         end that a later one had, too.
     """
     rows = np.arange(len(piece.before))
-    begins = rows[~piece.is_left & ~is_mark(piece.columns)][::-1]  # of several that begin after the same one, the outermost ended last
+    begins = rows[~piece.is_left & ~is_mark(piece.columns)][
+        ::-1
+    ]  # of several that begin after the same one, the outermost ended last
     ends = rows[piece.is_new]
     first = _first_of_lane(piece.columns["lane"])
     before = np.where(piece.before == NONE, first - 1, piece.before)

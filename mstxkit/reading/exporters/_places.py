@@ -1,4 +1,4 @@
-"""The tracks of a Perfetto trace: a process a rank, in it its threads, below a thread its tasks, and lines beside them."""
+"""The tracks of a Perfetto trace: processes, in each its threads, below a thread its tasks, and lines beside them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ class Places:
         return self._last
 
     def _describe(self, rows: list[dict[str, Any]]) -> None:
-        names, threads = labels.of_tracks(rows), {}
+        names = labels.of_tracks(rows)
+        threads: dict[tuple[int, int], int] = {}
         for order, at in enumerate(labels.order_of_tracks(rows)):
             row, uuid = rows[at], self._next()
             process, lane = row["process"], row["process"] << TRACK_BITS | row["track"]
@@ -94,7 +95,7 @@ class Places:
         return self._of_line[line]
 
     def alone(self, row: RangeRow, name: str, parent: int) -> int:
-        """A track of that name on which nothing else is during this range. Ranges come from the last end to the first."""
+        """A track of that name on which nothing else is during this range; ranges come from the last end on."""
         end = OPEN_NS if row.duration_ns is None else row.start_ns + row.duration_ns
         free = self._free.setdefault((parent, name), [])
         if free and -free[0][0] > end:

@@ -1,4 +1,4 @@
-"""Protobuf messages made of numpy columns: all messages with the same fields at once, each field as wide as its largest.
+"""Protobuf messages made of numpy columns: all with the same fields at once, each field as wide as its largest.
 
 A varint may be longer than it needs to be, with zeros at its end: so the messages of a form have one length, and a
 field one place. Source: protobuf.dev, "Encoding"; perfetto writes lengths that way itself (protozero).
@@ -6,7 +6,7 @@ field one place. Source: protobuf.dev, "Encoding"; perfetto writes lengths that 
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Sequence, Tuple, Union
+from typing import Any, Iterable, Sequence, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ Bytes = npt.NDArray[np.uint8]
 VARINT, LENGTH = 0, 2
 _WORD_BYTES = 8
 # Of a form: bytes as they are, or the name of a number and its width.
-Part = Union[bytes, Tuple[str, int]]
+Part = Union[bytes, tuple[str, int]]
 
 
 def varint(value: int, width: int = 0) -> bytes:

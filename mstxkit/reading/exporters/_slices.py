@@ -16,7 +16,7 @@ _MARK_FIELDS = ("process", "track", "depth", "domain", "message", "time_ns", "st
 
 
 class Drawing(Protocol):
-    """Makes the events of a format. `is_whole`: a range on its track is one event, `on_track`, not a begin and an end."""
+    """Makes the events of a format. `is_whole`: a range on its track is one event, `on_track`, and no begin and end."""
 
     is_whole: bool
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Tuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 COALESCED = "coalesced"
 # Of a range (process, start_ns, name): the numbers of flows that begin there, and of those that end there.
-Flows = Dict[Tuple[int, int, str], Tuple[List[int], List[int]]]
+Flows = dict[tuple[int, int, str], tuple[list[int], list[int]]]
 
 
 class Survey(NamedTuple):
@@ -47,13 +47,13 @@ def of_run(run: Run) -> Survey:
     import polars as pl
 
     nesting, uneven, first_ns, stages = Postorder(), set(), OPEN_NS, []
-    for piece in run.coded(need=Need(as_json=False, names=(COALESCED,))):
+    for piece in run.coded(Need(as_json=False, names=(COALESCED,))):
         if not piece.height:
             continue
-        first_ns = min(first_ns, int(piece["start_ns"].min()))
+        first_ns = min(first_ns, int(piece["start_ns"].to_numpy().min()))
         stages.append(_stage_rows(piece, run))
         rows = columns_of(piece.filter(pl.col(NAMED + COALESCED).is_null()))
-        uneven |= _uneven(nesting, rows, int(piece["process"].min()))
+        uneven |= _uneven(nesting, rows, int(piece["process"].to_numpy().min()))
     last = nesting.finish()
     uneven |= set(contradicting(last).tolist()) if last else set()
     return Survey(first_ns % OPEN_NS, frozenset(uneven), _suspended(run, uneven), flows_of(stages, run))
@@ -99,7 +99,7 @@ def _stage_rows(piece: pl.DataFrame, run: Run) -> pl.DataFrame:
 
 
 def flows_of(pieces: list[pl.DataFrame], run: Run) -> Flows:
-    """From each wait of a controller to the first occurrence of its stage in each other process that began meanwhile."""
+    """From each wait of a controller to what began meanwhile of its stage: the first occurrence in each process."""
     import polars as pl
 
     flows: Flows = {}

@@ -42,7 +42,7 @@ def write(run: Run, file: IO[bytes]) -> int:
     range of a lane that has some that do not.
     """
     trace, count = _Trace(run, file), 0
-    for piece in run.coded(need=_NEED):
+    for piece in run.coded(_NEED):
         if piece.height:
             count += piece.height
             trace.draw(piece)
