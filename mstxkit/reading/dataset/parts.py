@@ -67,7 +67,7 @@ class CompactedParts:
                     yield named.rename({"row": "process"}).filter(is_asked_for(chosen, kind))
 
     def of(self, process: Process, chosen: Selection) -> Iterator[dict[str, pl.DataFrame]]:
-        """Ranges and marks of one process that are asked for, batch by batch, oldest first; kinds without a file lack."""
+        """Ranges and marks of one process that are asked for, batch by batch, oldest first, by kind."""
         for batch in (batch for batch in self._batches if process.name in batch.processes):
             kinds = {kind: self._of_process(process, batch, kind) for kind in (RANGES, MARKS)}
             yield {kind: rows.filter(is_asked_for(chosen, kind)) for kind, rows in kinds.items() if rows is not None}
