@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Mapping
+from typing import TYPE_CHECKING, Any, Mapping
+
+import numpy as np
 
 from ...store.dataset import MARKS
 from ...store.livefile import SiteText
@@ -25,9 +27,19 @@ def coded(kinds: Mapping[str, pl.DataFrame], vocabulary: Vocabulary, need: Need)
     frames = [
         _from_marks(rows) if kind == MARKS else rows.with_columns(flags=pl.lit(0)) for kind, rows in kinds.items()
     ]
-    end = pl.col("start_ns") + pl.col("duration_ns").clip(lower_bound=0)
     rows = pl.concat([_of_one_form(frame, vocabulary, need) for frame in frames], how="vertical_relaxed")
-    return rows.sort(end, -pl.col("depth").cast(pl.Int16), maintain_order=True)
+    return rows[_order(rows)] if len(frames) > 1 else rows
+
+
+def _order(rows: pl.DataFrame) -> np.ndarray[Any, Any]:
+    """Ranges as they are kept, and a mark before the first one that ended at its time or later."""
+    is_mark = rows["flags"].to_numpy() & IS_MARK != 0
+    end = rows["start_ns"].to_numpy() + np.maximum(rows["duration_ns"].to_numpy(), 0)
+    ends = np.maximum.accumulate(end[~is_mark])
+    place = np.empty(len(end), dtype=np.int64)
+    place[~is_mark] = 2 * np.arange(len(ends)) + 1
+    place[is_mark] = 2 * np.searchsorted(ends, end[is_mark])
+    return np.argsort(place, kind="stable")
 
 
 def _from_marks(marks: pl.DataFrame) -> pl.DataFrame:

@@ -153,7 +153,8 @@ def test_a_flow_goes_from_a_controllers_wait_to_each_of_its_workers(run: Path) -
 
     (flows,) = asked(
         run,
-        "select b.name as begin, e.name as end, e.ts from flow join slice b on b.id = slice_out join slice e on e.id = slice_in",
+        "select b.name as begin, e.name as end, e.ts from flow"
+        " join slice b on b.id = slice_out join slice e on e.id = slice_in",
     )
 
     assert sorted(tuple(row.values()) for row in flows) == [("gen", "work 1000", 1_000), ("gen", "work 1000", 1_001)]
@@ -182,7 +183,8 @@ def test_tasks_are_below_their_thread(run: Path) -> None:
 
     (slices,) = asked(
         run,
-        "select s.name, thread.name as thread from slice s join thread_track t on t.id = s.track_id join thread using (utid)",
+        "select s.name, thread.name as thread from slice s"
+        " join thread_track t on t.id = s.track_id join thread using (utid)",
     )
 
     assert {row["name"]: row["thread"] for row in slices} == {"thread's": "Loop", "task's": "Loop"}
