@@ -1,7 +1,7 @@
 """Exports: ranges a second of CPU, bytes a range, memory; each by a fresh process, of a run of several ranks.
 
-The same run as the reader's: stages with 24 ranges inside of each. `plain` has no attributes, `attributes` has tokens on
-each stage, as patched frameworks give them.
+The same run as the reader's: stages with 24 ranges inside of each. `plain` has no attributes, `attributes` has tokens
+on each stage, as patched frameworks give them.
 """
 
 from __future__ import annotations

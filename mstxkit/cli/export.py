@@ -25,7 +25,7 @@ def export(
     until: Optional[str] = typer.Option(None, metavar="TIME", help=_choosing.UNTIL_HELP),
     layout: Optional[str] = typer.Option(None, help="Of ascend-db: msmonitor (default) or torch-npu."),
     into: Optional[Path] = typer.Option(
-        None, metavar="DB", help="Of ascend-db: add one rank's ranges to a copy of this profile of torch_npu."
+        None, metavar="PROFILE", help="Of ascend-db: add one rank's ranges to a copy of this profile of torch_npu."
     ),
 ) -> None:
     """Write a run, or a part of it, as files of another tool.

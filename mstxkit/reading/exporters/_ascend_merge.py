@@ -41,6 +41,7 @@ def merged(run: Run, folder: Path, source: Path) -> int:
     Raises:
         MstxkitError: it is no such profile, the run has no such rank, or nothing of it in that time.
     """
+    source = _database(source)
     target = _copied(folder, source)
     try:
         profile = _read(target, source)
@@ -53,6 +54,16 @@ def merged(run: Run, folder: Path, source: Path) -> int:
             f"{profile.rank} is in that time: is it a profile of this run?"
         )
     return count
+
+
+def _database(source: Path) -> Path:
+    """The database of a profile's folder, or the one that was given."""
+    if not source.is_dir():
+        return source
+    there = [path for path in sorted((source / OUTPUT).glob("*.db")) if _NAME.fullmatch(path.name)]
+    if len(there) != 1:
+        raise MstxkitError(f"{source}: {len(there)} databases of a profiler in its {OUTPUT}; give the path of one")
+    return there[0]
 
 
 def _copied(folder: Path, source: Path) -> Path:
