@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import msprof_analyze, profiler_database
+from builders import msprof_analyze, profiler_database, soak
 from builders.run_files import WALL_OFFSET_NS, BankFiles, ProcessFiles, new_run
 
 pytest.importorskip("numpy")
@@ -267,7 +267,7 @@ def test_what_is_no_profile_is_refused_with_its_path(run: Path, tmp_path: Path, 
 
 
 @pytest.mark.skipif(not msprof_analyze.IS_HERE, reason="needs msprof-analyze: make setup")
-@pytest.mark.parametrize("layout", ["msmonitor", "torch-npu"])
+@pytest.mark.parametrize("layout", soak.sample(["msmonitor", "torch-npu"], 1))
 def test_mstx_sum_counts_each_name_and_step_as_the_run_has_it(run: Path, tmp_path: Path, layout: str) -> None:
     folder = exported(steps_of(run), layout=layout)
     command = ["msprof-analyze", "cluster", "-m", "mstx_sum", "-d", folder, "-o", tmp_path / "sums"]

