@@ -49,10 +49,10 @@ def export(
     typer.echo(f"{target}: {count} events")
 
 
-def _options(to: str, known: Any, **given: str | None) -> dict[str, str]:
+def _options(to: str, its_own: Any, **typed: str | None) -> dict[str, str]:
     """What was given of a format's own options."""
-    options = {name: value for name, value in given.items() if value is not None}
+    options = {name: value for name, value in typed.items() if value is not None}
     for name in options:
-        if name not in known:
+        if name not in its_own:
             raise typer.BadParameter(f"the format {to} has no such option", param_hint=f"--{name}")
     return options

@@ -61,8 +61,8 @@ class AscendFile:
         self.count, self.first_ns, self.last_ns = 0, 0, 0
 
     def _largest(self, table: str, column: str) -> int:
-        found = self._base.execute(f"select max({column}) from {table}").fetchone()[0]
-        return found if isinstance(found, int) else -1
+        largest = self._base.execute(f"select max({column}) from {table}").fetchone()[0]
+        return largest if isinstance(largest, int) else -1
 
     def text(self, content: str) -> int:
         """The number of a text."""

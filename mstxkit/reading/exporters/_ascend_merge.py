@@ -27,7 +27,7 @@ _NAME = re.compile(r"ascend_(?:pytorch|mindspore)_profiler(?:_(\d{1,9}))?\.db")
 _COPIED_AT_MOST_BYTES = 64 << 20
 
 
-class Profile(NamedTuple):
+class ProfileTime(NamedTuple):
     """What a profile says of itself: its rank, and the time that it covers, in ns."""
 
     rank: int
@@ -88,7 +88,7 @@ def _copied(folder: Path, source: Path) -> Path:
     return target
 
 
-def _read(target: Path, source: Path) -> Profile:
+def _read(target: Path, source: Path) -> ProfileTime:
     with closing(sqlite3.connect(target)) as base:
         tables = {name for (name,) in base.execute("select name from sqlite_master where type = 'table'")}
         if not {"STRING_IDS", "SESSION_TIME_INFO"} <= tables:
@@ -101,10 +101,10 @@ def _read(target: Path, source: Path) -> Profile:
             rank = row[0] if row else None
     if not isinstance(rank, int) or not all(isinstance(moment, int) for moment in window):
         raise MstxkitError(f"{source} says neither in its name nor in its tables which rank it is of, or when it was")
-    return Profile(rank, *window)
+    return ProfileTime(rank, *window)
 
 
-def _add(run: Run, target: Path, profile: Profile) -> int:
+def _add(run: Run, target: Path, profile: ProfileTime) -> int:
     processes = run.processes()
     files = {file.number: file for file in _rank_files.of_run(processes)}
     if profile.rank not in files:
@@ -128,7 +128,7 @@ def _has_no_task(target: Path) -> bool:
         return base.execute("select 1 from sqlite_master where type = 'table' and name = 'TASK'").fetchone() is None
 
 
-def _within(rows: RankRows, profile: Profile) -> RankRows:
+def _within(rows: RankRows, profile: ProfileTime) -> RankRows:
     """Those that reach into its time."""
     is_in = (rows.end >= profile.first_ns) & (rows.start <= profile.last_ns)
     return rows._replace(**{name: getattr(rows, name)[is_in] for name in RankRows._fields[1:]})

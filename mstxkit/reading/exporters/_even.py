@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ..rows import IS_ERROR, IS_MARK
 from . import _nesting
 from . import _track_events as events
-from ._nesting import TRACK_BITS, Columns, Ints, Piece, Postorder
+from ._nesting import TRACK_BITS, Columns, Ints, RowPiece, Postorder
 
 if TYPE_CHECKING:
     from ..vocabulary import Vocabulary
@@ -74,7 +74,7 @@ class EvenLanes:
         more = [0 if stage is None else self._names.text(stage) for stage in stages[len(self._of_stage) :]]
         self._of_stage = np.concatenate((self._of_stage, np.array(more, dtype=np.int64)))
 
-    def _draw(self, piece: Piece, first_process: int) -> None:
+    def _draw(self, piece: RowPiece, first_process: int) -> None:
         columns = piece.columns
         row, is_begin = _nesting.in_order(piece)
         if not len(row):

@@ -24,7 +24,7 @@ TRACK_BITS = 16
 NONE = -1
 
 
-class Piece(NamedTuple):
+class RowPiece(NamedTuple):
     """Rows of some lanes, by lane, in the order in which they ended; those without an end in the piece are last.
 
     Args:
@@ -49,7 +49,7 @@ class Postorder:
     def __init__(self) -> None:
         self._waiting: Columns | None = None
 
-    def take(self, rows: Columns, first_process: int) -> Piece | None:
+    def take(self, rows: Columns, first_process: int) -> RowPiece | None:
         """The next rows, with those that wait for them.
 
         Args:
@@ -66,11 +66,11 @@ class Postorder:
         order = np.lexsort((-rows["depth"].astype(np.int64), rows["lane"]))
         self._keep({name: values[order] for name, values in rows.items()})
 
-    def finish(self) -> Piece | None:
+    def finish(self) -> RowPiece | None:
         """What waits when there are no more rows."""
         return None if self._waiting is None else self._together(_nothing_of(self._waiting), NONE)
 
-    def _together(self, rows: Columns, first_process: int) -> Piece | None:
+    def _together(self, rows: Columns, first_process: int) -> RowPiece | None:
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             is_earlier = waiting["lane"] >> TRACK_BITS < first_process
@@ -86,7 +86,7 @@ class Postorder:
         columns = {name: values[order] for name, values in rows.items()}
         before = last_no_deeper(columns["lane"], columns["depth"])
         is_left = (before == NONE) & (columns["lane"] >> TRACK_BITS <= first_process) & ~is_mark(columns)
-        return Piece(columns, order < new, before, is_left)
+        return RowPiece(columns, order < new, before, is_left)
 
     def _keep(self, rows: Columns) -> None:
         if self._waiting is not None:
@@ -131,7 +131,7 @@ def _first_of_lane(lane: Ints) -> Ints:
     return np.maximum.accumulate(np.where(is_first, np.arange(len(lane)), 0))
 
 
-def contradicting(piece: Piece) -> Ints:
+def contradicting(piece: RowPiece) -> Ints:
     """The lanes of which the times do not agree with the depths."""
     lane, start, end = (piece.columns[name] for name in ("lane", "start", "end"))
     around = next_shallower(lane, piece.columns["depth"])
@@ -142,7 +142,7 @@ def contradicting(piece: Piece) -> Ints:
     return np.unique(lane[is_wrong])
 
 
-def in_order(piece: Piece) -> tuple[Ints, Bits]:
+def in_order(piece: RowPiece) -> tuple[Ints, Bits]:
     """The begins and ends of a piece as they followed each other, lane by lane.
 
     Returns:

@@ -77,10 +77,10 @@ class Names:
 
     def tell(self, sequence: int, numbers: Iterable[int]) -> None:
         """Let a sequence use these numbers from here on; 0 is none."""
-        told = self._told[sequence]
-        new = [iid for iid in numbers if iid and iid not in told]
+        sent = self._told[sequence]
+        new = [iid for iid in numbers if iid and iid not in sent]
         if new:
-            told.update(new)
+            sent.update(new)
             self._tell(sequence, [(self._entries[iid - 1][0], iid, self._entries[iid - 1][1]) for iid in new])
 
     def _number(self, kind: int, content: str) -> int:
@@ -90,15 +90,15 @@ class Names:
         return iid
 
     def _tell(self, sequence: int, entries: list[tuple[int, int, str]], flags: int = events.NEEDS_STATE) -> None:
-        told = b"".join(block(kind, number(_IID, iid) + text(_IID_TEXT, name)) for kind, iid, name in entries)
-        self._packets.add(events.on_sequence(sequence, block(events.INTERNED, told), flags))
+        listed = b"".join(block(kind, number(_IID, iid) + text(_IID_TEXT, name)) for kind, iid, name in entries)
+        self._packets.add(events.on_sequence(sequence, block(events.INTERNED, listed), flags))
 
 
 def snapshot(base_ns: int) -> bytes:
     """The packet that says when the trace's zero was, ns since 1970."""
     clocks = ((_BOOTTIME, 0), (_REALTIME, base_ns))
-    told = b"".join(block(_CLOCKS, number(_CLOCK, clock) + number(_CLOCK_AT, at)) for clock, at in clocks)
-    return events.packet(block(events.SNAPSHOT, told))
+    listed = b"".join(block(_CLOCKS, number(_CLOCK, clock) + number(_CLOCK_AT, at)) for clock, at in clocks)
+    return events.packet(block(events.SNAPSHOT, listed))
 
 
 def process_track(uuid: int, pid: int, name: str, label: str, order: int) -> bytes:

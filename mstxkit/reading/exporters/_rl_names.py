@@ -17,7 +17,7 @@ from ... import stages
 CONFIG = "RLMstxConfig.json"
 
 
-class Task(NamedTuple):
+class TabTask(NamedTuple):
     """A row of the table: a stage of ours, the role that the tab shows, the name of the range."""
 
     stage: str
@@ -26,16 +26,16 @@ class Task(NamedTuple):
 
 
 VERL = (
-    Task("actor_generate", "ActorRollout", "generate_sequences"),
-    Task("actor_compute_log_prob", "Reward", "compute_log_prob"),
-    Task("reference_compute_log_prob", "Reference", "compute_ref_log_prob"),
-    Task("actor_update", "Actor", "update_actor"),
+    TabTask("actor_generate", "ActorRollout", "generate_sequences"),
+    TabTask("actor_compute_log_prob", "Reward", "compute_log_prob"),
+    TabTask("reference_compute_log_prob", "Reference", "compute_ref_log_prob"),
+    TabTask("actor_update", "Actor", "update_actor"),
 )
 MINDSPEED_RL = (
-    Task("actor_generate", "ActorRollout", "ActorHybridWorkerBase.generate_sequences"),
-    Task("reward", "Reward", "Reward.compute_rm_score"),
-    Task("reference_compute_log_prob", "Reference", "IntegratedWorker.compute_ref_log_prob"),
-    Task("actor_update", "Actor", "ActorRolloutHybrid.update_actor"),
+    TabTask("actor_generate", "ActorRollout", "ActorHybridWorkerBase.generate_sequences"),
+    TabTask("reward", "Reward", "Reward.compute_rm_score"),
+    TabTask("reference_compute_log_prob", "Reference", "IntegratedWorker.compute_ref_log_prob"),
+    TabTask("actor_update", "Actor", "ActorRolloutHybrid.update_actor"),
 )
 TABLES = {"verl": VERL, "MindSpeed-RL": MINDSPEED_RL}
 # Algorithm, as Insight shows it, is free text.
@@ -54,7 +54,7 @@ def config(shown: Iterable[tuple[str, str]]) -> str:
     Args:
         shown: A run's stages and what their ranges are called in the export.
     """
-    own = [Task(stage, (stages.role_of(stages.canonical(stage)) or "stage").title(), name) for stage, name in shown]
+    own = [TabTask(stage, (stages.role_of(stages.canonical(stage)) or "stage").title(), name) for stage, name in shown]
     taken = {task.name for task in own}  # one name, one task
     others = {name: tuple(task for task in table if task.name not in taken) for name, table in TABLES.items()}
     tables = {"mstxkit": tuple(own), **others}

@@ -19,7 +19,7 @@ from .. import otlp_spans
 from ..otlp_spans import JobSpan
 from ..rows import IS_ERROR, IS_MARK, IS_OPEN, Need
 from . import Exporter
-from ._nesting import NONE, TRACK_BITS, Columns, Piece, Postorder, contradicting, next_shallower
+from ._nesting import NONE, TRACK_BITS, Columns, RowPiece, Postorder, contradicting, next_shallower
 from ._survey import columns_of
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class _Spans:
         if taken is not None:
             yield from self._nested(taken)
 
-    def _nested(self, piece: Piece) -> Iterator[tuple[int, list[JobSpan]]]:
+    def _nested(self, piece: RowPiece) -> Iterator[tuple[int, list[JobSpan]]]:
         around = next_shallower(piece.columns["lane"], piece.columns["depth"])
         around[np.isin(piece.columns["lane"], contradicting(piece))] = NONE
         yield from self._made(piece.columns, around, np.flatnonzero(piece.is_new))
