@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ..rows import IS_ERROR, IS_MARK
 from . import _nesting
 from . import _track_events as events
-from ._nesting import TRACK_BITS, Columns, Ints, RowPiece, Postorder
+from ._nesting import TRACK_BITS, Columns, Ints, Postorder, RowPiece
 
 if TYPE_CHECKING:
     from ..vocabulary import Vocabulary

@@ -19,7 +19,7 @@ from .. import otlp_spans
 from ..otlp_spans import JobSpan
 from ..rows import IS_ERROR, IS_MARK, IS_OPEN, Need
 from . import Exporter
-from ._nesting import NONE, TRACK_BITS, Columns, RowPiece, Postorder, contradicting, next_shallower
+from ._nesting import NONE, TRACK_BITS, Columns, Postorder, RowPiece, contradicting, next_shallower
 from ._survey import columns_of
 
 if TYPE_CHECKING:
