@@ -10,6 +10,7 @@
 <run>/verdicts/<who>.jsonl                    what was judged of the job
 <run>/verdicts/figures.json                   figures of the step that was judged last, and what settings were in force
 <run>/verdicts/judge.lock                     held by who judges it now
+<run>/imports/<file>-<digest>.parquet         what another tool's file says of devices; .json: which file that was
 <run>/control/settings.json                   what is judged by, as it was changed while the run goes on
 <run>/care/<host>-<key>.json                  what is on a host's own disk, and what was removed
 <run>/control/requests.json                   every message to all ranks; requests.lock is held by who adds one
@@ -42,6 +43,7 @@ VERDICTS, VERDICTS_SUFFIX = "verdicts", ".jsonl"
 FIGURES, JUDGE_LOCK, SETTINGS = "figures.json", "judge.lock", "settings.json"
 HANDED_OVER_SUFFIX = ".sums"
 CARE, CARE_SUFFIX = "care", ".json"
+IMPORTS = "imports"
 ACKS, REQUESTS, REQUESTS_LOCK = "acks", "requests.json", "requests.lock"
 SESSION_FILE, ANALYSIS_FILE, ANALYSIS_LOCK = "session.json", "analysis.json", "analysis.lock"
 # A pointer of a process: while its live file is made, and while another process seals that.
