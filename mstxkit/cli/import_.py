@@ -15,7 +15,7 @@ from ._progress import progress
 
 _PATHS_HELP = "Files, or folders with them. [default: the run's own profiles]"
 _RANK_HELP = "Whose they are, where neither a file nor its name says so."
-_LARGEST_SHOWN = 12
+_ROWS_SHOWN = 64
 
 
 def import_(
@@ -90,23 +90,27 @@ def _print_file(made: Any) -> None:
         typer.echo(for_terminal(f"  {note}"))
 
 
-_COLUMNS = ("stage", "computing", "communicating", "transfer", "waiting", "free")
+_PARTS = ("computing", "communicating", "transfer", "waiting", "free")
 
 
 def _print_rows(rows: list[dict[str, Any]]) -> None:
-    """The largest stages, longest first."""
-    if not rows:
+    """Each stage of each rank: a step of it, as a mean over the steps."""
+    stages: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for row in rows:
+        stages.setdefault((row["stage"], row["rank"]), []).append(row)
+    if not stages:
         return
-    columns = ("rank", "step", "name", *_COLUMNS)
-    made = _show.table(*columns, right=("rank", "step", *_COLUMNS))
-    ordered = sorted(rows, key=lambda row: -row["stage_ns"])
-    for row in ordered[:_LARGEST_SHOWN]:
-        who = (str(row["rank"]), "–" if row["step"] is None else str(row["step"]), for_rich(row["stage"], 40))
-        made.add_row(*who, *(_shown(row[f"{name}_ns"]) for name in _COLUMNS))
+    right = ("rank", "steps", "recorded", *_PARTS)
+    made = _show.table("stage", "rank", "steps", "recorded", *_PARTS, right=right)
+    for stage, rank in sorted(stages)[:_ROWS_SHOWN]:
+        same = stages[stage, rank]
+        means = (_mean(same, f"{name}_ns") for name in ("stage", *_PARTS))
+        made.add_row(for_rich(stage, 40), str(rank), str(len(same)), *means)
     _show.console().print(made)
-    if len(ordered) > _LARGEST_SHOWN:
-        typer.echo(f"… and {len(ordered) - _LARGEST_SHOWN} shorter ones: open_run(RUN).device()")
+    if len(stages) > _ROWS_SHOWN:
+        typer.echo(f"… and {len(stages) - _ROWS_SHOWN} more: open_run(RUN).device()")
 
 
-def _shown(ns: int | None) -> str:
-    return "?" if ns is None else duration(ns)
+def _mean(rows: list[dict[str, Any]], name: str) -> str:
+    values = [row[name] for row in rows if row[name] is not None]
+    return duration(sum(values) / len(values)) if values else "?"

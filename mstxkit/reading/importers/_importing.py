@@ -74,14 +74,15 @@ def import_all(
 
 
 def keep(run: Path, run_id: str, source: Source, imported: Imported) -> None:
-    """Keep what a file became, in place of what was kept of it before.
+    """Keep what a file became, in place of what was kept of it before; nothing where it has no rows and never had.
 
     Raises:
         OSError, CaptureError: the run cannot be written.
     """
     identity = _kept.Identity.of(source.path, run)
     rows = [{**row, "file": identity.file} for row in imported.rows]
-    _kept.write(run, run_id, identity, rows, imported.about())
+    if rows or _kept.is_there(run, identity):
+        _kept.write(run, run_id, identity, rows, imported.about())
 
 
 def try_to_keep(run: Path, run_id: str, source: Source, imported: Imported) -> str:

@@ -20,13 +20,13 @@ from ...errors import FormatError
 from ...host import folders
 from ...store import documents, layout
 from ...store.documents import FORMAT, Unusable
-from ...store.values import table_of, text_of, whole_number
+from ...store.values import list_of, table_of, text_of, whole_number
 from ..folder import Damage, Folder, reason_of
 from ._join import DEVICE_SCHEMA
 
 _SUFFIX, _HEAD = ".parquet", ".json"
 _BYTES_AT_MOST, _IMPORTS_AT_MOST, ROWS_AT_MOST = 1 << 28, 20_000, 5_000_000
-_LATEST_NS = 1 << 62
+_LATEST_NS, _DAMAGE_AT_MOST = 1 << 62, 100
 
 
 class Identity(NamedTuple):
@@ -73,6 +73,11 @@ def write(run: Path, run_id: str, identity: Identity, rows: Sequence[dict[str, A
     documents.replace_file(folder / (identity.name + _HEAD), text)
 
 
+def is_there(run: Path, identity: Identity) -> bool:
+    """Is anything kept of this file?"""
+    return os.path.lexists(run / layout.IMPORTS / (identity.name + _HEAD))
+
+
 def heads(run: Path, run_id: str, damage: list[Damage]) -> Iterator[tuple[str, dict[str, Any]]]:
     """(name, document) of each import of this run; what is none is added to `damage`."""
     folder = run / layout.IMPORTS
@@ -95,7 +100,9 @@ def identity_of(document: dict[str, Any]) -> Identity:
 def table(run: Path, run_id: str, damage: list[Damage]) -> pl.DataFrame:
     """All rows that are kept, of `DEVICE_SCHEMA`; what cannot be read is added to `damage`."""
     folder, parts, count = Folder(str(run / layout.IMPORTS)), [], 0
-    for name, _ in heads(run, run_id, damage):
+    for name, document in heads(run, run_id, damage):
+        for loss in _damage_of(document):
+            loss.note_in(damage)
         try:
             part = _rows(folder, name + _SUFFIX)
         except (OSError, FormatError) as exc:
@@ -107,6 +114,13 @@ def table(run: Path, run_id: str, damage: list[Damage]) -> pl.DataFrame:
             break
         parts.append(part)
     return pl.concat(parts) if parts else pl.DataFrame(schema=DEVICE_SCHEMA)
+
+
+def _damage_of(document: dict[str, Any]) -> Iterator[Damage]:
+    """What could not be read of a file when it was imported."""
+    for loss in map(table_of, list_of(document.get("damage"))[:_DAMAGE_AT_MOST]):
+        path, reason = text_of(loss.get("path")), text_of(loss.get("reason"))
+        yield Damage(path, whole_number(loss.get("offset")), whole_number(loss.get("size")), reason)
 
 
 def _rows(folder: Folder, name: str) -> pl.DataFrame:

@@ -1,8 +1,8 @@
 """Traces of torch.profiler (Kineto), plain or packed by gzip.
 
 Kernels compute, but for those of collectives. A trace without any device is one of a CPU: there operators of torch's
-own libraries compute. Copies and fills count as neither. What else ran on the host may be a range of the run's: mstxkit's
-own are in such a trace, with its domain in front, and not to be told from an operator by their kind.
+own libraries compute. Copies and fills count as neither. What else ran on the host may be a range of the run's:
+mstxkit's own are in such a trace, with its domain in front, and not to be told from an operator by their kind.
 
 Source: torch 2.13.0, `libkineto/src/output_json.cpp` (`ts` in microseconds after `baseTimeNanoseconds`, since 2.4;
 before that since 1970; `distributedInfo`), `torch/csrc/distributed/c10d/ParamCommsUtils.hpp` (names of arguments).
