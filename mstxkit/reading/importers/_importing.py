@@ -74,14 +74,17 @@ def import_all(
 
 
 def keep(run: Path, run_id: str, source: Source, imported: Imported) -> None:
-    """Keep what a file became, in place of what was kept of it before; nothing where it has no rows and never had.
+    """Keep what a file became, in place of what was kept of it before.
+
+    Nothing is kept of one that has no rows and never had: it may have some once its stage is over. Of one that can
+    never have any, a light profile's, that is kept.
 
     Raises:
         OSError, CaptureError: the run cannot be written.
     """
     identity = _kept.Identity.of(source.path, run)
     rows = [{**row, "file": identity.file} for row in imported.rows]
-    if rows or _kept.is_there(run, identity):
+    if rows or imported.problem == _join.NOTHING_IN_IT or _kept.is_there(run, identity):
         _kept.write(run, run_id, identity, rows, imported.about())
 
 

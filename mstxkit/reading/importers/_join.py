@@ -29,6 +29,8 @@ DEVICE_SCHEMA: dict[str, Any] = {
     "clock": pl.String, "source": pl.String, "file": pl.String,
 }  # fmt: skip
 _RANGES_OF_RUN = 1 << 21
+# As of a light profile, which has ranges of the host alone.
+NOTHING_IN_IT = "holds no time of a device"
 
 
 class Host(NamedTuple):
@@ -97,7 +99,7 @@ def join(trace: Trace, candidates: Sequence[Host]) -> Joined:
     """Rows of a trace by the process that it belongs to, of those of its rank."""
     extent = trace.extent
     if extent is None:
-        return Joined([], _clock_fit.wall(0), "holds no time of a device")
+        return Joined([], _clock_fit.wall(0), NOTHING_IN_IT)
     fits = [(host, _fit_of(trace, host)) for host in candidates if host.stages.height]
     if not fits:
         return Joined([], _clock_fit.wall(0), f"is of rank {trace.rank}, of which the run has no stage")

@@ -193,6 +193,10 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
 
 def ns_of_us(value: Any) -> int | None:
     """Whole ns of a time in microseconds, from a number or a text, no digit lost; None where it is neither."""
+    if type(value) is str and value[-4:-3] == "." and len(value) < 21:  # as Ascend's tools write it
+        digits = value[:-4] + value[-3:]
+        if digits.isdecimal():
+            return int(digits)
     if type(value) is int:
         return value * 1000 if abs(value) < 1 << 53 else None
     if not isinstance(value, str) or len(value) > 40:

@@ -139,7 +139,7 @@ class _Reading:
             if not len(computes):
                 self._has_kernels = False
                 self._trace.notes.append("it was recorded without kernels (level none): nobody knows what was free")
-        columns = (*times, key or times[0], id or times[0])
+        columns = (*times, key or times[0], *([id] if id and id != key else []))
         for rows in base.numbers(_TASK, *columns, where=self._of_device(_TASK)):
             self._trace.events += len(rows)
             starts, ends = rows[:, 0], rows[:, 1]
@@ -147,12 +147,11 @@ class _Reading:
             computing.extend(starts[chosen], ends[chosen])
             for ids, kind in ((moves, moving), (waits, waiting)):
                 if len(ids):
-                    chosen = _among(rows[:, 3], ids)
+                    chosen = _among(rows[:, -1], ids)
                     kind.extend(starts[chosen], ends[chosen])
 
     def _ids_of_compute(self) -> _Numbers:
-        return np.unique(np.concatenate([np.zeros(0, np.int64), *(
-            rows[:, 0] for rows in self._base.numbers(_COMPUTE, "globalTaskId"))]))  # fmt: skip
+        return np.sort(self._base.all_numbers(_COMPUTE, "globalTaskId")[:, 0])
 
     def _ids_of_communication(self) -> tuple[_Numbers, _Numbers]:
         """Tasks of collectives that move data, and those that wait for others."""
@@ -163,7 +162,7 @@ class _Reading:
         kinds = self._base.texts(np.unique(rows[:, 1]).tolist())
         waits = [id for id, kind in kinds.items() if _WAITS.search(kind)]
         moves = [id for id, kind in kinds.items() if _MOVES.search(kind) and not _SIGNALS.search(kind)]
-        return tuple(np.unique(rows[np.isin(rows[:, 1], ids), 0]) for ids in (moves, waits))  # type: ignore[return-value]
+        return tuple(np.sort(rows[np.isin(rows[:, 1], ids), 0]) for ids in (moves, waits))  # type: ignore[return-value]
 
     def _types_that_compute(self, column: str) -> _Numbers:
         seen = [np.unique(rows[:, 0]) for rows in self._base.numbers(_TASK, column)]

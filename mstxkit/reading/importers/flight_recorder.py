@@ -27,7 +27,7 @@ HOW_TO_JSON = (
     "(NCCL: _dump_nccl_trace_json, torch_npu: _dump_hccl_trace_json), or take /fr_trace_json of "
     "torch.distributed.debug"
 )
-_RANK = re.compile(r"(\d{1,9})(\.json(\.gz)?)?$")
+_RANK = re.compile(r"(?:^|[_.\-]|rank)(\d{1,9})(\.json(\.gz)?)?$")
 
 
 def _is_dump(path: Path, head: bytes) -> bool:

@@ -63,7 +63,7 @@ def _of_own_profiles(run: Run, folder: Path) -> list[pl.DataFrame]:
     for source, imported in zip(sources, _importing.import_all(whole, sources, lambda _: None)):
         for part in imported.damage:
             part.note_in(run.damage)
-        if imported.problem and not imported.damage:
+        if imported.problem not in ("", _join.NOTHING_IN_IT) and not imported.damage:
             Damage.of(imported.file, imported.problem).note_in(run.damage)
         if _importing.try_to_keep(folder, run.id, source, imported):
             rows = [{**row, "file": os.path.relpath(imported.file, run.path)} for row in imported.rows]

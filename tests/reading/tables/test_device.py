@@ -155,6 +155,17 @@ def test_a_profile_without_a_stage_yet_is_looked_at_again(run: Path, tmp_path: P
     assert (before, open_run(run).device().height) == (0, 12)
 
 
+def test_a_light_profile_has_no_device_and_is_no_damage(run: Path) -> None:
+    from builders.profiler_database import write_database
+
+    folder = escalated_run.session(run, rank=0, output="x_ascend_pt")
+    write_database(folder / "x_ascend_pt", 0, 7, [("actor_update", 5 * MS)])
+    opened = open_run(run)
+
+    assert (opened.device().height, opened.damage) == (0, [])
+    assert len(os.listdir(run / "imports")) == 2
+
+
 def test_what_was_lost_of_a_file_is_said_whenever_the_table_is_read(run: Path, tmp_path: Path) -> None:
     trace = device_profiles.torch_trace(tmp_path / "a.pt.trace.json", imported_run.device_of())
     document = json.loads(trace.read_text())
