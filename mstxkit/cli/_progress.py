@@ -20,6 +20,8 @@ _DRAWN_EVERY_S = 0.1
 def progress(what: str, total: float | None = None) -> Iterator[Advance]:
     """Show how far `what` has come while the body runs; the bar is gone when it ends, however that is.
 
+    `with progress("Exporting", total=rows) as advance: advance(1000)` says that a thousand more are done.
+
     Args:
         what: A word or two, plain text: "Exporting".
         total: So much there is to do; None where nobody knows.

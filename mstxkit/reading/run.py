@@ -267,7 +267,7 @@ class Run(RunFiles):
         """
         from . import frames, opened
 
-        rows = frames.compact(opened.as_chunk(self._open(), self._vocabulary))
+        rows = frames.compact(opened.as_chunk(self._open(), self.vocabulary))
         return self._finisher().ranges(rows, with_process=True)
 
     def processes(self) -> pl.DataFrame:
@@ -313,8 +313,11 @@ class Run(RunFiles):
         from . import frames
 
         for process in self._processes:
-            for _, texts in self._blocks.of(process):
-                process.learn_texts(texts)
+            last = None
+            for texts in self._blocks.texts(process):
+                if texts is not last:
+                    process.learn_texts(texts)
+                last = texts
         return frames.track_table(self._processes)
 
     def patches(self) -> pl.DataFrame:
