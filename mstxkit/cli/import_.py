@@ -78,6 +78,7 @@ def _print(imported: list[Any], damage: list[Any], is_own: bool) -> None:
 def _print_file(made: Any) -> None:
     if made.problem:
         typer.echo(for_terminal(f"not imported: {made.file} {made.problem}"))
+        _print_notes(made)
         return
     ranks = ", ".join(str(rank) for rank in made.ranks[:8]) + (", …" if len(made.ranks) > 8 else "")
     clock = made.clocks[0]
@@ -86,6 +87,10 @@ def _print_file(made: Any) -> None:
         f"{made.file}: {made.source}, rank {ranks}, {made.events:,} events, {len(made.rows)} stages; "
         f"clocks by {how}, right to {duration(clock['error_ns'])}"
     ))  # fmt: skip
+    _print_notes(made)
+
+
+def _print_notes(made: Any) -> None:
     for note in made.notes:
         typer.echo(for_terminal(f"  {note}"))
 

@@ -61,10 +61,13 @@ def import_all(
     problems: dict[int, FormatError | OSError] = {}
     for number, source in enumerate(sources):
         try:
-            traces[number] = _read(source, advance, rank)
+            traces[number] = _read(source, advance)
         except (OSError, FormatError) as exc:
             problems[number] = exc
     every = [trace for of_file in traces.values() for trace in of_file]
+    _join.know_by_process(run, every)
+    for trace in every:
+        trace.rank = rank if trace.rank is None else trace.rank
     _waiting.compare(every)
     hosts = _join.hosts(run, every)
     return [
@@ -97,13 +100,11 @@ def try_to_keep(run: Path, run_id: str, source: Source, imported: Imported) -> s
         return reason_of(exc)
 
 
-def _read(source: Source, advance: Callable[[float], None], rank: int | None) -> list[Trace]:
+def _read(source: Source, advance: Callable[[float], None]) -> list[Trace]:
     traces = source.importer.read(source.path, advance)
     for trace in traces:
         if len(traces) == 1 and source.rank is not None:
             trace.rank = source.rank
-        if trace.rank is None:
-            trace.rank = rank
         trace.host = trace.host or source.host
         trace.pid = trace.pid or source.pid
     if source.companion is not None and len(traces) == 1 and traces[0].transfer is None:

@@ -69,6 +69,17 @@ def hosts(run: Run, traces: Sequence[Trace]) -> dict[int, list[Host]]:
     return by_rank
 
 
+def know_by_process(run: Run, traces: Sequence[Trace]) -> None:
+    """Set the rank of traces that say none, but who recorded them: where the run has one such process, it is that."""
+    for trace in (trace for trace in traces if trace.rank is None and trace.pid is not None):
+        ranks = {
+            rank_of(process) for process in run._processes
+            if process.pid == trace.pid and trace.host in ("", process.host)
+        }  # fmt: skip
+        if len(ranks) == 1:
+            trace.rank = ranks.pop()
+
+
 def _ranges_of(run: Run, processes: set[int], names: set[str]) -> dict[int, NamedStretches]:
     """Ranges of these processes that recordings have too, called as they are there."""
     columns: dict[int, NamedColumn] = {}

@@ -36,7 +36,8 @@ class JsonStream:
     """
 
     def __init__(self, file: IO[bytes], advance: Callable[[float], None]) -> None:
-        self._file, self._advance = file, advance
+        self._file: Any = file
+        self._advance = advance
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
         self._buffer, self._at, self._before, self._is_over = "", 0, 0, False
 
@@ -159,7 +160,8 @@ class JsonStream:
     def _piece(self, size: int) -> bytes:
         """The next bytes; of a packed file that is damaged those before that first."""
         if not isinstance(self._file, gzip.GzipFile):
-            return self._file.read(size)
+            piece: bytes = self._file.read(size)
+            return piece
         parts: list[bytes] = []
         try:
             while size > 0 and (part := self._file.read1(size)):

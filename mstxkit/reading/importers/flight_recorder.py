@@ -32,8 +32,9 @@ _RANK = re.compile(r"(?:^|[_.\-]|rank)(\d{1,9})(\.json(\.gz)?)?$")
 
 def _is_dump(path: Path, head: bytes) -> bool:
     is_pickle = bool(_PICKLE.match(head)) and not path.name.endswith((".db", ".csv"))
-    is_object = head.lstrip().startswith(b"{")
-    return is_pickle or (is_object and b'"pg_config"' in head) or (is_object and b'"collective_seq_id"' in head)
+    # A trace of torch.profiler has pg_config too.
+    is_object = head.lstrip().startswith(b"{") and b'"traceEvents"' not in head and b'"deviceProperties"' not in head
+    return is_pickle or (is_object and (b'"pg_config"' in head or b'"collective_seq_id"' in head))
 
 
 def read(path: Path, advance: Callable[[float], None]) -> list[Trace]:

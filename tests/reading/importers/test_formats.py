@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -179,29 +182,12 @@ def test_a_database_of_several_devices_is_one_trace_a_rank(tmp_path: Path) -> No
     assert (computing[0, 2, "reference"], computing[1, 2, "reference"]) == (0, 20)
 
 
-def test_a_real_trace_of_torch_is_read(run: Path, tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
-        with torch.profiler.record_function("actor_update"):
-            torch.ones(64, 64) @ torch.ones(64, 64)
-    profiler.export_chrome_trace(str(tmp_path / "own.pt.trace.json"))
-    (source,) = _places.sources([tmp_path], [])
-    (trace,) = source.importer.read(source.path, lambda _: None)
-    (inside,) = zip(*trace.ranges.of(trace.ranges.names.index("actor_update")))
-
-    assert trace.computing is not None
-    assert 0 < trace.computing.inside(*(trace.ranges.starts, trace.ranges.ends))[0] <= inside[1] - inside[0]
-
-
-def test_ranges_of_a_run_are_found_in_a_real_trace_of_torch(tmp_path: Path) -> None:
-    """mstxkit's own ranges are in it, as annotations: the clocks go by them."""
-    pytest.importorskip("torch")
-    import subprocess
-    import sys
-
-    program = """
+PROGRAM = """
 import mstxkit, sys, torch
-with mstxkit.capture(sys.argv[1]):
+import torch.distributed as dist
+folder = sys.argv[1]
+dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
+with mstxkit.capture(f"{folder}/run"):
     mstxkit.identify(rank=0)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
         for number in range(6):
@@ -209,24 +195,85 @@ with mstxkit.capture(sys.argv[1]):
             with mstxkit.stage("actor_update"):
                 for _ in range(10 + number):
                     torch.ones(200, 200) @ torch.ones(200, 200)
+                dist.all_reduce(torch.ones(1000))
             with mstxkit.stage("reward"):
                 sum(range(20_000 + 9_000 * number))
-profiler.export_chrome_trace(sys.argv[2])
+            with mstxkit.mstx_range("score", domain="mine"):
+                sum(range(10_000))
+profiler.export_chrome_trace(f"{folder}/own.pt.trace.json")
+with open(f"{folder}/fr_0.json", "wb") as file:
+    file.write(torch._C._distributed_c10d._dump_fr_trace_json(True, False))
+with open(f"{folder}/fr_0", "wb") as file:
+    file.write(torch._C._distributed_c10d._dump_fr_trace(True, True, False))
 """
-    trace = tmp_path / "own.pt.trace.json"
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "run"), str(trace)], capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run, and what torch wrote of its process: a trace, and its flight recorder in both ways."""
+    pytest.importorskip("torch")
+    folder = tmp_path_factory.mktemp("real")
+    environment = {**os.environ, "TORCH_FR_BUFFER_SIZE": "100"}
+    done = subprocess.run([sys.executable, "-c", PROGRAM, str(folder)], env=environment, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
-    (source,) = _places.sources([trace], [])
-    (made,) = _importing.import_all(open_run(tmp_path / "run"), [source], lambda _: None, rank=0)
+    return folder
+
+
+def of_real(folder: Path, name: str) -> Imported:
+    (source,) = _places.sources([folder / name], [])
+    (made,) = _importing.import_all(open_run(folder / "run"), [source], lambda _: None)
+    return made
+
+
+def test_ranges_of_a_run_are_found_in_a_real_trace_of_torch(real: Path) -> None:
+    """mstxkit's own ranges are in it, with their domain in front: the clocks go by them."""
+    made = of_real(real, "own.pt.trace.json")
     (clock,) = made.clocks
 
-    assert (clock["how"], clock["matches"]) == ("ranges", 12)
+    assert (made.ranks, clock["how"]) == ([0], "ranges")
+    assert clock["matches"] >= 9  # of 18: on a busy machine some begin later in one than in the other
     assert clock["error_ns"] < 1 * MS
     assert abs(clock["offset_ns"]) < 50 * MS
-    busy = [row["computing_ns"] / row["stage_ns"] for row in made.rows if row["stage"] == "actor_update"]
-    idle = [row["computing_ns"] for row in made.rows if row["stage"] == "reward"]
-    assert min(busy) > 0.3
-    assert max(idle) == 0
+
+
+def test_a_trace_without_a_rank_is_of_the_process_with_its_pid(run: Path, tmp_path: Path) -> None:
+    trace = device_profiles.torch_trace(tmp_path / "a.pt.trace.json", imported_run.device_of())
+    document = json.loads(trace.read_text())
+    del document["distributedInfo"], document["host_name"]
+    trace.write_text(json.dumps(document).replace(f'"pid": {device_profiles.PID}', '"pid": 100'))
+    (made,) = imported(run, trace)
+
+    assert (made.ranks, made.problem) == ([0], "")
+
+
+def test_stages_of_a_real_trace_hold_what_ran_in_them(real: Path) -> None:
+    rows = of_real(real, "own.pt.trace.json").rows
+    updates = [row for row in rows if row["stage"] == "actor_update"]
+
+    assert min(row["computing_ns"] / row["stage_ns"] for row in updates) > 0.3
+    assert min(row["communicating_ns"] for row in updates) > 0
+    assert max(row["computing_ns"] for row in rows if row["stage"] == "reward") == 0
+
+
+def test_a_real_flight_recorder_of_gloo_does_not_say_when_collectives_were_over(real: Path) -> None:
+    made = of_real(real, "fr_0.json")
+
+    assert (made.events, made.problem) == (6, "holds no time of a device")
+    assert made.notes == ["6 of 6 collectives do not say when they were over"]
+
+
+def test_a_real_pickle_of_torch_is_refused(real: Path) -> None:
+    assert "is a pickle" in of_real(real, "fr_0").problem
+
+
+def test_spans_that_mstxkit_exports_are_read_again(run: Path, tmp_path: Path) -> None:
+    program = ["-m", "mstxkit", "export", str(run), "--to", "otlp", "-o", str(tmp_path / "spans.jsonl")]
+    done = subprocess.run([sys.executable, *program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (made,) = imported(run, tmp_path / "spans.jsonl")
+
+    assert {row["spans_ns"] - row["stage_ns"] for row in made.rows} == {0}
+    assert made.clocks[0]["matches"] == 12
 
 
 def test_a_pickle_is_refused_with_what_writes_json(run: Path, tmp_path: Path) -> None:
