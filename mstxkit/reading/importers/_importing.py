@@ -68,7 +68,7 @@ def import_all(
     _join.know_by_process(run, every)
     for trace in every:
         trace.rank = rank if trace.rank is None else trace.rank
-    _waiting.compare(every)
+    _waiting.compare(every, _join.ranks_of(run))
     hosts = _join.hosts(run, every)
     return [
         _failed(source, problems[number]) if number in problems else _joined(source, traces[number], hosts)

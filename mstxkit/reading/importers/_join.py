@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from ...host.names import safe_domain, safe_message
+from ...store.values import small_number
 from ..intervals import Intervals, union
 from ..processes import Process, rank_of, role_of
 from . import _clock_fit
@@ -28,7 +29,7 @@ DEVICE_SCHEMA: dict[str, Any] = {
          "spans_ns", "error_ns"), pl.Int64),
     "clock": pl.String, "source": pl.String, "file": pl.String,
 }  # fmt: skip
-_RANGES_OF_RUN = 1 << 21
+_RANGES_OF_RUN, _RANKS_AT_MOST = 1 << 21, 1 << 20
 # As of a light profile, which has ranges of the host alone.
 NOTHING_IN_IT = "holds no time of a device"
 
@@ -69,6 +70,13 @@ def hosts(run: Run, traces: Sequence[Trace]) -> dict[int, list[Host]]:
     return by_rank
 
 
+def ranks_of(run: Run) -> frozenset[int]:
+    """All ranks that a run has, also of processes that left nothing, as far as others knew how many there are."""
+    sizes = [small_number(process.identity.get("world_size")) or 0 for process in run._processes]
+    ranks = {rank for process in run._processes if (rank := rank_of(process)) is not None}
+    return frozenset({*ranks, *range(min(max(sizes, default=0), _RANKS_AT_MOST))})
+
+
 def know_by_process(run: Run, traces: Sequence[Trace]) -> None:
     """Set the rank of traces that say none, but who recorded them: where the run has one such process, it is that."""
     for trace in (trace for trace in traces if trace.rank is None and trace.pid is not None):
@@ -90,7 +98,7 @@ def _ranges_of(run: Run, processes: set[int], names: set[str]) -> dict[int, Name
         texts = (pl.col("domain").cast(pl.String), pl.col("name").cast(pl.String))
         same = ranges.filter(own).select(*texts, "process", "start_ns", "duration_ns")
         pairs = same.select("domain", "name").unique().iter_rows()
-        called.update((pair, _called(*pair, names)) for pair in pairs if pair not in called)
+        called.update(((domain, name), _called(domain, name, names)) for domain, name in pairs)
         for domain, name, process, start, length in same.iter_rows():
             other = called[domain, name]
             if other is not None and left > 0:

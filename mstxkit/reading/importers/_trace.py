@@ -151,6 +151,7 @@ class Trace:
         waiting: The part of it in which others were waited for; None where the format does not tell.
         spans: Somebody else's tracing: requests of an inference engine. None where there is none.
         operations: Single collectives by the name of their group: the k-th of a group is the k-th on all its ranks.
+        group_sizes: So many ranks are in each group, as far as the file says.
         ranges: Ranges of the host, by which the clocks are compared.
         window: Begin and end of the recording, ns; None: that of what it holds.
         events: So many rows or events were read.
@@ -169,6 +170,7 @@ class Trace:
     waiting: Intervals | None = None
     spans: Intervals | None = None
     operations: NamedStretches = field(default_factory=lambda: NO_NAMES)
+    group_sizes: dict[str, int] = field(default_factory=dict)
     ranges: NamedStretches = field(default_factory=lambda: NO_NAMES)
     window: tuple[int, int] | None = None
     events: int = 0

@@ -191,11 +191,16 @@ class _Reading:
             return
         group = self._base.column(_COMM, "groupName")
         where = self._of_device(_COMM)
-        rows = self._base.all_numbers(_COMM, *times, group or times[0], where=where)
+        size = self._base.column(_COMM, "rankSize")
+        rows = self._base.all_numbers(_COMM, *times, group or times[0], *([size] if size else []), where=where)
         self._trace.events += len(rows)
         stretches.extend(rows[:, 0], rows[:, 1])
         names = self._base.texts(np.unique(rows[:, 2]).tolist()) if group else {}
-        for start, end, code in rows[:RANGES_AT_MOST].tolist():
+        if size and names:
+            sizes = np.unique(rows[:, 2:4], axis=0).tolist()
+            usable = ((code, ranks) for code, ranks in sizes if code in names and 1 < ranks < 1 << 31)
+            self._trace.group_sizes = {names[code]: ranks for code, ranks in usable}
+        for start, end, code in rows[:RANGES_AT_MOST, :3].tolist():
             if code in names:
                 column.add(names[code], start, end)
 

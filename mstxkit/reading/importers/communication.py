@@ -1,7 +1,9 @@
 """`communication.json` of torch_npu, MindSpore and msprof: each collective, and its parts of transfer and of waiting.
 
-It tells how long, not when within the collective: the waiting is taken to come first, and the transfer last. Nothing
-in it tells of kernels, so nobody can say from it alone when a device was free.
+It tells how long, not when within the collective: the waiting is taken to come first, and the transfer last. What is no
+transit is waiting: its own figures for waiting and idling are means over the links, of which often one waits and the
+others have nothing to do until it is done. Nothing in it tells of kernels, so nobody can say from it alone when a
+device was free.
 
 Source: msprof-analyze 26.2.0 `prof_common/constant.py`, torch_npu 2.13.0 `prof_view/_communication_parser.py`:
 `{step: {"collective" or "p2p": {"<name>@<group>": {"Communication Time Info": {...}}}}}`; `Elapse Time(ms)` is transit,
@@ -20,7 +22,7 @@ from ._json_stream import JsonStream, ns_of_ms, ns_of_us, opened
 from ._trace import NamedColumn, Stretches, Trace
 
 _TIMES, _START = "Communication Time Info", "Start Timestamp(us)"
-_ELAPSED, _TRANSIT, _WAIT = "Elapse Time(ms)", "Transit Time(ms)", "Wait Time(ms)"
+_ELAPSED, _TRANSIT = "Elapse Time(ms)", "Transit Time(ms)"
 _TOTAL = "Total Op Info"
 
 
@@ -38,11 +40,11 @@ def read(path: Path, advance: Callable[[float], None]) -> list[Trace]:
                 times = _times_of(fields) if name != _TOTAL else None
                 if times is None:
                     continue
-                start, elapsed, transit, wait = times
+                start, elapsed, transit = times
                 trace.events += 1
                 communicating.add(start, start + elapsed)
-                waiting.add(start, start + wait)
-                transfer.add(max(start + wait, start + elapsed - transit), start + elapsed)
+                waiting.add(start, start + elapsed - transit)
+                transfer.add(start + elapsed - transit, start + elapsed)
                 column.add(name.rpartition("@")[2], start, start + elapsed)
         except FormatError as exc:
             if not trace.events:
@@ -55,17 +57,16 @@ def read(path: Path, advance: Callable[[float], None]) -> list[Trace]:
     return [trace]
 
 
-def _times_of(fields: Any) -> tuple[int, int, int, int] | None:
-    """Begin, and lengths of all, of transfer and of waiting, ns; None for what is no collective."""
+def _times_of(fields: Any) -> tuple[int, int, int] | None:
+    """Begin, and lengths of all and of the transfer, ns; None for what is no collective."""
     times = fields.get(_TIMES) if isinstance(fields, dict) else None
     if not isinstance(times, dict):
         return None
     start = ns_of_us(times.get(_START))
-    elapsed, transit, wait = (ns_of_ms(times.get(key, 0)) for key in (_ELAPSED, _TRANSIT, _WAIT))
-    if start is None or elapsed is None or transit is None or wait is None or min(elapsed, transit, wait) < 0:
+    elapsed, transit = (ns_of_ms(times.get(key, 0)) for key in (_ELAPSED, _TRANSIT))
+    if start is None or elapsed is None or transit is None or min(elapsed, transit) < 0:
         return None
-    wait = min(wait, elapsed)
-    return start, elapsed, min(transit, elapsed - wait), wait
+    return start, elapsed, min(transit, elapsed)
 
 
 IMPORTER = Importer("communication.json", _is_communication, read, preference=4)

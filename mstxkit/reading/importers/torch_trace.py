@@ -20,11 +20,11 @@ from ..folder import Damage
 from . import Importer
 from ._json_stream import JsonStream, opened
 from ._lanes import COLLECTIVE, EVENTS_AT_MOST, times_of
-from ._trace import LATEST_NS, NAMES_AT_MOST, NamedColumn, Stretches, Trace, text
+from ._trace import LATEST_NS, NAME_CHARACTERS, NAMES_AT_MOST, NamedColumn, Stretches, Trace, text
 
 _KERNEL, _OPERATOR, _ANNOTATION = "kernel", "cpu_op", "user_annotation"
 _OPERATORS = re.compile(r"(aten|prims|quantized|mkldnn|onednn|fbgemm|torchvision)::")
-_GROUP = "Process Group Name"
+_GROUP, _GROUP_SIZE = "Process Group Name", "Group size"
 _STEP = "ProfilerStep#"
 
 
@@ -114,6 +114,9 @@ class _Reading:
         group = arguments.get(_GROUP) if isinstance(arguments, dict) else None
         if isinstance(group, str) and group:
             column.add(group, *times)
+            size = small_number(arguments.get(_GROUP_SIZE))
+            if size and len(self.trace.group_sizes) < NAMES_AT_MOST:
+                self.trace.group_sizes[group[:NAME_CHARACTERS]] = size
 
     def finished(self) -> Trace:
         trace = self.trace

@@ -166,6 +166,20 @@ def test_waiting_is_told_by_comparing_ranks_where_no_file_does(tmp_path: Path) -
     assert figures(late, 2, "actor_update").items() >= {"waiting_ns": 0, "transfer_ns": 10}.items()
 
 
+def test_ranks_are_not_compared_where_one_of_the_group_is_missing(tmp_path: Path) -> None:
+    """As in a real profile of two of eight ranks: both waited 85 ms for one that was not profiled."""
+    run = imported_run.run_of(tmp_path / "run", ranks=3)
+    files = []
+    for rank in (0, 1):
+        device = imported_run.device_of(rank=rank, late_ms=rank)
+        device.waits, device.moves = [], []
+        files.append(device_profiles.trace_view(tmp_path / f"rank{rank}" / "trace_view.json", device))
+    made = imported(run, *files)
+
+    assert {row["transfer_ns"] for each in made for row in each.rows} == {None}
+    assert "2 ranks of a group are there, and all are needed" in " ".join(made[0].notes)
+
+
 def test_a_database_of_several_devices_is_one_trace_a_rank(tmp_path: Path) -> None:
     import sqlite3
 
