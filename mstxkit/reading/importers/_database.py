@@ -82,10 +82,10 @@ class Database:
         return of_ids
 
     def pairs(self, table: str, first: str, second: str, at_most: int = 1000) -> list[tuple[Any, Any]]:
-        """Two columns of a small table, as they are; long texts are cut."""
+        """Two columns of a small table, as they are; texts of more than a million characters are cut."""
         if not {first, second} <= {*self.tables.get(table, ())}:
             return []
-        cut = (f'case when typeof("{name}") = \'text\' then substr("{name}", 1, 4096) else "{name}" end'
+        cut = (f'case when typeof("{name}") = \'text\' then substr("{name}", 1, 1048576) else "{name}" end'
                for name in (first, second))  # fmt: skip
         return list(self._base.execute(f'select {", ".join(cut)} from "{table}" limit {at_most}'))
 

@@ -15,17 +15,17 @@ import re
 import sqlite3
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Any, Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import FormatError
-from ...store.values import small_number
+from ...store.values import list_of, small_number, table_of
 from ..folder import Damage
 from . import Importer
 from ._database import MAGIC, Database, opened
-from ._trace import LATEST_NS, RANGES_AT_MOST, NamedColumn, Stretches, Trace, text
+from ._trace import LATEST_NS, NAME_CHARACTERS, RANGES_AT_MOST, NamedColumn, Stretches, Trace, text
 
 _NAME = re.compile(r"(ascend_pytorch_profiler|ascend_mindspore_profiler|msprof)(_\d{1,16})?\.db|msmonitor_.*\.db")
 _TASK, _COMPUTE, _COMM, _COMM_TASK = "TASK", "COMPUTE_TASK_INFO", "COMMUNICATION_OP", "COMMUNICATION_TASK_INFO"
@@ -36,7 +36,7 @@ _COMPUTES = re.compile(r"AI_?CORE|AI_?VEC|AIC\b|AIV\b|MIX|AI_?CPU|FFTS", re.IGNO
 _WAITS = re.compile(r"wait", re.IGNORECASE)
 _MOVES = re.compile(r"memcpy|sdma|rdma|reduce|send|write|read|ub", re.IGNORECASE)
 _SIGNALS = re.compile(r"notify|record", re.IGNORECASE)
-_MARK_TYPES = "0, 3"
+_MARK_TYPES, _GROUPS = "0, 3", "parallel_group_info"
 _COMMUNICATION_DOMAIN = "communication"
 _Numbers = npt.NDArray[np.int64]
 
@@ -97,6 +97,10 @@ class _Reading:
         for start, end in base.pairs("SESSION_TIME_INFO", "startTimeNs", "endTimeNs", 1):
             if type(start) is int and type(end) is int and 0 < start < end < LATEST_NS:
                 trace.window = start, end
+
+        for name, value in base.pairs("META_DATA", "name", "value"):
+            if name == _GROUPS:
+                trace.group_sizes = _sizes_in(value)
 
     def _times(self, table: str) -> tuple[str, str] | None:
         start, end = self._base.column(table, *_START), self._base.column(table, *_END)
@@ -199,7 +203,7 @@ class _Reading:
         if size and names:
             sizes = np.unique(rows[:, 2:4], axis=0).tolist()
             usable = ((code, ranks) for code, ranks in sizes if code in names and 1 < ranks < 1 << 31)
-            self._trace.group_sizes = {names[code]: ranks for code, ranks in usable}
+            self._trace.group_sizes.update((names[code], ranks) for code, ranks in usable)
         for start, end, code in rows[:RANGES_AT_MOST, :3].tolist():
             if code in names:
                 column.add(names[code], start, end)
@@ -256,6 +260,16 @@ def _among(values: _Numbers, ordered: _Numbers) -> npt.NDArray[np.bool_]:
         return np.zeros(len(values), dtype=bool)
     place = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
     return np.asarray(ordered[place] == values)
+
+
+def _sizes_in(groups: Any) -> dict[str, int]:
+    """How many ranks each group has, as torch_npu says it: `{"<group>": {"global_ranks": [0, 1], ...}}`."""
+    try:
+        fields = table_of(json.loads(groups))
+    except (TypeError, ValueError, RecursionError):
+        return {}
+    ranks = {name: list_of(table_of(about).get("global_ranks")) for name, about in fields.items()}
+    return {name[:NAME_CHARACTERS]: len(members) for name, members in ranks.items() if members}
 
 
 def _group_in(message: str) -> str:

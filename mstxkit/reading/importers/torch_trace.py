@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 from ...errors import FormatError
-from ...store.values import small_number
+from ...store.values import small_number, table_of
 from ..folder import Damage
 from . import Importer
 from ._json_stream import JsonStream, opened
@@ -110,8 +110,8 @@ class _Reading:
         return known
 
     def _note_operation(self, column: NamedColumn, event: Any, is_collective: bool, times: tuple[int, int]) -> None:
-        arguments = event.get("args") if is_collective else None
-        group = arguments.get(_GROUP) if isinstance(arguments, dict) else None
+        arguments = table_of(event.get("args")) if is_collective else {}
+        group = arguments.get(_GROUP)
         if isinstance(group, str) and group:
             column.add(group, *times)
             size = small_number(arguments.get(_GROUP_SIZE))

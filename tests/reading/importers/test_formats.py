@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -180,9 +181,25 @@ def test_ranks_are_not_compared_where_one_of_the_group_is_missing(tmp_path: Path
     assert "2 ranks of a group are there, and all are needed" in " ".join(made[0].notes)
 
 
-def test_a_database_of_several_devices_is_one_trace_a_rank(tmp_path: Path) -> None:
-    import sqlite3
+@pytest.mark.parametrize("size", [2, 8])
+def test_the_size_of_a_group_is_what_torch_npu_says_of_it(tmp_path: Path, size: int) -> None:
+    """Of two ranks in a run of more: they are all of their group, or not."""
+    run = imported_run.run_of(tmp_path / "run", ranks=8)
+    groups = json.dumps({"114": {"group_name": "dp", "group_rank": 0, "global_ranks": list(range(size))}})
+    files = []
+    for rank in (0, 1):
+        device = imported_run.device_of(rank=rank, late_ms=rank)
+        device.waits, device.moves = [], []
+        files.append(device_profiles.ascend_db(tmp_path / str(rank) / f"ascend_pytorch_profiler_{rank}.db", device))
+        with sqlite3.connect(files[-1]) as base:
+            base.execute("update COMMUNICATION_OP set rankSize = null")
+            base.execute("insert into META_DATA values ('parallel_group_info', ?)", (groups,))
+        base.close()
 
+    assert {row["transfer_ns"] is None for made in imported(run, *files) for row in made.rows} == {size == 8}
+
+
+def test_a_database_of_several_devices_is_one_trace_a_rank(tmp_path: Path) -> None:
     run = imported_run.run_of(tmp_path / "run", ranks=2)
     file = device_profiles.ascend_db(tmp_path / "msprof_1.db", imported_run.device_of())
     with sqlite3.connect(file) as base:
