@@ -428,6 +428,30 @@ class Run(RunFiles):
 
         return lateness.table(self, self._chosen)
 
+    def device(self) -> pl.DataFrame:
+        """What devices did in each stage of each step, from what `mstxkit import` and the run's own profiles tell.
+
+        `rank, step, stage, role, host, count, stage_ns, computing_ns, communicating_ns, transfer_ns, waiting_ns,
+        overlapped_ns, free_ns, spans_ns, error_ns, clock, source, file`, one row a rank, step, stage and file.
+        `stage_ns` is the part of the stage that was recorded; computing, communicating and free add up to it. What
+        is both counts as computing, and in `overlapped_ns` too. `transfer_ns` and `waiting_ns` are parts of
+        `communicating_ns`. Each number is right to `error_ns`; `clock` says how the clocks were compared (`ranges`,
+        `few ranges`, `wall clock`: taken to be right to 10 ms). `spans_ns` is how much of the stage had spans of
+        somebody else's tracing. What a file does not tell is null. Of a run's filters ranks, steps and stages hold.
+        *Cost*: profiles that are new are read first.
+
+        Example:
+            >>> import mstxkit
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+            ...     mstxkit.mark("scored")
+            >>> run = mstxkit.open_run("runs/exp7")
+            >>> len(run.device())
+            0
+        """
+        from .tables import device
+
+        return device.table(self, self._chosen)
+
     def _last_open_ns(self) -> dict[int, int]:
         last: dict[int, int] = {}
         for process, start_ns in self.open_ranges().select("process", "start_ns").iter_rows():

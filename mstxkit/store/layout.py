@@ -11,6 +11,7 @@
 <run>/verdicts/figures.json                   figures of the step that was judged last, and what settings were in force
 <run>/verdicts/job.json                       the job as who judges it sees it, for `mstxkit top`
 <run>/verdicts/judge.lock                     held by who judges it now
+<run>/imports/<file>-<digest>.parquet         what another tool's file says of devices; .json: which file that was
 <run>/control/settings.json                   what is judged by, as it was changed while the run goes on
 <run>/metrics/targets.json                    where Prometheus finds who judges; mstxkit.prom, token: for it too
 <run>/care/<host>-<key>.json                  what is on a host's own disk, and what was removed
@@ -48,6 +49,7 @@ METRICS = "metrics"
 TARGETS, TEXTFILE, TOKEN = "targets.json", "mstxkit.prom", "token"
 HANDED_OVER_SUFFIX = ".sums"
 CARE, CARE_SUFFIX = "care", ".json"
+IMPORTS = "imports"
 ACKS, REQUESTS, REQUESTS_LOCK = "acks", "requests.json", "requests.lock"
 SESSION_FILE, ANALYSIS_FILE, ANALYSIS_LOCK = "session.json", "analysis.json", "analysis.lock"
 # A pointer of a process: while its live file is made, and while another process seals that.
