@@ -13,7 +13,7 @@ from ..errors import FormatError, MstxkitError, ReadError
 from ..store import layout, patch_record
 from .folder import Damage
 from .processes import Process, row_of
-from .run_files import RunFiles
+from .run_tables import RunTables
 
 if TYPE_CHECKING:
     import polars as pl
@@ -76,7 +76,7 @@ def open_run(
     return Run(folder, selection(ranks, steps, since, until, stages))
 
 
-class Run(RunFiles):
+class Run(RunTables):
     """One run, as it was when it was opened. Times are integer ns on the run's aligned wall clock. `open_run` makes it.
 
     Args:
