@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import webbrowser
 from pathlib import Path
 
 import typer
@@ -46,6 +47,4 @@ def open(  # named as its verb
 
 def _show(url: str) -> None:
     """Open the browser, where there is one; the address is printed anyway."""
-    import webbrowser
-
     webbrowser.open(url)

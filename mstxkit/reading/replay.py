@@ -27,7 +27,7 @@ def ends_s(run: RoleRun, own_s: Seconds) -> Seconds:
     """
     own = np.nan_to_num(own_s)
     now, ends = np.zeros(len(run.members)), np.zeros(len(run.steps))
-    here = np.isfinite(run.own_s).any(axis=2)
+    here = np.asarray(np.isfinite(run.own_s).any(axis=2))
     for at in range(len(run.steps)):
         for piece in range(len(run.kinds)):
             if run.waits[piece]:

@@ -1,11 +1,11 @@
-"""All steps of a role as arrays: cut into pieces, with each member's own time in a piece apart from what it waits there.
+"""All steps of a role as arrays: cut into pieces, each member's own time in a piece apart from what it waits there.
 
 Everything that says where a step's time goes (bubbles, critical path, stragglers, what-if) is made of these.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterable, NamedTuple
+from typing import TYPE_CHECKING, Any, Iterable, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -114,12 +114,12 @@ def _of_role(steps: list[RoleStep]) -> RoleRun:
     work, error = np.full((*shape, 3), np.nan), np.zeros(len(members))
     for at, (step, (pieces, rows)) in enumerate(zip(steps, cut)):
         columns = [kinds.index(kind) for kind in pieces.kinds]
-        here = np.ix_([at], rows, columns)
+        here: tuple[Any, ...] = np.ix_(np.array([at]), rows, np.array(columns))
         for array, values in zip(arrays, (pieces.came_s, pieces.done_s, pieces.took_s)):
             array[here] = values[None]
         is_stage = np.array([kind.where == IN for kind in pieces.kinds])
         for number, values in enumerate(step.work):
-            work[(*here, number)] = np.where(is_stage, values[:, pieces.stages], np.nan)[None]
+            work[here + (number,)] = np.where(is_stage, values[:, pieces.stages], np.nan)[None]
         np.maximum.at(error, rows, step.error_s)
     links, meets = _inside(steps, cut, kinds, arrays[3])
     return _apart(steps, members, kinds, arrays, _Met(tuple(links), meets), work, error)
@@ -139,10 +139,11 @@ def _members(steps: list[RoleStep]) -> tuple[Peer, ...]:
 
 def _cut(steps: list[RoleStep], places: dict[str, int]) -> list[tuple[cutting.StepPieces, Whole]]:
     """Each step in pieces, and the places of its members."""
-    ended, number, cut = np.full(len(places), np.nan), None, []
+    ended, number = np.full(len(places), np.nan), -2
+    cut: list[tuple[cutting.StepPieces, Whole]] = []
     for step in steps:
         rows = np.array([places[shaping.key_of(peer)] for peer in step.members], np.int64)
-        before = ended[rows] if number is not None and step.step == number + 1 else None
+        before = ended[rows] if step.step == number + 1 else None
         cut.append((cutting.in_pieces(step, before), rows))
         ended, number = np.full(len(places), np.nan), step.step
         ended[rows] = np.fmax.reduce(step.left_s, axis=1)
@@ -255,7 +256,7 @@ def _gather(came: Seconds, done: Seconds, labels: Whole) -> Truths:
 def _mean_off(values: Seconds) -> Seconds:
     """(T,) how far the members are from their mean, in the mean of squares."""
     squares = np.nan_to_num(values**2).sum(axis=1)
-    return np.sqrt(squares / np.isfinite(values).sum(axis=1))
+    return np.asarray(np.sqrt(squares / np.isfinite(values).sum(axis=1)))
 
 
 def _middle_off(values: Seconds) -> Seconds:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, TypeVar
 
 from ..store import layout
 from .folder import Damage, Folder, merge, run_id
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from .frames import Finisher
     from .rows import Need
-    from .selection import Selection
+    from .selection import Numbers, Selection
+
+AnyRun = TypeVar("AnyRun", bound="RunFiles")
 
 
 class RunFiles:
@@ -50,6 +52,12 @@ class RunFiles:
         self._blocks = rows.Blocks(self._sealed, self._vocabulary, self.damage, self._chosen)
         self._opened: list[tuple[Process, Any]] | None = None
         self._stage_rows: pl.DataFrame | None = None
+
+    def part(self: AnyRun, ranks: Numbers = None, steps: Numbers = None, stages: Iterable[str] | None = None) -> AnyRun:
+        """The same run, opened once more: a part of it, chosen as `open_run` does."""
+        from .selection import selection
+
+        return type(self)(self.path, selection(ranks, steps, None, None, stages))
 
     def _pieces(self, rows: int = 1 << 20, need: Need | None = None) -> Iterator[pl.DataFrame]:
         """All rows with codes in place of texts; the vocabulary holds those of a piece once it has been given."""

@@ -79,9 +79,9 @@ class RunTables(RunFiles):
         return ranks.table(self.role_runs())
 
     def stragglers(self) -> pl.DataFrame:
-        """`role, stage, where, rank, host, first_step, last_step, steps, effect_ratio, more_ns, step_ratio, confidence`.
+        """`role, stage, where, rank, host, first_step, last_step, steps, effect_ratio, more_ns, step_ratio, …`.
 
-        Who takes longer than the others for the same work; whoever only waits is not among them.
+        Then `confidence`. Who takes longer than the others for the same work; whoever only waits is not among them.
 
         Example:
             >>> import mstxkit

@@ -78,10 +78,9 @@ def _by_polars(query: str, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
     import polars as pl
 
     try:
-        result = pl.SQLContext(frames=dict(tables), eager=True).execute(query)
+        return pl.SQLContext(frames=dict(tables), eager=True).execute(query)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as exc:
         raise _EngineError(str(exc)) from exc
-    return result.collect() if isinstance(result, pl.LazyFrame) else result
 
 
 def _by_duckdb(query: str, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:

@@ -72,7 +72,8 @@ def page(
         f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}">\n',
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
         '<meta name="color-scheme" content="light dark"><meta name="referrer" content="no-referrer">\n',
-        f"<title>{name}: {text(head['verdict'], TITLE_LIMIT)}</title>\n<style>{sources['css']}</style>\n</head>\n<body>\n",
+        f"<title>{name}: {text(head['verdict'], TITLE_LIMIT)}</title>\n",
+        f"<style>{sources['css']}</style>\n</head>\n<body>\n",
         _top(name, summary["links"]), '<main id="main" tabindex="-1">\n', _first(summary), _key_figures(summary),
         *(_section(key, title, bodies[key]) for key, title, _ in SECTIONS), "</main>\n", _foot(summary),
         f'<script type="application/json" id="data">{data(scripted)}</script>\n',
@@ -100,7 +101,8 @@ def _first(summary: dict[str, Any]) -> str:
     more = ""
     if others:
         items = "".join(f"<li>{text(_begun(sentence(v)))}: {text(cost(v) or 'no cost known')}.</li>" for v in others)
-        more = f'<details class="more"><summary>{len(summary["verdicts"]) - 1} more verdicts</summary><ul>{items}</ul></details>'
+        count = f"{len(summary['verdicts']) - 1} more verdicts"
+        more = f'<details class="more"><summary>{count}</summary><ul>{items}</ul></details>'
     tone = "blames" if head["blames"] else "calm"
     cost_html = f'<p class="cost">{text(_begun(head["cost"]))}.</p>' if head["cost"] else ""
     return (
@@ -188,5 +190,6 @@ def _foot(summary: dict[str, Any]) -> str:
     )
     return (
         f"<footer><p>Judged by {by}. Times are on the run’s own wall clock. Run <bdi>{text(summary['run'])}</bdi>, "
-        f"<bdi>{text(summary['path'])}</bdi>. <kbd>mstxkit report</kbd> says the same as text and as JSON.</p></footer>\n"
+        f"<bdi>{text(summary['path'])}</bdi>. <kbd>mstxkit report</kbd> says the same as text and as JSON."
+        "</p></footer>\n"
     )

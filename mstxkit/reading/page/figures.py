@@ -144,8 +144,9 @@ def _tails(role: RoleRun, tails: pl.DataFrame, columns: Any) -> dict[str, Any] |
     lines = {name: means(_by_step(role, rows, f"{name}_ns") / 1e9, columns) for name in ("middle", "p90", "last")}
     often = rows.group_by("last_rank").len().sort("len", "last_rank", descending=[True, False])
     return {
-        "generates": bool(generate), "stage": shown(summed["stage"][0]), **{name: packed(values, "f4") for name, values in lines.items()},
-        "share": rows["tail_ratio"].mean(), "idle_s": (rows["idle_ns"].mean() or 0) / 1e9,
+        "generates": bool(generate), "stage": shown(summed["stage"][0]),
+        **{name: packed(values, "f4") for name, values in lines.items()},
+        "share": rows["tail_ratio"].mean(), "idle_s": float(rows["idle_ns"].to_numpy().mean()) / 1e9,
         "often": [list(row) for row in often.head(5).iter_rows()], "steps": rows.height,
         "longer": _has_more(rows, "last_rank_tokens"),
     }  # fmt: skip

@@ -47,4 +47,5 @@ def farthest(values: npt.NDArray[np.float64], edges: npt.NDArray[np.int64], axis
 
 def unpacked(array: dict[str, Any]) -> npt.NDArray[Any]:
     """What was packed."""
-    return np.frombuffer(base64.b64decode(array["b"]), f"<{array['k']}").reshape(array["s"])
+    values: npt.NDArray[Any] = np.frombuffer(base64.b64decode(array["b"]), f"<{array['k']}")
+    return np.asarray(values.reshape(array["s"]))

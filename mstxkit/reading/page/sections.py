@@ -16,7 +16,8 @@ _ROWS = 24
 _KINDS = {
     "straggler": "rank {rank} as fast as the others {where} {stage}", "bubble": "nobody waits {where} {stage}",
     "link": "the collectives of ranks {group} in {stage} as fast as others",
-    "tail": "no rank longer in {stage} than the one in the middle", "change": "{stage} as fast as before step {first_step}",
+    "tail": "no rank longer in {stage} than the one in the middle",
+    "change": "{stage} as fast as before step {first_step}",
     "split": "{trainers} trainers and {rollouts} rollouts",
 }  # fmt: skip
 _WHERE = {"inside": "inside of", "in": "in", "before": "before"}
@@ -75,8 +76,9 @@ def who(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     )
     controls = (
         f'<div class="controls"><label>Stage <select id="stage">{options}</select></label>'
-        '<fieldset><legend>Show</legend><label><input type="radio" name="measure" value="slower" checked> slower for its '
-        'work</label><label><input type="radio" name="measure" value="waits"> waiting</label></fieldset></div>'
+        '<fieldset><legend>Show</legend><label><input type="radio" name="measure" value="slower" checked> '
+        'slower for its work</label><label><input type="radio" name="measure" value="waits"> waiting</label>'
+        "</fieldset></div>"
     )
     note = (
         "Each cell compares a rank with the others in the same step, for the work it had: waiting is no part of it. "
@@ -160,7 +162,7 @@ def tail(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     rows = ((str(rank), str(count)) for rank, count in tails["often"])
     behind = table(("last rank", "in so many steps"), rows, f"Who is last, of {tails['steps']} steps", 1)
     also = f" Rank {often[0]} is last most often: in {often[1]} of {tails['steps']} steps."
-    note = "Seconds of the rank in the middle, of nine in ten, and of the last one. Between the first and the last is the tail."
+    note = "Seconds of the rank in the middle, of nine in ten, and of the last one: what lies between is the tail."
     samples = _samples(figures["samples"])
     return f"<p>{text(words + also)}</p>" + chart("tail", words, note, "", behind) + samples
 
@@ -188,7 +190,8 @@ def rate(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     columns = ("stage", "role", "tokens/s in the stage", "tokens/s of the step")
     behind = table(columns, rows, "Throughput, mean of all steps", 2)
     label = "; ".join(f"{line['stage']}: {_number(line['mean'])} tokens a second" for _, line in every[:4])
-    note = "Tokens a second of all ranks while they are in the stage. MFU: <code>run.throughput(flops_per_token, peak_flops)</code>"
+    call = "<code>run.throughput(flops_per_token, peak_flops)</code>"
+    note = f"Tokens a second of all ranks while they are in the stage. MFU: {call}"
     return chart("rate", f"Lines: {label}.", note, "", behind)
 
 
@@ -235,8 +238,8 @@ def profiles(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         parts.append(nothing("No profile was asked for."))
     if figures["incidents"]:
         keys = list(figures["incidents"][0])
-        rows = (tuple(text(row[key]) for key in keys) for row in figures["incidents"])
-        parts.append("<h3>Incidents</h3>" + table(keys, rows, "Incidents"))
+        cells = [[text(row[key]) for key in keys] for row in figures["incidents"]]
+        parts.append("<h3>Incidents</h3>" + table(keys, cells, "Incidents"))
     return "".join(parts)
 
 

@@ -6,6 +6,7 @@ import os
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from ...errors import MstxkitError
 from ..report.choice import EVERYTHING
@@ -141,8 +142,6 @@ def _escalations(run: Run, folder: Path | None) -> list[dict[str, Any]]:
 
 def _href(run: Path, inside: str | None, folder: Path) -> str:
     """Of a folder of the run, as seen from where the page lies; "" where there is no such folder in the run."""
-    from urllib.parse import quote
-
     if not inside:
         return ""
     root, target = os.path.realpath(run), os.path.realpath(run / inside)

@@ -71,9 +71,7 @@ def _ranks(runs: list[RoleRun], wanted: list[int]) -> list[int]:
 
 
 def _of_step(run: Run, step: int, why: str, ranks: list[int], names: list[str]) -> dict[str, Any]:
-    from ..run import open_run
-
-    part = open_run(run.path, steps=step, ranks=ranks) if ranks else open_run(run.path, steps=step)
+    part = run.part(ranks=ranks or None, steps=step)
     rows = part.ranges(attributes=False).with_columns(pl.col("name", "stage", "role", "part").cast(pl.String))
     rows = rows.filter(pl.col("duration_ns").is_not_null() & (pl.col("depth") < DEPTH_AT_MOST))
     rows = rows.sort("duration_ns", descending=True).head(RANGES_AT_MOST).sort("rank", "track", "start_ns")

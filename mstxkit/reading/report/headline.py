@@ -45,7 +45,8 @@ def headline(
     parts = dict(verdict_words.parts(verdict))
     return {
         "verdict": _begun(sentence(verdict)) + ".", "blames": blames(verdict), "cost": verdict_words.cost(verdict),
-        "why": parts["why"], "saves": saves(verdict, what_if), "next": parts["next"], "evidence": evidence(verdict["evidence"]),
+        "why": parts["why"], "saves": saves(verdict, what_if), "next": parts["next"],
+        "evidence": evidence(verdict["evidence"]),
     }  # fmt: skip
 
 
@@ -83,5 +84,5 @@ def _is_of(row: dict[str, Any], verdict: dict[str, Any]) -> bool:
     if canonical(row["stage"]) != canonical(verdict["stage"]):
         return False
     if verdict["rank"] is not None:
-        return row["kind"] == STRAGGLER and row["rank"] == verdict["rank"]
+        return bool(row["kind"] == STRAGGLER and row["rank"] == verdict["rank"])
     return row["kind"] in (CHANGE, LINK)

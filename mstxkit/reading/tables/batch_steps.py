@@ -54,7 +54,9 @@ def joined(steps: list[RoleStep], ringed: list[RoleStep]) -> list[RoleStep]:
     whole = []
     for step in steps:
         ring = by_step.get((step.role, step.step))
-        places = {peer.rank: place for place, peer in enumerate(step.members) if peer.rank is not None}
+        places: dict[int | None, int] = {
+            peer.rank: place for place, peer in enumerate(step.members) if peer.rank is not None
+        }
         if ring is None or ring.collectives is None or len(places) != len(step.members):
             whole.append(step)
             continue

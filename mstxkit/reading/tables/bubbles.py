@@ -23,7 +23,7 @@ SCHEMA = {
 }  # fmt: skip
 
 
-class Gates(NamedTuple):
+class WaitGates(NamedTuple):
     """Of each step and member that waits in one piece: (T, M) who came last, and in which piece it was late.
 
     Args:
@@ -48,10 +48,10 @@ def table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
     return rows.sort("step", "role", "rank", maintain_order=True)
 
 
-def gates(run: RoleRun, piece: int) -> Gates:
+def gates(run: RoleRun, piece: int) -> WaitGates:
     """Who held up whom in one piece in which members wait."""
     came, shape = run.came_s[:, :, piece], run.came_s.shape[:2]
-    result = Gates(np.full(shape, -1), np.full(shape, -1), np.full(shape, np.nan))
+    result = WaitGates(np.full(shape, -1), np.full(shape, -1), np.full(shape, np.nan))
     before = list(_since_all_met(run, piece))
     for label in np.unique(run.labels[:, piece]):
         members = np.flatnonzero(run.labels[:, piece] == label)
@@ -80,7 +80,7 @@ def _since_all_met(run: RoleRun, piece: int) -> Iterator[int]:
 def _more(run: RoleRun, steps: Whole, members: Whole, last: Whole, piece: int) -> Seconds:
     """(T,) by how much longer the last one was in a piece than those in the middle."""
     own = run.own_s[steps][:, members, piece]
-    return np.nan_to_num(run.own_s[steps, last, piece] - middle_of(own.T))
+    return np.asarray(np.nan_to_num(run.own_s[steps, last, piece] - middle_of(own.T)))
 
 
 def _of_pieces(run: RoleRun) -> Iterator[pl.DataFrame]:
@@ -104,16 +104,15 @@ def _of_inside(run: RoleRun) -> Iterator[pl.DataFrame]:
             last[here] = members[np.nanargmax(own[steps], axis=1)][:, None]
             more[here] = (most - middle_of(own[steps].T))[:, None]
         where = np.where(np.isfinite(last), piece, -1)
-        gate = Gates(np.nan_to_num(last, nan=-1).astype(np.int64), where, more)
+        gate = WaitGates(np.nan_to_num(last, nan=-1).astype(np.int64), where, more)
         yield _frame(run, piece, "inside", wait, gate)
 
 
-def _frame(run: RoleRun, piece: int, where: str, wait_s: Seconds, gate: Gates) -> pl.DataFrame:
+def _frame(run: RoleRun, piece: int, where: str, wait_s: Seconds, gate: WaitGates) -> pl.DataFrame:
     steps, members = np.nonzero(np.isfinite(wait_s) & (gate.member >= 0))
     ranks = pl.Series(run.ranks, dtype=pl.Int32)
-    kinds = pl.DataFrame({
-        "stage": [kind.stage for kind in run.kinds], "where": ["inside" if where == "inside" else _where(k) for k in run.kinds],
-    })  # fmt: skip
+    wheres = ["inside" if where == "inside" else _where(kind) for kind in run.kinds]
+    kinds = pl.DataFrame({"stage": [kind.stage for kind in run.kinds], "where": wheres})
     gate_piece = pl.Series(gate.piece[steps, members])
     gate_piece = gate_piece.replace(-1, None)
     columns: dict[str, Any] = {
@@ -133,4 +132,8 @@ def _where(kind: Any) -> str:
 
 
 def _ns(seconds: Seconds) -> pl.Series:
-    return pl.Series(seconds * 1e9).fill_nan(None).round().cast(pl.Int64)
+    return (
+        pl.Series(seconds * 1e9, dtype=pl.Float64)
+        .to_frame("ns")
+        .select(pl.col("ns").fill_nan(None).round().cast(pl.Int64))["ns"]
+    )

@@ -25,8 +25,8 @@ SCHEMA = {
 def table(runs: tuple[RoleRun, ...], origin_ns: int = 0) -> pl.DataFrame:
     """`step, role, place, rank, stage, where, start_ns, duration_ns, more_ns`, by step, in the order of the path.
 
-    Where members wait for each other, the durations of a step add up to its length. `rank` is whose time it was, in the stage or before it (`where`);
-    `more_ns`: by how much that was longer than in the middle of those that it meets.
+    Where members wait for each other, the durations of a step add up to its length. `rank` is whose time it was, in
+    the stage or before it (`where`); `more_ns`: by how much that was longer than in the middle of those that it meets.
 
     Args:
         runs: Of each role.
@@ -57,7 +57,7 @@ def _segment(run: RoleRun, piece: int, member: Whole, until: Seconds, began: Sec
     steps = np.arange(len(run.steps))
     came = run.came_s[steps, member, piece]
     since = last_of(run.came_s[:, :, piece], run.labels[:, piece])[steps, member] if run.waits[piece] else came
-    since = np.where(np.isfinite(since), np.maximum(since, began), until)
+    since = np.where(np.isfinite(since), np.maximum(since, began), until if piece else began)
     since = np.minimum(since, until)
     own = run.own_s[:, :, piece]
     more = np.full(len(steps), np.nan)

@@ -35,7 +35,7 @@ def table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
 def _of_role(run: RoleRun) -> Iterator[tuple[Any, ...]]:
     gaps = np.array([of_gap(kind) for kind in run.kinds])
     own, waits = np.nan_to_num(run.own_s), np.nan_to_num(run.wait_s)
-    here = np.isfinite(run.own_s).any(axis=2)
+    here = np.asarray(np.isfinite(run.own_s).any(axis=2))
     steps = np.maximum(1, here.sum(axis=0))
     work, gap, wait = (values.sum(axis=(0, 2)) / steps for values in (own[:, :, ~gaps], own[:, :, gaps], waits))
     with np.errstate(all="ignore"):

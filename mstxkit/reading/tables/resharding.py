@@ -1,4 +1,4 @@
-"""`Run.resharding()`: what a step pays for moving between stages: weights that change place, and a controller's calls."""
+"""`Run.resharding()`: what a step pays between stages: for weights that change place, and for a controller's calls."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def _of_role(run: RoleRun, origin_ns: int) -> Iterator[tuple[Any, ...]]:
         )  # fmt: skip
 
 
-def _gate(run: RoleRun, at: int, gates: dict[int, bubbles.Gates]) -> tuple[Any, Any, Any]:
+def _gate(run: RoleRun, at: int, gates: dict[int, bubbles.WaitGates]) -> tuple[Any, Any, Any]:
     """Of the piece in which most is waited: rank, stage, ns."""
     sums = {piece: float(np.nansum(run.wait_s[at, :, piece])) for piece in gates}
     if not sums or max(sums.values()) <= 0:

@@ -77,7 +77,7 @@ def of_role(run: RoleRun) -> list[Straggler]:
     """Those of one role, what costs most first; of one member and stage either in it or inside of it."""
     inside = list(_of_kind(run, excess.of_inside(run), run.inside_s, True))
     hidden = {(slow.member, slow.piece) for slow in inside}
-    plain = [slow for slow in _of_kind(run, excess.of_own(run), run.own_s, False)]
+    plain = list(_of_kind(run, excess.of_own(run), run.own_s, False))
     kept = [slow for slow in plain if (slow.member, slow.piece) not in hidden]
     of_plain = {(slow.member, slow.piece): slow for slow in plain}
     inside = [_better(slow, of_plain.get((slow.member, slow.piece))) for slow in inside]

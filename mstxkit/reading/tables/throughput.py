@@ -1,4 +1,4 @@
-"""`Run.throughput()`: tokens a second of each stage and step; and, where its cost is known, the share of the machine."""
+"""`Run.throughput()`: tokens a second of each stage and step; where a token's cost is known, the share of the peak."""
 
 from __future__ import annotations
 

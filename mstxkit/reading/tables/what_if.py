@@ -1,5 +1,6 @@
-"""`Run.what_if()`: how long a step would take without a straggler, a wait, a slow link, a long tail; and, of async jobs,
-with other numbers of trainers and rollouts.
+"""`Run.what_if()`: how long a step would take without a straggler, a wait, a slow link, a long tail.
+
+Of async jobs also: with other numbers of trainers and rollouts.
 
 Each row replays the steps of a role with changed times of its members: where members wait for each other, all go on
 when the last of them has come.
@@ -13,9 +14,9 @@ import numpy as np
 import polars as pl
 
 from ...stages import canonical
-from ..report.units import spans
 from ...triggers.late_rank import middle_of
 from .. import excess, replay
+from ..report.units import spans
 from ..role_runs import of_gap, shown_ns
 from . import split, stragglers
 from .links import slow_links
@@ -92,7 +93,7 @@ def _row(
 
 def without(run: RoleRun, slow: Straggler) -> Seconds:
     """(T, M, K) own times with this member as fast as the others for its work, in the steps in which it was slow."""
-    own = run.own_s.copy()
+    own: Seconds = run.own_s.copy()
     place = (slice(slow.since, slow.until), slow.member, slow.piece)
     if slow.where == stragglers.INSIDE:
         members = run.labels[:, slow.piece] == run.labels[slow.member, slow.piece]
@@ -129,7 +130,7 @@ def _smoothed(values: Seconds) -> Seconds:
 
 def _balanced(run: RoleRun, piece: int) -> Seconds:
     """Own times in which all come to that piece at the same time: since they last waited, each takes the mean."""
-    own = run.own_s.copy()
+    own: Seconds = run.own_s.copy()
     for before in reversed(range(piece)):
         own[:, :, before] = _mean(run, before)
         if run.waits[before]:
@@ -149,7 +150,7 @@ def _mean(run: RoleRun, piece: int) -> Seconds:
 
 
 def _without_tail(run: RoleRun, piece: int) -> Seconds:
-    own = run.own_s.copy()
+    own: Seconds = run.own_s.copy()
     with np.errstate(all="ignore"):
         middle = middle_of(own[:, :, piece].T)
         own[:, :, piece] = np.fmin(own[:, :, piece], middle[:, None])
