@@ -7,7 +7,7 @@ every step tells nothing of what work costs, so that only how its work changes f
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from ..triggers.late_rank import middle_of
 if TYPE_CHECKING:
     from .role_runs import RoleRun, Seconds
 
+OWN, INSIDE = "excess of own", "excess inside"
 # Of a step: times shorter than that are all alike.
 BASE_RATIO = 1e-3
 # Standard deviations that are taken for noise, step by step, where a stretch of slow steps is looked for.
@@ -44,20 +45,21 @@ class Stretches(NamedTuple):
 
 def of_own(run: RoleRun) -> Seconds:
     """(T, M, K) logarithm of own time over what is expected for its work; NaN: not there, or alone there."""
-    return _excess(run, run.own_s, ~run.waits)
+    if OWN not in run.kept:
+        run.kept[OWN] = _excess(run, run.own_s, ~run.waits)
+    return cast("Seconds", run.kept[OWN])
 
 
 def of_inside(run: RoleRun) -> Seconds:
     """The same of the time between collectives, in the steps of which these tell."""
-    return _excess(run, run.inside_s, np.ones(len(run.kinds), bool))
+    if INSIDE not in run.kept:
+        run.kept[INSIDE] = _excess(run, run.inside_s, np.ones(len(run.kinds), bool))
+    return cast("Seconds", run.kept[INSIDE])
 
 
 def base_s(run: RoleRun) -> float:
     """What is added to each time before it is compared."""
-    with np.errstate(all="ignore"):
-        lengths = run.length_s()
-    lasting = lengths[np.isfinite(lengths)]
-    return float(max(1e-6, BASE_RATIO * np.median(lasting))) if len(lasting) else 1e-6
+    return max(1e-6, BASE_RATIO * run.step_s())
 
 
 def _excess(run: RoleRun, time_s: Seconds, by_work: npt.NDArray[np.bool_]) -> Seconds:

@@ -5,7 +5,8 @@ Everything that says where a step's time goes (bubbles, critical path, straggler
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterable, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +25,13 @@ Whole = npt.NDArray[np.int64]
 
 # Of a long run the last steps count, as many as fit into so many numbers an array.
 CELLS_AT_MOST = 6_000_000
+_LENGTHS = "lengths of steps"
 # How far apart members are after they waited, of how far apart they were before, at most.
 _CLOSER = 0.7
 
 
-class RoleRun(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class RoleRun:
     """T steps of the M members of one role, in K pieces: stages in their order, and the gap before each.
 
     Args:
@@ -45,6 +48,7 @@ class RoleRun(NamedTuple):
         links: Of each step, stage and group what its collectives took: (place of the step, piece, members, seconds).
         work: (T, M, K, 3) tokens, responses, longest response; NaN where nobody says so.
         error_s: (M,) bound of the error of a member's times against the others'.
+        kept: What was computed of it, by name: arrays that several tables need.
     """
 
     role: str
@@ -61,6 +65,7 @@ class RoleRun(NamedTuple):
     links: tuple[tuple[int, int, tuple[int, ...], float], ...]
     work: Seconds
     error_s: Seconds
+    kept: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def ranks(self) -> list[int | None]:
@@ -80,9 +85,17 @@ class RoleRun(NamedTuple):
 
     def length_s(self) -> Seconds:
         """(T,) seconds that each step took: since the end of the one before, of the first since its begin."""
-        began, ended = self.spans_s()
-        follows = np.diff(self.steps, prepend=self.steps[:1] - 2) == 1
-        return np.asarray(np.where(follows, ended - np.roll(ended, 1), ended - began))
+        if _LENGTHS not in self.kept:
+            began, ended = self.spans_s()
+            follows = np.diff(self.steps, prepend=self.steps[:1] - 2) == 1
+            self.kept[_LENGTHS] = np.where(follows, ended - np.roll(ended, 1), ended - began)
+        return cast("Seconds", self.kept[_LENGTHS])
+
+    def step_s(self) -> float:
+        """Seconds that a step takes, in the mean; 0 where that is not known."""
+        lengths = self.length_s()
+        lasting = lengths[np.isfinite(lengths)]
+        return float(lasting.mean()) if len(lasting) else 0.0
 
 
 def of_steps(steps: Iterable[RoleStep]) -> tuple[RoleRun, ...]:

@@ -21,6 +21,7 @@ class RunTables(RunFiles):
     """What `Run` has beside the tables of what was recorded."""
 
     _steps: list[RoleStep] | None = None
+    _steps_inside: list[RoleStep] | None = None
     _role_runs: tuple[RoleRun, ...] | None = None
 
     def role_steps(self) -> list[RoleStep]:
@@ -31,15 +32,22 @@ class RunTables(RunFiles):
             self._steps = role_steps.of_run(cast("Run", self))
         return self._steps
 
+    def steps_inside(self) -> list[RoleStep]:
+        """The same with what ranges tell of the inside of stages; made once, and kept."""
+        from .tables import inner_entries
+
+        if self._steps_inside is None:
+            self._steps_inside = inner_entries.added(cast("Run", self), self.role_steps())
+        return self._steps_inside
+
     def role_runs(self) -> tuple[RoleRun, ...]:
         """The steps of each role as arrays, with what rings and ranges tell of their insides; made once, and kept."""
         from . import role_runs
-        from .tables import batch_steps, inner_entries
+        from .tables import batch_steps
 
         if self._role_runs is None:
-            run = cast("Run", self)
-            steps, ringed = self.role_steps(), batch_steps.with_rings(run)
-            steps = batch_steps.joined(steps, ringed) if ringed else inner_entries.added(run, steps)
+            ringed = batch_steps.with_rings(cast("Run", self))
+            steps = batch_steps.joined(self.role_steps(), ringed) if ringed else self.steps_inside()
             self._role_runs = role_runs.of_steps(steps)
         return self._role_runs
 
@@ -202,7 +210,7 @@ class RunTables(RunFiles):
         from . import judged
         from .tables import what_if
 
-        verdicts = judged.of_run(cast("Run", self), self.role_steps()).blaming if self.role_steps() else ()
+        verdicts = judged.of_run(cast("Run", self)).blaming
         return what_if.table(self.role_runs(), verdicts)
 
     def throughput(self, flops_per_token: float | None = None, peak_flops: float | None = None) -> pl.DataFrame:

@@ -62,7 +62,7 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING) -> dict[str, Any]:
 def _judged(run: Run, processes: pl.DataFrame, entries: list[dict[str, Any]], choice: ReportChoice) -> dict[str, Any]:
     """`verdicts` that hold and how it was `judged`; rows of the stages say for whom they wait."""
     steps = run.role_steps()
-    judged = judging.of_run(run, steps, processes)
+    judged = judging.of_run(run)
     wanted = [step for step in steps if choice.steps is None or choice.steps.first <= step.step <= choice.steps.last]
     waited = causes.waited(wanted[-_WAITS_OF_STEPS:])
     causes.give(entries, judged.blaming, waited, processes["process"].to_list())

@@ -14,7 +14,6 @@ from ...judging import lateness as judging_lateness
 from ...judging.evidence import STAGE_ENTRY
 from ...judging.lateness import COLUMNS as LATENESS
 from ..report.units import spans
-from . import role_steps
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,7 +36,7 @@ def table(run: Run, chosen: Selection) -> pl.DataFrame:
     from ..frames import LATENESS_SCHEMA
     from . import batch_steps
 
-    steps, ringed = role_steps.of_run(run), batch_steps.with_rings(run)
+    steps, ringed = run.role_steps(), batch_steps.with_rings(run)
     together, has_ring = synchronising(steps), {step.step for step in ringed}
     rows = [row for step in steps if step.step not in has_ring for row in _rows(step, together)]
     rows += [row for step in ringed for row in _of_ring(step)]

@@ -5,7 +5,7 @@ Waiting is no part of it: of a piece in which members wait, what counts is the t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterator, NamedTuple
+from typing import TYPE_CHECKING, Iterator, NamedTuple, cast
 
 import numpy as np
 import polars as pl
@@ -16,6 +16,7 @@ from ..role_runs import of_gap, shown_ns
 if TYPE_CHECKING:
     from ..role_runs import RoleRun, Seconds
 
+_KEPT = "stragglers"
 BEFORE, IN, INSIDE = "before", "in", "inside"
 SCHEMA = {
     "role": pl.String, "stage": pl.String, "where": pl.String, "rank": pl.Int32, "host": pl.String,
@@ -75,6 +76,12 @@ def table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
 
 def of_role(run: RoleRun) -> list[Straggler]:
     """Those of one role, what costs most first; of one member and stage either in it or inside of it."""
+    if _KEPT not in run.kept:
+        run.kept[_KEPT] = _of_role(run)
+    return cast("list[Straggler]", run.kept[_KEPT])
+
+
+def _of_role(run: RoleRun) -> list[Straggler]:
     inside = list(_of_kind(run, excess.of_inside(run), run.inside_s, True))
     hidden = {(slow.member, slow.piece) for slow in inside}
     plain = list(_of_kind(run, excess.of_own(run), run.own_s, False))
@@ -93,8 +100,7 @@ def _of_kind(run: RoleRun, values: Seconds, time_s: Seconds, is_inside: bool) ->
     if not np.isfinite(values).any():
         return
     slow = excess.stretches(values)
-    with np.errstate(all="ignore"):
-        step_s = float(np.nanmean(run.length_s()))
+    step_s, base_s = run.step_s(), excess.base_s(run)
     wanted = (slow.steps >= STEPS_AT_LEAST) & (slow.confidence >= CONFIDENCE_AT_LEAST)
     if run.is_free:  # in a gap it has nothing to do
         wanted[:, [piece for piece, kind in enumerate(run.kinds) if of_gap(kind)]] = False
@@ -102,7 +108,7 @@ def _of_kind(run: RoleRun, values: Seconds, time_s: Seconds, is_inside: bool) ->
         since, until = int(slow.since[member, piece]), int(slow.until[member, piece])
         effect = float(slow.effect[member, piece])
         spent = time_s[since:until, member, piece]
-        more_s = float(np.nanmean(spent[np.isfinite(spent)]) + excess.base_s(run)) * -float(np.expm1(-effect))
+        more_s = float(np.nanmean(spent[np.isfinite(spent)]) + base_s) * -float(np.expm1(-effect))
         where = INSIDE if is_inside else BEFORE if of_gap(run.kinds[piece]) else IN
         if step_s > 0 and more_s >= STEP_AT_LEAST * step_s:
             yield Straggler(
