@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from ...errors import CaptureError
 from ...profiling.schedule import Schedule
 from ...store import local_place
+from ...store.report import ACTS, OBSERVE
 from ..machine.moves import Policy
 
 _ENTRIES_FROM, _ENTRIES_TO = 16, 65_536
@@ -29,6 +30,7 @@ class DutySettings(NamedTuple):
             the oldest finished data are removed, never the newest of a request.
         rings: 1: torch's flight-recorder rings are switched on, as long as nobody else has decided (`ring_variables`);
             a larger number: of so many entries.
+        act: "observe": verdicts are said, and no more; "escalate": they may ask for profiles.
     """
 
     poll_every_s: float = 0.25
@@ -47,6 +49,15 @@ class DutySettings(NamedTuple):
     profiles_host_bytes: int = 0
     profiles_run_bytes: int = 0
     rings: int = 0
+    act: str = OBSERVE
+
+
+def policy_of(settings: DutySettings) -> Policy:
+    """What a rank does not exceed."""
+    return Policy(
+        cooldown_s=settings.cooldown_s, session_s=settings.session_s, hour_s=settings.hour_s, run_s=settings.run_s,
+        run_bytes=settings.run_bytes or None, agreement_s=settings.agreement_s, transport_s=settings.transport_s,
+    )  # fmt: skip
 
 
 def checked(settings: DutySettings) -> DutySettings:
@@ -68,6 +79,8 @@ def checked(settings: DutySettings) -> DutySettings:
         raise CaptureError(
             f"rings={rings!r} (of capture): True, False or a number of entries from {_ENTRIES_FROM} to {_ENTRIES_TO}"
         )
+    if settings.act not in ACTS:
+        raise CaptureError(f"act={settings.act!r} (of capture or MSTXKIT_ACT): one of {', '.join(ACTS)} is needed")
     local_place.given_in(settings.profiles)
     if settings.light is not None:
         Schedule.parse(settings.light)

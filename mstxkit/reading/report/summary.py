@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .. import judged as judging
 from .. import places
 from ..tables import stages, stragglers, what_if
-from . import causes, measuring, waits
+from . import captures, causes, measuring, waits
 from .choice import EVERYTHING, ReportChoice
 from .headline import headline
 from .measuring import NAMES
@@ -54,7 +54,7 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING) -> dict[str, Any]:
         "own_cost": _own_cost(processes),
         "killed": _killed(gone), "endings": _endings(gone),
         "losses": _losses(processes), "coalesced": measured.coalesced,
-        "places": places.rows(run.path, run.id, processes["process"]),
+        "places": places.rows(run.path, run.id, processes["process"]), "captures_failed": captures.summarise(run),
         "damage": [part._asdict() for part in run.damage],
     }  # fmt: skip
 
