@@ -53,6 +53,7 @@ class SendingHost:
     Attributes:
         seen_s: Wall clock, when something came of it last.
         settings: The version that it has.
+        dropped: How many batches its run folder did not take.
         has_ended: Has it said goodbye?
         offset_ns: From its CLOCK_MONOTONIC to its wall clock: as it was asked within the least time of late.
         bracket_s: Within that it is right, as far as this host alone can tell.
@@ -61,7 +62,7 @@ class SendingHost:
 
     def __init__(self, host: str, boot: str) -> None:
         self.host, self.boot = host, boot
-        self.seen_s, self.settings, self.has_ended = 0.0, 0, False
+        self.seen_s, self.settings, self.dropped, self.has_ended = 0.0, 0, 0, False
         self._senders: dict[str, Sender] = {}
         self._offsets: list[tuple[int, int]] = []
         self.offset_ns, self.bracket_s, self.clock_ns = 0, 0.0, 0
@@ -77,6 +78,7 @@ class SendingHost:
             return None
         self.seen_s, self.settings = max(self.seen_s, now_s), max(self.settings, batch.settings)
         self.has_ended, self.boot = batch.has_ended, batch.boot
+        self.dropped = max(self.dropped, whole_number(batch.head.get("dropped")))
         clock = batch.clock
         if clock is not None:
             self._offsets = [*self._offsets[-_BRACKETS + 1 :], (clock[2], clock[1] - clock[0])]

@@ -9,8 +9,10 @@
 <run>/summaries/<host>-<digest>.old.mxb       the part before that, once there was too much of it
 <run>/verdicts/<who>.jsonl                    what was judged of the job
 <run>/verdicts/figures.json                   figures of the step that was judged last, and what settings were in force
+<run>/verdicts/job.json                       the job as who judges it sees it, for `mstxkit top`
 <run>/verdicts/judge.lock                     held by who judges it now
 <run>/control/settings.json                   what is judged by, as it was changed while the run goes on
+<run>/metrics/targets.json                    where Prometheus finds who judges; mstxkit.prom, token: for it too
 <run>/care/<host>-<key>.json                  what is on a host's own disk, and what was removed
 <run>/control/requests.json                   every message to all ranks; requests.lock is held by who adds one
 <run>/control/acks/rank<R>[-<role>].json      what a rank says of them
@@ -40,6 +42,9 @@ NOW, NOW_SUFFIX = "now", ".json"
 SUMMARIES, SUMMARIES_SUFFIX = "summaries", ".mxb"
 VERDICTS, VERDICTS_SUFFIX = "verdicts", ".jsonl"
 FIGURES, JUDGE_LOCK, SETTINGS = "figures.json", "judge.lock", "settings.json"
+JOB = "job.json"
+METRICS = "metrics"
+TARGETS, TEXTFILE, TOKEN = "targets.json", "mstxkit.prom", "token"
 HANDED_OVER_SUFFIX = ".sums"
 CARE, CARE_SUFFIX = "care", ".json"
 ACKS, REQUESTS, REQUESTS_LOCK = "acks", "requests.json", "requests.lock"

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ...errors import CaptureError
 from ...profiling.schedule import Schedule
-from ...store import local_place
+from ...store import local_place, metrics_setting
 from ..machine.moves import Policy
 
 _ENTRIES_FROM, _ENTRIES_TO = 16, 65_536
@@ -29,6 +29,8 @@ class DutySettings(NamedTuple):
             the oldest finished data are removed, never the newest of a request.
         rings: 1: torch's flight-recorder rings are switched on, as long as nobody else has decided (`ring_variables`);
             a larger number: of so many entries.
+        metrics: Where figures of the job go besides the run; None: "auto" (`store/metrics_setting.py`).
+        flops_per_token, peak_flops: For MFU: a number, or stage to number; of one token, and of one rank's devices.
     """
 
     poll_every_s: float = 0.25
@@ -47,6 +49,9 @@ class DutySettings(NamedTuple):
     profiles_host_bytes: int = 0
     profiles_run_bytes: int = 0
     rings: int = 0
+    metrics: str | None = None
+    flops_per_token: Any = None
+    peak_flops: Any = None
 
 
 def checked(settings: DutySettings) -> DutySettings:
@@ -69,6 +74,7 @@ def checked(settings: DutySettings) -> DutySettings:
             f"rings={rings!r} (of capture): True, False or a number of entries from {_ENTRIES_FROM} to {_ENTRIES_TO}"
         )
     local_place.given_in(settings.profiles)
+    metrics_setting.checked(settings.metrics, settings.flops_per_token, settings.peak_flops)
     if settings.light is not None:
         Schedule.parse(settings.light)
     return settings
