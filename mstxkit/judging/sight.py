@@ -5,7 +5,6 @@ Who judges the job says what is shown. Where nobody does, the job is judged here
 
 from __future__ import annotations
 
-
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -137,6 +136,3 @@ def _age_s(job: JobState | None) -> float:
 def _holding(all_of_them: list[Verdict]) -> tuple[Verdict, ...]:
     holding = (verdict for verdict in all_of_them if not verdict.withdrawn)
     return tuple(sorted(holding, key=lambda verdict: (not verdict.is_blaming, -verdict.impact_ratio)))
-
-
-
