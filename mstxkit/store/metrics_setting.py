@@ -5,6 +5,7 @@ off                       nothing
 ray                       Ray's own metrics
 textfile[:/A/FOLDER]      a file for Prometheus' node exporter, in that folder or in the run
 [HOST]:PORT               a page for Prometheus; without HOST on loopback; beyond loopback with a token
+targets:/A/FOLDER         where that page is, for Prometheus' file_sd, in that folder too: it may be of many jobs
 otlp:http://HOST:PORT     spans of stages, verdicts and escalations
 
 Several are separated by commas. No secret is ever in it: it stands in the command line of the process that judges.
@@ -23,14 +24,14 @@ from typing import Any, Mapping, NamedTuple, Union
 from ..errors import CaptureError
 from .values import table_of, text_of
 
-AUTO, OFF, RAY, TEXTFILE, PAGE, OTLP = "auto", "off", "ray", "textfile", "page", "otlp"
+AUTO, OFF, RAY, TEXTFILE, PAGE, TARGETS, OTLP = "auto", "off", "ray", "textfile", "page", "targets", "otlp"
 KEYS = "OTEL_EXPORTER_OTLP_HEADERS"
 ByStage = Union[float, Mapping[str, float]]
 _OTLP_PATH = "/v1/traces"
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]*):(\d{1,5})", re.ASCII)
 _OUTLETS_AT_MOST, _STAGES_AT_MOST, _SHOWN = 8, 256, 100
 _FORM = "a number above 0 is needed, or one for each stage: actor_update=6e9,actor_generate=2e9"
-_WORDS = "auto, off, ray, textfile[:/A/FOLDER], [HOST]:PORT, otlp:http://HOST:PORT"
+_WORDS = "auto, off, ray, textfile[:/A/FOLDER], [HOST]:PORT, targets:/A/FOLDER, otlp:http://HOST:PORT"
 
 
 class Address(NamedTuple):
@@ -114,8 +115,8 @@ def _outlet(word: str) -> Outlet:
     kind, _, place = word.partition(":")
     if word in (AUTO, OFF, RAY, TEXTFILE):
         return Outlet(word)
-    if kind == TEXTFILE and os.path.isabs(place) and place.isprintable():
-        return Outlet(TEXTFILE, place)
+    if kind in (TEXTFILE, TARGETS) and os.path.isabs(place) and place.isprintable():
+        return Outlet(kind, place)
     if kind == OTLP:
         return Outlet(OTLP, _url_of(place))
     address = _ADDRESS.fullmatch(word)

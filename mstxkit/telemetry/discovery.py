@@ -2,18 +2,21 @@
 
     scrape_configs:
       - job_name: mstxkit
-        file_sd_configs: [{files: ["/runs/*/metrics/targets.json"]}]
+        file_sd_configs: [{files: ["/runs/exp7/metrics/targets.json", "/a/folder/of/many/jobs/*.json"]}]
 
-Source: Prometheus 2.42 and 3.x, `file_sd_config`: a list of objects with `targets` and `labels`.
+Source: Prometheus 2.42 and 3.x, `file_sd_config`: a list of objects with `targets` and `labels`; of the paths only the
+last part may hold a `*`.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import stat
 from pathlib import Path
+from typing import Sequence
 
 from ..errors import MstxkitError
 from ..host import folders, identity
@@ -25,21 +28,31 @@ _TOKEN_AT_MOST = 200
 _EVERY_ADDRESS = ("0.0.0.0", "::", "")
 
 
-def tell(run: Path, address: Address, run_label: str) -> None:
-    """Leave the entry. OSError, MstxkitError: it cannot be written."""
+def tell(run: Path, address: Address, run_label: str, folders_too: Sequence[str] = ()) -> list[Path]:
+    """Leave the entry in the run, and in these folders as `<label>.json`. The files that were written.
+
+    Raises:
+        OSError, MstxkitError: one cannot be written.
+    """
     reached = address._replace(host=identity.host()) if address.host in _EVERY_ADDRESS else address
     folders.make_folder(run / layout.METRICS)
     # No label `run` here: what is scraped has it, and Prometheus would rename the one or the other.
     entry = [{"targets": [str(reached)], "labels": {"mstxkit_run": run_label, "mstxkit_host": identity.host()}}]
-    documents.replace_file(run / layout.METRICS / layout.TARGETS, json.dumps(entry, indent=1).encode() + b"\n")
+    # No name that a folder is called may lead out of the other folder.
+    own_name = re.sub(r"[^\w-]", "_", run_label, flags=re.ASCII) + ".json"
+    files = [run / layout.METRICS / layout.TARGETS, *(Path(folder) / own_name for folder in folders_too)]
+    for file in files:
+        documents.replace_file(file, json.dumps(entry, indent=1).encode() + b"\n")
+    return files
 
 
-def withdraw(run: Path) -> None:
+def withdraw(files: Sequence[Path]) -> None:
     """Nobody serves this run any more."""
-    try:
-        (run / layout.METRICS / layout.TARGETS).unlink()
-    except OSError:
-        pass
+    for file in files:
+        try:
+            file.unlink()
+        except OSError:
+            pass
 
 
 def token(run: Path) -> str:

@@ -12,7 +12,7 @@ from typing import Callable, Sequence
 from ..errors import MstxkitError
 from ..reading import otlp_spans
 from ..store.job_file import JobState, RoleFigures
-from ..store.metrics_setting import AUTO, OTLP, PAGE, RAY, TEXTFILE, MetricsSetting, Outlet, of_word
+from ..store.metrics_setting import AUTO, OTLP, PAGE, RAY, TARGETS, TEXTFILE, MetricsSetting, Outlet, of_word
 from ..store.verdicts import Verdict
 from . import discovery, exposition, samples, textfile
 from .endpoint import Endpoint
@@ -121,11 +121,13 @@ class Outlets:
     def _serve(self, outlet: Outlet) -> None:
         token = "" if outlet.address.is_loopback else discovery.token(self._run)
         endpoint = Endpoint(outlet.address, self._text, token)
-        self._ends += [endpoint.close, lambda: discovery.withdraw(self._run)]
+        self._ends.append(endpoint.close)
         self.served = f"http://{endpoint.address}/metrics"
         if outlet.address.port not in (0, endpoint.address.port):
             self._note(f"port {outlet.address.port} could not be had: it is {endpoint.address.port}")
-        discovery.tell(self._run, endpoint.address, self._label)
+        others = [other.place for other in self.setting.outlets if other.kind == TARGETS]
+        files = discovery.tell(self._run, endpoint.address, self._label, others)
+        self._ends.append(lambda: discovery.withdraw(files))
 
     def _samples(self) -> list[MetricSample]:
         return samples.samples(self._label, *self._of)
