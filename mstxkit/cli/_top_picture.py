@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 RANKS_AT_MOST = 16
 _VERDICTS_SHOWN, _LATE_SHOWN, _TEXT_AT_MOST = 3, 4, 300
 _NAME_COLUMNS, _NUMBER_COLUMNS, _WHO_COLUMNS, _WORK_COLUMNS = 26, 8, 12, 26
-_STALE_S, _WIDEST = 15.0, 32
+_STALE_S, _WIDEST, _SMALL = 15.0, 32, 20
 _NS = 1e9
 
 
@@ -52,6 +52,7 @@ def lines(sighting: Sighting, paper: Paper) -> list[Text]:
     """The picture: no line is wider than the paper, and there are no more of them than it has rows."""
     head = [*_title(sighting, paper), *_of_verdicts(sighting, paper)]
     tail = list(_tail(sighting, paper))
+    tail = [_text(), *tail] if tail and paper.rows > _SMALL else tail
     ranks = list(_of_ranks(sighting, paper))
     rest = paper.rows - len(head) - len(tail)
     stages = list(_of_roles(sighting, paper, max(3, rest - min(len(ranks), max(3, rest // 3)))))

@@ -7,7 +7,9 @@ import os
 import select
 import signal
 import sys
+import termios
 import time
+import tty
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterator
@@ -118,9 +120,6 @@ def _keys() -> Iterator[Any]:
     if not sys.stdin.isatty():
         yield lambda seconds: time.sleep(seconds) or ""
         return
-    import termios
-    import tty
-
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     ended = signal.signal(signal.SIGTERM, _end)

@@ -38,14 +38,18 @@ class Outlets:
         run_id: Its id.
         setting: What to open.
         is_in_ray: Is this an actor of Ray's?
+        tells: Called with each note that is new.
 
     Attributes:
         setting: As given.
         served: Where the page is, as `http://…`; "" where there is none.
     """
 
-    def __init__(self, run: Path, run_id: str, setting: MetricsSetting, is_in_ray: bool = False) -> None:
-        self.setting, self.served = setting, ""
+    def __init__(
+        self, run: Path, run_id: str, setting: MetricsSetting, is_in_ray: bool = False,
+        tells: Callable[[str], None] = lambda note: None,
+    ) -> None:  # fmt: skip
+        self.setting, self.served, self._tells = setting, "", tells
         self._run, self._run_id, self._is_in_ray = run, run_id, is_in_ray
         self._label = samples.run_label(run.name, run_id)
         self._notes: list[str] = []
@@ -123,6 +127,7 @@ class Outlets:
         endpoint = Endpoint(outlet.address, self._text, token)
         self._ends.append(endpoint.close)
         self.served = f"http://{endpoint.address}/metrics"
+        self._tells(f"metrics at {self.served}")
         if outlet.address.port not in (0, endpoint.address.port):
             self._note(f"port {outlet.address.port} could not be had: it is {endpoint.address.port}")
         others = [other.place for other in self.setting.outlets if other.kind == TARGETS]
@@ -142,6 +147,7 @@ class Outlets:
     def _note(self, text: str) -> None:
         if text not in self._notes:
             self._notes = [*self._notes, text][-_NOTES_AT_MOST:]
+            self._tells(text)
 
     def _try(self, work: Callable[[], None]) -> None:
         """A scraper, a disk or another version of a library is no end of judging."""
