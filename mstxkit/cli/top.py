@@ -118,7 +118,7 @@ def _document(run: Path, run_id: str, sighting: Sighting) -> dict[str, Any]:
 def _keys() -> Iterator[Any]:
     """Gives what waits for a key: `key(seconds)` is the one that was struck, or "". The terminal is put back."""
     if not sys.stdin.isatty():
-        yield lambda seconds: time.sleep(seconds) or ""
+        yield _slept
         return
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
@@ -134,6 +134,11 @@ def _keys() -> Iterator[Any]:
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
         signal.signal(signal.SIGTERM, ended)
+
+
+def _slept(seconds: float) -> str:
+    time.sleep(seconds)
+    return ""
 
 
 def _struck(terminal: int, seconds: float) -> str:
