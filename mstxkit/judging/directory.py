@@ -52,13 +52,14 @@ class SendingHost:
     Attributes:
         seen_s: Wall clock, when something came of it last.
         settings: The version that it has.
+        dropped: How many batches its run folder did not take.
         has_ended: Has it said goodbye?
         clock_ns: Its CLOCK_MONOTONIC as the newest batch was made.
     """
 
     def __init__(self, host: str, boot: str) -> None:
         self.host, self.boot = host, boot
-        self.seen_s, self.settings, self.has_ended = 0.0, 0, False
+        self.seen_s, self.settings, self.dropped, self.has_ended = 0.0, 0, 0, False
         self._senders: dict[str, Sender] = {}
         self.clock_ns = 0
 
@@ -73,6 +74,7 @@ class SendingHost:
             return None
         self.seen_s, self.settings = max(self.seen_s, now_s), max(self.settings, batch.settings)
         self.has_ended, self.boot = batch.has_ended, batch.boot
+        self.dropped = max(self.dropped, whole_number(batch.head.get("dropped")))
         if batch.clock is not None:
             self.clock_ns = batch.clock[0]
         return sender
