@@ -10,6 +10,9 @@
 <run>/verdicts/<who>.jsonl                    what was judged of the job
 <run>/verdicts/figures.json                   figures of the step that was judged last, and what settings were in force
 <run>/verdicts/judge.lock                     held by who judges it now
+<run>/incidents/<time>/incident.json          what came of a hang or a death, and incident.txt for people
+<run>/incidents/<time>/hosts/<host>-<digest>.json   what each host has reported of its processes then; call.json asked it
+<run>/incidents/asked                         replaced by whoever wants an incident without one
 <run>/control/settings.json                   what is judged by, as it was changed while the run goes on
 <run>/care/<host>-<key>.json                  what is on a host's own disk, and what was removed
 <run>/control/requests.json                   every message to all ranks; requests.lock is held by who adds one
@@ -20,6 +23,9 @@
 <live folder>/<process>.sums                  what a process hands over to its keeper, and of which stages
 <live folder>/<process>.rings                 its entries into collectives, from torch's rings
 <live folder>/control-rings                   replaced by whoever asks for new ones
+<live folder>/<process>.stacks                what Python was at, written as it was asked for, or as it died
+<live folder>/<process>.ask                   a pipe by which it is asked for
+<live folder>/control-watch                   a lock of the process that watches the others for hangs
 <live folder>/<process>.life                  a lock that its process holds while it lives
 <live folder>/keeper-<host>.life              a lock of the one that looks after the others
 """
@@ -41,6 +47,8 @@ SUMMARIES, SUMMARIES_SUFFIX = "summaries", ".mxb"
 VERDICTS, VERDICTS_SUFFIX = "verdicts", ".jsonl"
 FIGURES, JUDGE_LOCK, SETTINGS = "figures.json", "judge.lock", "settings.json"
 HANDED_OVER_SUFFIX = ".sums"
+INCIDENTS, INCIDENT_HOSTS, INCIDENTS_LOCK = "incidents", "hosts", "incidents.lock"
+INCIDENT_FILE, INCIDENT_PAGE, INCIDENT_CALL, INCIDENT_ASKED = "incident.json", "incident.txt", "call.json", "asked"
 CARE, CARE_SUFFIX = "care", ".json"
 ACKS, REQUESTS, REQUESTS_LOCK = "acks", "requests.json", "requests.lock"
 SESSION_FILE, ANALYSIS_FILE, ANALYSIS_LOCK = "session.json", "analysis.json", "analysis.lock"
@@ -50,6 +58,7 @@ LIVE_SUFFIX, SEALED_SUFFIX, PATCHES_SUFFIX = life.LIVE_SUFFIX, ".mxs", ".json"
 # Beginning of the names of what processes of one host pass on to each other beside their live files.
 PASSED_ON = "control-"
 RINGS_SUFFIX, ASKED_FOR_RINGS = ".rings", f"{PASSED_ON}rings"
+STACKS_SUFFIX, ASK_SUFFIX, WATCH_LOCK = ".stacks", ".ask", f"{PASSED_ON}watch"
 KEEPER = "keeper-"
 # The newest figures of the job, beside the live files.
 FIGURES_HERE = f"{PASSED_ON}{FIGURES}"
