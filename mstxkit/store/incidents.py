@@ -140,5 +140,5 @@ def reports_of(run: Path, name: str, run_id: str) -> dict[str, list[dict[str, An
         except Unusable:
             continue
         if fields:
-            reports[file] = list(map(table_of, list_of(fields.get("processes"))))
+            reports[file] = [dict(table_of(report)) for report in list_of(fields.get("processes"))]
     return reports

@@ -11,7 +11,7 @@
 <run>/verdicts/figures.json                   figures of the step that was judged last, and what settings were in force
 <run>/verdicts/judge.lock                     held by who judges it now
 <run>/incidents/<time>/incident.json          what came of a hang or a death, and incident.txt for people
-<run>/incidents/<time>/hosts/<host>-<digest>.json   what each host has reported of its processes then; call.json asked it
+<run>/incidents/<time>/hosts/<host>-<digest>.json   what a host has reported of its processes, as call.json asked
 <run>/incidents/asked                         replaced by whoever wants an incident without one
 <run>/control/settings.json                   what is judged by, as it was changed while the run goes on
 <run>/care/<host>-<key>.json                  what is on a host's own disk, and what was removed
