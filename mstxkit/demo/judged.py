@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mstxkit.reading import judged
 from mstxkit.reading.run import open_run
-from mstxkit.store.verdicts import Verdict
+from mstxkit.store.verdicts import HANG, Verdict
 
 
 def blamed(run: Path) -> Verdict | None:
@@ -16,4 +16,5 @@ def blamed(run: Path) -> Verdict | None:
         ReadError: there is no run yet.
     """
     verdicts = judged.of_run(open_run(run)).blaming
-    return next((verdict for verdict in verdicts if verdict.rank is not None and verdict.stage is not None), None)
+    slow = (verdict for verdict in verdicts if verdict.kind != HANG)  # of a hang no profile tells more
+    return next((verdict for verdict in slow if verdict.rank is not None and verdict.stage is not None), None)

@@ -244,7 +244,12 @@ def innermost(report: Report) -> Mapping[str, Any]:
     """The innermost of its ranges that are stuck, else of those that it is inside of; {}: of none."""
     inside = [table_of(range_) for range_ in _inside(report)]
     stuck = [range_ for range_ in inside if range_.get("is_stuck") is True]
-    return max(stuck or inside, key=lambda range_: whole_number(range_.get("since_ns")), default={})
+    return max(stuck or inside, key=_depth, default={})
+
+
+def _depth(range_: Mapping[str, Any]) -> tuple[int, int]:
+    """A stage and the first range in it begin as good as at once."""
+    return whole_number(range_.get("since_ns")) // 100_000, small_number(range_.get("depth")) or 0
 
 
 def who(report: Report) -> str:

@@ -29,6 +29,8 @@ _NS = 10**9
 _WORKS_CPU, _WORKS_BYTES_S = 0.2, 256 << 10
 _HISTORY, _KINDS_AT_MOST, _DEAD_AT_MOST = 512, 4096, 64
 _SURVIVED_NS, _DECIDED_NS = _NS // 10, _NS
+# A stage and the first range in it begin as good as at once.
+_TICKS_APART_NS = 100_000
 _FATAL = (4, 6, 7, 8, 11)
 _KILL, _TERMINATE = 9, 15
 
@@ -149,10 +151,16 @@ class WatchedHost:
             self._measure(process, now_ns)
         else:
             self._efforts.pop(process.name, None)
-        works = self._works(process.name)
-        self._judged[process.name] = [
-            self._judge(process, range_, works, now_ns) for range_ in _ordered(process.inside)
-        ]
+        self._judged[process.name] = self._judge_all(process, now_ns)
+
+    def _judge_all(self, process: WatchedProcess, now_ns: int) -> list[JudgedRange]:
+        """What it is inside of, outermost first: nobody is stuck while something further inside may last longer."""
+        works, may_last_s, judged = self._works(process.name), dict[int, float](), list[JudgedRange]()
+        for range_ in reversed(_ordered(process.inside)):
+            thread = range_.slot.thread
+            judged.append(self._judge(process, range_, works, now_ns, may_last_s.get(thread, 0.0)))
+            may_last_s[thread] = judged[-1].limit_s
+        return judged[::-1]
 
     def _limit_s(self) -> float:
         return self.settings.after_s or self.hang_s
@@ -164,13 +172,13 @@ class WatchedHost:
             if key in self._past or len(self._past) < _KINDS_AT_MOST:
                 self._past.setdefault(key, deque(maxlen=_HISTORY)).append(taken_s)
 
-    def _judge(self, process: WatchedProcess, range_: RangeInside, works: bool, now_ns: int) -> JudgedRange:
+    def _judge(
+        self, process: WatchedProcess, range_: RangeInside, works: bool, now_ns: int, at_least_s: float
+    ) -> JudgedRange:
         quiet_s = max(0.0, (now_ns - range_.quiet_ns) / _NS)
         seen = QuietRange(quiet_s, self._past.get(_key(process, range_), ()), works, canonical(range_.stage))
-        limit_s = hang.limit_s(self.settings, self.hang_s, seen)
-        return JudgedRange(
-            range_, (now_ns - range_.since_ns) / _NS, quiet_s, limit_s, hang.fires(self.settings, self.hang_s, seen)
-        )
+        limit_s = max(at_least_s, hang.limit_s(self.settings, self.hang_s, seen))
+        return JudgedRange(range_, (now_ns - range_.since_ns) / _NS, quiet_s, limit_s, quiet_s > limit_s)
 
     def _measure(self, process: WatchedProcess, now_ns: int) -> None:
         if process.pid:
@@ -204,6 +212,7 @@ class WatchedHost:
 
     def _end(self, process: WatchedProcess, now_ns: int) -> list[Event]:
         """It is gone: in order, or not."""
+        self._look_at(process, now_ns)  # it may have gone after the last one
         self.processes.pop(process.name)
         self._efforts.pop(process.name, None)
         signal = kernel.signal_at_end(process.pid) if process.pid else 0
@@ -266,7 +275,7 @@ def _who(process: WatchedProcess) -> dict[str, Any]:
 
 
 def _ordered(inside: Iterable[RangeInside]) -> list[RangeInside]:
-    return sorted(inside, key=lambda range_: (range_.slot.track, range_.slot.depth, range_.since_ns))
+    return sorted(inside, key=lambda range_: (range_.since_ns // _TICKS_APART_NS, range_.slot.depth))
 
 
 def _key(process: WatchedProcess, range_: RangeInside) -> tuple[str, str, str]:

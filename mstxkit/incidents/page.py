@@ -85,7 +85,8 @@ def _group(group: Mapping[str, Any], time_ns: int) -> Iterator[str]:
     yield ""
     states = ", ".join(map(text_of, list_of(group.get("states"))))
     count, who = small_number(group.get("count")) or 0, text_of(group.get("who"))
-    yield f"{count} x {who}: in {place}{since}; {held}, {states}{kernel}"
+    how = ", ".join(dict.fromkeys(filter(None, (held, states))))
+    yield f"{count} x {who}: in {place}{since}; {how}{kernel}"
     yield from _stack(list_of(group.get("stack")))
 
 

@@ -17,7 +17,7 @@ from ..store.stacks import LastWords, ThreadStack
 from ..store.values import small_number, table_of, text_of
 from . import kernel, waiting
 from .asking import Answer
-from .looking import RangeInside, LastRange, WatchedProcess
+from .looking import LastRange, RangeInside, WatchedProcess
 
 # Of all ranks' reports together; a process has its share of it, within bounds.
 ALL_BYTES, _LEAST_BYTES, _MOST_BYTES = 64 << 20, 4 << 10, 64 << 10
@@ -25,6 +25,7 @@ _LAST_RANGES, _LAST_S, _OPEN_AT_MOST, _THREADS_SHOWN = 200, 30.0, 64, 16
 _NS = 10**9
 # Ranges that one exception ends, end one after the other.
 _RAISED_WITHIN_NS = _NS // 2
+_OURS = "mstxkit-"
 WHO = ("rank", "role", "part", "under", "world_size", "pid", "host", "python")
 
 
@@ -84,7 +85,8 @@ def report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer, 
         "entered": entered(folder, process.name),
     }  # fmt: skip
     if is_full:
-        made["threads"] = [thread.as_json() for thread in answer.threads[:_THREADS_SHOWN]]
+        theirs = [thread for thread in answer.threads if not thread.name.startswith(_OURS)]
+        made["threads"] = [thread.as_json() for thread in theirs[:_THREADS_SHOWN]]
         made["kernel"] = kernel.threads(process.pid)[:_THREADS_SHOWN] if process.pid and not facts.gone_ns else []
         made["last"] = _last(process)
     return fitted(made, small_number(process.who.get("world_size")) or 1)

@@ -40,14 +40,9 @@ class QuietRange(NamedTuple):
 
 
 def limit_s(settings: Hang, hang_s: float, seen: QuietRange) -> float:
-    """How long it may be quiet."""
+    """How long it may be quiet; beyond that it is stuck. Pure."""
     limit_s = max(settings.after_s or hang_s, settings.p99 * p99_s(seen.past_s))
     return limit_s * (settings.works if seen.works or seen.stage in SLOW_STAGES else 1.0)
-
-
-def fires(settings: Hang, hang_s: float, seen: QuietRange) -> bool:
-    """Is it stuck? Pure."""
-    return seen.quiet_s > limit_s(settings, hang_s, seen)
 
 
 def of_values(values: Mapping[str, float]) -> Hang:

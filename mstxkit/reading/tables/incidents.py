@@ -32,6 +32,11 @@ def stored(run: str, run_id: str, damage: list[Damage]) -> list[Incident]:
     return incidents
 
 
+def dicts(run: str, run_id: str, damage: list[Damage]) -> list[dict[str, Any]]:
+    """All of them as plain values: the columns of the table, and `over_ns`, when it went on by itself."""
+    return [{**row_of(incident), "over_ns": incident.over_ns or None} for incident in stored(run, run_id, damage)]
+
+
 def table(run: str, run_id: str, chosen: Selection, damage: list[Damage]) -> pl.DataFrame:
     """The table of those that are asked for."""
     import polars as pl
