@@ -60,8 +60,6 @@ def of_run(run: Run, steps: list[RoleStep] | None = None, processes: pl.DataFram
         steps: Of it, as `tables.role_steps.of_run` gives them, where they are there already.
         processes: Its `processes()`, likewise.
     """
-    from .tables import inner_entries, role_steps
-
     every = stored_verdicts.stored(run.path, run.damage)
     # Hangs are seen by others than the judge, also where nobody judges.
     hangs = [verdict for verdict in every if verdict.kind == HANG and not verdict.withdrawn]
@@ -73,6 +71,8 @@ def of_run(run: Run, steps: list[RoleStep] | None = None, processes: pl.DataFram
 def _without_hangs(
     run: Run, stored: list[Verdict], steps: list[RoleStep] | None, processes: pl.DataFrame | None
 ) -> JobVerdicts:
+    from .tables import inner_entries, role_steps
+
     of_job = JobVerdicts(JOB, in_order(verdict for verdict in stored if not verdict.withdrawn))
     if stored and (of_job.blaming or not of_job.holding):
         return of_job
