@@ -259,13 +259,11 @@ class Watchman:
         """As a verdict, which is withdrawn when it is over."""
         step = next((range_.get("step") for range_ in incident.details.get("inside") or () if range_.get("step")), None)
         missing = incident.details.get("missing") or {}
-        evidence = {
-            "incident": incident.incident, "range": incident.range, "how": incident.details.get("how", ""),
-            "missing": missing.get("words", ""), "reason": incident.reason, "reports": incident.reports,
-        }  # fmt: skip
+        evidence = {"range": incident.range, "reason": incident.reason, "missing": missing.get("words", "")}
+        evidence = {name: text for name, text in evidence.items() if text}
         verdict = Verdict(
             f"hang-{incident.incident}", time.time_ns(), step, verdicts.HANG, incident.stage or None, incident.rank,
-            incident.role, step, 1.0, 1.0, 1.0, 1.0, waits_for=incident.waits_for, evidence=evidence,
+            incident.role, step, 1.0, waits_for=incident.waits_for, evidence=evidence,
             next=f"read {incident.page} in the run folder",
             withdrawn="it went on by itself" if incident.over_ns else "",
         )  # fmt: skip
