@@ -127,6 +127,8 @@ def _of_collectives(
         reason = f"it has not entered {missing.words}" if missing is not None else reason
         others = tuple(report for report in reports if report is not chosen and waits_now(report))
         return Cause(chosen, "missing", reason, others, missing)
+    if missing is not None and missing.missing:
+        return Cause(None, "collective", f"{missing.words}, and nothing is known of these", tuple(waiters), missing)
     odd = _outlier(waiters)
     if odd is not None:
         others = tuple(report for report in waiters if report is not odd)
@@ -197,22 +199,18 @@ def first_missing(reports: Iterable[Report]) -> Missing | None:
 def _missing_of(group: int, entries: Mapping[int, Mapping[str, Any]]) -> Iterable[tuple[int, Missing]]:
     sequences = {rank: whole_number(entry.get("sequence")) for rank, entry in entries.items()}
     members = set(ranks_in(next(iter(entries.values())).get("ranks"))) or set(entries)
-    if len(members) < 2:
+    least = min(sequences.values())
+    behind = {rank for rank, sequence in sequences.items() if sequence == least}
+    if len(behind) == len(sequences):  # they are all at one: who has said nothing of it may not be
+        behind, least = members - set(sequences), least - 1
+    number = min((sequence for sequence in sequences.values() if sequence > least), default=0)
+    entered = sorted(rank for rank, sequence in sequences.items() if sequence >= number)
+    if not number or not behind or not entered:
         return
-    least = min(sequences.values()) if members <= set(sequences) else 0
-    after = min((sequence for sequence in sequences.values() if sequence > least), default=0)
-    entered = sorted(rank for rank, sequence in sequences.items() if sequence >= after)
-    if not after or len(entered) == len(members):
-        return
-    first = min((entries[rank] for rank in entered), key=lambda entry: whole_number(entry.get("sequence")))
-    # Who has gone on past it has it behind: its operation is that of whoever stands in it.
-    number = whole_number(first.get("sequence"))
-    absent = sorted(members - {rank for rank, sequence in sequences.items() if sequence >= number})
-    name, operation = text_of(first.get("name")), text_of(first.get("operation"))
-    yield (
-        min(whole_number(entries[rank].get("entered_ns")) for rank in entered),
-        Missing(group, name, operation, number, tuple(entered), tuple(absent)),
-    )
+    entry = min((entries[rank] for rank in entered), key=lambda entry: whole_number(entry.get("sequence")))
+    name, operation = text_of(entry.get("name")), text_of(entry.get("operation"))
+    when_ns = min(whole_number(entries[rank].get("entered_ns")) for rank in entered)
+    yield when_ns, Missing(group, name, operation, number, tuple(entered), tuple(sorted(behind)))
 
 
 def groups_of(reports: Iterable[Report]) -> list[tuple[tuple[str, ...], list[Report]]]:
