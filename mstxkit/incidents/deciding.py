@@ -255,7 +255,7 @@ def who(report: Report) -> str:
     rank, role = small_number(report.get("rank")), text_of(report.get("role"))
     part = text_of(report.get("part"))
     name = f"process {whole_number(report.get('pid'))}" if rank is None else f"rank {rank}"
-    return " ".join(filter(None, (name, role, part if part not in ("", parts.TRAINER) else "")))
+    return " ".join(filter(None, (name, role, part if part not in ("", role, parts.TRAINER) else "")))
 
 
 def who_all(reports: Iterable[Report]) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from ..errors import MstxkitError
 from ..host import folders
-from ..store import documents, incidents, layout
+from ..store import documents, incidents, layout, run_file
 from ..store.documents import FORMAT, Unusable
 from ..store.incidents import Incident
 from ..store.values import text_of, whole_number
@@ -66,7 +66,8 @@ class IncidentFolders:
         Raises:
             OSError, MstxkitError: it cannot be opened.
         """
-        os.stat(self._run)  # what somebody has removed is not made anew here
+        if run_file.id_of(self._run) != self._run_id:  # what somebody has removed is not made anew here
+            raise MstxkitError("the run is gone")
         folders.make_folder(self._folder)
         with documents.locked(self._folder / layout.INCIDENTS_LOCK, _LOCKED_WITHIN_S):
             now_ns = time.time_ns()

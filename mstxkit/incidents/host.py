@@ -28,7 +28,7 @@ _NS = 10**9
 # A share of a core, and bytes a second, from which on somebody works.
 _WORKS_CPU, _WORKS_BYTES_S = 0.2, 256 << 10
 _HISTORY, _KINDS_AT_MOST, _DEAD_AT_MOST = 512, 4096, 64
-_SURVIVED_NS, _DECIDED_NS = _NS // 10, _NS
+_SURVIVED_NS, _DECIDED_NS, _OF_RAY_DECIDED_NS = _NS // 10, _NS, 7 * _NS // 2
 # A stage and the first range in it begin as good as at once.
 _TICKS_APART_NS = 100_000
 _FATAL = (4, 6, 7, 8, 11)
@@ -71,6 +71,8 @@ class WatchedHost:
         self._dead: deque[dict[str, Any]] = deque(maxlen=_DEAD_AT_MOST)
         self._raised: dict[str, tuple[tuple[int, int], int]] = {}
         self._judged: dict[str, list[JudgedRange]] = {}
+        # Those that are gone, and whose live files nobody has sealed yet.
+        self._over: set[str] = set()
         # Is nobody new to be looked at any more?
         self.is_closing = False
 
@@ -78,8 +80,9 @@ class WatchedHost:
         """Look at all of them; deaths and exceptions that are news."""
         now_ns = time.monotonic_ns()
         names = self._names()
+        self._over &= set(names)
         for name in names:
-            if name not in self.processes and not self.is_closing:
+            if name not in self.processes and name not in self._over and not self.is_closing:
                 self._begin(name)
         events = []
         for name, process in list(self.processes.items()):
@@ -135,9 +138,14 @@ class WatchedHost:
 
     def _begin(self, name: str) -> None:
         try:
-            self.processes[name] = WatchedProcess(self._folder, name)
+            process = WatchedProcess(self._folder, name)
         except (OSError, FormatError):
-            pass  # it is just being made, or has just ended
+            return  # it is just being made, or has just ended
+        if process.is_gone():  # nobody saw it die
+            self._over.add(name)
+            process.close()
+        else:
+            self.processes[name] = process
 
     def _look_at(self, process: WatchedProcess, now_ns: int) -> None:
         try:
@@ -214,6 +222,7 @@ class WatchedHost:
         """It is gone: in order, or not."""
         self._look_at(process, now_ns)  # it may have gone after the last one
         self.processes.pop(process.name)
+        self._over.add(process.name)
         self._efforts.pop(process.name, None)
         signal = kernel.signal_at_end(process.pid) if process.pid else 0
         try:
@@ -236,7 +245,7 @@ class WatchedHost:
 
     def _decide(self, now_ns: int) -> list[Event]:
         """Of deaths that are some time ago: was it one, or did all end together?"""
-        ripe = [death for death in self._deaths if now_ns - death.gone_ns >= _DECIDED_NS]
+        ripe = [death for death in self._deaths if now_ns - death.gone_ns >= _decided_ns(death.process)]
         events = []
         for death in ripe:
             kind = self._kind(death)
@@ -255,8 +264,11 @@ class WatchedHost:
             return ""  # an exception has been told
         is_beside = process.who.get("under") in parts.BESIDE
         survivors = [other for other in self._deaths if other.gone_ns - death.gone_ns > _SURVIVED_NS]
-        was_survived = bool(self.processes) or bool(survivors)
-        is_kill = death.signal == _KILL or (was_survived and bool(process.inside) and not is_beside)
+        # Ray ends its workers by force, at the end of a job all of them within seconds.
+        was_survived = bool(self.processes) or (bool(survivors) and not _is_of_ray(process))
+        is_kill = (death.signal == _KILL and not _is_of_ray(process)) or (
+            was_survived and bool(process.inside) and not is_beside
+        )
         return incidents.KILLED if is_kill else ""
 
     def _of_death(self, death: _Death) -> dict[str, Any]:
@@ -272,6 +284,14 @@ class WatchedHost:
 
 def _who(process: WatchedProcess) -> dict[str, Any]:
     return {"process": process.name, **{key: process.who.get(key) for key in WHO}}
+
+
+def _is_of_ray(process: WatchedProcess) -> bool:
+    return process.who.get("under") in (parts.RAY, parts.RAY_DRIVER)
+
+
+def _decided_ns(process: WatchedProcess) -> int:
+    return _OF_RAY_DECIDED_NS if _is_of_ray(process) else _DECIDED_NS
 
 
 def _ordered(inside: Iterable[RangeInside]) -> list[RangeInside]:

@@ -47,8 +47,7 @@ def _lines(incident: Incident) -> Iterator[str]:
 
 def headline(incident: Incident) -> str:
     """`rank 1 actor stuck in score (reward) for 34 s`."""
-    who = "nobody alone" if incident.rank is None else f"rank {incident.rank}"
-    who = text_of(incident.details.get("who")) or " ".join(filter(None, (who, incident.role)))
+    who = text_of(incident.details.get("who")) or "everybody"
     place = incident.range + (f" ({incident.stage})" if incident.stage not in ("", incident.range) else "")
     since = f" for {span((incident.time_ns - incident.since_ns) / _NS)}" if _is_hang_since(incident) else ""
     where = f" in {place}{since}" if place else ""

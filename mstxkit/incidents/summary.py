@@ -92,7 +92,7 @@ def _details(reports: Sequence[Report], cause: Cause | None) -> dict[str, Any]:
     missing = cause.missing if cause is not None else None
     report = cause.report if cause is not None else None
     return {
-        "how": "" if cause is None else cause.how,
+        "how": "" if cause is None else cause.how, "who": "" if report is None else deciding.who(report),
         "process": text_of(report.get("process")) if report is not None else "",
         "host": text_of(report.get("host")) if report is not None else "",
         "pid": whole_number(report.get("pid")) if report is not None else 0,

@@ -41,9 +41,8 @@ def _line(path: str, incident: dict[str, Any]) -> Text:
 def sentence(incident: dict[str, Any]) -> str:
     """Who did what where, and for how long."""
     rank, name, stage = incident["rank"], incident["range"], incident["stage"]
-    is_all = rank is None and incident["kind"] != "request"
-    who = "everybody" if is_all else "the job" if rank is None else f"rank {rank}"
-    who = " ".join(filter(None, (who, shown(incident["role"]) if rank is not None else "")))
+    nobody = "the job" if incident["kind"] == "request" else shown(incident["role"]) or "a process"
+    who = nobody if rank is None else " ".join(filter(None, (f"rank {rank}", shown(incident["role"]))))
     place = " of ".join(dict.fromkeys(filter(None, (shown(name), shown(stage)))))
     since_ns, time_ns = incident["since_ns"], incident["time_ns"]
     is_hang = incident["kind"] == "hang" and since_ns and time_ns and since_ns <= time_ns
