@@ -40,9 +40,8 @@ def _line(path: str, incident: dict[str, Any]) -> Text:
 
 def sentence(incident: dict[str, Any]) -> str:
     """Who did what where, and for how long."""
-    rank, name, stage = incident["rank"], incident["range"], incident["stage"]
-    nobody = "the job" if incident["kind"] == "request" else shown(incident["role"]) or "a process"
-    who = nobody if rank is None else " ".join(filter(None, (f"rank {rank}", shown(incident["role"]))))
+    name, stage = incident["range"], incident["stage"]
+    who = "the job" if incident["kind"] == "request" else shown(incident["who"]) or "everybody"
     place = " of ".join(dict.fromkeys(filter(None, (shown(name), shown(stage)))))
     since_ns, time_ns = incident["since_ns"], incident["time_ns"]
     is_hang = incident["kind"] == "hang" and since_ns and time_ns and since_ns <= time_ns

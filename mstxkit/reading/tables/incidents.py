@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...stages import canonical
 from ...store import incidents as store
 from ...store.documents import Unusable
+from ...store.values import text_of
 from ..folder import Damage
 
 if TYPE_CHECKING:
@@ -33,8 +34,13 @@ def stored(run: str, run_id: str, damage: list[Damage]) -> list[Incident]:
 
 
 def dicts(run: str, run_id: str, damage: list[Damage]) -> list[dict[str, Any]]:
-    """All of them as plain values: the columns of the table, and `over_ns`, when it went on by itself."""
-    return [{**row_of(incident), "over_ns": incident.over_ns or None} for incident in stored(run, run_id, damage)]
+    """All of them as plain values: the columns of the table, `who`, the cause in words ("" for nobody alone), and
+    `over_ns`, when it went on by itself.
+    """
+    return [
+        {**row_of(incident), "who": text_of(incident.details.get("who")), "over_ns": incident.over_ns or None}
+        for incident in stored(run, run_id, damage)
+    ]
 
 
 def table(run: str, run_id: str, chosen: Selection, damage: list[Damage]) -> pl.DataFrame:

@@ -48,7 +48,8 @@ def main() -> None:
                 pass
         seen = incidents.read(run, run_file.id_of(run) or "")
         ray.kill(scorer)
-    print(json.dumps({"pid": pid, "incidents": [[i.kind, i.stage, i.range, i.details["pid"], i.reason] for i in seen]}))
+    rows = [[i.kind, i.stage, i.range, i.details["pid"], i.reason] for i in seen]
+    sys.stdout.write(json.dumps({"pid": pid, "driver": os.getpid(), "incidents": rows}))
 
 
 if __name__ == "__main__":
