@@ -55,7 +55,8 @@ def status(
     if run is not None and incident:
         from . import _incidents
 
-        return _incidents.ask(run, json)
+        _incidents.ask(run, json)
+        return
     if run is None:
         checks = _checks.installation()
         _show.as_json([check._asdict() for check in checks]) if json else _show.console().print(_checks.table(checks))
