@@ -37,34 +37,37 @@ class Answer(NamedTuple):
     threads: tuple[ThreadStack, ...] = ()
 
 
-def threads_of(processes: Iterable[WatchedProcess], folder: Path) -> dict[str, Answer]:
+def threads_of(processes: Iterable[WatchedProcess], folder: Path, is_idle: Callable[[str], bool]) -> dict[str, Answer]:
     """Those of each process, by its name.
 
     Args:
         processes: All of them are asked at once.
         folder: Of the live files.
+        is_idle: Does this one nothing that could be held up? Then its ring is read as well.
     """
     waiting = {process.name: (process, process.stacks_state()) for process in processes if process.pid}
     answers = {}
     for process, _ in waiting.values():
-        _ask(folder / f"{process.name}{layout.ASK_SUFFIX}")
+        what = stacks.ASK_ALL if is_idle(process.name) else stacks.ASK_THREADS
+        _ask(folder / f"{process.name}{layout.ASK_SUFFIX}", what)
     able = {name: of for name, of in waiting.items() if kernel.state_of(of[0].pid) not in _CANNOT_ANSWER}
     answers.update(_answered(able, ITSELF, ANSWERS_WITHIN_S))
     mute = {name: of for name, of in able.items() if name not in answers and _signalled(of[0])}
     answers.update(_answered(mute, BY_SIGNAL, _SIGNAL_WITHIN_S))
+    deadline = time.monotonic() + _PY_SPY_WITHIN_S
     for name, (process, _) in waiting.items():
-        if name not in answers:
+        if name not in answers and time.monotonic() < deadline:
             answers[name] = _by_py_spy(process.pid)
     return answers
 
 
-def _ask(pipe: Path) -> None:
+def _ask(pipe: Path, what: bytes) -> None:
     try:
         number = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return  # it has none yet, or nobody sleeps on it any more
     try:
-        os.write(number, b"?")
+        os.write(number, what)
     except OSError:
         pass  # it is full: it was asked often, and never answered
     finally:
@@ -99,7 +102,10 @@ def _signalled(process: WatchedProcess) -> bool:
     if number != signal.SIGURG or not kernel.catches(process.pid, number) or process.is_gone():
         return False
     try:
-        os.kill(process.pid, number)
+        if process.pidfd >= 0:
+            signal.pidfd_send_signal(process.pidfd, number)
+        else:
+            os.kill(process.pid, number)
         return True
     except OSError:
         return False

@@ -20,6 +20,7 @@ from ..store.values import text_of, whole_number
 from . import page
 
 _LOCKED_WITHIN_S = 2.0
+_QUIET_AT_MOST_NS = 600 * 10**9
 # What comes so soon after another one belongs to it: the others notice that a rank has died.
 TOGETHER_NS = 10 * 10**9
 
@@ -133,17 +134,25 @@ class IncidentFolders:
         documents.replace_file(folder / layout.INCIDENT_PAGE, page.text(incident).encode("utf-8", "backslashreplace"))
         documents.replace_file(folder / layout.INCIDENT_FILE, incident.as_json(self._run_id))
 
-    def dissolve(self, name: str) -> None:
-        """Nothing was wrong."""
+    def dissolve(self, name: str, quiet_s: float = 0.0) -> None:
+        """Nothing was wrong.
+
+        Args:
+            quiet_s: For so long no host need look again at those that merely wait.
+        """
+        content = json.dumps({"format": FORMAT, "run": self._run_id, "until_ns": time.time_ns() + int(quiet_s * 1e9)})
+        documents.replace_file(self._folder / layout.INCIDENTS_QUIET, content.encode())
         if incidents.is_name(name) and not (self._folder / name / layout.INCIDENT_FILE).exists():
             shutil.rmtree(self._folder / name, ignore_errors=True)
 
-    def concluded(self, name: str) -> Incident | None:
-        """What it came to; None while that is open, or where it is gone."""
+    def was_quiet(self) -> bool:
+        """Has some host found just now that nobody is stuck?"""
         try:
-            return incidents.summary(self._run, name, self._run_id)
+            fields = documents.document(self._folder / layout.INCIDENTS_QUIET, self._run_id) or {}
         except Unusable:
-            return None
+            return False
+        until_ns, now_ns = whole_number(fields.get("until_ns")), time.time_ns()
+        return now_ns < until_ns < now_ns + _QUIET_AT_MOST_NS
 
     def exists(self, name: str) -> bool:
         """Is it there?"""

@@ -114,9 +114,14 @@ class WatchedHost:
         """Is a debugger attached to any of them?"""
         return any(kernel.tracer(process.pid) for process in self.processes.values() if process.pid)
 
-    def reports(self) -> list[dict[str, Any]]:
-        """On all of them, and on those that died. Takes up to five seconds, where some do not answer."""
-        answers = threads_of(self.processes.values(), self._folder)
+    def reports(self, asks_all: bool = True) -> list[dict[str, Any]]:
+        """On all of them, and on those that died. Takes up to five seconds, where some do not answer.
+
+        Args:
+            asks_all: False: leave those alone that work, while it is not known whether anything is wrong.
+        """
+        asked = [p for p in self.processes.values() if asks_all or not self._works(p.name)]
+        answers = threads_of(asked, self._folder, lambda name: bool(self._efforts.get(name)) and not self._works(name))
         reports = [self._report(process, answers.get(name, Answer())) for name, process in self.processes.items()]
         pending = [self._of_death(death) for death in self._deaths]
         return [*filter(None, reports), *pending, *self._dead]

@@ -29,7 +29,7 @@ _NS = 10**9
 # Looks at shared memory; at the run folder; for how long reports of other hosts are waited for, and taken afterwards.
 _LOOKS_EVERY_S, _RUN_EVERY_S, _HOSTS_WITHIN_S, _LATE_WITHIN_S = 0.5, 2.0, 3.0, 30.0
 # Where nobody was stuck after all: until the next look at everybody, twice as long each time.
-_AGAIN_S, _AGAIN_AT_MOST_S = 1.0, 30.0
+_AGAIN_S, _AGAIN_AT_MOST_S, _AGAIN_FOR_ALL_S = 1.0, 30.0, 300.0
 _EMPTY_FOR_S, _SETTINGS_EVERY_S = 3.0, 10.0
 
 
@@ -133,7 +133,8 @@ class Watchman:
 
     def _rest(self) -> None:
         self._again_s = time.monotonic() + self._pause_s
-        self._pause_s = min(_AGAIN_AT_MOST_S, 2 * self._pause_s)
+        at_most_s = _AGAIN_AT_MOST_S if self._folders.hosts() < 2 else _AGAIN_FOR_ALL_S
+        self._pause_s = min(at_most_s, 2 * self._pause_s)
 
     def _of_event(self, event: Event) -> None:
         reports = self._host.reports()
@@ -163,12 +164,14 @@ class Watchman:
 
     def _consider(self, since_ns: int) -> None:
         """Somebody seems stuck: is he, seen from all processes of the job?"""
-        reports = self._host.reports()
-        if self._folders.hosts() < 2:
-            cause = deciding.cause(reports, self._watch.hang_s)
-            if cause is None:
-                self._rest()
-                return
+        reports = self._host.reports(asks_all=False)
+        cause = deciding.cause(reports, self._watch.hang_s)
+        # Who is held up himself is told of at once; who waits, only where nobody has just been found to go on.
+        is_held = cause is not None and cause.how in deciding.HELD
+        is_alone = self._folders.hosts() < 2
+        if (is_alone and cause is None) or not (is_alone or is_held or not self._folders.was_quiet()):
+            self._rest()
+            return
         call = self._folders.open(HANG, since_ns)
         if call.by != self._place or call.name in self._mine:
             self._answer(call, reports)
@@ -178,9 +181,9 @@ class Watchman:
         everybody = self._everybody(call, reports)
         cause = deciding.cause(everybody, self._watch.hang_s)
         if cause is None:
-            self._folders.dissolve(call.name)
-            self._told.pop(call.name, None)
             self._rest()
+            self._folders.dissolve(call.name, self._again_s - time.monotonic())
+            self._told.pop(call.name, None)
             return
         self._conclude(call, everybody, cause)
 
@@ -278,7 +281,7 @@ class Watchman:
             self._forget_dissolved()
             newest = self._folders.newest()
             if newest is not None and newest.name not in self._told:
-                self._answer(newest, self._host.reports())
+                self._answer(newest, self._host.reports(asks_all=newest.kind != HANG))
             asked = self._folders.asked()
             if asked and asked != self._asked:
                 self._asked = asked

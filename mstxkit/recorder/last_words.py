@@ -25,7 +25,7 @@ class LastWordsHere:
 
     Args:
         live_file: Of this process.
-        also: What else is done when it is asked: torch's ring is read.
+        also: What is done where more than threads is asked for: torch's ring is read.
 
     Threads/fork: any thread of ours. A forked child calls `forget` on its parent's, and makes a new one.
     """
@@ -113,7 +113,8 @@ class LastWordsHere:
         asked = os.read(pipe.number, _READS_BYTES)
         if not self._background.is_pausing and self._stacks is not None and asked.strip(b"\0"):
             self._stacks.write("asked")
-            self._also()
+            if stacks.ASK_ALL in asked:
+                self._also()
         return True
 
     def _wake(self) -> None:

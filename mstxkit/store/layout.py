@@ -12,6 +12,7 @@
 <run>/verdicts/judge.lock                     held by who judges it now
 <run>/incidents/<time>/incident.json          what came of a hang or a death, and incident.txt for people
 <run>/incidents/<time>/hosts/<host>-<digest>.json   what a host has reported of its processes, as call.json asked
+<run>/incidents/nobody.json                   until when nobody need look again whether somebody is stuck
 <run>/incidents/asked                         replaced by whoever wants an incident without one
 <run>/control/settings.json                   what is judged by, as it was changed while the run goes on
 <run>/care/<host>-<key>.json                  what is on a host's own disk, and what was removed
@@ -48,6 +49,7 @@ VERDICTS, VERDICTS_SUFFIX = "verdicts", ".jsonl"
 FIGURES, JUDGE_LOCK, SETTINGS = "figures.json", "judge.lock", "settings.json"
 HANDED_OVER_SUFFIX = ".sums"
 INCIDENTS, INCIDENT_HOSTS, INCIDENTS_LOCK = "incidents", "hosts", "incidents.lock"
+INCIDENTS_QUIET = "nobody.json"
 INCIDENT_FILE, INCIDENT_PAGE, INCIDENT_CALL, INCIDENT_ASKED = "incident.json", "incident.txt", "call.json", "asked"
 CARE, CARE_SUFFIX = "care", ".json"
 ACKS, REQUESTS, REQUESTS_LOCK = "acks", "requests.json", "requests.lock"

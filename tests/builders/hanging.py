@@ -10,7 +10,7 @@ from typing import Any
 
 from builders import lives
 
-from mstxkit.host import life
+from mstxkit.host import folders, life
 from mstxkit.recorder import adopt
 from mstxkit.store import incidents, run_file
 from mstxkit.store.incidents import Incident
@@ -93,15 +93,27 @@ RANK = """
 
 
 class Job:
-    """Two ranks of a run, each of which does what it is told once both are watched."""
+    """Two ranks of a run, each of which does what it is told once both are watched.
 
-    def __init__(self, run: Path, *deeds: str, word: str = "", hang_s: float = HANG_S, **variables: str) -> None:
+    `places`: parents of the live files of each, which then are on a host of their own, as far as the run can tell.
+    """
+
+    def __init__(
+        self, run: Path, *deeds: str, word: str = "", hang_s: float = HANG_S, places: list[Path] | None = None,
+        **variables: str,
+    ) -> None:  # fmt: skip
         self.run = run
         variables = {"MSTXKIT_HANG_S": str(hang_s), **variables}
-        self.ranks = [lives.start(RANK, run, rank, deed, word, **variables) for rank, deed in enumerate(deeds)]
+        self.places = places or [Path(folders.SHARED_MEMORY)]
+        where = [{"MSTXKIT_LIVE_FOLDER": str(place)} for place in places or ()]
+        self.ranks = [
+            lives.start(RANK, run, rank, deed, word, **variables, **(where[rank] if where else {}))
+            for rank, deed in enumerate(deeds)
+        ]
         for process in self.ranks:
             assert process.stdout is not None and process.stdout.readline() == "ready\n", process.communicate()
         assert lives.wait_until(self.is_watched), "nobody watches"
+        assert places is None or lives.wait_until(lambda: len(list(run.glob("now/[!.]*"))) == len(places))
         time.sleep(0.3)  # the watchman has seen all of them
         self.began_ns = time.time_ns()
         for process in self.ranks:
@@ -111,8 +123,8 @@ class Job:
 
     def is_watched(self) -> bool:
         """Does somebody hold the lock of the host's watchman?"""
-        lock = lives.live_folder(self.run) / "control-watch"
-        return bool(lock.exists() and _has_holder(lock))
+        locks = [lives.live_folder(self.run, str(place)) / "control-watch" for place in self.places]
+        return all(lock.exists() and _has_holder(lock) for lock in locks)
 
     def incidents(self) -> list[Incident]:
         """Those that have come to something."""

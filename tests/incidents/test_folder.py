@@ -87,6 +87,16 @@ def test_where_nothing_was_wrong_nothing_stays(run: Path) -> None:
     assert incidents.names(run) == []
 
 
+def test_hosts_learn_that_nobody_was_stuck_for_as_long_as_that_was_said(run: Path) -> None:
+    folders = of_host(run)
+    before = folders.was_quiet()
+    for seconds in (100.0, -1.0):
+        folders.dissolve(folders.open(HANG, time.time_ns()).name, seconds)
+        before = before, of_host(run, "b-2").was_quiet()  # type: ignore[assignment]
+
+    assert before == ((False, True), False)
+
+
 def test_what_came_to_something_is_not_dissolved(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     call = opened(run, monkeypatch, 0)
     of_host(run).dissolve(call.name)

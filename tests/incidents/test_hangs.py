@@ -129,6 +129,29 @@ def test_nobody_is_alarmed_while_a_debugger_is_attached(start: Start) -> None:
     assert job.incidents() == []
 
 
+def test_watchmen_of_several_hosts_make_one_incident_of_all_reports(start: Start, tmp_path: Path) -> None:
+    places = [tmp_path / "a", tmp_path / "b"]
+    for place in places:
+        place.mkdir()
+    job = start("waits", "lock", places=places)
+    incident = job.incident(30)
+
+    assert (incident.kind, incident.rank, incident.range) == ("hang", 1, "score")
+    assert lives.wait_until(lambda: job.incidents()[0].reports == 2)
+    assert len(job.incidents()) == 1
+    assert job.incidents()[0].waits_for == "rank 0 actor waits for rank 1 actor in reward"
+
+
+def test_a_host_whose_ranks_wait_for_another_host_that_works_leaves_nothing(start: Start, tmp_path: Path) -> None:
+    places = [tmp_path / "a", tmp_path / "b"]
+    for place in places:
+        place.mkdir()
+    job = start("waits", "progress", places=places)
+    time.sleep(LONG_S + 2)
+
+    assert job.incidents() == []
+
+
 def test_a_hang_is_told_of_once_and_as_a_verdict(start: Start) -> None:
     job = start("sleeps", "waits")
     first = job.incident()
