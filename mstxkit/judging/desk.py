@@ -18,6 +18,7 @@ from ..store.batches import Batch, BatchFile
 from ..store.settings_file import Figures
 from ..store.verdicts import Verdict
 from .controller import Controller, Outcome
+from .escalations import Escalations
 from .light_steps import LightSteps
 from .steps import Closing
 
@@ -26,7 +27,7 @@ READ_AGAIN_BYTES = 256 << 10
 _LISTED_EVERY_S, _FIGURES_EVERY_S, _SETTINGS_EVERY_S = 3.0, 0.5, 2.0
 # So many files are asked for news in a second.
 _FILES_PER_S = 400
-_WAITING_AT_MOST = 10_000
+_WAITING_AT_MOST = _LINES_AT_MOST = 10_000
 _PAUSE_S, _PAUSE_AT_MOST_S = 0.25, 2.0
 
 
@@ -64,7 +65,7 @@ class Desk:
         reference = identity.boot_id(), time.time_ns() - time.monotonic_ns()
         self.controller = Controller(str(run), standing, closing, reference)
         self._files: dict[Path, BatchFile] = {}
-        self._light_steps = LightSteps(run, run_id)
+        self._light_steps, self._escalations = LightSteps(run, run_id), Escalations(run, run_id, self._lines.values())
         self._listed_s = self._figures_s = self._settings_s = 0.0
         self._settings_state: tuple[int, ...] = ()
         self._waiting: dict[str, Verdict] = {}
@@ -85,6 +86,7 @@ class Desk:
         self._look_at_settings(now_s)
         changed = [verdict for outcome in self._read(now_s) for verdict in outcome.verdicts] if reads else []
         changed += self.judge(now_s)
+        changed += self._act()
         self._write()
         return changed
 
@@ -126,15 +128,30 @@ class Desk:
 
     def _kept(self, outcome: Outcome) -> Outcome:
         self.outcome_steps += outcome.steps
-        for verdict in outcome.verdicts:
-            before = self._lines.get(verdict.id)
-            if before is None or before._replace(time_ns=verdict.time_ns) != verdict:
-                self._waiting[verdict.id] = self._lines[verdict.id] = verdict
-        while len(self._waiting) > _WAITING_AT_MOST:
-            del self._waiting[next(iter(self._waiting))]
+        outcome = outcome._replace(verdicts=tuple(map(self._said, outcome.verdicts)))
         if self._writes and outcome.wants:
             self._light_steps.consider(outcome.wants, time.monotonic())
         return outcome
+
+    def _said(self, verdict: Verdict) -> Verdict:
+        """A verdict as it is written down, if that is news."""
+        verdict = self._escalations.noted(verdict)
+        before = self._lines.pop(verdict.id, None)
+        self._lines[verdict.id] = verdict
+        if before is None or before._replace(time_ns=verdict.time_ns) != verdict:
+            self._waiting[verdict.id] = verdict
+        while len(self._waiting) > _WAITING_AT_MOST:
+            del self._waiting[next(iter(self._waiting))]
+        while len(self._lines) > _LINES_AT_MOST:
+            del self._lines[next(iter(self._lines))]
+        return verdict
+
+    def _act(self) -> list[Verdict]:
+        """Let verdicts that hold ask for profiles, where the job lets them."""
+        if not self._writes:
+            return []
+        limits = self.controller.acting
+        return list(map(self._said, self._escalations.consider(self.controller.standing(), limits, time.time_ns())))
 
     def _of_hosts(self, now_s: float) -> Iterable[BatchFile]:
         if abs(now_s - self._listed_s) >= _LISTED_EVERY_S:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from ...errors import CaptureError
 from ...profiling.schedule import Schedule
 from ...store import local_place
+from ...store.report import ACTS, OBSERVE
 from ..machine.moves import Policy
 
 _ENTRIES_FROM, _ENTRIES_TO = 16, 65_536
@@ -32,6 +33,7 @@ class DutySettings(NamedTuple):
         hang_s: How long a range may stay open without progress at least before it is a hang; 0: nobody watches.
         incidents: So many are kept in a run, the first and the newest.
         incidents_bytes: What they may take there.
+        act: "observe": verdicts are said, and no more; "escalate": they may ask for profiles.
     """
 
     poll_every_s: float = 0.25
@@ -53,6 +55,15 @@ class DutySettings(NamedTuple):
     hang_s: float = 30.0
     incidents: int = 20
     incidents_bytes: int = 256 << 20
+    act: str = OBSERVE
+
+
+def policy_of(settings: DutySettings) -> Policy:
+    """What a rank does not exceed."""
+    return Policy(
+        cooldown_s=settings.cooldown_s, session_s=settings.session_s, hour_s=settings.hour_s, run_s=settings.run_s,
+        run_bytes=settings.run_bytes or None, agreement_s=settings.agreement_s, transport_s=settings.transport_s,
+    )  # fmt: skip
 
 
 def checked(settings: DutySettings) -> DutySettings:
@@ -80,6 +91,8 @@ def checked(settings: DutySettings) -> DutySettings:
     incidents: Any = settings.incidents
     if not isinstance(incidents, int) or not 1 <= incidents <= 1000:
         raise CaptureError(f"incidents={incidents!r} (of capture): a whole number from 1 to 1000 is needed")
+    if settings.act not in ACTS:
+        raise CaptureError(f"act={settings.act!r} (of capture or MSTXKIT_ACT): one of {', '.join(ACTS)} is needed")
     local_place.given_in(settings.profiles)
     if settings.light is not None:
         Schedule.parse(settings.light)

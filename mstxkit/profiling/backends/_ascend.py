@@ -117,8 +117,11 @@ class AscendOutput:
         """The newest folder that was not there before."""
         return max(set(self._folder.glob(self._wanted)) - self._before, default=None)
 
-    def lacking(self, output: Path) -> str | None:
-        """What an output must hold and does not: the profiler itself prints errors at most, and says all is well."""
+    def lacking(self, output: Path, holds: str = "") -> str | None:
+        """What an output must hold and does not: the profiler itself prints errors at most, and says all is well.
+
+        Ranges are not looked for: raw data name them in a form of CANN's that changes.
+        """
         problem = _lacking_cann(output) if self._has_device else None
         if problem is not None or _holds_data(output, "PROF_*/*/data/*"):
             return problem

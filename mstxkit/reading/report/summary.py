@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .. import judged as judging
 from .. import places
 from ..tables import incidents, role_steps, stages
-from . import causes, measuring, waits
+from . import captures, causes, measuring, waits
 from .choice import EVERYTHING, ReportChoice
 from .measuring import NAMES
 
@@ -52,7 +52,7 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING) -> dict[str, Any]:
         "killed": _killed(gone), "endings": _endings(gone),
         "losses": _losses(processes), "coalesced": measured.coalesced,
         "incidents": incidents.dicts(run.path, run.id, run.damage),
-        "places": places.rows(run.path, run.id, processes["process"]),
+        "places": places.rows(run.path, run.id, processes["process"]), "captures_failed": captures.summarise(run),
         "damage": [part._asdict() for part in run.damage],
     }  # fmt: skip
 
