@@ -203,7 +203,7 @@ class WatchedHost:
 
     def _span_ns(self) -> float:
         """Over which work is measured."""
-        return min(5.0, self._limit_s() / 4) * _NS
+        return min(5.0, max(1.0, self._limit_s() / 4)) * _NS
 
     def _works(self, name: str) -> bool:
         efforts = self._efforts.get(name)
@@ -211,9 +211,10 @@ class WatchedHost:
             return False
         (before_ns, before), (after_ns, after) = efforts[0], efforts[-1]
         seconds = (after_ns - before_ns) / _NS
-        return (after.cpu_s - before.cpu_s) / seconds >= _WORKS_CPU or (
-            (after.moved_bytes - before.moved_bytes) / seconds >= _WORKS_BYTES_S
-        )
+        moved = (after.moved_bytes - before.moved_bytes) / seconds
+        # On a crowded host who works may get next to nothing.
+        runs = 2 * sum(effort.is_running for _, effort in efforts) > len(efforts)
+        return runs or (after.cpu_s - before.cpu_s) / seconds >= _WORKS_CPU or moved >= _WORKS_BYTES_S
 
     def _exceptions(self, process: WatchedProcess) -> list[Event]:
         state, (before, count) = process.stacks_state(), self._raised.get(process.name, ((0, 0), 0))

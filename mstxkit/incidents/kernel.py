@@ -19,10 +19,12 @@ class Effort(NamedTuple):
     Args:
         cpu_s: CPU time.
         moved_bytes: Read and written, by calls that name a file or a pipe.
+        is_running: Does one of its threads run now, or would if there were a core for it?
     """
 
     cpu_s: float
     moved_bytes: int
+    is_running: bool = False
 
 
 def state_of(pid: int) -> str:
@@ -73,7 +75,8 @@ def effort(pid: int) -> Effort:
             cpu_s += (int(fields[11]) + int(fields[12])) / _TICKS
         moved = dict(line.split(": ", 1) for line in _text(f"/proc/{member}/io").splitlines() if ": " in line)
         moved_bytes += int(moved.get("rchar", 0)) + int(moved.get("wchar", 0))
-    return Effort(cpu_s, moved_bytes)
+    is_running = any(_stat(f"/proc/{pid}/task/{tid}")[:1] == ["R"] for tid in _threads(pid))
+    return Effort(cpu_s, moved_bytes, is_running)
 
 
 def threads(pid: int) -> list[dict[str, Any]]:

@@ -78,6 +78,7 @@ class WatchedProcess:
         self._recorded = (0, 0)
         self._moved: dict[tuple[str, int], int] = {}
         self._identity_mark: tuple[int, ...] = ()
+        self._seen = b"", -1, -1
         self.inside: list[RangeInside] = []
         self.heartbeat_ns = 0
         self.look(0)
@@ -104,8 +105,13 @@ class WatchedProcess:
             self._identity_mark = livefile.identity_mark(head)
             self._learn(livefile.read_identity(head))
         self.heartbeat_ns = livefile.heartbeat_ns(head)
-        slots = glance.open_slots(head, header, glance.used_slots(self._live, header))
+        used = glance.used_slots(self._live, header)
         at, bank = self._active(head, header)
+        is_as_before = (used, bank.seq, bank.record_count) == self._seen
+        self._seen = used, bank.seq, bank.record_count
+        if is_as_before:  # most processes do nothing between two looks
+            return []
+        slots = glance.open_slots(head, header, used)
         self._note_progress(slots, at, bank, now_ns)
         self._learn_texts(slots, header)
         before, self.inside = self.inside, [self._inside(slot, head, header) for slot in slots]

@@ -130,11 +130,14 @@ def _raised_in(process: WatchedProcess, words: LastWords) -> list[dict[str, Any]
     except (OSError, FormatError):
         return []
     latest_ns = max((range_.end_ns for range_ in raised), default=0)
+    ended = sorted((r for r in raised if latest_ns - r.end_ns <= _RAISED_WITHIN_NS), key=lambda r: -r.end_ns)
     return [
-        {"name": r.name[:200], "stage": r.stage[:200], "step": r.step, "since_ns": wall_ns(r.end_ns - r.duration_ns)}
-        for r in raised
-        if latest_ns - r.end_ns <= _RAISED_WITHIN_NS
-    ]
+        {
+            "name": r.name[:200], "stage": r.stage[:200], "step": r.step, "depth": depth,
+            "since_ns": wall_ns(r.end_ns - r.duration_ns),
+        }
+        for depth, r in enumerate(ended)
+    ]  # fmt: skip
 
 
 def _thread_of(stuck: JudgedRange | None, threads: Iterable[ThreadStack], pid: int) -> ThreadStack | None:

@@ -27,7 +27,7 @@ from .host import Event, WatchedHost
 _NICE = 5
 _NS = 10**9
 # Looks at shared memory; at the run folder; for how long reports of other hosts are waited for, and taken afterwards.
-_LOOKS_EVERY_S, _RUN_EVERY_S, _HOSTS_WITHIN_S, _LATE_WITHIN_S = 0.5, 2.0, 3.0, 30.0
+_LOOKS_EVERY_S, _RUN_EVERY_S, _HOSTS_WITHIN_S, _LATE_WITHIN_S = 1.0, 2.0, 3.0, 30.0
 # Where nobody was stuck after all: until the next look at everybody, twice as long each time.
 _AGAIN_S, _AGAIN_AT_MOST_S, _AGAIN_FOR_ALL_S = 1.0, 30.0, 300.0
 _EMPTY_FOR_S, _SETTINGS_EVERY_S = 3.0, 10.0
@@ -291,9 +291,8 @@ class Watchman:
             self._look_at_settings()
 
     def _look_at_settings(self) -> None:
-        if run_file.id_of(self._watch.run) != self._watch.run_id:
-            self._host.is_closing = True  # somebody has removed the run
-            return
+        if run_file.id_of(self._watch.run) not in (None, self._watch.run_id):
+            self._host.is_closing = True  # another run lies in its place; one that is removed is put back
         state = documents.state_of(self._watch.run / layout.CONTROL / layout.SETTINGS)
         if state != self._settings_state:
             self._settings_state = state

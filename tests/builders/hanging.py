@@ -104,6 +104,7 @@ class Job:
     ) -> None:  # fmt: skip
         self.run = run
         variables = {"MSTXKIT_HANG_S": str(hang_s), **variables}
+        self.locks: list[Path] = []
         self.places = places or [Path(folders.SHARED_MEMORY)]
         where = [{"MSTXKIT_LIVE_FOLDER": str(place)} for place in places or ()]
         self.ranks = [
@@ -123,8 +124,8 @@ class Job:
 
     def is_watched(self) -> bool:
         """Does somebody hold the lock of the host's watchman?"""
-        locks = [lives.live_folder(self.run, str(place)) / "control-watch" for place in self.places]
-        return all(lock.exists() and _has_holder(lock) for lock in locks)
+        self.locks = self.locks or [lives.live_folder(self.run, str(p)) / "control-watch" for p in self.places]
+        return all(lock.exists() and _has_holder(lock) for lock in self.locks)
 
     def incidents(self) -> list[Incident]:
         """Those that have come to something."""
@@ -150,7 +151,8 @@ class Job:
                 if stream is not None:
                     stream.close()
             process.wait(timeout=lives.FINISHES_WITHIN_S)
-        adopt.collect(self.run)  # what killed ranks left
+        if (self.run / "run.json").exists():
+            adopt.collect(self.run)  # what killed ranks left
         lives.wait_until(lambda: not self.is_watched(), 10)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Any, Callable, Iterator
 
 import pytest
 from builders import lives
@@ -27,8 +28,8 @@ LONG_S = HANG_S + 3.0
 def start(tmp_path: Path) -> Iterator[Start]:
     jobs: list[Job] = []
 
-    def started(*deeds: str, **options: str) -> Job:
-        jobs.append(Job(tmp_path / "run", *deeds, **options))  # type: ignore[arg-type]
+    def started(*deeds: str, **options: Any) -> Job:
+        jobs.append(Job(tmp_path / "run", *deeds, **options))
         return jobs[-1]
 
     yield started
@@ -58,7 +59,7 @@ def test_it_is_named_within_its_limit_and_five_seconds(start: Start) -> None:
 
 
 def test_the_stack_of_a_rank_whose_native_code_holds_the_gil_is_had_by_a_signal(start: Start) -> None:
-    job = start("native", "waits")
+    job = start("native", "waits", hang_s=3.0)
     incident = job.incident()
     (report,) = (report for report in job.reports() if report["rank"] == 0)
 
@@ -181,6 +182,26 @@ def test_when_the_watchman_is_killed_another_one_takes_over(start: Start) -> Non
     for pid in before:
         os.kill(pid, signal.SIGKILL)
     assert lives.wait_until(lambda: bool(set(watchmen(job)) - set(before)), 20)
+
+
+def test_nobody_watches_on_once_all_ranks_were_killed_at_once(start: Start) -> None:
+    """Their live files stay, as nobody is left to seal them."""
+    job = start("sleeps", "waits")
+    pids = watchmen(job)
+    for process in job.ranks:
+        process.kill()
+        process.wait()
+
+    assert pids
+    assert lives.wait_until(lambda: not watchmen(job), 20)
+
+
+def test_nobody_watches_on_once_the_run_is_removed(start: Start) -> None:
+    job = start("sleeps", "waits")
+    shutil.rmtree(job.run, ignore_errors=True)
+    job.end()
+
+    assert lives.wait_until(lambda: not watchmen(job), 20)
 
 
 def watchmen(job: Job) -> list[int]:
