@@ -100,7 +100,7 @@ class Job:
 
     def __init__(
         self, run: Path, *deeds: str, word: str = "", hang_s: float = HANG_S, places: list[Path] | None = None,
-        **variables: str,
+        program: str = RANK, **variables: str,
     ) -> None:  # fmt: skip
         self.run = run
         variables = {"MSTXKIT_HANG_S": str(hang_s), **variables}
@@ -108,13 +108,22 @@ class Job:
         self.places = places or [Path(folders.SHARED_MEMORY)]
         where = [{"MSTXKIT_LIVE_FOLDER": str(place)} for place in places or ()]
         self.ranks = [
-            lives.start(RANK, run, rank, deed, word, **variables, **(where[rank] if where else {}))
+            lives.start(program, run, rank, deed, word, **variables, **(where[rank] if where else {}))
             for rank, deed in enumerate(deeds)
         ]
+        try:
+            self._begin(None if places is None else len(places))
+        except BaseException:
+            self.end()
+            raise
+
+    def _begin(self, hosts: int | None) -> None:
         for process in self.ranks:
-            assert process.stdout is not None and process.stdout.readline() == "ready\n", process.communicate()
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line == "ready\n", process.stderr and process.stderr.read()
         assert lives.wait_until(self.is_watched), "nobody watches"
-        assert places is None or lives.wait_until(lambda: len(list(run.glob("now/[!.]*"))) == len(places))
+        assert hosts is None or lives.wait_until(lambda: len(list(self.run.glob("now/[!.]*"))) == hosts)
         time.sleep(0.3)  # the watchman has seen all of them
         self.began_ns = time.time_ns()
         for process in self.ranks:
