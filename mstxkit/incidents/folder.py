@@ -88,10 +88,14 @@ class IncidentFolders:
                 break
             except FileExistsError:
                 now_ns += 10**6
-        os.mkdir(self._folder / name / layout.INCIDENT_HOSTS, folders.FOLDER_MODE)
         call = Call(name, kind, now_ns, self.place)
         fields = {"format": FORMAT, "run": self._run_id, **call._asdict()}
-        documents.replace_file(self._folder / name / layout.INCIDENT_CALL, json.dumps(fields).encode())
+        try:
+            os.mkdir(self._folder / name / layout.INCIDENT_HOSTS, folders.FOLDER_MODE)
+            documents.replace_file(self._folder / name / layout.INCIDENT_CALL, json.dumps(fields).encode())
+        except OSError:  # a full disk: nobody could answer it
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+            raise
         return call
 
     def newest(self) -> Call | None:

@@ -216,7 +216,11 @@ class Watchman:
 
     def _conclude(self, call: Call, reports: Sequence[Report], cause: Cause | None) -> None:
         incident = summary.incident(call.name, call.opened_ns, call.kind, reports, cause)
-        self._folders.conclude(incident)
+        try:
+            self._folders.conclude(incident)
+        except OSError:
+            self._told.pop(call.name, None)  # once more, when there is room
+            raise
         self._mine[call.name] = incident, cause, time.monotonic() + _LATE_WITHIN_S
         if call.kind == HANG:
             self._say(incident)

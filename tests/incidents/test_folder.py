@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import stat
 import time
 from pathlib import Path
@@ -95,6 +96,17 @@ def test_hosts_learn_that_nobody_was_stuck_for_as_long_as_that_was_said(run: Pat
         before = before, of_host(run, "b-2").was_quiet()  # type: ignore[assignment]
 
     assert before == ((False, True), False)
+
+
+def test_a_full_disk_leaves_no_empty_incident(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(folder.documents, "replace_file", is_full)
+    with pytest.raises(OSError, match="no space"):
+        of_host(run).open(HANG, time.time_ns())
+
+    assert incidents.names(run) == []
 
 
 def test_what_came_to_something_is_not_dissolved(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

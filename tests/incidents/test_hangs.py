@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -193,14 +192,6 @@ def test_nobody_watches_on_once_all_ranks_were_killed_at_once(start: Start) -> N
         process.wait()
 
     assert pids
-    assert lives.wait_until(lambda: not watchmen(job), 20)
-
-
-def test_nobody_watches_on_once_the_run_is_removed(start: Start) -> None:
-    job = start("sleeps", "waits")
-    shutil.rmtree(job.run, ignore_errors=True)
-    job.end()
-
     assert lives.wait_until(lambda: not watchmen(job), 20)
 
 
