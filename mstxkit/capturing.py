@@ -163,8 +163,16 @@ def _forget_keeper() -> None:
             part.forget()
 
 
-def stop(run: Path | None = None) -> None:
-    """Stop the recorder of this process, if it records into `run` (None: whatever it records into). Never raises."""
+def stop(run: Path | None = None, exc: BaseException | None = None) -> None:
+    """Stop the recorder of this process, if it records into `run` (None: whatever it records into). Never raises.
+
+    Args:
+        run: The run folder.
+        exc: The exception by which that comes.
+    """
+    last_words, recorder = _beside.last_words, here.recorder
+    if last_words is not None and recorder is not None and run in (None, recorder.run):
+        last_words.tell_of(exc)
     _end(_stop_and_hand_over, run)
 
 
@@ -373,15 +381,20 @@ def _stop_with_multiprocessing() -> None:
         return
     util.register_after_fork(_token, _begin_with_multiprocessing)
     if process.parent_process() is not None:
-        util.Finalize(None, stop, exitpriority=-100)
+        util.Finalize(None, _stop_in_child, exitpriority=-100)
     spawned: Any = getattr(sys.modules.get("multiprocessing.context"), "SpawnProcess", object)
     if getattr(process.current_process(), "_inheriting", False) and "_after_fork" in vars(spawned):
         spawned._after_fork = staticmethod(_learn)
 
 
 def _begin_with_multiprocessing(token: _Token) -> None:
-    sys.modules["multiprocessing.util"].Finalize(None, stop, exitpriority=-100)
+    sys.modules["multiprocessing.util"].Finalize(None, _stop_in_child, exitpriority=-100)
     _learn()
+
+
+def _stop_in_child() -> None:
+    """Called while the exception is handled that ends the child, if one does; no hook hears of it."""
+    stop(exc=sys.exc_info()[1])
 
 
 def _learn() -> None:

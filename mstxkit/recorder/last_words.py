@@ -79,6 +79,11 @@ class LastWordsHere:
             self._stacks.close()
         self._close(is_removed=True)
 
+    def tell_of(self, exc: BaseException | None) -> None:
+        """An exception ends what is recorded here; None: none does."""
+        if exc is not None and self._unhandled is not None:
+            self._unhandled.tell_of(exc)
+
     def forget(self) -> None:
         """In a forked child: all of it is its parent's."""
         if self._unhandled is not None:

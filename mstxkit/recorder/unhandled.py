@@ -34,6 +34,10 @@ class Unhandled:
         self._hooks = self._of_main, self._of_thread
         sys.excepthook, threading.excepthook = self._hooks
 
+    def tell_of(self, exc: BaseException) -> None:
+        """Tell of one that ends what is recorded here, before any hook is called."""
+        self._note(type(exc), exc, exc.__traceback__, threading.current_thread().name, True)
+
     def _of_main(self, kind: Any, exc: Any, trace: Any) -> Any:
         self._note(kind, exc, trace, threading.current_thread().name, True)
         return self._in_main(kind, exc, trace)

@@ -81,13 +81,25 @@ RANK = """
     def sleeps():
         time.sleep(60)
 
+    def child_raises():
+        import multiprocessing
+        child = multiprocessing.get_context("fork").Process(target=raises_later, name="worker")
+        child.start()
+        child.join()
+        time.sleep(60)
+
+    def raises_later():
+        with mstxkit.mstx_range("worker's"):
+            time.sleep(2)  # it is watched by then
+            raises()
+
     mstxkit.identify(rank=int(sys.argv[2]), world_size=2, role="actor")
-    mstxkit.capture(sys.argv[1])
+    running = mstxkit.capture(sys.argv[1])
     with mstxkit.at_step(1), mstxkit.stage("actor_generate"):
         pass
     print("ready", flush=True)
     sys.stdin.readline()
-    with mstxkit.at_step(2), mstxkit.stage("reward"), mstxkit.mstx_range("score"):
+    with running, mstxkit.at_step(2), mstxkit.stage("reward"), mstxkit.mstx_range("score"):
         globals()[sys.argv[3]]()
 """
 

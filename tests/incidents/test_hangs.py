@@ -98,6 +98,13 @@ def test_an_exception_that_nobody_caught_is_named_with_the_range_that_it_left(st
     assert "ValueError: no such reward" in incident.reason
 
 
+def test_an_exception_that_ends_a_child_of_multiprocessing_is_named(start: Start) -> None:
+    incident = start("waits", "child_raises", hang_s=10.0).incident(30)
+
+    assert (incident.kind, incident.range) == ("exception", "worker's")
+    assert "ValueError: no such reward" in incident.reason
+
+
 def test_an_exception_in_a_thread_is_named_with_the_thread(start: Start) -> None:
     incident = start("waits", "raises_in_thread").incident()
 
