@@ -49,7 +49,7 @@ def threads_of(processes: Iterable[WatchedProcess], folder: Path, is_idle: Calla
     answers = {}
     for process, _ in waiting.values():
         what = stacks.ASK_ALL if is_idle(process.name) else stacks.ASK_THREADS
-        _ask(folder / f"{process.name}{layout.ASK_SUFFIX}", what)
+        ask(folder, process.name, what)
     able = {name: of for name, of in waiting.items() if kernel.state_of(of[0].pid) not in _CANNOT_ANSWER}
     answers.update(_answered(able, ITSELF, ANSWERS_WITHIN_S))
     mute = {name: of for name, of in able.items() if name not in answers and _signalled(of[0])}
@@ -61,7 +61,9 @@ def threads_of(processes: Iterable[WatchedProcess], folder: Path, is_idle: Calla
     return answers
 
 
-def _ask(pipe: Path, what: bytes) -> None:
+def ask(folder: Path, name: str, what: bytes) -> None:
+    """Write into the pipe of a process, by its name. Never raises, waits for nobody."""
+    pipe = folder / f"{name}{layout.ASK_SUFFIX}"
     try:
         number = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

@@ -15,14 +15,16 @@ from typing import NamedTuple, Sequence
 
 from ..errors import MstxkitError
 from ..host import apart, folders
-from ..store import documents, incidents, layout, run_file, settings_file, verdicts, whereabouts
+from ..reading.report.escape import for_terminal
+from ..store import documents, incidents, layout, run_file, settings_file, stacks, verdicts, whereabouts
 from ..store.incidents import HANG, REQUEST, Incident
 from ..store.verdicts import Verdict
 from ..triggers import hang
-from . import deciding, summary
+from . import asking, deciding, summary
 from .deciding import Cause, Report
 from .folder import Call, IncidentFolders
 from .host import Event, WatchedHost
+from .page import headline
 
 _NICE = 5
 _NS = 10**9
@@ -30,6 +32,7 @@ _NS = 10**9
 _LOOKS_EVERY_S, _RUN_EVERY_S, _HOSTS_WITHIN_S, _LATE_WITHIN_S = 1.0, 2.0, 3.0, 30.0
 # Where nobody was stuck after all: until the next look at everybody, twice as long each time.
 _AGAIN_S, _AGAIN_AT_MOST_S, _AGAIN_FOR_ALL_S = 1.0, 30.0, 300.0
+_LINE_AT_MOST = 1000
 _EMPTY_FOR_S, _SETTINGS_EVERY_S = 3.0, 10.0
 
 
@@ -222,8 +225,20 @@ class Watchman:
             self._told.pop(call.name, None)  # once more, when there is room
             raise
         self._mine[call.name] = incident, cause, time.monotonic() + _LATE_WITHIN_S
+        if call.kind != REQUEST:
+            self._have_logged(incident)
         if call.kind == HANG:
             self._say(incident)
+
+    def _have_logged(self, incident: Incident) -> None:
+        """By one process of this host that can: whoever looks at its output learns where the page is."""
+        line = f"{headline(incident)}: {self._watch.run / incident.page}"
+        file = self._watch.folder / layout.INCIDENT_NEWS
+        documents.replace_file(file, for_terminal(line, _LINE_AT_MOST).encode("utf-8", "backslashreplace"))
+        able = [p for p in self._host.processes.values() if p.name != incident.details.get("process")]
+        by_rank = sorted(able, key=lambda process: (process.who.get("rank") is None, str(process.who.get("rank"))))
+        for process in by_rank[:1]:
+            asking.ask(self._watch.folder, process.name, stacks.NEWS)
 
     def _follow_up(self) -> None:
         """Take reports of hosts that were slow to answer; say where a hang is over."""

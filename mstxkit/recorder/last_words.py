@@ -116,10 +116,15 @@ class LastWordsHere:
         if pipe is None or not pipe.is_ours:
             return False
         asked = os.read(pipe.number, _READS_BYTES)
-        if not self._background.is_pausing and self._stacks is not None and asked.strip(b"\0"):
+        if self._background.is_pausing or self._stacks is None:
+            return True
+        if stacks.ASK_THREADS in asked or stacks.ASK_ALL in asked:
             self._stacks.write("asked")
-            if stacks.ASK_ALL in asked:
-                self._also()
+        if stacks.ASK_ALL in asked:
+            self._also()
+        if stacks.NEWS in asked:
+            news = documents.read(self._live_file.with_name(layout.INCIDENT_NEWS), _READS_BYTES) or b""
+            faults.say_once(news.decode("utf-8", "backslashreplace"))
         return True
 
     def _wake(self) -> None:

@@ -27,6 +27,7 @@
 <live folder>/control-rings                   replaced by whoever asks for new ones
 <live folder>/<process>.stacks                what Python was at, written as it was asked for, or as it died
 <live folder>/<process>.ask                   a pipe by which it is asked for
+<live folder>/control-incident                the newest incident in a line, for one of the processes to log
 <live folder>/control-watch                   a lock of the process that watches the others for hangs
 <live folder>/<process>.life                  a lock that its process holds while it lives
 <live folder>/keeper-<host>.life              a lock of the one that looks after the others
@@ -62,6 +63,7 @@ LIVE_SUFFIX, SEALED_SUFFIX, PATCHES_SUFFIX = life.LIVE_SUFFIX, ".mxs", ".json"
 PASSED_ON = "control-"
 RINGS_SUFFIX, ASKED_FOR_RINGS = ".rings", f"{PASSED_ON}rings"
 STACKS_SUFFIX, ASK_SUFFIX, WATCH_LOCK = ".stacks", ".ask", f"{PASSED_ON}watch"
+INCIDENT_NEWS = f"{PASSED_ON}incident"
 KEEPER = "keeper-"
 # The newest figures of the job, beside the live files.
 FIGURES_HERE = f"{PASSED_ON}{FIGURES}"

@@ -19,8 +19,8 @@ BEGIN, THREADS, EXCEPTION = "begin", "threads", "exception"
 LIMIT_BYTES = 1 << 20
 FRAMES_AT_MOST, THREADS_AT_MOST, _TEXT_AT_MOST = 64, 128, 300
 _MARK = "@mstxkit "
-# What is written into the pipe of a process: that its threads are wanted, and its ring as well.
-ASK_THREADS, ASK_ALL = b"?", b"!"
+# What is written into the pipe of a process: that its threads are wanted, its ring as well; that there is news to log.
+ASK_THREADS, ASK_ALL, NEWS = b"?", b"!", b"n"
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x([0-9a-f]{1,16})(?: \[(.*?)\])? \(most recent call first\):")
 _FRAME = re.compile(r'  File "(.*)", line (\d{1,9}|\?\?\?) in (.*)')
 _FATAL = re.compile(r"Fatal Python error: (.*)")

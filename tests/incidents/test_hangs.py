@@ -182,6 +182,18 @@ def test_a_hang_that_goes_on_by_itself_is_withdrawn(start: Start) -> None:
     assert not job.incidents()[0].over_ns  # ended is not gone on
 
 
+def test_a_rank_that_waits_logs_where_the_page_is(start: Start) -> None:
+    job = start("sleeps", "waits")
+    incident = job.incident()
+    stream = job.ranks[1].stderr
+    assert stream is not None
+
+    line = stream.readline()
+
+    assert "rank 0 actor stuck in score (reward) for" in line
+    assert line.rstrip().endswith(str(job.run / incident.page))
+
+
 def test_when_the_watchman_is_killed_another_one_takes_over(start: Start) -> None:
     job = start("progress", "waits")
     before = watchmen(job)
