@@ -73,16 +73,19 @@ class _Job:
         assert stream is not None
         self.began_ns = int(stream.readline())
 
-    def named_after_s(self) -> float | None:
-        """Seconds from the begin of the range to the incident that names it rightly; None where none does."""
-        from mstxkit.store import incidents, run_file
+    def named_after_s(self, deadline_s: float) -> float | None:
+        """Seconds from the begin of the range to the incident that names it rightly; None where none does.
 
-        deadline = time.monotonic() + _WITHIN_S
-        while time.monotonic() < deadline:
+        Args:
+            deadline_s: Of `time.monotonic`.
+        """
+        from mstxkit.store import incidents, layout, run_file
+
+        while time.monotonic() < deadline_s:
             for incident in incidents.read(self.run, run_file.id_of(self.run) or ""):
-                seen_s = (time.time_ns() - self.began_ns) / _NS
+                file = incidents.folder_of(self.run, incident.incident) / layout.INCIDENT_PAGE
                 is_right = (incident.kind, incident.rank, incident.range) == ("hang", self.victim, "score")
-                return seen_s if is_right else None
+                return (file.stat().st_mtime_ns - self.began_ns) / _NS if is_right else None
             time.sleep(0.02)
         return None
 
@@ -97,7 +100,7 @@ def _started(run: Path, rank: int, deed: str, hang_s: float = HANG_S) -> subproc
     more = {"MSTXKIT_HANG_S": str(hang_s), "MSTXKIT_JUDGE": "0", "PYTHONPATH": str(HERE.parent)}
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(run), str(rank), deed],
-        env={**os.environ, **more}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, **more}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
     return process
@@ -126,7 +129,8 @@ def _round() -> Iterator[float | None]:
             time.sleep(3)  # both are watched
             for job in jobs:
                 job.begin()
-            yield from [job.named_after_s() for job in jobs]
+            deadline_s = time.monotonic() + _WITHIN_S
+            yield from [job.named_after_s(deadline_s) for job in jobs]
         finally:
             for job in jobs:
                 job.end()

@@ -47,6 +47,7 @@ def threads_of(processes: Iterable[WatchedProcess], folder: Path, is_idle: Calla
     """
     waiting = {process.name: (process, process.stacks_state()) for process in processes if process.pid}
     answers = {}
+    before = {name: process.last_words().answers for name, (process, _) in waiting.items()}
     for process, _ in waiting.values():
         what = stacks.ASK_ALL if is_idle(process.name) else stacks.ASK_THREADS
         ask(folder, process.name, what)
@@ -54,6 +55,10 @@ def threads_of(processes: Iterable[WatchedProcess], folder: Path, is_idle: Calla
     answers.update(_answered(able, ITSELF, ANSWERS_WITHIN_S))
     mute = {name: of for name, of in able.items() if name not in answers and _signalled(of[0])}
     answers.update(_answered(mute, BY_SIGNAL, _SIGNAL_WITHIN_S))
+    for name, (process, _) in mute.items():
+        words = process.last_words()
+        if words.answers > before[name]:  # on a busy host it was only late
+            answers[name] = Answer(ITSELF, words.threads)
     deadline = time.monotonic() + _PY_SPY_WITHIN_S
     for name, (process, _) in waiting.items():
         if name not in answers and time.monotonic() < deadline:

@@ -176,10 +176,10 @@ def held(report: Report) -> str:
     if state in ("stopped", "disk"):
         return state
     waits = text_of(report.get("waits"))
+    if waits in (waiting.COLLECTIVE, waiting.OTHERS, waiting.LOCK):  # these let go of the GIL
+        return waits
     if report.get("stacks_by") == "signal":  # it has not answered itself
         return "native"
-    if waits in (waiting.COLLECTIVE, waiting.OTHERS, waiting.LOCK):
-        return waits
     # A lock of C's, as `threading.Lock` is, has no call of Python's own.
     return "lock" if "futex" in text_of(report.get("waits_in")) else "own"
 

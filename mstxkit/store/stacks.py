@@ -71,12 +71,14 @@ class LastWords(NamedTuple):
         exceptions: Of each that nobody caught: `type`, `text`, `thread`, `is_main`, `time_ns`.
         fatal: The signal that ended it, in CPython's words; "" where none did.
         signal: Whoever sends this one has all threads written; 0: nobody is there to do so.
+        answers: How often it has written them itself, as it was asked, with the GIL.
     """
 
     threads: tuple[ThreadStack, ...] = ()
     exceptions: tuple[Mapping[str, Any], ...] = ()
     fatal: str = ""
     signal: int = 0
+    answers: int = 0
 
 
 def line_of(word: str, fields: Mapping[str, Any]) -> bytes:
@@ -89,7 +91,7 @@ def read(text: str) -> LastWords:
     threads: dict[int, list[StackFrame]] = {}
     about: dict[int, tuple[int, str]] = {}
     exceptions: list[Mapping[str, Any]] = []
-    fatal, frames, signal = "", list[StackFrame](), 0
+    fatal, frames, signal, answers = "", list[StackFrame](), 0, 0
     for line in text[-LIMIT_BYTES:].splitlines():
         if line.startswith(_MARK):
             word, _, rest = line[len(_MARK) :].partition(" ")
@@ -97,6 +99,7 @@ def read(text: str) -> LastWords:
             if word in (BEGIN, THREADS):
                 about, threads = _about(fields), {}
                 signal = small_number(fields.get("signal")) or signal
+                answers += word == THREADS
             elif word == EXCEPTION:
                 exceptions.append(fields)
         elif match := _THREAD.match(line):
@@ -111,7 +114,7 @@ def read(text: str) -> LastWords:
         ThreadStack(ident, tuple(frames[:FRAMES_AT_MOST]), *about.get(ident, (0, "")))
         for ident, frames in list(threads.items())[:THREADS_AT_MOST]
     ]
-    return LastWords(tuple(stacks), tuple(exceptions[-THREADS_AT_MOST:]), fatal, signal)
+    return LastWords(tuple(stacks), tuple(exceptions[-THREADS_AT_MOST:]), fatal, signal, answers)
 
 
 def _about(fields: Mapping[str, Any]) -> dict[int, tuple[int, str]]:

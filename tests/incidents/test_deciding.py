@@ -54,6 +54,10 @@ def test_who_is_held_up_himself_is_blamed_and_not_those_that_wait_in_a_collectiv
     assert blamed(reports) == (3, how)
 
 
+def test_a_rank_that_waits_and_is_slow_to_answer_is_not_said_to_hold_the_gil() -> None:
+    assert blamed([report(0, "collective", stacks_by="signal"), report(1)]) == (1, "own")
+
+
 def test_who_has_not_entered_the_collective_is_blamed_although_no_range_of_it_is_stuck() -> None:
     reports = [report(rank, "collective", entered=entered(17)) for rank in range(8)]
     reports[6] = {**report(6, entered=entered(16)), "inside": []}
