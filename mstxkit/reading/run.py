@@ -409,6 +409,25 @@ class Run(RunTables):
 
         return verdicts.table(self.path, self._chosen, self.damage)
 
+    def incidents(self) -> pl.DataFrame:
+        """Hangs, deaths, and what else was looked at closely while the job ran, oldest first.
+
+        `incident, time_ns, kind, stage, range, rank, role, since_ns, waits_for, reports, page, reason`: `kind` is hang,
+        killed, signal, exception or request; `rank`, `stage`, `range` the cause (null: nobody alone is), never who
+        waited for it; `since_ns` when it was entered; `page` is readable text, relative to the run.
+
+        Example:
+            >>> import mstxkit
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+            ...     mstxkit.mark("scored")
+            >>> run = mstxkit.open_run("runs/exp7")
+            >>> len(run.incidents())
+            0
+        """
+        from .tables import incidents
+
+        return incidents.table(self.path, self.id, self._chosen, self.damage)
+
     def lateness(self) -> pl.DataFrame:
         """`step, group, rank, stage, late_ns, error_ns, source`: how much later than the first a rank entered a stage.
 
