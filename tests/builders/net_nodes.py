@@ -37,7 +37,12 @@ class CutCluster:
         self._nodes: list[subprocess.Popen[bytes]] = []
         try:
             self._lay_cable()
-            self._start([], ["--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={self._temp}"], f"{self._net}.1", {})
+            self._start(
+                [],
+                ["--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={self._temp}"],
+                f"{self._net}.1",
+                {},
+            )
             there = {"MSTXKIT_LIVE_FOLDER": str(live)}
             self._start(["ip", "netns", "exec", self._space], [f"--address={self.address}"], f"{self._net}.2", there)
         except BaseException:

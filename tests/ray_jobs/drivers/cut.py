@@ -19,10 +19,10 @@ import mstxkit
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from builders.net_nodes import CutCluster  # noqa: E402
+from builders.net_nodes import CutCluster
 
-from mstxkit.store import layout, settings_file  # noqa: E402
-from mstxkit.store.handed_over import HandedOver  # noqa: E402
+from mstxkit.store import layout, settings_file
+from mstxkit.store.handed_over import HandedOver
 
 TESTS = str(Path(__file__).resolve().parents[2])
 STEP_MS, RANKS = 50, 3
