@@ -46,7 +46,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true", help="exit 1 when a figure breaks its budget")
     parser.add_argument(
-        "--only", action="append", metavar="NAME[,NAME]", help="just these: range_off,timer,reader, ..."
+        "--only",
+        action="append",
+        metavar="NAME[,NAME]",
+        help="just these: range_off,timer, ...; reading: all reading_…",
     )
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     return parser
@@ -55,6 +58,8 @@ def _parser() -> argparse.ArgumentParser:
 def _names(wanted: list[str] | None) -> list[str]:
     only = {name for names in wanted or () for name in names.split(",") if name}
     known = sorted(path.stem[len("bench_") :] for path in HERE.glob("bench_*.py"))
+    groups = {name: [one for one in known if one.startswith(f"{name}_")] for name in only if name not in known}
+    only = (only - {name for name, members in groups.items() if members}).union(*groups.values())
     unknown = only - set(known)
     if unknown:
         sys.exit(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(known)}")

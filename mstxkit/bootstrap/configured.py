@@ -61,4 +61,6 @@ def configured(source: Any) -> Configured:
     limits = {} if config.budgets is None else config.budgets.model_dump(exclude_none=True)
     if config.light is not None:
         limits["light"] = config.light
+    if config.act is not None:
+        limits["act"] = config.act
     return Configured(plan, {**limits, **({"planned": 1} if plan.requests else {})}, config.path)

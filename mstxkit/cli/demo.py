@@ -29,13 +29,13 @@ def demo(
     slow_rank: Optional[int] = typer.Option(None, help=_SLOW_HELP),
     kill_rank: Optional[int] = typer.Option(None, help="This rank is killed on the way."),
     hidden: bool = typer.Option(False, "--hidden", help=_HIDDEN_HELP),
-    escalate: bool = typer.Option(True, help="Profile what a verdict blames once, while it trains."),
+    escalate: bool = typer.Option(True, help="Verdicts ask for profiles by themselves."),
     json: bool = typer.Option(False, "--json", help="Outcome and report as one JSON object, and no progress."),
 ) -> None:
-    """Train a small policy with GRPO, and profile who is slow.
+    """Train a small policy with GRPO, and see who is slow profiled by itself.
 
-    It is captured. Then show the report and the traces to open. Ends with 1 if the profile that was asked for was not
-    recorded.
+    It is captured, and judged while it runs: the verdict asks for a profile of the slow rank and of a healthy peer.
+    Then show the report and the traces to open. Ends with 1 if the profile that was asked for was not recorded.
 
     Example: mstxkit demo --steps 40
     """
@@ -93,27 +93,32 @@ def _show_all(outcome: DemoOutcome, report: dict[str, Any], trace: Path) -> None
     _show.console().print(text.render(report, False))
     for line in _of_escalation(outcome.escalated) if outcome.escalated is not None else ():
         typer.echo(line)
-    if outcome.escalated is not None and outcome.escalated.folder is not None:
-        typer.echo("\n".join(_opening.lines(outcome.plan.run, "", [outcome.escalated.request])))
+    if outcome.escalated is not None and any(profiled.folder for profiled in outcome.escalated.profiles):
+        request = outcome.escalated.verdict.request if outcome.escalated.verdict else ""
+        typer.echo("\n".join(_opening.lines(outcome.plan.run, "", [request])))
     typer.echo(f"\nThe report again: mstxkit report {outcome.plan.run}\nThe timeline: open {trace} in {_PERFETTO}")
 
 
 def _of_escalation(escalated: Escalated) -> list[str]:
-    """What was asked for, and what it gave."""
+    """The verdict, the request that it made, and the profiles that came of it."""
     from ..reading.report.sentences import sentence
 
-    asked = escalated.verdict
-    if asked is None:
+    verdict = escalated.verdict
+    if verdict is None:
         return [f"\nNo profile was asked for: {escalated.reason}"]
-    lines = [f"\nThe verdict was that {sentence(asked._asdict())}. This was asked for while it ran:"]
+    lines = [f"\nCaught in the act: while it trained, the verdict was that {sentence(verdict._asdict())}."]
+    lines += [f"It asked for a profile by itself, request {verdict.request}. By hand the same is:"]
     lines.append(f"  {escalated.command}")
-    if escalated.state != "done":
-        return [*lines, f"It is {escalated.state}: {escalated.reason}"]
-    lines.append(f"It was recorded in step {escalated.step}, there alone:")
-    if escalated.trace is None:
-        return [*lines, f"  {escalated.folder}"]
-    times = "once" if escalated.trace.ranges == 1 else f"{escalated.trace.ranges} times"
-    return [*lines, f"  {escalated.trace.path}", f"  {escalated.trace.events} events, {asked.stage} {times} among them"]
+    for profiled in escalated.profiles:
+        who = f"rank {profiled.rank}, {'which is blamed' if profiled.rank == verdict.rank else 'a healthy peer'}"
+        if profiled.state != "done":
+            lines.append(f"  {who}: {profiled.state}: {profiled.reason}")
+            continue
+        lines.append(f"  {who}, in step {profiled.step}: {profiled.trace.path if profiled.trace else profiled.folder}")
+        if profiled.trace is not None:
+            times = "once" if profiled.trace.ranges == 1 else f"{profiled.trace.ranges} times"
+            lines.append(f"    {profiled.trace.events} events, {verdict.stage} {times} among them")
+    return lines
 
 
 def _in_words(outcome: DemoOutcome) -> list[str]:

@@ -140,7 +140,10 @@ def _line(verdict: Verdict) -> str:
     head = " ".join(filter(None, (verdict.kind, verdict.role, who or group, verdict.stage or "")))
     if verdict.withdrawn:
         return for_terminal(f"step {verdict.step}: {head}: withdrawn: {verdict.withdrawn}")
-    rest = "; ".join(filter(None, (about, verdict.waits_for, verdict.next and f"next: {verdict.next}")))
+    profile = verdict.no_request and f"no profile: {verdict.no_request}"
+    profile = f"asked for profile {verdict.request}" if verdict.request else profile
+    clauses = (about, verdict.waits_for, profile, verdict.next and f"next: {verdict.next}")
+    rest = "; ".join(filter(None, clauses))
     return for_terminal(f"step {verdict.step}: {head}: {rest}")
 
 

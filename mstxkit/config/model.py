@@ -16,6 +16,7 @@ from ..store.options import CONFIG, FLAG, NUMBER, Option, settable
 
 CountedFrom = Literal["training", "process"]
 Boundary = Literal["micro_batch", "mini_batch", "decode_step"]
+Act = Literal["observe", "escalate"]
 
 Count = Annotated[int, Field(ge=0, strict=True)]
 Positive = Annotated[int, Field(ge=1, strict=True)]
@@ -177,6 +178,9 @@ class Config(_Depth):
 
     budgets: Optional[Budgets] = None
     """What sessions may take (mstxkit's own)."""
+
+    act: Optional[Act] = None
+    """May verdicts ask for profiles by themselves (mstxkit's own)? `escalate`: yes; `observe`, as with null: no."""
 
     takes_over: Flag = False
     """Does mstxkit carry this out also where the framework would, which is kept from it (MindSpeed-RL, verl)?"""

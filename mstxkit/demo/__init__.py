@@ -6,7 +6,7 @@
 | `task.py` `policy.py` `grpo.py` | what is learnt, by which network, with which loss |
 | `dock.py` `resharding.py` | how experience and weights move |
 | `rank.py` `launch.py` `curve.py` | one rank and its mishaps, all ranks, the reward curve |
-| `judged.py` `escalating.py` | who makes the others wait, and a profile of just that while the training runs |
+| `escalating.py` | the verdict that asks for a profile by itself while the training runs, and what came of it |
 
 Importing this package loads no torch; its modules do.
 """

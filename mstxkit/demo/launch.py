@@ -44,7 +44,7 @@ class DemoPlan:
     slow_rank: int | None = None  # generates slowly, or with `hidden` computes gradients slowly
     kill_rank: int | None = None  # is killed when `KILL_AFTER_RATIO` of the steps are done
     every: int = 10  # print the reward every so many steps; 0: nothing at all
-    escalate: bool = False  # ask for a profile of the rank and stage that a verdict blames, once
+    escalate: bool = False  # let verdicts ask for profiles by themselves
     hidden: bool = False  # the slow rank is slow before the gradients meet, where all ranks take equally long
 
     @property
@@ -124,10 +124,12 @@ def environment(plan: DemoPlan, rank: int) -> dict[str, str]:
     paths = [str(Path(__file__).resolve().parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         "GLOO_SOCKET_IFNAME": "lo",
+        "MSTXKIT_TRANSPORT_S": "0.5",  # all ranks are on this host: they agree on a step that is near
         "MSTXKIT_RINGS": "1",  # who enters collectives late, without which a barrier hides a slow rank
         "KINETO_LOG_LEVEL": "6",  # else torch announces each of its profilers on stderr, in the middle of the rewards
         **os.environ,
         "PYTHONPATH": os.pathsep.join(paths), "MSTXKIT_RUN": str(plan.run.absolute()),
+        "MSTXKIT_ACT": "escalate" if plan.escalate else "observe",
         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(plan.ranks), "OMP_NUM_THREADS": "1",
         # torch_npu may be installed without CANN; loading it by itself would end `import torch` with an error.
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",

@@ -18,7 +18,7 @@ from operator import index
 from typing import Any, Callable, Mapping
 
 from .. import faults
-from . import environment, launch, parts
+from . import environment, launch, parts, versions
 
 _RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "RANK_ID")
 _WORLD_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "RANK_SIZE")
@@ -110,9 +110,12 @@ def learn_actor() -> None:
 
 
 def current() -> dict[str, Any]:
-    """What can change: rank, role, world size, part and what it works under; None where it is not known yet."""
+    """What can change: rank, role, world size, part, what it works under, and versions of the frameworks that it has
+    loaded; None where it is not known yet.
+    """
     numbers = _numbers()
-    return {"role": _cut(os.environ.get("MSTXKIT_ROLE")), **numbers, **_part(numbers["rank"]), **_learnt}
+    own = {"role": _cut(os.environ.get("MSTXKIT_ROLE")), "versions": versions.loaded()}
+    return {**own, **numbers, **_part(numbers["rank"]), **_learnt}
 
 
 def _numbers() -> dict[str, int | None]:

@@ -17,6 +17,7 @@ from ..store.metrics_setting import NOTHING_KNOWN, Flops
 from ..store.settings_file import Figures, LiveSettings
 from ..store.verdicts import Verdict
 from . import figures, lateness, settings
+from .acting import Acting
 from .directory import Directory, SendingHost, missed_rows
 from .evidence import Peer, RoleStep
 from .judge import JobJudge
@@ -170,6 +171,11 @@ class Controller:
             self._judge = JobJudge(self._judge.settings, self._run, tuple(self._judge.standing()))
             self._last.clear()
         self._last[step.role] = step.step
+
+    @property
+    def acting(self) -> Acting:
+        """How often verdicts may ask for profiles, as it is set now."""
+        return self._judge.settings.of(Acting)
 
     def standing(self) -> list[Verdict]:
         """The verdicts that hold now."""

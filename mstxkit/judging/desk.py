@@ -21,6 +21,7 @@ from ..store.settings_file import Figures
 from ..store.verdicts import Verdict
 from ..telemetry.outlets import Outlets
 from .controller import Controller, Outcome
+from .escalations import Escalations
 from .light_steps import LightSteps
 from .silences import Silences
 from .steps import Closing
@@ -30,7 +31,7 @@ READ_AGAIN_BYTES = 256 << 10
 _LISTED_EVERY_S, _FIGURES_EVERY_S, _SETTINGS_EVERY_S, _JOB_EVERY_S = 3.0, 0.5, 2.0, 1.0
 # So many files are asked for news in a second.
 _FILES_PER_S = 400
-_WAITING_AT_MOST = 10_000
+_WAITING_AT_MOST = _LINES_AT_MOST = 10_000
 _PAUSE_S, _PAUSE_AT_MOST_S = 0.25, 2.0
 
 
@@ -71,7 +72,7 @@ class Desk:
         self.controller = Controller(str(run), standing, closing, reference, flops)
         self._outlets, self._silences = outlets, Silences(run)
         self._files: dict[Path, BatchFile] = {}
-        self._light_steps = LightSteps(run, run_id)
+        self._light_steps, self._escalations = LightSteps(run, run_id), Escalations(run, run_id, self._lines.values())
         self._listed_s = self._figures_s = self._settings_s = 0.0
         self._settings_state: tuple[int, ...] = ()
         self._waiting: dict[str, Verdict] = {}
@@ -92,6 +93,7 @@ class Desk:
         self._look_at_settings(now_s)
         changed = [verdict for outcome in self._read(now_s) for verdict in outcome.verdicts] if reads else []
         changed += self.judge(now_s)
+        changed += self._act()
         self._write()
         return changed
 
@@ -135,17 +137,36 @@ class Desk:
 
     def _kept(self, outcome: Outcome) -> Outcome:
         self.outcome_steps += outcome.steps
-        for verdict in outcome.verdicts:
-            before = self._lines.get(verdict.id)
-            if before is None or before._replace(time_ns=verdict.time_ns) != verdict:
-                self._waiting[verdict.id] = self._lines[verdict.id] = verdict
-        while len(self._waiting) > _WAITING_AT_MOST:
-            del self._waiting[next(iter(self._waiting))]
+        outcome = outcome._replace(verdicts=tuple(map(self._said, outcome.verdicts)))
         if self._writes and self._outlets is not None:
             self._outlets.judged(outcome.figures, outcome.verdicts)
         if self._writes and outcome.wants:
             self._light_steps.consider(outcome.wants, time.monotonic())
         return outcome
+
+    def _said(self, verdict: Verdict) -> Verdict:
+        """A verdict as it is written down, if that is news."""
+        verdict = self._escalations.noted(verdict)
+        before = self._lines.pop(verdict.id, None)
+        self._lines[verdict.id] = verdict
+        if before is None or before._replace(time_ns=verdict.time_ns) != verdict:
+            self._waiting[verdict.id] = verdict
+        while len(self._waiting) > _WAITING_AT_MOST:
+            del self._waiting[next(iter(self._waiting))]
+        while len(self._lines) > _LINES_AT_MOST:
+            del self._lines[next(iter(self._lines))]
+        return verdict
+
+    def _act(self) -> list[Verdict]:
+        """Let verdicts that hold ask for profiles, where the job lets them."""
+        if not self._writes:
+            return []
+        limits = self.controller.acting
+        asked = self._escalations.consider(self.controller.standing(), limits, time.time_ns())
+        changed = list(map(self._said, asked))
+        if self._outlets is not None:
+            self._outlets.judged((), changed)
+        return changed
 
     def _of_hosts(self, now_s: float) -> Iterable[BatchFile]:
         if abs(now_s - self._listed_s) >= _LISTED_EVERY_S:
@@ -192,7 +213,8 @@ class Desk:
         self._job_s = time.monotonic() + _JOB_EVERY_S
         state = self.state()
         if self._outlets is not None:
-            self._outlets.show(state, self.controller.standing())
+            standing = self.controller.standing()
+            self._outlets.show(state, [self._lines.get(verdict.id, verdict) for verdict in standing])
         if run_file.id_of(self._run) == self._run_id:
             folders.make_folder(self._run / layout.VERDICTS)
             job_file.write(self._run, self._run_id, state)

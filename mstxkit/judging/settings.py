@@ -8,15 +8,16 @@ from typing import Any, Iterator, Mapping, NamedTuple, TypeVar
 
 from .. import triggers
 from ..errors import MstxkitError
+from .acting import Acting
 from .gates import Gates
 
 T = TypeVar("T")
-GATES = "gates"
+GATES, ACTING = "gates", "acting"
 
 
 @dataclass(frozen=True)
 class JudgeSettings:
-    """The settings of every trigger and of the gates, by name. Made by `defaults()`, changed by `changed`."""
+    """The settings of every trigger, of the gates and of acting, by name: made by `defaults()`."""
 
     parts: Mapping[str, Any]
 
@@ -46,7 +47,7 @@ class JudgeSetting(NamedTuple):
 def defaults() -> JudgeSettings:
     """As they are unless somebody changes them."""
     parts = {name: triggers.load(name).settings() for name in triggers.names()}
-    return JudgeSettings({**parts, GATES: Gates()})
+    return JudgeSettings({**parts, GATES: Gates(), ACTING: Acting()})
 
 
 def described() -> Iterator[JudgeSetting]:

@@ -118,8 +118,10 @@ class BackendSession(Protocol):
     def bytes_so_far(self) -> int | None:
         """Raw data on disk up to now, by a look at every file; None where they are in memory until the stop."""
 
-    def stop(self, steps: Sequence[int] = ()) -> SessionOutcome:
+    def stop(self, steps: Sequence[int] = (), holds: str = "") -> SessionOutcome:
         """End the recording, of these training steps. A second call gives the same outcome.
+
+        `holds` names a range that the data must hold, as far as this profiler's can be looked through.
 
         On another thread, or in a forked child, nothing is touched: the outcome says so, and the owner may still stop.
         """

@@ -87,8 +87,11 @@ class OneSession:
         finally:
             self._close_unless_recording(opened)
 
-    def end(self, why: str, steps: Sequence[int]) -> Recorded | None:
+    def end(self, why: str, steps: Sequence[int], holds: str = "") -> Recorded | None:
         """End what is open; None where nothing is. `why` and the recorded training steps go into session.json.
+
+        Args:
+            holds: Name of a range that was begun and ended in it: data without it are those of something else.
 
         On a thread that did not begin it nothing is touched, and the session stays open: the problems say so. They
         also say where somebody else ended it meanwhile.
@@ -97,7 +100,7 @@ class OneSession:
         if opened is None:
             return None
         try:
-            return opened.end(why, steps)
+            return opened.end(why, steps, holds)
         except Exception as exc:
             faults.note("session.end", exc)
             return Recorded(None, 0, (f"the session could not be ended as it should: {_shown(exc)}",), 0, 0)
@@ -165,12 +168,12 @@ class _Opened:
         if self._file is not None and not self._file.is_settled:
             self._file.fail("an interrupt of the program: what was recorded is as the profiler left it")
 
-    def end(self, why: str, steps: Sequence[int]) -> Recorded:
+    def end(self, why: str, steps: Sequence[int], holds: str) -> Recorded:
         assert self._file is not None and self._session is not None
         before_ns = time.perf_counter_ns()
         try:
             with theirs.ours():
-                outcome = self._session.stop(steps)
+                outcome = self._session.stop(steps, holds)
         except BaseException:  # an interrupt, which goes on to the program
             self._file.fail("the stop was interrupted: data may be missing")
             raise

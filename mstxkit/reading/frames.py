@@ -35,6 +35,8 @@ NAMED = "@"
 _WORK = ("tokens", "prompts", "responses", "longest_response")
 # What rows of stages are made of.
 STAGE_NEED = Need(as_json=False, names=_WORK, own_stages=True)
+# What is kept of ranges and marks where sealed files are compacted.
+ARCHIVE_NEED = Need(as_json=True, names=_WORK)
 
 
 def need_of(attributes: bool | Iterable[str]) -> Need:
@@ -125,9 +127,18 @@ class Finisher:
         """The rows that are occurrences of a stage of their own, open ones included."""
         return rows.filter(self._is_stage.gather(rows["site"]) & (rows["flags"] & IS_MARK == 0))
 
-    def stage_rows(self, rows: pl.DataFrame) -> pl.DataFrame:
+    def stage_rows(self, rows: pl.DataFrame, more: tuple[str, ...] = ()) -> pl.DataFrame:
         """Those rows with texts, and with `process`."""
-        return self._pick(self._owned(rows), STAGE_ROW_COLUMNS)
+        return self._pick(self._owned(rows), (*STAGE_ROW_COLUMNS, *more))
+
+    def archived_ranges(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """All that is known of ranges: what tables of ranges and of stages are made of."""
+        kept = self._owned(rows.filter(pl.col("flags") & IS_MARK == 0))
+        return self._pick(kept, ("process", "is_stage", *RANGE_COLUMNS, *_WORK, WAITS_FOR))
+
+    def archived_marks(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """All that is known of marks."""
+        return self._pick(only_marks(rows), ("process", "depth", "role", *MARK_COLUMNS))
 
     def _owned(self, rows: pl.DataFrame) -> pl.DataFrame:
         """With `owner`: whose rank and part a row has, its process's; what a controller waits for is the driver's."""
@@ -254,6 +265,7 @@ PROCESS_SCHEMA: dict[str, Any] = {
     "under": pl.String, "label": pl.String,
     "attributes_lost": pl.Int64, "names_capped": pl.Int64, "texts_cut": pl.Int64,
     "clock": pl.String, "process": pl.String, "ending": pl.String, "attempt": pl.Int32,
+    "versions": pl.String,
 }  # fmt: skip
 ESCALATION_SCHEMA: dict[str, Any] = {
     "request": pl.String, "stage": pl.String, "rank": pl.Int32, "state": pl.String,
@@ -269,7 +281,7 @@ VERDICT_SCHEMA: dict[str, Any] = {
     "time_ns": pl.Int64, "step": pl.Int64, "kind": pl.String, "stage": pl.String, "rank": pl.Int32, "role": pl.String,
     "since_step": pl.Int64, **dict.fromkeys(("impact_ratio", "coverage_ratio", "confidence"), pl.Float64),
     **dict.fromkeys(("waits_for", "evidence", "next", "request"), pl.String),
-    "recurrence_ratio": pl.Float64, "group": pl.List(pl.Int32), "withdrawn": pl.String,
+    "recurrence_ratio": pl.Float64, "group": pl.List(pl.Int32), "withdrawn": pl.String, "no_request": pl.String,
 }  # fmt: skip
 LATENESS_SCHEMA: dict[str, Any] = {
     "step": pl.Int64, "group": pl.String, "rank": pl.Int32, "stage": pl.String, "late_ns": pl.Int64,

@@ -16,11 +16,18 @@ _RECORDS_AT_MOST = 1 << 62
 
 
 class SealedFolder(Folder):
-    """The run's folder of sealed files, and those of this run on this host's own disks: each file is in it once."""
+    """The run's folder of sealed files, and those of this run on this host's own disks: each file is in it once.
+
+    Attributes:
+        only: These names, where they are there; None: all.
+        without: Names that are left out.
+    """
 
     def __init__(self, run: str, run_id: str) -> None:
         super().__init__(os.path.join(run, layout.SEALED))
         self._folders = [*sealed_place.on_this_host(Path(run), run_id), Path(self.path)]
+        self.only: frozenset[str] | None = None
+        self.without: frozenset[str] = frozenset()
 
     def path_of(self, name: str) -> str:
         """Where a file is now, for messages."""
@@ -30,7 +37,8 @@ class SealedFolder(Folder):
         """The names that end in `suffix`, sorted."""
         # What is moved from here to there meanwhile is in one listing or in both.
         here = self._folders[:-1]
-        return sorted({*(sealed_place.all_names(here) if here else []), *super().names(suffix)})
+        names = {*(sealed_place.all_names(here) if here else []), *super().names(suffix)} - self.without
+        return sorted(names if self.only is None else names & self.only)
 
     def _open(self, name: str) -> int:
         return sealed_place.opened(self._folders, name)

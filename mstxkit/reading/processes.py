@@ -303,8 +303,15 @@ def row_of(process: Process, last_open_ns: int, ending: tuple[str, str | None]) 
         "native": bool(native) if native is not None else None, "clock_error_ns": process.clock.error_ns,
         "own_cost_ratio": own_cost_ns / lived_ns if lived_ns > 0 else None,
         "state": ending[0], "ending": ending[1], "attempt": process.attempt,
-        "clock": CLOCKS.get(process.clock_kind), "process": process.name, **counted,
+        "clock": CLOCKS.get(process.clock_kind), "process": process.name, "versions": versions_of(process), **counted,
     }  # fmt: skip
+
+
+def versions_of(process: Process) -> str | None:
+    """`python 3.11.7, mstxkit 0.1.0, torch 2.13.0`: what it ran with, as far as it said so."""
+    own = {"python": process.identity.get("python"), "mstxkit": process.identity.get("mstxkit")}
+    named = [f"{name} {text_of(version)}" for name, version in own.items() if text_of(version)]
+    return ", ".join([*named, *filter(None, [text_of(process.identity.get("versions"))])]) or None
 
 
 def part_of(process: Process) -> str | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Iterable, Iterator
 
 from ..errors import FormatError, MstxkitError, ReadError
 from ..store import layout, patch_record
+from ..store.dataset import MARKS, RANGES, STAGE_ROWS
 from .folder import Damage
 from .processes import Process, row_of
 from .run_files import RunFiles
@@ -82,6 +83,7 @@ class Run(RunFiles):
     Args:
         path: Its folder.
         chosen: What of it is asked for; None for all.
+        sealed_files: These alone, and nothing that is live or was compacted; None: all there is.
 
     Attributes:
         path: its folder.
@@ -124,7 +126,7 @@ class Run(RunFiles):
 
         need = frames.need_of(attributes)
         rows = frames.together(list(self._pieces(need=need)))
-        return self._finisher().ranges(rows, need=need)
+        return self._with_compacted(self._finisher().ranges(rows, need=need), RANGES, need.names)
 
     def marks(self, attributes: bool | Iterable[str] = True) -> pl.DataFrame:
         """`rank, host, pid, track, step, domain, stage, message, time_ns, attributes`, process by process.
@@ -144,7 +146,7 @@ class Run(RunFiles):
 
         need = frames.need_of(attributes)
         marked = frames.together([frames.only_marks(piece) for piece in self._pieces(need=need)])
-        return self._finisher().marks(marked, need=need)
+        return self._with_compacted(self._finisher().marks(marked, need=need), MARKS, need.names)
 
     def batches(self, rows: int = 1 << 17, backwards: bool = False) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
         """(ranges, marks) in pieces of about `rows` rows, for what must not hold a whole run in memory.
@@ -165,9 +167,14 @@ class Run(RunFiles):
             >>> [(len(ranges), len(marks)) for ranges, marks in run.batches()]
             [(1, 1), (0, 0)]
         """
-        for piece in self._pieces_backwards(rows) if backwards else self._pieces(rows):
+        own = self._pieces_backwards(rows) if backwards else self._pieces(rows)
+        if not backwards:
+            yield from self._compacted_batches()
+        for piece in own:
             finisher = self._finisher()
             yield finisher.ranges(piece, with_process=True), finisher.marks(piece, with_process=True)
+        if backwards:
+            yield from self._compacted_batches(backwards=True)
 
     def occurrences(self) -> pl.DataFrame:
         """The outermost occurrences of stages, ended ones only, without what a controller waits for: that is no work.
@@ -223,7 +230,7 @@ class Run(RunFiles):
         if self._stage_rows is None:
             pieces = self._pieces(need=frames.STAGE_NEED)
             own = frames.together([self._finisher().only_stages(piece) for piece in pieces])
-            self._stage_rows = self._finisher().stage_rows(own)
+            self._stage_rows = self._with_compacted(self._finisher().stage_rows(own), STAGE_ROWS)
         return self._stage_rows
 
     def stages(self) -> pl.DataFrame:

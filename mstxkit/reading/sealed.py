@@ -181,9 +181,20 @@ def _take(meta: dict[str, Any], refs: list[tuple[int, BlockRef]], process: Proce
         elif kind == segment.OPEN_RANGES:
             process.open_block = ref
         elif kind == segment.END:
-            process.learn_end(meta)
-            if process.state != RUNNING:  # by its lock: it was adopted by mistake
-                process.state = _ENDINGS.get(text_of(meta.get("ended")), ENDED)
+            _take_end(meta, process)
+
+
+def _take_end(meta: dict[str, Any], process: Process) -> None:
+    process.learn_end(meta)
+    if process.state != RUNNING:  # by its lock: it was adopted by mistake
+        process.state = _ENDINGS.get(text_of(meta.get("ended")), ENDED)
+
+
+def take_about(about: dict[str, Any], end: dict[str, Any] | None, process: Process) -> None:
+    """What metas of blocks that are no longer there said of a process, and that of its end."""
+    process.learn(about, math.inf)
+    if end is not None:
+        _take_end({**about, **end}, process)
 
 
 def of_ranks(ranks: frozenset[int]) -> IsWanted:

@@ -110,15 +110,18 @@ def heard(
     control: ControlFolder, is_alive: Liveness = alive_here, unusable: list[Unusable] | None = None
 ) -> list[Heard]:
     """What every process said last, by rank and role; what cannot be read is left out, and added to `unusable`."""
-    speakers = []
-    for ack in control.acknowledgements(unusable):
-        try:
-            standing = Standing.read(ack.document)
-        except (ConfigError, OverflowError):
-            continue
-        who = {"host": ack.host, "pid": ack.pid, **table_of(ack.document.get("process"))}
-        speakers.append(Heard(ack, standing, is_alive(who)))
-    return speakers
+    spoken = (speaker_of(ack, is_alive) for ack in control.acknowledgements(unusable))
+    return [speaker for speaker in spoken if speaker is not None]
+
+
+def speaker_of(ack: Acknowledgement, is_alive: Liveness = alive_here) -> Heard | None:
+    """Who wrote an acknowledgement; None where it says nothing that can be read."""
+    try:
+        standing = Standing.read(ack.document)
+    except (ConfigError, OverflowError):
+        return None
+    who = {"host": ack.host, "pid": ack.pid, **table_of(ack.document.get("process"))}
+    return Heard(ack, standing, is_alive(who))
 
 
 def asked(control: ControlFolder) -> list[Asked]:

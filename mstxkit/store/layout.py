@@ -14,6 +14,7 @@
 <run>/control/settings.json                   what is judged by, as it was changed while the run goes on
 <run>/metrics/targets.json                    where Prometheus finds who judges; mstxkit.prom, token: for it too
 <run>/care/<host>-<key>.json                  what is on a host's own disk, and what was removed
+<run>/compact/…                               Parquet that sealed files were turned into (store/dataset.py)
 <run>/control/requests.json                   every message to all ranks; requests.lock is held by who adds one
 <run>/control/acks/rank<R>[-<role>].json      what a rank says of them
 <run>/profiles/<stage>/step<N>/rank<R>/<start ns>-<pid>/session.json   one profile, and analysis.json of its parse

@@ -21,6 +21,7 @@ from .documents import FORMAT, LIMIT_BYTES, Unusable
 QUEUED, ARMED, RUNNING, DRAINING = OPEN_STATES = ("queued", "armed", "running", "draining")
 DONE, CANCELLED, EXPIRED, REFUSED, FAILED = END_STATES = ("done", "cancelled", "expired", "refused", "failed")
 IN_A_SESSION = (RUNNING, DRAINING)
+OBSERVE, ESCALATE = ACTS = ("observe", "escalate")
 SAY_AGAIN_S = 60.0  # a living rank says what it says anew after so long
 SESSION_S = 600.0  # the limit of a session, where nothing sets another
 _REPORTS_AT_MOST = 500
@@ -84,6 +85,7 @@ class Standing(NamedTuple):
         reports: Of every request that it knows, and of those it speaks for; newest last.
         groups, why_no_group: Its place in the job's parallel dimensions, as `host.parallel.Place` has it.
         timeouts: HCCL's as its environment sets them (`store/hccl.py`); None where it does not say.
+        act: May verdicts ask for profiles of it? One of ACTS.
     """
 
     world_size: int
@@ -97,6 +99,7 @@ class Standing(NamedTuple):
     groups: Mapping[str, tuple[int, int]] = {}
     why_no_group: str = ""
     timeouts: Mapping[str, str] | None = None
+    act: str = OBSERVE
 
     @property
     def is_connecting(self) -> bool:
@@ -130,6 +133,7 @@ class Standing(NamedTuple):
                 groups=dict(_places(document.get("groups", {}))),
                 why_no_group=str(document.get("why_no_group", "")),
                 timeouts=_texts(document.get("timeouts")),
+                act=ESCALATE if document.get("act") == ESCALATE else OBSERVE,
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
             raise ConfigError(f"not what a rank says of itself: {exc!r}") from None

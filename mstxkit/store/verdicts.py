@@ -43,6 +43,7 @@ class Verdict(NamedTuple):
         evidence: The numbers it rests on, by name; plain values.
         next: What to do.
         request: Id of the request for a profile that it led to; "" for none.
+        no_request: Why it led to none, where verdicts may ask for profiles; "" where they may not, and with a request.
         withdrawn: Why it holds no more; "" while it does.
     """
 
@@ -64,6 +65,7 @@ class Verdict(NamedTuple):
     next: str = ""
     request: str = ""
     withdrawn: str = ""
+    no_request: str = ""
 
     @property
     def is_blaming(self) -> bool:
@@ -83,7 +85,8 @@ class Verdict(NamedTuple):
         if kind not in KINDS or not isinstance(id, str) or not id:
             return None
         texts: dict[str, Any] = {
-            name: text_of(fields.get(name))[:_TEXT_AT_MOST] for name in ("role", "waits_for", "next", "request")
+            name: text_of(fields.get(name))[:_TEXT_AT_MOST]
+            for name in ("role", "waits_for", "next", "request", "no_request")
         }
         ratios: dict[str, Any] = {name: _ratio(fields.get(name)) for name in _RATIOS}
         group = fields.get("group")

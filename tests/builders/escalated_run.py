@@ -44,7 +44,7 @@ def say(
     run: Path, rank: int, *reports: Report, role: str = "", world_size: int = 4, step: int | None = 7,
     stages: tuple[str, ...] = STAGES, phase: str = "idle", backend: str | None = "torch", step_ns: int | None = NS,
     why_not: dict[str, str] | None = None, process: dict[str, Any] | None = None,
-    groups: dict[str, tuple[int, int]] | None = None, timeouts: dict[str, str] | None = None,
+    groups: dict[str, tuple[int, int]] | None = None, timeouts: dict[str, str] | None = None, act: str = "observe",
 ) -> None:  # fmt: skip
     """What a rank says of itself from now on; by default this very process is that rank's."""
     standing = Standing(
@@ -58,6 +58,7 @@ def say(
         reports,
         groups or {},
         timeouts=timeouts,
+        act=act,
     )
     who = identity.of_process(RUN_ID, False, "")
     about = {key: who[key] for key in ("host", "boot", "pidns", "pid", "pid_start")}

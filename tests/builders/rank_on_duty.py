@@ -36,6 +36,7 @@ class Recording:
         self.order: Order | None = None
         self.orders: list[Order] = []
         self.ends: list[tuple[str, list[int]]] = []
+        self.holds: list[str] = []
         self.wrong: list[str] = []
         self.ended = 0
         self.refuses = ""
@@ -59,7 +60,7 @@ class Recording:
         self.did.append(f"+{order.stage}")
         return None
 
-    def end(self, why: str, steps: list[int]) -> Recorded | None:
+    def end(self, why: str, steps: list[int], holds: str = "") -> Recorded | None:
         order = self.order
         if order is None:
             return None
@@ -67,6 +68,7 @@ class Recording:
             return Recorded(None, 0, ("not stopped: only the thread that started a session may stop it",), 1, 0)
         self.order = None
         self.ends.append((why, list(steps)))
+        self.holds.append(holds)
         self.did.append(f"-{order.stage}")
         self._raise("end")
         return Recorded(Path("there"), self.bytes, (), 1, 2)

@@ -43,7 +43,7 @@ class Recorder:
     def output(self) -> Path | None:
         return self.folder if self.folder.exists() else None
 
-    def lacking(self, output: Path) -> str | None:
+    def lacking(self, output: Path, holds: str = "") -> str | None:
         return self.backend.lacks
 
 

@@ -28,6 +28,8 @@ from builders.raw_profiles import make_msprof
 
 from mstxkit.demo.escalating import Escalated, Escalation
 from mstxkit.escalation import asking
+from mstxkit.judging.acting import Acting
+from mstxkit.judging.escalations import Escalations
 from mstxkit.reading.run import open_run
 from mstxkit.store import fate
 from mstxkit.testing import StandIn
@@ -62,6 +64,7 @@ class Training:
         folder.mkdir(parents=True)
         self.settings = {
             "MSTXKIT_RUN": str(self.run), "MSTXKIT_COOLDOWN_S": "0.1", "MSTXKIT_POLL_EVERY_S": "0.1",
+            "MSTXKIT_ACT": "escalate", "MSTXKIT_JUDGE": "0",  # the tests judge
             "WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(ROOT),
             "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
         }  # fmt: skip
@@ -203,7 +206,10 @@ class Story:
         self.states["cancelled"] = self.training.ended(id)
 
     def _as_the_demo_does(self) -> None:
-        say(self.training.run, verdict(kind="compute", stage="reward", rank=2, impact_ratio=0.99, group=()))
+        control = asking.control_of(self.training.run)
+        judge = Escalations(control.path.parent, control.run_id)
+        blames = verdict(id="0123456789abcdef", kind="compute", stage="reward", rank=2, impact_ratio=0.99, group=())
+        say(self.training.run, *judge.consider([blames], Acting(), time.time_ns()))
         escalation = Escalation(self.training.run, self.demo_said.append)
         self.training.until(lambda: escalation.look() or escalation.is_over)
         self.demo = escalation.outcome()
@@ -322,20 +328,20 @@ def test_the_tables_of_the_run_say_what_became_of_each_request(story: Story) -> 
     assert {id: told[id] for id in story.ids.values()} == {story.ids[word]: story.states[word] for word in story.ids}
 
 
-def test_the_demo_asks_once_for_the_rank_and_stage_that_a_verdict_blames_and_opens_its_trace(story: Story) -> None:
+def test_the_demo_shows_the_verdict_the_request_that_it_made_and_the_traces_of_suspect_and_peer(story: Story) -> None:
     found = story.demo
 
     assert found is not None
     assert found.verdict is not None
     assert (found.verdict.stage, found.verdict.rank) == ("reward", 2)
-    assert (found.state, found.has_failed, len(story.demo_said)) == ("done", False, 2)
-    assert f"--stage {found.verdict.stage} --ranks {found.verdict.rank}" in found.command
-    assert found.trace is not None
-    assert found.trace.path.parent == story.training.run / "profiles" / found.request
-    assert [session["rank"] for session in story.training.sessions(found.request)] == [found.verdict.rank]
-    assert found.trace.ranges == 1
-    assert found.trace.events > 1
-    assert json.loads(json.dumps(found.as_json()))["trace"]["path"] == str(found.trace.path)
+    assert (found.has_failed, len(story.demo_said)) == (False, 3)
+    assert found.command.endswith("--stage reward --ranks 2,3")
+    assert [(of.rank, of.state) for of in found.profiles] == [(2, "done"), (3, "done")]
+    assert len({of.step for of in found.profiles}) == 1
+    traces = [of.trace for of in found.profiles if of.trace is not None]
+    assert {trace.path.parent for trace in traces} == {story.training.run / "profiles" / found.verdict.request}
+    assert [(trace.ranges, trace.events > 1) for trace in traces] == [(1, True)] * 2
+    assert len(json.loads(json.dumps(found.as_json()))["profiles"]) == 2
 
 
 def test_one_command_waits_analyses_and_ends_with_how_to_open_the_result(story: Story) -> None:

@@ -22,7 +22,7 @@ from typer.testing import CliRunner  # noqa: E402
 from mstxkit.cli import application  # noqa: E402
 from mstxkit.demo import launch  # noqa: E402
 from mstxkit.demo.curve import Learning  # noqa: E402
-from mstxkit.demo.escalating import Escalated  # noqa: E402
+from mstxkit.demo.escalating import Escalated, Profiled  # noqa: E402
 from mstxkit.demo.launch import DemoOutcome, DemoPlan, run_ranks  # noqa: E402
 from mstxkit.demo.policy import PolicyNet  # noqa: E402
 from mstxkit.demo.rank import SLOW_GRADIENT_S, SLOW_TOKEN_S, slow_down_behind_barrier  # noqa: E402
@@ -41,7 +41,7 @@ STAGES = {
 FATAL_STEP = 3  # of five
 TOKENS = 6  # of a response
 # Ten to warm up, some until it is sure, and more for the request while it still trains, on a busy machine too.
-STEPS_TO_A_VERDICT = 50
+STEPS_TO_A_VERDICT = 80
 USES_THE_DOCK = STAGES - {"resharding", "actor_generate"}
 
 
@@ -155,10 +155,11 @@ def test_the_command_says_what_happened_and_what_to_open(killed: Commanded) -> N
     assert f"open {killed.run / 'trace.json'} in https://ui.perfetto.dev" in done.stdout
 
 
-EXPIRED = Escalated("mstxkit escalate …", verdict(), "expired", "no step was agreed")
+ASKED = Escalated(verdict(request="abcdef"), "", "mstxkit escalate …", (Profiled(1, "done", "", 7, None, None),))
+EXPIRED = ASKED._replace(profiles=(*ASKED.profiles, Profiled(0, "expired", "no step was agreed", None, None, None)))
 
 
-@pytest.mark.parametrize(("escalated", "code"), [(EXPIRED, 1), (EXPIRED._replace(state="done", step=7), 0), (None, 0)])
+@pytest.mark.parametrize(("escalated", "code"), [(EXPIRED, 1), (ASKED, 0), (None, 0)])
 def test_the_command_ends_with_1_if_what_it_asked_for_was_not_recorded(
     escalated: Escalated | None, code: int, slow: Commanded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,8 +169,8 @@ def test_the_command_ends_with_1_if_what_it_asked_for_was_not_recorded(
     done = CliRunner().invoke(application(), ["demo", "--run", str(slow.run)])
 
     assert done.exit_code == code, done.output
-    assert ("It is expired: no step was agreed" in done.output) == (code == 1)
-    blames = "The verdict was that rank 1 gets its input more slowly than the others in reference."
+    assert ("rank 0, a healthy peer: expired: no step was agreed" in done.output) == (code == 1)
+    blames = "the verdict was that rank 1 gets its input more slowly than the others in reference."
     assert (blames in done.output) == (escalated is not None)
 
 
@@ -188,13 +189,16 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.slow
-def test_the_slow_rank_is_found_by_a_verdict_and_just_its_slow_stage_is_profiled(found: Found) -> None:
+def test_the_verdict_on_the_slow_rank_has_its_slow_stage_profiled_by_itself_and_a_healthy_peer_s(found: Found) -> None:
     escalated = found.document["escalated"]
 
     stage = "actor_update" if found.document["hidden"] else "actor_generate"
     assert (escalated["verdict"]["rank"], escalated["verdict"]["stage"]) == (1, stage)
-    assert (escalated["state"], found.code) == ("done", 0)
-    assert escalated["trace"]["ranges"] == 1
+    assert [(of["rank"], of["state"], of["trace"]["ranges"]) for of in escalated["profiles"]] == [
+        (1, "done", 1), (0, "done", 1),
+    ]  # fmt: skip
+    assert len({of["step"] for of in escalated["profiles"]}) == 1
+    assert found.code == 0
 
 
 @pytest.mark.slow

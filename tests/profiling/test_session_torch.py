@@ -29,8 +29,8 @@ one, told = OneSession(), {"backend": backend_here()}
 def begin(**changes):
     order = Order(run, run_id, 1, 2, "", "actor_update", 7, presets.load("full"), "ab" * 8, "slow", 60.0, 1000)
     return one.begin(order._replace(**changes))
-def end():
-    recorded = one.end("the stage ended", [7])
+def end(holds=""):
+    recorded = one.end("the stage ended", [7], holds)
     return recorded and {**recorded._asdict(), "folder": recorded.folder and str(recorded.folder)}
 weights = torch.nn.Linear(8, 8)
 def update():
@@ -43,7 +43,7 @@ update()
 told["full"] = {"begin": begin()}
 told["size"] = one.bytes_so_far()
 update()
-told["full"]["end"] = end()
+told["full"]["end"] = end("actor_update")
 update()
 
 with profile() as users:
@@ -60,6 +60,7 @@ profile.export_chrome_trace = full
 told["full disk"] = {"begin": begin(), "end": end()}
 profile.export_chrome_trace = export
 told["after"] = {"begin": begin(), "work": update(), "end": end()}
+told["other"] = {"begin": begin(), "work": weights(torch.ones(4, 8)).sum().backward(), "end": end("actor_update")}
 told["still"] = torch._C._autograd._profiler_enabled()
 print(json.dumps({**told, "faults": faults.counts}))
 """
@@ -139,4 +140,14 @@ def test_a_full_disk_is_stated_and_costs_no_later_session(told: dict[str, Any]) 
 
 
 def test_every_session_ends_in_a_stated_state(told: dict[str, Any]) -> None:
-    assert [session["state"] for session in told["files"]] == ["recorded", "failed", "failed", "recorded"]
+    assert [session["state"] for session in told["files"]] == ["recorded", "failed", "failed", "recorded", "failed"]
+
+
+def test_data_without_the_range_of_the_stage_are_a_failure_that_is_told(told: dict[str, Any]) -> None:
+    lost, session = told["other"]["end"], told["files"][-1]
+
+    (problem,) = lost["problems"]
+    assert lost["folder"] is None
+    assert problem.startswith("its range was not recorded: ")
+    assert problem.endswith(" holds events, and none of them is actor_update")
+    assert (session["state"], session["problems"]) == ("failed", [problem])

@@ -27,7 +27,7 @@ _GROUPS: Mapping[str, Any] = {
     "window": Window, "sampling": Sampling, "limits": ConfigLimits, "budgets": Budgets,
 }  # fmt: skip
 # What mstxkit alone has: a section of these alone goes with the framework's own section beside it.
-MANNER = ("light", "budgets", "takes_over")
+MANNER = ("light", "budgets", "act", "takes_over")
 
 
 def detect(source: Source) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, Sequence
 from ... import faults, stages
 from ...engine.choose import engine
 from ...errors import ConfigError, MstxkitError
-from ...host import identity, jitter, life, parallel
+from ...host import identity, jitter, life, names, parallel
 from ...pieces import edges
 from ...profiling import others, presets, theirs
 from ...profiling.declare import Preset
@@ -31,10 +31,11 @@ from ...store import hccl, local_place, messages
 from ...store.aftercare import Care
 from ...store.control_folder import ControlFolder
 from ...store.report import SAY_AGAIN_S, Report, Standing, fitted
-from ...store.request import Request
+from ...store.request import WHOLE_STEPS, Request
 from ..machine import moves
 from ..machine.machine import Machine
 from ..machine.moves import Now, Policy
+from ..machine.sessions import COMPLETE
 from .beginning import Beginnings
 from .caretaker import Caretaker
 from .inbox import Inbox
@@ -42,7 +43,7 @@ from .light import LightOnDuty
 from .mailbox import AckNumber, Mailbox
 from .patience import Patiently
 from .post import Post
-from .settings import DutySettings
+from .settings import DutySettings, policy_of
 from .watcher import Watcher
 
 _REMEMBERED_AT_MOST = 1000
@@ -78,7 +79,7 @@ class Duty:
             schedule, self._session,
             lambda step: self._order("light", step, presets.load("light"), "", "light capture on duty"),
         )  # fmt: skip
-        self._local = local_place.given_in(settings.profiles)
+        self._local, self._act = local_place.given_in(settings.profiles), settings.act
         limits = settings.profiles_mb_s, settings.profiles_host_bytes, settings.profiles_run_bytes
         self._caretaker = Caretaker(Care(post.run, post.run_id, self._local, *limits))
         self._lock = threading.Lock()
@@ -89,6 +90,7 @@ class Duty:
         self._trains: int | None = None  # thread
         self._begun_beside: Order | None = None  # whose session another thread's profiler did not wait for
         self._sample_per: str | None = None
+        self._entering = self._covers = ""  # ranges: which begins, and which the open session is to hold
         self._is_over = self._ends_early = False
         self._is_changed, self._said_at = True, 0.0
         self._coming: tuple[tuple[str, int], ...] = ()
@@ -98,7 +100,7 @@ class Duty:
         self._placed_at = -_PLACED_EVERY_S
         self._process = life.of_this()
         self._patiently = Patiently(post.world_size)
-        self._machine = self._restored(_policy(settings))
+        self._machine = self._restored(policy_of(settings))
         self._machine.placing.is_own |= bool(settings.planned)
         self._machine.placing.origin = origin
         self._ask_patience()
@@ -216,6 +218,7 @@ class Duty:
         if step is not None and step != self._machine.step:
             self._on_thread(moves.StepAdvanced(step, thread))
         begun = edges.entered(site, may_move, self._sample_per)
+        self._entering = names.as_text(site.name) if begun else ""
         for edge in begun:
             self._on_thread(_event_of(edge, thread, may_move))
         if not begun:
@@ -303,6 +306,7 @@ class Duty:
             preset = preset_of(start.preset, start.options)
         except ConfigError as exc:
             return moves.SessionFailed(str(exc))
+        self._covers = "" if self._sample_per is not None or start.stage == WHOLE_STEPS else self._entering
         reason = self._inbox.reasons.get(start.id, "")
         is_only = start.id in self._inbox.of_one_window
         order = self._order(start.stage, start.step, preset, start.id, reason, start.seconds, start.bytes, is_only)
@@ -322,7 +326,7 @@ class Duty:
 
     def _stop_session(self, stop: moves.StopSession) -> moves.Event:
         with self._patiently.ends():
-            recorded = self._session.end(stop.why, stop.steps)
+            recorded = self._session.end(stop.why, stop.steps, self._covers if stop.why == COMPLETE else "")
         if recorded is None or recorded.folder is None:
             why = "no session was open" if recorded is None else "; ".join(recorded.problems)
             return moves.SessionFailed(why or "nothing was written")
@@ -417,7 +421,9 @@ class Duty:
         size, stages_seen, phase = self.post.world_size, tuple(engine.stages_seen()), machine.phase(_now())
         place = self._can[2]  # as the watcher saw it last: the thread that trains does not look
         about = size, self._step, machine.step_ns, stages_seen, phase, backend, refused, reports
-        return Standing(*about, groups=place.indices, why_no_group=place.why_not, timeouts=hccl.set_here())
+        return Standing(
+            *about, groups=place.indices, why_no_group=place.why_not, timeouts=hccl.set_here(), act=self._act
+        )
 
     def _send(self) -> None:
         """What the agreeing rank decided, once it is written down."""
@@ -430,13 +436,6 @@ class Duty:
                 faults.warn_once("control.send", str(exc))
                 return  # at the next poll again
             self._to_send.popleft()
-
-
-def _policy(settings: DutySettings) -> Policy:
-    return Policy(
-        cooldown_s=settings.cooldown_s, session_s=settings.session_s, hour_s=settings.hour_s, run_s=settings.run_s,
-        run_bytes=settings.run_bytes or None, agreement_s=settings.agreement_s, transport_s=settings.transport_s,
-    )  # fmt: skip
 
 
 def _now() -> Now:

@@ -12,6 +12,7 @@ from ...profiling import presets
 from ...store import messages
 from ...store.control_folder import ControlFolder
 from ...store.report import REFUSED, Report, Standing
+from ...store.request import WHOLE_STEPS
 from ..machine import moves
 from .own_sections import carried_out_by_itself
 
@@ -78,7 +79,8 @@ class Inbox:
 
     def _ready(self, seen: AbstractSet[str]) -> Iterator[moves.RequestReceived]:
         for id, event in list(self._waiting.items()):
-            if seen.isdisjoint(event.request.stages) and event.request.planned is None:
+            enters = not seen.isdisjoint(event.request.stages) or (bool(seen) and WHOLE_STEPS in event.request.stages)
+            if not enters and event.request.planned is None:
                 continue  # what is planned is known from the start, also of stages that come first in its window
             del self._waiting[id]
             self.reasons[id] = event.request.reason

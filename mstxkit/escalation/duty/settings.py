@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from ...errors import CaptureError
 from ...profiling.schedule import Schedule
 from ...store import local_place, metrics_setting
+from ...store.report import ACTS, OBSERVE
 from ..machine.moves import Policy
 
 _ENTRIES_FROM, _ENTRIES_TO = 16, 65_536
@@ -29,6 +30,7 @@ class DutySettings(NamedTuple):
             the oldest finished data are removed, never the newest of a request.
         rings: 1: torch's flight-recorder rings are switched on, as long as nobody else has decided (`ring_variables`);
             a larger number: of so many entries.
+        act: "observe": verdicts are said, and no more; "escalate": they may ask for profiles.
         metrics: Where figures of the job go besides the run; None: "auto" (`store/metrics_setting.py`).
         flops_per_token, peak_flops: For MFU: a number, or stage to number; of one token, and of one rank's devices.
     """
@@ -52,6 +54,15 @@ class DutySettings(NamedTuple):
     metrics: str | None = None
     flops_per_token: Any = None
     peak_flops: Any = None
+    act: str = OBSERVE
+
+
+def policy_of(settings: DutySettings) -> Policy:
+    """What a rank does not exceed."""
+    return Policy(
+        cooldown_s=settings.cooldown_s, session_s=settings.session_s, hour_s=settings.hour_s, run_s=settings.run_s,
+        run_bytes=settings.run_bytes or None, agreement_s=settings.agreement_s, transport_s=settings.transport_s,
+    )  # fmt: skip
 
 
 def checked(settings: DutySettings) -> DutySettings:
@@ -73,6 +84,8 @@ def checked(settings: DutySettings) -> DutySettings:
         raise CaptureError(
             f"rings={rings!r} (of capture): True, False or a number of entries from {_ENTRIES_FROM} to {_ENTRIES_TO}"
         )
+    if settings.act not in ACTS:
+        raise CaptureError(f"act={settings.act!r} (of capture or MSTXKIT_ACT): one of {', '.join(ACTS)} is needed")
     local_place.given_in(settings.profiles)
     metrics_setting.checked(settings.metrics, settings.flops_per_token, settings.peak_flops)
     if settings.light is not None:

@@ -316,7 +316,8 @@ class Machine(SessionMoves):
         task.state, task.reason = ARMED, ""
         self._note_bound(task)
         counts_steps = task.request.occurrences is None and self.step is not None
-        if counts_steps and task.first_step is None and len(task.request.stages) > 1:
+        is_of_several = len(task.request.stages) > 1 or WHOLE_STEPS in task.request.stages
+        if counts_steps and task.first_step is None and is_of_several:
             task.first_step = (self.step or 0) + 1  # some of its stages may be over in this step
 
     def _note_bound(self, task: Task) -> None:

@@ -11,6 +11,9 @@ from . import moves
 from .moves import NS, Now, Policy
 from .task import CoveringSession, Occurrence, Spending, Task
 
+# Why a session ends that has all that it was begun for.
+COMPLETE = "its stage or sample is complete"
+
 
 class SessionMoves:
     """The part of `Machine` that is about sessions."""
@@ -78,7 +81,7 @@ class SessionMoves:
             session.stopping = True
             task.state = DRAINING
             task.note(note)
-            why = note or "its stage or sample is complete"
+            why = note or COMPLETE
             self._out.append(moves.StopSession(task.request.id, why, session.steps))
 
     def _session_stopped(self, event: moves.SessionStopped, now: Now) -> None:

@@ -144,7 +144,8 @@ class Task:
         if self.first_step is None or step is None or self.needs_agreement or self.request.planned is not None:
             return ""
         if not self.recorded:
-            self.first_step = step + 1 if len(self.request.stages) > 1 else None
+            is_of_whole = len(self.request.stages) > 1 or WHOLE_STEPS in self.request.stages
+            self.first_step = step + 1 if is_of_whole else None
         elif not self.counts[stage]:
             self.longer_to = step + 1
         return ""

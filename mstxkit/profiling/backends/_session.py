@@ -44,8 +44,8 @@ class Profiler(Protocol):
     def output(self) -> Path | None:
         """What it wrote, once there is something."""
 
-    def lacking(self, output: Path) -> str | None:
-        """What an output must hold and does not."""
+    def lacking(self, output: Path, holds: str = "") -> str | None:
+        """What an output must hold and does not; `holds`: a range's name, where its data can be looked through."""
 
 
 Build = Callable[[Path], Profiler]
@@ -96,13 +96,13 @@ class ProfilerSession:
         except OSError:
             return None
 
-    def stop(self, steps: Sequence[int] = ()) -> SessionOutcome:
+    def stop(self, steps: Sequence[int] = (), holds: str = "") -> SessionOutcome:
         """End the recording: see `profiling.declare.Session`."""
         if self._outcome is not None:
             return self._outcome
         if self.is_running and self._owner != (os.getpid(), threading.get_ident()):
             return self._nothing(steps, "not stopped: only the thread that started a session may stop it")
-        self._outcome = self._end(self._recorder, steps) if self._recorder else self._nothing(steps)
+        self._outcome = self._end(self._recorder, steps, holds) if self._recorder else self._nothing(steps)
         return self._outcome
 
     def _nothing(self, steps: Sequence[int], *more: str) -> SessionOutcome:
@@ -132,7 +132,7 @@ class ProfilerSession:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return build(self._folder)
 
-    def _end(self, recorder: Profiler, steps: Sequence[int]) -> SessionOutcome:
+    def _end(self, recorder: Profiler, steps: Sequence[int], holds: str) -> SessionOutcome:
         end_ns, before = time.time_ns(), time.perf_counter_ns()
         if recorder.is_recording() is False:
             self._problems.append(f"{self.name} had ended before it was told to: somebody else stopped it")
@@ -145,20 +145,20 @@ class ProfilerSession:
         finally:
             self._recorder = None
             _open.pop(os.getpid(), None)
-        output, is_whole = self._looked_at(recorder)
+        output, is_whole = self._looked_at(recorder, holds)
         size, cost_ns = size_bytes(output), time.perf_counter_ns() - before
         return SessionOutcome(
             output, tuple(steps), self._start_ns, end_ns, self._start_cost_ns, cost_ns, size, tuple(self._problems),
             is_whole, tuple(recorder.notes),
         )  # fmt: skip
 
-    def _looked_at(self, recorder: Profiler) -> tuple[Path | None, bool]:
+    def _looked_at(self, recorder: Profiler, holds: str) -> tuple[Path | None, bool]:
         """What was written, and whether it holds what it must."""
         could_look, output = self._tried("look", recorder.output)
         if output is None:
             self._problems += ["nothing was written"] * could_look
             return None, False
-        could_look, lacking = self._tried("look", lambda: recorder.lacking(output))
+        could_look, lacking = self._tried("look", lambda: recorder.lacking(output, holds))
         self._problems += [lacking] if lacking else []
         return output, could_look and not lacking
 

@@ -25,7 +25,10 @@ from ._surface import NOT_IMPORTED, spoken, torch_records, with_members
 
 _SUFFIX = ".pt.trace.json"
 # Source: torch 2.13.0, Kineto's `output_json.cpp`: the category of each event; "Trace" is the span of the recording.
-_EVENT, _EVENT_BYTES, _PIECE_BYTES = re.compile(rb'"cat": "(?!Trace")'), 16, 1 << 20
+_EVENT, _EVENT_BYTES = re.compile(rb'"cat": "(?!Trace")'), 16
+_PIECE_BYTES, _PIECES_AT_MOST = 1 << 20, 256
+# Other names may stand in a trace in another form.
+_PLAIN_NAME = re.compile(r"[\w.:/ -]{1,100}", re.ASCII)
 
 
 class Torch:
@@ -166,18 +169,30 @@ class _TorchProfiler:
     def output(self) -> Path | None:
         return self._trace if self._trace.exists() else None
 
-    def lacking(self, output: Path) -> str | None:
+    def lacking(self, output: Path, holds: str = "") -> str | None:
         if not size_bytes(output):
             return f"{output} is empty"
-        return None if _has_events(output) else f"nothing was recorded: {output} holds no event"
+        if not _has(output, _EVENT, _EVENT_BYTES):
+            return f"nothing was recorded: {output} holds no event"
+        if not _PLAIN_NAME.fullmatch(holds) or _has(output, _range_called(holds), 2 * len(holds) + _EVENT_BYTES):
+            return None
+        return f"its range was not recorded: {output} holds events, and none of them is {holds}"
 
 
-def _has_events(trace: Path) -> bool:
-    """Does it hold any but the one that stands for the recording itself? All of it is read only where there is none."""
+def _range_called(name: str) -> re.Pattern[bytes]:
+    """A range of this name as a trace has it, in whatever domain (`sinks/torch.py`)."""
+    return re.compile(rb'[":]' + re.escape(name.encode()) + rb'"')
+
+
+def _has(trace: Path, pattern: re.Pattern[bytes], at_most_bytes: int) -> bool:
+    """Does it hold this, which has so many bytes at most? All of it is read only where it does not; of one that is
+    too large to be read while training waits, the beginning.
+    """
     with open(trace, "rb") as stream:
         end = b""
-        while part := stream.read(_PIECE_BYTES):
-            if _EVENT.search(end + part):
-                return True
-            end = part[-_EVENT_BYTES:]
-    return False
+        for _ in range(_PIECES_AT_MOST):
+            part = stream.read(_PIECE_BYTES)
+            if not part or pattern.search(end + part):
+                return bool(part)
+            end = part[-at_most_bytes:]
+    return True

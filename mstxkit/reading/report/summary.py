@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .. import judged as judging
 from .. import places
 from ..tables import role_steps, stages
-from . import causes, measuring, waits
+from . import captures, causes, measuring, waits
 from .choice import EVERYTHING, ReportChoice
 from .measuring import NAMES
 
@@ -51,7 +51,7 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING) -> dict[str, Any]:
         "own_cost": _own_cost(processes),
         "killed": _killed(gone), "endings": _endings(gone),
         "losses": _losses(processes), "coalesced": measured.coalesced,
-        "places": places.rows(run.path, run.id, processes["process"]),
+        "places": places.rows(run.path, run.id, processes["process"]), "captures_failed": captures.summarise(run),
         "damage": [part._asdict() for part in run.damage],
     }  # fmt: skip
 

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from .. import labels
-from . import elsewhere, verdict_words, waits
+from . import captures, elsewhere, verdict_words, waits
 from .escape import for_rich, for_terminal, shown
 from .range_table import range_table
 from .stage_table import stage_table
@@ -43,6 +43,7 @@ def render(summary: dict[str, Any], everything: bool = False, top: int | None = 
     parts += [Text()] * bool(summary["endings"]) + [_ended(ending) for ending in summary["endings"]]
     parts += _of_first(summary["losses"], _lost, "with losses")
     parts += _coalesced(summary["coalesced"])
+    parts += captures.lines(summary["captures_failed"])
     parts += elsewhere.lines(summary["places"])
     parts += damage_lines(summary["damage"])
     return Group(*parts)

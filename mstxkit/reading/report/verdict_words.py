@@ -46,9 +46,17 @@ def _parts(verdict: dict[str, Any]) -> list[tuple[str, str]]:
     evidence = [(name, value) for name, value in verdict["evidence"].items() if name != "where"]
     numbers = [f"{shown(name)} {_value(name, value)}" for name, value in evidence[:_NUMBERS_SHOWN]]
     more = [f"{len(evidence) - _NUMBERS_SHOWN} more (--json)"] if len(evidence) > _NUMBERS_SHOWN else []
-    request = verdict["request"] and f"; a profile was asked for: request {shown(verdict['request'])}"
     advice = for_terminal(verdict["next"] or "", _TEXT_LIMIT)
-    return [("why", _why(verdict)), ("next", f"{advice}{request or ''}"), ("evidence", ", ".join([*numbers, *more]))]
+    parts = [("why", _why(verdict)), ("profile", _profile(verdict)), ("next", advice)]
+    return [*parts, ("evidence", ", ".join([*numbers, *more]))]
+
+
+def _profile(verdict: dict[str, Any]) -> str:
+    """What it has asked for by itself, or why it has not."""
+    if verdict["request"]:
+        return f"it has asked for one by itself: request {shown(verdict['request'])}"
+    why_not = for_terminal(verdict["no_request"] or "", _TEXT_LIMIT)
+    return f"none was asked for: {why_not}" if why_not else ""
 
 
 def _why(verdict: dict[str, Any]) -> str:

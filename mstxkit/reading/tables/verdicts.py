@@ -62,5 +62,5 @@ def row_of(verdict: Verdict) -> dict[str, Any]:
         "confidence": verdict.confidence, "waits_for": verdict.waits_for or None,
         "evidence": json.dumps(dict(verdict.evidence)), "next": verdict.next or None,
         "request": verdict.request or None, "recurrence_ratio": verdict.recurrence_ratio,
-        "group": list(verdict.group), "withdrawn": verdict.withdrawn or None,
+        "group": list(verdict.group), "withdrawn": verdict.withdrawn or None, "no_request": verdict.no_request or None,
     }  # fmt: skip

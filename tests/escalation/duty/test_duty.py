@@ -23,6 +23,7 @@ from mstxkit.escalation.duty.post import post_here
 from mstxkit.escalation.machine.moves import Commit
 from mstxkit.host import identity
 from mstxkit.store.messages import of_cancel, of_decision
+from mstxkit.store.report import Standing
 from mstxkit.store.request import Request
 
 # ---- what is recorded ----
@@ -733,3 +734,35 @@ def test_at_exit_a_session_ends_before_a_framework_gives_its_device_back(tmp_pat
     )
 
     assert done.stdout.splitlines() == ["+actor_update", "-actor_update", "the device is given back"], done.stderr
+
+
+# ---- what the data must hold, and whether verdicts may ask ----
+
+
+def test_a_session_of_a_whole_stage_must_hold_its_range_by_the_name_that_the_profiler_is_told(rank: Rank) -> None:
+    rank.ask(occurrences=1)
+    with rank.engine.mstx_range("update_policy", stage=UPDATE):
+        pass
+
+    assert rank.session.holds == ["update_policy"]
+
+
+def test_what_was_cut_short_need_not_hold_a_range_that_had_not_ended(rank: Rank) -> None:
+    request = rank.ask(occurrences=1)
+    with rank.engine.stage(UPDATE):
+        rank.cancel(request)
+        rank.engine.step(1)
+
+    assert rank.session.holds == [""]
+
+
+def test_a_rank_says_whether_verdicts_may_ask_for_profiles_of_it(new_rank: NewRank) -> None:
+    said = {}
+    for number, act in enumerate(("observe", "escalate")):
+        rank = new_rank(rank=number, world_size=2, settings=QUICK._replace(act=act))
+        rank.look()
+        said[act] = control(rank.run).acknowledgement(number)
+
+    assert {act: of and Standing.read(of.document).act for act, of in said.items()} == {
+        "observe": "observe", "escalate": "escalate",
+    }  # fmt: skip

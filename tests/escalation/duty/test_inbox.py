@@ -35,6 +35,13 @@ def test_a_request_waits_until_its_stage_has_run_here() -> None:
     assert not list(inbox.events([], {"actor_update"})), "once"
 
 
+def test_a_request_for_whole_steps_waits_until_any_stage_has_run_here() -> None:
+    inbox, asked = Inbox(0, 4), request(stage="all")
+
+    assert not list(inbox.events([messages.of_request(asked)], set()))
+    assert list(inbox.events([], {"reward"})) == [moves.RequestReceived(asked)]
+
+
 def test_what_is_said_of_a_request_comes_after_it() -> None:
     asked = request()
     told = [messages.of_request(asked), messages.of_cancel(asked.id)]

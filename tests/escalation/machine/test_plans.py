@@ -229,3 +229,35 @@ def test_a_cancelled_window_records_nothing() -> None:
     trains(rank, 2, 3, 4)
 
     assert (rank.state(asked.id), rank.stages_recorded()) == ("cancelled", [])
+
+
+def test_whole_steps_that_nobody_planned_begin_with_the_next_one_and_not_in_the_middle() -> None:
+    many = World(1)
+    (rank,) = many.ranks
+    trains(rank, 1)
+    asked = many.ask(stage="all", steps=1)
+    rank.run("actor_update")
+    trains(rank, 2, 3)
+
+    report = rank.last(asked.id)
+    assert (report.state, report.recorded_steps) == ("done", (2,))
+    assert rank.stages_recorded() == [("all", 2)]
+
+
+def test_ranks_that_are_asked_for_a_whole_step_together_record_the_same_one() -> None:
+    many = World(2)
+    for step in range(4):
+        for rank in many.ranks:
+            trains(rank, step)
+        many.pass_s(1)
+    asked = many.ask(stage="all", steps=1, ranks=[0, 1])
+    for step in range(4, 12):
+        for rank in many.ranks:
+            trains(rank, step)
+        many.pass_s(1)
+        many.deliver()
+
+    recorded = [rank.stages_recorded() for rank in many.ranks]
+    assert recorded[0] == recorded[1]
+    assert [stage for stage, _ in recorded[0]] == ["all"]
+    assert {rank.last(asked.id).state for rank in many.ranks} == {"done"}

@@ -50,7 +50,7 @@ class Recorder:
     def output(self) -> Path | None:
         return None if "output" in self.fails else self.folder
 
-    def lacking(self, output: Path) -> str | None:
+    def lacking(self, output: Path, holds: str = "") -> str | None:
         return self.fails.get("lacking")
 
 

@@ -104,3 +104,11 @@ def test_long_lines_are_indented_where_they_wrap() -> None:
     wrapped = [line for line in texts if line.startswith(" " * 11) and line.split()]
     assert len(wrapped) >= 3
     assert max(map(len, texts)) <= 80
+
+
+def test_it_says_which_profile_it_has_asked_for_or_why_it_has_not() -> None:
+    asked = printed(NOBODY, verdict(request="ab" * 8)._asdict())
+    not_asked = printed(NOBODY, verdict(no_request="verdicts ask for one profile in 300 s (acting.every_s)")._asdict())
+
+    assert "  profile  it has asked for one by itself: request abababababababab" in asked
+    assert "  profile  none was asked for: verdicts ask for one profile in 300 s (acting.every_s)" in not_asked

@@ -1,0 +1,51 @@
+"""`mstxkit compact RUN`: sealed files become a Parquet dataset, with a summary of each stage that is always kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional
+
+import typer
+
+from ..errors import MstxkitError, ReadError
+from . import _show
+
+_SCHEMA = 1
+
+
+def compact(
+    run: Path = typer.Argument(..., help="The run's folder.", show_default=False),
+    remove: bool = typer.Option(False, "--remove", help="Remove sealed files once all of them is in the dataset."),
+    hosts: Optional[list[str]] = typer.Option(None, "--host", metavar="NAME", help="Of this host only; repeatable."),
+    ray: bool = typer.Option(False, "--ray", help="One task on each node of the Ray that runs here."),
+    json: bool = typer.Option(False, "--json", help="What was done, as JSON."),
+) -> None:
+    """Turn sealed files into Parquet.
+
+    They become files by day, role and host in RUN/compact, and a summary of each stage, step and process. All tables
+    read either. What is still written to is left for the next time. With --ray, each host turns its own files.
+
+    Example: mstxkit compact runs/exp7 --remove
+    """
+    from ..reading.dataset import compacting, on_ray
+    from ..reading.report.units import size
+
+    if not run.is_dir():
+        raise ReadError(f"{run}: no such run folder")
+    path = run.resolve()
+    try:
+        done = on_ray.compact(path, remove) if ray else compacting.compact(path, hosts, remove)
+    except OSError as exc:
+        raise MstxkitError(f"{run} cannot be compacted: {exc.strerror or exc}") from exc
+    if json:
+        _show.as_json({"schema": _SCHEMA, "path": str(path), **done._asdict()})
+        return
+    if not done.batches and not done.removed:
+        typer.echo("nothing to compact: all sealed files are in the dataset, or are still written to")
+        return
+    typer.echo(
+        f"{done.files} sealed files ({size(done.sealed_bytes)}): {done.ranges} ranges and {done.summaries} summaries, "
+        f"{size(done.bytes)} of Parquet"
+    )
+    if done.removed:
+        typer.echo(f"removed: {done.removed} sealed files")

@@ -1,0 +1,242 @@
+"""May a verdict ask for a profile: of whom, of what, how deep; or why not. Of values alone: no clock, no file.
+
+A profile is asked for where it can show the cause: of the rank that is blamed and of a healthy peer, in the stage that
+was named. What ranks do about the request is their own affair: `escalation/machine`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Collection, NamedTuple, Sequence
+
+from ..host.parallel import MODEL_DIMENSIONS
+from ..store import layout
+from ..store import verdicts as kinds
+from ..store.fate import LATE_S, Heard
+from ..store.groups import DATA
+from ..store.report import ESCALATE
+from ..store.request import WHOLE_STEPS
+from ..store.verdicts import Verdict
+from ..triggers._declare import setting
+
+# What shows the cause: `full` has operators and kernels, `comm` collectives with their sizes and groups.
+PRESETS = {
+    kinds.COMPUTE: "full", kinds.INPUT: "full", kinds.ALL_SLOW: "full",
+    kinds.COMMUNICATION: "comm", kinds.LINK: "comm",
+}  # fmt: skip
+NO_PROFILE = {
+    kinds.IMBALANCE: "no profile shows more: its work explains its time",
+    kinds.JITTER: "no profile is likely to meet it: it comes and goes",
+    kinds.HANG: "no profile begins where no stage does: see the incident",
+    kinds.NOT_ENOUGH_EVIDENCE: "there is nobody to profile yet",
+}
+# Of a group whose link is slow, so many ranks are profiled.
+GROUP_AT_MOST = 8
+# Time that is lost between two stages is in none: steps are recorded as a whole.
+_BETWEEN = ("before", "behind_gap")
+_ID, _OCCASION = re.compile("[0-9a-f]{16}"), re.compile("verdict ([0-9a-f]{16}) ([0-9a-f]{8})")
+_NS, _DAY_NS = 10**9, 86_400 * 10**9
+
+
+@dataclass(frozen=True)
+class Acting:
+    """How often verdicts may ask for profiles, beside what each rank allows by itself."""
+
+    every_s: float = setting(300.0, 0.0, 1e9, "Seconds from one profile that a verdict asks for to the next.")
+    same_s: float = setting(3600.0, 0.0, 1e9, "Seconds until the same cause may ask again, in another verdict.")
+    a_day: int = setting(12, 0, 10_000, "Profiles that verdicts may ask for in 24 hours.")
+    a_job: int = setting(48, 0, 10_000, "Profiles that verdicts may ask for in a job.")
+    impact: float = setting(0.02, 0.0, 1.0, "Share of a step that a verdict must cost before it asks.")
+
+
+class Wish(NamedTuple):
+    """A profile that a verdict asks for.
+
+    Args:
+        occasion: Of the request: it says of which verdict it is, and of which cause.
+        stage: Its key, or `all`, the steps as a whole.
+        ranks: Whom, in order.
+        preset: How deep.
+        reason: For people.
+    """
+
+    occasion: str
+    stage: str
+    ranks: tuple[int, ...]
+    preset: str
+    reason: str
+
+
+class NotAsked(NamedTuple):
+    """Why a verdict asks for nothing.
+
+    Args:
+        why: In words; "" where the job only observes.
+        is_final: Will nothing change that?
+    """
+
+    why: str
+    is_final: bool = False
+
+
+class Earlier(NamedTuple):
+    """A profile that a verdict has asked for.
+
+    Args:
+        id: Of the request.
+        verdict, cause: Of which verdict, and of which cause.
+        asked_ns: Wall clock.
+        is_open: Has it not ended yet?
+    """
+
+    id: str
+    verdict: str
+    cause: str
+    asked_ns: int
+    is_open: bool = False
+
+
+OBSERVES = NotAsked("")
+
+
+def cause_of(verdict: Verdict) -> str:
+    """The same for each verdict on one thing: 8 hexadecimal digits."""
+    parts = (verdict.kind, verdict.role, verdict.stage, verdict.rank, verdict.group)
+    return hashlib.sha256(repr(parts).encode("utf-8", "backslashreplace")).hexdigest()[:8]
+
+
+def occasion_of(verdict: Verdict) -> str:
+    """What a request says of the verdict that it is from."""
+    return f"verdict {verdict.id} {cause_of(verdict)}"
+
+
+def verdict_in(occasion: str) -> tuple[str, str] | None:
+    """Id and cause of the verdict that a request is from; None where it is from none."""
+    match = _OCCASION.fullmatch(occasion)
+    return (match[1], match[2]) if match else None
+
+
+def refused_by_itself(verdict: Verdict, limits: Acting) -> NotAsked | None:
+    """Why it is none to act on, whoever could be asked; None where it is."""
+    if verdict.kind not in PRESETS:
+        return NotAsked(NO_PROFILE.get(verdict.kind, "there is no profile for it"), is_final=True)
+    if not verdict.stage or not _ID.fullmatch(verdict.id):
+        return NotAsked("it names no stage", is_final=True)
+    if verdict.impact_ratio < limits.impact:
+        return NotAsked(f"it costs less than {limits.impact:.1%} of a step (acting.impact)")
+    return None
+
+
+def refused_by_others(verdict: Verdict, earlier: Sequence[Earlier], limits: Acting, now_ns: int) -> NotAsked | None:
+    """Why it is not its turn, by what was asked for before; None where it is.
+
+    The words name no time that passes, as what is said of a verdict is written down whenever it changes.
+    """
+    cause, ages_ns = cause_of(verdict), {each.id: abs(now_ns - each.asked_ns) for each in earlier}
+    if len(earlier) >= limits.a_job:
+        return NotAsked(f"verdicts have asked for {limits.a_job} profiles, as many as in a job (acting.a_job)")
+    if sum(age_ns < _DAY_NS for age_ns in ages_ns.values()) >= limits.a_day:
+        return NotAsked(f"verdicts have asked for {limits.a_day} profiles today (acting.a_day)")
+    same = [each for each in earlier if each.cause == cause and ages_ns[each.id] < limits.same_s * _NS]
+    if same:
+        return NotAsked(
+            f"request {same[-1].id} was for the same cause, less than {limits.same_s:g} s ago (acting.same_s)"
+        )
+    still_open = next((each.id for each in earlier if each.is_open), "")
+    if still_open:
+        return NotAsked(f"request {still_open}, of another verdict, comes first")
+    if any(age_ns < limits.every_s * _NS for age_ns in ages_ns.values()):
+        return NotAsked(f"verdicts ask for one profile in {limits.every_s:g} s (acting.every_s)")
+    return None
+
+
+def wish_of(
+    verdict: Verdict, heard: Sequence[Heard], now_ns: int, shared: Collection[int] = (), blamed: Collection[int] = ()
+) -> Wish | NotAsked:
+    """The profile that it asks for.
+
+    Args:
+        verdict: One that is not refused by itself.
+        heard: What processes said of themselves, nearest to the rank first.
+        now_ns: Wall clock.
+        shared: Ranks that several processes have.
+        blamed: Ranks that this or other verdicts blame: none of them is a healthy peer.
+    """
+    able: dict[int, Heard] = {}
+    for speaker in heard:
+        if not hindrance(speaker, verdict, now_ns):
+            able.setdefault(speaker.rank, speaker)
+    ranks = _ranks(verdict, able, blamed)
+    if not ranks:
+        return _why_nobody(verdict, heard, now_ns)
+    stage = str(verdict.stage)
+    if verdict.evidence.get("where") in _BETWEEN and not set(ranks) & set(shared):
+        stage = WHOLE_STEPS
+    who = f"rank {verdict.rank}" if verdict.rank is not None else "no single rank"
+    alone = ", without a peer: no healthy one is there" if len(ranks) == 1 else ""
+    reason = f"{verdict.kind} of {who} costs {verdict.impact_ratio:.0%} of a step{alone}"
+    return Wish(occasion_of(verdict), stage, tuple(sorted(ranks)), PRESETS[verdict.kind], reason)
+
+
+def hindrance(speaker: Heard, verdict: Verdict, now_ns: int) -> str:
+    """Why it cannot be asked; "" where it can."""
+    role = layout.role_in_names(verdict.role)
+    role_there = speaker.acknowledgement.role
+    if role and role_there and role_there != role:
+        return f"it is of the role {role_there}"
+    if speaker.is_alive is False:
+        return "it has ended"
+    if speaker.is_alive is None and now_ns - speaker.acknowledgement.written_ns > LATE_S * _NS:
+        return "nothing is heard of it any more"  # of a run that was copied, or whose host is gone
+    if speaker.standing.act != ESCALATE:
+        return "it observes"
+    if verdict.stage not in speaker.keys:
+        return f"it says nothing of {verdict.stage}"
+    if speaker.standing.backend is None:
+        reasons = "; ".join(f"{name}: {why}" for name, why in speaker.standing.why_no_backend.items())
+        return f"no profiler can record there: {reasons}"[:300]
+    return ""
+
+
+def observes(speakers: Sequence[Heard]) -> bool:
+    """Is there anybody, and nobody that may be asked by a verdict?"""
+    return bool(speakers) and all(speaker.standing.act != ESCALATE for speaker in speakers)
+
+
+def _ranks(verdict: Verdict, able: dict[int, Heard], blamed: Collection[int]) -> list[int]:
+    if verdict.rank is None:
+        some = [rank for rank in verdict.group if rank in able][:GROUP_AT_MOST] if verdict.group else list(able)[:2]
+        return some if len(some) > 1 or not verdict.group else []
+    if verdict.rank not in able:
+        return []
+    peer = _peer(verdict, able, blamed)
+    return [verdict.rank] if peer is None else [verdict.rank, peer]
+
+
+def _peer(verdict: Verdict, able: dict[int, Heard], blamed: Collection[int]) -> int | None:
+    """One of its group, with the same part of the model where that is known, of another host where there is one."""
+    own = able[verdict.rank or 0]
+    group = set(verdict.group) if verdict.rank in verdict.group else set(able)
+    healthy = [rank for rank in able if rank in group and rank != verdict.rank and rank not in blamed]
+    alike = [rank for rank in healthy if _part(able[rank]) == _part(own)] or healthy
+    elsewhere = [rank for rank in alike if able[rank].acknowledgement.host != own.acknowledgement.host]
+    return next(iter(elsewhere or alike), None)
+
+
+def _part(speaker: Heard) -> tuple[int, ...]:
+    """Which part of the model it has; () where it does not say."""
+    places = speaker.standing.groups
+    return tuple(places.get(dimension, (0, 1))[0] for dimension in MODEL_DIMENSIONS) if DATA in places else ()
+
+
+def _why_nobody(verdict: Verdict, heard: Sequence[Heard], now_ns: int) -> NotAsked:
+    asked = [speaker for speaker in heard if verdict.rank in (None, speaker.rank)]
+    if observes(asked):
+        return OBSERVES
+    if not asked:
+        who = "anybody" if verdict.rank is None else f"rank {verdict.rank}"
+        return NotAsked(f"nothing was heard yet of {who}: a process takes requests from its first stage on")
+    why = hindrance(asked[0], verdict, now_ns) or "no other rank of its group can be"
+    return NotAsked(f"rank {asked[0].rank} cannot be asked: {why}")

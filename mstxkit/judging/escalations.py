@@ -1,0 +1,210 @@
+"""Profiles that verdicts ask for, in the control folder of a run: asked for once each, and taken back with the verdict.
+
+`acting.py` decides; here is what it decides by, and what comes of it. What was asked for is read from the run itself,
+so that a judge that is started again, or another one, goes on where the last one was.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Iterable, Sequence
+
+from ..errors import MstxkitError
+from ..store import documents, fate, layout, messages, request
+from ..store.control_folder import ControlFolder
+from ..store.documents import Unusable
+from ..store.fate import Asked, Fates, Heard, Progress
+from ..store.report import DONE, IN_A_SESSION
+from ..store.verdicts import Verdict
+from . import acting
+from .acting import Acting, Earlier, NotAsked, Wish
+
+# Verdicts that wait for their turn are looked at again so often, and so many words of ranks are read for one.
+_LOOKS_EVERY_S, _READ_AT_MOST = 2.0, 64
+# Whether the job lets verdicts act, so many ranks are asked; where it does not, again after so long.
+_ASKED_WHETHER, _OBSERVED_S = 4, 30.0
+# Of requests older than this none is open any more, and so many are remembered.
+_OPEN_AT_MOST_NS, _EARLIER_AT_MOST, _CANCELS_AT_MOST = 2 * request.LIVES_S * 10**9, 10_000, 256
+
+
+class Escalations:
+    """What verdicts on one run have asked for, and may still ask for. One thread at a time.
+
+    Args:
+        run: The run folder.
+        run_id: Its id.
+        verdicts: As they were said last, by whomever.
+    """
+
+    def __init__(self, run: Path, run_id: str, verdicts: Iterable[Verdict] = ()) -> None:
+        self._control, self._run = ControlFolder(run, run_id), str(run)
+        self._earlier: dict[str, Earlier] = {}
+        self._request_of: dict[str, str] = {}
+        self._why: dict[str, str] = {}
+        self._final: set[str] = set()
+        self._cancels: dict[str, str] = {}
+        self._state: tuple[int, ...] = ()
+        self._asked: dict[str, Asked] = {}
+        self._looks_s = 0.0
+        for verdict in verdicts:
+            if verdict.request:
+                self._remember(Earlier(verdict.request, verdict.id, acting.cause_of(verdict), verdict.time_ns, True))
+            self.noted(verdict)
+
+    def noted(self, verdict: Verdict) -> Verdict:
+        """A verdict as it is said, with what it has asked for; one that is withdrawn takes its request back."""
+        id = self._request_of.get(verdict.id, "")
+        if verdict.withdrawn:
+            if id and len(self._cancels) < _CANCELS_AT_MOST:
+                self._cancels[id] = verdict.withdrawn
+            self._why.pop(verdict.id, None)
+            self._final.discard(verdict.id)
+        if not id:
+            return verdict._replace(no_request=self._why.get(verdict.id, ""))
+        seen_by = f"mstxkit status {shlex.quote(self._run)}"
+        return verdict._replace(request=id, no_request="", next=verdict.next if verdict.withdrawn else seen_by)
+
+    def consider(self, holding: Sequence[Verdict], limits: Acting, now_ns: int) -> list[Verdict]:
+        """Ask for one profile at most, take back what is not wanted any more. Never raises for what is in the run.
+
+        Args:
+            holding: The verdicts that hold.
+            limits: How often verdicts may ask.
+            now_ns: Wall clock.
+
+        Returns: the verdicts of which something else is to be said now.
+        """
+        try:
+            self._cancel()
+            return self._ask(holding, limits, now_ns)
+        except (OSError, MstxkitError):
+            return []  # a full disk, or a run that somebody removes: at the next look
+
+    # What is asked for.
+
+    def _ask(self, holding: Sequence[Verdict], limits: Acting, now_ns: int) -> list[Verdict]:
+        waiting = [verdict for verdict in holding if verdict.id not in self._request_of]
+        waiting = [verdict for verdict in waiting if verdict.id not in self._final]
+        self._why = {verdict.id: self._why[verdict.id] for verdict in holding if verdict.id in self._why}
+        self._final &= {verdict.id for verdict in holding}
+        is_new = any(verdict.id not in self._why for verdict in waiting)
+        if not waiting or (not is_new and time.monotonic() < self._looks_s):
+            return []
+        self._looks_s = time.monotonic() + _LOOKS_EVERY_S
+        speakers = self._heard(self._names()[:_ASKED_WHETHER])
+        if acting.observes(speakers) or not speakers:
+            self._looks_s += _OBSERVED_S * bool(speakers)
+            self._why.update((verdict.id, "") for verdict in waiting)
+            return []
+        self._learn(now_ns)
+        blamed = {verdict.rank for verdict in holding if verdict.is_blaming and verdict.rank is not None}
+        waiting.sort(key=lambda verdict: (-verdict.impact_ratio, verdict.id))
+        changed = (self._answered(verdict, blamed, limits, now_ns) for verdict in waiting)
+        return [verdict for verdict in changed if verdict is not None]
+
+    def _answered(self, verdict: Verdict, blamed: set[int], limits: Acting, now_ns: int) -> Verdict | None:
+        """The verdict with what came of it; None where that is no news."""
+        if verdict.id not in self._request_of:
+            refusal = self._tried(verdict, blamed, limits, now_ns)
+            if refusal is not None:
+                is_news = self._why.get(verdict.id, "") != refusal.why
+                self._why[verdict.id] = refusal.why
+                self._final |= {verdict.id} if refusal.is_final else set()
+                return self.noted(verdict) if is_news else None
+        return self.noted(verdict)
+
+    def _tried(self, verdict: Verdict, blamed: set[int], limits: Acting, now_ns: int) -> NotAsked | None:
+        refusal = acting.refused_by_itself(verdict, limits)
+        refusal = refusal or acting.refused_by_others(verdict, list(self._earlier.values()), limits, now_ns)
+        if refusal is not None:
+            return refusal
+        speakers, shared = self._speakers(verdict)
+        wish = acting.wish_of(verdict, speakers, now_ns, shared, blamed)
+        return wish if isinstance(wish, NotAsked) else self._sent(wish, verdict, now_ns)
+
+    def _sent(self, wish: Wish, verdict: Verdict, now_ns: int) -> NotAsked | None:
+        fields = {
+            "stage": wish.stage, "ranks": list(wish.ranks), "steps": 1, "preset": wish.preset,
+            "reason": f"the judge: {wish.reason}"[: request.WORDS_AT_MOST], "occasion": wish.occasion,
+        }  # fmt: skip
+        try:
+            asked = request.checked(fields, request.Known((wish.stage,), wish.ranks, (wish.preset,)), "verdict", now_ns)
+            self._control.send(messages.of_request(asked))
+        except MstxkitError as exc:
+            return NotAsked(str(exc)[:300])
+        self._remember(Earlier(asked.id, verdict.id, acting.cause_of(verdict), now_ns, is_open=True))
+        return None
+
+    def _remember(self, earlier: Earlier) -> None:
+        if earlier.id in self._earlier or len(self._earlier) < _EARLIER_AT_MOST:
+            self._earlier[earlier.id] = earlier
+            self._request_of[earlier.verdict] = earlier.id
+
+    # What the run says.
+
+    def _learn(self, now_ns: int) -> None:
+        """What was asked for before, by other judges too, and which of it is open."""
+        state = documents.state_of(self._control.path / layout.REQUESTS)
+        if state != self._state:
+            self._asked, self._state = {each.request.id: each for each in self._newest()}, state
+        for asked in self._asked.values():
+            of, before = acting.verdict_in(asked.request.occasion), self._earlier.get(asked.request.id)
+            if of is not None:
+                is_recent = abs(now_ns - asked.request.created_ns) <= _OPEN_AT_MOST_NS
+                is_open = is_recent if before is None else before.is_open
+                self._remember(Earlier(asked.request.id, *of, asked.request.created_ns, is_open))
+        for id, earlier in self._earlier.items():
+            if earlier.is_open:
+                self._earlier[id] = earlier._replace(is_open=not self._has_ended(id))
+
+    def _has_ended(self, id: str) -> bool:
+        return id not in self._asked or self._progress(self._asked[id]).has_ended
+
+    def _progress(self, asked: Asked) -> Progress:
+        ranks = set(asked.request.ranks_in(0, asked.suspects))
+        return Fates(self._heard([name for name in self._names() if name[0] in ranks])).progress(asked)
+
+    def _names(self) -> list[tuple[int, str]]:
+        """Rank and role of all that have said anything of themselves."""
+        names = map(layout.ack_of, documents.names_in(self._control.path / layout.ACKS))
+        return sorted(name for name in names if name is not None)
+
+    def _heard(self, names: Sequence[tuple[int, str]]) -> list[Heard]:
+        acks = (self._control.acknowledgement(rank, role) for rank, role in names)
+        speakers = (fate.speaker_of(ack) for ack in acks if ack is not None)
+        return [speaker for speaker in speakers if speaker is not None]
+
+    def _speakers(self, verdict: Verdict) -> tuple[list[Heard], set[int]]:
+        """Those that may be asked, nearest to the rank first; and the ranks that several processes have."""
+        names, role = self._names(), layout.role_in_names(verdict.role)
+        shared = {rank for rank, count in Counter(rank for rank, _ in names).items() if count > 1}
+        group, size = {*verdict.group, verdict.rank}, max((rank for rank, _ in names), default=0) + 1
+        of_role = [name for name in names if not role or name[1] in ("", role)]
+        of_role = [name for name in of_role if not verdict.group or name[0] in group]
+        of_role.sort(key=lambda name: (name[0] - (verdict.rank or 0)) % size)
+        return self._heard(of_role[:_READ_AT_MOST]), shared
+
+    # What is taken back.
+
+    def _cancel(self) -> None:
+        """Requests of verdicts that hold no more, unless they have begun."""
+        for id, why in list(self._cancels.items()):
+            asked = next((each for each in self._newest() if each.request.id == id), None)
+            if asked is not None and asked.cancelled is None and not _has_begun(self._progress(asked)):
+                self._control.send(messages.of_cancel(id, f"the verdict was withdrawn: {why}"[:300]))
+            self._cancels.pop(id)
+
+    def _newest(self) -> list[Asked]:
+        try:
+            return fate.asked(self._control)
+        except Unusable:
+            return []  # whoever sends replaces it
+
+
+def _has_begun(progress: Progress) -> bool:
+    """Has it ended, or does any rank record, or has recorded?"""
+    begun = any(report.state in (*IN_A_SESSION, DONE) or report.recorded for report in progress.reports)
+    return begun or progress.has_ended

@@ -1,0 +1,163 @@
+"""Compares two runs, or two parts of one; says what cannot be compared, and why."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Iterator, NamedTuple
+
+from ...errors import ReadError
+from . import rows, surroundings
+from .difference import STEPS_NEEDED
+from .rows import STAGE, STEP, ComparedTime
+from .sides import Side, lengths
+from .surroundings import SideChange
+
+CONFIDENCE = 0.95
+# Where the tokens of a step differ by more, times of steps say nothing about who has become slower.
+OTHER_WORK = 0.1
+# Of the form as JSON.
+SCHEMA = 1
+
+
+class Comparison(NamedTuple):
+    """Two sides, compared.
+
+    Args:
+        before, after: The sides.
+        rows: Steps, stages and ranks that both have.
+        with_it: What else is different.
+        left_out: What could not be compared, a sentence each.
+        other_work: Do the steps of the two sides do so different work that their times say little?
+    """
+
+    before: Side
+    after: Side
+    rows: list[ComparedTime]
+    with_it: list[SideChange]
+    left_out: list[str]
+    other_work: bool
+
+    def of(self, what: str) -> list[ComparedTime]:
+        """Rows of steps, stages or ranks."""
+        return [row for row in self.rows if row.of == what]
+
+    @property
+    def first(self) -> ComparedTime | None:
+        """The stage that changed first: as soon as any did, and of these the one that a step comes to first."""
+        changed = [row for row in self.of(STAGE) if row.since_step is not None and not row.has_other_work]
+        return min(changed, key=lambda row: row.since_step or 0, default=None)
+
+    def over(self, limit_ratio: float) -> list[ComparedTime]:
+        """Steps and stages that have become slower by more than that, and for sure slower; steps where the work is the
+        same.
+        """
+        both = (*(() if self.other_work else self.of(STEP)), *self.of(STAGE))
+        return [row for row in both if row.time.ratio > limit_ratio and row.verdict == "slower"]
+
+
+def compared(before: Side, after: Side) -> Comparison:
+    """Compare two sides.
+
+    Raises:
+        ReadError: they cannot be compared; the message says why, and what can be done.
+    """
+    _check(before, after)
+    times = rows.of_sides(before, after, CONFIDENCE)
+    if not times:
+        raise ReadError(f"{_both(before, after)} have no stage and no length of steps in common")
+    has_other_work = any(_differs(row) for row in times)
+    with_it = surroundings.changes(before, after, times)
+    return Comparison(before, after, times, with_it, list(_left_out(before, after)), has_other_work)
+
+
+def _differs(row: ComparedTime) -> bool:
+    tokens = row.tokens
+    return tokens is not None and (tokens.low > OTHER_WORK or tokens.high < -OTHER_WORK)
+
+
+def _check(before: Side, after: Side) -> None:
+    for side in (before, after):
+        _check_steps(side)
+    common = [role for role in before.steps if role in after.steps]
+    if not common:
+        roles = [", ".join(role or "no role" for role in side.steps) for side in (before, after)]
+        raise ReadError(
+            f"{_both(before, after)} have no role in common: {roles[0]}; {roles[1]}. A role is what identify(role=…) "
+            "or MSTXKIT_ROLE says"
+        )
+    is_same = os.path.realpath(before.path) == os.path.realpath(after.path)
+    shared = [role for role in common if _numbers(before, role) & _numbers(after, role)]
+    if is_same and shared:
+        raise ReadError(
+            f"{before.path}: the two sides have steps of one run in common; give two parts of it that do not overlap, "
+            "--before 0:99 --after 100:199 say"
+        )
+
+
+def _check_steps(side: Side) -> None:
+    what = f"{side.path}, steps {side.wanted}" if side.wanted is not None else side.path
+    if not side.steps:
+        raise ReadError(
+            f"{what}: no step is over in which a stage has ended; a step is what mstxkit.step() or a patched framework "
+            "counts (mstxkit report shows what there is)"
+        )
+    most = max(int((lengths(steps).values > 0).sum()) for steps in side.steps.values())
+    if most < STEPS_NEEDED:
+        raise ReadError(f"{what}: only {most} steps; what is not at least {STEPS_NEEDED} steps long cannot be compared")
+
+
+def _numbers(side: Side, role: str) -> set[int]:
+    return {step.step for step in side.steps[role]}
+
+
+def _both(before: Side, after: Side) -> str:
+    return f"{before.path} and {after.path}"
+
+
+def _left_out(before: Side, after: Side) -> Iterator[str]:
+    for side, other in ((before, after), (after, before)):
+        for role in (role for role in side.steps if role not in other.steps):
+            yield f"role {role or '(none)'}: only {side.path} has it"
+    for role in (role for role in before.steps if role in after.steps):
+        stages = [{stage for step in side.steps[role] for stage in step.stages} for side in (before, after)]
+        for stage in sorted(stages[0] ^ stages[1]):
+            yield f"stage {stage}: only {before.path if stage in stages[0] else after.path} has it"
+        members = [{peer.rank for step in side.steps[role] for peer in step.members} for side in (before, after)]
+        if members[0] != members[1]:
+            yield f"ranks of {role or 'the job'}: the two sides do not have the same ones"
+
+
+def as_json(comparison: Comparison, limit_ratio: float | None) -> dict[str, Any]:
+    """Plain values: times in ns, ratios as such."""
+    first = comparison.first
+    return {
+        "schema": SCHEMA,
+        "before": _side_as_json(comparison.before), "after": _side_as_json(comparison.after),
+        "rows": [_row_as_json(row) for row in comparison.rows],
+        "first": None if first is None else _row_as_json(first),
+        "with_it": [change._asdict() for change in comparison.with_it],
+        "left_out": comparison.left_out, "other_work": comparison.other_work,
+        "fail_over_ratio": limit_ratio,
+        "over": [] if limit_ratio is None else [_row_as_json(row) for row in comparison.over(limit_ratio)],
+    }  # fmt: skip
+
+
+def _side_as_json(side: Side) -> dict[str, Any]:
+    steps = sum(len(steps) for steps in side.steps.values())
+    return {
+        "path": side.path, "run": side.run.id, "first_step": side.first_step, "last_step": side.last_step,
+        "role_steps": steps,
+    }  # fmt: skip
+
+
+def _row_as_json(row: ComparedTime) -> dict[str, Any]:
+    parts = {name: getattr(row, name) for name in ("time", "tokens", "per_token")}
+    fields = {name: part._asdict() for name, part in parts.items() if part is not None}
+    for name in ("time", "per_token"):
+        if name in fields:
+            fields[f"{name}_ns"] = {**fields[name], **{end: 1e9 * fields[name][end] for end in ("before", "after")}}
+            del fields[name]
+    return {
+        "of": row.of, "role": row.role, "stage": row.stage, "rank": row.rank, "verdict": row.verdict,
+        "waits": row.waits, "since_step": row.since_step, **fields,
+    }  # fmt: skip

@@ -1,0 +1,104 @@
+"""Rows of a comparison: of each role its steps, its stages, and the ranks in them."""
+
+from __future__ import annotations
+
+from typing import Iterator, NamedTuple
+
+from ..tables import lateness
+from . import sides
+from .difference import Difference, between, onset
+from .sides import Series, Side
+
+# What a row is of.
+STEP, STAGE, RANK = "step", "stage", "rank"
+
+
+class ComparedTime(NamedTuple):
+    """One thing that both sides have. Seconds.
+
+    Args:
+        of: STEP, STAGE or RANK.
+        role: "" where none is known.
+        stage: Its key; None of whole steps.
+        rank: Of a rank's own process; None of what all of a role do.
+        time: How long it takes: of steps and ranks themselves, of a stage in the member that takes longest.
+        waits: Members wait for each other in it: it is longer for all where one of them is late.
+        since_step: From which step of the second side on it is as changed as in the end; None where it is not changed.
+        tokens: How many of them a step has had, where that is known.
+        per_token: How long one of them takes, by the time above.
+    """
+
+    of: str
+    role: str
+    stage: str | None
+    rank: int | None
+    time: Difference
+    waits: bool = False
+    since_step: int | None = None
+    tokens: Difference | None = None
+    per_token: Difference | None = None
+
+    @property
+    def has_other_work(self) -> bool:
+        """Does the work explain it: more tokens where it takes longer, fewer where it takes less?"""
+        tokens, each = self.tokens, self.per_token
+        if tokens is None or each is None:
+            return False
+        is_same_way = (tokens.is_more and self.time.is_more) or (tokens.is_less and self.time.is_less)
+        return is_same_way and not (each.is_more if self.time.is_more else each.is_less)
+
+    @property
+    def verdict(self) -> str:
+        """`slower`, `faster`, `more work`, `less work`, or `alike`: no difference is seen."""
+        if not (self.time.is_more or self.time.is_less):
+            return "alike"
+        if self.has_other_work:
+            return "more work" if self.time.is_more else "less work"
+        return "slower" if self.time.is_more else "faster"
+
+
+def of_sides(before: Side, after: Side, confidence: float) -> list[ComparedTime]:
+    """Steps, stages and ranks that both have, in the order of roles and of their stages.
+
+    Args:
+        confidence: Of all intervals together: each of them is as much wider as there are many.
+    """
+    pairs = list(_pairs(before, after))
+    own = {of: 1 - (1 - confidence) / max(1, sum(pair[0] == of for pair in pairs)) for of in (STEP, STAGE, RANK)}
+    return [row for pair in pairs if (row := _row(*pair, own[pair[0]])) is not None]
+
+
+_Pair = tuple[str, str, "str | None", "int | None", bool, Series, Series, "tuple[Series, Series] | None"]
+
+
+def _pairs(before: Side, after: Side) -> Iterator[_Pair]:
+    """What is compared: of what, role, stage, rank, do they wait, values on both sides, tokens on both."""
+    for role in (role for role in before.steps if role in after.steps):
+        own = before.steps[role], after.steps[role]
+        yield STEP, role, None, None, False, sides.lengths(own[0]), sides.lengths(own[1]), None
+        waiting = {stage for steps in own for _, stage in lateness.synchronising(steps)}
+        here = set(sides.stages_of(own[0]))
+        for stage in (stage for stage in sides.stages_of(own[1]) if stage in here):
+            first, second = (sides.of_stage(steps, stage) for steps in own)
+            tokens = sides.tokens_of(own[0], stage), sides.tokens_of(own[1], stage)
+            yield STAGE, role, stage, None, stage in waiting, first, second, tokens
+            ranks = [sides.of_ranks(steps, stage) for steps in own]
+            for rank in ranks[0] if ranks[0].keys() == ranks[1].keys() and len(ranks[0]) > 1 else ():
+                yield RANK, role, stage, rank, stage in waiting, ranks[0][rank], ranks[1][rank], None
+
+
+def _row(
+    of: str, role: str, stage: str | None, rank: int | None, waits: bool, before: Series, after: Series,
+    tokens: tuple[Series, Series] | None, confidence: float,
+) -> ComparedTime | None:  # fmt: skip
+    time = between(before.values, after.values, confidence)
+    if time is None:
+        return None
+    is_changed = time.is_more or time.is_less
+    since = after.steps[onset(time.before, after.values, time.ratio)] if is_changed else None
+    row = ComparedTime(of, role, stage, rank, time, waits, since)
+    if tokens is None:
+        return row
+    work = between(tokens[0].values, tokens[1].values, confidence)
+    each = between(before.values / tokens[0].values, after.values / tokens[1].values, confidence)
+    return row._replace(tokens=work, per_token=each)

@@ -1,0 +1,92 @@
+"""What else is different about the two sides: work, ranks, versions, settings, and what was profiled meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Iterator, NamedTuple
+
+from ..report.units import spans
+from .rows import STAGE, ComparedTime
+from .sides import Side
+
+_NAMED_AT_MOST = 6
+
+
+class SideChange(NamedTuple):
+    """One thing that is not the same; texts as they are, from files that anybody may have written.
+
+    Args:
+        what: `tokens of actor_generate`, `ranks`, `torch`, …
+        before, after: How it is on either side; "" where it is not there.
+    """
+
+    what: str
+    before: str
+    after: str
+
+
+def changes(before: Side, after: Side, rows: Iterable[ComparedTime]) -> list[SideChange]:
+    """What is different, what explains most first."""
+    different = [*_work(rows), *_of_both(_ranks, before, after), *_of_both(_versions, before, after)]
+    different += [*_of_both(_patches, before, after), *_of_both(_profiles, before, after)]
+    return different
+
+
+def _work(rows: Iterable[ComparedTime]) -> Iterator[SideChange]:
+    for row in rows:
+        tokens = row.tokens
+        if row.of == STAGE and tokens is not None and (tokens.is_more or tokens.is_less):
+            yield SideChange(f"tokens of {row.stage}", f"{tokens.before:.0f} a step", f"{tokens.after:.0f} a step")
+
+
+def _of_both(look: Any, before: Side, after: Side) -> Iterator[SideChange]:
+    values = look(before), look(after)
+    for what in dict.fromkeys((*values[0], *values[1])):
+        first, second = (side.get(what, "") for side in values)
+        if first != second:
+            yield SideChange(what, first, second)
+
+
+def _ranks(side: Side) -> dict[str, str]:
+    members = {
+        f"ranks of {role}" if role else "ranks": len({peer.rank for step in steps for peer in step.members})
+        for role, steps in side.steps.items()
+    }
+    hosts = {peer.host for steps in side.steps.values() for step in steps for peer in step.members}
+    return {**{what: str(count) for what, count in members.items()}, "hosts": str(len(hosts))}
+
+
+def _versions(side: Side) -> dict[str, str]:
+    """Of Python, mstxkit and the frameworks that processes have loaded; several where they do not agree."""
+    seen: dict[str, set[str]] = {}
+    for row in side.processes.select("versions").to_series().drop_nulls().unique().sort().to_list():
+        for named in row.split(", "):
+            name, _, version = named.partition(" ")
+            seen.setdefault(name, set()).add(version)
+    return {name: " and ".join(sorted(versions)) for name, versions in seen.items()}
+
+
+def _patches(side: Side) -> dict[str, str]:
+    """How many targets of each framework are ranges; which frameworks are patched at all."""
+    import polars as pl
+
+    applied = side.run.patches().filter(pl.col("state") == "applied").select("framework", "path").unique()
+    counts = applied.group_by("framework").len().sort("framework")
+    return {f"patched targets of {framework}": str(count) for framework, count in counts.iter_rows()}
+
+
+def _profiles(side: Side) -> dict[str, str]:
+    """Profiles that were recorded in these steps: they cost time, which is no difference of the training's."""
+    import polars as pl
+
+    if side.first_step is None:
+        return {}
+    within = (pl.col("last_step") >= side.first_step) & (pl.col("first_step") <= (side.last_step or 0))
+    rows = side.run.escalations().filter(within & pl.col("start_ns").is_not_null())
+    steps = sorted({step for row in rows.iter_rows(named=True) for step in _steps(row, side)})
+    shown = spans(steps[:_NAMED_AT_MOST]) + (" and more" if len(steps) > _NAMED_AT_MOST else "")
+    return {"profiles recorded in steps": shown} if steps else {}
+
+
+def _steps(row: dict[str, Any], side: Side) -> range:
+    first, last = max(row["first_step"], side.first_step or 0), min(row["last_step"], side.last_step or 0)
+    return range(first, min(last, first + _NAMED_AT_MOST) + 1)

@@ -1,0 +1,143 @@
+"""A comparison on a terminal. Every name in it goes through `escape`."""
+
+from __future__ import annotations
+
+from typing import Iterator
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ..report.escape import for_rich, for_terminal, shown
+from ..report.units import duration
+from .comparing import Comparison
+from .difference import Difference
+from .rows import RANK, STAGE, STEP, ComparedTime
+from .sides import Side
+
+_RANKS_SHOWN, _CHANGES_SHOWN, _LEFT_OUT_SHOWN = 8, 12, 8
+_STYLES = {"slower": "bold red", "faster": "bold green", "more work": "bold", "less work": "bold"}
+_WORDS = {"slower": "Slower", "faster": "Faster", "alike": "No difference seen"}
+
+
+def render(comparison: Comparison, everything: bool = False) -> RenderableType:
+    """All of it: the verdict, what changed first, what changed with it; then stages and the ranks that have changed."""
+    parts: list[RenderableType] = [*map(_headline, comparison.of(STEP)), *_first(comparison)]
+    if comparison.other_work:
+        parts.append(Text("The two sides do not do the same work: only times for one token can be compared.", "bold"))
+    parts += _listed("with it", [_change(change) for change in comparison.with_it], _CHANGES_SHOWN)
+    stages = comparison.of(STAGE)
+    parts += [Text(), _table(stages, comparison)] if stages else []
+    parts += _ranks(comparison, everything)
+    parts += _listed("left out", [for_terminal(words) for words in comparison.left_out], _LEFT_OUT_SHOWN)
+    return Group(_sides(comparison), *parts)
+
+
+def _sides(comparison: Comparison) -> Text:
+    text = Text.assemble(("After ", "bold"), _side(comparison.after))
+    return text.append("\n").append("against ", "bold").append(_side(comparison.before))
+
+
+def _side(side: Side) -> str:
+    steps = sum(len(steps) for steps in side.steps.values())
+    of_roles = f" of {len(side.steps)} roles" if len(side.steps) > 1 else ""
+    return f"{for_terminal(side.path)}, steps {side.first_step} to {side.last_step} ({steps} steps{of_roles})"
+
+
+def _headline(row: ComparedTime) -> Text:
+    time = row.time
+    whose = f" of {shown(row.role)}" if row.role else ""
+    word, style = _WORDS.get(row.verdict, row.verdict.capitalize()), _STYLES.get(row.verdict, "bold")
+    took = f"a step{whose} takes {duration(1e9 * time.after)}, before {duration(1e9 * time.before)}"
+    return Text.assemble((f"{word}: ", style), took, f": {percent(time.ratio)} ({interval(time)})")
+
+
+def _first(comparison: Comparison) -> list[Text]:
+    row = comparison.first
+    if row is None:
+        return []
+    off = row.time.after - row.time.before
+    since = "from its first step on" if row.since_step == comparison.after.first_step else f"from step {row.since_step}"
+    text = Text.assemble(("  first     ", "dim"), f"{shown(row.stage)}, {since}: ", _more(off))
+    return [text]
+
+
+def _more(seconds: float) -> str:
+    return f"{'+' if seconds >= 0 else '-'}{duration(1e9 * abs(seconds))} in the member that takes longest"
+
+
+def _change(change: object) -> str:
+    what, before, after = (for_terminal(str(part), 80) for part in tuple(change))  # type: ignore[arg-type, var-annotated]
+    return f"{what}: {before or 'none'} → {after or 'none'}"
+
+
+def _listed(word: str, texts: list[str], limit: int) -> Iterator[Text]:
+    for place, text in enumerate(texts[:limit]):
+        yield Text.assemble((f"  {word if place == 0 else '':<9} ", "dim"), text)
+    if len(texts) > limit:
+        yield Text(f"  … and {len(texts) - limit} more (--json lists all)", "dim")
+
+
+def _table(rows: list[ComparedTime], comparison: Comparison) -> Table:
+    roles = len(comparison.before.steps) > 1
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in (*(("role",) if roles else ()), "stage"):
+        table.add_column(name, overflow="fold")
+    has_tokens = any(row.per_token is not None for row in rows)
+    for name in ("before", "after", "change", "between", *(("a token",) if has_tokens else ())):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("")
+    for row in rows:
+        each = ["" if row.per_token is None else percent(row.per_token.ratio)] if has_tokens else []
+        names = [for_rich(row.role)] if roles else []
+        table.add_row(*names, for_rich(row.stage or "", 48), *_figures(row), *each, _said(row))
+    return table
+
+
+def _figures(row: ComparedTime) -> tuple[str, str, str, str]:
+    time = row.time
+    return duration(1e9 * time.before), duration(1e9 * time.after), percent(time.ratio), interval(time)
+
+
+def _ranks(comparison: Comparison, everything: bool) -> list[RenderableType]:
+    """Ranks that have changed, where the others have not by as much: what most have in common is the stage's."""
+    rows = [row for row in comparison.of(RANK) if everything or _stands_out(row, comparison)]
+    if not rows:
+        return []
+    rows.sort(key=lambda row: -abs(row.time.ratio))
+    kept = rows if everything else rows[:_RANKS_SHOWN]
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in ("rank", "stage", "before", "after", "change", "between", ""):
+        table.add_column(name, justify="left" if name in ("stage", "") else "right", overflow="fold")
+    for row in kept:
+        table.add_row(str(row.rank), for_rich(row.stage or "", 48), *_figures(row), _said(row))
+    more = [Text(f"… and {len(rows) - len(kept)} more (--all)", "dim")] if len(rows) > len(kept) else []
+    return [Text(), table, *more]
+
+
+def _said(row: ComparedTime) -> Text:
+    words = [row.verdict] if row.verdict != "alike" else []
+    words += ["members wait in it"] if row.waits else []
+    return Text("; ".join(words), _STYLES.get(row.verdict, ""))
+
+
+def _stands_out(row: ComparedTime, comparison: Comparison) -> bool:
+    if row.verdict == "alike":
+        return False
+    others = [other for other in comparison.of(RANK) if (other.role, other.stage) == (row.role, row.stage)]
+    ratios = sorted(other.time.ratio for other in others)
+    middle = ratios[(len(ratios) - 1) // 2] if row.time.ratio > 0 else ratios[len(ratios) // 2]
+    return row.time.low > middle if row.time.ratio > 0 else row.time.high < middle
+
+
+def percent(ratio: float) -> str:
+    """+9.1 %, -40 %."""
+    value = 100 * ratio
+    return f"{value:+.1f} %" if abs(value) < 9.95 else f"{value:+.0f} %"
+
+
+def interval(time: Difference) -> str:
+    """`+6 to +12 %`: where the true ratio lies."""
+    low, high = 100 * time.low, 100 * time.high
+    digits = 1 if max(abs(low), abs(high)) < 9.95 else 0
+    return f"{low:+.{digits}f} to {high:+.{digits}f} %"

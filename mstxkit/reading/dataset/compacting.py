@@ -1,0 +1,250 @@
+"""Turns sealed files into Parquet where they lie: ranges, marks and summaries by day, role and host, batch by batch.
+
+A batch is done when its manifest is there. Whatever ends this process before that leaves files without one, which the
+next one removes; nothing is there twice. Only what is sealed is touched, and of a process that still runs not the
+newest file. Memory: one batch, about 40 bytes a range for each byte that it is sealed in.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, NamedTuple
+
+from ...host import folders
+from ...store import dataset, documents, layout
+from ...store.dataset import DAYS, MARKS, RANGES, SUMMARIES, CompactedBatch
+from .. import live, places
+from ..folder import Folder, run_id
+from ..processes import ENDED, KILLED, LEFT, Process, Processes
+from ..run import Run
+from . import summaries
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_BATCH_BYTES, _BATCH_FILES = 48 << 20, 4096
+_ROWS_A_FILE = 1 << 20
+_WAIT_S = 5.0
+Progress = Callable[[int, int], None]
+
+
+class Compacted(NamedTuple):
+    """What was done: so many batches, sealed files and their bytes, ranges and summaries, bytes of Parquet; and files
+    that were removed.
+    """
+
+    batches: int = 0
+    files: int = 0
+    sealed_bytes: int = 0
+    ranges: int = 0
+    summaries: int = 0
+    bytes: int = 0
+    removed: int = 0
+
+    def plus(self, other: Compacted) -> Compacted:
+        """Both together."""
+        return Compacted(*map(sum, zip(self, other)))
+
+
+def compact(
+    run: Path, hosts: Iterable[str] | None = None, remove: bool = False, progress: Progress | None = None
+) -> Compacted:
+    """Compact all sealed files that are within reach and not compacted yet.
+
+    Args:
+        run: The run's folder, resolved.
+        hosts: Only files of these hosts; None: all.
+        remove: Remove sealed files once their batch is whole on disk.
+        progress: Called with files that are done, and with all there are.
+
+    Raises:
+        OSError, MstxkitError: it cannot be done, or another process is at it.
+    """
+    own_id = run_id(str(run), [])
+    folders.make_folder(run / dataset.FOLDER)
+    done = Compacted()
+    with documents.locked(run / dataset.FOLDER / "compact.lock", _WAIT_S):
+        todo = _todo(run, own_id, None if hosts is None else frozenset(hosts))
+        count, so_far = sum(len(names) for names in todo.values()), 0
+        for host, names in todo.items():
+            for batch in _parted(run, own_id, names):
+                done = done.plus(_compact_batch(run, own_id, host, batch))
+                so_far += len(batch)
+                if progress is not None:
+                    progress(so_far, count)
+        if remove:
+            done = done._replace(removed=_remove(run, own_id))
+    return done
+
+
+def _todo(run: Path, own_id: str, hosts: frozenset[str] | None) -> dict[str, list[str]]:
+    """By host, the sealed files that no batch has and nobody writes to any more. Files without a manifest go."""
+    have = {source for batch in dataset.batches(run, own_id) for source in batch.sources}
+    sealed = places.SealedFolder(str(run), own_id)
+    names = [name for name in sealed.names(layout.SEALED_SUFFIX) if layout.is_sealed(name)]
+    being_written = layout.newest_of_each(names) & _of_running(run, names)
+    todo: dict[str, list[str]] = {}
+    for name in layout.in_order(name for name in names if name not in have and name not in being_written):
+        host = dataset.host_of(name)
+        if hosts is None or host in hosts:
+            todo.setdefault(host, []).append(name)
+    for host in todo:
+        _tidy(run, own_id, host)
+    return todo
+
+
+def _of_running(run: Path, names: Iterable[str]) -> set[str]:
+    """Sealed files of processes that have something live still, and may seal more, or somebody for them."""
+    processes = Processes()
+    live.read_all(Folder(str(run / layout.LIVE)), processes)
+    running = {process.name for process in processes.ordered()}
+    return {name for name in names if layout.sealed_process(name) in running}
+
+
+def _tidy(run: Path, own_id: str, host: str) -> None:
+    known_numbers = {batch.number for batch in dataset.batches(run, own_id) if batch.host == host}
+    for number, file in dataset.files_of(run, host):
+        if number not in known_numbers:
+            file.unlink(missing_ok=True)
+
+
+def _parted(run: Path, own_id: str, names: list[str]) -> Iterator[list[str]]:
+    """In batches that fit memory; all of a process stays together as far as that goes."""
+    sealed = places.SealedFolder(str(run), own_id)
+    batch: list[str] = []
+    held = 0
+    for name in names:
+        bytes_of_it = _size(sealed, name)
+        if batch and (held + bytes_of_it > _BATCH_BYTES or len(batch) >= _BATCH_FILES):
+            yield batch
+            batch, held = [], 0
+        batch.append(name)
+        held += bytes_of_it
+    if batch:
+        yield batch
+
+
+def _size(sealed: places.SealedFolder, name: str) -> int:
+    try:
+        return os.stat(sealed.path_of(name)).st_size
+    except OSError:
+        return 0
+
+
+def _compact_batch(run: Path, own_id: str, host: str, names: list[str]) -> Compacted:
+    number = 1 + max((batch.number for batch in dataset.batches(run, own_id) if batch.host == host), default=-1)
+    part = Run(str(run), sealed_files=frozenset(names))
+    writer = _Writer(run, host, number)
+    try:
+        for ranges, marks in part.archived_batches(_ROWS_A_FILE):
+            writer.write(RANGES, _named(part, ranges), "start_ns")
+            writer.write(MARKS, _named(part, marks), "time_ns")
+        summed = _named(part, summaries.of_stage_rows(part.archived_stage_rows()))
+        writer.write(SUMMARIES, summed, "start_ns")
+        writer.write(DAYS, summaries.of_days(summed), "start_ns")
+        writer.flush()
+        about = {process.name: _about(process) for process in part.known_processes()}
+        dataset.write(run, own_id, CompactedBatch(host, number, tuple(names), tuple(writer.files), about))
+    except BaseException:
+        writer.forget()
+        raise
+    size = sum(_size(places.SealedFolder(str(run), own_id), name) for name in names)
+    return Compacted(1, len(names), size, writer.rows[RANGES], writer.rows[SUMMARIES], writer.bytes)
+
+
+def _named(part: Run, rows: pl.DataFrame) -> pl.DataFrame:
+    """With the name of each process in place of its row: rows are of this batch alone. And with its host."""
+    import polars as pl
+
+    processes = part.known_processes()
+    names = pl.Series([process.name for process in processes], dtype=pl.String)
+    hosts = pl.Series([process.host for process in processes], dtype=pl.String)
+    at = rows["process"]
+    return rows.with_columns(process=names.gather(at), host=hosts.gather(at))
+
+
+def _about(process: Process) -> dict[str, Any]:
+    """What the metas of its blocks said, in their form."""
+    clock = {"kind": process.clock_kind, "ticks_per_ns": process.ticks_per_ns, "anchors": sorted(process.anchors)}
+    about = {
+        "identity": process.identity, "counters": process.counters, "clock": clock,
+        "heartbeat_ns": process.heartbeat_ns,
+    }  # fmt: skip
+    if not process.ended:
+        return {"about": about}
+    words = {ENDED: "exit", LEFT: "left", KILLED: "killed"}
+    end = {
+        "ended": words.get(process.state, "exit"), "error": process.error, "status": process.exit_status,
+        "gone_ns": process.gone_ns, "by": process.sealed_by, "watched": process.was_watched,
+    }  # fmt: skip
+    return {"about": about, "end": {key: value for key, value in end.items() if value not in (None, "")}}
+
+
+class _Writer:
+    """Writes the Parquet files of one batch, whole ones only."""
+
+    def __init__(self, run: Path, host: str, number: int) -> None:
+        self._base, self._host, self._number = run / dataset.FOLDER, host, number
+        self.files: list[str] = []
+        self.rows = dict.fromkeys(dataset.KINDS, 0)
+        self.bytes = 0
+
+    def write(self, kind: str, rows: pl.DataFrame, time_column: str) -> None:
+        """Rows of a kind, each where its day and role say; `role` and `process` are columns of theirs."""
+        import polars as pl
+
+        day_ns = 86_400 * 10**9
+        placed = rows.with_columns(_day=pl.col(time_column) // day_ns, _role=pl.col("role").cast(pl.String))
+        for of_place in placed.partition_by("_day", "_role", maintain_order=True):
+            day, role = of_place["_day"][0], of_place["_role"][0] or ""
+            folder = dataset.folder_of(kind, dataset.day_of((day or 0) * day_ns), role, self._host)
+            self._write(folder, of_place.drop("_day", "_role"))
+            self.rows[kind] += of_place.height
+
+    def _write(self, folder: str, rows: pl.DataFrame) -> None:
+        import polars as pl
+
+        name = f"{folder}/{self._number}.{len(self.files)}{dataset.SUFFIX}"
+        file = self._base / name
+        _make_folders(self._base, file.parent)
+        texts = rows.with_columns(pl.col(pl.Categorical).cast(pl.String))
+        draft = file.with_name(f".{file.name}.draft")
+        texts.write_parquet(draft, compression="zstd", statistics=True)
+        os.chmod(draft, documents.FILE_MODE)
+        os.replace(draft, file)
+        self.files.append(name)
+        self.bytes += file.stat().st_size
+
+    def flush(self) -> None:
+        """All of it is on the disk, before its manifest is."""
+        for name in self.files:
+            descriptor = os.open(self._base / name, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def forget(self) -> None:
+        """Remove what is there so far."""
+        for name in self.files:
+            (self._base / name).unlink(missing_ok=True)
+
+
+def _make_folders(base: Path, folder: Path) -> None:
+    for part in reversed([folder, *folder.parents[: len(folder.relative_to(base).parts) - 1]]):
+        folders.make_folder(part)
+
+
+def _remove(run: Path, own_id: str) -> int:
+    """Remove the sealed files of every batch; each batch says so before. Only in the run, and here on own disks."""
+    sealed = places.SealedFolder(str(run), own_id)
+    there, count = set(sealed.names(layout.SEALED_SUFFIX)), 0
+    for batch in dataset.batches(run, own_id):
+        names = [name for name in batch.sources if name in there]
+        if not batch.removed:
+            dataset.write(run, own_id, batch._replace(removed=True))
+        for name in names:
+            Path(sealed.path_of(name)).unlink(missing_ok=True)
+            count += 1
+    return count

@@ -1,0 +1,67 @@
+"""Compacting where files lie: a task of Ray's on each node, each for the sealed files of its own host.
+
+Source: ray 2.42 to 2.60, `ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ...errors import MstxkitError
+from ...host import identity
+from . import compacting
+from .compacting import Compacted
+
+_MINUTES = 60
+
+
+def compact(run: Path, remove: bool = False) -> Compacted:
+    """Compact on all nodes of the Ray that runs here, a node at a time for each run folder that they share.
+
+    Raises:
+        MstxkitError: there is no Ray here, or it cannot be done on a node.
+    """
+    ray = _ray()
+    was_connected = ray.is_initialized()
+    if not was_connected:
+        _connect(ray)
+    try:
+        return _on_nodes(ray, run, remove)
+    finally:
+        if not was_connected:
+            ray.shutdown()
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise MstxkitError("--ray needs Ray: pip install ray; without it, run `mstxkit compact` on each host") from None
+    return ray
+
+
+def _connect(ray: Any) -> None:
+    try:
+        ray.init(address="auto", log_to_driver=False, configure_logging=False)
+    except ConnectionError:
+        raise MstxkitError("--ray: no Ray runs here; start it, or run `mstxkit compact` on each host") from None
+
+
+def _on_nodes(ray: Any, run: Path, remove: bool) -> Compacted:
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    here = ray.remote(num_cpus=0, max_retries=0)(of_this_host)
+    done = Compacted()
+    for node in sorted({node["NodeID"] for node in ray.nodes() if node["Alive"]}):
+        task = here.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False))
+        try:
+            done = done.plus(ray.get(task.remote(str(run), remove), timeout=_MINUTES * 60))
+        except ray.exceptions.RayError as exc:
+            raise MstxkitError(f"--ray: it cannot be done on node {node[:12]}: {exc}") from exc
+    return done
+
+
+def of_this_host(run: str, remove: bool) -> Compacted:
+    """What a task does: the sealed files of this host, in the run and on its own disk."""
+    return compacting.compact(Path(run), [identity.host()], remove)

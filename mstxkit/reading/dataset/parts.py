@@ -1,0 +1,107 @@
+"""What was compacted, for a run that is opened: it takes the place of sealed files that are no longer there.
+
+As long as all sealed files of a batch are there, they are read, and the batch is not. Once they were removed, or some
+of them are gone, the batch stands for all of them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Iterable, Iterator
+
+from ...errors import FormatError
+from ...stages import canonical
+from ...store import dataset, documents
+from ...store.dataset import MARKS, RANGES, STAGE_ROWS, CompactedBatch
+from ...store.values import table_of
+from .. import sealed
+from ..folder import Damage
+from ..processes import Process, Processes
+from ..tables.stages import FOREVER_NS
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ..selection import Selection
+
+
+class CompactedParts:
+    """The batches that stand for sealed files of a run.
+
+    Args:
+        run: The run's folder.
+        run_id: Its id.
+        sealed_names: The sealed files that are there.
+        damage: Grows by what cannot be read.
+    """
+
+    def __init__(self, run: Path, run_id: str, sealed_names: Iterable[str], damage: list[Damage]) -> None:
+        there = set(sealed_names)
+        self._base, self.damage = run / dataset.FOLDER, damage
+        self._batches = [b for b in dataset.batches(run, run_id) if b.removed or not there.issuperset(b.sources)]
+        self.replaced = frozenset(name for batch in self._batches for name in batch.sources)
+
+    def __bool__(self) -> bool:
+        return bool(self._batches)
+
+    def teach(self, processes: Processes) -> None:
+        """Tell what is known of the processes."""
+        for batch in self._batches:
+            for name, about in batch.processes.items():
+                meta, end = table_of(about.get("about")), about.get("end")
+                process = processes.of(meta.get("identity"), name)
+                sealed.take_about(dict(meta), end if isinstance(end, dict) else None, process)
+
+    def rows(self, kind: str, chosen: Selection, processes: list[Process]) -> Iterator[pl.DataFrame]:
+        """Rows of ranges or marks that are asked for, file by file; `process` is the row in `processes()`."""
+        import polars as pl
+
+        schema = {"process": pl.String, "row": pl.UInt32}
+        index = {process.name: process.index for process in processes}
+        numbers = pl.DataFrame({"process": list(index), "row": list(index.values())}, schema=schema)
+        for batch in self._batches:
+            for file in batch.of(RANGES if kind == STAGE_ROWS else kind):
+                rows = self._read(file, batch)
+                if rows is not None:
+                    named = rows.join(numbers, on="process", maintain_order="left").drop("process")
+                    yield named.rename({"row": "process"}).filter(is_asked_for(chosen, kind))
+
+    def _read(self, name: str, batch: CompactedBatch) -> pl.DataFrame | None:
+        import polars as pl
+
+        file = self._base / name
+        try:
+            with open(documents.open_regular(file), "rb") as stream:
+                return pl.read_parquet(stream, use_pyarrow=False)
+        except (OSError, FormatError, pl.exceptions.PolarsError) as exc:
+            Damage.of(str(file), f"of batch {batch.number} of {batch.host}: {str(exc)[:200]}").note_in(self.damage)
+            return None
+
+
+def is_asked_for(chosen: Selection, kind: str) -> pl.Expr:
+    """What a run's filters leave of rows."""
+    import polars as pl
+
+    start, is_wanted = pl.col("time_ns" if kind == MARKS else "start_ns"), pl.lit(True)
+    if chosen.steps is not None:
+        is_wanted &= pl.col("step").is_in(sorted(chosen.steps)).fill_null(False)
+    if chosen.since_ns is not None:
+        took = pl.lit(0) if kind == MARKS else pl.col("duration_ns").fill_null(FOREVER_NS - chosen.since_ns)
+        is_wanted &= took >= chosen.since_ns - start
+    if chosen.until_ns is not None:
+        is_wanted &= start < chosen.until_ns
+    if chosen.stages is not None:
+        wanted = chosen.stages
+        answers = (
+            pl.col("stage").cast(pl.String).map_elements(lambda s: canonical(s) in wanted, return_dtype=pl.Boolean)
+        )
+        is_wanted &= answers.fill_null(False)
+    return is_wanted
+
+
+def _are_wanted(keys: pl.Series, wanted: frozenset[str] | None) -> pl.Series:
+    import polars as pl
+
+    names = [key for key in keys.cast(pl.String).unique().drop_nulls() if canonical(key) in (wanted or ())]
+    are: pl.Series = keys.cast(pl.String).is_in(names).fill_null(False)
+    return are

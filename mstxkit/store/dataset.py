@@ -1,0 +1,119 @@
+"""`compact/`: what sealed files were turned into: Parquet files by day, role and host, and of each batch a manifest.
+
+<run>/compact/<host>.<n>.json                                                  the manifest of batch n of a host
+<run>/compact/<kind>/day=<UTC day>/role=<role>/host=<host>/<n>.<k>.parquet     kind: ranges, marks, summaries, days
+
+A manifest is written last: what has none is no part of the dataset, and is removed by who compacts next on that host.
+`removed` is written before sealed files are removed: from then on the batch stands for all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Iterator, NamedTuple
+
+from ..errors import MstxkitError
+from ..host import folders
+from . import documents, layout
+from .values import list_of, table_of, text_of
+
+FOLDER = "compact"
+KINDS = RANGES, MARKS, SUMMARIES, DAYS = "ranges", "marks", "summaries", "days"
+# Of the rows in `ranges`, those that are occurrences of a stage.
+STAGE_ROWS = "stage rows"
+SUFFIX, MANIFEST_SUFFIX = ".parquet", ".json"
+NO_ROLE = "-"
+_NAME = re.compile(r"([0-9A-Za-z_.-]{1,80})\.(\d{1,9})\.json", re.ASCII)
+_FILE = re.compile(r"(\d{1,9})\.\d{1,9}\.parquet", re.ASCII)
+
+
+class CompactedBatch(NamedTuple):
+    """What a manifest says of one batch.
+
+    Args:
+        host: Whose sealed files.
+        number: Which batch of that host's, from 0 on.
+        sources: The sealed files that it holds all of.
+        files: Its Parquet files, relative to `compact/`.
+        processes: Of each process what the metas of its blocks said, by its name: `about`, and `end` once it has ended.
+        removed: Are the sealed files gone, or about to be?
+    """
+
+    host: str
+    number: int
+    sources: tuple[str, ...]
+    files: tuple[str, ...]
+    processes: dict[str, Any]
+    removed: bool = False
+
+    def of(self, kind: str) -> list[str]:
+        """Its files of a kind."""
+        return [file for file in self.files if file.startswith(f"{kind}/")]
+
+
+def host_of(sealed_name: str) -> str:
+    """The host of a sealed file, fit for a folder's name."""
+    host = layout.sealed_process(sealed_name).rsplit("-", 2)[0]
+    return re.sub(r"[^0-9A-Za-z_.-]", "_", host)[:80].lstrip(".") or "host"
+
+
+def folder_of(kind: str, day: str, role: str, host: str) -> str:
+    """Where files of a kind lie, relative to `compact/`."""
+    return f"{kind}/day={day}/role={layout.role_in_names(role) or NO_ROLE}/host={host}"
+
+
+def day_of(time_ns: int) -> str:
+    """The day in UTC."""
+    return datetime.fromtimestamp(time_ns // 10**9, timezone.utc).strftime("%Y-%m-%d")
+
+
+def batches(run: Path, run_id: str) -> Iterator[CompactedBatch]:
+    """All batches of a run, by host and number. What is no manifest of this run is left out."""
+    names = documents.names_in(run / FOLDER, MANIFEST_SUFFIX)
+    matches = [match for name in names if (match := _NAME.fullmatch(name))]
+    for match in sorted(matches, key=lambda match: (match[1], int(match[2]))):
+        try:
+            fields = documents.document(run / FOLDER / match[0], run_id)
+        except MstxkitError:
+            continue
+        if fields is not None:
+            yield _batch(match[1], int(match[2]), fields)
+
+
+def _batch(host: str, number: int, fields: dict[str, Any]) -> CompactedBatch:
+    sources = tuple(name for name in map(text_of, list_of(fields.get("sources"))) if layout.is_sealed(name))
+    files = tuple(name for name in map(text_of, list_of(fields.get("files"))) if _is_own(name, host, number))
+    processes = {text_of(name): table_of(about) for name, about in table_of(fields.get("processes")).items()}
+    return CompactedBatch(host, number, sources, files, processes, fields.get("removed") is True)
+
+
+def _is_own(name: str, host: str, number: int) -> bool:
+    """Is it the name of a file of this batch, and no way out of the folder?"""
+    parts = name.split("/")
+    match = _FILE.fullmatch(parts[-1])
+    starts = ("", "day=", "role=", f"host={host}")
+    is_below = len(parts) == 5 and parts[0] in KINDS and all(map(str.startswith, parts, starts))
+    return is_below and not {"", ".", ".."}.intersection(parts) and match is not None and int(match[1]) == number
+
+
+def write(run: Path, run_id: str, batch: CompactedBatch) -> None:
+    """Write a manifest, or replace it.
+
+    Raises:
+        OSError, MstxkitError: it cannot be written.
+    """
+    folders.make_folder(run / FOLDER)
+    fields = {"format": documents.FORMAT, "run": run_id, **batch._asdict()}
+    content = json.dumps(fields).encode()
+    documents.replace_file(run / FOLDER / f"{batch.host}.{batch.number}{MANIFEST_SUFFIX}", content)
+
+
+def files_of(run: Path, host: str) -> Iterator[tuple[int, Path]]:
+    """Every Parquet file of a host, with the number of its batch, also of batches that have no manifest."""
+    for file in sorted((run / FOLDER).glob(f"*/day=*/role=*/host={host}/*{SUFFIX}")):
+        match = _FILE.fullmatch(file.name)
+        if match is not None:
+            yield int(match[1]), file

@@ -1,0 +1,233 @@
+"""Profiles that verdicts ask for, in a real control folder: once each, by whichever judge, and taken back with them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+from builders import soak
+from builders.escalated_run import control, empty_run, say
+from builders.run_files import RUN_ID
+
+from mstxkit.judging import escalations
+from mstxkit.judging.acting import Acting
+from mstxkit.judging.escalations import Escalations
+from mstxkit.store import fate, messages, verdicts
+from mstxkit.store.report import ARMED, DONE, QUEUED, RUNNING, Report
+from mstxkit.store.request import Request
+from mstxkit.store.verdicts import Verdict
+
+NS = 10**9
+VERDICT = Verdict(
+    "0123456789abcdef", 5, 40, "compute", "actor_update", 1, "actor", impact_ratio=0.24, next="mstxkit escalate …"
+)
+OTHER = VERDICT._replace(id="f" * 16, rank=3, stage="actor_generate", impact_ratio=0.1)
+USUAL, AGAIN = Acting(), Acting(every_s=0.0, same_s=0.0)
+
+
+def asked(run: Path) -> list[Request]:
+    return [each.request for each in fate.asked(control(run))]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Four ranks that let verdicts act."""
+    folder = empty_run(tmp_path / "run")
+    for rank in range(4):
+        say(folder, rank, role="actor", act="escalate")
+    return folder
+
+
+@pytest.fixture
+def judge(run: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Escalations]:
+    """A judge of the run, started anew; it looks again at once."""
+    monkeypatch.setattr(escalations, "_LOOKS_EVERY_S", 0.0)
+    return lambda said=(): Escalations(run, RUN_ID, said)
+
+
+def consider(judge: Escalations, *holding: Verdict, limits: Acting = USUAL, now_ns: int | None = None) -> list[Any]:
+    return judge.consider(holding, limits, time.time_ns() if now_ns is None else now_ns)
+
+
+def test_a_verdict_asks_for_its_stage_on_the_suspect_and_a_peer_and_says_by_which_request(
+    run: Path, judge: Callable[..., Escalations]
+) -> None:
+    (said,) = consider(judge(), VERDICT)
+
+    (request,) = asked(run)
+    assert (request.stages, request.ranks, request.preset, request.steps) == (("actor_update",), (1, 2), "full", 1)
+    assert said.request == request.id
+    assert said.next == f"mstxkit status {run}", "to ask again is not what is to be done next"
+    assert said.no_request == ""
+
+
+def test_a_verdict_never_asks_to_get_around_what_ranks_allow(run: Path, judge: Callable[..., Escalations]) -> None:
+    consider(judge(), VERDICT)
+
+    (request,) = asked(run)
+    assert (request.force, request.planned, request.limits.seconds, request.limits.bytes) == (False, None, None, None)
+
+
+def test_what_is_said_later_of_the_verdict_names_the_request_too(judge: Callable[..., Escalations]) -> None:
+    one = judge()
+    (said,) = consider(one, VERDICT)
+
+    assert one.noted(VERDICT._replace(step=99)).request == said.request
+
+
+def test_by_default_nothing_is_asked_for_and_the_command_stays(run: Path, judge: Callable[..., Escalations]) -> None:
+    for rank in range(4):
+        say(run, rank, role="actor")
+    one = judge()
+    said = consider(one, VERDICT, VERDICT._replace(id="e" * 16, kind="imbalance"))
+
+    assert (said, asked(run)) == ([], [])
+    assert one.noted(VERDICT) == VERDICT
+
+
+def test_where_the_blamed_rank_alone_observes_it_is_left_alone(run: Path, judge: Callable[..., Escalations]) -> None:
+    say(run, 1, role="actor", act="observe")
+
+    assert consider(judge(), VERDICT) == []
+    assert asked(run) == []
+
+
+def test_what_costs_most_asks_first_and_the_other_one_says_that_it_waits(
+    run: Path, judge: Callable[..., Escalations]
+) -> None:
+    first, second = consider(judge(), OTHER, VERDICT)
+
+    assert (first.id, second.id) == (VERDICT.id, OTHER.id)
+    assert [request.ranks for request in asked(run)] == [(1, 2)]
+    assert second.no_request == f"request {first.request}, of another verdict, comes first"
+
+
+def test_the_same_why_is_said_once(judge: Callable[..., Escalations]) -> None:
+    one = judge()
+    consider(one, VERDICT, OTHER)
+
+    assert consider(one, VERDICT, OTHER) == []
+
+
+def test_once_the_first_request_has_ended_the_next_verdict_asks(run: Path, judge: Callable[..., Escalations]) -> None:
+    one = judge()
+    first, _ = consider(one, VERDICT, OTHER, limits=AGAIN)
+    for rank in (1, 2):
+        say(run, rank, Report(first.request, rank, DONE), role="actor", act="escalate")
+    (second,) = consider(one, VERDICT, OTHER, limits=AGAIN)
+
+    assert (second.id, second.no_request) == (OTHER.id, "")
+    assert [request.ranks for request in asked(run)] == [(1, 2), (0, 3)]
+
+
+def test_a_judge_that_is_started_again_does_not_ask_again(run: Path, judge: Callable[..., Escalations]) -> None:
+    (said,) = consider(judge(), VERDICT, limits=AGAIN)
+    by_its_line = consider(judge([said]), VERDICT, limits=AGAIN)
+    by_the_request = consider(judge(), VERDICT, limits=AGAIN)
+
+    assert len(asked(run)) == 1
+    assert by_its_line == []
+    assert [verdict.request for verdict in by_the_request] == [said.request], "it may have died before it said so"
+
+
+def test_two_judges_make_one_request_of_one_verdict(run: Path, judge: Callable[..., Escalations]) -> None:
+    actor, watch = judge(), judge()
+    said = [consider(one, VERDICT, limits=AGAIN)[0].request for one in (actor, watch)]
+
+    assert len(asked(run)) == 1
+    assert said[0] == said[1]
+
+
+def test_budgets_hold_for_all_judges_of_a_run_together(run: Path, judge: Callable[..., Escalations]) -> None:
+    limits, now_ns = Acting(every_s=0.0, same_s=0.0, a_day=5), time.time_ns()
+    for number in range(40):
+        verdict = VERDICT._replace(id=f"{number:016x}", rank=number % 4)
+        for request in asked(run):
+            for rank in request.ranks:
+                say(run, rank, *(Report(each.id, rank, DONE) for each in asked(run)), role="actor", act="escalate")
+        said = consider(judge(), verdict, limits=limits, now_ns=now_ns + number * NS)
+
+    assert len(asked(run)) == 5
+    assert said[0].no_request == "verdicts have asked for 5 profiles today (acting.a_day)"
+
+
+def test_thousands_of_verdicts_in_a_row_leave_a_bounded_number_of_requests_and_nothing_grows(
+    run: Path, judge: Callable[..., Escalations]
+) -> None:
+    one, now_ns, steps = judge(), time.time_ns(), soak.rounds(10_000, 2_000)
+    for step in range(steps):
+        verdict = VERDICT._replace(id=f"{step:016x}", step=step)
+        one.noted(verdict)
+        consider(one, verdict, now_ns=now_ns + step * NS)
+        one.noted(verdict._replace(withdrawn="not seen any more"))
+
+    limits = Acting()
+    assert len(asked(run)) <= steps / limits.same_s + 1
+    assert sum(map(len, (one._why, one._final, one._cancels))) <= 5
+    assert len(one._earlier) == len(one._request_of) == len(asked(run))
+
+
+def test_a_verdict_that_is_withdrawn_before_its_request_ran_cancels_it(
+    run: Path, judge: Callable[..., Escalations]
+) -> None:
+    one = judge()
+    (said,) = consider(one, VERDICT)
+    say(run, 1, Report(said.request, 1, ARMED), role="actor", act="escalate")
+    say(run, 2, Report(said.request, 2, QUEUED), role="actor", act="escalate")
+    one.noted(VERDICT._replace(withdrawn="not seen any more up to step 60"))
+    consider(one)
+
+    (cancelled,) = fate.asked(control(run))
+    assert cancelled.cancelled == "the verdict was withdrawn: not seen any more up to step 60"
+
+
+@pytest.mark.parametrize("report", [Report("", 1, RUNNING), Report("", 1, ARMED, recorded=1), Report("", 1, DONE)])
+def test_a_request_that_has_begun_is_left_to_end(report: Report, run: Path, judge: Callable[..., Escalations]) -> None:
+    one = judge()
+    (said,) = consider(one, VERDICT)
+    say(run, 1, replace(report, id=said.request), role="actor", act="escalate")
+    one.noted(VERDICT._replace(withdrawn="gone"))
+    consider(one)
+
+    assert [each.cancelled for each in fate.asked(control(run))] == [None]
+
+
+def test_a_judge_that_takes_over_takes_back_what_the_last_one_had_no_time_to(
+    run: Path, judge: Callable[..., Escalations]
+) -> None:
+    (said,) = consider(judge(), VERDICT)
+    consider(judge([said._replace(withdrawn="gone")]))
+
+    assert [each.cancelled for each in fate.asked(control(run))] == ["the verdict was withdrawn: gone"]
+
+
+def test_a_person_s_request_is_never_taken_back(run: Path, judge: Callable[..., Escalations]) -> None:
+    one = judge()
+    (said,) = consider(one, VERDICT)
+    control(run).send(messages.of_cancel(said.request, "by hand"))
+    one.noted(VERDICT._replace(withdrawn="gone"))
+    consider(one)
+
+    assert [each.cancelled for each in fate.asked(control(run))] == ["by hand"]
+
+
+def test_a_run_that_is_gone_or_full_of_anything_raises_nothing(run: Path, judge: Callable[..., Escalations]) -> None:
+    (run / "control/requests.json").write_text("{")
+    (run / "control/acks/rank1-actor.json").write_text('{"format": 1}')
+    (run / "control/acks/rank2-actor.json").unlink()
+    (run / "control/acks/rank2-actor.json").symlink_to("/dev/zero")
+    damaged = consider(judge(), VERDICT)
+    gone = consider(Escalations(run.parent / "gone", RUN_ID), VERDICT)
+
+    assert ["nothing was heard yet of rank 1" in verdict.no_request for verdict in damaged] == [True]
+    assert gone == []
+
+
+def test_the_table_and_the_lines_keep_why_nothing_was_asked_for() -> None:
+    said = VERDICT._replace(no_request="it costs less than 2.0% of a step (acting.impact)")
+
+    (again,) = verdicts._in_lines(said.line())
+    assert again.no_request == said.no_request

@@ -1,0 +1,164 @@
+"""Two runs side by side: what is slower, what changed first, what else is different, and what cannot be compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.judged_runs import BEHIND, INPUT, MS, NOBODY, recorded, stage_times
+from builders.run_files import BankFiles, ProcessFiles, new_run
+
+pytest.importorskip("numpy")
+pytest.importorskip("polars")
+
+from mstxkit.errors import ReadError
+from mstxkit.reading.comparison import comparing
+from mstxkit.reading.comparison.rows import RANK, STAGE, STEP
+from mstxkit.reading.comparison.sides import side_of
+from mstxkit.reading.report.choice import Bounds
+from mstxkit.reading.run import open_run
+
+
+def compared(before: Path, after: Path, *steps: Bounds) -> comparing.Comparison:
+    of = steps or (None, None)
+    return comparing.compared(side_of(open_run(before), of[0]), side_of(open_run(after), of[1]))
+
+
+def verdicts(comparison: comparing.Comparison, of: str) -> dict[Any, str]:
+    return {(row.stage, row.rank): row.verdict for row in comparison.of(of)}
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded(tmp_path_factory.mktemp("healthy") / "run", stage_times(NOBODY, ranks=4, seed=1))
+
+
+def of_tokens(path: Path, tokens: int, ns_each: float) -> Path:
+    """One rank that generates so many tokens a step."""
+    run, bank, now = new_run(path), BankFiles(), 0
+    for step in range(20):
+        end = now + int(tokens * ns_each) + step % 3 * MS // 10
+        bank.range("generate", now, end, stage="generate", own=True, step=step, tokens=tokens)
+        now = end + MS
+    ProcessFiles(run, 100, rank=0).seal(bank)
+    return run
+
+
+def test_two_healthy_runs_are_alike(healthy: Path, tmp_path: Path) -> None:
+    comparison = compared(healthy, recorded(tmp_path / "run", stage_times(NOBODY, ranks=4, seed=2)))
+
+    assert {row.verdict for row in comparison.rows} == {"alike"}
+    assert comparison.first is None and comparison.over(0.0) == [] and comparison.with_it == []
+
+
+def test_the_stage_that_a_step_comes_to_first_is_what_changed_first(healthy: Path, tmp_path: Path) -> None:
+    """A slow input makes all others wait behind it: that is longer too, and not the cause."""
+    comparison = compared(healthy, recorded(tmp_path / "run", stage_times(INPUT, ranks=4, seed=2)))
+
+    assert comparison.first is not None and (comparison.first.stage, comparison.first.since_step) == ("reference", 0)
+    assert verdicts(comparison, STEP) == {(None, None): "slower"}
+    assert {row.stage for row in comparison.over(0.05)} == {None, "reference", "actor_update"}
+
+
+def test_a_stage_in_which_members_wait_for_each_other_says_so(healthy: Path, tmp_path: Path) -> None:
+    comparison = compared(healthy, recorded(tmp_path / "run", stage_times(INPUT, ranks=4, seed=2)))
+
+    waits = {(row.stage, row.rank): row.waits for row in comparison.rows}
+    assert waits["actor_update", None] and waits["actor_update", 1] and not waits["reference", 1]
+    assert verdicts(comparison, RANK)["reference", 1] == "slower"
+    assert verdicts(comparison, RANK)["reference", 0] == "alike"
+
+
+def test_since_which_step_it_is_so_is_said(healthy: Path, tmp_path: Path) -> None:
+    rows = stage_times(BEHIND, ranks=4, seed=2, since=20)
+
+    comparison = compared(healthy, recorded(tmp_path / "run", rows))
+
+    assert comparison.first is not None and comparison.first.stage == "actor_update"
+    assert comparison.first.since_step == pytest.approx(20, abs=1)
+
+
+def test_two_parts_of_one_run_are_compared(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", stage_times(BEHIND, since=30))
+
+    comparison = compared(run, run, Bounds(0, 29), Bounds(30, 59))
+
+    assert verdicts(comparison, STEP) == {(None, None): "slower"}
+    assert verdicts(comparison, STAGE) == {("reference", None): "alike", ("actor_update", None): "slower"}
+
+
+def test_parts_of_one_run_that_overlap_are_refused(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", stage_times(NOBODY))
+
+    with pytest.raises(ReadError, match="do not overlap"):
+        compared(run, run, Bounds(0, 30), Bounds(30, 59))
+
+
+def test_a_run_of_too_few_steps_is_refused(healthy: Path, tmp_path: Path) -> None:
+    with pytest.raises(ReadError, match="only 3 steps"):
+        compared(healthy, recorded(tmp_path / "run", stage_times(NOBODY, ranks=4, steps=3)))
+
+
+def test_a_run_without_steps_is_refused(healthy: Path, tmp_path: Path) -> None:
+    with pytest.raises(ReadError, match=r"no step is over"):
+        compared(healthy, new_run(tmp_path / "run"))
+
+
+def test_runs_that_have_nothing_in_common_are_refused(healthy: Path, tmp_path: Path) -> None:
+    run, bank = new_run(tmp_path / "run"), BankFiles()
+    for step in range(10):
+        bank.range("x", step * MS, step * MS + MS // 2, stage="x", own=True, step=step)
+    ProcessFiles(run, 1, rank=0, role="rollout").seal(bank)
+
+    with pytest.raises(ReadError, match="no role in common"):
+        compared(healthy, run)
+
+
+def test_more_work_is_not_called_slower(tmp_path: Path) -> None:
+    less, more = of_tokens(tmp_path / "a", 1000, 20_000), of_tokens(tmp_path / "b", 1500, 20_000)
+
+    comparison = compared(less, more)
+
+    assert verdicts(comparison, STAGE) == {("actor_generate", None): "more work"}
+    assert comparison.other_work and comparison.over(0.05) == []
+    assert [change.what for change in comparison.with_it] == ["tokens of actor_generate"]
+
+
+def test_what_is_slower_for_the_same_work_is_slower_however_much_work_there_is(tmp_path: Path) -> None:
+    quick, slow = of_tokens(tmp_path / "a", 1000, 20_000), of_tokens(tmp_path / "b", 1500, 30_000)
+
+    comparison = compared(quick, slow)
+
+    assert [row.stage for row in comparison.over(0.05)] == ["actor_generate"]
+
+
+def test_other_ranks_and_stages_are_named_and_left_out(healthy: Path, tmp_path: Path) -> None:
+    comparison = compared(healthy, recorded(tmp_path / "run", stage_times(NOBODY, ranks=2)))
+
+    assert comparison.of(RANK) == []
+    assert [tuple(change) for change in comparison.with_it] == [("ranks", "4", "2")]
+    assert any("do not have the same ones" in words for words in comparison.left_out)
+
+
+def test_versions_that_differ_are_named(tmp_path: Path) -> None:
+    def run(name: str, torch: str) -> Path:
+        path, bank = new_run(tmp_path / name), BankFiles()
+        for step in range(10):
+            bank.range("x", step * MS, step * MS + MS // 2, stage="x", own=True, step=step)
+        ProcessFiles(path, 1, rank=0, versions=f"torch {torch}, ray 2.60.0").seal(bank)
+        return path
+
+    comparison = compared(run("a", "2.12.0"), run("b", "2.13.0"))
+
+    assert [tuple(change) for change in comparison.with_it] == [("torch", "2.12.0", "2.13.0")]
+
+
+def test_as_json_it_has_a_schema_and_times_in_ns(healthy: Path, tmp_path: Path) -> None:
+    comparison = compared(healthy, recorded(tmp_path / "run", stage_times(INPUT, ranks=4, seed=2)))
+
+    document = comparing.as_json(comparison, 0.05)
+
+    assert document["schema"] == comparing.SCHEMA and document["first"]["stage"] == "reference"
+    assert document["rows"][0]["time_ns"]["before"] == pytest.approx(34.4 * MS, rel=0.05)
+    assert [row["stage"] for row in document["over"]] == [None, "reference", "actor_update"]

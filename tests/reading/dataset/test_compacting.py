@@ -1,0 +1,235 @@
+"""Sealed files become Parquet, batch by batch; every table says the same before, meanwhile and after."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.judged_runs import INPUT, recorded, stage_times
+from builders.run_files import BankFiles, ProcessFiles, new_run
+
+pytest.importorskip("polars")
+
+import polars as pl
+from polars.testing import assert_frame_equal
+
+from mstxkit.reading.dataset import compacting
+from mstxkit.reading.run import Run, open_run
+from mstxkit.store import dataset, layout
+
+DAY_NS = 86_400 * 10**9
+
+
+def varied(path: Path) -> Path:
+    """Two processes with attributes, marks, an error, an open range, coroutines, several files, names of any kind."""
+    run = new_run(path)
+    for rank in range(2):
+        files = ProcessFiles(run, 100 + rank, rank=rank, role="actor" if rank else "rollout")
+        for part in range(3):
+            bank = BankFiles(seq=part + 1)
+            for step in range(part * 4, part * 4 + 4):
+                at = 1_000_000 * (1 + step * 10)
+                bank.range("gen", at, at + 5_000_000, stage="generate", own=True, step=step, tokens=step * 7, kind="a")
+                bank.range("<b>'\"\x1b[31m", at + 10, at + 20, stage="generate", step=step, depth=1, error=True, busy=3)
+                bank.mark("a mark", at + 15, stage="generate", step=step, note="ü")
+            files.seal(bank)
+    return run
+
+
+def tables(path: Path, **filters: Any) -> dict[str, Any]:
+    run = open_run(path, **filters)
+    frames = {
+        "ranges": run.ranges(attributes=["tokens"]), "marks": run.marks(), "stages": run.stages(),
+        "occurrences": run.occurrences(), "processes": run.processes(), "waits": run.waits(),
+    }  # fmt: skip
+    return {name: texts(frame) for name, frame in frames.items()}
+
+
+def texts(frame: Any) -> Any:
+    return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
+
+
+def same(before: dict[str, Any], after: dict[str, Any]) -> None:
+    for name, frame in before.items():
+        assert_frame_equal(frame, after[name], check_row_order=name not in ("ranges", "marks"))
+
+
+@pytest.mark.parametrize("remove", [False, True])
+def test_all_tables_say_the_same_before_and_after(tmp_path: Path, remove: bool) -> None:
+    run = varied(tmp_path / "run")
+    before = tables(run)
+
+    done = compacting.compact(run, remove=remove)
+
+    assert (done.batches, done.files, done.removed) == (1, 2 * 3, 2 * 3 if remove else 0)
+    assert len(os.listdir(run / layout.SEALED)) == (0 if remove else 6)
+    same(before, tables(run))
+
+
+@pytest.mark.parametrize("filters", [{"ranks": 1}, {"steps": [2, 3]}, {"stages": "generate"}, {"stages": "x"}])
+def test_filters_leave_the_same(tmp_path: Path, filters: dict[str, Any]) -> None:
+    run = varied(tmp_path / "run")
+    before = tables(run, **filters)
+
+    compacting.compact(run, remove=True)
+
+    same(before, tables(run, **filters))
+
+
+def test_a_stretch_of_time_leaves_the_same(tmp_path: Path) -> None:
+    run = varied(tmp_path / "run")
+    starts = open_run(run).ranges()["start_ns"].sort()
+    filters = {"since": starts[5], "until": starts[20]}
+    before = tables(run, **filters)
+
+    compacting.compact(run, remove=True)
+
+    same(before, tables(run, **filters))
+
+
+def test_what_a_quota_takes_of_a_batch_later_is_still_there(tmp_path: Path) -> None:
+    run = varied(tmp_path / "run")
+    before = tables(run)
+    compacting.compact(run)
+
+    next((run / layout.SEALED).iterdir()).unlink()
+
+    after = tables(run)
+    same({name: frame for name, frame in before.items() if name != "processes"}, after)
+
+
+def test_pieces_of_a_run_hold_all_rows_with_their_process(tmp_path: Path) -> None:
+    run = varied(tmp_path / "run")
+    before = [texts(pl.concat([part[at] for part in open_run(run).batches()])) for at in (0, 1)]
+    compacting.compact(run, remove=True)
+
+    for at, rows in enumerate(before):
+        forward = pl.concat([texts(part[at]) for part in open_run(run).batches()])
+        assert_frame_equal(rows, forward, check_row_order=False)
+    back = [part[0].height for part in open_run(run).batches(backwards=True)]
+    assert sum(back) == before[0].height
+
+
+def test_what_is_there_already_is_not_done_again(tmp_path: Path) -> None:
+    run = varied(tmp_path / "run")
+    compacting.compact(run)
+    before = sorted(str(file) for file in (run / dataset.FOLDER).rglob("*.parquet"))
+
+    assert compacting.compact(run) == compacting.Compacted()
+    assert sorted(str(file) for file in (run / dataset.FOLDER).rglob("*.parquet")) == before
+
+
+def test_a_step_that_two_batches_hold_parts_of_is_one_step(tmp_path: Path) -> None:
+    run = new_run(tmp_path / "run")
+    files = ProcessFiles(run, 100, rank=0)
+    files.seal(BankFiles(seq=1).range("a", 1_000, 2_000, stage="a", own=True, step=0))
+    compacting.compact(run)
+    files.seal(BankFiles(seq=2).range("a", 5_000, 7_000, stage="a", own=True, step=0))
+    before = tables(run)
+
+    compacting.compact(run, remove=True)
+
+    assert before["stages"]["total_ns"].to_list() == [3_000]
+    same(before, tables(run))
+
+
+KILLED_HALF_WAY = """
+import os, sys
+from pathlib import Path
+from mstxkit.reading.dataset import compacting
+from mstxkit.store import dataset
+dataset.write = lambda *_: os._exit(9)
+compacting.compact(Path(sys.argv[1]), remove=True)
+"""
+
+
+def test_what_ends_half_way_leaves_nothing_and_is_done_again(tmp_path: Path) -> None:
+    run = varied(tmp_path / "run")
+    before = tables(run)
+    done = subprocess.run([sys.executable, "-c", KILLED_HALF_WAY, str(run)], timeout=60, check=False)
+    assert done.returncode == 9 and list((run / dataset.FOLDER).rglob("*.parquet"))
+    same(before, tables(run))
+
+    compacting.compact(run, remove=True)
+
+    same(before, tables(run))
+    assert {batch.number for batch in dataset.batches(run, open_run(run).id)} == {0}
+
+
+def test_a_disk_that_is_full_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = varied(tmp_path / "run")
+    monkeypatch.setattr(dataset, "write", _no_room)
+
+    with pytest.raises(OSError, match="No space"):
+        compacting.compact(run, remove=True)
+
+    assert not list((run / dataset.FOLDER).rglob("*.parquet")) and len(os.listdir(run / layout.SEALED)) == 6
+
+
+def _no_room(*_: Any) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_files_lie_by_day_role_and_host_and_only_this_user_may_look(tmp_path: Path) -> None:
+    run = new_run(tmp_path / "run")
+    bank = BankFiles()
+    for day in range(2):
+        bank.range("a", day * DAY_NS, day * DAY_NS + 1_000, stage="a", own=True, step=day)
+    ProcessFiles(run, 100, rank=0, role="../act or").seal(bank)
+
+    compacting.compact(run)
+
+    folder = run / dataset.FOLDER
+    files = [file.relative_to(folder).parts for file in sorted(folder.rglob("*.parquet"))]
+    assert {parts[0] for parts in files} == {dataset.RANGES, dataset.SUMMARIES, dataset.DAYS}
+    assert {parts[2] for parts in files} == {"role=___act_or"} and len({parts[1] for parts in files}) == 2
+    assert {oct(path.stat().st_mode & 0o777) for path in folder.rglob("*.parquet")} == {"0o640"}
+    assert {oct(path.stat().st_mode & 0o777) for path in folder.rglob("*") if path.is_dir()} == {"0o700"}
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "ranges/day=x/role=-/host=vm/../0.0.parquet", "/etc/passwd"])
+def test_a_manifest_names_nothing_but_its_own_files(tmp_path: Path, name: str) -> None:
+    run = varied(tmp_path / "run")
+    compacting.compact(run, remove=True)
+    manifest = next((run / dataset.FOLDER).glob("*.json"))
+    fields = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({**fields, "files": [name]}))
+
+    assert len(open_run(run).ranges()) == 0
+
+
+def test_a_file_that_is_damaged_is_listed_and_the_rest_is_read(tmp_path: Path) -> None:
+    run = varied(tmp_path / "run")
+    compacting.compact(run, remove=True)
+    broken = next((run / dataset.FOLDER).glob("ranges/*/role=actor/*/*.parquet"))
+    broken.write_bytes(b"PAR1" + os.urandom(100))
+    opened = open_run(run)
+
+    ranges = opened.ranges()
+
+    assert set(ranges["rank"]) == {0} and [Path(part.path).name for part in opened.damage] == [broken.name]
+
+
+def test_of_a_process_that_still_runs_the_newest_file_is_left(tmp_path: Path) -> None:
+    run = varied(tmp_path / "run")
+    name = layout.sealed_process(sorted(os.listdir(run / layout.SEALED))[0])
+    pointer = next(p for p in Run(str(run)).known_processes() if p.name == name).identity
+    (run / layout.LIVE / f"{name}{layout.POINTER}").write_text(json.dumps({**pointer, "path": "/nowhere"}))
+
+    done = compacting.compact(run, remove=True)
+
+    assert done.files == 5 and os.listdir(run / layout.SEALED) == [f"{name}.0002.mxs"]
+
+
+def test_a_run_of_many_steps_needs_few_bytes_a_summary(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", stage_times(INPUT, ranks=4, steps=400))
+
+    compacting.compact(run)
+
+    files = list((run / dataset.FOLDER).glob("summaries/*/*/*/*.parquet"))
+    assert sum(file.stat().st_size for file in files) / (4 * 400 * 2) < 60
