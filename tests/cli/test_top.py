@@ -179,7 +179,7 @@ def test_the_picture_fits_the_terminal_however_large_the_job_is(job: ShownJob, c
 
 
 def test_what_the_job_was_at_its_end_is_shown_as_over(job: ShownJob) -> None:
-    job.say(role(), is_final=True)
+    job.say(role(), is_final=True, ended=2)
     job.stand(0, range(3))
     output = shown(job).output
 
