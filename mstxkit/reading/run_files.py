@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterator
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, TypeVar
 
 from ..store import layout
 from ..store.dataset import MARKS, RANGES
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from .frames import Finisher
     from .reach import Reach
     from .rows import Need
-    from .selection import Selection
+    from .selection import Numbers, Selection
+
+AnyRun = TypeVar("AnyRun", bound="RunFiles")
 
 
 class RunFiles:
@@ -116,6 +118,12 @@ class RunFiles:
         if backwards:
             yield from (batch.filter(batch["flags"] & IS_OPEN != 0) for batch in batches)
         yield from (ended[::-1] if backwards else ended)
+
+    def part(self: AnyRun, ranks: Numbers = None, steps: Numbers = None, stages: Iterable[str] | None = None) -> AnyRun:
+        """The same run, opened once more: a part of it, chosen as `open_run` does."""
+        from .selection import selection
+
+        return type(self)(self.path, selection(ranks, steps, None, None, stages))
 
     def _pieces(self, rows: int = 1 << 20, need: Need | None = None) -> Iterator[pl.DataFrame]:
         """All rows with codes in place of texts; the vocabulary holds those of a piece once it has been given."""
