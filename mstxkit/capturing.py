@@ -23,6 +23,7 @@ from .recorder import forking, here, outliving
 from .recorder.keeper import HandingOn, Keeper
 from .recorder.process import Recorder
 from .recorder.rings import Rings
+from .store import metrics_setting
 
 
 class _Beside:
@@ -127,14 +128,21 @@ def _take(recorder: Any) -> None:
     _beside.standby = _beside.keeper = _beside.rings = None
     if recorder is not None:
         standby = Standby((recorder.run, recorder.run_id, recorder.live.path.parent), _beside.settings)
-        agent = Agent(recorder.run, recorder.run_id, recorder.live.path.parent, bool(_beside.settings.judge))
+        agent = Agent(recorder.run, recorder.run_id, recorder.live.path.parent, *_of_judge(_beside.settings))
         handing_on = HandingOn(agent.turn, agent.last)
         keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path, handing_on, recorder.care)
         rings = Rings.beside(recorder.live.path, recorder.is_forked)
+        recorder.sealer.each_quiet_look = keeper.consider
         recorder.sealer.each_second = lambda: standby.consider() + keeper.consider() + rings.consider()
         _beside.standby, _beside.keeper, _beside.rings = standby, keeper, rings
         if _beside.settings.planned:
             standby.expect_plans()
+
+
+def _of_judge(settings: Any) -> tuple[bool, str]:
+    """May one be started from here, and what is it told?"""
+    of_metrics = settings.metrics, settings.flops_per_token, settings.peak_flops
+    return bool(settings.judge), metrics_setting.as_word(*of_metrics)
 
 
 def expect_plans() -> None:

@@ -14,7 +14,7 @@ from typing import Collection, NamedTuple, Sequence
 from ..host.parallel import MODEL_DIMENSIONS
 from ..store import layout
 from ..store import verdicts as kinds
-from ..store.fate import Heard
+from ..store.fate import LATE_S, Heard
 from ..store.groups import DATA
 from ..store.report import ESCALATE
 from ..store.request import WHOLE_STEPS
@@ -153,23 +153,24 @@ def refused_by_others(verdict: Verdict, earlier: Sequence[Earlier], limits: Acti
 
 
 def wish_of(
-    verdict: Verdict, heard: Sequence[Heard], shared: Collection[int] = (), blamed: Collection[int] = ()
+    verdict: Verdict, heard: Sequence[Heard], now_ns: int, shared: Collection[int] = (), blamed: Collection[int] = ()
 ) -> Wish | NotAsked:
     """The profile that it asks for.
 
     Args:
         verdict: One that is not refused by itself.
         heard: What processes said of themselves, nearest to the rank first.
+        now_ns: Wall clock.
         shared: Ranks that several processes have.
         blamed: Ranks that this or other verdicts blame: none of them is a healthy peer.
     """
     able: dict[int, Heard] = {}
     for speaker in heard:
-        if not hindrance(speaker, verdict):
+        if not hindrance(speaker, verdict, now_ns):
             able.setdefault(speaker.rank, speaker)
     ranks = _ranks(verdict, able, blamed)
     if not ranks:
-        return _why_nobody(verdict, heard)
+        return _why_nobody(verdict, heard, now_ns)
     stage = str(verdict.stage)
     if verdict.evidence.get("where") in _BETWEEN and not set(ranks) & set(shared):
         stage = WHOLE_STEPS
@@ -179,7 +180,7 @@ def wish_of(
     return Wish(occasion_of(verdict), stage, tuple(sorted(ranks)), PRESETS[verdict.kind], reason)
 
 
-def hindrance(speaker: Heard, verdict: Verdict) -> str:
+def hindrance(speaker: Heard, verdict: Verdict, now_ns: int) -> str:
     """Why it cannot be asked; "" where it can."""
     role = layout.role_in_names(verdict.role)
     role_there = speaker.acknowledgement.role
@@ -187,6 +188,8 @@ def hindrance(speaker: Heard, verdict: Verdict) -> str:
         return f"it is of the role {role_there}"
     if speaker.is_alive is False:
         return "it has ended"
+    if speaker.is_alive is None and now_ns - speaker.acknowledgement.written_ns > LATE_S * _NS:
+        return "nothing is heard of it any more"  # of a run that was copied, or whose host is gone
     if speaker.standing.act != ESCALATE:
         return "it observes"
     if verdict.stage not in speaker.keys:
@@ -228,12 +231,12 @@ def _part(speaker: Heard) -> tuple[int, ...]:
     return tuple(places.get(dimension, (0, 1))[0] for dimension in MODEL_DIMENSIONS) if DATA in places else ()
 
 
-def _why_nobody(verdict: Verdict, heard: Sequence[Heard]) -> NotAsked:
+def _why_nobody(verdict: Verdict, heard: Sequence[Heard], now_ns: int) -> NotAsked:
     asked = [speaker for speaker in heard if verdict.rank in (None, speaker.rank)]
     if observes(asked):
         return OBSERVES
     if not asked:
         who = "anybody" if verdict.rank is None else f"rank {verdict.rank}"
         return NotAsked(f"nothing was heard yet of {who}: a process takes requests from its first stage on")
-    why = hindrance(asked[0], verdict) or "no other rank of its group can be"
+    why = hindrance(asked[0], verdict, now_ns) or "no other rank of its group can be"
     return NotAsked(f"rank {asked[0].rank} cannot be asked: {why}")

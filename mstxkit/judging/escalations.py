@@ -121,7 +121,8 @@ class Escalations:
         refusal = refusal or acting.refused_by_others(verdict, list(self._earlier.values()), limits, now_ns)
         if refusal is not None:
             return refusal
-        wish = acting.wish_of(verdict, *self._speakers(verdict), blamed)
+        speakers, shared = self._speakers(verdict)
+        wish = acting.wish_of(verdict, speakers, now_ns, shared, blamed)
         return wish if isinstance(wish, NotAsked) else self._sent(wish, verdict, now_ns)
 
     def _sent(self, wish: Wish, verdict: Verdict, now_ns: int) -> NotAsked | None:

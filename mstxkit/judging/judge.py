@@ -13,6 +13,8 @@ from ..triggers import every_n, on_request
 from .evidence import RoleStep
 from .findings import Finding, Key
 from .judged import LIGHT, RINGS, Judged, Want
+from .links import LINK
+from .measuring import INSIDE
 from .roles import RoleFound, RoleHistory
 from .settings import JudgeSettings, defaults
 from .shaping import compared
@@ -87,9 +89,10 @@ class JobJudge:
         history = self._roles.setdefault(step.role, RoleHistory())
         before = history.last_step if history.holding.steps else None
         shown = history.close(step, self.settings, self._explained(step.role))
-        verdicts = list(self._follow(step, shown, now_ns)) if shown.is_evidence else []
+        is_late = before is not None and step.step <= before
+        verdicts = list(self._follow(step, shown, now_ns, is_late)) if shown.is_evidence else []
         verdicts += self._not_found_again(step, history, now_ns)
-        wants = [] if before is not None and step.step <= before else list(self._wants(step, shown, before))
+        wants = [] if is_late else list(self._wants(step, shown, before))
         return Judged(tuple(verdicts), tuple(wants))
 
     def standing(self) -> list[Verdict]:
@@ -110,10 +113,11 @@ class JobJudge:
 
     # Verdicts.
 
-    def _follow(self, step: RoleStep, shown: RoleFound, now_ns: int) -> Iterator[Verdict]:
+    def _follow(self, step: RoleStep, shown: RoleFound, now_ns: int, is_late: bool) -> Iterator[Verdict]:
         findings = {finding.key: finding for finding in shown.findings}
         for (role, key), standing in list(self._standing.items()):
-            if role == step.role:
+            # What came late tells of what rings show, and of nothing else that it is gone.
+            if role == step.role and not (is_late and key.where not in (INSIDE, LINK)):
                 standing.follow(findings.pop(key, None), shown.has_rings)
                 yield from self._said_again(standing, (role, key), step, now_ns)
         for finding in findings.values():

@@ -9,8 +9,11 @@
 <run>/summaries/<host>-<digest>.old.mxb       the part before that, once there was too much of it
 <run>/verdicts/<who>.jsonl                    what was judged of the job
 <run>/verdicts/figures.json                   figures of the step that was judged last, and what settings were in force
+<run>/verdicts/job.json                       the job as who judges it sees it, for `mstxkit top`
 <run>/verdicts/judge.lock                     held by who judges it now
+<run>/imports/<file>-<digest>.parquet         what another tool's file says of devices; .json: which file that was
 <run>/control/settings.json                   what is judged by, as it was changed while the run goes on
+<run>/metrics/targets.json                    where Prometheus finds who judges; mstxkit.prom, token: for it too
 <run>/care/<host>-<key>.json                  what is on a host's own disk, and what was removed
 <run>/compact/…                               Parquet that sealed files were turned into (store/dataset.py)
 <run>/control/requests.json                   every message to all ranks; requests.lock is held by who adds one
@@ -41,8 +44,12 @@ NOW, NOW_SUFFIX = "now", ".json"
 SUMMARIES, SUMMARIES_SUFFIX = "summaries", ".mxb"
 VERDICTS, VERDICTS_SUFFIX = "verdicts", ".jsonl"
 FIGURES, JUDGE_LOCK, SETTINGS = "figures.json", "judge.lock", "settings.json"
+JOB = "job.json"
+METRICS = "metrics"
+TARGETS, TEXTFILE, TOKEN = "targets.json", "mstxkit.prom", "token"
 HANDED_OVER_SUFFIX = ".sums"
 CARE, CARE_SUFFIX = "care", ".json"
+IMPORTS = "imports"
 ACKS, REQUESTS, REQUESTS_LOCK = "acks", "requests.json", "requests.lock"
 SESSION_FILE, ANALYSIS_FILE, ANALYSIS_LOCK = "session.json", "analysis.json", "analysis.lock"
 # A pointer of a process: while its live file is made, and while another process seals that.

@@ -326,8 +326,8 @@ class Conductor:
 
 def quicken() -> None:
     """What takes seconds in a long run takes fractions of one here: messages to all, and going on duty."""
-    policy = duty._policy
-    duty._policy = lambda settings: dataclasses.replace(policy(settings), transport_s=0.1)
+    policy = duty.policy_of
+    duty.policy_of = lambda settings: dataclasses.replace(policy(settings), transport_s=0.1)
     sealer._GOVERN_EVERY_NS = 50_000_000
 
 

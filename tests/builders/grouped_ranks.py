@@ -77,8 +77,8 @@ def train(folder: Path, rank: int, run: str) -> None:
     from builders.rank_on_duty import Recording
 
     beginning.WAITS_AT_MOST_S = 20.0  # a busy machine puts no session off
-    policy, session = duty._policy, Recording()
-    duty._policy = lambda settings: dataclasses.replace(policy(settings), transport_s=0.3)
+    policy, session = duty.policy_of, Recording()
+    duty.policy_of = lambda settings: dataclasses.replace(policy(settings), transport_s=0.3)
     duty.OneSession = lambda: session  # type: ignore[misc, assignment]
     join(folder, "training", rank)
     kept = mesh(2, 2, names=("dp", "tp"))

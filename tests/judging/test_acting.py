@@ -28,7 +28,7 @@ def heard(
 
 
 def wish(speakers: list[Heard], **changes: Any) -> Any:
-    return acting.wish_of(VERDICT._replace(**changes), speakers)
+    return acting.wish_of(VERDICT._replace(**changes), speakers, 0)
 
 
 FOUR = [heard(rank) for rank in (1, 2, 3, 0)]
@@ -59,7 +59,7 @@ def test_a_kind_that_no_profile_explains_is_refused_for_good(kind: str) -> None:
 
 
 def test_a_blamed_rank_is_no_healthy_peer() -> None:
-    asked = acting.wish_of(VERDICT, FOUR, blamed={1, 2})
+    asked = acting.wish_of(VERDICT, FOUR, 0, blamed={1, 2})
 
     assert isinstance(asked, Wish)
     assert asked.ranks == (1, 3)
@@ -99,7 +99,7 @@ def test_time_that_is_lost_between_stages_is_looked_for_in_the_whole_step(where:
 
 def test_where_several_processes_have_the_rank_its_stage_alone_is_profiled() -> None:
     verdict = VERDICT._replace(evidence={"where": "before"})
-    asked = acting.wish_of(verdict, FOUR, shared={1})
+    asked = acting.wish_of(verdict, FOUR, 0, shared={1})
 
     assert isinstance(asked, Wish)
     assert asked.stage == "actor_update"
@@ -123,6 +123,15 @@ def test_why_a_suspect_cannot_be_asked_is_said(suspect: Heard, why: str) -> None
 
     assert isinstance(answer, NotAsked)
     assert why in answer.why
+
+
+def test_ranks_of_another_host_that_say_nothing_any_more_are_not_asked() -> None:
+    """As of a run that was copied: each living rank speaks once a minute."""
+    answers = [acting.wish_of(VERDICT, [heard(1, is_alive=None)], age_s * NS) for age_s in (170, 200)]
+
+    assert isinstance(answers[0], Wish)
+    assert isinstance(answers[1], NotAsked)
+    assert "nothing is heard of it any more" in answers[1].why
 
 
 def test_a_suspect_of_whom_nothing_is_heard_is_not_replaced_by_another() -> None:

@@ -64,6 +64,13 @@ def test_a_verdict_asks_for_its_stage_on_the_suspect_and_a_peer_and_says_by_whic
     assert said.no_request == ""
 
 
+def test_a_verdict_never_asks_to_get_around_what_ranks_allow(run: Path, judge: Callable[..., Escalations]) -> None:
+    consider(judge(), VERDICT)
+
+    (request,) = asked(run)
+    assert (request.force, request.planned, request.limits.seconds, request.limits.bytes) == (False, None, None, None)
+
+
 def test_what_is_said_later_of_the_verdict_names_the_request_too(judge: Callable[..., Escalations]) -> None:
     one = judge()
     (said,) = consider(one, VERDICT)

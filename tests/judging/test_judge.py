@@ -43,6 +43,18 @@ def test_a_slow_rank_is_named_with_its_stage_wherever_it_is_slow(kind: str) -> N
     assert verdicts[0].since_step in range(27, 36)
 
 
+def test_rings_that_come_after_their_steps_withdraw_nothing_that_they_do_not_tell_of() -> None:
+    """As at the end of a job, when the last dump of all rings is read."""
+    fault = InjectedFault("before", "actor_generate", rank=3, factor=1.5, since=30)
+    steps, judge = list(SimulatedJob(JobShape(ranks=8), 3, [fault]).steps(120)), JobJudge()
+    before = lines([step._replace(collectives=None) for step in steps], judge)
+    late = lines([step for step in steps if step.collectives is not None], judge)
+
+    assert len([step for step in steps if step.collectives is not None]) > 60
+    assert ("compute", "actor_generate", 3) in causes(before)
+    assert [verdict for verdict in late if verdict.withdrawn and verdict.stage == "actor_generate"] == []
+
+
 def test_who_waits_is_listed_as_waiting_for_whom() -> None:
     verdict = of_fault("before", "actor_generate")[-1]
 

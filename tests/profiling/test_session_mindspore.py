@@ -63,8 +63,16 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_sessions_are_recorded_one_after_the_other(told: dict[str, Any]) -> None:
     assert (told["backend"], told["open"], told["faults"]) == ("mindspore", False, {})
     assert [told["begin"][number] for number in (0, 1, 3)] == [None, None, None]
-    assert [told["end"][number] for number in (0, 1, 3)] == [[], [], []]
-    assert [session["state"] for session, _ in told["files"]] == ["recorded"] * 3
+    assert [told["end"][number] for number in (1, 3)] == [[], []]
+    assert [session["state"] for session, _ in told["files"]] == ["failed", "recorded", "recorded"]
+
+
+def test_a_session_of_a_device_that_is_not_there_has_recorded_nothing_and_says_so(told: dict[str, Any]) -> None:
+    session, _ = told["files"][0]
+
+    assert (session["preset"], session["state"]) == ("light", "failed")
+    assert session["problems"] == told["end"][0]
+    assert session["problems"][0].startswith("nothing was recorded: ")
 
 
 def test_the_data_say_whose_they_are(told: dict[str, Any]) -> None:

@@ -102,14 +102,12 @@ class AscendOutput:
     Args:
         suffix: How the folders end that the profiler writes.
         has_device: Must CANN's data be in it?
-        has_host: Must there be data of the host, where there are none of CANN's?
     """
 
     on_disk = True
 
-    def __init__(self, folder: Path, suffix: str, has_device: bool, has_host: bool = True) -> None:
+    def __init__(self, folder: Path, suffix: str, has_device: bool) -> None:
         self.notes: list[str] = []
-        self._has_host = has_host
         self._folder, self._wanted, self._has_device = folder, f"*{suffix}", has_device
         self._before = set(folder.glob(self._wanted))
 
@@ -129,8 +127,7 @@ class AscendOutput:
             if self._has_device:
                 self.notes.append("CANN wrote no data: there are those of the host alone")
             return None
-        nothing = f"nothing was recorded: {output} holds no data, though the profiler says nothing of it"
-        return nothing if self._has_device or self._has_host else None
+        return f"nothing was recorded: {output} holds no data, though the profiler says nothing of it"
 
 
 def _lacking_cann(output: Path) -> str | None:

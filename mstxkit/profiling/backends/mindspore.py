@@ -52,7 +52,7 @@ def _in_context() -> dict[str, Any]:
 
 class _MindsporeProfiler(AscendOutput):
     def __init__(self, options: Options, folder: Path, limit_bytes: int | None) -> None:
-        super().__init__(folder, _SUFFIX, "NPU" in options["activities"] and _has_device(), has_host=False)
+        super().__init__(folder, _SUFFIX, "NPU" in options["activities"] and _has_device())
         if limit_bytes is not None and _has_device():
             self.notes.append("CANN's own storage limit is not set: that is done for torch_npu alone")
         if "NPU" in options["activities"] and not _has_device():

@@ -27,8 +27,8 @@ PROGRAM = """
     from builders.rank_on_duty import Recording
     beginning.WAITS_AT_MOST_S = 20  # a busy machine puts no session off
     run, rank, rest = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
-    policy = duty._policy
-    duty._policy = lambda settings: dataclasses.replace(policy(settings), transport_s=0.3)
+    policy = duty.policy_of
+    duty.policy_of = lambda settings: dataclasses.replace(policy(settings), transport_s=0.3)
     session = Recording()
     duty.OneSession = lambda: session
     is_over = threading.Event()
