@@ -17,7 +17,7 @@ from ..intervals import Intervals, union
 from ..processes import Process, rank_of, role_of
 from . import _clock_fit
 from ._clock_fit import ClockFit
-from ._trace import NAME_CHARACTERS, NO_NAMES, NamedColumn, NamedStretches, Times, Trace
+from ._trace import NAME_CHARACTERS, NO_NAMES, DeviceTrace, NamedColumn, NamedStretches, Times
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -42,7 +42,7 @@ class Host(NamedTuple):
     ranges: NamedStretches
 
 
-class Joined(NamedTuple):
+class JoinedTrace(NamedTuple):
     """What a trace became: rows of `DEVICE_SCHEMA` without the last one, how its clock was found, and what is wrong."""
 
     rows: list[dict[str, Any]]
@@ -50,7 +50,7 @@ class Joined(NamedTuple):
     problem: str = ""
 
 
-def hosts(run: Run, traces: Sequence[Trace]) -> dict[int, list[Host]]:
+def hosts(run: Run, traces: Sequence[DeviceTrace]) -> dict[int, list[Host]]:
     """The processes of each rank of these traces. Ranges are read only where a trace has some of such names."""
     from ..tables import stages, waits
 
@@ -77,7 +77,7 @@ def ranks_of(run: Run) -> frozenset[int]:
     return frozenset({*ranks, *range(min(max(sizes, default=0), _RANKS_AT_MOST))})
 
 
-def know_by_process(run: Run, traces: Sequence[Trace]) -> None:
+def know_by_process(run: Run, traces: Sequence[DeviceTrace]) -> None:
     """Set the rank of traces that say none, but who recorded them: where the run has one such process, it is that."""
     for trace in (trace for trace in traces if trace.rank is None and trace.pid is not None):
         ranks = {
@@ -114,21 +114,21 @@ def _called(domain: str | None, name: str | None, names: set[str]) -> str | None
     return next((form for form in (form[:NAME_CHARACTERS] for form in forms) if form in names), None)
 
 
-def join(trace: Trace, candidates: Sequence[Host]) -> Joined:
+def join(trace: DeviceTrace, candidates: Sequence[Host]) -> JoinedTrace:
     """Rows of a trace by the process that it belongs to, of those of its rank."""
     extent = trace.extent
     if extent is None:
-        return Joined([], _clock_fit.wall(0), NOTHING_IN_IT)
+        return JoinedTrace([], _clock_fit.wall(0), NOTHING_IN_IT)
     fits = [(host, _fit_of(trace, host)) for host in candidates if host.stages.height]
     if not fits:
-        return Joined([], _clock_fit.wall(0), f"is of rank {trace.rank}, of which the run has no stage")
+        return JoinedTrace([], _clock_fit.wall(0), f"is of rank {trace.rank}, of which the run has no stage")
     host, clock = max(fits, key=lambda both: _closeness(trace, extent, *both))
     rows = _rows(trace, extent, host, clock)
     problem = "" if rows else _why_none(extent, host, clock)
-    return Joined(rows, clock, problem)
+    return JoinedTrace(rows, clock, problem)
 
 
-def _fit_of(trace: Trace, host: Host) -> ClockFit:
+def _fit_of(trace: DeviceTrace, host: Host) -> ClockFit:
     own_error_ns = host.process.clock.error_ns or 0
     fit = _clock_fit.fit(trace.ranges, host.ranges, own_error_ns)
     if fit is not None:
@@ -137,7 +137,7 @@ def _fit_of(trace: Trace, host: Host) -> ClockFit:
     return _clock_fit.wall(own_error_ns, f"{why}: both clocks are taken to be the wall clock")
 
 
-def _closeness(trace: Trace, extent: tuple[int, int], host: Host, clock: ClockFit) -> tuple[int, int, int, int]:
+def _closeness(trace: DeviceTrace, extent: tuple[int, int], host: Host, clock: ClockFit) -> tuple[int, int, int, int]:
     """The more, the sooner is this process the one: ranges that agree, its pid and host, stages at that time."""
     is_it = (trace.pid == host.process.pid) + 2 * (trace.host == host.process.host)
     starts, ends = _stages_there(host, clock)
@@ -171,7 +171,7 @@ class _Kinds(NamedTuple):
     spans: Intervals | None
 
     @classmethod
-    def of(cls, trace: Trace) -> _Kinds:
+    def of(cls, trace: DeviceTrace) -> _Kinds:
         computing, whole = trace.computing, trace.communicating
         apart = whole.without(computing) if whole is not None and computing is not None else whole
         both = whole.cut(computing) if whole is not None and computing is not None else None
@@ -182,7 +182,7 @@ class _Kinds(NamedTuple):
         return cls(computing, apart, transfer, waiting, both, trace.spans)
 
 
-def _rows(trace: Trace, extent: tuple[int, int], host: Host, clock: ClockFit) -> list[dict[str, Any]]:
+def _rows(trace: DeviceTrace, extent: tuple[int, int], host: Host, clock: ClockFit) -> list[dict[str, Any]]:
     starts, ends = _stages_there(host, clock)
     starts, ends = np.maximum(starts, extent[0]), np.minimum(ends, extent[1])
     inside = np.flatnonzero(ends > starts)

@@ -25,7 +25,7 @@ from ...store.values import list_of, small_number, table_of
 from ..folder import Damage
 from . import Importer
 from ._database import MAGIC, Database, opened
-from ._trace import LATEST_NS, NAME_CHARACTERS, RANGES_AT_MOST, NamedColumn, Stretches, Trace, text
+from ._trace import LATEST_NS, NAME_CHARACTERS, RANGES_AT_MOST, DeviceTrace, NamedColumn, Stretches, text
 
 _NAME = re.compile(r"(ascend_pytorch_profiler|ascend_mindspore_profiler|msprof)(_\d{1,16})?\.db|msmonitor_.*\.db")
 _TASK, _COMPUTE, _COMM, _COMM_TASK = "TASK", "COMPUTE_TASK_INFO", "COMMUNICATION_OP", "COMMUNICATION_TASK_INFO"
@@ -45,7 +45,7 @@ def _is_database(path: Path, head: bytes) -> bool:
     return head.startswith(MAGIC) or bool(_NAME.fullmatch(path.name))
 
 
-def read(path: Path, advance: Callable[[float], None]) -> list[Trace]:
+def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace; one for each rank where RANK_DEVICE_MAP has several devices.
 
     Raises:
@@ -58,7 +58,7 @@ def read(path: Path, advance: Callable[[float], None]) -> list[Trace]:
                               f"(its tables: {shown})")  # fmt: skip
         ranks = _ranks(base)
         devices = {device: rank for rank, device in ranks} if len({device for _, device in ranks}) > 1 else {None: None}
-        return [_Reading(base, path, device, rank).trace() for device, rank in devices.items()]
+        return [_RankOfDatabase(base, path, device, rank).trace() for device, rank in devices.items()]
 
 
 def _ranks(base: Database) -> list[tuple[int, int]]:
@@ -66,14 +66,14 @@ def _ranks(base: Database) -> list[tuple[int, int]]:
     return [(rank, device) for rank, device in pairs if small_number(rank) is not None and type(device) is int]
 
 
-class _Reading:
+class _RankOfDatabase:
     """One rank of a database."""
 
     def __init__(self, base: Database, path: Path, device: int | None, rank: int | None) -> None:
         self._base, self._device = base, device
-        self._trace, self._has_kernels = Trace(str(path), IMPORTER.what, rank), True
+        self._trace, self._has_kernels = DeviceTrace(str(path), IMPORTER.what, rank), True
 
-    def trace(self) -> Trace:
+    def trace(self) -> DeviceTrace:
         trace = self._trace
         for part in (self._who, self._tasks, self._operations, self._host_ranges):
             with self._noted():
@@ -256,7 +256,8 @@ class _Reading:
 def _distinct(values: _Numbers) -> list[int]:
     """Each value once, in order. numpy's own `unique` hashes, which takes ten times as long for a million of few."""
     ordered = np.sort(values)
-    return ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]].tolist()
+    is_new = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
+    return [int(value) for value in ordered[is_new]]
 
 
 def _among(values: _Numbers, ordered: _Numbers) -> npt.NDArray[np.bool_]:
