@@ -14,7 +14,7 @@ from ..store import layout, patch_record
 from ..store.dataset import MARKS, RANGES, STAGE_ROWS
 from .folder import Damage
 from .processes import Process, row_of
-from .run_files import RunFiles
+from .run_tables import RunTables
 
 if TYPE_CHECKING:
     import polars as pl
@@ -77,7 +77,7 @@ def open_run(
     return Run(folder, selection(ranks, steps, since, until, stages))
 
 
-class Run(RunFiles):
+class Run(RunTables):
     """One run, as it was when it was opened. Times are integer ns on the run's aligned wall clock. `open_run` makes it.
 
     Args:
@@ -267,7 +267,7 @@ class Run(RunFiles):
         """
         from . import frames, opened
 
-        rows = frames.compact(opened.as_chunk(self._open(), self._vocabulary))
+        rows = frames.compact(opened.as_chunk(self._open(), self.vocabulary))
         return self._finisher().ranges(rows, with_process=True)
 
     def processes(self) -> pl.DataFrame:
@@ -313,8 +313,11 @@ class Run(RunFiles):
         from . import frames
 
         for process in self._processes:
-            for _, texts in self._blocks.of(process):
-                process.learn_texts(texts)
+            last = None
+            for texts in self._blocks.texts(process):
+                if texts is not last:
+                    process.learn_texts(texts)
+                last = texts
         return frames.track_table(self._processes)
 
     def patches(self) -> pl.DataFrame:
@@ -406,11 +409,31 @@ class Run(RunFiles):
 
         return verdicts.table(self.path, self._chosen, self.damage)
 
+    def incidents(self) -> pl.DataFrame:
+        """Hangs, deaths, and what else was looked at closely while the job ran, oldest first.
+
+        `incident, time_ns, kind, stage, range, rank, role, since_ns, waits_for, reports, page, reason`: `kind` is hang,
+        killed, signal, exception or request; `rank`, `stage`, `range` the cause (null: nobody alone is), never who
+        waited for it; `since_ns` when it was entered; `page` is readable text, relative to the run.
+
+        Example:
+            >>> import mstxkit
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+            ...     mstxkit.mark("scored")
+            >>> run = mstxkit.open_run("runs/exp7")
+            >>> len(run.incidents())
+            0
+        """
+        from .tables import incidents
+
+        return incidents.table(self.path, self.id, self._chosen, self.damage)
+
     def lateness(self) -> pl.DataFrame:
         """`step, group, rank, stage, late_ns, error_ns, source`: how much later than the first a rank entered a stage.
 
         Of stages in which the ranks of a group wait for each other. `late_ns` that is smaller than `error_ns`, the
-        bound of the clocks' error, says nothing. `source`: flight_recorder, stage_entry, device.
+        bound of its error, says nothing. `source`: flight_recorder, stage_entry; device, of profiles that `mstxkit
+        analyse` has parsed: who waits least is late, and the bound is the collective's own shortest duration.
 
         Example:
             >>> import mstxkit
@@ -423,6 +446,21 @@ class Run(RunFiles):
         from .tables import lateness
 
         return lateness.table(self, self._chosen)
+
+    def device(self) -> pl.DataFrame:
+        """What devices did in each stage of each step, from imports and the run's own profiles (`tables/device.py`).
+
+        Example:
+            >>> import mstxkit
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+            ...     mstxkit.mark("scored")
+            >>> run = mstxkit.open_run("runs/exp7")
+            >>> len(run.device())
+            0
+        """
+        from .tables import device
+
+        return device.table(self, self._chosen)
 
     def _last_open_ns(self) -> dict[int, int]:
         last: dict[int, int] = {}

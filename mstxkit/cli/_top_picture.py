@@ -1,0 +1,217 @@
+"""What `mstxkit top` shows: a job in as many lines as a terminal has, what matters first. Every name is escaped."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from typing import TYPE_CHECKING, Iterator
+
+from ..judging.sight import Judges, Sighting
+from ..reading.report.escape import for_terminal, shown
+from ..reading.report.sentences import sentence
+from ..reading.report.units import duration
+from ..store.whereabouts import span
+from ._top_now import of_ranks
+from ._top_paper import Paper, counted, fitted, line_of
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from ..store.job_file import JobState, RoleFigures, StageFigures
+    from ..store.verdicts import Verdict
+
+_VERDICTS_SHOWN, _LATE_SHOWN, _TEXT_AT_MOST = 3, 4, 300
+_NAME_COLUMNS, _NUMBER_COLUMNS, _WHO_COLUMNS, _WORK_COLUMNS = 26, 8, 12, 26
+_SMALL = 20
+_IN_ASCII = {ord("…"): "~", ord("µ"): "u", ord("·"): "-"}
+_NS = 1e9
+
+
+def lines(sighting: Sighting, paper: Paper) -> list[Text]:
+    """The picture: no line is wider than the paper, and there are no more of them than it has rows."""
+    head = [*_title(sighting, paper), *_of_verdicts(sighting, paper)]
+    tail = list(_tail(sighting, paper))
+    tail = [line_of(), *tail] if tail and paper.rows > _SMALL else tail
+    ranks = list(of_ranks(sighting, paper))
+    rest = paper.rows - len(head) - len(tail)
+    stages = list(_of_roles(sighting, paper, max(3, rest - min(len(ranks), max(3, rest // 3)))))
+    ranks = _cut(ranks, max(0, rest - len(stages)))
+    whole = [*head, *stages, *ranks, *tail]
+    for line in whole:
+        if paper.is_ascii:  # of as many characters, so that colours stay where they are
+            line.plain = line.plain.translate(_IN_ASCII)
+        line.truncate(paper.columns, overflow="crop" if paper.is_ascii else "ellipsis")
+    return whole[: paper.rows]
+
+
+def _title(sighting: Sighting, paper: Paper) -> Iterator[Text]:
+    state = sighting.state
+    steps = sorted({role.step for role in state.roles}) if state is not None else []
+    step = "" if not steps else f"step {steps[-1]:,}" if len(steps) == 1 else f"steps {steps[0]:,} to {steps[-1]:,}"
+    hosts = "" if state is None else f"{counted(_members(state), 'rank')} on {counted(state.hosts, 'host')}"
+    line = line_of(shown(paper.run), "bold")
+    for part in filter(None, (step, hosts, _judged(sighting))):
+        line.append(f"{paper.dot}{part}", "not bold")
+    yield line
+    yield line_of()
+
+
+def _members(state: JobState) -> int:
+    return sum(role.members for role in state.roles)
+
+
+def _judged(sighting: Sighting) -> str:
+    if sighting.by == Judges.OVER:
+        return f"the job is over since {span(max(0.0, sighting.age_s))}"
+    if sighting.by == Judges.NOBODY:
+        return "nothing to judge yet"
+    if sighting.by == Judges.HERE:
+        return "judged here: nobody else does"
+    return f"judged {span(max(0.0, sighting.age_s))} ago"
+
+
+def _of_verdicts(sighting: Sighting, paper: Paper) -> Iterator[Text]:
+    if sighting.state is None:
+        yield line_of("No process has handed over a stage of a step yet: as soon as one has, it is shown here.")
+        yield line_of(f"mstxkit status {for_terminal(paper.folder)} shows which processes there are.", "dim")
+        yield line_of()
+        return
+    if not sighting.verdicts:
+        yield line_of("nobody is blamed: no rank is seen to make others wait", "green")
+        yield line_of()
+        return
+    few = sighting.verdicts[: _VERDICTS_SHOWN if paper.rows >= 34 else 1]
+    for verdict in few:
+        yield from _of_verdict(verdict, paper)
+    if len(sighting.verdicts) > len(few):
+        yield line_of(
+            f"  and {counted(len(sighting.verdicts) - len(few), 'more verdict')}: mstxkit watch RUN --once", "dim"
+        )
+    yield line_of()
+
+
+def _of_verdict(verdict: Verdict, paper: Paper) -> Iterator[Text]:
+    fields = {**verdict._asdict(), "group": list(verdict.group)}
+    lost = f"{100 * verdict.impact_ratio:.0f} % of each step is lost" if verdict.impact_ratio else ""
+    since = f"since step {verdict.since_step:,}" if verdict.since_step is not None else ""
+    blame = line_of("! ", "bold red") if verdict.is_blaming else line_of("? ", "bold yellow")
+    yield blame.append(sentence(fields), "bold")
+    asked = f"profile asked for: {for_terminal(verdict.request, 40)}" if verdict.request else ""
+    about = filter(None, (lost, since, for_terminal(verdict.waits_for, _TEXT_AT_MOST), asked))
+    yield from _wrapped(paper.dot.join(about), paper)
+    if verdict.next:
+        yield from _wrapped(f"next: {for_terminal(verdict.next, _TEXT_AT_MOST)}", paper, "cyan")
+
+
+def _wrapped(text: str, paper: Paper, style: str = "") -> Iterator[Text]:
+    """On two lines at most, indented."""
+    for line in textwrap.wrap(
+        text, max(10, paper.columns - 2), max_lines=2, placeholder=" ...", break_on_hyphens=False
+    ):
+        yield line_of(f"  {line}", style)
+
+
+def _of_roles(sighting: Sighting, paper: Paper, rows: int) -> Iterator[Text]:
+    """Of each role its stages: as many as there are rows for, the longest of them."""
+    roles = () if sighting.state is None else sighting.state.roles
+    each = max(1, rows // len(roles) - 4) if roles else 0
+    for number, role in enumerate(roles):
+        if 5 * number >= rows:
+            yield line_of(f"and {counted(len(roles) - number, 'more role')} (--json)", "dim")
+            return
+        yield from _of_role(role, paper, each, {v.rank for v in sighting.verdicts if v.is_blaming})
+        yield line_of()
+
+
+def _of_role(role: RoleFigures, paper: Paper, rows: int, blamed: set[int | None]) -> Iterator[Text]:
+    longest = sorted(role.stages, key=lambda stage: -stage.max_s)[:rows]
+    kept = [stage for stage in role.stages if stage in longest]
+    kept.sort(key=lambda stage: stage.begin_ns)
+    has_work = paper.columns >= 96 and any(stage.tokens_per_s for stage in kept)
+    took = duration(max(0, role.end_ns - role.begin_ns))
+    waits = f"{paper.dot}up to {100 * role.wait_ratio:.0f} % of it is waiting" if role.wait_ratio >= 0.005 else ""
+    head = f"{shown(role.role) or 'ranks'}{paper.dot}step {role.step:,}{paper.dot}{took}{waits}"
+    bar = _bar_columns(paper, has_work)
+    numbers = f"{'median':>{_NUMBER_COLUMNS}}{'longest':>{_NUMBER_COLUMNS + 1}}  slowest"
+    yield line_of(head, "bold")
+    full, rest = _marks(paper)
+    legend = f"  {fitted(f'{full} median  {rest} to the longest', _NAME_COLUMNS + 1 + bar)} "
+    yield line_of(legend + numbers, "dim")
+    scale_s = max((stage.max_s for stage in kept), default=0.0)
+    for stage in kept:
+        yield _of_stage(stage, paper, bar, scale_s, blamed, has_work)
+    if len(role.stages) > len(kept):
+        yield line_of(f"  and {counted(len(role.stages) - len(kept), 'shorter stage')}", "dim")
+    late = [rank for rank in role.late if rank.late_s >= 0.01 * (role.end_ns - role.begin_ns) / _NS][:_LATE_SHOWN]
+    if late:
+        who = (f"rank {rank.rank} by {duration(rank.late_s * _NS)} in {shown(rank.stage)}" for rank in late)
+        yield line_of("  late: ", "yellow").append("; ".join(who), "not dim")
+
+
+def _bar_columns(paper: Paper, has_work: bool) -> int:
+    taken = 2 + _NAME_COLUMNS + 1 + 1 + 2 * _NUMBER_COLUMNS + 1 + _WHO_COLUMNS + (_WORK_COLUMNS if has_work else 0)
+    return max(6, min(60, paper.columns - taken))
+
+
+def _of_stage(
+    stage: StageFigures, paper: Paper, bar: int, scale_s: float, blamed: set[int | None], has_work: bool
+) -> Text:
+    line = line_of(f"  {fitted(shown(stage.stage), _NAME_COLUMNS)} ")
+    full, rest = _marks(paper)
+    until = _columns(stage.max_s, scale_s, bar)
+    solid = min(until, _columns(stage.median_s, scale_s, bar))
+    line.append(full * solid, "cyan").append(rest * (until - solid), "yellow").append(" " * (bar - until + 1))
+    times = (duration(stage.median_s * _NS), duration(stage.max_s * _NS))
+    line.append(f"{times[0]:>{_NUMBER_COLUMNS}}{times[1]:>{_NUMBER_COLUMNS + 1}}")
+    slowest = "" if stage.slowest_rank is None else f"rank {stage.slowest_rank}"
+    is_alone = stage.members > 1
+    line.append(
+        f"  {fitted(slowest if is_alone else '', _WHO_COLUMNS - 2)}", "red" if stage.slowest_rank in blamed else ""
+    )
+    if has_work and stage.tokens_per_s:
+        mfu = "" if stage.mfu_ratio is None else f", MFU {100 * stage.mfu_ratio:.0f} %"
+        line.append(f"{_short(stage.tokens_per_s)} tok/s{mfu}")
+    return line
+
+
+def _marks(paper: Paper) -> tuple[str, str]:
+    """Of a bar: up to the median, and from there to the longest. They differ without colours."""
+    return ("#", "-") if paper.is_ascii else ("█", "░")
+
+
+def _columns(value: float, scale: float, columns: int) -> int:
+    if not (scale > 0 and math.isfinite(value)):
+        return 0
+    return min(columns, max(1 if value > 0 else 0, round(columns * value / scale)))
+
+
+def _short(value: float) -> str:
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:.3g}"
+
+
+def _tail(sighting: Sighting, paper: Paper) -> Iterator[Text]:
+    """What was lost, who is silent, and where figures go."""
+    state = sighting.state
+    if state is None:
+        return
+    if state.silences:
+        names = ", ".join(map(shown, state.silent[:4])) + (", …" if state.silences > 4 else "")
+        yield line_of(f"{counted(state.silences, 'host')} silent for a minute or more: {names}", "bold red")
+    lost = [counted(state.missed_rows, "sum of stages", "sums of stages")] if state.missed_rows else []
+    lost += [counted(state.dropped_batches, "batch", "batches")] if state.dropped_batches else []
+    if lost:
+        yield line_of(f"never reached who judges: {' and '.join(lost)}", "yellow")
+    for note in state.notes:
+        yield line_of(for_terminal(note, _TEXT_AT_MOST), "dim")
+
+
+def _cut(drawn: list[Text], rows: int) -> list[Text]:
+    if len(drawn) <= rows:
+        return drawn
+    return [
+        *drawn[: max(0, rows - 1)],
+        line_of(f"  and {counted(len(drawn) - max(0, rows - 1), 'more line')} (--json)", "dim"),
+    ][:rows]
