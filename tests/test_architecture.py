@@ -33,7 +33,7 @@ LAYERS = {
     **dict.fromkeys(("patching", "patches", "config", "profiling"), 4),
     **dict.fromkeys(("escalation", "cluster"), 5),
     **dict.fromkeys(("capturing", "process_status", "bootstrap"), 6),
-    **dict.fromkeys(("reading", "parsing", "judging", "triggers", "incidents"), 7),
+    **dict.fromkeys(("reading", "parsing", "judging", "telemetry", "triggers", "incidents"), 7),
     **dict.fromkeys(("cli", "testing", "demo", "__main__", ""), 8),
 }
 OFFLINE, OFFLINE_MAY_IMPORT = 7, (0, 1, 7)
@@ -143,6 +143,7 @@ MAY_CATCH_EVERYTHING = {
     "engine/twin/watch.py",
     "sinks/cann.py",
     "sinks/seams.py",
+    "telemetry/outlets.py",
     "capturing.py",
     "bootstrap/capture.py",
     "marking/wrapping.py",

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from ..errors import CaptureError
 from ..escalation.duty.settings import DutySettings, checked
 from ..recorder.process import OF_ALL_PROCESSES, RecorderLimits
+from ..store import metrics_setting
 
 T = TypeVar("T", RecorderLimits, DutySettings)
 
@@ -45,7 +46,10 @@ def as_variables(config: Any, overrides: dict[str, Any]) -> dict[str, str]:
     asked = {**(config or {}), **overrides}
     passed_on = (*DutySettings._fields, *OF_ALL_PROCESSES)
     kept = {name: asked[name] for name in passed_on if asked.get(name) is not None}
-    return {f"MSTXKIT_{name.upper()}": str(int(v) if isinstance(v, bool) else v) for name, v in kept.items()}
+    return {
+        f"MSTXKIT_{name.upper()}": metrics_setting.as_text(int(v) if isinstance(v, bool) else v)
+        for name, v in kept.items()
+    }
 
 
 def _filled(kind: type[T], settings: dict[str, Any]) -> T:

@@ -87,7 +87,7 @@ def application(word: str | None = None) -> typer.Typer:
 
 
 def _command(verb: str) -> str:
-    return verb.replace("_", "-")
+    return verb.rstrip("_").replace("_", "-")  # `import_`: a verb that is a keyword of Python
 
 
 def _group(module: ModuleType) -> typer.Typer:

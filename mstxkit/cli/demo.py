@@ -13,6 +13,7 @@ from . import FOUND_WRONG, _opening, _show
 if TYPE_CHECKING:
     from ..demo.escalating import Escalated
     from ..demo.launch import DemoOutcome, DemoPlan
+    from ..reading.run import Run
 
 _PERFETTO = "https://ui.perfetto.dev"
 _NOBODY = -1
@@ -53,14 +54,26 @@ def demo(
     except PlanError as exc:
         raise typer.BadParameter(str(exc)) from None
     trace = _export(folder)
-    report = summary.summarise(open_run(folder))
+    opened = open_run(folder)
+    report = summary.summarise(opened)
+    page = _page(opened, report)
     if json:
-        _show.as_json({**_facts(outcome), "trace": str(trace), "report": report})
+        _show.as_json({**_facts(outcome), "trace": str(trace), "page": str(page), "report": report})
     else:
         _show_all(outcome, report, trace)
+        typer.echo(f"The page: {page}\n{report['headline']['verdict']}")
     has_no_incident = hang_rank is not None and outcome.incident is None
     if has_no_incident or (outcome.escalated is not None and outcome.escalated.has_failed):
         raise typer.Exit(FOUND_WRONG)
+
+
+def _page(run: Run, report: dict[str, Any]) -> Path:
+    """The run's page, inside its own folder."""
+    from ..reading.page import writing
+
+    page = Path(run.path) / "report.html"
+    writing.write(run, report, page)
+    return page
 
 
 def _export(folder: Path) -> Path:

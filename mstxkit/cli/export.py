@@ -1,42 +1,58 @@
-"""`mstxkit export RUN --to FORMAT`: a run as a file of another tool."""
+"""`mstxkit export RUN --to FORMAT`: a run, or a part of it, as files of another tool."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 import typer
 
-from ..errors import MstxkitError
-from ..reading.exporters import formats
+from ..reading.exporters import FOLDER, formats
+from . import _choosing, _output
+from ._progress import progress
 
 
 def export(
     run: Path = typer.Argument(..., help="The run's folder.", show_default=False),
     to: str = typer.Option(..., "--to", help=f"The format: {', '.join(formats())}.", show_default=False),
     output: Optional[Path] = typer.Option(
-        None, "-o", "--output", help="The file to write.  [default: the run folder's name with the format's suffix]"
+        None, "-o", "--output", help="The file or folder to write.  [default: the run's name with the format's suffix]"
+    ),
+    steps: Optional[str] = typer.Option(None, metavar="A:B", help=_choosing.STEPS_HELP),
+    ranks: Optional[str] = typer.Option(None, metavar="0,3-5", help=_choosing.RANKS_HELP),
+    stages: Optional[str] = typer.Option(None, metavar="NAME,…", help=_choosing.STAGES_HELP),
+    since: Optional[str] = typer.Option(None, metavar="TIME", help=_choosing.SINCE_HELP),
+    until: Optional[str] = typer.Option(None, metavar="TIME", help=_choosing.UNTIL_HELP),
+    layout: Optional[str] = typer.Option(None, help="Of ascend-db: msmonitor (default) or torch-npu."),
+    into: Optional[Path] = typer.Option(
+        None, metavar="PROFILE", help="Of ascend-db: add one rank's ranges to a copy of this profile of torch_npu."
     ),
 ) -> None:
-    """Write a run as another tool's file: chrome for Perfetto.
+    """Write a run, or a part of it, as files of another tool.
 
-    Example: mstxkit export runs/exp7 --to chrome -o exp7.json
+    perfetto for ui.perfetto.dev, ascend-db for MindStudio Insight and msprof-analyze, csv and parquet for tables.
+
+    Example: mstxkit export runs/exp7 --to perfetto --steps 100:110 -o exp7.pftrace
     """
     from ..reading.exporters import load
-    from ..reading.run import open_run
 
     if to not in formats():
         raise typer.BadParameter(f"{to!r} is no format; choose one of {', '.join(formats())}", param_hint="--to")
-    exporter, opened = load(to), open_run(run)
+    exporter = load(to)
+    options = _options(to, exporter.options, layout=layout, into=None if into is None else str(into))
+    opened = _choosing.opened(run, steps, ranks, stages, since, until)
     target = output or Path(f"{run.resolve().name}{exporter.suffix}")
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        with open(draft, "w", encoding="utf-8") as file:
-            count = exporter.write(opened, file)
-        os.replace(draft, target)
-    except OSError as exc:
-        raise MstxkitError(f"{target} cannot be written: {exc.strerror or exc}") from exc
-    finally:
-        draft.unlink(missing_ok=True)
+    with _output.whole(target, exporter.form == FOLDER) as draft:
+        with progress("Exporting", opened.rows_at_most() * exporter.readings) as advance:
+            opened.on_rows = advance
+            count = exporter.write_to(opened, draft, **options)
     typer.echo(f"{target}: {count} events")
+
+
+def _options(to: str, its_own: Any, **typed: str | None) -> dict[str, str]:
+    """What was given of a format's own options."""
+    options = {name: value for name, value in typed.items() if value is not None}
+    for name in options:
+        if name not in its_own:
+            raise typer.BadParameter(f"the format {to} has no such option", param_hint=f"--{name}")
+    return options

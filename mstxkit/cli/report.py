@@ -7,6 +7,7 @@ from typing import Optional
 
 import typer
 
+from ..reading.report.escape import for_terminal
 from . import FOUND_WRONG, _show
 
 
@@ -17,6 +18,9 @@ def report(
     stages: Optional[str] = typer.Option(None, metavar="NAME,…", help="These stages only; * stands for anything."),
     ranges: Optional[str] = typer.Option(
         None, metavar="N|NAME,…", help="So many ranges of each stage, or these only; * stands for anything."
+    ),
+    html: Optional[Path] = typer.Option(
+        None, "--html", metavar="FILE", help="Write it as one page, to open in a browser."
     ),
     everything: bool = typer.Option(False, "--all", help="Every rank and every range, not only the slowest."),
     json: bool = typer.Option(False, "--json", help="Everything as one JSON object; times in ns."),
@@ -31,10 +35,16 @@ def report(
     from ..reading.report import choice, summary, text
     from ..reading.run import open_run
 
-    chosen = choice.parsed(steps, ranks, stages, ranges)
-    document = summary.summarise(open_run(run), chosen)
+    chosen, opened = choice.parsed(steps, ranks, stages, ranges), open_run(run)
+    document = summary.summarise(opened, chosen)
+    if html is not None:
+        from ..reading.page import writing
+
+        writing.write(opened, document, html, chosen)
     if json:
         _show.as_json(document)
+    elif html is not None:
+        typer.echo(f"{for_terminal(str(html))}\n{document['headline']['verdict']}")
     else:
         _show.console().print(text.render(document, everything, chosen.top))
     raise typer.Exit(FOUND_WRONG if summary.is_something_wrong(document) else 0)

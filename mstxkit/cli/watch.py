@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_of
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
@@ -16,9 +17,11 @@ from . import FOUND_WRONG, WRONG_USE, _show
 
 if TYPE_CHECKING:
     from ..judging.watching import Acceptance, Outlook
+    from ..telemetry.outlets import Outlets
 
 _ONCE_HELP = "Judge what is there, and end; with 1 if anybody is blamed."
 _SET_HELP = "Change a setting of the judge while the job runs, slow_rank.effect=0.15 say, and end; may be repeated."
+_METRICS_HELP = "Where figures go while the job is judged here, as in capture(metrics=…): 127.0.0.1:9464 say."
 _SCHEMA = 1
 _NOTHING = (
     "this run has no summaries of its stages: nothing was in a stage of a step yet, or an older mstxkit has recorded "
@@ -31,6 +34,7 @@ def watch(
     once: bool = typer.Option(False, "--once", help=_ONCE_HELP),
     json: bool = typer.Option(False, "--json", help="Each verdict as a line of JSON; with --once all as one object."),
     set: Optional[list[str]] = typer.Option(None, "--set", metavar="NAME=VALUE", help=_SET_HELP),
+    metrics: Optional[str] = typer.Option(None, "--metrics", metavar="WHERE", help=_METRICS_HELP),
 ) -> None:
     """Show the verdicts on a run.
 
@@ -49,13 +53,36 @@ def watch(
     else:
         from ..judging import watching
 
-        for verdict in watching.follow(run, run_id):
-            text = verdict.line().decode().rstrip() if json else _line(verdict)
+        for verdict in watching.follow(run, run_id, _outlets(run, run_id, metrics)):
+            text = _as_json(verdict) if json else _line(verdict)
             print(text, flush=True)
+
+
+def _outlets(run: Path, run_id: str, metrics: Optional[str]) -> Outlets | None:
+    """Where figures go; where that is a page, it is said on standard error."""
+    if metrics is None:
+        return None
+    from ..store import metrics_setting
+    from ..telemetry.outlets import Outlets
+
+    try:
+        return Outlets(run, run_id, metrics_setting.checked(metrics), tells=_tell)
+    except MstxkitError as exc:
+        _show.stop(str(exc).replace("of capture", "of --metrics"), WRONG_USE)
+
+
+def _tell(note: str) -> None:
+    print(f"mstxkit: {for_terminal(note)}", file=sys.stderr, flush=True)
+
+
+def _as_json(verdict: Verdict) -> str:
+    """One object on one line: a verdict's line in the run, and the number of its form."""
+    return json_of.dumps({"schema": _SCHEMA, **json_of.loads(verdict.line())})
 
 
 def _once(run: Path, run_id: str, json: bool) -> None:
     from ..judging import watching
+    from ..reading.report import device_words
 
     seen = watching.once(run, run_id)
     by_tables = None if any(verdict.is_blaming for verdict in seen.verdicts) else _from_tables(run, seen)
@@ -65,11 +92,14 @@ def _once(run: Path, run_id: str, json: bool) -> None:
             "schema": _SCHEMA, "run": run_id, "path": str(run), "steps": seen.steps, "last_step": seen.last_step,
             "hosts": seen.hosts, "has_summaries": seen.has_summaries,
             "by_tables": by_tables is not None,
+            "by_devices": [latest._asdict() for latest in device_words.summarise(run, run_id)],
             "verdicts": [json_of.loads(verdict.line()) for verdict in seen.verdicts],
         })  # fmt: skip
     else:
         for verdict in seen.verdicts:
             print(_line(verdict))
+        for latest in device_words.summarise(run, run_id):
+            print(for_terminal(device_words.line(latest._asdict(), str(run))))
         print(_summary(run, seen, by_tables is not None))
     if any(verdict.is_blaming for verdict in seen.verdicts):
         raise typer.Exit(FOUND_WRONG)

@@ -37,14 +37,15 @@ class Agent:
         run_id: Its id.
         folder: The live files of this host.
         judges: May a process that judges the job be started from here?
+        metrics: What it is told of where figures go: `store.metrics_setting.as_word`.
 
     Threads/fork: any thread; one that comes while another is at it does nothing. A forked child makes a new one.
     """
 
-    def __init__(self, run: Path, run_id: str, folder: Path, judges: bool = True) -> None:
+    def __init__(self, run: Path, run_id: str, folder: Path, judges: bool = True, metrics: str = "") -> None:
         self._run, self._run_id, self._folder = run, run_id, folder
         self._gathering, self._log = Gathering(folder), BatchLog(run, folder)
-        self._homes = Homes(run, run_id, folder, judges)
+        self._homes = Homes(run, run_id, folder, judges, metrics)
         self._sender, self._number = os.urandom(6).hex(), 0
         self._next_s, self._settings, self._said_settings = 0.0, 0, 0
         self._figures: Figures | None = None

@@ -17,6 +17,7 @@ from ..store import judge_lock
 from ..store.batches import HandingProcess
 
 _MODULE = "mstxkit.judging.judge_process"
+_OF_METRICS = ("prometheus_client", "opentelemetry", "google")
 # How often it is looked whether there is one, at two calls of the run folder; it may have been killed. Seconds.
 _AGAIN_AFTER_S = 5.0
 # A program that is over before that needs nobody beside it.
@@ -29,10 +30,11 @@ class Beside:
     Args:
         run: The run folder.
         run_id: Its id.
+        metrics: What it is told of where figures go.
     """
 
-    def __init__(self, run: Path, run_id: str) -> None:
-        self._run, self._run_id = run, run_id
+    def __init__(self, run: Path, run_id: str, metrics: str = "") -> None:
+        self._run, self._run_id, self._metrics = run, run_id, metrics
         self._next_s, self._child, self._is_here = time.monotonic() + _AFTER_S, 0, False
 
     def consider(self, processes: Sequence[HandingProcess]) -> None:
@@ -54,8 +56,14 @@ class Beside:
             why = "the job is not judged from here, as there is no numpy: `mstxkit watch RUN` judges it from elsewhere"
             faults.warn_once("cluster.beside", why)
             return
-        where = str(Path(numpy.origin).parents[1])
-        self._child = apart.started(_MODULE, [str(self._run), self._run_id], [where])
+        words = [str(self._run), self._run_id, self._metrics]
+        self._child = apart.started(_MODULE, words, [str(Path(numpy.origin).parents[1]), *self._of_metrics()])
+
+    def _of_metrics(self) -> set[str]:
+        """Where what sends figures lies, if it is asked for and there: most often where numpy is."""
+        specs = (PathFinder.find_spec(name, sys.path) for name in _OF_METRICS) if self._metrics else ()
+        places = (spec.submodule_search_locations or () for spec in specs if spec is not None)
+        return {str(Path(place).parent) for of_package in places for place in of_package}
 
 
 def _is_first_of_several(process: HandingProcess) -> bool:

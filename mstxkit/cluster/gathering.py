@@ -6,11 +6,11 @@ It reads shared memory only. What a process left that is gone is read once more,
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any, Iterator, Mapping, NamedTuple
 
 from ..host import parts
+from ..host.listing import ListedFolder
 from ..store import batches, collectives, documents, layout, records, summaries
 from ..store.batches import HandingProcess
 from ..store.documents import Unusable
@@ -56,7 +56,7 @@ class Gathering:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder, self._listed = folder, ListedFolder(folder)
         self._rings: dict[str, _Ring] = {}
         self._next_number = 0
         self._before: Mapping[str, Any] | None = None
@@ -64,17 +64,18 @@ class Gathering:
 
     def gather(self) -> list[Handed]:
         """What is new of each process that has anything new."""
-        suffix = layout.HANDED_OVER_SUFFIX
         try:
-            names = sorted(name[: -len(suffix)] for name in os.listdir(self._folder) if name.endswith(suffix))
+            files = self._listed.names()
         except FileNotFoundError:
             return []
+        suffix = layout.HANDED_OVER_SUFFIX
+        names = sorted(name[: -len(suffix)] for name in files if name.endswith(suffix))
         for name in names:
             if name not in self._rings and len(self._rings) < batches.PROCESSES_AT_MOST:
                 number = self._next_number % batches.PROCESSES_AT_MOST
                 self._rings[name] = _Ring(self._folder, name, number, self._read_before(name))
                 self._next_number += 1
-        handed = [ring.read() for ring in self._rings.values()]
+        handed = [ring.read(files) for ring in self._rings.values()]
         for name in [name for name, ring in self._rings.items() if ring.is_over or name not in names]:
             self._rings.pop(name).remove()
         self.has_steps = self.has_steps or any(_has_step(new.rows) for new in handed if new is not None)
@@ -111,7 +112,6 @@ class _Ring:
     """One process's."""
 
     def __init__(self, folder: Path, name: str, number: int, before: Mapping[str, Any]) -> None:
-        self._live = folder / f"{name}{layout.LIVE_SUFFIX}"
         position = whole_number(before.get(_POSITION))
         self._handed = HandedOver(folder / f"{name}{layout.HANDED_OVER_SUFFIX}", position)
         position = whole_number(before.get(_POSITION_OF_RINGS))
@@ -120,15 +120,23 @@ class _Ring:
         self.announced: HandingProcess | None = None
         self.is_over = False
 
-    def read(self) -> Handed | None:
-        """What is new; None where nothing is."""
-        is_gone = not self._live.exists()
+    def read(self, files: frozenset[str]) -> Handed | None:
+        """What is new; None where nothing is. *Cost*: a system call a ring where nothing was handed over since.
+
+        Args:
+            files: What there is in its folder.
+        """
+        is_gone = f"{self._name}{layout.LIVE_SUFFIX}" not in files
+        has_entered = f"{self._name}{layout.RINGS_SUFFIX}" in files
+        is_same = self._handed.is_unchanged and (not has_entered or self._entered.is_unchanged)
+        if is_same and not is_gone and self.announced is not None:
+            return None
         try:
             rows, missed, document = self._handed.read_new()
         except Unusable:
             return None
         has_ended = document.get(END) is True or is_gone
-        entries, groups = self._entries()
+        entries, groups = self._entries() if has_entered else (b"", {})
         if not rows and not entries and not has_ended and self.announced is not None:
             return None
         process = self._described(document)

@@ -17,12 +17,13 @@ class Homes:
 
     Args:
         judges: Is a judge to be started from here, where none runs?
+        metrics: What a judge is told of where figures go.
     """
 
-    def __init__(self, run: Path, run_id: str, folder: Path, judges: bool) -> None:
+    def __init__(self, run: Path, run_id: str, folder: Path, judges: bool, metrics: str = "") -> None:
         self._judges = judges
-        self._link = RayLink(run, run_id)
-        self._beside = Beside(run, run_id)
+        self._link = RayLink(run, run_id, metrics)
+        self._beside = Beside(run, run_id, metrics)
 
     def consider(self, processes: Sequence[HandingProcess]) -> None:
         """Start a judge where one is missing and this host has rank 0 of several."""

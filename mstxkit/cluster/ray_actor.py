@@ -28,12 +28,15 @@ class JobController:
     Args:
         run: The run folder.
         run_id: Its id.
+        metrics: Where figures go: `store.metrics_setting.as_word`.
         goodbye_s: It ends so long after all hosts have said goodbye.
         silence_s: It ends after so long without a word.
     """
 
-    def __init__(self, run: str, run_id: str, goodbye_s: float = GOODBYE_S, silence_s: float = SILENCE_S) -> None:
-        self._run, self._run_id = Path(run), run_id
+    def __init__(
+        self, run: str, run_id: str, metrics: str = "", goodbye_s: float = GOODBYE_S, silence_s: float = SILENCE_S
+    ) -> None:
+        self._run, self._run_id, self._metrics = Path(run), run_id, metrics
         self._goodbye_s, self._silence_s = goodbye_s, silence_s
         self._frames: list[bytes] = []
         self._heard_s = time.monotonic()
@@ -56,7 +59,8 @@ class JobController:
     def _work(self) -> None:
         desk_of = import_module("mstxkit.judging.desk")
         batches, lock_of = import_module("mstxkit.store.batches"), import_module("mstxkit.store.judge_lock")
-        desk = desk_of.Desk(self._run, self._run_id, WHO, desk_of.READ_AGAIN_BYTES)
+        outlets = import_module("mstxkit.telemetry.outlets").told(self._run, self._run_id, self._metrics, True)
+        desk = desk_of.Desk(self._run, self._run_id, WHO, desk_of.READ_AGAIN_BYTES, outlets=outlets)
         reads_s, lock = 0.0, None
         while True:
             try:

@@ -60,10 +60,11 @@ class RayLink:
     Args:
         run: The run folder.
         run_id: Its id.
+        metrics: What the actor is told of where figures go.
     """
 
-    def __init__(self, run: Path, run_id: str) -> None:
-        self._run, self._run_id = run, run_id
+    def __init__(self, run: Path, run_id: str, metrics: str = "") -> None:
+        self._run, self._run_id, self._metrics = run, run_id, metrics
         self._pid = os.getpid()
         self._actor: Any = None
         self._call: Any = None
@@ -179,7 +180,7 @@ class RayLink:
             "num_cpus": 0, "max_restarts": -1, "max_concurrency": 4,
             "runtime_env": {"env_vars": {environment.OFF: "1"}},
         }  # fmt: skip
-        self._actor = ray.remote(JobController).options(**options).remote(str(self._run), self._run_id)
+        self._actor = ray.remote(JobController).options(**options).remote(str(self._run), self._run_id, self._metrics)
         return self._actor
 
 

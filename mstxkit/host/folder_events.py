@@ -26,12 +26,16 @@ class FolderEvents:
     """What is waited for on one thread: files renamed into some folders, or a call of `wake` on any other thread.
 
     Threads/fork: all but `wake` from one thread. Close it before a fork: a child would share it.
+
+    Attributes:
+        is_refused: Did the kernel not take the last `watch`, because the user's limits are used up, say?
     """
 
     def __init__(self) -> None:
         self._pipe: WakePipe | None = None
         self._events: OwnDescriptor | None = None
         self._watched: dict[str, tuple[tuple[int, int], int]] = {}
+        self.is_refused = False
 
     def open(self) -> bool:
         """Can it be waited on? Opens what is not open, or was closed by somebody else."""
@@ -50,6 +54,7 @@ class FolderEvents:
         wanted = {os.fspath(folder) for folder in folders}
         if self._events is None or not self._events.is_ours:
             self._events, self._watched = _inotify(), {}
+        self.is_refused = self._events is None
         if self._events is None:
             return False
         for path in [path for path in self._watched if path not in wanted]:
@@ -67,6 +72,7 @@ class FolderEvents:
         if path not in self._watched or self._watched[path][0] != which:
             number = _call("inotify_add_watch", events, os.fsencode(path), _MOVED_TO | _ONLY_FOLDERS)
             if number < 0:
+                self.is_refused = True
                 self._watched.pop(path, None)
                 return False
             self._watched[path] = which, number

@@ -39,6 +39,10 @@ class Every:
         self.period_s = own_period_s(period_s, what)
         self._due_s = now_s + self.period_s
 
+    def left_s(self, now_s: float) -> float:
+        """How long until it is due; not below 0."""
+        return max(0.0, self._due_s - now_s)
+
     def is_due(self, now_s: float) -> bool:
         """Is it time? If so, the next one is due a period later: looks that come late do not add up to lock-step."""
         if now_s <= self._due_s:

@@ -1,10 +1,45 @@
-"""What lies in a package of plug-ins: registries list their folder, and each process reads it once."""
+"""What lies in a folder: in a package of plug-ins, read once a process; in one that is asked for again and again, read
+where it has changed.
+"""
 
 from __future__ import annotations
 
+import os
 import pkgutil
+import time
 from functools import cache
+from pathlib import Path
 from typing import Iterable
+
+# In a folder that was changed within this, another file may come with the same time stamp.
+_SETTLES_WITHIN_NS = 50_000_000
+
+
+class ListedFolder:
+    """The names in a folder, listed again only where it has changed. Any thread.
+
+    Args:
+        folder: On a file system of this host.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._seen: tuple[tuple[int, ...], frozenset[str]] = (), frozenset()
+
+    def names(self) -> frozenset[str]:
+        """The names now. *Cost*: one system call where nothing was made, removed or renamed in it.
+
+        Raises:
+            OSError: there is no such folder.
+        """
+        status = os.stat(self._folder)
+        state = status.st_dev, status.st_ino, status.st_mtime_ns
+        before, names = self._seen
+        if not before or before != state:
+            is_settled = abs(time.time_ns() - status.st_mtime_ns) > _SETTLES_WITHIN_NS
+            names = frozenset(os.listdir(self._folder))
+            self._seen = state if is_settled else (), names
+        return names
 
 
 def modules_in(folders: Iterable[str]) -> list[str]:

@@ -7,6 +7,7 @@ the lowest and the highest of them. Quick exchanges make it narrow, slow ones do
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 
 import numpy as np
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 # Wall clocks of two hosts, where nobody has exchanged anything: what NTP over a busy network may leave.
 WALL_ERROR_NS = 50_000_000
 SAME_HOST_ERROR_NS = 1_000
+# Of so many hosts clocks are kept, of each so many looks at its wall clock; of a batch so many exchanges are taken.
+CLOCKS_AT_MOST, _BRACKETS, _ROWS_AT_MOST = 8192, 64, 16
 # Two looks at one clock are this far apart by themselves, at least.
 _LEAST_ERROR_NS = 500.0
 _DRIFT_AT_MOST = 1e-3
@@ -146,43 +149,71 @@ def _clipped(polygon: Polygon, by_first: float, by_second: float, at_most: float
     return kept
 
 
+class _HostClock:
+    """What is known of one host's clock: its own wall clock as it was asked of late, and exchanges with the reference.
+
+    Attributes:
+        walls: (half the bracket in which both clocks were asked, CLOCK_REALTIME less CLOCK_MONOTONIC), ns.
+    """
+
+    def __init__(self) -> None:
+        self.walls: deque[tuple[int, int]] = deque(maxlen=_BRACKETS)
+        self.peer = PeerClock()
+
+    def by_wall(self) -> tuple[int, float] | None:
+        """What makes its wall clock of its CLOCK_MONOTONIC, as it was asked within the least time, and the error of
+        that, ns; None where it has never said so.
+        """
+        if not self.walls:
+            return None
+        half_ns, offset_ns = min(self.walls)
+        return offset_ns, float(WALL_ERROR_NS + half_ns)
+
+
 class HostClocks:
     """Every host's clock on one aligned clock: the wall clock of the reference, which is whoever judges.
+
+    Hosts that share a kernel, as containers do, share its clock: each is known by its boot id.
 
     Args:
         boot: Boot id of the reference's host: what runs there is exact.
         wall_offset_ns: Its CLOCK_REALTIME less its CLOCK_MONOTONIC.
+        at_most: Of so many clocks is anything kept; those that were told of last.
     """
 
-    def __init__(self, boot: str, wall_offset_ns: int) -> None:
-        self._boot, self._wall_offset_ns = boot, wall_offset_ns
-        self._peers: dict[str, PeerClock] = {}
-        self._walls: dict[str, int] = {}
+    def __init__(self, boot: str = "", wall_offset_ns: int = 0, at_most: int = CLOCKS_AT_MOST) -> None:
+        self._boot, self._wall_offset_ns, self._at_most = boot, wall_offset_ns, at_most
+        self._clocks: dict[str, _HostClock] = {}
 
-    def anchor(self, boot: str, monotonic_ns: int, realtime_ns: int) -> None:
-        """A host's own wall clock, as its batches say it: it counts where there is no exchange."""
-        self._walls[boot] = realtime_ns - monotonic_ns
+    def take(self, boot: str, clock: tuple[int, int, int] | None, rows: object) -> None:
+        """What one batch says of the clock of its host. *Cost*: a millisecond for each exchange.
 
-    def exchanged(self, boot: str, rows: object) -> None:
-        """What a batch's `clocks` says; what is no exchange with this reference is left out."""
-        for row in rows if isinstance(rows, list) else []:
+        Args:
+            boot: Of its host.
+            clock: CLOCK_MONOTONIC, CLOCK_REALTIME and half the bracket in which both were asked, ns.
+            rows: Its exchanges; what is none with this reference is left out, and what are more than a host makes.
+        """
+        clock_of_host = self._clocks.pop(boot) if boot in self._clocks else _HostClock()
+        self._clocks[boot] = clock_of_host  # now the last one
+        while len(self._clocks) > self._at_most:
+            del self._clocks[next(iter(self._clocks))]
+        if clock is not None:
+            clock_of_host.walls.append((clock[2], clock[1] - clock[0]))
+        for row in rows[:_ROWS_AT_MOST] if isinstance(rows, list) else []:
             if isinstance(row, list) and len(row) == 5 and row[0] == self._boot:
-                self._peers.setdefault(boot, PeerClock()).add(ClockExchange(*row[1:]))
-
-    def knows(self, boot: str) -> bool:
-        """Is more known of this host's clock than what it says itself?"""
-        return boot == self._boot or (boot in self._peers and self._peers[boot].is_known)
+                clock_of_host.peer.add(ClockExchange(*row[1:]))
 
     def aligned(self, boot: str, here_ns: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Seconds]:
         """Times of a host on the aligned clock and the bound of the error of each, both in ns."""
-        if boot == self._boot:
+        if boot and boot == self._boot:
             return here_ns + self._wall_offset_ns, np.full(len(here_ns), float(SAME_HOST_ERROR_NS))
-        by_wall = here_ns + self._walls.get(boot, self._wall_offset_ns)
-        wall_error = np.full(len(here_ns), float(WALL_ERROR_NS) if boot in self._walls else np.inf)
-        peer = self._peers.get(boot)
-        if peer is None or not peer.is_known:
+        of_host = self._clocks.get(boot)
+        of_wall = None if of_host is None else of_host.by_wall()
+        offset_ns, error_ns = of_wall or (self._wall_offset_ns, float("inf"))
+        by_wall, wall_error = here_ns + offset_ns, np.full(len(here_ns), error_ns)
+        if of_host is None or not of_host.peer.is_known:
             return by_wall, wall_error
-        times, error = peer.to_reference(here_ns)
+        times, error = of_host.peer.to_reference(here_ns)
         # Over files an exchange may be vaguer than wall clocks are.
         is_vaguer = error > wall_error
         return np.where(is_vaguer, by_wall, times + self._wall_offset_ns), np.where(is_vaguer, wall_error, error)

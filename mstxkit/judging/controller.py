@@ -5,13 +5,15 @@ Of values alone: no file, no clock of its own. What it holds is bounded, whateve
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Callable, NamedTuple
 
 import numpy as np
 
 from ..host import parts
 from ..stages import canonical
 from ..store.batches import COLLECTIVES, STAGES, Batch, HandingProcess
+from ..store.job_file import JobState, RoleFigures
+from ..store.metrics_setting import NOTHING_KNOWN, Flops
 from ..store.settings_file import Figures, LiveSettings
 from ..store.verdicts import Verdict
 from . import figures, lateness, settings
@@ -19,7 +21,7 @@ from .acting import Acting
 from .directory import Directory, SendingHost, missed_rows
 from .evidence import Peer, RoleStep
 from .judge import JobJudge
-from .judged import RINGS, Want
+from .judged import RINGS, Judged, Want
 from .late_rings import LateRings
 from .members import NOBODY, HandingProcesses
 from .steps import ROW, Closing, RoleBook, has_step
@@ -42,11 +44,13 @@ class Outcome(NamedTuple):
         verdicts: Lines to write.
         wants: Evidence that is asked for.
         steps: How many steps of roles were judged.
+        figures: Of each of them.
     """
 
     verdicts: tuple[Verdict, ...] = ()
     wants: tuple[Want, ...] = ()
     steps: int = 0
+    figures: tuple[RoleFigures, ...] = ()
 
 
 class Controller:
@@ -57,6 +61,9 @@ class Controller:
         standing: Verdicts that an earlier judge has left.
         closing: When steps are closed.
         reference: The clock that hosts exchange time stamps with, as for `Directory`.
+        flops: What a token costs, for MFU.
+        on_step: Is given each step as it is judged: with the bounds of its members' errors, and once more with its
+            collectives when they come later.
 
     Attributes:
         directory: Who sends.
@@ -66,8 +73,10 @@ class Controller:
 
     def __init__(
         self, run: str, standing: tuple[Verdict, ...] = (), closing: Closing | None = None,
-        reference: tuple[str, int] = ("", 0),
+        reference: tuple[str, int] = ("", 0), flops: Flops = NOTHING_KNOWN,
+        on_step: Callable[[RoleStep], object] | None = None,
     ) -> None:  # fmt: skip
+        self._flops, self._on_step = flops, on_step
         self.directory, self.figures, self.missed_rows = Directory(reference), Figures(), 0
         self._closing = closing or Closing()
         self._run, self._last = run, dict[str, int]()
@@ -77,7 +86,7 @@ class Controller:
         self._processes, self._origin_ns = HandingProcesses(), 0
         self._pending: list[tuple[int, bytes]] = []
         self._pending_rows, self._pending_s, self._taken_s = 0, 0.0, 0.0
-        self._latest: dict[str, dict[str, float]] = {}
+        self._latest: dict[str, RoleFigures] = {}
         self._rings, self._asked_s = LateRings(), 0.0
 
     def apply(self, changed: LiveSettings) -> None:
@@ -130,21 +139,25 @@ class Controller:
         self._put()
         verdicts: list[Verdict] = []
         wants: list[Want] = []
-        steps = 0
+        steps: list[RoleFigures] = []
         for book in self._books.values():
             for step in book.due(now_s, self._closing, at_once):
                 self._begin_anew_before(step)
-                judged = self._judge.close(self._with_errors(step), int(now_s * _NS))
+                judged = self._close(step, now_s)
                 verdicts += judged.verdicts
                 wants += judged.wants
-                self._note(step, int(now_s * _NS))
+                steps.append(self._note(step, int(now_s * _NS)))
                 self._rings.closed(step)
-                steps += 1
         for step in self._rings.due(now_s, at_once):
-            judged = self._judge.close(self._with_errors(step), int(now_s * _NS))
-            verdicts += judged.verdicts
+            verdicts += self._close(step, now_s).verdicts
         self._ask_for_rings(wants, now_s)
-        return Outcome(tuple(verdicts), tuple(wants), steps)
+        return Outcome(tuple(verdicts), tuple(wants), len(steps), tuple(steps))
+
+    def _close(self, step: RoleStep, now_s: float) -> Judged:
+        step = self._with_errors(step)
+        if self._on_step is not None:
+            self._on_step(step)
+        return self._judge.close(step, int(now_s * _NS))
 
     def _take_entries(self, process: int, rows: bytes, now_s: float) -> None:
         if process == NOBODY:
@@ -176,11 +189,19 @@ class Controller:
         """The verdicts that hold now."""
         return self._judge.standing()
 
-    def _note(self, step: RoleStep, now_ns: int) -> None:
-        self._latest[step.role] = figures.of_step(step)
+    def state(self, now_ns: int) -> JobState:
+        """The job as far as it has come here."""
+        hosts = self.directory.hosts.values()
+        ended, dropped = sum(host.has_ended for host in hosts), sum(host.dropped for host in hosts)
+        roles = tuple(self._latest.values())
+        return JobState(roles, len(hosts), ended, 0, (), self.missed_rows, dropped, now_ns, self.figures.is_final)
+
+    def _note(self, step: RoleStep, now_ns: int) -> RoleFigures:
+        of_role = self._latest[step.role] = figures.of_step(step, self._origin_ns, self._flops)
         blaming = sum(verdict.is_blaming for verdict in self._judge.standing())
         values = figures.together(self._latest.values(), blaming)
         self.figures = Figures(step.step, values, self._settings.version, now_ns, asks=self.figures.asks)
+        return of_role
 
     def _with_errors(self, step: RoleStep) -> RoleStep:
         """How far each member's times may be wrong against the others': nothing where all share one clock."""

@@ -13,18 +13,22 @@ from typing import Iterable, Iterator
 
 from ..errors import MstxkitError
 from ..host import folders, identity
-from ..store import batches, documents, layout, run_file, settings_file, verdicts
+from ..store import batches, documents, job_file, layout, run_file, settings_file, verdicts
 from ..store.batches import Batch, BatchFile
+from ..store.job_file import SILENT_AT_MOST, JobState
+from ..store.metrics_setting import NOTHING_KNOWN
 from ..store.settings_file import Figures
 from ..store.verdicts import Verdict
+from ..telemetry.outlets import Outlets
 from .controller import Controller, Outcome
 from .escalations import Escalations
 from .light_steps import LightSteps
+from .silences import Silences
 from .steps import Closing
 
 # Of each host so much is read again after a restart: 80 steps of 8 ranks with 10 stages.
 READ_AGAIN_BYTES = 256 << 10
-_LISTED_EVERY_S, _FIGURES_EVERY_S, _SETTINGS_EVERY_S = 3.0, 0.5, 2.0
+_LISTED_EVERY_S, _FIGURES_EVERY_S, _SETTINGS_EVERY_S, _JOB_EVERY_S = 3.0, 0.5, 2.0, 1.0
 # So many files are asked for news in a second.
 _FILES_PER_S = 400
 _WAITING_AT_MOST = _LINES_AT_MOST = 10_000
@@ -42,6 +46,7 @@ class Desk:
         closing: When steps are closed.
         lock: Of `alone`, held until `close`; -1: none.
         writes: False: leave nothing in the run.
+        outlets: Where figures go besides the run, as long as this one writes.
 
     Attributes:
         outcome_steps: How many steps were judged.
@@ -56,6 +61,7 @@ class Desk:
         closing: Closing | None = None,
         lock: int = -1,
         writes: bool = True,
+        outlets: Outlets | None = None,
     ) -> None:
         self._lock, self._writes = lock, writes
         self._run, self._run_id, self._who, self._from_end_bytes = run, run_id, who, from_end_bytes
@@ -63,13 +69,15 @@ class Desk:
         # Hangs are the watchmen's: they say themselves when one is over.
         standing = tuple(v for v in self._lines.values() if not v.withdrawn and v.kind != verdicts.HANG)
         reference = identity.boot_id(), time.time_ns() - time.monotonic_ns()
-        self.controller = Controller(str(run), standing, closing, reference)
+        flops = NOTHING_KNOWN if outlets is None else outlets.setting.flops
+        self.controller = Controller(str(run), standing, closing, reference, flops)
+        self._outlets, self._silences = outlets, Silences(run)
         self._files: dict[Path, BatchFile] = {}
         self._light_steps, self._escalations = LightSteps(run, run_id), Escalations(run, run_id, self._lines.values())
         self._listed_s = self._figures_s = self._settings_s = 0.0
         self._settings_state: tuple[int, ...] = ()
         self._waiting: dict[str, Verdict] = {}
-        self._figures = Figures()
+        self._figures, self._job_s = Figures(), 0.0
         self.outcome_steps = 0
 
     def look(self, reads: bool = True) -> list[Verdict]:
@@ -111,8 +119,10 @@ class Desk:
     def close(self) -> None:
         """Leave off: all that there was is judged."""
         self.controller.figures = self.controller.figures._replace(is_final=True, written_ns=time.time_ns())
-        self._figures_s = 0.0
+        self._figures_s = self._job_s = 0.0
         self._write()
+        if self._outlets is not None:
+            self._outlets.close()
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -129,6 +139,8 @@ class Desk:
     def _kept(self, outcome: Outcome) -> Outcome:
         self.outcome_steps += outcome.steps
         outcome = outcome._replace(verdicts=tuple(map(self._said, outcome.verdicts)))
+        if self._writes and self._outlets is not None:
+            self._outlets.judged(outcome.figures, outcome.verdicts)
         if self._writes and outcome.wants:
             self._light_steps.consider(outcome.wants, time.monotonic())
         return outcome
@@ -173,6 +185,13 @@ class Desk:
             except MstxkitError:
                 pass  # those that are in force stay so
 
+    def state(self) -> JobState:
+        """The job as it is seen from here."""
+        silent = self._silences.silent(time.monotonic(), self.controller.directory.hosts)
+        notes = () if self._outlets is None else self._outlets.notes()
+        state = self.controller.state(time.time_ns())
+        return state._replace(silences=len(silent), silent=tuple(silent[:SILENT_AT_MOST]), notes=notes)
+
     def _write(self) -> None:
         try:
             is_due = time.monotonic() - self._figures_s >= _FIGURES_EVERY_S
@@ -181,8 +200,20 @@ class Desk:
                 self._append_verdicts()
                 if has_figures:
                     self._write_figures()
+            if self._writes and time.monotonic() >= self._job_s:
+                self._tell_job()
         except (OSError, MstxkitError):
             pass  # a full disk, or a run that somebody removes: again at the next look
+
+    def _tell_job(self) -> None:
+        """Also where nothing is new: that it is said tells that somebody judges."""
+        self._job_s = time.monotonic() + _JOB_EVERY_S
+        state = self.state()
+        if self._outlets is not None:
+            self._outlets.show(state, self.controller.standing())
+        if run_file.id_of(self._run) == self._run_id:
+            folders.make_folder(self._run / layout.VERDICTS)
+            job_file.write(self._run, self._run_id, state)
 
     def _append_verdicts(self) -> None:
         if not self._waiting:

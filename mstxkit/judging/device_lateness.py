@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterator, Mapping, NamedTuple, Sequence
@@ -18,10 +20,12 @@ import numpy as np
 from .evidence import DEVICE, Collectives
 
 if TYPE_CHECKING:
-    from .evidence import Whole
+    from .evidence import Seconds, Whole
 
 _DOMAIN = "communication"
-_ROWS_AT_MOST = 1 << 20
+_ROWS_AT_MOST = 1 << 18
+# Of one text, of all of one reading, and between two looks at the time: a database is what anybody may have written.
+_TEXT_AT_MOST, _READS_WITHIN_S, _LOOKS_EVERY = 1 << 16, 10.0, 100_000
 _OPERATIONS = """
 select g.value, o.startNs, o.endNs from COMMUNICATION_OP o join STRING_IDS g on g.id = o.groupName
 order by o.startNs limit ?
@@ -46,11 +50,19 @@ def read(database: Path) -> list[DeviceCollective]:
     """The collectives of a rank, the first begun first; [] where its database tells of none, or is none."""
     try:
         with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as base:
+            _limit(base)
             tables = {name for (name,) in base.execute("select name from sqlite_master where type = 'table'")}
             rows = list(_rows(base, tables))
     except (sqlite3.Error, OSError):
         return []
     return [row for row in rows if 0 <= row.start_ns <= row.end_ns]
+
+
+def _limit(base: sqlite3.Connection) -> None:
+    ends_s = time.monotonic() + _READS_WITHIN_S
+    base.set_progress_handler(lambda: time.monotonic() > ends_s, _LOOKS_EVERY)
+    if sys.version_info >= (3, 11):
+        base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _TEXT_AT_MOST)
 
 
 def _rows(base: sqlite3.Connection, tables: set[str]) -> Iterator[DeviceCollective]:
@@ -104,6 +116,20 @@ def collectives(
     return Collectives(
         member, group, sequence, entered.astype(np.float64), left.astype(np.float64), stages, ranks_of, DEVICE
     )
+
+
+def bounds_s(entered: Collectives) -> Seconds:
+    """(K,) by how much each entry may be wrong against the others of its collective: the shortest duration of that.
+
+    For so long, about, all members are in it and data move. Their ends are taken as one moment here; it is taken that
+    they lie no farther apart than that.
+    """
+    took_s = entered.left_s - entered.entered_s
+    _, place = np.unique((entered.group << 32) | entered.sequence, return_inverse=True)
+    shortest_s = np.full(place.max() + 1 if len(place) else 0, np.inf)
+    np.minimum.at(shortest_s, place, took_s)
+    bounds: Seconds = shortest_s[place]
+    return bounds
 
 
 def _of_group(

@@ -11,14 +11,13 @@ import numpy as np
 
 from ..store.batches import Batch
 from ..store.values import whole_number
-from .clock_bounds import WALL_ERROR_NS, HostClocks
+from .clock_bounds import HostClocks
 
 if TYPE_CHECKING:
     from .evidence import Seconds, Whole
 
 HOSTS_AT_MOST, SENDERS_A_HOST = 8192, 3
 _MISSING_AT_MOST = 256
-_BRACKETS = 64
 _NS = 1e9
 
 
@@ -53,18 +52,16 @@ class SendingHost:
     Attributes:
         seen_s: Wall clock, when something came of it last.
         settings: The version that it has.
+        dropped: How many batches its run folder did not take.
         has_ended: Has it said goodbye?
-        offset_ns: From its CLOCK_MONOTONIC to its wall clock: as it was asked within the least time of late.
-        bracket_s: Within that it is right, as far as this host alone can tell.
         clock_ns: Its CLOCK_MONOTONIC as the newest batch was made.
     """
 
     def __init__(self, host: str, boot: str) -> None:
         self.host, self.boot = host, boot
-        self.seen_s, self.settings, self.has_ended = 0.0, 0, False
+        self.seen_s, self.settings, self.dropped, self.has_ended = 0.0, 0, 0, False
         self._senders: dict[str, Sender] = {}
-        self._offsets: list[tuple[int, int]] = []
-        self.offset_ns, self.bracket_s, self.clock_ns = 0, 0.0, 0
+        self.clock_ns = 0
 
     def take(self, batch: Batch, now_s: float) -> Sender | None:
         """Who has sent it; None where it was taken before."""
@@ -77,12 +74,15 @@ class SendingHost:
             return None
         self.seen_s, self.settings = max(self.seen_s, now_s), max(self.settings, batch.settings)
         self.has_ended, self.boot = batch.has_ended, batch.boot
-        clock = batch.clock
-        if clock is not None:
-            self._offsets = [*self._offsets[-_BRACKETS + 1 :], (clock[2], clock[1] - clock[0])]
-            half_ns, self.offset_ns = min(self._offsets)
-            self.bracket_s, self.clock_ns = half_ns / _NS, clock[0]
+        self.dropped = max(self.dropped, whole_number(batch.head.get("dropped")))
+        if batch.clock is not None:
+            self.clock_ns = batch.clock[0]
         return sender
+
+    @property
+    def clock(self) -> str:
+        """Whose CLOCK_MONOTONIC it has: all that share a kernel share one."""
+        return self.boot or self.host
 
 
 class Directory:
@@ -95,8 +95,7 @@ class Directory:
 
     def __init__(self, reference: tuple[str, int] = ("", 0)) -> None:
         self.hosts: dict[str, SendingHost] = {}
-        self._clocks: dict[str, SendingHost] = {}
-        self._exchanged = HostClocks(*reference)
+        self._clocks = HostClocks(*reference, at_most=HOSTS_AT_MOST)
 
     def take(self, batch: Batch, now_s: float) -> tuple[SendingHost, Sender] | None:
         """Whose batch it is; None where it was taken before, or there are too many hosts."""
@@ -108,21 +107,14 @@ class Directory:
         sender = host.take(batch, now_s)
         if sender is None:
             return None
-        # All that share a kernel share its clock, and so an offset.
-        self._clocks.setdefault(host.boot, host)
-        if batch.clock is not None:
-            self._exchanged.anchor(host.boot, *batch.clock[:2])
-        self._exchanged.exchanged(host.boot, batch.head.get("clocks"))
+        self._clocks.take(host.clock, batch.clock, batch.head.get("clocks"))
         return host, sender
 
     def aligned_ns(self, host: SendingHost, monotonic_ns: Whole) -> tuple[Whole, Seconds]:
         """Times of a host on the job's clock and the bound of the error of each, ns: by exchanges with whoever judges,
         where there were any, else by its own wall clock.
         """
-        if self._exchanged.knows(host.boot):
-            return self._exchanged.aligned(host.boot, monotonic_ns)
-        offset_ns = self._clocks.get(host.boot, host).offset_ns
-        return monotonic_ns + offset_ns, np.full(len(monotonic_ns), WALL_ERROR_NS + host.bracket_s * _NS)
+        return self._clocks.aligned(host.clock, monotonic_ns)
 
     def error_s(self, host: SendingHost) -> float:
         """How wrong its times may be against another host's, as of its newest batch."""

@@ -13,6 +13,8 @@ from pathlib import Path
 from ..errors import MstxkitError
 from ..host import apart, life
 from ..store import documents, judge_lock, layout, process_pointer, run_file
+from ..telemetry import outlets
+from ..telemetry.outlets import Outlets
 from .desk import READ_AGAIN_BYTES, Desk
 
 WHO = "controller"
@@ -30,14 +32,14 @@ def main() -> None:
     try:
         lock = judge_lock.take(run)
         if lock is not None:
-            judge(run, run_id, lock)
+            judge(run, run_id, lock, goes=outlets.told(run, run_id, "".join(sys.argv[3:4])))
     except (OSError, MstxkitError):
         pass  # the run is gone
 
 
-def judge(run: Path, run_id: str, lock: int = -1, silence_s: float = _SILENCE_S) -> None:
+def judge(run: Path, run_id: str, lock: int = -1, silence_s: float = _SILENCE_S, goes: Outlets | None = None) -> None:
     """Judge a run until its processes have ended, or it is gone."""
-    desk = Desk(run, run_id, WHO, READ_AGAIN_BYTES, lock=lock)
+    desk = Desk(run, run_id, WHO, READ_AGAIN_BYTES, lock=lock, outlets=goes)
     looked_s = 0.0
     while True:
         desk.look()

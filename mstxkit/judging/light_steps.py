@@ -1,7 +1,9 @@
 """Asks for one light step by itself, where a job became slower and nothing tells who is late: its device ranges do.
 
-Only ranks that profile an NPU are asked: without one, a light step holds no communication. `device_lateness.py` reads
-it, once `mstxkit analyse` has parsed it. Cooldown and budgets are each rank's own, as for any request.
+Only ranks that profile an NPU are asked: without one, a light step holds no communication. Once `mstxkit analyse` has
+parsed it, `mstxkit watch RUN --once`, `mstxkit report` and `Run.lateness()` say who came last by its device ranges;
+until then the first two say that it is to be parsed (`reading/tables/device_entries.py`). Cooldown and
+budgets are each rank's own, as for any request.
 """
 
 from __future__ import annotations

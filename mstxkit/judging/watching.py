@@ -14,6 +14,7 @@ from ..errors import MstxkitError
 from ..store import batches, judge_lock, layout, settings_file, verdicts
 from ..store.settings_file import LiveSettings
 from ..store.verdicts import Verdict
+from ..telemetry.outlets import Outlets
 from . import settings
 from .desk import READ_AGAIN_BYTES, Desk
 
@@ -60,7 +61,7 @@ def once(run: Path, run_id: str) -> Outlook:
     return Outlook(desk.verdicts(), desk.outcome_steps, len(hosts), desk.controller.figures.step)
 
 
-def _desk(run: Path, run_id: str) -> Desk | None:
+def _desk(run: Path, run_id: str, outlets: Outlets | None = None) -> Desk | None:
     """A judge of what is not judged yet; None where another one is at work or has judged all of it."""
     try:
         lock = judge_lock.take(run)
@@ -74,17 +75,20 @@ def _desk(run: Path, run_id: str) -> Desk | None:
         if lock >= 0:
             os.close(lock)
         return None
-    return Desk(run, run_id, WHO, None if figures is None else READ_AGAIN_BYTES, lock=lock)
+    return Desk(run, run_id, WHO, None if figures is None else READ_AGAIN_BYTES, lock=lock, outlets=outlets)
 
 
-def follow(run: Path, run_id: str) -> Iterator[Verdict]:
+def follow(run: Path, run_id: str, outlets: Outlets | None = None) -> Iterator[Verdict]:
     """Verdicts as they come, those that hold now first, until whoever asks has enough; judged here while nobody else
     does.
+
+    Args:
+        outlets: Where figures go while it is judged here.
     """
     shown: dict[str, Verdict] = {}
     desk: Desk | None = None
     while True:
-        desk = desk or _desk(run, run_id)
+        desk = desk or _desk(run, run_id, outlets)
         if desk is not None:
             desk.look()
         every = verdicts.read(run)

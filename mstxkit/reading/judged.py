@@ -12,8 +12,6 @@ from ..store.verdicts import HANG
 from .tables import verdicts as stored_verdicts
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from ..judging.evidence import RoleStep
     from ..judging.judged import Want
     from ..store.verdicts import Verdict
@@ -50,34 +48,23 @@ class JobVerdicts(NamedTuple):
         return tuple(verdict for verdict in self.holding if verdict.is_blaming)
 
 
-def of_run(run: Run, steps: list[RoleStep] | None = None, processes: pl.DataFrame | None = None) -> JobVerdicts:
+def of_run(run: Run) -> JobVerdicts:
     """What was judged of a run: what lies in it, else what its tables show.
 
     Where the job's judge lacks evidence, its tables may have it: ranges around collectives.
-
-    Args:
-        run: A run.
-        steps: Of it, as `tables.role_steps.of_run` gives them, where they are there already.
-        processes: Its `processes()`, likewise.
     """
     every = stored_verdicts.stored(run.path, run.damage)
     # Hangs are seen by others than the judge, also where nobody judges.
     hangs = [verdict for verdict in every if verdict.kind == HANG and not verdict.withdrawn]
-    stored = [verdict for verdict in every if verdict.kind != HANG]
-    judged = _without_hangs(run, stored, steps, processes)
+    judged = _without_hangs(run, [verdict for verdict in every if verdict.kind != HANG])
     return judged._replace(holding=in_order([*hangs, *judged.holding])) if hangs else judged
 
 
-def _without_hangs(
-    run: Run, stored: list[Verdict], steps: list[RoleStep] | None, processes: pl.DataFrame | None
-) -> JobVerdicts:
-    from .tables import inner_entries, role_steps
-
+def _without_hangs(run: Run, stored: list[Verdict]) -> JobVerdicts:
     of_job = JobVerdicts(JOB, in_order(verdict for verdict in stored if not verdict.withdrawn))
     if stored and (of_job.blaming or not of_job.holding):
         return of_job
-    steps = role_steps.of_run(run, processes) if steps is None else steps
-    of_tables = from_steps(inner_entries.added(run, steps), run.path)
+    of_tables = from_steps(run.steps_inside(), run.path)
     return of_job if stored and not of_tables.blaming else of_tables
 
 

@@ -10,7 +10,7 @@ depth are suspended at once on one track, the one that began last counts.
 
 from __future__ import annotations
 
-from typing import Callable, Iterator
+from typing import Any, Callable, Iterator
 
 from ..store.records import DEPTH_MAX
 
@@ -24,7 +24,7 @@ class Drawn:
 
     def __init__(self, start: int, end: int, depth: int) -> None:
         self.start, self.end, self.depth = start, end, depth
-        self.begin: tuple[str, ...] = ()
+        self.begin: tuple[Any, ...] = ()
         self.line: Line
 
     def encloses(self, other: Drawn) -> bool:
@@ -54,10 +54,10 @@ class Line:
         self.number, self.domain, self.is_apart = number, domain, is_apart
         self.inside: list[Drawn] = []
         self._free_to = OPEN_NS
-        self._held: list[tuple[str, ...]] = []
+        self._held: list[tuple[Any, ...]] = []
         self._held_at = 0
 
-    def leave(self, coming: Drawn | None) -> Iterator[str]:
+    def leave(self, coming: Drawn | None) -> Iterator[Any]:
         """What lies after `coming` is over (None: all is); the begins that can be written now."""
         while self.inside and (coming is None or self.inside[-1].is_after(coming)):
             left = self.inside.pop()
@@ -70,7 +70,7 @@ class Line:
         if coming is None or not self.inside or coming.end < self._held_at:
             yield from self._release()
 
-    def _release(self) -> Iterator[str]:
+    def _release(self) -> Iterator[Any]:
         while self._held:
             yield from self._held.pop()
 
@@ -92,7 +92,7 @@ class TrackLines:
         self._own = Line(0, "")
         self._beside: list[Line] = []
 
-    def leave(self, coming: Drawn | None) -> Iterator[str]:
+    def leave(self, coming: Drawn | None) -> Iterator[Any]:
         """As `Line.leave`, of all of them."""
         yield from self._own.leave(coming)
         if self._beside:

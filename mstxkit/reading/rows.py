@@ -131,6 +131,19 @@ class Blocks:
             self._put(chunk, *held.pop())
         return chunk
 
+    def rows_at_most(self, processes: list[Process]) -> int:
+        """How many rows they have, by what the blocks that may hold any of those asked for say of themselves."""
+        return sum(_rows_in(source) for process in processes for source in self._sources(process))
+
+    def texts(self, process: Process) -> Iterator[livefile.Texts]:
+        """The texts of its blocks and live banks that may hold what is asked for, oldest first; no row is decoded."""
+        for source in self._sources(process):
+            payload = self._unpacked((process, source))
+            if not isinstance(source, BlockRef):
+                yield read_texts(source.text, source.salt)[0]
+            elif isinstance(payload, segment.Payload):
+                yield _texts_of(payload.texts)[0]
+
     def of(self, process: Process, from_bank: int = 0) -> Iterator[Decoded]:
         """Decoded blocks of one process, then its live banks that were not sealed meanwhile; whatever is asked for."""
         sources = [source for source in _all_sources(process) if _bank_of(source) >= from_bank]
@@ -331,6 +344,13 @@ def _all_sources(process: Process) -> list[Source]:
     unsealed = process.unsealed()
     grown = {bank.seq for bank in unsealed}
     return [*(ref for ref in process.blocks if ref.bank not in grown), *unsealed]
+
+
+def _rows_in(source: Source) -> int:
+    """Attributes of a live bank are counted too."""
+    if isinstance(source, BlockRef):
+        return whole_number(source.meta.get("records"))
+    return len(source.raw) // records.RECORD_BYTES
 
 
 def _bank_of(source: Source) -> int:

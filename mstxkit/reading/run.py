@@ -14,7 +14,7 @@ from ..store import layout, patch_record
 from ..store.dataset import MARKS, RANGES, STAGE_ROWS
 from .folder import Damage
 from .processes import Process, row_of
-from .run_files import RunFiles
+from .run_tables import RunTables
 
 if TYPE_CHECKING:
     import polars as pl
@@ -77,7 +77,7 @@ def open_run(
     return Run(folder, selection(ranks, steps, since, until, stages))
 
 
-class Run(RunFiles):
+class Run(RunTables):
     """One run, as it was when it was opened. Times are integer ns on the run's aligned wall clock. `open_run` makes it.
 
     Args:
@@ -267,7 +267,7 @@ class Run(RunFiles):
         """
         from . import frames, opened
 
-        rows = frames.compact(opened.as_chunk(self._open(), self._vocabulary))
+        rows = frames.compact(opened.as_chunk(self._open(), self.vocabulary))
         return self._finisher().ranges(rows, with_process=True)
 
     def processes(self) -> pl.DataFrame:
@@ -313,8 +313,11 @@ class Run(RunFiles):
         from . import frames
 
         for process in self._processes:
-            for _, texts in self._blocks.of(process):
-                process.learn_texts(texts)
+            last = None
+            for texts in self._blocks.texts(process):
+                if texts is not last:
+                    process.learn_texts(texts)
+                last = texts
         return frames.track_table(self._processes)
 
     def patches(self) -> pl.DataFrame:
@@ -429,7 +432,8 @@ class Run(RunFiles):
         """`step, group, rank, stage, late_ns, error_ns, source`: how much later than the first a rank entered a stage.
 
         Of stages in which the ranks of a group wait for each other. `late_ns` that is smaller than `error_ns`, the
-        bound of the clocks' error, says nothing. `source`: flight_recorder, stage_entry, device.
+        bound of its error, says nothing. `source`: flight_recorder, stage_entry; device, of profiles that `mstxkit
+        analyse` has parsed: who waits least is late, and the bound is the collective's own shortest duration.
 
         Example:
             >>> import mstxkit
@@ -442,6 +446,30 @@ class Run(RunFiles):
         from .tables import lateness
 
         return lateness.table(self, self._chosen)
+
+    def device(self) -> pl.DataFrame:
+        """What devices did in each stage of each step, from what `mstxkit import` and the run's own profiles tell.
+
+        `rank, step, stage, role, host, count, stage_ns, computing_ns, communicating_ns, transfer_ns, waiting_ns,
+        overlapped_ns, free_ns, spans_ns, error_ns, clock, source, file`, one row a rank, step, stage and file.
+        `stage_ns` is the part of the stage that was recorded; computing, communicating and free add up to it. What
+        is both counts as computing, and in `overlapped_ns` too. `transfer_ns` and `waiting_ns` are parts of
+        `communicating_ns`. Each number is right to `error_ns`; `clock` says how the clocks were compared (`ranges`,
+        `few ranges`, `wall clock`: taken to be right to 10 ms). `spans_ns` is how much of the stage had spans of
+        somebody else's tracing. What a file does not tell is null. Of a run's filters ranks, steps and stages hold.
+        *Cost*: profiles that are new are read first.
+
+        Example:
+            >>> import mstxkit
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+            ...     mstxkit.mark("scored")
+            >>> run = mstxkit.open_run("runs/exp7")
+            >>> len(run.device())
+            0
+        """
+        from .tables import device
+
+        return device.table(self, self._chosen)
 
     def _last_open_ns(self) -> dict[int, int]:
         last: dict[int, int] = {}

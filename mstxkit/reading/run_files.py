@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, TypeVar
 
 from ..store import layout
 from ..store.dataset import MARKS, RANGES
@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     import polars as pl
 
     from .frames import Finisher
+    from .reach import Reach
     from .rows import Need
-    from .selection import Selection
+    from .selection import Numbers, Selection
+
+AnyRun = TypeVar("AnyRun", bound="RunFiles")
 
 
 class RunFiles:
@@ -34,6 +37,8 @@ class RunFiles:
         from .selection import EVERYTHING
 
         self.path, self._chosen = path, chosen or EVERYTHING
+        # Called with the number of rows that were read, piece by piece: for who shows how far it has come.
+        self.on_rows: Callable[[int], object] = lambda count: None
         self.damage: list[Damage] = []
         self._patches = Folder(os.path.join(path, layout.PATCHES))
         self.id = run_id(path, self.damage)
@@ -56,10 +61,69 @@ class RunFiles:
         self.damage += live.losses(self._processes)
         self.damage = self._compacted.damage = merge(self.damage)
         set_offsets(self._processes)
-        self._vocabulary = vocabulary.Vocabulary()
-        self._blocks = rows.Blocks(self._sealed, self._vocabulary, self.damage, self._chosen)
+        self.vocabulary = vocabulary.Vocabulary()
+        self._blocks = rows.Blocks(self._sealed, self.vocabulary, self.damage, self._chosen)
         self._opened: list[tuple[Process, Any]] | None = None
         self._stage_rows: pl.DataFrame | None = None
+
+    def rows_at_most(self) -> int:
+        """So many rows will be read of it, or fewer, by what the files say of themselves; *cost*: nothing is read."""
+        return self._blocks.rows_at_most(self._processes)
+
+    def reach(self) -> Reach:
+        """Which steps and stages the run has, by the indexes of its blocks; rows are read only where one has none."""
+        from .reach import of_blocks, of_rows
+
+        indexed, is_whole = of_blocks(process.blocks for process in self._processes)
+        has_banks = any(process.unsealed() for process in self._processes)
+        is_all = is_whole and not has_banks and not self._compacted and not self._open()
+        return indexed if is_all else indexed.and_also(of_rows(self))
+
+    def coded(self, need: Need, rows: int = 1 << 17, backwards: bool = True) -> Iterator[pl.DataFrame]:
+        """Rows with codes in place of texts, in pieces from the last to the first, open ranges before all others.
+
+        Forwards, from the first to the last, without those that are open. In a piece rows are in the order in which
+        they ended: of one process after the other, of some track or other. `process, site, stage, track, depth, flags,
+        step, start_ns, duration_ns, busy_ns, attributes`, and `@name` for each name that is needed. `vocabulary` says
+        what the codes of a piece stand for once it has been given.
+        """
+        from . import frames, opened
+
+        if backwards:
+            yield frames.compact(opened.as_chunk(self._open(), self.vocabulary, need))
+        if not self._compacted:
+            yield from self._coded(self._processes, need, rows, backwards)
+            return
+        for process in self._processes[:: -1 if backwards else 1]:
+            pieces = [self._coded([process], need, rows, backwards), self._coded_again(process, need, backwards)]
+            for of_process in pieces if backwards else reversed(pieces):
+                yield from of_process
+
+    def _coded(self, processes: list[Process], need: Need, rows: int, backwards: bool) -> Iterator[pl.DataFrame]:
+        from . import frames
+
+        chunks = self._blocks.chunks_backwards if backwards else self._blocks.chunks
+        for chunk in chunks(processes, rows, need):
+            self.on_rows(chunk.rows)
+            yield frames.compact(chunk)
+
+    def _coded_again(self, process: Process, need: Need, backwards: bool) -> Iterator[pl.DataFrame]:
+        """What was compacted of a process. Open ranges are a piece of their own, the last one, and backwards only."""
+        from .dataset.coding import coded
+        from .rows import IS_OPEN
+
+        kinds_of_batches = self._compacted.of(process, self._chosen)
+        batches = [coded(kinds, self.vocabulary, need) for kinds in kinds_of_batches if kinds]
+        ended = [batch.filter(batch["flags"] & IS_OPEN == 0) for batch in batches]
+        if backwards:
+            yield from (batch.filter(batch["flags"] & IS_OPEN != 0) for batch in batches)
+        yield from (ended[::-1] if backwards else ended)
+
+    def part(self: AnyRun, ranks: Numbers = None, steps: Numbers = None, stages: Iterable[str] | None = None) -> AnyRun:
+        """The same run, opened once more: a part of it, chosen as `open_run` does."""
+        from .selection import selection
+
+        return type(self)(self.path, selection(ranks, steps, None, None, stages))
 
     def _pieces(self, rows: int = 1 << 20, need: Need | None = None) -> Iterator[pl.DataFrame]:
         """All rows with codes in place of texts; the vocabulary holds those of a piece once it has been given."""
@@ -67,14 +131,16 @@ class RunFiles:
         from .rows import ALL
 
         for chunk in self._blocks.chunks(self._processes, rows, need or ALL):
+            self.on_rows(chunk.rows)
             yield frames.compact(chunk)
-        yield frames.compact(opened.as_chunk(self._open(), self._vocabulary, need or ALL))
+        yield frames.compact(opened.as_chunk(self._open(), self.vocabulary, need or ALL))
 
     def _pieces_backwards(self, rows: int) -> Iterator[pl.DataFrame]:
         from . import frames, opened
 
-        yield frames.compact(opened.as_chunk(self._open(), self._vocabulary)).reverse()
+        yield frames.compact(opened.as_chunk(self._open(), self.vocabulary)).reverse()
         for chunk in self._blocks.chunks_backwards(self._processes, rows):
+            self.on_rows(chunk.rows)
             yield frames.compact(chunk).reverse()
 
     def _open(self) -> list[tuple[Process, Any]]:
@@ -126,7 +192,7 @@ class RunFiles:
 
         if not self._compacted:
             return
-        nothing, finisher = frames.compact(opened.as_chunk([], self._vocabulary)), self._finisher()
+        nothing, finisher = frames.compact(opened.as_chunk([], self.vocabulary)), self._finisher()
         none = finisher.ranges(nothing, with_process=True), finisher.marks(nothing, with_process=True)
         for kind in (MARKS, RANGES):
             rows = self._compacted.rows(kind, self._chosen, self._processes)
@@ -135,4 +201,4 @@ class RunFiles:
     def _finisher(self) -> Finisher:
         from . import frames
 
-        return frames.Finisher(self._processes, self._vocabulary)
+        return frames.Finisher(self._processes, self.vocabulary)

@@ -9,28 +9,61 @@ from ..engine.choose import engine
 from ..store import block_index, livefile, records, segment, text_columns
 from ..store.block_index import Indexed
 from ..store.livefile import Buffer
+from ..store.records import RECORD_BYTES
 
 # A scaled duration is exact to this many ticks.
 _SCALE_TICKS = 1 << records.SCALE_SHIFT
 
 
-def of_records(view: Buffer, payload: segment.Payload, seq: int, origin: int) -> Indexed:
+def of_records(view: Buffer, content: segment.Content, seq: int, origin: int) -> Indexed:
     """A records block. Cost: the compression, which releases the GIL.
 
     Args:
         view: The live file that the bank is in, for identity, counters and clock.
-        payload: The bank's encoded parts.
+        content: What was encoded of the bank.
         seq: The bank's sequence number.
         origin: The bank's origin, in ticks.
     """
-    stored = payload._replace(texts=_texts(payload.texts))
-    codec, content = segment.compress(segment.join(stored))
+    codec, packed = segment.compress(content.stream)
     meta = {
-        **about(view), "bank": seq, "origin": origin, "records": payload.n, "attributes": payload.m,
-        "text_bytes": len(stored.texts), "codec": codec, "extent": _extent(payload, origin),
-        "stages": _stages(payload),
+        **about(view), "bank": seq, "origin": origin, "records": content.n, "attributes": content.m,
+        "text_bytes": content.text_bytes, "codec": codec, "extent": _extent(content.extent, origin),
+        "stages": _stages(content),
     }  # fmt: skip
-    return block_index.block(segment.RECORDS, meta, content, payload.n)
+    return block_index.block(segment.RECORDS, meta, packed, content.n)
+
+
+class Room:
+    """Where banks of this process are encoded, one after the other: memory that is touched once is not touched anew.
+
+    Threads/fork: one thread at a time.
+    """
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def encoded(self, index: int, records: int) -> segment.Content:
+        """A full bank of the engine's. What was encoded before is overwritten.
+
+        Args:
+            records: How many it has at most, attributes included.
+        """
+        texts = engine.bank_texts(index)
+        stored = _texts(texts)
+        size = len(stored) + records * RECORD_BYTES
+        if len(self._bytes) < size:
+            self._bytes = bytearray(size)
+        self._bytes[: len(stored)] = stored
+        n, m, extent = engine.encode_into(index, self._bytes, len(stored))
+        stream = memoryview(self._bytes)[: len(stored) + (n + m) * RECORD_BYTES]
+        return segment.Content(stream, texts, len(stored), n, m, segment.Extent(*extent))
+
+
+def _of_payload(payload: segment.Payload) -> segment.Content:
+    stored = payload._replace(texts=_texts(payload.texts))
+    return segment.Content(
+        segment.join(stored), payload.texts, len(stored.texts), payload.n, payload.m, payload.extent
+    )  # fmt: skip
 
 
 def _texts(texts: bytes) -> bytes:
@@ -39,18 +72,17 @@ def _texts(texts: bytes) -> bytes:
     return text_columns.sealed(texts, columns)
 
 
-def _extent(payload: segment.Payload, origin: int) -> list[int]:
+def _extent(reach: segment.Extent, origin: int) -> list[int]:
     """[first, last, first step, last step]: ticks on the process's clock."""
-    reach = payload.extent
     return [origin + reach.first, origin + reach.last, reach.first_step, reach.last_step]
 
 
-def _stages(payload: segment.Payload) -> list[str | None]:
+def _stages(content: segment.Content) -> list[str | None]:
     """Keys of the stages that any of its ranges is in; null: in a stage that has no name here, or in none."""
-    if not any(payload.extent.stages):
-        return [None] if payload.n else []
-    keys = livefile.read_texts(payload.texts, None)[0].stages
-    return [keys.get(stage) for stage in payload.extent.stages]
+    if not any(content.extent.stages):
+        return [None] if content.n else []
+    keys = livefile.read_texts(content.texts, None)[0].stages
+    return [keys.get(stage) for stage in content.extent.stages]
 
 
 def of_left_banks(
@@ -66,7 +98,7 @@ def of_left_banks(
         if len(bank.raw) // records.RECORD_BYTES > before:
             payload = segment.Payload.of_engine(engine.encode_left(bank.raw, bank.text, bank.salt))
             if payload.n and payload.n + payload.m > before:
-                yield bank.seq, of_records(view, payload, bank.seq, bank.origin)
+                yield bank.seq, of_records(view, _of_payload(payload), bank.seq, bank.origin)
 
 
 def of_open_ranges(view: Buffer) -> Indexed | None:

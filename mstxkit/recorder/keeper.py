@@ -9,7 +9,6 @@ few seconds it also says where all of them are (`lookout.py`), every few minutes
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Callable, NamedTuple
 
 from .. import faults
 from ..host import identity, life, parts
+from ..host.listing import ListedFolder
 from ..store import layout
 from ..store.sealed_care import SealedCare
 from . import adopt, live
@@ -68,7 +68,9 @@ class Keeper:
         self._lock = own.parent / f"{layout.KEEPER}{identity.host()}{life.SUFFIX}"
         self._is_keeper, self._has_looked, self._spent_ns = False, False, 0
         self._starting, self._is_over = threading.Lock(), False
-        self._left: set[str] = set()
+        self._left: frozenset[str] = frozenset()
+        self._listed = ListedFolder(self._folder)
+        self._seen: tuple[frozenset[str], tuple[str, ...]] = frozenset(), ()
         self._neighbours = Neighbours(self._folder)
         self._lookout = Lookout(run, run_id, self._folder)
         self._handing_on = handing_on or HandingOn()
@@ -114,8 +116,9 @@ class Keeper:
         folder that hangs. Never raises.
         """
         try:
-            is_needed = self._caretaker.is_apart or not self._has_looked or self._others()
-            if self._is_keeper and not self._background.runs and is_needed:
+            if not self._is_keeper or self._background.runs:
+                return
+            if self._caretaker.is_apart or not self._has_looked or self._others():
                 with self._starting:
                     if not self._is_over:
                         self._neighbours.open()
@@ -156,7 +159,7 @@ class Keeper:
                 if identity.current().get("under") == parts.RAY_DRIVER and not parts.is_driving():
                     self._await_workers(go_on)
                 adopt.collect(self._run, go_on, self._own, self._neighbours.when_gone)
-                are_all_gone = not any(map(self._is_alive, self._others()))
+                are_all_gone = not any(map(self._neighbours.is_alive, self._others()))
                 self._handing_on.last(are_all_gone)
                 if are_all_gone:
                     self._caretaker.finish()
@@ -165,7 +168,7 @@ class Keeper:
 
     def _await_workers(self, go_on: Callable[[], bool]) -> None:
         until = time.monotonic() + _WORKERS_END_WITHIN_S
-        while time.monotonic() < until and go_on() and any(map(self._is_alive, self._others())):
+        while time.monotonic() < until and go_on() and any(map(self._neighbours.is_alive, self._others())):
             time.sleep(0.02)
 
     def _turn(self) -> bool:
@@ -174,8 +177,8 @@ class Keeper:
         self._neighbours.watch(self._others())
         self._neighbours.wait(_TURN_S if self._has_looked else 0)
         others = self._others()
-        gone = {name for name in others if not self._is_alive(name)}
-        self._left &= gone
+        gone = self._neighbours.gone(others)
+        self._left = self._left & gone
         if gone - self._left or not self._has_looked:
             self._seal(gone)
         if not self._background.is_pausing:
@@ -184,18 +187,19 @@ class Keeper:
         self._spent_ns += time.thread_time_ns() - before
         return self._caretaker.is_apart or bool(self._others())
 
-    def _seal(self, gone: set[str]) -> None:
+    def _seal(self, gone: frozenset[str]) -> None:
         self._background.sleep(_OUTLIVES_BY_S)
         if not self._background.is_pausing:
             adopt.collect(self._run, lambda: not self._background.is_pausing, self._own, self._neighbours.when_gone)
         if not self._background.is_pausing:
             self._has_looked, self._left = True, gone
 
-    def _others(self) -> list[str]:
+    def _others(self) -> tuple[str, ...]:
         """Names of the other processes of this run that have, or have left, a live file here."""
-        suffix = life.SUFFIX
-        names = [name[: -len(suffix)] for name in os.listdir(self._folder) if name.endswith(suffix)]
-        return [name for name in names if name != self._own and not name.startswith(layout.KEEPER)]
-
-    def _is_alive(self, name: str) -> bool:
-        return bool(life.is_held(str(self._folder / f"{name}{life.SUFFIX}")))
+        names, suffix = self._listed.names(), life.SUFFIX
+        before, others = self._seen
+        if names is not before:
+            locked = (name[: -len(suffix)] for name in names if name.endswith(suffix))
+            others = tuple(sorted(name for name in locked if name != self._own and not name.startswith(layout.KEEPER)))
+            self._seen = names, others
+        return others

@@ -10,11 +10,16 @@ import os
 import select
 import time
 from pathlib import Path
+from typing import Collection
 
 from ..errors import FormatError
 from ..host import identity, life
 from ..host.descriptors import OwnDescriptor, WakePipe
 from ..store import documents, livefile
+
+# Of those that are watched every one is asked for its lock once in so many turns: one that became another program has
+# lost it, and its descriptor says nothing of that.
+_TURNS = 5
 
 
 class Neighbours:
@@ -31,6 +36,9 @@ class Neighbours:
         self._folder = folder
         self._watched: dict[str, OwnDescriptor] = {}
         self._pipe: WakePipe | None = None
+        self._poll: select.poll | None = None  # None: somebody else is to be watched now
+        self._turns = 0
+        self._gone: frozenset[str] = frozenset()
         self.gone_ns: dict[str, int] = {}
 
     def open(self) -> None:
@@ -40,26 +48,49 @@ class Neighbours:
             OSError: no descriptor is left.
         """
         if self._pipe is None or not self._pipe.is_ours:
-            self._pipe = WakePipe()
+            self._pipe, self._poll = WakePipe(), None
 
     def close(self) -> None:
         """Watch nobody any more."""
         for descriptor in (*self._watched.values(), *(() if self._pipe is None else (self._pipe,))):
             descriptor.close()
-        self._watched, self._pipe = {}, None
+        self._watched, self._pipe, self._poll = {}, None, None
 
     def wake(self) -> None:
         """End a `wait`, from another thread. Never raises."""
         if self._pipe is not None:
             self._pipe.wake()
 
-    def watch(self, names: list[str]) -> None:
+    def watch(self, names: Collection[str]) -> None:
         """Watch these as well, where that can be done."""
-        self._watched = {name: descriptor for name, descriptor in self._watched.items() if descriptor.is_ours}
+        for name in [name for name, descriptor in self._watched.items() if self._is_its_turn(name, descriptor)]:
+            if not self._watched[name].is_ours:
+                self._let_go_of(name)
         for name in set(names) - set(self._watched) - set(self.gone_ns):
             number = _opened(self._folder / f"{name}{life.LIVE_SUFFIX}")
             if number is not None:
-                self._watched[name] = OwnDescriptor.of(number)
+                self._watched[name], self._poll = OwnDescriptor.of(number), None
+
+    def _let_go_of(self, name: str) -> OwnDescriptor:
+        self._poll = None
+        return self._watched.pop(name)
+
+    def _is_its_turn(self, name: str, descriptor: OwnDescriptor) -> bool:
+        return (descriptor.number + self._turns) % _TURNS == 0
+
+    def gone(self, names: Collection[str]) -> frozenset[str]:
+        """Those of them that live no more. Once a turn: *Cost*: five system calls for each that is not watched, and for
+        a fifth of the others.
+        """
+        self._turns += 1
+        seldom = {name for name, descriptor in self._watched.items() if not self._is_its_turn(name, descriptor)}
+        asked = [name for name in names if name in self._gone or name not in seldom]
+        self._gone = frozenset(name for name in asked if not self.is_alive(name))
+        return self._gone
+
+    def is_alive(self, name: str) -> bool:
+        """Does this one hold its lock?"""
+        return bool(life.is_held(f"{self._folder}{os.sep}{name}{life.SUFFIX}"))
 
     def when_gone(self, name: str) -> int | None:
         """When one of them was gone, also while another one was sealed; None: that is not known."""
@@ -68,19 +99,31 @@ class Neighbours:
 
     def wait(self, seconds: float) -> None:
         """Wait until one of them is gone, or `wake` is called."""
-        poll, wakes = select.poll(), [] if self._pipe is None else [self._pipe.end]
-        for descriptor in (*self._watched.values(), *wakes):
-            poll.register(descriptor.number, select.POLLIN)
-        ready = {number for number, _ in poll.poll(int(1000 * seconds))}
+        if self._poll is None:
+            self._poll, wakes = select.poll(), [] if self._pipe is None else [self._pipe.end]
+            for descriptor in (*self._watched.values(), *wakes):
+                self._poll.register(descriptor.number, select.POLLIN)
+        ready = {number for number, _ in self._poll.poll(int(1000 * seconds))}
         now_ns = time.monotonic_ns()
         for name in [name for name, descriptor in self._watched.items() if descriptor.number in ready]:
-            descriptor = self._watched.pop(name)
+            descriptor = self._let_go_of(name)
             # Who ends with a word takes its lock's file along.
             if descriptor.is_ours and (self._folder / f"{name}{life.SUFFIX}").exists():
                 self.gone_ns[name] = now_ns
             descriptor.close()
         if self._pipe is not None and self._pipe.end.number in ready:
+            self._hear(seconds)
+
+    def _hear(self, seconds: float) -> None:
+        """Somebody has called `wake`; or has closed our pipe, whose number, ready for ever, would end every wait."""
+        if self._pipe is not None and self._pipe.is_ours:
             self._pipe.clear()
+            return
+        self._pipe = self._poll = None
+        try:
+            self.open()
+        except OSError:
+            time.sleep(seconds)  # there is no descriptor left: who calls `wake` waits for this
 
 
 def _opened(file: Path) -> int | None:

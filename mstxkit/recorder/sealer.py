@@ -7,15 +7,14 @@ interrupted for microseconds, not for the 5 ms slices of a thread that computes 
 
 from __future__ import annotations
 
-import struct
 import threading
 import time
-from typing import Callable, Sequence
+from typing import Any, Callable, Sequence
 
 from .. import faults
 from ..engine.choose import engine
 from ..host import identity, jitter, life
-from ..store import livefile, segment
+from ..store import livefile
 from ..store.block_index import Indexed
 from . import blocks
 from .background import Background
@@ -26,11 +25,14 @@ from .sealed import SealedFiles
 
 # How often identity is looked at, and how long after a full disk a retry is made. Seconds.
 _TICK_S = 1.0
-# After so many looks at which nothing had been recorded since the last: seconds to the next, unless something is.
-_QUIET_LOOKS, _QUIET_TICK_S = 5, 10.0
+# After so many looks at which nothing had been recorded since the last: seconds to the next, unless something is. Of
+# these looks most see to the keeper only; all else is done after some more seconds.
+_QUIET_LOOKS, _QUIET_LOOK_S, _QUIET_TICK_S = 5, 10.0, 30.0
+_A_LITTLE_S = 0.01
+# How often it is looked at who this process is once its rank is known, and whether its lock is still its own.
+_OF_ITSELF_S = 5.0
 # How often coalesced calls are written and costs looked at; a little less, as a tick may come early.
 _GOVERN_EVERY_NS = 990_000_000
-_BANK_HEAD = struct.Struct("<Q8xQQ")  # sequence number, salt, origin: docs/internals/format.md, "Bank"
 # What another number in a counter may add to a block.
 _MORE_BYTES = 64
 
@@ -55,12 +57,17 @@ class Sealer:
         self._is_over = False
         self.handing_over = HandingOver(live)
         self._sealed: dict[int, int] = {}
+        self._room = blocks.Room()
         self._rotating = jitter.Every(seal_every_s, "seal", time.monotonic())
         self.governor = Governor(budget_ratio, outside_ns())
         self._governed_ns = 0
-        self._recorded, self._quiet_looks = (0, 0), 0
+        self._recorded, self._quiet_looks, self._ticked_s = (0, 0), 0, 0.0
+        self._of_itself = jitter.Every(_OF_ITSELF_S, "itself", time.monotonic())
+        self._known: tuple[tuple[int, ...], dict[str, Any]] = (), {}
         # Called once a second in this thread; must not raise. Gives the CPU time that others of our threads took, ns.
         self.each_second: Callable[[], int] = lambda: 0
+        # The same where nothing is recorded, of what does not wait for that, several times between two of the above.
+        self.each_quiet_look: Callable[[], int] = lambda: 0
         self._govern()
 
     def close(self) -> None:
@@ -71,31 +78,46 @@ class Sealer:
             self._is_over = True
 
     def _turn(self) -> bool:
-        self._sleep()
-        if not self.background.is_pausing and not self._tick_safely():
+        work = self._tick if self._sleep() else self._look
+        if not self.background.is_pausing and not self._safely(work):
             # A full disk stays full for a while, and the hot path wakes us at each record that it has to drop.
             self.background.sleep(_TICK_S)
         return True
 
-    def _sleep(self) -> None:
-        """A process that has recorded nothing for a while is looked at again once it does, or after a longer one."""
+    def _sleep(self) -> bool:
+        """A process that has recorded nothing for a while is looked at again once it does, or after a longer one.
+
+        Returns:
+            Is it time for a tick? Else nothing has happened.
+        """
         recorded = livefile.recorded(self._live.view, self._live.layout)
         self._quiet_looks = self._quiet_looks + 1 if recorded == self._recorded else 0
         self._recorded = recorded
-        if self._quiet_looks > _QUIET_LOOKS:
-            engine.wait_for_records(min(_QUIET_TICK_S, self._rotating.period_s))
-        else:
+        if self._quiet_looks <= _QUIET_LOOKS:
             engine.wait(_TICK_S)
+            return True
+        now_s = time.monotonic()
+        is_left = recorded[1] > 0  # in the bank: it is sealed in time
+        tick_s = self._ticked_s + _QUIET_TICK_S
+        tick_s = min(tick_s, now_s + self._rotating.left_s(now_s) + _A_LITTLE_S) if is_left else tick_s
+        is_woken = engine.wait_for_records(min(_QUIET_LOOK_S, max(_A_LITTLE_S, tick_s - now_s)))
+        return is_woken or time.monotonic() >= tick_s
 
-    def _tick_safely(self) -> bool:
+    def _look(self) -> bool:
+        before = time.thread_time_ns()
+        before -= self.each_quiet_look()
+        livefile.add_to_counter(self._live.view, "own_cost_ns", time.thread_time_ns() - before)
+        return True
+
+    def _safely(self, work: Callable[[], bool]) -> bool:
         try:
-            return self._tick()
+            return work()
         except Exception as exc:
             faults.note("sealer", exc)
             return False
 
     def _tick(self) -> bool:
-        before = time.thread_time_ns()
+        before, self._ticked_s = time.thread_time_ns(), time.monotonic()
         is_early = time.monotonic_ns() - self._governed_ns < _GOVERN_EVERY_NS
         if self.handing_over.hand_over() and is_early and engine.full_bank() < 0:
             livefile.add_to_counter(self._live.view, "own_cost_ns", time.thread_time_ns() - before)
@@ -104,10 +126,9 @@ class Sealer:
             self._govern()
             before -= self.each_second()
         is_done = self.seal_full_banks()
-        if self._rotating.is_due(time.monotonic()):
-            engine.rotate()
-        self.learn_identity()
-        self._keep_alive()
+        if self._rotating.is_due(time.monotonic()) and engine.rotate():
+            self._recorded = livefile.recorded(self._live.view, self._live.layout)  # nothing was, by that
+        self._look_at_itself()
         livefile.add_to_counter(self._live.view, "own_cost_ns", time.thread_time_ns() - before)
         return is_done
 
@@ -143,13 +164,13 @@ class Sealer:
         return True
 
     def _seal(self, index: int) -> None:
-        seq, _, origin = _BANK_HEAD.unpack_from(self._live.view, self._live.layout.bank_at(index))
-        payload = segment.Payload.of_engine(engine.encode_bank(index))
-        if payload.n:
-            self._files.append(blocks.of_records(self._live.view, payload, seq, origin))
+        head = livefile.read_bank_head(self._live.view, self._live.layout.bank_at(index))
+        content = self._room.encoded(index, head.record_count)
+        if content.n:
+            self._files.append(blocks.of_records(self._live.view, content, head.seq, head.origin))
         with self._releasing:
             if self._is_over:
-                self._sealed[seq] = payload.n + payload.m
+                self._sealed[head.seq] = content.n + content.m
             else:
                 engine.release_bank(index)
 
@@ -170,13 +191,26 @@ class Sealer:
             self._files.make_room(len(_last_blocks(view, error).data) + _MORE_BYTES)
             self._files.append(_last_blocks(view, error), is_last=True)
 
+    def _look_at_itself(self) -> None:
+        """Who it is may be learnt at any time until its rank is known, and changes seldom after that."""
+        is_due = self._of_itself.is_due(time.monotonic())
+        if is_due or self._known[1].get("rank") is None:
+            self.learn_identity()
+        if is_due:
+            self._keep_alive()
+
     def learn_identity(self) -> None:
         """Rank and role may be known only after the first ranges: the file always has the newest."""
         with self._learning:
-            written = livefile.read_identity(self._live.view)
-            newest = identity.newest(written)
-            if newest != written:
+            newest = identity.newest(self._written())
+            if newest != self._known[1]:
                 livefile.write_identity(self._live.view, newest)
+
+    def _written(self) -> dict[str, Any]:
+        mark = livefile.identity_mark(self._live.view)
+        if mark != self._known[0]:
+            self._known = mark, livefile.read_identity(self._live.view)
+        return self._known[1]
 
     def _keep_alive(self) -> None:
         try:

@@ -24,6 +24,8 @@ LIMIT_BYTES = 1 << 20
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _FOLDER_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _PIECE_BYTES = 1 << 26
+# Of a file that was written to within this, another write may get the same time stamp.
+_SETTLES_WITHIN_NS = 50_000_000
 _locking = threading.Lock()  # between threads, where `lockf` does nothing
 
 
@@ -97,7 +99,20 @@ def state_of(file: Path) -> tuple[int, ...]:
         status = os.lstat(file)
     except OSError:
         return ()
+    return _state(status)
+
+
+def _state(status: os.stat_result) -> tuple[int, ...]:
     return status.st_ino, status.st_dev, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def settled_state(descriptor: int) -> tuple[int, ...]:
+    """`state_of` an open file, asked for before it is read: while it is the same, so is its content. () where it was
+    written to just now: a write a moment later may get the same stamp.
+    """
+    status = os.fstat(descriptor)
+    is_settled = abs(time.time_ns() - status.st_mtime_ns) > _SETTLES_WITHIN_NS
+    return _state(status) if is_settled else ()
 
 
 def read(file: Path, limit_bytes: int = LIMIT_BYTES, is_private: bool = False) -> bytes | None:

@@ -88,6 +88,14 @@ class HandedOver:
         self._document: dict[str, Any] = {}
         self._document_of = (0, 0)
         self._torn: tuple[int, int] | None = None
+        self._state: tuple[int, ...] | None = None  # None: it has to be read; (): there was none
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Is the file as it was when all of it was read, or still missing? *Cost*: one system call. False for a moment
+        after each write: the kernel stamps several of one moment alike.
+        """
+        return self._state is not None and documents.state_of(self.path) == self._state
 
     def read_new(self) -> NewSummaries:
         """What is new; where nothing is, no rows and the same document.
@@ -102,11 +110,15 @@ class HandedOver:
         except FormatError as exc:
             raise Unusable(self.path, f"is {exc}") from None
         except OSError as exc:
+            self._state = () if isinstance(exc, FileNotFoundError) else None
             raise Unusable(self.path, f"cannot be opened: {exc.strerror}") from None
         try:
             if (owner := os.fstat(descriptor).st_uid) != os.geteuid():
                 raise Unusable(self.path, f"belongs to user {owner}, not to {os.geteuid()}")
-            return self._read(descriptor)
+            self._state, state = None, documents.settled_state(descriptor)
+            new = self._read(descriptor)
+            self._state = state if state and self._torn is None else None
+            return new
         except OSError as exc:
             raise Unusable(self.path, f"cannot be read: {exc.strerror}") from None
         finally:

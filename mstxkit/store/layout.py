@@ -9,12 +9,15 @@
 <run>/summaries/<host>-<digest>.old.mxb       the part before that, once there was too much of it
 <run>/verdicts/<who>.jsonl                    what was judged of the job
 <run>/verdicts/figures.json                   figures of the step that was judged last, and what settings were in force
+<run>/verdicts/job.json                       the job as who judges it sees it, for `mstxkit top`
 <run>/verdicts/judge.lock                     held by who judges it now
 <run>/incidents/<time>/incident.json          what came of a hang or a death, and incident.txt for people
 <run>/incidents/<time>/hosts/<host>-<digest>.json   what a host has reported of its processes, as call.json asked
 <run>/incidents/nobody.json                   until when nobody need look again whether somebody is stuck
 <run>/incidents/asked                         replaced by whoever wants an incident without one
+<run>/imports/<file>-<digest>.parquet         what another tool's file says of devices; .json: which file that was
 <run>/control/settings.json                   what is judged by, as it was changed while the run goes on
+<run>/metrics/targets.json                    where Prometheus finds who judges; mstxkit.prom, token: for it too
 <run>/care/<host>-<key>.json                  what is on a host's own disk, and what was removed
 <run>/compact/…                               Parquet that sealed files were turned into (store/dataset.py)
 <run>/control/requests.json                   every message to all ranks; requests.lock is held by who adds one
@@ -49,11 +52,15 @@ NOW, NOW_SUFFIX = "now", ".json"
 SUMMARIES, SUMMARIES_SUFFIX = "summaries", ".mxb"
 VERDICTS, VERDICTS_SUFFIX = "verdicts", ".jsonl"
 FIGURES, JUDGE_LOCK, SETTINGS = "figures.json", "judge.lock", "settings.json"
+JOB = "job.json"
+METRICS = "metrics"
+TARGETS, TEXTFILE, TOKEN = "targets.json", "mstxkit.prom", "token"
 HANDED_OVER_SUFFIX = ".sums"
 INCIDENTS, INCIDENT_HOSTS, INCIDENTS_LOCK = "incidents", "hosts", "incidents.lock"
 INCIDENTS_QUIET = "nobody.json"
 INCIDENT_FILE, INCIDENT_PAGE, INCIDENT_CALL, INCIDENT_ASKED = "incident.json", "incident.txt", "call.json", "asked"
 CARE, CARE_SUFFIX = "care", ".json"
+IMPORTS = "imports"
 ACKS, REQUESTS, REQUESTS_LOCK = "acks", "requests.json", "requests.lock"
 SESSION_FILE, ANALYSIS_FILE, ANALYSIS_LOCK = "session.json", "analysis.json", "analysis.lock"
 # A pointer of a process: while its live file is made, and while another process seals that.

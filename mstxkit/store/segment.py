@@ -36,6 +36,8 @@ NO_MATCH = "a block's content does not match its checksum"
 
 
 _of_thread = threading.local()
+# Of zstd: level 3 takes 1.7 times as long, and makes planes smaller by 1 to 7 percent.
+_LEVEL = 1
 
 
 class Extent(NamedTuple):
@@ -69,6 +71,24 @@ class Payload(NamedTuple):
         """What `encode_bank` of an engine gives."""
         texts, planes, attributes, n, m, extent = parts
         return cls(texts, planes, attributes, n, m, Extent(*extent))
+
+
+class Content(NamedTuple):
+    """What becomes the content of a records block: texts as they are stored, planes, attributes, one after the other.
+
+    Args:
+        stream: All of it.
+        texts: The texts as they lay in the bank.
+        text_bytes: How much of `stream` the stored texts are.
+        n, m, extent: As in a `Payload`.
+    """
+
+    stream: Buffer
+    texts: bytes
+    text_bytes: int
+    n: int
+    m: int
+    extent: Extent = NOTHING
 
 
 class Head(NamedTuple):
@@ -296,13 +316,15 @@ def _size(meta: dict[str, Any], name: str) -> int:
     return size
 
 
-def compress(stream: bytes) -> tuple[str, bytes]:
+def compress(stream: Buffer) -> tuple[str, bytes]:
     """(codec, bytes): zstd where the `zstandard` package is installed, else zlib. Both release the GIL."""
     try:
         import zstandard
     except ImportError:
         return "zlib", zlib.compress(stream, 6)
-    return "zstd", zstandard.ZstdCompressor(level=3).compress(stream)
+    if not hasattr(_of_thread, "packer"):
+        _of_thread.packer = zstandard.ZstdCompressor(level=_LEVEL)  # its tables are made once, not for each block
+    return "zstd", _of_thread.packer.compress(stream)
 
 
 def decompress(codec: str, payload: bytes, limit_bytes: int = 1 << 30) -> bytes:

@@ -100,15 +100,25 @@ def name_of_host(folder: Path, suffix: str) -> str:
 def seen(run: Path, run_id: str, unusable: list[Unusable] | None = None) -> list[Whereabouts]:
     """Where the processes of a run were last, by rank and host; files that cannot be used are added to `unusable`."""
     places: list[Whereabouts] = []
-    for name in documents.names_in(run / layout.NOW, layout.NOW_SUFFIX):
+    for file in files_in(run):
         try:
-            fields = None if name.startswith(".") else documents.document(run / layout.NOW / name, run_id)
+            places += in_file(file, run_id)
         except Unusable as exc:
             if unusable is not None:
                 unusable.append(exc)
-            continue
-        places += [] if fields is None else _read(fields)
     return sorted(places, key=lambda where: (where.rank is None, where.rank or 0, where.host, where.pid))
+
+
+def files_in(run: Path) -> list[Path]:
+    """The file of each host."""
+    names = documents.names_in(run / layout.NOW, layout.NOW_SUFFIX)
+    return [run / layout.NOW / name for name in names if not name.startswith(".")]
+
+
+def in_file(file: Path, run_id: str) -> list[Whereabouts]:
+    """Where the processes of one host were; none where there is no file. Unusable: it is no such file."""
+    fields = documents.document(file, run_id)
+    return [] if fields is None else _read(fields)
 
 
 def _read(fields: Mapping[str, Any]) -> list[Whereabouts]:

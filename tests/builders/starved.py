@@ -340,11 +340,13 @@ def sealing() -> Operation:
         pass
     hot.rotate()
     index = hot.full_bank()
-    raw = b"\0" * 240
+    raw, room = b"\0" * 240, bytearray(1 << 20)
 
     def act() -> None:
         hot.encode_bank(index)
         hot.encode_left(raw, b"", 5)
+        hot.encode_into(index, room, 0)
+        hot.bank_texts(index)
 
     return Operation(act, {"sealed": (None, {"a": 1})}, ASKS)
 

@@ -88,6 +88,10 @@ def test_a_bank_that_is_not_there_is_refused(engine: Any, recorded: Written, ind
     with pytest.raises(ValueError):
         engine.encode_bank(index)
     with pytest.raises(ValueError):
+        engine.encode_into(index, bytearray(1 << 16), 0)
+    with pytest.raises(ValueError):
+        engine.bank_texts(index)
+    with pytest.raises(ValueError):
         engine.release_bank(index)
 
 
@@ -226,6 +230,53 @@ def test_encode_bank_gives_what_the_format_says(engine: Any, recorded: Written) 
     assert encoded == tuple(segment.encode_bank(bank.raw, bank.text, bank.salt))
     assert encoded == engine.encode_left(bank.raw, bank.text, bank.salt)
     assert (encoded[3], encoded[4]) == (1200, 900)
+
+
+def into(engine: Any, index: int, at: int, damaged: int = 0) -> tuple[bytes, tuple[Any, ...]]:
+    """What is encoded into room from `at` on, and what is said of it; only room of as many records is touched."""
+    room = bytearray(b"\xa5" * (at + 64 * 1024))
+    n, m, extent = engine.encode_into(index, room, at)
+    end = at + 24 * (n + m)
+    assert set(room[:at] + room[end + 24 * damaged :]) == {0xA5}
+    return bytes(room[at:end]), (n, m, tuple(extent))
+
+
+@pytest.mark.parametrize("ranges", [*range(1, 18), 300])
+def test_a_bank_encoded_into_room_has_the_same_bytes(engine: Any, recorded: Written, ranges: int) -> None:
+    for number in range(ranges):
+        recorded.tick(number)
+        with engine.mstx_range(f"range {number % 3}", **({"number": number} if number % 2 else {})):
+            recorded.tick(7)
+    engine.rotate()
+    bank = recorded.banks[0]
+
+    texts, planes, attributes, *said = engine.encode_bank(bank.place)
+    assert into(engine, bank.place, at=13) == (planes + attributes, (*said[:2], tuple(said[2])))
+    assert engine.bank_texts(bank.place) == texts
+
+
+def test_of_a_damaged_bank_the_rest_is_encoded_into_room(engine: Any, recorded: Written) -> None:
+    busy(engine, recorded, seed=3)
+    engine.rotate()
+    bank = recorded.banks[0]
+    first = recorded.layout.bank_at(bank.place) + livefile.BANK_HEADER_BYTES
+    recorded.view[first + 24 * 5 + 3] ^= 1
+    recorded.view[first + 24 * 40 + 20] ^= 64
+
+    encoded = segment.encode_bank(recorded.banks[0].raw, bank.text, bank.salt)
+    found, said = into(engine, bank.place, at=1, damaged=2100 - encoded.n - encoded.m)
+    assert found == encoded.planes + encoded.attributes
+    assert said == (encoded.n, encoded.m, tuple(encoded.extent))
+    assert 2000 < encoded.n + encoded.m < 2100
+
+
+@pytest.mark.parametrize("at", [-1, 100, 1 << 40])
+def test_room_that_is_too_small_is_refused(engine: Any, recorded: Written, at: int) -> None:
+    busy(engine, recorded, seed=1)
+    engine.rotate()
+
+    with pytest.raises(ValueError, match="no room"):
+        engine.encode_into(recorded.banks[0].place, bytearray(1000), at)
 
 
 def test_encode_leaves_out_what_is_torn(engine: Any, recorded: Written) -> None:

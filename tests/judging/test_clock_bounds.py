@@ -153,25 +153,25 @@ class TestHostClocks:
 
     def test_without_an_exchange_its_wall_clock_counts_with_what_ntp_may_leave(self) -> None:
         clocks = HostClocks("here", 42)
-        clocks.anchor("there", 1000, 5000)
+        clocks.take("there", (1000, 5000, 7), None)
         times, error = clocks.aligned("there", self.AT)
 
         assert times.tolist() == (self.AT + 4000).tolist()
-        assert set(error) == {WALL_ERROR_NS}
+        assert set(error) == {WALL_ERROR_NS + 7}
         assert np.isinf(clocks.aligned("unheard of", self.AT)[1]).all()
 
     def test_an_exchange_counts_where_it_is_narrower(self) -> None:
         clocks = HostClocks("here", 42)
-        clocks.anchor("there", 0, 0)
-        clocks.exchanged("there", [["here", FIRST_NS, FIRST_NS + 5 * S + 100, FIRST_NS + 5 * S + 200, FIRST_NS + 300]])
+        clocks.take(
+            "there", (0, 0, 1), [["here", FIRST_NS, FIRST_NS + 5 * S + 100, FIRST_NS + 5 * S + 200, FIRST_NS + 300]]
+        )
         times, error = clocks.aligned("there", self.AT[:1])
 
         assert abs(int(times[0]) - (FIRST_NS + 5 * S + 42)) <= error[0] < 10 * US
 
     def test_a_vague_one_over_files_leaves_the_wall_clock_in_force(self) -> None:
         clocks = HostClocks("here", 42)
-        clocks.anchor("there", 0, 9)
-        clocks.exchanged("there", [["here", FIRST_NS, FIRST_NS + S, FIRST_NS + S, FIRST_NS + 2 * S]])
+        clocks.take("there", (0, 9, 1), [["here", FIRST_NS, FIRST_NS + S, FIRST_NS + S, FIRST_NS + 2 * S]])
 
         assert clocks.aligned("there", self.AT)[0].tolist() == (self.AT + 9).tolist()
 
@@ -180,6 +180,33 @@ class TestHostClocks:
     )
     def test_what_is_no_exchange_with_it_is_left_out(self, rows: object) -> None:
         clocks = HostClocks("here", 42)
-        clocks.exchanged("there", rows)
+        clocks.take("there", None, rows)
 
         assert np.isinf(clocks.aligned("there", self.AT)[1]).all()
+
+    def test_of_several_looks_at_a_wall_clock_the_quickest_counts_until_it_is_old(self) -> None:
+        clocks = HostClocks("here", 42)
+        for half_ns, offset_ns in ((900, 4000), (20, 5000), (700, 6000)):
+            clocks.take("there", (1000, 1000 + offset_ns, half_ns), None)
+
+        assert clocks.aligned("there", self.AT)[0].tolist() == (self.AT + 5000).tolist()
+        for _ in range(100):
+            clocks.take("there", (1000, 8000, 30), None)
+        assert clocks.aligned("there", self.AT)[0].tolist() == (self.AT + 7000).tolist()
+
+    def test_of_many_clocks_those_are_kept_that_were_told_of_last(self) -> None:
+        clocks = HostClocks("here", 42, at_most=3)
+        for boot in ("a", "b", "c", "a", "d"):
+            clocks.take(boot, (1000, 5000, 1), [["here", FIRST_NS, FIRST_NS, FIRST_NS, FIRST_NS + 1]] * 100)
+
+        known = {boot for boot in "abcd" if np.isfinite(clocks.aligned(boot, self.AT)[1]).all()}
+        assert known == {"a", "c", "d"}
+
+    def test_a_host_that_sends_a_million_exchanges_costs_no_more_than_one_that_sends_a_few(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        taken: list[ClockExchange] = []
+        monkeypatch.setattr(PeerClock, "add", lambda self, exchange: taken.append(exchange))
+        HostClocks("here", 42).take("there", None, [["here", 1, 2, 3, 4]] * 1_000_000)
+
+        assert len(taken) <= 16

@@ -531,6 +531,7 @@ static PyObject *stages_of(const Extent *e)
 {
     PyObject *ids = PyList_New(0), *id = NULL;
     for (uint32_t stage = 0; ids && stage < 65536; stage++) {
+        if (!e->stages[stage >> 6]) stage |= 63; /* none of these */
         if (!(e->stages[stage >> 6] >> (stage & 63) & 1)) continue;
         id = PyLong_FromUnsignedLong(stage);
         if (!id || PyList_Append(ids, id) < 0) Py_CLEAR(ids);
@@ -576,6 +577,38 @@ static PyObject *encoded(PyObject *texts, const uint64_t *words, uint64_t count,
     return result;
 }
 
+static PyObject *encoded_into(char *bank, Py_buffer *room, Py_ssize_t at)
+{
+    const uint64_t *words = u64_at(bank, BANK_HEADER_BYTES);
+    uint64_t count = *u64_at(bank, BANK_COUNT), salt = *u64_at(bank, BANK_SALT);
+    if (at < 0 || at > room->len || count * RECORD_BYTES > (uint64_t)(room->len - at)) {
+        PyErr_SetString(PyExc_ValueError, "no room for all of the bank's records");
+        return NULL;
+    }
+    Extent *extent = PyMem_Malloc(sizeof(Extent));
+    if (!extent) return PyErr_NoMemory();
+    unsigned char *planes = (unsigned char *)room->buf + at;
+    Counts c;
+    int is_encoded = 0;
+    Py_BEGIN_ALLOW_THREADS
+    c = count_kinds(words, count);
+    for (int is_counted = 0; !is_encoded && is_counted < 2; is_counted++) { /* the second time: something is damaged */
+        if (is_counted) c = count_whole(words, count, salt);
+        memset(extent, 0, sizeof *extent);
+        extent->first_step = extent->last_step = NO_STEP;
+        is_encoded = encode_records(words, count, salt, c, planes, planes + c.n * RECORD_BYTES, extent);
+    }
+    Py_END_ALLOW_THREADS
+    PyObject *stages = stages_of(extent), *result = NULL;
+    if (stages)
+        result = Py_BuildValue("KK(LLIIO)", (unsigned long long)c.n, (unsigned long long)c.m,
+                               (long long)extent->first, (long long)extent->last, extent->first_step,
+                               extent->last_step, stages);
+    Py_XDECREF(stages);
+    PyMem_Free(extent);
+    return result;
+}
+
 /* A copy of a bank's texts without their own checksums, which cannot be compressed: a block has one over everything.
  * The last entry lies first; each is its payload, padded to 8 bytes, and 16 bytes about it. */
 static PyObject *without_checksums(const char *text, uint64_t bytes)
@@ -601,6 +634,30 @@ static PyObject *hot_encode_bank(PyObject *self, PyObject *number)
     uint64_t text = *u64_at(bank, BANK_TEXT);
     PyObject *texts = without_checksums(bank + g.bank_bytes - text, text);
     return encoded(texts, u64_at(bank, BANK_HEADER_BYTES), *u64_at(bank, BANK_COUNT), *u64_at(bank, BANK_SALT));
+}
+
+/* bank_texts(index): the bank's texts alone, as encode_bank gives them. */
+static PyObject *hot_bank_texts(PyObject *self, PyObject *number)
+{
+    (void)self;
+    char *bank = bank_of(number);
+    if (!bank) return NULL;
+    uint64_t text = *u64_at(bank, BANK_TEXT);
+    return without_checksums(bank + g.bank_bytes - text, text);
+}
+
+/* encode_into(index, room, at): planes and attributes of a full bank, into room that is used again and again. */
+static PyObject *hot_encode_into(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *number;
+    Py_buffer room;
+    Py_ssize_t at;
+    if (!PyArg_ParseTuple(args, "Ow*n", &number, &room, &at)) return NULL;
+    char *bank = bank_of(number);
+    PyObject *result = bank ? encoded_into(bank, &room, at) : NULL;
+    PyBuffer_Release(&room);
+    return result;
 }
 
 /* encode_left(raw records, text bytes, salt): encode_bank for a bank that another process left. */
@@ -942,6 +999,8 @@ static PyMethodDef hot_methods[] = {
     {"rotate", hot_rotate, METH_NOARGS, NULL},
     {"full_bank", hot_full_bank, METH_NOARGS, NULL},
     {"encode_bank", hot_encode_bank, METH_O, NULL},
+    {"encode_into", hot_encode_into, METH_VARARGS, NULL},
+    {"bank_texts", hot_bank_texts, METH_O, NULL},
     {"encode_left", hot_encode_left, METH_VARARGS, NULL},
     {"text_columns", hot_text_columns, METH_O, NULL},
     {"release_bank", hot_release_bank, METH_O, NULL},

@@ -246,6 +246,17 @@ def full_bank() -> int:
 def encode_bank(index: int, /) -> tuple[bytes, bytes, bytes, int, int]:
     """The uncompressed payload parts of a sealed block, as `segment.encode_bank`."""
 
+def encode_into(index: int, room: bytearray, at: int, /) -> tuple[int, int, tuple[Any, ...]]:
+    """Planes and attributes of a full bank, one after the other, into room from `at` on; as `encode_bank`, it gives how
+    many there are and what they reach over.
+
+    Raises:
+        ValueError: there is no room for all of its records.
+    """
+
+def bank_texts(index: int, /) -> bytes:
+    """The texts of a full bank, as `encode_bank` gives them."""
+
 def encode_left(raw: bytes, texts: bytes, salt: int, /) -> tuple[bytes, bytes, bytes, int, int]:
     """`encode_bank` for a bank that another process left."""
 

@@ -15,7 +15,7 @@ import os
 from typing import Any, Callable
 
 from ...host import names
-from ...store import livefile, segment
+from ...store import livefile
 from ..plain_paths import stored
 from . import banks, clock, encoding, limits, quick, ranges, sinks, sites, sums, tracks
 from . import watch as watching
@@ -24,6 +24,7 @@ from .driven import Driven, Span
 from .encoding import encode_left, text_columns
 from .quick import is_on, mstx_range, stage, timed
 from .ranges import Range
+from .sealing import bank_texts, encode_bank, encode_into, full_bank, release_bank
 from .sites import Site, intern, stages_seen
 from .steps import (
     at_step,
@@ -40,13 +41,14 @@ from .steps import (
 from .watch import set_watch, watch
 
 __all__ = [
-    "NATIVE", "Driven", "Range", "Site", "Span", "add_cost", "anchor", "at_step", "attach", "carried", "carry",
-    "clear_direct", "clear_sink", "clock_kind", "count_fault", "counters", "current_stage", "current_step", "detach",
-    "driven", "encode_bank", "encode_left", "flush_coalesced", "full_bank", "intern", "is_on", "limit", "mark",
-    "mstx_range", "now", "opened", "process_step", "recording", "release_bank", "rotate", "set_clock", "set_direct",
-    "set_fake_ticks", "set_hooks", "set_recording", "set_sink", "set_watch", "site_costs", "stage", "stage_keys",
-    "stage_times", "stages_seen", "start_heartbeat", "step", "stop_heartbeat", "stored", "take_summaries",
-    "text_columns", "throttle", "ticks_per_ns", "timed", "wait", "wait_for_records", "wake", "watch", "watch_site",
+    "NATIVE", "Driven", "Range", "Site", "Span", "add_cost", "anchor", "at_step", "attach", "bank_texts", "carried",
+    "carry", "clear_direct", "clear_sink", "clock_kind", "count_fault", "counters", "current_stage", "current_step",
+    "detach", "driven", "encode_bank", "encode_into", "encode_left", "flush_coalesced", "full_bank", "intern",
+    "is_on", "limit", "mark", "mstx_range", "now", "opened", "process_step", "recording", "release_bank", "rotate",
+    "set_clock", "set_direct", "set_fake_ticks", "set_hooks", "set_recording", "set_sink", "set_watch", "site_costs",
+    "stage", "stage_keys", "stage_times", "stages_seen", "start_heartbeat", "step", "stop_heartbeat", "stored",
+    "take_summaries", "text_columns", "throttle", "ticks_per_ns", "timed", "wait", "wait_for_records", "wake",
+    "watch", "watch_site",
 ]  # fmt: skip
 
 NATIVE = False
@@ -176,43 +178,11 @@ def _definitions(live: Live) -> list[tuple[int, int, bytes]]:
 # ---- the sealer's calls ----
 
 
-def _attached() -> Live:
-    live = ranges.live
-    if live is None:
-        raise ValueError("no such bank: no live file is attached")
-    return live
-
-
-def _checked(index: int) -> int:
-    if not 0 <= index < _attached().layout.bank_count:
-        raise ValueError("no such bank")
-    return index
-
-
 def rotate() -> bool:
     """Make the active bank full and take the next free one; False when the bank is empty or none is free."""
     live = ranges.live
     with banks.lock:
         return live is not None and bool(live.bank.taken()) and live.rotate()
-
-
-def full_bank() -> int:
-    """The full bank with the lowest sequence number, -1 if none."""
-    return -1 if ranges.live is None else ranges.live.full_bank()
-
-
-def encode_bank(index: int) -> segment.Payload:
-    """The uncompressed payload parts of a sealed block, as `segment.encode_bank`."""
-    live = _attached()
-    copied = live.copy_bank(_checked(index))
-    with banks.lock:
-        limits.count_quick(live)
-    return encode_left(*copied)
-
-
-def release_bank(index: int) -> None:
-    """The bank is free again."""
-    _attached().release_bank(_checked(index))
 
 
 def wait(seconds: float) -> bool:

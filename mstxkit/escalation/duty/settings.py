@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ...errors import CaptureError
 from ...profiling.schedule import Schedule
-from ...store import local_place
+from ...store import local_place, metrics_setting
 from ...store.report import ACTS, OBSERVE
 from ..machine.moves import Policy
 
@@ -34,6 +34,8 @@ class DutySettings(NamedTuple):
         incidents: So many are kept in a run, the first and the newest.
         incidents_bytes: What they may take there.
         act: "observe": verdicts are said, and no more; "escalate": they may ask for profiles.
+        metrics: Where figures of the job go besides the run; None: "auto" (`store/metrics_setting.py`).
+        flops_per_token, peak_flops: For MFU: a number, or stage to number; of one token, and of one rank's devices.
     """
 
     poll_every_s: float = 0.25
@@ -56,6 +58,9 @@ class DutySettings(NamedTuple):
     incidents: int = 20
     incidents_bytes: int = 256 << 20
     act: str = OBSERVE
+    metrics: str | None = None
+    flops_per_token: Any = None
+    peak_flops: Any = None
 
 
 def policy_of(settings: DutySettings) -> Policy:
@@ -94,6 +99,7 @@ def checked(settings: DutySettings) -> DutySettings:
     if settings.act not in ACTS:
         raise CaptureError(f"act={settings.act!r} (of capture or MSTXKIT_ACT): one of {', '.join(ACTS)} is needed")
     local_place.given_in(settings.profiles)
+    metrics_setting.checked(settings.metrics, settings.flops_per_token, settings.peak_flops)
     if settings.light is not None:
         Schedule.parse(settings.light)
     return settings

@@ -14,7 +14,7 @@ from ...recorder.background import Background
 
 POLL_S = 0.25
 # How often a process looks while nothing is going on: who is told of news, and who reads a shared folder for his host.
-TOLD_S, ASKING_S = 10.0, 1.0
+TOLD_S, ASKING_S = 20.0, 1.0
 
 
 class Watcher:
@@ -25,7 +25,8 @@ class Watcher:
         interval_s: Seconds; a quarter less at most, by the process. A message takes two of them at most to reach every
             process of a host.
         places: Into which folders news come; `None`: something is going on. While the kernel tells of all of them, and
-            nothing goes on, seconds between two looks are enough; one second where there are none to be told of.
+            nothing goes on, seconds between two looks are enough; one second where there are none to be told of, and
+            where the kernel refuses to tell.
     """
 
     def __init__(
@@ -71,13 +72,21 @@ class Watcher:
             can_wait = self._events.open()
             self._poll()
             places = self._places() if can_wait else None
-            if places is not None and (not places or self._events.watch(places)):
-                wait_s = max(self._interval_s, self._told_s if places else self._asking_s)
+            wait_s = self._interval_s if places is None else self._until_next_s(places)
         except Exception as exc:  # the next look may succeed, and nobody else looks
             faults.note("control.watcher", exc)
         self._cost_ns += time.thread_time_ns() - before
         self._wait(wait_s)
         return True
+
+    def _until_next_s(self, places: Sequence[Path]) -> float:
+        """Nothing goes on. Where the kernel refuses to tell of news, as a host of many processes uses up its limits, a
+        look a second has to do.
+        """
+        is_told = bool(places) and self._events.watch(places)
+        if places and not is_told and not self._events.is_refused:
+            return self._interval_s
+        return max(self._interval_s, self._told_s if is_told else self._asking_s)
 
     def _wait(self, seconds: float) -> None:
         if self.background.is_pausing or self._urgent.is_set():

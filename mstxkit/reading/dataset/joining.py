@@ -19,10 +19,10 @@ def of_kind(kind: str, rows: pl.DataFrame, columns: Sequence[str], named: Sequen
     import polars as pl
 
     kept = rows.filter(pl.col("is_stage").fill_null(False)) if kind == STAGE_ROWS else rows
-    return kept.with_columns(_attribute(kept, name) for name in named).select(columns)
+    return kept.with_columns(attribute(kept, name) for name in named).select(columns)
 
 
-def _attribute(rows: pl.DataFrame, name: str) -> pl.Series:
+def attribute(rows: pl.DataFrame, name: str) -> pl.Series:
     """One attribute of each row, of the narrowest type that all its values have."""
     import json
 

@@ -66,6 +66,20 @@ class CompactedParts:
                     named = rows.join(numbers, on="process", maintain_order="left").drop("process")
                     yield named.rename({"row": "process"}).filter(is_asked_for(chosen, kind))
 
+    def of(self, process: Process, chosen: Selection) -> Iterator[dict[str, pl.DataFrame]]:
+        """Ranges and marks of one process that are asked for, batch by batch, oldest first, by kind."""
+        for batch in (batch for batch in self._batches if process.name in batch.processes):
+            kinds = {kind: self._of_process(process, batch, kind) for kind in (RANGES, MARKS)}
+            yield {kind: rows.filter(is_asked_for(chosen, kind)) for kind, rows in kinds.items() if rows is not None}
+
+    def _of_process(self, process: Process, batch: CompactedBatch, kind: str) -> pl.DataFrame | None:
+        import polars as pl
+
+        frames = [rows for file in batch.of(kind) if (rows := self._read(file, batch)) is not None]
+        own = [rows.filter(pl.col("process").cast(pl.String) == process.name) for rows in frames]
+        index = pl.lit(process.index, dtype=pl.UInt32)
+        return pl.concat(own, how="vertical_relaxed").with_columns(process=index) if own else None
+
     def _read(self, name: str, batch: CompactedBatch) -> pl.DataFrame | None:
         import polars as pl
 

@@ -3,29 +3,58 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Callable, Mapping
 
 from ...errors import MstxkitError
 from ...host import listing
 
 if TYPE_CHECKING:
-    from typing import IO
+    from pathlib import Path
 
     from ..run import Run
 
 
+TEXT, BYTES, FOLDER = "text", "bytes", "folder"
+
+
 @dataclass(frozen=True)
 class Exporter:
-    """One format: the ending of its files, and what writes a run to a text file and returns the number of events."""
+    """One format: how its files or folders are called, and what writes them.
+
+    Args:
+        suffix: Ending of the name of its file, or of its folder.
+        write: Writes a run and returns the number of events. Its second argument is by `form` a text file, a file of
+            bytes, or the path of an empty folder; then come the `options` that were given, by name.
+        form: TEXT, BYTES or FOLDER.
+        readings: So many times the run is read, for who shows how far it has come.
+        options: What may be given, and what it means. A value is a text.
+    """
 
     suffix: str
-    write: Callable[[Run, IO[str]], int]
+    write: Callable[..., int]
+    form: str = TEXT
+    readings: int = 1
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def write_to(self, run: Run, target: Path, **options: str) -> int:
+        """Write a run to a file, or into an empty folder that is there; the number of events.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        if self.form == FOLDER:
+            return self.write(run, target, **options)
+        if self.form == BYTES:
+            with open(target, "wb") as file:
+                return self.write(run, file, **options)
+        with open(target, "w", encoding="utf-8") as text_file:
+            return self.write(run, text_file, **options)
 
 
 def formats() -> list[str]:
     """The names of all formats."""
-    return listing.modules_in(__path__)
+    return [module.replace("_", "-") for module in listing.modules_in(__path__)]
 
 
 def load(name: str) -> Exporter:
@@ -36,6 +65,6 @@ def load(name: str) -> Exporter:
     """
     if name not in formats():
         raise MstxkitError(f"no format {name!r} to export to; choose one of {', '.join(formats())}")
-    exporter = importlib.import_module(f"{__name__}.{name}").EXPORTER
+    exporter = importlib.import_module(f"{__name__}.{name.replace('-', '_')}").EXPORTER
     assert isinstance(exporter, Exporter)
     return exporter

@@ -41,6 +41,8 @@ class RangeRow(NamedTuple):
 class Events:
     """Makes events; times in ns, from the run's first instant `base_ns`; `pids`: by process."""
 
+    is_whole = True
+
     def __init__(self, pids: list[int], base_ns: int) -> None:
         self._pids, self._base_ns = pids, base_ns
         self._texts = _JsonTexts()

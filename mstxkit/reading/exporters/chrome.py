@@ -17,7 +17,7 @@ from ..report.escape import for_json
 from ..suspended import Suspended
 from . import Exporter
 from ._chrome_events import Events, metadata, trace_tid
-from ._chrome_slices import Slices
+from ._slices import Slices, rows_of, rows_of_marks
 
 if TYPE_CHECKING:
     from typing import IO
@@ -64,7 +64,7 @@ def _all_events(run: Run, processes: pl.DataFrame, pids: list[int], base_ns: int
     yield from _track_events(run.tracks(), pids)
     slices = Slices(Events(pids, base_ns), Suspended.of(run))
     for ranges, marks in run.batches(backwards=True):
-        yield from slices.take(ranges, marks)
+        yield from slices.take(rows_of(ranges), rows_of_marks(marks))
     yield from slices.finish()
 
 
@@ -86,4 +86,4 @@ def _track_events(tracks: pl.DataFrame, pids: list[int]) -> Iterator[str]:
         yield metadata("thread_sort_index", pid, tid, sort_index=order)
 
 
-EXPORTER = Exporter(".json", write)
+EXPORTER = Exporter(".json", write, readings=2)

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from .. import judged as judging
 from .. import places
-from ..tables import incidents, role_steps, stages
-from . import captures, causes, measuring, waits
+from ..tables import incidents, stages, stragglers, what_if
+from . import captures, causes, device_words, measuring, waits
 from .choice import EVERYTHING, ReportChoice
+from .headline import headline
 from .measuring import NAMES
 
 if TYPE_CHECKING:
@@ -21,10 +22,12 @@ LOSSES = (
 )  # fmt: skip
 
 
-# Of the form of the summary as JSON. 1 had no such number, 2 no verdicts.
-SCHEMA = 3
+# Of the form of the summary as JSON. 1 had no such number, 2 no verdicts, 3 no headline, stragglers and what-if.
+SCHEMA = 4
 # Who waits is seen in so many steps, the last ones.
 _WAITS_OF_STEPS = 200
+# So many rows of stragglers and of what-if; `Run` has all.
+_ROWS = 40
 
 
 def summarise(run: Run, choice: ReportChoice = EVERYTHING) -> dict[str, Any]:
@@ -47,6 +50,7 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING) -> dict[str, Any]:
         "first_step": measured.first_step, "last_step": measured.last_step,
         "chosen": choice.as_json(), "chosen_words": str(choice), **judged,
         "step_time": measured.step_time, "stages": measured.stages, "ranges": measured.ranges,
+        "by_devices": [latest._asdict() for latest in device_words.summarise(run.path, run.id)],
         "waits": waits.summarise(run, measured.waiting, processes.select(NAMES).to_dicts(), choice.steps),
         "own_cost": _own_cost(processes),
         "killed": _killed(gone), "endings": _endings(gone),
@@ -59,14 +63,24 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING) -> dict[str, Any]:
 
 def _judged(run: Run, processes: pl.DataFrame, entries: list[dict[str, Any]], choice: ReportChoice) -> dict[str, Any]:
     """`verdicts` that hold and how it was `judged`; rows of the stages say for whom they wait."""
-    steps = role_steps.of_run(run, processes)
-    judged = judging.of_run(run, steps)
+    steps = run.role_steps()
+    judged = judging.of_run(run)
     wanted = [step for step in steps if choice.steps is None or choice.steps.first <= step.step <= choice.steps.last]
     waited = causes.waited(wanted[-_WAITS_OF_STEPS:])
     causes.give(entries, judged.blaming, waited, processes["process"].to_list())
-    how = {"by": judged.by, "steps": judged.steps, "why_not": judged.why_not, "hiding": list(judged.hiding)}
+    how: dict[str, Any] = {
+        "by": judged.by,
+        "steps": judged.steps,
+        "why_not": judged.why_not,
+        "hiding": list(judged.hiding),
+    }
     verdicts = [{**verdict._asdict(), "evidence": dict(verdict.evidence)} for verdict in judged.holding]
-    return {"verdicts": verdicts, "judged": {**how, "wants": [want._asdict() for want in judged.wants]}}
+    how["wants"] = [want._asdict() for want in judged.wants]
+    saving = what_if.table(run.role_runs(), judged.blaming).head(_ROWS).to_dicts()
+    return {
+        "headline": headline(how, verdicts, saving), "verdicts": verdicts, "judged": how,
+        "stragglers": stragglers.table(run.role_runs()).head(_ROWS).to_dicts(), "what_if": saving,
+    }  # fmt: skip
 
 
 def is_something_wrong(summary: dict[str, Any]) -> bool:

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from .. import labels
-from . import captures, elsewhere, incident_lines, verdict_words, waits
+from . import captures, device_words, elsewhere, incident_lines, verdict_words, waits
 from .escape import for_rich, for_terminal, shown
 from .range_table import range_table
 from .stage_table import stage_table
@@ -33,7 +33,10 @@ LOSS_WORDS = {
 def render(summary: dict[str, Any], everything: bool = False, top: int | None = None) -> RenderableType:
     """The whole report: of a stage the slowest ranks and the longest ranges, `top` of these, or `everything`."""
     parts: list[RenderableType] = [_headline(summary)]
-    parts += _apart([*verdict_words.lines(summary["judged"], summary["verdicts"])])
+    parts += _apart([*verdict_words.lines(summary["judged"], summary["verdicts"], summary["headline"]["saves"])])
+    parts += _apart(
+        [Text(for_terminal(device_words.line(latest, summary["path"]))) for latest in summary["by_devices"]]
+    )
     parts += [Text(), *_step_time(summary)]
     parts += _apart(stage_table(summary["stages"], everything) if summary["stages"] else [])
     parts += waits.lines(summary["waits"])

@@ -17,18 +17,20 @@ from .units import duration, size
 _SHOWN, _NUMBERS_SHOWN, _TEXT_LIMIT = 5, 8, 400
 
 
-def lines(judged: dict[str, Any], verdicts: list[dict[str, Any]]) -> list[RenderableType]:
+def lines(judged: dict[str, Any], verdicts: list[dict[str, Any]], saves: str = "") -> list[RenderableType]:
     """The report's first block.
 
     Args:
         judged: `by`, `steps`, `why_not`, `wants`, `hiding`, as the summary has them.
         verdicts: Those that hold, the first ones first.
+        saves: What mending the first one saves, in words.
     """
     if not verdicts:
-        return [_nobody(judged), *_below([("next", want) for want in _wanted(judged)])]
+        return [nobody(judged), *_below([("next", want) for want in wanted(judged)])]
     shown_lines: list[RenderableType] = []
-    for verdict in verdicts[:_SHOWN]:
-        shown_lines += [_headline(verdict), *_below(_parts(verdict))]
+    for place, verdict in enumerate(verdicts[:_SHOWN]):
+        why, *others = parts(verdict)
+        shown_lines += [_headline(verdict), *_below([why, ("saves", "" if place else saves), *others])]
     if len(verdicts) > _SHOWN:
         shown_lines.append(Text(f"… and {len(verdicts) - _SHOWN} more verdicts (--json lists all)", "dim"))
     return shown_lines
@@ -36,15 +38,21 @@ def lines(judged: dict[str, Any], verdicts: list[dict[str, Any]]) -> list[Render
 
 def _headline(verdict: dict[str, Any]) -> Text:
     text = Text.assemble(("Verdict: ", "bold"), (sentence(verdict), "bold red" if blames(verdict) else "bold"))
-    impact = f"{percent(verdict['impact_ratio'])} of each step is lost by it" if verdict["impact_ratio"] else ""
-    since = f"since step {verdict['since_step']}" if verdict["since_step"] is not None else ""
-    clauses = ", ".join(filter(None, (impact, since)))
+    clauses = cost(verdict)
     return text.append(f": {clauses}." if clauses else ".")
 
 
-def _parts(verdict: dict[str, Any]) -> list[tuple[str, str]]:
+def cost(verdict: dict[str, Any]) -> str:
+    """`31 % of each step is lost by it, since step 3`."""
+    impact = f"{percent(verdict['impact_ratio'])} of each step is lost by it" if verdict["impact_ratio"] else ""
+    since = f"since step {verdict['since_step']}" if verdict["since_step"] is not None else ""
+    return ", ".join(filter(None, (impact, since)))
+
+
+def parts(verdict: dict[str, Any]) -> list[tuple[str, str]]:
+    """What follows the sentence: why, what to do next, the evidence; "" where there is nothing to say."""
     evidence = [(name, value) for name, value in verdict["evidence"].items() if name != "where"]
-    numbers = [f"{shown(name)} {_value(name, value)}" for name, value in evidence[:_NUMBERS_SHOWN]]
+    numbers = [f"{shown(name)} {with_unit(name, value)}" for name, value in evidence[:_NUMBERS_SHOWN]]
     more = [f"{len(evidence) - _NUMBERS_SHOWN} more (--json)"] if len(evidence) > _NUMBERS_SHOWN else []
     advice = for_terminal(verdict["next"] or "", _TEXT_LIMIT)
     parts = [("why", _why(verdict)), ("profile", _profile(verdict)), ("next", advice)]
@@ -71,7 +79,7 @@ def _why(verdict: dict[str, Any]) -> str:
     return "; ".join(filter(None, (waits, *(words for words, ratio in shares.items() if ratio))))
 
 
-def _value(name: str, value: Any) -> str:
+def with_unit(name: str, value: Any) -> str:
     """A number with its unit, by the end of its name."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         return for_terminal(str(value), 100)
@@ -104,7 +112,7 @@ def _below(parts: list[tuple[str, str]]) -> list[Table]:
     return [table]
 
 
-def _nobody(judged: dict[str, Any]) -> Text:
+def nobody(judged: dict[str, Any]) -> Text:
     """That nobody is blamed, or that it was not judged."""
     head = ("Verdict: ", "bold")
     if judged["why_not"]:
@@ -113,7 +121,7 @@ def _nobody(judged: dict[str, Any]) -> Text:
     return Text.assemble(head, ("nobody is blamed: ", "bold"), f"no rank was seen to make others wait{of_steps}.")
 
 
-def _wanted(judged: dict[str, Any]) -> list[str]:
+def wanted(judged: dict[str, Any]) -> list[str]:
     """What would tell more: what the judge asks for, else what shows a rank that a barrier hides."""
     if judged["wants"]:
         return [for_terminal(want["why"], _TEXT_LIMIT) for want in judged["wants"]]

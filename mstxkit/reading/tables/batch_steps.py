@@ -14,24 +14,16 @@ if TYPE_CHECKING:
     from ..run import Run
 
 
-class _ListeningController(Controller):
-    """The judge of a job, of which each step is kept that has collectives."""
-
-    def __init__(self, run: str) -> None:
-        super().__init__(run)
-        self.steps: list[RoleStep] = []
-
-    def _with_errors(self, step: RoleStep) -> RoleStep:
-        step = super()._with_errors(step)
-        if step.collectives is not None:
-            self.steps.append(step)
-        return step
-
-
 def with_rings(run: Run) -> list[RoleStep]:
     """The steps of a run of which a ring tells, by step. *Cost*: reads and judges all that was handed over."""
     files = batches.files_in(Path(run.path))
-    controller, now_s = _ListeningController(run.path), 0.0
+    steps: list[RoleStep] = []
+
+    def keep(step: RoleStep) -> None:
+        if step.collectives is not None:
+            steps.append(step)
+
+    controller, now_s = Controller(run.path, on_step=keep), 0.0
     handed = (batches.BatchFile(file, run.id).read() for file in files)
     for batch in heapq.merge(*handed, key=lambda batch: batch.time_s):
         now_s = max(now_s, batch.time_s)
@@ -40,4 +32,51 @@ def with_rings(run: Run) -> list[RoleStep]:
             controller.work(now_s)
     if files:
         controller.work(now_s, at_once=True)
-    return sorted(controller.steps, key=lambda step: step.step)
+    return sorted(steps, key=lambda step: step.step)
+
+
+def joined(steps: list[RoleStep], ringed: list[RoleStep]) -> list[RoleStep]:
+    """A run's own steps, with the collectives that rings tell of, moved onto the times of the run's tables.
+
+    A ring's step counts for the same role, step and ranks only; all that its members did is taken from the run.
+    """
+    import numpy as np
+
+    by_step = {(step.role, step.step): step for step in ringed}
+    whole = []
+    for step in steps:
+        ring = by_step.get((step.role, step.step))
+        places: dict[int | None, int] = {
+            peer.rank: place for place, peer in enumerate(step.members) if peer.rank is not None
+        }
+        if ring is None or ring.collectives is None or len(places) != len(step.members):
+            whole.append(step)
+            continue
+        member = np.array([places.get(peer.rank, -1) for peer in ring.members], np.int64)[ring.collectives.member]
+        stage = np.array([*(_stage_of(step, name) for name in ring.stages), -1], np.int64)[ring.collectives.stage]
+        moved = ring.collectives._replace(member=member, stage=stage)
+        moved = moved.only((member >= 0) & (stage >= 0))
+        before_s, shared = _moved_by(step, ring, places)
+        if shared:
+            moved = moved._replace(entered_s=moved.entered_s + before_s, left_s=moved.left_s + before_s)
+            step = step._replace(collectives=moved)
+        whole.append(step)
+    return whole
+
+
+def _stage_of(step: RoleStep, name: str) -> int:
+    return step.stages.index(name) if name in step.stages else -1
+
+
+def _moved_by(step: RoleStep, ring: RoleStep, places: dict[int | None, int]) -> tuple[float, bool]:
+    """By how many seconds the run's tables count otherwise than what was handed over; False: that is not known."""
+    import numpy as np
+
+    apart = [
+        step.entered_s[places[peer.rank], step.stages.index(name)] - ring.entered_s[place, number]
+        for place, peer in enumerate(ring.members)
+        for number, name in enumerate(ring.stages)
+        if peer.rank in places and name in step.stages
+    ]
+    seen = [seconds for seconds in apart if np.isfinite(seconds)]
+    return (float(np.median(seen)), True) if seen else (0.0, False)

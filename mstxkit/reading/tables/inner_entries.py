@@ -58,11 +58,9 @@ def _ranges(run: Run, steps: list[RoleStep], keys: set[str]) -> pl.DataFrame:
     """`at` (which step of these), `member, role, stage, name, nth, start_ns, end_ns` of the ranges inside of stages."""
     import polars as pl
 
-    from ..run import open_run
-
     every = run.stage_rows()["stage"].cast(pl.String).unique().drop_nulls().to_list()
     named = {name: canonical(name) for name in every if canonical(name) in keys}
-    part = open_run(run.path, steps={step.step for step in steps}, stages=sorted(named))
+    part = run.part(steps={step.step for step in steps}, stages=sorted(named))
     columns = (
         pl.col("process").cast(pl.UInt32),
         "step",

@@ -1,7 +1,8 @@
 """`Run.lateness()`: how much later than the first each rank entered what the ranks of a group do together.
 
-From rings, in the steps in which they were read. Else from stage entries: of the stages in which the ranks of a role
-wait for each other. Whether they do is seen in the times: they leave much closer together than they entered.
+From rings, in the steps in which they were read, and from device ranges, of what was profiled and parsed. Else from
+stage entries: of the stages in which the ranks of a role wait for each other. Whether they do is seen in the times:
+they leave much closer together than they entered.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator
 import numpy as np
 
 from ...judging import lateness as judging_lateness
-from ...judging.evidence import STAGE_ENTRY
+from ...judging.evidence import DEVICE, STAGE_ENTRY
 from ...judging.lateness import COLUMNS as LATENESS
 from ..report.units import spans
-from . import role_steps
+from . import device_entries
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,16 +38,24 @@ def table(run: Run, chosen: Selection) -> pl.DataFrame:
     from ..frames import LATENESS_SCHEMA
     from . import batch_steps
 
-    steps, ringed = role_steps.of_run(run), batch_steps.with_rings(run)
+    by_device = list(_of_devices(run))
+    profiled = {(row[0], row[3]) for row in by_device}
+    steps, ringed = run.role_steps(), batch_steps.with_rings(run)
     together, has_ring = synchronising(steps), {step.step for step in ringed}
     rows = [row for step in steps if step.step not in has_ring for row in _rows(step, together)]
+    rows = [row for row in rows if (row[0], row[3]) not in profiled] + by_device
     rows += [row for step in ringed for row in _of_ring(step)]
     table = pl.DataFrame(rows, schema=LATENESS_SCHEMA, orient="row").sort("step", maintain_order=True)
     return table.filter(_is_asked_for(chosen))
 
 
+def _of_devices(run: Run) -> Iterator[tuple[Any, ...]]:
+    for row in device_entries.rows_of(device_entries.windows(run.path, run.id)):
+        yield row.window.step, row.group, row.rank, row.window.stage, row.late_ns, row.error_ns, DEVICE
+
+
 def _is_asked_for(chosen: Selection) -> pl.Expr:
-    """What a run's filters leave of rows from rings; stage rows are filtered already."""
+    """What a run's filters leave of rows from rings and devices; stage rows are filtered already."""
     import polars as pl
 
     wanted = (("rank", chosen.ranks), ("step", chosen.steps), ("stage", chosen.stages))

@@ -107,7 +107,7 @@ def waits_of(monkeypatch: pytest.MonkeyPatch, **more: object) -> float:
 def test_who_is_told_of_news_looks_rarely_and_who_reads_for_his_host_once_a_second(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert 7.5 < waits_of(monkeypatch, places=lambda: [tmp_path]) <= 10
+    assert 15 < waits_of(monkeypatch, places=lambda: [tmp_path]) <= 20
     assert 0.75 < waits_of(monkeypatch, places=list) <= 1.0
 
 
@@ -116,9 +116,16 @@ def test_who_is_not_told_or_has_something_to_do_looks_as_often_as_he_was_told(
 ) -> None:
     assert waits_of(monkeypatch, places=lambda: None) <= 0.25
     assert waits_of(monkeypatch, places=lambda: [tmp_path / "missing"]) <= 0.25
+
+
+def test_where_the_kernel_refuses_to_tell_a_look_a_second_has_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whose limits are used up has many processes, all of which look."""
     monkeypatch.setattr("mstxkit.host.folder_events._call", lambda name, *values: -1)
-    assert waits_of(monkeypatch, places=lambda: [tmp_path]) <= 0.25
-    assert waits_of(monkeypatch, places=list) > 0.75, "a shared folder is not asked more often for that"
+
+    assert 0.75 < waits_of(monkeypatch, places=lambda: [tmp_path]) <= 1.0
+    assert 0.75 < waits_of(monkeypatch, places=list) <= 1.0, "a shared folder is not asked more often for that"
 
 
 def test_what_is_renamed_into_its_folder_is_looked_at_at_once(tmp_path: Path) -> None:

@@ -1,0 +1,192 @@
+"""Where a step's time goes, of 1,024 ranks with 10,000 ranges each: all tables, and the page.
+
+A simulated job with a slow rank in it, in which ranks wait for each other in every step: written block by block with
+the package's own encoder, then read by a fresh process. Times are CPU time; the page's size is of one file.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from .harness import HERE, Row
+
+VARIANTS: dict[str, dict[str, str]] = {"tables": {}, "page": {}, "page_64": {}, "page_opened": {}}
+STEPS, A_STAGE, STEPS_A_BLOCK = 100, 20, 25
+TABLES = (
+    "stages", "steps", "ranks", "stragglers", "bubbles", "critical_path", "tails", "samples", "links", "resharding",
+    "what_if", "throughput", "overhead", "drops", "lateness", "waits", "verdicts", "escalations", "profiles",
+)  # fmt: skip
+PEAK = """
+import json, sys, time
+def peak_mb():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) * 1024 / 1e6
+"""
+TABLES_READ = (
+    PEAK
+    + """
+from mstxkit import open_run
+began, cpu = time.perf_counter(), time.process_time()
+run = open_run(sys.argv[1])
+heights = {name: getattr(run, name)().height for name in sys.argv[2].split(",")}
+print(json.dumps([time.process_time() - cpu, time.perf_counter() - began, peak_mb(), heights]))
+"""
+)
+PAGE_MADE = (
+    PEAK
+    + """
+from pathlib import Path
+from mstxkit import open_run
+from mstxkit.reading.page import writing
+from mstxkit.reading.report import summary
+began, cpu = time.perf_counter(), time.process_time()
+run = open_run(sys.argv[1])
+document = summary.summarise(run)
+size = writing.write(run, document, Path(sys.argv[2]))
+print(json.dumps([time.process_time() - cpu, time.perf_counter() - began, peak_mb(), size,
+                  document["headline"]["verdict"]]))
+"""
+)
+
+
+def measure(variant: str) -> list[Row]:
+    """One reading, by a fresh process."""
+    with tempfile.TemporaryDirectory(prefix="mstxkit-bench-") as folder:
+        run, page = Path(folder, "run"), Path(folder, "page.html")
+        run.mkdir()
+        ranks = 64 if variant == "page_64" else 1024
+        write_job(run, ranks)
+        if variant == "tables":
+            cpu_s, taken_s, peak_mb, heights = _python(TABLES_READ, str(run), ",".join(TABLES))
+            assert heights["bubbles"] > 100_000, heights
+            return [
+                Row("reading_page.tables_cpu_s", cpu_s, "s", note=f"{taken_s:.1f} s by the clock"),
+                Row("reading_page.tables_mb", peak_mb, "MB"),
+            ]
+        cpu_s, taken_s, peak_mb, size, verdict = _python(PAGE_MADE, str(run), str(page))
+        assert verdict.startswith("Rank 7 "), verdict
+        if variant == "page_opened":
+            return _opened(page)
+        return [
+            Row(f"reading_page.{variant}_cpu_s", cpu_s, "s", note=f"{taken_s:.1f} s by the clock, {peak_mb:.0f} MB"),
+            Row(f"reading_page.{variant}_mb", size / (1 << 20), "MiB"),
+        ]
+
+
+def _python(code: str, *words: str) -> list[Any]:
+    done = subprocess.run([sys.executable, "-c", code, *words], cwd=HERE.parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    read: list[Any] = json.loads(done.stdout)
+    return read
+
+
+def write_job(folder: Path, ranks: int) -> None:
+    """A finished run: five stages a step, one after the other, of each 19 ranges inside; rank 7 generates slowly."""
+    import numpy as np
+
+    from mstxkit.recorder.sealed import SealedFiles
+    from mstxkit.store import block_index, segment
+    from mstxkit.testing.simulator import InjectedFault, JobShape, SimulatedJob
+
+    fault = InjectedFault("before", "actor_generate", rank=7, factor=2.0)
+    shape = JobShape(ranks=ranks, reshards=False, has_rings=False)
+    steps = list(SimulatedJob(shape, 7, [fault]).steps(STEPS))
+    entered, left, tokens = (
+        np.stack([values(step) for step in steps])
+        for values in (lambda s: s.entered_s, lambda s: s.left_s, lambda s: s.work.tokens)
+    )
+    (folder / "sealed").mkdir()
+    (folder / "run.json").write_text(json.dumps({"format": 1, "run": "0" * 32, "created_ns": 1}))
+    texts = _texts(steps[0].stages)
+    for rank in range(ranks):
+        host = f"host{rank // 8}"
+        identity = {"host": host, "pid": 100 + rank, "start": "a", "rank": rank, "world_size": ranks, "role": "actor"}
+        files = SealedFiles(folder / "sealed", f"{host}-{100 + rank}-a", 64 << 20, 1 << 40, lambda count: None)
+        for bank, first in enumerate(range(0, STEPS, STEPS_A_BLOCK)):
+            part = slice(first, first + STEPS_A_BLOCK)
+            meta, payload = _block(texts, first, entered[part, rank], left[part, rank], tokens[part, rank])
+            meta.update(bank=bank + 1, identity=identity, stages=list(steps[0].stages))
+            files.append(block_index.block(segment.RECORDS, meta, payload, meta["records"]))
+        files.append(block_index.block(segment.END, {"identity": identity, "ended": "exit"}), is_last=True)
+
+
+def _texts(stages: tuple[str, ...]) -> bytes:
+    from mstxkit.store import livefile
+
+    entries = [livefile.pack_text(livefile.TRACK, 0, livefile.track_payload(1000, False), 0)]
+    for number, name in enumerate(stages, 1):
+        entries.append(livefile.pack_text(livefile.STAGE, number, name.encode(), 0))
+        site = livefile.site_payload(name.encode(), b"default", number)
+        entries.append(livefile.pack_text(livefile.SITE, number, site, 0))
+    for number in range(A_STAGE - 1):
+        site = livefile.site_payload(f"layer_{number}.forward".encode(), b"default", 0)
+        entries.append(livefile.pack_text(livefile.SITE, len(stages) + 1 + number, site, 0))
+    entries.append(livefile.pack_text(livefile.TEXT, 1, b"tokens", 0))
+    return b"".join(reversed(entries))
+
+
+def _block(texts: bytes, first: int, entered_s: Any, left_s: Any, tokens: Any) -> tuple[dict[str, Any], bytes]:
+    """Some steps of one rank: (steps, stages) seconds, and tokens."""
+    import numpy as np
+
+    from mstxkit.store import segment
+
+    count, stages = entered_s.shape
+    begin, end = (np.round(values * 1e9).astype(np.int64).reshape(-1, 1) for values in (entered_s, left_s))
+    inner = np.arange(1, A_STAGE) / A_STAGE
+    ends = np.concatenate([begin + ((end - begin) * inner).astype(np.int64), end], axis=1).reshape(-1)
+    lasted = np.concatenate([np.repeat((end - begin) // A_STAGE, A_STAGE - 1, axis=1), end - begin], axis=1).reshape(-1)
+    stage = np.repeat(np.tile(np.arange(1, stages + 1), count), A_STAGE)
+    inside = np.append(stages + 1 + np.arange(A_STAGE - 1), 0)
+    site = np.where(np.tile(inside, count * stages) == 0, stage, np.tile(inside, count * stages))
+    step = np.repeat(np.arange(first, first + count), stages * A_STAGE)
+    origin, n = int(begin.min()), len(ends)
+    words = np.empty((n, 3), dtype="<u8")
+    words[:, 0] = np.diff((ends - origin | stage << 48).astype(np.uint64), prepend=np.uint64(0))
+    words[:, 1] = (site | step << 32).astype(np.uint64)
+    words[:, 2] = (lasted | np.where(site <= stages, 0, 1) << 40).astype(np.uint64)
+    owner = np.flatnonzero(site <= stages)[np.isfinite(tokens).reshape(-1)].astype(np.uint64)
+    said = np.empty((len(owner), 3), dtype="<u8")
+    said[:, 0] = np.round(tokens[np.isfinite(tokens)]).astype(np.uint64)
+    said[:, 1], said[:, 2] = 1 | 1 << 32, owner
+    planes, attributes = (part.view(np.uint8).reshape(len(part), 24).T.tobytes() for part in (words, said))
+    codec, payload = segment.compress(texts + planes + attributes)
+    offset = 10**18
+    anchors = [[at, at, at + offset, 50] for at in (origin, int(end.max()))]
+    clock = {"kind": 1, "ticks_per_ns": 1.0, "anchors": anchors}
+    about = {"origin": origin, "clock": clock, "counters": {}, "heartbeat_ns": int(end.max())}
+    extent = [origin, int(end.max()), first, first + count - 1]
+    sizes = {"records": n, "attributes": len(owner), "text_bytes": len(texts), "codec": codec}
+    return {**about, **sizes, "extent": extent}, payload
+
+
+def _opened(page: Path) -> list[Row]:
+    """In a real browser: until the text is there, and until all of it can be used; none where there is no browser."""
+    chromium = shutil.which("chromium")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        return []
+    if chromium is None:
+        return []
+    options = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+    with tempfile.TemporaryDirectory() as profile, sync_playwright() as playwright:
+        context = playwright.chromium.launch_persistent_context(
+            profile, executable_path=chromium, headless=True, args=options
+        )
+        tab = context.new_page()
+        tab.goto(page.as_uri())
+        tab.wait_for_selector("html[data-ready]", state="attached")
+        tab.wait_for_selector("#plot-steps .main-svg", state="attached")
+        ready = tab.evaluate("performance.getEntriesByName('ready')[0].startTime")
+        paint = tab.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        context.close()
+    return [
+        Row("reading_page.first_paint_s", paint / 1e3, "s", note="the verdict can be read; by the clock"),
+        Row("reading_page.ready_s", ready / 1e3, "s", note="by the clock, of a machine that may be busy"),
+    ]

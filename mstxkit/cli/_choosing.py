@@ -1,0 +1,76 @@
+"""A part of a run, as options name it: `--steps 5:10 --ranks 0,3-5 --stages actor_update,ref* --since 30m`."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import ReadError
+from ..reading.report import choice
+
+if TYPE_CHECKING:
+    from ..reading.report.choice import Bounds
+    from ..reading.run import Run
+
+STEPS_HELP = "Steps A to B, both included; also A, A: and :B."
+RANKS_HELP = "These ranks only."
+STAGES_HELP = "These stages only; * stands for anything."
+SINCE_HELP = "What goes on then or later: a time (2026-11-24T18:30), or the last 30m, 2h, 45s of the run."
+UNTIL_HELP = "What began before then; forms as of --since."
+_SPAN = re.compile(r"(\d{1,6})\s*(s|m|h|d)", re.ASCII)
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def opened(
+    run: Path, steps: str | None = None, ranks: str | None = None, stages: str | None = None, since: str | None = None,
+    until: str | None = None,
+) -> Run:  # fmt: skip
+    """The run, of which a table has what the options name; all of it without options.
+
+    Raises:
+        ReadError: an option is in no form that it may have, or nothing of the run answers to it.
+    """
+    from ..reading.run import open_run
+
+    whole = open_run(run)
+    wanted = choice.parsed(steps, ranks, stages)
+    if wanted == choice.EVERYTHING and since is None and until is None:
+        return whole
+    processes = whole.processes()
+    reach = whole.reach() if wanted.steps or wanted.stages else None
+    choice.check(wanted, processes["rank"], reach and reach.first_step, reach and reach.last_step)
+    last_ns = processes["last_seen_ns"].max()
+    assert isinstance(last_ns, (int, type(None)))
+    return open_run(
+        run,
+        steps=None
+        if wanted.steps is None or reach is None
+        else _steps(wanted.steps, reach.first_step, reach.last_step),
+        ranks=None if wanted.ranks is None else [r for r in processes["rank"].unique() if _is_in(r, wanted.ranks)],
+        stages=None if wanted.stages is None or reach is None else choice.stages_of(wanted.stages, reach.stages),
+        since=None if since is None else _moment("--since", since, last_ns),
+        until=None if until is None else _moment("--until", until, last_ns),
+    )
+
+
+def _is_in(rank: int | None, spans: tuple[Bounds, ...]) -> bool:
+    return rank is not None and any(span.first <= rank <= span.last for span in spans)
+
+
+def _steps(wanted: Bounds, first: int | None, last: int | None) -> range:
+    assert first is not None and last is not None  # else nothing answered
+    return range(max(wanted.first, first), min(wanted.last, last) + 1)
+
+
+def _moment(option: str, text: str, last_ns: int | None) -> int | datetime:
+    if span := _SPAN.fullmatch(text.strip()):
+        back = timedelta(**{_UNITS[span[2]]: int(span[1])})
+        return (last_ns or 0) - round(back.total_seconds()) * 1_000_000_000
+    try:
+        return datetime.fromisoformat(text.strip()).astimezone()
+    except (ValueError, OverflowError):
+        raise ReadError(
+            f"{option} {text!r}: give a time (2026-11-24T18:30), or a span (30m, 2h) before the end"
+        ) from None

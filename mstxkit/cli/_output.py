@@ -1,0 +1,70 @@
+"""A command's output file or folder: made beside its place and moved there whole, so that nobody sees half of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Iterator
+
+from ..errors import MstxkitError
+
+# In each folder that a command made: the next one may replace it.
+MADE_BY_US = ".made_by_mstxkit"
+
+
+@contextmanager
+def whole(target: Path, is_folder: bool = False) -> Iterator[Path]:
+    """A draft to be written in the body. It becomes `target` when the body ends well, else it is gone, also by Ctrl-C.
+
+    A folder of that name is replaced only if it is empty or was made this way; a file always, as `>` does.
+
+    Raises:
+        MstxkitError: it cannot be written, or is something that must not be replaced.
+    """
+    if is_folder:
+        _check_folder(target)
+    elif target.is_dir():
+        raise MstxkitError(f"{target} is a folder; give the name of a file")
+    draft = target.with_name(f".{target.name[:200]}.{os.getpid()}")
+    try:
+        if is_folder:
+            draft.mkdir(mode=0o750)
+        yield draft
+        if is_folder:
+            (draft / MADE_BY_US).touch()
+            _replace_folder(draft, target)
+        else:
+            os.replace(draft, target)
+    except OSError as exc:
+        raise MstxkitError(f"{target} cannot be written: {exc.strerror or exc}") from exc
+    finally:
+        _remove(draft)
+
+
+def _check_folder(target: Path) -> None:
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise MstxkitError(f"{target} is no folder; give the name of one, new or empty")
+    if target.is_dir() and any(target.iterdir()) and not (target / MADE_BY_US).exists():
+        raise MstxkitError(f"{target} holds other files; give the name of a folder that is new or empty")
+
+
+def _replace_folder(draft: Path, target: Path) -> None:
+    before = draft.with_name(f"{draft.name}.before")
+    if target.is_dir():
+        os.rename(target, before)
+    try:
+        os.rename(draft, target)
+    except OSError:
+        if before.is_dir():
+            os.rename(before, target)
+        raise
+    _remove(before)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,69 @@
+"""A bar on standard error while something long goes on; in a pipe, in a file and on a dumb terminal nothing at all.
+
+with progress("Exporting", total=rows) as advance:
+    advance(1000)  # a thousand more are done
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import contextmanager
+from typing import Callable, Iterator
+
+Advance = Callable[[float], None]
+_DRAWN_EVERY_S = 0.1
+
+
+@contextmanager
+def progress(what: str, total: float | None = None) -> Iterator[Advance]:
+    """Show how far `what` has come while the body runs; the bar is gone when it ends, however that is.
+
+    `with progress("Exporting", total=rows) as advance: advance(1000)` says that a thousand more are done.
+
+    Args:
+        what: A word or two, plain text: "Exporting".
+        total: So much there is to do; None where nobody knows.
+
+    Yields:
+        What to call with how much more is done, as often as you like, from any one thread. It never raises.
+    """
+    if not is_shown():
+        yield _nowhere
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    how_far = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn()) if total else (SpinnerColumn(),)
+    columns = (TextColumn("{task.description}", markup=False), *how_far)
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total or None)
+        yield _rarely(lambda amount: bar.advance(task, amount))
+
+
+def is_shown() -> bool:
+    """Is there somebody to look at a bar?"""
+    try:
+        return sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+    except ValueError:  # a closed stream
+        return False
+
+
+def _nowhere(amount: float) -> None:
+    return None
+
+
+def _rarely(draw: Advance) -> Advance:
+    """`draw`, called ten times a second at most, with all that has come together."""
+    waiting, drawn_at = 0.0, time.monotonic()
+
+    def advance(amount: float) -> None:
+        nonlocal waiting, drawn_at
+        waiting += amount
+        now = time.monotonic()
+        if now - drawn_at >= _DRAWN_EVERY_S:
+            draw(waiting)
+            waiting, drawn_at = 0.0, now
+
+    return advance

@@ -1,0 +1,121 @@
+"""`mstxkit import PATH… --run RUN`: what other tools recorded of the devices, joined with the stages of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Optional
+
+import typer
+
+from ..errors import MstxkitError
+from ..reading.report.escape import for_rich, for_terminal
+from ..reading.report.units import duration
+from . import FOUND_WRONG, _show
+from ._progress import progress
+
+_PATHS_HELP = "Files, or folders with them. [default: the run's own profiles]"
+_RANK_HELP = "Whose they are, where neither a file nor its name says so."
+_ROWS_SHOWN = 64
+
+
+def import_(
+    paths: Optional[list[Path]] = typer.Argument(None, metavar="[PATH]...", help=_PATHS_HELP, show_default=False),
+    run: Path = typer.Option(..., "--run", help="The run's folder.", show_default=False),
+    rank: Optional[int] = typer.Option(None, "--rank", min=0, help=_RANK_HELP, show_default=False),
+    json: bool = typer.Option(False, "--json", help="Everything as one JSON object; times in ns."),
+) -> None:
+    """Join device time with stages: databases and traces of torch_npu, MindSpore, msprof, msMonitor and torch.
+
+    Ends with 1 if something could not be read.
+
+    Example: mstxkit import /data/prof/*_ascend_pt --run runs/exp7
+    """
+    from ..reading.importers import _importing, _places
+    from ..reading.run import Damage, open_run
+    from ..reading.tables import device
+
+    opened = open_run(run)
+    if not opened.id:
+        raise MstxkitError(f"{run}: the run's id cannot be read: nothing can be kept in it")
+    damage: list[Damage] = []
+    if paths:
+        sources = _places.sources(paths, damage)
+    else:
+        sources = [source for source, _ in device.own_profiles(opened, run, is_limited=False)]
+    size = sum(source.path.stat().st_size for source in sources)
+    with progress("Importing", total=size) as advance:
+        imported = _importing.import_all(opened, sources, advance, rank)
+    for source, made in zip(sources, imported):
+        if why := _importing.try_to_keep(run, opened.id, source, made):
+            raise MstxkitError(f"{run}: what was imported cannot be kept: {why}")
+    damage += [part for made in imported for part in made.damage]
+    if json:
+        _show.as_json(_document(imported, damage))
+    else:
+        _print(imported, damage, is_own=not paths)
+    if damage or any(made.problem for made in imported):
+        raise typer.Exit(FOUND_WRONG)
+
+
+def _document(imported: list[Any], damage: list[Any]) -> dict[str, Any]:
+    files = [{**made.about(), "file": made.file, "rows": made.rows} for made in imported]
+    return {"schema": 1, "files": files, "damage": [part._asdict() for part in damage]}
+
+
+def _print(imported: list[Any], damage: list[Any], is_own: bool) -> None:
+    for made in imported:
+        _print_file(made)
+    _print_rows([row for made in imported for row in made.rows])
+    shown = {(made.file, made.problem) for made in imported}
+    for part in damage:
+        if (part.path, part.reason) not in shown:
+            place = f" at byte {part.offset}" if part.offset else ""
+            typer.echo(for_terminal(f"cannot be read: {part.path}{place}: {part.reason}"))
+    if not imported and not damage:
+        typer.echo("The run's own profiles are imported already." if is_own else "There is nothing to import.")
+
+
+def _print_file(made: Any) -> None:
+    if made.problem:
+        typer.echo(for_terminal(f"not imported: {made.file} {made.problem}"))
+        _print_notes(made)
+        return
+    ranks = ", ".join(str(rank) for rank in made.ranks[:8]) + (", …" if len(made.ranks) > 8 else "")
+    clock = made.clocks[0]
+    how = f"{clock['how']} ({clock['matches']} agree)" if clock["matches"] else clock["how"]
+    typer.echo(for_terminal(
+        f"{made.file}: {made.source}, rank {ranks}, {made.events:,} events, {len(made.rows)} stages; "
+        f"clocks by {how}, right to {duration(clock['error_ns'])}"
+    ))  # fmt: skip
+    _print_notes(made)
+
+
+def _print_notes(made: Any) -> None:
+    for note in made.notes:
+        typer.echo(for_terminal(f"  {note}"))
+
+
+_PARTS = ("computing", "communicating", "transfer", "waiting", "free")
+
+
+def _print_rows(rows: list[dict[str, Any]]) -> None:
+    """Each stage of each rank: a step of it, as a mean over the steps."""
+    stages: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for row in rows:
+        stages.setdefault((row["stage"], row["rank"]), []).append(row)
+    if not stages:
+        return
+    right = ("rank", "steps", "recorded", *_PARTS)
+    made = _show.table("stage", "rank", "steps", "recorded", *_PARTS, right=right)
+    for stage, rank in sorted(stages)[:_ROWS_SHOWN]:
+        same = stages[stage, rank]
+        means = (_mean(same, f"{name}_ns") for name in ("stage", *_PARTS))
+        made.add_row(for_rich(stage, 40), str(rank), str(len(same)), *means)
+    _show.console().print(made)
+    if len(stages) > _ROWS_SHOWN:
+        typer.echo(f"… and {len(stages) - _ROWS_SHOWN} more: open_run(RUN).device()")
+
+
+def _mean(rows: list[dict[str, Any]], name: str) -> str:
+    values = [row[name] for row in rows if row[name] is not None]
+    return duration(sum(values) / len(values)) if values else "?"

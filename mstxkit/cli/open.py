@@ -1,0 +1,50 @@
+"""`mstxkit open RUN`: the run's page and its trace in a browser, served on this machine alone."""
+
+from __future__ import annotations
+
+import tempfile
+import webbrowser
+from pathlib import Path
+
+import typer
+
+from ..errors import MstxkitError
+
+
+def open(  # named as its verb
+    run: Path = typer.Argument(..., help="The run's folder.", show_default=False),
+    port: int = typer.Option(0, min=0, max=65_535, help="The port on 127.0.0.1; 0: any that is free."),
+    browser: bool = typer.Option(True, help="Open it in the browser."),
+) -> None:
+    """Show a run's page, and hand its trace to Perfetto.
+
+    Both are served on 127.0.0.1 until Ctrl-C, at an address that holds a secret. Perfetto itself is a web page
+    (https://ui.perfetto.dev): the browser must reach it, and the trace goes to it inside of the browser. On another
+    machine: `ssh -L PORT:127.0.0.1:PORT HOST`, with --port PORT --no-browser there.
+
+    Example: mstxkit open runs/exp7
+    """
+    from ..reading.page import server, writing
+    from ..reading.report import summary
+    from ..reading.run import open_run
+
+    opened = open_run(run)
+    document = summary.summarise(opened)
+    page = writing.made(opened, document, run, to_perfetto=server.HAND_OVER)
+    with tempfile.TemporaryDirectory(prefix="mstxkit-open-") as folder:
+        try:
+            served = server.serving(opened, page, writing.title(document), Path(folder))
+            with server.PageServer(served, port) as serving:
+                typer.echo(f"{document['headline']['verdict']}\n{serving.url}\nCtrl-C ends it.")
+                if browser:
+                    _show(serving.url)
+                serving.serve_forever(poll_interval=0.2)
+        except KeyboardInterrupt:
+            typer.echo()
+        except OSError as exc:
+            raise MstxkitError(f"127.0.0.1:{port} cannot be served: {exc.strerror or exc}") from exc
+
+
+def _show(url: str) -> None:
+    """Open the browser, where there is one; the address is printed anyway."""
+    webbrowser.open(url)

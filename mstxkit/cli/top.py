@@ -1,0 +1,153 @@
+"""`mstxkit top RUN`: a job at this moment, live in a terminal: step, stages, who is late, verdicts, losses."""
+
+from __future__ import annotations
+
+import json as json_of
+import os
+import select
+import signal
+import sys
+import termios
+import time
+import tty
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Iterator
+
+import typer
+
+from ..errors import ReadError
+from ..store import run_file
+from . import FOUND_WRONG, _show
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from ..judging.sight import Sighting
+    from ._top_picture import Paper
+
+_SCHEMA = 1
+_EVERY_S, _EVERY_AT_MOST_S = 1.0, 30.0
+# A look is followed by a pause of so many times what it took of the CPU: 1.7 % of a core at most.
+_PAUSES = 60
+_ROWS_ONCE = 1000
+_ONCE_HELP = "Show it once, and end; with 1 if anybody is blamed. So it does in a pipe."
+
+
+def top(
+    run: Path = typer.Argument(..., help="The run's folder.", show_default=False),
+    once: bool = typer.Option(False, "--once", help=_ONCE_HELP),
+    json: bool = typer.Option(False, "--json", help="Once, as one JSON object; times in seconds unless named."),
+) -> None:
+    """Show a job as it runs; q or Ctrl-C ends it.
+
+    From its files alone, on any host that sees the run folder, and nothing is written there. Where nobody judges the
+    job, this command does, in memory.
+
+    Example: mstxkit top runs/exp7
+    """
+    run_id = run_file.id_of(run) if run.is_dir() else None
+    if run_id is None:
+        raise ReadError(f"{run}: no such run folder")
+    from ..judging.sight import Sight
+
+    sight, console = Sight(run.resolve(), run_id), _show.console()
+    if json or once or not console.is_terminal or console.is_dumb_terminal:
+        sighting = sight.look()
+        _show.as_json(_document(run, run_id, sighting)) if json else _print(console, sighting, run, _ROWS_ONCE)
+        raise typer.Exit(FOUND_WRONG if any(verdict.is_blaming for verdict in sighting.verdicts) else 0)
+    last = _live(sight.look, console, run)
+    if last is not None:
+        _print(console, last, run, _ROWS_ONCE)
+
+
+def _live(look: Any, console: Console, run: Path) -> Sighting | None:
+    """The last sighting where the job has ended meanwhile, or before; None where somebody has seen enough."""
+    from rich.live import Live
+
+    from ..judging.sight import Judges
+
+    first = look()
+    if first.by == Judges.OVER:
+        return first  # type: ignore[no-any-return]
+    with _keys() as key, Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
+        while True:
+            before_s = time.process_time()
+            sighting = look()
+            if sighting.by == Judges.OVER:
+                return sighting  # type: ignore[no-any-return]
+            live.update(_picture(console, sighting, run, console.height), refresh=True)
+            pause_s = min(_EVERY_AT_MOST_S, max(_EVERY_S, _PAUSES * (time.process_time() - before_s)))
+            if key(pause_s) in ("q", "Q"):
+                return None
+
+
+def _picture(console: Console, sighting: Sighting, run: Path, rows: int) -> RenderableType:
+    from rich.text import Text
+
+    from . import _top_picture
+
+    drawn = _top_picture.lines(sighting, _paper(console, run, rows - (rows != _ROWS_ONCE)))
+    if rows != _ROWS_ONCE:
+        drawn += [Text()] * (rows - 1 - len(drawn)) + [Text("q quits", "dim")]
+    return Text("\n", no_wrap=True, overflow="ellipsis").join(drawn)
+
+
+def _paper(console: Console, run: Path, rows: int) -> Paper:
+    from ._top_picture import Paper
+
+    return Paper(console.width, rows, console.options.ascii_only, run.resolve().name, str(run))
+
+
+def _print(console: Console, sighting: Sighting, run: Path, rows: int) -> None:
+    console.print(_picture(console, sighting, run, rows))
+
+
+def _document(run: Path, run_id: str, sighting: Sighting) -> dict[str, Any]:
+    state = sighting.state
+    job = None if state is None else json_of.loads(state.as_json(run_id))
+    return {
+        "schema": _SCHEMA, "run": run_id, "path": str(run), "judged_by": sighting.by,
+        "age_s": sighting.age_s if state is not None else None, "job": job,
+        "verdicts": [json_of.loads(verdict.line()) for verdict in sighting.verdicts],
+        "now": [{**where._asdict(), "age": where.age._asdict()} for where in sighting.where],
+    }  # fmt: skip
+
+
+@contextmanager
+def _keys() -> Iterator[Any]:
+    """Gives what waits for a key: `key(seconds)` is the one that was struck, or "". The terminal is put back."""
+    if not sys.stdin.isatty():
+        yield _slept
+        return
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    ended = signal.signal(signal.SIGTERM, _end)
+    try:
+        tty.setcbreak(terminal)
+        mode = termios.tcgetattr(terminal)
+        mode[6][termios.VSUSP] = b"\0"  # stopped by Ctrl-Z it would leave the terminal as it is
+        termios.tcsetattr(terminal, termios.TCSANOW, mode)
+        yield lambda seconds: _struck(terminal, seconds)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+        signal.signal(signal.SIGTERM, ended)
+
+
+def _slept(seconds: float) -> str:
+    time.sleep(seconds)
+    return ""
+
+
+def _struck(terminal: int, seconds: float) -> str:
+    ready, _, _ = select.select([terminal], [], [], seconds)
+    if not ready:
+        return ""
+    # A terminal that has gone gives nothing, at once, for ever.
+    return os.read(terminal, 64).decode("utf-8", "replace")[:1] or "q"
+
+
+def _end(number: int, frame: Any) -> None:
+    raise SystemExit(128 + number)

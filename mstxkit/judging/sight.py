@@ -1,0 +1,138 @@
+"""A run at this moment, from its files alone: for `mstxkit top`, on any host that sees the folder. It writes nothing.
+
+Who judges the job says what is shown. Where nobody does, the job is judged here, in memory.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from ..store import batches, documents, job_file, judge_lock, layout, verdicts, whereabouts
+from ..store.documents import Unusable
+from ..store.job_file import JobState
+from ..store.verdicts import Verdict
+from ..store.whereabouts import Whereabouts
+from .desk import READ_AGAIN_BYTES, Desk
+
+# Whoever judges says so once a second; the clocks of two hosts may differ.
+_JUDGED_WITHIN_S, _SILENT_S = 20.0, 30.0
+_NS = 10**9
+
+
+class Judges:
+    """Who says what is shown."""
+
+    ANOTHER, HERE, OVER, NOBODY = "another", "here", "over", "nobody"
+
+
+class Sighting(NamedTuple):
+    """What was seen.
+
+    Args:
+        state: The job; None where nothing has been handed over yet.
+        verdicts: Those that hold, the costliest first.
+        where: Where each process is, as its keeper has said.
+        by: One of `Judges`.
+        age_s: Since anything was said, by the clocks of two hosts.
+    """
+
+    state: JobState | None
+    verdicts: tuple[Verdict, ...]
+    where: tuple[Whereabouts, ...]
+    by: str
+    age_s: float
+
+
+class Sight:
+    """Looks at one run again and again. What has not changed is not read again.
+
+    Args:
+        run: The run folder, resolved.
+        run_id: Its id.
+    """
+
+    def __init__(self, run: Path, run_id: str) -> None:
+        self._run, self._run_id = run, run_id
+        self._job_state: tuple[int, ...] = ()
+        self._job: JobState | None = None
+        self._verdict_states: list[tuple[int, ...]] = []
+        self._verdicts: list[Verdict] = []
+        self._places: dict[Path, tuple[tuple[int, ...], float, list[Whereabouts]]] = {}
+        self._desk: Desk | None = None
+
+    def look(self) -> Sighting:
+        """What is there now. *Cost*: a call a host, and the files that have changed."""
+        where = self._where()
+        job = self._read_job()
+        by = self._by(job)
+        if by in (Judges.ANOTHER, Judges.OVER):
+            self._desk = None
+            return Sighting(job, _holding(self._read_verdicts()), where, by, _age_s(job))
+        return self._judged_here(where)
+
+    def _by(self, job: JobState | None) -> str:
+        if job is not None and job.is_final and self._newest_ns() <= job.written_ns:
+            return Judges.OVER
+        if job is not None and (abs(_age_s(job)) < _JUDGED_WITHIN_S or judge_lock.is_held(self._run)):
+            return Judges.ANOTHER
+        return Judges.HERE
+
+    def _newest_ns(self) -> int:
+        states = map(documents.state_of, batches.files_in(self._run))
+        return max((state[3] for state in states if state), default=0)
+
+    def _judged_here(self, where: tuple[Whereabouts, ...]) -> Sighting:
+        if self._desk is None:
+            since = None if self._job is None else READ_AGAIN_BYTES
+            self._desk = Desk(self._run, self._run_id, "top", since, writes=False)
+        desk = self._desk
+        desk.look()
+        silent_s = time.time() - max((host.seen_s for host in desk.controller.directory.hosts.values()), default=0.0)
+        if silent_s > _SILENT_S:
+            desk.judge(time.time(), at_once=True)
+        state = desk.state()
+        by = Judges.HERE if state.hosts else Judges.NOBODY
+        return Sighting(state if state.hosts else None, _holding(desk.verdicts()), where, by, silent_s)
+
+    def _read_job(self) -> JobState | None:
+        state = documents.state_of(self._run / layout.VERDICTS / layout.JOB)
+        if state != self._job_state:
+            self._job_state, self._job = state, job_file.read(self._run, self._run_id)
+        return self._job
+
+    def _read_verdicts(self) -> list[Verdict]:
+        folder = self._run / layout.VERDICTS
+        states = [documents.state_of(folder / n) for n in documents.names_in(folder, layout.VERDICTS_SUFFIX)]
+        if states != self._verdict_states:
+            self._verdict_states, self._verdicts = states, verdicts.read(self._run)
+        return self._verdicts
+
+    def _where(self) -> tuple[Whereabouts, ...]:
+        places: dict[Path, tuple[tuple[int, ...], float, list[Whereabouts]]] = {}
+        for file in whereabouts.files_in(self._run):
+            state, before = documents.state_of(file), self._places.get(file)
+            places[file] = before if before is not None and before[0] == state else self._read_places(file, state)
+        self._places = places
+        now_s = time.monotonic()
+        return tuple(_aged(where, now_s - read_s) for _, read_s, of_host in places.values() for where in of_host)
+
+    def _read_places(self, file: Path, state: tuple[int, ...]) -> tuple[tuple[int, ...], float, list[Whereabouts]]:
+        try:
+            return state, time.monotonic(), whereabouts.in_file(file, self._run_id)
+        except (Unusable, OSError):
+            return state, time.monotonic(), []
+
+
+def _aged(where: Whereabouts, by_s: float) -> Whereabouts:
+    return where._replace(age=where.age._replace(seconds=where.age.seconds + by_s))
+
+
+def _age_s(job: JobState | None) -> float:
+    return float("inf") if job is None else (time.time_ns() - job.written_ns) / _NS
+
+
+def _holding(all_of_them: list[Verdict]) -> tuple[Verdict, ...]:
+    holding = (verdict for verdict in all_of_them if not verdict.withdrawn)
+    return tuple(sorted(holding, key=lambda verdict: (not verdict.is_blaming, -verdict.impact_ratio)))

@@ -1,0 +1,57 @@
+"""Hosts of which nothing comes any more: their keepers say every few seconds where processes are, and then do not.
+
+By whether their files change, on the clock of who looks: no clocks of two hosts are compared, and a stage that lasts
+for an hour is no silence.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Mapping
+
+from ..store import documents, layout
+
+if TYPE_CHECKING:
+    from .directory import SendingHost
+
+# A call a host each time.
+LOOKS_EVERY_S = 30.0
+SILENT_AFTER_S = 60.0
+
+
+class Silences:
+    """Of one run.
+
+    Args:
+        run: The run folder.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self._folder = run / layout.NOW
+        self._seen: dict[str, tuple[tuple[int, ...], float]] = {}
+        self._due_s = float("-inf")
+
+    def silent(self, now_s: float, hosts: Mapping[str, SendingHost]) -> list[str]:
+        """Names of hosts that have handed something over, have said no goodbye, and are silent.
+
+        Args:
+            now_s: Of one clock that is never set.
+            hosts: By the names of their files, without suffix.
+        """
+        if now_s >= self._due_s:
+            self._due_s = now_s + LOOKS_EVERY_S
+            self._look(now_s, hosts)
+        return [
+            host.host
+            for place, host in hosts.items()
+            if not host.has_ended and now_s - self._seen.get(place, ((), now_s))[1] > SILENT_AFTER_S
+        ]
+
+    def _look(self, now_s: float, hosts: Mapping[str, SendingHost]) -> None:
+        for place, host in hosts.items():
+            if "/" in place or "\0" in place:
+                continue  # a name that somebody made up
+            state = () if host.has_ended else documents.state_of(self._folder / f"{place}{layout.NOW_SUFFIX}")
+            before = self._seen.get(place)
+            if state and (before is None or before[0] != state):
+                self._seen[place] = state, now_s

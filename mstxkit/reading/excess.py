@@ -1,0 +1,179 @@
+"""How much longer a member takes than the others for the same work: waiting is no part of it.
+
+The logarithm of a time is predicted from tokens, responses and the longest response. What one member has more of in
+every step tells nothing of what work costs, so that only how its work changes from step to step is learned from.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ..triggers.late_rank import middle_of
+
+if TYPE_CHECKING:
+    from .role_runs import RoleRun, Seconds
+
+OWN, INSIDE = "excess of own", "excess inside"
+# Of a step: times shorter than that are all alike.
+BASE_RATIO = 1e-3
+# Standard deviations that are taken for noise, step by step, where a stretch of slow steps is looked for.
+_SLACK = 0.75
+_STEPS_TO_LEARN = 8
+_LEAST_NOISE = 0.005
+
+
+class Stretches(NamedTuple):
+    """The steps in which each member was slow in each piece; (M, K) each.
+
+    Args:
+        since, until: Places of the first step and of the one after the last.
+        steps: In so many of them it was seen.
+        effect: Mean logarithm of time over expected time there.
+        confidence: 0 to 1: how sure it is that this is no chance, whoever many members and steps were looked at.
+    """
+
+    since: npt.NDArray[np.int64]
+    until: npt.NDArray[np.int64]
+    steps: npt.NDArray[np.int64]
+    effect: Seconds
+    confidence: Seconds
+
+
+def of_own(run: RoleRun) -> Seconds:
+    """(T, M, K) logarithm of own time over what is expected for its work; NaN: not there, or alone there."""
+    if OWN not in run.kept:
+        run.kept[OWN] = _excess(run, run.own_s, ~run.waits)
+    return cast("Seconds", run.kept[OWN])
+
+
+def of_inside(run: RoleRun) -> Seconds:
+    """The same of the time between collectives, in the steps of which these tell."""
+    if INSIDE not in run.kept:
+        run.kept[INSIDE] = _excess(run, run.inside_s, np.ones(len(run.kinds), bool))
+    return cast("Seconds", run.kept[INSIDE])
+
+
+def base_s(run: RoleRun) -> float:
+    """What is added to each time before it is compared."""
+    return max(1e-6, BASE_RATIO * run.step_s())
+
+
+def _excess(run: RoleRun, time_s: Seconds, by_work: npt.NDArray[np.bool_]) -> Seconds:
+    with np.errstate(all="ignore"):
+        times = np.log(time_s + base_s(run))
+        work = np.log(np.where(run.work > 0, run.work, np.nan))
+        excess = np.empty_like(times)
+        for piece in range(times.shape[2]):
+            own = times[:, :, piece]
+            if by_work[piece]:
+                own = own - _predicted(own, work[:, :, piece])
+            excess[:, :, piece] = _after_others(own, run.labels[:, piece])
+    return excess
+
+
+def _predicted(times: Seconds, work: Seconds) -> Seconds:
+    """(T, M) what the work explains of each time; (T, M, F) work, NaN where it is not known."""
+    features = work - _middle(work)
+    features = np.nan_to_num(features)
+    is_of_use = features.std(axis=(0, 1)) > 1e-9
+    if not is_of_use.any():
+        return np.zeros_like(times)
+    features = features[:, :, is_of_use]
+    varying, target = features, times - _middle(times)
+    if len(times) >= _STEPS_TO_LEARN:
+        varying = features - features.mean(axis=0, keepdims=True)
+        target = target - middle_of(target)[None]
+    slopes = _slopes(varying[np.isfinite(target)], target[np.isfinite(target)])
+    return np.asarray(features @ slopes)
+
+
+def _slopes(features: Seconds, target: Seconds) -> Seconds:
+    """Least squares, and a second time with less weight for what lies far out."""
+    slopes, weights = np.zeros(features.shape[1]), np.ones(len(target))
+    ridge = 1e-6 * np.eye(features.shape[1]) * max(1.0, float((features**2).sum()))
+    for _ in range(2):
+        weighted = features * weights[:, None]
+        slopes = np.linalg.lstsq(weighted.T @ features + ridge, weighted.T @ target, rcond=None)[0]
+        rest = np.abs(target - features @ slopes)
+        weights = np.minimum(1.0, 3 * np.median(rest) / np.maximum(rest, 1e-12)) if len(rest) else weights
+    return np.asarray(slopes)
+
+
+def _middle(values: Seconds) -> Seconds:
+    """The middle over members, of (T, M) or (T, M, F)."""
+    return middle_of(np.moveaxis(values, 1, 0))[:, None]
+
+
+def _after_others(values: Seconds, labels: npt.NDArray[np.int64]) -> Seconds:
+    """(T, M) against the middle of those that a member meets; of two, against the other."""
+    after = np.full(values.shape, np.nan)
+    for label in np.unique(labels):
+        own = values[:, labels == label]
+        count = np.isfinite(own).sum(axis=1, keepdims=True)
+        off = (own - _middle(own)) * np.where(count == 2, 2.0, 1.0)
+        after[:, labels == label] = np.where(count > 1, off, np.nan)
+    return after
+
+
+def noise_of(excess: Seconds) -> Seconds:
+    """(K,) standard deviation of excesses in healthy steps: by the middle, so that few slow ones do not count."""
+    with np.errstate(all="ignore"):
+        changes = np.abs(np.diff(excess, axis=0)).reshape(-1, excess.shape[2])
+        noise = np.nan_to_num(middle_of(changes)) / (0.6745 * math.sqrt(2))
+    return np.asarray(np.maximum(noise, _LEAST_NOISE))
+
+
+def stretches(excess: Seconds) -> Stretches:
+    """The steps in which each member was slower than the others, all in all.
+
+    Args:
+        excess: (T, M, K), as of `of_own`.
+    """
+    noise = noise_of(excess)
+    seen = np.isfinite(excess)
+    values = np.where(seen, np.clip(excess / noise, -4, 4) - _SLACK, 0.0)
+    since, until = _longest(values)
+    steps, effect = _in_between(excess, seen, since, until)
+    compared = max(1, int(seen.any(axis=0).sum())) * max(1, len(excess))
+    with np.errstate(all="ignore"):
+        deviations = effect / noise * np.sqrt(steps)
+    chance = np.array([math.erfc(max(0.0, d) / math.sqrt(2)) / 2 for d in np.nan_to_num(deviations).ravel()])
+    confidence = np.clip(1 - chance.reshape(steps.shape) * compared, 0.0, 1.0)
+    return Stretches(since, until, steps, effect, confidence)
+
+
+def _longest(values: Seconds) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """(M, K) first place and the one after the last of the stretch with the largest sum."""
+    shape = values.shape[1:]
+    total, best = np.zeros(shape), np.zeros(shape)
+    begin, since, until = (np.zeros(shape, np.int64) for _ in range(3))
+    for at, now in enumerate(values):
+        begin = np.where(total <= 0, at, begin)
+        total = np.maximum(0.0, total) + now
+        is_best = total > best
+        best, since, until = (
+            np.where(is_best, total, best),
+            np.where(is_best, begin, since),
+            np.where(is_best, at + 1, until),
+        )
+    return since, until
+
+
+def _in_between(
+    excess: Seconds, seen: npt.NDArray[np.bool_], since: npt.NDArray[np.int64], until: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], Seconds]:
+    """(M, K) steps that were seen from one place to another, and the mean over them."""
+    zero = np.zeros((1, *since.shape))
+    counts = np.concatenate([zero, np.cumsum(seen, axis=0)])
+    sums = np.concatenate([zero, np.cumsum(np.where(seen, excess, 0.0), axis=0)])
+
+    def between(cumulated: Seconds) -> Seconds:
+        ends = (np.take_along_axis(cumulated, place[None], axis=0)[0] for place in (until, since))
+        return np.asarray(next(ends) - next(ends))
+
+    steps = between(counts)
+    return steps.astype(np.int64), np.asarray(between(sums) / np.maximum(1, steps))

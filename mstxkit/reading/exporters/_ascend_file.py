@@ -1,0 +1,133 @@
+"""One database of ranges as msMonitor and torch_npu write them, and what msprof-analyze and Insight need in it.
+
+Source: msprof `msprof_db.cpp`, msMonitor `DataBase.cpp`, torch_npu 2.13.0 `TableColumnsManager`; schema 1.2.0. Why it
+is so: `mstx_sum` takes ranges of type 2 with a connectionId other than 4294967295 and fails where a range has no row in
+a table TASK, so there is none; without STEP_TIME all steps are one; where one rank has no MSTX_EVENTS it reads none.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Iterable
+
+from ...store import documents
+from ._rank_files import RankFile, clean
+
+if TYPE_CHECKING:
+    from ._rank_rows import RankRows
+
+MARK, RANGE = 3, 2
+UNUSED = 4294967295
+_FIRST_CONNECTION = 4000000001
+_TABLES = """
+create table if not exists STRING_IDS(id integer primary key, value text);
+create table if not exists MSTX_EVENTS(startNs integer, endNs integer, eventType integer, rangeId integer,
+    category integer, message integer, globalTid integer, endGlobalTid integer, domainId integer, connectionId integer);
+create table if not exists ENUM_MSTX_EVENT_TYPE(id integer primary key, name text);
+create table if not exists SESSION_TIME_INFO(startTimeNs integer, endTimeNs integer);
+create table if not exists HOST_INFO(hostUid text, hostName text);
+create table if not exists NPU_INFO(id integer, name text);
+create table if not exists RANK_DEVICE_MAP(rankId integer, deviceId integer);
+create table if not exists META_DATA(name text, value text);
+create table if not exists STEP_TIME(id integer, startNs integer, endNs integer);
+"""
+_TYPES = ((0, "marker"), (1, "push/pop"), (2, "start/end"), (3, "marker_ex"))
+_VERSION = (("SCHEMA_VERSION", "1.2.0"), ("SCHEMA_VERSION_MAJOR", "1"), ("SCHEMA_VERSION_MINOR", "2"),
+            ("SCHEMA_VERSION_MICRO", "0"))  # fmt: skip
+_EVENT = f"insert into MSTX_EVENTS values (?, ?, ?, {UNUSED}, {UNUSED}, ?, ?, ?, ?, ?)"
+
+
+class AscendFile:
+    """A database that is being written; what it has of texts and connections already is left as it is.
+
+    Args:
+        path: A new file, or one that holds a profile.
+        is_connected: Do ranges get connections of their own, so that `mstx_sum` counts them?
+    """
+
+    def __init__(self, path: Path, is_connected: bool = True) -> None:
+        self._path, self._is_connected = path, is_connected
+        self._base = sqlite3.connect(path, isolation_level=None)
+        for setting in ("journal_mode = off", "synchronous = off", "locking_mode = exclusive"):
+            self._base.execute(f"pragma {setting}")
+        self._base.execute("begin")
+        for statement in _TABLES.split(";"):
+            self._base.execute(statement)
+        self._texts: dict[str, int] = {}
+        self._next_text = self._largest("STRING_IDS", "id") + 1
+        self._connection = _FIRST_CONNECTION
+        self.count, self.first_ns, self.last_ns = 0, 0, 0
+
+    def _largest(self, table: str, column: str) -> int:
+        largest = self._base.execute(f"select max({column}) from {table}").fetchone()[0]
+        return largest if isinstance(largest, int) else -1
+
+    def text(self, content: str) -> int:
+        """The number of a text."""
+        if content not in self._texts:
+            self._texts[content] = self._next_text
+            self._base.execute("insert into STRING_IDS values (?, ?)", (self._next_text, clean(content)))
+            self._next_text += 1
+        return self._texts[content]
+
+    def put(self, rows: RankRows, texts: list[str], pid: int) -> None:
+        """Rows of a process; `texts` says what their numbers of names and domains stand for."""
+        used = {number: self.text(texts[number]) for number in {*rows.name.tolist(), *rows.domain.tolist()}}
+        names, domains = ([used[number] for number in column.tolist()] for column in (rows.name, rows.domain))
+        kinds = [MARK if is_mark else RANGE for is_mark in rows.is_mark.tolist()]
+        threads: list[int] = ((pid << 32) | rows.thread).tolist()
+        self._add(rows.start.tolist(), rows.end.tolist(), kinds, names, threads, domains)
+
+    def _add(self, starts: list[int], ends: list[int], kinds: list[int], messages: list[int], threads: list[int],
+            domains: list[int]) -> None:  # fmt: skip
+        connections = self._connections(len(starts))
+        rows = zip(starts, ends, kinds, messages, threads, threads, domains, connections)
+        self._base.executemany(_EVENT, rows)
+        self.count += len(starts)
+        if starts:
+            self.first_ns = min(self.first_ns or starts[0], min(starts))
+            self.last_ns = max(self.last_ns, max(ends))
+
+    def _connections(self, count: int) -> Iterable[int]:
+        if not self._is_connected:
+            return [UNUSED] * count
+        first, self._connection = self._connection, self._connection + count
+        if first <= UNUSED < first + count:
+            self._connection += 1
+            return [number + (number >= UNUSED) for number in range(first, first + count)]
+        return range(first, first + count)
+
+    def describe(self, file: RankFile, steps: Iterable[tuple[int, int, int]], more: dict[str, str]) -> None:
+        """What a tool must know of a whole rank; of each step its number, begin and end in ns."""
+        tables: dict[str, Iterable[tuple[Any, ...]]] = {
+            "ENUM_MSTX_EVENT_TYPE": _TYPES,
+            "SESSION_TIME_INFO": [(self.first_ns, self.last_ns)],
+            "HOST_INFO": [(file.host_uid, clean(file.host_name))],
+            "NPU_INFO": [(max(file.number, 0), "Ascend")],
+            "RANK_DEVICE_MAP": [(file.number, max(file.number, 0))],
+            "META_DATA": [*_VERSION, *((name, clean(value)) for name, value in more.items())],
+            "STEP_TIME": steps,
+        }
+        for table, rows in tables.items():
+            self.fill(table, rows)
+
+    def fill(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Rows of a table that has none yet; one that has some is left as it is."""
+        if self._base.execute(f"select 1 from {table} limit 1").fetchone() is None:
+            listed = list(rows)
+            if listed:
+                marks = ", ".join("?" * len(listed[0]))
+                self._base.executemany(f"insert into {table} values ({marks})", listed)
+
+    def close(self) -> None:
+        """All of it is in the file, which has no journal beside it and can be read where nothing can be written."""
+        self._base.execute("commit")
+        self._base.execute("pragma journal_mode = delete")
+        self._base.close()
+        os.chmod(self._path, documents.FILE_MODE)
+
+    def drop(self) -> None:
+        """Close it as it is, after an error."""
+        self._base.close()

@@ -1,0 +1,147 @@
+"""Lanes whose ranges nest, drawn for Perfetto a piece of a run at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from ..rows import IS_ERROR, IS_MARK
+from . import _nesting
+from . import _track_events as events
+from ._nesting import TRACK_BITS, Columns, Ints, Postorder, RowPiece
+
+if TYPE_CHECKING:
+    from ..vocabulary import Vocabulary
+    from ._packets import Names, Packets
+    from ._places import Places
+
+_MANY_ROWS = 1 << 10
+
+
+class EvenLanes:
+    """Draws lanes that nest, backwards; keeps what is around the present moment, and what belongs to that very instant.
+
+    Viewers sort events by time, and keep those of one instant in the order of the file. So what begins a piece waits
+    until the earlier piece is written: something there may end, or begin, at the same instant.
+
+    Args:
+        first_ns: The trace's zero.
+    """
+
+    def __init__(self, packets: Packets, names: Names, places: Places, vocabulary: Vocabulary, first_ns: int) -> None:
+        self._packets, self._names, self._places = packets, names, places
+        self._vocabulary, self._first_ns = vocabulary, first_ns
+        self._nesting = Postorder()
+        self._held: dict[int, bytes] = {}
+        self._tails: dict[int, bytes] = {}
+        self._last_tail = 0
+        self._of_site = np.zeros((2, 0), dtype=np.int64)
+        self._of_stage = np.zeros(0, dtype=np.int64)
+
+    def tail(self, content: bytes) -> int:
+        """The number of what an event is to end in; it is used once."""
+        self._last_tail += 1
+        self._tails[self._last_tail] = content
+        return self._last_tail
+
+    def wait(self, rows: Columns) -> None:
+        """Open ranges."""
+        self._nesting.wait(rows)
+
+    def take(self, rows: Columns, first_process: int) -> None:
+        """Rows as `Postorder.take` has them, with `site`, `stage`, `step`, `busy` and `tail`."""
+        self._learn_names()
+        piece = self._nesting.take(rows, first_process)
+        if piece is not None:
+            self._draw(piece, first_process)
+
+    def finish(self) -> None:
+        """What is left when there are no more."""
+        self._learn_names()
+        piece = self._nesting.finish()
+        if piece is not None:
+            self._draw(piece, _nesting.NONE)
+        for packets in self._held.values():
+            self._packets.add(packets)
+
+    def _learn_names(self) -> None:
+        sites, stages = self._vocabulary.sites, self._vocabulary.stages
+        new = [(self._names.name(s.name), self._names.category(s.domain)) for s in sites[self._of_site.shape[1] :]]
+        if new:
+            self._of_site = np.concatenate((self._of_site, np.array(new).T), axis=1)
+        more = [0 if stage is None else self._names.text(stage) for stage in stages[len(self._of_stage) :]]
+        self._of_stage = np.concatenate((self._of_stage, np.array(more, dtype=np.int64)))
+
+    def _draw(self, piece: RowPiece, first_process: int) -> None:
+        columns = piece.columns
+        row, is_begin = _nesting.in_order(piece)
+        if not len(row):
+            return
+        self._tell_names(columns)
+        lanes = columns["lane"][row]
+        at = np.where(is_begin, columns["start"][row], columns["end"][row]) - self._first_ns
+        made = self._encoded(columns, row, is_begin, at)
+        tails_used = columns["tail"][row][is_begin | (columns["flags"][row] & IS_MARK != 0)]
+        for tail in tails_used[tails_used != 0].tolist():
+            self._tails.pop(tail, None)
+        self._add(lanes, at, *made, first_process)
+
+    def _encoded(
+        self, columns: Columns, row: Ints, is_begin: npt.NDArray[np.bool_], at: Ints
+    ) -> tuple[bytes, npt.NDArray[np.int64]]:
+        lane, flags, site = columns["lane"], columns["flags"], columns["site"]
+        kind = np.where(is_begin, events.BEGIN, np.where(flags[row] & IS_MARK != 0, events.INSTANT, events.END))
+        by_row = {
+            "sequence": (lane >> TRACK_BITS) + self._places.sequence(0),
+            "track": self._places.of_lanes(lane),
+            "name": self._of_site[0][site], "category": self._of_site[1][site],
+            "stage": self._of_stage[columns["stage"]], "step": columns["step"],
+            "error": flags & IS_ERROR, "busy": columns["busy"], "tail": columns["tail"],
+        }  # fmt: skip
+        of_events = {name: values[row] for name, values in by_row.items()}
+        return events.encode({**of_events, "kind": kind, "at": at}, self._tails)
+
+    def _tell_names(self, columns: Columns) -> None:
+        process = columns["lane"] >> TRACK_BITS
+        for begin, end in runs_of(process):
+            used = [self._of_site[:, _different(columns["site"][begin:end])]]
+            iids = [*used[0].ravel().tolist(), *self._of_stage[_different(columns["stage"][begin:end])].tolist()]
+            self._names.tell(self._places.sequence(int(process[begin])), iids)
+
+    def _add(self, lanes: Ints, at: Ints, packets: bytes, offsets: npt.NDArray[np.int64], first_process: int) -> None:
+        """Write them, but for what is of the first instant of a lane that goes on."""
+        going_on = int(np.searchsorted(lanes >> TRACK_BITS, first_process, "right"))
+        for begin, end in runs_of(lanes[:going_on]):
+            lane = int(lanes[begin])
+            first = begin + int(np.searchsorted(at[begin:end], at[begin], "right"))
+            late = self._held.pop(lane, b"")
+            earliest = packets[offsets[begin] : offsets[first]]
+            if first < end:
+                self._packets.add(packets[offsets[first] : offsets[end]] + late)
+                late = b""
+            self._held[lane] = earliest + late
+        if going_on < len(lanes):
+            self._packets.add(packets[offsets[going_on] :])
+        for lane in [lane for lane in self._held if lane >> TRACK_BITS > first_process]:
+            self._packets.add(self._held.pop(lane))
+
+
+def runs_of(values: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """Where runs of equal values begin and end."""
+    if len(values):
+        changes = np.flatnonzero(values[1:] != values[:-1]) + 1
+        edges = [0, *changes.tolist(), len(values)]
+        yield from zip(edges, edges[1:])
+
+
+def _different(codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return np.flatnonzero(np.bincount(codes)) if len(codes) > _MANY_ROWS else np.unique(codes)
+
+
+def rows_of(piece: Any, columns: Columns) -> Columns:
+    """The columns of a compact frame that are drawn, beside those of its nesting; no tails yet."""
+    busy = piece["busy_ns"].fill_null(events.NO_BUSY).to_numpy()
+    more = {name: piece[name].to_numpy() for name in ("site", "stage", "step")}
+    return {**columns, **more, "busy": busy, "tail": np.zeros(len(busy), dtype=np.int64)}

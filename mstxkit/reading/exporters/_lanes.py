@@ -1,0 +1,105 @@
+"""Ranges and marks drawn for Perfetto one by one: of lanes that do not nest, and what is shown beside the lanes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Iterator
+
+from ...store.records import NO_STEP
+from ..rows import IS_ERROR, IS_MARK, IS_OPEN
+from . import _track_events as events
+from ._chrome_events import RangeRow
+from ._nesting import TRACK_BITS
+from ._protobuf import block, number
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ..vocabulary import Vocabulary
+    from ._packets import Names
+    from ._places import Places
+    from ._survey import Flows
+
+
+class LaneEvents:
+    """Makes packets of single events; as `_slices.Drawing` has them."""
+
+    is_whole = False
+
+    def __init__(self, names: Names, places: Places, first_ns: int, flows: Flows) -> None:
+        self._names, self._places, self._first_ns, self._flows = names, places, first_ns, flows
+
+    def on_track(self, row: RangeRow) -> bytes:
+        """Never asked for: a range is a begin and an end here."""
+        return self.begin(row, 0, row.domain) + self.end(row, 0, row.domain)
+
+    def begin(self, row: RangeRow, line: int, domain: str) -> bytes:
+        """The begin of a range on a line; line 0 is its track."""
+        flows = flow_tail(self._flows, row.process, row.start_ns, row.name)
+        return self._event(events.BEGIN, row, self._track(row, line), row.start_ns, flows)
+
+    def end(self, row: RangeRow, line: int, domain: str) -> bytes:
+        """Its end."""
+        assert row.duration_ns is not None
+        return self._end(row, self._track(row, line))
+
+    def mark_on_track(self, row: RangeRow) -> bytes:
+        """An instant on its track."""
+        return self._event(events.INSTANT, row, self._track(row, 0), row.start_ns)
+
+    def mark(self, row: RangeRow, line: int, domain: str) -> bytes:
+        """An instant on a line beside the track."""
+        return self._event(events.INSTANT, row, self._track(row, line), row.start_ns)
+
+    def once_more(self, row: RangeRow, track: int) -> bytes:
+        """A whole range on a track of its own."""
+        return self._event(events.BEGIN, row, track, row.start_ns) + self._end(row, track)
+
+    def _track(self, row: RangeRow, line: int) -> int:
+        if line:
+            return self._places.of_line(row, line)
+        return self._places.of_lane(row.process << TRACK_BITS | row.track)
+
+    def _end(self, row: RangeRow, track: int) -> bytes:
+        assert row.duration_ns is not None
+        event = number(events.TYPE, events.END) + number(events.TRACK, track)
+        return self._packet(row, row.start_ns + max(row.duration_ns, 0), event)
+
+    def _event(self, kind: int, row: RangeRow, track: int, at_ns: int, flows: bytes = b"") -> bytes:
+        name, category = self._names.name(row.name), self._names.category(row.domain)
+        stage = 0 if row.stage is None else self._names.text(row.stage)
+        self._names.tell(self._places.sequence(row.process), (name, category, stage))
+        event = number(events.TYPE, kind) + number(events.TRACK, track)
+        event += number(events.NAME, name) + number(events.CATEGORY, category) + flows
+        event += b"" if row.step is None else events.annotation(events.STEP, events.INT, row.step)
+        event += events.annotation(events.STAGE, events.INTERNED_TEXT, stage) if stage else b""
+        event += events.annotation(events.ERROR, events.BOOL, 1) if row.error else b""
+        event += b"" if row.busy_ns is None else events.annotation(events.BUSY, events.INT, row.busy_ns)
+        event += b"" if row.attributes is None else events.attributes_tail(row.attributes)
+        return self._packet(row, at_ns, event)
+
+    def _packet(self, row: RangeRow, at_ns: int, event: bytes) -> bytes:
+        content = number(events.TIMESTAMP, at_ns - self._first_ns) + block(events.TRACK_EVENT, event)
+        return events.on_sequence(self._places.sequence(row.process), content, events.NEEDS_STATE)
+
+
+def flow_tail(flows: Flows, process: int, start_ns: int, name: str) -> bytes:
+    """The flows of a range, as part of the event of its begin; empty for none."""
+    begun, ended = flows.get((process, start_ns, name), ((), ()))
+    return events.flows_tail(begun, False) + events.flows_tail(ended, True)
+
+
+_COLUMNS = ("process", "track", "depth", "site", "start_ns", "duration_ns", "busy_ns", "step", "stage", "flags")
+
+
+def rows_backwards(piece: pl.DataFrame, vocabulary: Vocabulary, wanted: int) -> Iterator[RangeRow]:
+    """The ranges (`wanted` 0) or marks (IS_MARK) of a compact frame, from the last to the first."""
+    import polars as pl
+
+    sites, stages = vocabulary.sites, vocabulary.stages
+    rows = piece.filter(pl.col("flags") & IS_MARK == wanted).reverse()
+    columns = [rows[name].to_list() for name in (*_COLUMNS, "attributes")]
+    for process, track, depth, site, start, duration, busy, step, stage, flags, attributes in zip(*columns):
+        is_open, is_error = bool(flags & IS_OPEN), bool(flags & IS_ERROR)
+        about = (sites[site].domain, sites[site].name, start, None if is_open else max(duration, 0), busy)
+        in_step = None if step == NO_STEP else step
+        yield RangeRow(process, track, depth, *about, in_step, stages[stage], is_error, attributes)

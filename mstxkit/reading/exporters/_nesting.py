@@ -1,0 +1,165 @@
+"""Which range is inside of which, for whole pieces of a run at once.
+
+The ranges of a thread come in the order in which they ended, each with its depth. That is a tree in postorder: the
+range that ends next and is no deeper is after, what lies between the two is inside. So times are not needed to draw
+it; they only prove that it is right. Where they contradict (coroutines and generators that others ran beside, ranges
+that ended out of order), the whole lane is drawn range by range (`_lanes.py`).
+
+A lane is a track of a process, as one number: `process << 16 | track`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..rows import IS_MARK
+
+Ints = npt.NDArray[np.int64]
+Bits = npt.NDArray[np.bool_]
+Columns = dict[str, npt.NDArray[Any]]
+TRACK_BITS = 16
+NONE = -1
+
+
+class RowPiece(NamedTuple):
+    """Rows of some lanes, by lane, in the order in which they ended; those without an end in the piece are last.
+
+    Args:
+        columns: Of each row; among them `lane`, `depth`, `start`, `end`, `flags`.
+        is_new: Does it end in this piece? Else it ended in a later one, or is open.
+        before: The place of the range that ended last before it began; NONE where that is none of its lane here.
+        is_left: Is it not known yet what is before it, as that lies in an earlier piece?
+    """
+
+    columns: Columns
+    is_new: Bits
+    before: Ints
+    is_left: Bits
+
+
+class Postorder:
+    """Takes a run's rows piece by piece, backwards, and keeps those of which the begin is still to come.
+
+    That is one for each range around the first moment of a piece: 256 a lane at most.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: Columns | None = None
+
+    def take(self, rows: Columns, first_process: int) -> RowPiece | None:
+        """The next rows, with those that wait for them.
+
+        Args:
+            rows: In the order in which they ended; marks too, which are inside of what is around them.
+            first_process: Nothing of later processes is still to come.
+        """
+        piece = self._together(rows, first_process)
+        if piece is not None:
+            self._keep({name: values[piece.is_left] for name, values in piece.columns.items()})
+        return piece
+
+    def wait(self, rows: Columns) -> None:
+        """Open ranges, outermost first: they end after all others."""
+        order = np.lexsort((-rows["depth"].astype(np.int64), rows["lane"]))
+        self._keep({name: values[order] for name, values in rows.items()})
+
+    def finish(self) -> RowPiece | None:
+        """What waits when there are no more rows."""
+        return None if self._waiting is None else self._together(_nothing_of(self._waiting), NONE)
+
+    def _together(self, rows: Columns, first_process: int) -> RowPiece | None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            is_earlier = waiting["lane"] >> TRACK_BITS < first_process
+            if is_earlier.any():
+                self._keep({name: values[is_earlier] for name, values in waiting.items()})
+                waiting = {name: values[~is_earlier] for name, values in waiting.items()}
+        new = len(rows["lane"])
+        if waiting is not None and len(waiting["lane"]):
+            rows = {name: np.concatenate((values, waiting[name])) for name, values in rows.items()}
+        if not len(rows["lane"]):
+            return None
+        order = np.argsort(rows["lane"], kind="stable")
+        columns = {name: values[order] for name, values in rows.items()}
+        before = last_no_deeper(columns["lane"], columns["depth"])
+        is_left = (before == NONE) & (columns["lane"] >> TRACK_BITS <= first_process) & ~is_mark(columns)
+        return RowPiece(columns, order < new, before, is_left)
+
+    def _keep(self, rows: Columns) -> None:
+        if self._waiting is not None:
+            rows = {name: np.concatenate((self._waiting[name], values)) for name, values in rows.items()}
+        self._waiting = rows if len(rows["lane"]) else None
+
+
+def is_mark(columns: Columns) -> Bits:
+    """Which rows are instants, without a begin."""
+    return np.asarray(columns["flags"] & IS_MARK != 0)
+
+
+def last_no_deeper(lane: Ints, depth: npt.NDArray[Any]) -> Ints:
+    """For each row the place of the last one before it, of its lane, that is no deeper; NONE where there is none.
+
+    *Shape*: (rows,), rows by lane. *Cost*: grows with the number of different depths.
+    """
+    place, before = np.arange(len(lane)), np.full(len(lane), NONE)
+    for level in np.unique(depth):
+        at = np.flatnonzero(depth == level)
+        last = np.maximum.accumulate(np.where(depth <= level, place, NONE))
+        before[at] = np.where(at > 0, last[at - 1], NONE)
+    before[before < _first_of_lane(lane)] = NONE
+    return before
+
+
+def next_shallower(lane: Ints, depth: npt.NDArray[Any]) -> Ints:
+    """For each row the place of the first one after it, of its lane, that is less deep: what is around it; or NONE."""
+    count = len(lane)
+    place, around = np.arange(count), np.full(count, count)
+    for level in np.unique(depth):
+        at = np.flatnonzero(depth == level)
+        following = np.minimum.accumulate(np.where(depth < level, place, count)[::-1])[::-1]
+        around[at] = following[at]
+    around[around > count - 1 - _first_of_lane(lane[::-1])[::-1]] = NONE
+    return around
+
+
+def _first_of_lane(lane: Ints) -> Ints:
+    is_first = np.ones(len(lane), dtype=bool)
+    is_first[1:] = lane[1:] != lane[:-1]
+    return np.maximum.accumulate(np.where(is_first, np.arange(len(lane)), 0))
+
+
+def contradicting(piece: RowPiece) -> Ints:
+    """The lanes of which the times do not agree with the depths."""
+    lane, start, end = (piece.columns[name] for name in ("lane", "start", "end"))
+    around = next_shallower(lane, piece.columns["depth"])
+    is_wrong = (piece.before != NONE) & (start < end[piece.before])
+    is_wrong |= (around != NONE) & ((start < start[around]) | (end > end[around]))
+    is_wrong[1:] |= (lane[1:] == lane[:-1]) & (end[1:] < end[:-1]) & piece.is_new[1:]
+    is_wrong |= start > end
+    return np.unique(lane[is_wrong])
+
+
+def in_order(piece: RowPiece) -> tuple[Ints, Bits]:
+    """The begins and ends of a piece as they followed each other, lane by lane.
+
+    Returns:
+        (events,) the row of each, and whether it is its begin. A begin that waits for an earlier piece is left out, the
+        end that a later one had, too.
+    """
+    rows = np.arange(len(piece.before))
+    begins = rows[~piece.is_left & ~is_mark(piece.columns)][
+        ::-1
+    ]  # of several that begin after the same one, the outermost ended last
+    ends = rows[piece.is_new]
+    first = _first_of_lane(piece.columns["lane"])
+    before = np.where(piece.before == NONE, first - 1, piece.before)
+    keys = np.concatenate((2 * before[begins] + 1, 2 * ends))
+    order = np.argsort(keys, kind="stable")
+    return np.concatenate((begins, ends))[order], order < len(begins)
+
+
+def _nothing_of(columns: Columns) -> Columns:
+    return {name: values[:0] for name, values in columns.items()}

@@ -1,0 +1,121 @@
+"""The tracks of a Perfetto trace: processes, in each its threads, below a thread its tasks, and lines beside them."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import labels
+from ..lines import OPEN_NS
+from . import _packets
+from ._chrome_events import RangeRow, trace_tid
+from ._nesting import TRACK_BITS
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ._packets import Packets
+
+# Sequence 0 is nobody's; 1 is that of packets without one.
+_FIRST_SEQUENCE = 2
+SAMPLES = "samples, one by one"
+
+
+class Places:
+    """Gives each range its track, and describes each track before it is used.
+
+    Args:
+        processes, tracks: Tables of the run.
+        pids: The number that a trace has for each process.
+    """
+
+    def __init__(self, packets: Packets, processes: pl.DataFrame, tracks: pl.DataFrame, pids: list[int]) -> None:
+        self._packets, self._pids, self._last = packets, pids, 0
+        self.process = [self._next() for _ in pids]
+        self._of_lane: dict[int, int] = {}
+        # Per parent and name: lines that may be used again, and when what is on them begins; the latest first.
+        self._free: dict[tuple[int, str], list[tuple[int, int]]] = {}
+        self._of_line: dict[int, int] = {}
+        self._at_process = -1
+        self._counters: dict[tuple[int, str], int] = {}
+        self._groups: dict[int, int] = {}
+        for order, (uuid, row) in enumerate(zip(self.process, processes.iter_rows(named=True))):
+            where = f"{row['host']}:{row['pid']} {row['state']}"
+            packets.add(_packets.process_track(uuid, pids[order], row["label"], where, order))
+        self._describe(tracks.to_dicts())
+
+    def _next(self) -> int:
+        self._last += 1
+        return self._last
+
+    def _describe(self, rows: list[dict[str, Any]]) -> None:
+        names = labels.of_tracks(rows)
+        threads: dict[tuple[int, int], int] = {}
+        for order, at in enumerate(labels.order_of_tracks(rows)):
+            row, uuid = rows[at], self._next()
+            process, lane = row["process"], row["process"] << TRACK_BITS | row["track"]
+            self._of_lane[lane] = uuid
+            thread = process, row["thread"]
+            if row["is_task"] and thread in threads:
+                self._packets.add(_packets.plain_track(uuid, threads[thread], names[at], order))
+                continue
+            tid = trace_tid(self._pids[process], row["track"])
+            about = (uuid, self.process[process], self._pids[process], tid, names[at], order)
+            self._packets.add(_packets.thread_track(*about))
+            threads.setdefault(thread, uuid)
+
+    def sequence(self, process: int) -> int:
+        """The number of a process's packets."""
+        return process + _FIRST_SEQUENCE
+
+    def of_lanes(self, lanes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """The tracks of lanes, element by element."""
+        different, places = np.unique(lanes, return_inverse=True)
+        return np.array([self.of_lane(lane) for lane in different.tolist()], dtype=np.int64)[places]
+
+    def of_lane(self, lane: int) -> int:
+        """The track of a lane; one that nothing describes is a thread that has no name."""
+        if lane not in self._of_lane:
+            uuid, process, track = self._next(), lane >> TRACK_BITS, lane & (1 << TRACK_BITS) - 1
+            self._of_lane[lane] = uuid
+            tid = trace_tid(self._pids[process], track)
+            about = (uuid, self.process[process], self._pids[process], tid, f"track {track}", track)
+            self._packets.add(_packets.thread_track(*about))
+        return self._of_lane[lane]
+
+    def of_line(self, row: RangeRow, line: int) -> int:
+        """The track of a line beside a lane: called by its outermost range, which is the first to be asked for."""
+        if row.process != self._at_process:
+            self._of_line, self._at_process = {}, row.process
+        if line not in self._of_line:
+            self._of_line[line] = self.alone(row, row.name, self.process[row.process])
+        return self._of_line[line]
+
+    def alone(self, row: RangeRow, name: str, parent: int) -> int:
+        """A track of that name on which nothing else is during this range; ranges come from the last end on."""
+        end = OPEN_NS if row.duration_ns is None else row.start_ns + row.duration_ns
+        free = self._free.setdefault((parent, name), [])
+        if free and -free[0][0] > end:
+            uuid = heapq.heappop(free)[1]
+        else:
+            uuid = self._next()
+            self._packets.add(_packets.plain_track(uuid, parent, name))
+        heapq.heappush(free, (-row.start_ns, uuid))
+        return uuid
+
+    def samples(self, process: int) -> int:
+        """The track below which a process's samples are."""
+        if process not in self._groups:
+            self._groups[process] = self._next()
+            self._packets.add(_packets.plain_track(self._groups[process], self.process[process], SAMPLES, 1 << 20))
+        return self._groups[process]
+
+    def counter(self, process: int, name: str, unit: str) -> int:
+        """The track of a counter."""
+        if (process, name) not in self._counters:
+            self._counters[process, name] = uuid = self._next()
+            self._packets.add(_packets.counter_track(uuid, self.process[process], name, unit))
+        return self._counters[process, name]

@@ -1,0 +1,40 @@
+"""The folder that torch_npu writes a profile into, and what an export for its tools has beside its files."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import _rank_files, _rl_names
+
+if TYPE_CHECKING:
+    from ._rank_files import RankFile
+    from ._rank_rows import RankRowReader
+
+OUTPUT = "ASCEND_PROFILER_OUTPUT"
+RANKS = "ranks.csv"
+
+
+def profile_folder(folder: Path, file: RankFile) -> Path:
+    """The folder of a profile's results, made, with what says whose they are."""
+    raw = folder / file.folder
+    (raw / OUTPUT).mkdir(parents=True, mode=0o750)
+    (raw / f"profiler_info{number_of(file)}.json").write_text(json.dumps({"rank_id": file.number}))
+    (raw / "profiler_metadata.json").write_text(json.dumps({"role": file.role, "distributed_backend": "hccl"}))
+    return raw / OUTPUT
+
+
+def number_of(file: RankFile) -> str:
+    """The number of a rank in names of files; a file of no rank has none."""
+    return "" if file.number == _rank_files.NO_RANK else f"_{file.number}"
+
+
+def write_beside(folder: Path, rows: list[dict[str, Any]], reader: RankRowReader) -> None:
+    """Which file is whose, and the table for Insight's RL tab."""
+    with open(folder / RANKS, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        table = csv.DictWriter(file, _rank_files.COLUMNS)
+        table.writeheader()
+        table.writerows(rows)
+    (folder / _rl_names.CONFIG).write_text(_rl_names.config(sorted(reader.shown.items())), encoding="utf-8")

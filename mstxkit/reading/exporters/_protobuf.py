@@ -1,0 +1,98 @@
+"""Protobuf messages made of numpy columns: all with the same fields at once, each field as wide as its largest.
+
+A varint may be longer than it needs to be, with zeros at its end: so the messages of a form have one length, and a
+field one place. Source: protobuf.dev, "Encoding"; perfetto writes lengths that way itself (protozero).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Sequence, Union
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+VARINT, LENGTH = 0, 2
+_WORD_BYTES = 8
+# Of a form: bytes as they are, or the name of a number and its width.
+Part = Union[bytes, tuple[str, int]]
+
+
+def varint(value: int, width: int = 0) -> bytes:
+    """A whole number from 0 on, in as few bytes as will do, or in `width`."""
+    parts = bytearray()
+    while value > 0x7F or len(parts) + 1 < width:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)
+
+
+def tag(field: int, kind: int = VARINT) -> bytes:
+    """What stands before the value of a field."""
+    return varint(field << 3 | kind)
+
+
+def number(field: int, value: int) -> bytes:
+    """A field with a whole number; a negative one takes ten bytes."""
+    return tag(field) + varint(value & (1 << 64) - 1)
+
+
+def block(field: int, content: bytes) -> bytes:
+    """A field with a message or with bytes."""
+    return tag(field, LENGTH) + varint(len(content)) + content
+
+
+def text(field: int, content: str) -> bytes:
+    """A field with a text; what UTF-8 has no form for is written as an escape."""
+    return block(field, content.encode("utf-8", "backslashreplace"))
+
+
+def width_of(largest: int) -> int:
+    """So many bytes a varint of this number has."""
+    return max(1, -(-max(largest, 0).bit_length() // 7))
+
+
+def size_of(parts: Sequence[Part]) -> int:
+    """So many bytes a message of these parts has."""
+    return sum(len(part) if isinstance(part, bytes) else part[1] for part in parts)
+
+
+class Form:
+    """A message of fixed parts with places for numbers: made once, filled for many messages.
+
+    Args:
+        parts: Bytes as they are, or the name of a number and its width.
+    """
+
+    def __init__(self, parts: Iterable[Part]) -> None:
+        self.places: list[tuple[str, int, int]] = []
+        fixed = b""
+        for part in parts:
+            if isinstance(part, bytes):
+                fixed += part
+            else:
+                self.places.append((part[0], len(fixed), part[1]))
+                fixed += bytes(part[1])
+        self.size = len(fixed)
+        self._row = np.frombuffer(fixed, dtype=np.uint8)
+
+    def fill(self, values: dict[str, npt.NDArray[Any]], count: int) -> Bytes:
+        """(count, size) bytes. *Cost*: about 5 ns a number and message."""
+        made = np.empty((count, self.size), dtype=np.uint8)
+        made[:] = self._row
+        for name, at, width in self.places:
+            self._put(made, at, width, values[name].astype(np.uint64, copy=False))
+        return made
+
+    def _put(self, made: Bytes, at: int, width: int, numbers: npt.NDArray[np.uint64]) -> None:
+        for first in range(0, width, _WORD_BYTES):
+            size = min(_WORD_BYTES, width - first)
+            word = np.zeros(len(numbers), dtype="<u8")
+            for place in range(size):
+                septet = (numbers >> np.uint64(7 * (first + place))) & np.uint64(0x7F)
+                if first + place + 1 < width:
+                    septet |= np.uint64(0x80)
+                word |= septet << np.uint64(8 * place)
+            as_bytes = word.view(np.uint8).reshape(-1, _WORD_BYTES)
+            made[:, at + first : at + first + size] = as_bytes[:, :size]

@@ -1,0 +1,153 @@
+"""A run's rows for tools that want one file for each rank: rank by rank, with the thread, name and step of each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ... import stages
+from ...store.records import NO_STEP
+from ..frames import NAMED
+from ..rows import IS_MARK, WAITS_FOR, Need
+from . import _rl_names
+from ._even import runs_of
+from ._nesting import TRACK_BITS
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ..run import Run
+    from ._rank_files import RankFile
+
+_COALESCED = "coalesced"
+# Threads and tasks that nothing describes, and tasks: above all numbers that a system gives.
+_TASKS = 1 << 30
+
+
+class RankRows(NamedTuple):
+    """Rows of one process, in the order of their ends. Times in ns; `name` and `domain` are numbers in `texts`."""
+
+    process: int
+    start: npt.NDArray[np.int64]
+    end: npt.NDArray[np.int64]
+    is_mark: npt.NDArray[np.bool_]
+    name: npt.NDArray[np.int64]
+    domain: npt.NDArray[np.int64]
+    thread: npt.NDArray[np.int64]
+    step: npt.NDArray[np.int64]
+
+
+class RankRowReader:
+    """Reads a run rank by rank.
+
+    Attributes:
+        texts: What the numbers of names and domains stand for; it only grows.
+        shown: Stages and what their ranges are called.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._names = _rl_names.names_of(_frameworks(run))
+        self._threads = _threads(run.tracks())
+        self.texts: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._by_key: dict[int, tuple[int, int]] = {}
+        self.shown: dict[str, str] = {}
+
+    def rows(self) -> Iterator[RankRows]:
+        """All that has ended, process by process."""
+        for piece in self._run.coded(Need(as_json=False, names=(_COALESCED,)), backwards=False):
+            process = piece["process"].to_numpy()
+            for begin, end in runs_of(process):
+                yield self._of_process(int(process[begin]), piece.slice(begin, end - begin))
+
+    def open_marks(self) -> Iterator[RankRows]:
+        """What is open, or was when its process ended, as a mark where it began: a range without an end is none."""
+        for row in self._run.open_ranges().iter_rows(named=True):
+            lane = row["process"] << TRACK_BITS | row["track"]
+            at, step = row["start_ns"], NO_STEP if row["step"] is None else row["step"]
+            numbers = (self._number(f"open: {row['name']}"), self._number(row["domain"]), self._thread(lane), step)
+            columns = (np.array([value], dtype=np.int64) for value in numbers)
+            yield RankRows(row["process"], np.array([at]), np.array([at]), np.array([True]), *columns)
+
+    def _of_process(self, process: int, piece: pl.DataFrame) -> RankRows:
+        start, duration = piece["start_ns"].to_numpy(), piece["duration_ns"].to_numpy()
+        is_mark = piece["flags"].to_numpy() & IS_MARK != 0
+        track, places = np.unique(piece["track"].to_numpy(), return_inverse=True)
+        threads = np.array([self._thread(process << TRACK_BITS | number) for number in track.tolist()], dtype=np.int64)
+        name, domain = self._texts_of(piece, is_mark)
+        step = piece["step"].to_numpy().astype(np.int64)
+        return RankRows(process, start, start + np.maximum(duration, 0), is_mark, name, domain, threads[places], step)
+
+    def _texts_of(self, piece: pl.DataFrame, is_mark: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        site, stage = (piece[name].to_numpy().astype(np.int64) for name in ("site", "stage"))
+        is_own = ~is_mark & piece[NAMED + WAITS_FOR].is_null().to_numpy()
+        is_many = piece[NAMED + _COALESCED].is_not_null().to_numpy()
+        keys, places = np.unique(site << 16 | stage << 2 | is_own << 1 | is_many, return_inverse=True)
+        pairs = np.array([self._pair(key) for key in keys.tolist()], dtype=np.int64).reshape(-1, 2)
+        return pairs[places, 0], pairs[places, 1]
+
+    def _pair(self, key: int) -> tuple[int, int]:
+        if key not in self._by_key:
+            site, stage = self._run.vocabulary.sites[key >> 16], self._run.vocabulary.stages[key >> 2 & (1 << 14) - 1]
+            name = site.name
+            if site.is_stage and stage is not None and key & 2:
+                name = self._names.get(stages.canonical(stage), name)
+                self.shown[stage] = name
+            self._by_key[key] = self._number(name + " (coalesced)" * (key & 1)), self._number(site.domain)
+        return self._by_key[key]
+
+    def _number(self, text: str) -> int:
+        number = self._numbers.setdefault(text, len(self.texts))
+        if number == len(self.texts):
+            self.texts.append(text)
+        return number
+
+    def _thread(self, lane: int) -> int:
+        return self._threads.get(lane, _TASKS + (lane & (1 << TRACK_BITS) - 1))
+
+
+def _threads(tracks: pl.DataFrame) -> dict[int, int]:
+    """The number of the thread of each lane; each task has one of its own."""
+    return {
+        row["process"] << TRACK_BITS | row["track"]: row["thread"] & 0xFFFFFFFF
+        for row in tracks.iter_rows(named=True)
+        if not row["is_task"]
+    }
+
+
+def _frameworks(run: Run) -> list[str]:
+    """Those that were patched in any process."""
+    import polars as pl
+
+    return run.patches().filter(pl.col("state") == "applied")["framework"].unique().to_list()
+
+
+class StepTimes:
+    """When the steps of a file began: by the first of its processes that has any."""
+
+    def __init__(self, file: RankFile) -> None:
+        self.file = file
+        self._leader: int | None = None
+        self._begun: dict[int, int] = {}
+
+    def see(self, rows: RankRows) -> None:
+        """Rows of one of its processes."""
+        has_step = (rows.step != NO_STEP) & ~rows.is_mark
+        if not has_step.any() or self._leader not in (None, rows.process):
+            return
+        self._leader = rows.process
+        step, start = rows.step[has_step], rows.start[has_step]
+        order = np.lexsort((start, step))
+        step, start = step[order], start[order]
+        first = np.flatnonzero(np.concatenate(([True], step[1:] != step[:-1])))
+        for number, at in zip(step[first].tolist(), start[first].tolist()):
+            self._begun[number] = min(at, self._begun.get(number, at))
+
+    def windows(self, last_ns: int) -> list[tuple[int, int, int]]:
+        """Of each step its number, begin and end, which is just before the next one begins."""
+        begun = sorted((at, step) for step, at in self._begun.items())
+        ends = [*(at - 1 for at, _ in begun[1:]), max(last_ns, begun[-1][0]) if begun else 0]
+        return [(step, at, max(at, end)) for (at, step), end in zip(begun, ends)]

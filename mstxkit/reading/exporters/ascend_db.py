@@ -1,0 +1,126 @@
+"""Databases that MindStudio Insight opens and msprof-analyze reads: one for each rank, with ranges and steps.
+
+`msmonitor`, the default, is the flat layout of msMonitor: both tools take it with nothing beside it. `torch-npu` is the
+layout of torch_npu's own profiles. With `into` the ranges of one rank go into a copy of such a profile, on its time.
+
+The four stages that Insight's RL tab has a name for are called by it (`_rl_names.py`). What is open is a mark, `open:
+<name>`, where it began: these tools cannot read a range without an end. `ranks.csv` says which file is whose.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...errors import MstxkitError
+from . import FOLDER, Exporter, _rank_files
+from ._ascend_file import AscendFile
+from ._ascend_merge import merged
+from ._profile_folder import number_of, profile_folder, write_beside
+from ._rank_files import RankFile
+from ._rank_rows import RankRowReader, RankRows, StepTimes
+
+if TYPE_CHECKING:
+    from ..run import Run
+
+MSMONITOR, TORCH_NPU = "msmonitor", "torch-npu"
+
+
+def write(run: Run, folder: Path, layout: str = MSMONITOR, into: str | None = None) -> int:
+    """Write `run` into an empty folder; the number of ranges and marks.
+
+    Args:
+        layout: MSMONITOR or TORCH_NPU.
+        into: A database of torch_npu's, to a copy of which the ranges of its rank are added.
+
+    *Cost*: about two microseconds a range. As many files are open at a time as a rank has roles.
+
+    Raises:
+        MstxkitError: no such layout; a profile that cannot be read, or that nothing of the run fits into.
+    """
+    if layout not in (MSMONITOR, TORCH_NPU):
+        raise MstxkitError(f"no layout {layout!r}; choose {MSMONITOR} or {TORCH_NPU}")
+    if into is not None:
+        return merged(run, folder, Path(into))
+    writer = _Folder(run, folder, layout)
+    try:
+        for rows in writer.reader.rows():
+            writer.add(rows)
+        return writer.finish()
+    except sqlite3.Error as exc:
+        raise OSError(f"{exc}") from exc
+    finally:
+        writer.drop()
+
+
+class _Folder:
+    """The files of all ranks; those of which all processes are written are closed."""
+
+    def __init__(self, run: Run, folder: Path, layout: str) -> None:
+        self._run, self._folder, self._layout = run, folder, layout
+        self._processes = run.processes()
+        self._files = _rank_files.of_run(self._processes)
+        self._file_of = {process: file for file in self._files for process in file.processes}
+        self._open: dict[int, tuple[AscendFile, StepTimes]] = {}
+        self._counts: dict[int, int] = {}
+        self._pids = self._processes["pid"].to_list()
+        self.reader = RankRowReader(run)
+        self._opened: dict[int, list[RankRows]] = {}
+        for rows in self.reader.open_marks():
+            self._opened.setdefault(rows.process, []).append(rows)
+
+    def add(self, rows: RankRows) -> None:
+        file = self._file_of[rows.process]
+        for number, (base, steps) in list(self._open.items()):
+            if max(steps.file.processes) < rows.process:
+                self._close(number, base, steps)
+        base, steps = self._of(file)
+        steps.see(rows)
+        base.put(rows, self.reader.texts, self._pids[rows.process])
+
+    def _of(self, file: RankFile) -> tuple[AscendFile, StepTimes]:
+        if file.number not in self._open:
+            self._open[file.number] = AscendFile(self._place(file)), StepTimes(file)
+        return self._open[file.number]
+
+    def _place(self, file: RankFile) -> Path:
+        if self._layout == MSMONITOR:
+            return self._folder / f"msmonitor_{file.pid}_{file.stamp}_{file.number}.db"
+        folder = profile_folder(self._folder, file)
+        return folder / f"ascend_pytorch_profiler{number_of(file)}.db"
+
+    def _close(self, number: int, base: AscendFile, steps: StepTimes) -> None:
+        for process in steps.file.processes:
+            for rows in self._opened.pop(process, ()):
+                base.put(rows, self.reader.texts, self._pids[process])
+        del self._open[number]
+        self._counts[number] = base.count
+        about = {
+            "mstxkit_run": self._run.id,
+            "mstxkit_role": steps.file.role or "",
+            "mstxkit_rank": str(steps.file.rank),
+        }
+        base.describe(steps.file, steps.windows(base.last_ns), about)
+        base.close()
+
+    def finish(self) -> int:
+        for number, (base, steps) in list(self._open.items()):
+            self._close(number, base, steps)
+        for file in self._files:
+            if file.number not in self._counts:
+                self._close(file.number, *self._of(file))
+        write_beside(self._folder, _rank_files.as_rows(self._files, self._processes, self._counts), self.reader)
+        return sum(self._counts.values())
+
+    def drop(self) -> None:
+        for base, _ in self._open.values():
+            base.drop()
+
+
+EXPORTER = Exporter(
+    "_ascend",
+    write,
+    form=FOLDER,
+    options={"layout": f"{MSMONITOR} or {TORCH_NPU}", "into": "a profile of torch_npu's to add one rank's ranges to"},
+)

@@ -1,0 +1,193 @@
+"""How far a recording's clock is from the run's: by ranges that both have, of which many may be missing or others.
+
+All differences between ranges of one name and about one length are laid out; the true one is where most of them meet.
+A straight line through these is the offset with its drift, and what is farthest from it bounds its error.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ._trace import NamedStretches, Times
+
+RANGES, FEW_RANGES, WALL = "ranges", "few ranges", "wall clock"
+# Nobody measured it: clocks of one host, or of hosts that keep time by NTP.
+WALL_ERROR_NS = 10_000_000
+_PAIRS_AT_MOST = 1_000_000
+# Differences this close are one; lengths of one range differ by no more, or by that part.
+_CLOSE_NS, _LENGTH_NS, _LENGTH_RATIO = 1_000_000, 200_000, 0.02
+_ENOUGH, _ENOUGH_RATIO, _PEAKS = 3, 0.3, 32
+# A line needs so many, over so long; no clock of a computer drifts more.
+_LINE_NEEDS, _LINE_NEEDS_NS, _DRIFT_AT_MOST = 16, 2_000_000_000, 5e-4
+_ROUNDS, _OUTLIER_MADS, _FLOOR_NS = 6, 6, 2_000
+_Floats = npt.NDArray[np.float64]
+
+
+class ClockFit(NamedTuple):
+    """From the recording's clock to the run's: `time + offset_ns + drift * (time - origin_ns)`.
+
+    Attributes:
+        error_ns: No time is farther off; for `WALL` it is an assumption.
+        matches: So many ranges agreed.
+        how: RANGES; FEW_RANGES, one or two; WALL, none.
+        note: What a reader should know; "" for nothing.
+    """
+
+    offset_ns: int
+    drift: float
+    origin_ns: int
+    error_ns: int
+    matches: int
+    how: str
+    note: str = ""
+
+    def to_theirs(self, times: Times) -> Times:
+        """Times of the run on the recording's clock."""
+        there = times - self.offset_ns
+        drifted: Times = there - np.rint(self.drift * (there - self.origin_ns)).astype(np.int64)
+        return drifted
+
+
+def wall(own_error_ns: int, note: str = "") -> ClockFit:
+    """Both clocks are taken to be the wall clock."""
+    return ClockFit(0, 0.0, 0, WALL_ERROR_NS + own_error_ns, 0, WALL, note)
+
+
+class _Pairs(NamedTuple):
+    """Ranges that may be the same. `theirs` numbers those of the recording, all names together."""
+
+    theirs: npt.NDArray[np.int64]
+    starts: Times  # theirs
+    differences: Times  # ours - theirs, of begins
+    more: Times  # by how much ours is longer
+
+
+def fit(theirs: NamedStretches, ours: NamedStretches, own_error_ns: int) -> ClockFit | None:
+    """The clocks' relation by their ranges; None where these do not tell it.
+
+    Args:
+        theirs: The recording's.
+        ours: The run's, of the same process.
+        own_error_ns: Bound of the run's own clock.
+    """
+    pairs = _pairs(theirs, ours)
+    if not len(pairs.starts):
+        return None
+    peak, there = _peak(pairs), len(np.unique(pairs.theirs))
+    matched = _near(pairs, np.full(len(pairs.starts), float(peak.middle)))
+    count = len(np.unique(pairs.theirs[matched]))
+    if count < _ENOUGH:
+        return _of_few(pairs, matched, own_error_ns) if count == there and not peak.has_rivals else None
+    line = _line(pairs, float(peak.middle), own_error_ns, peak.has_rivals)
+    return line if line.matches >= _ENOUGH_RATIO * there else None
+
+
+def _pairs(theirs: NamedStretches, ours: NamedStretches) -> _Pairs:
+    parts = list(_by_name(theirs, ours))
+    if not parts:
+        nothing = np.zeros(0, dtype=np.int64)
+        return _Pairs(nothing, nothing, nothing, nothing)
+    return _Pairs(*(np.concatenate([part[at] for part in parts]) for at in range(4)))
+
+
+def _by_name(theirs: NamedStretches, ours: NamedStretches) -> Iterator[tuple[Any, ...]]:
+    """Rare names first: they tell most, and frequent ones may not fit any more."""
+    codes = {name: code for code, name in enumerate(ours.names)}
+    shared = [(code, codes[name]) for code, name in enumerate(theirs.names) if name in codes]
+    sizes = {
+        both: np.count_nonzero(theirs.codes == both[0]) * np.count_nonzero(ours.codes == both[1]) for both in shared
+    }
+    room = _PAIRS_AT_MOST
+    for both in sorted(shared, key=lambda both: sizes[both]):
+        mine = np.flatnonzero(theirs.codes == both[0])
+        starts, ends = ours.of(both[1])
+        if not len(mine) or not len(starts):
+            continue
+        most = max(1, room // len(starts))
+        mine = mine[np.linspace(0, len(mine) - 1, min(len(mine), most)).astype(np.int64)]
+        room -= len(mine) * len(starts)
+        yield _compared(mine, theirs, starts, ends)
+        if room <= 0:
+            return
+
+
+def _compared(mine: Any, theirs: NamedStretches, starts: Times, ends: Times) -> tuple[Any, ...]:
+    length, other = (theirs.ends - theirs.starts)[mine][:, None], (ends - starts)[None, :]
+    is_alike = np.abs(other - length) <= np.maximum(_LENGTH_NS, _LENGTH_RATIO * np.maximum(length, other))
+    row, column = np.nonzero(is_alike)
+    begun = theirs.starts[mine[row]]
+    return mine[row], begun, starts[column] - begun, (other - length)[row, column]
+
+
+class _Peak(NamedTuple):
+    middle: int
+    has_rivals: bool
+
+
+def _peak(pairs: _Pairs) -> _Peak:
+    """The difference on which most ranges of the recording agree; of equal ones the closest to none."""
+    order = np.argsort(pairs.differences, kind="stable")
+    ordered = pairs.differences[order]
+    counts = np.searchsorted(ordered, ordered + _CLOSE_NS, side="right") - np.arange(len(ordered))
+    rivals: list[tuple[int, int, int]] = []
+    most = counts.max()
+    while len(rivals) < _PEAKS and counts.max() * 2 >= most:
+        at = int(np.argmax(counts))
+        part = slice(at, at + counts[at])
+        middle = int(np.median(ordered[part]))
+        rivals.append((-len(np.unique(pairs.theirs[order[part]])), abs(middle), middle))
+        around = np.searchsorted(ordered, (ordered[at] - 2 * _CLOSE_NS, ordered[at] + 2 * _CLOSE_NS))
+        counts[around[0] : around[1]] = 0
+    rivals.sort()
+    best = rivals[0]
+    return _Peak(best[2], sum(rival[0] == best[0] for rival in rivals) > 1)
+
+
+def _near(pairs: _Pairs, expected: _Floats, within_ns: float = _CLOSE_NS) -> npt.NDArray[np.bool_]:
+    return np.asarray(np.abs(pairs.differences - expected) <= within_ns)
+
+
+def _of_few(pairs: _Pairs, matched: Any, own_error_ns: int) -> ClockFit:
+    differences = pairs.differences[matched] + pairs.more[matched] // 2
+    offset = int(np.median(differences))
+    error = int(np.abs(differences - offset).max() + np.abs(pairs.more[matched]).max())
+    count = len(np.unique(pairs.theirs[matched]))
+    note = f"its clock goes by {count} range{'s' * (count > 1)} alone"
+    return ClockFit(offset, 0.0, 0, error + _CLOSE_NS + own_error_ns, count, FEW_RANGES, note)
+
+
+def _line(pairs: _Pairs, middle: float, own_error_ns: int, has_rivals: bool) -> ClockFit:
+    """A straight line through the differences near this one, outliers left out."""
+    # The middles of both ranges: what recording a range costs is about the same at its begin and its end.
+    values = pairs.differences + pairs.more / 2
+    origin = int(np.median(pairs.starts[_near(pairs, np.full(len(values), middle))]))
+    passed, drift, offset, chosen = (pairs.starts - origin).astype(np.float64), 0.0, middle, np.zeros(0, dtype=bool)
+    for _ in range(_ROUNDS):
+        chosen = _near(pairs, offset + drift * passed)
+        x, y = passed[chosen], values[chosen]
+        drift = _slope(x, y)
+        offset = float(np.median(y - drift * x))
+        rest = np.abs(y - drift * x - offset)
+        keep = rest <= _OUTLIER_MADS * np.median(rest) + _FLOOR_NS
+        chosen[np.flatnonzero(chosen)[~keep]] = False
+    rest = np.abs(values - drift * passed - offset)[chosen]
+    error = int(np.ceil(rest.max() + np.median(np.abs(pairs.more[chosen])) / 2))
+    matches = len(np.unique(pairs.theirs[chosen]))
+    note = "its ranges fit the run at several places, one as well as the other: the nearest was taken" * has_rivals
+    return ClockFit(round(offset), drift, origin, error + own_error_ns, matches, RANGES, note)
+
+
+def _slope(x: _Floats, y: _Floats) -> float:
+    """Drift: the median of the slopes between ranges that lie half of all apart; 0 where these are too few or close."""
+    if len(x) < _LINE_NEEDS or np.ptp(x) < _LINE_NEEDS_NS:
+        return 0.0
+    order = np.argsort(x, kind="stable")
+    half = len(x) // 2
+    apart = x[order[half:]] - x[order[: len(x) - half]]
+    rise = y[order[half:]] - y[order[: len(x) - half]]
+    usable = apart > _LINE_NEEDS_NS / 4
+    slope = float(np.median(rise[usable] / apart[usable])) if usable.any() else 0.0
+    return slope if abs(slope) <= _DRIFT_AT_MOST else 0.0

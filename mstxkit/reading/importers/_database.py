@@ -1,0 +1,126 @@
+"""A foreign SQLite database, read so that nothing in it is executed, nothing is written, and nobody is waited for.
+
+Of its schema only tables count: a view would run what somebody else wrote, and a virtual table a module. Columns come
+in pieces, as arrays; what is no number becomes 0 or -1.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing, contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any, Callable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import FormatError
+from ._trace import NAME_CHARACTERS
+
+MAGIC = b"SQLite format 3\0"
+_ROWS_AT_A_TIME, _BYTES_A_ROW = 1 << 16, 64  # in the file, about
+ROWS_AT_MOST = 200_000_000
+_WAIT_S, _TABLES_AT_MOST, _TEXTS_AT_A_TIME = 1.0, 1000, 500
+_LENGTH, _LENGTH_AT_MOST = 0, 1 << 26  # SQLITE_LIMIT_LENGTH
+_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION}
+
+
+class Database:
+    """What there is in a database; `tables` maps names to their columns."""
+
+    def __init__(self, base: sqlite3.Connection, advance: Callable[[float], None]) -> None:
+        self._base, self._advance = base, advance
+        self.tables = {name: self._columns_of(name) for name in self._names()}
+        base.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY)
+
+    def _names(self) -> list[str]:
+        # A virtual table has no root page.
+        query = "select name from sqlite_master where type = 'table' and rootpage > 0 limit ?"
+        return [str(name) for (name,) in self._base.execute(query, (_TABLES_AT_MOST,)) if _is_plain(str(name))]
+
+    def _columns_of(self, table: str) -> list[str]:
+        return [str(row[1]) for row in self._base.execute(f'pragma table_info("{table}")')]
+
+    def column(self, table: str, *names: str) -> str:
+        """The first of these columns that a table has; "" where it has none of them."""
+        return next((name for name in names if name in self.tables.get(table, ())), "")
+
+    def numbers(self, table: str, *columns: str, where: str = "") -> Iterator[npt.NDArray[np.int64]]:
+        """Rows of whole numbers, (rows, columns), piece by piece. What is null is -1, a text that is no number 0.
+
+        Raises:
+            sqlite3.Error: the rest cannot be read.
+        """
+        wanted = ", ".join(f'coalesce(cast("{name}" as integer), -1)' for name in columns)
+        cursor = self._base.execute(f'select {wanted} from "{table}" {where and "where " + where} limit {ROWS_AT_MOST}')
+        while rows := cursor.fetchmany(_ROWS_AT_A_TIME):
+            self._advance(len(rows) * _BYTES_A_ROW)
+            # A third of the time that `np.array` takes of tuples.
+            flat = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=len(rows) * len(columns))
+            yield flat.reshape(-1, len(columns))
+
+    def all_numbers(self, table: str, *columns: str, where: str = "") -> npt.NDArray[np.int64]:
+        """The same at once: of tables that are small."""
+        return np.concatenate(
+            [np.zeros((0, len(columns)), dtype=np.int64), *self.numbers(table, *columns, where=where)]
+        )
+
+    def texts(self, ids: Sequence[int]) -> dict[int, str]:
+        """What numbers stand for in STRING_IDS, cut where it is long."""
+        if not self.column("STRING_IDS", "id") or not self.column("STRING_IDS", "value"):
+            return {}
+        of_ids: dict[int, str] = {}
+        for at in range(0, len(ids), _TEXTS_AT_A_TIME):
+            part = [int(id) for id in ids[at : at + _TEXTS_AT_A_TIME]]
+            marks = ",".join("?" * len(part))
+            query = (
+                f"select id, substr(cast(value as text), 1, {NAME_CHARACTERS}) from STRING_IDS where id in ({marks})"
+            )
+            of_ids.update((id, value) for id, value in self._base.execute(query, part) if isinstance(value, str))
+        return of_ids
+
+    def pairs(self, table: str, first: str, second: str, at_most: int = 1000) -> list[tuple[Any, Any]]:
+        """Two columns of a small table, as they are; texts of more than a million characters are cut."""
+        if not {first, second} <= {*self.tables.get(table, ())}:
+            return []
+        cut = (f'case when typeof("{name}") = \'text\' then substr("{name}", 1, 1048576) else "{name}" end'
+               for name in (first, second))  # fmt: skip
+        return list(self._base.execute(f'select {", ".join(cut)} from "{table}" limit {at_most}'))
+
+
+def _is_plain(name: str) -> bool:
+    return name.replace("_", "a").isalnum() and name.isascii()
+
+
+@contextmanager
+def opened(path: Path, advance: Callable[[float], None]) -> Iterator[Database]:
+    """A database for reading.
+
+    Raises:
+        FormatError: it is none, is damaged where its tables are listed, or is locked.
+    """
+    try:
+        with closing(_connected(path)) as base:
+            yield Database(base, advance)
+    except sqlite3.Error as exc:
+        raise FormatError(f"cannot be read as a database: {exc}") from None
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    # Where nobody writes, `immutable` leaves even the folder as it was; beside a log that must be read as well, it
+    # would show an old state.
+    has_log = any(os.path.exists(f"{path}{suffix}") and os.path.getsize(f"{path}{suffix}") for suffix in _LOGS)
+    mode = "mode=ro" if has_log else "mode=ro&immutable=1"
+    base = sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=_WAIT_S, check_same_thread=False)
+    base.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    base.enable_load_extension(False) if hasattr(base, "enable_load_extension") else None
+    if hasattr(base, "setlimit"):
+        base.setlimit(_LENGTH, _LENGTH_AT_MOST)
+    for pragma in ("trusted_schema = off", "cell_size_check = on", "query_only = on", "cache_size = -65536"):
+        base.execute(f"pragma {pragma}")
+    return base
+
+
+_LOGS = ("-wal", "-journal")

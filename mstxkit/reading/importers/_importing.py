@@ -1,0 +1,155 @@
+"""Files of other tools into a run: read, compared with the run's own ranges, joined with its stages, and kept."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Sequence
+
+from ...errors import CaptureError, FormatError
+from ..folder import Damage, reason_of
+from . import _join, _kept, _waiting
+from ._places import Source
+from ._trace import Trace
+
+if TYPE_CHECKING:
+    from ..run import Run
+
+
+class Imported(NamedTuple):
+    """What became of one file.
+
+    Attributes:
+        file: As it was named.
+        source: Its format.
+        ranks: Whose devices it tells of.
+        events: So many rows or events were read.
+        rows: Of `Run.device()`; none where it has nothing to do with this run.
+        clocks: How the clock of each rank was found.
+        problem: Why it has no rows; "" where it has.
+        notes: What a reader should know.
+    """
+
+    file: str
+    source: str
+    ranks: list[int]
+    events: int
+    rows: list[dict[str, Any]]
+    clocks: list[dict[str, Any]]
+    problem: str
+    notes: list[str]
+    damage: list[Damage]
+
+    def about(self) -> dict[str, Any]:
+        """For the document beside the rows."""
+        kept = self._asdict()
+        del kept["rows"], kept["file"]
+        return {**kept, "damage": [part._asdict() for part in self.damage]}
+
+
+def import_all(
+    run: Run, sources: Sequence[Source], advance: Callable[[float], None], rank: int | None = None
+) -> list[Imported]:
+    """Read these files and join them with a run.
+
+    Args:
+        run: Opened without filters but for ranks.
+        advance: Called with about the bytes that were read since.
+        rank: Whose they are, where nothing else says so.
+    """
+    traces: dict[int, list[Trace]] = {}
+    problems: dict[int, FormatError | OSError] = {}
+    for number, source in enumerate(sources):
+        try:
+            traces[number] = _read(source, advance)
+        except (OSError, FormatError) as exc:
+            problems[number] = exc
+    every = [trace for of_file in traces.values() for trace in of_file]
+    _join.know_by_process(run, every)
+    for trace in every:
+        trace.rank = rank if trace.rank is None else trace.rank
+    _waiting.compare(every, _join.ranks_of(run))
+    hosts = _join.hosts(run, every)
+    return [
+        _failed(source, problems[number]) if number in problems else _joined(source, traces[number], hosts)
+        for number, source in enumerate(sources)
+    ]
+
+
+def keep(run: Path, run_id: str, source: Source, imported: Imported) -> None:
+    """Keep what a file became, in place of what was kept of it before.
+
+    Nothing is kept of one that has no rows and never had: it may have some once its stage is over. Of one that can
+    never have any, a light profile's, that is kept.
+
+    Raises:
+        OSError, CaptureError: the run cannot be written.
+    """
+    identity = _kept.Identity.of(source.path, run)
+    rows = [{**row, "file": identity.file} for row in imported.rows]
+    if rows or imported.problem == _join.NOTHING_IN_IT or _kept.is_there(run, identity):
+        _kept.write(run, run_id, identity, rows, imported.about())
+
+
+def try_to_keep(run: Path, run_id: str, source: Source, imported: Imported) -> str:
+    """The same; why it could not be done, or ""."""
+    try:
+        keep(run, run_id, source, imported)
+        return ""
+    except (OSError, CaptureError) as exc:
+        return reason_of(exc)
+
+
+def _read(source: Source, advance: Callable[[float], None]) -> list[Trace]:
+    traces = source.importer.read(source.path, advance)
+    for trace in traces:
+        if len(traces) == 1 and source.rank is not None:
+            trace.rank = source.rank
+        trace.host = trace.host or source.host
+        trace.pid = trace.pid or source.pid
+    if source.companion is not None and len(traces) == 1 and traces[0].transfer is None:
+        _complete(traces[0], source.companion, advance)
+    return traces
+
+
+def _complete(trace: Trace, companion: Path, advance: Callable[[float], None]) -> None:
+    """Transfer and waiting from `communication.json` beside it."""
+    from .communication import IMPORTER
+
+    try:
+        (other,) = IMPORTER.read(companion, advance)
+    except (OSError, FormatError) as exc:
+        Damage.because(str(companion), exc).note_in(trace.damage)
+        return
+    trace.transfer, trace.waiting = other.transfer, other.waiting
+    trace.damage += other.damage
+    trace.notes.append("transfer is told from waiting by communication.json beside it")
+
+
+def _joined(source: Source, traces: list[Trace], hosts: dict[int, list[_join.Host]]) -> Imported:
+    rows: list[dict[str, Any]] = []
+    clocks: list[dict[str, Any]] = []
+    problems, notes = [], [note for trace in traces for note in trace.notes]
+    for trace in traces:
+        if trace.rank is None:
+            problems.append("does not say of which rank it is: name it with --rank")
+            continue
+        joined = _join.join(trace, hosts.get(trace.rank, []))
+        rows += joined.rows
+        clocks.append({"rank": trace.rank, **joined.clock._asdict()})
+        notes += filter(None, [joined.clock.note if joined.rows else ""])
+        problems += filter(None, [joined.problem])
+    ranks = sorted({trace.rank for trace in traces if trace.rank is not None})
+    damage = list(dict.fromkeys(part for trace in traces for part in trace.damage))
+    events = sum(trace.events for trace in traces)
+    problem = "" if rows else "; ".join(dict.fromkeys(problems))
+    notes += [] if not rows else dict.fromkeys(problems)
+    return Imported(
+        os.fspath(source.path), source.importer.what, ranks, events, rows, clocks, problem,
+        list(dict.fromkeys(notes)), damage,
+    )  # fmt: skip
+
+
+def _failed(source: Source, exc: FormatError | OSError) -> Imported:
+    damage = Damage.because(os.fspath(source.path), exc)
+    return Imported(damage.path, source.importer.what, [], 0, [], [], damage.reason, [], [damage])

@@ -1,0 +1,220 @@
+"""Device time of a recording, stage by stage: which process of the run it belongs to, and what each stage holds of it.
+
+Computing wins over communicating, as in msprof: what is both counts as computing, and as overlapped besides. What is
+neither is free. Stages are brought to the recording's clock, so that the three add up to the stage exactly.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
+
+import numpy as np
+import polars as pl
+
+from ...host.names import safe_domain, safe_message
+from ...store.values import small_number
+from ..intervals import Intervals, union
+from ..processes import Process, rank_of, role_of
+from . import _clock_fit
+from ._clock_fit import ClockFit
+from ._trace import NAME_CHARACTERS, NO_NAMES, NamedColumn, NamedStretches, Times, Trace
+
+if TYPE_CHECKING:
+    from ..run import Run
+
+DEVICE_SCHEMA: dict[str, Any] = {
+    "rank": pl.Int32, "step": pl.Int64, "stage": pl.String, "role": pl.String, "host": pl.String, "count": pl.Int64,
+    **dict.fromkeys(
+        ("stage_ns", "computing_ns", "communicating_ns", "transfer_ns", "waiting_ns", "overlapped_ns", "free_ns",
+         "spans_ns", "error_ns"), pl.Int64),
+    "clock": pl.String, "source": pl.String, "file": pl.String,
+}  # fmt: skip
+_RANGES_OF_RUN, _RANKS_AT_MOST = 1 << 21, 1 << 20
+# As of a light profile, which has ranges of the host alone.
+NOTHING_IN_IT = "holds no time of a device"
+
+
+class Host(NamedTuple):
+    """A process of the run, with the stages that it went through and, where they are asked for, its ranges."""
+
+    process: Process
+    stages: pl.DataFrame
+    ranges: NamedStretches
+
+
+class Joined(NamedTuple):
+    """What a trace became: rows of `DEVICE_SCHEMA` without the last one, how its clock was found, and what is wrong."""
+
+    rows: list[dict[str, Any]]
+    clock: ClockFit
+    problem: str = ""
+
+
+def hosts(run: Run, traces: Sequence[Trace]) -> dict[int, list[Host]]:
+    """The processes of each rank of these traces. Ranges are read only where a trace has some of such names."""
+    from ..tables import stages, waits
+
+    wanted = {trace.rank for trace in traces}
+    names = {name for trace in traces for name in trace.ranges.names}
+    processes = [process for process in run._processes if rank_of(process) in wanted]
+    if not processes:
+        return {}
+    rows = stages.outermost(waits.only_work(run.stage_rows()))
+    ranges = _ranges_of(run, {process.index for process in processes}, names) if names else {}
+    by_rank: dict[int, list[Host]] = {}
+    for process in processes:
+        own = rows.filter(pl.col("process") == process.index)
+        rank = rank_of(process)
+        assert rank is not None
+        by_rank.setdefault(rank, []).append(Host(process, own, ranges.get(process.index, NO_NAMES)))
+    return by_rank
+
+
+def ranks_of(run: Run) -> frozenset[int]:
+    """All ranks that a run has, also of processes that left nothing, as far as others knew how many there are."""
+    sizes = [small_number(process.identity.get("world_size")) or 0 for process in run._processes]
+    ranks = {rank for process in run._processes if (rank := rank_of(process)) is not None}
+    return frozenset({*ranks, *range(min(max(sizes, default=0), _RANKS_AT_MOST))})
+
+
+def know_by_process(run: Run, traces: Sequence[Trace]) -> None:
+    """Set the rank of traces that say none, but who recorded them: where the run has one such process, it is that."""
+    for trace in (trace for trace in traces if trace.rank is None and trace.pid is not None):
+        ranks = {
+            rank_of(process) for process in run._processes
+            if process.pid == trace.pid and trace.host in ("", process.host)
+        }  # fmt: skip
+        if len(ranks) == 1:
+            trace.rank = ranks.pop()
+
+
+def _ranges_of(run: Run, processes: set[int], names: set[str]) -> dict[int, NamedStretches]:
+    """Ranges of these processes that recordings have too, called as they are there."""
+    columns: dict[int, NamedColumn] = {}
+    called: dict[tuple[str, str], str | None] = {}
+    left = _RANGES_OF_RUN
+    for ranges, _ in run.batches():
+        own = pl.col("process").is_in(sorted(processes)) & pl.col("duration_ns").is_not_null()
+        texts = (pl.col("domain").cast(pl.String), pl.col("name").cast(pl.String))
+        same = ranges.filter(own).select(*texts, "process", "start_ns", "duration_ns")
+        pairs = same.select("domain", "name").unique().iter_rows()
+        called.update(((domain, name), _called(domain, name, names)) for domain, name in pairs)
+        for domain, name, process, start, length in same.iter_rows():
+            other = called[domain, name]
+            if other is not None and left > 0:
+                columns.setdefault(process, NamedColumn()).add(other, start, start + length)
+                left -= 1
+    return {process: column.all() for process, column in columns.items()}
+
+
+def _called(domain: str | None, name: str | None, names: set[str]) -> str | None:
+    """What a range of the run is called in a recording; None where it is in none."""
+    message = safe_message(name or "")
+    forms = (message, f"{safe_domain(domain or '')}::{message}", f"{domain}::{message}", name or "")
+    return next((form for form in (form[:NAME_CHARACTERS] for form in forms) if form in names), None)
+
+
+def join(trace: Trace, candidates: Sequence[Host]) -> Joined:
+    """Rows of a trace by the process that it belongs to, of those of its rank."""
+    extent = trace.extent
+    if extent is None:
+        return Joined([], _clock_fit.wall(0), NOTHING_IN_IT)
+    fits = [(host, _fit_of(trace, host)) for host in candidates if host.stages.height]
+    if not fits:
+        return Joined([], _clock_fit.wall(0), f"is of rank {trace.rank}, of which the run has no stage")
+    host, clock = max(fits, key=lambda both: _closeness(trace, extent, *both))
+    rows = _rows(trace, extent, host, clock)
+    problem = "" if rows else _why_none(extent, host, clock)
+    return Joined(rows, clock, problem)
+
+
+def _fit_of(trace: Trace, host: Host) -> ClockFit:
+    own_error_ns = host.process.clock.error_ns or 0
+    fit = _clock_fit.fit(trace.ranges, host.ranges, own_error_ns)
+    if fit is not None:
+        return fit
+    why = "it has no ranges of the host" if not len(trace.ranges.starts) else "none of its ranges is the run's"
+    return _clock_fit.wall(own_error_ns, f"{why}: both clocks are taken to be the wall clock")
+
+
+def _closeness(trace: Trace, extent: tuple[int, int], host: Host, clock: ClockFit) -> tuple[int, int, int, int]:
+    """The more, the sooner is this process the one: ranges that agree, its pid and host, stages at that time."""
+    is_it = (trace.pid == host.process.pid) + 2 * (trace.host == host.process.host)
+    starts, ends = _stages_there(host, clock)
+    shared = int(np.clip(np.minimum(ends, extent[1]) - np.maximum(starts, extent[0]), 0, None).sum())
+    return clock.matches, int(is_it), shared, -host.process.index
+
+
+def _stages_there(host: Host, clock: ClockFit) -> tuple[Times, Times]:
+    """Begins and ends of all occurrences, on the recording's clock."""
+    starts = host.stages["start_ns"].to_numpy()
+    return clock.to_theirs(starts), clock.to_theirs(starts + host.stages["duration_ns"].to_numpy())
+
+
+def _why_none(extent: tuple[int, int], host: Host, clock: ClockFit) -> str:
+    starts, ends = _stages_there(host, clock)
+    apart_s = max(int(starts.min()) - extent[1], extent[0] - int(ends.max())) / 1e9
+    if apart_s <= 0:
+        return f"was recorded while rank {rank_of(host.process)} was in no stage"
+    by = "by the wall clock" if clock.how == _clock_fit.WALL else "by its ranges"
+    return f"lies {apart_s:.1f} s outside of all stages of rank {rank_of(host.process)}, {by}: is it of this run?"
+
+
+class _Kinds(NamedTuple):
+    """What a recording tells, each without what wins over it; None where it does not tell."""
+
+    computing: Intervals | None
+    communicating: Intervals | None
+    transfer: Intervals | None
+    waiting: Intervals | None
+    overlapped: Intervals | None
+    spans: Intervals | None
+
+    @classmethod
+    def of(cls, trace: Trace) -> _Kinds:
+        computing, whole = trace.computing, trace.communicating
+        apart = whole.without(computing) if whole is not None and computing is not None else whole
+        both = whole.cut(computing) if whole is not None and computing is not None else None
+        transfer, waiting = trace.transfer, trace.waiting
+        if apart is not None and transfer is not None and waiting is not None:
+            transfer = transfer.cut(apart)
+            waiting = waiting.cut(apart).without(transfer)
+        return cls(computing, apart, transfer, waiting, both, trace.spans)
+
+
+def _rows(trace: Trace, extent: tuple[int, int], host: Host, clock: ClockFit) -> list[dict[str, Any]]:
+    starts, ends = _stages_there(host, clock)
+    starts, ends = np.maximum(starts, extent[0]), np.minimum(ends, extent[1])
+    inside = np.flatnonzero(ends > starts)
+    if not len(inside):
+        return []
+    there = host.stages[inside].select("step", pl.col("stage").cast(pl.String))
+    keyed = there.with_columns(start=pl.Series(starts[inside]), end=pl.Series(ends[inside]))
+    grouped = keyed.group_by("step", "stage", maintain_order=True).agg("start", "end").sort("step", "stage")
+    kinds, rows = _Kinds.of(trace), []
+    for step, stage, begins, stops in grouped.iter_rows():
+        stretches = union(begins, stops)
+        figures = _figures(kinds, stretches)
+        error = min(2 * len(begins) * clock.error_ns, stretches.total_ns)
+        rows.append({
+            "rank": trace.rank, "step": step, "stage": stage, "role": role_of(host.process), "host": host.process.host,
+            "count": len(begins), **figures, "error_ns": error, "clock": clock.how, "source": trace.source,
+        })  # fmt: skip
+    return rows
+
+
+def _figures(kinds: _Kinds, stage: Intervals) -> dict[str, int | None]:
+    """Lengths of what one stage of a step holds."""
+
+    def inside(kind: Intervals | None) -> int | None:
+        return None if kind is None else int(kind.inside(stage.starts, stage.ends).sum())
+
+    computing, communicating = inside(kinds.computing), inside(kinds.communicating)
+    is_whole = computing is not None and communicating is not None
+    return {
+        "stage_ns": stage.total_ns, "computing_ns": computing, "communicating_ns": communicating,
+        "transfer_ns": inside(kinds.transfer), "waiting_ns": inside(kinds.waiting),
+        "overlapped_ns": inside(kinds.overlapped),
+        "free_ns": stage.total_ns - (computing or 0) - (communicating or 0) if is_whole else None,
+        "spans_ns": inside(kinds.spans),
+    }  # fmt: skip

@@ -1,0 +1,226 @@
+"""JSON of any size, value by value: never more of it in memory than one value and a piece of the file.
+
+json's own scanner, in C, reads the values; this looks after what lies between them. Numbers with a point stay texts, so
+that a time in microseconds loses none of its digits.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import json
+import re
+import zlib
+from contextlib import contextmanager
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import IO, Any, Callable, Iterator, Mapping
+
+from ...errors import FormatError
+
+_PIECE_BYTES = 1 << 22
+VALUE_CHARACTERS = 1 << 26  # of a single value
+_BETWEEN, _BLANKS = re.compile(r"[\s,]*"), re.compile(r"\s*")
+_decoder: Any = json.JSONDecoder(parse_float=str, parse_constant=lambda _: None)
+_scan = _decoder.scan_once
+_CUT = "ends in the middle: what is whole before that is read"
+_GZIP = b"\x1f\x8b"
+
+
+class JsonStream:
+    """Values of one JSON document, as they come.
+
+    Args:
+        file: Of bytes; UTF-8, of which what is none is replaced.
+        advance: Called with the number of bytes that were read since.
+    """
+
+    def __init__(self, file: IO[bytes], advance: Callable[[float], None]) -> None:
+        self._file: Any = file
+        self._advance = advance
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+        self._buffer, self._at, self._before, self._is_over = "", 0, 0, False
+
+    def values(self, levels: Mapping[str, int], default: int = 1) -> Iterator[tuple[str, str, Any]]:
+        """(first key, last key, value) of all values so many levels below the top.
+
+        Args:
+            levels: Levels below a first key of an object at the top; a list at the top has one.
+            default: Below any other one.
+
+        Raises:
+            FormatError: it is no JSON, is cut, or holds a value of more than 64 MB; `offset` says where. What came
+                before has been handed out.
+        """
+        self._skip(_BLANKS)
+        opened = self._peek()
+        if opened == "[":
+            yield from (("", "", value) for value in self._list())
+        elif opened == "{":
+            for key in self._keys():
+                yield from ((key, last, value) for last, value in self._below(key, levels.get(key, default) - 1))
+        else:
+            raise self._wrong("is no JSON object or list" if opened else "is empty")
+
+    def _below(self, key: str, levels: int) -> Iterator[tuple[str, Any]]:
+        opened = self._peek()
+        if levels and opened == "[":
+            yield from ((key, value) for value in self._list())
+        elif levels and opened == "{":
+            for inner in self._keys():
+                yield from self._below(inner, levels - 1)
+        else:
+            yield key, self._value()
+
+    def _list(self) -> Iterator[Any]:
+        self._at += 1
+        while True:
+            yield from self._whole_ones()
+            self._skip(_BETWEEN)
+            if self._peek() == "]":
+                self._at += 1
+                return
+            yield self._value()
+
+    def _whole_ones(self) -> Iterator[Any]:
+        """Elements that lie wholly in the piece that was read: nearly all."""
+        buffer, at, size = self._buffer, self._at, len(self._buffer)
+        between, scan = _BETWEEN.match, _scan
+        while True:
+            try:
+                value, at = scan(buffer, between(buffer, at).end())  # type: ignore[union-attr]
+            except (StopIteration, ValueError, RecursionError):
+                return
+            if at >= size:
+                return
+            self._at = at
+            yield value
+
+    def _keys(self) -> Iterator[str]:
+        """Each key of an object; who takes it reads its value next."""
+        self._at += 1
+        while True:
+            self._skip(_BETWEEN)
+            if self._peek() == "}":
+                self._at += 1
+                return
+            key = self._value()
+            self._skip(_BLANKS)
+            if not isinstance(key, str) or self._peek() != ":":
+                raise self._wrong(_CUT if self._is_over and not self._peek() else "is no JSON")
+            self._at += 1
+            self._skip(_BLANKS)
+            yield key
+
+    def _value(self) -> Any:
+        while True:
+            try:
+                value, end = _scan(self._buffer, self._at)
+                # A number at the end of a piece may go on in the next one.
+                if end < len(self._buffer) or self._is_over or self._buffer[end - 1] in '"}]':
+                    self._at = end
+                    return value
+            except (StopIteration, ValueError):
+                pass
+            except RecursionError:
+                raise self._wrong("is nested too deep") from None
+            if len(self._buffer) - self._at > VALUE_CHARACTERS:
+                raise self._wrong("is no JSON, or one value in it is larger than 64 MB")
+            if not self._more():
+                raise self._wrong(_CUT if self._at >= len(self._buffer) or self._is_cut() else "is no JSON")
+
+    def _is_cut(self) -> bool:
+        """Does what cannot be read look like the beginning of a value?"""
+        return self._buffer[self._at] in '{["-0123456789tfn'
+
+    def _peek(self) -> str:
+        while self._at >= len(self._buffer):
+            if not self._more():
+                return ""
+        return self._buffer[self._at]
+
+    def _skip(self, what: re.Pattern[str]) -> None:
+        while True:
+            self._at = what.match(self._buffer, self._at).end()  # type: ignore[union-attr]
+            if self._at < len(self._buffer) or not self._more():
+                return
+
+    def _more(self) -> bool:
+        """Read another piece, as large as what waits; False at the end."""
+        if self._is_over:
+            return False
+        rest = self._buffer[self._at :]
+        piece = self._piece(max(_PIECE_BYTES, len(rest)))
+        self._is_over = not piece
+        self._before += _size(self._buffer[: self._at])
+        self._buffer, self._at = rest + self._decoder.decode(piece, final=not piece), 0
+        self._advance(len(piece))
+        return not self._is_over or len(self._buffer) > len(rest)
+
+    def _piece(self, size: int) -> bytes:
+        """The next bytes; of a packed file that is damaged those before that first."""
+        if not isinstance(self._file, gzip.GzipFile):
+            piece: bytes = self._file.read(size)
+            return piece
+        parts: list[bytes] = []
+        try:
+            while size > 0 and (part := self._file.read1(size)):
+                parts.append(part)
+                size -= len(part)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as exc:
+            if not parts:
+                raise self._wrong(f"cannot be unpacked further: {exc}") from None
+        return b"".join(parts)
+
+    def _wrong(self, what: str) -> FormatError:
+        return FormatError(what, offset=self._before + _size(self._buffer[: self._at]))
+
+
+def _size(characters: str) -> int:
+    return len(characters) if characters.isascii() else len(characters.encode("utf-8", "surrogatepass"))
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """A file of bytes, unpacked where it is packed by gzip. OSError: it cannot be opened."""
+    with open(path, "rb") as file:
+        if file.read(2) != _GZIP:
+            file.seek(0)
+            yield file
+            return
+        file.seek(0)
+        with gzip.GzipFile(fileobj=file) as unpacked:
+            yield unpacked  # type: ignore[misc]
+
+
+def ns_of_us(value: Any) -> int | None:
+    """Whole ns of a time in microseconds, from a number or a text, no digit lost; None where it is neither."""
+    if type(value) is str and value[-4:-3] == "." and len(value) < 21:  # as Ascend's tools write it
+        digits = value[:-4] + value[-3:]
+        if digits.isdecimal():
+            return int(digits)
+    if type(value) is int:
+        return value * 1000 if abs(value) < 1 << 53 else None
+    if not isinstance(value, str) or len(value) > 40:
+        return None
+    whole, _, part = value.strip().partition(".")
+    if whole.isdecimal() and (part.isdecimal() or not part) and len(whole) < 17:
+        return int(whole) * 1000 + int((part + "000")[:3])
+    try:
+        exact = Decimal(value.strip()) * 1000
+    except (InvalidOperation, ValueError):
+        return None
+    return int(exact) if exact.is_finite() and abs(exact) < 1 << 62 else None
+
+
+def ns_of_ms(value: Any) -> int | None:
+    """Whole ns of milliseconds; None where it is no number."""
+    if type(value) is int and abs(value) < 1 << 43:
+        return value * 1_000_000
+    if not isinstance(value, str) or len(value) > 40:
+        return None
+    try:
+        exact = Decimal(str(value).strip()) * 1_000_000
+    except (InvalidOperation, ValueError):
+        return None
+    return int(exact) if exact.is_finite() and abs(exact) < 1 << 62 else None

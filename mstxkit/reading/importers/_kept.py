@@ -1,0 +1,137 @@
+"""What was imported, kept in the run: `imports/<name>.parquet` with the rows, and `imports/<name>.json` about them.
+
+The name is made of the file's own and of where it lies, so that the same file imported again replaces what was there.
+Rows are written first and the document last: who reads goes by the document, and sees both or neither.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, Iterator, NamedTuple, Sequence
+
+import polars as pl
+
+from ...errors import FormatError
+from ...host import folders
+from ...store import documents, layout
+from ...store.documents import FORMAT, Unusable
+from ...store.values import list_of, table_of, text_of, whole_number
+from ..folder import Damage, Folder, reason_of
+from ._join import DEVICE_SCHEMA
+
+_SUFFIX, _HEAD = ".parquet", ".json"
+_BYTES_AT_MOST, _IMPORTS_AT_MOST, ROWS_AT_MOST = 1 << 28, 20_000, 5_000_000
+_LATEST_NS, _DAMAGE_AT_MOST = 1 << 62, 100
+
+
+class Identity(NamedTuple):
+    """A file that was imported: where it lies, below the run where it does, and by what a change is seen."""
+
+    file: str
+    size: int
+    changed_ns: int
+
+    @classmethod
+    def of(cls, path: Path, run: Path) -> Identity:
+        """OSError: it is not there."""
+        status, real, top = path.stat(), os.path.realpath(path), os.path.realpath(run)
+        inside = real.startswith(top + os.sep)
+        return cls(os.path.relpath(real, top) if inside else real, status.st_size, status.st_mtime_ns)
+
+    @property
+    def name(self) -> str:
+        """Of its files in `imports/`."""
+        digest = hashlib.blake2b(self.file.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+        return f"{layout.stage_in_names(Path(self.file).name)[:60]}-{digest}"
+
+
+def write(run: Path, run_id: str, identity: Identity, rows: Sequence[dict[str, Any]], about: dict[str, Any]) -> None:
+    """Keep the rows of one file, in place of what was kept of it before.
+
+    Raises:
+        OSError, CaptureError: the run cannot be written.
+    """
+    folder = run / layout.IMPORTS
+    folders.make_folder(folder)
+    content = io.BytesIO()
+    pl.DataFrame(rows, schema=DEVICE_SCHEMA).write_parquet(content, compression="zstd")
+    head = {
+        "format": FORMAT,
+        "run": run_id,
+        **identity._asdict(),
+        "rows": len(rows),
+        **about,
+        "time_ns": time.time_ns(),
+    }
+    documents.replace_file(folder / (identity.name + _SUFFIX), content.getvalue())
+    text = json.dumps(head, indent=1, default=str).encode("utf-8", "backslashreplace")
+    documents.replace_file(folder / (identity.name + _HEAD), text)
+
+
+def is_there(run: Path, identity: Identity) -> bool:
+    """Is anything kept of this file?"""
+    return os.path.lexists(run / layout.IMPORTS / (identity.name + _HEAD))
+
+
+def heads(run: Path, run_id: str, damage: list[Damage]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(name, document) of each import of this run; what is none is added to `damage`."""
+    folder = run / layout.IMPORTS
+    for name in documents.names_in(folder, _HEAD)[:_IMPORTS_AT_MOST]:
+        try:
+            document = documents.document(folder / name, run_id)
+        except Unusable as exc:
+            Damage.of(exc.path, exc.reason).note_in(damage)
+            continue
+        if document is not None:
+            yield name[: -len(_HEAD)], document
+
+
+def identity_of(document: dict[str, Any]) -> Identity:
+    """Of which file a document is."""
+    get = table_of(document).get
+    return Identity(text_of(get("file")), whole_number(get("size")), whole_number(get("changed_ns")))
+
+
+def table(run: Path, run_id: str, damage: list[Damage]) -> pl.DataFrame:
+    """All rows that are kept, of `DEVICE_SCHEMA`; what cannot be read is added to `damage`."""
+    folder, parts, count = Folder(str(run / layout.IMPORTS)), [], 0
+    for name, document in heads(run, run_id, damage):
+        for loss in _damage_of(document):
+            loss.note_in(damage)
+        try:
+            part = _rows(folder, name + _SUFFIX)
+        except (OSError, FormatError) as exc:
+            Damage.because(folder.path_of(name + _SUFFIX), exc).note_in(damage)
+            continue
+        count += part.height
+        if count > ROWS_AT_MOST:
+            Damage.of(folder.path, f"holds more than {ROWS_AT_MOST} rows: the rest is left out").note_in(damage)
+            break
+        parts.append(part)
+    return pl.concat(parts) if parts else pl.DataFrame(schema=DEVICE_SCHEMA)
+
+
+def _damage_of(document: dict[str, Any]) -> Iterator[Damage]:
+    """What could not be read of a file when it was imported."""
+    for loss in map(table_of, list_of(document.get("damage"))[:_DAMAGE_AT_MOST]):
+        path, reason = text_of(loss.get("path")), text_of(loss.get("reason"))
+        yield Damage(path, whole_number(loss.get("offset")), whole_number(loss.get("size")), reason)
+
+
+def _rows(folder: Folder, name: str) -> pl.DataFrame:
+    content = folder.read(name, size=_BYTES_AT_MOST + 1)
+    if len(content) > _BYTES_AT_MOST:
+        raise FormatError(f"is larger than {_BYTES_AT_MOST} bytes")
+    try:
+        part = pl.read_parquet(io.BytesIO(content), n_rows=ROWS_AT_MOST)
+        part = part.select(pl.col(name).cast(kind) for name, kind in DEVICE_SCHEMA.items())
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError) as exc:
+        raise FormatError(f"is no table of an import: {reason_of(exc)[:200]}") from None
+    numbers = [name for name, kind in DEVICE_SCHEMA.items() if kind == pl.Int64]
+    sane = pl.all_horizontal(pl.col(name).is_null() | pl.col(name).is_between(0, _LATEST_NS) for name in numbers)
+    return part.filter(sane)

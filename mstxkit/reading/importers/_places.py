@@ -1,0 +1,152 @@
+"""Which files a path stands for, who reads each, and whose they are as far as names tell."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Iterable, Iterator, NamedTuple
+
+from ...errors import FormatError
+from ...parsing import kinds
+from ...store import documents
+from ...store.values import small_number
+from ..folder import Damage, reason_of
+from . import HEAD_BYTES, Importer, recognised
+
+DEEPEST, FILES_AT_MOST = 8, 100_000
+_SUFFIXES = (".db", ".json", ".json.gz", ".csv", ".jsonl", ".pickle", ".pkl")
+# What other tools make of profiles, and files that hold none of what is looked for.
+_OTHERS = re.compile(
+    r"analysis\.db|cluster_analysis\.db|.*mindstudio_insight_data\.db|profiler_(info|metadata).*\.json"
+    r"|communication_matrix\.json|session\.json|analysis\.json"
+)
+_INFO, _IN_NAME = re.compile(r"profiler_info_(\d{1,9})\.json"), re.compile(r"(?:^|[_.\-])rank[_\-]?(\d{1,9})(?!\d)")
+_DATABASE = re.compile(r"(?:ascend_pytorch|ascend_mindspore)_profiler_(\d{1,9})\.db|msmonitor_\d+_\d+_(\d{1,9})\.db")
+
+
+class Source(NamedTuple):
+    """A file to read.
+
+    Args:
+        path: Where it is.
+        importer: That reads it.
+        rank, host, pid: Whose it is, by the names around it; None and "" where these do not say.
+        companion: `communication.json` beside it, which tells transfer from waiting.
+    """
+
+    path: Path
+    importer: Importer
+    rank: int | None
+    host: str
+    pid: int | None
+    companion: Path | None = None
+
+
+def sources(paths: Iterable[Path], damage: list[Damage]) -> list[Source]:
+    """All files that these paths stand for; a folder stands for what is below it, links not followed.
+
+    Args:
+        damage: What a path that was named has not, is added here.
+    """
+    every: dict[Path, Source] = {}
+    for path in paths:
+        try:
+            named = _named(path)
+        except (OSError, FormatError) as exc:
+            damage.append(Damage.because(str(path), exc))
+            continue
+        every.update((source.path.resolve(), source) for source in named)
+    return list(every.values())
+
+
+def _named(path: Path) -> list[Source]:
+    if not stat.S_ISDIR(path.stat().st_mode):
+        importer = _importer_of(path)
+        if importer is None:
+            raise FormatError("is of no format that can be imported")
+        return [_source(path, importer)]
+    inside = [source for folder, names in _folders(path) for source in _of_folder(folder, names)]
+    if not inside:
+        raise FormatError("holds nothing that can be imported; raw profiles are parsed first: mstxkit analyse RUN")
+    return inside
+
+
+def _folders(top: Path) -> Iterator[tuple[Path, list[str]]]:
+    seen = 0
+    for place, inner, names in os.walk(top):
+        folder = Path(place)
+        seen += len(names)
+        if kinds.OUTPUT in inner:  # what is beside it is what that was made of
+            inner[:], names = [kinds.OUTPUT], []
+        inner.sort()
+        if len(folder.relative_to(top).parts) >= DEEPEST or seen > FILES_AT_MOST:
+            inner[:] = []
+        yield folder, sorted(names)
+
+
+def _of_folder(folder: Path, names: list[str]) -> Iterator[Source]:
+    """Files that stand alone, and of those that tell the same the best for each rank."""
+    best: dict[int | None, list[Source]] = {}
+    for name in names:
+        path = folder / name
+        if not name.endswith(_SUFFIXES) or _OTHERS.fullmatch(name) or path.is_symlink():
+            continue
+        try:
+            importer = _importer_of(path)
+        except (OSError, FormatError):
+            continue
+        if importer is None:
+            continue
+        source = _source(path, importer)
+        if importer.preference:
+            best.setdefault(source.rank, []).append(source)
+        else:
+            yield source
+    for same in best.values():
+        same.sort(key=lambda source: source.importer.preference)
+        companion = next((source.path for source in same[1:] if source.path.name == "communication.json"), None)
+        yield same[0]._replace(companion=companion)
+        yield from (other for other in same[1:] if other.importer == same[0].importer)
+
+
+def _importer_of(path: Path) -> Importer | None:
+    """Raises FormatError for what is no regular file, which nobody waits for."""
+    descriptor = documents.open_regular(path.resolve())
+    try:
+        head = documents.read_part(descriptor, 0, HEAD_BYTES)
+    finally:
+        os.close(descriptor)
+    if head.startswith(b"\x1f\x8b"):
+        head = _unpacked(path)
+    return recognised(path, head)
+
+
+def _unpacked(path: Path) -> bytes:
+    import gzip
+    import zlib
+
+    try:
+        with gzip.open(path) as file:
+            return file.read(HEAD_BYTES)
+    except (OSError, EOFError, zlib.error) as exc:
+        raise FormatError(f"cannot be unpacked: {reason_of(exc)}") from None
+
+
+def _source(path: Path, importer: Importer) -> Source:
+    recorder = next((kinds.recorder_of(part) for part in reversed(path.parts) if kinds.recorder_of(part)), {})
+    return Source(path, importer, _rank_of(path), str(recorder.get("host", "")), small_number(recorder.get("pid")))
+
+
+def _rank_of(path: Path) -> int | None:
+    if match := _DATABASE.fullmatch(path.name):
+        return int(match[1] or match[2])
+    if path.parent.name == kinds.OUTPUT:
+        for name in documents.names_in(path.parent.parent, ".json"):
+            if match := _INFO.fullmatch(name):
+                return int(match[1])
+    for part in reversed(path.absolute().parts[-6:]):
+        if match := _IN_NAME.search(part):
+            return int(match[1])
+    return None

@@ -1,0 +1,96 @@
+"""A dump of the flight recorder of torch or torch_npu in JSON: collectives as the host saw them begin and end.
+
+Dumps that torch writes by itself at a timeout are pickles. A pickle can run anything, and is refused.
+
+Source: torch 2.13.0 `csrc/distributed/c10d/FlightRecorderDetail.hpp` (`dump_json`; times are CLOCK_REALTIME, ns),
+`torch/distributed/debug/_debug_handlers.py` (`/fr_trace_json`). No variable of the environment makes torch write JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Callable
+
+from ...errors import FormatError
+from ...store.values import small_number
+from ..folder import Damage
+from . import Importer
+from ._json_stream import JsonStream, opened
+from ._trace import LATEST_NS, NamedColumn, Stretches, Trace, text
+
+# Protocols 2 to 5 begin with it; torch writes 2.
+_PICKLE = re.compile(rb"\x80[\x02-\x05]")
+HOW_TO_JSON = (
+    "is a pickle, which can run anything and is not read. Have the recorder write JSON, in each rank: "
+    'open(f"fr_{rank}.json", "wb").write(torch._C._distributed_c10d._dump_fr_trace_json(True, False)) '
+    "(NCCL: _dump_nccl_trace_json, torch_npu: _dump_hccl_trace_json), or take /fr_trace_json of "
+    "torch.distributed.debug"
+)
+_RANK = re.compile(r"(?:^|[_.\-]|rank)(\d{1,9})(\.json(\.gz)?)?$")
+
+
+def _is_dump(path: Path, head: bytes) -> bool:
+    is_pickle = bool(_PICKLE.match(head)) and not path.name.endswith((".db", ".csv"))
+    # A trace of torch.profiler has pg_config too.
+    is_object = head.lstrip().startswith(b"{") and b'"traceEvents"' not in head and b'"deviceProperties"' not in head
+    return is_pickle or (is_object and (b'"pg_config"' in head or b'"collective_seq_id"' in head))
+
+
+def read(path: Path, advance: Callable[[float], None]) -> list[Trace]:
+    """One trace; its rank is what the dump says, else the number at the end of its name.
+
+    Raises:
+        FormatError: it is a pickle, or nothing in it could be read.
+    """
+    trace, stretches, column = Trace(str(path), IMPORTER.what), Stretches(), NamedColumn()
+    with opened(path) as file:
+        if _PICKLE.match(file.read(2)):
+            raise FormatError(HOW_TO_JSON)
+        file.seek(0)
+        unfinished = 0
+        try:
+            for first, _, entry in JsonStream(file, advance).values({"entries": 2}):
+                if first == "rank":
+                    trace.rank = small_number(entry)
+                elif first == "host_name":
+                    trace.host = text(entry)
+                elif first == "entries" and isinstance(entry, dict):
+                    trace.events += 1
+                    unfinished += not _take(entry, stretches, column)
+        except FormatError as exc:
+            if not trace.events:
+                raise
+            Damage.because(trace.file, exc).note_in(trace.damage)
+    if trace.rank is None and (match := _RANK.search(path.name)):
+        trace.rank = int(match[1])
+    if unfinished:
+        trace.notes.append(f"{unfinished} of {trace.events} collectives do not say when they were over")
+    trace.communicating, trace.operations = stretches.all(), column.all()
+    return [trace]
+
+
+def _take(entry: dict[str, Any], stretches: Stretches, column: NamedColumn) -> bool:
+    """Does it say from when to when it went on?"""
+    created, began = _time(entry.get("time_created_ns")), _time(entry.get("time_discovered_started_ns"))
+    over, length_ms = _time(entry.get("time_discovered_completed_ns")), entry.get("duration_ms")
+    start = began or created
+    if not start or not over or over < start:
+        return False
+    try:  # measured by events of the device, where they were switched on: closer than when a watchdog saw it
+        length = int(float(length_ms) * 1e6) if isinstance(length_ms, (str, int)) else 0
+    except (ValueError, OverflowError):
+        length = 0
+    start = max(start, over - length) if length > 0 else start
+    stretches.add(start, over)
+    group = entry.get("process_group")
+    name = group[0] if isinstance(group, list) and group else entry.get("pg_id")
+    column.add(str(name)[:80], start, over)
+    return True
+
+
+def _time(value: Any) -> int:
+    return value if isinstance(value, int) and 0 < value < LATEST_NS else 0
+
+
+IMPORTER = Importer("flight recorder", _is_dump, read)

@@ -1,0 +1,82 @@
+"""`kernel_details.csv` of torch_npu and MindSpore: one row a kernel, collectives too.
+
+Source: torch_npu 2.13.0 `prof_view/_kernel_view_parser.py`, mindspore 2.10.0 `ascend_kernel_details_viewer.py`: columns
+`Name`, `Accelerator Core`, `Start Time(us)` (since 1970, three digits more, with a tab behind it) and `Duration(us)`.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+from typing import Callable, Iterator
+
+from ...errors import FormatError
+from ..folder import Damage
+from . import Importer
+from ._json_stream import ns_of_us
+from ._lanes import COLLECTIVE, EVENTS_AT_MOST
+from ._trace import NamedColumn, Stretches, Trace
+
+_START, _LENGTH, _KERNEL, _CORE = "start time(us)", "duration(us)", "name", "accelerator core"
+_COLLECTIVE_CORE, _GROUP = re.compile(r"communication|hccl", re.IGNORECASE), re.compile(r"__(\d+)_")
+_CHARACTERS_A_FIELD = 1 << 20
+_REPORTED_EVERY = 10_000
+
+
+def _is_details(path: Path, head: bytes) -> bool:
+    first_line = head.partition(b"\n")[0].lower()
+    return path.name == "kernel_details.csv" or (_START.encode() in first_line and _LENGTH.encode() in first_line)
+
+
+def read(path: Path, advance: Callable[[float], None]) -> list[Trace]:
+    """One trace. FormatError: it has no such columns, or not one row that can be read."""
+    trace, computing, communicating, column = Trace(str(path), IMPORTER.what), Stretches(), Stretches(), NamedColumn()
+    bad = 0
+    try:
+        for name, core, start, length in _rows(path, advance):
+            start_ns, length_ns = ns_of_us(start), ns_of_us(length)
+            if start_ns is None or length_ns is None:
+                bad += 1
+                continue
+            trace.events += 1
+            is_collective = bool(_COLLECTIVE_CORE.search(core[:40]) or COLLECTIVE.search(name[:200]))
+            (communicating if is_collective else computing).add(start_ns, start_ns + length_ns)
+            if is_collective and (group := _GROUP.search(name[:200])):
+                column.add(group[1], start_ns, start_ns + length_ns)
+            if trace.events >= EVENTS_AT_MOST:
+                raise FormatError(f"has more than {EVENTS_AT_MOST} rows: the rest is left out")
+    except FormatError as exc:
+        if not trace.events:
+            raise
+        Damage.because(trace.file, exc).note_in(trace.damage)
+    if bad:
+        Damage.of(trace.file, f"{bad} rows have no usable time and are left out").note_in(trace.damage)
+    trace.computing, trace.communicating, trace.operations = computing.all(), communicating.all(), column.all()
+    return [trace]
+
+
+def _rows(path: Path, advance: Callable[[float], None]) -> Iterator[tuple[str, str, str, str]]:
+    csv.field_size_limit(_CHARACTERS_A_FIELD)
+    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
+        lines = csv.reader(without_nul(file))
+        try:
+            header = [name.strip().lower() for name in next(lines, [])]
+            if _START not in header or _LENGTH not in header:
+                raise FormatError("has no columns Start Time(us) and Duration(us)")
+            places = [header.index(name) if name in header else -1 for name in (_KERNEL, _CORE, _START, _LENGTH)]
+            for number, row in enumerate(lines):
+                name, core, start, length = (row[at] if 0 <= at < len(row) else "" for at in places)
+                yield name, core, start.strip(), length.strip()
+                if number % _REPORTED_EVERY == _REPORTED_EVERY - 1:
+                    advance(_REPORTED_EVERY * sum(map(len, row)))
+        except csv.Error as exc:
+            raise FormatError(f"line {lines.line_num}: {exc}: the rest is left out") from None
+
+
+def without_nul(lines: Iterator[str]) -> Iterator[str]:
+    """Lines as csv of Python 3.9 and 3.10 takes them, too."""
+    return (line.replace("\0", "") for line in lines)
+
+
+IMPORTER = Importer("kernel_details.csv", _is_details, read, preference=3)

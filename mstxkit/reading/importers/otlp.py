@@ -1,0 +1,102 @@
+"""OpenTelemetry's OTLP in JSON lines, as a collector's file exporter writes it: spans of somebody else's tracing.
+
+A span says nothing of a device. So a stage shows how much of it had any span open: for an inference engine, the time in
+which it had a request.
+
+Source: opentelemetry-proto 1.x `trace.proto`, in JSON by the OTLP specification: `resourceSpans`, `scopeSpans`, `spans`
+with `startTimeUnixNano` and `endTimeUnixNano` as texts; one `TracesData` a line.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+from ...errors import FormatError
+from ...store.values import list_of, small_number, table_of
+from ..folder import Damage
+from . import Importer
+from ._json_stream import VALUE_CHARACTERS, opened
+from ._trace import LATEST_NS, NamedColumn, Stretches, Trace, text
+
+_RANK_KEYS = ("mstxkit.rank", "rank", "process.rank", "distributed.rank")
+_RANKS_AT_MOST = 100_000
+
+
+def _is_otlp(path: Path, head: bytes) -> bool:
+    return b'"resourceSpans"' in head[:4096]
+
+
+def read(path: Path, advance: Callable[[float], None]) -> list[Trace]:
+    """One trace for each rank that its resources name. FormatError: nothing in it could be read."""
+    found: dict[int | None, _Spans] = {}
+    whole = Trace(str(path), IMPORTER.what)
+    with opened(path) as file:
+        offset = 0
+        while line := file.readline(VALUE_CHARACTERS):
+            advance(len(line))
+            try:
+                for rank, host, pid, span in _spans_of(json.loads(line) if line.strip() else {}):
+                    if rank not in found and len(found) < _RANKS_AT_MOST:
+                        found[rank] = _Spans(Trace(str(path), IMPORTER.what, rank, host, pid))
+                    if rank in found:
+                        found[rank].take(span)
+            except (ValueError, RecursionError):
+                Damage(whole.file, offset, len(line), "a line is no JSON: it is left out").note_in(whole.damage)
+                if len(whole.damage) > 100:
+                    break
+            offset += len(line)
+    traces = [spans.finished() for spans in found.values()]
+    if not traces:
+        raise FormatError("holds no span", offset=whole.damage[0].offset if whole.damage else 0)
+    traces[0].damage += whole.damage
+    return traces
+
+
+def _spans_of(document: Any) -> Iterator[tuple[int | None, str, int | None, dict[str, Any]]]:
+    for resource in map(table_of, list_of(table_of(document).get("resourceSpans"))):
+        attributes = dict(_attributes(table_of(resource.get("resource"))))
+        rank = next((small_number(attributes[key]) for key in _RANK_KEYS if key in attributes), None)
+        host, pid = text(attributes.get("host.name")), small_number(attributes.get("process.pid"))
+        for scope in map(table_of, list_of(resource.get("scopeSpans"))):
+            for span in list_of(scope.get("spans")):
+                if isinstance(span, dict):
+                    yield rank, host, pid, span
+
+
+def _attributes(resource: Any) -> Iterator[tuple[str, Any]]:
+    for attribute in map(table_of, list_of(resource.get("attributes"))):
+        value = table_of(attribute.get("value"))
+        if isinstance(attribute.get("key"), str):
+            yield attribute["key"], _number(value.get("intValue")) if "intValue" in value else value.get("stringValue")
+
+
+def _number(value: Any) -> int | None:
+    """Numbers of 64 bits are texts in OTLP's JSON."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+class _Spans:
+    """Spans of one rank."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace, self._stretches, self._ranges = trace, Stretches(), NamedColumn()
+
+    def take(self, span: dict[str, Any]) -> None:
+        start, end = (_number(span.get(key)) for key in ("startTimeUnixNano", "endTimeUnixNano"))
+        if start is None or end is None or not 0 < start <= end < LATEST_NS:
+            return
+        self._trace.events += 1
+        self._stretches.add(start, end)
+        if isinstance(span.get("name"), str):
+            self._ranges.add(span["name"], start, end)
+
+    def finished(self) -> Trace:
+        self._trace.spans, self._trace.ranges = self._stretches.all(), self._ranges.all()
+        return self._trace
+
+
+IMPORTER = Importer("OTLP", _is_otlp, read)

@@ -1,0 +1,135 @@
+"""Traces of torch.profiler (Kineto), plain or packed by gzip.
+
+Kernels compute, but for those of collectives. A trace without any device is one of a CPU: there operators of torch's
+own libraries compute. Copies and fills count as neither. What else ran on the host may be a range of the run's:
+mstxkit's own are in such a trace, with its domain in front, and not to be told from an operator by their kind.
+
+Source: torch 2.13.0, `libkineto/src/output_json.cpp` (`ts` in microseconds after `baseTimeNanoseconds`, since 2.4;
+before that since 1970; `distributedInfo`), `torch/csrc/distributed/c10d/ParamCommsUtils.hpp` (names of arguments).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Callable
+
+from ...errors import FormatError
+from ...store.values import small_number, table_of
+from ..folder import Damage
+from . import Importer
+from ._json_stream import JsonStream, opened
+from ._lanes import COLLECTIVE, EVENTS_AT_MOST, times_of
+from ._trace import LATEST_NS, NAME_CHARACTERS, NAMES_AT_MOST, NamedColumn, Stretches, Trace, text
+
+_KERNEL, _OPERATOR, _ANNOTATION = "kernel", "cpu_op", "user_annotation"
+_OPERATORS = re.compile(r"(aten|prims|quantized|mkldnn|onednn|fbgemm|torchvision)::")
+_GROUP, _GROUP_SIZE = "Process Group Name", "Group size"
+_STEP = "ProfilerStep#"
+
+
+def _is_trace(path: Path, head: bytes) -> bool:
+    is_object = head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
+    is_kineto = is_object and (b'"traceEvents"' in head or b'"deviceProperties"' in head)
+    return path.name.endswith((".pt.trace.json", ".pt.trace.json.gz")) or is_kineto
+
+
+def read(path: Path, advance: Callable[[float], None]) -> list[Trace]:
+    """One trace. FormatError: nothing in it could be read."""
+    reading = _Reading(Trace(str(path), IMPORTER.what))
+    with opened(path) as file:
+        try:
+            for first, key, value in JsonStream(file, advance).values({"traceEvents": 2, "distributedInfo": 2}):
+                if first == "traceEvents":
+                    reading.take(value)
+                else:
+                    reading.learn(key, value)
+                if reading.trace.events >= EVENTS_AT_MOST:
+                    reading.damaged(FormatError(f"has more than {EVENTS_AT_MOST} events: the rest is left out"))
+                    break
+        except FormatError as exc:
+            if not reading.trace.events:
+                raise
+            reading.damaged(exc)
+    return [reading.finished()]
+
+
+class _Reading:
+    """Takes event after event."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace, self._base_ns = trace, 0
+        self._kernels, self._collectives = Stretches(), Stretches()
+        self._operators, self._operators_of_collectives = Stretches(), Stretches()
+        self._ranges, self._operations = NamedColumn(), NamedColumn()
+        self._operations_of_cpu = NamedColumn()
+        self._is_collective: dict[str, bool] = {}
+
+    def damaged(self, exc: FormatError) -> None:
+        Damage.because(self.trace.file, exc).note_in(self.trace.damage)
+
+    def learn(self, key: str, value: Any) -> None:
+        """What stands beside the events. The base of all times comes before them."""
+        if key == "baseTimeNanoseconds" and isinstance(value, int) and 0 <= value < LATEST_NS:
+            if self.trace.events:
+                self.trace.notes.append("its base time comes after its events: those before it are as of 1970")
+            self._base_ns = value
+        elif key == "rank":
+            self.trace.rank = small_number(value)
+        elif key == "host_name":
+            self.trace.host = text(value)
+
+    def take(self, event: Any) -> None:
+        if not isinstance(event, dict) or event.get("ph") != "X":
+            return
+        kind, name = event.get("cat"), event.get("name")
+        if kind not in (_KERNEL, _OPERATOR, _ANNOTATION) or not isinstance(name, str):
+            return
+        times = times_of(event, self._base_ns)
+        if times is None:
+            return
+        self.trace.events += 1
+        is_collective = self._of_collective(name)
+        if kind == _KERNEL:
+            (self._collectives if is_collective else self._kernels).add(*times)
+            self._note_operation(self._operations, event, is_collective, times)
+        elif is_collective or (kind == _OPERATOR and _OPERATORS.match(name)):
+            (self._operators_of_collectives if is_collective else self._operators).add(*times)
+            self._note_operation(self._operations_of_cpu, event, is_collective, times)
+        elif not name.startswith(_STEP):
+            self._ranges.add(name, *times)
+            if self.trace.pid is None:
+                self.trace.pid = small_number(event.get("pid"))
+
+    def _of_collective(self, name: str) -> bool:
+        known = self._is_collective.get(name)
+        if known is None:
+            known = bool(COLLECTIVE.search(name[:200]))
+            if len(self._is_collective) < NAMES_AT_MOST:
+                self._is_collective[name] = known
+        return known
+
+    def _note_operation(self, column: NamedColumn, event: Any, is_collective: bool, times: tuple[int, int]) -> None:
+        arguments = table_of(event.get("args")) if is_collective else {}
+        group = arguments.get(_GROUP)
+        if isinstance(group, str) and group:
+            column.add(group, *times)
+            size = small_number(arguments.get(_GROUP_SIZE))
+            if size and len(self.trace.group_sizes) < NAMES_AT_MOST:
+                self.trace.group_sizes[group[:NAME_CHARACTERS]] = size
+
+    def finished(self) -> Trace:
+        trace = self.trace
+        has_device = bool(self._kernels.all().starts.size or self._collectives.all().starts.size)
+        if has_device:
+            computing, communicating, operations = self._kernels, self._collectives, self._operations
+        else:
+            computing, communicating = self._operators, self._operators_of_collectives
+            operations = self._operations_of_cpu
+            trace.notes.append("it has no kernels: operators on the CPU count as computing")
+        trace.computing, trace.communicating = computing.all(), communicating.all()
+        trace.operations, trace.ranges = operations.all(), self._ranges.all()
+        return trace
+
+
+IMPORTER = Importer("torch trace", _is_trace, read)

@@ -1,0 +1,162 @@
+"""Spans of a job for OTLP: of each step and role one, its stages below it, and each word of a verdict or escalation.
+
+Both who exports live (`telemetry/otlp.py`) and who exports a run that is over (`export --to otlp`) build spans here:
+`of_role`, `of_verdict` or `span`, then `as_json` for a line of OTLP/JSON, or `as_protobuf` for a message. Ids come
+from what a span is about, so that a span that is sent twice is the same span. Values alone: no clock, no file.
+
+Attributes are our own, `mstxkit.*`: OpenTelemetry has no conventions for training. `state_name` and `state_lane_id` are
+what RL-Insight draws its lanes by.
+
+Source: opentelemetry-proto 1.45.2, `opentelemetry/proto/trace/v1/trace.proto`; OTLP/JSON: ids as hex, 64-bit numbers
+as text. RL-Insight 0.3.0, `trace_state`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Union
+
+from ..store.job_file import RoleFigures, StageFigures
+from ..store.verdicts import Verdict
+
+Value = Union[str, bool, int, float]
+TEXT_AT_MOST, ATTRIBUTES_AT_MOST = 500, 64
+SCOPE = "mstxkit"
+_INTERNAL = 1
+_I64 = 1 << 63
+
+
+class JobSpan(NamedTuple):
+    """One span.
+
+    Args:
+        trace_id, span_id, parent_id: 16, 8 and 8 bytes; `parent_id` b"" for a root.
+        begin_ns, end_ns: Wall clock.
+        attributes: Plain values; None is left out.
+    """
+
+    name: str
+    trace_id: bytes
+    span_id: bytes
+    begin_ns: int
+    end_ns: int
+    attributes: Mapping[str, Value | None] = {}
+    parent_id: bytes = b""
+
+
+def trace_id(*about: object) -> bytes:
+    """The same for the same words: `trace_id(run_id, role, step)`."""
+    return hashlib.sha256(repr(about).encode("utf-8", "backslashreplace")).digest()[:16]
+
+
+def span_id(*about: object) -> bytes:
+    """The same for the same words."""
+    return hashlib.sha256(repr(about).encode("utf-8", "backslashreplace")).digest()[-8:]
+
+
+def of_role(run_id: str, role: RoleFigures) -> Iterator[JobSpan]:
+    """A step of a role, and its stages."""
+    trace, root = trace_id(run_id, role.role, role.step), span_id(run_id, role.role, role.step)
+    about: dict[str, Value | None] = {"mstxkit.role": role.role, "mstxkit.step": role.step}
+    more = {"mstxkit.members": role.members, "mstxkit.wait_ratio": role.wait_ratio}
+    yield JobSpan("step", trace, root, role.begin_ns, role.end_ns, {**about, **more})
+    for stage in role.stages:
+        own = span_id(run_id, role.role, role.step, stage.stage)
+        attributes = {**about, **_of_stage(role.role, stage)}
+        yield JobSpan(stage.stage or "stage", trace, own, stage.begin_ns, stage.end_ns, attributes, root)
+
+
+def _of_stage(role: str, stage: StageFigures) -> dict[str, Value | None]:
+    return {
+        "mstxkit.stage": stage.stage, "mstxkit.members": stage.members, "mstxkit.time_s.max": stage.max_s,
+        "mstxkit.time_s.median": stage.median_s, "mstxkit.slowest_rank": stage.slowest_rank,
+        "mstxkit.tokens_per_s": stage.tokens_per_s, "mstxkit.mfu_ratio": stage.mfu_ratio,
+        "state_name": stage.stage, "state_lane_id": role or "job",
+    }  # fmt: skip
+
+
+def of_verdict(run_id: str, verdict: Verdict) -> Iterator[JobSpan]:
+    """What a verdict says now, at the moment when it is said; and the profile that it asked for, if it did."""
+    words = (verdict.id, verdict.step, verdict.withdrawn != "", verdict.request)
+    trace = trace_id(run_id, verdict.id)
+    attributes: dict[str, Value | None] = {
+        "mstxkit.verdict": verdict.id, "mstxkit.kind": verdict.kind, "mstxkit.role": verdict.role,
+        "mstxkit.stage": verdict.stage, "mstxkit.rank": verdict.rank, "mstxkit.step": verdict.step,
+        "mstxkit.since_step": verdict.since_step, "mstxkit.impact_ratio": verdict.impact_ratio,
+        "mstxkit.confidence": verdict.confidence, "mstxkit.waits_for": verdict.waits_for or None,
+        "mstxkit.next": verdict.next or None, "mstxkit.withdrawn": verdict.withdrawn or None,
+        "mstxkit.request": verdict.request or None,
+    }  # fmt: skip
+    at_ns = verdict.time_ns
+    yield JobSpan(f"verdict {verdict.kind}", trace, span_id(run_id, *words), at_ns, at_ns, attributes)
+    if verdict.request:
+        escalation = span_id(run_id, "escalation", verdict.request)
+        yield JobSpan("escalation", trace, escalation, at_ns, at_ns, attributes)
+
+
+def as_json(spans: Iterable[JobSpan], resource: Mapping[str, Value | None]) -> dict[str, Any]:
+    """An `ExportTraceServiceRequest` as OTLP/JSON.
+
+    Args:
+        resource: Attributes of the job: `resource_of`.
+    """
+    scope = {"scope": {"name": SCOPE}, "spans": [_span_as_json(span) for span in spans]}
+    return {"resourceSpans": [{"resource": {"attributes": _as_json(resource)}, "scopeSpans": [scope]}]}
+
+
+def resource_of(run: str, run_id: str) -> dict[str, Value | None]:
+    """What all spans of a job have."""
+    return {"service.name": "mstxkit", "mstxkit.run": run, "mstxkit.run_id": run_id}
+
+
+def _span_as_json(span: JobSpan) -> dict[str, Any]:
+    fields = {
+        "traceId": span.trace_id.hex(), "spanId": span.span_id.hex(), "name": _text(span.name), "kind": _INTERNAL,
+        "startTimeUnixNano": str(span.begin_ns), "endTimeUnixNano": str(max(span.begin_ns, span.end_ns)),
+        "attributes": _as_json(span.attributes),
+    }  # fmt: skip
+    return {**fields, "parentSpanId": span.parent_id.hex()} if span.parent_id else fields
+
+
+def _as_json(attributes: Mapping[str, Value | None]) -> list[dict[str, Any]]:
+    kept = [(key, value) for key, value in attributes.items() if value is not None][:ATTRIBUTES_AT_MOST]
+    return [{"key": _text(key), "value": _value(value)} for key, value in kept]
+
+
+def _value(value: Value) -> dict[str, Any]:
+    if isinstance(value, bool):
+        return {"boolValue": value}
+    if isinstance(value, int) and -_I64 <= value < _I64:
+        return {"intValue": str(value)}
+    if isinstance(value, float):
+        # JSON has no word for infinity: OTLP/JSON is protobuf's, which writes it so.
+        return {
+            "doubleValue": value
+            if math.isfinite(value)
+            else {"inf": "Infinity", "-inf": "-Infinity"}.get(str(value), "NaN")
+        }
+    return {"stringValue": _text(str(value))}
+
+
+def _text(text: str) -> str:
+    return text[:TEXT_AT_MOST].encode("utf-8", "backslashreplace").decode()
+
+
+def as_protobuf(spans: Iterable[JobSpan], resource: Mapping[str, Value | None]) -> bytes:
+    """The same as a message. ImportError: there is no opentelemetry-proto."""
+    from google.protobuf import json_format  # type: ignore[import-untyped]
+    from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+
+    document = as_json(spans, resource)
+    for of_scope in document["resourceSpans"][0]["scopeSpans"]:
+        for span in of_scope["spans"]:  # protobuf's own JSON has base64 where OTLP/JSON has hex
+            span.update({key: _base64(span[key]) for key in ("traceId", "spanId", "parentSpanId") if key in span})
+    message: Any = json_format.ParseDict(document, trace_service_pb2.ExportTraceServiceRequest())
+    encoded: bytes = message.SerializeToString()
+    return encoded
+
+
+def _base64(digits: str) -> str:
+    return base64.b64encode(bytes.fromhex(digits)).decode()

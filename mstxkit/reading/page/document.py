@@ -1,0 +1,195 @@
+"""The page's HTML. Every text of a run is escaped here, once: nothing else writes HTML.
+
+What a chart shows stands in a table behind it too, for those who read with their ears, and for paper.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from typing import Any, Iterable, Mapping, Sequence
+
+from ..report.escape import for_terminal
+from ..report.number_table import percent
+from ..report.sentences import sentence
+from ..report.units import duration
+from ..report.verdict_words import cost
+
+TITLE_LIMIT, TEXT_LIMIT = 160, 400
+# Key, title, and what it is called where there is little room.
+SECTIONS = (
+    ("steps", "Where the time of a step goes", "Steps"), ("who", "Who is slow, where, since when", "Who"),
+    ("late", "Slow, and late", "Late"), ("waiting", "Who waits, and for whom", "Waiting"),
+    ("tail", "The long tail of generation", "Tail"), ("rate", "Throughput", "Throughput"),
+    ("saves", "What mending would save", "Savings"), ("profiles", "Profiles and incidents", "Profiles"),
+    ("health", "Health of the capture", "Health"),
+)  # fmt: skip
+
+
+def text(value: Any, limit: int = TEXT_LIMIT) -> str:
+    """A text of a run, safe in HTML: what cannot be seen is written as an escape, and the rest is cut."""
+    return html.escape(for_terminal("" if value is None else str(value), limit), quote=True)
+
+
+def named(value: Any) -> str:
+    """A name of a run that keeps its own direction of writing."""
+    return f"<bdi>{text(value, 80)}</bdi>"
+
+
+def data(value: Any) -> str:
+    """Plain values as JSON that can stand in a script element, whatever is in them."""
+    written = json.dumps(value, separators=(",", ":"), allow_nan=False, default=str)
+    return written.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def fingerprint(script: str) -> str:
+    """By which the page's policy knows a script."""
+    return "'sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii") + "'"
+
+
+def page(
+    summary: dict[str, Any], scripted: dict[str, Any], bodies: Mapping[str, str], sources: Mapping[str, str]
+) -> str:
+    """The whole page.
+
+    Args:
+        summary: As `summary.summarise` gives it.
+        scripted: What the page's script draws: plain values.
+        bodies: The HTML of each section, by its key in SECTIONS.
+        sources: `css`, `page` and `plotly`: what the page looks like and runs.
+    """
+    hashes = " ".join(fingerprint(sources[name]) for name in ("plotly", "page"))
+    policy = (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    head = summary["headline"]
+    name = text(summary["path"].rstrip("/").rpartition("/")[2] or summary["path"], TITLE_LIMIT)
+    return "".join((
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
+        f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}">\n',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
+        '<meta name="color-scheme" content="light dark"><meta name="referrer" content="no-referrer">\n',
+        f"<title>{name}: {text(head['verdict'], TITLE_LIMIT)}</title>\n",
+        f"<style>{sources['css']}</style>\n</head>\n<body>\n",
+        _top(name, summary["links"]), '<main id="main" tabindex="-1">\n', _first(summary), _key_figures(summary),
+        *(_section(key, title, bodies[key]) for key, title, _ in SECTIONS), "</main>\n", _foot(summary),
+        f'<script type="application/json" id="data">{data(scripted)}</script>\n',
+        f"<script>{sources['plotly']}</script>\n<script>{sources['page']}</script>\n</body>\n</html>\n",
+    ))  # fmt: skip
+
+
+def _top(name: str, further: Iterable[tuple[str, str]]) -> str:
+    links = "".join(f'<li><a href="#{key}">{short}</a></li>' for key, _, short in SECTIONS)
+    return (
+        '<a class="skip" href="#main">To the report</a>\n<header class="bar"><span class="brand">mstxkit</span>'
+        f'<span class="run"><bdi>{name}</bdi></span><nav aria-label="Sections"><ul>{links}</ul></nav>'
+        + "".join(f'<a href="{text(href)}" target="_blank" rel="noopener">{words}</a>' for href, words in further)
+        + '<button type="button" id="theme" aria-pressed="false">Dark</button></header>\n'
+    )
+
+
+def _first(summary: dict[str, Any]) -> str:
+    """Verdict, why, saves, next, evidence."""
+    head = summary["headline"]
+    rows = [("Why", text(_begun(head["why"]))), ("Saves", text(_begun(head["saves"]))), ("Next", _advice(head["next"])),
+            ("Evidence", text(head["evidence"]))]  # fmt: skip
+    listed = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
+    others = summary["verdicts"][1:6]
+    more = ""
+    if others:
+        items = "".join(f"<li>{text(_begun(sentence(v)))}: {text(cost(v) or 'no cost known')}.</li>" for v in others)
+        count = f"{len(summary['verdicts']) - 1} more verdicts"
+        more = f'<details class="more"><summary>{count}</summary><ul>{items}</ul></details>'
+    tone = "blames" if head["blames"] else "calm"
+    cost_html = f'<p class="cost">{text(_begun(head["cost"]))}.</p>' if head["cost"] else ""
+    return (
+        f'<section class="first {tone}" aria-labelledby="verdict"><p class="eyebrow">Verdict</p>'
+        f'<h1 id="verdict">{text(head["verdict"])}</h1>{cost_html}<dl>{listed}</dl>{more}</section>\n'
+    )
+
+
+def _begun(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _advice(words: str) -> str:
+    """What to do next; a command as a command."""
+    if not words:
+        return ""
+    if words.startswith("mstxkit "):
+        return f'<code id="next-command">{text(words)}</code> <button type="button" id="copy">Copy</button>'
+    return text(_begun(words))
+
+
+def _key_figures(summary: dict[str, Any]) -> str:
+    items = [
+        f"<div><dt>{word}</dt><dd>{value}<small>{note}</small></dd></div>" for word, value, note in _facts(summary)
+    ]
+    return f'<section class="facts" aria-label="Key figures"><dl>{"".join(items)}</dl></section>\n'
+
+
+def _facts(summary: dict[str, Any]) -> Iterable[tuple[str, str, str]]:
+    step, own_cost = summary["step_time"], summary["own_cost"]
+    if step is not None:
+        yield "A step takes", duration(step["step_ns"]), f"middle of {step['processes']} processes"
+    if summary["first_step"] is not None:
+        count = summary["last_step"] - summary["first_step"] + 1
+        yield "Steps", f"{count:,}".replace(",", " "), f"{summary['first_step']} to {summary['last_step']}"
+    waits = summary.get("wait_ratio")
+    if waits is not None:
+        yield "Waiting for others", percent(waits), "of a rank’s time, in the mean"
+    if (best := next((row for row in summary["what_if"] if row["kind"] == "straggler"), None)) is not None:
+        yield "Without the worst straggler", duration(best["without_ns"]), f"{percent(best['saved_ratio'])} less a step"
+    states = ", ".join(f"{count} {state}" for state, count in summary["states"].items())
+    yield "Processes", f"{summary['processes']:,}".replace(",", " "), states
+    if own_cost is not None:
+        yield "Recording costs", f"{100 * own_cost['own_cost_ratio']:.2g} %", "of the time, at most"
+
+
+def _section(key: str, title: str, body: str) -> str:
+    return f'<section id="{key}" aria-labelledby="{key}-h"><h2 id="{key}-h">{title}</h2>{body}</section>\n'
+
+
+def chart(key: str, label: str, note: str = "", controls: str = "", table: str = "") -> str:
+    """A chart that the page's script draws, what it shows in words, and its table."""
+    behind = f"<details><summary>As a table</summary>{table}</details>" if table else ""
+    return (
+        f'<figure class="chart" data-chart="{key}">{controls}<div class="plot" id="plot-{key}" role="img" '
+        f'aria-label="{text(label)}"></div><figcaption>{note}</figcaption>{behind}</figure>'
+    )
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str, numbers: int = 0) -> str:
+    """A table of cells that are HTML already; the last `numbers` columns are numbers."""
+    first = len(columns) - numbers
+
+    def cell(place: int, value: str, kind: str = "td") -> str:
+        scope = ' scope="col"' if kind == "th" else ""
+        number_class = ' class="n"' if place >= first else ""
+        return f"<{kind}{scope}{number_class}>{value}</{kind}>"
+
+    head = "".join(cell(place, name, "th") for place, name in enumerate(columns))
+    body = "".join("<tr>" + "".join(cell(place, value) for place, value in enumerate(row)) + "</tr>" for row in rows)
+    return (
+        f'<div class="wide" tabindex="0" role="region" aria-label="{text(caption)}"><table><caption>{text(caption)}'
+        f"</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def nothing(why: str) -> str:
+    """A sentence where there is nothing to draw."""
+    return f'<p class="nothing">{why}</p>'
+
+
+def _foot(summary: dict[str, Any]) -> str:
+    by = {"job": "the job’s own judge", "tables": "this report, from the run’s own tables"}.get(
+        summary["judged"]["by"], "nobody"
+    )
+    return (
+        f"<footer><p>Judged by {by}. Times are on the run’s own wall clock. Run <bdi>{text(summary['run'])}</bdi>, "
+        f"<bdi>{text(summary['path'])}</bdi>. <kbd>mstxkit report</kbd> says the same as text and as JSON."
+        "</p></footer>\n"
+    )

@@ -1,0 +1,181 @@
+"""What the charts of a page show, as plain values: already put together, so that a page of 1,024 ranks stays small."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from ...stages import canonical
+from .. import excess
+from ..report.escape import shown
+from ..report.units import spans
+from ..role_runs import of_gap
+from ..tables.samples import GENERATES
+from .packed import bounds, farthest, means, packed, percents
+
+if TYPE_CHECKING:
+    from ..role_runs import RoleRun
+    from ..run import Run
+
+# Columns and rows of a chart at most, whatever the run has.
+COLUMNS_AT_MOST, ROWS_AT_MOST, STAGES_AT_MOST, BARS_AT_MOST = 160, 96, 12, 64
+ROLES_AT_MOST = 4
+BETWEEN = "between stages"
+_RANKED = 12
+
+
+def in_order(run: Run, first: str | None) -> list[RoleRun]:
+    """Its roles: the `first`, then those in which members wait for each other, then those with the most members."""
+    return sorted(run.role_runs(), key=lambda role: (role.role != first, role.is_free, -len(role.members), role.role))
+
+
+def of_run(run: Run, first: str | None = None) -> list[dict[str, Any]]:
+    """One of each role, in the order of `in_order`."""
+    runs = in_order(run, first)
+    path, tails, rates, late = run.critical_path(), run.tails(), run.throughput(), run.lateness()
+    return [_of_role(role, path, tails, rates, late) for role in runs[:ROLES_AT_MOST]]
+
+
+def _of_role(
+    role: RoleRun, path: pl.DataFrame, tails: pl.DataFrame, rates: pl.DataFrame, late: pl.DataFrame
+) -> dict[str, Any]:
+    columns = bounds(len(role.steps), COLUMNS_AT_MOST)
+    rows = bounds(len(role.members), ROWS_AT_MOST)
+    is_of_role = pl.col("role") == role.role
+    first = role.steps[columns[:-1]]
+    return {
+        "role": shown(role.role) or "all ranks", "members": len(role.members), "is_free": role.is_free,
+        "steps": packed(first, "i4"), "per_column": _words_of_columns(role, columns),
+        "rows": _names_of_rows(role, rows), "path": _path(role, path.filter(is_of_role), columns),
+        "heat": _heat(role, columns, rows), "waits": _waits(role),
+        "tails": _tails(role, tails.filter(is_of_role), columns),
+        "rates": _rates(role, rates.filter(is_of_role), columns),
+        "late": _late(late, role),
+    }  # fmt: skip
+
+
+def _words_of_columns(role: RoleRun, columns: Any) -> str:
+    widest = int(np.diff(columns).max())
+    return "" if widest == 1 else f"each column is the mean of up to {widest} steps"
+
+
+def _names_of_rows(role: RoleRun, rows: Any) -> list[str]:
+    names = []
+    for begin, end in zip(rows[:-1], rows[1:]):
+        ranks = [rank for rank in role.ranks[begin:end] if rank is not None]
+        names.append(spans(ranks) if ranks else shown(role.members[begin].process))
+    return names
+
+
+def _path(role: RoleRun, path: pl.DataFrame, columns: Any) -> dict[str, Any]:
+    """Seconds of each stage on the critical path, column by column; gaps together."""
+    stages = list(dict.fromkeys(kind.stage for kind in role.kinds))[:STAGES_AT_MOST]
+    table = np.zeros((len(stages) + 1, len(role.steps)))
+    places = {int(step): at for at, step in enumerate(role.steps)}
+    for step, stage, where, ns in path.select("step", "stage", "where", "duration_ns").iter_rows():
+        number = stages.index(stage) if where == "in" and stage in stages else len(stages)
+        table[number, places[step]] += ns / 1e9
+    return {
+        "stages": [*map(shown, stages), BETWEEN], "seconds": packed(means(table, columns, axis=1), "f4"),
+        "length": packed(means(role.length_s(), columns), "f4"),
+    }  # fmt: skip
+
+
+def _heat(role: RoleRun, columns: Any, rows: Any) -> list[dict[str, Any]]:
+    """Of each stage, rows × columns: by how many percent longer for the same work, and percent of the step waited."""
+    with np.errstate(all="ignore"):
+        off = np.expm1(excess.of_own(role))
+        inside = np.expm1(excess.of_inside(role))
+        waited = role.wait_s / role.length_s()[:, None, None]
+    heat = []
+    for piece in _shown_pieces(role):
+        values = np.where(np.isfinite(inside[:, :, piece]), inside[:, :, piece], off[:, :, piece])
+        tables = [means(table.T, columns, axis=1) for table in (values, waited[:, :, piece])]
+        slower, waits = farthest(tables[0], rows, 0), farthest(tables[1], rows, 0)
+        kind = role.kinds[piece]
+        heat.append({
+            "stage": shown(kind.stage), "where": "before" if of_gap(kind) else "in", "meets": bool(role.waits[piece]),
+            "slower": percents(slower), "waits": percents(waits),
+        })  # fmt: skip
+    return heat
+
+
+def _shown_pieces(role: RoleRun) -> list[int]:
+    """The stages, and of the gaps those in which time goes by; in order."""
+    with np.errstate(all="ignore"):
+        spent = np.nan_to_num(np.nansum(role.own_s, axis=(0, 1)) + np.nansum(role.wait_s, axis=(0, 1)))
+    lasted = max(float(spent.sum()), 1e-12)
+    kept = [k for k, kind in enumerate(role.kinds) if not of_gap(kind) or spent[k] > 0.02 * lasted]
+    return sorted(sorted(kept, key=lambda k: -spent[k])[:STAGES_AT_MOST])
+
+
+def _waits(role: RoleRun) -> dict[str, Any]:
+    """Mean seconds a step that each rank waits, by where; of many ranks, those together that stand together."""
+    rows = bounds(len(role.members), BARS_AT_MOST)
+    with np.errstate(all="ignore"):
+        mean = np.nan_to_num(np.nansum(role.wait_s, axis=0) / np.isfinite(role.own_s).any(axis=2).sum(axis=0)[:, None])
+    pieces = [k for k in np.argsort(-mean.sum(axis=0))[:6].tolist() if mean[:, k].sum() > 0]
+    names = [f"{'before' if of_gap(role.kinds[k]) else 'in'} {shown(role.kinds[k].stage)}" for k in pieces]
+    return {
+        "rows": _names_of_rows(role, rows), "places": names,
+        "seconds": packed([means(mean[:, piece], rows) for piece in pieces] or np.zeros((0, 0)), "f4"),
+    }  # fmt: skip
+
+
+def _by_step(role: RoleRun, rows: pl.DataFrame, name: str) -> Any:
+    places = {int(step): at for at, step in enumerate(role.steps)}
+    values = np.full(len(role.steps), np.nan)
+    for step, value in rows.select("step", name).iter_rows():
+        values[places[step]] = np.nan if value is None else value
+    return values
+
+
+def _tails(role: RoleRun, tails: pl.DataFrame, columns: Any) -> dict[str, Any] | None:
+    """Of the stage with the longest tail: seconds of the rank in the middle, of nine in ten, and of the last."""
+    if tails.is_empty():
+        return None
+    names = tails["stage"].unique().to_list()
+    generate = [name for name in names if canonical(name) == GENERATES]
+    tails = tails.filter(pl.col("stage").is_in(generate or names))
+    summed = tails.group_by("stage").agg(pl.col("tail_ns").sum()).sort("tail_ns", "stage", descending=True)
+    rows = tails.filter(pl.col("stage") == summed["stage"][0])
+    lines = {name: means(_by_step(role, rows, f"{name}_ns") / 1e9, columns) for name in ("middle", "p90", "last")}
+    often = rows.group_by("last_rank").len().sort("len", "last_rank", descending=[True, False])
+    return {
+        "generates": bool(generate), "stage": shown(summed["stage"][0]),
+        **{name: packed(values, "f4") for name, values in lines.items()},
+        "share": rows["tail_ratio"].mean(), "idle_s": float(rows["idle_ns"].to_numpy().mean()) / 1e9,
+        "often": [list(row) for row in often.head(5).iter_rows()], "steps": rows.height,
+        "longer": _has_more(rows, "last_rank_tokens"),
+    }  # fmt: skip
+
+
+def _has_more(rows: pl.DataFrame, name: str) -> float | None:
+    """Of the last rank's work, how it compares with the mean of all; None where nobody says so."""
+    ratio = rows.select((pl.col(name) / (pl.col("tokens") / pl.col("ranks"))).mean()).item()
+    return None if ratio is None or not np.isfinite(ratio) else float(ratio)
+
+
+def _rates(role: RoleRun, rates: pl.DataFrame, columns: Any) -> list[dict[str, Any]]:
+    """Tokens a second over the whole step, stage by stage."""
+    lines = []
+    for part in rates.partition_by("stage", maintain_order=True)[:STAGES_AT_MOST]:
+        own, of_step = (means(_by_step(role, part, name), columns) for name in ("tokens_per_s", "step_tokens_per_s"))
+        lines.append({
+            "stage": shown(part["stage"][0]), "stage_rate": packed(own, "f4"), "step_rate": packed(of_step, "f4"),
+            "mean": part["tokens_per_s"].mean(), "step_mean": part["step_tokens_per_s"].mean(),
+        })  # fmt: skip
+    return lines
+
+
+def _late(late: pl.DataFrame, role: RoleRun) -> list[dict[str, Any]]:
+    """Who enters what all enter together latest, in the mean: rank, stage, ns, the clocks' bound, steps."""
+    ranks = [rank for rank in role.ranks if rank is not None]
+    rows = late.filter(pl.col("rank").is_in(ranks))
+    means_ = rows.group_by("rank", "stage", "source").agg(
+        late_ns=pl.col("late_ns").mean(), error_ns=pl.col("error_ns").max(), steps=pl.col("step").n_unique()
+    )
+    top = means_.filter(pl.col("late_ns") > 0).sort("late_ns", "rank", "stage", descending=[True, False, False])
+    return [{**row, "stage": shown(row["stage"])} for row in top.head(_RANKED).iter_rows(named=True)]

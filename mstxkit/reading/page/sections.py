@@ -1,0 +1,296 @@
+"""What stands in each section of the page: its charts, and their tables."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable
+
+import numpy as np
+
+from ..report.number_table import percent
+from ..report.text import LOSS_WORDS
+from ..report.units import duration
+from .document import chart, named, nothing, table, text
+from .packed import unpacked
+
+_ROWS = 24
+_KINDS = {
+    "straggler": "rank {rank} as fast as the others {where} {stage}", "bubble": "nobody waits {where} {stage}",
+    "link": "the collectives of ranks {group} in {stage} as fast as others",
+    "tail": "no rank longer in {stage} than the one in the middle",
+    "change": "{stage} as fast as before step {first_step}",
+    "split": "{trainers} trainers and {rollouts} rollouts",
+}  # fmt: skip
+_WHERE = {"inside": "inside of", "in": "in", "before": "before"}
+
+
+def steps(summary: dict[str, Any], figures: dict[str, Any]) -> str:
+    """Where each step's time goes, and the ranges of some steps."""
+    roles = figures["roles"]
+    if not roles:
+        return nothing("No step was counted in which a stage has ended.")
+    select = ""
+    if len(roles) > 1:
+        options = "".join(f'<option value="{at}">{named(role["role"])}</option>' for at, role in enumerate(roles))
+        select = f'<label>Role <select id="role">{options}</select></label>'
+    path = roles[0]["path"]
+    seconds = unpacked(path["seconds"])
+    shares = seconds.mean(axis=1) / max(seconds.sum(axis=0).mean(), 1e-12)
+    longest = sorted(zip(path["stages"], seconds.mean(axis=1).tolist(), shares.tolist()), key=lambda row: -row[1])
+    words = ", ".join(f"{percent(share)} {stage}" for stage, _, share in longest[:3])
+    rows = ((named(stage), duration(1e9 * s), percent(share)) for stage, s, share in longest)
+    label = f"Bars: the length of each step, by the stages on its critical path. In the mean {words}."
+    note = f"The critical path: what a step’s time went to, across ranks. {text(roles[0]['per_column'])}".strip()
+    first = chart(
+        "steps", label, note, f'<div class="controls">{select}</div>' if select else "",
+        table(("stage", "a step", "share"), rows, "Critical path, mean of all steps", 2),
+    )  # fmt: skip
+    return first + _zoom(figures["zoom"])
+
+
+def _zoom(zoom: dict[str, Any] | None) -> str:
+    if zoom is None or not zoom["steps"]:
+        return ""
+    options = "".join(
+        f'<option value="{at}">step {step["step"]}{", " + step["why"] if step["why"] else ""}</option>'
+        for at, step in enumerate(zoom["steps"])
+    )
+    some = "" if zoom["ranks"] >= zoom["all_ranks"] else f" {zoom['ranks']} of {zoom['all_ranks']} ranks are shown."
+    note = (
+        f"Ranges of one step on the run’s clock; drag to look closer, double-click to go back.{some} Other steps: "
+        "<code>mstxkit report RUN --html FILE --steps A:B</code>"
+    )
+    controls = f'<div class="controls"><label>Step <select id="zoom">{options}</select></label></div>'
+    return "<h3>A step, closely</h3>" + chart(
+        "zoom", "Ranges of one step, a row for each rank, by time.", note, controls
+    )
+
+
+def who(summary: dict[str, Any], figures: dict[str, Any]) -> str:
+    """The heat map of stage × rank over steps."""
+    heat = figures["roles"][0]["heat"] if figures["roles"] else []
+    if not heat:
+        return nothing("There are no two ranks to compare.")
+    options = "".join(
+        f'<option value="{at}">{"before " if entry["where"] == "before" else ""}{text(entry["stage"], 80)}</option>'
+        for at, entry in enumerate(heat)
+    )
+    controls = (
+        f'<div class="controls"><label>Stage <select id="stage">{options}</select></label>'
+        '<fieldset><legend>Show</legend><label><input type="radio" name="measure" value="slower" checked> '
+        'slower for its work</label><label><input type="radio" name="measure" value="waits"> waiting</label>'
+        "</fieldset></div>"
+    )
+    note = (
+        "Each cell compares a rank with the others in the same step, for the work it had: waiting is no part of it. "
+        "Where rows stand for several ranks, the one farthest off is shown."
+    )
+    rows = (
+        (named(row["stage"]), row["where"], str(row["rank"]), f"{row['first_step']} to {row['last_step']}",
+         f"{100 * row['effect_ratio']:+.0f} %", duration(row["more_ns"] or 0), percent(row["confidence"]))
+        for row in summary["stragglers"][:_ROWS]
+    )  # fmt: skip
+    columns = ("stage", "where", "rank", "steps", "longer", "a step", "confidence")
+    label = "Heat map: ranks by steps, coloured by how much longer each took than the others for its work."
+    return chart("heat", label, note, controls, table(columns, rows, "Stragglers, by cost", 3))
+
+
+def late(summary: dict[str, Any], figures: dict[str, Any]) -> str:
+    """Who is slow for its work, and who comes late: two rankings side by side."""
+    slow = summary["stragglers"]
+    parts = []
+    if slow:
+        worst = slow[0]
+        label = (
+            f"Bars: time a step beyond what the work explains. Most: rank {worst['rank']} {worst['where']} "
+            f"{worst['stage']}, {duration(worst['more_ns'] or 0)}."
+        )
+        parts.append("<h3>Slower than the others for the same work</h3>" + chart("slow", label, _note_of_slow()))
+    else:
+        parts.append("<h3>Slower than the others for the same work</h3>" + nothing("Nobody is, beyond chance."))
+    of_late = figures["roles"][0]["late"] if figures["roles"] else []
+    if of_late:
+        rows = (
+            (
+                str(row["rank"]),
+                named(row["stage"]),
+                duration(row["late_ns"]),
+                duration(row["error_ns"]),
+                text(row["source"]),
+            )
+            for row in of_late
+        )
+        label = f"Bars: how much later than the first each rank enters. Most: rank {of_late[0]['rank']}."
+        behind = table(("rank", "stage", "late", "clocks’ bound", "source"), rows, "Lateness, mean of the steps", 2)
+        note = "Mean of the steps. Whiskers: the bound of the clocks’ error. Later than that is late for sure."
+        parts.append("<h3>Late where all enter together</h3>" + chart("late", label, note, "", behind))
+    return f'<div class="two"><div>{"</div><div>".join(parts)}</div></div>'
+
+
+def _note_of_slow() -> str:
+    return "More time a step than the work explains; those who only wait are not here."
+
+
+def waiting(summary: dict[str, Any], figures: dict[str, Any]) -> str:
+    """How long each rank waits, and for whom."""
+    waits = figures["roles"][0]["waits"] if figures["roles"] else {"places": []}
+    gates = figures["gates"]
+    if not waits["places"]:
+        return nothing("No stage was seen in which ranks wait for each other.")
+    rows = ((named(g["stage"]), str(g["rank"]), str(g["steps"]), duration(g["wait_ns"])) for g in gates)
+    behind = table(("held up in", "by rank", "steps", "ranks waited, a step"), rows, "Who held up the others", 2)
+    note = "Seconds a step that a rank waits for others, by where it waits. A long bar is a rank that is not the cause."
+    first = gates[0] if gates else None
+    most_words = f" Most often they wait for rank {first['rank']}, late in {first['stage']}." if first else ""
+    lead = f"<p>{text(most_words.strip())}</p>" if first else ""
+    return lead + chart("waits", f"Bars: how long each rank waits in a step.{most_words}", note, "", behind)
+
+
+def tail(summary: dict[str, Any], figures: dict[str, Any]) -> str:
+    """Generation's long tail."""
+    every = [role["tails"] for role in figures["roles"] if role["tails"]]
+    tails = next((tails for tails in every if tails["generates"]), every[0] if every else None)
+    if tails is None:
+        return nothing("No stage says how much work it did (attributes tokens, responses): a tail cannot be told.")
+    often = tails["often"][0]
+    share = percent(tails["share"])
+    words = (
+        f"In {tails['stage']} the last rank goes on for {share} of its time after the one in the middle is done; all "
+        f"ranks together wait {duration(1e9 * tails['idle_s'])} a step for it."
+    )
+    if tails["longer"] is not None:
+        words += f" It has {tails['longer']:.2f} times the mean’s tokens."
+    rows = ((str(rank), str(count)) for rank, count in tails["often"])
+    behind = table(("last rank", "in so many steps"), rows, f"Who is last, of {tails['steps']} steps", 1)
+    also = f" Rank {often[0]} is last most often: in {often[1]} of {tails['steps']} steps."
+    note = "Seconds of the rank in the middle, of nine in ten, and of the last one: what lies between is the tail."
+    samples = _samples(figures["samples"])
+    return f"<p>{text(words + also)}</p>" + chart("tail", words, note, "", behind) + samples
+
+
+def _samples(samples: list[dict[str, Any]]) -> str:
+    if not samples:
+        return ""
+    rows = (
+        (str(s["step"]), str(s["rank"]), duration(s["duration_ns"]), duration(s["alone_ns"]), _number(s["tokens"]))
+        for s in samples
+    )
+    return "<h3>Single samples that went on alone</h3>" + table(
+        ("step", "rank", "took", "alone", "tokens"), rows, "Samples that held up a step most", 3
+    )
+
+
+def rate(summary: dict[str, Any], figures: dict[str, Any]) -> str:
+    """Tokens a second."""
+    every = [(role["role"], line) for role in figures["roles"] for line in role["rates"]]
+    if not every:
+        return nothing("No stage says how many tokens it worked on (attribute tokens).")
+    rows = (
+        (named(line["stage"]), named(role), _number(line["mean"]), _number(line["step_mean"])) for role, line in every
+    )
+    columns = ("stage", "role", "tokens/s in the stage", "tokens/s of the step")
+    behind = table(columns, rows, "Throughput, mean of all steps", 2)
+    label = "; ".join(f"{line['stage']}: {_number(line['mean'])} tokens a second" for _, line in every[:4])
+    call = "<code>run.throughput(flops_per_token, peak_flops)</code>"
+    note = f"Tokens a second of all ranks while they are in the stage. MFU: {call}"
+    return chart("rate", f"Lines: {label}.", note, "", behind)
+
+
+def saves(summary: dict[str, Any], figures: dict[str, Any]) -> str:
+    """What-if."""
+    entries = [row for row in figures["what_if"] if row["saved"] is not None]
+    if not entries:
+        return nothing("There is nothing to replay: no step is over, or no two ranks wait for each other.")
+    rows = (
+        (text(row["words"]), duration(row["step"]), duration(row["without"]), f"{100 * row['saved']:.1f} %")
+        for row in entries
+    )
+    behind = table(("if", "a step takes", "it would take", "saved"), rows, "What each would save", 3)
+    best = entries[0]
+    label = f"Bars: how much shorter a step would be. Most: if {best['words']}, {100 * best['saved']:.1f} %."
+    note = "Each row replays the run’s own steps with one thing changed; rows overlap, they do not add up."
+    return chart("saves", label, note, "", behind)
+
+
+def what_if_rows(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of what-if in words, as the page's script draws them."""
+    entries = []
+    for row in rows:
+        values = {**row, "where": _WHERE.get(row["where"] or "", "in")}
+        entries.append({
+            "kind": row["kind"], "words": _KINDS[row["kind"]].format(**values), "step": row["step_ns"] or 0,
+            "without": row["without_ns"] or 0, "saved": row["saved_ratio"],
+        })  # fmt: skip
+    return entries
+
+
+def profiles(summary: dict[str, Any], figures: dict[str, Any]) -> str:
+    """Escalations with their profiles, and incidents."""
+    parts = []
+    if figures["escalations"]:
+        rows = (
+            (named(e["stage"]), str("–" if e["rank"] is None else e["rank"]), text(e["state"]), text(e["steps"]),
+             text(e["preset"]), _link(e), text(e["reason"]))
+            for e in figures["escalations"]
+        )  # fmt: skip
+        columns = ("stage", "rank", "state", "steps", "preset", "profile", "reason")
+        parts.append(table(columns, rows, "Requests for profiles, and what was recorded"))
+    else:
+        parts.append(nothing("No profile was asked for."))
+    if figures["incidents"]:
+        keys = list(figures["incidents"][0])
+        cells = [[text(row[key]) for key in keys] for row in figures["incidents"]]
+        parts.append("<h3>Incidents</h3>" + table(keys, cells, "Incidents"))
+    return "".join(parts)
+
+
+def _link(entry: dict[str, Any]) -> str:
+    words = text(entry["folder"] or "–")
+    size = f" ({text(entry['size'])})" if entry["size"] else ""
+    return f'<a href="{text(entry["href"], 4096)}">{words}</a>{size}' if entry["href"] else words + size
+
+
+def health(summary: dict[str, Any], figures: dict[str, Any]) -> str:
+    """Whether what is shown is all that there was."""
+    losses = summary["losses"]
+    lost = sum(process["dropped"] for process in losses)
+    lines = [
+        f"{summary['processes']} processes: "
+        + ", ".join(f"{n} {state}" for state, n in summary["states"].items())
+        + "."
+    ]
+    lines.append("No record was dropped." if not lost else f"{lost} records were dropped.")
+    if summary["own_cost"] is not None:
+        cost = summary["own_cost"]
+        lines.append(
+            f"Recording cost {100 * cost['middle_ratio']:.2g} % of the time in the middle of the processes, "
+            f"{100 * cost['own_cost_ratio']:.2g} % at most ({cost['label']})."
+        )
+    lines.append(
+        "Everything was read." if not summary["damage"] else f"{len(summary['damage'])} places could not be read."
+    )
+    parts = ["<ul>", *(f"<li>{text(line)}</li>" for line in lines), "</ul>"]
+    if summary["killed"]:
+        rows = ((named(p["label"]), named(p["host"]), text(_inside(p))) for p in summary["killed"][:_ROWS])
+        parts.append("<h3>Killed</h3>" + table(("process", "host", "inside of"), rows, "Processes that were killed"))
+    if losses:
+        rows = (
+            (named(p["label"]), named(p["host"]), text(", ".join(f"{p[k]} {w}" for k, w in LOSS_WORDS.items() if p[k])))
+            for p in losses[:_ROWS]
+        )
+        parts.append("<h3>Losses</h3>" + table(("process", "host", "lost"), rows, "What was not recorded, or not kept"))
+    if summary["damage"]:
+        rows = (
+            (f"<bdi>{text(d['path'], 120)}</bdi>", text(d["reason"]), str(d["offset"]))
+            for d in summary["damage"][:_ROWS]
+        )
+        parts.append("<h3>Not read</h3>" + table(("file", "why", "at byte"), rows, "What could not be read", 1))
+    return "".join(parts)
+
+
+def _inside(process: dict[str, Any]) -> str:
+    inside = process["inside"]
+    return ", ".join(str(opened["name"]) for opened in inside[:3]) if inside else "outside of any range"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None or not np.isfinite(value) else f"{value:,.0f}".replace(",", " ")

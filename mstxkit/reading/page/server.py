@@ -1,0 +1,185 @@
+"""`mstxkit open RUN`: the page and the trace on this machine alone, and the way into Perfetto.
+
+Loopback, a port that nobody chose, a token in the path, GET alone, five paths and nothing else: no file is looked up by
+what a request names. A page of somebody else's that guesses the port gets nothing (the token), and reaches nothing
+through a name of its own for this address (`Host`).
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import threading
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Callable, NamedTuple
+
+from .document import fingerprint
+
+if TYPE_CHECKING:
+    from ..run import Run
+
+PERFETTO = "https://ui.perfetto.dev"
+PAGE, HAND_OVER, TRACE = "", "perfetto", "trace"
+_CHUNK = 1 << 20
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin", "X-Frame-Options": "DENY",
+}  # fmt: skip
+# How Perfetto takes a trace: it answers PING with PONG once it is there, and then takes the bytes.
+# Source: https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui
+_SCRIPT = """"use strict";
+const origin = "https://ui.perfetto.dev", state = document.getElementById("state");
+const button = document.getElementById("go");
+function hand() {
+  const other = window.open(origin);
+  if (!other) { state.textContent = "The browser let no new tab open: allow it for this page, and try again."; return; }
+  state.textContent = "Waiting for Perfetto ...";
+  const ping = setInterval(() => other.postMessage("PING", origin), 100);
+  const late = setTimeout(() => { clearInterval(ping); removeEventListener("message", listen);
+    state.textContent =
+    "Perfetto does not answer: this browser may not reach it. Download the trace, and open it there."; }, 20000);
+  async function listen(event) {
+    if (event.source !== other || event.origin !== origin || event.data !== "PONG") return;
+    clearInterval(ping); clearTimeout(late); removeEventListener("message", listen);
+    const buffer = await (await fetch("trace")).arrayBuffer();
+    other.postMessage({ perfetto: { buffer, title: document.title } }, origin);
+    state.textContent = "Perfetto has the trace, in the other tab. It stays in this browser: nothing is uploaded.";
+  }
+  addEventListener("message", listen);
+}
+button.addEventListener("click", hand);
+"""
+_HAND_OVER = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>{title}</title>
+<style>body{{font:16px/1.6 system-ui,sans-serif;max-width:42rem;margin:12vh auto;padding:0 1.5rem}}
+button{{font:inherit;padding:.5rem 1.1rem;cursor:pointer}}</style></head>
+<body><main><h1>{title}</h1><p>Perfetto runs in your browser. The trace goes from this page to its tab, and nowhere
+else.</p><p><button type="button" id="go">Open in Perfetto</button></p><p id="state" role="status"></p>
+<p><a href="trace" download="{name}">Download the trace</a> · <a href="./">Back to the report</a></p></main>
+<script>{script}</script></body></html>
+"""
+
+
+class Served(NamedTuple):
+    """What is served.
+
+    Args:
+        title: HTML that names the run.
+        page: The page.
+        trace: Makes the trace, once it is asked for; where it lies.
+        trace_name: What it is called when it is downloaded.
+    """
+
+    title: str
+    page: bytes
+    trace: Callable[[], Path]
+    trace_name: str
+
+
+class PageServer(ThreadingHTTPServer):
+    """Serves one run until it is shut down.
+
+    Attributes:
+        url: Where the page is.
+    """
+
+    daemon_threads = True
+    allow_reuse_address = False
+
+    def __init__(self, served: Served, port: int = 0) -> None:
+        self.served, self.token, self._making = served, secrets.token_urlsafe(18), threading.Lock()
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.hosts = {f"{name}:{self.server_address[1]}" for name in ("127.0.0.1", "localhost")}
+        self.url = f"http://127.0.0.1:{self.server_address[1]}/{self.token}/"
+
+    def trace(self) -> Path:
+        """The trace: made when it is asked for first."""
+        with self._making:
+            return self.served.trace()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A browser that goes away in the middle is no error of ours."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server_version, sys_version, protocol_version = "mstxkit", "", "HTTP/1.1"
+    timeout = 30
+    server: PageServer
+
+    def do_GET(self) -> None:
+        """The page, the way to Perfetto, or the trace; nothing else is there."""
+        _, _, rest = self.path.partition("/")
+        token, slash, name = rest.partition("?")[0].partition("/")
+        is_known = hmac.compare_digest(token.encode("utf-8", "replace"), self.server.token.encode())
+        if self.headers.get("Host", "") not in self.server.hosts or not is_known or not slash:
+            self._send_nothing(HTTPStatus.NOT_FOUND)
+        elif name == PAGE:
+            self._send(self.server.served.page, "text/html; charset=utf-8")
+        elif name == HAND_OVER:
+            policy = (
+                f"default-src 'none'; script-src {fingerprint(_SCRIPT)}; style-src 'unsafe-inline'; connect-src 'self'"
+            )
+            self._send(self._hand_over(), "text/html; charset=utf-8", {"Content-Security-Policy": policy})
+        elif name == TRACE:
+            self._send_trace()
+        else:
+            self._send_nothing(HTTPStatus.NOT_FOUND)
+
+    def _hand_over(self) -> bytes:
+        served = self.server.served
+        return _HAND_OVER.format(title=served.title, name=served.trace_name, script=_SCRIPT).encode()
+
+    def _send_trace(self) -> None:
+        try:
+            with open(self.server.trace(), "rb") as file:
+                length = file.seek(0, 2)
+                file.seek(0)
+                self._begin(length, "application/octet-stream", {})
+                self._copy(file)
+        except OSError:
+            self._send_nothing(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    def _copy(self, file: BinaryIO) -> None:
+        while chunk := file.read(_CHUNK):
+            self.wfile.write(chunk)
+
+    def _send(self, content: bytes, kind: str, more: dict[str, str] | None = None) -> None:
+        self._begin(len(content), kind, more or {})
+        self.wfile.write(content)
+
+    def _begin(self, length: int, kind: str, more: dict[str, str]) -> None:
+        self.send_response(HTTPStatus.OK)
+        headers = {"Content-Type": kind, "Content-Length": str(length), **_HEADERS, **more}
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def _send_nothing(self, status: HTTPStatus) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", "0")
+        self.send_header("Connection", "close")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing is logged: a path has the token."""
+
+
+def serving(run: Run, page: str, title: str, folder: Path) -> Served:
+    """What is to be served of a run; its trace is written into `folder`, which is private."""
+    from ..exporters import load
+
+    chrome = load("chrome")
+    file = folder / f"trace{chrome.suffix}"
+
+    def trace() -> Path:
+        if not file.exists():
+            draft = file.with_suffix(".partial")
+            with open(draft, "w", encoding="utf-8") as out:
+                chrome.write(run, out)
+            draft.replace(file)
+        return file
+
+    return Served(title, page.encode("utf-8", "backslashreplace"), trace, file.name)

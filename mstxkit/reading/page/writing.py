@@ -1,0 +1,150 @@
+"""`mstxkit report RUN --html FILE`: a run's page, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from ...errors import MstxkitError
+from ..report.choice import EVERYTHING
+from ..report.units import size
+from . import document, figures, sections, zoom
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ..report.choice import ReportChoice
+    from ..run import Run
+
+_ROWS = 24
+
+
+def write(run: Run, summary: dict[str, Any], path: Path, choice: ReportChoice = EVERYTHING) -> int:
+    """Write the page of a run; the size of the file in bytes.
+
+    Args:
+        run: The run.
+        summary: Of it, as `summary.summarise` gives it.
+        path: The file to write; one that is there is replaced.
+        choice: Steps of it are those that can be looked at closely.
+
+    Raises:
+        MstxkitError: the file cannot be written, or plotly is not installed.
+    """
+    content = made(run, summary, path.parent, choice).encode("utf-8", "backslashreplace")
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o640)
+        with open(descriptor, "wb") as file:
+            file.write(content)
+        os.replace(draft, path)
+    except OSError as exc:
+        raise MstxkitError(f"{path} cannot be written: {exc.strerror or exc}") from exc
+    finally:
+        draft.unlink(missing_ok=True)
+    return len(content)
+
+
+def title(summary: dict[str, Any]) -> str:
+    """What a page about this run is called: HTML."""
+    return document.text(summary["path"].rstrip("/").rpartition("/")[2] or summary["path"], document.TITLE_LIMIT)
+
+
+def made(
+    run: Run, summary: dict[str, Any], folder: Path, choice: ReportChoice = EVERYTHING, to_perfetto: str = ""
+) -> str:
+    """The page. Links to profiles are relative to `folder`; one leads `to_perfetto`, where the page is served.
+
+    Raises:
+        MstxkitError: plotly is not installed.
+    """
+    first = next((row["role"] for row in summary["stragglers"]), None)
+    shown = figures.of_run(run, first)
+    ranks = [row["rank"] for row in summary["stragglers"] if row["rank"] is not None]
+    what_if = sections.what_if_rows(summary["what_if"][:16])
+    scripted = {
+        "roles": shown, "zoom": zoom.of_run(run, choice, ranks, first), "what_if": what_if,
+        "stragglers": [
+            {key: row[key] for key in ("rank", "stage", "where", "more_ns", "effect_ratio")}
+            for row in summary["stragglers"][:12]
+        ],
+    }  # fmt: skip
+    others = {
+        "escalations": _escalations(run, None if to_perfetto else folder),
+        "incidents": _incidents(run),
+        "gates": _gates(run),
+        "samples": run.samples().sort("alone_ns", descending=True).head(8).to_dicts(),
+    }
+    whole = {**summary, "wait_ratio": run.steps()["wait_ratio"].mean()}
+    bodies = {key: getattr(sections, key)(whole, {**scripted, **others}) for key, *_ in document.SECTIONS}
+    whole["links"] = [(to_perfetto, "Open in Perfetto")] if to_perfetto else []
+    return document.page(whole, scripted, bodies, _sources())
+
+
+def _sources() -> dict[str, str]:
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError as exc:
+        raise MstxkitError("the page needs plotly: pip install 'mstxkit[report]'") from exc
+    own = resources.files(__package__)
+    return {
+        "css": (own / "page.css").read_text("utf-8"), "page": (own / "page.js").read_text("utf-8"),
+        "plotly": get_plotlyjs().replace("</script", "<\\/script"),
+    }  # fmt: skip
+
+
+def _gates(run: Run) -> list[dict[str, Any]]:
+    """Who made the others wait, in which stage, in how many steps, and how long they waited in the mean of all."""
+    import polars as pl
+
+    rows = run.bubbles().filter(pl.col("gate_rank").is_not_null() & pl.col("gate_stage").is_not_null())
+    rows = rows.filter((pl.col("where") != "inside") & (pl.col("rank") != pl.col("gate_rank")))
+    grouped = rows.group_by("gate_rank", "gate_stage").agg(
+        steps=pl.col("step").n_unique(), waited=pl.col("wait_ns").sum()
+    )
+    count = max(1, rows["step"].n_unique())
+    top = grouped.sort("waited", "gate_rank", "gate_stage", descending=[True, False, False]).head(12)
+    return [
+        {"rank": rank, "stage": stage, "steps": steps, "wait_ns": waited / count}
+        for rank, stage, steps, waited in top.iter_rows()
+    ]
+
+
+def _incidents(run: Run) -> list[dict[str, Any]]:
+    """Hangs and the like, where this version of the reader knows of them."""
+    table = getattr(run, "incidents", None)
+    frame: pl.DataFrame | None = table() if table is not None else None
+    return [] if frame is None else frame.head(_ROWS).to_dicts()
+
+
+def _escalations(run: Run, folder: Path | None) -> list[dict[str, Any]]:
+    """Requests with what was recorded for them; a link where the profile lies in the run, and is there.
+
+    Args:
+        run: The run.
+        folder: Where the page will lie; None: nowhere, so that no link would lead anywhere.
+    """
+    sizes: dict[tuple[Any, ...], int] = {}
+    for row in run.profiles().iter_rows(named=True):
+        key = row["request"], row["stage"], row["rank"]
+        sizes[key] = sizes.get(key, 0) + (row["bytes"] or 0)
+    entries = []
+    for row in run.escalations().head(_ROWS * 4).iter_rows(named=True):
+        steps = "" if row["first_step"] is None else f"{row['first_step']} to {row['last_step']}"
+        total = sizes.get((row["request"], row["stage"], row["rank"]), 0)
+        href = "" if folder is None else _href(Path(run.path), row["folder"], folder)
+        entries.append({**row, "steps": steps, "size": size(total) if total else "", "href": href})
+    return entries
+
+
+def _href(run: Path, inside: str | None, folder: Path) -> str:
+    """Of a folder of the run, as seen from where the page lies; "" where there is no such folder in the run."""
+    if not inside:
+        return ""
+    root, target = os.path.realpath(run), os.path.realpath(run / inside)
+    if os.path.commonpath([root, target]) != root or not os.path.isdir(target):
+        return ""
+    return quote(os.path.relpath(target, os.path.realpath(folder)).encode("utf-8", "surrogateescape")) + "/"

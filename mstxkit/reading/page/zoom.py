@@ -1,0 +1,102 @@
+"""The ranges of a few steps and ranks, for a page's close look: the slowest step, one in the middle, the last."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from ..report.escape import shown
+from .figures import in_order
+from .packed import packed
+
+if TYPE_CHECKING:
+    from ..report.choice import ReportChoice
+    from ..role_runs import RoleRun
+    from ..run import Run
+
+STEPS_AT_MOST, RANKS_AT_MOST, RANGES_AT_MOST, DEPTH_AT_MOST = 6, 24, 2500, 3
+_NS = 1e9
+
+
+def of_run(run: Run, choice: ReportChoice, stragglers: list[int], first: str | None) -> dict[str, Any] | None:
+    """Ranges of chosen steps and ranks; None where the run has no steps.
+
+    Args:
+        run: A run.
+        choice: Steps that are asked for come first.
+        stragglers: Ranks that must be among those that are shown.
+        first: The role whose steps and ranks they are; None: the one that the page shows first.
+    """
+    runs = in_order(run, first)[:1]
+    if not runs:
+        return None
+    steps, why = _steps(runs[0], choice)
+    ranks = _ranks(runs, stragglers)
+    names: list[str] = []
+    return {
+        "steps": [_of_step(run, step, why[step], ranks, names) for step in steps],
+        "names": names, "ranks": len(ranks), "all_ranks": len({r for role in runs for r in role.ranks}),
+    }  # fmt: skip
+
+
+def _steps(role: RoleRun, choice: ReportChoice) -> tuple[list[int], dict[int, str]]:
+    lengths = np.nan_to_num(role.length_s())
+    numbers = role.steps.tolist()
+    if choice.steps is not None:
+        asked = [step for step in numbers if choice.steps.first <= step <= choice.steps.last][:STEPS_AT_MOST]
+        if asked:
+            return asked, dict.fromkeys(asked, "")
+    order = np.argsort(lengths, kind="stable")
+    order = order[order > 0] if len(numbers) > 2 else order  # the first is no step like others
+    places = {
+        "the slowest": order[-1], "in the middle": order[len(order) // 2], "the fastest": order[0],
+        "the first": 0, "the last": len(numbers) - 1,
+    }  # fmt: skip
+    why: dict[int, str] = {}
+    for words, place in places.items():
+        why.setdefault(numbers[int(place)], words)
+    return sorted(why), why
+
+
+def _ranks(runs: list[RoleRun], wanted: list[int]) -> list[int]:
+    """Those that must be there, and of the others some, evenly."""
+    every = sorted({rank for role in runs for rank in role.ranks if rank is not None})
+    if len(every) <= RANKS_AT_MOST:
+        return every
+    kept = [rank for rank in dict.fromkeys(wanted) if rank in set(every)][: RANKS_AT_MOST // 2]
+    evenly = [every[int(place)] for place in np.linspace(0, len(every) - 1, RANKS_AT_MOST - len(kept))]
+    return sorted({*kept, *evenly})
+
+
+def _of_step(run: Run, step: int, why: str, ranks: list[int], names: list[str]) -> dict[str, Any]:
+    part = run.part(ranks=ranks or None, steps=step)
+    rows = part.ranges(attributes=False).with_columns(pl.col("name", "stage", "role", "part").cast(pl.String))
+    rows = rows.filter(pl.col("duration_ns").is_not_null() & (pl.col("depth") < DEPTH_AT_MOST))
+    rows = rows.sort("duration_ns", descending=True).head(RANGES_AT_MOST).sort("rank", "track", "start_ns")
+    lanes = _lanes(rows)
+    begin = int(rows["start_ns"].min() or 0)  # type: ignore[arg-type]
+    places = {name: place for place, name in enumerate(names)}
+    for name in (*rows["name"].unique(maintain_order=True), *rows["stage"].unique(maintain_order=True)):
+        if name is not None and shown(name) not in places:
+            places[shown(name)] = len(names)
+            names.append(shown(name))
+    return {
+        "step": step, "why": why, "lanes": list(lanes.values()),
+        "lane": packed([list(lanes).index(key) for key in rows.select("rank", "role", "part").iter_rows()], "u2"),
+        "start": packed((rows["start_ns"] - begin).to_numpy() / _NS, "f4"),
+        "length": packed(rows["duration_ns"].to_numpy() / _NS, "f4"),
+        "depth": packed(rows["depth"].to_numpy(), "u1"),
+        "name": packed([places[shown(name)] for name in rows["name"]], "u2"),
+        "stage": packed([65535 if name is None else places[shown(name)] for name in rows["stage"]], "u2"),
+    }  # fmt: skip
+
+
+def _lanes(rows: pl.DataFrame) -> dict[Any, str]:
+    lanes: dict[Any, str] = {}
+    for rank, role, part in rows.select("rank", "role", "part").iter_rows():
+        is_plain = part in (None, "", "trainer")
+        words = " ".join(filter(None, (f"rank {rank}" if rank is not None else "", "" if is_plain else shown(part))))
+        lanes.setdefault((rank, role, part), words or shown(role) or "?")
+    return lanes

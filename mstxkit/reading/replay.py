@@ -1,0 +1,61 @@
+"""A role's steps gone through once more with other times of its members: what the steps would have taken then.
+
+Where members wait for each other, each goes on when the last of them has come; elsewhere each goes on for itself. Only
+differences between two such goes are told, so that what the replay leaves out is left out on both sides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .role_runs import last_of
+
+if TYPE_CHECKING:
+    from .role_runs import RoleRun, Seconds
+
+
+def ends_s(run: RoleRun, own_s: Seconds) -> Seconds:
+    """(T,) when each step is over, in seconds since the first one began, if own times were these.
+
+    Over is a step when the last member is done with it; in a role in which nobody waits, when all are, in the mean.
+
+    Args:
+        run: The role's steps.
+        own_s: (T, M, K) own seconds of each member in each piece; NaN counts as none.
+    """
+    own = np.nan_to_num(own_s)
+    now, ends = np.zeros(len(run.members)), np.zeros(len(run.steps))
+    here = np.asarray(np.isfinite(run.own_s).any(axis=2))
+    for at in range(len(run.steps)):
+        for piece in range(len(run.kinds)):
+            if run.waits[piece]:
+                there = np.isfinite(run.own_s[at, :, piece])
+                last = last_of(np.where(there, now, np.nan)[None], run.labels[:, piece])[0]
+                now = np.where(there, last, now)
+            now = now + own[at, :, piece]
+        of_step = now[here[at]] if here[at].any() else now
+        ends[at] = of_step.mean() if run.is_free else of_step.max()
+    return ends
+
+
+def saved_s(run: RoleRun, own_s: Seconds, since: int = 0, until: int | None = None) -> tuple[float, float]:
+    """How long a step of these took, and how much shorter it would have been: means, in seconds.
+
+    Args:
+        run: The role's steps.
+        own_s: As of `ends_s`.
+        since, until: Places of the first step and of the one after the last; None: all that follow.
+    """
+    until = len(run.steps) if until is None else until
+    before, after = ends_s(run, run.own_s), ends_s(run, own_s)
+    count = max(1, until - since)
+
+    def between(ends: Seconds) -> float:
+        return float(ends[until - 1] - (ends[since - 1] if since else 0.0)) / count
+
+    took = run.length_s()[since:until]
+    with np.errstate(all="ignore"):
+        step_s = float(np.nanmean(took)) if np.isfinite(took).any() else between(before)
+    return step_s, between(before) - between(after)

@@ -1,0 +1,122 @@
+"""`Run.sql()`: a SELECT over the run's tables, by polars' SQL or DuckDB. It reads these tables and no file."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ReadError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from .run import Run
+
+POLARS, DUCKDB = ENGINES = ("polars", "duckdb")
+# By the names of the methods that make them.
+TABLES = (
+    "ranges", "marks", "stages", "processes", "tracks", "patches", "occurrences", "open_ranges", "waits", "verdicts",
+    "lateness", "escalations", "profiles", "incidents", "steps", "ranks", "stragglers", "bubbles", "critical_path",
+    "tails", "samples", "links", "resharding", "what_if", "throughput", "overhead", "drops",
+)  # fmt: skip
+_SELECTS = re.compile(r"\s*(select|with)\b", re.IGNORECASE)
+_TEXTS_AND_COMMENTS = re.compile(r"'(?:[^']|'')*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
+# Functions that take a file for a table. The second is looked for wherever it stands: no comment, quote or text hides
+# it from us that does not hide it from the engine.
+_READS = re.compile(r"\b(?:read|scan)_?\w*[\"`\]]?\s*\(", re.IGNORECASE)
+_FORMATS = re.compile(
+    r"(?:read|scan)_(?:csv|ndjson|json|parquet|ipc|avro|delta|iceberg|lance|excel|ods|database|feather|lines|text|blob)",
+    re.IGNORECASE,
+)
+_WORDS_AT_MOST = 100_000
+
+
+def names(run: Run) -> tuple[str, ...]:
+    """The tables that there are."""
+    return tuple(name for name in TABLES if hasattr(run, name))
+
+
+def answer(run: Run, query: str, engine: str = POLARS) -> pl.DataFrame:
+    """See `Run.sql`."""
+    if engine not in ENGINES:
+        raise ReadError(f"engine={engine!r} is none; choose one of {', '.join(ENGINES)}")
+    check(query)
+    words = {word.lower() for word in re.findall(r"\w+", query)}
+    tables = {name: _table(run, name) for name in names(run) if name in words}
+    try:
+        return _by_polars(query, tables) if engine == POLARS else _by_duckdb(query, tables)
+    except _EngineError as exc:
+        raise ReadError(_advice(str(exc), run, tables)) from exc.__cause__
+
+
+class _EngineError(Exception):
+    """What an engine says of a query."""
+
+
+def check(query: str) -> None:
+    """Raises: ReadError where a query is more than a SELECT over tables."""
+    if len(query) > _WORDS_AT_MOST or not _SELECTS.match(_TEXTS_AND_COMMENTS.sub(_blank, query)):
+        raise ReadError("sql: one query is allowed, and it begins with SELECT or WITH")
+    if _FORMATS.search(query) or _READS.search(_TEXTS_AND_COMMENTS.sub(_blank, query)):
+        raise ReadError("sql: functions that read a file are not allowed; query the run's own tables")
+
+
+def _blank(match: re.Match[str]) -> str:
+    return "''" if match.group().startswith("'") else " "
+
+
+def _table(run: Run, name: str) -> pl.DataFrame:
+    import polars as pl
+
+    frame: pl.DataFrame = getattr(run, name)()
+    return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
+
+
+def _by_polars(query: str, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
+    import polars as pl
+
+    try:
+        return pl.SQLContext(frames=dict(tables), eager=True).execute(query)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as exc:
+        raise _EngineError(str(exc)) from exc
+
+
+def _by_duckdb(query: str, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
+    import polars as pl
+
+    try:
+        import duckdb
+    except ImportError as exc:
+        raise ReadError("engine='duckdb' needs duckdb: pip install duckdb") from exc
+    with duckdb.connect(":memory:", config={"autoload_known_extensions": "false"}) as connection:
+        with tempfile.TemporaryDirectory(prefix="mstxkit-sql-") as folder:
+            for name, frame in tables.items():
+                file = Path(folder, f"{name}.parquet")
+                frame.write_parquet(file)
+                connection.execute(f'CREATE TABLE "{name}" AS SELECT * FROM read_parquet(?)', [str(file)])
+        # From here on nothing outside can be reached, and that cannot be undone.
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+        try:
+            statements = connection.extract_statements(query)
+            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+                raise ReadError("sql: one query is allowed, and it begins with SELECT or WITH")
+            result = connection.execute(query)
+            titles = [column[0] for column in result.description or ()]
+            rows: list[Any] = result.fetchall()
+        except duckdb.Error as exc:
+            raise _EngineError(str(exc)) from exc
+    columns = zip(*rows) if rows else ((),) * len(titles)
+    return pl.DataFrame([
+        pl.Series(name if titles.index(name) == place else f"{name}_{place}", values, strict=False)
+        for place, (name, values) in enumerate(zip(titles, columns))
+    ])  # fmt: skip
+
+
+def _advice(message: str, run: Run, tables: dict[str, pl.DataFrame]) -> str:
+    """The first line of what an engine says, and what there is."""
+    first = next(iter(message.strip().splitlines()), "the query cannot be answered")
+    columns = "".join(f"\n{name} has {', '.join(frame.columns)}" for name, frame in tables.items())
+    return f"sql: {first[:300]}\nTables: {', '.join(names(run))}{columns}"

@@ -1,0 +1,139 @@
+"""`Run.bubbles()`: how long each rank waited in each step, for which rank, and in which stage that one was late.
+
+Waiting alone: a rank that computes slowly is in `Run.stragglers()`, those that wait for it are here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from ...triggers.late_rank import middle_of
+from ..role_runs import of_gap
+
+if TYPE_CHECKING:
+    from ..role_runs import RoleRun, Seconds, Whole
+
+SCHEMA = {
+    "step": pl.Int64, "role": pl.String, "stage": pl.String, "where": pl.String, "rank": pl.Int32,
+    "wait_ns": pl.Int64, "gate_rank": pl.Int32, "gate_stage": pl.String, "gate_where": pl.String,
+    "gate_more_ns": pl.Int64,
+}  # fmt: skip
+
+
+class WaitGates(NamedTuple):
+    """Of each step and member that waits in one piece: (T, M) who came last, and in which piece it was late.
+
+    Args:
+        member, piece: Their places; -1 where nobody waits.
+        more_s: Seconds by which it was longer in that piece than those in the middle.
+    """
+
+    member: Whole
+    piece: Whole
+    more_s: Seconds
+
+
+def table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
+    """`step, role, stage, where, rank, wait_ns, gate_rank, gate_stage, gate_where, gate_more_ns`, by step and rank.
+
+    A row for each step, rank and stage (`where`: in it, before it, or inside of it between its collectives) in which
+    ranks wait for each other. The gate is whoever came last; `gate_stage` is where it was longer than the others since
+    all met last, by `gate_more_ns`: what held up the step. Null: not known.
+    """
+    parts = [part for run in runs for part in (*_of_pieces(run), *_of_inside(run))]
+    rows = pl.concat([pl.DataFrame(schema=SCHEMA), *parts])
+    return rows.sort("step", "role", "rank", maintain_order=True)
+
+
+def gates(run: RoleRun, piece: int) -> WaitGates:
+    """Who held up whom in one piece in which members wait."""
+    came, shape = run.came_s[:, :, piece], run.came_s.shape[:2]
+    result = WaitGates(np.full(shape, -1), np.full(shape, -1), np.full(shape, np.nan))
+    before = list(_since_all_met(run, piece))
+    for label in np.unique(run.labels[:, piece]):
+        members = np.flatnonzero(run.labels[:, piece] == label)
+        own = came[:, members]
+        steps = np.flatnonzero(np.isfinite(own).sum(axis=1) > 1)
+        if not len(steps):
+            continue
+        last = members[np.nanargmax(own[steps], axis=1)]
+        result.member[np.ix_(steps, members)] = last[:, None]
+        if before:
+            more = np.stack([_more(run, steps, members, last, at) for at in before], axis=1)
+            most = more.argmax(axis=1)
+            result.piece[np.ix_(steps, members)] = np.array(before)[most][:, None]
+            result.more_s[np.ix_(steps, members)] = more[np.arange(len(steps)), most][:, None]
+    return result
+
+
+def _since_all_met(run: RoleRun, piece: int) -> Iterator[int]:
+    """Pieces since members waited before, that one too: after waiting, each has a rest of its own."""
+    for before in reversed(range(piece)):
+        yield before
+        if run.waits[before]:
+            return
+
+
+def _more(run: RoleRun, steps: Whole, members: Whole, last: Whole, piece: int) -> Seconds:
+    """(T,) by how much longer the last one was in a piece than those in the middle."""
+    own = run.own_s[steps][:, members, piece]
+    return np.asarray(np.nan_to_num(run.own_s[steps, last, piece] - middle_of(own.T)))
+
+
+def _of_pieces(run: RoleRun) -> Iterator[pl.DataFrame]:
+    for piece in np.flatnonzero(run.waits).tolist():
+        where = "before" if of_gap(run.kinds[piece]) else "in"
+        yield _frame(run, piece, where, run.wait_s[:, :, piece], gates(run, piece))
+
+
+def _of_inside(run: RoleRun) -> Iterator[pl.DataFrame]:
+    """Where collectives tell: how much earlier each was ready than the last of those that it meets."""
+    for piece in np.flatnonzero(np.isfinite(run.inside_s).any(axis=(0, 1))).tolist():
+        inside = run.inside_s[:, :, piece]
+        wait, last, more = (np.full(inside.shape, np.nan) for _ in range(3))
+        for label in np.unique(run.labels[:, piece]):
+            members = np.flatnonzero(run.labels[:, piece] == label)
+            own = inside[:, members]
+            steps = np.flatnonzero(np.isfinite(own).sum(axis=1) > 1)
+            most = np.nanmax(own[steps], axis=1)
+            here = np.ix_(steps, members)
+            wait[here] = most[:, None] - own[steps]
+            last[here] = members[np.nanargmax(own[steps], axis=1)][:, None]
+            more[here] = (most - middle_of(own[steps].T))[:, None]
+        where = np.where(np.isfinite(last), piece, -1)
+        gate = WaitGates(np.nan_to_num(last, nan=-1).astype(np.int64), where, more)
+        yield _frame(run, piece, "inside", wait, gate)
+
+
+def _frame(run: RoleRun, piece: int, where: str, wait_s: Seconds, gate: WaitGates) -> pl.DataFrame:
+    steps, members = np.nonzero(np.isfinite(wait_s) & (gate.member >= 0))
+    ranks = pl.Series(run.ranks, dtype=pl.Int32)
+    wheres = ["inside" if where == "inside" else _where(kind) for kind in run.kinds]
+    kinds = pl.DataFrame({"stage": [kind.stage for kind in run.kinds], "where": wheres})
+    gate_piece = pl.Series(gate.piece[steps, members])
+    gate_piece = gate_piece.replace(-1, None)
+    columns: dict[str, Any] = {
+        "step": pl.Series(run.steps[steps]), "role": pl.repeat(run.role, len(steps), dtype=pl.String, eager=True),
+        "stage": pl.repeat(run.kinds[piece].stage, len(steps), dtype=pl.String, eager=True),
+        "where": pl.repeat(where, len(steps), dtype=pl.String, eager=True),
+        "rank": ranks.gather(pl.Series(members)), "wait_ns": _ns(wait_s[steps, members]),
+        "gate_rank": ranks.gather(pl.Series(gate.member[steps, members])),
+        "gate_stage": kinds["stage"].gather(gate_piece), "gate_where": kinds["where"].gather(gate_piece),
+        "gate_more_ns": _ns(gate.more_s[steps, members]),
+    }  # fmt: skip
+    return pl.DataFrame(columns).cast(SCHEMA)  # type: ignore[arg-type]
+
+
+def _where(kind: Any) -> str:
+    return "before" if of_gap(kind) else "in"
+
+
+def _ns(seconds: Seconds) -> pl.Series:
+    return (
+        pl.Series(seconds * 1e9, dtype=pl.Float64)
+        .to_frame("ns")
+        .select(pl.col("ns").fill_nan(None).round().cast(pl.Int64))["ns"]
+    )

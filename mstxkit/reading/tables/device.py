@@ -1,0 +1,114 @@
+"""`Run.device()`: what the device of each rank did in each stage of a step, from what was imported.
+
+Profiles of the run itself, its escalations' and its light ones, are joined without being asked for: when the table is
+first asked for, and kept then where the run can be written.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...store import layout
+from ...store.session_file import sessions
+from ...store.values import small_number, text_of
+from ..folder import Damage
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ..importers._kept import Identity
+    from ..importers._places import Source
+    from ..run import Run
+    from ..selection import Selection
+
+# Of a larger profile a line in `damage` says how to import it: a table should not take minutes.
+BYTES_AT_MOST, BYTES_OF_ALL = 1 << 28, 1 << 30
+
+
+def table(run: Run, chosen: Selection) -> pl.DataFrame:
+    """The table, by rank, step and stage; of what is asked for.
+
+    `rank, step, stage, role, host, count, stage_ns, computing_ns, communicating_ns, transfer_ns, waiting_ns,
+    overlapped_ns, free_ns, spans_ns, error_ns, clock, source, file`: `Run.device` says what they are.
+    """
+    import polars as pl
+
+    from ..importers import _kept
+
+    folder = Path(run.path)
+    more = _of_own_profiles(run, folder)
+    rows = pl.concat([_kept.table(folder, run.id, run.damage), *more])
+    wanted = (("rank", chosen.ranks), ("step", chosen.steps), ("stage", chosen.stages))
+    for name, values in wanted:
+        if values is not None:
+            rows = rows.filter(pl.col(name).is_in(sorted(values)))
+    return rows.sort("rank", "step", "stage", "source", "file", maintain_order=True)
+
+
+def _of_own_profiles(run: Run, folder: Path) -> list[pl.DataFrame]:
+    """Rows of profiles that could not be kept; those that could are with the others from now on."""
+    import polars as pl
+
+    from ..importers import _importing, _join
+    from ..selection import Selection
+
+    sources = [source for source, _ in own_profiles(run, folder)]
+    if not sources:
+        return []
+    ranks = frozenset(source.rank for source in sources if source.rank is not None)
+    whole = type(run)(run.path, Selection(ranks=ranks) if len(ranks) else None)
+    rest = []
+    for source, imported in zip(sources, _importing.import_all(whole, sources, lambda _: None)):
+        for part in imported.damage:
+            part.note_in(run.damage)
+        if imported.problem not in ("", _join.NOTHING_IN_IT) and not imported.damage:
+            Damage.of(imported.file, imported.problem).note_in(run.damage)
+        if _importing.try_to_keep(folder, run.id, source, imported):
+            rows = [{**row, "file": os.path.relpath(imported.file, run.path)} for row in imported.rows]
+            rest.append(pl.DataFrame(rows, schema=_join.DEVICE_SCHEMA))
+    return rest
+
+
+def own_profiles(run: Run, folder: Path, is_limited: bool = True) -> list[tuple[Source, Identity]]:
+    """Parsed profiles of the run that were not imported yet, or that have changed since."""
+    from ..importers import _kept, _places
+
+    top, damage = folder / layout.PROFILES, list[Damage]()
+    if not top.is_dir() or top.is_symlink():
+        return []
+    owners = _owners(run, folder)
+    kept = {_kept.identity_of(document) for _, document in _kept.heads(folder, run.id, [])}
+    new, size = [], 0
+    for source in _places.sources([top], damage):
+        identity = _kept.Identity.of(source.path, folder)
+        if identity in kept:
+            continue
+        size += identity.size
+        if is_limited and (identity.size > BYTES_AT_MOST or size > BYTES_OF_ALL):
+            why = f"is too large to be joined in passing: mstxkit import --run {run.path}"
+            Damage.of(os.fspath(source.path), why).note_in(run.damage)
+            size -= identity.size
+            continue
+        new.append((_with_owner(source, owners), identity))
+    return new
+
+
+def _owners(run: Run, folder: Path) -> dict[Path, tuple[int | None, str, int | None]]:
+    """Rank, host and pid of what each session recorded, by where that lies."""
+    owners = {}
+    for session in sessions(folder, run.id):
+        output, get = text_of(session.document.get("output")), session.document.get
+        if output:
+            owner = (small_number(get("rank")), text_of(get("host")), small_number(get("pid")))
+            owners[folder / session.place / Path(output).name] = owner
+    return owners
+
+
+def _with_owner(source: Source, owners: dict[Path, tuple[int | None, str, int | None]]) -> Source:
+    for place in (source.path, *source.path.parents):
+        if place in owners:
+            rank, host, pid = owners[place]
+            return source._replace(rank=rank, host=host or source.host, pid=pid or source.pid)
+    return source

@@ -1,0 +1,136 @@
+"""Who came last into collectives by device ranges: of the steps of a run that were profiled, and parsed since.
+
+A profile with ranges of the domain `communication`, or with communication operations, tells of one window of a stage:
+light capture, a light step that the judge asked for, or any request. `judging/device_lateness.py` reads each rank's
+database. Clocks do not matter. Bound: the shortest time that a member was in the collective, in which all were and data
+moved; it is taken that no two of them leave it farther apart than that.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Iterable, Iterator, NamedTuple
+
+from ...store import layout
+from ...store.documents import names_in
+from ...store.session_file import RECORDED, RecordedSession, sessions
+from ...store.values import text_of, whole_number
+from ..report.units import spans
+
+if TYPE_CHECKING:
+    from ...judging.evidence import Collectives
+
+# The newest of them; each is read from one database a rank.
+WINDOWS_AT_MOST = 64
+_NPU = ("torch_npu", "mindspore")
+_NS = 1e9
+
+
+class ProfiledWindow(NamedTuple):
+    """What was profiled at once: some ranks in one stage of one step.
+
+    Args:
+        request: Of which request; "": light capture.
+        step: None where it is not one alone.
+        databases: Rank to its parsed database; None: not parsed yet, or there is none.
+        is_of_npu: Was it recorded by a profiler of NPUs?
+    """
+
+    request: str
+    stage: str
+    step: int | None
+    databases: dict[int, Path | None]
+    is_of_npu: bool
+
+    @property
+    def is_parsed(self) -> bool:
+        """Are there two ranks at least that can be compared?"""
+        return sum(file is not None for file in self.databases.values()) > 1
+
+
+class DeviceRow(NamedTuple):
+    """A row of `Run.lateness()`, and of which window it is."""
+
+    window: ProfiledWindow
+    group: str
+    rank: int
+    late_ns: int
+    error_ns: int
+
+
+def windows(run: str | os.PathLike[str], run_id: str) -> list[ProfiledWindow]:
+    """The newest windows that two ranks or more have recorded, the oldest first."""
+    by_window: dict[tuple[str, str, tuple[int, ...]], dict[int, RecordedSession]] = {}
+    for session in sessions(run, run_id):
+        request, stage, rank = session.key
+        if rank is not None and session.document.get("state") == RECORDED:
+            members = by_window.setdefault((request, stage, tuple(session.steps)), {})
+            members[rank] = max(session, members.get(rank, session), key=_began_ns)
+    several = [(key, members) for key, members in by_window.items() if len(members) > 1]
+    several.sort(key=lambda window: min(map(_began_ns, window[1].values())))
+    return [_window(Path(run), *key, members) for key, members in several[-WINDOWS_AT_MOST:]]
+
+
+def _began_ns(session: RecordedSession) -> int:
+    return whole_number(session.document.get("start_ns"))
+
+
+def _window(
+    run: Path, request: str, stage: str, steps: tuple[int, ...], members: dict[int, RecordedSession]
+) -> ProfiledWindow:  # fmt: skip
+    databases = {rank: _database(run, session) for rank, session in sorted(members.items())}
+    is_of_npu = any(text_of(session.document.get("backend")) in _NPU for session in members.values())
+    return ProfiledWindow(request, stage, steps[0] if len(steps) == 1 else None, databases, is_of_npu)
+
+
+def _database(run: Path, session: RecordedSession) -> Path | None:
+    """The database that a parse has left of it, if it lies inside the run."""
+    below = tuple(session.folder.split(os.sep)[1:])
+    output, request = (text_of(session.document.get(key)) for key in ("output", "request"))
+    parts = layout.data_parts(below, output, request) if output else None
+    if parts is None:
+        return None
+    from ...parsing import kinds
+
+    kind, folder = kinds.kind_of(parts[-1]), run / layout.PROFILES
+    for part in (*parts, kinds.OUTPUT):
+        folder /= part
+        if folder.is_symlink():
+            return None
+    names = [name for name in names_in(folder, ".db") if kind is not None and kind.database.fullmatch(name)]
+    files = [folder / name for name in names if (folder / name).is_file() and not (folder / name).is_symlink()]
+    return files[0] if len(files) == 1 else None
+
+
+def rows_of(several: Iterable[ProfiledWindow]) -> list[DeviceRow]:
+    """Of each window that is parsed, group and rank the entry that was latest. *Cost*: reads each database."""
+    return [row for window in several if window.is_parsed for row in _of_window(window)]
+
+
+def _of_window(window: ProfiledWindow) -> Iterator[DeviceRow]:
+    from ...judging import device_lateness
+
+    ranks = [rank for rank, file in window.databases.items() if file is not None]
+    read = [device_lateness.read(file) for file in window.databases.values() if file is not None]
+    entered = device_lateness.collectives(read, stage=0)
+    if entered is None:
+        return
+    for (group, member), (late_s, error_s) in sorted(_latest(entered).items()):
+        together = spans(ranks[at] for at in sorted({int(at) for at in entered.member[entered.group == group]}))
+        yield DeviceRow(window, together, ranks[member], round(late_s * _NS), round(error_s * _NS))
+
+
+def _latest(entered: Collectives) -> dict[tuple[int, int], tuple[float, float]]:
+    """(group, member) to how late it was at most, and the bound of that, seconds."""
+    import numpy as np
+
+    from ...judging import device_lateness, lateness
+
+    bound_s = device_lateness.bounds_s(entered)
+    late = lateness.late_in(entered, np.zeros(int(entered.member.max()) + 1))
+    latest: dict[tuple[int, int], tuple[float, float]] = {}
+    for at, late_s in zip(late.at, late.late_s):
+        key = int(entered.group[at]), int(entered.member[at])
+        latest[key] = max(latest.get(key, (-1.0, 0.0)), (float(late_s), float(bound_s[at])))
+    return latest

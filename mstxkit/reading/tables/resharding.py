@@ -1,0 +1,61 @@
+"""`Run.resharding()`: what a step pays between stages: for weights that change place, and for a controller's calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Iterator
+
+import numpy as np
+import polars as pl
+
+from ...stages import canonical
+from ..role_runs import of_gap, shown_ns
+
+if TYPE_CHECKING:
+    from ..role_runs import RoleRun
+
+WEIGHTS, DISPATCH = "weights", "dispatch"
+STAGES = ("weight_sync", "sleep", "wake_up")
+SCHEMA = {
+    "step": pl.Int64, "role": pl.String, "kind": pl.String, "stage": pl.String, "ranks": pl.Int32,
+    "cost_ns": pl.Int64, "last_ns": pl.Int64, "step_ratio": pl.Float64,
+}  # fmt: skip
+
+
+def table(runs: tuple[RoleRun, ...], waits: pl.DataFrame) -> pl.DataFrame:
+    """`step, role, kind, stage, ranks, cost_ns, last_ns, step_ratio`, by step.
+
+    - `weights`: stages in which weights change place or engines go to sleep and wake up: time of its own of the rank
+      in the middle (`cost_ns`) and of the one that takes longest (`last_ns`), without waiting.
+    - `dispatch`: what a controller waited for a stage while none of its workers was at it: before they began, between
+      and after they ended.
+
+    Args:
+        runs: Of each role.
+        waits: As `Run.waits()`.
+    """
+    lengths = {int(step): s for run in runs for step, s in zip(run.steps, run.length_s()) if np.isfinite(s) and s > 0}
+    rows = [row for run in runs for row in _of_role(run)] + list(_of_controllers(waits, lengths))
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort("step", "role", "kind", "stage", nulls_last=True)
+
+
+def _of_role(run: RoleRun) -> Iterator[tuple[Any, ...]]:
+    lengths = run.length_s()
+    for piece, kind in enumerate(run.kinds):
+        if of_gap(kind) or canonical(kind.stage) not in STAGES:
+            continue
+        for at, step in enumerate(run.steps.tolist()):
+            own = run.own_s[at, :, piece]
+            own = own[np.isfinite(own)]
+            if len(own):
+                last = float(own.max())
+                yield (
+                    step, run.role, WEIGHTS, kind.stage, len(own), shown_ns(float(np.median(own))), shown_ns(last),
+                    last / lengths[at] if lengths[at] > 0 else None,
+                )  # fmt: skip
+
+
+def _of_controllers(waits: pl.DataFrame, lengths: dict[int, float]) -> Iterator[tuple[Any, ...]]:
+    for row in waits.iter_rows(named=True):
+        cost_ns, step = row["unaccounted_ns"], row["step"]
+        ratio = cost_ns / 1e9 / lengths[step] if step in lengths else None
+        yield step, row["role"], DISPATCH, str(row["stage"]), None, cost_ns, cost_ns, ratio

@@ -1,0 +1,59 @@
+"""`Run.steps()`: how long each step of each role took, how much of it was waiting, and who held it up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Iterator
+
+import numpy as np
+import polars as pl
+
+from ..role_runs import shown_ns
+from . import bubbles
+
+if TYPE_CHECKING:
+    from ..role_runs import RoleRun
+
+SCHEMA = {
+    "step": pl.Int64, "role": pl.String, "ranks": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64,
+    "duration_ns": pl.Int64, "wait_ns": pl.Int64, "wait_ratio": pl.Float64, "gate_rank": pl.Int32,
+    "gate_stage": pl.String, "gate_more_ns": pl.Int64,
+}  # fmt: skip
+
+
+def table(runs: tuple[RoleRun, ...], origin_ns: int = 0) -> pl.DataFrame:
+    """`step, role, ranks, start_ns, end_ns, duration_ns, wait_ns, wait_ratio, gate_rank, gate_stage, gate_more_ns`.
+
+    `duration_ns`: since the step before ended for the last rank. `wait_ns`: what a rank waits for others in it, as the
+    mean of the ranks, `wait_ratio` that over the step. The gate is whoever made the others wait most, in the stage in
+    which it was late, by `gate_more_ns`.
+    """
+    rows = [row for run in runs for row in _of_role(run, origin_ns)]
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort("step", "role", maintain_order=True)
+
+
+def _of_role(run: RoleRun, origin_ns: int) -> Iterator[tuple[Any, ...]]:
+    ended, lengths = run.spans_s()[1], run.length_s()
+    waits = np.nansum(run.wait_s, axis=2)
+    gates = {piece: bubbles.gates(run, piece) for piece in np.flatnonzero(run.waits).tolist()}
+    for at, step in enumerate(run.steps.tolist()):
+        there = np.isfinite(run.own_s[at]).any(axis=1)
+        wait_s, length_s = float(waits[at, there].mean()), float(lengths[at])
+        yield (
+            step, run.role, int(there.sum()), (shown_ns(ended[at] - length_s) or 0) + origin_ns,
+            (shown_ns(ended[at]) or 0) + origin_ns, shown_ns(length_s), shown_ns(wait_s),
+            wait_s / length_s if length_s > 0 else None, *_gate(run, at, gates),
+        )  # fmt: skip
+
+
+def _gate(run: RoleRun, at: int, gates: dict[int, bubbles.WaitGates]) -> tuple[Any, Any, Any]:
+    """Of the piece in which most is waited: rank, stage, ns."""
+    sums = {piece: float(np.nansum(run.wait_s[at, :, piece])) for piece in gates}
+    if not sums or max(sums.values()) <= 0:
+        return None, None, None
+    piece = max(sums, key=lambda place: sums[place])
+    member = int(np.nanargmax(run.wait_s[at, :, piece]))
+    gate, where = int(gates[piece].member[at, member]), int(gates[piece].piece[at, member])
+    if gate < 0:
+        return None, None, None
+    stage = run.kinds[where].stage if where >= 0 else None
+    return run.members[gate].rank, stage, shown_ns(float(gates[piece].more_s[at, member]))

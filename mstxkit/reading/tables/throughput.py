@@ -1,0 +1,64 @@
+"""`Run.throughput()`: tokens a second of each stage and step; where a token's cost is known, the share of the peak."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Iterator
+
+import numpy as np
+import polars as pl
+
+from ..role_runs import of_gap, shown_ns
+
+if TYPE_CHECKING:
+    from ..role_runs import RoleRun
+
+SCHEMA = {
+    "step": pl.Int64, "role": pl.String, "stage": pl.String, "ranks": pl.Int32, "tokens": pl.Float64,
+    "responses": pl.Float64, "stage_ns": pl.Int64, "step_ns": pl.Int64, "tokens_per_s": pl.Float64,
+    "step_tokens_per_s": pl.Float64, "mfu_ratio": pl.Float64,
+}  # fmt: skip
+
+
+def table(
+    runs: tuple[RoleRun, ...], flops_per_token: float | None = None, peak_flops: float | None = None
+) -> pl.DataFrame:
+    """`step, role, stage, ranks, tokens, responses, stage_ns, step_ns, tokens_per_s, step_tokens_per_s, mfu_ratio`.
+
+    Of each stage that tells of its tokens. `tokens_per_s`: of all ranks, from when the first enters the stage until the
+    last has left it (`stage_ns`); `step_tokens_per_s`: the same tokens over the whole step. `mfu_ratio`: share of the
+    ranks' peak that the stage uses; null where its two figures are not given.
+
+    Args:
+        runs: Of each role.
+        flops_per_token: Operations that a token costs in the stages asked for (training: about 6 a parameter).
+        peak_flops: Operations a second of one rank.
+    """
+    rows = [row for run in runs for row in _of_role(run, (flops_per_token or 0.0) / (peak_flops or float("inf")))]
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort("step", "role", maintain_order=True)
+
+
+def _of_role(run: RoleRun, peak_s_per_token: float) -> Iterator[tuple[Any, ...]]:
+    lengths = run.length_s()
+    for piece, kind in enumerate(run.kinds):
+        if of_gap(kind) or not np.isfinite(run.work[:, :, piece, 0]).any():
+            continue
+        for at, step in enumerate(run.steps.tolist()):
+            tokens = run.work[at, :, piece, 0]
+            if not np.isfinite(tokens).any():
+                continue
+            stage_s = float(np.nanmax(run.done_s[at, :, piece]) - np.nanmin(run.came_s[at, :, piece]))
+            total, ranks = float(np.nansum(tokens)), int(np.isfinite(tokens).sum())
+            per_s, of_step = _over(total, stage_s), _over(total, float(lengths[at]))
+            yield (
+                step, run.role, kind.stage, ranks, total, _sum(run.work[at, :, piece, 1]), shown_ns(stage_s),
+                shown_ns(float(lengths[at])), per_s, of_step,
+                per_s * peak_s_per_token / ranks if per_s is not None and peak_s_per_token > 0 else None,
+            )  # fmt: skip
+
+
+def _sum(values: Any) -> float | None:
+    return float(np.nansum(values)) if np.isfinite(values).any() else None
+
+
+def _over(tokens: float, seconds: float) -> float | None:
+    return tokens / seconds if seconds > 0 else None

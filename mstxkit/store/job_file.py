@@ -1,0 +1,168 @@
+"""`verdicts/job.json`: the job as who judges it sees it: each role's stages, who is late, which hosts are silent.
+
+Beside `figures.json`, which goes to every host and is numbers alone. Read by `mstxkit top`; anybody with this user's
+rights may have written it, so what is no number or text is left out, and everything is bounded.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any, Mapping, NamedTuple
+
+from . import documents, layout
+from .documents import FORMAT, Unusable
+from .values import list_of, small_number, table_of, text_of, whole_number
+
+ROLES_AT_MOST, STAGES_AT_MOST, LATE_AT_MOST, SILENT_AT_MOST, NOTES_AT_MOST = 64, 64, 8, 16, 8
+_NAME_AT_MOST, _NOTE_AT_MOST = 200, 400
+
+
+class StageFigures(NamedTuple):
+    """A stage of a role in the step that was judged last.
+
+    Args:
+        stage: Its canonical key.
+        max_s, median_s: Over the members.
+        slowest_rank: Whose time is the longest: who waits in it may be that one too.
+        begin_ns, end_ns: The first member's begin, the last one's end; wall clock.
+        members: How many were in it.
+        tokens_per_s: Of all members together; None where no tokens are known.
+        mfu_ratio: Share of the devices' peak; None where FLOPs are not known.
+    """
+
+    stage: str
+    max_s: float
+    median_s: float
+    slowest_rank: int | None = None
+    begin_ns: int = 0
+    end_ns: int = 0
+    members: int = 0
+    tokens_per_s: float | None = None
+    mfu_ratio: float | None = None
+
+
+class Latecomer(NamedTuple):
+    """Who entered a stage later than the others: by how many seconds later than their median, in which stage."""
+
+    rank: int | None
+    host: str
+    stage: str
+    late_s: float
+
+
+class RoleFigures(NamedTuple):
+    """A role in the step that was judged last.
+
+    Args:
+        wait_ratio: Which share of the step a member waits for the last to come, in the stage in which that is most.
+        late: Who came last where that was worst, the latest first.
+    """
+
+    role: str
+    step: int
+    members: int = 0
+    wait_ratio: float = 0.0
+    begin_ns: int = 0
+    end_ns: int = 0
+    stages: tuple[StageFigures, ...] = ()
+    late: tuple[Latecomer, ...] = ()
+
+
+class JobState(NamedTuple):
+    """The job.
+
+    Args:
+        roles: In the order in which they came.
+        hosts, ended: Hosts that have handed anything over, and of those the ones that said goodbye.
+        silent: Hosts of which nothing comes any more although they have said no goodbye; the first few of `silences`.
+        missed_rows, dropped_batches: What did not reach who judges: lost figures, never lost training.
+        written_ns: Wall clock of who judges.
+        notes: What there is to say of where figures go: the port, what is missing, what was dropped.
+        is_final: Was all judged that there was?
+    """
+
+    roles: tuple[RoleFigures, ...] = ()
+    hosts: int = 0
+    ended: int = 0
+    silences: int = 0
+    silent: tuple[str, ...] = ()
+    missed_rows: int = 0
+    dropped_batches: int = 0
+    written_ns: int = 0
+    is_final: bool = False
+    notes: tuple[str, ...] = ()
+
+    def as_json(self, run_id: str) -> bytes:
+        """Its file."""
+        roles = [
+            {**role._asdict(), "stages": [stage._asdict() for stage in role.stages],
+             "late": [rank._asdict() for rank in role.late]}
+            for role in self.roles
+        ]  # fmt: skip
+        return json.dumps({"format": FORMAT, "run": run_id, **self._asdict(), "roles": roles}).encode()
+
+
+def write(run: Path, run_id: str, state: JobState) -> None:
+    """Replace the file. OSError: it cannot be written."""
+    documents.replace_file(run / layout.VERDICTS / layout.JOB, state.as_json(run_id))
+
+
+def read(run: Path, run_id: str) -> JobState | None:
+    """What was said last; None where nothing was, or it cannot be used."""
+    try:
+        fields = documents.document(run / layout.VERDICTS / layout.JOB, run_id)
+    except Unusable:
+        return None
+    return None if fields is None else _state_of(fields)
+
+
+def _state_of(fields: Mapping[str, Any]) -> JobState:
+    hosts, ended, silences = (small_number(fields.get(name)) or 0 for name in ("hosts", "ended", "silences"))
+    missed, dropped, written_ns = (
+        whole_number(fields.get(name)) for name in ("missed_rows", "dropped_batches", "written_ns")
+    )
+    roles = tuple(_role_of(table_of(role)) for role in list_of(fields.get("roles"))[:ROLES_AT_MOST])
+    silent = tuple(_name(host) for host in list_of(fields.get("silent"))[:SILENT_AT_MOST])
+    return JobState(
+        roles, hosts, ended, silences, silent, missed, dropped, written_ns,
+        fields.get("is_final") is True,
+        tuple(text_of(note)[:_NOTE_AT_MOST] for note in list_of(fields.get("notes"))[:NOTES_AT_MOST]),
+    )  # fmt: skip
+
+
+def _role_of(fields: Mapping[str, Any]) -> RoleFigures:
+    stages = (_stage_of(table_of(stage)) for stage in list_of(fields.get("stages"))[:STAGES_AT_MOST])
+    late = (table_of(rank) for rank in list_of(fields.get("late"))[:LATE_AT_MOST])
+    return RoleFigures(
+        _name(fields.get("role")), small_number(fields.get("step")) or 0, small_number(fields.get("members")) or 0,
+        min(1.0, _number(fields.get("wait_ratio")) or 0.0), *_span(fields), tuple(stages),
+        tuple(
+            Latecomer(small_number(r.get("rank")), _name(r.get("host")), _name(r.get("stage")),
+                     _number(r.get("late_s")) or 0.0)
+            for r in late
+        ),
+    )  # fmt: skip
+
+
+def _stage_of(fields: Mapping[str, Any]) -> StageFigures:
+    return StageFigures(
+        _name(fields.get("stage")), _number(fields.get("max_s")) or 0.0, _number(fields.get("median_s")) or 0.0,
+        small_number(fields.get("slowest_rank")), *_span(fields), small_number(fields.get("members")) or 0,
+        _number(fields.get("tokens_per_s")), _number(fields.get("mfu_ratio")),
+    )  # fmt: skip
+
+
+def _span(fields: Mapping[str, Any]) -> tuple[int, int]:
+    return whole_number(fields.get("begin_ns")), whole_number(fields.get("end_ns"))
+
+
+def _name(value: Any) -> str:
+    return text_of(value)[:_NAME_AT_MOST]
+
+
+def _number(value: Any) -> float | None:
+    """From 0 on, finite."""
+    is_number = type(value) in (int, float) and abs(value) < 1e18 and math.isfinite(value) and value >= 0
+    return float(value) if is_number else None

@@ -1,0 +1,150 @@
+"""`http://ADDRESS/metrics`: a page for Prometheus to scrape, on loopback; beyond that only with a token.
+
+Nobody who connects can hold anything up: few connections at a time, each of a few seconds, in threads of their own.
+"""
+
+from __future__ import annotations
+
+import errno
+import hmac
+import socket
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Callable
+
+from ..store.metrics_setting import Address
+
+CONTENT = "text/plain; version=0.0.4; charset=utf-8"
+CONNECTIONS_AT_MOST, CONNECTION_S = 8, 5.0
+# How many ports after a taken one are tried before any that is free is taken.
+_MORE_PORTS = 16
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class _Server(ThreadingHTTPServer):
+    """Bounded: threads are daemons, and a connection that lasts too long is shut down whatever it does."""
+
+    daemon_threads, allow_reuse_address = True, False
+    block_on_close = False
+
+    def __init__(self, address: Address, page: Callable[[], bytes], token: str) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        self.page, self.token, self.is_loopback = page, token, address.is_loopback
+        self._open: dict[Any, float] = {}
+        self._changing = threading.Lock()
+        super().__init__((address.host, address.port), _Handler)
+
+    def server_bind(self) -> None:  # http.server's asks a name server for this host's name
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        with self._changing:
+            if len(self._open) >= CONNECTIONS_AT_MOST:
+                return False
+            self._open[request] = time.monotonic() + CONNECTION_S
+        return True
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._changing:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Called twice a second: who has had its time is cut off."""
+        now_s = time.monotonic()
+        with self._changing:
+            late = [request for request, until_s in self._open.items() if now_s > until_s]
+        for request in late:
+            try:
+                request.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass  # who has hung up
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    protocol_version, timeout = "HTTP/1.0", CONNECTION_S
+    server_version, sys_version = "mstxkit", ""
+
+    def do_GET(self) -> None:
+        status, page = self._answer()
+        self.send_response(status)
+        self.send_header("Content-Type", CONTENT)
+        self.send_header("Content-Length", str(len(page)))
+        if status == 401:
+            self.send_header("WWW-Authenticate", "Bearer")
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(page)
+
+    do_HEAD = do_GET
+
+    def _answer(self) -> tuple[int, bytes]:
+        if not self._is_allowed():
+            return 401, b"a bearer token is needed: see metrics/token of the run\n"
+        if self.server.is_loopback and not self._is_meant_for_here():
+            return 403, b"this is served on loopback only\n"
+        if self.path.partition("?")[0] != "/metrics":
+            return 404, b"see /metrics\n"
+        return 200, self.server.page()
+
+    def _is_allowed(self) -> bool:
+        if not self.server.token:
+            return True
+        scheme, _, shown = self.headers.get("Authorization", "").partition(" ")
+        same = hmac.compare_digest(shown.strip().encode("utf-8", "replace"), self.server.token.encode())
+        return scheme.lower() == "bearer" and same
+
+    def _is_meant_for_here(self) -> bool:
+        """A page in a browser may have a name of its own lead to loopback: it still says that name."""
+        host = self.headers.get("Host", "localhost").lower()
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+        return name.strip("[]") in _LOOPBACK or name.startswith("127.")
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: who scrapes is nobody's news, and headers are nobody's business."""
+
+
+class Endpoint:
+    """The page, served until `close`.
+
+    Args:
+        asked: Where. If its port is taken, one of the next, or any.
+        page: Gives the page; called in the thread of a connection.
+        token: That must be shown; "": none.
+
+    Attributes:
+        address: Where it really is.
+
+    Raises:
+        OSError: it cannot be served there on any port.
+    """
+
+    def __init__(self, asked: Address, page: Callable[[], bytes], token: str = "") -> None:
+        self._server = _bound(asked, page, token)
+        self.address = Address(asked.host, self._server.server_port)
+        threading.Thread(target=self._server.serve_forever, name="mstxkit-metrics", daemon=True).start()
+
+    def close(self) -> None:
+        """Serve no more; waits for nobody who is being served."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def _bound(asked: Address, page: Callable[[], bytes], token: str) -> _Server:
+    ports = range(asked.port, min(asked.port + _MORE_PORTS, 1 << 16)) if asked.port else ()
+    for port in ports:
+        try:
+            return _Server(asked._replace(port=port), page, token)
+        except PermissionError:
+            break
+        except OSError as exc:
+            if exc.errno != errno.EADDRINUSE:
+                raise
+    return _Server(asked._replace(port=0), page, token)

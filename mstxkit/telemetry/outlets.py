@@ -1,0 +1,159 @@
+"""All ways by which figures of one job leave, opened and fed by who judges it. Nothing here raises, or waits.
+
+What cannot be opened, a port that was taken, what was dropped: `notes` says so, and `mstxkit top` shows it.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Callable, Sequence
+
+from ..errors import MstxkitError
+from ..reading import otlp_spans
+from ..store.job_file import JobState, RoleFigures
+from ..store.metrics_setting import AUTO, OTLP, PAGE, RAY, TARGETS, TEXTFILE, MetricsSetting, Outlet, of_word
+from ..store.verdicts import Verdict
+from . import discovery, exposition, samples, textfile
+from .endpoint import Endpoint
+from .otlp import OtlpSender
+from .ray_gauges import RayGauges
+from .samples import MetricSample
+from .textfile import Textfile
+
+_RAY_EVERY_S = 2.0
+_NOTES_AT_MOST = 8
+
+
+def told(run: Path, run_id: str, word: str, is_in_ray: bool = False) -> Outlets:
+    """Those that a judge was told to have."""
+    return Outlets(run, run_id, of_word(word), is_in_ray)
+
+
+class Outlets:
+    """Those of one job. One thread at a time, but pages, which are made in the threads of who scrapes.
+
+    Args:
+        run: The run folder.
+        run_id: Its id.
+        setting: What to open.
+        is_in_ray: Is this an actor of Ray's?
+        tells: Called with each note that is new.
+
+    Attributes:
+        setting: As given.
+        served: Where the page is, as `http://…`; "" where there is none.
+    """
+
+    def __init__(
+        self, run: Path, run_id: str, setting: MetricsSetting, is_in_ray: bool = False,
+        tells: Callable[[str], None] = lambda note: None,
+    ) -> None:  # fmt: skip
+        self.setting, self.served, self._tells = setting, "", tells
+        self._run, self._run_id, self._is_in_ray = run, run_id, is_in_ray
+        self._label = samples.run_label(run.name, run_id)
+        self._notes: list[str] = []
+        self._is_open = False
+        self._of: tuple[JobState, Sequence[Verdict]] = (JobState(), ())
+        self._page: tuple[object, bytes] = (None, b"")
+        self._shows: list[tuple[float, Callable[[], None]]] = []
+        self._due_s: list[float] = []
+        self._ends: list[Callable[[], None]] = []
+        self._otlp: OtlpSender | None = None
+
+    def judged(self, roles: Sequence[RoleFigures], changed: Sequence[Verdict]) -> None:
+        """Steps that were judged just now, and verdicts that say something new."""
+        self._open()
+        if self._otlp is not None:
+            self._otlp.put(span for role in roles for span in otlp_spans.of_role(self._run_id, role))
+            self._otlp.put(span for verdict in changed for span in otlp_spans.of_verdict(self._run_id, verdict))
+
+    def show(self, state: JobState, verdicts: Sequence[Verdict]) -> None:
+        """The job as it is now, and the verdicts that hold."""
+        self._open()
+        self._of = (state, verdicts)
+        now_s = time.monotonic()
+        for number, (every_s, show) in enumerate(self._shows):
+            if now_s >= self._due_s[number]:
+                self._due_s[number] = now_s + every_s
+                self._try(show)
+
+    def notes(self) -> tuple[str, ...]:
+        """What there is to say of them."""
+        sender = self._otlp
+        dropped = f"otlp: {sender.dropped} spans dropped" if sender is not None and sender.dropped else ""
+        problem = f"otlp: {sender.problem}" if sender is not None and sender.problem else ""
+        served = f"metrics at {self.served}" if self.served else ""
+        return tuple(filter(None, (served, problem, dropped, *self._notes)))[:_NOTES_AT_MOST]
+
+    def close(self) -> None:
+        """The job is over, or another one judges it. Waits for two seconds at most."""
+        for end in self._ends:
+            self._try(end)
+        self._shows, self._ends = [], []
+
+    def _open(self) -> None:
+        if not self._is_open:
+            self._is_open = True
+            for outlet in self.setting.outlets:
+                self._try(lambda outlet=outlet: self._open_one(outlet))  # type: ignore[misc]
+            self._due_s = [0.0] * len(self._shows)
+
+    def _open_one(self, outlet: Outlet) -> None:
+        if outlet.kind == RAY or (outlet.kind == AUTO and self._is_in_ray):
+            self._open_gauges()
+        elif outlet.kind == OTLP:
+            resource = otlp_spans.resource_of(samples.label(self._run.name), self._run_id)
+            self._otlp = OtlpSender(outlet.place, resource)
+            self._ends.append(self._otlp.close)
+        elif outlet.kind in (TEXTFILE, PAGE) and not exposition.is_possible():
+            self._note(exposition.MISSING)
+        elif outlet.kind == TEXTFILE:
+            file = Textfile(self._run, self._run_id, outlet.place)
+            self._shows.append((textfile.EVERY_S, lambda: file.write(self._text())))
+            self._ends.append(file.remove)
+        elif outlet.kind == PAGE:
+            self._serve(outlet)
+
+    def _open_gauges(self) -> None:
+        if not self._is_in_ray:
+            self._note("metrics=ray: this job is not judged by an actor of Ray's")
+            return
+        gauges = RayGauges()
+        self._shows.append((_RAY_EVERY_S, lambda: gauges.show(self._samples())))
+
+    def _serve(self, outlet: Outlet) -> None:
+        token = "" if outlet.address.is_loopback else discovery.token(self._run)
+        endpoint = Endpoint(outlet.address, self._text, token)
+        self._ends.append(endpoint.close)
+        self.served = f"http://{endpoint.address}/metrics"
+        self._tells(f"metrics at {self.served}")
+        if outlet.address.port not in (0, endpoint.address.port):
+            self._note(f"port {outlet.address.port} could not be had: it is {endpoint.address.port}")
+        others = [other.place for other in self.setting.outlets if other.kind == TARGETS]
+        files = discovery.tell(self._run, endpoint.address, self._label, others)
+        self._ends.append(lambda: discovery.withdraw(files))
+
+    def _samples(self) -> list[MetricSample]:
+        return samples.samples(self._label, *self._of)
+
+    def _text(self) -> bytes:
+        """Made once of each state, whoever asks for it, in whichever thread."""
+        of, page = self._of, self._page
+        if page[0] is not of:
+            page = self._page = (of, exposition.text(samples.samples(self._label, *of)))
+        return page[1]
+
+    def _note(self, text: str) -> None:
+        if text not in self._notes:
+            self._notes = [*self._notes, text][-_NOTES_AT_MOST:]
+            self._tells(text)
+
+    def _try(self, work: Callable[[], None]) -> None:
+        """A scraper, a disk or another version of a library is no end of judging."""
+        try:
+            work()
+        except (OSError, MstxkitError) as exc:
+            self._note(str(exc))
+        except Exception as exc:
+            self._note(f"{type(exc).__name__}: {exc}"[:200])

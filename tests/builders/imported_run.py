@@ -1,0 +1,62 @@
+"""A run of a few steps, and what its device did meanwhile, chosen so that every figure can be said in whole ms.
+
+A step is 100 ms from its begin. `reference` goes from 0 to 30: a kernel from 5 to 25. `actor_update` goes from 30 to
+90: kernels from 35 to 60 and from 50 to 65, a collective from 60 to 85, in which others are waited for until 75.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from builders.device_profiles import MS, Device
+from builders.run_files import WALL_OFFSET_NS, BankFiles, ProcessFiles, anchor, new_run
+
+STEP = 100 * MS
+STAGES = (("reference", 0, 30), ("actor_update", 30, 90))
+REFERENCE = {"stage_ns": 30, "computing_ns": 20, "communicating_ns": 0, "free_ns": 10}
+UPDATE = {"stage_ns": 60, "computing_ns": 30, "communicating_ns": 20, "free_ns": 10}
+APART = {"transfer_ns": 10, "waiting_ns": 10}
+
+
+def lengths(steps: int) -> list[int]:
+    """Begins of steps, ms: no two are equally long, as in life."""
+    begins, at = [], 0
+    for step in range(steps):
+        begins.append(at)
+        at += 100 + (step * 7) % 11
+    return begins
+
+
+def run_of(path: Path, steps: int = 6, ranks: int = 1) -> Path:
+    """Sealed; rank 0 is pid 100."""
+    run = new_run(path)
+    for rank in range(ranks):
+        bank = BankFiles()
+        for step, begin in enumerate(lengths(steps)):
+            for name, start, end in STAGES:
+                bank.range(name, (begin + start) * MS, (begin + end) * MS, stage=name, own=True, step=step)
+        last = (lengths(steps)[-1] + 200) * MS
+        anchors = (anchor(0), anchor(max(last, 10_000_000_000)))
+        ProcessFiles(run, 100 + rank, rank=rank, world_size=ranks, anchors=anchors).seal(bank)
+    return run
+
+
+def device_of(steps: int = 6, rank: int = 0, first: int = 0, late_ms: int = 0) -> Device:
+    """What the device of a rank did in the steps from `first` on; its ranges are those of the host.
+
+    Args:
+        late_ms: So much later it enters its collectives: it waits so much less in them.
+    """
+    device, at = Device(rank), WALL_OFFSET_NS
+    for begin in lengths(steps)[first:]:
+
+        def times(start: int, end: int, begin: int = begin) -> tuple[int, int]:
+            return at + (begin + start) * MS, at + (begin + end) * MS
+
+        device.kernels += [times(5, 25), times(35, 60), times(50, 65)]
+        device.collectives.append(("114", *times(60 + late_ms, 85)))
+        device.waits.append(times(60 + late_ms, 75))
+        device.moves.append(times(75, 85))
+        device.ranges += [(name, *times(start, end)) for name, start, end in STAGES]
+    device.window = at + lengths(steps)[first] * MS, at + (lengths(steps)[-1] + 100) * MS
+    return device

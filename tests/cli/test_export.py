@@ -1,0 +1,160 @@
+"""`mstxkit export` writes what was asked for, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from builders import lives
+from builders.run_files import BankFiles, ProcessFiles, new_run
+from typer.testing import CliRunner, Result
+
+pytest.importorskip("numpy")
+pl = pytest.importorskip("polars")
+
+from mstxkit import cli  # noqa: E402
+from mstxkit.reading.exporters import formats, load  # noqa: E402
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Two ranks, two stages, steps 3 to 5, a step a minute."""
+    run = new_run(tmp_path / "run")
+    for rank in range(2):
+        bank = BankFiles()
+        for step in range(3, 6):
+            for place, stage in enumerate(("actor_generate", "reward")):
+                at = (step * 60 + place) * 10**9
+                bank.range(f"{stage} {step}", at, at + 5, stage=stage, own=True, step=step)
+        ProcessFiles(run, 10 + rank, rank=rank).seal_indexed(bank)
+    return run
+
+
+def export(run: Path, *words: object) -> Result:
+    return CliRunner().invoke(cli.application("export"), ["export", str(run), *map(str, words)])
+
+
+def ranges(run: Path, *words: object) -> set[tuple[int, str]]:
+    """Rank and name of what is exported."""
+    out = run.parent / "tables"
+    done = export(run, "--to", "parquet", "-o", out, *words)
+    assert done.exit_code == 0, done.output
+    return {tuple(row) for row in pl.read_parquet(out / "ranges" / "*.parquet").select("rank", "name").rows()}
+
+
+ALL = {(rank, f"{stage} {step}") for rank in (0, 1) for stage in ("actor_generate", "reward") for step in (3, 4, 5)}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ((), ALL),
+        (("--steps", "4"), {each for each in ALL if each[1].endswith(" 4")}),
+        (("--steps", "4:"), {each for each in ALL if not each[1].endswith(" 3")}),
+        (("--steps", ":999999999"), ALL),
+        (("--ranks", "1-900000000"), {each for each in ALL if each[0] == 1}),
+        (("--stages", "act*"), {each for each in ALL if each[1].startswith("actor_generate")}),
+        (("--stages", "rule_reward"), {each for each in ALL if each[1].startswith("reward")}),
+        (("--steps", "3:4", "--ranks", "0", "--stages", "reward"), {(0, "reward 3"), (0, "reward 4")}),
+        (("--until", "1970-01-01T00:00"), set()),
+    ],
+)
+def test_a_part_of_a_run_is_what_the_options_name(
+    run: Path, words: tuple[str, ...], expected: set[tuple[int, str]]
+) -> None:
+    assert ranges(run, *words) == expected
+
+
+def test_since_counts_back_from_the_end_of_the_run(run: Path) -> None:
+    """Its last sign of life is the heartbeat, or the last anchor: ten seconds after its start."""
+    assert ranges(run, "--since", "1s") == ALL
+    assert ranges(run, "--since", "2200-01-01") == set()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--steps", "9"), "it has steps 3 to 5"),
+        (("--ranks", "7"), "it has ranks 0 to 1"),
+        (("--stages", "rewrd"), "did you mean reward?"),
+        (("--since", "yesterday"), "2026-11-24T18:30"),
+        (("--layout", "torch-npu"), "has no such option"),
+    ],
+)
+def test_what_nothing_answers_to_ends_with_2_and_what_there_is(run: Path, words: tuple[str, ...], said: str) -> None:
+    done = export(run, "--to", "perfetto", *words, "-o", run.parent / "out")
+
+    assert done.exit_code == 2
+    assert said in " ".join(done.output.split())
+    assert not (run.parent / "out").exists()
+
+
+@pytest.mark.parametrize("to", formats())
+def test_every_format_names_its_output_and_leaves_nothing_else(
+    run: Path, to: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(run.parent)
+
+    done = export(run, "--to", to)
+
+    name = f"run{load(to).suffix}"
+    assert (done.exit_code, done.output.split(":")[0]) == (0, name)
+    assert sorted(path.name for path in run.parent.iterdir()) == ["run", name]
+
+
+@pytest.mark.parametrize("to", formats())
+def test_every_format_writes_a_run_of_nothing(tmp_path: Path, to: str) -> None:
+    assert export(new_run(tmp_path / "run"), "--to", to, "-o", tmp_path / "out").exit_code == 0
+
+
+def test_a_folder_with_other_files_is_refused(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").touch()
+
+    done = export(run, "--to", "csv", "-o", tmp_path / "mine")
+
+    assert done.exit_code == 1
+    assert "holds other files" in done.output
+
+
+@pytest.mark.parametrize("to", ["chrome", "ascend-db"])
+def test_ctrl_c_in_the_middle_leaves_nothing(run: Path, to: str, ctrl_c: None) -> None:
+    """The last column of a large run is never reached."""
+    slow = "import sys, time; from mstxkit.reading.run import Run; read = Run._finisher; coded = Run._coded\n"
+    slow += "def wait(*a, **k):\n    print('there', flush=True); time.sleep(60)\n"
+    slow += "Run._finisher = wait; Run._coded = wait; sys.argv = ['mstxkit', *sys.argv[1:]]\n"
+    slow += "from mstxkit.cli import main; main()"
+    words = ["export", str(run), "--to", to, "-o", str(run.parent / "out")]
+    child = subprocess.Popen(
+        [sys.executable, "-c", slow, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=lives.environment()
+    )
+    assert child.stdout is not None and child.stdout.readline() == b"there\n"
+
+    child.send_signal(signal.SIGINT)
+
+    _, said = child.communicate(timeout=60)
+    assert child.returncode != 0
+    assert b"Traceback" not in said
+    assert [path.name for path in run.parent.iterdir()] == ["run"]
+
+
+def test_a_pipe_gets_one_line(run: Path, tmp_path: Path) -> None:
+    words = ["export", str(run), "--to", "perfetto", "-o", str(tmp_path / "t.pftrace")]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "mstxkit", *words], capture_output=True, text=True, env=lives.environment()
+    )
+
+    assert done.stdout.splitlines() == [f"{tmp_path}/t.pftrace: 12 events"]
+    assert done.stderr == ""
+
+
+def test_a_file_of_the_same_name_is_replaced(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text("before")
+
+    assert export(run, "--to", "chrome", "-o", tmp_path / "t.json").exit_code == 0
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]

@@ -1,0 +1,112 @@
+"""A bar is for whoever looks at a terminal: it is gone when its work is done, and never in a pipe."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mstxkit.cli import _output, _progress
+from mstxkit.errors import MstxkitError
+
+WORK = """
+import time
+from mstxkit.cli._progress import progress
+with progress("Counting [sheep]", total=3) as advance:
+    for _ in range(3):
+        time.sleep(0.12)
+        advance(1)
+"""
+INTERRUPTED = """
+import os, signal, sys
+from pathlib import Path
+from mstxkit.cli._output import whole
+with whole(Path(sys.argv[1]), is_folder=sys.argv[2] == "folder") as draft:
+    (draft / "part" if draft.is_dir() else draft).write_text("half of it")
+    os.kill(os.getpid(), signal.SIGINT)
+    signal.pause()
+"""
+
+
+def on_a_terminal(code: str, **environment: str) -> str:
+    ours, theirs = pty.openpty()
+    done = subprocess.Popen([sys.executable, "-c", code], stderr=theirs, env={**os.environ, **environment})
+    os.close(theirs)
+    shown = b""
+    try:
+        while piece := os.read(ours, 65536):
+            shown += piece
+    except OSError:  # the end of a terminal
+        pass
+    os.close(ours)
+    assert done.wait(30) == 0
+    return shown.decode()
+
+
+def test_a_bar_shows_on_a_terminal_how_far_the_work_has_come() -> None:
+    shown = on_a_terminal(WORK, TERM="xterm")
+
+    assert "Counting [sheep]" in shown
+    assert "67%" in shown
+
+
+def test_a_dumb_terminal_shows_nothing() -> None:
+    assert on_a_terminal(WORK, TERM="dumb") == ""
+
+
+def test_a_pipe_gets_nothing() -> None:
+    done = subprocess.run([sys.executable, "-c", WORK], capture_output=True, env={**os.environ, "FORCE_COLOR": "1"})
+
+    assert (done.stdout, done.stderr) == (b"", b"")
+
+
+def test_errors_pass_through_a_bar() -> None:
+    with pytest.raises(ZeroDivisionError), _progress.progress("Counting") as advance:
+        advance(1 / 0)
+
+
+@pytest.mark.parametrize("form", ["file", "folder"])
+def test_ctrl_c_leaves_no_half_file(tmp_path: Path, form: str, ctrl_c: None) -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED, tmp_path / "out", form], capture_output=True)
+
+    assert done.returncode in (-signal.SIGINT, 128 + signal.SIGINT)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_leaves_what_was_there_before(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("before")
+
+    with pytest.raises(ZeroDivisionError), _output.whole(tmp_path / "out") as draft:
+        draft.write_text("half of it")
+        raise ZeroDivisionError
+
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("out", "before")]
+
+
+def test_a_folder_of_ours_is_replaced_whole(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        with _output.whole(tmp_path / "out", is_folder=True) as draft:
+            (draft / name).touch()
+
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [_output.MADE_BY_US, "second"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").touch()
+
+    with pytest.raises(MstxkitError, match="holds other files"), _output.whole(tmp_path / "out", is_folder=True):
+        pass
+
+    assert (tmp_path / "out" / "thesis.tex").exists()
+
+
+def test_a_file_does_not_take_the_place_of_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(MstxkitError, match="is a folder"), _output.whole(tmp_path):
+        pass

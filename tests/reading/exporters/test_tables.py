@@ -1,0 +1,89 @@
+"""Tables of a run as csv and Parquet are those of the run, whatever its names hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.run_files import BankFiles, ProcessFiles, new_run
+
+pytest.importorskip("numpy")
+pl = pytest.importorskip("polars")
+
+from mstxkit.reading.exporters import load  # noqa: E402
+from mstxkit.reading.run import Run, open_run  # noqa: E402
+
+HOSTILE = ['<b>"', "a,b\n'c'", "'; drop table x; --", "\x1b[31m", "\u202eright", "更新 🚀", "x" * 5000, "\0"]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    folder = new_run(tmp_path / "run")
+    bank = BankFiles().mark("m", 3, step=2, note="é")
+    for place, name in enumerate(HOSTILE):
+        bank.range(name, place * 10, place * 10 + 5, stage="s", own=True, step=place, tokens=place, text=name)
+    ProcessFiles(folder, 42, role="actor").seal(bank, inside=[{"name": "fatal", "domain": "d", "start": 90}])
+    return open_run(folder)
+
+
+def exported(run: Run, to: str, folder: Path) -> Path:
+    folder.mkdir()
+    count = load(to).write(run, folder)
+    assert count == run.ranges().height + run.marks().height
+    return folder
+
+
+def plain(table: Any) -> Any:
+    return table.with_columns(pl.col(pl.Categorical).cast(pl.String))
+
+
+@pytest.mark.parametrize("name", ["ranges", "marks", "stages", "processes", "tracks"])
+def test_parquet_comes_back_as_the_table_was(run: Run, tmp_path: Path, name: str) -> None:
+    folder = exported(run, "parquet", tmp_path / "out")
+
+    back = pl.read_parquet(folder / name / "*.parquet")
+
+    assert back.select(getattr(run, name)().columns).equals(plain(getattr(run, name)()))
+
+
+@pytest.mark.parametrize("name", ["ranges", "marks"])
+def test_csv_comes_back_as_the_table_was(run: Run, tmp_path: Path, name: str) -> None:
+    folder = exported(run, "csv", tmp_path / "out")
+
+    table = plain(getattr(run, name)())
+    back = pl.read_csv(folder / f"{name}.csv", schema_overrides=table.schema)
+
+    assert back.select(table.columns).equals(table)
+
+
+def test_other_programs_read_both(run: Run, tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    exported(run, "parquet", tmp_path / "p")
+    exported(run, "csv", tmp_path / "c")
+
+    counts = [
+        duckdb.sql(f"select count(*), sum(duration_ns) from '{tmp_path}/{files}'").fetchall()[0]
+        for files in ("p/ranges/*.parquet", "c/ranges.csv")
+    ]
+
+    assert counts == [(len(HOSTILE) + 1, 5 * len(HOSTILE))] * 2
+
+
+def test_no_cell_of_a_csv_is_a_formula(tmp_path: Path) -> None:
+    folder = new_run(tmp_path / "run")
+    ProcessFiles(folder).seal(BankFiles().range("=cmd|'/c calc'!A1", 0, 5).range("@sum", 5, 6))
+
+    text = (exported(open_run(folder), "csv", tmp_path / "out") / "ranges.csv").read_text()
+
+    assert ",'=cmd|'/c calc'!A1," in text
+    assert ",'@sum," in text
+
+
+@pytest.mark.parametrize("to", ["csv", "parquet"])
+def test_a_run_of_nothing_has_tables_with_columns(tmp_path: Path, to: str) -> None:
+    folder = exported(open_run(new_run(tmp_path / "run")), to, tmp_path / "out")
+
+    reads = pl.read_csv if to == "csv" else pl.read_parquet
+    (file,) = folder.glob("ranges.csv" if to == "csv" else "ranges/*.parquet")
+    assert "duration_ns" in reads(file).columns

@@ -1,0 +1,337 @@
+"""Every format tells the same of the same device, and each says by itself what it cannot tell."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import device_profiles, imported_run
+from builders.device_profiles import MS, SCHEMAS, WRITERS, Device
+from builders.imported_run import APART, REFERENCE, UPDATE
+
+pytest.importorskip("numpy")
+pytest.importorskip("polars")
+
+from mstxkit.reading import importers
+from mstxkit.reading.importers import _importing, _places
+from mstxkit.reading.importers._importing import Imported
+from mstxkit.reading.run import open_run
+
+
+def imported(run: Path, *paths: Path) -> list[Imported]:
+    damage: list[Any] = []
+    files = _places.sources(paths, damage)
+    assert damage == []
+    return _importing.import_all(open_run(run), files, lambda _: None)
+
+
+def figures(made: Imported, step: int, stage: str) -> dict[str, int | None]:
+    """Lengths in ms."""
+    (row,) = (row for row in made.rows if (row["step"], row["stage"]) == (step, stage))
+    return {key: value if value is None else round(value / MS, 3) for key, value in row.items() if key.endswith("_ns")}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return imported_run.run_of(tmp_path_factory.mktemp("import") / "run")
+
+
+def test_every_format_has_a_module_here_and_is_written_by_the_builder() -> None:
+    assert importers.formats() == sorted(WRITERS)
+
+
+@pytest.mark.parametrize("format", ["ascend_db", "trace_view", "kernel_details", "torch_trace"])
+def test_a_stage_is_divided_into_computing_communicating_and_free(run: Path, tmp_path: Path, format: str) -> None:
+    name, write = WRITERS[format]
+    (made,) = imported(run, write(tmp_path / name, imported_run.device_of()))
+
+    assert figures(made, 2, "reference").items() >= REFERENCE.items()
+    assert figures(made, 2, "actor_update").items() >= {**UPDATE, "overlapped_ns": 5}.items()
+    assert (made.problem, made.damage) == ("", [])
+
+
+@pytest.mark.parametrize("format", ["ascend_db", "trace_view"])
+def test_transfer_is_told_from_waiting_by_tasks(run: Path, tmp_path: Path, format: str) -> None:
+    name, write = WRITERS[format]
+    (made,) = imported(run, write(tmp_path / name, imported_run.device_of()))
+
+    assert figures(made, 2, "actor_update").items() >= APART.items()
+
+
+@pytest.mark.parametrize("format", ["communication", "flight_recorder"])
+def test_collectives_alone_do_not_tell_what_was_free(run: Path, tmp_path: Path, format: str) -> None:
+    name, write = WRITERS[format]
+    (made,) = imported(run, write(tmp_path / name, imported_run.device_of()))
+    update = figures(made, 2, "actor_update")
+
+    assert (update["communicating_ns"], update["computing_ns"], update["free_ns"]) == (25, None, None)
+
+
+def test_communication_json_tells_transfer_from_waiting(run: Path, tmp_path: Path) -> None:
+    device = imported_run.device_of()
+    (made,) = imported(run, device_profiles.communication(tmp_path / "rank0" / "communication.json", device))
+
+    assert figures(made, 2, "actor_update").items() >= {"transfer_ns": 10, "waiting_ns": 15}.items()
+
+
+def test_spans_of_somebody_else_say_only_that_they_were_open(run: Path, tmp_path: Path) -> None:
+    (made,) = imported(run, device_profiles.otlp(tmp_path / "spans.jsonl", imported_run.device_of()))
+    update = figures(made, 2, "actor_update")
+
+    assert (update["spans_ns"], update["computing_ns"]) == (30, None)
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_every_schema_of_the_database_is_read(run: Path, tmp_path: Path, schema: str) -> None:
+    file = tmp_path / "ascend_pytorch_profiler_0.db"
+    (made,) = imported(run, device_profiles.ascend_db(file, imported_run.device_of(), schema))
+
+    assert figures(made, 3, "reference").items() >= REFERENCE.items()
+    assert figures(made, 3, "actor_update").items() >= UPDATE.items()
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_a_schema_without_tasks_of_collectives_leaves_transfer_open(run: Path, tmp_path: Path, schema: str) -> None:
+    file = tmp_path / "ascend_pytorch_profiler_0.db"
+    (made,) = imported(run, device_profiles.ascend_db(file, imported_run.device_of(), schema))
+    has_none = schema in ("msmonitor", "level none")
+
+    assert (figures(made, 3, "actor_update")["transfer_ns"] is None) == has_none
+
+
+def test_a_recording_without_kernels_does_not_say_that_nothing_computed(run: Path, tmp_path: Path) -> None:
+    device = imported_run.device_of()
+    device.kernels = []
+    (made,) = imported(run, device_profiles.ascend_db(tmp_path / "msprof_0.db", device, "level none"))
+    update = figures(made, 3, "actor_update")
+
+    assert (update["computing_ns"], update["communicating_ns"], update["free_ns"]) == (None, 25, None)
+    assert "level none" in " ".join(made.notes)
+
+
+def test_a_view_without_overlap_analysis_counts_tasks(run: Path, tmp_path: Path) -> None:
+    view = device_profiles.trace_view(tmp_path / "rank0" / "trace_view.json", imported_run.device_of(), False)
+    (made,) = imported(run, view)
+
+    assert figures(made, 2, "actor_update").items() >= {**UPDATE, **APART}.items()
+
+
+def test_a_trace_of_a_cpu_counts_operators_and_says_so(run: Path, tmp_path: Path) -> None:
+    trace = device_profiles.torch_trace(tmp_path / "a.pt.trace.json", imported_run.device_of(), has_kernels=False)
+    (made,) = imported(run, trace)
+
+    assert figures(made, 2, "actor_update").items() >= UPDATE.items()
+    assert "operators on the CPU count as computing" in " ".join(made.notes)
+
+
+def test_a_packed_trace_is_read(run: Path, tmp_path: Path) -> None:
+    plain = device_profiles.torch_trace(tmp_path / "a.pt.trace.json", imported_run.device_of())
+    packed = tmp_path / "packed" / "a.pt.trace.json.gz"
+    packed.parent.mkdir()
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    (made,) = imported(run, packed)
+
+    assert figures(made, 2, "actor_update").items() >= UPDATE.items()
+
+
+def test_kernels_are_completed_by_the_communication_json_beside_them(run: Path, tmp_path: Path) -> None:
+    folder, device = tmp_path / "node1_7_20261124101010123_ascend_ms", imported_run.device_of()
+    device_profiles.kernel_details(folder / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv", device)
+    device_profiles.communication(folder / "ASCEND_PROFILER_OUTPUT" / "communication.json", device)
+    (folder / "profiler_info_0.json").write_text("{}")
+    (made,) = imported(run, tmp_path)
+
+    assert made.ranks == [0]
+    # What overlaps with computing was waiting.
+    assert figures(made, 2, "actor_update").items() >= {**UPDATE, **APART}.items()
+
+
+def test_waiting_is_told_by_comparing_ranks_where_no_file_does(tmp_path: Path) -> None:
+    run = imported_run.run_of(tmp_path / "run", ranks=2)
+    files = []
+    for rank, late_ms in ((0, 0), (1, 15)):
+        device = imported_run.device_of(rank=rank, late_ms=late_ms)
+        files.append(
+            device_profiles.ascend_db(tmp_path / f"msmonitor_1_20261124101010123_{rank}.db", device, "msmonitor")
+        )
+    waits, late = imported(run, *files)
+
+    assert figures(waits, 2, "actor_update").items() >= APART.items()
+    assert figures(late, 2, "actor_update").items() >= {"waiting_ns": 0, "transfer_ns": 10}.items()
+
+
+def test_ranks_are_not_compared_where_one_of_the_group_is_missing(tmp_path: Path) -> None:
+    """As in a real profile of two of eight ranks: both waited 85 ms for one that was not profiled."""
+    run = imported_run.run_of(tmp_path / "run", ranks=3)
+    files = []
+    for rank in (0, 1):
+        device = imported_run.device_of(rank=rank, late_ms=rank)
+        device.waits, device.moves = [], []
+        files.append(device_profiles.trace_view(tmp_path / f"rank{rank}" / "trace_view.json", device))
+    made = imported(run, *files)
+
+    assert {row["transfer_ns"] for each in made for row in each.rows} == {None}
+    assert "2 ranks of a group are there, and all are needed" in " ".join(made[0].notes)
+
+
+@pytest.mark.parametrize("size", [2, 8])
+def test_the_size_of_a_group_is_what_torch_npu_says_of_it(tmp_path: Path, size: int) -> None:
+    """Of two ranks in a run of more: they are all of their group, or not."""
+    run = imported_run.run_of(tmp_path / "run", ranks=8)
+    groups = json.dumps({"114": {"group_name": "dp", "group_rank": 0, "global_ranks": list(range(size))}})
+    files = []
+    for rank in (0, 1):
+        device = imported_run.device_of(rank=rank, late_ms=rank)
+        device.waits, device.moves = [], []
+        files.append(device_profiles.ascend_db(tmp_path / str(rank) / f"ascend_pytorch_profiler_{rank}.db", device))
+        with sqlite3.connect(files[-1]) as base:
+            base.execute("update COMMUNICATION_OP set rankSize = null")
+            base.execute("insert into META_DATA values ('parallel_group_info', ?)", (groups,))
+        base.close()
+
+    assert {row["transfer_ns"] is None for made in imported(run, *files) for row in made.rows} == {size == 8}
+
+
+def test_a_database_of_several_devices_is_one_trace_a_rank(tmp_path: Path) -> None:
+    run = imported_run.run_of(tmp_path / "run", ranks=2)
+    file = device_profiles.ascend_db(tmp_path / "msprof_1.db", imported_run.device_of())
+    with sqlite3.connect(file) as base:
+        base.execute("insert into RANK_DEVICE_MAP values (1, 1)")
+        base.execute("update TASK set deviceId = 1 where globalTaskId = 6")
+    base.close()
+    (made,) = imported(run, file)
+    computing = {(row["rank"], row["step"], row["stage"]): row["computing_ns"] / MS for row in made.rows}
+
+    assert made.ranks == [0, 1]
+    assert (computing[0, 2, "reference"], computing[1, 2, "reference"]) == (0, 20)
+
+
+PROGRAM = """
+import mstxkit, sys, torch
+import torch.distributed as dist
+folder = sys.argv[1]
+dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
+with mstxkit.capture(f"{folder}/run"):
+    mstxkit.identify(rank=0)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        for number in range(6):
+            mstxkit.step(number)
+            with mstxkit.stage("actor_update"):
+                for _ in range(10 + number):
+                    torch.ones(200, 200) @ torch.ones(200, 200)
+                dist.all_reduce(torch.ones(1000))
+            with mstxkit.stage("reward"):
+                sum(range(20_000 + 9_000 * number))
+            with mstxkit.mstx_range("score", domain="mine"):
+                sum(range(10_000))
+profiler.export_chrome_trace(f"{folder}/own.pt.trace.json")
+with open(f"{folder}/fr_0.json", "wb") as file:
+    file.write(torch._C._distributed_c10d._dump_fr_trace_json(True, False))
+with open(f"{folder}/fr_0", "wb") as file:
+    file.write(torch._C._distributed_c10d._dump_fr_trace(True, True, False))
+"""
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run, and what torch wrote of its process: a trace, and its flight recorder in both ways."""
+    pytest.importorskip("torch")
+    folder = tmp_path_factory.mktemp("real")
+    environment = {**os.environ, "TORCH_FR_BUFFER_SIZE": "100"}
+    done = subprocess.run([sys.executable, "-c", PROGRAM, str(folder)], env=environment, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    return folder
+
+
+def of_real(folder: Path, name: str) -> Imported:
+    (source,) = _places.sources([folder / name], [])
+    (made,) = _importing.import_all(open_run(folder / "run"), [source], lambda _: None)
+    return made
+
+
+def test_ranges_of_a_run_are_found_in_a_real_trace_of_torch(real: Path) -> None:
+    """mstxkit's own ranges are in it, with their domain in front: the clocks go by them."""
+    made = of_real(real, "own.pt.trace.json")
+    (clock,) = made.clocks
+
+    assert (made.ranks, clock["how"]) == ([0], "ranges")
+    assert clock["matches"] >= 9  # of 18: on a busy machine some begin later in one than in the other
+    assert clock["error_ns"] < 1 * MS
+    assert abs(clock["offset_ns"]) < 50 * MS
+
+
+def test_a_trace_without_a_rank_is_of_the_process_with_its_pid(run: Path, tmp_path: Path) -> None:
+    trace = device_profiles.torch_trace(tmp_path / "a.pt.trace.json", imported_run.device_of())
+    document = json.loads(trace.read_text())
+    del document["distributedInfo"], document["host_name"]
+    trace.write_text(json.dumps(document).replace(f'"pid": {device_profiles.PID}', '"pid": 100'))
+    (made,) = imported(run, trace)
+
+    assert (made.ranks, made.problem) == ([0], "")
+
+
+def test_stages_of_a_real_trace_hold_what_ran_in_them(real: Path) -> None:
+    rows = of_real(real, "own.pt.trace.json").rows
+    updates = [row for row in rows if row["stage"] == "actor_update"]
+
+    assert min(row["computing_ns"] / row["stage_ns"] for row in updates) > 0.3
+    assert min(row["communicating_ns"] for row in updates) > 0
+    assert max(row["computing_ns"] for row in rows if row["stage"] == "reward") == 0
+
+
+def test_a_real_flight_recorder_of_gloo_does_not_say_when_collectives_were_over(real: Path) -> None:
+    made = of_real(real, "fr_0.json")
+
+    assert (made.events, made.problem) == (6, "holds no time of a device")
+    assert made.notes == ["6 of 6 collectives do not say when they were over"]
+
+
+def test_a_real_pickle_of_torch_is_refused(real: Path) -> None:
+    assert "is a pickle" in of_real(real, "fr_0").problem
+
+
+def test_spans_that_mstxkit_exports_are_read_again(run: Path, tmp_path: Path) -> None:
+    program = ["-m", "mstxkit", "export", str(run), "--to", "otlp", "-o", str(tmp_path / "spans.jsonl")]
+    done = subprocess.run([sys.executable, *program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (made,) = imported(run, tmp_path / "spans.jsonl")
+
+    assert {row["spans_ns"] - row["stage_ns"] for row in made.rows} == {0}
+    assert made.clocks[0]["matches"] == 12
+
+
+def test_a_pickle_is_refused_with_what_writes_json(run: Path, tmp_path: Path) -> None:
+    import pickle
+
+    dump = tmp_path / "nccl_trace_rank_0"
+    dump.write_bytes(pickle.dumps({"version": "2.10", "entries": []}, protocol=2))
+    (source,) = _places.sources([dump], [])
+    (made,) = _importing.import_all(open_run(run), [source], lambda _: None)
+
+    assert "is a pickle" in made.problem
+    assert "_dump_fr_trace_json" in made.problem
+    assert len(made.damage) == 1
+
+
+def test_what_writes_json_is_there_in_torch() -> None:
+    pytest.importorskip("torch")
+    c10d = pytest.importorskip("torch._C._distributed_c10d")
+
+    assert isinstance(json.loads(c10d._dump_fr_trace_json(True, False)), dict)
+    assert hasattr(c10d, "_dump_fr_trace_json")
+
+
+def test_zero_and_negative_lengths_count_for_nothing(run: Path, tmp_path: Path) -> None:
+    device: Device = imported_run.device_of()
+    first = device.kernels[0][0]
+    device.kernels += [(first, first), (first + 9 * MS, first), (-5, 7), (1, 1 << 61), (first, 1 << 62)]
+    (made,) = imported(run, device_profiles.ascend_db(tmp_path / "ascend_pytorch_profiler_0.db", device))
+
+    assert figures(made, 0, "reference").items() >= REFERENCE.items()

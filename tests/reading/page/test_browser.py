@@ -1,0 +1,171 @@
+"""The page in a real browser: nothing goes wrong in it, nothing is asked of the network, keys and colours work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
+
+pytest.importorskip("polars")
+pytest.importorskip("plotly")
+
+from builders import browser
+from builders.simulated_runs import recorded_job
+
+from mstxkit.reading.page import writing
+from mstxkit.reading.report import summary as summaries
+from mstxkit.reading.run import open_run
+from mstxkit.testing.simulator import InjectedFault, JobShape
+
+NAME = "梯度 </script><b>x</b>"
+CHARTS = ("steps", "zoom", "heat", "slow", "waits", "tail", "rate", "saves")
+
+
+class Opened:
+    """A page in the browser, with what it said and asked for."""
+
+    def __init__(self, page: Any, url: str) -> None:
+        self.page, self.requests, self.trouble = page, [], []
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("pageerror", lambda error: self.trouble.append(str(error)))
+        page.on("console", lambda message: self.trouble.append(message.text) if message.type == "error" else None)
+        page.goto(url)
+        page.wait_for_selector("html[data-ready]", state="attached")
+
+    def reload(self) -> None:
+        self.page.reload()
+        self.page.wait_for_selector("html[data-ready]", state="attached")
+
+    def drawn(self, chart: str) -> Any:
+        self.page.locator(f"#plot-{chart}").scroll_into_view_if_needed()
+        self.page.wait_for_selector(f"#plot-{chart} .main-svg", state="attached")
+        return self.page.locator(f"#plot-{chart}")
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    browser.needed()
+    folder = tmp_path_factory.mktemp("browser")
+    fault = InjectedFault("before", "actor_generate", rank=3, factor=1.8)
+    shape = JobShape(ranks=8, is_dispatched=True)
+    run = open_run(recorded_job(folder / "exp7", shape, faults=[fault], steps=50, names={"reward": NAME}))
+    writing.write(run, summaries.summarise(run), folder / "page.html")
+    return folder / "page.html"
+
+
+@pytest.fixture(scope="module")
+def opened(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+    options = {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}}
+    with browser.browsing(tmp_path_factory.mktemp("profile"), **options) as context:
+        yield Opened(context.new_page(), file.as_uri())
+
+
+def test_the_headline_is_read_first(opened: Opened) -> None:
+    heading = opened.page.locator("h1").inner_text()
+
+    assert heading == "Rank 3 actor computes more slowly than the others in actor_generate."
+
+
+def test_every_chart_is_drawn_and_a_hostile_name_is_text_in_it(opened: Opened) -> None:
+    for chart in CHARTS:
+        opened.drawn(chart)
+
+    names = opened.page.locator("#plot-steps .legendtext").all_text_contents()
+    assert any("</script><b>x</b>" in name for name in names), names
+    assert opened.page.locator("#plot-steps .legend b").count() == 0
+
+
+def test_a_click_on_a_step_shows_its_ranges_and_a_key_another_one(opened: Opened) -> None:
+    opened.drawn("zoom")
+    before = opened.page.evaluate("document.getElementById('plot-zoom').data.length")
+    select = opened.page.locator("#zoom")
+    select.focus()
+    first = select.input_value()
+
+    opened.page.keyboard.press("ArrowUp" if first != "0" else "ArrowDown")
+
+    assert before > 0
+    assert select.input_value() != first
+    assert opened.page.evaluate("document.getElementById('plot-zoom').data[0].x.length") > 0
+
+
+def test_dragging_looks_closer(opened: Opened) -> None:
+    plot = opened.drawn("zoom")
+    wide = opened.page.evaluate("document.getElementById('plot-zoom').layout.xaxis.range")
+    box = plot.locator(".nsewdrag").first.bounding_box()
+    y = box["y"] + box["height"] / 2
+
+    opened.page.mouse.move(box["x"] + 0.3 * box["width"], y)
+    opened.page.mouse.down()
+    opened.page.mouse.move(box["x"] + 0.6 * box["width"], y, steps=5)
+    opened.page.mouse.up()
+    opened.page.wait_for_function(
+        "wide => { const r = document.getElementById('plot-zoom').layout.xaxis.range;"
+        " return r[1] - r[0] < 0.6 * (wide[1] - wide[0]); }",
+        arg=wide,
+    )
+
+
+def test_the_heat_map_shows_waiting_apart_from_slowness(opened: Opened) -> None:
+    opened.drawn("heat")
+    get = "document.getElementById('plot-heat').data[0].z[3].slice(-20).reduce((a, b) => a + b, 0)"
+    slower = opened.page.evaluate(get)
+
+    opened.page.get_by_label("waiting").check()
+
+    assert slower > 20 * 50
+    assert opened.page.evaluate(get) < slower / 5
+
+
+def test_the_first_key_leads_to_the_report_and_all_controls_can_be_reached(opened: Opened) -> None:
+    opened.reload()
+    opened.page.keyboard.press("Tab")
+    focused = "document.activeElement.className || document.activeElement.id"
+    first = opened.page.evaluate(focused)
+    reached = {first}
+    for _ in range(40):
+        opened.page.keyboard.press("Tab")
+        reached.add(opened.page.evaluate(focused))
+
+    assert first == "skip"
+    assert {"theme", "zoom", "stage"} <= reached
+
+
+def test_dark_and_light_by_the_switch(opened: Opened) -> None:
+    get = "getComputedStyle(document.body).backgroundColor"
+    light = opened.page.evaluate(get)
+
+    opened.page.locator("#theme").click()
+    dark = opened.page.evaluate(get)
+    opened.page.locator("#theme").click()
+
+    assert (light, dark) == ("rgb(255, 255, 255)", "rgb(18, 22, 27)")
+    assert opened.page.evaluate(get) == light
+
+
+def test_dark_where_the_system_is(opened: Opened) -> None:
+    opened.reload()
+    opened.page.emulate_media(color_scheme="dark")
+    dark = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    opened.page.emulate_media(color_scheme="light")
+
+    assert dark == "rgb(18, 22, 27)"
+
+
+def test_nothing_is_wider_than_the_window(opened: Opened) -> None:
+    for width in (1280, 1920, 700):
+        opened.page.set_viewport_size({"width": width, "height": 900})
+
+        opened.page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=width)
+    opened.page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_it_prints(opened: Opened) -> None:
+    assert len(opened.page.pdf()) > 50_000
+
+
+def test_nothing_went_wrong_and_nothing_was_asked_of_the_network(opened: Opened) -> None:
+    """The last of them: after all that was done before."""
+    assert opened.trouble == []
+    assert [url for url in opened.requests if not url.startswith(("file:", "data:", "blob:"))] == []

@@ -1,0 +1,130 @@
+"""`mstxkit open` serves two pages and a trace to whoever has the address, and nothing else to anybody."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+
+pytest.importorskip("polars")
+pytest.importorskip("plotly")
+
+from builders import browser
+from builders.run_files import BankFiles, ProcessFiles, new_run
+
+from mstxkit.reading.page import server
+from mstxkit.reading.run import open_run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    path = new_run(tmp_path / "exp7")
+    bank = BankFiles().range("gen", 0, 100, stage="gen", own=True, step=0).range("gen", 200, 400, stage="gen", step=1)
+    ProcessFiles(path, 100, rank=0).seal(bank)
+    return path
+
+
+@pytest.fixture
+def serving(run: Path, tmp_path: Path) -> Iterator[server.PageServer]:
+    served = server.serving(open_run(run), "<h1>page</h1>", "exp7 &lt;b&gt;", tmp_path)
+    with server.PageServer(served) as opened:
+        thread = threading.Thread(target=opened.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield opened
+        opened.shutdown()
+        thread.join()
+
+
+def asked(serving: server.PageServer, path: str, method: str = "GET", host: str = "") -> http.client.HTTPResponse:
+    connection = http.client.HTTPConnection(*serving.server_address[:2], timeout=20)
+    connection.request(method, path, headers={"Host": host} if host else {})
+    answer = connection.getresponse()
+    answer.content = answer.read()  # type: ignore[attr-defined]
+    connection.close()
+    return answer
+
+
+def test_it_listens_on_this_machine_alone(serving: server.PageServer) -> None:
+    assert serving.server_address[0] == "127.0.0.1"
+    assert len(serving.token) >= 20
+
+
+def test_the_page_and_the_trace_are_there(serving: server.PageServer) -> None:
+    page, trace = (asked(serving, f"/{serving.token}/{name}") for name in ("", "trace"))
+
+    assert page.content == b"<h1>page</h1>"  # type: ignore[attr-defined]
+    assert page.getheader("Cache-Control") == "no-store"
+    assert any(event.get("name") == "gen" for event in json.loads(trace.content)["traceEvents"])  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/x/", "/{t}", "/{t}/../", "/{t}/run.json", "/{t}/sealed/", "/{t}/%2e%2e/run.json", "/{t}//etc/passwd", "//"],
+)
+def test_nothing_else_is(serving: server.PageServer, path: str) -> None:
+    answer = asked(serving, path.format(t=serving.token))
+
+    assert (answer.status, answer.content) == (404, b"")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS"])
+def test_only_get_is_answered(serving: server.PageServer, method: str) -> None:
+    assert asked(serving, f"/{serving.token}/", method).status == 501
+
+
+def test_another_name_for_this_machine_reaches_nothing(serving: server.PageServer) -> None:
+    assert asked(serving, f"/{serving.token}/", host="evil.example:80").status == 404
+
+
+def test_perfetto_gets_the_trace_once_it_answers(serving: server.PageServer, tmp_path: Path) -> None:
+    """In a real browser; the tab of Perfetto is a stand-in that takes part in its protocol."""
+    stand_in = """
+    window.handed = [];
+    const tab = { postMessage(data, origin) {
+      window.handed.push([typeof data === "string" ? data : data.perfetto.buffer.byteLength, origin]);
+      if (data === "PING" && window.handed.length > 1) {
+        dispatchEvent(new MessageEvent("message", { data: "PONG", origin: "https://ui.perfetto.dev" }));
+      } } };
+    window.open = () => { MessageEvent.prototype.__defineGetter__("source", () => tab); return tab; };
+    """
+    with browser.browsing(tmp_path / "profile") as context:
+        page, trouble = context.new_page(), []
+        page.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.add_init_script(stand_in)
+        page.goto(f"{serving.url}{server.HAND_OVER}")
+        page.get_by_role("button").press("Enter")
+        page.get_by_text("Perfetto has the trace").wait_for()
+        handed = page.evaluate("window.handed")
+
+    assert {origin for _, origin in handed} == {server.PERFETTO}
+    assert handed[-1][0] == serving.trace().stat().st_size
+    assert trouble == []
+
+
+def test_the_verb_says_where_it_is_and_ends_by_ctrl_c(run: Path) -> None:
+    command = [sys.executable, "-m", "mstxkit", "open", str(run), "--no-browser"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    lines = [process.stdout.readline() for _ in range(2)]
+
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+
+    assert lines[1].startswith("http://127.0.0.1:")
+    assert process.returncode == 0, errors
+    assert errors == ""
+
+
+def test_a_folder_that_is_no_run_is_wrong_use(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", "mstxkit", "open", str(tmp_path)], capture_output=True, text=True)
+
+    assert done.returncode == 2
+    assert "not a run" in done.stderr

@@ -1,0 +1,177 @@
+"""Where a step's time goes: waiting and who is the cause of it, the critical path, tails, links, throughput."""
+
+from __future__ import annotations
+
+import pytest
+
+pl = pytest.importorskip("polars")
+
+import numpy as np  # noqa: E402
+from builders.simulated_steps import role_of, runs_of  # noqa: E402
+
+from mstxkit.reading.tables import (  # noqa: E402
+    bubbles,
+    critical_path,
+    links,
+    ranks,
+    resharding,
+    samples,
+    step_lengths,
+    stragglers,
+    tails,
+    throughput,
+)
+from mstxkit.testing.simulator import InjectedFault, JobShape  # noqa: E402
+
+SLOW = InjectedFault("before", "actor_generate", rank=3, factor=2.5)
+SINCE = 20
+_NO_WAITS = pl.DataFrame(schema={"step": pl.Int64, "role": pl.String, "stage": pl.String, "unaccounted_ns": pl.Int64})
+
+
+def test_a_straggler_is_told_with_its_effect_and_since_when() -> None:
+    fault = InjectedFault("before", "reward", rank=3, factor=1.5)
+
+    row = stragglers.table(runs_of(JobShape(), [fault])).row(0, named=True)
+
+    assert (row["rank"], row["stage"], row["where"]) == (3, "reward", "in")
+    assert row["effect_ratio"] == pytest.approx(0.5, abs=0.08)
+    assert abs(row["first_step"] - SINCE) <= 2
+    assert row["confidence"] > 0.99
+
+
+def test_in_a_healthy_job_nobody_is_a_straggler_that_costs_anything() -> None:
+    for seed in range(1000, 1005):
+        rows = stragglers.table(runs_of(JobShape(mismatch=0.3), seed=seed))
+
+        assert rows.filter(pl.col("step_ratio") > 0.03).is_empty()
+
+
+def test_a_rank_that_is_slow_between_collectives_is_seen_by_these_alone() -> None:
+    fault = InjectedFault("inside", "actor_update", rank=3, factor=1.5)
+
+    with_rings = stragglers.table(runs_of(JobShape(), [fault]))
+    without = stragglers.table(runs_of(JobShape(has_rings=False), [fault]))
+
+    assert with_rings.row(0, named=True)["rank"] == 3
+    assert with_rings.row(0, named=True)["where"] == "inside"
+    assert without.filter((pl.col("rank") == 3) & (pl.col("stage") == "actor_update")).is_empty()
+
+
+def test_who_waits_is_told_for_whom_and_where_that_one_was_late() -> None:
+    rows = bubbles.table(runs_of(JobShape(has_rings=False), [SLOW])).filter(
+        (pl.col("stage") == "actor_compute_log_prob") & (pl.col("step") >= SINCE)
+    )
+
+    often = rows.group_by("gate_rank", "gate_stage").len().sort("len", descending=True).row(0)
+    assert often[:2] == (3, "actor_generate")
+    own = rows.filter(pl.col("rank") == 3)["wait_ns"].mean()
+    assert own < 0.2 * rows.filter(pl.col("rank") != 3)["wait_ns"].mean()
+
+
+def test_nobody_waits_longer_than_it_was_there() -> None:
+    rows = bubbles.table(runs_of(JobShape(mismatch=0.6), [SLOW]))
+
+    assert (rows["wait_ns"] >= 0).all()
+    assert not rows.select("step", "role", "stage", "where", "rank").is_duplicated().any()
+
+
+@pytest.mark.parametrize("shape", [JobShape(), JobShape(is_dispatched=True), JobShape(ranks=1)])
+def test_the_critical_path_adds_up_to_the_step(shape: JobShape) -> None:
+    run = role_of(shape, [SLOW])
+
+    rows = critical_path.table((run,), origin_ns=10**18)
+
+    summed = rows.group_by("step").agg(pl.col("duration_ns").sum()).sort("step")["duration_ns"].to_numpy() / 1e9
+    np.testing.assert_allclose(summed, run.length_s(), rtol=1e-6, atol=1e-6)
+    assert (rows["start_ns"] > 10**18).all()
+
+
+def test_the_critical_path_goes_through_the_slow_rank_in_its_stage() -> None:
+    rows = critical_path.table(runs_of(JobShape(), [SLOW])).filter(
+        (pl.col("stage") == "actor_generate") & (pl.col("where") == "in") & (pl.col("step") >= SINCE)
+    )
+
+    assert (rows["rank"] == 3).mean() > 0.8
+    assert rows["more_ns"].median() > 0
+
+
+def test_steps_say_who_held_them_up() -> None:
+    rows = step_lengths.table(runs_of(JobShape(), [SLOW]))
+
+    late = rows.filter(pl.col("step") >= SINCE)
+    assert late["gate_rank"].mode().to_list() == [3]
+    assert late["gate_stage"].mode().to_list() == ["actor_generate"]
+    assert late["wait_ratio"].mean() > 1.2 * rows.filter(pl.col("step") < SINCE)["wait_ratio"].mean() > 0
+
+
+def test_ranks_have_work_and_waiting_apart() -> None:
+    rows = ranks.table(runs_of(JobShape(), [SLOW], steps=60))
+
+    slow, others = rows.filter(pl.col("rank") == 3), rows.filter(pl.col("rank") != 3)
+    assert slow["wait_ns"][0] < others["wait_ns"].min()
+    assert slow["work_ns"][0] > others["work_ns"].max()
+    assert (slow["excess_stage"][0], slow["gated_steps"][0]) == ("actor_generate", rows["gated_steps"].max())
+
+
+def test_the_tail_is_what_the_last_rank_goes_on_for() -> None:
+    rows = tails.table(runs_of(JobShape())).filter(pl.col("stage") == "actor_generate")
+
+    run = role_of(JobShape())
+    piece = next(place for place, kind in enumerate(run.kinds) if kind == ("in", "actor_generate"))
+    own = run.own_s[:, :, piece]
+    np.testing.assert_allclose(rows["tail_ns"] / 1e9, own.max(axis=1) - np.median(own, axis=1), atol=1e-6)
+    assert rows["last_rank"].to_list() == own.argmax(axis=1).tolist()
+    assert (rows["last_rank_longest"] <= rows["longest_response"]).all()
+
+
+def test_a_slow_link_is_that_of_its_group() -> None:
+    fault = InjectedFault("link", "actor_update", rank=5, factor=4.0)
+
+    row = links.table(runs_of(JobShape(group_ranks=4), [fault])).row(0, named=True)
+
+    assert (row["group"], row["stage"]) == ("4-7", "actor_update")
+    assert row["took_ns"] == pytest.approx(4 * row["others_ns"], rel=0.3)
+
+
+def test_throughput_is_tokens_over_time_and_a_share_of_the_peak() -> None:
+    runs = runs_of(JobShape(), steps=5)
+
+    row = throughput.table(runs, flops_per_token=1e9, peak_flops=1e14).row(0, named=True)
+
+    assert row["tokens_per_s"] == pytest.approx(row["tokens"] / (row["stage_ns"] / 1e9))
+    assert row["mfu_ratio"] == pytest.approx(row["tokens_per_s"] * 1e9 / (1e14 * row["ranks"]))
+    assert throughput.table(runs)["mfu_ratio"].null_count() == throughput.table(runs).height
+
+
+def test_resharding_and_dispatch_are_told_apart() -> None:
+    waits = pl.DataFrame(
+        {"step": [3], "role": ["driver"], "stage": ["actor_generate"], "unaccounted_ns": [10**9]},
+        schema=_NO_WAITS.schema,
+    )
+
+    rows = resharding.table(runs_of(JobShape(), steps=10), waits)
+
+    assert rows.filter(pl.col("kind") == "weights")["stage"].unique().to_list() == ["weight_sync"]
+    (dispatch,) = rows.filter(pl.col("kind") == "dispatch").to_dicts()
+    assert (dispatch["cost_ns"], dispatch["step"]) == (10**9, 3)
+    assert 0 < dispatch["step_ratio"] < 1
+
+
+def test_a_sample_that_goes_on_alone_is_the_last_of_its_process() -> None:
+    rows = pl.DataFrame({
+        "process": [0, 0, 0, 1], "rank": [0, 0, 0, 1], "step": [1, 1, 1, 1], "stage": ["actor_generate"] * 4,
+        "start_ns": [0, 0, 5, 0], "duration_ns": [10, 40, 10, 9], "tokens": [1.0, 4.0, 1.0, None],
+    })  # fmt: skip
+
+    table = samples.table(rows)
+
+    assert table.select("duration_ns", "alone_ns", "is_last").rows() == [(40, 25, True), (10, 0, False), (10, 0, False)]
+
+
+def test_tables_of_nothing_have_their_columns() -> None:
+    for module in (bubbles, critical_path, links, ranks, step_lengths, stragglers, tails, throughput):
+        table = module.table(())
+
+        assert table.is_empty()
+        assert table.columns == list(module.SCHEMA)
+    assert resharding.table((), _NO_WAITS).is_empty()

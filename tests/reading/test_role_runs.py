@@ -1,0 +1,97 @@
+"""Steps of a role as arrays: who waits where, own time apart from waiting, and a replay that gives the steps again."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("polars")
+
+import numpy as np
+from builders.simulated_steps import role_of
+
+from mstxkit.judging.cutting import Piece
+from mstxkit.reading import excess, replay, role_runs
+from mstxkit.testing.simulator import InjectedFault, JobShape
+
+
+def waiting(run: role_runs.RoleRun) -> set[tuple[str, str]]:
+    return {tuple(kind) for kind, waits in zip(run.kinds, run.waits) if waits}
+
+
+def test_members_wait_in_the_stages_that_they_leave_together() -> None:
+    run = role_of(JobShape(reshards=False))
+
+    assert waiting(run) == {("in", "actor_compute_log_prob"), ("in", "actor_update")}
+
+
+def test_members_that_a_controller_dispatches_wait_in_the_gaps() -> None:
+    run = role_of(JobShape(is_dispatched=True, has_rings=False))
+
+    assert {("before", stage) for stage in ("actor_generate", "reward", "actor_update")} <= waiting(run)
+
+
+def test_rollouts_of_an_async_job_wait_for_nobody() -> None:
+    run = role_of(JobShape(is_async=True), role="rollout")
+
+    assert run.is_free
+
+
+def test_own_time_and_waiting_are_what_a_member_was_in_a_stage() -> None:
+    run = role_of(JobShape(), [InjectedFault("before", "actor_generate", rank=3, factor=1.5)])
+    piece = run.kinds.index(Piece("in", "actor_compute_log_prob"))
+
+    took = run.done_s[:, :, piece] - run.came_s[:, :, piece]
+
+    np.testing.assert_allclose(run.own_s[:, :, piece] + run.wait_s[:, :, piece], took, atol=1e-9)
+    assert run.wait_s[30:, 3, piece].mean() < 0.5 * run.wait_s[30:, :, piece].mean()
+
+
+def test_a_replay_of_own_times_gives_the_steps_as_they_were() -> None:
+    run = role_of(JobShape(mismatch=0.4), [InjectedFault("input", "load_batch", rank=2, factor=2.0)])
+
+    ends = replay.ends_s(run, run.own_s)
+
+    lengths = run.length_s()
+    np.testing.assert_allclose(np.diff(ends)[1:], lengths[2:], rtol=0.01)
+
+
+def test_groups_that_never_meet_are_not_waited_for() -> None:
+    run = role_of(JobShape(group_ranks=4), steps=30)
+    piece = run.kinds.index(Piece("in", "actor_update"))
+
+    assert [len(set(run.labels[first : first + 4, piece])) for first in range(0, 16, 4)] == [1] * 4
+    assert len(set(run.labels[:, piece].tolist())) == 4
+
+
+def test_a_member_that_leaves_and_comes_back_has_no_time_while_it_is_away() -> None:
+    run = role_of(JobShape(leaves_at=10), steps=40)
+
+    assert np.isnan(run.own_s[10:30, -1]).all()
+    assert np.isfinite(run.own_s[30:, -1]).any()
+    assert np.isfinite(replay.ends_s(run, run.own_s)).all()
+
+
+def test_of_a_long_run_the_last_steps_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(role_runs, "CELLS_AT_MOST", 10 * 16 * 12)
+
+    run = role_of(JobShape(), steps=40)
+
+    assert run.steps.tolist() == list(range(30, 40))
+
+
+def test_what_the_work_explains_is_no_excess() -> None:
+    run = role_of(JobShape(), [InjectedFault("more_work", "actor_generate", rank=5, factor=2.0, since=0)])
+    piece = run.kinds.index(Piece("in", "actor_generate"))
+    raw = run.own_s[:, 5, piece] / np.median(run.own_s[:, :, piece], axis=1)
+
+    off = excess.of_own(run)[:, 5, piece]
+
+    assert np.median(raw) > 1.5
+    assert abs(np.median(off)) < 0.05
+
+
+def test_of_two_members_the_slower_one_is_compared_with_the_other() -> None:
+    run = role_of(JobShape(ranks=2), [InjectedFault("before", "reward", rank=1, factor=1.5, since=0)])
+    piece = run.kinds.index(Piece("in", "reward"))
+
+    assert np.median(excess.of_own(run)[:, 1, piece]) == pytest.approx(np.log(1.5), abs=0.06)

@@ -1,0 +1,186 @@
+"""Spans by OTLP to a real little collector, which reads them by opentelemetry-proto; and to one that never answers."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Callable, Iterator
+
+import pytest
+from builders.shown_job import HOSTILE, STAGES, S, ShownJob, role, verdict
+
+trace_service_pb2 = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
+
+from mstxkit.reading import otlp_spans  # noqa: E402
+from mstxkit.store.job_file import JobState  # noqa: E402
+from mstxkit.store.metrics_setting import checked  # noqa: E402
+from mstxkit.telemetry import otlp  # noqa: E402
+from mstxkit.telemetry.otlp import WAITING_AT_MOST, OtlpSender  # noqa: E402
+from mstxkit.telemetry.outlets import Outlets  # noqa: E402
+
+RESOURCE = otlp_spans.resource_of("exp7", "0" * 32)
+
+
+class Collector:
+    """Takes what is posted; `answers` are its next status codes, then 200."""
+
+    def __init__(self) -> None:
+        collector = self
+        self.requests: list[Any] = []
+        self.headers: list[dict[str, str]] = []
+        self.answers: list[int] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                content = self.rfile.read(int(self.headers["Content-Length"]))
+                status = collector.answers.pop(0) if collector.answers else 200
+                if status == 200:
+                    collector.headers.append({"path": self.path, **dict(self.headers.items())})
+                    collector.requests.append(trace_service_pb2.ExportTraceServiceRequest.FromString(content))
+                self.send_response(status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    @property
+    def spans(self) -> list[Any]:
+        resources = [resource for request in self.requests for resource in request.resource_spans]
+        return [span for resource in resources for scope in resource.scope_spans for span in scope.spans]
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def attributes(of: Any) -> dict[str, Any]:
+    return {entry.key: getattr(entry.value, entry.value.WhichOneof("value")) for entry in of.attributes}
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    made = Collector()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(otlp, "_EVERY_S", 0.02)
+    monkeypatch.setattr(otlp, "_ANSWERS_WITHIN_S", 0.3)
+    monkeypatch.setattr(otlp, "_CLOSES_WITHIN_S", 0.5)
+
+
+def until(is_so: Callable[[], bool], within_s: float = 30.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_stages_verdicts_and_escalations_come_as_spans(collector: Collector, tmp_path: Any, hurried: None) -> None:
+    job = ShownJob(tmp_path)
+    outlets = Outlets(job.run, job.run_id, checked(f"otlp:{collector.url}"))
+    outlets.judged([role()], [verdict(request="r-1")])
+    outlets.show(JobState((role(),)), [])
+    outlets.close()
+    by_name = {span.name: span for span in collector.spans}
+    (resource,) = {str(request.resource_spans[0].resource) for request in collector.requests}
+    update = by_name["actor_update"]
+
+    assert set(by_name) == {"step", *STAGES, "verdict compute", "escalation"}
+    assert "mstxkit.run_id" in resource
+    assert update.parent_span_id == by_name["step"].span_id
+    assert update.trace_id == by_name["step"].trace_id
+    assert update.end_time_unix_nano - update.start_time_unix_nano == 2 * S
+    assert attributes(update)["mstxkit.time_s.max"] == 2.0
+    assert attributes(update)["mstxkit.slowest_rank"] == 3
+    assert (attributes(update)["state_name"], attributes(update)["state_lane_id"]) == ("actor_update", "actor")
+    assert attributes(by_name["verdict compute"])["mstxkit.rank"] == 3
+    assert attributes(by_name["escalation"])["mstxkit.request"] == "r-1"
+    assert collector.headers[0]["path"] == "/v1/traces"
+
+
+def test_one_that_never_answers_holds_up_nobody_and_what_is_too_much_is_counted(hurried: None) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(1)
+        sender = OtlpSender(f"http://127.0.0.1:{silent.getsockname()[1]}/v1/traces", RESOURCE)
+        spans = list(otlp_spans.of_role("r", role()))
+        for _ in range(10_000 // len(spans)):
+            sender.put(spans)
+        until(lambda: sender.problem != "")
+        sender.close()
+
+    assert sender.sent == 0
+    assert sender.dropped >= 10_000 - WAITING_AT_MOST - otlp.AT_ONCE - len(spans)
+    assert len(sender._waiting) <= WAITING_AT_MOST
+
+
+def test_what_was_not_taken_is_sent_again_once_it_can_be_and_once_only(collector: Collector, hurried: None) -> None:
+    collector.answers = [503, 429]
+    sender = OtlpSender(f"{collector.url}/v1/traces", RESOURCE)
+    sender.put(otlp_spans.of_role("r", role()))
+    until(lambda: sender.sent > 0)
+    sender.close()
+
+    assert (sender.sent, sender.dropped, sender.problem) == (5, 0, "")
+    assert len(collector.spans) == 5
+
+
+def test_what_will_never_be_taken_is_dropped_and_the_reason_told(collector: Collector, hurried: None) -> None:
+    collector.answers = [400]
+    sender = OtlpSender(f"{collector.url}/v1/traces", RESOURCE)
+    sender.put(otlp_spans.of_role("r", role()))
+    until(lambda: sender.dropped > 0)
+
+    assert (sender.dropped, sender.problem) == (5, "it answers 400")
+    sender.close()
+
+
+def test_a_key_comes_from_the_environment(collector: Collector, hurried: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20abc, x-tenant=t")
+    sender = OtlpSender(f"{collector.url}/v1/traces", RESOURCE)
+    sender.put(otlp_spans.of_role("r", role()))
+    sender.close()
+
+    assert collector.headers[0]["Authorization"] == "Bearer abc"
+    assert collector.headers[0]["X-Tenant"] == "t"
+
+
+def test_hostile_names_and_numbers_are_spans_all_the_same(collector: Collector, hurried: None) -> None:
+    sender = OtlpSender(f"{collector.url}/v1/traces", RESOURCE)
+    sender.put(otlp_spans.of_role("r", role(HOSTILE, stages=(HOSTILE, "", "x" * 10_000), wait_ratio=float("inf"))))
+    sender.put(otlp_spans.of_verdict("r", verdict(stage=HOSTILE, waits_for="y" * 10_000, confidence=float("nan"))))
+    sender.close()
+
+    assert sender.sent == 5
+    assert max(len(span.name) for span in collector.spans) <= otlp_spans.TEXT_AT_MOST
+
+
+def test_the_same_step_is_the_same_span_whoever_sends_it() -> None:
+    first, second = (list(otlp_spans.of_role("r", role())) for _ in range(2))
+
+    assert [span.span_id for span in first] == [span.span_id for span in second]
+    assert len({span.span_id for span in first}) == len(first)
+    assert first[0].trace_id != next(otlp_spans.of_role("r", role(step=42))).trace_id
+
+
+def test_as_json_a_request_is_otlp_json_with_hex_ids_and_whole_numbers_as_text() -> None:
+    document = json.loads(json.dumps(otlp_spans.as_json(otlp_spans.of_role("r", role()), RESOURCE)))
+    (step, *_) = document["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    by_key = {entry["key"]: entry["value"] for entry in step["attributes"]}
+
+    assert len(step["traceId"]) == 32
+    assert int(step["traceId"], 16)
+    assert step["startTimeUnixNano"] == str(1_700_000_000 * S)
+    assert by_key["mstxkit.step"] == {"intValue": "41"}
+    assert by_key["mstxkit.wait_ratio"] == {"doubleValue": 0.12}
