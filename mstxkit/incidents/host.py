@@ -248,6 +248,11 @@ class WatchedHost:
         for table in (self._judged, self._raised):
             table.pop(process.name, None)
         process.close()
+        for suffix in (layout.STACKS_SUFFIX, layout.ASK_SUFFIX):  # who was killed has left them, and nobody reads them
+            try:
+                (self._folder / f"{process.name}{suffix}").unlink(missing_ok=True)
+            except OSError:
+                pass  # the folder is gone, or nothing can be removed in it
 
     def _decide(self, now_ns: int) -> list[HostEvent]:
         """Of deaths that are some time ago: was it one, or did all end together?"""
