@@ -62,10 +62,21 @@ def flows_tail(flows: Iterable[int], is_end: bool) -> bytes:
     return b"".join(field + flow.to_bytes(8, "little") for flow in flows)
 
 
-def counter(sequence: int, track: int, at: int, value: float) -> bytes:
-    """A value of a counter, as a packet."""
-    event = number(TYPE, COUNTER) + number(TRACK, track) + tag(_COUNTER_VALUE, 1) + np.float64(value).tobytes()
-    return on_sequence(sequence, number(TIMESTAMP, at) + block(TRACK_EVENT, event))
+def counters(values: npt.NDArray[np.float64], **numbers: npt.NDArray[Any]) -> bytes:
+    """Values of counters, as packets; of each `sequence`, `track` and `at`."""
+    widths = {name: width_of(int(numbers[name].max())) for name in numbers}
+    event: list[Part] = [
+        number(TYPE, COUNTER),
+        tag(TRACK),
+        ("track", widths["track"]),
+        tag(_COUNTER_VALUE, 1),
+        bytes(8),
+    ]
+    head: list[Part] = [tag(TIMESTAMP), ("at", widths["at"]), tag(_SEQUENCE), ("sequence", widths["sequence"])]
+    whole: list[Part] = [*head, tag(TRACK_EVENT, LENGTH), varint(size_of(event)), *event]
+    made = Form([tag(_PACKET, LENGTH), varint(size_of(whole)), *whole]).fill(numbers, len(values))
+    made[:, -8:] = values.astype("<f8").view(np.uint8).reshape(-1, 8)
+    return made.tobytes()
 
 
 def encode(events: Columns, tails: Mapping[int, bytes]) -> tuple[bytes, npt.NDArray[np.int64]]:
