@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from ..errors import MstxkitError
+from ._progress import progress
 
 
 def open(  # named as its verb
@@ -28,9 +29,10 @@ def open(  # named as its verb
     from ..reading.report import summary
     from ..reading.run import open_run
 
-    opened = open_run(run)
-    document = summary.summarise(opened)
-    page = writing.made(opened, document, run, to_perfetto=server.HAND_OVER)
+    with progress("Reading"):
+        opened = open_run(run)
+        document = summary.summarise(opened)
+        page = writing.made(opened, document, run, to_perfetto=server.HAND_OVER)
     with tempfile.TemporaryDirectory(prefix="mstxkit-open-") as folder:
         try:
             served = server.serving(opened, page, writing.title(document), Path(folder))

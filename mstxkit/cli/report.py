@@ -9,6 +9,7 @@ import typer
 
 from ..reading.report.escape import for_terminal
 from . import FOUND_WRONG, _show
+from ._progress import progress
 
 
 def report(
@@ -35,12 +36,15 @@ def report(
     from ..reading.report import choice, summary, text
     from ..reading.run import open_run
 
-    chosen, opened = choice.parsed(steps, ranks, stages, ranges), open_run(run)
-    document = summary.summarise(opened, chosen)
+    chosen = choice.parsed(steps, ranks, stages, ranges)
+    with progress("Reading"):
+        opened = open_run(run)
+        document = summary.summarise(opened, chosen)
     if html is not None:
         from ..reading.page import writing
 
-        writing.write(opened, document, html, chosen)
+        with progress("Writing the page"):
+            writing.write(opened, document, html, chosen)
     if json:
         _show.as_json(document)
     elif html is not None:

@@ -163,7 +163,11 @@ class Desk:
         if not self._writes:
             return []
         limits = self.controller.acting
-        return list(map(self._said, self._escalations.consider(self.controller.standing(), limits, time.time_ns())))
+        asked = self._escalations.consider(self.controller.standing(), limits, time.time_ns())
+        changed = list(map(self._said, asked))
+        if self._outlets is not None:
+            self._outlets.judged((), changed)
+        return changed
 
     def _of_hosts(self, now_s: float) -> Iterable[BatchFile]:
         if abs(now_s - self._listed_s) >= _LISTED_EVERY_S:
@@ -210,7 +214,8 @@ class Desk:
         self._job_s = time.monotonic() + _JOB_EVERY_S
         state = self.state()
         if self._outlets is not None:
-            self._outlets.show(state, self.controller.standing())
+            standing = self.controller.standing()
+            self._outlets.show(state, [self._lines.get(verdict.id, verdict) for verdict in standing])
         if run_file.id_of(self._run) == self._run_id:
             folders.make_folder(self._run / layout.VERDICTS)
             job_file.write(self._run, self._run_id, state)

@@ -106,28 +106,30 @@ def of_steps(steps: Iterable[RoleStep]) -> tuple[RoleRun, ...]:
     """
     by_role: dict[str, dict[int, RoleStep]] = {}
     for step in map(shaping.compared, steps):
-        if step.members and len(step.stages):
+        if np.isfinite(step.entered_s).any():
             of_role = by_role.setdefault(step.role, {})
             before = of_role.get(step.step)
             if before is None or before.collectives is None or step.collectives is not None:
                 of_role[step.step] = step
     runs = (_of_role([of_role[number] for number in sorted(of_role)]) for _, of_role in sorted(by_role.items()))
-    return tuple(run for run in runs if run.kinds)
+    return tuple(run for run in runs if run is not None)
 
 
-def _of_role(steps: list[RoleStep]) -> RoleRun:
+def _of_role(steps: list[RoleStep]) -> RoleRun | None:
     widest = max(len(step.members) * 2 * len(step.stages) for step in steps)
     steps = steps[-max(1, CELLS_AT_MOST // widest) :]
     members = _members(steps)
     places = {shaping.key_of(peer): place for place, peer in enumerate(members)}
     cut = _cut(steps, places)
     kinds = _in_order([pieces.kinds for pieces, _ in cut])
+    if not kinds:
+        return None
     shape = len(steps), len(members), len(kinds)
     arrays = [np.full(shape, np.nan) for _ in range(4)]
     work, error = np.full((*shape, 3), np.nan), np.zeros(len(members))
     for at, (step, (pieces, rows)) in enumerate(zip(steps, cut)):
         columns = [kinds.index(kind) for kind in pieces.kinds]
-        here: tuple[Any, ...] = np.ix_(np.array([at]), rows, np.array(columns))
+        here: tuple[Any, ...] = np.ix_(np.array([at]), rows, np.array(columns, np.int64))
         for array, values in zip(arrays, (pieces.came_s, pieces.done_s, pieces.took_s)):
             array[here] = values[None]
         is_stage = np.array([kind.where == IN for kind in pieces.kinds])

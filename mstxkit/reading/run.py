@@ -448,16 +448,7 @@ class Run(RunTables):
         return lateness.table(self, self._chosen)
 
     def device(self) -> pl.DataFrame:
-        """What devices did in each stage of each step, from what `mstxkit import` and the run's own profiles tell.
-
-        `rank, step, stage, role, host, count, stage_ns, computing_ns, communicating_ns, transfer_ns, waiting_ns,
-        overlapped_ns, free_ns, spans_ns, error_ns, clock, source, file`, one row a rank, step, stage and file.
-        `stage_ns` is the part of the stage that was recorded; computing, communicating and free add up to it. What
-        is both counts as computing, and in `overlapped_ns` too. `transfer_ns` and `waiting_ns` are parts of
-        `communicating_ns`. Each number is right to `error_ns`; `clock` says how the clocks were compared (`ranges`,
-        `few ranges`, `wall clock`: taken to be right to 10 ms). `spans_ns` is how much of the stage had spans of
-        somebody else's tracing. What a file does not tell is null. Of a run's filters ranks, steps and stages hold.
-        *Cost*: profiles that are new are read first.
+        """What devices did in each stage of each step, from imports and the run's own profiles (`tables/device.py`).
 
         Example:
             >>> import mstxkit

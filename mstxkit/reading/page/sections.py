@@ -197,7 +197,7 @@ def rate(summary: dict[str, Any], figures: dict[str, Any]) -> str:
 
 def saves(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """What-if."""
-    entries = [row for row in figures["what_if"] if row["saved"] is not None]
+    entries = [row for row in figures["what_if"] if row["saved"] is not None and row["saved"] >= 0.001]
     if not entries:
         return nothing("There is nothing to replay: no step is over, or no two ranks wait for each other.")
     rows = (

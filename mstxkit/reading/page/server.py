@@ -171,14 +171,13 @@ def serving(run: Run, page: str, title: str, folder: Path) -> Served:
     """What is to be served of a run; its trace is written into `folder`, which is private."""
     from ..exporters import load
 
-    chrome = load("chrome")
-    file = folder / f"trace{chrome.suffix}"
+    exporter = load("perfetto")
+    file = folder / f"trace{exporter.suffix}"
 
     def trace() -> Path:
         if not file.exists():
             draft = file.with_suffix(".partial")
-            with open(draft, "w", encoding="utf-8") as out:
-                chrome.write(run, out)
+            exporter.write_to(run, draft)
             draft.replace(file)
         return file
 

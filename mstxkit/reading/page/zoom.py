@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from ...stages import canonical
 from ..report.escape import shown
 from .figures import in_order
 from .packed import packed
@@ -78,6 +79,7 @@ def _of_step(run: Run, step: int, why: str, ranks: list[int], names: list[str]) 
     lanes = _lanes(rows)
     begin = int(rows["start_ns"].min() or 0)  # type: ignore[arg-type]
     places = {name: place for place, name in enumerate(names)}
+    rows = rows.with_columns(stage=pl.Series([name and canonical(name) for name in rows["stage"]], dtype=pl.String))
     for name in (*rows["name"].unique(maintain_order=True), *rows["stage"].unique(maintain_order=True)):
         if name is not None and shown(name) not in places:
             places[shown(name)] = len(names)

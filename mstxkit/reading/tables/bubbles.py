@@ -119,10 +119,10 @@ def _frame(run: RoleRun, piece: int, where: str, wait_s: Seconds, gate: WaitGate
         "step": pl.Series(run.steps[steps]), "role": pl.repeat(run.role, len(steps), dtype=pl.String, eager=True),
         "stage": pl.repeat(run.kinds[piece].stage, len(steps), dtype=pl.String, eager=True),
         "where": pl.repeat(where, len(steps), dtype=pl.String, eager=True),
-        "rank": ranks.gather(pl.Series(members)), "wait_ns": _ns(wait_s[steps, members]),
+        "rank": ranks.gather(pl.Series(members)), "wait_ns": ns_column(wait_s[steps, members]),
         "gate_rank": ranks.gather(pl.Series(gate.member[steps, members])),
         "gate_stage": kinds["stage"].gather(gate_piece), "gate_where": kinds["where"].gather(gate_piece),
-        "gate_more_ns": _ns(gate.more_s[steps, members]),
+        "gate_more_ns": ns_column(gate.more_s[steps, members]),
     }  # fmt: skip
     return pl.DataFrame(columns).cast(SCHEMA)  # type: ignore[arg-type]
 
@@ -131,7 +131,8 @@ def _where(kind: Any) -> str:
     return "before" if of_gap(kind) else "in"
 
 
-def _ns(seconds: Seconds) -> pl.Series:
+def ns_column(seconds: Seconds) -> pl.Series:
+    """Whole ns; null of what is not known."""
     return (
         pl.Series(seconds * 1e9, dtype=pl.Float64)
         .to_frame("ns")

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from ..role_runs import last_of, of_gap
+from .bubbles import ns_column
 
 if TYPE_CHECKING:
     from ..role_runs import RoleRun, Seconds, Whole
@@ -81,9 +82,9 @@ def _frame(run: RoleRun, parts: list[dict[str, Any]], origin_ns: int) -> pl.Data
     frames = [
         pl.DataFrame({
             "step": run.steps, "place": place, "rank": ranks.gather(pl.Series(part["member"])),
-            "start_ns": pl.Series(part["since"] * 1e9).round().cast(pl.Int64) + origin_ns,
-            "duration_ns": pl.Series((part["until"] - part["since"]) * 1e9).round().cast(pl.Int64),
-            "more_ns": pl.Series(part["more"] * 1e9).fill_nan(None).round().cast(pl.Int64),
+            "start_ns": ns_column(part["since"]) + origin_ns,
+            "duration_ns": ns_column(part["until"] - part["since"]),
+            "more_ns": ns_column(part["more"]),
         }).with_columns(
             role=pl.lit(run.role), stage=pl.lit(run.kinds[part["piece"]].stage),
             where=pl.lit("before" if of_gap(run.kinds[part["piece"]]) else "in"),

@@ -101,7 +101,7 @@ def _of_kind(run: RoleRun, values: Seconds, time_s: Seconds, is_inside: bool) ->
         return
     slow = excess.stretches(values)
     step_s, base_s = run.step_s(), excess.base_s(run)
-    wanted = (slow.steps >= STEPS_AT_LEAST) & (slow.confidence >= CONFIDENCE_AT_LEAST)
+    wanted = (slow.steps >= STEPS_AT_LEAST) & (slow.confidence >= CONFIDENCE_AT_LEAST) & slow.stands_out
     if run.is_free:  # in a gap it has nothing to do
         wanted[:, [piece for piece, kind in enumerate(run.kinds) if of_gap(kind)]] = False
     for member, piece in np.argwhere(wanted & (slow.effect >= np.log1p(EFFECT_AT_LEAST))).tolist():

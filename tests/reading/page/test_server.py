@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import json
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ pytest.importorskip("plotly")
 from builders import browser
 from builders.run_files import BankFiles, ProcessFiles, new_run
 
+from mstxkit.reading.exporters import load
 from mstxkit.reading.page import server
 from mstxkit.reading.run import open_run
 
@@ -56,12 +56,13 @@ def test_it_listens_on_this_machine_alone(serving: server.PageServer) -> None:
     assert len(serving.token) >= 20
 
 
-def test_the_page_and_the_trace_are_there(serving: server.PageServer) -> None:
+def test_the_page_and_the_trace_are_there(serving: server.PageServer, run: Path, tmp_path: Path) -> None:
     page, trace = (asked(serving, f"/{serving.token}/{name}") for name in ("", "trace"))
 
     assert page.content == b"<h1>page</h1>"  # type: ignore[attr-defined]
     assert page.getheader("Cache-Control") == "no-store"
-    assert any(event.get("name") == "gen" for event in json.loads(trace.content)["traceEvents"])  # type: ignore[attr-defined]
+    load("perfetto").write_to(open_run(run), tmp_path / "expected")
+    assert trace.content == (tmp_path / "expected").read_bytes()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
+from builders import soak
 from builders.judged_runs import BEHIND, INPUT, MS, NOBODY, recorded, stage_times
+from builders.run_files import BankFiles, ProcessFiles, anchor, new_run
 
 pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
@@ -47,3 +50,26 @@ def test_it_is_of_the_ranks_that_are_read(tmp_path: Path) -> None:
 
 def test_ranks_are_written_as_spans() -> None:
     assert [spans(ranks) for ranks in ([], [3], [2, 0, 3, 4, 7], [1, 1])] == ["", "3", "0,2-4,7", "1"]
+
+
+def test_it_is_what_each_rank_was_delayed_by_within_the_bound_of_the_clocks(tmp_path: Path) -> None:
+    """Clocks are wrong by up to their bound; what is told of two ranks is wrong by no more than both bounds."""
+    chance, bound_ns = random.Random(soak.seed()), 50_000
+    run, injected = new_run(tmp_path / "run"), {}
+    delays = {(step, rank): chance.randrange(0, 20_000_000) for step in range(12) for rank in range(4)}
+    for rank in range(4):
+        bank, wrong_ns = BankFiles(), chance.randrange(-bound_ns, bound_ns)
+        for step in range(12):
+            begin = step * 10**9 + wrong_ns + 10**6
+            left = begin + max(delays[step, other] for other in range(4)) + 5_000_000
+            bank.range("gather", begin + delays[step, rank], left, stage="gather", own=True, step=step)
+            injected[step, rank] = delays[step, rank] - min(delays[step, other] for other in range(4))
+        process = ProcessFiles(run, 100 + rank, rank=rank)
+        process.anchors = (anchor(0, error_ns=bound_ns), anchor(12 * 10**9, error_ns=bound_ns))
+        process.seal(bank)
+
+    rows = open_run(run).lateness()
+
+    assert rows.height == len(injected)
+    for step, rank, late_ns, error_ns in rows.select("step", "rank", "late_ns", "error_ns").iter_rows():
+        assert abs(late_ns - injected[step, rank]) <= error_ns, (step, rank)
