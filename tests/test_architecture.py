@@ -33,7 +33,7 @@ LAYERS = {
     **dict.fromkeys(("patching", "patches", "config", "profiling"), 4),
     **dict.fromkeys(("escalation", "cluster"), 5),
     **dict.fromkeys(("capturing", "process_status", "bootstrap"), 6),
-    **dict.fromkeys(("reading", "parsing", "judging", "telemetry", "triggers"), 7),
+    **dict.fromkeys(("reading", "parsing", "judging", "telemetry", "triggers", "incidents"), 7),
     **dict.fromkeys(("cli", "testing", "demo", "__main__", ""), 8),
 }
 OFFLINE, OFFLINE_MAY_IMPORT = 7, (0, 1, 7)
@@ -124,6 +124,9 @@ MAY_CATCH_EVERYTHING = {
     "recorder/exits.py",
     "recorder/handing_over.py",
     "recorder/keeper.py",
+    "recorder/last_words.py",
+    "recorder/unhandled.py",
+    "recorder/watchman.py",
     "recorder/background.py",
     "recorder/process.py",
     "recorder/rings.py",

@@ -29,6 +29,7 @@ def demo(
     run: Optional[Path] = typer.Option(None, help=_RUN_HELP),
     slow_rank: Optional[int] = typer.Option(None, help=_SLOW_HELP),
     kill_rank: Optional[int] = typer.Option(None, help="This rank is killed on the way."),
+    hang_rank: Optional[int] = typer.Option(None, help="This rank hangs on the way: an incident says where."),
     hidden: bool = typer.Option(False, "--hidden", help=_HIDDEN_HELP),
     escalate: bool = typer.Option(True, help="Verdicts ask for profiles by themselves."),
     json: bool = typer.Option(False, "--json", help="Outcome and report as one JSON object, and no progress."),
@@ -48,7 +49,8 @@ def demo(
     slow = (1 if ranks > 1 else None) if slow_rank is None else slow_rank
     slow = None if slow == _NOBODY else slow
     try:
-        outcome = run_ranks(DemoPlan(folder, ranks, steps, seed, slow, kill_rank, 0 if json else 10, escalate, hidden))
+        every = 0 if json else 10
+        outcome = run_ranks(DemoPlan(folder, ranks, steps, seed, slow, kill_rank, every, escalate, hang_rank, hidden))
     except PlanError as exc:
         raise typer.BadParameter(str(exc)) from None
     trace = _export(folder)
@@ -60,7 +62,8 @@ def demo(
     else:
         _show_all(outcome, report, trace)
         typer.echo(f"The page: {page}\n{report['headline']['verdict']}")
-    if outcome.escalated is not None and outcome.escalated.has_failed:
+    has_no_incident = hang_rank is not None and outcome.incident is None
+    if has_no_incident or (outcome.escalated is not None and outcome.escalated.has_failed):
         raise typer.Exit(FOUND_WRONG)
 
 
@@ -89,7 +92,8 @@ def _facts(outcome: DemoOutcome) -> dict[str, Any]:
     plan, learning = outcome.plan, outcome.learning
     return {
         "run": str(plan.run), "ranks": plan.ranks, "seed": plan.seed, "slow_rank": plan.slow_rank,
-        "hidden": plan.hidden, "killed_rank": plan.kill_rank, "exit_codes": list(outcome.exit_codes),
+        "hidden": plan.hidden, "killed_rank": plan.kill_rank, "hung_rank": plan.hang_rank,
+        "incident": outcome.incident and str(plan.run / outcome.incident.page), "exit_codes": list(outcome.exit_codes),
         "seconds": outcome.seconds,
         "steps": learning.steps, "first_reward": learning.first_reward, "final_reward": learning.final_reward,
         "reward_ratio": learning.ratio, "escalated": outcome.escalated and outcome.escalated.as_json(),
@@ -144,7 +148,15 @@ def _in_words(outcome: DemoOutcome) -> list[str]:
         killed = f"Rank {plan.kill_rank} was killed (SIGKILL) in step {plan.fatal_step}, as asked."
         lines.append(f"{killed} The others noticed,")
         lines.append("their open ranges closed with `error`, and they ended cleanly, with exit code 0.")
+    if plan.hang_rank is not None:
+        lines.append(f"Rank {plan.hang_rank} hung in step {plan.fatal_step}, as asked. {_left_by(outcome)}")
     return lines
+
+
+def _left_by(outcome: DemoOutcome) -> str:
+    if outcome.incident is None:
+        return "No incident was written."
+    return f"The incident:\n  {outcome.plan.run / outcome.incident.page}"
 
 
 def _slow_where(plan: DemoPlan) -> str:

@@ -32,7 +32,7 @@ def export(
 
     perfetto for ui.perfetto.dev, ascend-db for MindStudio Insight and msprof-analyze, csv and parquet for tables.
 
-    Example: mstxkit export runs/exp7 --to perfetto --steps 100:110 -o exp7.pftrace
+    Example: mstxkit export runs/exp7 --to perfetto --steps 100:110
     """
     from ..reading.exporters import load
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..store.session_file import RecordedSession
     from ..store.whereabouts import Whereabouts
 
+_INCIDENT_HELP = "Have every process say where it is, with stacks, and show the page of it instead."
 _OPEN_SHOWN, _ENDED_SHOWN, _PROFILES_SHOWN = 16, 5, 10
 
 
@@ -42,6 +43,7 @@ class _Escalation(NamedTuple):
 def status(
     run: Optional[Path] = typer.Argument(None, help="The run's folder; without it, this installation."),
     json: bool = typer.Option(False, "--json", help="Everything as one JSON object; times in ns."),
+    incident: bool = typer.Option(False, "--incident", help=_INCIDENT_HELP),
 ) -> None:
     """Show a run's processes, its requests and its profiles.
 
@@ -50,6 +52,11 @@ def status(
 
     Example: mstxkit status runs/exp7
     """
+    if run is not None and incident:
+        from . import _incidents
+
+        _incidents.ask(run, json)
+        return
     if run is None:
         checks = _checks.installation()
         _show.as_json([check._asdict() for check in checks]) if json else _show.console().print(_checks.table(checks))

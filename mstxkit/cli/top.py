@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from ..judging.sight import Sighting
-    from ._top_picture import Paper
+    from ._top_paper import Paper
 
 _SCHEMA = 1
 _EVERY_S, _EVERY_AT_MOST_S = 1.0, 30.0
@@ -94,7 +94,7 @@ def _picture(console: Console, sighting: Sighting, run: Path, rows: int) -> Rend
 
 
 def _paper(console: Console, run: Path, rows: int) -> Paper:
-    from ._top_picture import Paper
+    from ._top_paper import Paper
 
     return Paper(console.width, rows, console.options.ascii_only, run.resolve().name, str(run))
 

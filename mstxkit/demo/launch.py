@@ -18,11 +18,15 @@ from typing import Callable
 from mstxkit.demo.curve import FILE_NAME, Learning, learning, read_rewards
 from mstxkit.demo.escalating import Escalated, Escalation
 from mstxkit.errors import MstxkitError
+from mstxkit.store import incidents, run_file
+from mstxkit.store.incidents import Incident
 
 POLL_S = 0.05
 # A collective that waits for a dead rank gives up after 30 s at the latest (`loop.join`); then the process has to end.
 SURVIVORS_END_WITHIN_S = 60.0
 KILL_AFTER_RATIO = 0.6
+# A step takes less than a second here: who waits for a rank that hangs is not to wait for half a minute.
+HANG_S = 5.0
 
 
 class DemoError(MstxkitError):
@@ -45,11 +49,12 @@ class DemoPlan:
     kill_rank: int | None = None  # is killed when `KILL_AFTER_RATIO` of the steps are done
     every: int = 10  # print the reward every so many steps; 0: nothing at all
     escalate: bool = False  # let verdicts ask for profiles by themselves
+    hang_rank: int | None = None  # hangs then, and the demo ends with the incident that this leaves
     hidden: bool = False  # the slow rank is slow before the gradients meet, where all ranks take equally long
 
     @property
     def fatal_step(self) -> int:
-        """The step in which `kill_rank` dies."""
+        """The step in which `kill_rank` dies, or `hang_rank` hangs."""
         return int(self.steps * KILL_AFTER_RATIO)
 
     def check(self) -> None:
@@ -58,7 +63,7 @@ class DemoPlan:
             raise DemoError("the demo trains with torch, which is not installed: pip install torch")
         if self.ranks < 1 or self.steps < 1:
             raise PlanError(f"ranks={self.ranks}, steps={self.steps}: at least one of each is needed")
-        for name, rank in (("slow-rank", self.slow_rank), ("kill-rank", self.kill_rank)):
+        for name, rank in (("slow-rank", self.slow_rank), ("kill-rank", self.kill_rank), ("hang-rank", self.hang_rank)):
             if rank is not None and not 0 <= rank < self.ranks:
                 raise PlanError(f"--{name} {rank}: with --ranks {self.ranks} the ranks are 0 to {self.ranks - 1}")
         if self.run.exists() and (not self.run.is_dir() or any(self.run.iterdir())):
@@ -74,6 +79,7 @@ class DemoOutcome:
     learning: Learning
     seconds: float
     escalated: Escalated | None = None  # None where the plan has no escalation
+    incident: Incident | None = None  # of the rank that hung
 
 
 def run_ranks(plan: DemoPlan) -> DemoOutcome:
@@ -91,12 +97,18 @@ def run_ranks(plan: DemoPlan) -> DemoOutcome:
         for rank in range(plan.ranks):
             ranks.append(start_rank(plan, rank, meeting_place))
         wait_for_all(ranks, plan, escalation.look if escalation else _nothing)
+        incident = None if plan.hang_rank is None else incident_of(plan.run)
     finally:
         end_all(ranks)
         shutil.rmtree(meeting_place, ignore_errors=True)
     seconds, codes = time.monotonic() - started_s, tuple(process.returncode for process in ranks)
     escalated = escalation.outcome() if escalation else None
-    return DemoOutcome(plan, codes, learning(read_rewards(plan.run)), seconds, escalated)
+    return DemoOutcome(plan, codes, learning(read_rewards(plan.run)), seconds, escalated, incident)
+
+
+def incident_of(run: Path) -> Incident | None:
+    """The first incident of a run, once it has come to something."""
+    return next(iter(incidents.read(run, run_file.id_of(run) or "")), None)
 
 
 def _nothing(*_: str) -> None:
@@ -111,6 +123,7 @@ def start_rank(plan: DemoPlan, rank: int, meeting_place: str) -> subprocess.Pope
     command += ["--curve", str(plan.run / FILE_NAME), *slowness(plan, rank)]
     command += [] if plan.kill_rank is None else ["--may-lose-peers"]
     command += ["--die-at", str(plan.fatal_step)] if rank == plan.kill_rank else []
+    command += ["--hang-at", str(plan.fatal_step)] if rank == plan.hang_rank else []
     return subprocess.Popen(command, env=environment(plan, rank))
 
 
@@ -126,6 +139,7 @@ def environment(plan: DemoPlan, rank: int) -> dict[str, str]:
         "GLOO_SOCKET_IFNAME": "lo",
         "MSTXKIT_TRANSPORT_S": "0.5",  # all ranks are on this host: they agree on a step that is near
         "MSTXKIT_RINGS": "1",  # who enters collectives late, without which a barrier hides a slow rank
+        **({} if plan.hang_rank is None else {"MSTXKIT_HANG_S": f"{HANG_S:g}"}),
         "KINETO_LOG_LEVEL": "6",  # else torch announces each of its profilers on stderr, in the middle of the rewards
         **os.environ,
         "PYTHONPATH": os.pathsep.join(paths), "MSTXKIT_RUN": str(plan.run.absolute()),
@@ -142,6 +156,8 @@ def wait_for_all(
     """Wait until every rank has ended. Raises: DemoError when one fails, or outlives a killed one for too long."""
     deadline_s = float("inf")
     while any(process.poll() is None for process in ranks):
+        if plan.hang_rank is not None and incident_of(plan.run) is not None:
+            return
         refuse_failures(ranks, plan)
         if deadline_s == float("inf") and any(process.returncode is not None for process in ranks):
             deadline_s = time.monotonic() + SURVIVORS_END_WITHIN_S

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import threading
 import time
 from typing import Any
 
@@ -46,12 +47,25 @@ def die_at(trainer: Trainer, fatal_step: int) -> None:
     trainer.policy.register_forward_hook(die)
 
 
+def hang_at(trainer: Trainer, hung_step: int) -> None:
+    """A lock that nobody opens, in the first forward pass of that step's actor_update."""
+    lock = threading.Lock()
+
+    def hang(*_: Any) -> None:
+        if torch.is_grad_enabled() and current_step() == hung_step:
+            lock.acquire()
+            lock.acquire()
+
+    trainer.policy.register_forward_hook(hang)
+
+
 def parser() -> argparse.ArgumentParser:
     """The loop's options, and the mishaps."""
     options = arguments()
     options.add_argument("--slow", action="store_true", help="generate slowly")
     options.add_argument("--slow-behind-barrier", action="store_true", help="compute gradients slowly")
     options.add_argument("--die-at", type=int, help="die in this step")
+    options.add_argument("--hang-at", type=int, help="hang in this step")
     options.add_argument("--may-lose-peers", action="store_true", help="end quietly when another rank dies")
     return options
 
@@ -82,6 +96,8 @@ def main() -> None:
             slow_down_behind_barrier(trainer)
         if options.die_at is not None:
             die_at(trainer, options.die_at)
+        if options.hang_at is not None:
+            hang_at(trainer, options.hang_at)
         train(trainer, options)
 
 

@@ -136,9 +136,9 @@ def refused_by_others(verdict: Verdict, earlier: Sequence[Earlier], limits: Acti
     """
     cause, ages_ns = cause_of(verdict), {each.id: abs(now_ns - each.asked_ns) for each in earlier}
     if len(earlier) >= limits.a_job:
-        return NotAsked(f"verdicts have asked for {limits.a_job} profiles, as many as in a job (acting.a_job)")
+        return NotAsked(f"verdicts may ask for {limits.a_job} profiles in a job (acting.a_job)")
     if sum(age_ns < _DAY_NS for age_ns in ages_ns.values()) >= limits.a_day:
-        return NotAsked(f"verdicts have asked for {limits.a_day} profiles today (acting.a_day)")
+        return NotAsked(f"verdicts may ask for {limits.a_day} profiles in 24 hours (acting.a_day)")
     same = [each for each in earlier if each.cause == cause and ages_ns[each.id] < limits.same_s * _NS]
     if same:
         return NotAsked(
@@ -148,7 +148,7 @@ def refused_by_others(verdict: Verdict, earlier: Sequence[Earlier], limits: Acti
     if still_open:
         return NotAsked(f"request {still_open}, of another verdict, comes first")
     if any(age_ns < limits.every_s * _NS for age_ns in ages_ns.values()):
-        return NotAsked(f"verdicts ask for one profile in {limits.every_s:g} s (acting.every_s)")
+        return NotAsked(f"verdicts may ask for one profile in {limits.every_s:g} s (acting.every_s)")
     return None
 
 

@@ -5,7 +5,7 @@ Of values alone: no file, no clock of its own. What it holds is bounded, whateve
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Callable, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from .acting import Acting
 from .directory import Directory, SendingHost, missed_rows
 from .evidence import Peer, RoleStep
 from .judge import JobJudge
-from .judged import RINGS, Want
+from .judged import RINGS, Judged, Want
 from .late_rings import LateRings
 from .members import NOBODY, HandingProcesses
 from .steps import ROW, Closing, RoleBook, has_step
@@ -62,6 +62,8 @@ class Controller:
         closing: When steps are closed.
         reference: The clock that hosts exchange time stamps with, as for `Directory`.
         flops: What a token costs, for MFU.
+        on_step: Is given each step as it is judged: with the bounds of its members' errors, and once more with its
+            collectives when they come later.
 
     Attributes:
         directory: Who sends.
@@ -72,8 +74,9 @@ class Controller:
     def __init__(
         self, run: str, standing: tuple[Verdict, ...] = (), closing: Closing | None = None,
         reference: tuple[str, int] = ("", 0), flops: Flops = NOTHING_KNOWN,
+        on_step: Callable[[RoleStep], object] | None = None,
     ) -> None:  # fmt: skip
-        self._flops = flops
+        self._flops, self._on_step = flops, on_step
         self.directory, self.figures, self.missed_rows = Directory(reference), Figures(), 0
         self._closing = closing or Closing()
         self._run, self._last = run, dict[str, int]()
@@ -140,16 +143,21 @@ class Controller:
         for book in self._books.values():
             for step in book.due(now_s, self._closing, at_once):
                 self._begin_anew_before(step)
-                judged = self._judge.close(self._with_errors(step), int(now_s * _NS))
+                judged = self._close(step, now_s)
                 verdicts += judged.verdicts
                 wants += judged.wants
                 steps.append(self._note(step, int(now_s * _NS)))
                 self._rings.closed(step)
         for step in self._rings.due(now_s, at_once):
-            judged = self._judge.close(self._with_errors(step), int(now_s * _NS))
-            verdicts += judged.verdicts
+            verdicts += self._close(step, now_s).verdicts
         self._ask_for_rings(wants, now_s)
         return Outcome(tuple(verdicts), tuple(wants), len(steps), tuple(steps))
+
+    def _close(self, step: RoleStep, now_s: float) -> Judged:
+        step = self._with_errors(step)
+        if self._on_step is not None:
+            self._on_step(step)
+        return self._judge.close(step, int(now_s * _NS))
 
     def _take_entries(self, process: int, rows: bytes, now_s: float) -> None:
         if process == NOBODY:

@@ -66,7 +66,8 @@ class Desk:
         self._lock, self._writes = lock, writes
         self._run, self._run_id, self._who, self._from_end_bytes = run, run_id, who, from_end_bytes
         self._lines = {verdict.id: verdict for verdict in verdicts.read(run)}
-        standing = tuple(verdict for verdict in self._lines.values() if not verdict.withdrawn)
+        # Hangs are the watchmen's: they say themselves when one is over.
+        standing = tuple(v for v in self._lines.values() if not v.withdrawn and v.kind != verdicts.HANG)
         reference = identity.boot_id(), time.time_ns() - time.monotonic_ns()
         flops = NOTHING_KNOWN if outlets is None else outlets.setting.flops
         self.controller = Controller(str(run), standing, closing, reference, flops)
@@ -162,7 +163,11 @@ class Desk:
         if not self._writes:
             return []
         limits = self.controller.acting
-        return list(map(self._said, self._escalations.consider(self.controller.standing(), limits, time.time_ns())))
+        asked = self._escalations.consider(self.controller.standing(), limits, time.time_ns())
+        changed = list(map(self._said, asked))
+        if self._outlets is not None:
+            self._outlets.judged((), changed)
+        return changed
 
     def _of_hosts(self, now_s: float) -> Iterable[BatchFile]:
         if abs(now_s - self._listed_s) >= _LISTED_EVERY_S:
@@ -209,7 +214,8 @@ class Desk:
         self._job_s = time.monotonic() + _JOB_EVERY_S
         state = self.state()
         if self._outlets is not None:
-            self._outlets.show(state, self.controller.standing())
+            standing = self.controller.standing()
+            self._outlets.show(state, [self._lines.get(verdict.id, verdict) for verdict in standing])
         if run_file.id_of(self._run) == self._run_id:
             folders.make_folder(self._run / layout.VERDICTS)
             job_file.write(self._run, self._run_id, state)
@@ -220,8 +226,7 @@ class Desk:
         folder = self._run / layout.VERDICTS
         folders.make_folder(folder)
         file = folder / f"{self._who}{layout.VERDICTS_SUFFIX}"
-        block = b"".join(verdict.line() for verdict in self._waiting.values())
-        _append(file, block)
+        verdicts.append(file, self._waiting.values())
         self._waiting.clear()
 
     def _write_figures(self) -> None:
@@ -233,24 +238,3 @@ class Desk:
 
 def _made_s(batch: Batch) -> float:
     return batch.time_s
-
-
-def _append(file: Path, block: bytes) -> None:
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(file, flags, documents.FILE_MODE)
-    try:
-        before = os.fstat(descriptor).st_size
-        if before + len(block) > verdicts.LIMIT_BYTES:
-            os.ftruncate(descriptor, 0)  # what holds is said again by who judges; the rest is long over
-            before = 0
-        if not before:
-            os.fchmod(descriptor, documents.FILE_MODE)
-        try:
-            rest = memoryview(block)
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
-        except OSError:
-            os.ftruncate(descriptor, before)
-            raise
-    finally:
-        os.close(descriptor)

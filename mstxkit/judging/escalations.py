@@ -24,8 +24,9 @@ from .acting import Acting, Earlier, NotAsked, Wish
 
 # Verdicts that wait for their turn are looked at again so often, and so many words of ranks are read for one.
 _LOOKS_EVERY_S, _READ_AT_MOST = 2.0, 64
-# Whether the job lets verdicts act, so many ranks are asked; where it does not, again after so long.
-_ASKED_WHETHER, _OBSERVED_S = 4, 30.0
+# Whether the job lets verdicts act, so many ranks are asked, and again after so long. Who is there is listed anew after
+# some seconds: of 10,000 ranks that takes a shared file system its time.
+_ASKED_WHETHER, _SAID_FOR_S, _LISTED_FOR_S = 4, 30.0, 10.0
 # Of requests older than this none is open any more, and so many are remembered.
 _OPEN_AT_MOST_NS, _EARLIER_AT_MOST, _CANCELS_AT_MOST = 2 * request.LIVES_S * 10**9, 10_000, 256
 
@@ -48,7 +49,8 @@ class Escalations:
         self._cancels: dict[str, str] = {}
         self._state: tuple[int, ...] = ()
         self._asked: dict[str, Asked] = {}
-        self._looks_s = 0.0
+        self._looks_s = self._acts_until_s = self._listed_s = 0.0
+        self._listed: list[tuple[int, str]] = []
         for verdict in verdicts:
             if verdict.request:
                 self._remember(Earlier(verdict.request, verdict.id, acting.cause_of(verdict), verdict.time_ns, True))
@@ -94,9 +96,7 @@ class Escalations:
         if not waiting or (not is_new and time.monotonic() < self._looks_s):
             return []
         self._looks_s = time.monotonic() + _LOOKS_EVERY_S
-        speakers = self._heard(self._names()[:_ASKED_WHETHER])
-        if acting.observes(speakers) or not speakers:
-            self._looks_s += _OBSERVED_S * bool(speakers)
+        if not self._may_act():
             self._why.update((verdict.id, "") for verdict in waiting)
             return []
         self._learn(now_ns)
@@ -145,6 +145,17 @@ class Escalations:
 
     # What the run says.
 
+    def _may_act(self) -> bool:
+        """Does the job let verdicts act, as some ranks say? Whether one does that is to be profiled is seen then."""
+        now_s = time.monotonic()
+        if now_s >= self._acts_until_s:
+            speakers = self._heard(self._names()[:_ASKED_WHETHER])
+            if acting.observes(speakers) or not speakers:
+                self._looks_s += _SAID_FOR_S * bool(speakers)
+                return False
+            self._acts_until_s = now_s + _SAID_FOR_S
+        return True
+
     def _learn(self, now_ns: int) -> None:
         """What was asked for before, by other judges too, and which of it is open."""
         state = documents.state_of(self._control.path / layout.REQUESTS)
@@ -169,8 +180,11 @@ class Escalations:
 
     def _names(self) -> list[tuple[int, str]]:
         """Rank and role of all that have said anything of themselves."""
-        names = map(layout.ack_of, documents.names_in(self._control.path / layout.ACKS))
-        return sorted(name for name in names if name is not None)
+        now_s = time.monotonic()
+        if not self._listed or now_s >= self._listed_s + _LISTED_FOR_S:
+            names = map(layout.ack_of, documents.names_in(self._control.path / layout.ACKS))
+            self._listed, self._listed_s = sorted(name for name in names if name is not None), now_s
+        return self._listed
 
     def _heard(self, names: Sequence[tuple[int, str]]) -> list[Heard]:
         acks = (self._control.acknowledgement(rank, role) for rank, role in names)
@@ -191,8 +205,9 @@ class Escalations:
 
     def _cancel(self) -> None:
         """Requests of verdicts that hold no more, unless they have begun."""
+        by_id = {asked.request.id: asked for asked in self._newest()} if self._cancels else {}
         for id, why in list(self._cancels.items()):
-            asked = next((each for each in self._newest() if each.request.id == id), None)
+            asked = by_id.get(id)
             if asked is not None and asked.cancelled is None and not _has_begun(self._progress(asked)):
                 self._control.send(messages.of_cancel(id, f"the verdict was withdrawn: {why}"[:300]))
             self._cancels.pop(id)

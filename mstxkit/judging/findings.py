@@ -22,10 +22,11 @@ class Finding(NamedTuple):
         place: Of the member, in this step; -1: of no single one.
         steps: In how many steps it was seen.
         ratio: Time that it takes more than expected, as a share, over these steps.
-        lost_s: What the step loses by it.
+        lost_s: How much longer it takes; the step may lose less by it.
         certainty: How far the test is past its threshold: 1 at it.
         group: Ranks of the group that it is of.
         evidence: Numbers.
+        slow: Groups whose collectives take too long in this step, and by how many seconds.
     """
 
     key: Key
@@ -36,6 +37,7 @@ class Finding(NamedTuple):
     certainty: float
     group: tuple[int, ...] = ()
     evidence: Mapping[str, Any] = {}
+    slow: Mapping[int, float] = {}
 
 
 class Seen(NamedTuple):
@@ -43,14 +45,12 @@ class Seen(NamedTuple):
 
     Args:
         excess: Logarithm of time over expected time.
-        lost_s: What this step loses by it.
         coverage: Share of all that is lost where the others wait for it.
         waits_in: Where they wait: a stage; "" where nobody does.
         waits_before: Do they wait before that stage, and not in it?
     """
 
     excess: float
-    lost_s: float
     coverage: float
     waits_in: str = ""
     waits_before: bool = False

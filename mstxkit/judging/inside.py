@@ -43,21 +43,50 @@ class Inside(NamedTuple):
 def inside(step: RoleStep, rings: Collectives) -> Inside:
     """What these collectives tell of this step."""
     shape = len(step.members), len(step.stages)
-    rings = _usable(rings, *shape)
-    if not len(rings.member):
+    entered = entries_of(step, rings)
+    if not len(entered.call):
         return Inside(np.full(shape, np.nan), np.zeros(shape), ())
-    call, last_entered = _calls(rings)
-    own, is_crossing = _own_times(step, rings, last_entered[call])
+    rings = entered.rings
     place = rings.member * shape[1] + rings.stage
     size = shape[0] * shape[1]
     counted = np.bincount(place, minlength=size)
-    total = np.bincount(place, weights=own, minlength=size)
-    crossing = np.bincount(place, weights=is_crossing, minlength=size)
+    total = np.bincount(place, weights=entered.own_s, minlength=size)
+    crossing = np.bincount(place, weights=entered.is_crossing, minlength=size)
     own_s = np.asarray(np.where(counted > 0, total, np.nan).reshape(shape))
     error_s = crossing.reshape(shape) * step.error_s[:, None]
-    behind_s, has_peers = _behind(step, rings, call)
-    own_s, error_s = own_s + behind_s, error_s + has_peers * step.error_s[:, None]
-    return Inside(_alike(own_s, counted.reshape(shape)), error_s, _group_times(rings, call))
+    own_s, error_s = own_s + entered.behind_s, error_s + (entered.behind_s > 0) * step.error_s[:, None]
+    return Inside(_alike(own_s, counted.reshape(shape)), error_s, _group_times(rings, entered.call))
+
+
+class Entered(NamedTuple):
+    """Entries into the collectives of a step, K of them, in the order of each group's collectives.
+
+    Args:
+        rings: The entries.
+        call: (K,) which call each is of, from 0 on.
+        own_s: (K,) own time that led to it.
+        has_waited: (K,) was the collective before it, of that member in that stage, over by then?
+        is_crossing: (K,) was its own time measured against another member's clock?
+        behind_s: (M, S) by how much later than the first of those in its last collective a member left the stage.
+    """
+
+    rings: Collectives
+    call: Whole
+    own_s: Vector
+    has_waited: npt.NDArray[np.bool_]
+    is_crossing: npt.NDArray[np.bool_]
+    behind_s: npt.NDArray[np.float64]
+
+
+def entries_of(step: RoleStep, rings: Collectives) -> Entered:
+    """The entries that tell anything, with each member's own time before them."""
+    rings = _usable(rings, len(step.members), len(step.stages))
+    if not len(rings.member):
+        nothing = np.zeros(0, bool)
+        return Entered(rings, rings.member, rings.entered_s, nothing, nothing, np.zeros(step.left_s.shape))
+    call, last_entered = _calls(rings)
+    own_s, has_waited, is_crossing = _own_times(step, rings, last_entered[call])
+    return Entered(rings, call, own_s, has_waited, is_crossing, _behind(step, rings, call))
 
 
 def _usable(rings: Collectives, members: int, stages: int) -> Collectives:
@@ -78,8 +107,10 @@ def _calls(rings: Collectives) -> tuple[Whole, Vector]:
     return call, np.maximum.reduceat(rings.entered_s, begins)
 
 
-def _own_times(step: RoleStep, rings: Collectives, released: Vector) -> tuple[Vector, npt.NDArray[np.bool_]]:
-    """(K,) own time that led to each entry, and whether it was measured against another member's clock."""
+def _own_times(
+    step: RoleStep, rings: Collectives, released: Vector
+) -> tuple[Vector, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """(K,) own time that led to each entry, whether it has waited before, and whether clocks of two members tell."""
     order = np.lexsort((rings.entered_s, rings.member))
     entered, member, stage = rings.entered_s[order], rings.member[order], rings.stage[order]
     has_left = np.isfinite(rings.left_s[order])
@@ -90,15 +121,16 @@ def _own_times(step: RoleStep, rings: Collectives, released: Vector) -> tuple[Ve
     went_on = entered < over_before  # it did not wait for that collective
     since = np.where(went_on, entered_before, over_before)
     since = np.where(is_same, since, step.entered_s[member, stage])
-    own, is_crossing = np.empty(len(order)), np.empty(len(order), bool)
+    own, has_waited, is_crossing = np.empty(len(order)), np.empty(len(order), bool), np.empty(len(order), bool)
     own[order] = np.maximum(0.0, entered - since)
+    has_waited[order] = is_same & ~went_on
     is_crossing[order] = is_same & ~np.roll(has_left, 1) & ~went_on
-    return np.nan_to_num(own), is_crossing
+    return np.nan_to_num(own), has_waited, is_crossing
 
 
-def _behind(step: RoleStep, rings: Collectives, call: Whole) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """(M, S) by how much later than the first of those in its last collective of a stage a member left that stage,
-    and whether that is anything: what it does behind that collective.
+def _behind(step: RoleStep, rings: Collectives, call: Whole) -> npt.NDArray[np.float64]:
+    """(M, S) by how much later than the first of those in its last collective of a stage a member left that stage:
+    what it does behind that collective.
     """
     place = rings.member * len(step.stages) + rings.stage
     order = np.lexsort((rings.entered_s, place))
@@ -108,10 +140,9 @@ def _behind(step: RoleStep, rings: Collectives, call: Whole) -> tuple[npt.NDArra
     left = step.left_s[member, stage]
     first, count = np.full(call.max() + 1, np.inf), np.bincount(at, minlength=call.max() + 1)
     np.fmin.at(first, at, left)
-    behind, has_peers = np.zeros(step.left_s.shape), np.zeros(step.left_s.shape, bool)
-    later = np.where((count[at] > 1) & np.isfinite(left), left - first[at], 0.0)
-    behind[member, stage], has_peers[member, stage] = later, later > 0
-    return behind, has_peers
+    behind = np.zeros(step.left_s.shape)
+    behind[member, stage] = np.where((count[at] > 1) & np.isfinite(left), left - first[at], 0.0)
+    return behind
 
 
 def _alike(own_s: npt.NDArray[np.float64], counted: Whole) -> npt.NDArray[np.float64]:

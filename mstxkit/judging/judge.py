@@ -11,8 +11,10 @@ from typing import Iterable, Iterator
 from ..store.verdicts import ALL_SLOW, JITTER, NOT_ENOUGH_EVIDENCE, Verdict
 from ..triggers import every_n, on_request
 from .evidence import RoleStep
-from .findings import Finding, Key
+from .findings import Key
+from .gates import Gates
 from .judged import LIGHT, RINGS, Judged, Want
+from .left import LeftVerdicts
 from .links import LINK
 from .measuring import INSIDE
 from .roles import RoleFound, RoleHistory
@@ -23,8 +25,6 @@ from .standing import StandingVerdict
 # Rings that are asked for: of so many steps back and ahead; not again for so many steps, which become twice as many
 # each time, up to a limit; and in vain so many times.
 _RINGS_BACK, _RINGS_AHEAD, _RINGS_EVERY, _RINGS_EVERY_AT_MOST, _IN_VAIN = 4, 2, 5, 100, 2
-# For so many steps what an earlier judge has left stands without having been seen again.
-_LEFT_FOR = 150
 _ROLES_AT_MOST, _VERDICTS_AT_MOST = 256, 256
 # Of one role's stage, rank verdicts explain why it has become slower.
 _OF_NOBODY = (ALL_SLOW, NOT_ENOUGH_EVIDENCE, JITTER)
@@ -71,7 +71,7 @@ class JobJudge:
         self._roles: dict[str, RoleHistory] = {}
         self._asked: dict[str, _Asked] = {}
         self._standing: dict[tuple[str, Key], StandingVerdict] = {}
-        self._left = {_left_key(verdict): verdict for verdict in standing if not verdict.withdrawn}
+        self._left = LeftVerdicts(standing)
 
     def close(self, step: RoleStep, now_ns: int = 0) -> Judged:
         """Judge one step of one role, once all its members have handed it over, or nobody waits for them any more.
@@ -91,21 +91,14 @@ class JobJudge:
         shown = history.close(step, self.settings, self._explained(step.role))
         is_late = before is not None and step.step <= before
         verdicts = list(self._follow(step, shown, now_ns, is_late)) if shown.is_evidence else []
-        verdicts += self._not_found_again(step, history, now_ns)
+        if shown.is_evidence and history.holding.steps > self.settings.of(Gates).warm_up:
+            verdicts += self._left.follow(step, history, shown.has_rings, is_late, now_ns)
         wants = [] if is_late else list(self._wants(step, shown, before))
         return Judged(tuple(verdicts), tuple(wants))
 
     def standing(self) -> list[Verdict]:
         """The verdicts that hold now, those too that an earlier judge has left and nobody has refuted."""
-        return [*(standing.verdict for standing in self._standing.values()), *self._left.values()]
-
-    def _not_found_again(self, step: RoleStep, history: RoleHistory, now_ns: int) -> list[Verdict]:
-        """What an earlier judge has left and this one has not seen in many steps."""
-        if not self._left or history.holding.steps < _LEFT_FOR:
-            return []
-        gone = [key for key, verdict in self._left.items() if verdict.role == step.role]
-        why = f"not seen by the judge that took over, up to step {step.step}"
-        return [self._left.pop(key)._replace(step=step.step, time_ns=now_ns, withdrawn=why) for key in gone]
+        return [*(standing.verdict for standing in self._standing.values()), *self._left.verdicts()]
 
     def _explained(self, role: str) -> set[str]:
         """Stages of which it is known why they are slow."""
@@ -116,13 +109,17 @@ class JobJudge:
     def _follow(self, step: RoleStep, shown: RoleFound, now_ns: int, is_late: bool) -> Iterator[Verdict]:
         findings = {finding.key: finding for finding in shown.findings}
         for (role, key), standing in list(self._standing.items()):
+            if role != step.role:
+                continue
+            again = findings.pop(key, None)
             # What came late tells of what rings show, and of nothing else that it is gone.
-            if role == step.role and not (is_late and key.where not in (INSIDE, LINK)):
-                standing.follow(findings.pop(key, None), shown.has_rings)
+            if not is_late or key.where in (INSIDE, LINK):
+                standing.follow(again, shown.has_rings)
                 yield from self._said_again(standing, (role, key), step, now_ns)
         for finding in findings.values():
-            if len(self._standing) < _VERDICTS_AT_MOST:
-                yield self._begin(finding, step, now_ns)
+            begun = StandingVerdict.begin(finding, step.role, step.step, self._roles[step.role])
+            if len(self._standing) < _VERDICTS_AT_MOST and not self._is_part_of_another(begun):
+                yield self._begin(begun, step, now_ns)
 
     def _said_again(
         self, standing: StandingVerdict, place: tuple[str, Key], step: RoleStep, now_ns: int
@@ -132,6 +129,8 @@ class JobJudge:
             why = f"not seen any more up to step {step.step}"
         elif place[1].kind in _OF_NOBODY and place[1].stage in self._explained(step.role):
             why = "explained by another verdict"
+        elif self._is_part_of_another(standing):
+            why = "part of a slow link, by another verdict"
         if why:
             del self._standing[place]
             standing.history.forget(place[1])
@@ -139,13 +138,15 @@ class JobJudge:
         elif standing.is_news():
             yield standing.say(self._run, step.step, now_ns)
 
-    def _begin(self, finding: Finding, step: RoleStep, now_ns: int) -> Verdict:
-        history = self._roles[step.role]
-        standing = StandingVerdict.begin(finding, step.role, step.step, history)
-        left = self._left.pop(_left_key(standing.verdict), None)
+    def _is_part_of_another(self, standing: StandingVerdict) -> bool:
+        role = standing.verdict.role
+        return any(other.explains(standing) for (of, _), other in self._standing.items() if of == role)
+
+    def _begin(self, standing: StandingVerdict, step: RoleStep, now_ns: int) -> Verdict:
+        left = self._left.take(standing.verdict)
         if left is not None:  # an earlier judge has shown it already
             standing.verdict = standing.verdict._replace(id=left.id, since_step=left.since_step, request=left.request)
-        self._standing[step.role, finding.key] = standing
+        self._standing[step.role, standing.finding.key] = standing
         return standing.say(self._run, step.step, now_ns)
 
     # What else would be worth having.
@@ -168,7 +169,3 @@ class JobJudge:
         since = max(0, step.step - _RINGS_BACK) if kind == RINGS else step.step + 1
         until = step.step + _RINGS_AHEAD if kind == RINGS else step.step + 1
         return Want(kind, step.role, (), stage, since, until, why)
-
-
-def _left_key(verdict: Verdict) -> tuple[str, str, str | None, int | None, tuple[int, ...]]:
-    return verdict.role, verdict.kind, verdict.stage, verdict.rank, verdict.group

@@ -92,6 +92,11 @@ class Levels:
         self._last[at] = np.where(is_there, off, self._last[at])
         self.seen[at] = seen + is_there
 
+    def drop(self, columns: At) -> None:
+        """What has been added up against their history was something else."""
+        for part in self.change:
+            part[columns] = 0.0
+
     def forget(self, column: int) -> None:
         """What has changed becomes what is usual."""
         if column >= len(self.level):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from typing import Iterable, NamedTuple
+from typing import Iterable, NamedTuple, Sequence
 
 from ..triggers import slow_link
 from .evidence import Collectives, RoleStep
@@ -17,27 +17,50 @@ _GROUPS_AT_MOST = 8192
 _LEARNT_FROM = 5
 # Times are compared as logarithms of so much more than they are: a share of the step.
 _BASE_RATIO = 0.01
-# Deviations a step that are noise, that one step counts at most, that added up are a fault, from which on nothing is
-# learned; and the least that is noise. Where processes share cores, times have two levels and long tails.
-_SLACK, _CLIP, _THRESHOLD, _SUSPECTED = 0.75, 4.0, 12.0, 3.0
-_LEAST_NOISE, _FOLLOWS, _NOTHING = 0.15, 0.05, 700.0
+# Deviations a step that are noise, that one step counts at most, that added up are a fault; and the least noise.
+_SLACK, _CLIP, _THRESHOLD, _LEAST_NOISE = 0.75, 3.0, 12.0, 0.15
+# A slow link makes the collectives of nearly every step slower than most of them were, and slower by the effect. Where
+# processes share cores, times have two levels: more steps at the upper one are no slow link.
+_MOST, _NEARLY_ALL = 0.75, 0.8
+# After so many steps of which not nearly all are slower, that is how they are.
+_NO_FAULT_STEPS = 24
+# Up to this score it is noise of a single step; from that on a stage's links are suspected. So many steps are
+# remembered, and so many of a fault.
+_NOISE_SCORE, _SUSPECTED, _REMEMBERED, _SINCE_AT_MOST = 1.0, 3.0, 48, 64
+_NOTHING = 700.0
 
 
 class _Usual(NamedTuple):
-    """What a group's collectives in a stage take, as a logarithm, and what has been more than that for some steps.
+    """What a group's collectives in a stage take, as logarithms, and what has been more than that for some steps.
 
     Args:
-        seen: Steps that it was learned from.
-        level, variance: Of the logarithm.
-        score, steps, excess: Of the sequential test: deviations, steps and logarithms added up since it began.
+        before: Of the last steps but for those since.
+        since: Of those that may be a fault: since the score was 0.
+        score: Of the sequential test: deviations added up.
+        steps, above: How many they are since it was more than noise, and how many of them took longer than most before,
+            and by the effect.
+        excess: Logarithms above what is usual, added up.
     """
 
-    seen: int = 0
-    level: float = 0.0
-    variance: float = 0.0
+    before: tuple[float, ...] = ()
+    since: tuple[float, ...] = ()
     score: float = 0.0
     steps: int = 0
+    above: int = 0
     excess: float = 0.0
+
+    @property
+    def is_slow(self) -> bool:
+        """Is it a fault, as far as the test goes?"""
+        return self.score > _THRESHOLD and self.above >= _NEARLY_ALL * self.steps
+
+
+class _Level(NamedTuple):
+    """What a time is compared with, as logarithms: the mean, its noise, and what a slow one exceeds."""
+
+    mean: float
+    noise: float
+    most: float
 
 
 class Links:
@@ -45,6 +68,7 @@ class Links:
 
     def __init__(self) -> None:
         self._usual: dict[tuple[int, str], _Usual] = {}
+        self._took: dict[tuple[str, tuple[int, ...]], float] = {}
 
     def add(
         self,
@@ -56,8 +80,11 @@ class Links:
     ) -> list[Finding]:
         """One step more; what is slow in it, for long enough."""
         by_stage: dict[str, dict[int, float]] = {}
+        self._took = {}
         for time in times:
-            by_stage.setdefault(step.stages[time.stage], {})[time.group] = time.took_s
+            stage = step.stages[time.stage]
+            by_stage.setdefault(stage, {})[time.group] = time.took_s
+            self._took[stage, tuple(rings.groups.get(time.group, ()))] = time.took_s
         findings = []
         for stage, seconds in by_stage.items():
             slow = self._slow_groups(settings, stage, seconds, rings, step_s)
@@ -66,6 +93,15 @@ class Links:
                 findings.append(self._finding(stage, persistent, seconds, slow, rings, step_s))
         return findings
 
+    def took_s(self, stage: str, ranks: tuple[int, ...]) -> float | None:
+        """What the collectives of all groups with these ranks took in a stage of the last step: the most of them."""
+        took_s = [took_s for (of, group), took_s in self._took.items() if of == stage and set(ranks) <= set(group)]
+        return max(took_s, default=None)
+
+    def suspects(self, stage: str) -> bool:
+        """May a link be slow in this stage, or is one?"""
+        return any(usual.score > _SUSPECTED for (_, of), usual in self._usual.items() if of == stage)
+
     def _slow_groups(
         self, settings: slow_link.SlowLink, stage: str, seconds: dict[int, float], rings: Collectives, step_s: float
     ) -> dict[int, float]:
@@ -73,27 +109,35 @@ class Links:
         slow, base_s = {}, _BASE_RATIO * step_s
         for group, took_s in seconds.items():
             before = self._usual.get((group, stage), _Usual())
-            if not before.seen and len(self._usual) >= _GROUPS_AT_MOST:
+            if not before.before and len(self._usual) >= _GROUPS_AT_MOST:
                 continue
             level = self._level(settings, before, group, seconds, rings, base_s)
             usual = self._usual[group, stage] = _added(before, level, math.log(took_s + base_s))
-            usual_s, more = math.exp(level) - base_s, usual.excess / max(1, usual.steps)
-            mean_s = math.exp(level + more) - base_s
-            if usual.score > _THRESHOLD and slow_link.is_slow(settings, mean_s, max(usual_s, 1e-9), step_s):
+            if level is None:
+                continue
+            usual_s, more = math.exp(level.mean) - base_s, usual.excess / max(1, usual.steps)
+            mean_s = math.exp(level.mean + more) - base_s
+            if usual.is_slow and slow_link.is_slow(settings, mean_s, max(usual_s, 1e-9), step_s):
                 slow[group] = usual_s
         return slow
 
     def _level(
         self, settings: slow_link.SlowLink, usual: _Usual, group: int, seconds: dict[int, float], rings: Collectives,
         base_s: float,
-    ) -> float:  # fmt: skip
-        """By its own history, or by groups of as many ranks; infinite: nothing to compare it with."""
+    ) -> _Level | None:  # fmt: skip
+        """By its own history, or by groups of as many ranks, whichever is quicker; None: nothing to compare it with."""
         size = len(rings.groups.get(group, ()))
         others = [
-            took_s for other, took_s in seconds.items() if other != group and len(rings.groups.get(other, ())) == size
-        ]
-        by_others = math.log(statistics.median(others) + base_s) if len(others) >= settings.peers else _NOTHING
-        return min(usual.level if usual.seen >= _LEARNT_FROM else _NOTHING, by_others)
+            math.log(took_s + base_s) for other, took_s in seconds.items()
+            if other != group and len(rings.groups.get(other, ())) == size
+        ]  # fmt: skip
+        own = _level_of(usual.before) if len(usual.before) >= _LEARNT_FROM else None
+        by_others = _level_of(others, own) if len(others) >= settings.peers else None
+        level = min((level for level in (own, by_others) if level is not None), default=None)
+        if level is None:
+            return None
+        slow_s = (1 + settings.effect) * max(0.0, math.exp(level.mean) - base_s)
+        return level._replace(most=max(level.most, math.log(slow_s + base_s)))
 
     def _finding(
         self, stage: str, persistent: list[int], seconds: dict[int, float], slow: dict[int, float], rings: Collectives,
@@ -110,27 +154,30 @@ class Links:
             names, {
                 "collectives_s": seconds[worst], "usual_s": slow[worst], "slow_groups": len(slow),
                 "groups": len(compared), **({"ranks": ",".join(map(str, alone))} if alone else {}),
-            },
+            }, {group: seconds[group] - usual_s for group, usual_s in slow.items()},
         )  # fmt: skip
 
 
-def _added(usual: _Usual, level: float, value: float) -> _Usual:
-    """One step more: tested against this level, and learned from as long as nothing is suspected."""
-    if level < _NOTHING:
-        noise = max(_LEAST_NOISE, math.sqrt(usual.variance))
-        deviations = max(-_CLIP, min(_CLIP, (value - level) / noise)) - _SLACK
-        score = min(4 * _THRESHOLD, usual.score + deviations)
-        usual = (
-            usual._replace(score=score, steps=usual.steps + 1, excess=usual.excess + value - level)
-            if score > 0
-            else usual._replace(score=0.0, steps=0, excess=0.0)
-        )
-    return usual if usual.score > _SUSPECTED else _learnt(usual, value)
+def _level_of(values: Sequence[float], own: _Level | None = None) -> _Level:
+    """Of some times. Args: own: whose noise counts, where they are of other groups."""
+    ordered = sorted(values)
+    most = ordered[min(len(ordered) - 1, int(_MOST * len(ordered)))]
+    if own is not None:
+        return _Level(statistics.median(ordered), own.noise, most)
+    return _Level(statistics.fmean(ordered), max(_LEAST_NOISE, statistics.pstdev(ordered)), most)
 
 
-def _learnt(usual: _Usual, value: float) -> _Usual:
-    rate = max(1 / (usual.seen + 1), _FOLLOWS)
-    off = value - usual.level if usual.seen else 0.0
-    variance = usual.variance + (rate * (off * off - usual.variance) if usual.seen else 0.0)
-    level = usual.level + rate * off if usual.seen else value
-    return usual._replace(seen=usual.seen + 1, level=level, variance=variance)
+def _added(usual: _Usual, level: _Level | None, value: float) -> _Usual:
+    """One step more: tested against this level, and learned from once it is no fault."""
+    if level is None:
+        return usual._replace(before=(*usual.before, value)[-_REMEMBERED:])
+    deviations = max(-_CLIP, min(_CLIP, (value - level.mean) / level.noise)) - _SLACK
+    score = min(2 * _THRESHOLD, usual.score + deviations)
+    since = (*usual.since, value)[-_SINCE_AT_MOST:]
+    if score <= 0:
+        return _Usual((*usual.before, *since)[-_REMEMBERED:])
+    steps, above, excess = (usual.steps, usual.above, usual.excess) if usual.score > _NOISE_SCORE else (0, 0, 0.0)
+    above += value > level.most
+    if steps >= _NO_FAULT_STEPS and above < _NEARLY_ALL * steps:
+        return _Usual((*usual.before, *since)[-_REMEMBERED:])
+    return _Usual(usual.before, since, score, steps + 1, above, excess + value - level.mean)

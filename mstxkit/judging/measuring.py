@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, Iterable, NamedTuple, Optional
 
 import numpy as np
 import numpy.typing as npt
@@ -34,10 +34,12 @@ class MeasuredStep(NamedTuple):
         learned: (M, K) the same of those that have surely not waited; NaN of others.
         by_work: (M, K) logarithm of what is expected for its work over what is expected for the usual work.
         load: (M, K) logarithm of its work over the usual work, by the feature by which it is most.
-        level: (K,) logarithm of the time that a member takes for usual work; of one that waits, after the last came.
+        level: (K,) logarithm of the time that a member takes for usual work, of two that of the quicker one; where they
+            wait, after the last came.
         work: (K, F) logarithm of the work: in the middle, and where all wait, the most of it.
         cost: (K, F) by how much the level goes with that.
-        usual_s: (K,) time in the middle.
+        took_s: (M, K) each member's own time in it; where all wait, from when the last had come.
+        usual_s: (K,) that in the middle; of two members that of the quicker one.
         is_first: (K,) is it the gap before the step's first stage?
         error_s: (M,) bound of the error of each member's times.
     """
@@ -54,6 +56,7 @@ class MeasuredStep(NamedTuple):
     level: Vector
     work: Matrix
     cost: Matrix
+    took_s: Matrix
     usual_s: Vector
     is_first: npt.NDArray[np.bool_]
     error_s: Vector
@@ -82,14 +85,21 @@ class Norms:
         """Members have come or gone: who meets is to be learned anew."""
         self._meets.clear()
 
+    def meets(self, kinds: Iterable[Piece]) -> list[Labels | None]:
+        """Who meets in each piece; None: all, or nobody is known to."""
+        return [self._meets.get(stage) if where == IN else None for where, stage in kinds]
+
+    def modes(self, kinds: tuple[Piece, ...]) -> npt.NDArray[np.int64]:
+        """(K,) WAITS, FREE or UNKNOWN."""
+        return self._modes(self.places.of(kinds), kinds)
+
     def _has_groups(self, pieces: StepPieces) -> npt.NDArray[np.bool_]:
         return np.array([where == IN and stage in self._meets for where, stage in pieces.kinds], bool)
 
     def _by_group(self, pieces: StepPieces) -> list[tuple[npt.NDArray[np.int64], Labels | None]]:
         """Places of pieces in which the same members meet, and who does."""
         sets: dict[int, tuple[list[int], Labels | None]] = {}
-        for place, (where, stage) in enumerate(pieces.kinds):
-            labels = self._meets.get(stage) if where == IN else None
+        for place, labels in enumerate(self.meets(pieces.kinds)):
             sets.setdefault(id(labels), ([], labels))[0].append(place)
         return [(np.array(places), labels) for places, labels in sets.values()]
 
@@ -133,7 +143,7 @@ class Norms:
         slopes = self.regression.slopes(at)
         predicted = np.einsum("mkf,kf->mk", features, slopes)
         times = np.log(took + base_s)
-        excess, level = after_others(times - predicted), middle_of(times - predicted)
+        excess, level = after_others(times - predicted), _usual_of(times - predicted)
         if len(together) > 1:
             excess = np.where(waits, _each(together, after_those, times - predicted), excess)
             # The slowest group is what the others wait for later.
@@ -147,8 +157,8 @@ class Norms:
         usual = np.where(waits[:, None], np.array([1.0, 0.0, 0.0]), slopes)
         return MeasuredStep(
             kinds, at, mode, pieces.came_s, pieces.done_s, np.where(sure < 0, excess + sure, excess), learned,
-            after_others(predicted), load, level, work, usual, middle_of(took), pieces.is_first,
-            step.error_s,
+            after_others(predicted), load, level, work, usual, took,
+            _usual_of(took), pieces.is_first, step.error_s,
         )  # fmt: skip
 
     def _doubt_s(self, pieces: StepPieces, mode: npt.NDArray[np.int64], last_came: Matrix) -> Matrix:
@@ -170,6 +180,11 @@ class Norms:
         with np.errstate(invalid="ignore", divide="ignore"):
             weights = np.where(np.isfinite(off), np.minimum(1.0, 3 / np.abs(off)), 0.0)
         self.regression.learn(at, features, times - middle_of(times), weights)
+
+
+def _usual_of(values: Matrix) -> Vector:
+    """(K,) in the middle; of two members that of the quicker one."""
+    return np.asarray(np.fmin.reduce(values, axis=0)) if len(values) == 2 else middle_of(values)
 
 
 _Together = list[tuple[npt.NDArray[np.int64], Optional[Labels]]]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..triggers import imbalance, jitter, slow_rank, slow_stage
-from ..triggers.late_rank import LateRank, lateness, lost_s, middle_of
+from ..triggers.late_rank import LateRank, lateness, middle_of
 from ..triggers.slow_link import SlowLink
 from . import cutting
 from .columns import Matrix, Ranks
@@ -21,7 +21,8 @@ from .findings import Finding, Key, Seen
 from .gates import Gates, Holding
 from .inside import Inside, inside
 from .levels import Levels, LevelsNow
-from .links import Links
+from .links import LINK, Links
+from .losses import Lead, Losses, StepLoss
 from .measuring import BASE_RATIO, BEHIND, BEHIND_GAP, FEATURES, FREE, INSIDE, UNKNOWN, WAITS, MeasuredStep, Norms
 from .settings import JudgeSettings
 from .shaping import entered_stages, key_of, length_s, with_inside
@@ -34,6 +35,8 @@ _STEP_FOLLOWS = 0.1
 _TIED_SCORE = 3.0
 # Who has been slow for more steps than this is not only late now and then.
 _LASTS_STEPS = 5
+# For so many steps a link that may be slow is no reason to say that all are.
+_LINK_FIRST_STEPS = 15
 INPUT_STAGE = "load_batch"
 
 
@@ -70,9 +73,11 @@ class RoleHistory:
         self.holding, self.links, self._stalls = Holding(), Links(), Stalls()
         self.ring_steps: deque[int] = deque(maxlen=32)
         self._norms, self._levels = Norms(), Levels(FEATURES)
+        self._losses = Losses(self._norms)
         self._keys: tuple[str, ...] = ()
         self._ranks, self._loads, self._works = Ranks(0), Ranks(0), Ranks(0)
         self._ended_s: npt.NDArray[np.float64] | None = None
+        self._usual_s = np.zeros(0)
         self._shown: list[MeasuredStep] = []
 
     def close(self, step: RoleStep, settings: JudgeSettings, explained: Iterable[str] = ()) -> RoleFound:
@@ -91,7 +96,8 @@ class RoleHistory:
         self.last_step = step.step
         if not step.stages or not step.members:
             return RoleFound()
-        pieces = cutting.in_pieces(step, self._ended_s if is_next else None)
+        before_s = self._ended_s if is_next else None
+        pieces = cutting.in_pieces(step, before_s)
         self._ended_s = np.fmax.reduce(step.left_s, axis=1)
         is_evidence, may_judge = self.holding.is_judged(settings.of(Gates), entered_stages(step))
         took_s = length_s(pieces, step)
@@ -104,6 +110,7 @@ class RoleHistory:
         if tells is not None:
             pieces = with_inside(pieces, step, tells)
             self._norms.learn_groups(step, step.collectives)  # type: ignore[arg-type]
+        self._losses.closed(step, before_s)
         return self._judge(step, pieces, tells, settings, may_judge, set(explained))
 
     def _judge(
@@ -116,7 +123,7 @@ class RoleHistory:
             self.ring_steps.append(step.step)
             findings += self._slow_links(step, tells, settings, may_judge)
         if not may_judge:
-            self._own_history(measured, settings, False)
+            self._own_history(measured, settings, False, explained)
             return RoleFound(is_evidence=True, has_rings=tells is not None)
         explained |= {finding.key.stage for finding in findings}
         slower, asks = self._slower(step, measured, settings, explained)
@@ -148,12 +155,18 @@ class RoleHistory:
         self, measured: MeasuredStep, noise: Matrix, sums: slow_rank.RankSums, settings: JudgeSettings
     ) -> list[Finding]:
         """Who is late now and then; whoever is slow for several steps already is not."""
-        lost_s = np.expm1(np.minimum(measured.excess, 50.0)) * (measured.usual_s + self._base_s)[None, :]
+        limit = settings.of(slow_rank.SlowRank).threshold
+        lasts = ((sums.steps > _LASTS_STEPS) & (sums.score > limit)).any(axis=1)
+        more_s = self._more_s(measured, measured.excess)
         excess = np.where(self._is_comparable(measured)[None, :], measured.excess, np.nan)
         return self._stalls.add(
-            settings.of(jitter.Jitter), self.last_step, measured._replace(excess=excess), noise, lost_s, self.step_s,
-            self.members, self._keys, np.asarray((sums.steps > _LASTS_STEPS).any(axis=1)),
+            settings.of(jitter.Jitter), self.last_step, measured._replace(excess=excess), noise, more_s, self.step_s,
+            self.members, self._keys, np.asarray(lasts), self._losses.of_stall,
         )  # fmt: skip
+
+    def _more_s(self, measured: MeasuredStep, excess: Matrix) -> Matrix:
+        """(M, K) by how much longer it took than it would have without this excess."""
+        return np.asarray((measured.took_s + self._base_s) * -np.expm1(-excess))
 
     def _is_comparable(self, measured: MeasuredStep) -> npt.NDArray[np.bool_]:
         """(K,): in a role where nobody waits for anybody, a gap is idleness."""
@@ -174,7 +187,7 @@ class RoleHistory:
         """(M, K): by enough of the step, apart from how ranks differ anyhow, and by more than more work may explain."""
         limits, at = settings.of(slow_rank.SlowRank), measured.at
         mean = sums.excess / np.maximum(1.0, sums.steps)
-        lost_s = np.expm1(mean) * (measured.usual_s + self._base_s)[None, :]
+        lost_s = np.expm1(mean) * (np.fmin(measured.usual_s, self._usual_s[at]) + self._base_s)[None, :]
         level = np.where(np.isfinite(measured.excess), self._ranks.level[:, at], np.nan)
         middle = middle_of(level)
         spread = 1.4826 * middle_of(np.abs(level - middle))
@@ -249,12 +262,19 @@ class RoleHistory:
         findings = self.links.add(settings.of(SlowLink), step, step.collectives, tells.groups, self.step_s)
         return findings if may_judge else []
 
-    def _own_history(self, measured: MeasuredStep, settings: JudgeSettings, is_judged: bool) -> npt.NDArray[np.bool_]:
-        """(K,): which pieces can be compared with their own history."""
+    def _own_history(
+        self, measured: MeasuredStep, settings: JudgeSettings, is_judged: bool, explained: set[str]
+    ) -> npt.NDArray[np.bool_]:
+        """(K,): which pieces can be compared with their own history: not those of which it is known why they are slow,
+        from which nothing is learned either.
+        """
         waited = measured.came_s - np.fmax.reduce(measured.came_s, axis=0)
         with np.errstate(invalid="ignore"):
             is_sure = (measured.mode != UNKNOWN) | (-middle_of(waited) < 0.1 * measured.usual_s)
         is_sure &= self._is_comparable(measured)
+        is_explained = np.array([kind.stage in explained for kind in measured.kinds], bool)
+        self._levels.drop(measured.at[is_explained])
+        is_sure &= ~is_explained
         now = LevelsNow(measured.at, np.where(is_sure, measured.level, np.nan), measured.work, measured.cost)
         self._levels.add(settings.of(slow_stage.SlowStage), now, is_judged)
         return np.asarray(is_sure)
@@ -263,10 +283,10 @@ class RoleHistory:
         self, step: RoleStep, measured: MeasuredStep, settings: JudgeSettings, explained: set[str]
     ) -> tuple[list[Finding], tuple[str, ...]]:
         limits, at = settings.of(slow_stage.SlowStage), measured.at
-        is_sure = self._own_history(measured, settings, True)
+        is_sure = self._own_history(measured, settings, True, explained)
         change = slow_stage.Change(*(values[at] for values in self._levels.change))
         mean = slow_stage.mean_excess(change)
-        lost_s = np.expm1(mean) * (measured.usual_s + self._base_s)
+        lost_s = -np.expm1(-mean) * (measured.usual_s + self._base_s)
         fires = slow_stage.fires(limits, change) & is_sure & (lost_s >= limits.impact * self.step_s)
         asks = slow_stage.asks(limits, change) & is_sure & (measured.mode != FREE)
         asks &= lost_s >= 0.5 * limits.impact * self.step_s
@@ -278,7 +298,8 @@ class RoleHistory:
             is_hidden = self._is_hidden(measured, piece) and not self._rings_since(step.step - int(change.steps[piece]))
             if asks[piece] and is_hidden:
                 asked.append(kind.stage)
-            if fires[piece]:
+            is_link = self.links.suspects(kind.stage) and change.steps[piece] <= _LINK_FIRST_STEPS
+            if fires[piece] and not is_link:
                 name = "not_enough_evidence" if is_hidden else "all_slow"
                 findings.append(Finding(
                     Key(name, kind.where, kind.stage), -1, int(change.steps[piece]), math.expm1(mean[piece]),
@@ -317,6 +338,7 @@ class RoleHistory:
         if not pieces.kinds:
             return RoleFound()
         self._norms.learn_groups(step, step.collectives)
+        self._losses.rings_of(step)
         measured = self._measure(step, pieces)
         may_judge = self.holding.steps > settings.of(Gates).warm_up
         self.ring_steps.append(step.step)
@@ -329,8 +351,17 @@ class RoleHistory:
         for ranks in (self._loads, self._works):
             ranks.widen(len(self._norms.columns))
         self._levels.widen(len(self._norms.columns))
+        self._follow_usual(measured)
         self._shown.append(measured)
         return measured
+
+    def _follow_usual(self, measured: MeasuredStep) -> None:
+        """Time in the middle, as of late: what all wait for now and then, for a buffer say, nobody has made longer."""
+        more = len(self._norms.columns) - len(self._usual_s)
+        self._usual_s = np.pad(self._usual_s, (0, max(0, more)), constant_values=np.nan)
+        before = self._usual_s[measured.at]
+        before = np.where(np.isfinite(before), before, measured.usual_s)
+        self._usual_s[measured.at] = before + _STEP_FOLLOWS * np.nan_to_num(measured.usual_s - before)
 
     # Of what was found before.
 
@@ -345,22 +376,37 @@ class RoleHistory:
         excess = float(values[member, piece])
         if not math.isfinite(excess):
             return None
-        more_s = math.expm1(min(excess, 50.0)) * (measured.usual_s[piece] + self._base_s)
-        return self._loss(measured, member, piece, excess, max(0.0, float(more_s)))
+        more_s = -math.expm1(-excess) * float(measured.took_s[member, piece] + self._base_s)
+        return self._seen(measured, piece, excess, max(0.0, more_s))
 
-    def _loss(self, measured: MeasuredStep, member: int, piece: int, excess: float, more_s: float) -> Seen:
+    def took_s(self, where: str, stage: str, group: tuple[int, ...]) -> float | None:
+        """What a piece has taken in the step that was closed last, or the collectives of a group in it; None where that
+        does not show.
+        """
+        if where == LINK:
+            return self.links.took_s(stage, group)
+        kind = Piece(where, stage)
+        measured = next((shown for shown in self._shown if kind in shown.kinds), None)
+        took_s = math.nan if measured is None else float(measured.usual_s[measured.kinds.index(kind)])
+        return took_s if math.isfinite(took_s) else None
+
+    def _seen(self, measured: MeasuredStep, piece: int, excess: float, more_s: float) -> Seen:
         kind = measured.kinds[piece]
         later = np.flatnonzero((measured.mode == WAITS) & (np.arange(len(measured.mode)) > piece))
         if kind.where == INSIDE or not len(later):
-            return Seen(excess, more_s, 1.0, kind.stage if kind.where == INSIDE else "")
-        came = measured.came_s[:, later[0]]
-        late_s = lateness(came, measured.error_s)
+            return Seen(excess, 1.0, kind.stage if kind.where == INSIDE else "")
+        late_s = lateness(measured.came_s[:, later[0]], measured.error_s)
         all_late_s = max(float(np.fmax.reduce(late_s)), more_s)
         where = measured.kinds[later[0]]
-        lost = min(more_s, float(lost_s(came)[member]))
-        return Seen(
-            excess, lost, more_s / all_late_s if all_late_s > 0 else 0.0, where.stage, where.where == BEHIND_GAP
-        )
+        return Seen(excess, more_s / all_late_s if all_late_s > 0 else 0.0, where.stage, where.where == BEHIND_GAP)
+
+    def lost(self, finding: Finding, excess: float, lead: Lead | None) -> StepLoss | None:
+        """What the step that was closed last loses by a finding; None where it does not show."""
+        return self._losses.now(finding, excess, self._base_s, lead)
+
+    def lost_lately(self, finding: Finding) -> list[StepLoss]:
+        """The same of each of the last steps."""
+        return list(self._losses.lately(finding, math.log1p(finding.ratio), self._base_s))
 
     def forget(self, key: Key) -> None:
         """What was found is gone: tests begin anew."""

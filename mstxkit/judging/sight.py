@@ -66,14 +66,14 @@ class Sight:
         """What is there now. *Cost*: a call a host, and the files that have changed."""
         where = self._where()
         job = self._read_job()
-        by = self._by(job)
+        by = self._by(job, where)
         if by in (Judges.ANOTHER, Judges.OVER):
             self._desk = None
             return Sighting(job, _holding(self._read_verdicts()), where, by, _age_s(job))
         return self._judged_here(where)
 
-    def _by(self, job: JobState | None) -> str:
-        if job is not None and job.is_final and self._newest_ns() <= job.written_ns:
+    def _by(self, job: JobState | None, where: tuple[Whereabouts, ...]) -> str:
+        if job is not None and job.is_final and self._newest_ns() <= job.written_ns and not _lives(job, where):
             return Judges.OVER
         if job is not None and (abs(_age_s(job)) < _JUDGED_WITHIN_S or judge_lock.is_held(self._run)):
             return Judges.ANOTHER
@@ -123,6 +123,11 @@ class Sight:
             return state, time.monotonic(), whereabouts.in_file(file, self._run_id)
         except (Unusable, OSError):
             return state, time.monotonic(), []
+
+
+def _lives(job: JobState, where: tuple[Whereabouts, ...]) -> bool:
+    """Does a process of it live? Who has judged all there was need not have seen the end: `watch --once`, say."""
+    return job.ended < job.hosts and any(place.age.seconds < _SILENT_S for place in where)
 
 
 def _aged(where: Whereabouts, by_s: float) -> Whereabouts:

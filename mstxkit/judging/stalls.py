@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,16 +38,18 @@ class Stalls:
     def add(
         self, settings: jitter.Jitter, step: int, measured: MeasuredStep, noise: Matrix, seconds: Matrix, step_s: float,
         peers: tuple[Peer, ...], keys: tuple[str, ...], but: npt.NDArray[np.bool_],
+        lost_s: Callable[[str, str, int, float], float],
     ) -> list[Finding]:  # fmt: skip
         """One step more.
 
         Args:
             settings: Of the trigger.
             step: Its number.
-            measured, noise, seconds: (M, K) what was measured, its usual noise, and what was lost.
+            measured, noise, seconds: (M, K) what was measured, its usual noise, and by how much longer it took.
             step_s: How long a step takes.
             peers, keys: The members.
             but: (M,) of whom it is known that they are slow all the time.
+            lost_s: What the step loses by so many seconds of a member in a piece (where, stage, place, seconds).
         """
         self._steps = min(_STEPS, self._steps + 1)
         lasting = {key for key, lasts in zip(keys, but.tolist()) if lasts}
@@ -58,7 +60,8 @@ class Stalls:
         members, pieces = np.nonzero(is_stall & ~but[:, None])
         for member, piece in list(zip(members.tolist(), pieces.tolist()))[:_A_STEP_AT_MOST]:
             peer, kind = peers[member], measured.kinds[piece]
-            self._stalls.append(Stall(step, kind.stage, keys[member], peer.host, float(seconds[member, piece])))
+            lost = lost_s(kind.where, kind.stage, member, float(seconds[member, piece]))
+            self._stalls.append(Stall(step, kind.stage, keys[member], peer.host, lost))
         while self._stalls and self._stalls[0].step <= step - _STEPS:
             self._stalls.popleft()
         return self._finding(settings, step_s, peers, keys)

@@ -7,20 +7,78 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..store.verdicts import NOT_ENOUGH_EVIDENCE, Verdict
+from ..store.verdicts import JITTER, NOT_ENOUGH_EVIDENCE, Verdict
 from . import wording
 from .findings import Finding, Seen
 from .links import LINK
-from .measuring import INSIDE
+from .losses import Lead, StepLoss
+from .measuring import BEHIND, INSIDE
 from .roles import RoleHistory
 
 # A verdict that stands is said again when its impact has changed by so much, or when it is twice as old.
 _CHANGED_RATIO, _CHANGED_LEAST = 0.3, 0.01
-_FOLLOWS = 0.1
+_FOLLOWS, _LOSS_FOLLOWS = 0.1, 0.05
 # Evidence is gone where less than this share of the excess is left; for so many steps at least, and at most.
-_LEFT, _GONE_LEAST, _GONE_MOST = 0.5, 5.0, 60.0
+LEFT_SHARE, GONE_LEAST, GONE_MOST = 0.5, 5.0, 60.0
 # What a step counts in which nothing is seen of it.
 _UNSEEN = 0.1
+
+
+@dataclass
+class _Loss:
+    """What steps lose by a finding: by how much shorter they would be without it, as of late.
+
+    Attributes:
+        excess: Logarithm of time over expected time.
+    """
+
+    excess: float = 0.0
+    _seen: int = 0
+    _lost_s: float = 0.0
+    _length_s: float = 0.0
+    _times: int = 0
+    _lead: Lead | None = None
+
+    @property
+    def ratio(self) -> float:
+        """Share of the step that is lost."""
+        return min(1.0, max(0.0, self._lost_s / self._length_s)) if self._length_s > 0 else 0.0
+
+    def begin(self, finding: Finding, history: RoleHistory) -> None:
+        """By the last steps since it is there."""
+        self.excess, self._seen = math.log1p(finding.ratio), finding.steps
+        if finding.key.kind == JITTER:
+            self._add(finding.lost_s, history.step_s)
+            return
+        for lost in history.lost_lately(finding):
+            self._take(lost)
+        if not self._times:
+            self._add(finding.lost_s, history.step_s)
+
+    def follow(self, finding: Finding, again: Finding | None, seen: Seen | None, history: RoleHistory) -> None:
+        """By one step more."""
+        if finding.key.kind == JITTER:
+            if again is not None:
+                self._add(again.lost_s, history.step_s)
+            return
+        excess = seen.excess if seen is not None else None if again is None else math.log1p(again.ratio)
+        if excess is None:
+            return
+        self._seen += 1
+        self.excess += max(1 / self._seen, _FOLLOWS) * (excess - self.excess)
+        lost = history.lost(again or finding, self.excess, self._lead)
+        if lost is not None:
+            self._take(lost)
+
+    def _take(self, lost: StepLoss) -> None:
+        self._lead = lost.lead
+        self._add(lost.seconds, lost.length_s)
+
+    def _add(self, lost_s: float, length_s: float) -> None:
+        self._times += 1
+        rate = max(1 / self._times, _LOSS_FOLLOWS)
+        self._lost_s += rate * (lost_s - self._lost_s)
+        self._length_s += rate * (length_s - self._length_s)
 
 
 @dataclass
@@ -39,7 +97,7 @@ class StandingVerdict:
     steps: int = 0
     times_seen: int = 0
     gone: float = 0.0
-    impact: float = 0.0
+    loss: _Loss = field(default_factory=_Loss)
     coverage: float = 0.0
     recurrence: float = 1.0
     where: Seen | None = None
@@ -57,9 +115,8 @@ class StandingVerdict:
             hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16], 0, step, finding.key.kind,
             finding.key.stage, rank, role, since, group=finding.group,
         )  # fmt: skip
-        lost_s = finding.lost_s if seen is None else min(finding.lost_s, max(seen.lost_s, 0.5 * finding.lost_s))
         begun = cls(finding, verdict, history, finding.steps, finding.steps)
-        begun.impact = min(1.0, lost_s / history.step_s) if history.step_s else 0.0
+        begun.loss.begin(finding, history)
         begun.coverage = seen.coverage if seen is not None else 0.0 if finding.key.kind == NOT_ENOUGH_EVIDENCE else 1.0
         begun.where = seen
         begun.evidence = _evidence(finding, history)
@@ -74,23 +131,34 @@ class StandingVerdict:
             self.gone += _UNSEEN
             return
         self.steps += 1
-        is_there = again is not None if seen is None else seen.excess > _LEFT * math.log1p(self.finding.ratio)
+        is_there = self._is_there(again) if seen is None else seen.excess > LEFT_SHARE * math.log1p(self.finding.ratio)
         self.times_seen += is_there
         self.gone = max(0.0, self.gone - 1) if is_there else self.gone + 1
-        if seen is not None and self.history.step_s:
-            self.impact += _FOLLOWS * (min(1.0, seen.lost_s / self.history.step_s) - self.impact)
+        self.loss.follow(self.finding, again, seen, self.history)
+        if seen is not None:
             self.coverage += _FOLLOWS * (seen.coverage - self.coverage)
             self.where = seen
         if again is not None:
             self.evidence = _evidence(again, self.history)
 
+    def _is_there(self, again: Finding | None) -> bool:
+        """Was it found again? Of a link a fault's test says so for long: what this step's collectives took counts."""
+        is_link = again is not None and again.key.where == LINK
+        return again is not None and (not is_link or again.lost_s > LEFT_SHARE * self.finding.lost_s)
+
+    def explains(self, other: StandingVerdict) -> bool:
+        """Is what the other says a part of this? Who shares a slow link leaves its collectives a little later."""
+        is_same = self.finding.key.stage == other.finding.key.stage and self.finding.key.where == LINK
+        is_behind = other.finding.key.where in (INSIDE, BEHIND)
+        return is_same and is_behind and other.finding.lost_s < LEFT_SHARE * self.finding.lost_s
+
     def is_gone(self) -> bool:
         """Has there been no evidence for as long as it took to find it?"""
-        return self.gone >= min(max(_GONE_LEAST, float(self.finding.steps)), _GONE_MOST)
+        return self.gone >= min(max(GONE_LEAST, float(self.finding.steps)), GONE_MOST)
 
     def is_news(self) -> bool:
         """Is there more to say than was said last?"""
-        moved = abs(self.impact - self.verdict.impact_ratio)
+        moved = abs(self.loss.ratio - self.verdict.impact_ratio)
         is_moved = moved > max(_CHANGED_LEAST, _CHANGED_RATIO * self.verdict.impact_ratio)
         return self.steps >= 2 * self.said_at or (is_moved and self.steps >= self.said_at + 10)
 
@@ -99,7 +167,7 @@ class StandingVerdict:
         self.said_at = max(1, self.steps)
         certainty = min(1.0, 0.5 + 0.25 * min(2.0, self.finding.certainty) * self.times_seen / max(1, self.steps))
         self.verdict = self.verdict._replace(
-            time_ns=now_ns, step=step, impact_ratio=round(self.impact, 4), coverage_ratio=round(self.coverage, 4),
+            time_ns=now_ns, step=step, impact_ratio=round(self.loss.ratio, 4), coverage_ratio=round(self.coverage, 4),
             recurrence_ratio=round(self.times_seen / max(1, self.steps), 4), confidence=round(certainty, 3),
             waits_for=wording.waits_for(self.finding, self.history.members, self.where), evidence=dict(self.evidence),
             next=wording.next_step(self.finding, self.history.members, run), withdrawn=withdrawn,

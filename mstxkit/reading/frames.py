@@ -283,6 +283,11 @@ VERDICT_SCHEMA: dict[str, Any] = {
     **dict.fromkeys(("waits_for", "evidence", "next", "request"), pl.String),
     "recurrence_ratio": pl.Float64, "group": pl.List(pl.Int32), "withdrawn": pl.String, "no_request": pl.String,
 }  # fmt: skip
+INCIDENT_SCHEMA: dict[str, Any] = {
+    "incident": pl.String, "time_ns": pl.Int64, "kind": pl.String, "stage": pl.String, "range": pl.String,
+    "rank": pl.Int32, "role": pl.String, "since_ns": pl.Int64, "waits_for": pl.String, "reports": pl.Int32,
+    "page": pl.String, "reason": pl.String,
+}  # fmt: skip
 LATENESS_SCHEMA: dict[str, Any] = {
     "step": pl.Int64, "group": pl.String, "rank": pl.Int32, "stage": pl.String, "late_ns": pl.Int64,
     "error_ns": pl.Int64, "source": pl.String,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Iterable, NamedTuple
 
 from ..stages import canonical
+from ..store.verdicts import HANG
 from .tables import verdicts as stored_verdicts
 
 if TYPE_CHECKING:
@@ -52,7 +53,14 @@ def of_run(run: Run) -> JobVerdicts:
 
     Where the job's judge lacks evidence, its tables may have it: ranges around collectives.
     """
-    stored = stored_verdicts.stored(run.path, run.damage)
+    every = stored_verdicts.stored(run.path, run.damage)
+    # Hangs are seen by others than the judge, also where nobody judges.
+    hangs = [verdict for verdict in every if verdict.kind == HANG and not verdict.withdrawn]
+    judged = _without_hangs(run, [verdict for verdict in every if verdict.kind != HANG])
+    return judged._replace(holding=in_order([*hangs, *judged.holding])) if hangs else judged
+
+
+def _without_hangs(run: Run, stored: list[Verdict]) -> JobVerdicts:
     of_job = JobVerdicts(JOB, in_order(verdict for verdict in stored if not verdict.withdrawn))
     if stored and (of_job.blaming or not of_job.holding):
         return of_job

@@ -409,6 +409,25 @@ class Run(RunTables):
 
         return verdicts.table(self.path, self._chosen, self.damage)
 
+    def incidents(self) -> pl.DataFrame:
+        """Hangs, deaths, and what else was looked at closely while the job ran, oldest first.
+
+        `incident, time_ns, kind, stage, range, rank, role, since_ns, waits_for, reports, page, reason`: `kind` is hang,
+        killed, signal, exception or request; `rank`, `stage`, `range` the cause (null: nobody alone is), never who
+        waited for it; `since_ns` when it was entered; `page` is readable text, relative to the run.
+
+        Example:
+            >>> import mstxkit
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+            ...     mstxkit.mark("scored")
+            >>> run = mstxkit.open_run("runs/exp7")
+            >>> len(run.incidents())
+            0
+        """
+        from .tables import incidents
+
+        return incidents.table(self.path, self.id, self._chosen, self.damage)
+
     def lateness(self) -> pl.DataFrame:
         """`step, group, rank, stage, late_ns, error_ns, source`: how much later than the first a rank entered a stage.
 
@@ -429,16 +448,7 @@ class Run(RunTables):
         return lateness.table(self, self._chosen)
 
     def device(self) -> pl.DataFrame:
-        """What devices did in each stage of each step, from what `mstxkit import` and the run's own profiles tell.
-
-        `rank, step, stage, role, host, count, stage_ns, computing_ns, communicating_ns, transfer_ns, waiting_ns,
-        overlapped_ns, free_ns, spans_ns, error_ns, clock, source, file`, one row a rank, step, stage and file.
-        `stage_ns` is the part of the stage that was recorded; computing, communicating and free add up to it. What
-        is both counts as computing, and in `overlapped_ns` too. `transfer_ns` and `waiting_ns` are parts of
-        `communicating_ns`. Each number is right to `error_ns`; `clock` says how the clocks were compared (`ranges`,
-        `few ranges`, `wall clock`: taken to be right to 10 ms). `spans_ns` is how much of the stage had spans of
-        somebody else's tracing. What a file does not tell is null. Of a run's filters ranks, steps and stages hold.
-        *Cost*: profiles that are new are read first.
+        """What devices did in each stage of each step, from imports and the run's own profiles (`tables/device.py`).
 
         Example:
             >>> import mstxkit

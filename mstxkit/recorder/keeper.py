@@ -24,6 +24,7 @@ from .background import Background
 from .caretaking import SealedCaretaker
 from .lookout import Lookout
 from .neighbours import Neighbours
+from .watchman import WatchmanStarter
 
 _TURN_S = 1.0
 # Where a whole job is signalled, the keeper is gone before this has passed: whom it says is gone, it has outlived.
@@ -53,13 +54,15 @@ class Keeper:
         own: The live file of this process.
         handing_on: What else is done for all processes here.
         care: What is to be done with sealed files.
+        watchman: Starts who watches them for hangs.
 
     Threads/fork: `consider` and `begin` from one thread at a time. A forked child makes a new one, and calls `forget`
         on its parent's.
     """
 
     def __init__(
-        self, run: Path, run_id: str, own: Path, handing_on: HandingOn | None = None, care: SealedCare | None = None
+        self, run: Path, run_id: str, own: Path, handing_on: HandingOn | None = None, care: SealedCare | None = None,
+        watchman: WatchmanStarter | None = None,
     ) -> None:  # fmt: skip
         self._run, self._folder, self._own = run, own.parent, own.stem
         self._lock = own.parent / f"{layout.KEEPER}{identity.host()}{life.SUFFIX}"
@@ -72,6 +75,7 @@ class Keeper:
         self._lookout = Lookout(run, run_id, self._folder)
         self._handing_on = handing_on or HandingOn()
         self._caretaker = SealedCaretaker(care or SealedCare(run, run_id, self._folder))
+        self._watchman = watchman
         self._background = Background("mstxkit-keeper", self._turn, self._neighbours.wake)
 
     def begin(self) -> None:
@@ -96,6 +100,8 @@ class Keeper:
             self.start()
             if self._is_keeper:
                 self._caretaker.consider()
+            if self._is_keeper and self._watchman is not None:
+                self._watchman.consider()
             if self._is_keeper and not self._background.runs and not self._is_over:
                 self._lookout.tell_if_due([self._own])
                 self._handing_on.turn()

@@ -27,6 +27,8 @@ _RESERVE_BYTES = 8 << 20
 _MAP_POPULATE = 0x8000
 # The last process of a run takes the run's folder on tmpfs with it, perhaps between another one's mkdir and open.
 _TRIES = 20
+# What a process leaves for others beside its live file.
+_HANDED_ON = (names.HANDED_OVER_SUFFIX, names.RINGS_SUFFIX, names.STACKS_SUFFIX, names.ASK_SUFFIX)
 
 
 class LiveFile(NamedTuple):
@@ -188,7 +190,7 @@ def forget_folder(folder: Path) -> None:
 
 
 def _is_passed_on(name: str) -> bool:
-    return name.startswith(names.PASSED_ON) or name.endswith((names.HANDED_OVER_SUFFIX, names.RINGS_SUFFIX))
+    return name.startswith(names.PASSED_ON) or name.endswith(_HANDED_ON)
 
 
 def _is_left_lock(file: Path) -> bool:

@@ -6,10 +6,11 @@ A few kilobytes of shared memory are read, and nothing is waited for. The proces
 
 from __future__ import annotations
 
+import itertools
 import os
 import struct
 from pathlib import Path
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Iterator, NamedTuple, Sequence
 
 from ..errors import FormatError
 from ..host import parts
@@ -85,7 +86,7 @@ class LiveGlance:
         used = _used_slots(descriptor, header, raw[livefile.HEADER_BYTES :])
         seen = head[livefile.IDENTITY_AT :], used, bank
         if self._last is None or self._last[0] != seen:  # most processes of a host do nothing between two looks
-            self._last = seen, self._new(descriptor, head, header, _open_slots(head, header, used), (at, bank))
+            self._last = seen, self._new(descriptor, head, header, open_slots(head, header, used), (at, bank))
         return self._last[1]
 
     def _identity(self, head: bytes) -> dict[str, Any]:
@@ -103,7 +104,7 @@ class LiveGlance:
         seen += _newest(descriptor, at, bank)
         self._step = max(seen)[1] if seen else self._step
         stage, start = self._stage(descriptor, at + header.layout.bank_bytes, bank, slots)
-        since_ns = None if start is None else _monotonic_ns(head, header, start)
+        since_ns = None if start is None else monotonic_ns(head, header, start)
         return Glimpse(livefile.read_identity(head), self._step, stage, since_ns)
 
     def _stage(
@@ -121,6 +122,12 @@ class LiveGlance:
         return self._stages.get(latest.stage), start
 
 
+def used_slots(descriptor: int, header: livefile.Header) -> bytes:
+    """Slots of open ranges that were ever used: most were not."""
+    first = documents.read_part(descriptor, livefile.HEADER_BYTES, _SLOTS * livefile.SLOT_BYTES)
+    return _used_slots(descriptor, header, first)
+
+
 def _used_slots(descriptor: int, header: livefile.Header, first: bytes) -> bytes:
     """Those that were ever used: most were not. `first`: as many as were read with the head."""
     size = header.layout.slot_count * livefile.SLOT_BYTES
@@ -130,7 +137,7 @@ def _used_slots(descriptor: int, header: livefile.Header, first: bytes) -> bytes
     return used.rstrip(b"\0")
 
 
-def _open_slots(head: bytes, header: livefile.Header, used: bytes) -> list[livefile.Slot]:
+def open_slots(head: bytes, header: livefile.Header, used: bytes) -> list[livefile.Slot]:
     """Those that are open."""
     count = -(-len(used) // livefile.SLOT_BYTES)
     layout = header.layout._replace(slot_count=count)
@@ -139,20 +146,29 @@ def _open_slots(head: bytes, header: livefile.Header, used: bytes) -> list[livef
 
 def _newest(descriptor: int, at: int, bank: livefile.BankHead) -> list[tuple[int, int]]:
     """(end in ticks, step) of the newest record that has a step; empty where none of the last few has."""
-    first = max(0, bank.record_count - _RECORDS)
+    stepped = (record for record in newest_records(descriptor, at, bank, _RECORDS) if record.step != records.NO_STEP)
+    return [(bank.origin + record.end, record.step) for record in itertools.islice(stepped, 1)]
+
+
+def newest_records(descriptor: int, at: int, bank: livefile.BankHead, at_most: int) -> Iterator[records.Record]:
+    """The ranges and marks among so many of the newest records of a bank, the newest first.
+
+    Args:
+        descriptor: Of the live file.
+        at: Where in it the bank begins.
+        bank: Its head.
+        at_most: So many records are looked at.
+    """
+    first = max(0, bank.record_count - at_most)
     size, place = records.RECORD_BYTES, at + livefile.BANK_HEADER_BYTES
     raw = documents.read_part(descriptor, place + first * size, (bank.record_count - first) * size)
     for index in reversed(range(len(raw) // size)):
         w0, w1, w2 = records.WORDS.unpack_from(raw, index * size)
-        if records.kind_of(w2) == records.ATTRIBUTE or not records.is_whole(w0, w1, w2, bank.salt, first + index):
-            continue
-        record = records.unpack(w0, w1, w2)
-        if record.step != records.NO_STEP:
-            return [(bank.origin + record.end, record.step)]
-    return []
+        if records.kind_of(w2) != records.ATTRIBUTE and records.is_whole(w0, w1, w2, bank.salt, first + index):
+            yield records.unpack(w0, w1, w2)
 
 
-def _monotonic_ns(head: bytes, header: livefile.Header, ticks: int) -> int | None:
+def monotonic_ns(head: bytes, header: livefile.Header, ticks: int) -> int | None:
     """Ticks on CLOCK_MONOTONIC, by the newest anchor."""
     anchors = livefile.read_anchors(head)
     if not anchors or not header.ticks_per_ns > 0:  # nor NaN

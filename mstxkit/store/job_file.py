@@ -17,6 +17,8 @@ from .values import list_of, small_number, table_of, text_of, whole_number
 
 ROLES_AT_MOST, STAGES_AT_MOST, LATE_AT_MOST, SILENT_AT_MOST, NOTES_AT_MOST = 64, 64, 8, 16, 8
 _NAME_AT_MOST, _NOTE_AT_MOST = 200, 400
+# Of all roles together, so that the file can be read again whatever their names are.
+_STAGES_IN_ALL, _LIMIT_BYTES = 2048, 8 << 20
 
 
 class StageFigures(NamedTuple):
@@ -95,11 +97,13 @@ class JobState(NamedTuple):
     notes: tuple[str, ...] = ()
 
     def as_json(self, run_id: str) -> bytes:
-        """Its file."""
+        """Its file: of very many roles the first, each with fewer stages."""
+        kept = self.roles[:ROLES_AT_MOST]
+        each = min(STAGES_AT_MOST, _STAGES_IN_ALL // max(1, len(kept)))
         roles = [
-            {**role._asdict(), "stages": [stage._asdict() for stage in role.stages],
+            {**role._asdict(), "stages": [stage._asdict() for stage in role.stages[:each]],
              "late": [rank._asdict() for rank in role.late]}
-            for role in self.roles
+            for role in kept
         ]  # fmt: skip
         return json.dumps({"format": FORMAT, "run": run_id, **self._asdict(), "roles": roles}).encode()
 
@@ -112,7 +116,9 @@ def write(run: Path, run_id: str, state: JobState) -> None:
 def read(run: Path, run_id: str) -> JobState | None:
     """What was said last; None where nothing was, or it cannot be used."""
     try:
-        fields = documents.document(run / layout.VERDICTS / layout.JOB, run_id)
+        file = run / layout.VERDICTS / layout.JOB
+        content = documents.read(file, _LIMIT_BYTES)
+        fields = None if content is None else documents.document_in(content, file, run_id)
     except Unusable:
         return None
     return None if fields is None else _state_of(fields)

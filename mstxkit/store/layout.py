@@ -12,6 +12,10 @@
 <run>/verdicts/job.json                       the job as who judges it sees it, for `mstxkit top`
 <run>/verdicts/judge.lock                     held by who judges it now
 <run>/imports/<file>-<digest>.parquet         what another tool's file says of devices; .json: which file that was
+<run>/incidents/<time>/incident.json          what came of a hang or a death, and incident.txt for people
+<run>/incidents/<time>/hosts/<host>-<digest>.json   what a host has reported of its processes, as call.json asked
+<run>/incidents/nobody.json                   until when nobody need look again whether somebody is stuck
+<run>/incidents/asked                         replaced by whoever wants an incident without one
 <run>/control/settings.json                   what is judged by, as it was changed while the run goes on
 <run>/metrics/targets.json                    where Prometheus finds who judges; mstxkit.prom, token: for it too
 <run>/care/<host>-<key>.json                  what is on a host's own disk, and what was removed
@@ -24,6 +28,10 @@
 <live folder>/<process>.sums                  what a process hands over to its keeper, and of which stages
 <live folder>/<process>.rings                 its entries into collectives, from torch's rings
 <live folder>/control-rings                   replaced by whoever asks for new ones
+<live folder>/<process>.stacks                what Python was at, written as it was asked for, or as it died
+<live folder>/<process>.ask                   a pipe by which it is asked for
+<live folder>/control-incident                the newest incident in a line, for one of the processes to log
+<live folder>/control-watch                   a lock of the process that watches the others for hangs
 <live folder>/<process>.life                  a lock that its process holds while it lives
 <live folder>/keeper-<host>.life              a lock of the one that looks after the others
 """
@@ -48,6 +56,9 @@ JOB = "job.json"
 METRICS = "metrics"
 TARGETS, TEXTFILE, TOKEN = "targets.json", "mstxkit.prom", "token"
 HANDED_OVER_SUFFIX = ".sums"
+INCIDENTS, INCIDENT_HOSTS, INCIDENTS_LOCK = "incidents", "hosts", "incidents.lock"
+INCIDENTS_QUIET = "nobody.json"
+INCIDENT_FILE, INCIDENT_PAGE, INCIDENT_CALL, INCIDENT_ASKED = "incident.json", "incident.txt", "call.json", "asked"
 CARE, CARE_SUFFIX = "care", ".json"
 IMPORTS = "imports"
 ACKS, REQUESTS, REQUESTS_LOCK = "acks", "requests.json", "requests.lock"
@@ -58,6 +69,8 @@ LIVE_SUFFIX, SEALED_SUFFIX, PATCHES_SUFFIX = life.LIVE_SUFFIX, ".mxs", ".json"
 # Beginning of the names of what processes of one host pass on to each other beside their live files.
 PASSED_ON = "control-"
 RINGS_SUFFIX, ASKED_FOR_RINGS = ".rings", f"{PASSED_ON}rings"
+STACKS_SUFFIX, ASK_SUFFIX, WATCH_LOCK = ".stacks", ".ask", f"{PASSED_ON}watch"
+INCIDENT_NEWS = f"{PASSED_ON}incident"
 KEEPER = "keeper-"
 # The newest figures of the job, beside the live files.
 FIGURES_HERE = f"{PASSED_ON}{FIGURES}"

@@ -59,14 +59,19 @@ class Outlets:
         self._shows: list[tuple[float, Callable[[], None]]] = []
         self._due_s: list[float] = []
         self._ends: list[Callable[[], None]] = []
-        self._otlp: OtlpSender | None = None
+        self._senders: list[OtlpSender] = []
 
     def judged(self, roles: Sequence[RoleFigures], changed: Sequence[Verdict]) -> None:
         """Steps that were judged just now, and verdicts that say something new."""
         self._open()
-        if self._otlp is not None:
-            self._otlp.put(span for role in roles for span in otlp_spans.of_role(self._run_id, role))
-            self._otlp.put(span for verdict in changed for span in otlp_spans.of_verdict(self._run_id, verdict))
+        if self._senders and (roles or changed):
+            self._try(lambda: self._send(roles, changed))
+
+    def _send(self, roles: Sequence[RoleFigures], changed: Sequence[Verdict]) -> None:
+        spans = [span for role in roles for span in otlp_spans.of_role(self._run_id, role)]
+        spans += [span for verdict in changed for span in otlp_spans.of_verdict(self._run_id, verdict)]
+        for sender in self._senders:
+            sender.put(spans)
 
     def show(self, state: JobState, verdicts: Sequence[Verdict]) -> None:
         """The job as it is now, and the verdicts that hold."""
@@ -80,11 +85,12 @@ class Outlets:
 
     def notes(self) -> tuple[str, ...]:
         """What there is to say of them."""
-        sender = self._otlp
-        dropped = f"otlp: {sender.dropped} spans dropped" if sender is not None and sender.dropped else ""
-        problem = f"otlp: {sender.problem}" if sender is not None and sender.problem else ""
+        dropped = sum(sender.dropped for sender in self._senders)
+        problem = next((f"otlp: {sender.problem}" for sender in self._senders if sender.problem), "")
         served = f"metrics at {self.served}" if self.served else ""
-        return tuple(filter(None, (served, problem, dropped, *self._notes)))[:_NOTES_AT_MOST]
+        return tuple(
+            filter(None, (served, problem, f"otlp: {dropped} spans dropped" if dropped else "", *self._notes))
+        )[:_NOTES_AT_MOST]
 
     def close(self) -> None:
         """The job is over, or another one judges it. Waits for two seconds at most."""
@@ -104,8 +110,8 @@ class Outlets:
             self._open_gauges()
         elif outlet.kind == OTLP:
             resource = otlp_spans.resource_of(samples.label(self._run.name), self._run_id)
-            self._otlp = OtlpSender(outlet.place, resource)
-            self._ends.append(self._otlp.close)
+            self._senders.append(OtlpSender(outlet.place, resource))
+            self._ends.append(self._senders[-1].close)
         elif outlet.kind in (TEXTFILE, PAGE) and not exposition.is_possible():
             self._note(exposition.MISSING)
         elif outlet.kind == TEXTFILE:
@@ -120,7 +126,12 @@ class Outlets:
             self._note("metrics=ray: this job is not judged by an actor of Ray's")
             return
         gauges = RayGauges()
-        self._shows.append((_RAY_EVERY_S, lambda: gauges.show(self._samples())))
+        self._shows.append((_RAY_EVERY_S, lambda: self._set(gauges)))
+
+    def _set(self, gauges: RayGauges) -> None:
+        gauges.show(self._samples())
+        if gauges.left_out:
+            self._note("ray: some series are left out: there were too many over time")
 
     def _serve(self, outlet: Outlet) -> None:
         token = "" if outlet.address.is_loopback else discovery.token(self._run)

@@ -1,4 +1,4 @@
-"""A rank of a job that lets verdicts act: real stages, real torch, and one rank that generates slowly.
+"""A rank of a job that lets verdicts act: real stages, real torch where there is one, and one rank is slow to generate.
 
     python acting_rank.py START_NS STEP_MS SLOW_RANK FOLDER
 
@@ -13,7 +13,10 @@ import sys
 import time
 from pathlib import Path
 
-import torch
+try:
+    import torch
+except ImportError:
+    torch = None  # type: ignore[assignment]
 
 import mstxkit
 
@@ -22,6 +25,11 @@ _MS = 1_000_000
 
 def until(at_ns: int) -> None:
     time.sleep(max(0, at_ns - time.monotonic_ns()) / 1e9)
+
+
+def computes() -> None:
+    if torch is not None:
+        torch.ones(8, 8).sum()
 
 
 def main(start_ns: int, step_ns: int, is_slow: bool, folder: Path) -> None:
@@ -34,10 +42,10 @@ def main(start_ns: int, step_ns: int, is_slow: bool, folder: Path) -> None:
         mstxkit.step(step)
         takes = 0.5 if is_slow and not (folder / "well").exists() else 0.3
         with mstxkit.stage("actor_generate", tokens=100):
-            torch.ones(8, 8).sum()
+            computes()
             until(begin_ns + int(takes * step_ns))
         with mstxkit.stage("actor_update"):
-            torch.ones(8, 8).sum()
+            computes()
             until(begin_ns + int(0.9 * step_ns))
         step += 1
 

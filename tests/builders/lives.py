@@ -27,8 +27,8 @@ from mstxkit.host import folders, identity
 PACKAGE_PARENT = Path(mstxkit.__file__).resolve().parents[1]
 FINISHES_WITHIN_S = 60.0
 _BUDGET = "MSTXKIT_BUDGET_RATIO"
-# Most programs of tests are jobs of several ranks, and each would start a process that judges it.
-UNJUDGED = {"MSTXKIT_JUDGE": "0"}
+# Most programs of tests are jobs of several ranks, and each would start a process that judges it, and one that watches.
+UNJUDGED = {"MSTXKIT_JUDGE": "0", "MSTXKIT_HANG_S": "0"}
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -12,20 +12,29 @@ from pathlib import Path
 _PLACE = Path(__file__).resolve().parents[2] / ".venvs/msprof_analyze/26.2.0"
 UNPACKED = Path(os.environ.get("MSPROF_ANALYZE_OF_TESTS", _PLACE))
 IS_HERE = (UNPACKED / "msprof_analyze").is_dir()
+# Both major versions of pandas: the newest, and the one that MindStudio's guide asks for, where it is unpacked too.
+PANDAS = {3: None, 2: UNPACKED.parent / "pandas-2.3.2"}
 _SCRIPT = """#!{python}
 import sys
-sys.path.insert(0, {place!r})
+sys.path[:0] = {places!r}
 from msprof_analyze.cli.entrance import msprof_analyze_cli
 if __name__ == "__main__":  # it spawns processes
     msprof_analyze_cli()
 """
 
 
-def install(folder: Path) -> dict[str, str]:
-    """The command in a folder, and the environment in which a shell finds it."""
+def has(pandas: int) -> bool:
+    """Is it here, with this major version of pandas?"""
+    before = PANDAS[pandas]
+    return IS_HERE and (before is None or before.is_dir())
+
+
+def install(folder: Path, pandas: int = 3) -> dict[str, str]:
+    """The command in a folder, on this major version of pandas, and the environment in which a shell finds it."""
     folder.mkdir()
     command = folder / "msprof-analyze"
-    command.write_text(_SCRIPT.format(python=sys.executable, place=str(UNPACKED)))
+    places = [str(place) for place in (PANDAS[pandas], UNPACKED) if place is not None]
+    command.write_text(_SCRIPT.format(python=sys.executable, places=places))
     command.chmod(0o755)
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("MSTXKIT_", "PYTHON"))}
     return {**environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}

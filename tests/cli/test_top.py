@@ -24,7 +24,7 @@ from builders.shown_job import HOSTILE, ShownJob, role, verdict  # noqa: E402
 
 import mstxkit.cli  # noqa: E402
 from mstxkit.cli import _top_picture  # noqa: E402
-from mstxkit.cli._top_picture import Paper  # noqa: E402
+from mstxkit.cli._top_paper import Paper  # noqa: E402
 from mstxkit.judging.sight import Judges, Sight  # noqa: E402
 from mstxkit.store.verdicts import NOT_ENOUGH_EVIDENCE  # noqa: E402
 
@@ -156,12 +156,13 @@ def test_values_that_nobody_could_have_measured_are_left_out(job: ShownJob) -> N
 
 
 def test_a_terminal_without_unicode_gets_bars_of_ascii(job: ShownJob) -> None:
-    job.say(role())
+    job.say(role(stages=("a_stage_with_a_name_that_is_longer_than_its_column", "actor_update")))
     paper = Paper(80, 40, True, "exp7", str(job.run))
     drawn = "\n".join(line.plain for line in _top_picture.lines(Sight(job.run, job.run_id).look(), paper))
 
     assert drawn.isascii()
-    assert "####-" in drawn
+    assert "#-" in drawn
+    assert "~" in drawn
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (40, 10), (200, 60), (80, 5)])
@@ -179,7 +180,7 @@ def test_the_picture_fits_the_terminal_however_large_the_job_is(job: ShownJob, c
 
 
 def test_what_the_job_was_at_its_end_is_shown_as_over(job: ShownJob) -> None:
-    job.say(role(), is_final=True)
+    job.say(role(), is_final=True, ended=2)
     job.stand(0, range(3))
     output = shown(job).output
 

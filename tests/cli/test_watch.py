@@ -14,6 +14,7 @@ pytest.importorskip("numpy")
 typer_testing = pytest.importorskip("typer.testing")
 
 import mstxkit.cli  # noqa: E402
+from mstxkit.cli import watch  # noqa: E402
 from mstxkit.judging import watching  # noqa: E402
 from mstxkit.store import batches, judge_lock, layout, run_file, settings_file, verdicts  # noqa: E402
 from mstxkit.store.batches import HandingProcess  # noqa: E402
@@ -179,6 +180,21 @@ def test_verdicts_are_followed_as_they_come(watched: Watched) -> None:
     assert next(following).kind == "input"
     following.close()
     assert os.listdir(watched.run / layout.VERDICTS)
+
+
+def test_as_json_each_verdict_is_one_object_on_one_line_with_a_schema() -> None:
+    line = watch._as_json(_left()._replace(next=HOSTILE, waits_for="a\nb"))
+
+    assert "\n" not in line
+    assert line.isascii()
+    assert {"schema": 1, "id": "a", "rank": 1}.items() <= json.loads(line).items()
+
+
+def test_where_figures_cannot_go_is_wrong_use_and_says_what_can(watched: Watched) -> None:
+    done = watched.watch("--metrics", "nonsense")
+
+    assert done.exit_code == 2
+    assert "--metrics) is none of auto, off" in done.stderr
 
 
 def test_settings_that_nobody_acknowledges_name_the_host(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:

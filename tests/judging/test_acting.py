@@ -165,8 +165,8 @@ def earlier(*ages_s: float, cause: str = "f" * 8, is_open: bool = False) -> list
         (earlier(-50), "one profile in 300 s"),  # a clock that was set back
         (earlier(4000, is_open=True), "comes first"),
         (earlier(3599, cause=acting.cause_of(VERDICT)), "the same cause"),
-        (earlier(*range(4000, 4012)), "12 profiles today"),
-        (earlier(*range(100_000, 100_048)), "48 profiles, as many as in a job"),
+        (earlier(*range(4000, 4012)), "12 profiles in 24 hours"),
+        (earlier(*range(100_000, 100_048)), "48 profiles in a job"),
     ],
 )
 def test_it_waits_for_its_turn_and_says_why(before: list[Earlier], why: str) -> None:

@@ -191,6 +191,18 @@ def test_hosts_share_one_clock_where_they_share_a_kernel_and_else_say_how_wrong_
     assert (two.error_s >= WALL_ERROR_NS / 1e9).all()
 
 
+def test_whoever_listens_is_given_each_step_as_it_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "JobJudge", FakeJudge)
+    heard, job = list[RoleStep](), Job()
+    job.controller = Controller("run", on_step=heard.append)
+    for host in ("h0", "h1"):
+        job.send({int(host == "h1"): [row(0)]}, 1.0, host=host)
+    job.work(2.0)
+
+    assert [(step.step, (step.error_s > 0).all()) for step in heard] == [(0, True)]
+    assert heard == job.closed
+
+
 def test_exchanges_with_who_judges_put_right_what_wall_clocks_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other host's CLOCK_MONOTONIC is 700 s ahead, its wall clock 30 ms behind; a way takes 50 us."""
     monkeypatch.setattr(module, "JobJudge", FakeJudge)

@@ -151,7 +151,7 @@ def test_budgets_hold_for_all_judges_of_a_run_together(run: Path, judge: Callabl
         said = consider(judge(), verdict, limits=limits, now_ns=now_ns + number * NS)
 
     assert len(asked(run)) == 5
-    assert said[0].no_request == "verdicts have asked for 5 profiles today (acting.a_day)"
+    assert said[0].no_request == "verdicts may ask for 5 profiles in 24 hours (acting.a_day)"
 
 
 def test_thousands_of_verdicts_in_a_row_leave_a_bounded_number_of_requests_and_nothing_grows(

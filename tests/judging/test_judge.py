@@ -274,3 +274,27 @@ def test_empty_and_broken_steps_are_harmless() -> None:
     ]  # fmt: skip
 
     assert lines(steps * 3, judge) == []
+
+
+@pytest.mark.parametrize("ranks", [2, 8])
+@pytest.mark.parametrize("kind", ["before", "inside"])
+def test_when_a_slow_rank_has_recovered_nobody_is_said_to_be_slow(kind: str, ranks: int) -> None:
+    """Not all of them either: what its stage took meanwhile is explained."""
+    stage = {"before": "actor_generate"}.get(kind, "actor_update")
+    fault, judge = InjectedFault(kind, stage, rank=1, factor=3.0, since=30, until=90), JobJudge()
+    judged(SimulatedJob(JobShape(ranks=ranks), 3, [fault]), 170, judge)
+
+    assert judge.standing() == []
+
+
+def test_a_verdict_says_since_which_step_it_is_true_and_not_since_some_noise_before_it() -> None:
+    verdicts = [of_fault("before", "actor_generate", seed=seed, factor=2.0)[0] for seed in range(6)]
+
+    assert {verdict.since_step for verdict in verdicts} <= {29, 30, 31}
+
+
+def test_stalls_now_and_then_are_jitter_and_name_no_rank_that_is_not_alone_with_them() -> None:
+    fault = InjectedFault("jitter", "reward", rank=1, factor=1.5, since=30)
+    verdicts = judged(SimulatedJob(JobShape(ranks=2, mismatch=0.3, step_s=2.0), 1, [fault]), 110)
+
+    assert causes(verdicts) == {("jitter", "reward", None)}

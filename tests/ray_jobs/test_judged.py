@@ -57,6 +57,17 @@ def test_a_controller_ends_for_good_once_all_hosts_have_said_goodbye(start: Star
     assert start("judge_ends", **JUDGED).said == {"answered": True, "is_gone": True}
 
 
+def test_the_controller_acts_where_the_driver_alone_has_said_that_verdicts_may(start: Start) -> None:
+    said = start("acting", **JUDGED).said
+
+    verdict = said["verdict"]
+    assert (verdict["kind"], verdict["rank"], verdict["stage"]) == ("compute", 1, "actor_generate")
+    if said["can"]:
+        assert said["states"] == {"0": "done", "1": "done"}
+    else:
+        assert "no profiler can record there" in verdict["no_request"], "the workers have no torch"
+
+
 @pytest.mark.skipif(not soak.is_soaking(), reason="in make soak: the tests above show the same")
 def test_the_example_of_several_nodes_finds_its_slow_worker() -> None:
     command = [sys.executable, str(ray_jobs.ROOT / "examples" / "06_ray_cluster.py")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
@@ -113,3 +114,15 @@ def test_damage_is_no_more_than_an_error(glance: Any, tmp_path: Path) -> None:
             LiveGlance(copy).look()
         except FormatError:
             continue
+
+
+def test_a_stage_is_seen_below_more_open_ranges_than_are_read_at_first(glance: Any) -> None:
+    with mstxkit.at_step(9), ExitStack() as stack:
+        for number in range(200):
+            stack.enter_context(mstxkit.mstx_range(f"range {number}"))
+        stack.enter_context(mstxkit.stage("actor_update"))
+        found = seen(glance)
+    after = seen(glance)
+
+    assert (found.step, found.stage) == (9, "actor_update")
+    assert (after.step, after.stage) == (9, None)

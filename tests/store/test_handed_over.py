@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import stat
 import struct
 import threading
+import time
 import zlib
 from pathlib import Path
 from typing import Any, Callable, Iterator
@@ -365,3 +367,68 @@ def test_the_page_says_where_everything_lies() -> None:
     offsets = [handed_over._WRITTEN_AT, handed_over._LENGTH_AT, handed_over._BEGUN_AT, handed_over._NONCE_AT]
 
     assert all(f"\n| {at} | " in page.read_text() for at in [*offsets, handed_over.DOCUMENT_AT, handed_over.ROWS_AT])
+
+
+def aged(file: Path, seconds: float = 1.0) -> None:
+    """As if it was written to so long ago: what is younger may be written to again with the same stamp."""
+    at_ns = time.time_ns() - int(seconds * 1e9)
+    os.utime(file, ns=(at_ns, at_ns))
+
+
+def test_a_file_that_nobody_wrote_to_since_need_not_be_read_again(file: Path) -> None:
+    ring, reader = SummaryRing(file, 8), HandedOver(file)
+    ring.put(rows(0, 3), STAGES)
+    aged(file)
+    before = reader.is_unchanged
+    reader.read_new()
+    after = reader.is_unchanged
+    ring.put(rows(3, 4), STAGES)
+
+    assert (before, after, reader.is_unchanged) == (False, True, False)
+
+
+def test_a_file_that_was_written_to_just_now_is_read_again_as_another_write_may_have_the_same_stamp(
+    file: Path,
+) -> None:
+    ring, reader = SummaryRing(file, 8), HandedOver(file)
+    ring.put(rows(0, 3), STAGES)
+    os.utime(file)
+    reader.read_new()
+
+    assert not reader.is_unchanged
+
+
+def test_a_file_with_half_a_document_is_read_until_it_is_whole(file: Path) -> None:
+    SummaryRing(file, 8).put(rows(0, 3), STAGES)
+    torn(file)
+    aged(file)
+    reader = HandedOver(file)
+    reader.read_new()
+
+    assert not reader.is_unchanged
+
+
+def test_a_file_that_is_missing_is_unchanged_until_it_is_there(file: Path) -> None:
+    reader = HandedOver(file)
+    with pytest.raises(Unusable):
+        reader.read_new()
+    missing = reader.is_unchanged
+    SummaryRing(file, 8).put(rows(0, 3), STAGES)
+
+    assert (missing, reader.is_unchanged) == (True, False)
+
+
+@pytest.mark.parametrize("seed", range(soak.rounds(40, 4)))
+def test_who_reads_only_what_has_changed_misses_no_row(file: Path, seed: int) -> None:
+    """Whatever pauses lie between writes and looks."""
+    draw, ring, reader, seen = random.Random(seed), SummaryRing(file, 64), HandedOver(file), list[int | None]()
+    for number in range(60):
+        ring.put(row(number), {**STAGES, "step": number})
+        if draw.random() < 0.5:
+            time.sleep(draw.choice([0, 0.0005, 0.005, 0.06]))
+        if not reader.is_unchanged:
+            seen += steps_in(reader.read_new().rows)
+    time.sleep(0.06)
+    seen += [] if reader.is_unchanged else steps_in(reader.read_new().rows)
+
+    assert seen == list(range(60))

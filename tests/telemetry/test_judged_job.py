@@ -126,3 +126,20 @@ def test_the_job_is_over_for_top_too(seen: Seen) -> None:
     assert document["judged_by"] == "over"
     assert document["job"]["roles"][0]["step"] == STEPS - 1
     assert document["job"]["ended"] == document["job"]["hosts"] == 1
+
+
+def test_a_process_that_trains_loads_nothing_of_it_and_opens_nothing(tmp_path: Path) -> None:
+    code = f"""
+import sys, mstxkit
+with mstxkit.capture({str(tmp_path / "run")!r}, metrics=":0,textfile", judge=False):
+    with mstxkit.stage("reward"):
+        pass
+    mstxkit.metrics()
+never = "mstxkit.telemetry", "mstxkit.judging", "prometheus", "http"
+print([name for name in sys.modules if name.startswith(never)])
+"""
+    env = {key: value for key, value in os.environ.items() if not key.startswith("MSTXKIT_")}
+    done = subprocess.run([sys.executable, "-c", code], env={**env, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE)
+
+    assert done.stdout.strip() == b"[]"
+    assert not (tmp_path / "run/metrics").exists()

@@ -11,7 +11,7 @@ from ...store.report import ACTS, OBSERVE
 from ..machine.moves import Policy
 
 _ENTRIES_FROM, _ENTRIES_TO = 16, 65_536
-_SIZES = ("run_bytes", "profiles_mb_s", "profiles_host_bytes", "profiles_run_bytes")
+_SIZES = ("run_bytes", "profiles_mb_s", "profiles_host_bytes", "profiles_run_bytes", "incidents_bytes")
 
 
 class DutySettings(NamedTuple):
@@ -30,6 +30,9 @@ class DutySettings(NamedTuple):
             the oldest finished data are removed, never the newest of a request.
         rings: 1: torch's flight-recorder rings are switched on, as long as nobody else has decided (`ring_variables`);
             a larger number: of so many entries.
+        hang_s: How long a range may stay open without progress at least before it is a hang; 0: nobody watches.
+        incidents: So many are kept in a run, the first and the newest.
+        incidents_bytes: What they may take there.
         act: "observe": verdicts are said, and no more; "escalate": they may ask for profiles.
         metrics: Where figures of the job go besides the run; None: "auto" (`store/metrics_setting.py`).
         flops_per_token, peak_flops: For MFU: a number, or stage to number; of one token, and of one rank's devices.
@@ -51,6 +54,9 @@ class DutySettings(NamedTuple):
     profiles_host_bytes: int = 0
     profiles_run_bytes: int = 0
     rings: int = 0
+    hang_s: float = 30.0
+    incidents: int = 20
+    incidents_bytes: int = 256 << 20
     act: str = OBSERVE
     metrics: str | None = None
     flops_per_token: Any = None
@@ -84,6 +90,12 @@ def checked(settings: DutySettings) -> DutySettings:
         raise CaptureError(
             f"rings={rings!r} (of capture): True, False or a number of entries from {_ENTRIES_FROM} to {_ENTRIES_TO}"
         )
+    hang_s: Any = settings.hang_s
+    if not isinstance(hang_s, (int, float)) or not (hang_s == 0 or 0.5 <= hang_s <= 86400):
+        raise CaptureError(f"hang_s={hang_s!r} (of capture): seconds from 0.5 to 86400 are needed, or 0 for never")
+    incidents: Any = settings.incidents
+    if not isinstance(incidents, int) or not 1 <= incidents <= 1000:
+        raise CaptureError(f"incidents={incidents!r} (of capture): a whole number from 1 to 1000 is needed")
     if settings.act not in ACTS:
         raise CaptureError(f"act={settings.act!r} (of capture or MSTXKIT_ACT): one of {', '.join(ACTS)} is needed")
     local_place.given_in(settings.profiles)

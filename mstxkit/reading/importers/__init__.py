@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Callable, NamedTuple
 from ...host import listing
 
 if TYPE_CHECKING:
-    from ._trace import Trace
+    from ._trace import DeviceTrace
 
     Advance = Callable[[float], None]
 
@@ -24,14 +24,14 @@ class Importer(NamedTuple):
         what: What it is called in messages and in the column `source`.
         recognises: Is this one, by its name and its first bytes?
         read: All of a file as one trace for each rank in it. It calls what it is handed with the bytes that it has
-            read since. What is damaged is in `Trace.damage`; it raises `FormatError` or `OSError` where nothing is
-            left.
+            read since. What is damaged is in `DeviceTrace.damage`; it raises `FormatError` or `OSError` where nothing
+            is left.
         preference: Of files of one folder that tell the same, the one with the smallest is read; 0: it stands alone.
     """
 
     what: str
     recognises: Callable[[Path, bytes], bool]
-    read: Callable[[Path, Advance], list[Trace]]
+    read: Callable[[Path, Advance], list[DeviceTrace]]
     preference: int = 0
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Sequence
 from ...errors import CaptureError, FormatError
 from ..folder import Damage, reason_of
 from . import _join, _kept, _waiting
-from ._places import Source
-from ._trace import Trace
+from ._places import FileToImport
+from ._trace import DeviceTrace
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -48,7 +48,7 @@ class Imported(NamedTuple):
 
 
 def import_all(
-    run: Run, sources: Sequence[Source], advance: Callable[[float], None], rank: int | None = None
+    run: Run, sources: Sequence[FileToImport], advance: Callable[[float], None], rank: int | None = None
 ) -> list[Imported]:
     """Read these files and join them with a run.
 
@@ -57,7 +57,7 @@ def import_all(
         advance: Called with about the bytes that were read since.
         rank: Whose they are, where nothing else says so.
     """
-    traces: dict[int, list[Trace]] = {}
+    traces: dict[int, list[DeviceTrace]] = {}
     problems: dict[int, FormatError | OSError] = {}
     for number, source in enumerate(sources):
         try:
@@ -76,7 +76,7 @@ def import_all(
     ]
 
 
-def keep(run: Path, run_id: str, source: Source, imported: Imported) -> None:
+def keep(run: Path, run_id: str, source: FileToImport, imported: Imported) -> None:
     """Keep what a file became, in place of what was kept of it before.
 
     Nothing is kept of one that has no rows and never had: it may have some once its stage is over. Of one that can
@@ -91,7 +91,7 @@ def keep(run: Path, run_id: str, source: Source, imported: Imported) -> None:
         _kept.write(run, run_id, identity, rows, imported.about())
 
 
-def try_to_keep(run: Path, run_id: str, source: Source, imported: Imported) -> str:
+def try_to_keep(run: Path, run_id: str, source: FileToImport, imported: Imported) -> str:
     """The same; why it could not be done, or ""."""
     try:
         keep(run, run_id, source, imported)
@@ -100,7 +100,7 @@ def try_to_keep(run: Path, run_id: str, source: Source, imported: Imported) -> s
         return reason_of(exc)
 
 
-def _read(source: Source, advance: Callable[[float], None]) -> list[Trace]:
+def _read(source: FileToImport, advance: Callable[[float], None]) -> list[DeviceTrace]:
     traces = source.importer.read(source.path, advance)
     for trace in traces:
         if len(traces) == 1 and source.rank is not None:
@@ -112,7 +112,7 @@ def _read(source: Source, advance: Callable[[float], None]) -> list[Trace]:
     return traces
 
 
-def _complete(trace: Trace, companion: Path, advance: Callable[[float], None]) -> None:
+def _complete(trace: DeviceTrace, companion: Path, advance: Callable[[float], None]) -> None:
     """Transfer and waiting from `communication.json` beside it."""
     from .communication import IMPORTER
 
@@ -126,7 +126,7 @@ def _complete(trace: Trace, companion: Path, advance: Callable[[float], None]) -
     trace.notes.append("transfer is told from waiting by communication.json beside it")
 
 
-def _joined(source: Source, traces: list[Trace], hosts: dict[int, list[_join.Host]]) -> Imported:
+def _joined(source: FileToImport, traces: list[DeviceTrace], hosts: dict[int, list[_join.Host]]) -> Imported:
     rows: list[dict[str, Any]] = []
     clocks: list[dict[str, Any]] = []
     problems, notes = [], [note for trace in traces for note in trace.notes]
@@ -150,6 +150,6 @@ def _joined(source: Source, traces: list[Trace], hosts: dict[int, list[_join.Hos
     )  # fmt: skip
 
 
-def _failed(source: Source, exc: FormatError | OSError) -> Imported:
+def _failed(source: FileToImport, exc: FormatError | OSError) -> Imported:
     damage = Damage.because(os.fspath(source.path), exc)
     return Imported(damage.path, source.importer.what, [], 0, [], [], damage.reason, [], [damage])

@@ -6,7 +6,7 @@ neither is free. Stages are brought to the recording's clock, so that the three 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Sequence
 
 import numpy as np
 import polars as pl
@@ -17,7 +17,7 @@ from ..intervals import Intervals, union
 from ..processes import Process, rank_of, role_of
 from . import _clock_fit
 from ._clock_fit import ClockFit
-from ._trace import NAME_CHARACTERS, NO_NAMES, NamedColumn, NamedStretches, Times, Trace
+from ._trace import NAME_CHARACTERS, NO_NAMES, DeviceTrace, NamedColumn, NamedStretches, Times
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -42,7 +42,7 @@ class Host(NamedTuple):
     ranges: NamedStretches
 
 
-class Joined(NamedTuple):
+class JoinedTrace(NamedTuple):
     """What a trace became: rows of `DEVICE_SCHEMA` without the last one, how its clock was found, and what is wrong."""
 
     rows: list[dict[str, Any]]
@@ -50,7 +50,7 @@ class Joined(NamedTuple):
     problem: str = ""
 
 
-def hosts(run: Run, traces: Sequence[Trace]) -> dict[int, list[Host]]:
+def hosts(run: Run, traces: Sequence[DeviceTrace]) -> dict[int, list[Host]]:
     """The processes of each rank of these traces. Ranges are read only where a trace has some of such names."""
     from ..tables import stages, waits
 
@@ -77,7 +77,7 @@ def ranks_of(run: Run) -> frozenset[int]:
     return frozenset({*ranks, *range(min(max(sizes, default=0), _RANKS_AT_MOST))})
 
 
-def know_by_process(run: Run, traces: Sequence[Trace]) -> None:
+def know_by_process(run: Run, traces: Sequence[DeviceTrace]) -> None:
     """Set the rank of traces that say none, but who recorded them: where the run has one such process, it is that."""
     for trace in (trace for trace in traces if trace.rank is None and trace.pid is not None):
         ranks = {
@@ -114,21 +114,21 @@ def _called(domain: str | None, name: str | None, names: set[str]) -> str | None
     return next((form for form in (form[:NAME_CHARACTERS] for form in forms) if form in names), None)
 
 
-def join(trace: Trace, candidates: Sequence[Host]) -> Joined:
+def join(trace: DeviceTrace, candidates: Sequence[Host]) -> JoinedTrace:
     """Rows of a trace by the process that it belongs to, of those of its rank."""
     extent = trace.extent
     if extent is None:
-        return Joined([], _clock_fit.wall(0), NOTHING_IN_IT)
+        return JoinedTrace([], _clock_fit.wall(0), NOTHING_IN_IT)
     fits = [(host, _fit_of(trace, host)) for host in candidates if host.stages.height]
     if not fits:
-        return Joined([], _clock_fit.wall(0), f"is of rank {trace.rank}, of which the run has no stage")
+        return JoinedTrace([], _clock_fit.wall(0), f"is of rank {trace.rank}, of which the run has no stage")
     host, clock = max(fits, key=lambda both: _closeness(trace, extent, *both))
     rows = _rows(trace, extent, host, clock)
     problem = "" if rows else _why_none(extent, host, clock)
-    return Joined(rows, clock, problem)
+    return JoinedTrace(rows, clock, problem)
 
 
-def _fit_of(trace: Trace, host: Host) -> ClockFit:
+def _fit_of(trace: DeviceTrace, host: Host) -> ClockFit:
     own_error_ns = host.process.clock.error_ns or 0
     fit = _clock_fit.fit(trace.ranges, host.ranges, own_error_ns)
     if fit is not None:
@@ -137,7 +137,7 @@ def _fit_of(trace: Trace, host: Host) -> ClockFit:
     return _clock_fit.wall(own_error_ns, f"{why}: both clocks are taken to be the wall clock")
 
 
-def _closeness(trace: Trace, extent: tuple[int, int], host: Host, clock: ClockFit) -> tuple[int, int, int, int]:
+def _closeness(trace: DeviceTrace, extent: tuple[int, int], host: Host, clock: ClockFit) -> tuple[int, int, int, int]:
     """The more, the sooner is this process the one: ranges that agree, its pid and host, stages at that time."""
     is_it = (trace.pid == host.process.pid) + 2 * (trace.host == host.process.host)
     starts, ends = _stages_there(host, clock)
@@ -171,7 +171,7 @@ class _Kinds(NamedTuple):
     spans: Intervals | None
 
     @classmethod
-    def of(cls, trace: Trace) -> _Kinds:
+    def of(cls, trace: DeviceTrace) -> _Kinds:
         computing, whole = trace.computing, trace.communicating
         apart = whole.without(computing) if whole is not None and computing is not None else whole
         both = whole.cut(computing) if whole is not None and computing is not None else None
@@ -182,7 +182,7 @@ class _Kinds(NamedTuple):
         return cls(computing, apart, transfer, waiting, both, trace.spans)
 
 
-def _rows(trace: Trace, extent: tuple[int, int], host: Host, clock: ClockFit) -> list[dict[str, Any]]:
+def _rows(trace: DeviceTrace, extent: tuple[int, int], host: Host, clock: ClockFit) -> list[dict[str, Any]]:
     starts, ends = _stages_there(host, clock)
     starts, ends = np.maximum(starts, extent[0]), np.minimum(ends, extent[1])
     inside = np.flatnonzero(ends > starts)
@@ -191,30 +191,34 @@ def _rows(trace: Trace, extent: tuple[int, int], host: Host, clock: ClockFit) ->
     there = host.stages[inside].select("step", pl.col("stage").cast(pl.String))
     keyed = there.with_columns(start=pl.Series(starts[inside]), end=pl.Series(ends[inside]))
     grouped = keyed.group_by("step", "stage", maintain_order=True).agg("start", "end").sort("step", "stage")
-    kinds, rows = _Kinds.of(trace), []
-    for step, stage, begins, stops in grouped.iter_rows():
-        stretches = union(begins, stops)
-        figures = _figures(kinds, stretches)
-        error = min(2 * len(begins) * clock.error_ns, stretches.total_ns)
-        rows.append({
-            "rank": trace.rank, "step": step, "stage": stage, "role": role_of(host.process), "host": host.process.host,
-            "count": len(begins), **figures, "error_ns": error, "clock": clock.how, "source": trace.source,
-        })  # fmt: skip
-    return rows
+    stretches = [union(*both) for both in grouped.select("start", "end").iter_rows()]
+    figures = _figures(_Kinds.of(trace), stretches)
+    who = {"rank": trace.rank, "role": role_of(host.process), "host": host.process.host}
+    return [
+        {**who, "step": step, "stage": stage, "count": len(begins), **lengths, "clock": clock.how,
+         "error_ns": min(2 * len(begins) * clock.error_ns, lengths["stage_ns"] or 0), "source": trace.source}
+        for (step, stage, begins, _), lengths in zip(grouped.iter_rows(), figures)
+    ]  # fmt: skip
 
 
-def _figures(kinds: _Kinds, stage: Intervals) -> dict[str, int | None]:
-    """Lengths of what one stage of a step holds."""
+def _figures(kinds: _Kinds, stages: list[Intervals]) -> Iterator[dict[str, int | None]]:
+    """Lengths of what each stage of a step holds; of all at once, as each kind may have millions of stretches."""
+    sizes = [len(stage.starts) for stage in stages]
+    first = np.cumsum([0, *sizes[:-1]])
+    starts, ends = (np.concatenate([stage[at] for stage in stages]) for at in (0, 1))
 
-    def inside(kind: Intervals | None) -> int | None:
-        return None if kind is None else int(kind.inside(stage.starts, stage.ends).sum())
+    def inside(kind: Intervals | None) -> list[int] | list[None]:
+        if kind is None:
+            return [None] * len(stages)
+        return np.add.reduceat(kind.inside(starts, ends), first).tolist()  # type: ignore[no-any-return]
 
-    computing, communicating = inside(kinds.computing), inside(kinds.communicating)
-    is_whole = computing is not None and communicating is not None
-    return {
-        "stage_ns": stage.total_ns, "computing_ns": computing, "communicating_ns": communicating,
-        "transfer_ns": inside(kinds.transfer), "waiting_ns": inside(kinds.waiting),
-        "overlapped_ns": inside(kinds.overlapped),
-        "free_ns": stage.total_ns - (computing or 0) - (communicating or 0) if is_whole else None,
-        "spans_ns": inside(kinds.spans),
-    }  # fmt: skip
+    columns = [inside(kind) for kind in kinds]
+    for stage, values in zip(stages, zip(*columns)):
+        computing, communicating, transfer, waiting, overlapped, spans = values
+        is_whole = computing is not None and communicating is not None
+        yield {
+            "stage_ns": stage.total_ns, "computing_ns": computing, "communicating_ns": communicating,
+            "transfer_ns": transfer, "waiting_ns": waiting, "overlapped_ns": overlapped,
+            "free_ns": stage.total_ns - (computing or 0) - (communicating or 0) if is_whole else None,
+            "spans_ns": spans,
+        }  # fmt: skip

@@ -35,7 +35,7 @@ class Lane:
         return starts, ends, np.frombuffer(self._codes, dtype=np.int32)
 
 
-class Names:
+class EventNames:
     """A number for each name; beyond the limit all are one."""
 
     def __init__(self) -> None:

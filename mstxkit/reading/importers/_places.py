@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import stat
+import zlib
 from pathlib import Path
 from typing import Iterable, Iterator, NamedTuple
 
@@ -26,7 +28,7 @@ _INFO, _IN_NAME = re.compile(r"profiler_info_(\d{1,9})\.json"), re.compile(r"(?:
 _DATABASE = re.compile(r"(?:ascend_pytorch|ascend_mindspore)_profiler_(\d{1,9})\.db|msmonitor_\d+_\d+_(\d{1,9})\.db")
 
 
-class Source(NamedTuple):
+class FileToImport(NamedTuple):
     """A file to read.
 
     Args:
@@ -44,13 +46,13 @@ class Source(NamedTuple):
     companion: Path | None = None
 
 
-def sources(paths: Iterable[Path], damage: list[Damage]) -> list[Source]:
+def sources(paths: Iterable[Path], damage: list[Damage]) -> list[FileToImport]:
     """All files that these paths stand for; a folder stands for what is below it, links not followed.
 
     Args:
         damage: What a path that was named has not, is added here.
     """
-    every: dict[Path, Source] = {}
+    every: dict[Path, FileToImport] = {}
     for path in paths:
         try:
             named = _named(path)
@@ -61,7 +63,7 @@ def sources(paths: Iterable[Path], damage: list[Damage]) -> list[Source]:
     return list(every.values())
 
 
-def _named(path: Path) -> list[Source]:
+def _named(path: Path) -> list[FileToImport]:
     if not stat.S_ISDIR(path.stat().st_mode):
         importer = _importer_of(path)
         if importer is None:
@@ -86,9 +88,9 @@ def _folders(top: Path) -> Iterator[tuple[Path, list[str]]]:
         yield folder, sorted(names)
 
 
-def _of_folder(folder: Path, names: list[str]) -> Iterator[Source]:
+def _of_folder(folder: Path, names: list[str]) -> Iterator[FileToImport]:
     """Files that stand alone, and of those that tell the same the best for each rank."""
-    best: dict[int | None, list[Source]] = {}
+    best: dict[int | None, list[FileToImport]] = {}
     for name in names:
         path = folder / name
         if not name.endswith(_SUFFIXES) or _OTHERS.fullmatch(name) or path.is_symlink():
@@ -124,9 +126,6 @@ def _importer_of(path: Path) -> Importer | None:
 
 
 def _unpacked(path: Path) -> bytes:
-    import gzip
-    import zlib
-
     try:
         with gzip.open(path) as file:
             return file.read(HEAD_BYTES)
@@ -134,9 +133,11 @@ def _unpacked(path: Path) -> bytes:
         raise FormatError(f"cannot be unpacked: {reason_of(exc)}") from None
 
 
-def _source(path: Path, importer: Importer) -> Source:
+def _source(path: Path, importer: Importer) -> FileToImport:
     recorder = next((kinds.recorder_of(part) for part in reversed(path.parts) if kinds.recorder_of(part)), {})
-    return Source(path, importer, _rank_of(path), str(recorder.get("host", "")), small_number(recorder.get("pid")))
+    return FileToImport(
+        path, importer, _rank_of(path), str(recorder.get("host", "")), small_number(recorder.get("pid"))
+    )
 
 
 def _rank_of(path: Path) -> int | None:

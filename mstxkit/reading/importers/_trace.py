@@ -137,7 +137,7 @@ NO_NAMES = NamedColumn().all()
 
 
 @dataclass
-class Trace:
+class DeviceTrace:
     """What one file tells of one rank's device.
 
     Attributes:

@@ -12,13 +12,13 @@ from typing import Sequence
 import numpy as np
 
 from ..intervals import Intervals, union
-from ._trace import Times, Trace
+from ._trace import DeviceTrace, Times
 
 BY_TASKS, BY_RANKS = "tasks", "ranks"
 _RANKS_AT_LEAST = 2
 
 
-def compare(traces: Sequence[Trace], ranks_of_run: frozenset[int]) -> None:
+def compare(traces: Sequence[DeviceTrace], ranks_of_run: frozenset[int]) -> None:
     """Set `transfer` and `waiting` of the traces that do not tell them themselves, as far as all others are there.
 
     The k-th collective of a group in one rank is the k-th in the others. Where counts differ, a window was another one:
@@ -29,7 +29,7 @@ def compare(traces: Sequence[Trace], ranks_of_run: frozenset[int]) -> None:
         ranks_of_run: Where all of them are there, so are all of any group whose size nobody tells.
     """
     all_there = ranks_of_run <= {trace.rank for trace in traces}
-    members: dict[str, list[tuple[Trace, Times, Times]]] = {}
+    members: dict[str, list[tuple[DeviceTrace, Times, Times]]] = {}
     for trace in {id(trace): trace for trace in traces if trace.rank is not None}.values():
         for code, name in enumerate(trace.operations.names):
             members.setdefault(f"{trace.source}\0{name}", []).append((trace, *trace.operations.of(code)))
@@ -49,7 +49,7 @@ def compare(traces: Sequence[Trace], ranks_of_run: frozenset[int]) -> None:
             trace.notes.append("transfer is told from waiting by comparing ranks")
 
 
-def _is_whole(group: str, members: Sequence[Trace], all_there: bool) -> bool:
+def _is_whole(group: str, members: Sequence[DeviceTrace], all_there: bool) -> bool:
     """Are all ranks of a group there? Where not, it is noted, once."""
     size = max((trace.group_sizes.get(group, 0) for trace in members), default=0)
     if (size and len(members) >= size) or (not size and all_there):

@@ -19,7 +19,7 @@ from ...errors import FormatError
 from ..folder import Damage
 from . import Importer
 from ._json_stream import JsonStream, ns_of_ms, ns_of_us, opened
-from ._trace import NamedColumn, Stretches, Trace
+from ._trace import DeviceTrace, NamedColumn, Stretches
 
 _TIMES, _START = "Communication Time Info", "Start Timestamp(us)"
 _ELAPSED, _TRANSIT = "Elapse Time(ms)", "Transit Time(ms)"
@@ -30,9 +30,9 @@ def _is_communication(path: Path, head: bytes) -> bool:
     return path.name == "communication.json" or (head.lstrip().startswith(b"{") and _TIMES.encode() in head)
 
 
-def read(path: Path, advance: Callable[[float], None]) -> list[Trace]:
+def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace. FormatError: nothing in it could be read."""
-    trace, column = Trace(str(path), IMPORTER.what), NamedColumn()
+    trace, column = DeviceTrace(str(path), IMPORTER.what), NamedColumn()
     communicating, transfer, waiting = Stretches(), Stretches(), Stretches()
     with opened(path) as file:
         try:

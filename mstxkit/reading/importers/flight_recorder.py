@@ -17,7 +17,7 @@ from ...store.values import small_number
 from ..folder import Damage
 from . import Importer
 from ._json_stream import JsonStream, opened
-from ._trace import LATEST_NS, NamedColumn, Stretches, Trace, text
+from ._trace import LATEST_NS, DeviceTrace, NamedColumn, Stretches, text
 
 # Protocols 2 to 5 begin with it; torch writes 2.
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
@@ -37,13 +37,13 @@ def _is_dump(path: Path, head: bytes) -> bool:
     return is_pickle or (is_object and (b'"pg_config"' in head or b'"collective_seq_id"' in head))
 
 
-def read(path: Path, advance: Callable[[float], None]) -> list[Trace]:
+def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace; its rank is what the dump says, else the number at the end of its name.
 
     Raises:
         FormatError: it is a pickle, or nothing in it could be read.
     """
-    trace, stretches, column = Trace(str(path), IMPORTER.what), Stretches(), NamedColumn()
+    trace, stretches, column = DeviceTrace(str(path), IMPORTER.what), Stretches(), NamedColumn()
     with opened(path) as file:
         if _PICKLE.match(file.read(2)):
             raise FormatError(HOW_TO_JSON)

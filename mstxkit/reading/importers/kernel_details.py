@@ -16,7 +16,7 @@ from ..folder import Damage
 from . import Importer
 from ._json_stream import ns_of_us
 from ._lanes import COLLECTIVE, EVENTS_AT_MOST
-from ._trace import NamedColumn, Stretches, Trace
+from ._trace import DeviceTrace, NamedColumn, Stretches
 
 _START, _LENGTH, _KERNEL, _CORE = "start time(us)", "duration(us)", "name", "accelerator core"
 _COLLECTIVE_CORE, _GROUP = re.compile(r"communication|hccl", re.IGNORECASE), re.compile(r"__(\d+)_")
@@ -29,9 +29,14 @@ def _is_details(path: Path, head: bytes) -> bool:
     return path.name == "kernel_details.csv" or (_START.encode() in first_line and _LENGTH.encode() in first_line)
 
 
-def read(path: Path, advance: Callable[[float], None]) -> list[Trace]:
+def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace. FormatError: it has no such columns, or not one row that can be read."""
-    trace, computing, communicating, column = Trace(str(path), IMPORTER.what), Stretches(), Stretches(), NamedColumn()
+    trace, computing, communicating, column = (
+        DeviceTrace(str(path), IMPORTER.what),
+        Stretches(),
+        Stretches(),
+        NamedColumn(),
+    )
     bad = 0
     try:
         for name, core, start, length in _rows(path, advance):

@@ -18,7 +18,7 @@ from ...store.values import list_of, small_number, table_of
 from ..folder import Damage
 from . import Importer
 from ._json_stream import VALUE_CHARACTERS, opened
-from ._trace import LATEST_NS, NamedColumn, Stretches, Trace, text
+from ._trace import LATEST_NS, DeviceTrace, NamedColumn, Stretches, text
 
 _RANK_KEYS = ("mstxkit.rank", "rank", "process.rank", "distributed.rank")
 _RANKS_AT_MOST = 100_000
@@ -28,26 +28,26 @@ def _is_otlp(path: Path, head: bytes) -> bool:
     return b'"resourceSpans"' in head[:4096]
 
 
-def read(path: Path, advance: Callable[[float], None]) -> list[Trace]:
+def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace for each rank that its resources name. FormatError: nothing in it could be read."""
-    found: dict[int | None, _Spans] = {}
-    whole = Trace(str(path), IMPORTER.what)
+    by_rank: dict[int | None, _RankSpans] = {}
+    whole = DeviceTrace(str(path), IMPORTER.what)
     with opened(path) as file:
         offset = 0
         while line := file.readline(VALUE_CHARACTERS):
             advance(len(line))
             try:
                 for rank, host, pid, span in _spans_of(json.loads(line) if line.strip() else {}):
-                    if rank not in found and len(found) < _RANKS_AT_MOST:
-                        found[rank] = _Spans(Trace(str(path), IMPORTER.what, rank, host, pid))
-                    if rank in found:
-                        found[rank].take(span)
+                    if rank not in by_rank and len(by_rank) < _RANKS_AT_MOST:
+                        by_rank[rank] = _RankSpans(DeviceTrace(str(path), IMPORTER.what, rank, host, pid))
+                    if rank in by_rank:
+                        by_rank[rank].take(span)
             except (ValueError, RecursionError):
                 Damage(whole.file, offset, len(line), "a line is no JSON: it is left out").note_in(whole.damage)
                 if len(whole.damage) > 100:
                     break
             offset += len(line)
-    traces = [spans.finished() for spans in found.values()]
+    traces = [spans.finished() for spans in by_rank.values()]
     if not traces:
         raise FormatError("holds no span", offset=whole.damage[0].offset if whole.damage else 0)
     traces[0].damage += whole.damage
@@ -79,10 +79,10 @@ def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-class _Spans:
+class _RankSpans:
     """Spans of one rank."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: DeviceTrace) -> None:
         self._trace, self._stretches, self._ranges = trace, Stretches(), NamedColumn()
 
     def take(self, span: dict[str, Any]) -> None:
@@ -94,7 +94,7 @@ class _Spans:
         if isinstance(span.get("name"), str):
             self._ranges.add(span["name"], start, end)
 
-    def finished(self) -> Trace:
+    def finished(self) -> DeviceTrace:
         self._trace.spans, self._trace.ranges = self._stretches.all(), self._ranges.all()
         return self._trace
 

@@ -20,7 +20,7 @@ from ..folder import Damage
 from . import Importer
 from ._json_stream import JsonStream, opened
 from ._lanes import COLLECTIVE, EVENTS_AT_MOST, times_of
-from ._trace import LATEST_NS, NAME_CHARACTERS, NAMES_AT_MOST, NamedColumn, Stretches, Trace, text
+from ._trace import LATEST_NS, NAME_CHARACTERS, NAMES_AT_MOST, DeviceTrace, NamedColumn, Stretches, text
 
 _KERNEL, _OPERATOR, _ANNOTATION = "kernel", "cpu_op", "user_annotation"
 _OPERATORS = re.compile(r"(aten|prims|quantized|mkldnn|onednn|fbgemm|torchvision)::")
@@ -34,9 +34,9 @@ def _is_trace(path: Path, head: bytes) -> bool:
     return path.name.endswith((".pt.trace.json", ".pt.trace.json.gz")) or is_kineto
 
 
-def read(path: Path, advance: Callable[[float], None]) -> list[Trace]:
+def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace. FormatError: nothing in it could be read."""
-    reading = _Reading(Trace(str(path), IMPORTER.what))
+    reading = _TraceReading(DeviceTrace(str(path), IMPORTER.what))
     with opened(path) as file:
         try:
             for first, key, value in JsonStream(file, advance).values({"traceEvents": 2, "distributedInfo": 2}):
@@ -54,10 +54,10 @@ def read(path: Path, advance: Callable[[float], None]) -> list[Trace]:
     return [reading.finished()]
 
 
-class _Reading:
+class _TraceReading:
     """Takes event after event."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: DeviceTrace) -> None:
         self.trace, self._base_ns = trace, 0
         self._kernels, self._collectives = Stretches(), Stretches()
         self._operators, self._operators_of_collectives = Stretches(), Stretches()
@@ -102,12 +102,12 @@ class _Reading:
                 self.trace.pid = small_number(event.get("pid"))
 
     def _of_collective(self, name: str) -> bool:
-        known = self._is_collective.get(name)
-        if known is None:
-            known = bool(COLLECTIVE.search(name[:200]))
+        is_one = self._is_collective.get(name)
+        if is_one is None:
+            is_one = bool(COLLECTIVE.search(name[:200]))
             if len(self._is_collective) < NAMES_AT_MOST:
-                self._is_collective[name] = known
-        return known
+                self._is_collective[name] = is_one
+        return is_one
 
     def _note_operation(self, column: NamedColumn, event: Any, is_collective: bool, times: tuple[int, int]) -> None:
         arguments = table_of(event.get("args")) if is_collective else {}
@@ -118,7 +118,7 @@ class _Reading:
             if size and len(self.trace.group_sizes) < NAMES_AT_MOST:
                 self.trace.group_sizes[group[:NAME_CHARACTERS]] = size
 
-    def finished(self) -> Trace:
+    def finished(self) -> DeviceTrace:
         trace = self.trace
         has_device = bool(self._kernels.all().starts.size or self._collectives.all().starts.size)
         if has_device:

@@ -20,8 +20,8 @@ from ...errors import FormatError
 from ..folder import Damage
 from . import Importer
 from ._json_stream import JsonStream, opened
-from ._lanes import EVENTS_AT_MOST, Lane, Names, key_of, metadata_of, times_of
-from ._trace import NAMES_AT_MOST, NamedColumn, Stretches, Trace
+from ._lanes import EVENTS_AT_MOST, EventNames, Lane, key_of, metadata_of, times_of
+from ._trace import NAMES_AT_MOST, DeviceTrace, NamedColumn, Stretches
 
 _NAME = re.compile(r"trace_view\.json(\.gz)?|msprof(_slice)?_\d+.*\.json")
 _OVERLAP, _HARDWARE, _COLLECTIVES = "Overlap Analysis", "Ascend Hardware", ("HCCL", "Communication")
@@ -39,9 +39,9 @@ def _is_view(path: Path, head: bytes) -> bool:
     return bool(_NAME.fullmatch(path.name)) or (path.suffix == ".json" and is_list)
 
 
-def read(path: Path, advance: Callable[[float], None]) -> list[Trace]:
+def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace. FormatError: nothing in it could be read."""
-    reading = _Reading(Trace(str(path), IMPORTER.what))
+    reading = _ViewReading(DeviceTrace(str(path), IMPORTER.what))
     with opened(path) as file:
         try:
             for first, _, event in JsonStream(file, advance).values({"traceEvents": 2}):
@@ -57,15 +57,15 @@ def read(path: Path, advance: Callable[[float], None]) -> list[Trace]:
     return [reading.finished()]
 
 
-class _Reading:
+class _ViewReading:
     """Takes event after event, and sorts them once all process names are there."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: DeviceTrace) -> None:
         self.trace = trace
         self._lanes: dict[_Place, Lane] = {}
         self._processes: dict[str | int, str] = {}
         self._threads: dict[_Place, str] = {}
-        self._names, self._ranges = Names(), NamedColumn()
+        self._names, self._ranges = EventNames(), NamedColumn()
 
     def damaged(self, exc: FormatError) -> None:
         Damage.because(self.trace.file, exc).note_in(self.trace.damage)
@@ -101,7 +101,7 @@ class _Reading:
             elif what == "thread_name" and len(self._threads) < NAMES_AT_MOST:
                 self._threads[pid, tid] = name
 
-    def finished(self) -> Trace:
+    def finished(self) -> DeviceTrace:
         trace, has_overlap = self.trace, _OVERLAP in self._processes.values()
         trace.ranges = self._ranges.all()
         if has_overlap:

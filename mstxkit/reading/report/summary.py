@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import judged as judging
 from .. import places
-from ..tables import stages, stragglers, what_if
+from ..tables import incidents, stages, stragglers, what_if
 from . import captures, causes, device_words, measuring, waits
 from .choice import EVERYTHING, ReportChoice
 from .headline import headline
@@ -55,6 +55,7 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING) -> dict[str, Any]:
         "own_cost": _own_cost(processes),
         "killed": _killed(gone), "endings": _endings(gone),
         "losses": _losses(processes), "coalesced": measured.coalesced,
+        "incidents": incidents.dicts(run.path, run.id, run.damage),
         "places": places.rows(run.path, run.id, processes["process"]), "captures_failed": captures.summarise(run),
         "damage": [part._asdict() for part in run.damage],
     }  # fmt: skip

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from .. import labels
-from . import captures, device_words, elsewhere, verdict_words, waits
+from . import captures, device_words, elsewhere, incident_lines, verdict_words, waits
 from .escape import for_rich, for_terminal, shown
 from .range_table import range_table
 from .stage_table import stage_table
@@ -42,6 +42,7 @@ def render(summary: dict[str, Any], everything: bool = False, top: int | None = 
     parts += waits.lines(summary["waits"])
     parts += _apart([range_table(summary["ranges"], top, everything)] if summary["ranges"] else [])
     parts += [Text(), _own_cost(summary)]
+    parts += incident_lines.lines(summary["path"], summary["incidents"])
     parts += _of_first(summary["killed"], _killed, "killed")
     parts += [Text()] * bool(summary["endings"]) + [_ended(ending) for ending in summary["endings"]]
     parts += _of_first(summary["losses"], _lost, "with losses")

@@ -14,24 +14,16 @@ if TYPE_CHECKING:
     from ..run import Run
 
 
-class _ListeningController(Controller):
-    """The judge of a job, of which each step is kept that has collectives."""
-
-    def __init__(self, run: str) -> None:
-        super().__init__(run)
-        self.steps: list[RoleStep] = []
-
-    def _with_errors(self, step: RoleStep) -> RoleStep:
-        step = super()._with_errors(step)
-        if step.collectives is not None:
-            self.steps.append(step)
-        return step
-
-
 def with_rings(run: Run) -> list[RoleStep]:
     """The steps of a run of which a ring tells, by step. *Cost*: reads and judges all that was handed over."""
     files = batches.files_in(Path(run.path))
-    controller, now_s = _ListeningController(run.path), 0.0
+    steps: list[RoleStep] = []
+
+    def keep(step: RoleStep) -> None:
+        if step.collectives is not None:
+            steps.append(step)
+
+    controller, now_s = Controller(run.path, on_step=keep), 0.0
     handed = (batches.BatchFile(file, run.id).read() for file in files)
     for batch in heapq.merge(*handed, key=lambda batch: batch.time_s):
         now_s = max(now_s, batch.time_s)
@@ -40,7 +32,7 @@ def with_rings(run: Run) -> list[RoleStep]:
             controller.work(now_s)
     if files:
         controller.work(now_s, at_once=True)
-    return sorted(controller.steps, key=lambda step: step.step)
+    return sorted(steps, key=lambda step: step.step)
 
 
 def joined(steps: list[RoleStep], ringed: list[RoleStep]) -> list[RoleStep]:

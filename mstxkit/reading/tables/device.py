@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from ..importers._kept import Identity
-    from ..importers._places import Source
+    from ..importers._places import FileToImport
     from ..run import Run
     from ..selection import Selection
 
@@ -28,10 +28,17 @@ BYTES_AT_MOST, BYTES_OF_ALL = 1 << 28, 1 << 30
 
 
 def table(run: Run, chosen: Selection) -> pl.DataFrame:
-    """The table, by rank, step and stage; of what is asked for.
+    """One row a rank, step, stage and file, in this order; of a run's filters ranks, steps and stages hold.
 
     `rank, step, stage, role, host, count, stage_ns, computing_ns, communicating_ns, transfer_ns, waiting_ns,
-    overlapped_ns, free_ns, spans_ns, error_ns, clock, source, file`: `Run.device` says what they are.
+    overlapped_ns, free_ns, spans_ns, error_ns, clock, source, file`. What a file does not tell is null.
+
+    - `stage_ns` is the part of the stage that was recorded, of `count` occurrences; computing, communicating and free
+      add up to it. What is both counts as computing, and in `overlapped_ns` too.
+    - `transfer_ns` and `waiting_ns` are parts of `communicating_ns`.
+    - `spans_ns` is how much of the stage had spans of somebody else's tracing.
+    - Each number is right to `error_ns`. `clock` says how clocks were compared: `ranges`, `few ranges`, or `wall
+      clock`, which is taken to be right to 10 ms.
     """
     import polars as pl
 
@@ -71,7 +78,7 @@ def _of_own_profiles(run: Run, folder: Path) -> list[pl.DataFrame]:
     return rest
 
 
-def own_profiles(run: Run, folder: Path, is_limited: bool = True) -> list[tuple[Source, Identity]]:
+def own_profiles(run: Run, folder: Path, is_limited: bool = True) -> list[tuple[FileToImport, Identity]]:
     """Parsed profiles of the run that were not imported yet, or that have changed since."""
     from ..importers import _kept, _places
 
@@ -106,7 +113,7 @@ def _owners(run: Run, folder: Path) -> dict[Path, tuple[int | None, str, int | N
     return owners
 
 
-def _with_owner(source: Source, owners: dict[Path, tuple[int | None, str, int | None]]) -> Source:
+def _with_owner(source: FileToImport, owners: dict[Path, tuple[int | None, str, int | None]]) -> FileToImport:
     for place in (source.path, *source.path.parents):
         if place in owners:
             rank, host, pid = owners[place]

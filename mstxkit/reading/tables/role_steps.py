@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...host import parts
+from ...judging.clock_bounds import WALL_ERROR_NS
 from ...judging.evidence import Peer, RoleStep, Work
 from ...stages import canonical
 from . import stages, waits
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from ...judging.evidence import Seconds, Whole
     from ..run import Run
 
-# Processes of two hosts, of whose clocks nothing more is known, are this far from each other at most: NTP does better.
-CLOCKS_OF_HOSTS_S = 0.01
 # A member that is farther behind than so many steps is doing something else, and is not waited for.
 _STEPS_BEHIND = 2
 _NS = 1e9
@@ -91,7 +90,7 @@ def _members(processes: pl.DataFrame, rows: pl.DataFrame) -> _Members:
     drivers = set(rows.filter(rows["waits_for"].is_not_null())["process"].to_list())
     entries = processes.to_dicts()
     hosts = {entry["host"] for entry in entries}
-    apart_s = CLOCKS_OF_HOSTS_S if len(hosts) > 1 else 0.0
+    apart_s = WALL_ERROR_NS / _NS if len(hosts) > 1 else 0.0
     return _Members(
         [(entry["attempt"] or 0, entry["role"] or "", _beside(entry)) for entry in entries],
         [_peer(place, entry, place in drivers) for place, entry in enumerate(entries)],

@@ -6,8 +6,11 @@
         judged = judge.close(step)
         job.grant(judged.wants)
 
+    truths = job.truths(100)
+
 What is yielded is what a real job hands over: stages with when they were entered and left and how much work was in
-them, and collectives only for those steps whose rings are dumped. Needs numpy.
+them, and collectives only for those steps whose rings are dumped. `truths` says how long each step is with the faults
+and without them: the share that a verdict calls lost can be held to it. Needs numpy.
 """
 
 from __future__ import annotations
@@ -15,5 +18,6 @@ from __future__ import annotations
 from .faults import FAULTS, InjectedFault
 from .job import SimulatedJob
 from .shape import JobShape
+from .truth import StepTruth, lost_ratio
 
-__all__ = ["FAULTS", "InjectedFault", "JobShape", "SimulatedJob"]
+__all__ = ["FAULTS", "InjectedFault", "JobShape", "SimulatedJob", "StepTruth", "lost_ratio"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 FAULTS = {
     "before": "a rank computes slower in a stage that nobody waits in; others wait for it where they meet next",
@@ -33,7 +33,8 @@ class InjectedFault:
         stage: Where.
         rank: Whose.
         factor: Time over healthy time: 1.25. Of input, a gap and what is behind a barrier: how much a third of the
-            step's usual time would take longer. Of a clock: seconds that it is wrong.
+            step's usual time would take longer. Of a clock: seconds that it is wrong. 1: no fault, but of a clock and
+            a hang.
         since: First step that has it.
         until: First step that has it no more.
     """
@@ -56,3 +57,10 @@ class InjectedFault:
         if self.kind == "drift":
             return 1 + (self.factor - 1) * min(1.0, (step - self.since + 1) / 20)
         return self.factor
+
+
+def undone(fault: InjectedFault) -> InjectedFault:
+    """The fault without effect; it draws as many random numbers, so that all else goes as it does with it."""
+    if fault.kind in ("hang", "clock"):
+        return replace(fault, until=fault.since)
+    return replace(fault, factor=1.0)

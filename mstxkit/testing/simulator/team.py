@@ -53,6 +53,11 @@ class Team:
         self._calls = 0
         self._is_free = not any(stage.collectives for stage in stages)
 
+    @property
+    def ended_s(self) -> float:
+        """When the last rank was done with the step that was gone through last."""
+        return float(np.fmax.reduce(self._now))
+
     # One step.
 
     def next_step(self) -> RoleStep:
@@ -95,7 +100,8 @@ class Team:
         lengths = self._work.lengths()
         for fault in self._faults:
             if fault.kind == "slow_sample" and fault.is_on(number):
-                lengths[self._random.integers(self._count), 0] = 16_384.0 * 2
+                rank = self._random.integers(self._count)
+                lengths[rank, 0] = lengths[rank, 0] if fault.factor == 1 else 16_384.0 * 2
             if fault.kind == "more_work" and fault.is_on(number):
                 lengths[self._members(fault)] *= fault.factor
         return lengths

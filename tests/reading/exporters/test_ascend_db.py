@@ -266,13 +266,19 @@ def test_what_is_no_profile_is_refused_with_its_path(run: Path, tmp_path: Path, 
         exported(steps_of(run), into=str(tmp_path / "ascend_pytorch_profiler_0.db"))
 
 
-@pytest.mark.skipif(not msprof_analyze.IS_HERE, reason="needs msprof-analyze: make setup")
-@pytest.mark.parametrize("layout", soak.sample(["msmonitor", "torch-npu"], 1))
-def test_mstx_sum_counts_each_name_and_step_as_the_run_has_it(run: Path, tmp_path: Path, layout: str) -> None:
+@pytest.mark.parametrize(
+    ("layout", "pandas"),
+    soak.sample([(layout, pandas) for layout in ("msmonitor", "torch-npu") for pandas in (2, 3)], 1),
+)
+def test_mstx_sum_counts_each_name_and_step_as_the_run_has_it(
+    run: Path, tmp_path: Path, layout: str, pandas: int
+) -> None:
+    if not msprof_analyze.has(pandas):
+        pytest.skip(f"needs msprof-analyze with pandas {pandas}: make setup-frameworks")
     folder = exported(steps_of(run), layout=layout)
     command = ["msprof-analyze", "cluster", "-m", "mstx_sum", "-d", folder, "-o", tmp_path / "sums"]
 
-    environ = msprof_analyze.install(tmp_path / "bin")
+    environ = msprof_analyze.install(tmp_path / "bin", pandas)
     done = subprocess.run([*command, "--export_type", "db"], env=environ, capture_output=True, text=True, timeout=300)
 
     database = tmp_path / "sums" / "cluster_analysis_output" / "cluster_analysis.db"

@@ -11,7 +11,7 @@ np = pytest.importorskip("numpy")
 
 from mstxkit.judging.evidence import RoleStep  # noqa: E402
 from mstxkit.judging.judged import Want  # noqa: E402
-from mstxkit.testing.simulator import FAULTS, InjectedFault, JobShape, SimulatedJob  # noqa: E402
+from mstxkit.testing.simulator import FAULTS, InjectedFault, JobShape, SimulatedJob, lost_ratio  # noqa: E402
 
 
 def first_of_each(job: SimulatedJob, count: int) -> list[RoleStep]:
@@ -116,3 +116,40 @@ def test_the_test_kit_loads_no_numpy_unless_the_simulator_is_asked_for() -> None
     code = "import sys, mstxkit.testing; assert 'numpy' not in sys.modules"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_truth_of_a_fault_is_what_each_step_lasts_with_it_and_without() -> None:
+    fault = InjectedFault("gap", "load_batch", rank=2, factor=1.3, since=2)
+    truths = SimulatedJob(JobShape(ranks=4, step_s=1.0), 1, [fault]).truths(12)
+    lost_s = [truth.length_s - truth.without_s for truth in truths]
+
+    assert [(truth.role, truth.step) for truth in truths] == [("actor", step) for step in range(12)]
+    assert lost_s[:2] == [0, 0]
+    # A rank comes a tenth of a second late; now and then another one generates for longer.
+    assert 0 < sum(lost_s) < 10 * 0.1
+    assert max(lost_s) == pytest.approx(0.1, rel=0.05)
+
+
+def test_the_truth_is_of_the_steps_that_are_handed_over() -> None:
+    fault = InjectedFault("inside", "actor_update", rank=2, factor=1.5, since=0)
+    job = SimulatedJob(JobShape(ranks=4), 1, [fault])
+    first, second = first_of_each(job, 2)
+
+    assert job.truths(2)[1].length_s == pytest.approx(second.left_s.max() - first.left_s.max())
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_what_is_drawn_at_random_is_the_same_with_a_fault_and_without(kind: str) -> None:
+    stage = "" if kind in ("slow_sample", "more_work", "clock") else "actor_update"
+    fault = InjectedFault(kind, stage, rank=2, factor=1.5, since=2, until=4)
+    truths = SimulatedJob(JobShape(ranks=4, step_s=1.0, mismatch=0.5), 1, [fault]).truths(8)
+
+    assert [truth.lost_ratio for truth in truths[5:]] == pytest.approx([0.0] * len(truths[5:]))
+
+
+def test_of_two_faults_one_can_be_taken_away() -> None:
+    one = InjectedFault("inside", "actor_update", rank=2, factor=1.5, since=0)
+    other = InjectedFault("inside", "actor_compute_log_prob", rank=1, factor=1.5, since=0)
+    job = SimulatedJob(JobShape(ranks=4), 1, [one, other])
+
+    assert 0 < lost_ratio(job.truths(5, without=[one])) < lost_ratio(job.truths(5))

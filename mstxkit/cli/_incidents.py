@@ -1,0 +1,51 @@
+"""An incident that somebody asks for: `mstxkit status RUN --incident`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from ..errors import MstxkitError, ReadError
+from ..incidents import folder
+from ..incidents.page import headline
+from ..reading.report.escape import for_terminal
+from ..store import incidents, run_file
+from ..store.incidents import Incident
+
+_WITHIN_S, _LOOKS_EVERY_S = 20.0, 0.2
+
+
+def ask(run: Path, json: bool) -> None:
+    """Ask for one, wait until it is there, and show where.
+
+    Raises:
+        MstxkitError: there is no such run, it cannot be written, or nobody answers.
+    """
+    from . import _show
+
+    incident = _taken(run)
+    if json:
+        _show.as_json({"incident": incident.incident, "page": str(run / incident.page), "reports": incident.reports})
+    else:
+        print(for_terminal(f"Incident {incident.incident}: {headline(incident)}, {incident.reports} processes:"))
+        print(for_terminal(f"  {run / incident.page}"))
+
+
+def _taken(run: Path) -> Incident:
+    run_id = run_file.id_of(run) if run.is_dir() else None
+    if run_id is None:
+        raise ReadError(f"{run}: no such run folder")
+    before = {incident.incident for incident in incidents.read(run, run_id)}
+    try:
+        folder.ask(run)
+    except OSError as exc:
+        raise MstxkitError(f"an incident cannot be asked for in {run}: {exc.strerror}") from exc
+    deadline = time.monotonic() + _WITHIN_S
+    while time.monotonic() < deadline:
+        time.sleep(_LOOKS_EVERY_S)
+        for incident in incidents.read(run, run_id):
+            if incident.incident not in before and incident.kind == incidents.REQUEST:
+                return incident
+    raise MstxkitError(
+        f"nobody has answered within {_WITHIN_S:.0f} s: no process of {run} runs, or none is watched (hang_s=0)"
+    )

@@ -1,0 +1,76 @@
+"""What ranks do at this moment, as `mstxkit top` shows it: a line each; of many, those that do the same together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Iterator, NamedTuple, Sequence
+
+from ..host.parts import TRAINER
+from ..judging.sight import Judges, Sighting
+from ..reading.report.escape import shown
+from ..reading.report.units import spans
+from ..store.whereabouts import Whereabouts, span
+from ._top_paper import Paper, counted, fitted, line_of
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+RANKS_AT_MOST = 16
+_STALE_S, _WIDEST = 15.0, 32
+
+
+class _Doing(NamedTuple):
+    """What those do that do the same."""
+
+    role: str
+    stage: str
+
+
+def of_ranks(sighting: Sighting, paper: Paper) -> Iterator[Text]:
+    """A line a rank; of more than 16, those that do the same together."""
+    if sighting.by == Judges.OVER:
+        return
+    ranks = [
+        w for w in sighting.where if w.rank is not None and w.part in ("", TRAINER) and (w.stage or w.step is not None)
+    ]
+    if not ranks:
+        return
+    from rich.cells import cell_len
+
+    ranks.sort(key=lambda where: (where.rank or 0, where.role))
+    yield line_of("now", "bold").append(f"{paper.dot}as their hosts said a few seconds ago", "dim not bold")
+    if len(ranks) <= RANKS_AT_MOST:
+        groups = [[rank] for rank in ranks]
+    else:
+        by_doing: dict[_Doing, list[Whereabouts]] = {}
+        for rank in ranks:
+            by_doing.setdefault(_Doing(rank.role, rank.stage or ""), []).append(rank)
+        groups = sorted(by_doing.values(), key=len)
+    shown_groups = groups[:RANKS_AT_MOST]
+    rows = [[_who(group), shown(group[0].role), _steps(group)] for group in shown_groups]
+    widths = [min(_WIDEST, max(cell_len(row[column]) for row in rows)) for column in range(3)]
+    for row, group in zip(rows, shown_groups):
+        yield _of_group("  ".join(fitted(text, width) for text, width in zip(row, widths) if width), group)
+    if len(groups) > RANKS_AT_MOST:
+        yield line_of(f"  and {counted(sum(map(len, groups[RANKS_AT_MOST:])), 'more rank')} (--json)", "dim")
+
+
+def _steps(group: Sequence[Whereabouts]) -> str:
+    steps = sorted({where.step for where in group if where.step is not None})
+    return "" if not steps else f"step {steps[0]:,}" + (f" to {steps[-1]:,}" if len(steps) > 1 else "")
+
+
+def _of_group(begin: str, group: Sequence[Whereabouts]) -> Text:
+    longest_s = max(where.in_stage_s or 0.0 for where in group)
+    first = group[0]
+    up_to = "up to " if len(group) > 1 else ""
+    stage = f"{shown(first.stage)} for {up_to}{span(longest_s)}" if first.stage else "between two stages"
+    oldest = max((where.age for where in group), key=lambda age: age.seconds)
+    line = line_of(f"  {begin}  {stage}")
+    return line.append(f"  seen {oldest.words}", "bold yellow") if oldest.seconds > _STALE_S else line
+
+
+def _who(group: Sequence[Whereabouts]) -> str:
+    if len(group) == 1:
+        return f"rank {group[0].rank}"
+    text = spans(where.rank or 0 for where in group)
+    return f"{len(group):,} ranks: {text}"

@@ -1,0 +1,49 @@
+"""What a picture of `mstxkit top` is drawn on, and its smallest parts: a line, a column, a count."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+
+class Paper(NamedTuple):
+    """What is drawn on.
+
+    Args:
+        columns, rows: Of the terminal.
+        is_ascii: Can it show nothing else?
+        run: The run's name.
+        folder: The run's folder, as it was given.
+    """
+
+    columns: int
+    rows: int
+    is_ascii: bool
+    run: str
+    folder: str
+
+    @property
+    def dot(self) -> str:
+        """Between two things on a line."""
+        return " - " if self.is_ascii else " · "
+
+
+def line_of(text: str = "", style: str = "") -> Text:
+    """A line of the picture; nothing in it is read as markup."""
+    from rich.text import Text
+
+    return Text(text, style, no_wrap=True)
+
+
+def fitted(text: str, columns: int) -> str:
+    """As wide as that: cut, or filled up. Wide characters count twice."""
+    line = line_of(text)
+    line.truncate(columns, overflow="ellipsis", pad=True)
+    return line.plain
+
+
+def counted(count: int, what: str, several: str = "") -> str:
+    """`1 host`, `1,024 hosts`."""
+    return f"{count:,} {what if count == 1 else several or what + 's'}"

@@ -1,0 +1,300 @@
+"""Who is stuck and who merely waits for him: from the reports of all processes, pure.
+
+Whoever is gone, stopped, or held by the kernel, a lock or code of his own waits for nobody. Whoever waits in a
+collective waits for the members that have not entered it; whoever waits for others, for those that still work. While
+they do, or somebody debugs one of them, nobody is stuck.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Iterable, Mapping, NamedTuple, Sequence
+
+from ..host import parts
+from ..store.collectives import ranks_as_text, ranks_in
+from ..store.stacks import ThreadStack
+from ..store.values import list_of, small_number, table_of, text_of, whole_number
+from . import waiting
+
+Report = Mapping[str, Any]
+_NS = 10**9
+# How a process is held that waits for nobody, what is surest first, in words.
+HELD = {
+    "gone": "it is gone",
+    "stopped": "it is stopped (SIGSTOP)",
+    "disk": "the kernel holds it, in a disk or a file system",
+    "native": "native code holds Python's lock (the GIL)",
+    "lock": "it waits for a lock",
+    "own": "it is in its own code",
+    "left": "it has ended, in order",
+}
+
+
+class Missing(NamedTuple):
+    """The first collective of a group that not all have entered.
+
+    Args:
+        group: Its number.
+        name, operation, sequence: As torch calls them.
+        entered, missing: Ranks, in the world of the group.
+    """
+
+    group: int
+    name: str
+    operation: str
+    sequence: int
+    entered: tuple[int, ...]
+    missing: tuple[int, ...]
+
+    @property
+    def words(self) -> str:
+        """`all_reduce 17 of group 0: entered by 0,2-7, missing 1`."""
+        who = f"entered by {_ranks(self.entered)}, missing {_ranks(self.missing)}"
+        return f"{self.operation} {self.sequence} of group {self.name or self.group}: {who}"
+
+
+class Cause(NamedTuple):
+    """What a hang comes to.
+
+    Args:
+        report: Of the cause; None where nobody alone is.
+        how: In which way it is held: a key of HELD, `missing`, `collective`, `others`.
+        reason: In words.
+        waiting: Reports of those that wait.
+        missing: The collective that is missing somebody.
+    """
+
+    report: Report | None
+    how: str
+    reason: str
+    waiting: tuple[Report, ...] = ()
+    missing: Missing | None = None
+
+
+def cause(reports: Sequence[Report], hang_s: float) -> Cause | None:
+    """Who is stuck; None: nobody is, as they wait for those who work, or for a debugger.
+
+    Args:
+        reports: Of all processes of the job.
+        hang_s: Whoever has done something within that goes on.
+    """
+    stuck = [report for report in reports if is_stuck(report)]
+    if not stuck or any(map(_is_debugged, reports)):
+        return None
+    missing = first_missing(reports)
+    waiters = [report for report in stuck if held(report) in (waiting.COLLECTIVE, waiting.OTHERS)]
+    # Who is gone holds up only those that wait for others.
+    held_fast = [report for report in stuck if report not in waiters and (waiters or not report.get("gone_ns"))]
+    if held_fast:
+        return _of_held(held_fast, reports, missing)
+    in_collectives = [report for report in waiters if held(report) == waiting.COLLECTIVE]
+    if in_collectives:
+        return _of_collectives(in_collectives, reports, missing, hang_s)
+    return _of_others(waiters, reports, hang_s)
+
+
+def _of_held(candidates: list[Report], reports: Sequence[Report], missing: Missing | None) -> Cause:
+    """The surest; of several those that a collective misses, of these the one that is not like the others."""
+    absent = () if missing is None else missing.missing
+    late = [report for report in candidates if small_number(report.get("rank")) in absent]
+    candidates = late or candidates
+    order = list(HELD)
+    alike = Counter(_place(report) for report in reports)
+    candidates = sorted(candidates, key=lambda r: (order.index(held(r)), alike[_place(r)], since_ns(r), _name(r)))
+    chosen = candidates[0]
+    others = tuple(r for r in reports if r is not chosen and (is_stuck(r) or waits_now(r)))
+    reason = HELD[held(chosen)]
+    if missing is not None and small_number(chosen.get("rank")) in absent:
+        reason += f"; it has not entered {missing.words}"
+    return Cause(chosen, held(chosen), reason, others, missing)
+
+
+def _of_collectives(
+    waiters: list[Report], reports: Sequence[Report], missing: Missing | None, hang_s: float
+) -> Cause | None:
+    """All that are stuck wait in a collective: for those that are not in it."""
+    world = {_world(report) for report in waiters}
+    members = [report for report in reports if _world(report) in world and not _is_beside(report)]
+    if missing is not None:
+        absent = [report for report in members if small_number(report.get("rank")) in missing.missing]
+    else:
+        absent = [report for report in members if held(report) != waiting.COLLECTIVE]
+    if any(goes_on(report, hang_s) for report in absent):
+        return None
+    if absent:
+        chosen = min(absent, key=lambda report: (since_ns(report) or 1 << 63, _name(report)))
+        reason = "it is not in the collective that the others wait in"
+        reason = f"it has not entered {missing.words}" if missing is not None else reason
+        others = tuple(report for report in reports if report is not chosen and waits_now(report))
+        return Cause(chosen, "missing", reason, others, missing)
+    if missing is not None and missing.missing:
+        return Cause(None, "collective", f"{missing.words}, and nothing is known of these", tuple(waiters), missing)
+    odd = _outlier(waiters)
+    if odd is not None:
+        others = tuple(report for report in waiters if report is not odd)
+        return Cause(odd, "collective", "it is in another collective than the others", others, missing)
+    first = min(waiters, key=lambda report: (since_ns(report), _name(report)))
+    if len(waiters) == 1 and not _has_others(waiters[0], reports):
+        return Cause(first, "collective", "it waits in a collective for processes that are not recorded", (), missing)
+    reason = "all of them are in the same collective, and nobody is missing: the network, or a device"
+    return Cause(None, "collective", reason, tuple(waiters), missing)
+
+
+def _of_others(waiters: list[Report], reports: Sequence[Report], hang_s: float) -> Cause | None:
+    """All that are stuck wait for other processes: for whoever goes on."""
+    if any(goes_on(report, hang_s) for report in reports if report not in waiters and not _is_beside(report)):
+        return None
+    chosen = min(waiters, key=lambda report: (since_ns(report), _name(report)))
+    others = tuple(report for report in waiters if report is not chosen)
+    return Cause(chosen, "others", "it waits for another process, and none that is recorded works", others)
+
+
+def is_stuck(report: Report) -> bool:
+    """Is a range of it stuck, or is it gone inside of one?"""
+    return bool(report.get("gone_ns")) or any(table_of(range_).get("is_stuck") is True for range_ in _inside(report))
+
+
+def goes_on(report: Report, hang_s: float) -> bool:
+    """Does it work, is it inside of a range that may last longer, or has it done something lately?"""
+    if is_stuck(report) or report.get("state") in ("stopped", "gone", "left"):
+        return False
+    quiet_s = report.get("quiet_s")
+    is_new = isinstance(quiet_s, (int, float)) and 0 <= quiet_s < hang_s
+    return report.get("works") is True or bool(_inside(report)) or is_new
+
+
+def waits_now(report: Report) -> bool:
+    """Does it stand in a range, in which it waits for others?"""
+    return bool(_inside(report)) and held(report) in (waiting.COLLECTIVE, waiting.OTHERS)
+
+
+def held(report: Report) -> str:
+    """In which way a process is held: a key of HELD, `collective` or `others`."""
+    state = text_of(report.get("state"))
+    if report.get("gone_ns"):
+        return "left" if state == "left" else "gone"
+    if state in ("stopped", "disk"):
+        return state
+    waits = text_of(report.get("waits"))
+    if waits in (waiting.COLLECTIVE, waiting.OTHERS, waiting.LOCK):  # these let go of the GIL
+        return waits
+    if report.get("stacks_by") == "signal":  # it has not answered itself
+        return "native"
+    # A lock of C's, as `threading.Lock` is, has no call of Python's own.
+    return "lock" if "futex" in text_of(report.get("waits_in")) else "own"
+
+
+def first_missing(reports: Iterable[Report]) -> Missing | None:
+    """Of the groups whose members are not all at the same collective, the one that waited first."""
+    groups: dict[int, dict[int, Mapping[str, Any]]] = {}
+    for report in reports:
+        rank = small_number(report.get("rank"))
+        for entry in map(table_of, list_of(report.get("entered"))):
+            if rank is not None and not _is_beside(report):
+                groups.setdefault(whole_number(entry.get("group")), {})[rank] = entry
+    missing = [(when, at) for group, entries in groups.items() for when, at in _missing_of(group, entries)]
+    return min(missing, key=lambda pair: pair[0])[1] if missing else None
+
+
+def _missing_of(group: int, entries: Mapping[int, Mapping[str, Any]]) -> Iterable[tuple[int, Missing]]:
+    sequences = {rank: whole_number(entry.get("sequence")) for rank, entry in entries.items()}
+    members = set(ranks_in(next(iter(entries.values())).get("ranks"))) or set(entries)
+    least = min(sequences.values())
+    behind = {rank for rank, sequence in sequences.items() if sequence == least}
+    if len(behind) == len(sequences):  # they are all at one: who has said nothing of it may not be
+        behind, least = members - set(sequences), least - 1
+    number = min((sequence for sequence in sequences.values() if sequence > least), default=0)
+    entered = sorted(rank for rank, sequence in sequences.items() if sequence >= number)
+    if not number or not behind or not entered:
+        return
+    entry = min((entries[rank] for rank in entered), key=lambda entry: whole_number(entry.get("sequence")))
+    name, operation = text_of(entry.get("name")), text_of(entry.get("operation"))
+    when_ns = min(whole_number(entries[rank].get("entered_ns")) for rank in entered)
+    yield when_ns, Missing(group, name, operation, number, tuple(entered), tuple(sorted(behind)))
+
+
+def groups_of(reports: Iterable[Report]) -> list[tuple[tuple[str, ...], list[Report]]]:
+    """Stacks with those that are at them, the largest group, which is the healthy one, first."""
+    groups: dict[tuple[str, ...], list[Report]] = {}
+    for report in reports:
+        groups.setdefault(_place(report), []).append(report)
+    return sorted(groups.items(), key=lambda pair: (-len(pair[1]), pair[0]))
+
+
+def _place(report: Report) -> tuple[str, ...]:
+    return waiting.alike(ThreadStack.read(table_of(report.get("thread"))).frames)
+
+
+def _outlier(reports: list[Report]) -> Report | None:
+    """The one that is elsewhere, where all others are at one place."""
+    groups = groups_of(reports)
+    if len(groups) == 2 and len(groups[1][1]) == 1 and len(groups[0][1]) > 1:
+        return groups[1][1][0]
+    return None
+
+
+def since_ns(report: Report) -> int:
+    """When it entered the innermost range that is stuck, else the innermost one; 0: it is in none."""
+    return whole_number(table_of(innermost(report)).get("since_ns"))
+
+
+def innermost(report: Report) -> Mapping[str, Any]:
+    """The innermost of its ranges that are stuck, else of those that it is inside of; {}: of none."""
+    inside = [table_of(range_) for range_ in _inside(report)]
+    stuck = [range_ for range_ in inside if range_.get("is_stuck") is True]
+    return max(stuck or inside, key=_depth, default={})
+
+
+def _depth(range_: Mapping[str, Any]) -> tuple[int, int]:
+    """A stage and the first range in it begin as good as at once."""
+    return whole_number(range_.get("since_ns")) // 100_000, small_number(range_.get("depth")) or 0
+
+
+def who(report: Report) -> str:
+    """`rank 1 actor`, else its pid."""
+    rank, role = small_number(report.get("rank")), text_of(report.get("role"))
+    part = text_of(report.get("part"))
+    name = f"process {whole_number(report.get('pid'))}" if rank is None else f"rank {rank}"
+    return " ".join(filter(None, (name, role, part if part not in ("", role, parts.TRAINER) else "")))
+
+
+def who_all(reports: Iterable[Report]) -> str:
+    """`ranks 0,2-7 actor`; each where it has no rank."""
+    by_role: dict[str, set[int]] = {}
+    others = []
+    for report in reports:
+        rank = small_number(report.get("rank"))
+        if rank is None or _is_beside(report):
+            others.append(who(report))
+        else:
+            by_role.setdefault(text_of(report.get("role")), set()).add(rank)
+    texts = [f"rank{'s' if len(r) > 1 else ''} {_ranks(r)} {role}".rstrip() for role, r in sorted(by_role.items())]
+    return ", ".join([*texts, *others[:8]]) + (f" and {len(others) - 8} more" if len(others) > 8 else "")
+
+
+def _ranks(ranks: Iterable[int]) -> str:
+    return ranks_as_text(ranks) or f"{len(set(ranks))} ranks"
+
+
+def _inside(report: Report) -> list[Any]:
+    return list_of(report.get("inside"))
+
+
+def _is_debugged(report: Report) -> bool:
+    return bool(report.get("tracer")) or report.get("is_debugged") is True
+
+
+def _is_beside(report: Report) -> bool:
+    return report.get("under") in parts.BESIDE
+
+
+def _world(report: Report) -> tuple[str, object]:
+    return text_of(report.get("role")), report.get("world_size")
+
+
+def _has_others(report: Report, reports: Sequence[Report]) -> bool:
+    return any(other is not report and _world(other) == _world(report) for other in reports)
+
+
+def _name(report: Report) -> str:
+    return text_of(report.get("process"))

@@ -1,0 +1,206 @@
+"""The incidents of a run, as files: opened once for all hosts, bounded in number and size, and gone without a trace
+where nothing was wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+
+from ..errors import MstxkitError
+from ..host import folders
+from ..store import documents, incidents, layout, run_file
+from ..store.documents import FORMAT, Unusable
+from ..store.incidents import Incident
+from ..store.values import text_of, whole_number
+from . import page
+
+_LOCKED_WITHIN_S = 2.0
+_QUIET_AT_MOST_NS = 600 * 10**9
+# What comes so soon after another one belongs to it: the others notice that a rank has died.
+TOGETHER_NS = 10 * 10**9
+
+
+class Call(NamedTuple):
+    """An incident that was opened: every host is asked for reports.
+
+    Args:
+        name: Of its folder.
+        kind: Of `store.incidents.KINDS`.
+        opened_ns: Wall clock.
+        by: The host that opened it.
+    """
+
+    name: str
+    kind: str
+    opened_ns: int
+    by: str
+
+
+class IncidentFolders:
+    """Those of one run, as one host sees them.
+
+    Args:
+        run: The run folder.
+        run_id: Its id.
+        place: `<host>-<digest>`, as the files of this host are called.
+        at_most: So many incidents are kept: the first, and the newest.
+        most_bytes: What all of them may take.
+    """
+
+    def __init__(self, run: Path, run_id: str, place: str, at_most: int, most_bytes: int) -> None:
+        self._run, self._run_id, self.place = run, run_id, place
+        self._at_most, self._most_bytes = at_most, most_bytes
+        self._folder = run / layout.INCIDENTS
+
+    def open(self, kind: str, since_ns: int) -> Call:
+        """A new incident; or the newest, where that was opened a moment ago, or for the same hang.
+
+        Args:
+            kind: Of the new one.
+            since_ns: Wall clock, when what is wrong began: what was opened since then was opened for it.
+
+        Raises:
+            OSError, MstxkitError: it cannot be opened.
+        """
+        if run_file.id_of(self._run) != self._run_id:  # what somebody has removed is not made anew here
+            raise MstxkitError("the run is gone")
+        folders.make_folder(self._folder)
+        with documents.locked(self._folder / layout.INCIDENTS_LOCK, _LOCKED_WITHIN_S):
+            now_ns = time.time_ns()
+            newest = self.newest()
+            if newest is not None and (kind != incidents.REQUEST or newest.kind == kind):
+                is_same = kind == newest.kind == incidents.HANG and newest.opened_ns >= since_ns
+                if is_same or 0 <= now_ns - newest.opened_ns <= TOGETHER_NS:
+                    return newest
+            self._make_room()
+            return self._made(kind, now_ns)
+
+    def _made(self, kind: str, now_ns: int) -> Call:
+        while True:
+            name = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now_ns // 10**9)) + f".{now_ns // 10**6 % 1000:03d}"
+            try:
+                os.mkdir(self._folder / name, folders.FOLDER_MODE)
+                break
+            except FileExistsError:
+                now_ns += 10**6
+        call = Call(name, kind, now_ns, self.place)
+        fields = {"format": FORMAT, "run": self._run_id, **call._asdict()}
+        try:
+            os.mkdir(self._folder / name / layout.INCIDENT_HOSTS, folders.FOLDER_MODE)
+            documents.replace_file(self._folder / name / layout.INCIDENT_CALL, json.dumps(fields).encode())
+        except OSError:  # a full disk: nobody could answer it
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+            raise
+        return call
+
+    def newest(self) -> Call | None:
+        """The incident that was opened last; None where there is none."""
+        names = incidents.names(self._run)
+        return self.call(names[-1]) if names else None
+
+    def call(self, name: str) -> Call | None:
+        """What was asked in an incident; None where that is not there (any more)."""
+        try:
+            fields = documents.document(self._folder / name / layout.INCIDENT_CALL, self._run_id)
+        except Unusable:
+            return None
+        if fields is None or fields.get("kind") not in incidents.KINDS:
+            return None
+        return Call(name, fields["kind"], whole_number(fields.get("opened_ns")), text_of(fields.get("by")))
+
+    def answer(self, name: str, reports: Sequence[Mapping[str, Any]]) -> None:
+        """Leave what this host has to report.
+
+        Raises:
+            OSError: it cannot be written, or the incident is gone.
+        """
+        about = {"format": FORMAT, "run": self._run_id, "host": self.place, "written_ns": time.time_ns()}
+        content = json.dumps({**about, "processes": list(reports)}).encode()
+        file = self._folder / name / layout.INCIDENT_HOSTS / f"{self.place}{layout.NOW_SUFFIX}"
+        documents.replace_file(file, content)
+
+    def reports(self, name: str) -> dict[str, list[dict[str, Any]]]:
+        """What each host has reported so far, by its file."""
+        return incidents.reports_of(self._run, name, self._run_id)
+
+    def conclude(self, incident: Incident) -> None:
+        """Write what it comes to, and its page.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        folder = self._folder / incident.incident
+        documents.replace_file(folder / layout.INCIDENT_PAGE, page.text(incident).encode("utf-8", "backslashreplace"))
+        documents.replace_file(folder / layout.INCIDENT_FILE, incident.as_json(self._run_id))
+
+    def dissolve(self, name: str, quiet_s: float = 0.0) -> None:
+        """Nothing was wrong.
+
+        Args:
+            quiet_s: For so long no host need look again at those that merely wait.
+        """
+        content = json.dumps({"format": FORMAT, "run": self._run_id, "until_ns": time.time_ns() + int(quiet_s * 1e9)})
+        documents.replace_file(self._folder / layout.INCIDENTS_QUIET, content.encode())
+        if incidents.is_name(name) and not (self._folder / name / layout.INCIDENT_FILE).exists():
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+
+    def was_quiet(self) -> bool:
+        """Has some host found just now that nobody is stuck?"""
+        try:
+            fields = documents.document(self._folder / layout.INCIDENTS_QUIET, self._run_id) or {}
+        except Unusable:
+            return False
+        until_ns, now_ns = whole_number(fields.get("until_ns")), time.time_ns()
+        return now_ns < until_ns < now_ns + _QUIET_AT_MOST_NS
+
+    def exists(self, name: str) -> bool:
+        """Is it there?"""
+        return (self._folder / name).is_dir()
+
+    def state(self) -> tuple[int, ...]:
+        """What changes as one is opened, or asked for. *Cost*: one call of the run folder."""
+        return documents.state_of(self._folder)
+
+    def asked(self) -> tuple[int, ...]:
+        """What changes as somebody asks for an incident; () while nobody has."""
+        return documents.state_of(self._folder / layout.INCIDENT_ASKED)
+
+    def hosts(self) -> int:
+        """How many hosts have processes of the run, as far as they have said so."""
+        return len([n for n in documents.names_in(self._run / layout.NOW, layout.NOW_SUFFIX) if not n.startswith(".")])
+
+    def _make_room(self) -> None:
+        """The oldest goes first, never the first of all."""
+        names = incidents.names(self._run)
+        sizes = {name: sum(_sizes(self._folder / name)) for name in names}
+        later = names[1:]
+        while later and (len(later) + 1 >= self._at_most or sum(sizes.values()) > self._most_bytes):
+            oldest = later.pop(0)
+            shutil.rmtree(self._folder / oldest, ignore_errors=True)
+            del sizes[oldest]
+        if names and self._at_most < 2:
+            raise MstxkitError("there is an incident, and no more are kept")
+
+
+def _sizes(folder: Path) -> Iterator[int]:
+    for place, _, names in os.walk(folder):
+        for name in names:
+            try:
+                yield os.lstat(os.path.join(place, name)).st_size
+            except OSError:
+                pass  # removed meanwhile
+
+
+def ask(run: Path) -> None:
+    """Ask all hosts of a run for an incident now.
+
+    Raises:
+        OSError, CaptureError: it cannot be asked for.
+    """
+    folders.make_folder(run / layout.INCIDENTS)
+    documents.replace_file(run / layout.INCIDENTS / layout.INCIDENT_ASKED, b"")

@@ -1,0 +1,309 @@
+"""All processes of a run on this host, looked at together: who is stuck, who is gone, who raised what nobody caught.
+
+Shared memory and `/proc` are read; the run folder is not touched.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any, Iterable, Mapping, NamedTuple
+
+from ..errors import FormatError
+from ..host import parts
+from ..stages import canonical
+from ..store import incidents, layout
+from ..triggers import hang
+from ..triggers.hang import Hang, QuietRange
+from . import kernel
+from .asking import Answer, threads_of
+from .kernel import Effort
+from .looking import RangeInside, WatchedProcess
+from .reports import WHO, Facts, JudgedRange, report, wall_ns
+
+_NS = 10**9
+# A share of a core, and bytes a second, from which on somebody works.
+_WORKS_CPU, _WORKS_BYTES_S = 0.2, 256 << 10
+_HISTORY, _KINDS_AT_MOST, _DEAD_AT_MOST = 512, 4096, 64
+_SURVIVED_NS, _DECIDED_NS, _OF_RAY_DECIDED_NS = _NS // 10, _NS, 7 * _NS // 2
+# A stage and the first range in it begin as good as at once.
+_TICKS_APART_NS = 100_000
+_FATAL = (4, 6, 7, 8, 11)
+_KILL, _TERMINATE = 9, 15
+
+
+class Event(NamedTuple):
+    """Something by itself: a death, or an exception.
+
+    Args:
+        kind: Of `store.incidents.KINDS`.
+        process: Its name.
+    """
+
+    kind: str
+    process: str
+
+
+class _Death(NamedTuple):
+    process: WatchedProcess
+    gone_ns: int
+    signal: int
+
+
+class WatchedHost:
+    """Its processes. One thread.
+
+    Args:
+        folder: Of the live files.
+        hang_s: As `capture(hang_s=...)` says.
+    """
+
+    def __init__(self, folder: Path, hang_s: float) -> None:
+        self._folder, self.hang_s = folder, hang_s
+        self.settings = Hang()
+        self.processes: dict[str, WatchedProcess] = {}
+        self._efforts: dict[str, deque[tuple[int, Effort]]] = {}
+        self._past: dict[tuple[str, str, str], deque[float]] = {}
+        self._deaths: list[_Death] = []
+        self._dead: deque[dict[str, Any]] = deque(maxlen=_DEAD_AT_MOST)
+        self._raised: dict[str, tuple[tuple[int, int], int]] = {}
+        self._judged: dict[str, list[JudgedRange]] = {}
+        # Those that are gone, and whose live files nobody has sealed yet.
+        self._over: set[str] = set()
+        # Is nobody new to be looked at any more?
+        self.is_closing = False
+
+    def look(self) -> list[Event]:
+        """Look at all of them; deaths and exceptions that are news."""
+        now_ns = time.monotonic_ns()
+        names = self._names()
+        self._over &= set(names)
+        for name in names:
+            if name not in self.processes and name not in self._over and not self.is_closing:
+                self._begin(name)
+        events = []
+        for name, process in list(self.processes.items()):
+            self._look_at(process, now_ns)
+            events += self._exceptions(process)
+            if name not in names or process.is_gone():
+                events += self._end(process, now_ns)
+        return events + self._decide(now_ns)
+
+    def wait(self, seconds: float) -> None:
+        """Until one of them is gone, but no longer."""
+        poll = select.poll()
+        for process in self.processes.values():
+            if process.pidfd >= 0:
+                poll.register(process.pidfd, select.POLLIN)
+        poll.poll(int(1000 * seconds))
+
+    @property
+    def is_empty(self) -> bool:
+        """Is nobody there, and nothing left to decide?"""
+        return not self.processes and not self._deaths
+
+    def stuck(self) -> dict[str, list[JudgedRange]]:
+        """The ranges that are stuck, by process."""
+        by_name = {name: [j for j in judged if j.is_stuck] for name, judged in self._judged.items()}
+        return {name: judged for name, judged in by_name.items() if judged}
+
+    def is_debugged(self) -> bool:
+        """Is a debugger attached to any of them?"""
+        return any(kernel.tracer(process.pid) for process in self.processes.values() if process.pid)
+
+    def reports(self, asks_all: bool = True) -> list[dict[str, Any]]:
+        """On all of them, and on those that died. Takes up to five seconds, where some do not answer.
+
+        Args:
+            asks_all: False: leave those alone that work, while it is not known whether anything is wrong.
+        """
+        asked = [p for p in self.processes.values() if asks_all or not self._works(p.name)]
+        answers = threads_of(asked, self._folder, lambda name: bool(self._efforts.get(name)) and not self._works(name))
+        reports = [self._report(process, answers.get(name, Answer())) for name, process in self.processes.items()]
+        pending = [self._of_death(death) for death in self._deaths]
+        return [*filter(None, reports), *pending, *self._dead]
+
+    def _report(self, process: WatchedProcess, answer: Answer) -> dict[str, Any] | None:
+        quiet_s = (time.monotonic_ns() - process.moved_ns) / _NS
+        facts = Facts(self._judged.get(process.name, []), self._works(process.name), quiet_s)
+        try:
+            return report(process, self._folder, facts, answer)
+        except (OSError, FormatError):
+            return None  # it has just ended
+
+    def _names(self) -> list[str]:
+        suffix = layout.LIVE_SUFFIX
+        try:
+            return [name[: -len(suffix)] for name in os.listdir(self._folder) if name.endswith(suffix)]
+        except OSError:
+            return []
+
+    def _begin(self, name: str) -> None:
+        try:
+            process = WatchedProcess(self._folder, name)
+        except (OSError, FormatError):
+            return  # it is just being made, or has just ended
+        if process.is_gone():  # nobody saw it die
+            self._over.add(name)
+            process.close()
+        else:
+            self.processes[name] = process
+
+    def _look_at(self, process: WatchedProcess, now_ns: int) -> None:
+        try:
+            left = process.look(now_ns)
+        except (OSError, FormatError):
+            return
+        for range_ in left:
+            self._remember(process, range_, now_ns)
+        quiet_s = max(((now_ns - range_.quiet_ns) / _NS for range_ in process.inside), default=0.0)
+        if quiet_s > self._limit_s() / 4:
+            self._measure(process, now_ns)
+        else:
+            self._efforts.pop(process.name, None)
+        self._judged[process.name] = self._judge_all(process, now_ns)
+
+    def _judge_all(self, process: WatchedProcess, now_ns: int) -> list[JudgedRange]:
+        """What it is inside of, outermost first: nobody is stuck while something further inside may last longer."""
+        works, may_last_s, judged = self._works(process.name), dict[int, float](), list[JudgedRange]()
+        for range_ in reversed(_ordered(process.inside)):
+            thread = range_.slot.thread
+            judged.append(self._judge(process, range_, works, now_ns, may_last_s.get(thread, 0.0)))
+            may_last_s[thread] = judged[-1].limit_s
+        return judged[::-1]
+
+    def _limit_s(self) -> float:
+        return self.settings.after_s or self.hang_s
+
+    def _remember(self, process: WatchedProcess, range_: RangeInside, now_ns: int) -> None:
+        taken_s = (now_ns - range_.since_ns) / _NS
+        if taken_s >= self._limit_s() / self.settings.p99:
+            key = _key(process, range_)
+            if key in self._past or len(self._past) < _KINDS_AT_MOST:
+                self._past.setdefault(key, deque(maxlen=_HISTORY)).append(taken_s)
+
+    def _judge(
+        self, process: WatchedProcess, range_: RangeInside, works: bool, now_ns: int, at_least_s: float
+    ) -> JudgedRange:
+        quiet_s = max(0.0, (now_ns - range_.quiet_ns) / _NS)
+        seen = QuietRange(quiet_s, self._past.get(_key(process, range_), ()), works, canonical(range_.stage))
+        limit_s = max(at_least_s, hang.limit_s(self.settings, self.hang_s, seen))
+        return JudgedRange(range_, (now_ns - range_.since_ns) / _NS, quiet_s, limit_s, quiet_s > limit_s)
+
+    def _measure(self, process: WatchedProcess, now_ns: int) -> None:
+        if process.pid:
+            efforts = self._efforts.setdefault(process.name, deque())
+            if not efforts or now_ns - efforts[-1][0] >= self._span_ns() / 5:
+                efforts.append((now_ns, kernel.effort(process.pid)))
+            while len(efforts) > 2 and now_ns - efforts[1][0] > self._span_ns():
+                efforts.popleft()
+
+    def _span_ns(self) -> float:
+        """Over which work is measured."""
+        return min(5.0, max(1.0, self._limit_s() / 4)) * _NS
+
+    def _works(self, name: str) -> bool:
+        efforts = self._efforts.get(name)
+        if not efforts or len(efforts) < 2:
+            return False
+        (before_ns, before), (after_ns, after) = efforts[0], efforts[-1]
+        seconds = (after_ns - before_ns) / _NS
+        moved = (after.moved_bytes - before.moved_bytes) / seconds
+        # On a crowded host who works may get next to nothing.
+        runs = 2 * sum(effort.is_running for _, effort in efforts) > len(efforts)
+        return runs or (after.cpu_s - before.cpu_s) / seconds >= _WORKS_CPU or moved >= _WORKS_BYTES_S
+
+    def _exceptions(self, process: WatchedProcess) -> list[Event]:
+        state, (before, count) = process.stacks_state(), self._raised.get(process.name, ((0, 0), 0))
+        if state == before:
+            return []
+        raised = len(process.last_words().exceptions)
+        self._raised[process.name] = state, max(raised, count)
+        return [Event(incidents.EXCEPTION, process.name)] if raised > count else []
+
+    def _end(self, process: WatchedProcess, now_ns: int) -> list[Event]:
+        """It is gone: in order, or not."""
+        self._look_at(process, now_ns)  # it may have gone after the last one
+        self.processes.pop(process.name)
+        self._over.add(process.name)
+        self._efforts.pop(process.name, None)
+        signal = kernel.signal_at_end(process.pid) if process.pid else 0
+        try:
+            has_said_goodbye, words = process.has_said_goodbye(), process.last_words()
+        except (OSError, FormatError):
+            process.close()
+            return []
+        if has_said_goodbye and not words.fatal and not words.exceptions:
+            if (process.who.get("world_size") or 1) > 1:  # others may wait for it
+                self._dead.append({**_who(process), "state": "left", "gone_ns": wall_ns(now_ns)})
+            self._forget(process)
+        else:
+            self._deaths.append(_Death(process, now_ns, signal))
+        return []
+
+    def _forget(self, process: WatchedProcess) -> None:
+        for table in (self._judged, self._raised):
+            table.pop(process.name, None)
+        process.close()
+
+    def _decide(self, now_ns: int) -> list[Event]:
+        """Of deaths that are some time ago: was it one, or did all end together?"""
+        ripe = [death for death in self._deaths if now_ns - death.gone_ns >= _decided_ns(death.process)]
+        events = []
+        for death in ripe:
+            kind = self._kind(death)
+            events += [Event(kind, death.process.name)] if kind else []
+            self._dead.append(self._of_death(death))
+            self._deaths.remove(death)
+            self._forget(death.process)
+        return events
+
+    def _kind(self, death: _Death) -> str:
+        """Which incident a death is; "" for none."""
+        process, words = death.process, death.process.last_words()
+        if words.fatal or death.signal in _FATAL:
+            return incidents.SIGNAL
+        if process.has_said_goodbye() or death.signal == _TERMINATE:
+            return ""  # an exception has been told
+        is_beside = process.who.get("under") in parts.BESIDE
+        survivors = [other for other in self._deaths if other.gone_ns - death.gone_ns > _SURVIVED_NS]
+        # Ray ends its workers by force, at the end of a job all of them within seconds.
+        was_survived = bool(self.processes) or (bool(survivors) and not _is_of_ray(process))
+        is_kill = (death.signal == _KILL and not _is_of_ray(process)) or (
+            was_survived and bool(process.inside) and not is_beside
+        )
+        return incidents.KILLED if is_kill else ""
+
+    def _of_death(self, death: _Death) -> dict[str, Any]:
+        process = death.process
+        judged = self._judged.get(process.name, [])
+        facts = Facts(judged, gone_ns=wall_ns(death.gone_ns), signal=death.signal)
+        try:
+            made = report(process, self._folder, facts, Answer("", process.last_words().threads))
+        except (OSError, FormatError):
+            made = {**_who(process), "state": "gone", "gone_ns": facts.gone_ns}
+        return made
+
+
+def _who(process: WatchedProcess) -> dict[str, Any]:
+    return {"process": process.name, **{key: process.who.get(key) for key in WHO}}
+
+
+def _is_of_ray(process: WatchedProcess) -> bool:
+    return process.who.get("under") in (parts.RAY, parts.RAY_DRIVER)
+
+
+def _decided_ns(process: WatchedProcess) -> int:
+    return _OF_RAY_DECIDED_NS if _is_of_ray(process) else _DECIDED_NS
+
+
+def _ordered(inside: Iterable[RangeInside]) -> list[RangeInside]:
+    return sorted(inside, key=lambda range_: (range_.since_ns // _TICKS_APART_NS, range_.slot.depth))
+
+
+def _key(process: WatchedProcess, range_: RangeInside) -> tuple[str, str, str]:
+    role: Mapping[str, Any] = process.who
+    return str(role.get("role") or ""), range_.stage, range_.name

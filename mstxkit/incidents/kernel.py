@@ -1,0 +1,133 @@
+"""What the kernel says of a process: its state, what it waits in, its CPU time and its input and output.
+
+Source: Linux 5.10 to 6.12, `Documentation/filesystems/proc.rst`. What this user may not see is left out.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_TREE_AT_MOST, _THREADS_AT_MOST = 64, 32
+STATES = {"T": "stopped", "t": "traced", "D": "disk", "Z": "gone", "X": "gone", "R": "running"}
+
+
+class Effort(NamedTuple):
+    """What a process and all that it has started have used so far.
+
+    Args:
+        cpu_s: CPU time.
+        moved_bytes: Read and written, by calls that name a file or a pipe.
+        is_running: Does one of its threads run now, or would if there were a core for it?
+    """
+
+    cpu_s: float
+    moved_bytes: int
+    is_running: bool = False
+
+
+def state_of(pid: int) -> str:
+    """`running`, `sleeping`, `stopped`, `traced`, `disk` (it waits for one, and cannot be killed), `gone`.
+
+    A thread that cannot be interrupted counts for its process: what the process waits for is there.
+    """
+    states = [_stat(f"/proc/{pid}/task/{tid}")[:1] for tid in _threads(pid)] or [_stat(f"/proc/{pid}")[:1]]
+    letters = {state[0] for state in states if state}
+    worst = next((letter for letter in "TtD" if letter in letters), "")
+    return STATES.get(worst or (_stat(f"/proc/{pid}") or ["X"])[0], "sleeping")
+
+
+def signal_at_end(pid: int) -> int:
+    """The number of the signal that has ended a process which nobody has waited for yet; 0: not known, or none.
+
+    Source: proc(5), field 52 of `stat`, as `waitpid` gives it.
+    """
+    fields = _stat(f"/proc/{pid}")
+    try:
+        return int(fields[49]) & 0x7F if fields and fields[0] in ("Z", "X") else 0
+    except (IndexError, ValueError):
+        return 0
+
+
+def tracer(pid: int) -> int:
+    """The process that debugs it; 0: none."""
+    for line in _text(f"/proc/{pid}/status").splitlines():
+        if line.startswith("TracerPid:"):
+            return int(line.split()[1])
+    return 0
+
+
+def catches(pid: int, signal: int) -> bool:
+    """Has it a handler for this signal?"""
+    for line in _text(f"/proc/{pid}/status").splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) >> signal - 1 & 1)
+    return False
+
+
+def effort(pid: int) -> Effort:
+    """Of the process and its descendants that live."""
+    cpu_s, moved_bytes = 0.0, 0
+    for member in _tree(pid):
+        fields = _stat(f"/proc/{member}")
+        if len(fields) > 14:
+            cpu_s += (int(fields[11]) + int(fields[12])) / _TICKS
+        moved = dict(line.split(": ", 1) for line in _text(f"/proc/{member}/io").splitlines() if ": " in line)
+        moved_bytes += int(moved.get("rchar", 0)) + int(moved.get("wchar", 0))
+    is_running = any(_stat(f"/proc/{pid}/task/{tid}")[:1] == ["R"] for tid in _threads(pid))
+    return Effort(cpu_s, moved_bytes, is_running)
+
+
+def threads(pid: int) -> list[dict[str, Any]]:
+    """`tid, name, state, waits_in, kernel` of each thread, the main one first: what the kernel holds it in."""
+    return [
+        {
+            "tid": tid, "name": _text(f"/proc/{pid}/task/{tid}/comm").strip(),
+            "state": (_stat(f"/proc/{pid}/task/{tid}") or [""])[0],
+            "waits_in": waits_in(pid, tid),
+            "kernel": _calls(_text(f"/proc/{pid}/task/{tid}/stack")),
+        }
+        for tid in _threads(pid)[:_THREADS_AT_MOST]
+    ]  # fmt: skip
+
+
+def waits_in(pid: int, tid: int) -> str:
+    """The kernel's function in which a thread waits: `futex_wait_queue`; "" where it does not, or may not be seen."""
+    return _text(f"/proc/{pid}/task/{tid}/wchan").strip("0\n")[:100] if pid else ""
+
+
+def _calls(stack: str) -> list[str]:
+    """`[<0>] futex_wait_queue+0x60/0x90` as `futex_wait_queue`; only root may read it."""
+    return [line.partition("] ")[2].partition("+")[0] for line in stack.splitlines()[:12]]
+
+
+def _threads(pid: int) -> list[int]:
+    try:
+        return sorted(int(name) for name in os.listdir(f"/proc/{pid}/task") if name.isdecimal())
+    except OSError:
+        return []
+
+
+def _tree(pid: int) -> list[int]:
+    members, waiting = list[int](), [pid]
+    while waiting and len(members) < _TREE_AT_MOST:
+        member = waiting.pop()
+        members.append(member)
+        for tid in _threads(member):
+            children = _text(f"/proc/{member}/task/{tid}/children").split()
+            waiting += [int(child) for child in children if child.isdecimal()]
+    return members
+
+
+def _stat(folder: str) -> list[str]:
+    """The fields after the name, from the state on."""
+    return _text(f"{folder}/stat").rpartition(") ")[2].split()
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read(1 << 16)
+    except (OSError, ValueError):
+        return ""

@@ -1,0 +1,246 @@
+"""One process of the run, looked at again and again through its live file: what it is inside of, and since when
+nothing goes on in there.
+
+Its files stay open, so that its last words can be read once it is gone and they are removed. It does not notice.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import struct
+import time
+from pathlib import Path
+from typing import Any, Iterator, Mapping, NamedTuple
+
+from ..errors import FormatError
+from ..host import identity, life
+from ..store import documents, glance, layout, livefile, records, stacks
+from ..store.livefile import BankHead, Header, Slot
+
+# Of the newest records so many are looked at for what they were inside of; others of that moment are like them.
+_RECORDS_AT_MOST, _TEXTS_AT_MOST = 64, 1 << 20
+# So much of a bank may be over for an incident.
+_LAST_RECORDS = 4096
+_NS = 10**9
+
+
+class RangeInside(NamedTuple):
+    """A range that a process is inside of.
+
+    Args:
+        slot: As it stands in the live file.
+        name, domain, stage: Texts; "?" where they are not known, "" for no stage.
+        since_ns: When it began, CLOCK_MONOTONIC.
+        quiet_ns: When something inside of it ended or began last, or it itself did.
+    """
+
+    slot: Slot
+    name: str
+    domain: str
+    stage: str
+    since_ns: int
+    quiet_ns: int
+
+
+class LastRange(NamedTuple):
+    """A range that has ended, or a mark. Times CLOCK_MONOTONIC."""
+
+    name: str
+    stage: str
+    step: int | None
+    end_ns: int
+    duration_ns: int
+    error: bool
+
+
+class WatchedProcess:
+    """One process.
+
+    Args:
+        folder: Of the live files.
+        name: Of its files.
+
+    Raises:
+        OSError, FormatError: there is no live file of it.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.name, self._folder = name, folder
+        self._live = documents.open_regular(folder / f"{name}{layout.LIVE_SUFFIX}")
+        self._stacks = -1
+        self.who: Mapping[str, Any] = {}
+        self.pidfd = -1
+        self.moved_ns = 0
+        self._header: Header | None = None
+        self._texts = livefile.Texts({}, {}, {}, {})
+        self._before: set[Slot] = set()
+        self._recorded = (0, 0)
+        self._moved: dict[tuple[str, int], int] = {}
+        self._identity_mark: tuple[int, ...] = ()
+        self._seen = b"", -1, -1
+        self.inside: list[RangeInside] = []
+        self.heartbeat_ns = 0
+        self.look(0)
+        self.moved_ns = time.monotonic_ns()
+
+    @property
+    def pid(self) -> int:
+        """Of the process; 0 where it is of another pid namespace."""
+        pid = self.who.get("pid")
+        return pid if isinstance(pid, int) and self.who.get("pidns") == identity.namespace("pid") else 0
+
+    def look(self, now_ns: int) -> list[RangeInside]:
+        """What it is inside of now; what it left since the last look is given back.
+
+        Args:
+            now_ns: CLOCK_MONOTONIC.
+
+        Raises:
+            OSError, FormatError: its live file cannot be read.
+        """
+        head = documents.read_part(self._live, 0, livefile.HEADER_BYTES)
+        header = self._header = livefile.read_header(head, os.fstat(self._live).st_size)
+        if not self.who or livefile.identity_mark(head) != self._identity_mark:
+            self._identity_mark = livefile.identity_mark(head)
+            self._learn(livefile.read_identity(head))
+        self.heartbeat_ns = livefile.heartbeat_ns(head)
+        used = glance.used_slots(self._live, header)
+        at, bank = self._active(head, header)
+        is_as_before = (used, bank.seq, bank.record_count) == self._seen
+        self._seen = used, bank.seq, bank.record_count
+        if is_as_before:  # most processes do nothing between two looks
+            return []
+        slots = glance.open_slots(head, header, used)
+        self._note_progress(slots, at, bank, now_ns)
+        self._learn_texts(slots, header)
+        before, self.inside = self.inside, [self._inside(slot, head, header) for slot in slots]
+        self._before = set(slots)
+        return [range_ for range_ in before if range_.slot not in self._before]
+
+    def _learn(self, who: Mapping[str, Any]) -> None:
+        self.who = who
+        if self.pidfd < 0 and self.pid and identity.pid_start(self.pid) == who.get("pid_start"):
+            self.pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
+        self._open_stacks()
+
+    def _open_stacks(self) -> None:
+        if self._stacks < 0:
+            try:
+                self._stacks = documents.open_regular(self._folder / f"{self.name}{layout.STACKS_SUFFIX}")
+            except (OSError, FormatError):
+                pass  # it has none, or is just making it
+
+    def _active(self, head: bytes, header: Header) -> tuple[int, BankHead]:
+        (active,) = struct.unpack_from("<I", head, livefile.ACTIVE_BANK_AT)
+        if active >= header.layout.bank_count:
+            raise FormatError("a live file whose active bank is none of it", livefile.ACTIVE_BANK_AT)
+        at = header.layout.bank_at(active)
+        return at, livefile.read_bank_head(documents.read_part(self._live, at, livefile.BANK_HEADER_BYTES))
+
+    def _note_progress(self, slots: list[Slot], at: int, bank: BankHead, now_ns: int) -> None:
+        """What has ended or begun since the last look, by track, by thread, and by stage."""
+        for slot in slots:
+            if slot not in self._before:
+                self._note(slot.track, slot.stage, slot.thread, now_ns)
+        recorded, before = (bank.seq, bank.record_count), self._recorded
+        if recorded == before:
+            return
+        new = bank.record_count - (before[1] if before[0] == bank.seq else 0)
+        self._recorded = recorded
+        for record in glance.newest_records(self._live, at, bank, max(0, min(_RECORDS_AT_MOST, new))):
+            track = self._texts.tracks.get(record.track)
+            self._note(record.track, record.stage, 0 if track is None else track.thread, now_ns)
+
+    def _note(self, track: int, stage: int, thread: int, now_ns: int) -> None:
+        self.moved_ns = now_ns
+        for key in (("track", track), ("stage", stage), ("thread", thread)):
+            self._moved[key] = now_ns
+
+    def _learn_texts(self, slots: list[Slot], header: Header) -> None:
+        texts = self._texts
+        if all(slot.site in texts.sites and (not slot.stage or slot.stage in texts.stages) for slot in slots):
+            return
+        for index in range(header.layout.bank_count):
+            self._learn_from(index, header)
+
+    def _learn_from(self, index: int, header: Header) -> None:
+        at = header.layout.bank_at(index)
+        bank = livefile.read_bank_head(documents.read_part(self._live, at, livefile.BANK_HEADER_BYTES))
+        size = min(bank.text_bytes, _TEXTS_AT_MOST)
+        text = documents.read_part(self._live, at + header.layout.bank_bytes - size, size)
+        texts, _ = livefile.read_texts(text, bank.salt)
+        self._texts.sites.update(texts.sites)
+        self._texts.stages.update(texts.stages)
+        self._texts.tracks.update(texts.tracks)
+
+    def _inside(self, slot: Slot, head: bytes, header: Header) -> RangeInside:
+        site = self._texts.sites.get(slot.site)
+        since_ns = glance.monotonic_ns(head, header, slot.start) or 0
+        stage = self._texts.stages.get(slot.stage, "?") if slot.stage else ""
+        moved = (("track", slot.track), ("stage", slot.stage), ("thread", slot.thread))
+        quiet_ns = max(since_ns, *(self._moved.get(key, 0) for key in moved))
+        name, domain = ("?", "") if site is None else (site.name, site.domain)
+        return RangeInside(slot, name, domain, stage, since_ns, quiet_ns)
+
+    def is_gone(self) -> bool:
+        """Does it live no more, as far as that can be told?"""
+        return life.is_held(str(self._folder / f"{self.name}{life.SUFFIX}")) is not True and (
+            not self.pid or identity.pid_start(self.pid) != self.who.get("pid_start")
+        )
+
+    def has_said_goodbye(self) -> bool:
+        """Did its recorder stop by itself, or the process end by os._exit(0)? Else something has ended it."""
+        head = documents.read_part(self._live, 0, livefile.HEADER_BYTES)
+        is_closed = struct.unpack_from("<H", head, livefile.STATE_AT)[0] != livefile.RECORDING
+        return is_closed or livefile.read_exit_status(head) is not None
+
+    def last_words(self) -> stacks.LastWords:
+        """What it has written of its threads, exceptions and signals."""
+        self._open_stacks()
+        if self._stacks < 0:
+            return stacks.LastWords()
+        size = os.fstat(self._stacks).st_size
+        start = max(0, size - stacks.LIMIT_BYTES)
+        return stacks.read(documents.read_part(self._stacks, start, size).decode("utf-8", "replace"))
+
+    def stacks_state(self) -> tuple[int, int]:
+        """Another pair once it has written more."""
+        self._open_stacks()
+        status = os.fstat(self._stacks) if self._stacks >= 0 else None
+        return (status.st_size, status.st_mtime_ns) if status is not None else (0, 0)
+
+    def last_ranges(self, at_most: int) -> list[LastRange]:
+        """What has ended last, the newest first."""
+        head = documents.read_part(self._live, 0, livefile.HEADER_BYTES)
+        header = self._header or livefile.read_header(head, os.fstat(self._live).st_size)
+        for index in range(header.layout.bank_count):
+            self._learn_from(index, header)
+        heads = [self._bank(index, header) for index in range(header.layout.bank_count)]
+        ranges: list[LastRange] = []
+        for at, bank in sorted(heads, key=lambda placed: -placed[1].seq):
+            if bank.seq and bank.state in (livefile.ACTIVE, livefile.FULL) and len(ranges) < at_most:
+                ranges += self._of_bank(at, bank, head, header, at_most - len(ranges))
+        return ranges
+
+    def _bank(self, index: int, header: Header) -> tuple[int, BankHead]:
+        at = header.layout.bank_at(index)
+        return at, livefile.read_bank_head(documents.read_part(self._live, at, livefile.BANK_HEADER_BYTES))
+
+    def _of_bank(self, at: int, bank: BankHead, head: bytes, header: Header, at_most: int) -> Iterator[LastRange]:
+        newest = glance.newest_records(self._live, at, bank, _LAST_RECORDS)
+        for record in itertools.islice(newest, at_most):
+            site = self._texts.sites.get(record.site)
+            end_ns = glance.monotonic_ns(head, header, bank.origin + record.end) or 0
+            yield LastRange(
+                "?" if site is None else site.name, self._texts.stages.get(record.stage, ""),
+                None if record.step == records.NO_STEP else record.step, end_ns,
+                int(record.duration / header.ticks_per_ns) if header.ticks_per_ns > 0 else 0, record.error,
+            )  # fmt: skip
+
+    def close(self) -> None:
+        """Hold none of its files any more."""
+        for number in (self._live, self._stacks, self.pidfd):
+            if number >= 0:
+                os.close(number)
+        self._live = self._stacks = self.pidfd = -1

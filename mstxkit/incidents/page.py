@@ -1,0 +1,104 @@
+"""`incident.txt`: an incident on one page, for whoever is called at night. Every name in it may be anybody's text."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Iterable, Iterator, Mapping
+
+from ..reading.report.escape import for_terminal
+from ..store.incidents import HANG, Incident
+from ..store.values import list_of, small_number, table_of, text_of, whole_number
+from ..store.whereabouts import span
+
+_WIDTH, _NS = 200, 10**9
+_TITLES = {
+    "hang": "stuck", "killed": "killed", "signal": "ended by a signal", "exception": "raised what nobody caught",
+    "request": "asked for",
+}  # fmt: skip
+
+
+def text(incident: Incident) -> str:
+    """The page."""
+    return "\n".join(for_terminal(line, _WIDTH) for line in _lines(incident)) + "\n"
+
+
+def _lines(incident: Incident) -> Iterator[str]:
+    details = incident.details
+    yield f"Incident {incident.incident}: {headline(incident)}"
+    hosts = small_number(details.get("hosts")) or 0
+    of_hosts = "1 host" if hosts == 1 else f"{hosts} hosts"
+    yield f"Opened {_when(incident.time_ns)}; reports of {incident.reports} processes, {of_hosts}."
+    if incident.over_ns:
+        yield f"It went on by itself {span((incident.over_ns - incident.time_ns) / _NS)} later."
+    yield ""
+    yield from _cause(incident, details)
+    if incident.waits_for:
+        yield f"Waiting:  {incident.waits_for}"
+    missing = table_of(details.get("missing"))
+    if missing:
+        yield f"Missing:  {text_of(missing.get('words'))}"
+    yield ""
+    yield "Where everybody is, the largest group first:"
+    for group in map(table_of, list_of(details.get("groups"))):
+        yield from _group(group, incident.time_ns)
+    yield ""
+    yield f"Each process's own report, with all threads and what it did last: incidents/{incident.incident}/hosts/"
+
+
+def headline(incident: Incident) -> str:
+    """`rank 1 actor stuck in score (reward) for 34 s`."""
+    who = text_of(incident.details.get("who")) or "everybody"
+    place = incident.range + (f" ({incident.stage})" if incident.stage not in ("", incident.range) else "")
+    since = f" for {span((incident.time_ns - incident.since_ns) / _NS)}" if _is_hang_since(incident) else ""
+    where = f" in {place}{since}" if place else ""
+    return f"{_TITLES[incident.kind]}" if incident.kind == "request" else f"{who} {_TITLES[incident.kind]}{where}"
+
+
+def _is_hang_since(incident: Incident) -> bool:
+    return incident.kind == HANG and 0 < incident.since_ns <= incident.time_ns
+
+
+def _cause(incident: Incident, details: Mapping[str, Any]) -> Iterator[str]:
+    if incident.reason:
+        yield f"Cause:    {incident.reason}"
+    if text_of(details.get("host")):
+        yield f"Process:  {text_of(details.get('host'))}, pid {whole_number(details.get('pid'))}"
+    for range_ in map(table_of, list_of(details.get("inside"))):
+        stage, step = text_of(range_.get("stage")), small_number(range_.get("step"))
+        about = f"stage {stage}, " * bool(stage) + (f"step {step}, " if step is not None else "")
+        limit = f"; stuck after {_number(range_.get('limit_s')):.0f} s" if range_.get("is_stuck") is True else ""
+        since = _when(whole_number(range_.get("since_ns")))
+        yield f"  inside  {text_of(range_.get('name'))}: {about}since {since}{limit}"
+    yield from _stack(list_of(details.get("stack")))
+    for raised in map(table_of, list_of(details.get("exceptions"))):
+        yield from (f"    {line}" for line in text_of(raised.get("text")).splitlines())
+
+
+def _group(group: Mapping[str, Any], time_ns: int) -> Iterator[str]:
+    stage, name = text_of(group.get("stage")), text_of(group.get("range"))
+    place = " / ".join(dict.fromkeys(filter(None, (stage, name)))) or "no range"
+    since_ns = whole_number(group.get("since_ns"))
+    since = f", for {span((time_ns - since_ns) / _NS)}" if 0 < since_ns <= time_ns else ""
+    held = text_of(group.get("held"))
+    kernel = f" [{text_of(group.get('kernel'))}]" if group.get("kernel") else ""
+    yield ""
+    states = ", ".join(map(text_of, list_of(group.get("states"))))
+    count, who = small_number(group.get("count")) or 0, text_of(group.get("who"))
+    how = ", ".join(dict.fromkeys(filter(None, (held, states))))
+    yield f"{count} x {who}: in {place}{since}; {how}{kernel}"
+    yield from _stack(list_of(group.get("stack")))
+
+
+def _stack(stack: Iterable[object]) -> Iterator[str]:
+    for place, call in enumerate(stack):
+        yield f"    {'at' if not place else 'by'} {text_of(call)}"
+
+
+def _when(time_ns: int) -> str:
+    if not 0 < time_ns < 1 << 62:
+        return "?"
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(time_ns / _NS))
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e9 else 0.0

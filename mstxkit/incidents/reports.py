@@ -1,0 +1,186 @@
+"""The report on one process, as it goes into an incident: who it is, how it is, what it is inside of, its stacks, what
+it did last, how far it came in its collectives.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any, Iterable, NamedTuple, Sequence
+
+from ..errors import FormatError
+from ..store import collectives, layout, records
+from ..store.documents import Unusable
+from ..store.handed_over import OF_COLLECTIVES, HandedOver
+from ..store.stacks import LastWords, ThreadStack
+from ..store.values import small_number, table_of, text_of
+from . import kernel, waiting
+from .asking import Answer
+from .looking import LastRange, RangeInside, WatchedProcess
+
+# Of all ranks' reports together; a process has its share of it, within bounds.
+ALL_BYTES, _LEAST_BYTES, _MOST_BYTES = 64 << 20, 4 << 10, 64 << 10
+_LAST_RANGES, _LAST_S, _OPEN_AT_MOST, _THREADS_SHOWN = 200, 30.0, 64, 16
+_NS = 10**9
+# Ranges that one exception ends, end one after the other.
+_RAISED_WITHIN_NS = _NS // 2
+_OURS = "mstxkit-"
+WHO = ("rank", "role", "part", "under", "world_size", "pid", "host", "python")
+
+
+class JudgedRange(NamedTuple):
+    """A range that a process is inside of, with what the trigger says of it. Seconds."""
+
+    range: RangeInside
+    open_s: float
+    quiet_s: float
+    limit_s: float
+    is_stuck: bool
+
+
+class Facts(NamedTuple):
+    """What the host's watchman has seen of a process over time.
+
+    Args:
+        judged: What it is inside of, outermost first on each track.
+        works: Do CPU or disk work for it?
+        quiet_s: Since anything in it has ended or begun.
+        gone_ns: When it was gone, wall clock; 0 while it lives.
+        signal: That has ended it; 0: none, or not known.
+    """
+
+    judged: Sequence[JudgedRange] = ()
+    works: bool = False
+    quiet_s: float = 0.0
+    gone_ns: int = 0
+    signal: int = 0
+
+
+def report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer, is_full: bool = True) -> dict[str, Any]:
+    """Plain values, within the process's share of what all may take.
+
+    Args:
+        process: To report on.
+        folder: Of the live files.
+        facts: What was seen of it.
+        answer: What it is at.
+        is_full: Also what it did last, and what its threads are at.
+    """
+    who = {key: process.who.get(key) for key in WHO}
+    state = "gone" if facts.gone_ns else kernel.state_of(process.pid) if process.pid else ""
+    stuck = next((judged for judged in reversed(facts.judged) if judged.is_stuck), None)
+    mine = _thread_of(stuck, answer.threads, process.pid)
+    words = process.last_words()
+    made = {
+        "process": process.name, **who, "state": state, "works": facts.works, "quiet_s": round(facts.quiet_s, 3),
+        "tracer": kernel.tracer(process.pid) if process.pid else 0,
+        "silent_s": _since(process.heartbeat_ns), "gone_ns": facts.gone_ns, "signal": facts.signal,
+        "fatal": words.fatal, "exceptions": [dict(exception) for exception in words.exceptions[-4:]],
+        "inside": [_inside(judged) for judged in facts.judged[-_OPEN_AT_MOST:]] or _raised_in(process, words),
+        "stacks_by": answer.by, "waits": waiting.of_stack(mine.frames) if mine is not None else "",
+        "waits_in": kernel.waits_in(process.pid, stuck.range.slot.thread if stuck is not None else process.pid),
+        "thread": mine.as_json() if mine is not None else None,
+        "is_debugged": any(waiting.of_stack(thread.frames) == waiting.DEBUGGER for thread in answer.threads),
+        "entered": entered(folder, process.name),
+    }  # fmt: skip
+    if is_full:
+        theirs = [thread for thread in answer.threads if not thread.name.startswith(_OURS)]
+        made["threads"] = [thread.as_json() for thread in theirs[:_THREADS_SHOWN]]
+        made["kernel"] = kernel.threads(process.pid)[:_THREADS_SHOWN] if process.pid and not facts.gone_ns else []
+        made["last"] = _last(process)
+    return fitted(made, small_number(process.who.get("world_size")) or 1)
+
+
+def fitted(made: dict[str, Any], processes: int) -> dict[str, Any]:
+    """A report within its share of what all of them may take: what tells least goes first."""
+    share = min(_MOST_BYTES, max(_LEAST_BYTES, ALL_BYTES // max(1, processes)))
+    for key in ("kernel", "last", "threads", "exceptions", "entered", "inside"):
+        while len(json.dumps(made)) > share and made.get(key):
+            made[key] = made[key][: len(made[key]) // 2]
+    return made
+
+
+def _since(mono_ns: int) -> float:
+    return round((time.monotonic_ns() - mono_ns) / _NS, 3) if mono_ns else 0.0
+
+
+def wall_ns(mono_ns: int) -> int:
+    """CLOCK_MONOTONIC on the wall clock, as the two are now."""
+    return mono_ns + time.time_ns() - time.monotonic_ns() if mono_ns else 0
+
+
+def _inside(judged: JudgedRange) -> dict[str, Any]:
+    range_ = judged.range
+    step = None if range_.slot.step == records.NO_STEP else range_.slot.step
+    return {
+        "name": range_.name[:200], "stage": range_.stage[:200], "domain": range_.domain[:200], "step": step,
+        "track": range_.slot.track, "depth": range_.slot.depth, "tid": range_.slot.thread,
+        "since_ns": wall_ns(range_.since_ns), "open_s": round(judged.open_s, 3), "quiet_s": round(judged.quiet_s, 3),
+        "limit_s": round(judged.limit_s, 3), "is_stuck": judged.is_stuck,
+    }  # fmt: skip
+
+
+def _raised_in(process: WatchedProcess, words: LastWords) -> list[dict[str, Any]]:
+    """Of who raised what nobody caught: the ranges that ended by that, outermost first."""
+    if not words.exceptions:
+        return []
+    try:
+        raised = [range_ for range_ in process.last_ranges(_OPEN_AT_MOST) if range_.error]
+    except (OSError, FormatError):
+        return []
+    latest_ns = max((range_.end_ns for range_ in raised), default=0)
+    ended = sorted((r for r in raised if latest_ns - r.end_ns <= _RAISED_WITHIN_NS), key=lambda r: -r.end_ns)
+    return [
+        {
+            "name": r.name[:200], "stage": r.stage[:200], "step": r.step, "depth": depth,
+            "since_ns": wall_ns(r.end_ns - r.duration_ns),
+        }
+        for depth, r in enumerate(ended)
+    ]  # fmt: skip
+
+
+def _thread_of(stuck: JudgedRange | None, threads: Iterable[ThreadStack], pid: int) -> ThreadStack | None:
+    """The thread that is inside of the stuck range, else the main one."""
+    by_tid = {thread.tid: thread for thread in threads if thread.tid}
+    mine = by_tid.get(stuck.range.slot.thread) if stuck is not None else None
+    return mine or by_tid.get(pid) or next((thread for thread in threads if thread.name == "MainThread"), None)
+
+
+def _last(process: WatchedProcess) -> list[list[Any]]:
+    """`[name, stage, step, end (wall), ns, error]` of what has ended in the last seconds before anything did."""
+    try:
+        ranges: list[LastRange] = process.last_ranges(_LAST_RANGES)
+    except (OSError, FormatError):
+        return []
+    newest_ns = max((range_.end_ns for range_ in ranges), default=0)
+    return [
+        [r.name[:120], r.stage[:120], r.step, wall_ns(r.end_ns), r.duration_ns, r.error]
+        for r in ranges
+        if newest_ns - r.end_ns <= _LAST_S * _NS
+    ]
+
+
+def entered(folder: Path, name: str) -> list[dict[str, Any]]:
+    """`group, name, ranks, sequence, operation, entered_ns` of the last collective that it entered in each group, as it
+    has handed over its ring; empty where it has none.
+    """
+    try:
+        rows, _, document = HandedOver(folder / f"{name}{layout.RINGS_SUFFIX}", 0, OF_COLLECTIVES).read_new()
+    except (Unusable, OSError):
+        return []
+    groups = table_of(document.get(collectives.GROUPS))
+    newest: dict[int, collectives.CollectiveEntry] = {}
+    for entry in collectives.unpack(rows):
+        if entry.group not in newest or entry.sequence >= newest[entry.group].sequence:
+            newest[entry.group] = entry
+    return [_entry(entry, table_of(groups.get(str(number)))) for number, entry in newest.items()]
+
+
+def _entry(entry: collectives.CollectiveEntry, group: Any) -> dict[str, Any]:
+    operation = collectives.OPERATIONS[entry.operation] if entry.operation < len(collectives.OPERATIONS) else "other"
+    return {
+        "group": entry.group, "name": text_of(group.get("name"))[:80], "ranks": text_of(group.get("ranks"))[:400],
+        "sequence": entry.sequence, "operation": operation, "entered_ns": wall_ns(entry.entered_ns),
+        "left": bool(entry.left_ns),
+    }  # fmt: skip

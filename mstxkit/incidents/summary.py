@@ -1,0 +1,135 @@
+"""An incident from the reports of all processes: who is stuck where, who waits for whom, since when. Pure.
+
+One for any number of ranks: stacks come grouped, and of each group a few are named.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Sequence
+
+from ..host import parts
+from ..store import incidents
+from ..store.incidents import Incident
+from ..store.stacks import ThreadStack
+from ..store.values import list_of, small_number, table_of, text_of, whole_number
+from . import deciding
+from .deciding import Cause, Report
+
+_GROUPS_AT_MOST, _RANKS_AT_MOST, _FRAMES_SHOWN = 40, 64, 24
+# What CPython calls a fatal signal, and the kernel's numbers of those.
+_SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+
+
+def incident(name: str, time_ns: int, kind: str, reports: Sequence[Report], cause: Cause | None) -> Incident:
+    """What it comes to.
+
+    Args:
+        name: Of its folder.
+        time_ns: When it was opened.
+        kind: Of `store.incidents.KINDS`.
+        reports: Of all processes that have reported.
+        cause: As `deciding.cause` or `of_process` gave it; None of one that was asked for.
+    """
+    report = cause.report if cause is not None else None
+    waiting = cause.waiting if cause is not None else ()
+    named = report if report is not None else waiting[0] if waiting else {}
+    range_ = deciding.innermost(named)
+    return Incident(
+        name, time_ns, kind, text_of(range_.get("stage")), text_of(range_.get("name")),
+        None if report is None else small_number(report.get("rank")),
+        text_of(named.get("role")), whole_number(range_.get("since_ns")), _waits_for(report, waiting, range_),
+        len(reports), _reason(kind, cause), details=_details(reports, cause),
+    )  # fmt: skip
+
+
+def of_process(kind: str, process: str, reports: Sequence[Report]) -> Cause | None:
+    """The cause where a process is it by itself: it died, or raised what nobody caught."""
+    for report in reports:
+        if report.get("process") == process:
+            others = tuple(other for other in reports if other is not report and deciding.waits_now(other))
+            return Cause(report, kind, _how_it_ended(kind, report), others, deciding.first_missing(reports))
+    return None
+
+
+def signal_name(number: object) -> str:
+    """`SIGSEGV`; `signal 34` of one without a name here; "" for none."""
+    value = small_number(number) or 0
+    return _SIGNALS.get(value, f"signal {value}") if value else ""
+
+
+def _how_it_ended(kind: str, report: Report) -> str:
+    if kind == incidents.EXCEPTION:
+        raised = table_of((list_of(report.get("exceptions")) or [{}])[-1])
+        text = text_of(raised.get("text")).strip().splitlines()
+        where = "" if raised.get("is_main") is True else f" in thread {text_of(raised.get('thread'))}"
+        return f"nobody caught {text[-1][:300] if text else 'an exception'}{where}"
+    fatal, signal = text_of(report.get("fatal")), signal_name(report.get("signal"))
+    if kind == incidents.SIGNAL:
+        return f"a fatal signal ended it: {' '.join(filter(None, (signal, fatal)))}"
+    return f"it was killed{f' ({signal})' if signal else ', without a word'}"
+
+
+def _reason(kind: str, cause: Cause | None) -> str:
+    if cause is None:
+        return "it was asked for" if kind == incidents.REQUEST else ""
+    subject = "" if cause.report is None else f"{deciding.who(cause.report)}: "
+    return subject + cause.reason
+
+
+def _waits_for(report: Report | None, waiting: Sequence[Report], range_: Mapping[str, Any]) -> str:
+    if not waiting:
+        return ""
+    who = deciding.who_all(waiting)
+    waits = "wait" if len(waiting) > 1 else "waits"
+    if report is None:
+        return f"{who} {waits} for each other in {text_of(range_.get('stage')) or text_of(range_.get('name')) or '?'}"
+    where = deciding.innermost(waiting[0])
+    place = text_of(where.get("stage")) or text_of(where.get("name"))
+    return f"{who} {waits} for {deciding.who(report)}" + (f" in {place}" if place else "")
+
+
+def _details(reports: Sequence[Report], cause: Cause | None) -> dict[str, Any]:
+    missing = cause.missing if cause is not None else None
+    report = cause.report if cause is not None else None
+    return {
+        "how": "" if cause is None else cause.how, "who": "" if report is None else deciding.who(report),
+        "process": text_of(report.get("process")) if report is not None else "",
+        "host": text_of(report.get("host")) if report is not None else "",
+        "pid": whole_number(report.get("pid")) if report is not None else 0,
+        "missing": None if missing is None else {**missing._asdict(), "words": missing.words},
+        "stack": _stack(report) if report is not None else [],
+        "exceptions": list_of(report.get("exceptions"))[-1:] if report is not None else [],
+        "inside": [_short(range_) for range_ in list_of(report.get("inside"))] if report is not None else [],
+        "groups": [_group(members) for _, members in deciding.groups_of(_shown(reports))[:_GROUPS_AT_MOST]],
+        "hosts": len({text_of(report.get("host")) for report in reports}),
+    }  # fmt: skip
+
+
+def _shown(reports: Sequence[Report]) -> list[Report]:
+    """Those of ranks; what only loads or computes for them where it is inside of something."""
+    return [r for r in reports if r.get("under") not in parts.BESIDE or list_of(r.get("inside"))]
+
+
+def _group(members: Sequence[Report]) -> dict[str, Any]:
+    """Processes that are at the same place: who, in what, held how, since when, and that stack once."""
+    first = min(members, key=lambda report: deciding.since_ns(report) or 1 << 63)
+    range_ = deciding.innermost(first)
+    return {
+        "count": len(members), "who": deciding.who_all(members),
+        "ranks": sorted({r for m in members if (r := small_number(m.get("rank"))) is not None})[:_RANKS_AT_MOST],
+        "stage": text_of(range_.get("stage")), "range": text_of(range_.get("name")),
+        "step": small_number(range_.get("step")), "since_ns": whole_number(range_.get("since_ns")),
+        "held": deciding.held(first) if list_of(first.get("inside")) or first.get("gone_ns") else "idle",
+        "states": sorted({text_of(member.get("state")) for member in members}),
+        "stacks_by": text_of(first.get("stacks_by")), "stack": _stack(first), "kernel": text_of(first.get("waits_in")),
+    }  # fmt: skip
+
+
+def _stack(report: Report) -> list[str]:
+    frames = ThreadStack.read(table_of(report.get("thread"))).frames[:_FRAMES_SHOWN]
+    return [f"{frame.function} at {frame.file}:{frame.line}" for frame in frames]
+
+
+def _short(range_: object) -> dict[str, Any]:
+    fields = table_of(range_)
+    return {key: fields.get(key) for key in ("name", "stage", "step", "since_ns", "quiet_s", "limit_s", "is_stuck")}

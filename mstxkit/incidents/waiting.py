@@ -1,0 +1,53 @@
+"""What a thread waits in, by the names of its innermost calls: a collective, another process, a lock, a debugger.
+
+Names of files and functions only: frameworks are never imported.
+
+Source: torch 2.13 `distributed/distributed_c10d.py`, Ray 2.42 and 2.60 `_private/worker.py`, CPython 3.9 to 3.13
+`threading.py`, `queue.py`, `selectors.py`, `asyncio/base_events.py`, `concurrent/futures/_base.py`,
+`multiprocessing/connection.py`, `pdb.py`, `bdb.py`; debugpy 1.8 `_pydevd_bundle`.
+"""
+
+from __future__ import annotations
+
+from typing import Iterator, Sequence
+
+from ..store.stacks import StackFrame
+
+COLLECTIVE, OTHERS, LOCK, DEBUGGER, OWN = "collective", "others", "lock", "debugger", "own"
+# So many of the innermost calls are looked at: wrappers lie between.
+_CALLS = 8
+_DEBUGGERS = (
+    "/pdb.py", "/bdb.py", "/ipdb/", "/pudb/", "_pydevd_bundle", "/debugpy/", "pydevd.py", "/IPython/core/debugger.py",
+)  # fmt: skip
+_COLLECTIVES = ("/torch/distributed/", "/torch_npu/distributed/", "/mindspore/communication/", "/mindspore/mint/distr")
+_OTHERS = (
+    "/ray/_private/", "/ray/util/", "/ray/experimental/", "/ray/actor.py", "/ray/remote_function.py", "/queue.py",
+    "/selectors.py", "/concurrent/futures/", "/multiprocessing/", "/socket.py", "/ssl.py", "/subprocess.py", "/grpc/",
+    "/zmq/", "/http/client.py", "/socketserver.py", "/asyncio/", "/uvloop/",
+)  # fmt: skip
+_LOCKS = ("/threading.py",)
+_LIBRARIES = ("site-packages", "dist-packages", "/lib/python3", "/mstxkit/")
+
+
+def of_stack(frames: Sequence[StackFrame]) -> str:
+    """COLLECTIVE, OTHERS, LOCK, DEBUGGER, or OWN for all that is none of these."""
+    inner = list(_below_program(frames[:_CALLS]))
+    for kind, places in ((DEBUGGER, _DEBUGGERS), (COLLECTIVE, _COLLECTIVES), (OTHERS, _OTHERS), (LOCK, _LOCKS)):
+        if any(place in frame.file for frame in inner for place in places):
+            return kind
+    return OWN
+
+
+def _below_program(frames: Sequence[StackFrame]) -> Iterator[StackFrame]:
+    """The calls into libraries, up to the innermost one of the program's own."""
+    for frame in frames:
+        if not any(place in frame.file for place in _LIBRARIES) and not frame.file.startswith("<"):
+            return
+        yield frame
+
+
+def alike(frames: Sequence[StackFrame]) -> tuple[str, ...]:
+    """What stacks of ranks that are at the same place share: functions and files, innermost first, without lines, in
+    which a loop may differ.
+    """
+    return tuple(f"{frame.function} ({frame.file.rpartition('/')[2]})" for frame in frames)

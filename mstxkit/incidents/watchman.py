@@ -1,0 +1,331 @@
+"""The watchman: a process of its own on each host, which nobody's GIL and no stopped rank can hold up.
+
+The host's keeper starts it (`recorder/watchman.py`). It looks at all processes of the run there through shared memory,
+opens an incident when one hangs or dies, answers those of other hosts, and ends when the last of them has.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple, Sequence
+
+from ..errors import MstxkitError
+from ..host import apart, folders
+from ..reading.report.escape import for_terminal
+from ..store import documents, incidents, layout, run_file, settings_file, stacks, verdicts, whereabouts
+from ..store.incidents import HANG, REQUEST, Incident
+from ..store.verdicts import Verdict
+from ..triggers import hang
+from . import asking, deciding, summary
+from .deciding import Cause, Report
+from .folder import Call, IncidentFolders
+from .host import Event, WatchedHost
+from .page import headline
+
+_NICE = 5
+_NS = 10**9
+# Looks at shared memory; at the run folder; for how long reports of other hosts are waited for, and taken afterwards.
+_LOOKS_EVERY_S, _RUN_EVERY_S, _HOSTS_WITHIN_S, _LATE_WITHIN_S = 1.0, 2.0, 3.0, 30.0
+# Where nobody was stuck after all: until the next look at everybody, twice as long each time.
+_AGAIN_S, _AGAIN_AT_MOST_S, _AGAIN_FOR_ALL_S = 1.0, 30.0, 300.0
+_LINE_AT_MOST = 1000
+_EMPTY_FOR_S, _SETTINGS_EVERY_S = 3.0, 10.0
+
+
+class Watch(NamedTuple):
+    """What a watchman is told.
+
+    Args:
+        run: The run folder.
+        run_id: Its id.
+        folder: The live files of this host.
+        hang_s: As `capture(hang_s=...)` says.
+        incidents: So many are kept.
+        incidents_bytes: What they may take.
+    """
+
+    run: Path
+    run_id: str
+    folder: Path
+    hang_s: float
+    incidents: int
+    incidents_bytes: int
+
+
+def main() -> None:
+    """The process: let go of who started it, then watch. Its words are those of `Watch`."""
+    apart.let_go()
+    os.nice(_NICE)
+    run, run_id, folder, hang_s, at_most, most_bytes = sys.argv[1:7]
+    watch = Watch(Path(run), run_id, Path(folder), float(hang_s), int(at_most), int(most_bytes))
+    try:
+        lock = take(watch.folder)
+        if lock is not None:
+            Watchman(watch).watch(lock)
+    except (OSError, MstxkitError):
+        pass  # the run is gone
+
+
+def take(folder: Path) -> int | None:
+    """A descriptor that holds the lock of this host's watchman; None: another one has it.
+
+    Raises:
+        OSError, CaptureError: it cannot be had.
+    """
+    descriptor = documents.open_lock_file(folder / layout.WATCH_LOCK)
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return descriptor
+    except OSError:
+        os.close(descriptor)
+        return None
+
+
+# A range that is open: process, track, start.
+_Place = tuple[str, int, int]
+
+
+class Watchman:
+    """Of one run on one host."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._host = WatchedHost(watch.folder, watch.hang_s)
+        self._place = whereabouts.name_of_host(watch.folder, "")
+        self._folders = IncidentFolders(watch.run, watch.run_id, self._place, watch.incidents, watch.incidents_bytes)
+        # Incidents that this host has answered, with the ranges that it was inside of then: each is told of once.
+        self._told: dict[str, set[_Place]] = {}
+        self._stuck: dict[str, set[_Place]] = {}
+        self._mine: dict[str, tuple[Incident, Cause | None, float]] = {}
+        self._again_s, self._pause_s = 0.0, _AGAIN_S
+        self._run_s, self._state, self._asked = 0.0, tuple[int, ...](), self._folders.asked()
+        self._settings_s, self._settings_state = 0.0, tuple[int, ...]()
+
+    def watch(self, lock: int) -> None:
+        """Until the last process here has ended, or the run is gone."""
+        for name in incidents.names(self._watch.run):
+            self._told[name] = set()  # from before: by another watchman
+        seen_s = time.monotonic()
+        while time.monotonic() - seen_s < _EMPTY_FOR_S:
+            self.turn()
+            self._host.is_closing |= not documents.is_still(lock, self._watch.folder / layout.WATCH_LOCK)
+            if not self._host.is_empty:
+                seen_s = time.monotonic()
+            elif self._host.is_closing:
+                break
+            self._host.wait(min(_LOOKS_EVERY_S, max(0.1, self._watch.hang_s / 8)))
+        self._follow_up()
+
+    def turn(self) -> None:
+        """One look at everything. What the run folder does not take is tried again."""
+        events = self._host.look()
+        try:
+            for event in events:
+                self._of_event(event)
+            self._of_hangs()
+            if time.monotonic() - self._run_s >= _RUN_EVERY_S:
+                self._run_s = time.monotonic()
+                self._look_at_run()
+                self._follow_up()
+        except (OSError, MstxkitError):
+            self._rest()
+
+    def _rest(self) -> None:
+        self._again_s = time.monotonic() + self._pause_s
+        at_most_s = _AGAIN_AT_MOST_S if self._folders.hosts() < 2 else _AGAIN_FOR_ALL_S
+        self._pause_s = min(at_most_s, 2 * self._pause_s)
+
+    def _of_event(self, event: Event) -> None:
+        reports = self._host.reports()
+        call = self._folders.open(event.kind, time.time_ns())
+        if call.name in self._mine or call.name in self._told:
+            return  # one that has just been opened: its reports are there, or on their way
+        self._answer(call, reports)
+        everybody = self._everybody(call, reports)
+        self._conclude(call, everybody, summary.of_process(event.kind, event.process, everybody))
+
+    def _of_hangs(self) -> None:
+        stuck = self._host.stuck()
+        new = [
+            range_ for name, ranges in stuck.items() for range_ in ranges
+            if not self._is_told(name, range_.range.slot.track, range_.range.slot.start)
+        ]  # fmt: skip
+        if not new:
+            self._pause_s = _AGAIN_S if not stuck else self._pause_s
+            return
+        if time.monotonic() < self._again_s:
+            return
+        if self._host.is_debugged():
+            self._rest()
+            return
+        since_ns = time.time_ns() - int(max(range_.quiet_s for range_ in new) * _NS)
+        self._consider(since_ns)
+
+    def _consider(self, since_ns: int) -> None:
+        """Somebody seems stuck: is he, seen from all processes of the job?"""
+        reports = self._host.reports(asks_all=False)
+        cause = deciding.cause(reports, self._watch.hang_s)
+        # Who is held up himself is told of at once; who waits, only where nobody has just been found to go on.
+        is_held = cause is not None and cause.how in deciding.HELD
+        is_alone = self._folders.hosts() < 2
+        if (is_alone and cause is None) or not (is_alone or is_held or not self._folders.was_quiet()):
+            self._rest()
+            return
+        call = self._folders.open(HANG, since_ns)
+        if call.by != self._place or call.name in self._mine:
+            self._answer(call, reports)
+            self._rest()
+            return
+        self._answer(call, reports)
+        everybody = self._everybody(call, reports)
+        cause = deciding.cause(everybody, self._watch.hang_s)
+        if cause is None:
+            self._rest()
+            self._folders.dissolve(call.name, self._again_s - time.monotonic())
+            self._told.pop(call.name, None)
+            return
+        self._conclude(call, everybody, cause)
+
+    def _answer(self, call: Call, reports: Sequence[Report]) -> None:
+        self._folders.answer(call.name, reports)
+        self._told[call.name] = self._open_now()
+        self._stuck[call.name] = {
+            (name, judged.range.slot.track, judged.range.slot.start)
+            for name, ranges in self._host.stuck().items()
+            for judged in ranges
+        }
+
+    def _open_now(self) -> set[_Place]:
+        return {
+            (process.name, range_.slot.track, range_.slot.start)
+            for process in self._host.processes.values()
+            for range_ in process.inside
+        }
+
+    def _is_told(self, name: str, track: int, start: int) -> bool:
+        return any((name, track, start) in ranges for ranges in self._told.values())
+
+    def _everybody(self, call: Call, reports: Sequence[Report]) -> list[Report]:
+        """The reports of all hosts, as far as they come in time."""
+        hosts, deadline = self._folders.hosts(), time.monotonic() + _HOSTS_WITHIN_S
+        while time.monotonic() < deadline and len(answered := self._folders.reports(call.name)) < hosts:
+            time.sleep(0.1)
+        answered = self._folders.reports(call.name)
+        return [report for of_host in answered.values() for report in of_host] or list(reports)
+
+    def _conclude(self, call: Call, reports: Sequence[Report], cause: Cause | None) -> None:
+        incident = summary.incident(call.name, call.opened_ns, call.kind, reports, cause)
+        try:
+            self._folders.conclude(incident)
+        except OSError:
+            self._told.pop(call.name, None)  # once more, when there is room
+            raise
+        self._mine[call.name] = incident, cause, time.monotonic() + _LATE_WITHIN_S
+        if call.kind != REQUEST:
+            self._have_logged(incident)
+        if call.kind == HANG:
+            self._say(incident)
+
+    def _have_logged(self, incident: Incident) -> None:
+        """By one process of this host that can: whoever looks at its output learns where the page is."""
+        line = f"{headline(incident)}: {self._watch.run / incident.page}"
+        file = self._watch.folder / layout.INCIDENT_NEWS
+        documents.replace_file(file, for_terminal(line, _LINE_AT_MOST).encode("utf-8", "backslashreplace"))
+        able = [p for p in self._host.processes.values() if p.name != incident.details.get("process")]
+        by_rank = sorted(able, key=lambda process: (process.who.get("rank") is None, str(process.who.get("rank"))))
+        for process in by_rank[:1]:
+            asking.ask(self._watch.folder, process.name, stacks.NEWS)
+
+    def _follow_up(self) -> None:
+        """Take reports of hosts that were slow to answer; say where a hang is over."""
+        for name, (incident, _, until_s) in list(self._mine.items()):
+            is_late = time.monotonic() > until_s
+            if not is_late:
+                self._take_late(name)
+            if incident.kind == HANG and self._is_over(self._mine[name][0]):
+                over = self._mine[name][0]._replace(over_ns=time.time_ns())
+                self._folders.conclude(over)
+                self._say(over)
+                del self._mine[name]
+            elif incident.kind != HANG and is_late:
+                del self._mine[name]
+
+    def _take_late(self, name: str) -> None:
+        incident, cause, until_s = self._mine[name]
+        reports = [report for of_host in self._folders.reports(name).values() for report in of_host]
+        if len(reports) > incident.reports:
+            again = self._judged_again(incident, cause, reports)
+            self._folders.conclude(again)
+            self._mine[name] = again, cause, until_s
+
+    def _judged_again(self, incident: Incident, cause: Cause | None, reports: Sequence[Report]) -> Incident:
+        if incident.kind == HANG:
+            cause = deciding.cause(reports, self._watch.hang_s) or cause
+        elif cause is not None and cause.report is not None:
+            cause = summary.of_process(incident.kind, str(cause.report.get("process")), reports)
+        return summary.incident(incident.incident, incident.time_ns, incident.kind, reports, cause)
+
+    def _is_over(self, incident: Incident) -> bool:
+        """Are the ranges that were stuck here closed, in processes that go on?"""
+        stuck = self._stuck.get(incident.incident, set())
+        process = str(incident.details.get("process") or "")
+        of_cause = {place for place in stuck if place[0] == process} or stuck
+        are_living = {name for name, _, _ in of_cause} & set(self._host.processes)
+        return bool(are_living) and not of_cause & self._open_now()
+
+    def _say(self, incident: Incident) -> None:
+        """As a verdict, which is withdrawn when it is over."""
+        step = next((range_.get("step") for range_ in incident.details.get("inside") or () if range_.get("step")), None)
+        missing = incident.details.get("missing") or {}
+        evidence = {"range": incident.range, "reason": incident.reason, "missing": missing.get("words", "")}
+        evidence = {name: text for name, text in evidence.items() if text}
+        verdict = Verdict(
+            f"hang-{incident.incident}", time.time_ns(), step, verdicts.HANG, incident.stage or None, incident.rank,
+            incident.role, step, 1.0, waits_for=incident.waits_for, evidence=evidence,
+            next=f"read {incident.page} in the run folder",
+            withdrawn="it went on by itself" if incident.over_ns else "",
+        )  # fmt: skip
+        folders.make_folder(self._watch.run / layout.VERDICTS)
+        verdicts.append(self._watch.run / layout.VERDICTS / f"hang-{self._place}{layout.VERDICTS_SUFFIX}", [verdict])
+
+    def _look_at_run(self) -> None:
+        """Has another host opened an incident, or somebody asked for one? Have settings changed?"""
+        state = self._folders.state()
+        if state != self._state:
+            self._state = state
+            self._forget_dissolved()
+            newest = self._folders.newest()
+            if newest is not None and newest.name not in self._told:
+                self._answer(newest, self._host.reports(asks_all=newest.kind != HANG))
+            asked = self._folders.asked()
+            if asked and asked != self._asked:
+                self._asked = asked
+                self._of_request()
+        if time.monotonic() - self._settings_s >= _SETTINGS_EVERY_S:
+            self._settings_s = time.monotonic()
+            self._look_at_settings()
+
+    def _look_at_settings(self) -> None:
+        if run_file.id_of(self._watch.run) not in (None, self._watch.run_id):
+            self._host.is_closing = True  # another run lies in its place; one that is removed is put back
+        state = documents.state_of(self._watch.run / layout.CONTROL / layout.SETTINGS)
+        if state != self._settings_state:
+            self._settings_state = state
+            values = settings_file.read_settings(self._watch.run, self._watch.run_id).values
+            self._host.settings = hang.of_values(values)
+
+    def _forget_dissolved(self) -> None:
+        for name in [name for name in self._told if not self._folders.exists(name)]:
+            del self._told[name]
+
+    def _of_request(self) -> None:
+        reports = self._host.reports()
+        call = self._folders.open(REQUEST, time.time_ns())
+        if call.name not in self._told:
+            self._answer(call, reports)
+        if call.by == self._place:
+            self._conclude(call, self._everybody(call, reports), None)

@@ -1,0 +1,73 @@
+"""`Run.incidents()`: hangs, deaths and what else was looked at closely while a job ran, a row each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...stages import canonical
+from ...store import incidents as store
+from ...store.documents import Unusable
+from ...store.values import text_of
+from ..folder import Damage
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ...store.incidents import Incident
+    from ..selection import Selection
+
+
+def stored(run: str, run_id: str, damage: list[Damage]) -> list[Incident]:
+    """Every incident of a run, oldest first.
+
+    Args:
+        run: The run's folder.
+        run_id: Its id.
+        damage: What cannot be read is added here, once.
+    """
+    unusable: list[Unusable] = []
+    incidents = store.read(Path(run), run_id, unusable)
+    new, earlier = dict.fromkeys(Damage.of(file.path, file.reason) for file in unusable), set(damage)
+    damage += [part for part in new if part not in earlier]
+    return incidents
+
+
+def dicts(run: str, run_id: str, damage: list[Damage]) -> list[dict[str, Any]]:
+    """All of them as plain values: the columns of the table, `who`, the cause in words ("" for nobody alone), and
+    `over_ns`, when it went on by itself.
+    """
+    return [
+        {**row_of(incident), "who": text_of(incident.details.get("who")), "over_ns": incident.over_ns or None}
+        for incident in stored(run, run_id, damage)
+    ]
+
+
+def table(run: str, run_id: str, chosen: Selection, damage: list[Damage]) -> pl.DataFrame:
+    """The table of those that are asked for."""
+    import polars as pl
+
+    from ..frames import INCIDENT_SCHEMA
+
+    rows = [row_of(incident) for incident in stored(run, run_id, damage) if is_asked_for(incident, chosen)]
+    return pl.DataFrame(rows, schema=INCIDENT_SCHEMA)
+
+
+def is_asked_for(incident: Incident, chosen: Selection) -> bool:
+    """Is it of the ranks, stages and the time that are asked for? One of no rank alone is of every rank."""
+    return (
+        (chosen.ranks is None or incident.rank is None or incident.rank in chosen.ranks)
+        and (chosen.stages is None or not incident.stage or canonical(incident.stage) in chosen.stages)
+        and (chosen.since_ns is None or incident.time_ns >= chosen.since_ns)
+        and (chosen.until_ns is None or incident.time_ns < chosen.until_ns)
+    )
+
+
+def row_of(incident: Incident) -> dict[str, Any]:
+    """Its row of the table; a text that says nothing is null."""
+    return {
+        "incident": incident.incident, "time_ns": incident.time_ns or None, "kind": incident.kind,
+        "stage": incident.stage or None, "range": incident.range or None, "rank": incident.rank,
+        "role": incident.role or None, "since_ns": incident.since_ns or None, "waits_for": incident.waits_for or None,
+        "reports": incident.reports, "page": incident.page, "reason": incident.reason or None,
+    }  # fmt: skip

@@ -1,0 +1,140 @@
+"""What a process says of itself as it hangs or dies, beside its live file: stacks, exceptions, its ring.
+
+A thread of ours sleeps in a pipe until the host's watchman asks for them. It begins a second after the recorder, so a
+child that lives for a moment has none.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Callable
+
+from .. import faults
+from ..host.descriptors import OwnDescriptor
+from ..store import documents, layout, stacks
+from .background import Background
+from .stack_file import StackFile
+from .unhandled import Unhandled
+
+_READS_BYTES = 4096
+
+
+class LastWordsHere:
+    """This process's. No call of it raises.
+
+    Args:
+        live_file: Of this process.
+        also: What is done where more than threads is asked for: torch's ring is read.
+
+    Threads/fork: any thread of ours. A forked child calls `forget` on its parent's, and makes a new one.
+    """
+
+    def __init__(self, live_file: Path, also: Callable[[], object] = lambda: None) -> None:
+        self._live_file, self._also = live_file, also
+        self._pipe: OwnDescriptor | None = None
+        self._stacks: StackFile | None = None
+        self._unhandled: Unhandled | None = None
+        self._background = Background("mstxkit-stacks", self._answer, self._wake)
+        try:
+            self._stacks = StackFile(live_file.with_suffix(layout.STACKS_SUFFIX))
+            self._unhandled = Unhandled(self._of_exception)
+        except OSError as exc:
+            faults.note("last_words", exc)
+
+    def consider(self) -> int:
+        """Once a second, on a thread of ours.
+
+        Returns:
+            0: it takes no CPU time but this thread's.
+        """
+        try:
+            if self._stacks is not None:
+                self._stacks.look()
+            if self._pipe is None or not self._pipe.is_ours:
+                self._open()
+            self.start()
+        except Exception as exc:
+            faults.note("last_words", exc)
+        return 0
+
+    def start(self) -> None:
+        """Start the thread, or go on after `leave_off`, where it can be asked."""
+        try:
+            if self._pipe is not None and not self._background.runs:
+                self._background.start()
+        except RuntimeError as exc:  # no thread can be started, as at the end of the interpreter
+            faults.note("last_words", exc)
+
+    def leave_off(self, deadline: float | None = None) -> bool:
+        """End the thread, around a fork. Has one ended?"""
+        return self._background.pause(deadline)
+
+    def end(self, deadline: float) -> None:
+        """Say no more, and leave signals and hooks as they were. The file goes; who reads it has it open."""
+        if self._unhandled is not None:
+            self._unhandled.put_back()
+        self._background.pause(deadline)
+        if self._stacks is not None:
+            self._stacks.close()
+        self._close(is_removed=True)
+
+    def tell_of(self, exc: BaseException | None) -> None:
+        """An exception ends what is recorded here; None: none does."""
+        if exc is not None and self._unhandled is not None:
+            self._unhandled.tell_of(exc)
+
+    def forget(self) -> None:
+        """In a forked child: all of it is its parent's."""
+        if self._unhandled is not None:
+            self._unhandled.put_back()
+        if self._stacks is not None:
+            self._stacks.forget()
+        self._close(is_removed=False)
+
+    def _open(self) -> None:
+        path = self._live_file.with_suffix(layout.ASK_SUFFIX)
+        if not os.path.lexists(path):
+            os.mkfifo(path, documents.FILE_MODE)
+        # Both ends are ours: it is never at an end, and opening it waits for nobody.
+        number = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self._pipe = OwnDescriptor.of(number)
+
+    def _close(self, is_removed: bool) -> None:
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            pipe.close()
+        if is_removed:
+            try:
+                self._live_file.with_suffix(layout.ASK_SUFFIX).unlink(missing_ok=True)
+            except OSError as exc:
+                faults.note("last_words", exc)
+
+    def _answer(self) -> bool:
+        """Sleep until it is asked, then write."""
+        pipe = self._pipe
+        if pipe is None or not pipe.is_ours:
+            return False
+        asked = os.read(pipe.number, _READS_BYTES)
+        if self._background.is_pausing or self._stacks is None:
+            return True
+        if stacks.ASK_THREADS in asked or stacks.ASK_ALL in asked:
+            self._stacks.write("asked")
+        if stacks.ASK_ALL in asked:
+            self._also()
+        if stacks.NEWS in asked:
+            news = documents.read(self._live_file.with_name(layout.INCIDENT_NEWS), _READS_BYTES) or b""
+            faults.say_once(news.decode("utf-8", "backslashreplace"))
+        return True
+
+    def _wake(self) -> None:
+        pipe = self._pipe
+        try:
+            if pipe is not None and pipe.is_ours:
+                os.write(pipe.number, b"\0")
+        except OSError as exc:
+            faults.note("last_words", exc)
+
+    def _of_exception(self, about: dict[str, object]) -> None:
+        if self._stacks is not None:
+            self._stacks.say(stacks.EXCEPTION, about)

@@ -1,0 +1,144 @@
+"""Where this process writes what Python is at: for whoever asks while it hangs, and as a fatal signal ends it.
+
+faulthandler writes it, where nobody else has switched that on: it chains to the handlers that are there, and a second
+signal ends the process as it would have. Three ways lead here:
+
+- a thread of ours, which holds the GIL, so that no other thread moves meanwhile (`write`);
+- `STACKS_SIGNAL`, for whoever holds the GIL in native code and never gives it back; ignored by default, it harms nobody
+  where our handler is gone. Whatever has a handler already keeps it;
+- SIGSEGV, SIGFPE, SIGABRT, SIGBUS, SIGILL.
+
+Nothing of it is on a training thread, but for the moment in which that is hung or dying.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+import threading
+import time
+import weakref
+from pathlib import Path
+from typing import Any, Callable
+
+from ..host.descriptors import OwnDescriptor
+from ..store import documents, stacks
+
+# Ignored by default, as SIGCHLD and SIGWINCH are, but nobody's shell or terminal sends it.
+STACKS_SIGNAL = signal.SIGURG
+_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class _Writable:
+    """What faulthandler takes for a file. It alone keeps it: once it has another one, that is somebody else's."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def fileno(self) -> int:
+        """Of the descriptor."""
+        return self._number
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+
+class StackFile:
+    """This process's file. `put_back` leaves the signals as they were.
+
+    Args:
+        path: Of the file, made here.
+
+    Raises:
+        OSError: it cannot be made.
+
+    Threads/fork: any thread of ours. A forked child calls `forget` on its parent's, and makes a new one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        number = os.open(path, _FLAGS, documents.FILE_MODE)
+        self._path, self._file = path, OwnDescriptor.of(number)
+        os.fchmod(number, documents.FILE_MODE)
+        self._fatal: Callable[[], object] = _nobody
+        self._asked: Callable[[], object] = _nobody
+        # Ray switches it on in its own processes, with its log: there it stays Ray's.
+        if not faulthandler.is_enabled() and "ray" not in sys.modules:
+            file = _Writable(number)
+            faulthandler.enable(file, all_threads=True)  # fileno and flush are all it takes
+            self._fatal = weakref.ref(file)
+        if not _is_caught(STACKS_SIGNAL):
+            file = _Writable(number)
+            faulthandler.register(STACKS_SIGNAL, file, all_threads=True)
+            self._asked = weakref.ref(file)
+        signal_here = int(STACKS_SIGNAL) if self._asked() is not None else 0
+        os.write(number, stacks.line_of(stacks.BEGIN, {stacks.THREADS: _threads(), "signal": signal_here}))
+
+    def look(self) -> None:
+        """Once a second: has the program closed every descriptor that it has? Then its number may be another file's."""
+        if not self._file.is_ours:
+            self.put_back()
+
+    def write(self, why: str) -> bool:
+        """Every thread's calls, from a thread of ours. False where the file is not ours any more.
+
+        *Cost*: the GIL, for as long as it takes: 0.1 ms a thread.
+        """
+        if not self._file.is_ours:
+            return False
+        number = self._file.number
+        if os.fstat(number).st_size > stacks.LIMIT_BYTES:
+            os.ftruncate(number, 0)
+            os.write(number, stacks.line_of(stacks.BEGIN, {"signal": int(STACKS_SIGNAL) if self._asked() else 0}))
+        about = {stacks.THREADS: _threads(), "why": why, "time_ns": time.time_ns()}
+        os.write(number, stacks.line_of(stacks.THREADS, about))
+        faulthandler.dump_traceback(number, all_threads=True)
+        return True
+
+    def say(self, word: str, fields: dict[str, Any]) -> None:
+        """Add a line. Raises OSError."""
+        if self._file.is_ours and os.fstat(self._file.number).st_size <= stacks.LIMIT_BYTES:
+            os.write(self._file.number, stacks.line_of(word, fields))
+
+    def put_back(self) -> None:
+        """Leave the signals as they were, unless somebody has taken them over. Never raises."""
+        if self._fatal() is not None:
+            faulthandler.disable()
+        if self._asked() is not None and signal.getsignal(STACKS_SIGNAL) in (signal.SIG_DFL, None):
+            faulthandler.unregister(STACKS_SIGNAL)
+        self._fatal = self._asked = _nobody
+
+    def close(self) -> None:
+        """Put back, and remove the file: who still wants to read it has it open."""
+        self.put_back()
+        try:
+            if self._file.is_ours:
+                self._path.unlink(missing_ok=True)
+        except OSError:
+            pass  # the folder is gone, or nothing can be removed in it
+        self._file.close()
+
+    def forget(self) -> None:
+        """In a forked child: the file is its parent's."""
+        self.put_back()
+        self._file.close()
+
+
+def _nobody() -> None:
+    """A reference to nothing."""
+
+
+def _threads() -> list[list[Any]]:
+    """(Python's number, the kernel's, name) of each thread that Python knows."""
+    return [[t.ident, t.native_id, t.name[:64]] for t in threading.enumerate()[: stacks.THREADS_AT_MOST]]
+
+
+def _is_caught(number: int) -> bool:
+    """Has this signal a handler, of whatever language, or is it ignored on purpose?"""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as stream:
+            masks = [line.split()[1] for line in stream if line.startswith(("SigCgt:", "SigIgn:", "SigBlk:"))]
+        return any(int(mask, 16) >> number - 1 & 1 for mask in masks)
+    except (OSError, ValueError, IndexError):
+        return True

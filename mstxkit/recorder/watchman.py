@@ -1,0 +1,56 @@
+"""Starts the process that watches the others of the run on this host for hangs (`incidents/watchman.py`), and starts it
+again where it was killed: on the keeper's background threads, never on one that trains.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from .. import faults
+from ..host import apart, life
+from ..store import layout
+
+_MODULE = "mstxkit.incidents.watchman"
+# How often it is looked whether there is one, in shared memory. Who lives for a moment needs nobody beside it. Seconds.
+_AGAIN_AFTER_S, _AFTER_S = 5.0, 2.0
+
+
+class WatchmanStarter:
+    """The keeper's. From one thread at a time; a forked child makes a new one.
+
+    Args:
+        words: Run folder, run id, folder of the live files.
+        hang_s: How long a range may stay open at least; 0: nobody watches.
+        incidents: So many are kept.
+        incidents_bytes: What they may take.
+    """
+
+    def __init__(self, words: tuple[Path, str, Path], hang_s: float, incidents: int, incidents_bytes: int) -> None:
+        self._lock, self._is_on = words[2] / layout.WATCH_LOCK, hang_s > 0
+        self._words = [*map(str, words), f"{hang_s:g}", str(incidents), str(incidents_bytes)]
+        self._next_s, self._child = time.monotonic() + min(_AFTER_S, hang_s / 2), 0
+
+    def consider(self) -> None:
+        """Start it, if there is none. Never raises. *Cost*: a comparison; every few seconds a look at its lock."""
+        if not self._is_on or time.monotonic() < self._next_s:
+            return
+        self._next_s = time.monotonic() + _AGAIN_AFTER_S
+        try:
+            if self._child and apart.has_gone(self._child):
+                self._child = 0
+            if not self._child and not self._is_there():
+                self._child = apart.started(_MODULE, self._words)
+        except Exception as exc:
+            faults.note("watchman", exc)
+
+    def _is_there(self) -> bool:
+        try:
+            descriptor = os.open(self._lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            return bool(life.has_holder(descriptor))
+        finally:
+            os.close(descriptor)

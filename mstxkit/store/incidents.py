@@ -1,0 +1,144 @@
+"""`incidents/<time>/`: what was seen of a job as it hung, or as one of its processes died: who, where, since when.
+
+Whoever opens an incident makes its folder with `call.json` in it. The watchman of each host answers with one file of
+reports on all of its processes, `hosts/<host>-<digest>.json`. Who opened it makes `incident.json` and `incident.txt`
+of these. Anybody with this user's rights may have written there: nothing is taken on trust.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Mapping, NamedTuple
+
+from . import documents, layout
+from .documents import FORMAT, Unusable
+from .values import list_of, small_number, table_of, text_of, whole_number
+
+KINDS = HANG, KILLED, SIGNAL, EXCEPTION, REQUEST = "hang", "killed", "signal", "exception", "request"
+# Of one host's reports; of them all there is a limit of what incidents may take together (`incidents_bytes`).
+HOST_LIMIT_BYTES, SUMMARY_LIMIT_BYTES = 32 << 20, 8 << 20
+_LATEST_NS = (1 << 63) - 1
+_TEXT_AT_MOST, _INCIDENTS_AT_MOST = 1000, 10_000
+_NAME = re.compile(r"\d{8}T\d{6}\.\d{3}", re.ASCII)
+
+
+class Incident(NamedTuple):
+    """What an incident comes to.
+
+    Args:
+        incident: Its folder's name.
+        time_ns: When it was opened; wall clock of who opened it.
+        kind: One of KINDS.
+        stage, range: Where it happened; "" where that is not known.
+        rank, role: The cause; None and "" where nobody alone is.
+        since_ns: When the range was entered in which it happened; wall clock. 0: not known.
+        waits_for: Who waits for whom, in words.
+        reports: How many processes have reported.
+        reason: Why it was opened, and by what the cause is known, in words.
+        over_ns: When it went on; 0 while it has not.
+        details: What the page shows beside that, plain values.
+    """
+
+    incident: str
+    time_ns: int
+    kind: str
+    stage: str = ""
+    range: str = ""
+    rank: int | None = None
+    role: str = ""
+    since_ns: int = 0
+    waits_for: str = ""
+    reports: int = 0
+    reason: str = ""
+    over_ns: int = 0
+    details: Mapping[str, Any] = {}
+
+    @property
+    def page(self) -> str:
+        """Of its readable page, relative to the run."""
+        return f"{layout.INCIDENTS}/{self.incident}/{layout.INCIDENT_PAGE}"
+
+    def as_json(self, run_id: str) -> bytes:
+        """The content of `incident.json`."""
+        fields = {"format": FORMAT, "run": run_id, **self._asdict(), "details": dict(self.details)}
+        return json.dumps(fields, indent=1).encode()
+
+    @classmethod
+    def read(cls, name: str, fields: Mapping[str, Any]) -> Incident | None:
+        """Of that content; None where it is none."""
+        kind = fields.get("kind")
+        if kind not in KINDS:
+            return None
+        texts: dict[str, Any] = {
+            key: text_of(fields.get(key))[:_TEXT_AT_MOST] for key in ("stage", "range", "role", "waits_for", "reason")
+        }
+        numbers: dict[str, Any] = {key: _time_ns(fields.get(key)) for key in ("time_ns", "since_ns", "over_ns")}
+        return cls(
+            incident=name, kind=kind, rank=small_number(fields.get("rank")), **texts, **numbers,
+            reports=small_number(fields.get("reports")) or 0, details=table_of(fields.get("details")),
+        )  # fmt: skip
+
+
+def _time_ns(value: Any) -> int:
+    number = whole_number(value)
+    return number if 0 < number <= _LATEST_NS else 0
+
+
+def is_name(text: str) -> bool:
+    """May a folder of an incident be called so?"""
+    return _NAME.fullmatch(text) is not None
+
+
+def names(run: Path) -> list[str]:
+    """Of all incidents of a run, also of those that are just being opened; oldest first."""
+    return list(filter(is_name, documents.names_in(run / layout.INCIDENTS)))[-_INCIDENTS_AT_MOST:]
+
+
+def folder_of(run: Path, name: str) -> Path:
+    """Of the incident of that name."""
+    return run / layout.INCIDENTS / name
+
+
+def summary(run: Path, name: str, run_id: str) -> Incident | None:
+    """What an incident came to; None while it is open.
+
+    Raises:
+        Unusable: its file is no such file.
+    """
+    file = folder_of(run, name) / layout.INCIDENT_FILE
+    content = documents.read(file, SUMMARY_LIMIT_BYTES)
+    if content is None:
+        return None
+    incident = Incident.read(name, documents.document_in(content, file, run_id, "incident"))
+    if incident is None:
+        raise Unusable(file, "is of no kind that is known here")
+    return incident
+
+
+def read(run: Path, run_id: str, unusable: list[Unusable] | None = None) -> list[Incident]:
+    """Every incident of a run that has come to something, oldest first; files that cannot be used are added."""
+    incidents = []
+    for name in names(run):
+        try:
+            incidents.append(summary(run, name, run_id))
+        except Unusable as exc:
+            if unusable is not None:
+                unusable.append(exc)
+    return [incident for incident in incidents if incident is not None]
+
+
+def reports_of(run: Path, name: str, run_id: str) -> dict[str, list[dict[str, Any]]]:
+    """What each host has reported on its processes so far, by the name of its file; what is none is left out."""
+    reports: dict[str, list[dict[str, Any]]] = {}
+    folder = folder_of(run, name) / layout.INCIDENT_HOSTS
+    for file in documents.names_in(folder, layout.NOW_SUFFIX):
+        try:
+            content = None if file.startswith(".") else documents.read(folder / file, HOST_LIMIT_BYTES)
+            fields = {} if content is None else documents.document_in(content, folder / file, run_id)
+        except Unusable:
+            continue
+        if fields:
+            reports[file] = [dict(table_of(report)) for report in list_of(fields.get("processes"))]
+    return reports

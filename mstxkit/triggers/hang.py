@@ -1,0 +1,63 @@
+"""Is a range stuck? It has been open for longer than it ever should, and nothing goes on inside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Mapping, NamedTuple, Sequence
+
+from ._declare import Trigger, setting
+
+# Stages that last, and in which little is recorded: nobody is alarmed as soon as for others.
+SLOW_STAGES = ("save_checkpoint", "evaluate", "weight_sync", "sleep", "wake_up")
+
+
+@dataclass(frozen=True)
+class Hang:
+    """When is a range stuck?"""
+
+    after_s: float = setting(0.0, 0.0, 86_400, "Seconds without progress; 0: what capture(hang_s=...) says.")
+    p99: float = setting(3.0, 1.0, 1000, "Times what 99 of 100 earlier ones took, where that is longer.")
+    works: float = setting(10.0, 1.0, 1000, "Times the limit, where CPU or disk are at work, and for slow stages.")
+
+
+TRIGGER = Trigger("hang", "Which range is stuck?", Hang)
+
+
+class QuietRange(NamedTuple):
+    """What is known of a range that is open.
+
+    Args:
+        quiet_s: For so long nothing inside has ended or begun.
+        past_s: How long earlier ones took, at least those that took a third of `hang_s`: shorter ones cannot matter.
+        works: Do CPU or disk work for its process?
+        stage: Canonical key; "" for none.
+    """
+
+    quiet_s: float
+    past_s: Sequence[float] = ()
+    works: bool = False
+    stage: str = ""
+
+
+def limit_s(settings: Hang, hang_s: float, seen: QuietRange) -> float:
+    """How long it may be quiet; beyond that it is stuck. Pure."""
+    limit_s = max(settings.after_s or hang_s, settings.p99 * p99_s(seen.past_s))
+    return limit_s * (settings.works if seen.works or seen.stage in SLOW_STAGES else 1.0)
+
+
+def of_values(values: Mapping[str, float]) -> Hang:
+    """The settings with those of `hang.<name>` that are among these, and allowed."""
+    allowed = {
+        field.name: values[f"hang.{field.name}"]
+        for field in fields(Hang)
+        if field.metadata["least"] <= values.get(f"hang.{field.name}", -1) <= field.metadata["most"]
+    }
+    return Hang(**allowed)
+
+
+def p99_s(past_s: Sequence[float]) -> float:
+    """What 99 of 100 took; of fewer than 100 the longest; 0 of none."""
+    if not past_s:
+        return 0.0
+    ordered = sorted(past_s)
+    return ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]

@@ -1,0 +1,160 @@
+"""Who is stuck and who merely waits for him, from reports alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mstxkit.incidents import deciding, page, summary
+from mstxkit.incidents.deciding import Report
+
+HANG_S = 30.0
+STACKS = {
+    "collective": [["/x/site-packages/torch/distributed/distributed_c10d.py", 9, "all_reduce"], ["/app/t.py", 3, "f"]],
+    "others": [["/x/lib/python3.11/queue.py", 180, "get"], ["/app/t.py", 4, "g"]],
+    "own": [["/app/t.py", 5, "h"]],
+}
+
+
+def report(rank: int, waits: str = "own", is_stuck: bool = True, **more: Any) -> Report:
+    """Of a rank that is inside of `score` of `reward` since second 100."""
+    inside = {"name": "score", "stage": "reward", "since_ns": 100 * 10**9, "is_stuck": is_stuck, "step": 3}
+    thread = {"tid": rank + 1, "frames": STACKS[waits]}
+    return {
+        "process": f"p{rank:04d}", "rank": rank, "role": "actor", "world_size": 8, "pid": rank + 1, "host": "h",
+        "state": "sleeping", "works": False, "quiet_s": 31.0, "inside": [inside], "waits": waits, "thread": thread,
+        "stacks_by": "itself", **more,
+    }  # fmt: skip
+
+
+def entered(sequence: int, ranks: str = "0-7", group: int = 5) -> list[dict[str, Any]]:
+    return [{"group": group, "name": "0", "ranks": ranks, "sequence": sequence, "operation": "all_reduce"}]
+
+
+def blamed(reports: list[Report]) -> tuple[int | None, str]:
+    cause = deciding.cause(reports, HANG_S)
+    assert cause is not None
+    return None if cause.report is None else cause.report["rank"], cause.how
+
+
+@pytest.mark.parametrize(
+    ("held", "how"),
+    [
+        ({"state": "stopped"}, "stopped"), ({"state": "disk"}, "disk"), ({"stacks_by": "signal"}, "native"),
+        ({"waits_in": "futex_wait_queue"}, "lock"), ({}, "own"), ({"state": "gone", "gone_ns": 1}, "gone"),
+    ],
+)  # fmt: skip
+def test_who_is_held_up_himself_is_blamed_and_not_those_that_wait_in_a_collective(
+    held: dict[str, Any], how: str
+) -> None:
+    reports = [report(rank, "collective") for rank in range(8)]
+    reports[3] = report(3, **held)
+
+    assert blamed(reports) == (3, how)
+
+
+def test_a_rank_that_waits_and_is_slow_to_answer_is_not_said_to_hold_the_gil() -> None:
+    assert blamed([report(0, "collective", stacks_by="signal"), report(1)]) == (1, "own")
+
+
+def test_who_has_not_entered_the_collective_is_blamed_although_no_range_of_it_is_stuck() -> None:
+    reports = [report(rank, "collective", entered=entered(17)) for rank in range(8)]
+    reports[6] = {**report(6, entered=entered(16)), "inside": []}
+    cause = deciding.cause(reports, HANG_S)
+
+    assert cause is not None and cause.report is reports[6]
+    assert cause.reason == "it has not entered all_reduce 17 of group 0: entered by 0-5,7, missing 6"
+
+
+def test_nobody_is_blamed_while_the_one_that_all_wait_for_works() -> None:
+    reports = [report(rank, "collective", entered=entered(17)) for rank in range(8)]
+    reports[6] = report(6, is_stuck=False, entered=entered(16))
+
+    assert deciding.cause(reports, HANG_S) is None
+    assert deciding.cause([*reports[:6], {**reports[6], "inside": [], "works": True}], HANG_S) is None
+
+
+def test_nobody_is_blamed_while_somebody_is_debugged() -> None:
+    reports = [report(0, "collective"), report(1)]
+
+    assert deciding.cause([reports[0], {**reports[1], "tracer": 7}], HANG_S) is None
+    assert deciding.cause([reports[0], {**reports[1], "is_debugged": True}], HANG_S) is None
+
+
+def test_a_driver_that_waits_for_workers_that_go_on_is_no_hang() -> None:
+    driver = {**report(0, "others"), "rank": None, "role": ""}
+    worker = {**report(1, is_stuck=False), "quiet_s": 2.0}
+
+    assert deciding.cause([driver, worker], HANG_S) is None
+
+
+def test_a_driver_that_waits_for_a_worker_that_is_stuck_is_not_the_cause() -> None:
+    assert blamed([{**report(0, "others"), "rank": None, "role": ""}, report(1)]) == (1, "own")
+
+
+def test_where_all_are_in_the_same_collective_nobody_alone_is_blamed() -> None:
+    assert blamed([report(rank, "collective", entered=entered(17)) for rank in range(8)]) == (None, "collective")
+
+
+def test_members_that_have_not_reported_are_missing_where_all_others_are_at_the_same_collective() -> None:
+    reports = [report(rank, "collective", entered=entered(17)) for rank in range(7)]
+    cause = deciding.cause(reports, HANG_S)
+
+    assert cause is not None and cause.report is None
+    assert cause.reason == "all_reduce 17 of group 0: entered by 0-6, missing 7, and nothing is known of these"
+
+
+def test_the_one_that_is_in_another_collective_than_the_others_is_blamed() -> None:
+    reports = [report(rank, "collective") for rank in range(8)]
+    frames = [["/x/site-packages/torch/distributed/distributed_c10d.py", 9, "broadcast"], ["/app/t.py", 3, "f"]]
+    reports[2] = report(2, "collective", thread={"frames": frames})
+
+    assert blamed(reports) == (2, "collective")
+
+
+def test_a_rank_that_ended_in_order_is_blamed_only_by_those_that_wait_for_it() -> None:
+    left = {**report(1), "state": "left", "gone_ns": 5, "inside": []}
+
+    assert blamed([report(0, "collective"), left]) == (1, "left")
+    assert blamed([report(0), left]) == (0, "own")
+
+
+def test_of_several_groups_the_collective_that_was_entered_first_is_the_missing_one() -> None:
+    late = {"group": 9, "name": "tp", "ranks": "0-1", "sequence": 4, "operation": "broadcast", "entered_ns": 50}
+    first = {**entered(17, "0-1")[0], "entered_ns": 10}
+    reports = [report(0, entered=[first, late]), report(1, entered=[{**first, "sequence": 16}])]
+    missing = deciding.first_missing(reports)
+
+    assert missing is not None
+    assert (missing.group, missing.sequence, missing.entered, missing.missing) == (5, 17, (0,), (1,))
+
+
+def test_a_page_of_1024_ranks_names_the_one_that_is_stuck_and_fits_a_screen() -> None:
+    reports = [report(rank, "collective", entered=entered(17, "0-1023")) for rank in range(1024)]
+    reports[517] = report(517, entered=entered(16, "0-1023"))
+    made = summary.incident("20261124T191500.000", 131 * 10**9, "hang", reports, deciding.cause(reports, HANG_S))
+    text = page.text(made)
+
+    assert (made.rank, made.stage, made.range, made.reports) == (517, "reward", "score", 1024)
+    assert made.waits_for == "ranks 0-516,518-1023 actor wait for rank 517 actor in reward"
+    assert "1023 x ranks 0-516,518-1023 actor: in reward / score, for 31 s; collective" in text
+    assert len(text.splitlines()) < 40
+    assert len(text) < 4000
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        {"rank": 1 << 80, "inside": [{"name": "\x1b[2J", "since_ns": 1e400, "is_stuck": True}]},
+        {"thread": {"frames": [["\x00", {}, []]] * 500}, "inside": [{"is_stuck": True}], "role": ["x"]},
+        {"entered": [{"ranks": "0-999999999", "sequence": -1}, 7, {"group": "x", "ranks": "1,1,1"}]},
+        {"exceptions": "x", "signal": "SIGKILL", "gone_ns": -5, "state": 7, "quiet_s": "soon", "waits": None},
+    ],
+)
+def test_hostile_reports_make_a_page_without_control_characters(hostile: dict[str, Any]) -> None:
+    reports = [report(0, "collective"), {**report(1), **hostile}]
+    made = summary.incident("20261124T191500.000", 131 * 10**9, "hang", reports, deciding.cause(reports, HANG_S))
+
+    assert "\x1b" not in page.text(made)
+    assert made.as_json("id")

@@ -1,0 +1,231 @@
+"""Real ranks that hang, die or merely take long: named with rank, stage and range, or not alarmed."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import pytest
+from builders import lives
+from builders.hanging import HANG_S, Job
+from builders.mounts import frozen_disk  # noqa: F401
+
+from mstxkit.store import verdicts
+
+pytestmark = pytest.mark.timeout(120)
+Start = Callable[..., Job]
+# Well beyond the limit, and the looks after that.
+LONG_S = HANG_S + 3.0
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    jobs: list[Job] = []
+
+    def started(*deeds: str, **options: Any) -> Job:
+        jobs.append(Job(tmp_path / "run", *deeds, **options))
+        return jobs[-1]
+
+    yield started
+    for job in jobs:
+        job.end()
+
+
+@pytest.mark.parametrize(
+    ("deed", "how"), [("lock", "waits for a lock"), ("native", "GIL"), ("stopped", "SIGSTOP"), ("sleeps", "own code")]
+)
+def test_a_rank_that_is_held_up_is_named_with_stage_and_range_and_who_waits_for_it(
+    start: Start, deed: str, how: str
+) -> None:
+    incident = start(deed, "waits").incident()
+
+    assert (incident.kind, incident.rank, incident.role) == ("hang", 0, "actor")
+    assert (incident.stage, incident.range) == ("reward", "score")
+    assert how in incident.reason
+    assert incident.waits_for == "rank 1 actor waits for rank 0 actor in reward"
+
+
+def test_it_is_named_within_its_limit_and_five_seconds(start: Start) -> None:
+    job = start("sleeps", "waits")
+    incident = job.incident()
+
+    assert (incident.time_ns - job.began_ns) / 1e9 < HANG_S + 5
+
+
+def test_the_stack_of_a_rank_whose_native_code_holds_the_gil_is_had_by_a_signal(start: Start) -> None:
+    job = start("native", "waits", hang_s=3.0)
+    incident = job.incident()
+    (report,) = (report for report in job.reports() if report["rank"] == 0)
+
+    assert report["stacks_by"] == "signal"
+    assert incident.details["stack"][0].startswith("native at ")
+
+
+def test_a_rank_that_waits_for_a_frozen_disk_is_named(start: Start, frozen_disk: Path) -> None:  # noqa: F811
+    subprocess.run(["fsfreeze", "-f", frozen_disk], check=True)
+    try:
+        incident = start("waits", "disk", word=str(frozen_disk / "file")).incident()
+    finally:
+        subprocess.run(["fsfreeze", "-u", frozen_disk], check=True)
+
+    assert (incident.kind, incident.rank, incident.range) == ("hang", 1, "score")
+    assert "disk" in incident.reason
+
+
+def test_a_killed_rank_is_named_although_it_was_the_keeper(start: Start) -> None:
+    incident = start("killed", "waits").incident()
+
+    assert (incident.kind, incident.rank, incident.stage, incident.range) == ("killed", 0, "reward", "score")
+
+
+def test_a_rank_that_crashes_leaves_its_signal_and_its_stack(start: Start) -> None:
+    incident = start("waits", "crash").incident()
+
+    assert (incident.kind, incident.rank, incident.range) == ("signal", 1, "score")
+    assert "SIGSEGV" in incident.reason or "Segmentation fault" in incident.reason
+    assert any(call.startswith("crash at ") for call in incident.details["stack"])
+
+
+def test_an_exception_that_nobody_caught_is_named_with_the_range_that_it_left(start: Start) -> None:
+    incident = start("waits", "raises").incident()
+
+    assert (incident.kind, incident.rank, incident.range) == ("exception", 1, "score")
+    assert "ValueError: no such reward" in incident.reason
+
+
+def test_an_exception_that_ends_a_child_of_multiprocessing_is_named(start: Start) -> None:
+    incident = start("waits", "child_raises", hang_s=10.0).incident(30)
+
+    assert (incident.kind, incident.range) == ("exception", "worker's")
+    assert "ValueError: no such reward" in incident.reason
+
+
+def test_an_exception_in_a_thread_is_named_with_the_thread(start: Start) -> None:
+    incident = start("waits", "raises_in_thread").incident()
+
+    assert (incident.kind, incident.rank) == ("exception", 1)
+    assert "in thread scorer" in incident.reason
+
+
+def test_ranks_that_all_wait_for_others_of_which_none_works_are_told_of(start: Start) -> None:
+    incident = start("waits", "waits").incident()
+
+    assert incident.kind == "hang"
+    assert "none that is recorded works" in incident.reason
+
+
+@pytest.mark.parametrize("deed", ["progress", "computes", "checkpoint", "breakpoint_"])
+def test_nobody_is_alarmed_by_what_merely_lasts_nor_by_who_waits_for_it(start: Start, deed: str) -> None:
+    job = start(deed, "waits")
+    time.sleep(LONG_S)
+
+    assert job.incidents() == []
+
+
+def test_nobody_is_alarmed_while_a_debugger_is_attached(start: Start) -> None:
+    job = start("sleeps", "waits")
+    if ctypes.CDLL(None).ptrace(0x4206, job.ranks[0].pid, 0, 0):  # PTRACE_SEIZE
+        pytest.skip("this user may debug nobody")
+    time.sleep(LONG_S)
+
+    assert job.incidents() == []
+
+
+def test_watchmen_of_several_hosts_make_one_incident_of_all_reports(start: Start, tmp_path: Path) -> None:
+    places = [tmp_path / "a", tmp_path / "b"]
+    for place in places:
+        place.mkdir()
+    job = start("waits", "lock", places=places)
+    incident = job.incident(30)
+
+    assert (incident.kind, incident.rank, incident.range) == ("hang", 1, "score")
+    assert lives.wait_until(lambda: job.incidents()[0].reports == 2)
+    assert len(job.incidents()) == 1
+    assert job.incidents()[0].waits_for == "rank 0 actor waits for rank 1 actor in reward"
+
+
+def test_a_host_whose_ranks_wait_for_another_host_that_works_leaves_nothing(start: Start, tmp_path: Path) -> None:
+    places = [tmp_path / "a", tmp_path / "b"]
+    for place in places:
+        place.mkdir()
+    job = start("waits", "progress", places=places)
+    time.sleep(LONG_S + 2)
+
+    assert job.incidents() == []
+
+
+def test_a_hang_is_told_of_once_and_as_a_verdict(start: Start) -> None:
+    job = start("sleeps", "waits")
+    first = job.incident()
+    time.sleep(LONG_S)
+    (verdict,) = verdicts.read(job.run)
+
+    assert job.incidents() == [first]
+    assert (verdict.kind, verdict.rank, verdict.stage) == ("hang", 0, "reward")
+    assert verdict.waits_for == first.waits_for
+    assert not verdict.withdrawn
+
+
+def test_a_hang_that_goes_on_by_itself_is_withdrawn(start: Start) -> None:
+    job = start("stopped", "waits")
+    job.incident()
+    job.ranks[0].send_signal(signal.SIGCONT)
+    assert not lives.wait_until(lambda: bool(job.incidents()[0].over_ns), 3.0)  # it sleeps on in the same range
+    job.ranks[0].send_signal(signal.SIGINT)  # and leaves it
+    job.ranks[0].wait(30)
+
+    assert not job.incidents()[0].over_ns  # ended is not gone on
+
+
+def test_a_rank_that_waits_logs_where_the_page_is(start: Start) -> None:
+    job = start("sleeps", "waits")
+    incident = job.incident()
+    stream = job.ranks[1].stderr
+    assert stream is not None
+
+    line = stream.readline()
+
+    assert "rank 0 actor stuck in score (reward) for" in line
+    assert line.rstrip().endswith(str(job.run / incident.page))
+
+
+def test_when_the_watchman_is_killed_another_one_takes_over(start: Start) -> None:
+    job = start("progress", "waits")
+    before = watchmen(job)
+    for pid in before:
+        os.kill(pid, signal.SIGKILL)
+    assert lives.wait_until(lambda: bool(set(watchmen(job)) - set(before)), 20)
+
+
+def test_nobody_watches_on_once_all_ranks_were_killed_at_once(start: Start) -> None:
+    """Their live files stay, as nobody is left to seal them."""
+    job = start("sleeps", "waits")
+    pids = watchmen(job)
+    for process in job.ranks:
+        process.kill()
+        process.wait()
+
+    assert pids
+    assert lives.wait_until(lambda: not watchmen(job), 20)
+
+
+def watchmen(job: Job) -> list[int]:
+    """Of this run, by the words that they were started with."""
+    pids = (int(name) for name in os.listdir("/proc") if name.isdecimal())
+    return [
+        pid
+        for pid in pids
+        if b"mstxkit.incidents.watchman" in (words := command(pid)) and os.fsencode(job.run) in words
+    ]
+
+
+def command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

@@ -1,0 +1,83 @@
+"""What a verdict says that the step loses is by how much shorter the step would be without what it blames."""
+
+from __future__ import annotations
+
+import pytest
+
+np = pytest.importorskip("numpy")
+
+from builders.judged import alone, judged  # noqa: E402
+
+from mstxkit.judging.judge import JobJudge  # noqa: E402
+from mstxkit.testing.simulator import InjectedFault, JobShape, SimulatedJob, lost_ratio  # noqa: E402
+
+SINCE, UNTIL = 30, 110
+
+
+def said_and_true(fault: InjectedFault, shape: JobShape, seed: int = 2) -> tuple[dict[str, float], float]:
+    """Kind to impact of the verdicts that stand after some steps with a fault; what the fault cost of the last ones."""
+    job, judge = SimulatedJob(shape, seed, [fault]), JobJudge()
+    judged(job, UNTIL, judge)
+    truths = [truth for truth in job.truths(UNTIL) if truth.step >= UNTIL - 40 and truth.role == "actor"]
+    return {verdict.kind: verdict.impact_ratio for verdict in judge.standing()}, lost_ratio(truths)
+
+
+@pytest.mark.parametrize(
+    ("kind", "stage", "factor", "named"),
+    [
+        ("before", "actor_generate", 3.0, "compute"), ("inside", "actor_update", 4.0, "compute"),
+        ("inside", "actor_update", 1.5, "compute"), ("behind", "actor_update", 2.0, "compute"),
+        ("input", "load_batch", 2.0, "input"), ("gap", "load_batch", 2.0, "input"),
+        ("link", "actor_update", 6.0, "link"), ("all", "actor_update", 2.0, "all_slow"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("ranks", [2, 8])
+def test_the_impact_is_what_the_fault_costs(kind: str, stage: str, factor: float, named: str, ranks: int) -> None:
+    fault = InjectedFault(kind, stage, rank=1, factor=factor, since=SINCE)
+    said, true = said_and_true(fault, JobShape(ranks=ranks, mismatch=0.3, step_s=2.0))
+
+    assert said[named if ranks == 2 or named != "link" else "communication"] == pytest.approx(true, abs=0.05)
+
+
+def test_stalls_cost_what_others_wait_for_them() -> None:
+    fault = InjectedFault("jitter", "reward", rank=1, factor=1.5, since=SINCE)
+    job = SimulatedJob(JobShape(ranks=2, mismatch=0.3, step_s=2.0), 1, [fault])
+    first = next(verdict for verdict in judged(job, UNTIL) if verdict.kind == "jitter")
+    seen = [truth for truth in job.truths(UNTIL) if first.step - 60 < truth.step <= first.step]
+
+    assert first.impact_ratio == pytest.approx(lost_ratio(seen), abs=0.02)
+
+
+def test_of_groups_that_never_meet_the_slow_one_pays_itself() -> None:
+    fault = InjectedFault("inside", "actor_update", rank=1, factor=3.0, since=SINCE)
+    said, true = said_and_true(fault, JobShape(ranks=8, group_ranks=4, step_s=2.0))
+
+    assert said["compute"] == pytest.approx(true, abs=0.05)
+
+
+def test_where_another_rank_is_nearly_as_late_little_is_lost() -> None:
+    """Rank 1 takes twice as long, rank 2 has so much work that it is later still: nobody waits for rank 1."""
+    steps = alone(80, slow=(1, 2.0, 20), work=(2, 3.0, 0))
+    judge = JobJudge()
+    lines = [verdict for step in steps for verdict in judge.close(step).verdicts]
+    impact = {verdict.rank: verdict.impact_ratio for verdict in lines}
+
+    assert impact[1] < 0.05
+    assert impact[2] > 0.1
+
+
+@pytest.mark.parametrize("factor", [5.0, 50.0, 1e4])
+def test_however_slow_a_rank_is_no_more_is_lost_than_there_is(factor: float) -> None:
+    """Of each step half a second is spent together, and about one in generation."""
+    judge = JobJudge()
+    lines = [verdict for step in alone(50, ranks=2, slow=(1, factor, 20)) for verdict in judge.close(step).verdicts]
+
+    assert lines[-1].impact_ratio == pytest.approx((factor - 1) / (factor + 0.5), abs=0.1)
+    assert lines[-1].impact_ratio <= 1
+
+
+def test_the_first_line_is_as_true_as_the_last() -> None:
+    fault = InjectedFault("inside", "actor_update", rank=1, factor=4.0, since=SINCE)
+    lines = judged(SimulatedJob(JobShape(ranks=2, step_s=2.0), 3, [fault]), 70)
+
+    assert lines[0].impact_ratio == pytest.approx(lines[-1].impact_ratio, abs=0.05)

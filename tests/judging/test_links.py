@@ -1,0 +1,92 @@
+"""Which collectives take long though all entered in time, where their times are as wild as on shared cores."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+import pytest
+
+np = pytest.importorskip("numpy")
+
+from builders.judged import collectives, role_step  # noqa: E402
+
+from mstxkit.judging.evidence import RoleStep  # noqa: E402
+from mstxkit.judging.judge import JobJudge  # noqa: E402
+from mstxkit.store.verdicts import Verdict  # noqa: E402
+
+STEPS, SINCE = 90, 40
+random = np.random.default_rng
+
+
+def meeting(
+    took_s: Callable[[int], float], behind_s: Callable[[int], float] = lambda _: 0.0, ranks: int = 2
+) -> list[RoleStep]:
+    """Steps of 80 ms: each rank computes alone, then all meet in one collective that takes `took_s`; rank 1 leaves
+    the stage `behind_s` later than the others.
+    """
+    noise, now, steps = random(1), np.full(ranks, 100.0), []
+    for step in range(STEPS):
+        entered = now + 0.0005
+        alone = entered + 0.05 * np.exp(noise.normal(0, 0.01, ranks))
+        came = alone + 0.016 + noise.exponential(1e-4, ranks)
+        left = np.full(ranks, came.max() + took_s(step))
+        left[1] += behind_s(step)
+        rings = collectives(
+            [(rank, 7, step, came[rank], left.min(), 1) for rank in range(ranks)], groups={7: tuple(range(ranks))}
+        )
+        stages, times = ("forward", "backward"), (np.stack([entered, alone], 1), np.stack([alone, left], 1))
+        steps.append(role_step(step, stages, *times, role="", collectives=rings))
+        now = left
+    return steps
+
+
+def standing(steps: list[RoleStep]) -> list[Verdict]:
+    judge = JobJudge()
+    for step in steps:
+        judge.close(step)
+    return [verdict for verdict in judge.standing() if verdict.is_blaming]
+
+
+def two_levels(upper: float) -> Callable[[int], float]:
+    """Half a millisecond, or with that probability five; some of the latter one after the other."""
+    draw = random(3)
+    often = {step: 0.9 if 55 <= step < 70 else upper for step in range(STEPS)}
+    times = {step: 0.005 if draw.random() < often[step] else 0.0006 for step in range(STEPS)}
+    return lambda step: times[step] * float(np.exp(random(step).normal(0, 0.1)))
+
+
+def test_collectives_that_are_at_the_upper_of_their_two_levels_for_a_while_are_no_slow_link() -> None:
+    assert standing(meeting(two_levels(0.3))) == []
+
+
+def test_times_that_were_tight_at_first_and_wild_for_good_are_no_slow_link() -> None:
+    wild = two_levels(0.4)
+
+    assert standing(meeting(lambda step: 0.0006 if step < 15 else wild(step))) == []
+
+
+def test_a_slow_link_is_found_in_wild_times_once_nearly_every_step_is_slower() -> None:
+    wild = two_levels(0.3)
+    (verdict,) = standing(meeting(lambda step: wild(step) + (0.02 if step >= SINCE else 0.0)))
+
+    assert (verdict.kind, verdict.stage, verdict.group) == ("link", "backward", (0, 1))
+    assert verdict.since_step in range(SINCE - 2, SINCE + 3)
+    assert verdict.impact_ratio == pytest.approx(0.02 / 0.09, abs=0.03)
+
+
+def test_who_leaves_the_collectives_of_a_slow_link_a_little_later_is_not_blamed_beside_it() -> None:
+    slow = [step >= SINCE for step in range(STEPS)]
+    steps = meeting(lambda step: 0.001 + 0.02 * slow[step], lambda step: 0.002 * slow[step])
+
+    assert [(verdict.kind, verdict.rank) for verdict in standing(steps)] == [("link", None)]
+
+
+def test_who_is_as_late_itself_is_named_beside_a_slow_link() -> None:
+    slow = [step >= SINCE for step in range(STEPS)]
+    steps = meeting(lambda step: 0.001 + 0.02 * slow[step], lambda step: 0.03 * slow[step])
+
+    assert ("compute", 1) in {(verdict.kind, verdict.rank) for verdict in standing(steps)}
+
+
+def test_a_link_that_is_mended_is_blamed_no_longer() -> None:
+    assert standing(meeting(lambda step: 0.021 if SINCE <= step < SINCE + 12 else 0.001)) == []

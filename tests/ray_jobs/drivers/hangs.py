@@ -1,0 +1,56 @@
+"""A driver that waits in `ray.get` for an actor that never answers: inside of a range of its own, or in none."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import ray
+
+import mstxkit
+from mstxkit.store import incidents, run_file
+
+WITHIN_S = 12.0
+
+
+@ray.remote
+class Scorer:
+    """Never answers."""
+
+    def begin(self) -> int:
+        """It is there, and recorded."""
+        with mstxkit.stage("warm_up"):
+            return os.getpid()
+
+    def score(self, is_marked: bool) -> None:
+        """For ever."""
+        if not is_marked:
+            time.sleep(1000)
+        with mstxkit.stage("reward"), mstxkit.mstx_range("score"):
+            time.sleep(1000)
+
+
+def main() -> None:
+    is_marked, run = sys.argv[1] == "marked", Path(sys.argv[2])
+    with mstxkit.capture(run, hang_s=3):
+        ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR")
+        scorer = Scorer.remote()
+        pid = ray.get(scorer.begin.remote())
+        time.sleep(4)
+        with mstxkit.stage("collect_scores"):
+            answer = scorer.score.remote(is_marked)
+            try:
+                ray.get(answer, timeout=WITHIN_S)
+            except ray.exceptions.GetTimeoutError:
+                pass
+        seen = incidents.read(run, run_file.id_of(run) or "")
+        ray.kill(scorer)
+    rows = [[i.kind, i.stage, i.range, i.details["pid"], i.reason] for i in seen]
+    sys.stdout.write(json.dumps({"pid": pid, "driver": os.getpid(), "incidents": rows}))
+
+
+if __name__ == "__main__":
+    main()

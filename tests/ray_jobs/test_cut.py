@@ -1,0 +1,40 @@
+"""A network that is cut between an agent and the controller, and healed: training goes on, verdicts come again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+import pytest
+from builders import soak
+from builders.ray_jobs import Start
+
+from mstxkit.store import verdicts
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+STEPS = 260
+
+
+@pytest.fixture(autouse=True)
+def _with_ray_and_networks() -> None:
+    pytest.importorskip("ray")
+    if os.geteuid() or shutil.which("ip") is None:
+        pytest.skip("needs root and the command ip, to make a network namespace")
+    made = subprocess.run(["ip", "netns", "add", "mstx-may-i"], capture_output=True)
+    subprocess.run(["ip", "netns", "del", "mstx-may-i"], capture_output=True)
+    if made.returncode:
+        pytest.skip("no network namespace can be made here")
+
+
+@pytest.mark.skipif(not soak.is_soaking(), reason="in make soak: two nodes and a cable take a minute")
+def test_while_the_network_is_cut_training_goes_on_and_when_it_is_healed_all_of_it_is_judged(start: Start) -> None:
+    job = start("cut", str(STEPS), MSTXKIT_JUDGE="1")
+    said = job.said
+
+    assert said["went_on"], "the worker behind the cut did eighty steps meanwhile"
+    assert said["done"] == [STEPS] * 3
+    assert said["judged"] == STEPS - 1
+    assert [verdict.rank for verdict in verdicts.read(job.run) if verdict.is_blaming] == [1]
+    assert all(figures["mstxkit/time_s/actor_generate/slowest_rank"] == 1 for figures in said["figures"])
+    assert [fault for faults in said["faults"] for fault in faults if fault != "cluster.ray"] == []

@@ -1,0 +1,183 @@
+"""A process's stacks: written where they are asked for, and signals as they were before, whoever had them."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from builders import lives
+
+from mstxkit.recorder.unhandled import Unhandled
+
+BEGIN = """
+    import ctypes, faulthandler, os, signal, sys, threading, mstxkit
+    from mstxkit.recorder.stack_file import StackFile
+    from pathlib import Path
+    path = Path(sys.argv[1])
+"""
+
+
+def said(path: Path, program: str, status: int = 0) -> str:
+    """What a program prints that has `path` for its stacks."""
+    return lives.run(lives.dedented(BEGIN) + lives.dedented(program), path, status=status)
+
+
+def test_signals_are_put_back_as_they_were(tmp_path: Path) -> None:
+    program = """
+        def caught():
+            return next(line for line in open("/proc/self/status") if line.startswith("SigCgt"))
+        before = caught()
+        stacks = StackFile(path)
+        during = caught()
+        stacks.close()
+        print(before == caught() != during, faulthandler.is_enabled(), path.exists())
+    """
+
+    assert said(tmp_path / "s", program).split() == ["True", "False", "False"]
+
+
+def test_faulthandler_that_the_user_has_enabled_stays_his(tmp_path: Path) -> None:
+    program = """
+        own = open(sys.argv[1] + ".own", "w+")
+        faulthandler.enable(own)
+        stacks = StackFile(path)
+        stacks.close()
+        print(faulthandler.is_enabled())
+        sys.stdout.flush()
+        ctypes.string_at(0)
+    """
+
+    assert said(tmp_path / "s", program, status=-signal.SIGSEGV).split() == ["True"]
+    assert "Segmentation fault" in (tmp_path / "s.own").read_text()
+
+
+def test_faulthandler_that_the_user_enables_later_stays_his(tmp_path: Path) -> None:
+    program = """
+        stacks = StackFile(path)
+        own = open(sys.argv[1] + ".own", "w+")
+        faulthandler.enable(own)
+        faulthandler.register(signal.SIGURG, own)
+        stacks.close()
+        os.kill(os.getpid(), signal.SIGURG)
+        print(faulthandler.is_enabled())
+    """
+
+    assert said(tmp_path / "s", program).split() == ["True"]
+    assert "most recent call first" in (tmp_path / "s.own").read_text()
+
+
+def test_a_handler_that_the_user_has_for_the_signal_stays_his(tmp_path: Path) -> None:
+    program = """
+        signal.signal(signal.SIGURG, lambda *_: print("his"))
+        stacks = StackFile(path)
+        os.kill(os.getpid(), signal.SIGURG)
+        stacks.close()
+        os.kill(os.getpid(), signal.SIGURG)
+        print(stacks.answers)
+    """.replace("print(stacks.answers)", "")
+
+    assert said(tmp_path / "s", program).split() == ["his", "his"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL])
+def test_a_fatal_signal_ends_the_process_as_it_would_have_and_leaves_its_stack(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    program = f"""
+        stacks = StackFile(path)
+        def dies():
+            os.kill(os.getpid(), {int(number)})
+        dies()
+    """
+    said(tmp_path / "s", program, status=-number)
+
+    text = (tmp_path / "s").read_text()
+    assert "Fatal Python error" in text
+    assert " in dies" in text
+
+
+def test_a_handler_of_the_program_for_a_fatal_signal_is_called_all_the_same(tmp_path: Path) -> None:
+    program = """
+        libc = ctypes.CDLL(None)
+        handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda number: os._exit(33))
+        libc.signal(signal.SIGABRT, handler)
+        stacks = StackFile(path)
+        os.kill(os.getpid(), signal.SIGABRT)
+    """
+
+    said(tmp_path / "s", program, status=33)
+
+
+def test_nothing_is_written_into_a_file_that_has_taken_our_number(tmp_path: Path) -> None:
+    program = """
+        stacks = StackFile(path)
+        number = stacks._file.number
+        os.close(number)
+        other = open(sys.argv[1] + ".other", "wb")
+        assert other.fileno() == number
+        stacks.look()
+        print(stacks.write("asked"), faulthandler.is_enabled())
+        os.kill(os.getpid(), signal.SIGURG)
+        stacks.close()
+        other.close()
+    """
+
+    assert said(tmp_path / "s", program).split() == ["False", "False"]
+    assert (tmp_path / "s.other").read_bytes() == b""
+
+
+HOOKS = """
+    import sys, threading
+    from mstxkit.recorder.unhandled import Unhandled
+    seen = []
+    sys.excepthook = lambda *exc: print("his", exc[0].__name__)
+    threading.excepthook = lambda args: print("his", args.exc_type.__name__)
+    before = sys.excepthook, threading.excepthook
+    hooks = Unhandled(seen.append)
+"""
+
+
+def test_hooks_are_chained_and_put_back() -> None:
+    program = (
+        HOOKS
+        + """
+    def raises():
+        raise KeyError("x")
+    thread = threading.Thread(target=raises, name="scorer")
+    thread.start()
+    thread.join()
+    print(seen[0]["type"], seen[0]["thread"], seen[0]["is_main"])
+    hooks.put_back()
+    print((sys.excepthook, threading.excepthook) == before)
+    """
+    )
+
+    assert lives.run(program).split() == ["his", "KeyError", "KeyError", "scorer", "False", "True"]
+
+
+def test_a_hook_that_somebody_sets_later_stays_and_calls_ours_no_more() -> None:
+    program = (
+        HOOKS
+        + """
+    ours = sys.excepthook
+    later = lambda *exc: ours(*exc)
+    sys.excepthook = later
+    hooks.put_back()
+    sys.excepthook(ValueError, ValueError("x"), None)
+    print(sys.excepthook is later, seen)
+    """
+    )
+
+    assert lives.run(program).split() == ["his", "ValueError", "True", "[]"]
+
+
+def test_ctrl_c_and_exit_are_no_exceptions_to_tell_of() -> None:
+    seen: list[object] = []
+    hooks = Unhandled(seen.append)
+    hooks._in_main = lambda *_: None
+    hooks._of_main(KeyboardInterrupt, KeyboardInterrupt(), None)
+    hooks._of_main(SystemExit, SystemExit(1), None)
+    hooks.put_back()
+
+    assert seen == []
