@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Iterator
@@ -22,9 +21,9 @@ import numpy.typing as npt
 
 from ...errors import FormatError
 from ...store.values import list_of, small_number, table_of
-from ..folder import Damage
+from ..folder import Damage, reason_of
 from . import Importer
-from ._database import MAGIC, Database, opened
+from ._database import MAGIC, UNREADABLE, Database, opened
 from ._trace import LATEST_NS, NAME_CHARACTERS, RANGES_AT_MOST, CoveredTime, DeviceTrace, NamedColumn, text
 
 _NAME = re.compile(r"(ascend_pytorch_profiler|ascend_mindspore_profiler|msprof)(_\d{1,16})?\.db|msmonitor_.*\.db")
@@ -85,8 +84,9 @@ class _RankOfDatabase:
         """What cannot be read of one part leaves the others."""
         try:
             yield
-        except (sqlite3.Error, OverflowError) as exc:
-            Damage.of(self._trace.file, f"{exc}: the rest of a table is left out").note_in(self._trace.damage)
+        except UNREADABLE as exc:
+            why = f"{reason_of(exc)[:200]}: the rest of a table is left out"
+            Damage.of(self._trace.file, why).note_in(self._trace.damage)
 
     def _who(self) -> None:
         trace, base = self._trace, self._base
