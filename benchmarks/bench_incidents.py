@@ -34,8 +34,13 @@ def lock():
     held.acquire()
     held.acquire()
 
+def native():
+    mutex = ctypes.create_string_buffer(64)  # no signal ends that
+    for _ in range(2):
+        ctypes.PyDLL(None).pthread_mutex_lock(mutex)
+
 deeds = {
-    "lock": lock, "native": lambda: ctypes.PyDLL(None).sleep(1000), "own": lambda: time.sleep(1000),
+    "lock": lock, "native": native, "own": lambda: time.sleep(1000),
     "stopped": lambda: os.kill(os.getpid(), signal.SIGSTOP), "waits": lambda: queue.Queue().get(),
 }
 mstxkit.identify(rank=int(sys.argv[2]), world_size=2)

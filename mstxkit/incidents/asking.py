@@ -43,7 +43,7 @@ def threads_of(processes: Iterable[WatchedProcess], folder: Path, is_idle: Calla
     Args:
         processes: All of them are asked at once.
         folder: Of the live files.
-        is_idle: Does this one nothing that could be held up? Then its ring is read as well.
+        is_idle: Does this one nothing that could be held up? Then its ring is read as well, and a signal may be sent.
     """
     waiting = {process.name: (process, process.stacks_state()) for process in processes if process.pid}
     answers = {}
@@ -53,7 +53,8 @@ def threads_of(processes: Iterable[WatchedProcess], folder: Path, is_idle: Calla
         ask(folder, process.name, what)
     able = {name: of for name, of in waiting.items() if kernel.state_of(of[0].pid) not in _CANNOT_ANSWER}
     answers.update(_answered(able, ITSELF, ANSWERS_WITHIN_S))
-    mute = {name: of for name, of in able.items() if name not in answers and _signalled(of[0])}
+    # A signal may end a call of the kernel's: only who does nothing is sent one.
+    mute = {name: of for name, of in able.items() if name not in answers and is_idle(name) and _signalled(of[0])}
     answers.update(_answered(mute, BY_SIGNAL, _SIGNAL_WITHIN_S))
     for name, (process, _) in mute.items():
         words = process.last_words()
