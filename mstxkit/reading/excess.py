@@ -29,7 +29,7 @@ _STEPS_TO_LEARN = 8
 _LEAST_NOISE = 0.005
 
 
-class Stretches(NamedTuple):
+class SlowStretches(NamedTuple):
     """The steps in which each member was slow in each piece; (M, K) each.
 
     Args:
@@ -132,7 +132,7 @@ def noise_of(excess: Seconds) -> Seconds:
     return np.asarray(np.maximum(noise, _LEAST_NOISE))
 
 
-def stretches(excess: Seconds) -> Stretches:
+def stretches(excess: Seconds) -> SlowStretches:
     """The steps in which each member was slower than the others, all in all.
 
     Args:
@@ -150,7 +150,7 @@ def stretches(excess: Seconds) -> Stretches:
         deviations = effect / noise * np.sqrt(steps)
     chance = np.array([math.erfc(max(0.0, d) / math.sqrt(2)) / 2 for d in np.nan_to_num(deviations).ravel()])
     confidence = np.clip(1 - chance.reshape(steps.shape) * compared, 0.0, 1.0)
-    return Stretches(since, until, steps, effect, confidence, stands_out)
+    return SlowStretches(since, until, steps, effect, confidence, stands_out)
 
 
 def _longest(values: Seconds) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Seconds]:

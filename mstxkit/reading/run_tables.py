@@ -118,6 +118,40 @@ class RunTables(RunFiles):
 
         return bubbles.table(self.role_runs())
 
+    def lateness(self) -> pl.DataFrame:
+        """`step, group, rank, stage, late_ns, error_ns, source`: how much later than the first a rank entered a stage.
+
+        Of stages in which the ranks of a group wait for each other. `late_ns` that is smaller than `error_ns`, the
+        bound of its error, says nothing. `source`: flight_recorder, stage_entry; device, of profiles that `mstxkit
+        analyse` has parsed: who waits least is late, and the bound is the collective's own shortest duration.
+
+        Example:
+            >>> import mstxkit
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+            ...     mstxkit.mark("scored")
+            >>> run = mstxkit.open_run("runs/exp7")
+            >>> len(run.lateness())
+            0
+        """
+        from .tables import lateness
+
+        return lateness.table(cast("Run", self), self._chosen)
+
+    def device(self) -> pl.DataFrame:
+        """What devices did in each stage of each step, from imports and the run's own profiles (`tables/device.py`).
+
+        Example:
+            >>> import mstxkit
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+            ...     mstxkit.mark("scored")
+            >>> run = mstxkit.open_run("runs/exp7")
+            >>> len(run.device())
+            0
+        """
+        from .tables import device
+
+        return device.table(cast("Run", self), self._chosen)
+
     def critical_path(self) -> pl.DataFrame:
         """`step, role, place, rank, stage, where, start_ns, duration_ns, more_ns`: what each step's time went to.
 

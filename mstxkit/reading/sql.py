@@ -18,7 +18,8 @@ POLARS, DUCKDB = ENGINES = ("polars", "duckdb")
 # By the names of the methods that make them.
 TABLES = (
     "ranges", "marks", "stages", "processes", "tracks", "patches", "occurrences", "open_ranges", "waits", "verdicts",
-    "lateness", "escalations", "profiles", "incidents", "steps", "ranks", "stragglers", "bubbles", "critical_path",
+    "lateness", "device", "escalations", "profiles", "incidents",
+    "steps", "ranks", "stragglers", "bubbles", "critical_path",
     "tails", "samples", "links", "resharding", "what_if", "throughput", "overhead", "drops",
 )  # fmt: skip
 _SELECTS = re.compile(r"\s*(select|with)\b", re.IGNORECASE)

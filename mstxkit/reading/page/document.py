@@ -13,7 +13,7 @@ from typing import Any, Iterable, Mapping, Sequence
 
 from ..report.escape import for_terminal
 from ..report.number_table import percent
-from ..report.sentences import sentence
+from ..report.sentences import begun, sentence
 from ..report.units import duration
 from ..report.verdict_words import cost
 
@@ -94,25 +94,21 @@ def _top(name: str, further: Iterable[tuple[str, str]]) -> str:
 def _first(summary: dict[str, Any]) -> str:
     """Verdict, why, saves, next, evidence."""
     head = summary["headline"]
-    rows = [("Why", text(_begun(head["why"]))), ("Saves", text(_begun(head["saves"]))), ("Next", _advice(head["next"])),
+    rows = [("Why", text(begun(head["why"]))), ("Saves", text(begun(head["saves"]))), ("Next", _advice(head["next"])),
             ("Evidence", text(head["evidence"]))]  # fmt: skip
     listed = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
     others = summary["verdicts"][1:6]
     more = ""
     if others:
-        items = "".join(f"<li>{text(_begun(sentence(v)))}: {text(cost(v) or 'no cost known')}.</li>" for v in others)
+        items = "".join(f"<li>{text(begun(sentence(v)))}: {text(cost(v) or 'no cost known')}.</li>" for v in others)
         count = f"{len(summary['verdicts']) - 1} more verdicts"
         more = f'<details class="more"><summary>{count}</summary><ul>{items}</ul></details>'
     tone = "blames" if head["blames"] else "calm"
-    cost_html = f'<p class="cost">{text(_begun(head["cost"]))}.</p>' if head["cost"] else ""
+    cost_html = f'<p class="cost">{text(begun(head["cost"]))}.</p>' if head["cost"] else ""
     return (
         f'<section class="first {tone}" aria-labelledby="verdict"><p class="eyebrow">Verdict</p>'
         f'<h1 id="verdict">{text(head["verdict"])}</h1>{cost_html}<dl>{listed}</dl>{more}</section>\n'
     )
-
-
-def _begun(words: str) -> str:
-    return words[:1].upper() + words[1:]
 
 
 def _advice(words: str) -> str:
@@ -121,7 +117,7 @@ def _advice(words: str) -> str:
         return ""
     if words.startswith("mstxkit "):
         return f'<code id="next-command">{text(words)}</code> <button type="button" id="copy">Copy</button>'
-    return text(_begun(words))
+    return text(begun(words))
 
 
 def _key_figures(summary: dict[str, Any]) -> str:

@@ -6,7 +6,9 @@ from typing import Any, Iterable
 
 import numpy as np
 
+from ..report import incident_lines
 from ..report.number_table import percent
+from ..report.sentences import begun
 from ..report.text import LOSS_WORDS
 from ..report.units import duration
 from .document import chart, named, nothing, table, text
@@ -237,9 +239,12 @@ def profiles(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     else:
         parts.append(nothing("No profile was asked for."))
     if figures["incidents"]:
-        keys = list(figures["incidents"][0])
-        cells = [[text(row[key]) for key in keys] for row in figures["incidents"]]
-        parts.append("<h3>Incidents</h3>" + table(keys, cells, "Incidents"))
+        rows_of_incidents = (
+            (text(begun(incident_lines.sentence(entry))), text(entry["waits_for"], 160), _link(entry))
+            for entry in figures["incidents"]
+        )
+        columns = ("what happened", "who waits", "what was seen")
+        parts.append("<h3>Incidents</h3>" + table(columns, rows_of_incidents, "Hangs, deaths and the like"))
     return "".join(parts)
 
 

@@ -91,7 +91,7 @@ class PageServer(ThreadingHTTPServer):
 
     def __init__(self, served: Served, port: int = 0) -> None:
         self.served, self.token, self._making = served, secrets.token_urlsafe(18), threading.Lock()
-        super().__init__(("127.0.0.1", port), _Handler)
+        super().__init__(("127.0.0.1", port), _PageHandler)
         self.hosts = {f"{name}:{self.server_address[1]}" for name in ("127.0.0.1", "localhost")}
         self.url = f"http://127.0.0.1:{self.server_address[1]}/{self.token}/"
 
@@ -104,7 +104,7 @@ class PageServer(ThreadingHTTPServer):
         """A browser that goes away in the middle is no error of ours."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _PageHandler(BaseHTTPRequestHandler):
     server_version, sys_version, protocol_version = "mstxkit", "", "HTTP/1.1"
     timeout = 30
     server: PageServer

@@ -14,8 +14,6 @@ from ..report.units import size
 from . import document, figures, sections, zoom
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from ..report.choice import ReportChoice
     from ..run import Run
 
@@ -74,7 +72,7 @@ def made(
     }  # fmt: skip
     others = {
         "escalations": _escalations(run, None if to_perfetto else folder),
-        "incidents": _incidents(run),
+        "incidents": _incidents(run, summary["incidents"], None if to_perfetto else folder),
         "gates": _gates(run),
         "samples": run.samples().sort("alone_ns", descending=True).head(8).to_dicts(),
     }
@@ -113,11 +111,13 @@ def _gates(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-def _incidents(run: Run) -> list[dict[str, Any]]:
-    """Hangs and the like, where this version of the reader knows of them."""
-    table = getattr(run, "incidents", None)
-    frame: pl.DataFrame | None = table() if table is not None else None
-    return [] if frame is None else frame.head(_ROWS).to_dicts()
+def _incidents(run: Run, incidents: list[dict[str, Any]], folder: Path | None) -> list[dict[str, Any]]:
+    """The last incidents, with a link to what was seen of each."""
+    entries = []
+    for incident in incidents[-_ROWS:]:
+        href = "" if folder is None else _href(Path(run.path), incident["page"], folder)
+        entries.append({**incident, "folder": incident["page"], "size": "", "href": href})
+    return entries
 
 
 def _escalations(run: Run, folder: Path | None) -> list[dict[str, Any]]:
@@ -141,10 +141,11 @@ def _escalations(run: Run, folder: Path | None) -> list[dict[str, Any]]:
 
 
 def _href(run: Path, inside: str | None, folder: Path) -> str:
-    """Of a folder of the run, as seen from where the page lies; "" where there is no such folder in the run."""
+    """Of a folder or file of the run, as seen from where the page lies; "" where there is none such in the run."""
     if not inside:
         return ""
     root, target = os.path.realpath(run), os.path.realpath(run / inside)
-    if os.path.commonpath([root, target]) != root or not os.path.isdir(target):
+    if os.path.commonpath([root, target]) != root or not (os.path.isdir(target) or os.path.isfile(target)):
         return ""
-    return quote(os.path.relpath(target, os.path.realpath(folder)).encode("utf-8", "surrogateescape")) + "/"
+    path = quote(os.path.relpath(target, os.path.realpath(folder)).encode("utf-8", "surrogateescape"))
+    return path + "/" * os.path.isdir(target)

@@ -36,8 +36,9 @@ def of_run(run: Run, choice: ReportChoice, stragglers: list[int], first: str | N
     steps, why = _steps(runs[0], choice)
     ranks = _ranks(runs, stragglers)
     names: list[str] = []
+    rows = _rows(run, steps, ranks)
     return {
-        "steps": [_of_step(run, step, why[step], ranks, names) for step in steps],
+        "steps": [_of_step(rows.filter(pl.col("step") == step), step, why[step], names) for step in steps],
         "names": names, "ranks": len(ranks), "all_ranks": len({r for role in runs for r in role.ranks}),
     }  # fmt: skip
 
@@ -71,15 +72,19 @@ def _ranks(runs: list[RoleRun], wanted: list[int]) -> list[int]:
     return sorted({*kept, *evenly})
 
 
-def _of_step(run: Run, step: int, why: str, ranks: list[int], names: list[str]) -> dict[str, Any]:
-    part = run.part(ranks=ranks or None, steps=step)
+def _rows(run: Run, steps: list[int], ranks: list[int]) -> pl.DataFrame:
+    """Ranges of these steps and ranks that have ended, the outer ones; stages by their canonical names."""
+    part = run.part(ranks=ranks or None, steps=steps)
     rows = part.ranges(attributes=False).with_columns(pl.col("name", "stage", "role", "part").cast(pl.String))
     rows = rows.filter(pl.col("duration_ns").is_not_null() & (pl.col("depth") < DEPTH_AT_MOST))
+    return rows.with_columns(stage=pl.Series([name and canonical(name) for name in rows["stage"]], dtype=pl.String))
+
+
+def _of_step(rows: pl.DataFrame, step: int, why: str, names: list[str]) -> dict[str, Any]:
     rows = rows.sort("duration_ns", descending=True).head(RANGES_AT_MOST).sort("rank", "track", "start_ns")
     lanes = _lanes(rows)
     begin = int(rows["start_ns"].min() or 0)  # type: ignore[arg-type]
     places = {name: place for place, name in enumerate(names)}
-    rows = rows.with_columns(stage=pl.Series([name and canonical(name) for name in rows["stage"]], dtype=pl.String))
     for name in (*rows["name"].unique(maintain_order=True), *rows["stage"].unique(maintain_order=True)):
         if name is not None and shown(name) not in places:
             places[shown(name)] = len(names)

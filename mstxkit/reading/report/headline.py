@@ -8,7 +8,7 @@ from ...stages import canonical
 from . import verdict_words
 from .escape import shown
 from .number_table import percent
-from .sentences import blames, sentence
+from .sentences import begun, blames, sentence
 from .units import duration
 
 STRAGGLER, CHANGE, LINK = "straggler", "change", "link"
@@ -38,20 +38,16 @@ def headline(
         wanted = verdict_words.wanted(judged)
         words = verdict_words.nobody(judged).plain.partition(": ")[2]
         return {
-            "verdict": _begun(words), "blames": False, "cost": "", "why": "",
+            "verdict": begun(words), "blames": False, "cost": "", "why": "",
             "saves": "", "next": "; ".join(wanted), "evidence": "",
         }  # fmt: skip
     verdict = verdicts[0]
     parts = dict(verdict_words.parts(verdict))
     return {
-        "verdict": _begun(sentence(verdict)) + ".", "blames": blames(verdict), "cost": verdict_words.cost(verdict),
+        "verdict": begun(sentence(verdict)) + ".", "blames": blames(verdict), "cost": verdict_words.cost(verdict),
         "why": parts["why"], "saves": saves(verdict, what_if), "next": parts["next"],
         "evidence": evidence(verdict["evidence"]),
     }  # fmt: skip
-
-
-def _begun(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def evidence(numbers: Mapping[str, Any]) -> str:
@@ -65,7 +61,7 @@ def evidence(numbers: Mapping[str, Any]) -> str:
     more = ", ".join(
         f"{shown(name)} {verdict_words.with_unit(name, value)}" for name, value in list(rest.items())[:_MORE]
     )
-    return _begun("; ".join(clauses)) + (f" ({more})" if more and clauses else more)
+    return begun("; ".join(clauses)) + (f" ({more})" if more and clauses else more)
 
 
 def saves(verdict: dict[str, Any], what_if: Sequence[dict[str, Any]]) -> str:

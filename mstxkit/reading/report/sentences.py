@@ -47,3 +47,8 @@ def sentence(verdict: dict[str, Any]) -> str:
     who = f"rank {verdict['rank']}" + (f" {shown(verdict['role'])}" if verdict["role"] else "")
     group = f"ranks {spans(verdict['group'])}" if verdict["group"] else "the ranks"
     return words[verdict["kind"]].format(who=who, where=where, group=group)
+
+
+def begun(words: str) -> str:
+    """The words with a capital at their beginning."""
+    return words[:1].upper() + words[1:]
