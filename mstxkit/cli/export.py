@@ -8,6 +8,7 @@ from typing import Any, Optional
 import typer
 
 from ..reading.exporters import FOLDER, formats
+from ..reading.report.escape import for_terminal
 from . import _choosing, _output
 from ._progress import progress
 
@@ -46,7 +47,9 @@ def export(
         with progress("Exporting", opened.rows_at_most() * exporter.readings) as advance:
             opened.on_rows = advance
             count = exporter.write_to(opened, draft, **options)
-    typer.echo(f"{target}: {count} events")
+    typer.echo(f"{for_terminal(str(target))}: {count} events")
+    for line in exporter.advice(target):
+        typer.echo(for_terminal(line))
 
 
 def _options(to: str, its_own: Any, **typed: str | None) -> dict[str, str]:

@@ -158,3 +158,15 @@ def test_a_file_of_the_same_name_is_replaced(run: Path, tmp_path: Path) -> None:
 
     assert export(run, "--to", "chrome", "-o", tmp_path / "t.json").exit_code == 0
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+
+
+def test_what_is_too_much_for_msprof_analyze_is_said(tmp_path: Path) -> None:
+    bank = BankFiles()
+    for at in range(16_001):
+        bank.range("r", at, at + 1)
+    ProcessFiles(new_run(tmp_path / "run")).seal_indexed(bank)
+
+    lines = export(tmp_path / "run", "--to", "ascend-db", "-o", tmp_path / "out").output.splitlines()
+
+    assert lines[1] == f"MindStudio Insight: Import Data, {tmp_path / 'out'}"
+    assert "16,001 ranges" in lines[2]

@@ -29,6 +29,7 @@ class Exporter:
         form: TEXT, BYTES or FOLDER.
         readings: So many times the run is read, for who shows how far it has come.
         options: What may be given, and what it means. A value is a text.
+        advice: What to do with the output that it is given, in lines; none for most.
     """
 
     suffix: str
@@ -36,6 +37,7 @@ class Exporter:
     form: str = TEXT
     readings: int = 1
     options: Mapping[str, str] = field(default_factory=dict)
+    advice: Callable[[Path], list[str]] = lambda target: []
 
     def write_to(self, run: Run, target: Path, **options: str) -> int:
         """Write a run to a file, or into an empty folder that is there; the number of events.

@@ -26,6 +26,15 @@ def profile_folder(folder: Path, file: RankFile) -> Path:
     return raw / OUTPUT
 
 
+def most_ranges(folder: Path) -> int:
+    """How many ranges the largest file of an export has; 0 where none is said."""
+    try:
+        with open(folder / RANKS, encoding="utf-8", newline="") as file:
+            return max((int(row["ranges"]) for row in csv.DictReader(file)), default=0)
+    except FileNotFoundError:
+        return 0
+
+
 def number_of(file: RankFile) -> str:
     """The number of a rank in names of files; a file of no rank has none."""
     return "" if file.number == _rank_files.NO_RANK else f"_{file.number}"

@@ -17,7 +17,7 @@ from ...errors import MstxkitError
 from . import FOLDER, Exporter, _rank_files
 from ._ascend_file import AscendFile
 from ._ascend_merge import merged
-from ._profile_folder import number_of, profile_folder, write_beside
+from ._profile_folder import most_ranges, number_of, profile_folder, write_beside
 from ._rank_files import RankFile
 from ._rank_rows import RankRowReader, RankRows, StepTimes
 from .chrome import trace_pids
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ..run import Run
 
 MSMONITOR, TORCH_NPU = "msmonitor", "torch-npu"
+# From here on mstx_sum takes longer than ten seconds of CPU a rank.
+_MANY = 16_000
 
 
 def write(run: Run, folder: Path, layout: str = MSMONITOR, into: str | None = None) -> int:
@@ -119,9 +121,21 @@ class _Folder:
             base.drop()
 
 
+def advice(target: Path) -> list[str]:
+    """How to open a folder, and when it is too much for msprof-analyze."""
+    most = most_ranges(target)
+    lines = [f"MindStudio Insight: Import Data, {target}"]
+    if most > _MANY:
+        lines.append(
+            f"msprof-analyze: a rank has {most:,} ranges, and mstx_sum takes their square: export some --steps"
+        )
+    return lines
+
+
 EXPORTER = Exporter(
     "_ascend",
     write,
     form=FOLDER,
+    advice=advice,
     options={"layout": f"{MSMONITOR} or {TORCH_NPU}", "into": "a profile of torch_npu's to add one rank's ranges to"},
 )
