@@ -90,10 +90,17 @@ class _Job:
         return None
 
     def end(self) -> None:
-        """Kill both."""
-        for process in self.ranks:
-            os.kill(process.pid, signal.SIGKILL)
-            process.wait()
+        """Kill both, and leave nothing of them in shared memory."""
+        _end(self.run, self.ranks)
+
+
+def _end(run: Path, ranks: list[subprocess.Popen[str]]) -> None:
+    from mstxkit.recorder import adopt
+
+    for process in ranks:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    adopt.collect(run)
 
 
 def _started(run: Path, rank: int, deed: str, hang_s: float = HANG_S) -> subprocess.Popen[str]:
@@ -181,9 +188,7 @@ def _watchman() -> list[Row]:
             share = (_cpu_s(pid) - before) / (time.monotonic() - began)
             memory_mb = _memory_mb(pid)
         finally:
-            for process in ranks:
-                process.kill()
-                process.wait()
+            _end(run, ranks)
     return [
         Row("incidents.watchman_percent", 100 * share, "% of a core", note="eight processes, nobody is stuck"),
         Row("incidents.watchman_mb", memory_mb, "MB", note="its own memory"),

@@ -136,24 +136,24 @@ def _take(recorder: Any) -> None:
         watchman = _watchman(recorder)
         keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path, handing_on, recorder.care, watchman)
         rings = Rings.beside(recorder.live.path, recorder.is_forked)
-        recorder.sealer.each_quiet_look = keeper.consider
         _beside.last_words = LastWordsHere(recorder.live.path, rings.read_now) if _beside.settings.hang_s else None
         words = (lambda: 0) if _beside.last_words is None else _beside.last_words.consider
+        recorder.sealer.each_quiet_look = keeper.consider
         recorder.sealer.each_second = lambda: standby.consider() + keeper.consider() + rings.consider() + words()
         _beside.standby, _beside.keeper, _beside.rings = standby, keeper, rings
         if _beside.settings.planned:
             standby.expect_plans()
 
 
+def _watchman(recorder: Recorder) -> WatchmanStarter:
+    settings, words = _beside.settings, (recorder.run, recorder.run_id, recorder.live.path.parent)
+    return WatchmanStarter(words, settings.hang_s, settings.incidents, settings.incidents_bytes)
+
+
 def _of_judge(settings: Any) -> tuple[bool, str]:
     """May one be started from here, and what is it told?"""
     of_metrics = settings.metrics, settings.flops_per_token, settings.peak_flops
     return bool(settings.judge), metrics_setting.as_word(*of_metrics)
-
-
-def _watchman(recorder: Recorder) -> WatchmanStarter:
-    settings, words = _beside.settings, (recorder.run, recorder.run_id, recorder.live.path.parent)
-    return WatchmanStarter(words, settings.hang_s, settings.incidents, settings.incidents_bytes)
 
 
 def expect_plans() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import textwrap
+import time
 from typing import TYPE_CHECKING, Iterator
 
+from ..incidents.page import headline
 from ..judging.sight import Judges, Sighting
 from ..reading.report.escape import for_terminal, shown
 from ..reading.report.sentences import sentence
@@ -17,6 +19,7 @@ from ._top_paper import Paper, counted, fitted, line_of
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from ..store.incidents import Incident
     from ..store.job_file import JobState, RoleFigures, StageFigures
     from ..store.verdicts import Verdict
 
@@ -29,7 +32,7 @@ _NS = 1e9
 
 def lines(sighting: Sighting, paper: Paper) -> list[Text]:
     """The picture: no line is wider than the paper, and there are no more of them than it has rows."""
-    head = [*_title(sighting, paper), *_of_verdicts(sighting, paper)]
+    head = [*_title(sighting, paper), *_of_incident(sighting.incident, paper), *_of_verdicts(sighting, paper)]
     tail = list(_tail(sighting, paper))
     tail = [line_of(), *tail] if tail and paper.rows > _SMALL else tail
     ranks = list(of_ranks(sighting, paper))
@@ -68,6 +71,17 @@ def _judged(sighting: Sighting) -> str:
     if sighting.by == Judges.HERE:
         return "judged here: nobody else does"
     return f"judged {span(max(0.0, sighting.age_s))} ago"
+
+
+def _of_incident(incident: Incident | None, paper: Paper) -> Iterator[Text]:
+    if incident is None:
+        return
+    ago_s = max(0.0, time.time() - incident.time_ns / _NS)
+    yield line_of(f"!! {for_terminal(headline(incident), _TEXT_AT_MOST)}", "bold red").append(
+        f"{paper.dot}{span(ago_s)} ago", "not bold"
+    )
+    yield line_of(f"   {for_terminal(f'{paper.folder}/{incident.page}')}", "cyan")
+    yield line_of()
 
 
 def _of_verdicts(sighting: Sighting, paper: Paper) -> Iterator[Text]:

@@ -72,7 +72,7 @@ def _print(imported: list[Any], damage: list[Any], is_own: bool) -> None:
             place = f" at byte {part.offset}" if part.offset else ""
             typer.echo(for_terminal(f"cannot be read: {part.path}{place}: {part.reason}"))
     if not imported and not damage:
-        typer.echo("The run's own profiles are imported already." if is_own else "There is nothing to import.")
+        typer.echo("No profile of the run is left to import." if is_own else "There is nothing to import.")
 
 
 def _print_file(made: Any) -> None:

@@ -109,6 +109,7 @@ def _document(run: Path, run_id: str, sighting: Sighting) -> dict[str, Any]:
     return {
         "schema": _SCHEMA, "run": run_id, "path": str(run), "judged_by": sighting.by,
         "age_s": sighting.age_s if state is not None else None, "job": job,
+        "incident": None if sighting.incident is None else sighting.incident.page,
         "verdicts": [json_of.loads(verdict.line()) for verdict in sighting.verdicts],
         "now": [{**where._asdict(), "age": where.age._asdict()} for where in sighting.where],
     }  # fmt: skip

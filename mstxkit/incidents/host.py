@@ -35,7 +35,7 @@ _FATAL = (4, 6, 7, 8, 11)
 _KILL, _TERMINATE = 9, 15
 
 
-class Event(NamedTuple):
+class HostEvent(NamedTuple):
     """Something by itself: a death, or an exception.
 
     Args:
@@ -76,7 +76,7 @@ class WatchedHost:
         # Is nobody new to be looked at any more?
         self.is_closing = False
 
-    def look(self) -> list[Event]:
+    def look(self) -> list[HostEvent]:
         """Look at all of them; deaths and exceptions that are news."""
         now_ns = time.monotonic_ns()
         names = self._names()
@@ -216,15 +216,15 @@ class WatchedHost:
         runs = 2 * sum(effort.is_running for _, effort in efforts) > len(efforts)
         return runs or (after.cpu_s - before.cpu_s) / seconds >= _WORKS_CPU or moved >= _WORKS_BYTES_S
 
-    def _exceptions(self, process: WatchedProcess) -> list[Event]:
+    def _exceptions(self, process: WatchedProcess) -> list[HostEvent]:
         state, (before, count) = process.stacks_state(), self._raised.get(process.name, ((0, 0), 0))
         if state == before:
             return []
         raised = len(process.last_words().exceptions)
         self._raised[process.name] = state, max(raised, count)
-        return [Event(incidents.EXCEPTION, process.name)] if raised > count else []
+        return [HostEvent(incidents.EXCEPTION, process.name)] if raised > count else []
 
-    def _end(self, process: WatchedProcess, now_ns: int) -> list[Event]:
+    def _end(self, process: WatchedProcess, now_ns: int) -> list[HostEvent]:
         """It is gone: in order, or not."""
         self._look_at(process, now_ns)  # it may have gone after the last one
         self.processes.pop(process.name)
@@ -248,14 +248,19 @@ class WatchedHost:
         for table in (self._judged, self._raised):
             table.pop(process.name, None)
         process.close()
+        for suffix in (layout.STACKS_SUFFIX, layout.ASK_SUFFIX):  # who was killed has left them, and nobody reads them
+            try:
+                (self._folder / f"{process.name}{suffix}").unlink(missing_ok=True)
+            except OSError:
+                pass  # the folder is gone, or nothing can be removed in it
 
-    def _decide(self, now_ns: int) -> list[Event]:
+    def _decide(self, now_ns: int) -> list[HostEvent]:
         """Of deaths that are some time ago: was it one, or did all end together?"""
         ripe = [death for death in self._deaths if now_ns - death.gone_ns >= _decided_ns(death.process)]
         events = []
         for death in ripe:
             kind = self._kind(death)
-            events += [Event(kind, death.process.name)] if kind else []
+            events += [HostEvent(kind, death.process.name)] if kind else []
             self._dead.append(self._of_death(death))
             self._deaths.remove(death)
             self._forget(death.process)

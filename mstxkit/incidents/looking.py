@@ -99,13 +99,14 @@ class WatchedProcess:
         Raises:
             OSError, FormatError: its live file cannot be read.
         """
-        head = documents.read_part(self._live, 0, livefile.HEADER_BYTES)
+        raw = documents.read_part(self._live, 0, livefile.HEADER_BYTES + glance.SLOTS * livefile.SLOT_BYTES)
+        head = raw[: livefile.HEADER_BYTES]
         header = self._header = livefile.read_header(head, os.fstat(self._live).st_size)
         if not self.who or livefile.identity_mark(head) != self._identity_mark:
             self._identity_mark = livefile.identity_mark(head)
             self._learn(livefile.read_identity(head))
         self.heartbeat_ns = livefile.heartbeat_ns(head)
-        used = glance.used_slots(self._live, header)
+        used = glance.used_slots(self._live, header, raw[livefile.HEADER_BYTES :])
         at, bank = self._active(head, header)
         is_as_before = (used, bank.seq, bank.record_count) == self._seen
         self._seen = used, bank.seq, bank.record_count

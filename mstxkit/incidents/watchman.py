@@ -23,7 +23,7 @@ from ..triggers import hang
 from . import asking, deciding, summary
 from .deciding import Cause, Report
 from .folder import Call, IncidentFolders
-from .host import Event, WatchedHost
+from .host import HostEvent, WatchedHost
 from .page import headline
 
 _NICE = 5
@@ -139,7 +139,7 @@ class Watchman:
         at_most_s = _AGAIN_AT_MOST_S if self._folders.hosts() < 2 else _AGAIN_FOR_ALL_S
         self._pause_s = min(at_most_s, 2 * self._pause_s)
 
-    def _of_event(self, event: Event) -> None:
+    def _of_event(self, event: HostEvent) -> None:
         reports = self._host.reports()
         call = self._folders.open(event.kind, time.time_ns())
         if call.name in self._mine or call.name in self._told:

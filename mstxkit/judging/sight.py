@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from ..store import batches, documents, job_file, judge_lock, layout, verdicts, whereabouts
+from ..store import batches, documents, incidents, job_file, judge_lock, layout, verdicts, whereabouts
 from ..store.documents import Unusable
+from ..store.incidents import Incident
 from ..store.job_file import JobState
 from ..store.verdicts import Verdict
 from ..store.whereabouts import Whereabouts
@@ -36,6 +37,7 @@ class Sighting(NamedTuple):
         where: Where each process is, as its keeper has said.
         by: One of `Judges`.
         age_s: Since anything was said, by the clocks of two hosts.
+        incident: The newest that is not over; None: none is.
     """
 
     state: JobState | None
@@ -43,6 +45,7 @@ class Sighting(NamedTuple):
     where: tuple[Whereabouts, ...]
     by: str
     age_s: float
+    incident: Incident | None = None
 
 
 class Sight:
@@ -60,10 +63,15 @@ class Sight:
         self._verdict_states: list[tuple[int, ...]] = []
         self._verdicts: list[Verdict] = []
         self._places: dict[Path, tuple[tuple[int, ...], float, list[Whereabouts]]] = {}
+        self._incident_state: tuple[int, ...] = ()
+        self._incident: Incident | None = None
         self._desk: Desk | None = None
 
     def look(self) -> Sighting:
         """What is there now. *Cost*: a call a host, and the files that have changed."""
+        return self._seen()._replace(incident=self._read_incident())
+
+    def _seen(self) -> Sighting:
         where = self._where()
         job = self._read_job()
         by = self._by(job, where)
@@ -101,6 +109,18 @@ class Sight:
         if state != self._job_state:
             self._job_state, self._job = state, job_file.read(self._run, self._run_id)
         return self._job
+
+    def _read_incident(self) -> Incident | None:
+        names = incidents.names(self._run)
+        file = incidents.folder_of(self._run, names[-1]) / layout.INCIDENT_FILE if names else None
+        state = () if file is None else documents.state_of(file)
+        if state != self._incident_state:
+            self._incident_state = state
+            try:
+                self._incident = incidents.summary(self._run, names[-1], self._run_id) if names else None
+            except Unusable:
+                self._incident = None
+        return None if self._incident is None or self._incident.over_ns else self._incident
 
     def _read_verdicts(self) -> list[Verdict]:
         folder = self._run / layout.VERDICTS

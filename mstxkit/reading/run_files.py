@@ -79,6 +79,11 @@ class RunFiles:
         is_all = is_whole and not has_banks and not self._compacted and not self._open()
         return indexed if is_all else indexed.and_also(of_rows(self))
 
+    def may_have(self, attribute: str) -> bool:
+        """Can any row have this attribute, by the texts of the blocks? What was compacted may have any."""
+        each = (texts for process in self._processes for texts in self._blocks.texts(process))
+        return bool(self._compacted) or any(attribute in texts.texts.values() for texts in each)
+
     def coded(self, need: Need, rows: int = 1 << 17, backwards: bool = True) -> Iterator[pl.DataFrame]:
         """Rows with codes in place of texts, in pieces from the last to the first, open ranges before all others.
 

@@ -19,7 +19,7 @@ from . import documents, livefile, records
 # So many of the newest records are looked at for one that has a step.
 _RECORDS = 64
 # Slots are used from the first one on: so many are read with the head, more only where the last of these was used.
-_SLOTS = 64
+SLOTS = 64
 # More than this of one bank's names is never read: who has so many texts is not looked into for its stage.
 _TEXTS_AT_MOST = 1 << 18
 # What a rank does is not to be seen in the processes that only load or compute for it.
@@ -72,7 +72,7 @@ class LiveGlance:
             os.close(descriptor)
 
     def _looked(self, descriptor: int) -> Glimpse | None:
-        raw = documents.read_part(descriptor, 0, livefile.HEADER_BYTES + _SLOTS * livefile.SLOT_BYTES)
+        raw = documents.read_part(descriptor, 0, livefile.HEADER_BYTES + SLOTS * livefile.SLOT_BYTES)
         head = raw[: livefile.HEADER_BYTES]
         header = livefile.read_header(head, os.fstat(descriptor).st_size)
         self._is_beside = self._identity(head).get("under") in _NOT_LOOKED_AT
@@ -83,7 +83,7 @@ class LiveGlance:
             raise FormatError("a live file whose active bank is none of it", livefile.ACTIVE_BANK_AT)
         at = header.layout.bank_at(active)
         bank = livefile.read_bank_head(documents.read_part(descriptor, at, livefile.BANK_HEADER_BYTES))
-        used = _used_slots(descriptor, header, raw[livefile.HEADER_BYTES :])
+        used = used_slots(descriptor, header, raw[livefile.HEADER_BYTES :])
         seen = head[livefile.IDENTITY_AT :], used, bank
         if self._last is None or self._last[0] != seen:  # most processes of a host do nothing between two looks
             self._last = seen, self._new(descriptor, head, header, open_slots(head, header, used), (at, bank))
@@ -122,13 +122,7 @@ class LiveGlance:
         return self._stages.get(latest.stage), start
 
 
-def used_slots(descriptor: int, header: livefile.Header) -> bytes:
-    """Slots of open ranges that were ever used: most were not."""
-    first = documents.read_part(descriptor, livefile.HEADER_BYTES, _SLOTS * livefile.SLOT_BYTES)
-    return _used_slots(descriptor, header, first)
-
-
-def _used_slots(descriptor: int, header: livefile.Header, first: bytes) -> bytes:
+def used_slots(descriptor: int, header: livefile.Header, first: bytes) -> bytes:
     """Those that were ever used: most were not. `first`: as many as were read with the head."""
     size = header.layout.slot_count * livefile.SLOT_BYTES
     used = first[:size]

@@ -11,11 +11,11 @@
 <run>/verdicts/figures.json                   figures of the step that was judged last, and what settings were in force
 <run>/verdicts/job.json                       the job as who judges it sees it, for `mstxkit top`
 <run>/verdicts/judge.lock                     held by who judges it now
-<run>/imports/<file>-<digest>.parquet         what another tool's file says of devices; .json: which file that was
 <run>/incidents/<time>/incident.json          what came of a hang or a death, and incident.txt for people
 <run>/incidents/<time>/hosts/<host>-<digest>.json   what a host has reported of its processes, as call.json asked
 <run>/incidents/nobody.json                   until when nobody need look again whether somebody is stuck
 <run>/incidents/asked                         replaced by whoever wants an incident without one
+<run>/imports/<file>-<digest>.parquet         what another tool's file says of devices; .json: which file that was
 <run>/control/settings.json                   what is judged by, as it was changed while the run goes on
 <run>/metrics/targets.json                    where Prometheus finds who judges; mstxkit.prom, token: for it too
 <run>/care/<host>-<key>.json                  what is on a host's own disk, and what was removed

@@ -33,7 +33,7 @@ class _Server(ThreadingHTTPServer):
         self.page, self.token, self.is_loopback = page, token, address.is_loopback
         self._open: dict[Any, float] = {}
         self._changing = threading.Lock()
-        super().__init__((address.host, address.port), _Handler)
+        super().__init__((address.host, address.port), _PageRequest)
 
     def server_bind(self) -> None:  # http.server's asks a name server for this host's name
         self.socket.bind(self.server_address)
@@ -67,7 +67,7 @@ class _Server(ThreadingHTTPServer):
         pass  # who has hung up
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _PageRequest(BaseHTTPRequestHandler):
     server: _Server
     protocol_version, timeout = "HTTP/1.0", CONNECTION_S
     server_version, sys_version = "mstxkit", ""

@@ -32,7 +32,7 @@ class SlowRank:
     effect: float = setting(0.04, 0.01, 10, "Time that it takes more than the others for the same work, as a share.")
     impact: float = setting(0.015, 0.0, 1, "Share of the step that this is at least.")
     slack: float = setting(0.5, 0.1, 10, "Standard deviations a step that are taken for noise (k).")
-    threshold: float = setting(10.0, 1, 1000, "Standard deviations, added up, that are taken for a fault (h).")
+    threshold: float = setting(12.0, 1, 1000, "Standard deviations, added up, that are taken for a fault (h).")
     clip: float = setting(4.0, 1, 100, "Standard deviations that one step counts at most.")
     steps: int = setting(3, 1, 1000, "Steps in which it was seen, at least.")
     apart: float = setting(4.0, 0, 100, "By how many times the ranks' usual spread it stands out.")

@@ -92,7 +92,7 @@ def test_the_runs_own_profiles_need_no_path_and_are_imported_once(here: Path) ->
 
     assert (first.returncode, again.returncode) == (0, 0)
     assert "rank 0" in first.stdout
-    assert again.stdout == "The run's own profiles are imported already.\n"
+    assert again.stdout == "No profile of the run is left to import.\n"
 
 
 def test_what_cannot_be_read_ends_with_1_and_the_rest_is_imported(here: Path) -> None:

@@ -26,6 +26,7 @@ import mstxkit.cli  # noqa: E402
 from mstxkit.cli import _top_picture  # noqa: E402
 from mstxkit.cli._top_paper import Paper  # noqa: E402
 from mstxkit.judging.sight import Judges, Sight  # noqa: E402
+from mstxkit.store.incidents import Incident  # noqa: E402
 from mstxkit.store.verdicts import NOT_ENOUGH_EVIDENCE  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -114,6 +115,22 @@ def test_losses_silent_hosts_and_where_figures_go_are_said(job: ShownJob) -> Non
     assert "5 hosts silent for a minute or more: node-0, node-1, node-2, node-3, …" in output
     assert "never reached who judges: 1,200 sums of stages and 1 batch" in output
     assert "metrics at http://127.0.0.1:9465/metrics" in output
+
+
+def test_a_job_that_hangs_says_so_first_and_where_its_page_is(job: ShownJob) -> None:
+    job.say(role())
+    name = "20261124T101500.000"
+    incident = Incident(name, time.time_ns() - 10**10, "hang", "reward", HOSTILE, 3, details={"who": "rank 3"})
+    (job.run / "incidents" / name).mkdir(parents=True)
+    (job.run / "incidents" / name / "incident.json").write_bytes(incident.as_json(job.run_id))
+    hanging = shown(job).output.splitlines()
+    over = incident._replace(over_ns=time.time_ns())
+    (job.run / "incidents" / name / "incident.json").write_bytes(over.as_json(job.run_id))
+
+    assert hanging[2].startswith("!! rank 3 stuck in ")
+    assert "\x1b" not in hanging[2]
+    assert f"incidents/{name}/incident.txt" in hanging[3]
+    assert "!!" not in shown(job).output
 
 
 def test_a_run_of_which_nothing_has_come_says_what_to_look_at(job: ShownJob) -> None:

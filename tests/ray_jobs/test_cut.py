@@ -13,7 +13,7 @@ from builders.ray_jobs import Start
 from mstxkit.store import verdicts
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
-STEPS = 260
+STEPS = 200
 
 
 @pytest.fixture(autouse=True)
@@ -32,9 +32,9 @@ def test_while_the_network_is_cut_training_goes_on_and_when_it_is_healed_all_of_
     job = start("cut", str(STEPS), MSTXKIT_JUDGE="1")
     said = job.said
 
-    assert said["went_on"], "the worker behind the cut did eighty steps meanwhile"
+    assert said["went_on"], "the worker behind the cut did forty steps meanwhile"
     assert said["done"] == [STEPS] * 3
     assert said["judged"] == STEPS - 1
-    assert [verdict.rank for verdict in verdicts.read(job.run) if verdict.is_blaming] == [1]
+    assert {verdict.rank for verdict in verdicts.read(job.run) if verdict.is_blaming} == {1}
     assert all(figures["mstxkit/time_s/actor_generate/slowest_rank"] == 1 for figures in said["figures"])
     assert [fault for faults in said["faults"] for fault in faults if fault != "cluster.ray"] == []

@@ -536,7 +536,8 @@ static void put_the_rest(Planes *p)
     for (int word = 0; word < 3; word++)
         for (int byte = 0; byte < 8; byte++)
             for (uint64_t k = 0; k < left; k++)
-                p->out[(uint64_t)(word * 8 + byte) * p->n + first + k] = (unsigned char)(p->words[word][k] >> (8 * byte));
+                p->out[(uint64_t)(word * 8 + byte) * p->n + first + k] =
+                    (unsigned char)(p->words[word][k] >> (8 * byte));
 }
 
 /* Encodes what is whole, into room for `c`. 0: there is another number of records than that; what was written is none.

@@ -14,7 +14,7 @@ from ._nesting import TRACK_BITS, Columns, Ints, Postorder, RowPiece
 
 if TYPE_CHECKING:
     from ..vocabulary import Vocabulary
-    from ._packets import Names, Packets
+    from ._packets import Packets, TraceNames
     from ._places import Places
 
 _MANY_ROWS = 1 << 10
@@ -30,7 +30,9 @@ class EvenLanes:
         first_ns: The trace's zero.
     """
 
-    def __init__(self, packets: Packets, names: Names, places: Places, vocabulary: Vocabulary, first_ns: int) -> None:
+    def __init__(
+        self, packets: Packets, names: TraceNames, places: Places, vocabulary: Vocabulary, first_ns: int
+    ) -> None:
         self._packets, self._names, self._places = packets, names, places
         self._vocabulary, self._first_ns = vocabulary, first_ns
         self._nesting = Postorder()

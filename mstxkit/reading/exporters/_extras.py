@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Iterator
 
+import numpy as np
+
 from ... import stages
 from ..frames import NAMED
 from ..rows import IS_MARK, IS_OPEN
@@ -37,11 +39,15 @@ def counters(piece: pl.DataFrame, places: Places, first_ns: int) -> Iterator[byt
         for attribute in (NAMED + attribute for attribute in attributes):
             if not piece[attribute].dtype.is_numeric():
                 continue
-            is_known = pl.col(attribute).is_not_null() & (pl.col("flags") & IS_OPEN == 0)
-            at = pl.col("start_ns") + pl.col("duration_ns").clip(lower_bound=0)
-            for process, at_ns, value in piece.filter(is_known).select("process", at, attribute).iter_rows():
-                track = places.counter(process, name, unit)
-                yield events.counter(places.sequence(process), track, at_ns - first_ns, value)
+            rows = piece.filter(pl.col(attribute).is_not_null() & (pl.col("flags") & IS_OPEN == 0))
+            if not rows.height:
+                continue
+            process = rows["process"].to_numpy().astype(np.int64)
+            different, place = np.unique(process, return_inverse=True)
+            tracks = np.array([places.counter(each, name, unit) for each in different.tolist()])[place]
+            at = rows["start_ns"].to_numpy() + np.maximum(rows["duration_ns"].to_numpy(), 0) - first_ns
+            values = rows[attribute].cast(pl.Float64).to_numpy()
+            yield events.counters(values, at=at, track=tracks, sequence=process + places.sequence(0))
 
 
 def samples(piece: pl.DataFrame, vocabulary: Vocabulary, places: Places, lanes: LaneEvents) -> Iterator[bytes]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from ..vocabulary import Vocabulary
-    from ._packets import Names
+    from ._packets import TraceNames
     from ._places import Places
     from ._survey import Flows
 
@@ -25,7 +25,7 @@ class LaneEvents:
 
     is_whole = False
 
-    def __init__(self, names: Names, places: Places, first_ns: int, flows: Flows) -> None:
+    def __init__(self, names: TraceNames, places: Places, first_ns: int, flows: Flows) -> None:
         self._names, self._places, self._first_ns, self._flows = names, places, first_ns, flows
 
     def on_track(self, row: RangeRow) -> bytes:

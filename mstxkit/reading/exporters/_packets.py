@@ -49,7 +49,7 @@ class Packets:
         self._waiting, self._size = [], 0
 
 
-class Names:
+class TraceNames:
     """Texts by number, from 1 on, each once for the whole trace; each sequence is told those that it uses."""
 
     def __init__(self, packets: Packets) -> None:

@@ -6,6 +6,7 @@ field one place. Source: protobuf.dev, "Encoding"; perfetto writes lengths that 
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Iterable, Sequence, Union
 
 import numpy as np
@@ -18,16 +19,22 @@ _WORD_BYTES = 8
 Part = Union[bytes, tuple[str, int]]
 
 
-def varint(value: int, width: int = 0) -> bytes:
-    """A whole number from 0 on, in as few bytes as will do, or in `width`."""
+_SHORT = [bytes([value]) for value in range(0x80)]
+
+
+def varint(value: int) -> bytes:
+    """A whole number from 0 on, in as few bytes as will do."""
+    if value < 0x80:
+        return _SHORT[value]
     parts = bytearray()
-    while value > 0x7F or len(parts) + 1 < width:
+    while value > 0x7F:
         parts.append(value & 0x7F | 0x80)
         value >>= 7
     parts.append(value)
     return bytes(parts)
 
 
+@cache
 def tag(field: int, kind: int = VARINT) -> bytes:
     """What stands before the value of a field."""
     return varint(field << 3 | kind)

@@ -47,16 +47,18 @@ def of_run(run: Run) -> Survey:
     import polars as pl
 
     nesting, uneven, first_ns, stages = Postorder(), set(), OPEN_NS, []
+    has_waits = run.may_have(WAITS_FOR)
     for piece in run.coded(Need(as_json=False, names=(COALESCED,))):
         if not piece.height:
             continue
         first_ns = min(first_ns, int(piece["start_ns"].to_numpy().min()))
-        stages.append(_stage_rows(piece, run))
+        stages += [_stage_rows(piece, run)] if has_waits else []
         rows = columns_of(piece.filter(pl.col(NAMED + COALESCED).is_null()))
         uneven |= _uneven(nesting, rows, int(piece["process"].to_numpy().min()))
     last = nesting.finish()
     uneven |= set(contradicting(last).tolist()) if last else set()
-    return Survey(first_ns % OPEN_NS, frozenset(uneven), _suspended(run, uneven), flows_of(stages, run))
+    first_ns = 0 if first_ns == OPEN_NS else first_ns
+    return Survey(first_ns, frozenset(uneven), _suspended(run, uneven), flows_of(stages, run))
 
 
 def columns_of(piece: pl.DataFrame) -> Columns:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...store.records import NO_STEP
-from ._protobuf import LENGTH, Form, Part, block, number, size_of, tag, text, varint, width_of
+from ._protobuf import LENGTH, Form, Part, block, number, size_of, tag, varint, width_of
 
 Columns = dict[str, npt.NDArray[Any]]
 BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
@@ -32,6 +32,7 @@ STEP, STAGE, ERROR, BUSY, ATTRIBUTES = 1, 2, 3, 4, 5
 ANNOTATIONS = {STEP: "step", STAGE: "stage", ERROR: "error", BUSY: "busy_ns", ATTRIBUTES: "attributes"}
 _STEP_BIT, _STAGE_BIT, _ERROR_BIT, _BUSY_BIT, _TAIL_BIT = 4, 8, 16, 32, 64
 _ROWS_AT_ONCE = 1 << 13
+_ATTRIBUTES_HEAD = number(_KEY, ATTRIBUTES) + tag(_JSON, LENGTH)
 # Of a message that holds something of any length: as protozero writes it.
 _LONG = 4
 
@@ -53,7 +54,9 @@ def annotation(key: int, field: int, value: int) -> bytes:
 
 def attributes_tail(json_text: str) -> bytes:
     """Attributes as the end of a track event: `debug.attributes.<name>` in SQL."""
-    return block(_ANNOTATION, number(_KEY, ATTRIBUTES) + text(_JSON, json_text))
+    content = json_text.encode("utf-8", "backslashreplace")
+    inner = _ATTRIBUTES_HEAD + varint(len(content))
+    return b"".join((tag(_ANNOTATION, LENGTH), varint(len(inner) + len(content)), inner, content))
 
 
 def flows_tail(flows: Iterable[int], is_end: bool) -> bytes:
@@ -62,10 +65,21 @@ def flows_tail(flows: Iterable[int], is_end: bool) -> bytes:
     return b"".join(field + flow.to_bytes(8, "little") for flow in flows)
 
 
-def counter(sequence: int, track: int, at: int, value: float) -> bytes:
-    """A value of a counter, as a packet."""
-    event = number(TYPE, COUNTER) + number(TRACK, track) + tag(_COUNTER_VALUE, 1) + np.float64(value).tobytes()
-    return on_sequence(sequence, number(TIMESTAMP, at) + block(TRACK_EVENT, event))
+def counters(values: npt.NDArray[np.float64], **numbers: npt.NDArray[Any]) -> bytes:
+    """Values of counters, as packets; of each `sequence`, `track` and `at`."""
+    widths = {name: width_of(int(numbers[name].max())) for name in numbers}
+    event: list[Part] = [
+        number(TYPE, COUNTER),
+        tag(TRACK),
+        ("track", widths["track"]),
+        tag(_COUNTER_VALUE, 1),
+        bytes(8),
+    ]
+    head: list[Part] = [tag(TIMESTAMP), ("at", widths["at"]), tag(_SEQUENCE), ("sequence", widths["sequence"])]
+    whole: list[Part] = [*head, tag(TRACK_EVENT, LENGTH), varint(size_of(event)), *event]
+    made = Form([tag(_PACKET, LENGTH), varint(size_of(whole)), *whole]).fill(numbers, len(values))
+    made[:, -8:] = values.astype("<f8").view(np.uint8).reshape(-1, 8)
+    return made.tobytes()
 
 
 def encode(events: Columns, tails: Mapping[int, bytes]) -> tuple[bytes, npt.NDArray[np.int64]]:

@@ -20,6 +20,7 @@ from ._ascend_merge import merged
 from ._profile_folder import number_of, profile_folder, write_beside
 from ._rank_files import RankFile
 from ._rank_rows import RankRowReader, RankRows, StepTimes
+from .chrome import trace_pids
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -64,7 +65,7 @@ class _Folder:
         self._file_of = {process: file for file in self._files for process in file.processes}
         self._open: dict[int, tuple[AscendFile, StepTimes]] = {}
         self._counts: dict[int, int] = {}
-        self._pids = self._processes["pid"].to_list()
+        self._pids = trace_pids(self._processes)
         self.reader = RankRowReader(run)
         self._opened: dict[int, list[RankRows]] = {}
         for rows in self.reader.open_marks():

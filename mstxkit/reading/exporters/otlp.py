@@ -32,7 +32,7 @@ _SPANS_A_LINE = 500
 
 def write(run: Run, file: IO[str]) -> int:
     """Write `run` to `file`; the number of spans. *Cost*: about 25 microseconds a span."""
-    spans, count = _Spans(run), 0
+    spans, count = _RunSpans(run), 0
     for piece in run.coded(Need()):
         for process, made in spans.take(piece):
             count += _put(file, made, spans.resources[process])
@@ -45,7 +45,7 @@ def _put(file: IO[str], made: list[JobSpan], resource: dict[str, Any]) -> int:
     return len(made)
 
 
-class _Spans:
+class _RunSpans:
     """Spans of a run's rows, backwards, each once its parent is known; `resources` of each process."""
 
     def __init__(self, run: Run) -> None:

@@ -21,7 +21,7 @@ from . import BYTES, Exporter, _extras, _survey
 from . import _track_events as events
 from ._even import EvenLanes, rows_of
 from ._lanes import LaneEvents, flow_tail, rows_backwards
-from ._packets import Names, Packets, snapshot
+from ._packets import Packets, TraceNames, snapshot
 from ._places import Places
 from ._slices import Slices
 from .chrome import trace_pids
@@ -57,7 +57,7 @@ class _Trace:
         self._vocabulary, processes = run.vocabulary, run.processes()
         self._packets = Packets(file)
         self._packets.add(snapshot(survey.first_ns))
-        names = Names(self._packets)
+        names = TraceNames(self._packets)
         self._places = Places(self._packets, processes, run.tracks(), trace_pids(processes))
         for process in range(processes.height):
             names.begin(self._places.sequence(process))

@@ -20,6 +20,7 @@ from ._chrome_events import metadata, microseconds
 from ._profile_folder import profile_folder, write_beside
 from ._rank_files import clean
 from ._rank_rows import RankRowReader, RankRows
+from .chrome import trace_pids
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -31,7 +32,7 @@ def write(run: Run, folder: Path) -> int:
     files = _rank_files.of_run(processes)
     folders = {process: profile_folder(folder, file) for file in files for process in file.processes[:1]}
     paths = {process: folders[file.processes[0]] / "trace_view.json" for file in files for process in file.processes}
-    labels, pids = processes["label"].to_list(), processes["pid"].to_list()
+    labels, pids = processes["label"].to_list(), trace_pids(processes)
     for order, (process, path) in enumerate(sorted(paths.items())):
         with open(path, "a", encoding="utf-8") as file:
             file.write("".join(_process_events(pids[process], labels[process], order, not file.tell())))

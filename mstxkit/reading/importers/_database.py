@@ -17,9 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import FormatError
+from ..folder import reason_of
 from ._trace import NAME_CHARACTERS
 
 MAGIC = b"SQLite format 3\0"
+# What a damaged database raises: the message itself may hold names out of it that are no UTF-8.
+UNREADABLE = (sqlite3.Error, UnicodeDecodeError, OverflowError)
 _ROWS_AT_A_TIME, _BYTES_A_ROW = 1 << 16, 64  # in the file, about
 ROWS_AT_MOST = 200_000_000
 _WAIT_S, _TABLES_AT_MOST, _TEXTS_AT_A_TIME = 1.0, 1000, 500
@@ -104,8 +107,8 @@ def opened(path: Path, advance: Callable[[float], None]) -> Iterator[Database]:
     try:
         with closing(_connected(path)) as base:
             yield Database(base, advance)
-    except sqlite3.Error as exc:
-        raise FormatError(f"cannot be read as a database: {exc}") from None
+    except UNREADABLE as exc:
+        raise FormatError(f"cannot be read as a database: {reason_of(exc)[:200]}") from None
 
 
 def _connected(path: Path) -> sqlite3.Connection:
@@ -114,13 +117,21 @@ def _connected(path: Path) -> sqlite3.Connection:
     has_log = any(os.path.exists(f"{path}{suffix}") and os.path.getsize(f"{path}{suffix}") for suffix in _LOGS)
     mode = "mode=ro" if has_log else "mode=ro&immutable=1"
     base = sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=_WAIT_S, check_same_thread=False)
+    try:
+        _guard(base)
+    except BaseException:
+        base.close()
+        raise
+    return base
+
+
+def _guard(base: sqlite3.Connection) -> None:
     base.text_factory = lambda raw: raw.decode("utf-8", "replace")
     base.enable_load_extension(False) if hasattr(base, "enable_load_extension") else None
     if hasattr(base, "setlimit"):
         base.setlimit(_LENGTH, _LENGTH_AT_MOST)
     for pragma in ("trusted_schema = off", "cell_size_check = on", "query_only = on", "cache_size = -65536"):
         base.execute(f"pragma {pragma}")
-    return base
 
 
 _LOGS = ("-wal", "-journal")

@@ -126,7 +126,7 @@ def _complete(trace: DeviceTrace, companion: Path, advance: Callable[[float], No
     trace.notes.append("transfer is told from waiting by communication.json beside it")
 
 
-def _joined(source: FileToImport, traces: list[DeviceTrace], hosts: dict[int, list[_join.Host]]) -> Imported:
+def _joined(source: FileToImport, traces: list[DeviceTrace], hosts: dict[int, list[_join.HostProcess]]) -> Imported:
     rows: list[dict[str, Any]] = []
     clocks: list[dict[str, Any]] = []
     problems, notes = [], [note for trace in traces for note in trace.notes]

@@ -34,7 +34,7 @@ _RANGES_OF_RUN, _RANKS_AT_MOST = 1 << 21, 1 << 20
 NOTHING_IN_IT = "holds no time of a device"
 
 
-class Host(NamedTuple):
+class HostProcess(NamedTuple):
     """A process of the run, with the stages that it went through and, where they are asked for, its ranges."""
 
     process: Process
@@ -50,7 +50,7 @@ class JoinedTrace(NamedTuple):
     problem: str = ""
 
 
-def hosts(run: Run, traces: Sequence[DeviceTrace]) -> dict[int, list[Host]]:
+def hosts(run: Run, traces: Sequence[DeviceTrace]) -> dict[int, list[HostProcess]]:
     """The processes of each rank of these traces. Ranges are read only where a trace has some of such names."""
     from ..tables import stages, waits
 
@@ -61,12 +61,12 @@ def hosts(run: Run, traces: Sequence[DeviceTrace]) -> dict[int, list[Host]]:
         return {}
     rows = stages.outermost(waits.only_work(run.stage_rows()))
     ranges = _ranges_of(run, {process.index for process in processes}, names) if names else {}
-    by_rank: dict[int, list[Host]] = {}
+    by_rank: dict[int, list[HostProcess]] = {}
     for process in processes:
         own = rows.filter(pl.col("process") == process.index)
         rank = rank_of(process)
         assert rank is not None
-        by_rank.setdefault(rank, []).append(Host(process, own, ranges.get(process.index, NO_NAMES)))
+        by_rank.setdefault(rank, []).append(HostProcess(process, own, ranges.get(process.index, NO_NAMES)))
     return by_rank
 
 
@@ -114,7 +114,7 @@ def _called(domain: str | None, name: str | None, names: set[str]) -> str | None
     return next((form for form in (form[:NAME_CHARACTERS] for form in forms) if form in names), None)
 
 
-def join(trace: DeviceTrace, candidates: Sequence[Host]) -> JoinedTrace:
+def join(trace: DeviceTrace, candidates: Sequence[HostProcess]) -> JoinedTrace:
     """Rows of a trace by the process that it belongs to, of those of its rank."""
     extent = trace.extent
     if extent is None:
@@ -128,7 +128,7 @@ def join(trace: DeviceTrace, candidates: Sequence[Host]) -> JoinedTrace:
     return JoinedTrace(rows, clock, problem)
 
 
-def _fit_of(trace: DeviceTrace, host: Host) -> ClockFit:
+def _fit_of(trace: DeviceTrace, host: HostProcess) -> ClockFit:
     own_error_ns = host.process.clock.error_ns or 0
     fit = _clock_fit.fit(trace.ranges, host.ranges, own_error_ns)
     if fit is not None:
@@ -137,7 +137,9 @@ def _fit_of(trace: DeviceTrace, host: Host) -> ClockFit:
     return _clock_fit.wall(own_error_ns, f"{why}: both clocks are taken to be the wall clock")
 
 
-def _closeness(trace: DeviceTrace, extent: tuple[int, int], host: Host, clock: ClockFit) -> tuple[int, int, int, int]:
+def _closeness(
+    trace: DeviceTrace, extent: tuple[int, int], host: HostProcess, clock: ClockFit
+) -> tuple[int, int, int, int]:
     """The more, the sooner is this process the one: ranges that agree, its pid and host, stages at that time."""
     is_it = (trace.pid == host.process.pid) + 2 * (trace.host == host.process.host)
     starts, ends = _stages_there(host, clock)
@@ -145,13 +147,13 @@ def _closeness(trace: DeviceTrace, extent: tuple[int, int], host: Host, clock: C
     return clock.matches, int(is_it), shared, -host.process.index
 
 
-def _stages_there(host: Host, clock: ClockFit) -> tuple[Times, Times]:
+def _stages_there(host: HostProcess, clock: ClockFit) -> tuple[Times, Times]:
     """Begins and ends of all occurrences, on the recording's clock."""
     starts = host.stages["start_ns"].to_numpy()
     return clock.to_theirs(starts), clock.to_theirs(starts + host.stages["duration_ns"].to_numpy())
 
 
-def _why_none(extent: tuple[int, int], host: Host, clock: ClockFit) -> str:
+def _why_none(extent: tuple[int, int], host: HostProcess, clock: ClockFit) -> str:
     starts, ends = _stages_there(host, clock)
     apart_s = max(int(starts.min()) - extent[1], extent[0] - int(ends.max())) / 1e9
     if apart_s <= 0:
@@ -182,7 +184,7 @@ class _Kinds(NamedTuple):
         return cls(computing, apart, transfer, waiting, both, trace.spans)
 
 
-def _rows(trace: DeviceTrace, extent: tuple[int, int], host: Host, clock: ClockFit) -> list[dict[str, Any]]:
+def _rows(trace: DeviceTrace, extent: tuple[int, int], host: HostProcess, clock: ClockFit) -> list[dict[str, Any]]:
     starts, ends = _stages_there(host, clock)
     starts, ends = np.maximum(starts, extent[0]), np.minimum(ends, extent[1])
     inside = np.flatnonzero(ends > starts)

@@ -1,7 +1,9 @@
 """What was imported, kept in the run: `imports/<name>.parquet` with the rows, and `imports/<name>.json` about them.
 
 The name is made of the file's own and of where it lies, so that the same file imported again replaces what was there.
-Rows are written first and the document last: who reads goes by the document, and sees both or neither.
+Rows are written first and the document last: who reads goes by the document, and sees both or neither. It holds a
+digest of the rows: polars' reader ends the whole process over some damaged files, so none is decoded that is not as it
+was written.
 """
 
 from __future__ import annotations
@@ -60,6 +62,7 @@ def write(run: Path, run_id: str, identity: Identity, rows: Sequence[dict[str, A
     folders.make_folder(folder)
     content = io.BytesIO()
     pl.DataFrame(rows, schema=DEVICE_SCHEMA).write_parquet(content, compression="zstd")
+    about = {**about, "digest": _digest(content.getvalue())}
     head = {
         "format": FORMAT,
         "run": run_id,
@@ -104,7 +107,7 @@ def table(run: Path, run_id: str, damage: list[Damage]) -> pl.DataFrame:
         for loss in _damage_of(document):
             loss.note_in(damage)
         try:
-            part = _rows(folder, name + _SUFFIX)
+            part = _rows(folder, name + _SUFFIX, text_of(document.get("digest")))
         except (OSError, FormatError) as exc:
             Damage.because(folder.path_of(name + _SUFFIX), exc).note_in(damage)
             continue
@@ -123,10 +126,16 @@ def _damage_of(document: dict[str, Any]) -> Iterator[Damage]:
         yield Damage(path, whole_number(loss.get("offset")), whole_number(loss.get("size")), reason)
 
 
-def _rows(folder: Folder, name: str) -> pl.DataFrame:
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _rows(folder: Folder, name: str, digest: str) -> pl.DataFrame:
     content = folder.read(name, size=_BYTES_AT_MOST + 1)
     if len(content) > _BYTES_AT_MOST:
         raise FormatError(f"is larger than {_BYTES_AT_MOST} bytes")
+    if _digest(content) != digest:
+        raise FormatError("is not as it was written: import the file again")
     try:
         part = pl.read_parquet(io.BytesIO(content), n_rows=ROWS_AT_MOST)
         part = part.select(pl.col(name).cast(kind) for name, kind in DEVICE_SCHEMA.items())

@@ -59,20 +59,20 @@ class EventNames:
         return list(self._codes)
 
 
-class Event(NamedTuple):
+class EventTimes(NamedTuple):
     """Begin and end of a complete event, ns."""
 
     start_ns: int
     end_ns: int
 
 
-def times_of(event: dict[str, Any], base_ns: int = 0) -> Event | None:
+def times_of(event: dict[str, Any], base_ns: int = 0) -> EventTimes | None:
     """Begin and end of a complete event; None where it has none that are usable."""
     start, length = ns_of_us(event.get("ts")), ns_of_us(event.get("dur", 0))
     if start is None or length is None or length < 0:
         return None
     start += base_ns
-    return Event(start, start + length) if start >= 0 and start + length < LATEST_NS else None
+    return EventTimes(start, start + length) if start >= 0 and start + length < LATEST_NS else None
 
 
 def key_of(value: Any) -> str | int:

@@ -27,7 +27,7 @@ RANGES_AT_MOST = 1 << 20
 LATEST_NS, LONGEST_NS = 1 << 62, 86_400_000_000_000
 
 
-class Stretches:
+class CoveredTime:
     """Stretches of time of one kind, in any order, of which only what they cover together is kept.
 
     *Cost*: 16 bytes for each that touches no other one.

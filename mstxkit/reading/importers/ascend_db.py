@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Iterator
@@ -22,10 +21,10 @@ import numpy.typing as npt
 
 from ...errors import FormatError
 from ...store.values import list_of, small_number, table_of
-from ..folder import Damage
+from ..folder import Damage, reason_of
 from . import Importer
-from ._database import MAGIC, Database, opened
-from ._trace import LATEST_NS, NAME_CHARACTERS, RANGES_AT_MOST, DeviceTrace, NamedColumn, Stretches, text
+from ._database import MAGIC, UNREADABLE, Database, opened
+from ._trace import LATEST_NS, NAME_CHARACTERS, RANGES_AT_MOST, CoveredTime, DeviceTrace, NamedColumn, text
 
 _NAME = re.compile(r"(ascend_pytorch_profiler|ascend_mindspore_profiler|msprof)(_\d{1,16})?\.db|msmonitor_.*\.db")
 _TASK, _COMPUTE, _COMM, _COMM_TASK = "TASK", "COMPUTE_TASK_INFO", "COMMUNICATION_OP", "COMMUNICATION_TASK_INFO"
@@ -85,8 +84,9 @@ class _RankOfDatabase:
         """What cannot be read of one part leaves the others."""
         try:
             yield
-        except (sqlite3.Error, OverflowError) as exc:
-            Damage.of(self._trace.file, f"{exc}: the rest of a table is left out").note_in(self._trace.damage)
+        except UNREADABLE as exc:
+            why = f"{reason_of(exc)[:200]}: the rest of a table is left out"
+            Damage.of(self._trace.file, why).note_in(self._trace.damage)
 
     def _who(self) -> None:
         trace, base = self._trace, self._base
@@ -117,7 +117,7 @@ class _RankOfDatabase:
         trace, times = self._trace, self._times(_TASK)
         if times is None:
             return
-        computing, moving, waiting = Stretches(), Stretches(), Stretches()
+        computing, moving, waiting = CoveredTime(), CoveredTime(), CoveredTime()
         try:
             self._sort_tasks(times, computing, moving, waiting)
         finally:
@@ -129,7 +129,9 @@ class _RankOfDatabase:
             if left_out:
                 Damage.of(trace.file, f"{left_out} tasks are left out: more than can be held").note_in(trace.damage)
 
-    def _sort_tasks(self, times: tuple[str, str], computing: Stretches, moving: Stretches, waiting: Stretches) -> None:
+    def _sort_tasks(
+        self, times: tuple[str, str], computing: CoveredTime, moving: CoveredTime, waiting: CoveredTime
+    ) -> None:
         base, id = self._base, self._base.column(_TASK, "globalTaskId")
         by_id = bool(id) and bool(base.column(_COMPUTE, "globalTaskId"))
         computes = self._ids_of_compute() if by_id else np.zeros(0, dtype=np.int64)
@@ -176,7 +178,7 @@ class _RankOfDatabase:
     # Collectives, whole.
 
     def _operations(self) -> None:
-        trace, stretches, column = self._trace, Stretches(), NamedColumn()
+        trace, stretches, column = self._trace, CoveredTime(), NamedColumn()
         is_there = self._times(_COMM) is not None
         if is_there:
             self._of_operations(stretches, column)
@@ -186,7 +188,7 @@ class _RankOfDatabase:
             trace.communicating = stretches.all()
         trace.operations = column.all()
 
-    def _of_operations(self, stretches: Stretches, column: NamedColumn) -> None:
+    def _of_operations(self, stretches: CoveredTime, column: NamedColumn) -> None:
         times = self._times(_COMM)
         assert times is not None
         if self._device is not None and not self._base.column(_COMM, "deviceId"):
@@ -207,7 +209,7 @@ class _RankOfDatabase:
             if code in names:
                 column.add(names[code], start, end)
 
-    def _of_communication_ranges(self, stretches: Stretches, column: NamedColumn) -> bool:
+    def _of_communication_ranges(self, stretches: CoveredTime, column: NamedColumn) -> bool:
         """Device parts of the mstx ranges that torch_npu puts around each collective: tasks of the same connection."""
         needed = ("message", "domainId", "connectionId")
         times = self._times(_TASK)

@@ -19,7 +19,7 @@ from ...errors import FormatError
 from ..folder import Damage
 from . import Importer
 from ._json_stream import JsonStream, ns_of_ms, ns_of_us, opened
-from ._trace import DeviceTrace, NamedColumn, Stretches
+from ._trace import CoveredTime, DeviceTrace, NamedColumn
 
 _TIMES, _START = "Communication Time Info", "Start Timestamp(us)"
 _ELAPSED, _TRANSIT = "Elapse Time(ms)", "Transit Time(ms)"
@@ -33,7 +33,7 @@ def _is_communication(path: Path, head: bytes) -> bool:
 def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace. FormatError: nothing in it could be read."""
     trace, column = DeviceTrace(str(path), IMPORTER.what), NamedColumn()
-    communicating, transfer, waiting = Stretches(), Stretches(), Stretches()
+    communicating, transfer, waiting = CoveredTime(), CoveredTime(), CoveredTime()
     with opened(path) as file:
         try:
             for _, name, fields in JsonStream(file, advance).values({}, default=3):

@@ -17,7 +17,7 @@ from ...store.values import small_number
 from ..folder import Damage
 from . import Importer
 from ._json_stream import JsonStream, opened
-from ._trace import LATEST_NS, DeviceTrace, NamedColumn, Stretches, text
+from ._trace import LATEST_NS, CoveredTime, DeviceTrace, NamedColumn, text
 
 # Protocols 2 to 5 begin with it; torch writes 2.
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
@@ -43,7 +43,7 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     Raises:
         FormatError: it is a pickle, or nothing in it could be read.
     """
-    trace, stretches, column = DeviceTrace(str(path), IMPORTER.what), Stretches(), NamedColumn()
+    trace, stretches, column = DeviceTrace(str(path), IMPORTER.what), CoveredTime(), NamedColumn()
     with opened(path) as file:
         if _PICKLE.match(file.read(2)):
             raise FormatError(HOW_TO_JSON)
@@ -70,7 +70,7 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     return [trace]
 
 
-def _take(entry: dict[str, Any], stretches: Stretches, column: NamedColumn) -> bool:
+def _take(entry: dict[str, Any], stretches: CoveredTime, column: NamedColumn) -> bool:
     """Does it say from when to when it went on?"""
     created, began = _time(entry.get("time_created_ns")), _time(entry.get("time_discovered_started_ns"))
     over, length_ms = _time(entry.get("time_discovered_completed_ns")), entry.get("duration_ms")

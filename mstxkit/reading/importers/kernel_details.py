@@ -16,7 +16,7 @@ from ..folder import Damage
 from . import Importer
 from ._json_stream import ns_of_us
 from ._lanes import COLLECTIVE, EVENTS_AT_MOST
-from ._trace import DeviceTrace, NamedColumn, Stretches
+from ._trace import CoveredTime, DeviceTrace, NamedColumn
 
 _START, _LENGTH, _KERNEL, _CORE = "start time(us)", "duration(us)", "name", "accelerator core"
 _COLLECTIVE_CORE, _GROUP = re.compile(r"communication|hccl", re.IGNORECASE), re.compile(r"__(\d+)_")
@@ -33,8 +33,8 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace. FormatError: it has no such columns, or not one row that can be read."""
     trace, computing, communicating, column = (
         DeviceTrace(str(path), IMPORTER.what),
-        Stretches(),
-        Stretches(),
+        CoveredTime(),
+        CoveredTime(),
         NamedColumn(),
     )
     bad = 0

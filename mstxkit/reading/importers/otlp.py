@@ -18,7 +18,7 @@ from ...store.values import list_of, small_number, table_of
 from ..folder import Damage
 from . import Importer
 from ._json_stream import VALUE_CHARACTERS, opened
-from ._trace import LATEST_NS, DeviceTrace, NamedColumn, Stretches, text
+from ._trace import LATEST_NS, CoveredTime, DeviceTrace, NamedColumn, text
 
 _RANK_KEYS = ("mstxkit.rank", "rank", "process.rank", "distributed.rank")
 _RANKS_AT_MOST = 100_000
@@ -83,7 +83,7 @@ class _RankSpans:
     """Spans of one rank."""
 
     def __init__(self, trace: DeviceTrace) -> None:
-        self._trace, self._stretches, self._ranges = trace, Stretches(), NamedColumn()
+        self._trace, self._stretches, self._ranges = trace, CoveredTime(), NamedColumn()
 
     def take(self, span: dict[str, Any]) -> None:
         start, end = (_number(span.get(key)) for key in ("startTimeUnixNano", "endTimeUnixNano"))

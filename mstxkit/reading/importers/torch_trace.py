@@ -20,7 +20,7 @@ from ..folder import Damage
 from . import Importer
 from ._json_stream import JsonStream, opened
 from ._lanes import COLLECTIVE, EVENTS_AT_MOST, times_of
-from ._trace import LATEST_NS, NAME_CHARACTERS, NAMES_AT_MOST, DeviceTrace, NamedColumn, Stretches, text
+from ._trace import LATEST_NS, NAME_CHARACTERS, NAMES_AT_MOST, CoveredTime, DeviceTrace, NamedColumn, text
 
 _KERNEL, _OPERATOR, _ANNOTATION = "kernel", "cpu_op", "user_annotation"
 _OPERATORS = re.compile(r"(aten|prims|quantized|mkldnn|onednn|fbgemm|torchvision)::")
@@ -59,8 +59,8 @@ class _TraceReading:
 
     def __init__(self, trace: DeviceTrace) -> None:
         self.trace, self._base_ns = trace, 0
-        self._kernels, self._collectives = Stretches(), Stretches()
-        self._operators, self._operators_of_collectives = Stretches(), Stretches()
+        self._kernels, self._collectives = CoveredTime(), CoveredTime()
+        self._operators, self._operators_of_collectives = CoveredTime(), CoveredTime()
         self._ranges, self._operations = NamedColumn(), NamedColumn()
         self._operations_of_cpu = NamedColumn()
         self._is_collective: dict[str, bool] = {}

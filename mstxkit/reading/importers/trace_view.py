@@ -21,7 +21,7 @@ from ..folder import Damage
 from . import Importer
 from ._json_stream import JsonStream, opened
 from ._lanes import EVENTS_AT_MOST, EventNames, Lane, key_of, metadata_of, times_of
-from ._trace import NAMES_AT_MOST, DeviceTrace, NamedColumn, Stretches
+from ._trace import NAMES_AT_MOST, CoveredTime, DeviceTrace, NamedColumn
 
 _NAME = re.compile(r"trace_view\.json(\.gz)?|msprof(_slice)?_\d+.*\.json")
 _OVERLAP, _HARDWARE, _COLLECTIVES = "Overlap Analysis", "Ascend Hardware", ("HCCL", "Communication")
@@ -119,12 +119,12 @@ class _ViewReading:
     def _of(
         self, processes: tuple[str, ...], pattern: re.Pattern[str], but: re.Pattern[str] | None = None,
         are_others: bool = False,
-    ) -> Stretches:  # fmt: skip
+    ) -> CoveredTime:  # fmt: skip
         """Events on the lanes of these processes whose names match, or do not."""
         chosen = self._names.matching(pattern) ^ are_others
         if but is not None:
             chosen &= ~self._names.matching(but)
-        stretches = Stretches()
+        stretches = CoveredTime()
         for (pid, _), lane in self._lanes.items():
             if self._processes.get(pid) in processes:
                 starts, ends, codes = lane.times()

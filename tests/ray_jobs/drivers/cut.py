@@ -25,7 +25,7 @@ from mstxkit.store import layout, settings_file
 from mstxkit.store.handed_over import HandedOver
 
 TESTS = str(Path(__file__).resolve().parents[2])
-STEP_MS, RANKS = 50, 3
+STEP_MS, RANKS = 150, 3
 
 
 @ray.remote(num_cpus=0.5, max_restarts=0)
@@ -95,7 +95,7 @@ def main(steps: int, run: Path) -> dict[str, Any]:
         assert until(lambda: judged(run) >= 20), "it is judged"
         cluster.cut()
         before = step_of(live)
-        went_on = until(lambda: step_of(live) >= before + 80)
+        went_on = until(lambda: step_of(live) >= before + 40)
         cluster.heal()
         done = ray.get(calls)
         until(lambda: judged(run) >= steps - 1)

@@ -136,6 +136,16 @@ def test_what_has_no_rank_is_rank_minus_one(run: Path) -> None:
     assert [name for name, *_ in ranges_in(of_rank(exported(run), -1))] == ["by 1", "by 2"]
 
 
+def test_a_rank_that_two_hosts_have_is_one_file_with_threads_of_its_own_for_each(run: Path) -> None:
+    for host in ("a", "b"):
+        ProcessFiles(run, 7, rank=0, host=host).seal(BankFiles().track(0, 7).range(host, 0, 5))
+
+    file = of_rank(exported(run), 0)
+
+    assert [name for name, *_ in ranges_in(file)] == ["a", "b"]
+    assert len(ask(file, "select distinct globalTid from MSTX_EVENTS")) == 2
+
+
 def test_an_open_range_is_a_mark_where_it_began(run: Path) -> None:
     ProcessFiles(run, 1).seal(
         BankFiles().range("r", 0, 5), inside=[{"name": "fatal", "domain": "d", "start": 7}], ended="killed"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import device_profiles, imported_run
+from builders import device_profiles, imported_run, soak
 from builders.device_profiles import MS, WRITERS
 
 pytest.importorskip("numpy")
@@ -77,6 +78,33 @@ def test_a_corrupted_database_gives_a_line_and_never_a_traceback(run: Path, tmp_
 
     for made in imported(run, file):
         assert made.damage or made.problem or made.rows
+
+
+@pytest.mark.parametrize("format", sorted(WRITERS))
+def test_any_bytes_changed_anywhere_raise_nothing(run: Path, tmp_path: Path, format: str) -> None:
+    chance, opened = random.Random(f"{soak.seed()} {format}"), open_run(run)
+    name, write = WRITERS[format]
+    file = write(tmp_path / name, imported_run.device_of(STEPS))
+    whole = file.read_bytes()
+
+    for _ in range(soak.rounds(400, 12)):
+        content = bytearray(whole)
+        for _ in range(chance.randrange(1, 8)):
+            at = chance.randrange(len(content))
+            content[at : at + chance.randrange(3)] = chance.randbytes(chance.randrange(3))
+        file.write_bytes(content)
+        for made in _importing.import_all(opened, _places.sources([file], []), lambda _: None, 0):
+            assert made.rows or made.problem
+
+
+def test_names_in_a_schema_that_are_no_text_are_damage(run: Path, tmp_path: Path) -> None:
+    """sqlite3 raises UnicodeDecodeError while it makes the message of its own error."""
+    file = database(tmp_path)
+    content = file.read_bytes()
+    file.write_bytes(content.replace(b"CREATE TABLE TASK(startNs", b'CREATE TABLE TASK(\x87\xff"(('))
+    (made,) = imported(run, file)
+
+    assert made.damage[0].path == str(file)
 
 
 def test_a_table_that_cannot_be_read_leaves_the_others(run: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -191,11 +192,43 @@ def test_foreign_files_among_the_imports_are_lines(run: Path, tmp_path: Path, su
     assert [loss.path for loss in opened.damage] == [str(broken)]
 
 
-def test_numbers_that_nobody_measured_are_left_out(run: Path, tmp_path: Path) -> None:
+def replaced(run: Path, rows: pl.DataFrame) -> None:
+    """Rows that somebody else wrote, with all that belongs to them."""
+    (file,), (head,) = (run / "imports").glob("*.parquet"), (run / "imports").glob("*.json")
+    rows.write_parquet(file)
+    digest = hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest()
+    head.write_text(json.dumps({**json.loads(head.read_text()), "digest": digest}))
+
+
+def test_rows_that_are_not_as_they_were_written_are_never_decoded(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of some damaged files polars' reader asks for 2^61 bytes, which ends the process."""
     imported(run, database(tmp_path))
     (file,) = (run / "imports").glob("*.parquet")
-    rows = pl.read_parquet(file).with_columns(computing_ns=pl.when(pl.col("step") == 1).then(-1).otherwise(5))
-    rows.write_parquet(file)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    monkeypatch.setattr(pl, "read_parquet", lambda *_, **__: pytest.fail("decoded"))
+    opened = open_run(run)
+
+    assert opened.device().height == 0
+    assert opened.damage[0].reason == "is not as it was written: import the file again"
+
+
+def test_rows_of_other_columns_are_a_line(run: Path, tmp_path: Path) -> None:
+    imported(run, database(tmp_path))
+    replaced(run, pl.DataFrame({"rank": ["<b>"], "step": [1.5]}))
+    opened = open_run(run)
+
+    assert opened.device().height == 0
+    assert "is no table of an import" in opened.damage[0].reason
+
+
+def test_numbers_that_nobody_measured_are_left_out(run: Path, tmp_path: Path) -> None:
+    imported(run, database(tmp_path))
+    rows = open_run(run).device()
+    replaced(run, rows.with_columns(computing_ns=pl.when(pl.col("step") == 1).then(-1).otherwise(5)))
 
     assert open_run(run).device()["step"].unique().to_list() == [0, 2, 3, 4, 5]
 
