@@ -243,8 +243,8 @@ def profiles(summary: dict[str, Any], figures: dict[str, Any]) -> str:
             (text(begun(incident_lines.sentence(entry))), text(entry["waits_for"], 160), _link(entry))
             for entry in figures["incidents"]
         )
-        columns = ("what happened", "who waits", "what was seen")
-        parts.append("<h3>Incidents</h3>" + table(columns, rows_of_incidents, "Hangs, deaths and the like"))
+        titles = ("what happened", "who waits", "what was seen")
+        parts.append("<h3>Incidents</h3>" + table(titles, rows_of_incidents, "Hangs, deaths and the like"))
     return "".join(parts)
 
 
