@@ -29,6 +29,7 @@ DEVICE_SCHEMA: dict[str, Any] = {
          "spans_ns", "error_ns"), pl.Int64),
     "clock": pl.String, "source": pl.String, "file": pl.String,
 }  # fmt: skip
+_CALLED = {"domain": pl.String, "name": pl.String, "other": pl.String}
 _RANGES_OF_RUN, _RANKS_AT_MOST = 1 << 21, 1 << 20
 # As of a light profile, which has ranges of the host alone.
 NOTHING_IN_IT = "holds no time of a device"
@@ -99,11 +100,14 @@ def _ranges_of(run: Run, processes: set[int], names: set[str]) -> dict[int, Name
         same = ranges.filter(own).select(*texts, "process", "start_ns", "duration_ns")
         pairs = same.select("domain", "name").unique().iter_rows()
         called.update(((domain, name), _called(domain, name, names)) for domain, name in pairs)
-        for domain, name, process, start, length in same.iter_rows():
-            other = called[domain, name]
-            if other is not None and left > 0:
-                columns.setdefault(process, NamedColumn()).add(other, start, start + length)
-                left -= 1
+        there = [(*pair, other) for pair, other in called.items() if other is not None]
+        texts_there = pl.DataFrame(there, schema=_CALLED, orient="row")
+        for row in same.join(texts_there, on=["domain", "name"]).head(left).iter_rows():
+            _, _, process, start, length, other = row
+            columns.setdefault(process, NamedColumn()).add(other, start, start + length)
+            left -= 1
+        if left <= 0:
+            break
     return {process: column.all() for process, column in columns.items()}
 
 
