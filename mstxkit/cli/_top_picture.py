@@ -80,7 +80,7 @@ def _of_incident(incident: Incident | None, paper: Paper) -> Iterator[Text]:
     yield line_of(f"!! {for_terminal(headline(incident), _TEXT_AT_MOST)}", "bold red").append(
         f"{paper.dot}{span(ago_s)} ago", "not bold"
     )
-    yield line_of(f"   {for_terminal(f'{paper.folder}/{incident.page}')}", "cyan")
+    yield line_of(f"   its page, in the run's folder: {for_terminal(incident.page)}", "cyan")
     yield line_of()
 
 

@@ -34,7 +34,7 @@ def demo(
     escalate: bool = typer.Option(True, help="Verdicts ask for profiles by themselves."),
     json: bool = typer.Option(False, "--json", help="Outcome and report as one JSON object, and no progress."),
 ) -> None:
-    """Train a small policy with GRPO; see who is slow, and its profile.
+    """Train a small policy with GRPO, and see who is slow, and why.
 
     It is captured, and judged while it runs: the verdict asks for a profile of the slow rank and of a healthy peer.
     Then show the report and the traces to open. Ends with 1 if the profile that was asked for was not recorded.

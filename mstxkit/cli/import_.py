@@ -24,7 +24,9 @@ def import_(
     rank: Optional[int] = typer.Option(None, "--rank", min=0, help=_RANK_HELP, show_default=False),
     json: bool = typer.Option(False, "--json", help="Everything as one JSON object; times in ns."),
 ) -> None:
-    """Join device time with stages: databases and traces of torch_npu, MindSpore, msprof, msMonitor and torch.
+    """Join what devices did with the stages of a run.
+
+    Databases and traces of torch_npu, MindSpore, msprof, msMonitor and torch.
 
     Ends with 1 if something could not be read.
 

@@ -57,12 +57,13 @@ def typed(*words: object, **environment: str) -> subprocess.CompletedProcess[str
 def test_every_verb_of_the_folder_is_a_command_with_help() -> None:
     help_text = call("--help").output
 
-    for verb in mstxkit.cli.verbs():
-        assert verb in help_text
+    for verb in WORDS:
+        assert f"\n  {verb} " in help_text
         assert call(verb, "--help").exit_code == 0
 
 
-COMMANDS = [[verb] for verb in mstxkit.cli.verbs() if verb != "config"] + [["config", "show"], ["config", "convert"]]
+WORDS = [verb.rstrip("_") for verb in mstxkit.cli.verbs()]
+COMMANDS = [[word] for word in WORDS if word != "config"] + [["config", "show"], ["config", "convert"]]
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

@@ -24,7 +24,7 @@ options = {"name": name, "namespace": ray_link.NAMESPACE, "lifetime": "detached"
 actor = (
     ray.remote(JobController)
     .options(**options, runtime_env={"env_vars": variables})
-    .remote(str(run), run_id, 1.0, 60.0)
+    .remote(str(run), run_id, "", 1.0, 60.0)
 )
 head = {"run": run_id, "host": "h", "sender": "s", "number": 0, "goodbye": True, "clock": [1, 2, 3]}
 answer = ray.get(actor.take.remote(batches.encode(head, [])))

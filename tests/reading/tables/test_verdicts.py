@@ -32,7 +32,7 @@ def test_a_verdict_has_every_column_of_the_contract(run: Path) -> None:
 
     table = open_run(run).verdicts()
 
-    assert table.columns == [*CONTRACT, "recurrence_ratio", "group", "withdrawn"]
+    assert table.columns == [*CONTRACT, "recurrence_ratio", "group", "withdrawn", "no_request"]
     row = table.row(0, named=True)
     assert (row["kind"], row["rank"], row["stage"], row["step"], row["since_step"]) == ("input", 1, "reference", 40, 3)
     assert (row["impact_ratio"], row["coverage_ratio"], row["confidence"], row["group"]) == (0.31, 0.9, 0.97, [0, 1])
