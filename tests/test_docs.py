@@ -54,7 +54,7 @@ def test_pages_that_code_names_are_there() -> None:
     named = {
         (str(path.relative_to(ROOT)), name)
         for path in [*files(".py", ".c", ".h", ".pyi"), ROOT / "Makefile", ROOT / "pyproject.toml"]
-        for name in re.findall(r"\bdocs/(?:guide|internals|decisions|[a-z]+\.md)[\w/-]*(?:\.md)?", _text(path))
+        for name in re.findall(r"\bdocs/(?:guide|internals|decisions|[a-z]+\.md)[\w/-]*(?:\.md|\.png)?", _text(path))
     }
 
     assert [(path, name) for path, name in named if not (ROOT / name).exists()] == []
