@@ -62,7 +62,7 @@ def counts(rows: pl.DataFrame, key: list[str]) -> pl.DataFrame:
         n=pl.col("count").cast(pl.UInt64).sum()
     )  # fmt: skip
     several = rows.filter(~is_single).select(*key, bucket="buckets", n="bucket_counts")
-    lists = several.explode("bucket", "n").select(*key, "bucket", pl.col("n").cast(pl.UInt64))
+    lists = several.explode("bucket", "n", **_as_from_polars_2_on()).select(*key, "bucket", pl.col("n").cast(pl.UInt64))
     return pl.concat([singles, lists]).group_by(*key, "bucket").agg(pl.col("n").sum())
 
 
@@ -81,3 +81,13 @@ def quantiles(counted: pl.DataFrame, key: list[str], shares: dict[str, float]) -
         middle_ns(pl.col("bucket").filter(pl.col("until") >= share * pl.col("all")).min()).alias(name)
         for name, share in shares.items()
     )
+
+
+def _as_from_polars_2_on() -> dict[str, bool]:
+    """polars 1.44 warns where this is not said, and earlier ones do not know it; no list is empty here."""
+    import inspect
+
+    import polars as pl
+
+    known_there = "empty_as_null" in inspect.signature(pl.DataFrame.explode).parameters
+    return {"empty_as_null": False} if known_there else {}
