@@ -30,21 +30,28 @@ NAMESPACE = "mstxkit"
 _WAITING_AT_MOST, _WAITING_BYTES = 256, 4 << 20
 # After a failure, and for an answer that never comes. Seconds.
 _AGAIN_AFTER_S, _ANSWERS_WITHIN_S = 5.0, 60.0
-# What the end of Ray in this process waits for a call of ours that is under way, and how long such a call may wait.
+# What the last batch waits for the one before it, and a call of the controller's clock for its answer. Seconds.
 _LEAVES_WITHIN_S, _CLOCK_WITHIN_S = 0.05, 0.04
+# What the end of Ray in this process waits at most for a call of ours that is under way: one that finds Ray's worker
+# gone would end the whole process, with status 1 (core_worker_process.cc of Ray 2.60). Calls take a few milliseconds.
+_ENDS_WITHIN_S = 2.0
 # An answer is of the moment before: so long after a batch it is asked once more what has come of it. Seconds.
 _ASKS_AFTER_S = 1.5
 # Held around each call of Ray's, and while Ray is being shut down.
 _calling = threading.Lock()
+# Ray is being shut down: whoever holds the lock makes no further call.
+_ending = threading.Event()
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Nothing of Ray's is called from here while Ray is shut down; waits for a call that is under way, not for long."""
-    is_quiet = _calling.acquire(timeout=_LEAVES_WITHIN_S)
+    """Nothing of Ray's is called from here while Ray is shut down; waits for the call that is under way."""
+    _ending.set()
+    is_quiet = _calling.acquire(timeout=_ENDS_WITHIN_S)
     try:
         yield
     finally:
+        _ending.clear()
         if is_quiet:
             _calling.release()
 
@@ -117,8 +124,9 @@ class RayLink:
         try:
             if not self._is_left and _is_connected():
                 self._hear()
-                self._speak()
-                if self._actor is not None and self._exchanges.is_due():
+                if not _ending.is_set():
+                    self._speak()
+                if self._actor is not None and not _ending.is_set() and self._exchanges.is_due():
                     self._stamps = self._exchanges.burst(self._clock_there)
             elif self._actor is not None:  # Ray was shut down here; another one may be started
                 self._actor = self._call = None
@@ -156,6 +164,8 @@ class RayLink:
 
     def _clock_there(self, _: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """What the controller's clock says; None where it does not say so at once."""
+        if _ending.is_set():
+            return None
         ray = sys.modules["ray"]
         call = self._actor.clock.remote()
         try:

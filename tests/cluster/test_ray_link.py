@@ -177,6 +177,26 @@ def test_while_ray_is_shut_down_nothing_of_it_is_called(ray: FakeRay, link: RayL
     assert ray.calls == [b"a"]
 
 
+def test_the_end_of_ray_waits_for_the_call_under_way_and_no_other_follows_it(ray: FakeRay, link: RayLink) -> None:
+    """Ray ends a process whose thread finds its worker gone, with status 1: as with a call that takes its time."""
+    goes_on = threading.Event()
+    take = ray.take.remote
+    ray.take = SimpleNamespace(remote=lambda frames: (goes_on.wait(30), take(frames))[1])
+    slow = threading.Thread(target=link.post, args=(b"a",), daemon=True)
+    slow.start()
+    while not ray_link._calling.locked():
+        time.sleep(0.01)
+    threading.Timer(0.3, goes_on.set).start()
+    with ray_link.quiet():
+        was_under_way = ray_link._calling.locked() and slow.is_alive() and not goes_on.is_set()
+        calls = len(ray.calls)
+        link.answer()
+        during = len(ray.calls) - calls
+    slow.join(30)
+
+    assert (was_under_way, calls, during) == (False, 1, 0)
+
+
 def test_the_end_of_ray_waits_for_a_call_under_way_only_so_long(ray: FakeRay, link: RayLink) -> None:
     goes_on = threading.Event()
     ray.take = SimpleNamespace(remote=lambda frames: goes_on.wait(30))
