@@ -112,7 +112,10 @@ def _wrap_init(ray: ModuleType) -> None:
     @functools.wraps(original)
     def init(*args: Any, **kwargs: Any) -> Any:
         with _reaching(kwargs, args[0] if args else kwargs.get("address")) as arguments:
-            return original(*args, **arguments)
+            done = original(*args, **arguments)
+        if identity.on_learnt is not None:  # it drives a job from here on: a quiet process is seldom looked at
+            identity.on_learnt()
+        return done
 
     _everywhere({id(original): (original, init)})
     _wrap_shutdown(ray)

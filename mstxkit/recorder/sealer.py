@@ -106,6 +106,7 @@ class Sealer:
     def _look(self) -> bool:
         before = time.thread_time_ns()
         before -= self.each_quiet_look()
+        self._look_at_itself()
         livefile.add_to_counter(self._live.view, "own_cost_ns", time.thread_time_ns() - before)
         return True
 
