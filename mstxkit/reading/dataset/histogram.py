@@ -7,6 +7,7 @@ single occurrence none, since its duration says which one it is in.
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -85,8 +86,6 @@ def quantiles(counted: pl.DataFrame, key: list[str], shares: dict[str, float]) -
 
 def _as_from_polars_2_on() -> dict[str, bool]:
     """polars 1.44 warns where this is not said, and earlier ones do not know it; no list is empty here."""
-    import inspect
-
     import polars as pl
 
     known_there = "empty_as_null" in inspect.signature(pl.DataFrame.explode).parameters
