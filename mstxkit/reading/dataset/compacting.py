@@ -149,7 +149,8 @@ def _compact_batch(run: Path, own_id: str, host: str, names: list[str]) -> Compa
     except BaseException:
         writer.forget()
         raise
-    size = sum(_size(places.SealedFolder(str(run), own_id), name) for name in names)
+    sealed = places.SealedFolder(str(run), own_id)
+    size = sum(_size(sealed, name) for name in names)
     return Compacted(1, len(names), size, writer.rows[RANGES], writer.rows[SUMMARIES], writer.bytes)
 
 
