@@ -24,6 +24,7 @@ from .recorder.keeper import HandingOn, Keeper
 from .recorder.last_words import LastWordsHere
 from .recorder.process import Recorder
 from .recorder.rings import Rings
+from .recorder.sealer import Sealer
 from .recorder.watchman import WatchmanStarter
 from .store import metrics_setting
 
@@ -139,10 +140,17 @@ def _take(recorder: Any) -> None:
         _beside.last_words = LastWordsHere(recorder.live.path, rings.read_now) if _beside.settings.hang_s else None
         words = (lambda: 0) if _beside.last_words is None else _beside.last_words.consider
         recorder.sealer.each_quiet_look = keeper.consider
+        recorder.sealer.is_looked_for = lambda: standby.is_on_duty
+        standby.each_look = lambda: _see_to(keeper, recorder.sealer)
         recorder.sealer.each_second = lambda: standby.consider() + keeper.consider() + rings.consider() + words()
         _beside.standby, _beside.keeper, _beside.rings = standby, keeper, rings
         if _beside.settings.planned:
             standby.expect_plans()
+
+
+def _see_to(keeper: Keeper, sealer: Sealer) -> None:
+    keeper.look()
+    sealer.tick_too()
 
 
 def _watchman(recorder: Recorder) -> WatchmanStarter:

@@ -56,8 +56,8 @@ class Keeper:
         care: What is to be done with sealed files.
         watchman: Starts who watches them for hangs.
 
-    Threads/fork: `consider` and `begin` from one thread at a time. A forked child makes a new one, and calls `forget`
-        on its parent's.
+    Threads/fork: `consider` and `begin` from one thread at a time, `look` from any. A forked child makes a new one, and
+        calls `forget` on its parent's.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Keeper:
         self._run, self._folder, self._own = run, own.parent, own.stem
         self._lock = own.parent / f"{layout.KEEPER}{identity.host()}{life.SUFFIX}"
         self._is_keeper, self._has_looked, self._spent_ns = False, False, 0
-        self._starting, self._is_over = threading.Lock(), False
+        self._starting, self._looking, self._is_over = threading.Lock(), threading.Lock(), False
         self._left: frozenset[str] = frozenset()
         self._listed = ListedFolder(self._folder)
         self._seen: tuple[frozenset[str], tuple[str, ...]] = frozenset(), ()
@@ -86,18 +86,31 @@ class Keeper:
         except Exception as exc:
             faults.note("keeper", exc)
 
+    def look(self) -> None:
+        """Every few seconds, on a thread of ours: become keeper where there is none any more, and work once there are
+        others. Never raises. *Cost*: three system calls.
+        """
+        if not self._looking.acquire(blocking=False):
+            return  # another thread is at it
+        try:
+            if self._is_keeper:
+                life.keep(self._lock)
+            elif not self._is_over:
+                self._is_keeper = life.hold(self._lock)
+            self.start()
+        except Exception as exc:
+            faults.note("keeper", exc)
+        finally:
+            self._looking.release()
+
     def consider(self) -> int:
-        """Once a second, on a thread of ours: become keeper where there is none any more; work once there are others.
+        """Once a second, on a thread of ours: `look`, and what the keeper does beside watching the others.
 
         Returns:
             CPU time that the keeper's thread has taken since, ns. Never raises.
         """
         try:
-            if self._is_keeper:
-                life.keep(self._lock)
-            else:
-                self._is_keeper = life.hold(self._lock)
-            self.start()
+            self.look()
             if self._is_keeper:
                 self._caretaker.consider()
             if self._is_keeper and self._watchman is not None:

@@ -26,8 +26,10 @@ from .sealed import SealedFiles
 # How often identity is looked at, and how long after a full disk a retry is made. Seconds.
 _TICK_S = 1.0
 # After so many looks at which nothing had been recorded since the last: seconds to the next, unless something is. Of
-# these looks most see to the keeper only; all else is done after some more seconds.
-_QUIET_LOOKS, _QUIET_LOOK_S, _QUIET_TICK_S = 5, 10.0, 30.0
+# these looks most see to the keeper only; all else is done after some more seconds. Where another thread sees to the
+# keeper, all is done when that one wakes, and by itself only after a minute: an interpreter that has slept for long
+# takes ten times as long for its first steps, whichever thread takes them.
+_QUIET_LOOKS, _QUIET_LOOK_S, _QUIET_TICK_S, _LOOKED_FOR_TICK_S = 5, 10.0, 30.0, 60.0
 _A_LITTLE_S = 0.01
 # How often it is looked at who this process is once its rank is known, and whether its lock is still its own.
 _OF_ITSELF_S = 5.0
@@ -68,7 +70,14 @@ class Sealer:
         self.each_second: Callable[[], int] = lambda: 0
         # The same where nothing is recorded, of what does not wait for that, several times between two of the above.
         self.each_quiet_look: Callable[[], int] = lambda: 0
+        # Is that done by another thread, which calls `tick_too` as well?
+        self.is_looked_for: Callable[[], bool] = lambda: False
         self._govern()
+
+    def tick_too(self) -> None:
+        """Of another thread, which has just been awake: let a tick that is due sooner or later be now."""
+        if self._quiet_looks > _QUIET_LOOKS and time.monotonic() > self._ticked_s + _QUIET_LOOK_S:
+            engine.wake()
 
     def close(self) -> None:
         """From now on no bank of the engine is this sealer's: it may be another live file's by the time that a write
@@ -98,9 +107,11 @@ class Sealer:
             return True
         now_s = time.monotonic()
         is_left = recorded[1] > 0  # in the bank: it is sealed in time
-        tick_s = self._ticked_s + _QUIET_TICK_S
+        is_looked_for = self.is_looked_for()
+        tick_s = self._ticked_s + (_LOOKED_FOR_TICK_S if is_looked_for else _QUIET_TICK_S)
         tick_s = min(tick_s, now_s + self._rotating.left_s(now_s) + _A_LITTLE_S) if is_left else tick_s
-        is_woken = engine.wait_for_records(min(_QUIET_LOOK_S, max(_A_LITTLE_S, tick_s - now_s)))
+        look_s = _LOOKED_FOR_TICK_S if is_looked_for else _QUIET_LOOK_S
+        is_woken = engine.wait_for_records(min(look_s, max(_A_LITTLE_S, tick_s - now_s)))
         return is_woken or time.monotonic() >= tick_s
 
     def _look(self) -> bool:

@@ -12,7 +12,8 @@ from builders import lives
 
 import mstxkit
 from mstxkit import capturing
-from mstxkit.recorder import here
+from mstxkit.escalation.duty import watcher
+from mstxkit.recorder import here, sealer
 
 WAITS = """
     import sys, mstxkit
@@ -51,6 +52,23 @@ def test_what_is_killed_is_sealed_while_the_others_go_on(run: Path) -> None:
 def test_a_keeper_that_is_killed_is_followed_by_another_one(run: Path) -> None:
     keeper = started(run)
     with mstxkit.capture(run):
+        lives.killed(keeper)
+
+        assert lives.wait_until(lambda: keeper.pid in sealed_pids(run))
+
+
+def test_while_nothing_is_recorded_the_watcher_of_a_rank_finds_out_that_there_is_no_keeper(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sealer, "_QUIET_LOOKS", -1)
+    monkeypatch.setattr(watcher, "TOLD_S", 0.3)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    keeper = started(run)
+    with mstxkit.capture(run):
+        with mstxkit.stage("generate_sequences"):
+            pass
+        assert lives.wait_until(lambda: here.recorder.sealer.is_looked_for())
         lives.killed(keeper)
 
         assert lives.wait_until(lambda: keeper.pid in sealed_pids(run))

@@ -111,6 +111,21 @@ def test_where_nothing_was_recorded_nothing_but_the_end_is_sealed(run: Path) -> 
     assert [block.kind for block in blocks_in(run)] == [segment.END, segment.INDEX]
 
 
+def test_where_nothing_was_recorded_another_thread_that_is_awake_brings_the_next_tick(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sealer, "_QUIET_LOOKS", -1)
+    monkeypatch.setattr(sealer, "_QUIET_LOOK_S", 0.0)
+    with mstxkit.capture(run):
+        ours = recorder().sealer
+        ours.is_looked_for = lambda: True
+        assert lives.wait_until(lambda: ours._ticked_s > 0)
+        before = ours._ticked_s
+        ours.tick_too()
+
+        assert lives.wait_until(lambda: ours._ticked_s > before)
+
+
 def test_blocks_carry_the_order_of_their_banks(run: Path) -> None:
     with mstxkit.capture(run, bank_bytes=16384, banks=8):
         record(2500)

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
 
 from ... import faults, stages
 from ...engine.choose import engine
@@ -62,14 +62,16 @@ class Duty:
         settings: What it may do.
         session: The process's only session; default: a new one.
         origin: The step in which this process first entered a stage, where somebody saw that; None: not yet.
+        beside: What its watcher does at each look while nothing goes on; must not raise.
 
     Raises:
         ConfigError: the schedule of light capture is none.
     """
 
     def __init__(
-        self, post: Post, settings: DutySettings, session: OneSession | None = None, origin: int | None = None
-    ) -> None:
+        self, post: Post, settings: DutySettings, session: OneSession | None = None, origin: int | None = None,
+        beside: Callable[[], object] = lambda: None,
+    ) -> None:  # fmt: skip
         self.post = post
         self._control = ControlFolder(post.run, post.run_id)
         self._mailbox = Mailbox(self._control, post.host_folder)
@@ -91,8 +93,7 @@ class Duty:
         self._begun_beside: Order | None = None  # whose session another thread's profiler did not wait for
         self._sample_per: str | None = None
         self._entering = self._covers = ""  # ranges: which begins, and which the open session is to hold
-        self._is_over = self._ends_early = False
-        self._is_changed, self._said_at = True, 0.0
+        self._is_over, self._ends_early, self._is_changed, self._said_at = False, False, True, 0.0
         self._coming: tuple[tuple[str, int], ...] = ()
         self._undo = contextlib.ExitStack()
         self._say_again_s = jitter.own_period_s(SAY_AGAIN_S, "say")
@@ -104,7 +105,7 @@ class Duty:
         self._machine.placing.is_own |= bool(settings.planned)
         self._machine.placing.origin = origin
         self._ask_patience()
-        self._watcher = Watcher(self._poll, settings.poll_every_s, self._places_of_news)
+        self._watcher = Watcher(self._poll, settings.poll_every_s, self._places_of_news, beside)
         self._beginnings = Beginnings(self._mailbox, self._watcher, self._say, self._control.path)
 
     def _restored(self, policy: Policy) -> Machine:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from ... import faults
 from ...engine.choose import engine
@@ -46,6 +46,8 @@ class Standby:
         self._expects_since: int | None = None  # the process in which the hooks are this object's
         self._origin: int | None = None
         self._was_tried = False
+        # What is done beside each look into the control folder while nothing goes on; must not raise.
+        self.each_look: Callable[[], object] = lambda: None
 
     def consider(self) -> int:
         """Is it time? Never raises. Returns: CPU time of the watcher's thread since the last call, ns."""
@@ -71,7 +73,7 @@ class Standby:
         # Before the first step the rank of many is still to be learnt: none records its windows as rank 0.
         is_early = post is not None and post.is_assumed and engine.current_step() is None
         if post is not None and not (is_early and self._settings.planned):
-            duty = Duty(post, self._settings, origin=self._origin)
+            duty = Duty(post, self._settings, origin=self._origin, beside=self.each_look)
             if self._settings.planned:
                 duty.look()
             self._expects_since = None  # its hooks replace ours
@@ -159,6 +161,11 @@ class Standby:
             duty.stop(deadline)
         if self._look_away is not None:
             self._look_away()
+
+    @property
+    def is_on_duty(self) -> bool:
+        """Does it look into the control folder?"""
+        return self._duty is not None
 
     def doing(self) -> str | None:
         """What is recorded now, in words; None while nothing is."""

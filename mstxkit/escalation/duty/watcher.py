@@ -14,7 +14,7 @@ from ...recorder.background import Background
 
 POLL_S = 0.25
 # How often a process looks while nothing is going on: who is told of news, and who reads a shared folder for his host.
-TOLD_S, ASKING_S = 20.0, 1.0
+TOLD_S, ASKING_S = 30.0, 1.0
 
 
 class Watcher:
@@ -27,13 +27,14 @@ class Watcher:
         places: Into which folders news come; `None`: something is going on. While the kernel tells of all of them, and
             nothing goes on, seconds between two looks are enough; one second where there are none to be told of, and
             where the kernel refuses to tell.
+        beside: Done at each look while nothing goes on: it costs less than waking another thread for it.
     """
 
     def __init__(
         self, poll: Callable[[], object], interval_s: float = POLL_S,
-        places: Callable[[], Sequence[Path] | None] = lambda: None,
+        places: Callable[[], Sequence[Path] | None] = lambda: None, beside: Callable[[], object] = lambda: None,
     ) -> None:  # fmt: skip
-        self._poll, self._places, self._cost_ns = poll, places, 0
+        self._poll, self._places, self._beside, self._cost_ns = poll, places, beside, 0
         self._interval_s = jitter.own_period_s(interval_s, "poll")
         self._told_s, self._asking_s = (jitter.own_period_s(period_s, "quiet") for period_s in (TOLD_S, ASKING_S))
         self._urgent = threading.Event()
@@ -72,7 +73,9 @@ class Watcher:
             can_wait = self._events.open()
             self._poll()
             places = self._places() if can_wait else None
-            wait_s = self._interval_s if places is None else self._until_next_s(places)
+            if places is not None:
+                wait_s = self._until_next_s(places)
+                self._beside()
         except Exception as exc:  # the next look may succeed, and nobody else looks
             faults.note("control.watcher", exc)
         self._cost_ns += time.thread_time_ns() - before

@@ -107,8 +107,15 @@ def waits_of(monkeypatch: pytest.MonkeyPatch, **more: object) -> float:
 def test_who_is_told_of_news_looks_rarely_and_who_reads_for_his_host_once_a_second(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert 15 < waits_of(monkeypatch, places=lambda: [tmp_path]) <= 20
+    assert 22.5 < waits_of(monkeypatch, places=lambda: [tmp_path]) <= 30
     assert 0.75 < waits_of(monkeypatch, places=list) <= 1.0
+
+
+def test_what_is_done_beside_a_look_is_done_while_nothing_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    waits_of(monkeypatch, places=list, beside=lambda: done.append("nothing goes on"))
+    waits_of(monkeypatch, places=lambda: None, beside=lambda: done.append("something does"))
+    assert done == ["nothing goes on"]
 
 
 def test_who_is_not_told_or_has_something_to_do_looks_as_often_as_he_was_told(
