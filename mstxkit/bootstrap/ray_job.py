@@ -107,8 +107,14 @@ def _is_initialized() -> bool:
 
 
 def _wrap_init(ray: ModuleType) -> None:
-    original = ray.init
+    wrappers = {id(ray.init): (ray.init, _around_init(ray.init))}
+    shutdown = getattr(ray, "shutdown", None)
+    if shutdown is not None:  # else no Ray that anybody runs
+        wrappers[id(shutdown)] = shutdown, _around_shutdown(shutdown)
+    _everywhere(wrappers)  # both in one search of thousands of modules
 
+
+def _around_init(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def init(*args: Any, **kwargs: Any) -> Any:
         with _reaching(kwargs, args[0] if args else kwargs.get("address")) as arguments:
@@ -117,22 +123,18 @@ def _wrap_init(ray: ModuleType) -> None:
             identity.on_learnt()
         return done
 
-    _everywhere({id(original): (original, init)})
-    _wrap_shutdown(ray)
+    return init
 
 
-def _wrap_shutdown(ray: ModuleType) -> None:
+def _around_shutdown(original: Callable[..., Any]) -> Callable[..., Any]:
     """No call of ours may be under way in a thread while Ray takes itself down: it would end the process."""
-    original = getattr(ray, "shutdown", None)
-    if original is None:  # no Ray that anybody runs
-        return
 
     @functools.wraps(original)
     def shutdown(*args: Any, **kwargs: Any) -> Any:
         with ray_link.quiet():
             return original(*args, **kwargs)
 
-    _everywhere({id(original): (original, shutdown)})
+    return shutdown
 
 
 def _everywhere(replaced: dict[int, tuple[Any, Any]]) -> None:
