@@ -199,7 +199,11 @@ def _is_left_lock(file: Path) -> bool:
 
 def _unlink(file: Path) -> bool:
     try:
-        if os.path.lexists(file):
+        if file.is_dir() and not file.is_symlink():  # of what is passed on
+            for name in os.listdir(file):
+                os.unlink(file / name)
+            os.rmdir(file)
+        elif os.path.lexists(file):
             file.unlink(missing_ok=True)
         return True
     except OSError as exc:

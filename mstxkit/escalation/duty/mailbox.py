@@ -61,9 +61,11 @@ class Mailbox:
         # A host folder may lie inside the run, on a disk that all hosts share: then each has names of its own.
         own = identity.boot_id()[:8] or identity.host()
         self._control, self._pid = control, os.getpid()
-        self._turn = _Turn(host_folder / f"{layout.PASSED_ON}{own}.lock")
+        # A folder by itself: who is told of what is renamed into it need not wake up for all else that is.
+        place = host_folder / f"{layout.PASSED_ON}{own}"
+        self._turn = _Turn(place / layout.REQUESTS_LOCK)
         self._shared = _Source(control.path / layout.REQUESTS, control.run_id)
-        self._relay = _Source(host_folder / f"{layout.PASSED_ON}{own}.json", control.run_id)
+        self._relay = _Source(place / layout.REQUESTS, control.run_id)
         self._news: deque[dict[str, Any]] = deque()
         self._seen: set[str] = set()
         self._numbers = count(1)
@@ -244,7 +246,8 @@ class _Turn:
         """
         if self._file is None or not documents.is_still(self._file, self.path):
             self.give_up()
-            folders.make_folder(self.path.parent)
+            for folder in (self.path.parent.parent, self.path.parent):
+                folders.make_folder(folder)
             self._file = documents.open_lock_file(self.path)
         if not self._held:
             try:
