@@ -7,7 +7,9 @@ the package's own encoder, then read by a fresh process. Times are CPU time; the
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,6 +24,8 @@ TABLES = (
     "stages", "steps", "ranks", "stragglers", "bubbles", "critical_path", "tails", "samples", "links", "resharding",
     "what_if", "throughput", "overhead", "drops", "lateness", "waits", "verdicts", "escalations", "profiles",
 )  # fmt: skip
+OPENINGS = 3
+OPTIONS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 PEAK = """
 import json, sys, time
 def peak_mb():
@@ -168,25 +172,37 @@ def _block(texts: bytes, first: int, entered_s: Any, left_s: Any, tokens: Any) -
 def _opened(page: Path) -> list[Row]:
     """In a real browser: until the text is there, and until all of it can be used; none where there is no browser."""
     chromium = shutil.which("chromium")
+    if chromium is None:
+        return []
+    ready = statistics.median(_ready_ms(chromium, page) for _ in range(OPENINGS))
+    row = Row("reading_page.ready_s", ready / 1e3, "s", note="by the clock, of a machine that may be busy")
+    return [*_first_paint(chromium, page), row]
+
+
+def _ready_ms(chromium: str, page: Path) -> int:
+    """As the page itself says. No debugger looks on, as it does for playwright: for one, V8 finds out where each
+    exception of plotly's beginning was thrown, by parsing all of plotly once more, which takes half of the time.
+    """
+    with tempfile.TemporaryDirectory() as profile:
+        command = [chromium, "--headless", "--dump-dom", f"--user-data-dir={profile}", *OPTIONS, page.as_uri()]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    said = re.search(r'<html[^>]* data-ready="(\d+)"', done.stdout)
+    assert said is not None, done.stderr[-2000:]
+    return int(said[1])
+
+
+def _first_paint(chromium: str, page: Path) -> list[Row]:
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
         return []
-    if chromium is None:
-        return []
-    options = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
     with tempfile.TemporaryDirectory() as profile, sync_playwright() as playwright:
         context = playwright.chromium.launch_persistent_context(
-            profile, executable_path=chromium, headless=True, args=options
+            profile, executable_path=chromium, headless=True, args=OPTIONS
         )
         tab = context.new_page()
         tab.goto(page.as_uri())
-        tab.wait_for_selector("html[data-ready]", state="attached")
         tab.wait_for_selector("#plot-steps .main-svg", state="attached")
-        ready = tab.evaluate("performance.getEntriesByName('ready')[0].startTime")
         paint = tab.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
         context.close()
-    return [
-        Row("reading_page.first_paint_s", paint / 1e3, "s", note="the verdict can be read; by the clock"),
-        Row("reading_page.ready_s", ready / 1e3, "s", note="by the clock, of a machine that may be busy"),
-    ]
+    return [Row("reading_page.first_paint_s", paint / 1e3, "s", note="the verdict can be read; by the clock")]

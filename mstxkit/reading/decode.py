@@ -78,7 +78,7 @@ def from_payloads(blocks: Sequence[tuple[segment.Payload, int]], choose: Choose 
     return _columns(w0, _join(planes[8:16]), duration, planes[21], planes[22], _owned_by(blocks), origin)
 
 
-def _side_by_side(parts: Sequence[bytes], sizes: Sequence[int]) -> U8:
+def _side_by_side(parts: Sequence[livefile.Buffer], sizes: Sequence[int]) -> U8:
     planes = [np.frombuffer(part, np.uint8).reshape(records.RECORD_BYTES, size) for part, size in zip(parts, sizes)]
     return planes[0] if len(planes) == 1 else np.hstack(planes)
 

@@ -110,6 +110,7 @@ class Finisher:
             "name": categorical("name", [site.name for site in sites]),
         }
         self._stages = categorical("stage", vocabulary.stages)
+        self._repeated: dict[str, pl.Series] = {}
         self._is_stage = pl.Series("is_stage", [site.is_stage for site in sites], dtype=pl.Boolean)
 
     def ranges(self, rows: pl.DataFrame, with_process: bool = False, need: Need = ALL) -> pl.DataFrame:
@@ -148,14 +149,23 @@ class Finisher:
         return rows.with_columns(owner=pl.when(waits).then(self._driver).otherwise(pl.col("process")))
 
     def _pick(self, rows: pl.DataFrame, names: tuple[str, ...]) -> pl.DataFrame:
-        return rows.select(self._column(rows, name) for name in names)
+        processes = rows["process"]
+        only = int(processes[0]) if rows.height and processes.min() == processes.max() else None
+        return rows.select(self._column(rows, name, only) for name in names)
 
-    def _column(self, rows: pl.DataFrame, name: str) -> pl.Expr:
+    def _column(self, rows: pl.DataFrame, name: str, only: int | None) -> pl.Expr | pl.Series:
+        """One column; `only`: the process of all rows, if it is one."""
         if name in self._by_process:
+            values = self._by_process[name]
             owner = "owner" if name in _OF_OWNER and "owner" in rows.columns else "process"
-            return _taken(self._by_process[name], owner).alias(name)
+            if only is not None and owner == "process":
+                return self._repeat(values, only, rows.height)
+            return _taken(values, owner).alias(name)
         if name in ("domain", "name", "message"):
-            return _taken(self._by_site["name" if name == "message" else name], "site").alias(name)
+            values = self._by_site["name" if name == "message" else name]
+            if values.n_unique() == 1:
+                return self._repeat(values, 0, rows.height).alias(name)
+            return _taken(values, "site").alias(name)
         if name in _WORK:
             return _work(rows, name)
         if name == WAITS_FOR:
@@ -167,6 +177,13 @@ class Finisher:
         if name.startswith(NAMED):
             return pl.col(name).alias(name[len(NAMED) :])
         return _EXPRESSIONS[name]().alias(name) if name in _EXPRESSIONS else pl.col(name)
+
+    def _repeat(self, values: pl.Series, place: int, rows: int) -> pl.Series:
+        """One value in all rows. Pieces that have the same one share its memory."""
+        kept = self._repeated.get(values.name)
+        if kept is None or len(kept) < rows or not kept.head(1).equals(values[place : place + 1]):
+            kept = self._repeated[values.name] = values.new_from_index(place, rows)
+        return kept.head(rows)
 
 
 def _taken(values: pl.Series, places: str) -> pl.Expr:

@@ -56,7 +56,7 @@ def _still_open(process: Process, blocks: Blocks) -> list[livefile.Slot]:
         return []
     left = set(process.slots)
     first_bank = min((bank.seq for bank in process.banks), default=0)
-    for columns, texts in blocks.of(process, first_bank):
+    for columns, texts, *_ in blocks.of(process, first_bank):
         process.learn_texts(livefile.Texts({**texts.sites, **process.texts.sites}, {}, {}, {}))
         left -= {slot for slot in left if _has_record(slot, columns)}
     return sorted(left)

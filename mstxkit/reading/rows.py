@@ -55,8 +55,27 @@ class Need(NamedTuple):
 
 ALL = Need()
 Source = Union[BlockRef, livefile.BankCopy]
-Decoded = tuple[decode.Columns, livefile.Texts]
-# A block from which on a thread reads and unpacks it ahead.
+
+
+class DecodedBlock(NamedTuple):
+    """Rows of a block and its texts.
+
+    Args:
+        start_ns, duration_ns: Of each row on the run's wall clock; None where only ticks are asked for.
+        unread: So many bytes of its texts are damaged.
+    """
+
+    columns: decode.Columns
+    texts: livefile.Texts
+    start_ns: decode.I64 | None = None
+    duration_ns: decode.I64 | None = None
+    unread: int = 0
+
+
+_DAMAGE = (FormatError, OSError, ValueError, MemoryError)
+# A small block as it is unpacked, a large one decoded, or why it cannot be read; None: it is a live bank.
+_Read = Union[segment.Payload, DecodedBlock, Exception, None]
+# A block from which on a thread reads, unpacks and decodes it ahead.
 _LARGE_BYTES = 1 << 16
 _FEW_TEXTS = 1 << 16
 _READ_AHEAD_BYTES = 1 << 18
@@ -81,6 +100,10 @@ class Chunk:
             self.columns[name][self.rows : self.rows + count] = value
         self.rows += count
 
+    def is_rather_of_others(self, process: int) -> bool:
+        """Has it many rows, the last of another process? Many rows of one process are finished faster."""
+        return 4 * self.rows >= self.capacity and self.columns["process"][self.rows - 1] != process
+
 
 class Blocks:
     """All blocks and live banks of a run's processes, decoded one after the other into chunks.
@@ -95,37 +118,39 @@ class Blocks:
         self._sealed, self._vocabulary, self._damage, self._chosen = sealed, vocabulary, damage, chosen
         self.allowance = Allowance()
         self._read_ahead = ("", 0, b"")
+        self._last_own: tuple[livefile.Texts, decode.Bits] | None = None
 
     def chunks(self, processes: list[Process], chunk_rows: int = CHUNK_ROWS, need: Need = ALL) -> Iterator[Chunk]:
         """Ranges and marks, process by process, in the order in which they ended."""
         chunk = Chunk(chunk_rows, need)
         sources = ((process, source) for process in processes for source in self._sources(process))
-        for process, (columns, texts) in self._decoded(sources, need, min(chunk_rows, _ROWS_TOGETHER)):
-            if chunk.rows and chunk.rows + len(columns.end) > chunk.capacity:
+        for process, decoded in self._decoded(sources, need, min(chunk_rows, _ROWS_TOGETHER)):
+            rows = len(decoded.columns.end)
+            if chunk.rows and (chunk.rows + rows > chunk.capacity or chunk.is_rather_of_others(process.index)):
                 yield chunk
                 chunk = Chunk(chunk_rows, need)
-            if len(columns.end) > chunk.capacity:
-                chunk = Chunk(len(columns.end), need)
-            self._put(chunk, process, columns, texts)
+            if rows > chunk.capacity:
+                chunk = Chunk(rows, need)
+            self._put(chunk, process, decoded)
         yield chunk
 
     def chunks_backwards(
         self, processes: list[Process], chunk_rows: int = CHUNK_ROWS, need: Need = ALL
     ) -> Iterator[Chunk]:
         """The same from the end: the last chunk first; the rows of a chunk stay in order."""
-        held: list[tuple[Process, decode.Columns, livefile.Texts]] = []
+        held: list[tuple[Process, DecodedBlock]] = []
         rows = 0
         backwards = reversed(processes)
         sources = ((process, source) for process in backwards for source in reversed(self._sources(process)))
-        for process, (columns, texts) in self._decoded(sources, need):
-            if held and rows + len(columns.end) > chunk_rows:
+        for process, decoded in self._decoded(sources, need):
+            if held and rows + len(decoded.columns.end) > chunk_rows:
                 yield self._together(held, rows, need)
                 held, rows = [], 0
-            held.append((process, columns, texts))
-            rows += len(columns.end)
+            held.append((process, decoded))
+            rows += len(decoded.columns.end)
         yield self._together(held, rows, need)
 
-    def _together(self, held: list[tuple[Process, decode.Columns, livefile.Texts]], rows: int, need: Need) -> Chunk:
+    def _together(self, held: list[tuple[Process, DecodedBlock]], rows: int, need: Need) -> Chunk:
         chunk = Chunk(rows, need)
         while held:
             self._put(chunk, *held.pop())
@@ -138,13 +163,16 @@ class Blocks:
     def texts(self, process: Process) -> Iterator[livefile.Texts]:
         """The texts of its blocks and live banks that may hold what is asked for, oldest first; no row is decoded."""
         for source in self._sources(process):
-            payload = self._unpacked((process, source))
             if not isinstance(source, BlockRef):
                 yield read_texts(source.text, source.salt)[0]
-            elif isinstance(payload, segment.Payload):
-                yield _texts_of(payload.texts)[0]
+                continue
+            try:
+                texts = _texts_of(self._payload(source).texts)[0]
+            except _DAMAGE:
+                continue
+            yield texts
 
-    def of(self, process: Process, from_bank: int = 0) -> Iterator[Decoded]:
+    def of(self, process: Process, from_bank: int = 0) -> Iterator[DecodedBlock]:
         """Decoded blocks of one process, then its live banks that were not sealed meanwhile; whatever is asked for."""
         sources = [source for source in _all_sources(process) if _bank_of(source) >= from_bank]
         return (decoded for _, decoded in self._decoded(((process, source) for source in sources), None))
@@ -157,65 +185,73 @@ class Blocks:
 
     def _decoded(
         self, sources: Iterable[tuple[Process, Source]], need: Need | None, rows_together: int = 0
-    ) -> Iterator[tuple[Process, Decoded]]:
+    ) -> Iterator[tuple[Process, DecodedBlock]]:
         """Those that can be read; without a need, all of their rows.
 
         Args:
             rows_together: Blocks that follow each other may come as one that has no more rows; 0: each by itself.
         """
         group = _Group(rows_together)
-        for (process, source), payload in in_order(self._unpacked, sources, _is_large):
-            if not group.takes(process, source, payload):
-                yield from self._decoded_group(group, need)
-                group = _Group(rows_together)
-            if group.takes(process, source, payload):
-                group.add(process, source, payload)
-            elif (decoded := self._decode(source, payload, need)) is not None:
-                yield process, decoded
+        for item, read in in_order(lambda item: self._read(*item, need), sources, _is_large):
+            if group.adds(*item, read):
+                continue
+            yield from self._decoded_group(group, need)
+            group = _Group(rows_together)
+            if not group.adds(*item, read) and (decoded := self._settled(*item, read, need)) is not None:
+                yield item[0], decoded
         yield from self._decoded_group(group, need)
 
-    def _decoded_group(self, group: _Group, need: Need | None) -> Iterator[tuple[Process, Decoded]]:
+    def _decoded_group(self, group: _Group, need: Need | None) -> Iterator[tuple[Process, DecodedBlock]]:
         """Small blocks of a process together, or one by one where one of them is damaged."""
         if len(group.blocks) > 1:
             texts = _texts_of(group.payloads[0].texts)[0]
             origins = [whole_number(source.meta.get("origin")) for source in group.blocks]
             try:
                 columns = decode.from_payloads(list(zip(group.payloads, origins)), self._choose(need, texts))
-                yield group.processes[0], (columns, texts)
+                yield group.processes[0], _timed(group.processes[0], columns, texts, need)
                 return
             except (ValueError, MemoryError):
                 pass
         for process, source, payload in zip(group.processes, group.blocks, group.payloads):
-            if (decoded := self._decode(source, payload, need)) is not None:
+            if (decoded := self._settled(process, source, payload, need)) is not None:
                 yield process, decoded
 
-    def _unpacked(self, item: tuple[Process, Source]) -> segment.Payload | Exception | None:
-        """May run on a thread of its own."""
-        source = item[1]
+    def _read(self, process: Process, source: Source, need: Need | None) -> _Read:
+        """May run on a thread of its own: nothing of what is common to blocks changes, but what they may claim."""
         if not isinstance(source, BlockRef):
             return None
         try:
-            return self._payload(source)
-        except (FormatError, OSError, ValueError, MemoryError) as exc:
+            payload = self._payload(source)
+            return self._decode(process, source, payload, need) if _is_large((process, source)) else payload
+        except _DAMAGE as exc:
             return exc
 
-    def _decode(self, source: Source, payload: segment.Payload | Exception | None, need: Need | None) -> Decoded | None:
+    def _settled(self, process: Process, source: Source, read: _Read, need: Need | None) -> DecodedBlock | None:
+        """A block or bank decoded; what is damaged is noted, and nothing comes of what cannot be read."""
         if not isinstance(source, BlockRef):
-            columns, texts = _copied(source)
-            chosen = self._choose(need, texts)(columns.site, lambda: columns.stage, lambda: columns.step)
-            return (columns if chosen is None else decode.only(columns, chosen)), texts
-        if not isinstance(payload, segment.Payload):
-            self._note(source, reason_of(payload or FormatError("a block that was not read")))
-            return None
-        texts, unread = _texts_of(payload.texts) if len(payload.texts) < _FEW_TEXTS else read_texts(payload.texts, None)
+            return self._copied(process, source, need)
         try:
-            columns = decode.from_payload(payload, whole_number(source.meta.get("origin")), self._choose(need, texts))
-        except (ValueError, MemoryError) as exc:
+            if isinstance(read, Exception):
+                raise read
+            assert read is not None
+            decoded = read if isinstance(read, DecodedBlock) else self._decode(process, source, read, need)
+        except _DAMAGE as exc:
             self._note(source, reason_of(exc))
             return None
-        if unread:
-            self._note(source, f"the first {unread} bytes of a block's texts are damaged: some names are missing")
-        return columns, texts
+        if decoded.unread:
+            reason = f"the first {decoded.unread} bytes of a block's texts are damaged: some names are missing"
+            self._note(source, reason)
+        return decoded
+
+    def _copied(self, process: Process, bank: livefile.BankCopy, need: Need | None) -> DecodedBlock:
+        columns, texts = decode.from_bank(bank)[0], read_texts(bank.text, bank.salt)[0]
+        chosen = self._choose(need, texts)(columns.site, lambda: columns.stage, lambda: columns.step)
+        return _timed(process, columns if chosen is None else decode.only(columns, chosen), texts, need)
+
+    def _decode(self, process: Process, ref: BlockRef, payload: segment.Payload, need: Need | None) -> DecodedBlock:
+        texts, unread = _texts_of(payload.texts) if len(payload.texts) < _FEW_TEXTS else read_texts(payload.texts, None)
+        columns = decode.from_payload(payload, whole_number(ref.meta.get("origin")), self._choose(need, texts))
+        return _timed(process, columns, texts, need)._replace(unread=unread)
 
     def _choose(self, need: Need | None, texts: livefile.Texts) -> decode.Choose:
         """Which rows of a block with these texts are asked for."""
@@ -228,10 +264,22 @@ class Blocks:
                 return None
             parts = [asked.in_steps(step())] if asked.steps is not None else []
             parts += [asked.in_stages(stage(), texts.stages)] if asked.stages is not None else []
-            parts += [_is_own_stage(site, texts)] if need.own_stages else []
+            parts += [self._own_stages(texts)[site]] if need.own_stages else []
             return np.logical_and.reduce(parts) if parts else None
 
         return choose
+
+    def _own_stages(self, texts: livefile.Texts) -> decode.Bits:
+        """Of each site number: is it a stage of its own? That of the last texts is kept, as blocks often share theirs.
+
+        May run on a thread: what is kept is read once, and put in its place whole.
+        """
+        last = self._last_own
+        if last is None or last[0] is not texts:
+            table = np.zeros(1 << 16, dtype=bool)
+            table[[number for number, text in texts.sites.items() if text.own_stage and number < 1 << 16]] = True
+            last = self._last_own = texts, table
+        return last[1]
 
     def _payload(self, ref: BlockRef) -> segment.Payload:
         sizes = [ref.meta.get(name) for name in ("records", "attributes", "text_bytes")]
@@ -256,18 +304,14 @@ class Blocks:
     def _note(self, ref: BlockRef, reason: str) -> None:
         Damage(self._sealed.path_of(ref.file), ref.offset, ref.size, reason).note_in(self._damage)
 
-    def _put(self, chunk: Chunk, process: Process, columns: decode.Columns, texts: livefile.Texts) -> None:
-        if not len(columns.end):
-            return
-        clock = process.clock
-        end_ns = clock.to_monotonic(columns.end)
-        duration_ns = end_ns - clock.to_monotonic(columns.end - columns.duration)
-        start_ns = end_ns - duration_ns + np.int64(process.offset_ns)
+    def _put(self, chunk: Chunk, process: Process, decoded: DecodedBlock) -> None:
+        columns, texts, start_ns, duration_ns, _ = decoded
+        assert start_ns is not None and duration_ns is not None
         if self._chosen.has_time and not (chosen := self._chosen.in_time(start_ns, duration_ns)).all():
             columns, start_ns, duration_ns = decode.only(columns, chosen), start_ns[chosen], duration_ns[chosen]
-            if not len(start_ns):
-                return
-        self._put_sparse(chunk, clock, columns, texts)
+        if not len(start_ns):
+            return
+        self._put_sparse(chunk, process.clock, columns, texts)
         chunk.add(
             process=process.index, track=columns.track, depth=columns.depth, step=columns.step,
             site=self._vocabulary.site_codes(columns.site, texts),
@@ -305,39 +349,31 @@ class _Group:
         self.blocks: list[BlockRef] = []
         self.payloads: list[segment.Payload] = []
 
-    def takes(self, process: Process, source: Source, payload: segment.Payload | Exception | None) -> bool:
-        """Is this one of them?"""
+    def adds(self, process: Process, source: Source, payload: _Read) -> bool:
+        """Take this one, if it is one of them."""
         if not isinstance(payload, segment.Payload) or not isinstance(source, BlockRef):
             return False
         if payload.n > self._rows_left or len(payload.texts) >= _FEW_TEXTS:
             return False
-        if not self.payloads:
-            return _texts_of(payload.texts)[1] == 0
-        return process is self.processes[0] and payload.texts == self.payloads[0].texts
-
-    def add(self, process: Process, source: Source, payload: segment.Payload | Exception | None) -> None:
-        """One that it takes."""
-        assert isinstance(source, BlockRef) and isinstance(payload, segment.Payload)
+        if not self.payloads and _texts_of(payload.texts)[1]:
+            return False
+        if self.payloads and (process is not self.processes[0] or payload.texts != self.payloads[0].texts):
+            return False
         self.processes.append(process)
         self.blocks.append(source)
         self.payloads.append(payload)
         self._rows_left -= payload.n
+        return True
 
 
 @lru_cache(maxsize=64)
 def _texts_of(text: bytes) -> tuple[livefile.Texts, int]:
-    """Decoded texts; the blocks of a process mostly have the same. Nobody changes them."""
+    """DecodedBlock texts; the blocks of a process mostly have the same. Nobody changes them."""
     return read_texts(text, None)
 
 
 def _is_large(item: tuple[Process, Source]) -> bool:
     return isinstance(item[1], BlockRef) and item[1].size >= _LARGE_BYTES
-
-
-def _is_own_stage(site: decode.U16, texts: livefile.Texts) -> decode.Bits:
-    table = np.zeros(1 << 16, dtype=bool)
-    table[[number for number, text in texts.sites.items() if text.own_stage and number < 1 << 16]] = True
-    return np.asarray(table[site])
 
 
 def _all_sources(process: Process) -> list[Source]:
@@ -357,5 +393,9 @@ def _bank_of(source: Source) -> int:
     return source.bank if isinstance(source, BlockRef) else source.seq
 
 
-def _copied(bank: livefile.BankCopy) -> tuple[decode.Columns, livefile.Texts]:
-    return decode.from_bank(bank)[0], read_texts(bank.text, bank.salt)[0]
+def _timed(process: Process, columns: decode.Columns, texts: livefile.Texts, need: Need | None) -> DecodedBlock:
+    if need is None:
+        return DecodedBlock(columns, texts)
+    end_ns = process.clock.to_monotonic(columns.end)
+    duration_ns = end_ns - process.clock.to_monotonic(columns.end - columns.duration)
+    return DecodedBlock(columns, texts, end_ns - duration_ns + np.int64(process.offset_ns), duration_ns)

@@ -125,8 +125,10 @@ class Run(RunTables):
         from . import frames
 
         need = frames.need_of(attributes)
-        rows = frames.together(list(self._pieces(need=need)))
-        return self._with_compacted(self._finisher().ranges(rows, need=need), RANGES, need.names)
+        pieces = list(self._pieces(need=need))  # all of them first: only then every text is known
+        finisher = self._finisher()
+        own = frames.together([finisher.ranges(pieces.pop(0), need=need) for _ in range(len(pieces))])
+        return self._with_compacted(own, RANGES, need.names)
 
     def marks(self, attributes: bool | Iterable[str] = True) -> pl.DataFrame:
         """`rank, host, pid, track, step, domain, stage, message, time_ns, attributes`, process by process.
@@ -252,7 +254,8 @@ class Run(RunTables):
         from .tables import stages, waits
 
         rows = self.stage_rows()
-        return stages.table(pl.concat([stages.outermost(waits.only_work(rows)), waits.only_waits(rows)]))
+        work = stages.outermost_in_any_order(waits.only_work(rows))
+        return stages.table(pl.concat([work, waits.only_waits(rows)]))
 
     def open_ranges(self) -> pl.DataFrame:
         """What processes are inside of, or were when they ended: `process`, then as `ranges()`.

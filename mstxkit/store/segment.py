@@ -60,8 +60,8 @@ class Payload(NamedTuple):
     """The uncompressed parts of a records block, the numbers of records and of attributes, and what they reach over."""
 
     texts: bytes
-    planes: bytes
-    attributes: bytes
+    planes: Buffer
+    attributes: Buffer
     n: int
     m: int
     extent: Extent = NOTHING
@@ -291,11 +291,11 @@ def to_planes(words: list[int]) -> bytes:
 
 def join(payload: Payload) -> bytes:
     """The parts of a records block as one stream, to be compressed."""
-    return payload.texts + payload.planes + payload.attributes
+    return b"".join((payload.texts, payload.planes, payload.attributes))
 
 
 def split(stream: bytes, meta: dict[str, Any]) -> Payload:
-    """Cut a records block's uncompressed stream into its parts.
+    """Cut a records block's uncompressed stream into its parts; planes and attributes stay where they are in it.
 
     Raises:
         FormatError: the meta does not say how long they are, the stream is not as long as it says, or texts that are
@@ -306,7 +306,8 @@ def split(stream: bytes, meta: dict[str, Any]) -> Payload:
     if len(stream) != planes_end + m * records.RECORD_BYTES:
         raise FormatError("a block whose content is not as long as it says")
     texts = text_columns.read(stream[:text_bytes])
-    return Payload(texts, stream[text_bytes:planes_end], stream[planes_end:], n, m)
+    view = memoryview(stream)
+    return Payload(texts, view[text_bytes:planes_end], view[planes_end:], n, m)
 
 
 def _size(meta: dict[str, Any], name: str) -> int:

@@ -25,7 +25,7 @@ def encode_bank(index: int) -> segment.Payload:
 def encode_into(index: int, room: bytearray, at: int) -> tuple[int, int, segment.Extent]:
     """Planes and attributes of a full bank, into room from `at` on: how many there are, and what they reach over."""
     payload = encode_bank(index)
-    content = payload.planes + payload.attributes
+    content = b"".join((payload.planes, payload.attributes))
     if at < 0 or at + len(content) > len(room):
         raise ValueError("no room for all of the bank's records")
     room[at : at + len(content)] = content

@@ -206,6 +206,5 @@
     const blamed = D.stragglers[0], at = blamed ? role().heat.findIndex((entry) => entry.stage === blamed.stage && (entry.where === "before") === (blamed.where === "before")) : -1;
     if (at > 0 && $("stage")) { state.stage = at; $("stage").value = String(at); }
   }
-  performance.mark("ready");
-  root.dataset.ready = "1";
+  root.dataset.ready = String(Math.round(performance.now()));  // ms from the navigation on
 })();

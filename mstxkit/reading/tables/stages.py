@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,14 +23,34 @@ _BY_STEP = (
 def outermost(stage_rows: pl.DataFrame) -> pl.DataFrame:
     """The ended occurrences of stages that are not inside another occurrence of the same stage on their track.
 
-    Inside: begun while one of smaller depth was going on. Occurrences of equal depth that overlap are siblings (a
-    suspended coroutine leaves its track to others). What is inside an occurrence that is still open does not count.
+    By begin. Inside: begun while one of smaller depth was going on. Occurrences of equal depth that overlap are
+    siblings (a suspended coroutine leaves its track to others). What is inside an occurrence that is still open does
+    not count.
 
     Args:
         stage_rows: one row an occurrence: `process, track, stage, depth, start_ns, duration_ns` (null: open), …
 
     Returns: rows of the same columns.
     """
+    return _ended(stage_rows.sort("start_ns", "depth")) if _is_flat(stage_rows) else _not_inside(stage_rows)
+
+
+def outermost_in_any_order(stage_rows: pl.DataFrame) -> pl.DataFrame:
+    """The same, where all are of one depth in the order in which they come: nothing is sorted."""
+    return _ended(stage_rows) if _is_flat(stage_rows) else _not_inside(stage_rows)
+
+
+def _is_flat(stage_rows: pl.DataFrame) -> bool:
+    return bool(stage_rows["depth"].min() == stage_rows["depth"].max())
+
+
+def _ended(stage_rows: pl.DataFrame) -> pl.DataFrame:
+    import polars as pl
+
+    return stage_rows.filter(pl.col("duration_ns").is_not_null())
+
+
+def _not_inside(stage_rows: pl.DataFrame) -> pl.DataFrame:
     import polars as pl
 
     track = [*_STAGE, "track"]
@@ -42,8 +63,7 @@ def outermost(stage_rows: pl.DataFrame) -> pl.DataFrame:
     for depth in rows["depth"].unique().sort().to_list()[1:]:
         shallower = pl.when(pl.col("depth") < depth).then(pl.col("end_ns")).cum_max().forward_fill().over(track)
         inside = inside | ((pl.col("depth") == depth) & (pl.col("start_ns") < shallower).fill_null(False))
-    kept = rows.filter(~inside & pl.col("duration_ns").is_not_null())
-    return kept.select(stage_rows.columns)
+    return _ended(rows.filter(~inside)).select(stage_rows.columns)
 
 
 def table(occurrences: pl.DataFrame) -> pl.DataFrame:
@@ -62,7 +82,7 @@ def by_step(occurrences: pl.DataFrame) -> pl.DataFrame:
 
     from ..intervals import new_in_groups
 
-    keys = [_order_of(occurrences[name]) for name in ("step", "stage", "process", "waits_for")]
+    keys = _as_one([_order_of(occurrences[name]) for name in ("step", "stage", "process", "waits_for")])
     starts = occurrences["start_ns"].to_numpy()
     order = np.lexsort((starts, *reversed(keys)))
     starts, ends = starts[order], (starts + occurrences["duration_ns"].to_numpy())[order]
@@ -86,12 +106,27 @@ def _order_of(column: pl.Series) -> npt.NDArray[Any]:
     import polars as pl
 
     if column.dtype in (pl.Categorical, pl.String):
-        values = column.unique().cast(pl.String).sort()
-        ranks = pl.DataFrame({"value": values, "rank": pl.Series(range(len(values)), dtype=pl.UInt32)})
-        texts = pl.DataFrame({"value": column.cast(pl.String)})
-        return texts.join(ranks, on="value", how="left", nulls_equal=True, maintain_order="left")["rank"].to_numpy()
+        distinct = column.unique()
+        shown = {text: place for place, text in enumerate(sorted(distinct.cast(pl.String), key=_as_shown))}
+        places = [shown[text] for text in distinct.cast(pl.String)]
+        column = column.to_physical().replace_strict(distinct.to_physical(), places, return_dtype=pl.Int64)
     numbers: npt.NDArray[Any] = column.cast(pl.Int64).fill_null(-1).to_numpy()
     return numbers
+
+
+def _as_shown(text: str | None) -> tuple[bool, str]:
+    return text is not None, text or ""
+
+
+def _as_one(keys: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+    """Whole numbers from -1 on, which order rows one after the other, as one number a row; as they are if too large."""
+    sizes = [int(key.max(initial=0)) + 2 for key in keys]
+    if math.prod(sizes) > FOREVER_NS:
+        return keys
+    merged = keys[0] + 1
+    for key, size in zip(keys[1:], sizes[1:]):
+        merged = merged * size + (key + 1)
+    return [merged]
 
 
 def per_step(rows: pl.DataFrame, who: str) -> pl.DataFrame:
