@@ -55,6 +55,8 @@ def next_step(finding: Finding, members: Sequence[Peer], run: str) -> str:
     if key.kind in ("link", "communication"):
         ranks = ranks_in_words(finding.group)
         return f"mstxkit escalate {quoted} --stage {stage}{f' --ranks {ranks}' if ranks else ''} --preset comm"
+    if "cpu_wait_ratio" in finding.evidence:
+        return "see what else runs on its host (top): it waits for a CPU, longer than others; or bind ranks to cores"
     rank = members[finding.place].rank if finding.place >= 0 else None
     ranks = _some(members) if rank is None else _pair(rank, finding.place, members)
     place = f"the time is lost before {key.stage}, in no stage: " if is_between else ""

@@ -14,6 +14,7 @@ from typing import Any
 
 from .. import faults
 from ..engine.choose import engine
+from ..host import cpu_time
 from ..store import documents, handed_over, layout, livefile, summaries
 from .live import LiveFile
 
@@ -58,7 +59,14 @@ class HandingOver:
         if not self._ring.is_made:
             forget_left(self._ring.path.parent)
         lost = engine.counters()["summaries_lost"]
-        document = {handed_over.STEP: engine.process_step(), handed_over.END: is_end, handed_over.LOST: lost}
+        document: dict[str, Any] = {
+            handed_over.STEP: engine.process_step(),
+            handed_over.END: is_end,
+            handed_over.LOST: lost,
+        }
+        counted = cpu_time.ran_and_waited_ns()
+        if counted is not None:
+            document[handed_over.CPU] = [time.monotonic_ns(), *counted]
         self._ring.put(self._waiting, document, {handed_over.STAGES: engine.stage_keys(), handed_over.WHO: self._who()})
         self._waiting = b""
 

@@ -219,6 +219,16 @@ def test_exchanges_with_who_judges_put_right_what_wall_clocks_say(monkeypatch: p
     assert 0 < step.error_s.max() < 100e-6
 
 
+def test_how_long_processes_wait_for_a_cpu_is_in_the_step(job: Job) -> None:
+    job.send({0: [row(0)], 1: [row(0)]}, 1.0, cpu=[[0, S, S // 2, 0], [7, 1, 1, 1], "x", [], [0], {}])
+    job.send({0: [row(1)], 1: [row(1)]}, 2.0, cpu=[[0, 2 * S, S, S // 4]])
+    job.work(3.0)
+
+    cpu = job.closed[-1].cpu
+    assert cpu is not None
+    np.testing.assert_allclose(cpu, [[0.5, 0.25], [np.nan, np.nan]])
+
+
 def test_another_attempt_at_the_job_may_count_its_steps_from_the_beginning(job: Job) -> None:
     job.send({0: [row(30)]}, 1.0)
     job.work(2.0)
