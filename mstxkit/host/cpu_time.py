@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
-_FILE = Path("/proc/self/schedstat")
+_FILE, _MOST_BYTES = "/proc/self/schedstat", 128
 
 
 def ran_and_waited_ns() -> tuple[int, int] | None:
-    """Since it began; None where the kernel does not count it. *Cost*: one read of a file of the kernel's."""
+    """Since it began; None where the kernel does not count it. *Cost*: a few microseconds, in the kernel's memory."""
     try:
-        ran, waited, _ = _FILE.read_text("ascii").split()
+        descriptor = os.open(_FILE, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            ran, waited, _ = os.read(descriptor, _MOST_BYTES).split()
+        finally:
+            os.close(descriptor)
         return int(ran), int(waited)
     except (OSError, ValueError):
         return None

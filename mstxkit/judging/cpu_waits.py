@@ -43,6 +43,8 @@ class _Counted(NamedTuple):
 
     def next(self, at_ns: int, ran_ns: int, waited_ns: int) -> _Counted:
         """One count more; what goes back was of another process."""
+        if at_ns == self.at_ns:
+            return self
         moved = at_ns - self.at_ns, ran_ns - self.ran_ns, waited_ns - self.waited_ns
         if min(moved) < 0:
             return _Counted(at_ns, ran_ns, waited_ns)
