@@ -107,7 +107,11 @@ def _of_host() -> list[Row]:
         spent_ns = []
         for step in range(200):
             for rank, ring in enumerate(rings):
-                ring.put(_rows(rank, step, step * _STEP_NS + 1), {"stages": [f"stage_{n}" for n in range(STAGES)]})
+                document = {
+                    "stages": [f"stage_{n}" for n in range(STAGES)],
+                    "cpu": [10**15 + step, 10**12 + step, 10**11],
+                }
+                ring.put(_rows(rank, step, step * _STEP_NS + 1), document)
             before = time.thread_time_ns()
             passes_on.turn()
             spent_ns.append(time.thread_time_ns() - before)

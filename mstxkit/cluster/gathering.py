@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Iterator, Mapping, NamedTuple
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from ..host import parts
 from ..host.listing import ListedFolder
 from ..store import batches, collectives, documents, layout, records, summaries
 from ..store.batches import HandingProcess
 from ..store.documents import Unusable
-from ..store.handed_over import END, OF_COLLECTIVES, STAGES, WHO, HandedOver
+from ..store.handed_over import CPU, END, OF_COLLECTIVES, STAGES, WHO, HandedOver
 from ..store.values import list_of, small_number, table_of, text_of, whole_number
 
 _POSITION, _POSITION_OF_RINGS = "position", "position_of_rings"
@@ -34,6 +34,7 @@ class Handed(NamedTuple):
         has_ended: Nothing comes of it any more.
         entries: Whole rows of its entries into collectives.
         groups: Of these, as its document says them.
+        cpu: `handed_over.CPU`; [] where it does not say.
     """
 
     process: HandingProcess
@@ -43,6 +44,7 @@ class Handed(NamedTuple):
     has_ended: bool
     entries: bytes = b""
     groups: Mapping[str, Any] = {}
+    cpu: Sequence[Any] = ()
 
 
 class Gathering:
@@ -141,7 +143,8 @@ class _Ring:
             return None
         process = self._described(document)
         is_changed, self.announced, self.is_over = process != self.announced, process, has_ended
-        return Handed(process, is_changed, rows, missed, has_ended, entries, groups)
+        cpu = list_of(document.get(CPU))[:3]
+        return Handed(process, is_changed, rows, missed, has_ended, entries, groups, cpu)
 
     def _entries(self) -> tuple[bytes, Mapping[str, Any]]:
         try:
@@ -193,6 +196,8 @@ def in_batches(handed: list[Handed]) -> Iterator[tuple[dict[str, Any], list[tupl
         if new.has_ended:
             head["ended"].append(number)
         head["missed"] += new.missed
+        if new.cpu:
+            head[CPU].append([number, *new.cpu])
         sections.append((batches.STAGES, number, new.rows))
         if new.entries:
             sections.append((batches.COLLECTIVES, number, new.entries))
@@ -202,4 +207,4 @@ def in_batches(handed: list[Handed]) -> Iterator[tuple[dict[str, Any], list[tupl
 
 
 def _empty() -> dict[str, Any]:
-    return {"processes": [], "ended": [], "missed": 0, collectives.GROUPS: {}}
+    return {"processes": [], "ended": [], "missed": 0, collectives.GROUPS: {}, CPU: []}

@@ -7,7 +7,6 @@ the lowest and the highest of them. Quick exchanges make it narrow, slow ones do
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 
 import numpy as np
@@ -152,21 +151,34 @@ def _clipped(polygon: Polygon, by_first: float, by_second: float, at_most: float
 class _HostClock:
     """What is known of one host's clock: its own wall clock as it was asked of late, and exchanges with the reference.
 
-    Attributes:
-        walls: (half the bracket in which both clocks were asked, CLOCK_REALTIME less CLOCK_MONOTONIC), ns.
+    Of the looks at its wall clock those are kept that may become the tightest of the last ones: a few.
     """
 
     def __init__(self) -> None:
-        self.walls: deque[tuple[int, int]] = deque(maxlen=_BRACKETS)
+        self._looks, self._walls = 0, list[tuple[int, int, int]]()
         self.peer = PeerClock()
+
+    def look(self, half_ns: int, offset_ns: int) -> None:
+        """Its wall clock was asked.
+
+        Args:
+            half_ns: Half the bracket in which both clocks were asked.
+            offset_ns: CLOCK_REALTIME less CLOCK_MONOTONIC.
+        """
+        while self._walls and self._walls[-1][1] >= half_ns:
+            self._walls.pop()
+        self._walls.append((self._looks, half_ns, offset_ns))
+        self._looks += 1
+        if self._walls[0][0] < self._looks - _BRACKETS:
+            del self._walls[0]
 
     def by_wall(self) -> tuple[int, float] | None:
         """What makes its wall clock of its CLOCK_MONOTONIC, as it was asked within the least time, and the error of
         that, ns; None where it has never said so.
         """
-        if not self.walls:
+        if not self._walls:
             return None
-        half_ns, offset_ns = min(self.walls)
+        _, half_ns, offset_ns = self._walls[0]
         return offset_ns, float(WALL_ERROR_NS + half_ns)
 
 
@@ -198,7 +210,7 @@ class HostClocks:
         while len(self._clocks) > self._at_most:
             del self._clocks[next(iter(self._clocks))]
         if clock is not None:
-            clock_of_host.walls.append((clock[2], clock[1] - clock[0]))
+            clock_of_host.look(clock[2], clock[1] - clock[0])
         for row in rows[:_ROWS_AT_MOST] if isinstance(rows, list) else []:
             if isinstance(row, list) and len(row) == 5 and row[0] == self._boot:
                 clock_of_host.peer.add(ClockExchange(*row[1:]))

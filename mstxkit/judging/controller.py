@@ -18,6 +18,7 @@ from ..store.settings_file import Figures, LiveSettings
 from ..store.verdicts import Verdict
 from . import figures, lateness, settings
 from .acting import Acting
+from .cpu_waits import CpuWaits
 from .directory import Directory, SendingHost, missed_rows
 from .evidence import Peer, RoleStep
 from .judge import JobJudge
@@ -83,7 +84,7 @@ class Controller:
         self._judge = JobJudge(settings.defaults(), run, standing)
         self._settings = LiveSettings()
         self._books: dict[str, RoleBook] = {}
-        self._processes, self._origin_ns = HandingProcesses(), 0
+        self._processes, self._origin_ns, self._cpu = HandingProcesses(), 0, CpuWaits()
         self._pending: list[tuple[int, bytes]] = []
         self._pending_rows, self._pending_s, self._taken_s = 0, 0.0, 0.0
         self._latest: dict[str, RoleFigures] = {}
@@ -116,10 +117,13 @@ class Controller:
                 self._pending.append((sender.processes.get(number, NOBODY), rows))
                 self._pending_rows += len(rows) // ROW.itemsize
         self._pending_s, self._taken_s = self._pending_s or now_s, now_s
+        for number, counts in batch.cpu():
+            self._cpu.take(self._processes.name(sender.processes.get(number, NOBODY)), counts)
         ended = [sender.processes.get(number, NOBODY) for number in batch.numbers("ended")]
         if ended:
             self._put()
             for process_id in ended:
+                self._cpu.forget(self._processes.name(process_id))
                 self._processes.end(process_id)
         self.missed_rows += missed_rows(batch)
         return True
@@ -154,7 +158,7 @@ class Controller:
         return Outcome(tuple(verdicts), tuple(wants), len(steps), tuple(steps))
 
     def _close(self, step: RoleStep, now_s: float) -> Judged:
-        step = self._with_errors(step)
+        step = self._with_errors(step)._replace(cpu=self._cpu.of(step.members))
         if self._on_step is not None:
             self._on_step(step)
         return self._judge.close(step, int(now_s * _NS))
@@ -164,9 +168,8 @@ class Controller:
             return
         entries = lateness.rows_in(rows)
         aligned_s = self._aligned_s(np.full(len(entries), process), entries["entered_ns"])
-        book, member = self._processes.books[self._processes.book_of[process]], int(self._processes.member_of[process])
-        name = book.process(member)
-        self._rings.put(book.role, name, entries, aligned_s, now_s)
+        book = self._processes.books[self._processes.book_of[process]]
+        self._rings.put(book.role, self._processes.name(process), entries, aligned_s, now_s)
 
     def _ask_for_rings(self, wants: list[Want], now_s: float) -> None:
         if any(want.kind == RINGS for want in wants) and abs(now_s - self._asked_s) >= _ASKED_EVERY_S:

@@ -16,6 +16,7 @@ from ..host import folders, identity
 from ..store import batches, documents, job_file, layout, run_file, settings_file, verdicts
 from ..store.batches import Batch, BatchFile
 from ..store.job_file import SILENT_AT_MOST, JobState
+from ..store.judge_life import JudgeLife
 from ..store.metrics_setting import NOTHING_KNOWN
 from ..store.settings_file import Figures
 from ..store.verdicts import Verdict
@@ -29,6 +30,7 @@ from .steps import Closing
 # Of each host so much is read again after a restart: 80 steps of 8 ranks with 10 stages.
 READ_AGAIN_BYTES = 256 << 10
 _LISTED_EVERY_S, _FIGURES_EVERY_S, _SETTINGS_EVERY_S, _JOB_EVERY_S = 3.0, 0.5, 2.0, 1.0
+_LIFE_EVERY_S = 2.0
 # So many files are asked for news in a second.
 _FILES_PER_S = 400
 _WAITING_AT_MOST = _LINES_AT_MOST = 10_000
@@ -41,7 +43,8 @@ class Desk:
     Args:
         run: The run folder, resolved.
         run_id: Its id.
-        who: Whose verdicts these are: `verdicts/<who>.jsonl`.
+        who: Whose verdicts these are: `verdicts/<who>.<life>.jsonl`, a file of this desk alone. It leaves off writing
+            once a later desk of that name has begun.
         from_end_bytes: Begin so far before the end of each file; None: at the beginning.
         closing: When steps are closed.
         lock: Of `alone`, held until `close`; -1: none.
@@ -77,6 +80,8 @@ class Desk:
         self._listed_s = self._figures_s = self._settings_s = 0.0
         self._settings_state: tuple[int, ...] = ()
         self._waiting: dict[str, Verdict] = {}
+        self._life: JudgeLife | None = None
+        self._life_s = 0.0
         self._figures, self._job_s = Figures(), 0.0
         self.outcome_steps = 0
 
@@ -198,6 +203,8 @@ class Desk:
 
     def _write(self) -> None:
         try:
+            if self._writes and self._is_replaced():
+                self._writes = False
             is_due = time.monotonic() - self._figures_s >= _FIGURES_EVERY_S
             has_figures = is_due and self.controller.figures != self._figures
             if self._writes and (self._waiting or has_figures) and run_file.id_of(self._run) == self._run_id:
@@ -220,14 +227,20 @@ class Desk:
             folders.make_folder(self._run / layout.VERDICTS)
             job_file.write(self._run, self._run_id, state)
 
+    def _is_replaced(self) -> bool:
+        """Has another one begun to judge in its place, as where this one was cut off? This one's life begins here."""
+        if self._life is None and run_file.id_of(self._run) == self._run_id:
+            self._life, self._life_s = JudgeLife(self._run, self._who), time.monotonic()
+        if self._life is None or time.monotonic() - self._life_s < _LIFE_EVERY_S:
+            return False
+        self._life_s = time.monotonic()
+        return self._life.is_over()
+
     def _append_verdicts(self) -> None:
-        if not self._waiting:
-            return
-        folder = self._run / layout.VERDICTS
-        folders.make_folder(folder)
-        file = folder / f"{self._who}{layout.VERDICTS_SUFFIX}"
-        verdicts.append(file, self._waiting.values())
-        self._waiting.clear()
+        if self._waiting and self._life is not None:
+            folders.make_folder(self._run / layout.VERDICTS)
+            self._life.append(self._waiting.values())
+            self._waiting.clear()
 
     def _write_figures(self) -> None:
         figures, self._figures_s = self.controller.figures, time.monotonic()

@@ -83,6 +83,8 @@ class RoleStep(NamedTuple):
         error_s: (M,) bound of the error of that member's times against the others'.
         collectives: None where this step has no ring or device range to tell by.
         values: Of async training: "weight_version", "buffer_size", "trajectory_age", where they are known.
+        cpu: (M, 2) which share of the time each has run of late, and has waited for a CPU; NaN: not known. None: of
+            nobody.
     """
 
     role: str
@@ -99,3 +101,4 @@ class RoleStep(NamedTuple):
     error_s: Seconds
     collectives: Collectives | None = None
     values: Mapping[str, float] = {}
+    cpu: Seconds | None = None

@@ -118,7 +118,8 @@ class JobJudge:
                 yield from self._said_again(standing, (role, key), step, now_ns)
         for finding in findings.values():
             begun = StandingVerdict.begin(finding, step.role, step.step, self._roles[step.role])
-            if len(self._standing) < _VERDICTS_AT_MOST and not self._is_part_of_another(begun):
+            is_full = len(self._standing) >= _VERDICTS_AT_MOST
+            if not (is_full or self._is_part_of_another(begun) or self._is_beside_another(begun)):
                 yield self._begin(begun, step, now_ns)
 
     def _said_again(
@@ -141,6 +142,17 @@ class JobJudge:
     def _is_part_of_another(self, standing: StandingVerdict) -> bool:
         role = standing.verdict.role
         return any(other.explains(standing) for (of, _), other in self._standing.items() if of == role)
+
+    def _is_beside_another(self, standing: StandingVerdict) -> bool:
+        """Does nobody wait for it, as all wait for another one? Or is it known already, by whatever name?
+
+        On a host with too few CPUs, say, who is through with a stage first shares them with those that are not.
+        """
+        others = [other for (role, _), other in self._standing.items() if role == standing.verdict.role]
+        if any(other.is_of_same(standing) for other in others):
+            return standing.finding.key.kind in _OF_NOBODY
+        is_other = any(other.blames_a_rank and other.verdict.rank != standing.verdict.rank for other in others)
+        return is_other and standing.blames_a_rank and not standing.costs_anything()
 
     def _begin(self, standing: StandingVerdict, step: RoleStep, now_ns: int) -> Verdict:
         left = self._left.take(standing.verdict)

@@ -41,7 +41,7 @@ class StepLoss(NamedTuple):
 
     Args:
         seconds: By how much shorter it would be; below 0 where it makes up for what was lost before.
-        length_s: How long it is: from when the last was done with the step before.
+        length_s: How long it is: from when the last was done with the step before; in the mean where nobody waits.
         lead: For the next step.
     """
 
@@ -126,7 +126,7 @@ class Losses:
         begin = lead.seconds if goes_on and lead is not None else np.zeros(len(course.ended_s))
         won = replay.earlier(course, less, begin)
         those = replay.near(course, -1 if place is None else place)
-        length_s = float(np.fmax.reduce(course.ended_s[those]) - np.fmax.reduce(course.began_s[those]))
+        length_s = course.over_s(course.ended_s, those) - course.over_s(course.began_s, those)
         lost_s = _won(course, won, those)
         if not (np.isfinite(lost_s) and length_s > 0):
             return None
@@ -186,6 +186,5 @@ def _of_one(place: int, seconds: float, count: int) -> Vector:
 
 
 def _won(course: Course, lead: Vector, those: npt.NDArray[np.bool_]) -> float:
-    """By how much earlier the last of those is done."""
-    ended_s = course.ended_s[those]
-    return float(np.fmax.reduce(ended_s) - np.fmax.reduce(ended_s - lead[those]))
+    """By how much earlier those are done."""
+    return course.over_s(course.ended_s, those) - course.over_s(course.ended_s - lead, those)

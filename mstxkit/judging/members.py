@@ -91,6 +91,11 @@ class HandingProcesses:
         stages = self._stage_of[processes, np.minimum(ids, width - 1)].astype(np.int64)
         return np.where((processes != NOBODY) & (ids < width), stages, NOBODY)
 
+    def name(self, number: int) -> str:
+        """Of the process with this number; "" of none, or one that has ended."""
+        is_there = number != NOBODY and self.book_of[number] != NOBODY
+        return self.books[self.book_of[number]].process(int(self.member_of[number])) if is_there else ""
+
     def host(self, name: str) -> SendingHost | None:
         """Where a process is; None of one that has ended."""
         number = self._numbers.get(name)

@@ -14,12 +14,14 @@ import numpy.typing as npt
 from .calls import inside_of
 from .cutting import BEFORE, IN, Piece
 from .inside import Entered
-from .measuring import BEHIND_GAP, INSIDE, WAITS
+from .measuring import BEHIND_GAP, FREE, INSIDE, WAITS
 from .meeting import Labels
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
+# Members that begin so far apart, as a share of a step, do not go through it together.
+_APART = 0.5
 
 
 class Course(NamedTuple):
@@ -52,6 +54,24 @@ class Course(NamedTuple):
         """The place of a piece, by what it is called where it is judged; -1: it is not there."""
         wanted = Piece(BEFORE if where in (BEFORE, BEHIND_GAP) else IN, stage)
         return self.kinds.index(wanted) if wanted in self.kinds else -1
+
+    @property
+    def is_free(self) -> bool:
+        """Does nobody wait for anybody here, as among the rollouts of async RL? Then a step lasts as it does in the
+        mean: what one member loses the others do not.
+        """
+        is_stage = np.array([kind.where == IN for kind in self.kinds], bool)
+        return not (self.mode == WAITS).any() and bool((self.mode[is_stage] == FREE).all() or self._is_apart)
+
+    @property
+    def _is_apart(self) -> bool:
+        """Are members not even in the same step at the same time?"""
+        apart_s = np.nanmax(self.began_s, initial=-np.inf) - np.nanmin(self.began_s, initial=np.inf)
+        return bool(apart_s > _APART * np.nanmean(self.ended_s - self.began_s))
+
+    def over_s(self, at_s: Vector, those: npt.NDArray[np.bool_]) -> float:
+        """When a step begins or is over for all of those."""
+        return float(np.nanmean(at_s[those]) if self.is_free else np.fmax.reduce(at_s[those]))
 
     def own_s(self, where: str, piece: int) -> Vector:
         """(M,) own time in a piece, or inside of it."""
@@ -96,10 +116,10 @@ def earlier(course: Course, less: Less, begin: Vector) -> Vector:
 
 
 def near(course: Course, member: int) -> npt.NDArray[np.bool_]:
-    """(M,) who waits in this step for that member, or it for them; all where no member is meant (-1)."""
+    """(M,) who waits in this step for that member, or it for them; all where none is meant (-1), or nobody waits."""
     count = len(course.ended_s)
     waits = [labels for labels, mode in zip(course.meets, course.mode.tolist()) if mode == WAITS]
-    if member < 0 or any(labels is None for labels in waits):
+    if member < 0 or course.is_free or any(labels is None for labels in waits):
         return np.ones(count, bool)
     those: npt.NDArray[np.bool_] = np.arange(count) == member
     for labels in waits:

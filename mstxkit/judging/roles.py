@@ -15,6 +15,7 @@ from ..triggers.late_rank import LateRank, lateness, middle_of
 from ..triggers.slow_link import SlowLink
 from . import cutting
 from .columns import Matrix, Ranks
+from .cpu_waits import held_up
 from .cutting import IN, Piece, StepPieces
 from .evidence import Peer, RoleStep
 from .findings import Finding, Key, Seen
@@ -119,6 +120,7 @@ class RoleHistory:
     ) -> RoleFound:  # fmt: skip
         measured = self._measure(step, pieces)
         findings = self._slow_ranks(measured, settings, may_judge)
+        findings = [held_up(finding, step.cpu, self.step_s) for finding in findings]
         if tells is not None:
             self.ring_steps.append(step.step)
             findings += self._slow_links(step, tells, settings, may_judge)
@@ -343,6 +345,7 @@ class RoleHistory:
         may_judge = self.holding.steps > settings.of(Gates).warm_up
         self.ring_steps.append(step.step)
         findings = self._slow_ranks(measured, settings, may_judge)
+        findings = [held_up(finding, step.cpu, self.step_s) for finding in findings]
         findings += self._slow_links(step, tells, settings, may_judge)
         return RoleFound(tuple(findings), (), True, True)
 
@@ -364,6 +367,12 @@ class RoleHistory:
         self._usual_s[measured.at] = before + _STEP_FOLLOWS * np.nan_to_num(measured.usual_s - before)
 
     # Of what was found before.
+
+    @property
+    def somebody_waits(self) -> bool:
+        """Do members wait for each other somewhere, as far as the step that was closed last shows?"""
+        shown = [kind for shown in self._shown for kind in zip(shown.mode.tolist(), shown.kinds)]
+        return any(mode == WAITS or kind.where == INSIDE for mode, kind in shown)
 
     def seen(self, key: Key) -> Seen | None:
         """What the step that was closed last shows of it; None where it does not show."""

@@ -33,6 +33,7 @@ def compared(step: RoleStep) -> RoleStep:
     return step._replace(
         members=tuple(step.members[place] for place in keep), **arrays, work=Work(*(part[keep] for part in step.work)),
         collectives=None if rings is None else rings._replace(member=place_of[rings.member]),
+        cpu=None if step.cpu is None else step.cpu[keep],
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from .findings import Finding, Key
 from .measuring import MeasuredStep
 
 _STEPS = 60
+NOW_AND_THEN = "now and then"
 _A_STEP_AT_MOST = 8
 
 
@@ -87,4 +88,4 @@ class Stalls:
             evidence["host"] = host
         is_same = of_member >= settings.alike * len(stalls) and member in keys
         place = keys.index(member) if is_same else -1
-        return [Finding(Key("jitter", "now and then", stage), place, steps, lost_s / step_s, lost_s, 1.2, (), evidence)]
+        return [Finding(Key("jitter", NOW_AND_THEN, stage), place, steps, lost_s / step_s, lost_s, 1.2, (), evidence)]

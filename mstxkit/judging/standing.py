@@ -7,19 +7,22 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..store.verdicts import JITTER, NOT_ENOUGH_EVIDENCE, Verdict
+from ..store.verdicts import COMPUTE, INPUT, NOT_ENOUGH_EVIDENCE, Verdict
 from . import wording
 from .findings import Finding, Seen
 from .links import LINK
 from .losses import Lead, StepLoss
 from .measuring import BEHIND, INSIDE
 from .roles import RoleHistory
+from .stalls import NOW_AND_THEN
 
 # A verdict that stands is said again when its impact has changed by so much, or when it is twice as old.
 _CHANGED_RATIO, _CHANGED_LEAST = 0.3, 0.01
 _FOLLOWS, _LOSS_FOLLOWS = 0.1, 0.05
 # Evidence is gone where less than this share of the excess is left; for so many steps at least, and at most.
 LEFT_SHARE, GONE_LEAST, GONE_MOST = 0.5, 5.0, 60.0
+# A rank of which the step loses less than this share makes nobody wait.
+_COSTS_LEAST = 0.003
 # What a step counts in which nothing is seen of it.
 _UNSEEN = 0.1
 
@@ -47,7 +50,7 @@ class _Loss:
     def begin(self, finding: Finding, history: RoleHistory) -> None:
         """By the last steps since it is there."""
         self.excess, self._seen = math.log1p(finding.ratio), finding.steps
-        if finding.key.kind == JITTER:
+        if finding.key.where == NOW_AND_THEN:
             self._add(finding.lost_s, history.step_s)
             return
         for lost in history.lost_lately(finding):
@@ -57,7 +60,7 @@ class _Loss:
 
     def follow(self, finding: Finding, again: Finding | None, seen: Seen | None, history: RoleHistory) -> None:
         """By one step more."""
-        if finding.key.kind == JITTER:
+        if finding.key.where == NOW_AND_THEN:
             if again is not None:
                 self._add(again.lost_s, history.step_s)
             return
@@ -151,6 +154,19 @@ class StandingVerdict:
         is_same = self.finding.key.stage == other.finding.key.stage and self.finding.key.where == LINK
         is_behind = other.finding.key.where in (INSIDE, BEHIND)
         return is_same and is_behind and other.finding.lost_s < LEFT_SHARE * self.finding.lost_s
+
+    @property
+    def blames_a_rank(self) -> bool:
+        """Does it say that one rank is slow?"""
+        return self.finding.place >= 0 and self.finding.key.kind in (COMPUTE, INPUT)
+
+    def is_of_same(self, other: StandingVerdict) -> bool:
+        """Is the other of the same rank in the same place, whatever it is called?"""
+        return self.finding.place >= 0 and self.finding.key[1:] == other.finding.key[1:]
+
+    def costs_anything(self) -> bool:
+        """Is anything lost by it, where members wait for each other?"""
+        return not self.history.somebody_waits or self.loss.ratio >= _COSTS_LEAST
 
     def is_gone(self) -> bool:
         """Has there been no evidence for as long as it took to find it?"""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import shlex
 from typing import Iterable, Sequence
 
+from ..store.request import WHOLE_STEPS
+from .cutting import BEFORE
 from .evidence import Peer
 from .findings import Finding, Seen
+from .measuring import BEHIND_GAP
 
 _RUNS_AT_MOST = 8
 
@@ -38,9 +41,10 @@ def waits_for(finding: Finding, members: Sequence[Peer], seen: Seen | None) -> s
 
 
 def next_step(finding: Finding, members: Sequence[Peer], run: str) -> str:
-    """A command, or a switch."""
+    """A command, or a switch. Time that is lost before a stage is in none: steps are profiled as a whole then."""
     key, quoted = finding.key, shlex.quote(run)
-    stage = shlex.quote(key.stage)
+    is_between = key.where in (BEFORE, BEHIND_GAP)
+    stage = WHOLE_STEPS if is_between else shlex.quote(key.stage)
     if key.kind == "not_enough_evidence":
         return (
             "capture(rings=True), or TORCH_FR_BUFFER_SIZE=2000 (on an NPU TORCH_HCCL_TRACE_BUFFER_SIZE), shows who is "
@@ -51,10 +55,12 @@ def next_step(finding: Finding, members: Sequence[Peer], run: str) -> str:
     if key.kind in ("link", "communication"):
         ranks = ranks_in_words(finding.group)
         return f"mstxkit escalate {quoted} --stage {stage}{f' --ranks {ranks}' if ranks else ''} --preset comm"
+    if "cpu_wait_ratio" in finding.evidence:
+        return "see what else runs on its host (top): it waits for a CPU, longer than others; or bind ranks to cores"
     rank = members[finding.place].rank if finding.place >= 0 else None
-    if rank is None:
-        return f"mstxkit escalate {quoted} --stage {stage} --ranks {_some(members)}"
-    return f"mstxkit escalate {quoted} --stage {stage} --ranks {_pair(rank, finding.place, members)}"
+    ranks = _some(members) if rank is None else _pair(rank, finding.place, members)
+    place = f"the time is lost before {key.stage}, in no stage: " if is_between else ""
+    return f"{place}mstxkit escalate {quoted} --stage {stage} --ranks {ranks}"
 
 
 def _pair(rank: int, index: int, members: Sequence[Peer]) -> str:

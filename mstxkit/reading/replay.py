@@ -55,7 +55,15 @@ def saved_s(run: RoleRun, own_s: Seconds, since: int = 0, until: int | None = No
     def between(ends: Seconds) -> float:
         return float(ends[until - 1] - (ends[since - 1] if since else 0.0)) / count
 
-    took = run.length_s()[since:until]
-    with np.errstate(all="ignore"):
-        step_s = float(np.nanmean(took)) if np.isfinite(took).any() else between(before)
+    took = (_lengths_in_the_mean_s(run) if run.is_free else run.length_s())[since:until]
+    took = took[np.isfinite(took)]
+    step_s = float(took.mean()) if len(took) else between(before)
     return step_s, between(before) - between(after)
+
+
+def _lengths_in_the_mean_s(run: RoleRun) -> Seconds:
+    """(T, M) seconds from when each member was done with the step before to when it is done with this one."""
+    ended = np.fmax.reduce(run.done_s, axis=2)
+    lengths = np.diff(ended, axis=0, prepend=np.fmin.reduce(run.came_s[:1], axis=2))
+    lengths[1:][np.diff(run.steps) != 1] = np.nan
+    return np.asarray(lengths)

@@ -14,10 +14,11 @@ from typing import Any
 
 from .. import faults
 from ..engine.choose import engine
+from ..host import cpu_time
 from ..store import documents, handed_over, layout, livefile, summaries
 from .live import LiveFile
 
-_LEFT_AFTER_S = 60.0
+_LEFT_AFTER_S, _COUNTED_EVERY_NS = 60.0, 10**9
 _WAITING_AT_MOST = handed_over.ROWS * summaries.ROW_BYTES
 
 
@@ -34,6 +35,7 @@ class HandingOver:
         self._live = live
         self._ring = handed_over.SummaryRing(live.path.with_suffix(layout.HANDED_OVER_SUFFIX))
         self._waiting = b""
+        self._cpu_ns, self._cpu = 0, list[int]()
         self._who_now: dict[str, Any] = {}
         self._who_mark: tuple[int, ...] = ()
 
@@ -58,9 +60,22 @@ class HandingOver:
         if not self._ring.is_made:
             forget_left(self._ring.path.parent)
         lost = engine.counters()["summaries_lost"]
-        document = {handed_over.STEP: engine.process_step(), handed_over.END: is_end, handed_over.LOST: lost}
+        document: dict[str, Any] = {
+            handed_over.STEP: engine.process_step(),
+            handed_over.END: is_end,
+            handed_over.LOST: lost,
+        }
+        document[handed_over.CPU] = self._counted()
         self._ring.put(self._waiting, document, {handed_over.STAGES: engine.stage_keys(), handed_over.WHO: self._who()})
         self._waiting = b""
+
+    def _counted(self) -> list[int]:
+        """`handed_over.CPU`, as it was within the last second; [] where it is not known."""
+        now_ns = time.monotonic_ns()
+        if now_ns - self._cpu_ns >= _COUNTED_EVERY_NS:
+            counts = cpu_time.ran_and_waited_ns()
+            self._cpu_ns, self._cpu = now_ns, [] if counts is None else [now_ns, *counts]
+        return self._cpu
 
     def _who(self) -> dict[str, Any]:
         mark = livefile.identity_mark(self._live.view)

@@ -139,6 +139,13 @@ class Batch(NamedTuple):
             if process is not None:
                 yield process
 
+    def cpu(self) -> Iterator[tuple[int, list[Any]]]:
+        """Of processes by number: `[CLOCK_MONOTONIC, ran, waited for a CPU]`, unchecked."""
+        for row in list_of(self.head.get("cpu"))[:PROCESSES_AT_MOST]:
+            number, *counts = list_of(row) or [None]
+            if small_number(number) is not None:
+                yield number, counts
+
     def numbers(self, key: str) -> list[int]:
         """Numbers of processes, under a key of the head."""
         numbers = (small_number(value) for value in list_of(self.head.get(key))[:PROCESSES_AT_MOST])

@@ -7,7 +7,7 @@
 <run>/now/<host>-<digest>.json                in which step and stage the processes of a host are
 <run>/summaries/<host>-<digest>.mxb           what the processes of a host handed over, step by step
 <run>/summaries/<host>-<digest>.old.mxb       the part before that, once there was too much of it
-<run>/verdicts/<who>.jsonl                    what was judged of the job
+<run>/verdicts/<who>[.<life>].jsonl           what was judged of the job (store/judge_files.py)
 <run>/verdicts/figures.json                   figures of the step that was judged last, and what settings were in force
 <run>/verdicts/job.json                       the job as who judges it sees it, for `mstxkit top`
 <run>/verdicts/judge.lock                     held by who judges it now

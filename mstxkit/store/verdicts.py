@@ -1,4 +1,4 @@
-"""`verdicts/<who>.jsonl`: what was judged of a job, a line each, appended by whoever judges it.
+"""`verdicts/<who>.<life>.jsonl`: what was judged of a job, a line each, appended by whoever judges it.
 
 A line with the id of an earlier one replaces it: a verdict grows with its evidence, and is withdrawn when that is gone.
 Anybody with this user's rights may have written there: what is no verdict is left out.
@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Any, Iterable, Mapping, NamedTuple
 
-from . import documents, layout
+from . import documents, judge_files, layout
 from .values import small_number, table_of, text_of, whole_number
 
 KINDS = (
@@ -120,19 +120,28 @@ def _plain(evidence: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(run: Path, unusable: list[documents.Unusable] | None = None) -> list[Verdict]:
-    """Every verdict of a run as it was said last, withdrawn ones too, oldest first."""
-    newest: dict[str, Verdict] = {}
-    for name in documents.names_in(run / layout.VERDICTS, layout.VERDICTS_SUFFIX):
+    """Every verdict of a run as it was said last, withdrawn ones too, oldest first.
+
+    Of two lives of one judge the later one counts (`judge_files.py`), of two judges who says it last.
+    """
+    newest: dict[str, tuple[str, Verdict]] = {}
+    for life, content in judge_files.in_order(_contents(run / layout.VERDICTS, unusable)):
+        for verdict in _in_lines(content):
+            who, before = newest.get(verdict.id, (life.who, verdict))
+            if who == life.who or verdict.time_ns >= before.time_ns:
+                newest[verdict.id] = life.who, verdict
+    return sorted((verdict for _, verdict in newest.values()), key=lambda verdict: (verdict.time_ns, verdict.id))
+
+
+def _contents(folder: Path, unusable: list[documents.Unusable] | None) -> dict[str, bytes]:
+    contents = {}
+    for name in documents.names_in(folder, layout.VERDICTS_SUFFIX):
         try:
-            content = documents.read(run / layout.VERDICTS / name, LIMIT_BYTES) or b""
+            contents[name] = documents.read(folder / name, LIMIT_BYTES) or b""
         except documents.Unusable as exc:
             if unusable is not None:
                 unusable.append(exc)
-            continue
-        for verdict in _in_lines(content):
-            if verdict.id not in newest or verdict.time_ns >= newest[verdict.id].time_ns:
-                newest[verdict.id] = verdict
-    return sorted(newest.values(), key=lambda verdict: (verdict.time_ns, verdict.id))
+    return contents
 
 
 def _in_lines(content: bytes) -> Iterable[Verdict]:
@@ -146,8 +155,11 @@ def _in_lines(content: bytes) -> Iterable[Verdict]:
             yield verdict
 
 
-def append(file: Path, verdicts: Iterable[Verdict]) -> None:
+def append(file: Path, verdicts: Iterable[Verdict], first: bytes = b"") -> None:
     """Add lines to a file, which only its owner writes.
+
+    Args:
+        first: The line that the file begins with.
 
     Raises:
         OSError: it cannot be written; nothing of them is left in it.
@@ -162,6 +174,7 @@ def append(file: Path, verdicts: Iterable[Verdict]) -> None:
             before = 0
         if not before:
             os.fchmod(descriptor, documents.FILE_MODE)
+            block = first + block
         try:
             rest = memoryview(block)
             while rest:

@@ -15,6 +15,7 @@ typer_testing = pytest.importorskip("typer.testing")
 
 import mstxkit.cli  # noqa: E402
 from mstxkit.cli import watch  # noqa: E402
+from mstxkit.judging import desk as desk_of  # noqa: E402
 from mstxkit.judging import watching  # noqa: E402
 from mstxkit.store import batches, judge_lock, layout, run_file, settings_file, verdicts  # noqa: E402
 from mstxkit.store.batches import HandingProcess  # noqa: E402
@@ -143,6 +144,34 @@ def test_a_judge_that_was_killed_leaves_its_verdicts_and_what_came_since_is_judg
 
     assert document["steps"] == 40
     assert [verdict["id"] for verdict in document["verdicts"]] == ["a"], "the same verdict goes on"
+
+
+def test_one_that_was_cut_off_and_goes_on_beside_its_successor_changes_nothing(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both judge the run, as where a network was cut, and the lock of the first one is gone."""
+    monkeypatch.setattr(desk_of, "_LIFE_EVERY_S", 0.0)
+    watched.hand_over(40)
+    cut_off = desk_of.Desk(watched.run, watched.run_id, "controller")
+    cut_off.look()
+    cut_off.judge(time.time(), at_once=True)
+    cut_off.close()
+    before = verdicts.read(watched.run)
+    successor = desk_of.Desk(watched.run, watched.run_id, "controller")
+    successor.look()
+
+    cut_off._said(before[0]._replace(time_ns=time.time_ns() + 10**12, withdrawn="it is long gone"))
+    cut_off._said(before[0]._replace(id="other", rank=2))
+    cut_off._write()
+    successor.judge(time.time(), at_once=True)
+    successor.close()
+    figures = settings_file.read_figures(watched.run / layout.VERDICTS / layout.FIGURES, watched.run_id)
+    cut_off.close()
+
+    assert [(verdict.rank, verdict.withdrawn) for verdict in verdicts.read(watched.run)] == [(1, "")]
+    assert figures == settings_file.read_figures(watched.run / layout.VERDICTS / layout.FIGURES, watched.run_id)
+    names = sorted(file.name for file in (watched.run / layout.VERDICTS).glob("*.jsonl"))
+    assert names == ["controller.0001.jsonl", "controller.0002.jsonl"]
 
 
 def _left() -> Verdict:

@@ -14,11 +14,13 @@ from mstxkit.testing.simulator import InjectedFault, JobShape, SimulatedJob, los
 SINCE, UNTIL = 30, 110
 
 
-def said_and_true(fault: InjectedFault, shape: JobShape, seed: int = 2) -> tuple[dict[str, float], float]:
+def said_and_true(
+    fault: InjectedFault, shape: JobShape, seed: int = 2, role: str = "actor"
+) -> tuple[dict[str, float], float]:
     """Kind to impact of the verdicts that stand after some steps with a fault; what the fault cost of the last ones."""
     job, judge = SimulatedJob(shape, seed, [fault]), JobJudge()
     judged(job, UNTIL, judge)
-    truths = [truth for truth in job.truths(UNTIL) if truth.step >= UNTIL - 40 and truth.role == "actor"]
+    truths = [truth for truth in job.truths(UNTIL) if truth.step >= UNTIL - 40 and truth.role == role]
     return {verdict.kind: verdict.impact_ratio for verdict in judge.standing()}, lost_ratio(truths)
 
 
@@ -53,6 +55,17 @@ def test_of_groups_that_never_meet_the_slow_one_pays_itself() -> None:
     said, true = said_and_true(fault, JobShape(ranks=8, group_ranks=4, step_s=2.0))
 
     assert said["compute"] == pytest.approx(true, abs=0.05)
+
+
+@pytest.mark.parametrize(("kind", "named", "share"), [("before", "compute", 1 / 8), ("all", "all_slow", 1.0)])
+def test_of_rollouts_that_wait_for_nobody_the_role_loses_the_share_of_the_slow_one(
+    kind: str, named: str, share: float
+) -> None:
+    fault = InjectedFault(kind, "actor_generate", rank=17, factor=2.0, since=SINCE)
+    said, true = said_and_true(fault, JobShape(is_async=True, mismatch=0.3, step_s=2.0), role="rollout")
+
+    assert said[named] == pytest.approx(true, abs=0.02)
+    assert true == pytest.approx(share / (1 + share), abs=0.03)
 
 
 def test_where_another_rank_is_nearly_as_late_little_is_lost() -> None:

@@ -63,6 +63,13 @@ def test_who_waits_is_listed_as_waiting_for_whom() -> None:
     assert 0 < verdict.impact_ratio < 0.4
 
 
+def test_what_is_lost_before_a_stage_is_looked_for_there_and_not_in_the_stage() -> None:
+    verdict = of_fault("gap", "load_batch")[-1]
+
+    assert verdict.evidence["where"] in ("before", "behind_gap")
+    assert verdict.next.startswith("the time is lost before load_batch, in no stage: mstxkit escalate RUN --stage all ")
+
+
 def test_a_controller_that_dispatches_the_stages_changes_nothing() -> None:
     assert causes(of_fault("before", "actor_generate", is_dispatched=True)) == {("compute", "actor_generate", 3)}
 

@@ -84,6 +84,7 @@ def test_a_step_is_handed_over_with_what_names_it(run: Path) -> None:
     assert len(rows) == 2
     assert all(before <= row.entered_ns <= row.left_ns <= time.monotonic_ns() for row in rows)
     assert (document["step"], document["end"], document["lost"]) == (6, False, 0)
+    assert 0 < document["cpu"][1] < document["cpu"][0]
     assert (document["who"]["rank"], document["who"]["role"], document["who"]["pid"]) == (3, "actor", os.getpid())
 
 

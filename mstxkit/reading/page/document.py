@@ -115,9 +115,11 @@ def _advice(words: str) -> str:
     """What to do next; a command as a command."""
     if not words:
         return ""
-    if words.startswith("mstxkit "):
-        return f'<code id="next-command">{text(words)}</code> <button type="button" id="copy">Copy</button>'
-    return text(begun(words))
+    why, command, words_of_it = words.partition("mstxkit ")
+    if not command:
+        return text(begun(words))
+    shown_command = f'<code id="next-command">{text(command + words_of_it)}</code>'
+    return f'{text(begun(why))}{shown_command} <button type="button" id="copy">Copy</button>'
 
 
 def _key_figures(summary: dict[str, Any]) -> str:

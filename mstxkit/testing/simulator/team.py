@@ -55,8 +55,8 @@ class Team:
 
     @property
     def ended_s(self) -> float:
-        """When the last rank was done with the step that was gone through last."""
-        return float(np.fmax.reduce(self._now))
+        """When the step that was gone through last was over: for the last rank, or in the mean where nobody waits."""
+        return float(np.nanmean(self._now) if self._is_free else np.fmax.reduce(self._now))
 
     # One step.
 

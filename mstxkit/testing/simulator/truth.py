@@ -8,7 +8,8 @@ from typing import NamedTuple
 class StepTruth(NamedTuple):
     """One step of one role, as it was and as it would have been.
 
-    A step lasts from when the last rank was done with the step before to when the last rank is done with it.
+    A step lasts from when the last rank was done with the step before to when the last rank is done with it; in a role
+    where nobody waits for anybody, as the rollouts of async RL, from when they were done to when they are in the mean.
 
     Args:
         role, step: As in `RoleStep`.

@@ -9,9 +9,10 @@ pl = pytest.importorskip("polars")
 from builders import soak  # noqa: E402
 from builders.simulated_steps import role_of, runs_of, step_s  # noqa: E402
 
+from mstxkit.judging.judge import JobJudge  # noqa: E402
 from mstxkit.reading.tables import split, what_if  # noqa: E402
 from mstxkit.store.verdicts import Verdict  # noqa: E402
-from mstxkit.testing.simulator import InjectedFault, JobShape  # noqa: E402
+from mstxkit.testing.simulator import InjectedFault, JobShape, SimulatedJob  # noqa: E402
 
 SINCE, STEPS = 20, 60
 SHAPES = {
@@ -56,6 +57,21 @@ def test_a_straggler_that_costs_much_is_told_to_the_share_of_it() -> None:
     assert (best["rank"], best["stage"]) == (3, "actor_update")
     assert abs(best["first_step"] - SINCE) <= 2
     assert best["saved_ns"] / 1e9 == pytest.approx(lost, rel=0.1)
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_what_it_saves_is_what_the_verdict_says_is_lost(is_async: bool) -> None:
+    shape = JobShape(is_async=is_async, mismatch=0.3)
+    fault = InjectedFault("before", "actor_generate", rank=shape.ranks + 1 if is_async else 1, factor=2.0, since=SINCE)
+    judge = JobJudge()
+    for step in SimulatedJob(shape, 7, [fault]).steps(STEPS):
+        judge.close(step)
+
+    (verdict,) = [verdict for verdict in judge.standing() if verdict.rank == fault.rank]
+    rows = what_if.table(runs_of(shape, [fault], 7, STEPS)).filter(
+        (pl.col("kind") == "straggler") & (pl.col("rank") == fault.rank)
+    )
+    assert verdict.impact_ratio == pytest.approx(rows["saved_ratio"][0], abs=0.02)
 
 
 def test_whoever_waits_is_never_the_one_without_whom_it_is_faster() -> None:
