@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
+
+import typer
 
 from ..errors import MstxkitError, ReadError
 from ..incidents import folder
@@ -23,6 +26,8 @@ def ask(run: Path, json: bool) -> None:
     """
     from . import _show
 
+    if sys.stderr.isatty():
+        typer.echo(f"mstxkit: asked; the answer takes {_WITHIN_S:.0f} s at most", err=True)
     incident = _taken(run)
     if json:
         _show.as_json({"incident": incident.incident, "page": str(run / incident.page), "reports": incident.reports})

@@ -12,6 +12,8 @@ from ..judging.sight import Judges, Sighting
 from ..reading.report.escape import for_terminal, shown
 from ..reading.report.sentences import sentence
 from ..reading.report.units import duration
+from ..store import verdicts
+from ..store.incidents import HANG, REQUEST
 from ..store.whereabouts import span
 from ._top_now import of_ranks
 from ._top_paper import Paper, counted, fitted, line_of
@@ -19,7 +21,6 @@ from ._top_paper import Paper, counted, fitted, line_of
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from ..store.incidents import Incident
     from ..store.job_file import JobState, RoleFigures, StageFigures
     from ..store.verdicts import Verdict
 
@@ -32,7 +33,7 @@ _NS = 1e9
 
 def lines(sighting: Sighting, paper: Paper) -> list[Text]:
     """The picture: no line is wider than the paper, and there are no more of them than it has rows."""
-    head = [*_title(sighting, paper), *_of_incident(sighting.incident, paper), *_of_verdicts(sighting, paper)]
+    head = [*_title(sighting, paper), *_of_incident(sighting, paper), *_of_verdicts(sighting, paper)]
     tail = list(_tail(sighting, paper))
     tail = [line_of(), *tail] if tail and paper.rows > _SMALL else tail
     ranks = list(of_ranks(sighting, paper))
@@ -73,13 +74,18 @@ def _judged(sighting: Sighting) -> str:
     return f"judged {span(max(0.0, sighting.age_s))} ago"
 
 
-def _of_incident(incident: Incident | None, paper: Paper) -> Iterator[Text]:
+def _of_incident(sighting: Sighting, paper: Paper) -> Iterator[Text]:
+    incident, now_ns = sighting.incident, time.time_ns()
     if incident is None:
         return
-    ago_s = max(0.0, time.time() - incident.time_ns / _NS)
-    yield line_of(f"!! {for_terminal(headline(incident), _TEXT_AT_MOST)}", "bold red").append(
-        f"{paper.dot}{span(ago_s)} ago", "not bold"
-    )
+    ago = f"{paper.dot}{span(max(0.0, (now_ns - incident.time_ns) / _NS))} ago"
+    if incident.kind == REQUEST:
+        yield line_of(f"an incident was asked for{ago}")
+    elif incident.kind == HANG and sighting.by != Judges.OVER:  # so long by now
+        words = headline(incident._replace(time_ns=max(now_ns, incident.time_ns)))
+        yield line_of(f"!! {for_terminal(words, _TEXT_AT_MOST)}", "bold red")
+    else:
+        yield line_of(f"!! {for_terminal(headline(incident), _TEXT_AT_MOST)}", "bold red").append(ago, "not bold")
     yield line_of(f"   its page, in the run's folder: {for_terminal(incident.page)}", "cyan")
     yield line_of()
 
@@ -107,6 +113,7 @@ def _of_verdicts(sighting: Sighting, paper: Paper) -> Iterator[Text]:
 def _of_verdict(verdict: Verdict, paper: Paper) -> Iterator[Text]:
     fields = {**verdict._asdict(), "group": list(verdict.group)}
     lost = f"{100 * verdict.impact_ratio:.0f} % of each step is lost" if verdict.impact_ratio else ""
+    lost = "nothing goes on" if verdict.kind == verdicts.HANG else lost
     since = f"since step {verdict.since_step:,}" if verdict.since_step is not None else ""
     blame = line_of("! ", "bold red") if verdict.is_blaming else line_of("? ", "bold yellow")
     yield blame.append(sentence(fields), "bold")

@@ -31,10 +31,15 @@ ITSELF, BY_SIGNAL, BY_PY_SPY, NOBODY = "itself", "signal", "py-spy", ""
 
 
 class Answer(NamedTuple):
-    """Threads of a process, and by what they are known: `itself`, `signal`, `py-spy`, "" for nothing."""
+    """Threads of a process, and by what they are known: `itself`, `signal`, `py-spy`, "" for nothing.
+
+    Args:
+        has_gil: Has one of them Python's lock, as py-spy has seen?
+    """
 
     by: str = NOBODY
     threads: tuple[ThreadStack, ...] = ()
+    has_gil: bool = False
 
 
 def threads_of(processes: Iterable[WatchedProcess], folder: Path, is_idle: Callable[[str], bool]) -> dict[str, Answer]:
@@ -133,15 +138,22 @@ def _by_py_spy(pid: int) -> Answer:
         listed = list_of(json.loads(done.stdout))
     except (OSError, ValueError, RecursionError, subprocess.SubprocessError):
         return Answer()  # not allowed, or of another version
-    threads = tuple(_of_py_spy(table_of(fields)) for fields in listed[: stacks.THREADS_AT_MOST])
-    return Answer(BY_PY_SPY, threads) if threads else Answer()
+    tables = [table_of(fields) for fields in listed[: stacks.THREADS_AT_MOST]]
+    has_gil = any(fields.get("owns_gil") is True for fields in tables)
+    return Answer(BY_PY_SPY, tuple(map(_of_py_spy, tables)), has_gil) if tables else Answer()
 
 
 def _of_py_spy(fields: Any) -> ThreadStack:
-    """Source: py-spy 0.4, `src/stack_trace.rs`, as serde writes it."""
+    """Names as Python's own stacks have them: py-spy says `Thread.run` for `run`.
+
+    Source: py-spy 0.4, `src/stack_trace.rs`, as serde writes it.
+    """
     frames = (table_of(frame) for frame in list_of(fields.get("frames"))[: stacks.FRAMES_AT_MOST])
     calls = tuple(
-        StackFrame(text_of(f.get("filename")), small_number(f.get("line")) or 0, text_of(f.get("name"))) for f in frames
+        StackFrame(
+            text_of(f.get("filename")), small_number(f.get("line")) or 0, text_of(f.get("name")).rpartition(".")[2]
+        )
+        for f in frames
     )
     tid = small_number(fields.get("os_thread_id")) or 0
     return ThreadStack(0, calls, tid, text_of(fields.get("thread_name")))

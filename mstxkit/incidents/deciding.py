@@ -119,7 +119,7 @@ def _of_collectives(
         absent = [report for report in members if small_number(report.get("rank")) in missing.missing]
     else:
         absent = [report for report in members if held(report) != waiting.COLLECTIVE]
-    if any(goes_on(report, hang_s) for report in absent):
+    if any(goes_on(report, hang_s) or may_wait(report) for report in absent):
         return None
     if absent:
         chosen = min(absent, key=lambda report: (since_ns(report) or 1 << 63, _name(report)))
@@ -144,6 +144,8 @@ def _of_others(waiters: list[Report], reports: Sequence[Report], hang_s: float) 
     """All that are stuck wait for other processes: for whoever goes on."""
     if any(goes_on(report, hang_s) for report in reports if report not in waiters and not _is_beside(report)):
         return None
+    if any(map(may_wait, waiters)):
+        return None
     chosen = min(waiters, key=lambda report: (since_ns(report), _name(report)))
     others = tuple(report for report in waiters if report is not chosen)
     return Cause(chosen, "others", "it waits for another process, and none that is recorded works", others)
@@ -163,6 +165,15 @@ def goes_on(report: Report, hang_s: float) -> bool:
     return report.get("works") is True or bool(_inside(report)) or is_new
 
 
+def may_wait(report: Report) -> bool:
+    """Does it wait for others, and is not known yet how long that takes?"""
+    if held(report) != waiting.OTHERS:
+        return False
+    range_ = innermost(report)
+    quiet_s, patience_s = range_.get("quiet_s"), range_.get("patience_s")
+    return isinstance(quiet_s, (int, float)) and isinstance(patience_s, (int, float)) and quiet_s <= patience_s
+
+
 def waits_now(report: Report) -> bool:
     """Does it stand in a range, in which it waits for others?"""
     return bool(_inside(report)) and held(report) in (waiting.COLLECTIVE, waiting.OTHERS)
@@ -178,7 +189,7 @@ def held(report: Report) -> str:
     waits = text_of(report.get("waits"))
     if waits in (waiting.COLLECTIVE, waiting.OTHERS, waiting.LOCK):  # these let go of the GIL
         return waits
-    if report.get("stacks_by") == "signal":  # it has not answered itself
+    if report.get("stacks_by") == "signal" or report.get("has_gil") is True:  # it has not answered itself
         return "native"
     # A lock of C's, as `threading.Lock` is, has no call of Python's own.
     return "lock" if "futex" in text_of(report.get("waits_in")) else "own"

@@ -191,7 +191,8 @@ class WatchedHost:
         quiet_s = max(0.0, (now_ns - range_.quiet_ns) / _NS)
         seen = QuietRange(quiet_s, self._past.get(_key(process, range_), ()), works, canonical(range_.stage))
         limit_s = max(at_least_s, hang.limit_s(self.settings, self.hang_s, seen))
-        return JudgedRange(range_, (now_ns - range_.since_ns) / _NS, quiet_s, limit_s, quiet_s > limit_s)
+        patience_s = hang.patience_s(self.settings, limit_s, range_.ended)
+        return JudgedRange(range_, (now_ns - range_.since_ns) / _NS, quiet_s, limit_s, quiet_s > limit_s, patience_s)
 
     def _measure(self, process: WatchedProcess, now_ns: int) -> None:
         if process.pid:

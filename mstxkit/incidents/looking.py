@@ -10,6 +10,7 @@ import itertools
 import os
 import struct
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any, Iterator, Mapping, NamedTuple
 
@@ -33,6 +34,7 @@ class RangeInside(NamedTuple):
         name, domain, stage: Texts; "?" where they are not known, "" for no stage.
         since_ns: When it began, CLOCK_MONOTONIC.
         quiet_ns: When something inside of it ended or began last, or it itself did.
+        ended: So many of its kind have ended here, at least.
     """
 
     slot: Slot
@@ -41,6 +43,7 @@ class RangeInside(NamedTuple):
     stage: str
     since_ns: int
     quiet_ns: int
+    ended: int = 0
 
 
 class LastRange(NamedTuple):
@@ -77,6 +80,8 @@ class WatchedProcess:
         self._before: set[Slot] = set()
         self._recorded = (0, 0)
         self._moved: dict[tuple[str, int], int] = {}
+        # How many of a kind, stage and site, have ended: by records, and by slots, of which none is missed that lasts.
+        self._ended, self._left = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
         self._identity_mark: tuple[int, ...] = ()
         self._seen = b"", -1, -1
         self.inside: list[RangeInside] = []
@@ -117,7 +122,9 @@ class WatchedProcess:
         self._learn_texts(slots, header)
         before, self.inside = self.inside, [self._inside(slot, head, header) for slot in slots]
         self._before = set(slots)
-        return [range_ for range_ in before if range_.slot not in self._before]
+        left = [range_ for range_ in before if range_.slot not in self._before]
+        self._left.update((range_.slot.stage, range_.slot.site) for range_ in left)
+        return left
 
     def _learn(self, who: Mapping[str, Any]) -> None:
         self.who = who
@@ -152,6 +159,7 @@ class WatchedProcess:
         for record in glance.newest_records(self._live, at, bank, max(0, min(_RECORDS_AT_MOST, new))):
             track = self._texts.tracks.get(record.track)
             self._note(record.track, record.stage, 0 if track is None else track.thread, now_ns)
+            self._ended[record.stage, record.site] += 1
 
     def _note(self, track: int, stage: int, thread: int, now_ns: int) -> None:
         self.moved_ns = now_ns
@@ -182,7 +190,8 @@ class WatchedProcess:
         moved = (("track", slot.track), ("stage", slot.stage), ("thread", slot.thread))
         quiet_ns = max(since_ns, *(self._moved.get(key, 0) for key in moved))
         name, domain = ("?", "") if site is None else (site.name, site.domain)
-        return RangeInside(slot, name, domain, stage, since_ns, quiet_ns)
+        kind = slot.stage, slot.site
+        return RangeInside(slot, name, domain, stage, since_ns, quiet_ns, max(self._ended[kind], self._left[kind]))
 
     def is_gone(self) -> bool:
         """Does it live no more, as far as that can be told?"""

@@ -30,13 +30,16 @@ WHO = ("rank", "role", "part", "under", "world_size", "pid", "host", "python")
 
 
 class JudgedRange(NamedTuple):
-    """A range that a process is inside of, with what the trigger says of it. Seconds."""
+    """A range that a process is inside of, with what the trigger says of it. Seconds; `patience_s`: its limit where it
+    waits for somebody that nobody records.
+    """
 
     range: RangeInside
     open_s: float
     quiet_s: float
     limit_s: float
     is_stuck: bool
+    patience_s: float = 0.0
 
 
 class Facts(NamedTuple):
@@ -78,7 +81,8 @@ def report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer, 
         "silent_s": _since(process.heartbeat_ns), "gone_ns": facts.gone_ns, "signal": facts.signal,
         "fatal": words.fatal, "exceptions": [dict(exception) for exception in words.exceptions[-4:]],
         "inside": [_inside(judged) for judged in facts.judged[-_OPEN_AT_MOST:]] or _raised_in(process, words),
-        "stacks_by": answer.by, "waits": waiting.of_stack(mine.frames) if mine is not None else "",
+        "stacks_by": answer.by, "has_gil": answer.has_gil,
+        "waits": waiting.of_stack(mine.frames) if mine is not None else "",
         "waits_in": kernel.waits_in(process.pid, stuck.range.slot.thread if stuck is not None else process.pid),
         "thread": mine.as_json() if mine is not None else None,
         "is_debugged": any(waiting.of_stack(thread.frames) == waiting.DEBUGGER for thread in answer.threads),
@@ -117,7 +121,7 @@ def _inside(judged: JudgedRange) -> dict[str, Any]:
         "name": range_.name[:200], "stage": range_.stage[:200], "domain": range_.domain[:200], "step": step,
         "track": range_.slot.track, "depth": range_.slot.depth, "tid": range_.slot.thread,
         "since_ns": wall_ns(range_.since_ns), "open_s": round(judged.open_s, 3), "quiet_s": round(judged.quiet_s, 3),
-        "limit_s": round(judged.limit_s, 3), "is_stuck": judged.is_stuck,
+        "limit_s": round(judged.limit_s, 3), "is_stuck": judged.is_stuck, "patience_s": round(judged.patience_s, 3),
     }  # fmt: skip
 
 

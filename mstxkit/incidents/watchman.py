@@ -281,7 +281,9 @@ class Watchman:
         """As a verdict, which is withdrawn when it is over."""
         step = next((range_.get("step") for range_ in incident.details.get("inside") or () if range_.get("step")), None)
         missing = incident.details.get("missing") or {}
-        evidence = {"range": incident.range, "reason": incident.reason, "missing": missing.get("words", "")}
+        words = missing.get("words", "")
+        evidence = {"range": incident.range, "reason": incident.reason}
+        evidence |= {"missing": words} if words not in incident.reason else {}
         evidence = {name: text for name, text in evidence.items() if text}
         verdict = Verdict(
             f"hang-{incident.incident}", time.time_ns(), step, verdicts.HANG, incident.stage or None, incident.rank,

@@ -24,6 +24,7 @@ from ..telemetry.outlets import Outlets
 from .controller import Controller, Outcome
 from .escalations import Escalations
 from .light_steps import LightSteps
+from .request_news import RequestNews
 from .silences import Silences
 from .steps import Closing
 
@@ -75,6 +76,7 @@ class Desk:
         flops = NOTHING_KNOWN if outlets is None else outlets.setting.flops
         self.controller = Controller(str(run), standing, closing, reference, flops)
         self._outlets, self._silences = outlets, Silences(run)
+        self._requests = RequestNews(run, run_id)
         self._files: dict[Path, BatchFile] = {}
         self._light_steps, self._escalations = LightSteps(run, run_id), Escalations(run, run_id, self._lines.values())
         self._listed_s = self._figures_s = self._settings_s = 0.0
@@ -172,6 +174,8 @@ class Desk:
         changed = list(map(self._said, asked))
         if self._outlets is not None:
             self._outlets.judged((), changed)
+            if self._outlets.has_otlp:
+                self._outlets.escalated(self._requests.look(time.time_ns()))
         return changed
 
     def _of_hosts(self, now_s: float) -> Iterable[BatchFile]:

@@ -21,12 +21,12 @@ from ..store.report import DONE, IN_A_SESSION
 from ..store.verdicts import Verdict
 from . import acting
 from .acting import Acting, Earlier, NotAsked, Wish
+from .speakers import Speakers
 
 # Verdicts that wait for their turn are looked at again so often, and so many words of ranks are read for one.
 _LOOKS_EVERY_S, _READ_AT_MOST = 2.0, 64
-# Whether the job lets verdicts act, so many ranks are asked, and again after so long. Who is there is listed anew after
-# some seconds: of 10,000 ranks that takes a shared file system its time.
-_ASKED_WHETHER, _SAID_FOR_S, _LISTED_FOR_S = 4, 30.0, 10.0
+# Whether the job lets verdicts act, so many ranks are asked, and again after so long.
+_ASKED_WHETHER, _SAID_FOR_S = 4, 30.0
 # Of requests older than this none is open any more, and so many are remembered.
 _OPEN_AT_MOST_NS, _EARLIER_AT_MOST, _CANCELS_AT_MOST = 2 * request.LIVES_S * 10**9, 10_000, 256
 
@@ -42,6 +42,7 @@ class Escalations:
 
     def __init__(self, run: Path, run_id: str, verdicts: Iterable[Verdict] = ()) -> None:
         self._control, self._run = ControlFolder(run, run_id), str(run)
+        self._speakers = Speakers(self._control)
         self._earlier: dict[str, Earlier] = {}
         self._request_of: dict[str, str] = {}
         self._why: dict[str, str] = {}
@@ -49,8 +50,7 @@ class Escalations:
         self._cancels: dict[str, str] = {}
         self._state: tuple[int, ...] = ()
         self._asked: dict[str, Asked] = {}
-        self._looks_s = self._acts_until_s = self._listed_s = 0.0
-        self._listed: list[tuple[int, str]] = []
+        self._looks_s = self._acts_until_s = 0.0
         for verdict in verdicts:
             if verdict.request:
                 self._remember(Earlier(verdict.request, verdict.id, acting.cause_of(verdict), verdict.time_ns, True))
@@ -121,7 +121,7 @@ class Escalations:
         refusal = refusal or acting.refused_by_others(verdict, list(self._earlier.values()), limits, now_ns)
         if refusal is not None:
             return refusal
-        speakers, shared = self._speakers(verdict)
+        speakers, shared = self._who_may_be_asked(verdict)
         wish = acting.wish_of(verdict, speakers, now_ns, shared, blamed)
         return wish if isinstance(wish, NotAsked) else self._sent(wish, verdict, now_ns)
 
@@ -149,7 +149,7 @@ class Escalations:
         """Does the job let verdicts act, as some ranks say? Whether one does that is to be profiled is seen then."""
         now_s = time.monotonic()
         if now_s >= self._acts_until_s:
-            speakers = self._heard(self._names()[:_ASKED_WHETHER])
+            speakers = self._speakers.heard(self._speakers.names()[:_ASKED_WHETHER])
             if acting.observes(speakers) or not speakers:
                 self._looks_s += _SAID_FOR_S * bool(speakers)
                 return False
@@ -176,30 +176,17 @@ class Escalations:
 
     def _progress(self, asked: Asked) -> Progress:
         ranks = set(asked.request.ranks_in(0, asked.suspects))
-        return Fates(self._heard([name for name in self._names() if name[0] in ranks])).progress(asked)
+        return Fates(self._speakers.of_ranks(ranks)).progress(asked)
 
-    def _names(self) -> list[tuple[int, str]]:
-        """Rank and role of all that have said anything of themselves."""
-        now_s = time.monotonic()
-        if not self._listed or now_s >= self._listed_s + _LISTED_FOR_S:
-            names = map(layout.ack_of, documents.names_in(self._control.path / layout.ACKS))
-            self._listed, self._listed_s = sorted(name for name in names if name is not None), now_s
-        return self._listed
-
-    def _heard(self, names: Sequence[tuple[int, str]]) -> list[Heard]:
-        acks = (self._control.acknowledgement(rank, role) for rank, role in names)
-        speakers = (fate.speaker_of(ack) for ack in acks if ack is not None)
-        return [speaker for speaker in speakers if speaker is not None]
-
-    def _speakers(self, verdict: Verdict) -> tuple[list[Heard], set[int]]:
+    def _who_may_be_asked(self, verdict: Verdict) -> tuple[list[Heard], set[int]]:
         """Those that may be asked, nearest to the rank first; and the ranks that several processes have."""
-        names, role = self._names(), layout.role_in_names(verdict.role)
+        names, role = self._speakers.names(), layout.role_in_names(verdict.role)
         shared = {rank for rank, count in Counter(rank for rank, _ in names).items() if count > 1}
         group, size = {*verdict.group, verdict.rank}, max((rank for rank, _ in names), default=0) + 1
         of_role = [name for name in names if not role or name[1] in ("", role)]
         of_role = [name for name in of_role if not verdict.group or name[0] in group]
         of_role.sort(key=lambda name: (name[0] - (verdict.rank or 0)) % size)
-        return self._heard(of_role[:_READ_AT_MOST]), shared
+        return self._speakers.heard(of_role[:_READ_AT_MOST]), shared
 
     # What is taken back.
 

@@ -19,6 +19,8 @@ from .desk import READ_AGAIN_BYTES, Desk
 
 # Whoever judges says so once a second; the clocks of two hosts may differ.
 _JUDGED_WITHIN_S, _SILENT_S = 20.0, 30.0
+# So many of the newest are looked at.
+_INCIDENTS_AT_MOST = 4
 _NS = 10**9
 
 
@@ -37,7 +39,7 @@ class Sighting(NamedTuple):
         where: Where each process is, as its keeper has said.
         by: One of `Judges`.
         age_s: Since anything was said, by the clocks of two hosts.
-        incident: The newest that is not over; None: none is.
+        incident: The newest that is not over, before any that somebody has asked for; None: none is.
     """
 
     state: JobState | None
@@ -63,7 +65,7 @@ class Sight:
         self._verdict_states: list[tuple[int, ...]] = []
         self._verdicts: list[Verdict] = []
         self._places: dict[Path, tuple[tuple[int, ...], float, list[Whereabouts]]] = {}
-        self._incident_state: tuple[int, ...] = ()
+        self._incident_states: list[tuple[str, tuple[int, ...]]] = []
         self._incident: Incident | None = None
         self._desk: Desk | None = None
 
@@ -111,16 +113,23 @@ class Sight:
         return self._job
 
     def _read_incident(self) -> Incident | None:
-        names = incidents.names(self._run)
-        file = incidents.folder_of(self._run, names[-1]) / layout.INCIDENT_FILE if names else None
-        state = () if file is None else documents.state_of(file)
-        if state != self._incident_state:
-            self._incident_state = state
+        names = incidents.names(self._run)[-_INCIDENTS_AT_MOST:]
+        files = {name: incidents.folder_of(self._run, name) / layout.INCIDENT_FILE for name in names}
+        states = [(name, documents.state_of(file)) for name, file in files.items()]
+        if states != self._incident_states:
+            self._incident_states, self._incident = states, self._gravest(names)
+        return self._incident
+
+    def _gravest(self, names: list[str]) -> Incident | None:
+        """Who asks for one while the job hangs, still wants to see that it does."""
+        going_on: list[Incident] = []
+        for name in names:
             try:
-                self._incident = incidents.summary(self._run, names[-1], self._run_id) if names else None
+                incident = incidents.summary(self._run, name, self._run_id)
             except Unusable:
-                self._incident = None
-        return None if self._incident is None or self._incident.over_ns else self._incident
+                continue
+            going_on += [incident] if incident is not None and not incident.over_ns else []
+        return max(going_on, key=lambda going: (going.kind != incidents.REQUEST, going.incident), default=None)
 
     def _read_verdicts(self) -> list[Verdict]:
         folder = self._run / layout.VERDICTS

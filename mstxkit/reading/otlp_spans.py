@@ -1,8 +1,9 @@
 """Spans of a job for OTLP: of each step and role one, its stages below it, and each word of a verdict or escalation.
 
 Both who exports live (`telemetry/otlp.py`) and who exports a run that is over (`export --to otlp`) build spans here:
-`of_role`, `of_verdict` or `span`, then `as_json` for a line of OTLP/JSON, or `as_protobuf` for a message. Ids come
-from what a span is about, so that a span that is sent twice is the same span. Values alone: no clock, no file.
+`of_role`, `of_verdict`, `of_escalation` or `span`, then `as_json` for a line of OTLP/JSON, or `as_protobuf` for a
+message. Ids come from what a span is about, so that a span that is sent twice is the same span. Values alone: no clock,
+no file.
 
 Attributes are our own, `mstxkit.*`: OpenTelemetry has no conventions for training. `state_name` and `state_lane_id` are
 what RL-Insight draws its lanes by.
@@ -18,6 +19,8 @@ import hashlib
 import math
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Union
 
+from ..store.collectives import ranks_as_text
+from ..store.escalation_news import EscalationNews
 from ..store.job_file import RoleFigures, StageFigures
 from ..store.verdicts import Verdict
 
@@ -94,6 +97,21 @@ def of_verdict(run_id: str, verdict: Verdict) -> Iterator[JobSpan]:
     if verdict.request:
         escalation = span_id(run_id, "escalation", verdict.request)
         yield JobSpan("escalation", trace, escalation, at_ns, at_ns, attributes)
+
+
+def of_escalation(run_id: str, news: EscalationNews) -> JobSpan:
+    """What became of a request, from the moment when it was asked for; below the verdict that asked, where one did."""
+    asked = span_id(run_id, "escalation", news.request)
+    own = span_id(run_id, "escalation", news.request, news.state)
+    trace = trace_id(run_id, news.verdict) if news.verdict else trace_id(run_id, "escalation", news.request)
+    attributes: dict[str, Value | None] = {
+        "mstxkit.request": news.request, "mstxkit.state": news.state, "mstxkit.states": news.counts,
+        "mstxkit.reason": news.reason or None, "mstxkit.stage": ", ".join(news.stages),
+        "mstxkit.ranks": ranks_as_text(news.ranks) or f"{len(news.ranks)} ranks", "mstxkit.preset": news.preset or None,
+        "mstxkit.asks": news.asks or None, "mstxkit.verdict": news.verdict or None,
+    }  # fmt: skip
+    name, begin_ns = f"escalation {news.state}", min(news.asked_ns, news.time_ns)
+    return JobSpan(name, trace, own, begin_ns, news.time_ns, attributes, asked if news.verdict else b"")
 
 
 def as_json(spans: Iterable[JobSpan], resource: Mapping[str, Value | None]) -> dict[str, Any]:

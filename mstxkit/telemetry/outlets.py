@@ -11,6 +11,8 @@ from typing import Callable, Sequence
 
 from ..errors import MstxkitError
 from ..reading import otlp_spans
+from ..reading.otlp_spans import JobSpan
+from ..store.escalation_news import EscalationNews
 from ..store.job_file import JobState, RoleFigures
 from ..store.metrics_setting import AUTO, OTLP, PAGE, RAY, TARGETS, TEXTFILE, MetricsSetting, Outlet, of_word
 from ..store.verdicts import Verdict
@@ -67,9 +69,23 @@ class Outlets:
         if self._senders and (roles or changed):
             self._try(lambda: self._send(roles, changed))
 
+    @property
+    def has_otlp(self) -> bool:
+        """Is what happens sent as it happens?"""
+        return any(outlet.kind == OTLP for outlet in self.setting.outlets)
+
+    def escalated(self, news: Sequence[EscalationNews]) -> None:
+        """What has become of requests for profiles."""
+        self._open()
+        if self._senders and news:
+            self._try(lambda: self._put([otlp_spans.of_escalation(self._run_id, request) for request in news]))
+
     def _send(self, roles: Sequence[RoleFigures], changed: Sequence[Verdict]) -> None:
         spans = [span for role in roles for span in otlp_spans.of_role(self._run_id, role)]
         spans += [span for verdict in changed for span in otlp_spans.of_verdict(self._run_id, verdict)]
+        self._put(spans)
+
+    def _put(self, spans: Sequence[JobSpan]) -> None:
         for sender in self._senders:
             sender.put(spans)
 

@@ -9,6 +9,8 @@ from ._declare import Trigger, setting
 
 # Stages that last, and in which little is recorded: nobody is alarmed as soon as for others.
 SLOW_STAGES = ("save_checkpoint", "evaluate", "weight_sync", "sleep", "wake_up")
+# How long a kind of range lasts is known once so many have ended.
+_KNOWN_AFTER = 3
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,9 @@ class Hang:
 
     after_s: float = setting(0.0, 0.0, 86_400, "Seconds without progress; 0: what capture(hang_s=...) says.")
     p99: float = setting(3.0, 1.0, 1000, "Times what 99 of 100 earlier ones took, where that is longer.")
-    works: float = setting(10.0, 1.0, 1000, "Times the limit, where CPU or disk are at work, and for slow stages.")
+    works: float = setting(
+        10.0, 1.0, 1000, "Times the limit, where CPU or disk are at work, and for slow stages and the first waits."
+    )
 
 
 TRIGGER = Trigger("hang", "Which range is stuck?", Hang)
@@ -43,6 +47,18 @@ def limit_s(settings: Hang, hang_s: float, seen: QuietRange) -> float:
     """How long it may be quiet; beyond that it is stuck. Pure."""
     limit_s = max(settings.after_s or hang_s, settings.p99 * p99_s(seen.past_s))
     return limit_s * (settings.works if seen.works or seen.stage in SLOW_STAGES else 1.0)
+
+
+def patience_s(settings: Hang, limit_s: float, ended: int) -> float:
+    """How long it may be quiet while it waits for somebody that nobody records. Pure.
+
+    How long that takes is not known at first: the first rollout of a job, by an engine elsewhere, has no p99.
+
+    Args:
+        limit_s: As for anybody.
+        ended: So many of its kind have ended in this process.
+    """
+    return limit_s * settings.works if ended < _KNOWN_AFTER else limit_s
 
 
 def of_values(values: Mapping[str, float]) -> Hang:

@@ -133,6 +133,36 @@ def test_a_job_that_hangs_says_so_first_and_where_its_page_is(job: ShownJob) -> 
     assert "!!" not in shown(job).output
 
 
+def test_a_hang_lasts_until_now_and_is_not_hidden_by_an_incident_that_somebody_asks_for(job: ShownJob) -> None:
+    job.say(role())
+    began_ns = time.time_ns() - 1300 * 10**9
+    details = {"who": "rank 3"}
+    hang = Incident(
+        "20261124T101500.000", began_ns + 30 * 10**9, "hang", "reward", "score", 3, since_ns=began_ns, details=details
+    )
+    asked = Incident("20261124T103500.000", time.time_ns() - 10**10, "request")
+    for incident in (hang, asked):
+        (job.run / "incidents" / incident.incident).mkdir(parents=True)
+        (job.run / "incidents" / incident.incident / "incident.json").write_bytes(incident.as_json(job.run_id))
+    hanging = shown(job).output.splitlines()
+    over = hang._replace(over_ns=time.time_ns())
+    (job.run / "incidents" / hang.incident / "incident.json").write_bytes(over.as_json(job.run_id))
+    asked_only = shown(job).output
+
+    assert hanging[2] == "!! rank 3 stuck in score (reward) for 21 min"
+    assert "!!" not in asked_only
+    assert "an incident was asked for" in asked_only
+
+
+def test_of_a_hang_no_share_of_a_step_is_lost_as_there_is_no_step_any_more(job: ShownJob) -> None:
+    job.say(role())
+    job.blame(verdict(kind="hang", impact_ratio=1.0))
+    output = shown(job).output
+
+    assert "nothing goes on · since step 10" in output
+    assert "100 %" not in output
+
+
 def test_a_run_of_which_nothing_has_come_says_what_to_look_at(job: ShownJob) -> None:
     done = shown(job)
 

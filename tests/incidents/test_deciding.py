@@ -42,6 +42,7 @@ def blamed(reports: list[Report]) -> tuple[int | None, str]:
     ("held", "how"),
     [
         ({"state": "stopped"}, "stopped"), ({"state": "disk"}, "disk"), ({"stacks_by": "signal"}, "native"),
+        ({"stacks_by": "py-spy", "has_gil": True}, "native"),
         ({"waits_in": "futex_wait_queue"}, "lock"), ({}, "own"), ({"state": "gone", "gone_ns": 1}, "gone"),
     ],
 )  # fmt: skip
@@ -87,6 +88,18 @@ def test_a_driver_that_waits_for_workers_that_go_on_is_no_hang() -> None:
     worker = {**report(1, is_stuck=False), "quiet_s": 2.0}
 
     assert deciding.cause([driver, worker], HANG_S) is None
+
+
+def test_one_of_the_first_waits_for_somebody_who_is_not_recorded_is_no_hang_before_its_patience_is_over() -> None:
+    patient, over = ({"quiet_s": 31.0, "patience_s": patience_s} for patience_s in (300.0, 31.0 - 1e-3))
+    waits = report(0, "others")
+    waits["inside"][0].update(patient)
+
+    assert deciding.cause([waits], HANG_S) is None
+    assert deciding.cause([waits, report(1, "others"), report(2, "collective")], HANG_S) is None
+    assert blamed([waits, report(1)]) == (1, "own")
+    waits["inside"][0].update(over)
+    assert blamed([waits]) == (0, "others")
 
 
 def test_a_driver_that_waits_for_a_worker_that_is_stuck_is_not_the_cause() -> None:

@@ -10,13 +10,19 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Callable, Iterator
 
 import pytest
+from builders.escalated_run import left, run_of, say
+from builders.run_files import RUN_ID
 from builders.shown_job import HOSTILE, STAGES, S, ShownJob, role, verdict
 
 trace_service_pb2 = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
 
+from mstxkit.judging import request_news  # noqa: E402
+from mstxkit.judging.desk import Desk  # noqa: E402
 from mstxkit.reading import otlp_spans  # noqa: E402
+from mstxkit.store.escalation_news import EscalationNews  # noqa: E402
 from mstxkit.store.job_file import JobState  # noqa: E402
 from mstxkit.store.metrics_setting import checked  # noqa: E402
+from mstxkit.store.report import DONE, Report  # noqa: E402
 from mstxkit.telemetry import otlp  # noqa: E402
 from mstxkit.telemetry.otlp import WAITING_AT_MOST, OtlpSender  # noqa: E402
 from mstxkit.telemetry.outlets import Outlets  # noqa: E402
@@ -107,6 +113,42 @@ def test_stages_verdicts_and_escalations_come_as_spans(collector: Collector, tmp
     assert attributes(by_name["verdict compute"])["mstxkit.rank"] == 3
     assert attributes(by_name["escalation"])["mstxkit.request"] == "r-1"
     assert collector.headers[0]["path"] == "/v1/traces"
+
+
+def test_what_becomes_of_a_request_is_a_span_since_it_was_asked_for_below_the_verdict(
+    collector: Collector, tmp_path: Any, hurried: None
+) -> None:
+    job, asks = ShownJob(tmp_path), verdict(request="r-1")
+    outlets = Outlets(job.run, job.run_id, checked(f"otlp:{collector.url}"))
+    news = EscalationNews("r-1", "armed", 9 * S, 5 * S, "armed", stages=("reward",), ranks=(3, 0), verdict=asks.id)
+    outlets.judged([], [asks])
+    outlets.escalated([news, news._replace(state="failed", time_ns=11 * S, reason=HOSTILE)])
+    outlets.close()
+    by_name = {span.name: span for span in collector.spans}
+    armed, failed = by_name["escalation armed"], by_name["escalation failed"]
+
+    assert (armed.end_time_unix_nano - armed.start_time_unix_nano) == 4 * S
+    assert armed.parent_span_id == by_name["escalation"].span_id
+    assert armed.trace_id == by_name["verdict compute"].trace_id
+    assert attributes(armed)["mstxkit.ranks"] == "0,3"
+    assert attributes(armed)["mstxkit.request"] == attributes(failed)["mstxkit.request"] == "r-1"
+    assert "mstxkit.reason" in attributes(failed)
+    assert armed.span_id != failed.span_id
+
+
+def test_who_judges_sends_what_becomes_of_requests_as_it_happens(
+    collector: Collector, tmp_path: Any, hurried: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_news, "_LOOKS_EVERY_S", 0.0)
+    run = run_of(tmp_path / "run")
+    desk = Desk(run, RUN_ID, "controller", outlets=Outlets(run, RUN_ID, checked(f"otlp:{collector.url}")))
+    request = left(run)
+    desk.look()
+    say(run, 1, Report(request.id, 1, DONE))
+    desk.look()
+    desk.close()
+
+    assert [span.name for span in collector.spans] == ["escalation queued", "escalation done"]
 
 
 def test_one_that_never_answers_holds_up_nobody_and_what_is_too_much_is_counted(hurried: None) -> None:

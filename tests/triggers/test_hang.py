@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mstxkit.triggers.hang import SLOW_STAGES, Hang, QuietRange, limit_s, of_values, p99_s
+from mstxkit.triggers.hang import SLOW_STAGES, Hang, QuietRange, limit_s, of_values, p99_s, patience_s
 
 
 def test_without_a_history_the_limit_is_what_capture_was_told() -> None:
@@ -19,6 +19,10 @@ def test_a_range_that_lasts_as_a_rule_may_last_three_times_as_long_as_its_longes
 @pytest.mark.parametrize("seen", [QuietRange(0, works=True), *(QuietRange(0, stage=stage) for stage in SLOW_STAGES)])
 def test_who_works_and_slow_stages_have_ten_times_as_long(seen: QuietRange) -> None:
     assert limit_s(Hang(), 30, seen) == 300
+
+
+def test_the_first_three_waits_of_a_kind_have_ten_times_as_long_as_nobody_knows_yet_what_they_take() -> None:
+    assert [patience_s(Hang(), 30, ended) for ended in range(5)] == [300, 300, 300, 30, 30]
 
 
 def test_settings_of_a_running_job_are_taken_where_they_are_allowed() -> None:

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ...store.verdicts import HANG
 from .escape import for_terminal, shown
 from .number_table import percent
 from .sentences import blames, sentence
@@ -43,8 +44,9 @@ def _headline(verdict: dict[str, Any]) -> Text:
 
 
 def cost(verdict: dict[str, Any]) -> str:
-    """`31 % of each step is lost by it, since step 3`."""
+    """`31 % of each step is lost by it, since step 3`; of a hang, after which there is no step, `nothing went on`."""
     impact = f"{percent(verdict['impact_ratio'])} of each step is lost by it" if verdict["impact_ratio"] else ""
+    impact = "nothing went on" if verdict["kind"] == HANG else impact
     since = f"since step {verdict['since_step']}" if verdict["since_step"] is not None else ""
     return ", ".join(filter(None, (impact, since)))
 

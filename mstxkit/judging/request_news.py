@@ -1,0 +1,99 @@
+"""What becomes of the requests for profiles of a run, told when it changes: for what is exported as it happens."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Iterator, Sequence
+
+from ..errors import MstxkitError
+from ..store import documents, fate, layout
+from ..store.control_folder import ControlFolder
+from ..store.escalation_news import EscalationNews
+from ..store.fate import Asked, Fates, Progress
+from . import acting
+from .speakers import Speakers
+
+# Looked at so often; of all requests that are open together so many ranks are read, those that were asked first.
+_LOOKS_EVERY_S, _RANKS_AT_MOST = 2.0, 256
+_ENDED_AT_MOST = 10_000
+
+
+class RequestNews:
+    """Of one run. One thread at a time.
+
+    Args:
+        run: The run folder.
+        run_id: Its id.
+    """
+
+    def __init__(self, run: Path, run_id: str) -> None:
+        self._control, self._looks_s = ControlFolder(run, run_id), 0.0
+        self._speakers = Speakers(self._control)
+        self._asked: list[Asked] = []
+        self._said: dict[str, str] = {}
+        self._ended: dict[str, None] | None = None
+        self._state: tuple[int, ...] = ()
+
+    def look(self, now_ns: int) -> list[EscalationNews]:
+        """What is new since the last look, one word a request. What had ended before the first look is no news. Never
+        raises for what is in the run.
+
+        Args:
+            now_ns: Wall clock.
+        """
+        if time.monotonic() < self._looks_s:
+            return []
+        self._looks_s = time.monotonic() + _LOOKS_EVERY_S
+        try:
+            return list(self._news(now_ns))
+        except (OSError, MstxkitError):
+            return []  # somebody removes the run, or writes in it just now
+
+    def _news(self, now_ns: int) -> Iterator[EscalationNews]:
+        is_first, self._ended = self._ended is None, self._ended or {}
+        for progress in self._open(now_ns):
+            id, state = progress.asked.request.id, _state(progress)
+            if progress.has_ended:
+                self._ended[id] = None
+            if state and state != self._said.get(id, "") and not (is_first and progress.has_ended):
+                self._said[id] = state
+                yield _told(progress, state, now_ns)
+        for id in list(self._ended)[:-_ENDED_AT_MOST]:
+            del self._ended[id]
+        self._said = {id: state for id, state in self._said.items() if id not in self._ended}
+
+    def _open(self, now_ns: int) -> list[Progress]:
+        """How those stand that have not ended."""
+        state = documents.state_of(self._control.path / layout.REQUESTS)
+        if state != self._state:
+            self._asked, self._state = fate.asked(self._control), state
+        open_ = [asked for asked in self._asked if asked.request.id not in (self._ended or ())]
+        if not open_:
+            return []
+        fates = Fates(self._speakers.of_ranks(self._ranks(open_)), now_ns=now_ns)
+        return [fates.progress(asked) for asked in open_]
+
+    def _ranks(self, open_: Sequence[Asked]) -> set[int]:
+        size = max((rank for rank, _ in self._speakers.names()), default=-1) + 1
+        ranks = {rank: None for asked in reversed(open_) for rank in asked.request.ranks_in(size, asked.suspects)}
+        return set(list(ranks)[:_RANKS_AT_MOST])
+
+
+def _state(progress: Progress) -> str:
+    """Of all ranks together: while it is open that of the last of them, then the worst; "" where none is asked."""
+    counts = list(progress.counts())
+    return (counts[-1] if progress.has_ended else counts[0]) if counts else ""
+
+
+def _told(progress: Progress, state: str, now_ns: int) -> EscalationNews:
+    request = progress.asked.request
+    reasons = Counter(report.reason for report in progress.reports if report.state == state and report.reason)
+    ranks = tuple(report.rank for report in progress.reports)
+    verdict = acting.verdict_in(request.occasion)
+    reason = next(iter(reasons), "")
+    return EscalationNews(
+        request.id, state, now_ns, request.created_ns, str(progress), reason, request.stages, ranks,
+        request.preset or "", request.reason, "" if verdict is None else verdict[0],
+    )  # fmt: skip
