@@ -53,10 +53,9 @@ def demo(
         outcome = run_ranks(DemoPlan(folder, ranks, steps, seed, slow, kill_rank, every, escalate, hang_rank, hidden))
     except PlanError as exc:
         raise typer.BadParameter(str(exc)) from None
-    trace = _export(folder)
     opened = open_run(folder)
     report = summary.summarise(opened)
-    page = _page(opened, report)
+    trace, page = _trace(opened), _page(opened, report)
     if json:
         _show.as_json({**_facts(outcome), "trace": str(trace), "page": str(page), "report": report})
     else:
@@ -76,15 +75,13 @@ def _page(run: Run, report: dict[str, Any]) -> Path:
     return page
 
 
-def _export(folder: Path) -> Path:
-    """The run as a Chrome trace, inside its own folder."""
+def _trace(run: Run) -> Path:
+    """The run's timeline for Perfetto, inside its own folder."""
     from ..reading.exporters import load
-    from ..reading.run import open_run
 
-    chrome = load("chrome")
-    trace = folder / f"trace{chrome.suffix}"
-    with trace.open("w", encoding="utf-8") as file:
-        chrome.write(open_run(folder), file)
+    perfetto = load("perfetto")
+    trace = Path(run.path) / f"trace{perfetto.suffix}"
+    perfetto.write_to(run, trace)
     return trace
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import subprocess
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
-from builders import soak
+from builders import soak, trace_processor
 from builders.judged_runs import verdict
 
 torch = pytest.importorskip("torch")
@@ -143,7 +144,14 @@ def test_the_command_prints_one_json_document_and_leaves_a_trace(slow: Commanded
     assert slow.done.returncode == 0
     assert (document["steps"], document["exit_codes"], document["slow_rank"]) == (5, [0, 0], 1)
     assert document["escalated"]["verdict"] is None
-    assert json.loads(Path(document["trace"]).read_text())
+    assert Path(document["trace"]) == slow.run / "trace.pftrace"
+
+
+@pytest.mark.skipif(not trace_processor.CAN_BE_HERE, reason="no wheels of the trace processor's for this")
+def test_the_trace_that_it_leaves_has_every_stage_for_perfetto(slow: Commanded) -> None:
+    query = "select count(*) as count from slice where name = 'actor_generate'"
+
+    assert trace_processor.query((slow.run / "trace.pftrace").read_bytes(), query) == [[{"count": 2 * 5}]]
 
 
 def test_the_command_says_what_happened_and_what_to_open(killed: Commanded) -> None:
@@ -152,7 +160,10 @@ def test_the_command_says_what_happened_and_what_to_open(killed: Commanded) -> N
     assert done.returncode == 0, done.stderr
     assert "Rank 1 was killed (SIGKILL) in step 3" in done.stdout
     assert "No profile was asked for: the training was over before a verdict blamed a rank" in done.stdout
-    assert f"open {killed.run / 'trace.json'} in https://ui.perfetto.dev" in done.stdout
+    assert f"open {killed.run / 'trace.pftrace'} in https://ui.perfetto.dev" in done.stdout
+    page, sentence = done.stdout.splitlines()[-2:]
+    assert page == f"The page: {killed.run / 'report.html'}"
+    assert sentence in html.unescape((killed.run / "report.html").read_text())
 
 
 ASKED = Escalated(verdict(request="abcdef"), "", "mstxkit escalate …", (Profiled(1, "done", "", 7, None, None),))

@@ -40,7 +40,10 @@ def attribute(rows: pl.DataFrame, name: str) -> pl.Series:
 
 
 def _member(text: str | None, name: str, loads: object) -> object:
-    value = None if text is None else loads(text)  # type: ignore[operator]
+    try:
+        value = None if text is None else loads(text)  # type: ignore[operator]
+    except (ValueError, RecursionError):
+        return None
     return value.get(name) if isinstance(value, dict) else None
 
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Iterable, Iterator
 
 from ...errors import FormatError
 from ...stages import canonical
-from ...store import dataset, documents
+from ...store import dataset
 from ...store.dataset import MARKS, RANGES, STAGE_ROWS, CompactedBatch
 from ...store.values import table_of
 from .. import sealed
-from ..folder import Damage
+from ..folder import Damage, reason_of
 from ..processes import Process, Processes
 from ..tables.stages import FOREVER_NS
+from . import columns
 
 if TYPE_CHECKING:
     import polars as pl
@@ -81,14 +82,17 @@ class CompactedParts:
         return pl.concat(own, how="vertical_relaxed").with_columns(process=index) if own else None
 
     def _read(self, name: str, batch: CompactedBatch) -> pl.DataFrame | None:
-        import polars as pl
+        file = str(self._base / name)
+        of_batch = f"of batch {batch.number} of {batch.host}"
 
-        file = self._base / name
+        def left_out(count: int) -> None:
+            Damage.of(file, f"{of_batch}: {count} rows with numbers that cannot be").note_in(self.damage)
+
         try:
-            with open(documents.open_regular(file), "rb") as stream:
-                return pl.read_parquet(stream, use_pyarrow=False)
-        except (OSError, FormatError, pl.exceptions.PolarsError) as exc:
-            Damage.of(str(file), f"of batch {batch.number} of {batch.host}: {str(exc)[:200]}").note_in(self.damage)
+            return columns.read(Path(file), name.partition("/")[0], left_out)
+        except (OSError, FormatError) as exc:
+            offset = getattr(exc, "offset", 0) or 0
+            Damage(file, offset, 0, f"{of_batch}: {reason_of(exc)[:200]}").note_in(self.damage)
             return None
 
 

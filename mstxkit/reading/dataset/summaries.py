@@ -13,10 +13,11 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterable
 
-from ...errors import ReadError
+from ...errors import FormatError, ReadError
 from ...store import dataset
+from ..folder import reason_of
 from ..tables import stages, waits
-from . import histogram
+from . import columns, histogram
 
 if TYPE_CHECKING:
     import polars as pl
@@ -86,7 +87,7 @@ def table(
         roles: Roles; None: all.
 
     Raises:
-        ReadError: there is no summary of these, or `by` names what there is not.
+        ReadError: there is no summary of these, one of them cannot be read, or `by` names what there is not.
     """
     import polars as pl
 
@@ -95,7 +96,7 @@ def table(
         raise ReadError(f"by={key!r}: a table of stages is by any of {', '.join(BY)}")
 
     kind = dataset.SUMMARIES if "step" in key else dataset.DAYS
-    rows = pl.concat([pl.read_parquet(file, hive_partitioning=False) for file in _files(run, days, kind)])
+    rows = pl.concat([_read(file, kind) for file in _files(run, days, kind)])
     is_asked = pl.lit(True) if roles is None else pl.col("role").is_in(list(roles))
     rows = rows.filter(pl.col("waits_for").is_null() & is_asked)
     sums = rows.group_by(key).agg(
@@ -107,6 +108,13 @@ def table(
     steps = () if "step" in key else ("steps",)
     columns = (*key, *steps, "count", "total_ns", "busy_ns", "longest_ns", "mean_ns", "p50_ns", "p99_ns", "tokens")
     return together.select(columns).sort("total_ns", *key, descending=[True] + [False] * len(key), nulls_last=True)
+
+
+def _read(file: Path, kind: str) -> pl.DataFrame:
+    try:
+        return columns.read(file, kind)
+    except (OSError, FormatError) as exc:
+        raise ReadError(f"{file}: {reason_of(exc)}") from None
 
 
 def _steps(key: list[str]) -> list[pl.Expr]:
@@ -129,4 +137,4 @@ def _files(run: Path, days: Iterable[str] | None, kind: str) -> list[Path]:
         there = sorted({path.name[4:] for path in folder.glob("day=*")})
         what = f"it has {there[0]} to {there[-1]}" if there else "it was not compacted: mstxkit compact RUN"
         raise ReadError(f"{run}: no summaries of these days; {what}")
-    return [file for file in files if not file.is_symlink()]
+    return files

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import IO, Any, Callable, Iterator, Mapping
 
 from ...errors import FormatError
+from ..folder import Damage
+from ._trace import EVENTS_AT_MOST, DeviceTrace
 
 _PIECE_BYTES = 1 << 22
 VALUE_CHARACTERS = 1 << 26  # of a single value
@@ -191,6 +193,30 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         file.seek(0)
         with gzip.GzipFile(fileobj=file) as unpacked:
             yield unpacked  # type: ignore[misc]
+
+
+def read_into(
+    trace: DeviceTrace, take: Callable[[str, str, Any], None], advance: Callable[[float], None],
+    levels: Mapping[str, int], default: int = 1,
+) -> None:  # fmt: skip
+    """Hand each value of the trace's file to `take(first key, last key, value)`, which counts `trace.events`.
+
+    Once there are events, what cannot be read is damage of the trace. Levels as of `JsonStream.values`.
+
+    Raises:
+        OSError: the file cannot be opened.
+        FormatError: nothing in it could be read.
+    """
+    with opened(Path(trace.file)) as file:
+        try:
+            for first, last, value in JsonStream(file, advance).values(levels, default):
+                take(first, last, value)
+                if trace.events >= EVENTS_AT_MOST:
+                    raise FormatError(f"has more than {EVENTS_AT_MOST} events: the rest is left out")
+        except FormatError as exc:
+            if not trace.events:
+                raise
+            Damage.because(trace.file, exc).note_in(trace.damage)
 
 
 def ns_of_us(value: Any) -> int | None:

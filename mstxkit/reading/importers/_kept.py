@@ -2,8 +2,7 @@
 
 The name is made of the file's own and of where it lies, so that the same file imported again replaces what was there.
 Rows are written first and the document last: who reads goes by the document, and sees both or neither. It holds a
-digest of the rows: polars' reader ends the whole process over some damaged files, so none is decoded that is not as it
-was written.
+digest of the rows: none is decoded that is not as it was written.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from ...host import folders
 from ...store import documents, layout
 from ...store.documents import FORMAT, Unusable
 from ...store.values import list_of, table_of, text_of, whole_number
+from .. import parquet
 from ..folder import Damage, Folder, reason_of
 from ._join import DEVICE_SCHEMA
 
@@ -137,9 +137,9 @@ def _rows(folder: Folder, name: str, digest: str) -> pl.DataFrame:
     if _digest(content) != digest:
         raise FormatError("is not as it was written: import the file again")
     try:
-        part = pl.read_parquet(io.BytesIO(content), n_rows=ROWS_AT_MOST)
+        part = parquet.read(io.BytesIO(content), ROWS_AT_MOST)
         part = part.select(pl.col(name).cast(kind) for name, kind in DEVICE_SCHEMA.items())
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError) as exc:
+    except pl.exceptions.PolarsError as exc:
         raise FormatError(f"is no table of an import: {reason_of(exc)[:200]}") from None
     numbers = [name for name, kind in DEVICE_SCHEMA.items() if kind == pl.Int64]
     sane = pl.all_horizontal(pl.col(name).is_null() | pl.col(name).is_between(0, _LATEST_NS) for name in numbers)

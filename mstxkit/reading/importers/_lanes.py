@@ -12,7 +12,6 @@ import numpy.typing as npt
 from ._json_stream import ns_of_us
 from ._trace import LATEST_NS, NAME_CHARACTERS, NAMES_AT_MOST, Times
 
-EVENTS_AT_MOST = 50_000_000
 OTHER = "(one name of too many)"
 COLLECTIVE = re.compile(r"nccl|hccl|hcom|gloo|xccl|^c10d|record_param_comms|^mpi:", re.IGNORECASE)
 

@@ -23,6 +23,7 @@ _BATCH = 1 << 16
 # Names beyond these are not kept: only what a run has too is ever compared.
 NAMES_AT_MOST, NAME_CHARACTERS = 1 << 16, 200
 RANGES_AT_MOST = 1 << 20
+EVENTS_AT_MOST = 50_000_000
 # Times beyond, and stretches longer than a day, are no times: half of them was lost.
 LATEST_NS, LONGEST_NS = 1 << 62, 86_400_000_000_000
 

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any, Callable
 
 from ...errors import FormatError
-from ..folder import Damage
 from . import Importer
-from ._json_stream import JsonStream, ns_of_ms, ns_of_us, opened
+from ._json_stream import ns_of_ms, ns_of_us, read_into
 from ._trace import CoveredTime, DeviceTrace, NamedColumn
 
 _TIMES, _START = "Communication Time Info", "Start Timestamp(us)"
@@ -34,22 +33,19 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace. FormatError: nothing in it could be read."""
     trace, column = DeviceTrace(str(path), IMPORTER.what), NamedColumn()
     communicating, transfer, waiting = CoveredTime(), CoveredTime(), CoveredTime()
-    with opened(path) as file:
-        try:
-            for _, name, fields in JsonStream(file, advance).values({}, default=3):
-                times = _times_of(fields) if name != _TOTAL else None
-                if times is None:
-                    continue
-                start, elapsed, transit = times
-                trace.events += 1
-                communicating.add(start, start + elapsed)
-                waiting.add(start, start + elapsed - transit)
-                transfer.add(start + elapsed - transit, start + elapsed)
-                column.add(name.rpartition("@")[2], start, start + elapsed)
-        except FormatError as exc:
-            if not trace.events:
-                raise
-            Damage.because(trace.file, exc).note_in(trace.damage)
+
+    def take(_: str, name: str, fields: Any) -> None:
+        times = _times_of(fields) if name != _TOTAL else None
+        if times is None:
+            return
+        start, elapsed, transit = times
+        trace.events += 1
+        communicating.add(start, start + elapsed)
+        waiting.add(start, start + elapsed - transit)
+        transfer.add(start + elapsed - transit, start + elapsed)
+        column.add(name.rpartition("@")[2], start, start + elapsed)
+
+    read_into(trace, take, advance, {}, default=3)
     if not trace.events:
         raise FormatError("holds no collective with its times")
     trace.communicating, trace.transfer, trace.waiting = communicating.all(), transfer.all(), waiting.all()

@@ -14,9 +14,8 @@ from typing import Any, Callable
 
 from ...errors import FormatError
 from ...store.values import small_number
-from ..folder import Damage
 from . import Importer
-from ._json_stream import JsonStream, opened
+from ._json_stream import opened, read_into
 from ._trace import LATEST_NS, CoveredTime, DeviceTrace, NamedColumn, text
 
 # Protocols 2 to 5 begin with it; torch writes 2.
@@ -47,21 +46,19 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     with opened(path) as file:
         if _PICKLE.match(file.read(2)):
             raise FormatError(HOW_TO_JSON)
-        file.seek(0)
-        unfinished = 0
-        try:
-            for first, _, entry in JsonStream(file, advance).values({"entries": 2}):
-                if first == "rank":
-                    trace.rank = small_number(entry)
-                elif first == "host_name":
-                    trace.host = text(entry)
-                elif first == "entries" and isinstance(entry, dict):
-                    trace.events += 1
-                    unfinished += not _take(entry, stretches, column)
-        except FormatError as exc:
-            if not trace.events:
-                raise
-            Damage.because(trace.file, exc).note_in(trace.damage)
+    unfinished = 0
+
+    def take(first: str, _: str, entry: Any) -> None:
+        nonlocal unfinished
+        if first == "rank":
+            trace.rank = small_number(entry)
+        elif first == "host_name":
+            trace.host = text(entry)
+        elif first == "entries" and isinstance(entry, dict):
+            trace.events += 1
+            unfinished += not _take(entry, stretches, column)
+
+    read_into(trace, take, advance, {"entries": 2})
     if trace.rank is None and (match := _RANK.search(path.name)):
         trace.rank = int(match[1])
     if unfinished:

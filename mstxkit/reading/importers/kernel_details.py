@@ -15,8 +15,8 @@ from ...errors import FormatError
 from ..folder import Damage
 from . import Importer
 from ._json_stream import ns_of_us
-from ._lanes import COLLECTIVE, EVENTS_AT_MOST
-from ._trace import CoveredTime, DeviceTrace, NamedColumn
+from ._lanes import COLLECTIVE
+from ._trace import EVENTS_AT_MOST, CoveredTime, DeviceTrace, NamedColumn
 
 _START, _LENGTH, _KERNEL, _CORE = "start time(us)", "duration(us)", "name", "accelerator core"
 _COLLECTIVE_CORE, _GROUP = re.compile(r"communication|hccl", re.IGNORECASE), re.compile(r"__(\d+)_")

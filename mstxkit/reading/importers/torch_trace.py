@@ -14,12 +14,10 @@ import re
 from pathlib import Path
 from typing import Any, Callable
 
-from ...errors import FormatError
 from ...store.values import small_number, table_of
-from ..folder import Damage
 from . import Importer
-from ._json_stream import JsonStream, opened
-from ._lanes import COLLECTIVE, EVENTS_AT_MOST, times_of
+from ._json_stream import read_into
+from ._lanes import COLLECTIVE, times_of
 from ._trace import LATEST_NS, NAME_CHARACTERS, NAMES_AT_MOST, CoveredTime, DeviceTrace, NamedColumn, text
 
 _KERNEL, _OPERATOR, _ANNOTATION = "kernel", "cpu_op", "user_annotation"
@@ -37,20 +35,7 @@ def _is_trace(path: Path, head: bytes) -> bool:
 def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace. FormatError: nothing in it could be read."""
     reading = _TraceReading(DeviceTrace(str(path), IMPORTER.what))
-    with opened(path) as file:
-        try:
-            for first, key, value in JsonStream(file, advance).values({"traceEvents": 2, "distributedInfo": 2}):
-                if first == "traceEvents":
-                    reading.take(value)
-                else:
-                    reading.learn(key, value)
-                if reading.trace.events >= EVENTS_AT_MOST:
-                    reading.damaged(FormatError(f"has more than {EVENTS_AT_MOST} events: the rest is left out"))
-                    break
-        except FormatError as exc:
-            if not reading.trace.events:
-                raise
-            reading.damaged(exc)
+    read_into(reading.trace, reading.take, advance, {"traceEvents": 2, "distributedInfo": 2})
     return [reading.finished()]
 
 
@@ -65,10 +50,13 @@ class _TraceReading:
         self._operations_of_cpu = NamedColumn()
         self._is_collective: dict[str, bool] = {}
 
-    def damaged(self, exc: FormatError) -> None:
-        Damage.because(self.trace.file, exc).note_in(self.trace.damage)
+    def take(self, first: str, key: str, value: Any) -> None:
+        if first == "traceEvents":
+            self._take_event(value)
+        else:
+            self._learn(key, value)
 
-    def learn(self, key: str, value: Any) -> None:
+    def _learn(self, key: str, value: Any) -> None:
         """What stands beside the events. The base of all times comes before them."""
         if key == "baseTimeNanoseconds" and isinstance(value, int) and 0 <= value < LATEST_NS:
             if self.trace.events:
@@ -79,7 +67,7 @@ class _TraceReading:
         elif key == "host_name":
             self.trace.host = text(value)
 
-    def take(self, event: Any) -> None:
+    def _take_event(self, event: Any) -> None:
         if not isinstance(event, dict) or event.get("ph") != "X":
             return
         kind, name = event.get("cat"), event.get("name")

@@ -16,11 +16,9 @@ from typing import Any, Callable
 
 import numpy as np
 
-from ...errors import FormatError
-from ..folder import Damage
 from . import Importer
-from ._json_stream import JsonStream, opened
-from ._lanes import EVENTS_AT_MOST, EventNames, Lane, key_of, metadata_of, times_of
+from ._json_stream import read_into
+from ._lanes import EventNames, Lane, key_of, metadata_of, times_of
 from ._trace import NAMES_AT_MOST, CoveredTime, DeviceTrace, NamedColumn
 
 _NAME = re.compile(r"trace_view\.json(\.gz)?|msprof(_slice)?_\d+.*\.json")
@@ -42,18 +40,7 @@ def _is_view(path: Path, head: bytes) -> bool:
 def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace. FormatError: nothing in it could be read."""
     reading = _ViewReading(DeviceTrace(str(path), IMPORTER.what))
-    with opened(path) as file:
-        try:
-            for first, _, event in JsonStream(file, advance).values({"traceEvents": 2}):
-                if first in ("", "traceEvents") and isinstance(event, dict):
-                    reading.take(event)
-                if reading.trace.events >= EVENTS_AT_MOST:
-                    reading.damaged(FormatError(f"has more than {EVENTS_AT_MOST} events: the rest is left out"))
-                    break
-        except FormatError as exc:
-            if not reading.trace.events:
-                raise
-            reading.damaged(exc)
+    read_into(reading.trace, reading.take, advance, {"traceEvents": 2})
     return [reading.finished()]
 
 
@@ -67,10 +54,9 @@ class _ViewReading:
         self._threads: dict[_Place, str] = {}
         self._names, self._ranges = EventNames(), NamedColumn()
 
-    def damaged(self, exc: FormatError) -> None:
-        Damage.because(self.trace.file, exc).note_in(self.trace.damage)
-
-    def take(self, event: dict[str, Any]) -> None:
+    def take(self, first: str, _: str, event: Any) -> None:
+        if first not in ("", "traceEvents") or not isinstance(event, dict):
+            return
         if event.get("ph") == "M":
             self._learn(event)
             return

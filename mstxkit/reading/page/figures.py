@@ -103,12 +103,12 @@ def _heat(role: RoleRun, columns: Any, rows: Any) -> list[dict[str, Any]]:
 
 
 def _shown_pieces(role: RoleRun) -> list[int]:
-    """The stages, and of the gaps those in which time goes by; in order."""
+    """The stages, and of the gaps those in which time goes by; what takes longest first: it is shown unasked."""
     with np.errstate(all="ignore"):
         spent = np.nan_to_num(np.nansum(role.own_s, axis=(0, 1)) + np.nansum(role.wait_s, axis=(0, 1)))
     lasted = max(float(spent.sum()), 1e-12)
     kept = [k for k, kind in enumerate(role.kinds) if not of_gap(kind) or spent[k] > 0.02 * lasted]
-    return sorted(sorted(kept, key=lambda k: -spent[k])[:STAGES_AT_MOST])
+    return sorted(kept, key=lambda k: -spent[k])[:STAGES_AT_MOST]
 
 
 def _waits(role: RoleRun) -> dict[str, Any]:

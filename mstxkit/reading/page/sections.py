@@ -15,6 +15,7 @@ from .document import chart, named, nothing, table, text
 from .packed import unpacked
 
 _ROWS = 24
+_SAME_WORK = 0.05  # of the mean, more or less
 _KINDS = {
     "straggler": "rank {rank} as fast as the others {where} {stage}", "bubble": "nobody waits {where} {stage}",
     "link": "the collectives of ranks {group} in {stage} as fast as others",
@@ -140,7 +141,7 @@ def waiting(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         return nothing("No stage was seen in which ranks wait for each other.")
     rows = ((named(g["stage"]), str(g["rank"]), str(g["steps"]), duration(g["wait_ns"])) for g in gates)
     behind = table(("held up in", "by rank", "steps", "ranks waited, a step"), rows, "Who held up the others", 2)
-    note = "Seconds a step that a rank waits for others, by where it waits. A long bar is a rank that is not the cause."
+    note = "Time a step that a rank waits for others, by where it waits. A long bar is a rank that is not the cause."
     first = gates[0] if gates else None
     most_words = f" Most often they wait for rank {first['rank']}, late in {first['stage']}." if first else ""
     lead = f"<p>{text(most_words.strip())}</p>" if first else ""
@@ -160,11 +161,16 @@ def tail(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         f"ranks together wait {duration(1e9 * tails['idle_s'])} a step for it."
     )
     if tails["longer"] is not None:
-        words += f" It has {tails['longer']:.2f} times the mean’s tokens."
+        has_more = abs(tails["longer"] - 1) > _SAME_WORK
+        words += (
+            f" It has {tails['longer']:.2f} times the mean’s tokens."
+            if has_more
+            else " It has no more tokens than the mean."
+        )
     rows = ((str(rank), str(count)) for rank, count in tails["often"])
     behind = table(("last rank", "in so many steps"), rows, f"Who is last, of {tails['steps']} steps", 1)
     also = f" Rank {often[0]} is last most often: in {often[1]} of {tails['steps']} steps."
-    note = "Seconds of the rank in the middle, of nine in ten, and of the last one: what lies between is the tail."
+    note = "Time of the rank in the middle, of nine in ten, and of the last one: what lies between is the tail."
     samples = _samples(figures["samples"])
     return f"<p>{text(words + also)}</p>" + chart("tail", words, note, "", behind) + samples
 

@@ -1,0 +1,78 @@
+"""Files of a dataset as frames: what is no table of its kind is an error, rows that cannot be are left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Callable
+
+from ...errors import FormatError
+from ...store import documents
+from ...store.dataset import DAYS, MARKS, RANGES, SUMMARIES
+from ...store.records import NO_STEP
+from .. import parquet
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_WHO = {
+    "process": "String", "rank": "Int32", "role": "String", "host": "String", "pid": "Int32", "stage": "String",
+}  # fmt: skip
+_WHERE = {**_WHO, "track": "Int32", "depth": "Int16", "step": "Int64", "domain": "String", "attributes": "String"}
+_WORK = {"tokens": "Float64", "prompts": "Float64", "responses": "Float64", "longest_response": "Float64"}
+_SUMMED = {
+    **_WHO, "part": "String", "waits_for": "String", "count": "Int64", "total_ns": "Int64", "busy_ns": "Int64",
+    "longest_ns": "Int64", "start_ns": "Int64", "tokens": "Float64", "buckets": "UInt16", "bucket_counts": "UInt32",
+}  # fmt: skip
+_COLUMNS = {
+    RANGES: {
+        **_WHERE, **_WORK, "is_stage": "Boolean", "name": "String", "start_ns": "Int64", "duration_ns": "Int64",
+        "busy_ns": "Int64", "open": "Boolean", "error": "Boolean", "part": "String", "waits_for": "String",
+    },
+    MARKS: {**_WHERE, "message": "String", "time_ns": "Int64"},
+    SUMMARIES: {**_SUMMED, "step": "Int64", "end_ns": "Int64"},
+    DAYS: {**_SUMMED, "steps": "Int64", "rows": "Int64"},
+}  # fmt: skip
+_LISTS = ("buckets", "bucket_counts")
+_AT_MOST = {"track": (1 << 16) - 1, "depth": 255, "step": NO_STEP - 1}
+_NEEDED = ("process", "start_ns", "time_ns", "track", "depth")
+_LATEST = 1 << 62
+
+
+def read(file: Path, kind: str, left_out: Callable[[int], None] | None = None) -> pl.DataFrame:
+    """The rows of one file, with the columns of its kind and others of its own.
+
+    Args:
+        left_out: Told of how many rows cannot be, if there are any.
+
+    Raises:
+        OSError, FormatError: it cannot be read, or is no table of that kind.
+    """
+    import polars as pl
+
+    with open(documents.open_regular(file), "rb") as stream:
+        rows = parquet.read(stream)
+    try:
+        typed = rows.with_columns(pl.col(name).cast(_dtype(name, dtype)) for name, dtype in _COLUMNS[kind].items())
+        sane = typed.filter(_can_be(typed))
+    except pl.exceptions.PolarsError as exc:
+        raise FormatError(f"is no table of {kind}: {str(exc)[:200]}") from None
+    if sane.height < rows.height and left_out is not None:
+        left_out(rows.height - sane.height)
+    return sane
+
+
+def _dtype(name: str, dtype: str) -> pl.DataType:
+    import polars as pl
+
+    own: pl.DataType = getattr(pl, dtype)
+    return pl.List(own) if name in _LISTS else own
+
+
+def _can_be(rows: pl.DataFrame) -> pl.Expr:
+    """Are all numbers of a row those of a record? None of them is below zero."""
+    import polars as pl
+
+    numbers = [name for name, dtype in rows.schema.items() if dtype.is_integer() and name not in ("rank", "pid")]
+    wrong = [~pl.col(name).is_between(0, _AT_MOST.get(name, _LATEST)).fill_null(True) for name in numbers]
+    missing = [pl.col(name).is_null() for name in _NEEDED if name in rows.columns]
+    return ~pl.any_horizontal(*wrong, *missing)

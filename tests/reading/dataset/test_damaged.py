@@ -1,0 +1,105 @@
+"""Files of a dataset that are whole Parquet, and yet no record: a line of damage, or an error with the file's path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+from builders.judged_runs import NOBODY, recorded, stage_times
+from builders.run_files import BankFiles, ProcessFiles, new_run
+
+pytest.importorskip("polars")
+
+import polars as pl
+
+from mstxkit.errors import ReadError
+from mstxkit.reading.dataset import compacting, summaries
+from mstxkit.reading.run import open_run
+from mstxkit.store import dataset
+
+STEPS = 5
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Two ranks, compacted, sealed files removed."""
+    run = new_run(tmp_path / "run")
+    for rank, role in enumerate(["actor", "rollout"]):
+        bank = BankFiles()
+        for step in range(STEPS):
+            bank.range("gen", step * 1000, step * 1000 + 500, stage="generate", own=True, step=step, tokens=step)
+        ProcessFiles(run, 100 + rank, rank=rank, role=role).seal(bank)
+    compacting.compact(run, remove=True)
+    return run
+
+
+def changed(run: Path, change: Callable[[pl.DataFrame], pl.DataFrame], kind: str = "ranges") -> Path:
+    (file,) = (run / dataset.FOLDER).glob(f"{kind}/*/role=actor/*/*.parquet")
+    with open(file, "rb") as stream:
+        rows = change(pl.read_parquet(stream))
+    rows.write_parquet(file)
+    return file
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: rows.drop("process"),
+        lambda rows: pl.DataFrame({"foreign": [1, 2]}),
+        lambda rows: rows.with_columns(start_ns=pl.lit("yesterday")),
+        lambda rows: rows.with_columns(process=pl.lit([1, 2])),
+        lambda rows: rows.with_columns(rank=pl.lit(1 << 40)),
+    ],
+)
+def test_another_table_is_damage_and_the_rest_is_read(
+    run: Path, change: Callable[[pl.DataFrame], pl.DataFrame]
+) -> None:
+    file = changed(run, change)
+    opened = open_run(run)
+
+    assert opened.ranges()["rank"].to_list() == [1] * STEPS
+    assert opened.stages()["rank"].unique().to_list() == [1]
+    assert {loss.path for loss in opened.damage} == {str(file)}
+    assert all("is no table of ranges" in loss.reason for loss in opened.damage)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"duration_ns": -5}, {"start_ns": -1}, {"start_ns": (1 << 63) - 1}, {"track": 1 << 20}, {"depth": -1},
+     {"step": -1}, {"step": 1 << 40}, {"process": None}, {"start_ns": None}],
+    ids=str,
+)  # fmt: skip
+def test_rows_that_cannot_be_are_left_out_and_counted(run: Path, wrong: dict[str, Any]) -> None:
+    (name, value) = next(iter(wrong.items()))
+    of_one = pl.int_range(pl.len()) == 0
+    file = changed(run, lambda rows: rows.with_columns(pl.when(of_one).then(value).otherwise(pl.col(name)).alias(name)))
+    opened = open_run(run)
+
+    assert len(opened.ranges()) == 2 * STEPS - 1
+    assert [(loss.path, "1 rows with numbers that cannot be" in loss.reason) for loss in opened.damage] == [
+        (str(file), True)
+    ]
+    assert sum(part.height for part, _ in opened.batches()) == 2 * STEPS - 1
+
+
+@pytest.mark.parametrize("text", ["{", "[1, 2]", "[" * 50_000, "\x00"], ids=lambda text: text[:6])
+def test_attributes_that_are_no_object_have_no_member(run: Path, text: str) -> None:
+    changed(run, lambda rows: rows.with_columns(attributes=pl.lit(text)))
+
+    ranges = open_run(run).ranges(attributes=["tokens"])
+
+    assert ranges.filter(rank=0)["tokens"].to_list() == [None] * STEPS
+    assert ranges.filter(rank=1)["tokens"].to_list() == list(range(STEPS))
+
+
+def test_a_table_of_stages_names_the_file_that_is_damaged(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", stage_times(NOBODY, ranks=2, steps=5))
+    compacting.compact(run)
+    file = next((run / dataset.FOLDER).glob("days/*/*/*/*.parquet"))
+    file.write_bytes(file.read_bytes()[:-20])
+
+    with pytest.raises(ReadError, match="no whole Parquet file") as error:
+        summaries.table(run)
+
+    assert str(file) in str(error.value)
