@@ -7,6 +7,7 @@ MSTXKIT_NATIVE and getting the other is an error. Which tests run on the Python 
 from __future__ import annotations
 
 import contextvars
+import gc
 import os
 import signal
 import sys
@@ -71,6 +72,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     limits = {item.path: _limit_s(item) for item in items}
     items.sort(key=lambda item: (item.path not in slow, -limits[item.path], -sizes[item.path]))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays until the end: no test's `gc.collect()` looks through all of it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _leave_for_other_days(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -16,6 +16,7 @@ from types import FunctionType
 from typing import Any, Iterator, Sequence
 
 import pytest
+from builders import soak
 
 import mstxkit
 from mstxkit import testing
@@ -66,7 +67,9 @@ def test_help_says_what_each_argument_means(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "names", [*([name] for name in mstxkit.__all__), ["Capture"], RUN, KIT], ids=lambda names: names[0]
+    "names",
+    [*soak.sample([[name] for name in mstxkit.__all__], 8), ["Capture"], RUN, KIT],
+    ids=lambda names: names[0],
 )
 def test_the_examples_in_help_run(names: Sequence[str], tmp_path: Path) -> None:
     """In a process of their own, each in a new folder, on the engine that is loaded here."""

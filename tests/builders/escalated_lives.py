@@ -310,10 +310,12 @@ class Conductor:
         acks = self.run / "control" / "acks"
         away = acks.with_name("away")
         acks.rename(away)
-        acks.write_text("a file is where the folder was")
+        with contextlib.suppress(IsADirectoryError):  # a rank was faster, and made the folder anew
+            acks.write_text("a file is where the folder was")
         time.sleep(self.chance.uniform(0.1, 0.5))
-        acks.unlink()
-        with contextlib.suppress(OSError):  # a rank may have been faster: what it says now is newer
+        with contextlib.suppress(IsADirectoryError):
+            acks.unlink()
+        with contextlib.suppress(OSError):  # there is one already: what a rank said in it is newer
             away.rename(acks)
         for file in away.iterdir() if away.exists() else ():
             with contextlib.suppress(FileExistsError):

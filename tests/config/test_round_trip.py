@@ -113,7 +113,7 @@ def difference(config: Config, said: Config) -> set[str]:
 def test_what_is_not_said_again_is_listed_and_nothing_else(flavour: str) -> None:
     adapter = adapters.by_flavour()[flavour]
 
-    @settings(max_examples=soak.rounds(500, 30), deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=soak.rounds(500, 15), deadline=None, suppress_health_check=list(HealthCheck))
     @given(configs.map(settled))
     def check(fields: dict[str, Any]) -> None:
         config = Config.model_validate(fields)
@@ -227,7 +227,7 @@ def test_whatever_stands_in_a_source_it_is_read_or_refused(flavour: str) -> None
     )  # fmt: skip
     source = source_of(adapter, adapter.write(full).text)
 
-    @settings(max_examples=soak.rounds(500, 30), deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=soak.rounds(500, 15), deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.data())
     def check(data: st.DataObject) -> None:
         changed = source

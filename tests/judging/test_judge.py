@@ -243,7 +243,7 @@ def test_what_an_earlier_judge_has_left_is_withdrawn_when_it_is_not_seen_for_lon
 
 def test_thousands_of_steps_with_verdicts_leave_no_more_behind_than_hundreds() -> None:
     """Every rank is slow in its turn: what is remembered is of the size of the job."""
-    judge, turns = JobJudge(), soak.rounds(200, 8)
+    judge, turns = JobJudge(), soak.rounds(200, 4)
 
     def turn(number: int) -> int:
         steps = alone(50, slow=(number % 6, 2.0, 0), seed=number % 7)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
 
 np = pytest.importorskip("numpy")
 
+from builders import soak  # noqa: E402
 from builders.judged import alone  # noqa: E402
 
 from mstxkit.judging.evidence import RoleStep  # noqa: E402
@@ -70,14 +72,13 @@ def lines(steps: list[RoleStep], judge: JobJudge) -> list[Verdict]:
     return [verdict for step in steps for verdict in judge.close(step).verdicts]
 
 
-@pytest.mark.parametrize(
-    "evidence",
-    [
-        {}, {"where": 3, "excess_ratio": "much"}, {"where": "in", "excess_ratio": -5.0},
-        {"where": "in", "excess_ratio": 1e308, "steps": 1e308}, {"where": "link", "excess_ratio": 1.0, "usual_s": 0},
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("rank", [None, 1, 99])
+EVIDENCE: list[dict[str, Any]] = [
+    {}, {"where": 3, "excess_ratio": "much"}, {"where": "in", "excess_ratio": -5.0},
+    {"where": "in", "excess_ratio": 1e308, "steps": 1e308}, {"where": "link", "excess_ratio": 1.0, "usual_s": 0},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("evidence", "rank"), soak.sample([*product(EVIDENCE, (None, 1, 99))], 5))
 def test_of_whatever_somebody_has_written_nothing_fails_and_it_does_not_stand_for_ever(
     evidence: dict[str, Any], rank: int | None
 ) -> None:

@@ -10,7 +10,7 @@ from builders import ray_jobs, soak
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
-RANKS, REWARDS, STEPS = soak.rounds(16, 6), 3, range(40, 43)
+RANKS, REWARDS, STEPS = soak.rounds(16, 4), 3, range(40, 43)
 BASE = "ActorWorkerBase"
 
 

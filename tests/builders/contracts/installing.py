@@ -36,6 +36,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[surface.Surfa
 def install(written: Callable[[surface.Surface], Path]) -> Iterator[Install]:
     """Put the package of a surface on the path. Afterwards nothing is patched and nothing of it is imported."""
     path, finders, roots = list(sys.path), list(sys.meta_path), set()
+    gc.collect()
     gc.freeze()  # reports look for who else holds a function, among everything that was made since
     aside: dict[str, object] = {}
 
@@ -48,7 +49,6 @@ def install(written: Callable[[surface.Surface], Path]) -> Iterator[Install]:
         return Installed(one, folder)
 
     yield install
-    gc.unfreeze()
     mstxkit.unpatch()
     for name in [name for name in sys.modules if name.split(".")[0] in roots]:
         del sys.modules[name]

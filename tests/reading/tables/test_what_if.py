@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 pl = pytest.importorskip("polars")
@@ -27,8 +29,7 @@ FAULTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", FAULTS)
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(("name", "kind"), soak.sample([*product(SHAPES, FAULTS)], 8))
 def test_a_step_without_its_straggler_is_as_long_as_in_a_job_without_the_fault(name: str, kind: str) -> None:
     shape = SHAPES[name]
     for seed in range(1000, soak.rounds(1020, 1001)):
