@@ -144,6 +144,7 @@ def stretches(excess: Seconds) -> SlowStretches:
     since, until, most = _longest(values)
     quicker = np.where(seen, np.clip(-excess / noise, -4, 4) - _SLACK, 0.0)
     stands_out = (most >= _SURE_FROM) & (most >= _OVER_QUICKER * _longest(quicker)[2])
+    since, until = _closer(excess, seen, since, until)
     steps, effect = _in_between(excess, seen, since, until)
     compared = max(1, int(seen.any(axis=0).sum())) * max(1, len(excess))
     with np.errstate(all="ignore"):
@@ -151,6 +152,18 @@ def stretches(excess: Seconds) -> SlowStretches:
     chance = np.array([math.erfc(max(0.0, d) / math.sqrt(2)) / 2 for d in np.nan_to_num(deviations).ravel()])
     confidence = np.clip(1 - chance.reshape(steps.shape) * compared, 0.0, 1.0)
     return SlowStretches(since, until, steps, effect, confidence, stands_out)
+
+
+def _closer(
+    excess: Seconds, seen: npt.NDArray[np.bool_], since: npt.NDArray[np.int64], until: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The same stretches without steps at their ends that are nearer to none than to the mean: these came by chance."""
+    half = _in_between(excess, seen, since, until)[1] / 2
+    at = np.arange(len(excess))[:, None, None]
+    is_inside = (at >= since) & (at < until)
+    values = np.where(is_inside, np.where(seen, np.clip(excess - half, -half, half), 0.0), -np.inf)
+    begin, end, most = _longest(values)
+    return np.where(most > 0, begin, since), np.where(most > 0, end, until)
 
 
 def _longest(values: Seconds) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Seconds]:
