@@ -29,13 +29,14 @@ class FolderEvents:
 
     Attributes:
         is_refused: Did the kernel not take the last `watch`, because the user's limits are used up, say?
+        is_new: Did the last `watch` begin with a folder? Nobody was told of what came into it before.
     """
 
     def __init__(self) -> None:
         self._pipe: WakePipe | None = None
         self._events: OwnDescriptor | None = None
         self._watched: dict[str, tuple[tuple[int, int], int]] = {}
-        self.is_refused = False
+        self.is_refused = self.is_new = False
 
     def open(self) -> bool:
         """Can it be waited on? Opens what is not open, or was closed by somebody else."""
@@ -54,7 +55,7 @@ class FolderEvents:
         wanted = {os.fspath(folder) for folder in folders}
         if self._events is None or not self._events.is_ours:
             self._events, self._watched = _inotify(), {}
-        self.is_refused = self._events is None
+        self.is_refused, self.is_new = self._events is None, False
         if self._events is None:
             return False
         for path in [path for path in self._watched if path not in wanted]:
@@ -76,6 +77,7 @@ class FolderEvents:
                 self._watched.pop(path, None)
                 return False
             self._watched[path] = which, number
+            self.is_new = True
         return True
 
     def wait(self, seconds: float) -> None:

@@ -155,9 +155,14 @@ def has_holder(descriptor: int) -> bool | None:
     """
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         return None
+    return _holder(descriptor) is not None
+
+
+def _holder(descriptor: int) -> int | None:
+    """The pid of another process that holds the lock of this open file, 0 for one of elsewhere; None for nobody."""
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     answer = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
-    return int(answer[0]) != fcntl.F_UNLCK
+    return None if answer[0] == fcntl.F_UNLCK else max(0, answer[4])
 
 
 def of_this() -> dict[str, Any]:
@@ -181,9 +186,29 @@ def is_alive(who: Mapping[str, Any]) -> bool | None:
     lock = who.get("life")
     proof = is_held(lock) if isinstance(lock, str) else None
     is_neighbour = who.get("pidns") == identity.namespace("pid")
+    if proof and is_neighbour and _is_anothers(str(lock), who.get("pid")):
+        proof = False
     if proof is None:
         return _has_same_pid(who) if is_neighbour else None
     return proof or (is_neighbour and _maps_its_file(who))
+
+
+def _is_anothers(path: str, pid: object) -> bool:
+    """Is this lock another process's than that one's? Whoever seals what a dead one left holds it meanwhile."""
+    held = _held_here()
+    with _held.lock:
+        if path in held:
+            return pid != os.getpid()
+        try:
+            descriptor = os.open(path, os.O_RDONLY | _FLAGS)
+        except OSError:
+            return False
+        try:
+            return _holder(descriptor) not in (None, 0, pid)
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)
 
 
 def _has_same_pid(who: Mapping[str, Any]) -> bool:

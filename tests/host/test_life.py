@@ -185,6 +185,25 @@ def test_whose_lock_is_held_lives_whatever_its_pid_looks_like_from_here(path: Pa
     assert life.is_alive(about) is False
 
 
+@pytest.mark.parametrize("is_here", [True, False])
+def test_who_is_dead_does_not_live_while_another_one_holds_its_lock_to_seal_what_it_left(
+    path: Path, is_here: bool
+) -> None:
+    """Its successor would take it for a second process of the same rank, and record again what it has recorded."""
+    holder = Holder(path)
+    about = who(pid=holder.pid, pid_start=identity.pid_start(holder.pid), life=str(path))
+    holder.killed()
+    adopter = None if is_here else Holder(path)
+    if is_here:
+        life.hold(path)
+    while_adopted = life.is_held(str(path)), life.is_alive(about)
+    life.let_go(path)
+    if adopter is not None:
+        adopter.killed()
+
+    assert while_adopted == (True, False)
+
+
 def test_who_lost_its_lock_and_has_its_live_file_mapped_lives(path: Path) -> None:
     holder = Holder(path)
     holder.does("import mmap; f = open(sys.argv[1][:-4] + 'live', 'w+b'); f.truncate(4096)")

@@ -87,6 +87,8 @@ class Watcher:
         look a second has to do.
         """
         is_told = bool(places) and self._events.watch(places)
+        if is_told and self._events.is_new:
+            return 0.0  # news may have come since the look and before that
         if places and not is_told and not self._events.is_refused:
             return self._interval_s
         return max(self._interval_s, self._told_s if is_told else self._asking_s)

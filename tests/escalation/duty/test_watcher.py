@@ -99,9 +99,10 @@ def waits_of(monkeypatch: pytest.MonkeyPatch, **more: object) -> float:
     waits: list[float] = []
     watcher = Watcher(lambda: None, interval_s=0.25, **more)  # type: ignore[arg-type]
     monkeypatch.setattr(watcher._events, "wait", waits.append)
-    watcher._look()
+    for _ in range(2):  # the first one begins to be told
+        watcher._look()
     watcher.stop()
-    return waits[0]
+    return waits[-1]
 
 
 def test_who_is_told_of_news_looks_rarely_and_who_reads_for_his_host_once_a_second(
@@ -115,7 +116,20 @@ def test_what_is_done_beside_a_look_is_done_while_nothing_goes_on(monkeypatch: p
     done: list[str] = []
     waits_of(monkeypatch, places=list, beside=lambda: done.append("nothing goes on"))
     waits_of(monkeypatch, places=lambda: None, beside=lambda: done.append("something does"))
-    assert done == ["nothing goes on"]
+    assert done == ["nothing goes on"] * 2
+
+
+def test_what_came_before_the_kernel_tells_is_looked_for_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    waits: list[float] = []
+    watcher = Watcher(lambda: None, 60.0, lambda: [tmp_path])
+    monkeypatch.setattr(watcher._events, "wait", waits.append)
+    for _ in range(2):
+        watcher._look()
+    watcher.stop()
+
+    assert waits[0] == 0 and waits[1] > 22.5
 
 
 def test_who_is_not_told_or_has_something_to_do_looks_as_often_as_he_was_told(
