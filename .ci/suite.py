@@ -41,8 +41,6 @@ NOT_FOR_TESTS = ("RAY_ADDRESS", "PYTHONDONTWRITEBYTECODE")
 # A file stays on one worker: what its tests share is made once.
 # What is marked as slow, or may take long, begins first (tests/conftest.py): else one worker waits for it at the end.
 SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
-# Of the core's time on two workers three quarters are waits for processes that its tests have started.
-THREE_BESIDE = ("-n", "3", *SIDE_BY_SIDE[2:])
 ALONE: tuple[str, ...] = ()
 # Of the time that Ray's tests take, two thirds are its own waits.
 RAY_ALONE = tuple((*part, ALONE) for part in OF_RAY)
@@ -109,7 +107,7 @@ def soak_here() -> list[Outcome]:
 
 
 def in_lanes(of: str, of_ray: Sequence[OfFramework], at_last: Callable[[], list[Outcome]]) -> list[Outcome]:
-    """All parts, or what `of` leaves of them, in three lanes: five or six workers keep two cores busy, as many tests
+    """All parts, or what `of` leaves of them, in three lanes: four or five workers keep two cores busy, as many tests
     wait for children, imports and trainings. What pytest says of a part of the other lanes is shown when it is through.
     """
     with ThreadPoolExecutor(max_workers=1) as second_lane, ThreadPoolExecutor(max_workers=1) as lane_of_ray:
@@ -123,16 +121,16 @@ def in_lanes(of: str, of_ray: Sequence[OfFramework], at_last: Callable[[], list[
         ]
         last = second_lane.submit(at_last)
         twin = lane_of_ray.submit(on_engine, "0", of, PIPE)
-        core = on_engine("1", of, options=THREE_BESIDE)
+        core = on_engine("1", of)
         # Last: what it trains is judged, and a busy machine makes everybody slow.
         demo = run(Part("slow (demo)", Path(sys.executable), SLOW + of))
         return [core, twin.result(), demo, *(outcome.result() for outcome in beside), *last.result()]
 
 
-def on_engine(native: str, of: str = "", output: int | None = None, options: tuple[str, ...] = SIDE_BY_SIDE) -> Outcome:
+def on_engine(native: str, of: str = "", output: int | None = None) -> Outcome:
     """The core tests, or some of them, on one engine."""
-    title = f"core on the {ENGINES[native]}"
-    return run(Part(title, Path(sys.executable), CORE_BY_ENGINE[native] + of, native, options), output)
+    part = Part(f"core on the {ENGINES[native]}", Path(sys.executable), CORE_BY_ENGINE[native] + of, native)
+    return run(part, output)
 
 
 def on_npu(markers: str, options: tuple[str, ...], output: int | None = None) -> Outcome:
