@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 import time
 from collections import Counter
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple, Sequence
 
 from builders.lives import UNJUDGED
 
@@ -81,8 +82,24 @@ def run_driver(name: str, run: Path, *arguments: str, collects: bool = True, **v
     Args:
         collects: False: leave it as the job itself has left it.
     """
+    done = _ended(name, run, arguments, variables)
+    if _RAY_DID_NOT_START in done.stdout + done.stderr:  # nothing of the job has run
+        shutil.rmtree(run, ignore_errors=True)
+        done = _ended(name, run, arguments, variables)
+    if collects and (run / "run.json").exists():
+        _collect(run)
+    return Job(_last_line(done.stdout), run, done.stdout + done.stderr, done.returncode)
+
+
+# Ray 2.60.0, `ray/_private/node.py`: it waits 30 s for its raylet, which may be too little beside other tests.
+_RAY_DID_NOT_START = "The current node timed out during startup"
+
+
+def _ended(
+    name: str, run: Path, arguments: Sequence[str], variables: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(HERE / "drivers" / f"{name}.py"), *arguments, str(run)]
-    done = subprocess.run(
+    return subprocess.run(
         command,
         env=environment(**variables),
         cwd=run.parent,
@@ -90,9 +107,6 @@ def run_driver(name: str, run: Path, *arguments: str, collects: bool = True, **v
         text=True,
         timeout=_ENDS_WITHIN_S,
     )
-    if collects and (run / "run.json").exists():
-        _collect(run)
-    return Job(_last_line(done.stdout), run, done.stdout + done.stderr, done.returncode)
 
 
 def environment(**more: str) -> dict[str, str]:

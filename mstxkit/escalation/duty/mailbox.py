@@ -101,7 +101,8 @@ class Mailbox:
         reads a folder that other hosts write into has to ask. None while what is there has just changed.
         """
         if not self._turn.is_held:
-            return [self._relay.path.parent]
+            # Also where requests come from: who was to pass them on may have been killed.
+            return [self._relay.path.parent, *([self._control.path] if self._is_told() else [])]
         if self._shared.is_settling:
             return None
         return [self._control.path] if self._is_told() else []

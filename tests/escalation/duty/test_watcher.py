@@ -108,7 +108,7 @@ def waits_of(monkeypatch: pytest.MonkeyPatch, **more: object) -> float:
 def test_who_is_told_of_news_looks_rarely_and_who_reads_for_his_host_once_a_second(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert 22.5 < waits_of(monkeypatch, places=lambda: [tmp_path]) <= 30
+    assert 15 < waits_of(monkeypatch, places=lambda: [tmp_path]) <= 20
     assert 0.75 < waits_of(monkeypatch, places=list) <= 1.0
 
 
@@ -129,7 +129,7 @@ def test_what_came_before_the_kernel_tells_is_looked_for_at_once(
         watcher._look()
     watcher.stop()
 
-    assert waits[0] == 0 and waits[1] > 22.5
+    assert waits[0] == 0 and waits[1] > 15
 
 
 def test_who_is_not_told_or_has_something_to_do_looks_as_often_as_he_was_told(
