@@ -26,6 +26,8 @@ _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 # struct flock of Linux on 64 bits: l_type, l_whence, l_start, l_len, l_pid (fcntl.h).
 _FLOCK = struct.Struct("@hhqqi0q")
 _TRIES = 20
+# In place of a pid: of a process that has none here, and of none.
+_ELSEWHERE, _NOBODY = 0, -1
 
 
 class _Held:
@@ -129,18 +131,24 @@ def let_go(path: Path, remove: bool = True) -> None:
 
 def is_held(path: str) -> bool | None:
     """Does any process hold this lock? None where there is no such file, or it cannot be told. Never waits."""
+    holder = _holder_of(path)
+    return None if holder is None else holder != _NOBODY
+
+
+def _holder_of(path: str) -> int | None:
+    """Who holds this lock, as `_holder` says it, or this process. None as of `is_held`."""
     if not path.endswith(SUFFIX):
         return None  # opening and closing another file could cost this process a lock of somebody else's
     held = _held_here()
     with _held.lock:
         if path in held:
-            return True
+            return os.getpid()
         try:
             descriptor = os.open(path, os.O_RDONLY | _FLAGS)
         except (OSError, ValueError):
             return None
         try:
-            return has_holder(descriptor)
+            return _holder(descriptor)
         except OSError:
             return None
         finally:
@@ -153,16 +161,19 @@ def has_holder(descriptor: int) -> bool | None:
     Raises:
         OSError: its file system has no locks.
     """
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return None
-    return _holder(descriptor) is not None
+    holder = _holder(descriptor)
+    return None if holder is None else holder != _NOBODY
 
 
 def _holder(descriptor: int) -> int | None:
-    """The pid of another process that holds the lock of this open file, 0 for one of elsewhere; None for nobody."""
+    """The pid of another process that holds the lock of this open file, `_ELSEWHERE` where that is not known here, or
+    `_NOBODY`; None: it is no regular file.
+    """
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return None
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     answer = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
-    return None if answer[0] == fcntl.F_UNLCK else max(0, answer[4])
+    return _NOBODY if answer[0] == fcntl.F_UNLCK else max(_ELSEWHERE, answer[4])
 
 
 def of_this() -> dict[str, Any]:
@@ -184,31 +195,14 @@ def is_alive(who: Mapping[str, Any]) -> bool | None:
     if who.get("host") != identity.host() or who.get("boot") != identity.boot_id():
         return None
     lock = who.get("life")
-    proof = is_held(lock) if isinstance(lock, str) else None
+    holder = _holder_of(lock) if isinstance(lock, str) else None
     is_neighbour = who.get("pidns") == identity.namespace("pid")
-    if proof and is_neighbour and _is_anothers(str(lock), who.get("pid")):
-        proof = False
-    if proof is None:
+    if holder is None:
         return _has_same_pid(who) if is_neighbour else None
-    return proof or (is_neighbour and _maps_its_file(who))
-
-
-def _is_anothers(path: str, pid: object) -> bool:
-    """Is this lock another process's than that one's? Whoever seals what a dead one left holds it meanwhile."""
-    held = _held_here()
-    with _held.lock:
-        if path in held:
-            return pid != os.getpid()
-        try:
-            descriptor = os.open(path, os.O_RDONLY | _FLAGS)
-        except OSError:
-            return False
-        try:
-            return _holder(descriptor) not in (None, 0, pid)
-        except OSError:
-            return False
-        finally:
-            os.close(descriptor)
+    if not is_neighbour:
+        return holder != _NOBODY
+    # Whoever seals what a dead one left holds its lock meanwhile.
+    return holder in (_ELSEWHERE, who.get("pid")) or _maps_its_file(who)
 
 
 def _has_same_pid(who: Mapping[str, Any]) -> bool:
