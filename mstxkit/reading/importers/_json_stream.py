@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Callable, Iterator, Mapping
 
 from ...errors import FormatError
-from ..folder import Damage
-from ._trace import EVENTS_AT_MOST, DeviceTrace
+from ._trace import EVENTS_AT_MOST, DeviceTrace, with_damage
 
 _PIECE_BYTES = 1 << 22
 VALUE_CHARACTERS = 1 << 26  # of a single value
@@ -207,16 +206,11 @@ def read_into(
         OSError: the file cannot be opened.
         FormatError: nothing in it could be read.
     """
-    with opened(Path(trace.file)) as file:
-        try:
-            for first, last, value in JsonStream(file, advance).values(levels, default):
-                take(first, last, value)
-                if trace.events >= EVENTS_AT_MOST:
-                    raise FormatError(f"has more than {EVENTS_AT_MOST} events: the rest is left out")
-        except FormatError as exc:
-            if not trace.events:
-                raise
-            Damage.because(trace.file, exc).note_in(trace.damage)
+    with opened(Path(trace.file)) as file, with_damage(trace):
+        for first, last, value in JsonStream(file, advance).values(levels, default):
+            take(first, last, value)
+            if trace.events >= EVENTS_AT_MOST:
+                raise FormatError(f"has more than {EVENTS_AT_MOST} events: the rest is left out")
 
 
 def ns_of_us(value: Any) -> int | None:

@@ -7,12 +7,14 @@ out how far that is from the run's.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Iterable, NamedTuple
+from typing import Any, Iterable, Iterator, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ...errors import FormatError
 from ..folder import Damage
 from ..intervals import Intervals, union
 
@@ -198,3 +200,18 @@ class DeviceTrace:
 def text(value: Any) -> str:
     """A short text, fit for a file; "" for what is none."""
     return value[:NAME_CHARACTERS].encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else ""
+
+
+@contextmanager
+def with_damage(trace: DeviceTrace) -> Iterator[None]:
+    """Read the file of a trace: once there are events, what cannot be read is damage of the trace.
+
+    Raises:
+        FormatError: as the body, while there are none.
+    """
+    try:
+        yield
+    except FormatError as exc:
+        if not trace.events:
+            raise
+        Damage.because(trace.file, exc).note_in(trace.damage)

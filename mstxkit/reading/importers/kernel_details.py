@@ -16,7 +16,7 @@ from ..folder import Damage
 from . import Importer
 from ._json_stream import ns_of_us
 from ._lanes import COLLECTIVE
-from ._trace import EVENTS_AT_MOST, CoveredTime, DeviceTrace, NamedColumn
+from ._trace import EVENTS_AT_MOST, CoveredTime, DeviceTrace, NamedColumn, with_damage
 
 _START, _LENGTH, _KERNEL, _CORE = "start time(us)", "duration(us)", "name", "accelerator core"
 _COLLECTIVE_CORE, _GROUP = re.compile(r"communication|hccl", re.IGNORECASE), re.compile(r"__(\d+)_")
@@ -38,7 +38,7 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
         NamedColumn(),
     )
     bad = 0
-    try:
+    with with_damage(trace):
         for name, core, start, length in _rows(path, advance):
             start_ns, length_ns = ns_of_us(start), ns_of_us(length)
             if start_ns is None or length_ns is None:
@@ -51,10 +51,6 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
                 column.add(group[1], start_ns, start_ns + length_ns)
             if trace.events >= EVENTS_AT_MOST:
                 raise FormatError(f"has more than {EVENTS_AT_MOST} rows: the rest is left out")
-    except FormatError as exc:
-        if not trace.events:
-            raise
-        Damage.because(trace.file, exc).note_in(trace.damage)
     if bad:
         Damage.of(trace.file, f"{bad} rows have no usable time and are left out").note_in(trace.damage)
     trace.computing, trace.communicating, trace.operations = computing.all(), communicating.all(), column.all()
