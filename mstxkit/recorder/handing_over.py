@@ -64,8 +64,8 @@ class HandingOver:
             handed_over.STEP: engine.process_step(),
             handed_over.END: is_end,
             handed_over.LOST: lost,
+            handed_over.CPU: self._counted(),
         }
-        document[handed_over.CPU] = self._counted()
         self._ring.put(self._waiting, document, {handed_over.STAGES: engine.stage_keys(), handed_over.WHO: self._who()})
         self._waiting = b""
 

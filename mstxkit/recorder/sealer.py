@@ -107,10 +107,9 @@ class Sealer:
             return True
         now_s = time.monotonic()
         is_left = recorded[1] > 0  # in the bank: it is sealed in time
-        is_looked_for = self.is_looked_for()
-        tick_s = self._ticked_s + (_LOOKED_FOR_TICK_S if is_looked_for else _QUIET_TICK_S)
+        look_s, every_s = (_LOOKED_FOR_TICK_S,) * 2 if self.is_looked_for() else (_QUIET_LOOK_S, _QUIET_TICK_S)
+        tick_s = self._ticked_s + every_s
         tick_s = min(tick_s, now_s + self._rotating.left_s(now_s) + _A_LITTLE_S) if is_left else tick_s
-        look_s = _LOOKED_FOR_TICK_S if is_looked_for else _QUIET_LOOK_S
         is_woken = engine.wait_for_records(min(look_s, max(_A_LITTLE_S, tick_s - now_s)))
         return is_woken or time.monotonic() >= tick_s
 
