@@ -5,7 +5,8 @@ its own files. So each is looked at before use.
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+import select
+from typing import Iterable, NamedTuple
 
 
 class OwnDescriptor(NamedTuple):
@@ -69,6 +70,66 @@ class WakePipe:
         """Never raises."""
         self.end.close()
         self._write.close()
+
+
+class ReadyQueue:
+    """Waits for descriptors, and says in what order they became ready: the kernel queues them, however late we look.
+
+    Args:
+        numbers: Of descriptors that are open; those of a later set need a queue of their own.
+
+    Raises:
+        OSError: no descriptor is left.
+    """
+
+    # Whose number is another file's by now: an `epoll` that is freed closes its number, whosever that is.
+    _lost: list[select.epoll] = []
+
+    def __init__(self, numbers: Iterable[int]) -> None:
+        self._epoll = select.epoll()
+        self._closed = [number for number in numbers if not self._has_taken(number)]
+        self._number = self._epoll.fileno()
+        self._said = _said_of(self._number)
+
+    def _has_taken(self, number: int) -> bool:
+        try:
+            self._epoll.register(number, select.EPOLLIN)
+        except OSError:
+            return False  # somebody has closed it; it may be a plain file of his by now
+        return True
+
+    @property
+    def is_ours(self) -> bool:
+        """Is it still what it was, with all its descriptors?"""
+        return _said_of(self._number) == self._said
+
+    def wait(self, seconds: float) -> list[int]:
+        """Those that are ready, the first one first; at once those that were closed before it was made. Ask `is_ours`
+        before: to wait on another's would take its events.
+
+        Raises:
+            OSError: it was closed just now.
+        """
+        return self._closed or [number for number, _ in self._epoll.poll(seconds)]
+
+    def close(self) -> None:
+        """Before its descriptors are closed. Never raises."""
+        if not self.is_ours:
+            self._lost.append(self._epoll)
+            return
+        try:
+            self._epoll.close()
+        except OSError:
+            pass  # somebody was faster
+
+
+def _said_of(number: int) -> str:
+    """What the kernel says of a queue: the descriptors in it, and what these are."""
+    try:
+        with open(f"/proc/self/fdinfo/{number}") as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 def _target(number: int) -> str:

@@ -7,14 +7,13 @@ program may close every descriptor that it has, and get our numbers for its own 
 from __future__ import annotations
 
 import os
-import select
 import time
 from pathlib import Path
 from typing import Collection
 
 from ..errors import FormatError
 from ..host import identity, life
-from ..host.descriptors import OwnDescriptor, WakePipe
+from ..host.descriptors import OwnDescriptor, ReadyQueue, WakePipe
 from ..store import documents, livefile
 
 # Of those that are watched every one is asked for its lock once in so many turns: one that became another program has
@@ -36,7 +35,7 @@ class Neighbours:
         self._folder = folder
         self._watched: dict[str, OwnDescriptor] = {}
         self._pipe: WakePipe | None = None
-        self._poll: select.poll | None = None  # None: somebody else is to be watched now
+        self._queue: ReadyQueue | None = None  # None: somebody else is to be watched now
         self._turns = 0
         self._gone: frozenset[str] = frozenset()
         self.gone_ns: dict[str, int] = {}
@@ -48,13 +47,15 @@ class Neighbours:
             OSError: no descriptor is left.
         """
         if self._pipe is None or not self._pipe.is_ours:
-            self._pipe, self._poll = WakePipe(), None
+            self._forget_queue()
+            self._pipe = WakePipe()
 
     def close(self) -> None:
         """Watch nobody any more."""
+        self._forget_queue()
         for descriptor in (*self._watched.values(), *(() if self._pipe is None else (self._pipe,))):
             descriptor.close()
-        self._watched, self._pipe, self._poll = {}, None, None
+        self._watched, self._pipe = {}, None
 
     def wake(self) -> None:
         """End a `wait`, from another thread. Never raises."""
@@ -69,11 +70,18 @@ class Neighbours:
         for name in set(names) - set(self._watched) - set(self.gone_ns):
             number = _opened(self._folder / f"{name}{life.LIVE_SUFFIX}")
             if number is not None:
-                self._watched[name], self._poll = OwnDescriptor.of(number), None
+                self._ready(0)  # who is gone by now, in their order: a new queue has another one
+                self._forget_queue()
+                self._watched[name] = OwnDescriptor.of(number)
 
     def _let_go_of(self, name: str) -> OwnDescriptor:
-        self._poll = None
+        self._forget_queue()
         return self._watched.pop(name)
+
+    def _forget_queue(self) -> None:
+        if self._queue is not None:
+            self._queue.close()
+            self._queue = None
 
     def _is_its_turn(self, name: str, descriptor: OwnDescriptor) -> bool:
         return (descriptor.number + self._turns) % _TURNS == 0
@@ -99,27 +107,41 @@ class Neighbours:
 
     def wait(self, seconds: float) -> None:
         """Wait until one of them is gone, or `wake` is called."""
-        if self._poll is None:
-            self._poll, wakes = select.poll(), [] if self._pipe is None else [self._pipe.end]
-            for descriptor in (*self._watched.values(), *wakes):
-                self._poll.register(descriptor.number, select.POLLIN)
-        ready = {number for number, _ in self._poll.poll(int(1000 * seconds))}
-        now_ns = time.monotonic_ns()
-        for name in [name for name, descriptor in self._watched.items() if descriptor.number in ready]:
-            descriptor = self._let_go_of(name)
-            # Who ends with a word takes its lock's file along.
-            if descriptor.is_ours and (self._folder / f"{name}{life.SUFFIX}").exists():
-                self.gone_ns[name] = now_ns
-            descriptor.close()
+        ready = self._ready(seconds)
         if self._pipe is not None and self._pipe.end.number in ready:
             self._hear(seconds)
+
+    def _ready(self, seconds: float) -> list[int]:
+        """Wait, and note who is gone. Returns the numbers of what ended it."""
+        if self._queue is not None and not self._queue.is_ours:
+            self._forget_queue()
+        if self._queue is None:
+            self._queue = ReadyQueue(self._numbers())
+        ready, now_ns = self._queue.wait(seconds), time.monotonic_ns()
+        names = {descriptor.number: name for name, descriptor in self._watched.items()}
+        for order, number in enumerate(ready):
+            if number in names:
+                self._note_end_of(names[number], now_ns + order)
+        return ready
+
+    def _numbers(self) -> list[int]:
+        wakes = [] if self._pipe is None else [self._pipe.end]
+        return [descriptor.number for descriptor in (*self._watched.values(), *wakes)]
+
+    def _note_end_of(self, name: str, now_ns: int) -> None:
+        descriptor = self._let_go_of(name)
+        # Who ends with a word takes its lock's file along.
+        if descriptor.is_ours and (self._folder / f"{name}{life.SUFFIX}").exists():
+            self.gone_ns[name] = now_ns
+        descriptor.close()
 
     def _hear(self, seconds: float) -> None:
         """Somebody has called `wake`; or has closed our pipe, whose number, ready for ever, would end every wait."""
         if self._pipe is not None and self._pipe.is_ours:
             self._pipe.clear()
             return
-        self._pipe = self._poll = None
+        self._forget_queue()
+        self._pipe = None
         try:
             self.open()
         except OSError:

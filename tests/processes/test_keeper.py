@@ -182,6 +182,25 @@ def test_one_that_is_gone_while_another_is_sealed_is_known_to_the_moment_too(
     assert seen[first.pid].gone_ns < seen[second.pid].gone_ns
 
 
+def test_whose_end_is_seen_late_is_known_in_order_too(run: Path) -> None:
+    """A keeper that gets no CPU for a moment must not call the one that was ended the one that took it along."""
+    with mstxkit.capture(run):
+        others = [started(run) for _ in range(3)]
+        keeper = capturing._beside.keeper
+        assert lives.wait_until(lambda: len(keeper._neighbours._watched) == 3)
+        keeper.leave_off()
+        keeper._neighbours.wait(0)
+        in_order = [others[number] for number in (2, 0, 1)]
+        for process in in_order:
+            lives.killed(process)
+        keeper.start()
+        assert lives.wait_until(lambda: {process.pid for process in others} <= sealed_pids(run))
+
+    seen = {process.pid: process for process in mstxkit.open_run(run)._processes if process.gone_ns}
+    assert all(process.was_watched for process in seen.values())
+    assert sorted(seen, key=lambda pid: seen[pid].gone_ns) == [process.pid for process in in_order]
+
+
 CLOSES_EVERYTHING = """
     import os, signal, subprocess, sys, time
     import mstxkit

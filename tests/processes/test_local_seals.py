@@ -129,10 +129,12 @@ def test_recording_goes_on_while_the_runs_disk_is_really_frozen(frozen_disk: Pat
     subprocess.Popen(["sh", "-c", f"sleep 5; fsfreeze -u {frozen}"], stdout=subprocess.DEVNULL)
     began = time.monotonic()
     record(10_000)
-    while time.monotonic() < began + 3: time.sleep(0.05)
-    here = [path for path in Path(disk).rglob("*.mxs*")]
-    blocks = [block for path in here for block in segment.scan(path.read_bytes())]
-    print(sum(block.meta.get("records", 0) for block in blocks if block.kind == segment.RECORDS), flush=True)
+    def sealed():
+        here = [path for path in Path(disk).rglob("*.mxs*")]
+        blocks = [block for path in here for block in segment.scan(path.read_bytes())]
+        return sum(block.meta.get("records", 0) for block in blocks if block.kind == segment.RECORDS)
+    while sealed() < 10_100 and time.monotonic() < began + 4.5: time.sleep(0.05)
+    print(sealed(), flush=True)
     while time.monotonic() < began + 5.5: time.sleep(0.05)
     """,
         run, disk,
