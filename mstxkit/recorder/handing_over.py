@@ -1,13 +1,12 @@
 """Handing over: what the engine has summed up of stages goes into a ring in the host's shared memory, for the keeper.
 
 Done by the sealer's thread, about once a second, and soon after a step is over. The ring is made with the first stage,
-and stays when its process ends: whoever reads it removes it (docs/internals/cluster.md). What nobody reads goes with
-the run's folder there, or once the process has been gone for a while and another one of the run begins or ends.
+and stays when its process ends: the host's next keeper reads it and removes it (docs/internals/cluster.md). What nobody
+reads goes with the run's folder there.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,10 @@ from typing import Any
 from .. import faults
 from ..engine.choose import engine
 from ..host import cpu_time
-from ..store import documents, handed_over, layout, livefile, summaries
+from ..store import handed_over, layout, livefile, summaries
 from .live import LiveFile
 
-_LEFT_AFTER_S, _COUNTED_EVERY_NS = 60.0, 10**9
+_COUNTED_EVERY_NS = 10**9
 _WAITING_AT_MOST = handed_over.ROWS * summaries.ROW_BYTES
 
 
@@ -57,8 +56,6 @@ class HandingOver:
             return False
 
     def _put(self, is_end: bool) -> None:
-        if not self._ring.is_made:
-            forget_left(self._ring.path.parent)
         lost = engine.counters()["summaries_lost"]
         document: dict[str, Any] = {
             handed_over.STEP: engine.process_step(),
@@ -86,21 +83,6 @@ class HandingOver:
     def forget(self) -> None:
         """Leave nothing."""
         _unlink(self._ring.path)
-
-
-def forget_left(folder: Path) -> None:
-    """Remove rings of processes that have been gone for a while."""
-    for name in documents.names_in(folder, layout.HANDED_OVER_SUFFIX):
-        file = folder / name
-        if not file.with_suffix(layout.LIVE_SUFFIX).exists() and _age_s(file) > _LEFT_AFTER_S:
-            _unlink(file)
-
-
-def _age_s(file: Path) -> float:
-    try:
-        return time.time() - os.lstat(file).st_mtime
-    except OSError:
-        return 0.0
 
 
 def _unlink(file: Path) -> None:

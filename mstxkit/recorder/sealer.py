@@ -76,7 +76,7 @@ class Sealer:
 
     def tick_too(self) -> None:
         """Of another thread, which has just been awake: let a tick that is due sooner or later be now."""
-        if self._quiet_looks > _QUIET_LOOKS and time.monotonic() > self._ticked_s + _QUIET_LOOK_S:
+        if self._quiet_looks > _QUIET_LOOKS and time.monotonic() > self._ticked_s + _QUIET_TICK_S:
             engine.wake()
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ import mstxkit
 from mstxkit import faults
 from mstxkit.engine.choose import engine
 from mstxkit.host import folders
-from mstxkit.recorder import handing_over, here
+from mstxkit.recorder import here
 from mstxkit.store import batches, handed_over, run_file, summaries
 from mstxkit.store.documents import Unusable
 from mstxkit.store.handed_over import HandedOver
@@ -236,22 +236,6 @@ def test_what_waits_is_bounded(run: Path, monkeypatch: pytest.MonkeyPatch) -> No
             waiting = len(handing._waiting)
 
     assert waiting == handed_over.ROWS * summaries.ROW_BYTES
-
-
-def test_rings_that_nobody_read_are_cleared_away_after_a_while(run: Path) -> None:
-    with mstxkit.capture(run):
-        folder = here.recorder.live.path.parent  # type: ignore[union-attr]
-        left, fresh, elsewhere = folder / "host-1.sums", folder / "host-2.sums", folder / "host-3.sums"
-        for file in (left, fresh, elsewhere):
-            file.write_bytes(b"")
-        elsewhere.with_suffix(".live").write_bytes(b"")
-        for file in (left, elsewhere):
-            os.utime(file, (time.time() - 61, time.time() - 61))
-        handing_over.forget_left(folder)
-        there = [file.exists() for file in (left, fresh, elsewhere)]
-        elsewhere.with_suffix(".live").unlink()
-
-    assert there == [False, True, True]
 
 
 def test_ten_thousand_steps_are_read_or_counted_and_nothing_grows(run: Path) -> None:

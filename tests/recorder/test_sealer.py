@@ -115,7 +115,7 @@ def test_where_nothing_was_recorded_another_thread_that_is_awake_brings_the_next
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sealer, "_QUIET_LOOKS", -1)
-    monkeypatch.setattr(sealer, "_QUIET_LOOK_S", 0.0)
+    monkeypatch.setattr(sealer, "_QUIET_TICK_S", 0.0)
     with mstxkit.capture(run):
         ours = recorder().sealer
         ours.is_looked_for = lambda: True

@@ -14,7 +14,7 @@ from ...recorder.background import Background
 
 POLL_S = 0.25
 # How often a process looks while nothing is going on: who is told of news, and who reads a shared folder for his host.
-TOLD_S, ASKING_S = 20.0, 1.0
+TOLD_S, ASKING_S = 30.0, 1.0
 
 
 class Watcher:
