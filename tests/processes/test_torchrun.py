@@ -24,9 +24,14 @@ RANK = """
     mstxkit.step(5)
     with mstxkit.stage("actor_update"):
         print(f"rank {rank} works", flush=True)
+        if rank == 0:
+            open(sys.argv[2], "w").close()
         dying_attempts = int(sys.argv[1])
         if attempt < dying_attempts:
-            time.sleep(3 if rank == 1 else 600)
+            time.sleep(600 if rank == 0 else 0)
+            while not os.path.exists(sys.argv[2]):
+                time.sleep(0.01)
+            time.sleep(1.5)  # its agent watches both by then
             os.kill(os.getpid(), signal.SIGKILL)
         elif dying_attempts == 0:
             time.sleep(600)
@@ -41,7 +46,7 @@ def torchrun(run: Path, tmp_path: Path, dying_attempts: int, restarts: int = 0) 
     agent.write_text("import mstxkit; mstxkit.capture()\nfrom torch.distributed.run import main; main()\n")
     return subprocess.Popen(
         [sys.executable, agent, "--standalone", "--nproc-per-node=2", f"--max-restarts={restarts}",
-         program, str(dying_attempts)],
+         program, str(dying_attempts), tmp_path / "rank-0-works"],
         env=lives.environment(MSTXKIT_RUN=str(run)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
 
