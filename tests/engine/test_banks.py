@@ -375,9 +375,9 @@ def test_who_waits_for_records_is_woken_by_the_first_one(engine: Any, small: Wri
         pass
     engine.wait(0)
     woken: list[bool] = []
-    sleeper = threading.Thread(target=lambda: woken.append(engine.wait_for_records(60 if engine.NATIVE else 0.3)))
+    sleeper = threading.Thread(target=lambda: woken.append(engine.wait_for_records(60 if engine.NATIVE else 0.6)))
     sleeper.start()
-    sleeper.join(0.2)
+    sleeper.join(0.15)
     was_asleep = sleeper.is_alive()
     with engine.mstx_range("first"):
         pass

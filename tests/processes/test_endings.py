@@ -33,7 +33,8 @@ def told(run: Path) -> tuple[Counter[tuple[str, str | None]], int]:
 def test_pools_end_well_and_are_sealed_with_their_program(run: Path, tmp_path: Path, method: str) -> None:
     program = tmp_path / "pools.py"
     program.write_text(
-        lives.dedented(
+        lives.PATIENT
+        + lives.dedented(
             """
             import multiprocessing, os, sys, mstxkit
             from concurrent.futures import ProcessPoolExecutor
