@@ -7,6 +7,7 @@ child that lives for a moment has none.
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import Callable
 
@@ -32,6 +33,7 @@ class LastWordsHere:
 
     def __init__(self, live_file: Path, also: Callable[[], object] = lambda: None) -> None:
         self._live_file, self._also = live_file, also
+        self._starting, self._is_over = threading.Lock(), False
         self._pipe: OwnDescriptor | None = None
         self._stacks: StackFile | None = None
         self._unhandled: Unhandled | None = None
@@ -48,15 +50,20 @@ class LastWordsHere:
         Returns:
             0: it takes no CPU time but this thread's.
         """
-        try:
-            if self._stacks is not None:
-                self._stacks.look()
-            if self._pipe is None or not self._pipe.is_ours:
-                self._open()
-            self.start()
-        except Exception as exc:
-            faults.note("last_words", exc)
+        with self._starting:
+            try:
+                if not self._is_over:
+                    self._look()
+            except Exception as exc:
+                faults.note("last_words", exc)
         return 0
+
+    def _look(self) -> None:
+        if self._stacks is not None:
+            self._stacks.look()
+        if self._pipe is None or not self._pipe.is_ours:
+            self._open()
+        self.start()
 
     def start(self) -> None:
         """Start the thread, or go on after `leave_off`, where it can be asked."""
@@ -72,6 +79,8 @@ class LastWordsHere:
 
     def end(self, deadline: float) -> None:
         """Say no more, and leave signals and hooks as they were. The file goes; who reads it has it open."""
+        with self._starting:  # the sealer's thread, which considers, ends after this
+            self._is_over = True
         if self._unhandled is not None:
             self._unhandled.put_back()
         self._background.pause(deadline)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
-from builders import interpreters
+from builders import interpreters, lives
 from builders.interpreters import USES_IT, Program
 
 from mstxkit.bootstrap import pth
@@ -244,7 +245,8 @@ def test_children_of_multiprocessing_are_recorded_once_each_and_its_helpers_are_
 
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 def test_a_parent_that_takes_part_is_recorded_beside_its_children(program: Program, method: str) -> None:
-    interpreters.write(program.folder, {"main.py": CHILDREN.replace('"__main__":', '"__main__":\n    work()')})
+    takes_part = '"__main__":\n    work()\n' + textwrap.indent(lives.PATIENT, "    ")
+    interpreters.write(program.folder, {"main.py": CHILDREN.replace('"__main__":\n', takes_part)})
     done = program.run("main.py", method)
 
     assert (done.returncode, done.stderr) == (0, "")

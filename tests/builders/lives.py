@@ -47,10 +47,21 @@ def dedented(program: str) -> str:
     return textwrap.dedent(program)
 
 
-def start(program: str, *arguments: object, python: str = sys.executable, **variables: str) -> subprocess.Popen[str]:
-    """Start a program; its output can be read while it runs, and its standard input is open until it is `finished`."""
+# A fork waits 50 ms for our threads: on a busy machine a child would not be recorded from its first line on.
+PATIENT = "from mstxkit.recorder import forking\nforking.WAITS_AT_MOST_S = 20.0\n"
+
+
+def start(
+    program: str, *arguments: object, python: str = sys.executable, is_patient: bool = True, **variables: str
+) -> subprocess.Popen[str]:
+    """Start a program; its output can be read while it runs, and its standard input is open until it is `finished`.
+
+    Args:
+        is_patient: Do its forks wait for our threads as long as that takes?
+    """
+    patience = PATIENT if is_patient and "fork" in program else ""
     return subprocess.Popen(
-        [python, "-c", dedented(program), *map(str, arguments)],
+        [python, "-c", patience + dedented(program), *map(str, arguments)],
         env=environment(**variables),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -62,9 +73,12 @@ def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-def run(program: str, *arguments: object, status: int = 0, has_faults: bool = False, **variables: str) -> str:
+def run(
+    program: str, *arguments: object, status: int = 0, has_faults: bool = False, is_patient: bool = True,
+    **variables: str,
+) -> str:  # fmt: skip
     """Run a program to its end, and return what it printed. Fails if mstxkit logged a fault, unless it should."""
-    found, out, err = finished(start(program, *arguments, **variables))
+    found, out, err = finished(start(program, *arguments, is_patient=is_patient, **variables))
     assert found == status, f"status {found}:\n{err}"
     assert ("mstxkit: fault" in err) is has_faults, err
     return out

@@ -276,7 +276,8 @@ def test_a_frozen_disk_holds_up_only_the_thread_that_writes(
     place.hand(0, 2)
     writing = threading.Thread(target=agent.turn, daemon=True)
     writing.start()
-    writing.join(0.3)
+    while not agent._working.locked():
+        time.sleep(0.01)
     agent.turn()
     agent.last(is_alone=True)
     is_held_up = writing.is_alive()

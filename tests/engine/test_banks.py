@@ -196,6 +196,30 @@ def test_a_range_is_named_at_its_begin(engine: Any, recorded: Written) -> None:
     assert names == ["x"]
 
 
+def test_what_begins_while_another_thread_hands_the_bank_on_is_named(
+    both: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread of the twin may wait for the GIL between its look at the clock and the mark in its slot."""
+    twin = next(engine for engine in both if not engine.NATIVE)
+    recorded = Written(twin)
+    for _ in range(2):
+        with twin.mstx_range("x"):
+            pass
+    quick = import_module("mstxkit.engine.twin.quick")
+    clock = quick.clock
+
+    def meanwhile() -> int:
+        monkeypatch.setattr(quick, "clock", clock)
+        assert twin.rotate()
+        twin.release_bank(twin.full_bank())
+        return int(clock())
+
+    monkeypatch.setattr(quick, "clock", meanwhile)
+    with twin.mstx_range("x"):
+        assert quick.clock is clock
+        assert [found.name for found in recorded.open] == ["x"]
+
+
 def test_a_range_across_a_rotation_keeps_its_times(engine: Any, recorded: Written) -> None:
     for _ in range(3):
         with engine.mstx_range("x"):
@@ -351,9 +375,9 @@ def test_who_waits_for_records_is_woken_by_the_first_one(engine: Any, small: Wri
         pass
     engine.wait(0)
     woken: list[bool] = []
-    sleeper = threading.Thread(target=lambda: woken.append(engine.wait_for_records(60 if engine.NATIVE else 0.3)))
+    sleeper = threading.Thread(target=lambda: woken.append(engine.wait_for_records(60 if engine.NATIVE else 0.6)))
     sleeper.start()
-    sleeper.join(0.2)
+    sleeper.join(0.15)
     was_asleep = sleeper.is_alive()
     with engine.mstx_range("first"):
         pass

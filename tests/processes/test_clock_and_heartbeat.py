@@ -88,7 +88,7 @@ def test_the_heartbeat_goes_on_while_a_call_holds_the_gil(run: Path) -> None:
         view = here.live_view()
         assert view is not None
         began = time.monotonic_ns()
-        ctypes.PyDLL(None).usleep(300_000)  # PyDLL does not release the GIL
+        ctypes.PyDLL(None).usleep(600_000)  # PyDLL does not release the GIL
         last_beat = livefile.heartbeat_ns(view)
 
     assert last_beat > began + 100_000_000

@@ -33,7 +33,8 @@ def told(run: Path) -> tuple[Counter[tuple[str, str | None]], int]:
 def test_pools_end_well_and_are_sealed_with_their_program(run: Path, tmp_path: Path, method: str) -> None:
     program = tmp_path / "pools.py"
     program.write_text(
-        lives.dedented(
+        lives.PATIENT
+        + lives.dedented(
             """
             import multiprocessing, os, sys, mstxkit
             from concurrent.futures import ProcessPoolExecutor
@@ -97,6 +98,7 @@ def test_children_that_are_ended_by_their_parent_left(run: Path) -> None:
 
 RANKS = """
     import os, sys, time, mstxkit
+    os.setpgid(0, 0)
     mstxkit.capture(sys.argv[1])
     for rank in range(3):
         if os.fork() == 0:
@@ -116,9 +118,8 @@ def ranks_of(process: Any) -> dict[str, int]:
 
 def test_a_job_that_is_signalled_left_and_what_was_open_is_listed(run: Path) -> None:
     process = lives.start(RANKS, run)
-    pids = ranks_of(process)
-    for rank in ("launcher", "0", "1", "2"):  # its keeper first: nobody lives to see the others go
-        os.kill(pids[rank], signal.SIGTERM)
+    ranks_of(process)
+    os.killpg(process.pid, signal.SIGTERM)  # all of them at once: nobody lives to see the others go
     process.communicate()
 
     assert call("collect", run).exit_code == 0
@@ -132,8 +133,7 @@ def test_one_rank_that_is_killed_is_named_with_its_stage_and_step(run: Path) -> 
     pids = ranks_of(process)
     os.kill(pids["1"], signal.SIGKILL)
     assert lives.wait_until(lambda: len(list((run / "live").iterdir())) == 3), "its keeper seals it"
-    for rank in ("0", "2", "launcher"):
-        os.kill(pids[rank], signal.SIGTERM)
+    os.killpg(process.pid, signal.SIGTERM)
     process.communicate()
 
     assert call("collect", run).exit_code == 0

@@ -80,7 +80,7 @@ def test_daemon_threads_may_record_until_the_very_end(run: Path) -> None:
             time.sleep(0.1)
             """
         ),
-        run, MSTXKIT_BANK_BYTES="65536", MSTXKIT_BANKS="16",
+        run, MSTXKIT_BANK_BYTES="65536", MSTXKIT_BANKS="64",
     )  # fmt: skip
 
     rows = lives.ranges(run)

@@ -227,7 +227,8 @@ def test_children_of_multiprocessing_are_recorded_and_seal_themselves(run: Path,
     """They leave by os._exit, past atexit."""
     program = tmp_path / "program.py"
     program.write_text(
-        lives.dedented(START_METHODS).format(before="started = mstxkit.capture(sys.argv[1])", after="started.stop()")
+        lives.PATIENT
+        + lives.dedented(START_METHODS).format(before="started = mstxkit.capture(sys.argv[1])", after="started.stop()")
     )
     done = subprocess.run(
         [sys.executable, str(program), str(run), method], env=lives.environment(), capture_output=True, text=True
@@ -241,7 +242,9 @@ def test_children_of_multiprocessing_are_recorded_and_seal_themselves(run: Path,
 
 def test_a_child_of_multiprocessing_may_begin_to_capture_itself(run: Path, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
-    text = lives.dedented(START_METHODS).replace("def work(name):", "def work(name):\n    mstxkit.capture(sys.argv[1])")
+    text = lives.PATIENT + lives.dedented(START_METHODS).replace(
+        "def work(name):", "def work(name):\n    mstxkit.capture(sys.argv[1])"
+    )
     program.write_text(text.format(before="pass", after="pass"))
     done = subprocess.run(
         [sys.executable, str(program), str(run), "fork"], env=lives.environment(), capture_output=True, text=True

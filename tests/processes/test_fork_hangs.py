@@ -54,8 +54,8 @@ def test_a_fork_goes_on_while_the_run_folder_does_not_answer(run: Path) -> None:
     answer.set()
     print(max(waits))
     """,
-        run,
-    )
+        run, is_patient=False,
+    )  # fmt: skip
 
     assert float(done) < BUSY_S
     adopt.collect(run)
@@ -88,8 +88,8 @@ def test_a_child_does_not_wait_for_that_folder_either_and_records_once_it_answer
     assert os.waitpid(pid, 0)[1] == 0
     answer.set()
     """,
-        run,
-    )
+        run, is_patient=False,
+    )  # fmt: skip
 
     names = {row["name"] for row in lives.ranges(run)}
     assert "recorded" in names
@@ -125,8 +125,8 @@ def test_a_child_that_ends_before_it_could_begin_waits_for_that_at_its_end(run: 
     assert os.waitpid(pid, 0)[1] == 0
     answer.set()
     """.replace("LEAVES", leaves),
-        run,
-    )
+        run, is_patient=False,
+    )  # fmt: skip
 
     assert [row["rank"] for row in lives.processes(run)].count(7) == 1
 
@@ -165,8 +165,8 @@ def test_a_fault_that_is_met_while_logging_is_locked_for_a_fork_does_not_stop_th
         print(len(lines), faults.counts["sealer.write"] > 0)
         os._exit(0)
         """,
-        run,
-    )
+        run, is_patient=False,
+    )  # fmt: skip
 
     assert done.split() == ["1", "True"]
     adopt.collect(run)
@@ -184,19 +184,17 @@ def test_a_fork_on_a_file_system_that_is_really_frozen(frozen_disk: Path) -> Non
         for _ in range(700):
             with mstxkit.mstx_range("a"): pass
         time.sleep(0.3)
-        thaw = threading.Timer(4, lambda: subprocess.run(["fsfreeze", "-u", os.path.dirname(run)]))
-        thaw.daemon = True
-        thaw.start()
         began = time.monotonic()
         mstxkit.status()
         mstxkit.step()
         pid = os.fork()
         if pid == 0: os._exit(0)
         print(time.monotonic() - began)
+        subprocess.run(["fsfreeze", "-u", os.path.dirname(run)], check=True)
         os.waitpid(pid, 0)  # the kernel holds its thread until the disk answers
         """,
-        frozen_disk / "run",
-    )
+        frozen_disk / "run", is_patient=False,
+    )  # fmt: skip
 
     assert float(done) < BUSY_S
     adopt.collect(frozen_disk / "run")

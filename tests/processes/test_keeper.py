@@ -60,7 +60,7 @@ def test_a_keeper_that_is_killed_is_followed_by_another_one(run: Path) -> None:
 def test_while_nothing_is_recorded_the_watcher_of_a_rank_finds_out_that_there_is_no_keeper(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sealer, "_QUIET_LOOKS", -1)
+    monkeypatch.setattr(sealer, "_QUIET_LOOKS", 0)
     monkeypatch.setattr(watcher, "TOLD_S", 0.3)
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "1")

@@ -17,7 +17,7 @@ import mstxkit
 from mstxkit import faults
 from mstxkit.engine.choose import engine
 from mstxkit.host import folders
-from mstxkit.recorder import here
+from mstxkit.recorder import forking, here
 from mstxkit.store import batches, handed_over, run_file, summaries
 from mstxkit.store.documents import Unusable
 from mstxkit.store.handed_over import HandedOver
@@ -168,7 +168,8 @@ def test_of_who_is_killed_what_it_handed_over_goes_on_and_its_ring_is_cleared_aw
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_child_has_a_ring_of_its_own(run: Path) -> None:
+def test_a_forked_child_has_a_ring_of_its_own(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forking, "WAITS_AT_MOST_S", 20.0)
     with mstxkit.capture(run):
         train(0, 2)
         wait_for(own_ring(), 2)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
+import time
 from pathlib import Path
 
 import pytest
 from builders import lives
 
+from mstxkit.recorder.last_words import LastWordsHere
 from mstxkit.recorder.unhandled import Unhandled
 
 BEGIN = """
@@ -181,3 +183,14 @@ def test_ctrl_c_and_exit_are_no_exceptions_to_tell_of() -> None:
     hooks.put_back()
 
     assert seen == []
+
+
+def test_a_look_that_comes_after_the_end_begins_nothing(tmp_path: Path) -> None:
+    """The sealer's thread, which looks once a second, ends after all else."""
+    words = LastWordsHere(tmp_path / "h-1-1.live")
+    words.consider()
+    during = sorted(path.suffix for path in tmp_path.iterdir())
+    words.end(time.monotonic() + 20)
+    words.consider()
+
+    assert (len(during), list(tmp_path.iterdir())) == (2, [])

@@ -138,14 +138,16 @@ class Bank:
 
 
 class Live:
-    """An attached live file. `activated` hears of each new active bank; `definitions` gives what each has at once."""
+    """An attached live file. `activated` hears of each new active bank; `definitions` gives what each has at once, and
+    what it has as well where there is room.
+    """
 
     def __init__(
         self,
         source: object,
         nonce: int,
         activated: Callable[[Bank], None],
-        definitions: Callable[[Live], Iterable[tuple[int, int, bytes]]],
+        definitions: Callable[[Live], tuple[list[tuple[int, int, bytes]], list[tuple[int, int, bytes]]]],
     ) -> None:
         self.view = memoryview(source).cast("B")  # type: ignore[arg-type]
         try:
@@ -205,7 +207,7 @@ class Live:
         return [(self.words[at + 1], self.words[at + 2]) for at in used]
 
     def _activate(self, index: int, text_bytes: int) -> Bank:
-        entries = list(self._definitions(self))
+        entries, likely = self._definitions(self)
         needed = _size_of(entries) + text_bytes
         self._seq += 1
         room = self.bank_room
@@ -213,6 +215,9 @@ class Live:
         self.bank, self._counted[index] = bank, 0
         for kind, entry_id, payload in entries:
             self.define(bank, kind, entry_id, payload)
+        for entry in likely:
+            if bank.text_used + text_bytes + _size_of([entry]) <= bank.text_room:
+                self.define(bank, *entry)
         self._activated(bank)
         return bank
 

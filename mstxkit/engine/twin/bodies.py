@@ -224,6 +224,8 @@ def _begin(node: Node, start: int) -> None:
         words[at + 1] = node.w1
         words[at + 2] = node.w2
         words[at + 3] = start ^ node.key or 1
+        if not node.is_kept and node.live is not None:  # another thread has rotated: the new bank must know it
+            node.live.define_here(node.texts)
     except ValueError:
         pass
 

@@ -165,14 +165,17 @@ def _activated(bank: Bank) -> None:
     tracks.renew()
 
 
-def _definitions(live: Live) -> list[tuple[int, int, bytes]]:
-    """What a bank has from its beginning: the sites, stages and tracks of what is open."""
-    payloads = {}
-    for w1, w2 in live.open_words():
-        site, track = sites.site_of(w1 & 0xFFFF), tracks.track_of(w1 >> 16 & 0xFFFF)
+def _definitions(live: Live) -> tuple[list[tuple[int, int, bytes]], list[tuple[int, int, bytes]]]:
+    """What a bank has from its beginning: the sites, stages and tracks of what is open; and of what is kept, which a
+    thread may have begun in the middle of its quick way, where nobody sees it yet.
+    """
+    payloads, words, by_id = {}, live.open_words(), tracks.by_id()
+    for w1, w2 in words:
+        site, track = sites.site_of(w1 & 0xFFFF), by_id[w1 >> 16 & 0xFFFF]
         for kind, entry_id, payload in tracks.texts_of(site, track, w2 & 0xFFFF):
             payloads[kind, entry_id] = payload
-    return [(kind, entry_id, payload) for (kind, entry_id), payload in payloads.items()]
+    kept = dict.fromkeys(entry for track in by_id for node in tuple(track.kept) for entry in node.texts)
+    return [(kind, entry_id, payload) for (kind, entry_id), payload in payloads.items()], list(kept)
 
 
 # ---- the sealer's calls ----

@@ -324,13 +324,13 @@ def renew() -> None:
     """What positions were worked out from has changed: the step, the live file, or what is on."""
     global epoch
     epoch = object()
-    for track in tuple(_by_id):
+    for track in by_id():
         track.renew()
 
 
-def track_of(track_id: int) -> Track:
-    """The track with this id."""
-    return _by_id[track_id]
+def by_id() -> tuple[Track, ...]:
+    """All tracks, each at the place of its id."""
+    return tuple(_by_id)
 
 
 def step_on(track: Track) -> int:

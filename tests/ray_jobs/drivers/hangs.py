@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import ray
 import mstxkit
 from mstxkit.store import incidents, run_file
 
-WITHIN_S = 12.0
+WITHIN_S, LONGER_S = 60.0, 3.0
 
 
 @ray.remote
@@ -33,6 +34,16 @@ class Scorer:
             time.sleep(1000)
 
 
+def end_it(run: Path, scorer: ray.actor.ActorHandle, found: list[incidents.Incident]) -> None:
+    """Kill the actor a while after somebody was named: nobody else is."""
+    deadline = time.monotonic() + WITHIN_S
+    while not incidents.read(run, run_file.id_of(run) or "") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(LONGER_S)
+    found += incidents.read(run, run_file.id_of(run) or "")
+    ray.kill(scorer)
+
+
 def main() -> None:
     is_marked, run = sys.argv[1] == "marked", Path(sys.argv[2])
     with mstxkit.capture(run, hang_s=3):
@@ -44,14 +55,13 @@ def main() -> None:
                 ray.get(scorer.begin.remote())
         time.sleep(4)
         with mstxkit.stage("collect_scores"):
-            answer = scorer.score.remote(is_marked)
+            answer, found = scorer.score.remote(is_marked), list[incidents.Incident]()
+            threading.Thread(target=end_it, args=(run, scorer, found)).start()
             try:
-                ray.get(answer, timeout=WITHIN_S)
-            except ray.exceptions.GetTimeoutError:
+                ray.get(answer)
+            except ray.exceptions.RayActorError:
                 pass
-        seen = incidents.read(run, run_file.id_of(run) or "")
-        ray.kill(scorer)
-    rows = [[i.kind, i.stage, i.range, i.details["pid"], i.reason] for i in seen]
+    rows = [[i.kind, i.stage, i.range, i.details["pid"], i.reason] for i in found]
     sys.stdout.write(json.dumps({"pid": pid, "driver": os.getpid(), "incidents": rows}))
 
 
