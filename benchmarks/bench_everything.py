@@ -190,9 +190,9 @@ def _step(mstxkit: Any, ours: Any, step: int) -> tuple[int, int]:
     began = clock()
     mstxkit.metrics()
     metrics_ns = clock() - began
-    for number in range(STAGES):
+    for name in [f"stage {number}" for number in range(STAGES)]:  # a text anew: none is known by its address
         began = clock()
-        stage = mstxkit.stage(f"stage {number}")
+        stage = mstxkit.stage(name)
         stage.__enter__()
         spent_ns += clock() - began
         for _ in range(CALLS_A_STAGE):

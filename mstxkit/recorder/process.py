@@ -17,6 +17,7 @@ from ..store import care_record, layout, livefile, local_place, run_file, sealed
 from ..store.sealed_care import SealedCare
 from . import exits, live
 from .background import ENDS_WITHIN_S
+from .figures import FiguresHere
 from .sealed import SealedFiles
 from .sealer import Sealer
 
@@ -93,11 +94,13 @@ class Recorder:
         who = {**identity.of_process(self.run_id, engine.NATIVE, version), "parent": parent}
         self._disk = local_place.given_in(limits.sealed, "sealed")
         self.place = None if self._disk is None else sealed_place.made(self._disk, self.run_id)
-        layout = livefile.Layout(limits.slots, limits.banks, limits.bank_bytes // 4096 * 4096)
-        self.live = live.make(self.run, who, layout, limits.live_folder, engine.NATIVE)
+        shape = livefile.Layout(limits.slots, limits.banks, limits.bank_bytes // 4096 * 4096)
+        self.live = live.make(self.run, who, shape, limits.live_folder, engine.NATIVE)
+        self.figures = FiguresHere(self.live.path.parent / layout.FIGURES_HERE, self.run_id)
         try:
             self._announce_place()
             self.sealer = Sealer(self.live, self._files(), limits.seal_every_s, limits.budget_ratio)
+            self.sealer.each_tick = self.figures.read_ahead
             self._begin()
         except BaseException as exc:
             engine.detach()

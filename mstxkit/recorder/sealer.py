@@ -66,6 +66,8 @@ class Sealer:
         self._recorded, self._quiet_looks, self._ticked_s = (0, 0), 0, 0.0
         self._of_itself = jitter.Every(_OF_ITSELF_S, "itself", time.monotonic())
         self._known: tuple[tuple[int, ...], dict[str, Any]] = (), {}
+        # Called at each tick in this thread, also where a step is over; must not raise.
+        self.each_tick: Callable[[], object] = lambda: None
         # Called once a second in this thread; must not raise. Gives the CPU time that others of our threads took, ns.
         self.each_second: Callable[[], int] = lambda: 0
         # The same where nothing is recorded, of what does not wait for that, several times between two of the above.
@@ -130,6 +132,7 @@ class Sealer:
     def _tick(self) -> bool:
         before, self._ticked_s = time.thread_time_ns(), time.monotonic()
         is_early = time.monotonic_ns() - self._governed_ns < _GOVERN_EVERY_NS
+        self.each_tick()
         if self.handing_over.hand_over() and is_early and engine.full_bank() < 0:
             livefile.add_to_counter(self._live.view, "own_cost_ns", time.thread_time_ns() - before)
             return True  # a step is over, and that was what it was woken for

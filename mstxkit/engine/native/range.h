@@ -140,12 +140,23 @@ static COLD uint32_t find_text_id(PyObject *text, uint64_t spare, uint32_t place
     return id;
 }
 
+static inline uint32_t place_of_text(PyObject *text)
+{
+    return (uint32_t)(((uintptr_t)text >> 4 ^ (uintptr_t)text >> 11) % TEXT_IDS);
+}
+
+/* 0: it is not known by its address. */
+static inline uint32_t known_text_id(PyObject *text)
+{
+    uint32_t place = place_of_text(text);
+    return LIKELY(g_text_ids[place].text == text && g_text_ids[place].seq == g.seq) ? g_text_ids[place].id : 0;
+}
+
 /* `text_id` of any str. */
 static inline uint32_t quick_text_id(PyObject *text, uint64_t spare)
 {
-    uint32_t place = (uint32_t)(((uintptr_t)text >> 4 ^ (uintptr_t)text >> 11) % TEXT_IDS);
-    if (LIKELY(g_text_ids[place].text == text && g_text_ids[place].seq == g.seq)) return g_text_ids[place].id;
-    return find_text_id(text, spare, place);
+    uint32_t id = known_text_id(text);
+    return LIKELY(id) ? id : find_text_id(text, spare, place_of_text(text));
 }
 
 static COLD PyObject *type_name(PyObject *value)
@@ -650,9 +661,32 @@ static inline void begin(Range *r, int may_move)
     else begin_known(r, s, on);
 }
 
+static inline uint64_t third_word(const Range *r, uint64_t end, int failed)
+{
+    return duration_bits(end - r->start) | (uint64_t)r->depth << 40 | (failed ? FLAG_ERROR : 0);
+}
+
+/* With one text as its only attribute, which the active bank has already: the role of patched calls. Runs no Python. 0:
+ * it is not that. */
+static inline int is_written_with_role(Range *r, uint64_t end, int failed)
+{
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    if (!r->extra || PyDict_GET_SIZE(r->extra) != 1 || r->added || r->settled || r->inline_count || r->busy) return 0;
+    if (!PyDict_Next(r->extra, &at, &key, &value)) return 0;
+    if (!PyUnicode_CheckExact(value) || !known_text_id(value) || !known_text_id(key)) return 0;
+    if (UNLIKELY(!ready_for(r, 2, end))) return 1; /* dropped, and counted */
+    uint32_t value_id = known_text_id(value), key_id = known_text_id(key);
+    if (UNLIKELY(!value_id || !key_id)) return 0; /* that took another bank */
+    store_record(g.count + 1, value_id, key_id | (uint64_t)TYPE_TEXT << 32, (uint64_t)KIND_ATTRIBUTE << KIND_SHIFT);
+    store_record(g.count, since_origin(end) | (uint64_t)r->stage << 48, r->w1, third_word(r, end, failed));
+    publish_count(g.count + 2);
+    return 1;
+}
+
 static inline void write_range(Range *r, uint64_t end, int failed)
 {
-    uint64_t w2 = duration_bits(end - r->start) | (uint64_t)r->depth << 40 | (failed ? FLAG_ERROR : 0);
+    uint64_t w2 = third_word(r, end, failed);
     if (UNLIKELY(r->rare && (r->inline_count || r->extra || r->added || r->busy))) {
         write_with_attributes(r, end, w2, 0);
         return;
@@ -691,12 +725,11 @@ static COLD int settle(Range *r, int failed, uint64_t *at)
 static inline void end_plain(Range *r, int failed)
 {
     uint64_t at = LIKELY(r->recorded) || r->staged ? now() : 0;
-    if (UNLIKELY(r->rare) && UNLIKELY(r->unsure) && is_written(r) && !is_all_plain(r) &&
-        !settle(r, failed, &at))
-        return;
+    int is_done = UNLIKELY(r->rare) && is_written(r) && is_written_with_role(r, at, failed);
+    if (UNLIKELY(r->unsure) && !is_done && is_written(r) && !is_all_plain(r) && !settle(r, failed, &at)) return;
     r->begun = 0;
     if (is_written(r)) {
-        write_range(r, at, failed);
+        if (!is_done) write_range(r, at, failed);
         close_slot(r->slot);
     }
     Track *t = r->track;

@@ -48,7 +48,7 @@ typedef struct {
 
 static PyTypeObject *Site_Type;
 static PyObject *g_sites;        /* (name bytes, domain bytes, stage or None) -> Site */
-static PyObject *g_by_name;      /* str -> Site, for plain names */
+static PyObject *g_by_name;      /* str -> Site, for plain names; (str, str or None, str or None) -> Site for others */
 static PyObject *g_stage_ids;    /* stage key -> int */
 static Stage g_stages[STAGE_MAX + 1];
 static uint32_t g_site_count, g_stage_count;
@@ -166,14 +166,27 @@ static COLD Site *catch_all(void)
     return g_catch_all;
 }
 
-/* A new reference is not given: sites live as long as the process. NULL only when memory is short: then nothing is
- * recorded rather than under another name. No exception is left. */
-static COLD Site *intern_slow(PyObject *name, PyObject *stage, PyObject *domain)
+static int is_text_or_none(PyObject *given) { return !given || PyUnicode_CheckExact(given); }
+
+/* Under what a site is found again without running Python, whose first steps after a sleep take fifty times as long.
+ * New reference; NULL: not everything is plain text. */
+static PyObject *key_by_name(PyObject *name, PyObject *stage, PyObject *domain)
 {
-    int plain = PyUnicode_CheckExact(name) && !stage && !domain;
-    PyObject *found = plain ? PyDict_GetItemWithError(g_by_name, name) : NULL;
-    if (found) return (Site *)found;
-    if (g_site_count >= SITE_LIMIT && plain) return catch_all();
+    if (!PyUnicode_CheckExact(name) || !is_text_or_none(stage) || !is_text_or_none(domain)) return NULL;
+    if (!stage && !domain) return Py_NewRef(name);
+    PyObject *key = PyTuple_Pack(3, name, stage ? stage : Py_None, domain ? domain : Py_None);
+    if (!key) PyErr_Clear();
+    return key;
+}
+
+static void keep_by_name(PyObject *by_name, Site *site)
+{
+    if (by_name && site != g_catch_all && PyDict_GET_SIZE(g_by_name) < SITE_LIMIT)
+        PyDict_SetItem(g_by_name, by_name, (PyObject *)site);
+}
+
+static Site *described_site(PyObject *name, PyObject *stage, PyObject *domain, PyObject *by_name)
+{
     PyObject *described = PyObject_CallFunctionObjArgs(g.describe, name, stage ? stage : Py_None,
                                                        domain ? domain : s_default, NULL);
     PyObject *key = described ? PyTuple_GetSlice(described, 0, 3) : NULL;
@@ -182,13 +195,25 @@ static COLD Site *intern_slow(PyObject *name, PyObject *stage, PyObject *domain)
         site = (Site *)PyDict_GetItemWithError(g_sites, key);
         if (!site && !PyErr_Occurred())
             site = g_site_count >= SITE_LIMIT ? catch_all() : keep_site(make_site(name, stage, domain, described), key);
-        if (site && plain && site != g_catch_all) PyDict_SetItem(g_by_name, name, (PyObject *)site);
+        if (site) keep_by_name(by_name, site);
     }
     Py_XDECREF(key);
     Py_XDECREF(described);
     int no_memory = PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_MemoryError);
     note_if_failed("engine.intern");
     return site || no_memory ? site : g_catch_all;
+}
+
+/* A new reference is not given: sites live as long as the process. NULL only when memory is short: then nothing is
+ * recorded rather than under another name. No exception is left. */
+static COLD Site *intern_slow(PyObject *name, PyObject *stage, PyObject *domain)
+{
+    PyObject *by_name = key_by_name(name, stage, domain);
+    Site *site = by_name ? (Site *)PyDict_GetItemWithError(g_by_name, by_name) : NULL;
+    if (!site && g_site_count >= SITE_LIMIT && by_name == name) site = catch_all();
+    if (!site) site = described_site(name, stage, domain, by_name);
+    Py_XDECREF(by_name);
+    return site;
 }
 
 static inline Site *site_of(PyObject *name, PyObject *stage, PyObject *domain)
