@@ -100,6 +100,10 @@ class JobJudge:
         """The verdicts that hold now, those too that an earlier judge has left and nobody has refuted."""
         return [*(standing.verdict for standing in self._standing.values()), *self._left.verdicts()]
 
+    def judged_steps(self) -> dict[str, tuple[int, int]]:
+        """Role to how many of its steps were closed, and how many of these could lead to a verdict."""
+        return {role: (history.holding.steps, history.judged_steps) for role, history in self._roles.items()}
+
     def _explained(self, role: str) -> set[str]:
         """Stages of which it is known why they are slow."""
         return {key.stage for of, key in self._standing if of == role and key.kind not in _OF_NOBODY}

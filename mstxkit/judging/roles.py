@@ -64,10 +64,11 @@ class RoleHistory:
         step_s: How long a step takes, as of late.
         members: Those that were compared last.
         last_step: The step that was closed last.
+        judged_steps: So many steps could lead to a verdict.
     """
 
     def __init__(self) -> None:
-        self.step_s, self.last_step = 0.0, -1
+        self.step_s, self.last_step, self.judged_steps = 0.0, -1, 0
         self.members: tuple[Peer, ...] = ()
         # Times are compared as logarithms of so much more: it must not move with every step, or all levels would.
         self._base_s = 0.0
@@ -119,6 +120,7 @@ class RoleHistory:
         explained: set[str],
     ) -> RoleFound:  # fmt: skip
         measured = self._measure(step, pieces)
+        self.judged_steps += may_judge
         findings = self._slow_ranks(measured, settings, may_judge)
         findings = [held_up(finding, step.cpu, self.step_s) for finding in findings]
         if tells is not None:

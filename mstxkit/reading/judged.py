@@ -13,6 +13,7 @@ from .tables import verdicts as stored_verdicts
 
 if TYPE_CHECKING:
     from ..judging.evidence import RoleStep
+    from ..judging.judge import JobJudge
     from ..judging.judged import Want
     from ..store.verdicts import Verdict
     from .run import Run
@@ -21,6 +22,17 @@ if TYPE_CHECKING:
 JOB, TABLES, NOBODY = "job", "tables", "nobody"
 # Of a long run the last steps are judged here; a judge of its own sees all.
 STEPS_AT_MOST = 2000
+# Where no verdict comes of fewer steps that could lead to one, nothing follows: a rank that is 10 % slower takes 15.
+ENOUGH_STEPS = 20
+NO_STEP, NO_PEER = "no step is over in which a stage has ended", "no two ranks have finished a step together"
+
+
+class JudgedRole(NamedTuple):
+    """A role, how many of its steps there were, and how many of these could lead to a verdict."""
+
+    role: str
+    steps: int
+    judged_steps: int
 
 
 class JobVerdicts(NamedTuple):
@@ -33,6 +45,8 @@ class JobVerdicts(NamedTuple):
         why_not: Why nobody judged; "" where somebody did.
         wants: What would tell more, as the judge asks for it.
         hiding: Stages that all leave together, and of whose inside nothing tells.
+        roles: Whose ranks were compared here; () where the job's judge did.
+        withdrawn: Verdicts that held for a time.
     """
 
     by: str
@@ -41,6 +55,8 @@ class JobVerdicts(NamedTuple):
     why_not: str = ""
     wants: tuple[Want, ...] = ()
     hiding: tuple[str, ...] = ()
+    roles: tuple[JudgedRole, ...] = ()
+    withdrawn: tuple[Verdict, ...] = ()
 
     @property
     def blaming(self) -> tuple[Verdict, ...]:
@@ -61,11 +77,18 @@ def of_run(run: Run) -> JobVerdicts:
 
 
 def _without_hangs(run: Run, stored: list[Verdict]) -> JobVerdicts:
-    of_job = JobVerdicts(JOB, in_order(verdict for verdict in stored if not verdict.withdrawn))
+    holding, withdrawn = _apart(stored)
+    of_job = JobVerdicts(JOB, holding, withdrawn=withdrawn)
     if stored and (of_job.blaming or not of_job.holding):
         return of_job
     of_tables = from_steps(run.steps_inside(), run.path)
     return of_job if stored and not of_tables.blaming else of_tables
+
+
+def _apart(verdicts: Iterable[Verdict]) -> tuple[tuple[Verdict, ...], tuple[Verdict, ...]]:
+    """Those that hold, and those that were withdrawn."""
+    every = in_order(verdicts)
+    return tuple(v for v in every if not v.withdrawn), tuple(v for v in every if v.withdrawn)
 
 
 def from_steps(steps: list[RoleStep], path: str = "RUN") -> JobVerdicts:
@@ -77,16 +100,25 @@ def from_steps(steps: list[RoleStep], path: str = "RUN") -> JobVerdicts:
     """
     from ..judging.judge import JobJudge
 
-    compared = [step for step in steps if sum(not peer.is_controller for peer in step.members) > 1]
-    if not compared:
-        why = "no two ranks have finished a step together" if steps else "no step is over in which a stage has ended"
-        return JobVerdicts(NOBODY, why_not=why)
+    roles = {step.role for step in steps if sum(not peer.is_controller for peer in step.members) > 1}
+    if not roles:
+        return JobVerdicts(NOBODY, why_not=NO_PEER if steps else NO_STEP)
     judge = JobJudge(run=path)
     wants: list[Want] = []
+    withdrawn: list[Verdict] = []
     for step in steps[-STEPS_AT_MOST:]:
-        wants += judge.close(step).wants
-    judged = min(len(steps), STEPS_AT_MOST)
-    return JobVerdicts(TABLES, in_order(judge.standing()), judged, "", tuple(wants[-1:]), _hiding(steps))
+        judged = judge.close(step)
+        wants += judged.wants
+        withdrawn += (verdict for verdict in judged.verdicts if verdict.withdrawn)
+    return JobVerdicts(
+        TABLES, in_order(judge.standing()), min(len(steps), STEPS_AT_MOST), "", tuple(wants[-1:]), _hiding(steps),
+        _roles(judge, roles), in_order(withdrawn),
+    )  # fmt: skip
+
+
+def _roles(judge: JobJudge, roles: Iterable[str]) -> tuple[JudgedRole, ...]:
+    counts = judge.judged_steps()
+    return tuple(JudgedRole(role, *counts[role]) for role in sorted(roles) if role in counts)
 
 
 def _hiding(steps: list[RoleStep]) -> tuple[str, ...]:

@@ -29,9 +29,28 @@ def test_the_word_of_the_jobs_own_judge_comes_first(tmp_path: Path) -> None:
 
 def test_where_all_verdicts_are_withdrawn_nobody_is_blamed(tmp_path: Path) -> None:
     run = recorded(tmp_path / "run", stage_times(INPUT, steps=40))
-    say(run, verdict(withdrawn="it recovered"))
+    recovered = verdict(withdrawn="it recovered")
+    say(run, recovered)
 
-    assert judged.of_run(open_run(run)) == judged.JobVerdicts(judged.JOB)
+    assert judged.of_run(open_run(run)) == judged.JobVerdicts(judged.JOB, withdrawn=(recovered,))
+
+
+def test_a_rank_that_recovered_is_blamed_no_more_but_told_of(tmp_path: Path) -> None:
+    slow = stage_times(INPUT, steps=30)
+    over_ns = max(end for *_, end in slow)
+    healthy = [(step + 30, *who, begin + over_ns, end + over_ns) for step, *who, begin, end in stage_times(NOBODY)]
+
+    judgement = judged.of_run(open_run(recorded(tmp_path / "run", [*slow, *healthy])))
+
+    assert judgement.holding == ()
+    assert [(said.rank, said.stage) for said in judgement.withdrawn] == [(1, "reference")]
+
+
+@pytest.mark.parametrize(("steps", "counted"), [(8, 0), (15, 5), (60, 50)])
+def test_it_says_how_many_steps_could_lead_to_a_verdict(tmp_path: Path, steps: int, counted: int) -> None:
+    judgement = judged.of_run(open_run(recorded(tmp_path / "run", stage_times(NOBODY, steps=steps))))
+
+    assert judgement.roles == (judged.JudgedRole("", steps, counted),)
 
 
 def test_where_the_jobs_judge_lacks_evidence_the_tables_may_have_it(tmp_path: Path) -> None:

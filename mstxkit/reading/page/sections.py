@@ -7,6 +7,7 @@ from typing import Any, Iterable
 import numpy as np
 
 from ..report import incident_lines
+from ..report.nobody import is_too_short
 from ..report.number_table import percent
 from ..report.sentences import begun
 from ..report.text import LOSS_WORDS
@@ -109,7 +110,8 @@ def late(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         )
         parts.append("<h3>Slower than the others for the same work</h3>" + chart("slow", label, _note_of_slow()))
     else:
-        parts.append("<h3>Slower than the others for the same work</h3>" + nothing("Nobody is, beyond chance."))
+        none = "There are too few steps to tell." if is_too_short(summary["judged"]) else "Nobody is, beyond chance."
+        parts.append("<h3>Slower than the others for the same work</h3>" + nothing(none))
     of_late = figures["roles"][0]["late"] if figures["roles"] else []
     if of_late:
         rows = (

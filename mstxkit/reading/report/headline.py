@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Mapping, Sequence
 
 from ...stages import canonical
-from . import verdict_words
+from . import nobody, verdict_words
 from .escape import shown
 from .number_table import percent
 from .sentences import begun, blames, sentence
@@ -30,16 +30,15 @@ def headline(
     """`verdict, cost, why, saves, next, evidence` of the first verdict, as sentences; "" where there is nothing to say.
 
     Args:
-        judged: `by`, `steps`, `why_not`, `wants`, `hiding`, as the summary has them.
+        judged: As the summary has it.
         verdicts: Those that hold, the first ones first.
         what_if: Rows of `Run.what_if()`.
     """
     if not verdicts:
-        wanted = verdict_words.wanted(judged)
-        words = verdict_words.nobody(judged).plain.partition(": ")[2]
+        words = nobody.words(judged)
         return {
-            "verdict": begun(words), "blames": False, "cost": "", "why": "",
-            "saves": "", "next": "; ".join(wanted), "evidence": "",
+            "verdict": begun(words.verdict), "blames": False, "cost": "", "why": words.why,
+            "saves": "", "next": "; ".join(words.next), "evidence": "",
         }  # fmt: skip
     verdict = verdicts[0]
     parts = dict(verdict_words.parts(verdict))

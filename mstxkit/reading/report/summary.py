@@ -15,6 +15,7 @@ from .measuring import NAMES
 if TYPE_CHECKING:
     import polars as pl
 
+    from ...store.verdicts import Verdict
     from ..run import Run
 
 LOSSES = (
@@ -22,8 +23,9 @@ LOSSES = (
 )  # fmt: skip
 
 
-# Of the form of the summary as JSON. 1 had no such number, 2 no verdicts, 3 no headline, stragglers and what-if.
-SCHEMA = 4
+# Of the form of the summary as JSON. 1 had no such number, 2 no verdicts, 3 no headline, stragglers and what-if,
+# 4 not in `judged` which roles were judged by how many steps, and what was withdrawn.
+SCHEMA = 5
 # Who waits is seen in so many steps, the last ones.
 _WAITS_OF_STEPS = 200
 # So many rows of stragglers and of what-if; `Run` has all.
@@ -69,18 +71,20 @@ def _judged(run: Run, processes: pl.DataFrame, entries: list[dict[str, Any]], ch
     waited = causes.waited(wanted[-_WAITS_OF_STEPS:])
     causes.give(entries, judged.blaming, waited, processes["process"].to_list())
     how: dict[str, Any] = {
-        "by": judged.by,
-        "steps": judged.steps,
-        "why_not": judged.why_not,
-        "hiding": list(judged.hiding),
-    }
-    verdicts = [{**verdict._asdict(), "evidence": dict(verdict.evidence)} for verdict in judged.holding]
-    how["wants"] = [want._asdict() for want in judged.wants]
+        "by": judged.by, "steps": judged.steps, "why_not": judged.why_not, "hiding": list(judged.hiding),
+        "wants": [want._asdict() for want in judged.wants], "roles": [role._asdict() for role in judged.roles],
+        "enough_steps": judging.ENOUGH_STEPS, "withdrawn": [_plain(verdict) for verdict in judged.withdrawn],
+    }  # fmt: skip
+    verdicts = [_plain(verdict) for verdict in judged.holding]
     saving = what_if.table(run.role_runs(), judged.blaming).head(_ROWS).to_dicts()
     return {
         "headline": headline(how, verdicts, saving), "verdicts": verdicts, "judged": how,
         "stragglers": stragglers.table(run.role_runs()).head(_ROWS).to_dicts(), "what_if": saving,
     }  # fmt: skip
+
+
+def _plain(verdict: Verdict) -> dict[str, Any]:
+    return {**verdict._asdict(), "evidence": dict(verdict.evidence)}
 
 
 def is_something_wrong(summary: dict[str, Any]) -> bool:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...store.verdicts import HANG
+from . import nobody
 from .escape import for_terminal, shown
 from .number_table import percent
 from .sentences import blames, sentence
@@ -22,12 +23,14 @@ def lines(judged: dict[str, Any], verdicts: list[dict[str, Any]], saves: str = "
     """The report's first block.
 
     Args:
-        judged: `by`, `steps`, `why_not`, `wants`, `hiding`, as the summary has them.
+        judged: As the summary has it.
         verdicts: Those that hold, the first ones first.
         saves: What mending the first one saves, in words.
     """
     if not verdicts:
-        return [nobody(judged), *_below([("next", want) for want in wanted(judged)])]
+        words = nobody.words(judged)
+        head = Text.assemble(("Verdict: ", "bold"), words.verdict)
+        return [head, *_below([("why", words.why), *(("next", what) for what in words.next)])]
     shown_lines: list[RenderableType] = []
     for place, verdict in enumerate(verdicts[:_SHOWN]):
         why, *others = parts(verdict)
@@ -112,22 +115,3 @@ def _below(parts: list[tuple[str, str]]) -> list[Table]:
         if text:
             table.add_row(Text(f"  {word}", "dim"), Text(text))
     return [table]
-
-
-def nobody(judged: dict[str, Any]) -> Text:
-    """That nobody is blamed, or that it was not judged."""
-    head = ("Verdict: ", "bold")
-    if judged["why_not"]:
-        return Text.assemble(head, f"none, as {judged['why_not']}.")
-    of_steps = f" in the {judged['steps']} steps that were judged" if judged["steps"] else ""
-    return Text.assemble(head, ("nobody is blamed: ", "bold"), f"no rank was seen to make others wait{of_steps}.")
-
-
-def wanted(judged: dict[str, Any]) -> list[str]:
-    """What would tell more: what the judge asks for, else what shows a rank that a barrier hides."""
-    if judged["wants"]:
-        return [for_terminal(want["why"], _TEXT_LIMIT) for want in judged["wants"]]
-    if not judged["hiding"]:
-        return []
-    stages = " and ".join(map(shown, judged["hiding"]))
-    return [f"a rank that is slow inside of {stages}, which all leave together, is seen with capture(rings=True) only"]

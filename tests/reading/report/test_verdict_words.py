@@ -12,11 +12,16 @@ pytest.importorskip("numpy")
 pytest.importorskip("polars")
 console = pytest.importorskip("rich.console")
 
+from mstxkit.reading.judged import NO_PEER, NO_STEP  # noqa: E402
+from mstxkit.reading.report.headline import headline  # noqa: E402
 from mstxkit.reading.report.sentences import sentence  # noqa: E402
 from mstxkit.reading.report.verdict_words import lines  # noqa: E402
 from mstxkit.store.verdicts import KINDS  # noqa: E402
 
-NOBODY: dict[str, Any] = {"by": "tables", "steps": 40, "why_not": "", "wants": [], "hiding": []}
+ACTOR = {"role": "actor", "steps": 50, "judged_steps": 40}
+NOBODY: dict[str, Any] = {
+    "by": "tables", "steps": 50, "why_not": "", "wants": [], "hiding": [], "roles": [ACTOR], "withdrawn": [],
+}  # fmt: skip
 
 
 def printed(judged: dict[str, Any], *verdicts: dict[str, Any]) -> str:
@@ -71,10 +76,43 @@ def test_where_nobody_is_blamed_it_names_the_barrier_behind_which_nothing_was_se
     assert "capture(rings=True)" in text
 
 
-def test_where_nobody_judged_it_says_why_and_does_not_say_that_nobody_is_slow() -> None:
-    text = printed({**NOBODY, "why_not": "no two ranks have finished a step together"})
+@pytest.mark.parametrize("why_not", [NO_STEP, NO_PEER])
+def test_where_nobody_judged_it_says_why_and_what_to_do_and_not_that_nobody_is_slow(why_not: str) -> None:
+    first, *others = printed({**NOBODY, "why_not": why_not, "roles": []}).splitlines()
 
-    assert text == "Verdict: none, as no two ranks have finished a step together."
+    assert first == f"Verdict: not judged: {why_not}."
+    assert others and others[0].startswith("  next ")
+
+
+@pytest.mark.parametrize("counts", [0, 5])
+def test_after_too_few_steps_it_does_not_say_that_nobody_is_slow_but_how_many_are_needed(counts: int) -> None:
+    roles = [{"role": "actor", "steps": 10 + counts, "judged_steps": counts}]
+    text = printed({**NOBODY, "roles": roles})
+    head = headline({**NOBODY, "roles": roles}, [], [])
+
+    assert text.startswith(f"Verdict: too few steps to judge who makes others wait: {counts} of {10 + counts} steps")
+    assert "nobody is blamed" not in text.lower() + head["verdict"].lower()
+    assert f"let the job go on for {20 - counts} steps more" in text
+    assert head["verdict"][1:] in text and head["why"] in text and all(w in text for w in head["next"].split("; "))
+
+
+def test_of_roles_with_enough_steps_and_one_without_it_names_that_one() -> None:
+    rollout = {"role": "rollout", "steps": 12, "judged_steps": 2}
+
+    text = printed({**NOBODY, "roles": [ACTOR, rollout]})
+
+    assert text.startswith("Verdict: nobody is blamed: no rank was seen to make others wait in the 40 steps")
+    assert "role rollout has too few steps to be judged: 2 of 12 steps count" in text
+
+
+def test_who_has_recovered_is_not_passed_over() -> None:
+    text = printed({**NOBODY, "withdrawn": [verdict(withdrawn="not seen any more up to step 44")._asdict()]})
+
+    assert text.splitlines() == [
+        "Verdict: nobody is blamed any more: 1 verdict was withdrawn.",
+        "  why rank 1 gets its input more slowly than the others in reference, since step 3: not seen any more up to "
+        "step 44",
+    ]
 
 
 def test_names_and_texts_drive_no_terminal() -> None:
