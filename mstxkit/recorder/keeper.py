@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Callable, NamedTuple
 
 from .. import faults
-from ..host import identity, life, parts
+from ..host import identity, jitter, life, parts
 from ..host.listing import ListedFolder
 from ..store import layout
 from ..store.sealed_care import SealedCare
@@ -27,6 +27,9 @@ from .neighbours import Neighbours
 from .watchman import WatchmanStarter
 
 _TURN_S = 1.0
+# How often it is looked whether there is a keeper, and whether the lock is still ours: a call of the kernel lets go of
+# the GIL, and beside a busy thread costs twenty times as much as alone.
+_LOOKS_EVERY_S = 3.0
 # Where a whole job is signalled, the keeper is gone before this has passed: whom it says is gone, it has outlived.
 _OUTLIVES_BY_S = 0.02
 # At the end of a Ray driver, its workers have been told to end, and do so in milliseconds.
@@ -71,6 +74,7 @@ class Keeper:
         self._left: frozenset[str] = frozenset()
         self._listed = ListedFolder(self._folder)
         self._seen: tuple[frozenset[str], tuple[str, ...]] = frozenset(), ()
+        self._looks = jitter.Every(_LOOKS_EVERY_S, "keeper", time.monotonic())
         self._neighbours = Neighbours(self._folder)
         self._lookout = Lookout(run, run_id, self._folder)
         self._handing_on = handing_on or HandingOn()
@@ -82,6 +86,7 @@ class Keeper:
         """At the start: become keeper, if there is none, and look after what was left before. Never raises."""
         try:
             self._has_looked = len(adopt.pointers(self._run)) <= 1
+            self.look()
             self.consider()
         except Exception as exc:
             faults.note("keeper", exc)
@@ -104,13 +109,13 @@ class Keeper:
             self._looking.release()
 
     def consider(self) -> int:
-        """Once a second, on a thread of ours: `look`, and what the keeper does beside watching the others.
+        """Once a second, on a thread of ours: `look` where it is time, and what the keeper does beside watching others.
 
         Returns:
             CPU time that the keeper's thread has taken since, ns. Never raises.
         """
         try:
-            self.look()
+            self._look_if_due()
             if self._is_keeper:
                 self._caretaker.consider()
             if self._is_keeper and self._watchman is not None:
@@ -122,6 +127,12 @@ class Keeper:
             faults.note("keeper", exc)
         spent_ns, self._spent_ns = self._spent_ns, 0
         return spent_ns
+
+    def _look_if_due(self) -> None:
+        if self._looks.is_due(time.monotonic()):
+            self.look()
+        else:
+            self.start()
 
     def start(self) -> None:
         """Start the thread, or go on after `leave_off`, where there is something to do: with no thread, a fork from C

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from pathlib import Path
 from typing import Callable
 
 from .. import faults
+from ..host import jitter
 from ..host.descriptors import OwnDescriptor
 from ..store import documents, layout, stacks
 from .background import Background
@@ -19,6 +21,8 @@ from .stack_file import StackFile
 from .unhandled import Unhandled
 
 _READS_BYTES = 4096
+# How often it is looked whether the program has closed descriptors of ours.
+_LOOKS_EVERY_S = 5.0
 
 
 class LastWordsHere:
@@ -34,6 +38,7 @@ class LastWordsHere:
     def __init__(self, live_file: Path, also: Callable[[], object] = lambda: None) -> None:
         self._live_file, self._also = live_file, also
         self._starting, self._is_over = threading.Lock(), False
+        self._looks = jitter.Every(_LOOKS_EVERY_S, "words", time.monotonic())
         self._pipe: OwnDescriptor | None = None
         self._stacks: StackFile | None = None
         self._unhandled: Unhandled | None = None
@@ -52,7 +57,7 @@ class LastWordsHere:
         """
         with self._starting:
             try:
-                if not self._is_over:
+                if not self._is_over and (self._pipe is None or self._looks.is_due(time.monotonic())):
                     self._look()
             except Exception as exc:
                 faults.note("last_words", exc)
