@@ -18,6 +18,8 @@ from . import waiting
 
 Report = Mapping[str, Any]
 _NS = 10**9
+# Up to so many times its limit nobody is named where none of several has said what it is at.
+_EARLY = 3.0
 # How a process is held that waits for nobody, what is surest first, in words.
 HELD = {
     "gone": "it is gone",
@@ -93,15 +95,21 @@ def cause(reports: Sequence[Report], hang_s: float) -> Cause | None:
     return _of_others(waiters, reports, hang_s)
 
 
-def _of_held(candidates: list[Report], reports: Sequence[Report], missing: Missing | None) -> Cause:
-    """The surest; of several those that a collective misses, of these the one that is not like the others."""
+def _of_held(candidates: list[Report], reports: Sequence[Report], missing: Missing | None) -> Cause | None:
+    """The surest, and first those of whom it is known what they are at; of several those that a collective misses, of
+    these the one that is not like the others. None: nobody has said yet what he is at.
+    """
     absent = () if missing is None else missing.missing
     late = [report for report in candidates if small_number(report.get("rank")) in absent]
     candidates = late or candidates
     order = list(HELD)
     alike = Counter(_place(report) for report in reports)
-    candidates = sorted(candidates, key=lambda r: (order.index(held(r)), alike[_place(r)], since_ns(r), _name(r)))
+    candidates = sorted(
+        candidates, key=lambda r: (_is_mute(r), order.index(held(r)), alike[_place(r)], since_ns(r), _name(r))
+    )
     chosen = candidates[0]
+    if _is_mute(chosen) and len(candidates) > 1 and _is_early(chosen):
+        return None
     others = tuple(r for r in reports if r is not chosen and (is_stuck(r) or waits_now(r)))
     reason = HELD[held(chosen)]
     if missing is not None and small_number(chosen.get("rank")) in absent:
@@ -162,7 +170,8 @@ def goes_on(report: Report, hang_s: float) -> bool:
         return False
     quiet_s = report.get("quiet_s")
     is_new = isinstance(quiet_s, (int, float)) and 0 <= quiet_s < hang_s
-    return report.get("works") is True or bool(_inside(report)) or is_new
+    is_running = report.get("state") == "running"  # on a busy host it may not have come to its range yet
+    return report.get("works") is True or bool(_inside(report)) or is_new or is_running
 
 
 def may_wait(report: Report) -> bool:
@@ -193,6 +202,20 @@ def held(report: Report) -> str:
         return "native"
     # A lock of C's, as `threading.Lock` is, has no call of Python's own.
     return "lock" if "futex" in text_of(report.get("waits_in")) else "own"
+
+
+def _is_mute(report: Report) -> bool:
+    """Is it not known what it is at? On a busy host who merely waits may be late to answer."""
+    return held(report) in ("lock", "own") and not table_of(report.get("thread"))
+
+
+def _is_early(report: Report) -> bool:
+    """May it be asked again before it is named?"""
+    range_ = innermost(report)
+    quiet_s, limit_s = range_.get("quiet_s"), range_.get("limit_s")
+    if not isinstance(quiet_s, (int, float)) or not isinstance(limit_s, (int, float)):
+        return False
+    return quiet_s <= _EARLY * limit_s
 
 
 def first_missing(reports: Iterable[Report]) -> Missing | None:

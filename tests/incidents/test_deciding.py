@@ -59,6 +59,29 @@ def test_a_rank_that_waits_and_is_slow_to_answer_is_not_said_to_hold_the_gil() -
     assert blamed([report(0, "collective", stacks_by="signal"), report(1)]) == (1, "own")
 
 
+def mute(rank: int, quiet_s: float = 31.0) -> Report:
+    """Of a rank that waits in the kernel, and has not answered what for."""
+    inside = {**report(rank)["inside"][0], "quiet_s": quiet_s, "limit_s": 30.0}
+    silent = {"thread": None, "waits": "", "stacks_by": "", "waits_in": "futex_wait_queue"}
+    return {**report(rank), **silent, "inside": [inside]}
+
+
+def test_a_rank_that_has_not_answered_is_not_blamed_before_one_that_has() -> None:
+    assert blamed([mute(0), report(1, waits_in="futex_wait_queue")]) == (1, "lock")
+
+
+def test_where_nobody_has_answered_nobody_is_blamed_before_they_were_asked_again() -> None:
+    assert deciding.cause([mute(0), mute(1)], HANG_S) is None
+    assert blamed([mute(0, 91.0), mute(1, 91.0)]) == (0, "lock")
+    assert blamed([mute(0), report(1, "others")]) == (0, "lock")
+
+
+def test_a_rank_that_a_busy_host_has_not_let_begin_its_range_goes_on() -> None:
+    late = {**report(0, state="running"), "inside": []}
+
+    assert deciding.cause([late, report(1, "others")], HANG_S) is None
+
+
 def test_who_has_not_entered_the_collective_is_blamed_although_no_range_of_it_is_stuck() -> None:
     reports = [report(rank, "collective", entered=entered(17)) for rank in range(8)]
     reports[6] = {**report(6, entered=entered(16)), "inside": []}
