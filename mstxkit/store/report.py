@@ -22,7 +22,7 @@ QUEUED, ARMED, RUNNING, DRAINING = OPEN_STATES = ("queued", "armed", "running", 
 DONE, CANCELLED, EXPIRED, REFUSED, FAILED = END_STATES = ("done", "cancelled", "expired", "refused", "failed")
 IN_A_SESSION = (RUNNING, DRAINING)
 OBSERVE, ESCALATE = ACTS = ("observe", "escalate")
-SAY_AGAIN_S = 80.0  # a living rank says what it says anew after so long
+SAY_AGAIN_S = 60.0  # a living rank says what it says anew after so long
 SESSION_S = 600.0  # the limit of a session, where nothing sets another
 _REPORTS_AT_MOST = 500
 _ENVELOPE_BYTES = 4096  # what a document is written with

@@ -9,6 +9,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -29,6 +30,8 @@ TARGETS = PACKAGES / "acme_rl" / "targets.yaml"
 _AUTHENTICATION = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 # Ray starts its workers at niceness 15. Beside another lane of `make test` they would get next to nothing of two cores.
 NO_LESS_THAN_OTHERS = {"RAY_worker_niceness": "0"}
+# What a job starts inherits it.
+_OF_JOB = "TESTED_RAY_JOB"
 _ENDS_WITHIN_S, _WORKERS_END_WITHIN_S = 300, 30.0
 
 
@@ -99,14 +102,27 @@ def _ended(
     name: str, run: Path, arguments: Sequence[str], variables: dict[str, str]
 ) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(HERE / "drivers" / f"{name}.py"), *arguments, str(run)]
-    return subprocess.run(
-        command,
-        env=environment(**variables),
-        cwd=run.parent,
-        capture_output=True,
-        text=True,
-        timeout=_ENDS_WITHIN_S,
-    )
+    token = secrets.token_hex(16)
+    given, is_well = {**environment(**variables), _OF_JOB: token}, False
+    pipes: dict[str, Any] = {"capture_output": True, "text": True, "timeout": _ENDS_WITHIN_S}
+    try:
+        done = subprocess.run(command, env=given, cwd=run.parent, **pipes)
+        is_well = done.returncode == 0
+        return done
+    finally:
+        if not is_well:
+            _end_cluster_of(token)
+
+
+def _end_cluster_of(token: str) -> None:
+    """A driver that failed may have left its cluster: the next job on this machine would join that."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            is_cluster = (process / "comm").read_text().strip() in ("raylet", "gcs_server")
+            if is_cluster and f"{_OF_JOB}={token}".encode() in (process / "environ").read_bytes().split(b"\0"):
+                os.kill(int(process.name), signal.SIGKILL)
+        except OSError:
+            pass  # it has gone, or is somebody else's
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -58,8 +58,20 @@ def judged(run: Path) -> int:
     return -1 if figures is None or figures.step is None else figures.step
 
 
-def controllers() -> list[dict[str, object]]:
-    """The actors of ours that live: name and pid."""
+def controllers(within_s: float = 60.0) -> list[dict[str, object]]:
+    """The actors of ours that live: name and pid, once none is just being started again."""
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            return controllers_now()
+        except (ray.exceptions.RayActorError, ValueError):  # it was killed just now
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
+def controllers_now() -> list[dict[str, object]]:
+    """The same, where all of them answer."""
     names = [of["name"] for of in ray.util.list_named_actors(all_namespaces=True) if of["namespace"] == "mstxkit"]
     actors = [ray.get_actor(name, "mstxkit") for name in names]
     pids = ray.get([actor.__ray_call__.remote(lambda self: __import__("os").getpid()) for actor in actors])
