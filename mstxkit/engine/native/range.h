@@ -674,10 +674,11 @@ static inline int is_written_with_role(Range *r, uint64_t end, int failed)
     Py_ssize_t at = 0;
     if (!r->extra || PyDict_GET_SIZE(r->extra) != 1 || r->added || r->settled || r->inline_count || r->busy) return 0;
     if (!PyDict_Next(r->extra, &at, &key, &value)) return 0;
-    if (!PyUnicode_CheckExact(value) || !known_text_id(value) || !known_text_id(key)) return 0;
+    uint64_t seq = g.seq;
+    uint32_t value_id = known_text_id(value), key_id = known_text_id(key); /* of exact texts, all that it knows */
+    if (!value_id || !key_id) return 0;
     if (UNLIKELY(!ready_for(r, 2, end))) return 1; /* dropped, and counted */
-    uint32_t value_id = known_text_id(value), key_id = known_text_id(key);
-    if (UNLIKELY(!value_id || !key_id)) return 0; /* that took another bank */
+    if (UNLIKELY(g.seq != seq)) return 0; /* that took another bank */
     store_record(g.count + 1, value_id, key_id | (uint64_t)TYPE_TEXT << 32, (uint64_t)KIND_ATTRIBUTE << KIND_SHIFT);
     store_record(g.count, since_origin(end) | (uint64_t)r->stage << 48, r->w1, third_word(r, end, failed));
     publish_count(g.count + 2);
