@@ -24,6 +24,7 @@ from mstxkit.store import local_place, sealed_place
 # Seals often and in small files; a care process of its own every second.
 CAPTURES = """
     import os, subprocess, sys, time, mstxkit
+    from mstxkit.engine.choose import engine
     run, disk = sys.argv[1:3]
     small = dict(bank_bytes=16 << 10, rotate_bytes=64 << 10, seal_every_s=0.1)
     limits = dict(sealed=f"local:{disk}", care_every_s=0.7, **small)
@@ -31,7 +32,11 @@ CAPTURES = """
     def record(count):
         for number in range(count):
             with mstxkit.mstx_range("r", x=os.urandom(8).hex()): pass
-            if number % 200 == 199: time.sleep(0.01)  # the sealer is to keep up
+            if number % 200 == 199: await_sealer()
+    def await_sealer():
+        time.sleep(0.01)
+        until = time.monotonic() + 5
+        while engine.full_bank() >= 0 and time.monotonic() < until: time.sleep(0.01)
 """
 WAITS = CAPTURES + """
     record(5_000)
