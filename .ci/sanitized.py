@@ -28,6 +28,7 @@ LEFT_OUT = (
 )
 # What tells of fatal signals is under test: the sanitizer leaves them alone. What it finds itself it says all the same.
 _SIGNALS = ("segv", "sigbus", "sigfpe", "sigill", "abort")
+_OPTIONS = ("detect_leaks=0", "abort_on_error=1", "allocator_may_return_null=1", *(f"handle_{of}=0" for of in _SIGNALS))
 MARKERS = "not npu and not wheel and not slow and not ray and not frameworks and not mindspore"
 FLAGS = (
     "-g", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-fno-omit-frame-pointer",
@@ -79,14 +80,7 @@ def environment(compiler: str) -> dict[str, str]:
         "PYTHONPATH": str(FOLDER),
         "PYTHONMALLOC": "malloc",
         "LD_PRELOAD": " ".join(libraries),
-        "ASAN_OPTIONS": ":".join(
-            (
-                "detect_leaks=0",
-                "abort_on_error=1",
-                "allocator_may_return_null=1",
-                *(f"handle_{of}=0" for of in _SIGNALS),
-            )
-        ),
+        "ASAN_OPTIONS": ":".join(_OPTIONS),
         "UBSAN_OPTIONS": "print_stacktrace=1",
     }
 

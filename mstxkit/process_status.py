@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import capturing, faults, sinks
@@ -126,10 +125,8 @@ def metrics() -> dict[str, float]:
         {}
     """
     try:
-        recorder = here.recorder
-        if recorder is None or recorder.pid != os.getpid():  # it is that of whoever forked this process
-            return {}
-        return recorder.figures.values()
+        recorder = here.of_this_process()
+        return {} if recorder is None else recorder.figures.values()
     except Exception as exc:
         faults.note("metrics", exc)
         return {}

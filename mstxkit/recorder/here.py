@@ -14,9 +14,15 @@ recorder: Recorder | None = None
 when_started: list[Callable[[], None]] = []
 
 
+def of_this_process() -> Recorder | None:
+    """The recorder, but not that of whoever forked this process. Takes no lock: after a fork in C nothing changes."""
+    return None if recorder is None or recorder.pid != os.getpid() else recorder
+
+
 def recorded_process() -> tuple[Path, str] | None:
     """The run folder that this process records into, and the name of its files there; None while it does not."""
-    return None if recorder is None or recorder.pid != os.getpid() else (recorder.run, recorder.live.name)
+    own = of_this_process()
+    return None if own is None else (own.run, own.live.name)
 
 
 def live_view() -> memoryview | None:

@@ -100,12 +100,11 @@ class Mailbox:
         """The folders into which what is new for this process is renamed, as far as the kernel can tell of it: who
         reads a folder that other hosts write into has to ask. None while what is there has just changed.
         """
+        control = [self._control.path] if self._is_told() else []
         if not self._turn.is_held:
             # Also where requests come from: who was to pass them on may have been killed.
-            return [self._relay.path.parent, *([self._control.path] if self._is_told() else [])]
-        if self._shared.is_settling:
-            return None
-        return [self._control.path] if self._is_told() else []
+            return [self._relay.path.parent, *control]
+        return None if self._shared.is_settling else control
 
     def _is_told(self) -> bool:
         """Does the kernel tell of all that is renamed into the control folder?"""

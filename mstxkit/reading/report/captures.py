@@ -8,12 +8,12 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from ...store.report import EXPIRED, FAILED, REFUSED
-from .escape import for_terminal, shown
+from .escape import SENTENCE_LIMIT, for_terminal, shown
 
 if TYPE_CHECKING:
     from ..run import Run
 
-_SHOWN, _TEXT_LIMIT, _RANKS_SHOWN = 5, 400, 8
+_SHOWN, _RANKS_SHOWN = 5, 8
 
 
 def summarise(run: Run) -> list[dict[str, Any]]:
@@ -42,6 +42,6 @@ def _line(failure: dict[str, Any]) -> Text:
     more = f" and {len(ranks) - _RANKS_SHOWN} more" if len(ranks) > _RANKS_SHOWN else ""
     who = f" on rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks[:_RANKS_SHOWN]))}{more}" if ranks else ""
     what = f"Profile of {shown(failure['stage'] or '?')}{who}"
-    reason = for_terminal(failure["reason"] or "no reason was given", _TEXT_LIMIT)
+    reason = for_terminal(failure["reason"] or "no reason was given", SENTENCE_LIMIT)
     style = "bold red" if failure["state"] == FAILED else "yellow"
     return Text.assemble((f"{what} {failure['state']}: ", style), f"{reason} (request {shown(failure['request'])})")

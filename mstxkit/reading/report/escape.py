@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 # Control, format (bidirectional overrides, zero-width), surrogate, private use, line and paragraph separators.
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
-NAME_LIMIT = 48
+# Characters of a name, and of a sentence that somebody else wrote.
+NAME_LIMIT, SENTENCE_LIMIT = 48, 400
 
 
 def for_terminal(text: str, limit: int | None = None) -> str:

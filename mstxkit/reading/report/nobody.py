@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ...judging.gates import Gates
 from .. import judged as judging
-from .escape import for_terminal, shown
+from .escape import SENTENCE_LIMIT, for_terminal, shown
 from .sentences import sentence
 
-_TEXT_LIMIT, _WITHDRAWN_SHOWN = 400, 3
+_WITHDRAWN_SHOWN = 3
 _REMEDIES = {
     judging.NO_STEP: "count the steps, mstxkit.step() at the end of each, and let one be over",
     judging.NO_PEER: "record ranks that do the same work into one run folder: a rank is compared with others",
 }
-_LEFT_OUT = "the first 10 steps of a role, those around a checkpoint and those after ranks came or went do not count"
+_LEFT_OUT = (
+    f"the first {Gates().warm_up} steps of a role, those around a checkpoint and those after ranks came or went do not "
+    "count"
+)
 
 
 class NobodyBlamed(NamedTuple):
@@ -72,7 +76,7 @@ def _why(judged: dict[str, Any]) -> list[str]:
 
 def _withdrawn(judged: dict[str, Any]) -> list[str]:
     return [
-        f"{sentence(verdict)}, since step {verdict['since_step']}: {for_terminal(verdict['withdrawn'], _TEXT_LIMIT)}"
+        f"{sentence(verdict)}, since step {verdict['since_step']}: {for_terminal(verdict['withdrawn'], SENTENCE_LIMIT)}"
         for verdict in judged["withdrawn"][:_WITHDRAWN_SHOWN]
     ]
 
@@ -84,7 +88,7 @@ def _remedy(judged: dict[str, Any]) -> list[str]:
 def _wanted(judged: dict[str, Any]) -> list[str]:
     """What would tell more: what the judge asks for, else what shows a rank that a barrier hides."""
     if judged["wants"]:
-        return [for_terminal(want["why"], _TEXT_LIMIT) for want in judged["wants"]]
+        return [for_terminal(want["why"], SENTENCE_LIMIT) for want in judged["wants"]]
     if not judged["hiding"]:
         return []
     stages = " and ".join(map(shown, judged["hiding"]))

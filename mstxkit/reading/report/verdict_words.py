@@ -11,12 +11,12 @@ from rich.text import Text
 
 from ...store.verdicts import HANG
 from . import nobody
-from .escape import for_terminal, shown
+from .escape import SENTENCE_LIMIT, for_terminal, shown
 from .number_table import percent
 from .sentences import blames, sentence
 from .units import duration, size
 
-_SHOWN, _NUMBERS_SHOWN, _TEXT_LIMIT = 5, 8, 400
+_SHOWN, _NUMBERS_SHOWN = 5, 8
 
 
 def lines(judged: dict[str, Any], verdicts: list[dict[str, Any]], saves: str = "") -> list[RenderableType]:
@@ -59,7 +59,7 @@ def parts(verdict: dict[str, Any]) -> list[tuple[str, str]]:
     evidence = [(name, value) for name, value in verdict["evidence"].items() if name != "where"]
     numbers = [f"{shown(name)} {with_unit(name, value)}" for name, value in evidence[:_NUMBERS_SHOWN]]
     more = [f"{len(evidence) - _NUMBERS_SHOWN} more (--json)"] if len(evidence) > _NUMBERS_SHOWN else []
-    advice = for_terminal(verdict["next"] or "", _TEXT_LIMIT)
+    advice = for_terminal(verdict["next"] or "", SENTENCE_LIMIT)
     parts = [("why", _why(verdict)), ("profile", _profile(verdict)), ("next", advice)]
     return [*parts, ("evidence", ", ".join([*numbers, *more]))]
 
@@ -68,12 +68,12 @@ def _profile(verdict: dict[str, Any]) -> str:
     """What it has asked for by itself, or why it has not."""
     if verdict["request"]:
         return f"it has asked for one by itself: request {shown(verdict['request'])}"
-    why_not = for_terminal(verdict["no_request"] or "", _TEXT_LIMIT)
+    why_not = for_terminal(verdict["no_request"] or "", SENTENCE_LIMIT)
     return f"none was asked for: {why_not}" if why_not else ""
 
 
 def _why(verdict: dict[str, Any]) -> str:
-    waits = for_terminal(verdict["waits_for"] or "", _TEXT_LIMIT)
+    waits = for_terminal(verdict["waits_for"] or "", SENTENCE_LIMIT)
     if not blames(verdict):
         return waits
     shares = {
