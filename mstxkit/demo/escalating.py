@@ -69,7 +69,8 @@ class Escalated(NamedTuple):
 
 
 class Escalation:
-    """The first verdict that asks for a profile, from there to the request's end (`is_over`: there is no more to tell).
+    """The first verdict that blames a rank and asks for a profile, from there to the request's end (`is_over`: there is
+    no more to tell). One that everybody is slow is told too, if it comes before.
 
     `tell` takes a line for each thing that happens.
     """
@@ -77,7 +78,7 @@ class Escalation:
     def __init__(self, run: Path, tell: Callable[[str], None]) -> None:
         self._run, self._tell = run, tell
         self._look_at_s = 0.0
-        self._told = ""
+        self._told = self._ended = ""
         self.is_over = False
 
     def look(self) -> None:
@@ -104,8 +105,9 @@ class Escalation:
                 f"It asks for a {asked.request.preset} profile of ranks {on} by itself: request {asked.request.id}."
             )
         progress = asking.fates_of(control).progress(asked)
-        self.is_over = progress.has_ended
-        if self.is_over:
+        self.is_over = progress.has_ended and verdict.rank is not None
+        if progress.has_ended and self._ended != verdict.request:
+            self._ended = verdict.request
             self._tell(f"That request has ended: {progress}.")
 
     def outcome(self) -> Escalated:
@@ -122,8 +124,12 @@ class Escalation:
 
 
 def _acted(run: Path) -> Verdict | None:
-    """The first verdict that has asked for a profile."""
-    return next((verdict for verdict in verdicts.read(run) if verdict.request), None)
+    """The first verdict that has asked for a profile: one that blames a rank, where there is one.
+
+    A laptop that has other things to do is slow for everybody now and then, and the judge says so.
+    """
+    asked = [verdict for verdict in verdicts.read(run) if verdict.request]
+    return min(asked, key=lambda verdict: verdict.rank is None, default=None)
 
 
 def _profiled(run: Path, row: dict[str, Any]) -> Profiled:

@@ -138,6 +138,7 @@ def environment(plan: DemoPlan, rank: int) -> dict[str, str]:
     return {
         "GLOO_SOCKET_IFNAME": "lo",
         "MSTXKIT_TRANSPORT_S": "0.5",  # all ranks are on this host: they agree on a step that is near
+        "MSTXKIT_COOLDOWN_S": "1",  # the training is over in half a minute: another verdict's profile is not to miss it
         "MSTXKIT_RINGS": "1",  # who enters collectives late, without which a barrier hides a slow rank
         **({} if plan.hang_rank is None else {"MSTXKIT_HANG_S": f"{HANG_S:g}"}),
         "KINETO_LOG_LEVEL": "6",  # else torch announces each of its profilers on stderr, in the middle of the rewards

@@ -89,6 +89,7 @@ class Earlier(NamedTuple):
         verdict, cause: Of which verdict, and of which cause.
         asked_ns: Wall clock.
         is_open: Has it not ended yet?
+        names_rank: Does the verdict blame a rank? True where that is not known.
     """
 
     id: str
@@ -96,6 +97,7 @@ class Earlier(NamedTuple):
     cause: str
     asked_ns: int
     is_open: bool = False
+    names_rank: bool = True
 
 
 OBSERVES = NotAsked("")
@@ -110,6 +112,11 @@ def cause_of(verdict: Verdict) -> str:
 def occasion_of(verdict: Verdict) -> str:
     """What a request says of the verdict that it is from."""
     return f"verdict {verdict.id} {cause_of(verdict)}"
+
+
+def asked_by(verdict: Verdict, id: str, asked_ns: int) -> Earlier:
+    """The request `id` of a verdict, which is open as far as anybody knows."""
+    return Earlier(id, verdict.id, cause_of(verdict), asked_ns, is_open=True, names_rank=verdict.rank is not None)
 
 
 def verdict_in(occasion: str) -> tuple[str, str] | None:
@@ -132,7 +139,8 @@ def refused_by_itself(verdict: Verdict, limits: Acting) -> NotAsked | None:
 def refused_by_others(verdict: Verdict, earlier: Sequence[Earlier], limits: Acting, now_ns: int) -> NotAsked | None:
     """Why it is not its turn, by what was asked for before; None where it is.
 
-    The words name no time that passes, as what is said of a verdict is written down whenever it changes.
+    One that blames nobody (everybody is slow) does not hold up one that blames a rank, once its request has ended. The
+    words name no time that passes, as what is said of a verdict is written down whenever it changes.
     """
     cause, ages_ns = cause_of(verdict), {each.id: abs(now_ns - each.asked_ns) for each in earlier}
     if len(earlier) >= limits.a_job:
@@ -147,7 +155,8 @@ def refused_by_others(verdict: Verdict, earlier: Sequence[Earlier], limits: Acti
     still_open = next((each.id for each in earlier if each.is_open), "")
     if still_open:
         return NotAsked(f"request {still_open}, of another verdict, comes first")
-    if any(age_ns < limits.every_s * _NS for age_ns in ages_ns.values()):
+    before = [each for each in earlier if each.names_rank or verdict.rank is None]
+    if any(ages_ns[each.id] < limits.every_s * _NS for each in before):
         return NotAsked(f"verdicts may ask for one profile in {limits.every_s:g} s (acting.every_s)")
     return None
 

@@ -53,7 +53,7 @@ class Escalations:
         self._looks_s = self._acts_until_s = 0.0
         for verdict in verdicts:
             if verdict.request:
-                self._remember(Earlier(verdict.request, verdict.id, acting.cause_of(verdict), verdict.time_ns, True))
+                self._remember(acting.asked_by(verdict, verdict.request, verdict.time_ns))
             self.noted(verdict)
 
     def noted(self, verdict: Verdict) -> Verdict:
@@ -135,7 +135,7 @@ class Escalations:
             self._control.send(messages.of_request(asked))
         except MstxkitError as exc:
             return NotAsked(str(exc)[:300])
-        self._remember(Earlier(asked.id, verdict.id, acting.cause_of(verdict), now_ns, is_open=True))
+        self._remember(acting.asked_by(verdict, asked.id, now_ns))
         return None
 
     def _remember(self, earlier: Earlier) -> None:

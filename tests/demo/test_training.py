@@ -29,6 +29,7 @@ from mstxkit.demo.policy import PolicyNet  # noqa: E402
 from mstxkit.demo.rank import SLOW_GRADIENT_S, SLOW_TOKEN_S, slow_down_behind_barrier  # noqa: E402
 from mstxkit.demo.task import draw_prompts  # noqa: E402
 from mstxkit.reading.run import open_run  # noqa: E402
+from mstxkit.store import verdicts as kinds  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = {
@@ -43,6 +44,7 @@ FATAL_STEP = 3  # of five
 TOKENS = 6  # of a response
 # Ten to warm up, some until it is sure, and more for the request while it still trains, on a busy machine too.
 STEPS_TO_A_VERDICT = 80
+MAY_BE_SAID_TOO = {kinds.NOT_ENOUGH_EVIDENCE, kinds.ALL_SLOW}
 USES_THE_DOCK = STAGES - {"resharding", "actor_generate"}
 
 
@@ -217,7 +219,8 @@ def test_its_report_blames_the_slow_rank_and_says_that_the_other_one_waits_for_i
     report = found.document["report"]
     update = next(stage for stage in report["stages"] if stage["stage"] == "actor_update")
 
-    assert {said["rank"] for said in report["verdicts"] if said["kind"] != "not_enough_evidence"} == {1}
+    # That everybody is slow may well be true of a machine that others use too.
+    assert {said["rank"] for said in report["verdicts"] if said["kind"] not in MAY_BE_SAID_TOO} == {1}
     assert {row["rank"]: row["waits_for"] and row["waits_for"]["rank"] for row in update["ranks"]} == {0: 1, 1: None}
     assert update["slowest"]["rank"] == 1
 

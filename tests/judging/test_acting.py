@@ -11,7 +11,7 @@ from mstxkit.judging.acting import OBSERVES, Acting, Earlier, NotAsked, Wish
 from mstxkit.store.fate import Heard
 from mstxkit.store.report import Acknowledgement, Standing
 from mstxkit.store.request import WHOLE_STEPS
-from mstxkit.store.verdicts import KINDS, Verdict
+from mstxkit.store.verdicts import ALL_SLOW, KINDS, Verdict
 
 NS = 10**9
 VERDICT = Verdict(
@@ -175,6 +175,16 @@ def test_it_waits_for_its_turn_and_says_why(before: list[Earlier], why: str) -> 
     assert refused is not None
     assert why in refused.why
     assert not refused.is_final
+
+
+def test_a_verdict_on_everybody_does_not_hold_up_one_that_blames_a_rank() -> None:
+    everybody, now_ns = VERDICT._replace(kind=ALL_SLOW, rank=None, stage="reward"), 0
+    ended = acting.asked_by(everybody, "r", -NS)._replace(is_open=False)
+
+    assert acting.refused_by_others(VERDICT, [ended], Acting(), now_ns) is None
+    assert acting.refused_by_others(VERDICT, [ended._replace(is_open=True)], Acting(), now_ns) is not None
+    of_another_stage = everybody._replace(stage="resharding")
+    assert "one profile in 300 s" in str(acting.refused_by_others(of_another_stage, [ended], Acting(), now_ns))
 
 
 def test_it_may_ask_where_nothing_is_in_its_way() -> None:
