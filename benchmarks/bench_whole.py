@@ -2,9 +2,13 @@
 
 The thread follows pointers through memory that fits the second level of the cache (`near`) or only the third (`far`),
 and calls a patched method every 200 us. `parts` measures in one process what adds up: the call in a tight loop; what it
-costs more between such work, which pays for the lines that each has evicted; page faults, which are in the first; CPU
-time of our own threads, all of it, as if they had no core of their own. `pairs` is the whole, by wall time of whole
-processes, with mstxkit and without, beside pairs of which neither has it: what this machine can resolve.
+costs more between such work, which pays for the lines that each has evicted: of single periods by the clock, the
+medians of which are good for tens of ns where the means of all are not for hundreds; page faults, which are in the
+first; CPU time of our own threads, all of it, as if they had no core of their own. Beside it what anybody's wrapper
+costs there: a function in Python that calls the method and does nothing else (`a_wrapper`), and one that calls two
+functions of the interpreter's own besides, as who notes a begin and an end must (`two_calls_in_a_wrapper`). `pairs` is
+the whole, by wall time of whole processes, with mstxkit and without, beside pairs of which neither has it: what this
+machine can resolve.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Mapping
 
 from .bench_autopatch import Bare, patched
 from .bench_control import spent_by_threads
@@ -32,6 +36,8 @@ PROCESSES = {"parts": 3, "pairs": 1}
 PERIOD_NS, A_SECOND = 200_000, 5_000
 SIZES = {"near": 256 << 10, "far": 8 << 20}
 ROUNDS, CALLS = 60, 250
+# Of the comparison by single periods: blocks of so many periods of each, 10 s together.
+BLOCKS, PERIODS = 40, 300
 BACKGROUND_S = 10.0
 PAIRS, RUN_S, RESAMPLED = 12, 2.0, 2_000
 # Of a process of a pair: links a call, as many in all of them, and calls between two looks at the clock.
@@ -65,15 +71,55 @@ def _parts() -> list[Row]:
         warm = _difference(loop, bare, ours, 0, session.drain)
         faults = _faults_of(loop, ours, session.drain)
         rows += [_share("whole.call", warm), Row("whole.of_it_page_faults", faults, "%", 0.0)]
+        calls = {"call_and_caches": ours, "a_wrapper": _Wrapped(), "two_calls_in_a_wrapper": _Noted()}
         for size, size_bytes in SIZES.items():
             victim.make(size_bytes)
-            between = _difference(loop, bare, ours, _hops(victim), session.drain)
-            rows.append(_share(f"whole.call_and_caches_{size}", between))
-            sums[size] = statistics.median(between)
+            between = _in_periods(victim, bare, calls, session.drain)
+            rows += [_share(f"whole.{name}_{size}", ns) for name, ns in between.items()]
+            sums[size] = statistics.median(between["call_and_caches"])
         background, wakes = _background(loop, ours, _hops(victim))
         rows.append(Row("whole.own_threads", background, "%", 0.0, f"{wakes:.1f} wake-ups a second"))
     rows += [Row(f"whole.sum_{size}", _percent(ns) + background, "%") for size, ns in sums.items()]
     return rows
+
+
+class _Wrapped(Bare):
+    """What is patched, in a wrapper that does nothing."""
+
+    def update(self, a: Any, k: int = 0) -> None:
+        return Bare.update(self, a, k)
+
+
+class _Noted(Bare):
+    """What is patched, in a wrapper that calls something quick before and after."""
+
+    def update(self, a: Any, k: int = 0) -> None:
+        began = abs(1)
+        returned = Bare.update(self, a, k)
+        abs(began)
+        return returned
+
+
+def _in_periods(victim: Any, bare: Any, calls: Mapping[str, Any], drain: Callable[[], None]) -> dict[str, list[float]]:
+    """ns that a call and the work after it take longer than a bare one and such work, by the medians of each block."""
+    chance, hops, all_of_them = random.Random(1), _hops(victim), {"bare": bare, **calls}
+    longer: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(BLOCKS):
+        took: dict[str, list[int]] = {name: [] for name in all_of_them}
+        for _ in range(PERIODS):
+            for name in chance.sample(list(all_of_them), len(all_of_them)):
+                took[name].append(_period_ns(victim.work, all_of_them[name], hops))
+        drain()
+        for name in calls:
+            longer[name].append(statistics.median(took[name]) - statistics.median(took["bare"]))
+    return longer
+
+
+def _period_ns(work: Callable[[int], None], one: Any, hops: int) -> int:
+    began = time.perf_counter_ns()
+    one.update(1, k=2)
+    work(hops)
+    return time.perf_counter_ns() - began
 
 
 def _percent(ns: float) -> float:
