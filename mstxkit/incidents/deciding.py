@@ -8,7 +8,7 @@ they do, or somebody debugs one of them, nobody is stuck.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Iterable, Mapping, NamedTuple, Sequence
+from typing import Any, Collection, Iterable, Mapping, NamedTuple, Sequence
 
 from ..host import parts
 from ..store.collectives import ranks_as_text, ranks_in
@@ -108,7 +108,7 @@ def _of_held(candidates: list[Report], reports: Sequence[Report], missing: Missi
         candidates, key=lambda r: (_is_mute(r), order.index(held(r)), alike[_place(r)], since_ns(r), _name(r))
     )
     chosen = candidates[0]
-    if _is_mute(chosen) and len(candidates) > 1 and _is_early(chosen):
+    if _is_mute(chosen) and (len(candidates) > 1 or _is_late(chosen)) and _is_early(chosen):
         return None
     others = tuple(r for r in reports if r is not chosen and (is_stuck(r) or waits_now(r)))
     reason = HELD[held(chosen)]
@@ -121,6 +121,8 @@ def _of_collectives(
     waiters: list[Report], reports: Sequence[Report], missing: Missing | None, hang_s: float
 ) -> Cause | None:
     """All that are stuck wait in a collective: for those that are not in it."""
+    if any(map(_is_unknown, reports)) and any(map(_is_early, waiters)):
+        return None
     world = {_world(report) for report in waiters}
     members = [report for report in reports if _world(report) in world and not _is_beside(report)]
     if missing is not None:
@@ -209,6 +211,17 @@ def _is_mute(report: Report) -> bool:
     return held(report) in ("lock", "own") and not table_of(report.get("thread"))
 
 
+def _is_late(report: Report) -> bool:
+    """Would it answer if there were a core for it? Who only works has time enough."""
+    return report.get("is_late") is True and report.get("works") is not True
+
+
+def _is_unknown(report: Report) -> bool:
+    """Has it not said yet which rank it is, nor what it is at? It may be the one that all wait for."""
+    is_quiet = not report.get("gone_ns") and report.get("works") is not True and not _is_beside(report)
+    return is_quiet and small_number(report.get("rank")) is None and not table_of(report.get("thread"))
+
+
 def _is_early(report: Report) -> bool:
     """May it be asked again before it is named?"""
     range_ = innermost(report)
@@ -221,22 +234,29 @@ def _is_early(report: Report) -> bool:
 def first_missing(reports: Iterable[Report]) -> Missing | None:
     """Of the groups whose members are not all at the same collective, the one that waited first."""
     groups: dict[int, dict[int, Mapping[str, Any]]] = {}
+    unread = set[int]()  # in a collective, and has not said in which
     for report in reports:
         rank = small_number(report.get("rank"))
+        if rank is None or _is_beside(report):
+            continue
+        if held(report) == waiting.COLLECTIVE and report.get("has_ring") is False:
+            unread.add(rank)
+            continue
         for entry in map(table_of, list_of(report.get("entered"))):
-            if rank is not None and not _is_beside(report):
-                groups.setdefault(whole_number(entry.get("group")), {})[rank] = entry
-    missing = [(when, at) for group, entries in groups.items() for when, at in _missing_of(group, entries)]
+            groups.setdefault(whole_number(entry.get("group")), {})[rank] = entry
+    missing = [(when, at) for group, entries in groups.items() for when, at in _missing_of(group, entries, unread)]
     return min(missing, key=lambda pair: pair[0])[1] if missing else None
 
 
-def _missing_of(group: int, entries: Mapping[int, Mapping[str, Any]]) -> Iterable[tuple[int, Missing]]:
+def _missing_of(
+    group: int, entries: Mapping[int, Mapping[str, Any]], unread: Collection[int]
+) -> Iterable[tuple[int, Missing]]:
     sequences = {rank: whole_number(entry.get("sequence")) for rank, entry in entries.items()}
     members = set(ranks_in(next(iter(entries.values())).get("ranks"))) or set(entries)
     least = min(sequences.values())
     behind = {rank for rank, sequence in sequences.items() if sequence == least}
     if len(behind) == len(sequences):  # they are all at one: who has said nothing of it may not be
-        behind, least = members - set(sequences), least - 1
+        behind, least = members - set(sequences) - set(unread), least - 1
     number = min((sequence for sequence in sequences.values() if sequence > least), default=0)
     entered = sorted(rank for rank, sequence in sequences.items() if sequence >= number)
     if not number or not behind or not entered:

@@ -76,6 +76,34 @@ def test_where_nobody_has_answered_nobody_is_blamed_before_they_were_asked_again
     assert blamed([mute(0), report(1, "others")]) == (0, "lock")
 
 
+def test_a_rank_that_would_answer_if_there_were_a_core_for_it_is_asked_again_before_it_is_blamed() -> None:
+    waits = report(1, "others")
+
+    assert deciding.cause([{**mute(0), "is_late": True}, waits], HANG_S) is None
+    assert blamed([{**mute(0, 91.0), "is_late": True}, waits]) == (0, "lock")
+    assert blamed([{**mute(0), "is_late": True, "works": True}, waits]) == (0, "lock")
+
+
+def test_a_rank_in_a_collective_that_has_not_said_in_which_is_not_said_to_be_missing() -> None:
+    silent = report(0, "collective", has_ring=False, entered=entered(3, "0-1"))
+    away = {**report(1, has_ring=False, entered=entered(16, "0-1")), "inside": []}
+    cause = deciding.cause([silent, away], HANG_S)
+
+    assert cause is not None and cause.report is away
+    assert cause.reason == "it is not in the collective that the others wait in"
+
+
+def test_nobody_is_blamed_before_a_process_has_said_which_rank_it_is() -> None:
+    waits = report(0, "collective", entered=entered(17, "0-1"))
+    waits["inside"][0].update(quiet_s=31.0, limit_s=30.0)
+    nobody = {**mute(1), "rank": None, "world_size": None, "role": "", "inside": []}
+
+    assert deciding.cause([waits, nobody], HANG_S) is None
+    assert deciding.cause([waits, {**nobody, "works": True}], HANG_S) is not None
+    waits["inside"][0]["quiet_s"] = 91.0
+    assert blamed([waits, nobody]) == (None, "collective")
+
+
 def test_a_rank_that_a_busy_host_has_not_let_begin_its_range_goes_on() -> None:
     late = {**report(0, state="running"), "inside": []}
 
