@@ -42,7 +42,8 @@ def _lines(incident: Incident) -> Iterator[str]:
     for group in map(table_of, list_of(details.get("groups"))):
         yield from _group(group, incident.time_ns)
     yield ""
-    yield f"Each process's own report, with all threads and what it did last: incidents/{incident.incident}/hosts/"
+    what = "with all threads, its ring and what it did last"
+    yield f"Each process's own report, {what}: incidents/{incident.incident}/hosts/"
 
 
 def headline(incident: Incident) -> str:
