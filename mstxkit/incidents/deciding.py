@@ -20,6 +20,7 @@ Report = Mapping[str, Any]
 _NS = 10**9
 # Up to so many times its limit nobody is named where none of several has said what it is at.
 _EARLY = 3.0
+_PIECES_AT_MOST = 8
 # How a process is held that waits for nobody, what is surest first, in words.
 HELD = {
     "gone": "it is gone",
@@ -322,12 +323,19 @@ def who_all(reports: Iterable[Report]) -> str:
             others.append(who(report))
         else:
             by_role.setdefault(text_of(report.get("role")), set()).add(rank)
-    texts = [f"rank{'s' if len(r) > 1 else ''} {_ranks(r)} {role}".rstrip() for role, r in sorted(by_role.items())]
+    texts = [f"{_ranks_in_words(ranks)} {role}".rstrip() for role, ranks in sorted(by_role.items())]
     return ", ".join([*texts, *others[:8]]) + (f" and {len(others) - 8} more" if len(others) > 8 else "")
 
 
+def _ranks_in_words(ranks: Collection[int]) -> str:
+    text = _ranks(ranks)
+    return text if text.endswith("ranks") else f"rank{'s' if len(ranks) > 1 else ''} {text}"
+
+
 def _ranks(ranks: Iterable[int]) -> str:
-    return ranks_as_text(ranks) or f"{len(set(ranks))} ranks"
+    """`0,2-7`; of many pieces a few: what comes after them on a line is not to be cut off."""
+    pieces = ranks_as_text(ranks).split(",")
+    return ",".join(pieces[:_PIECES_AT_MOST]) + ",..." * (len(pieces) > _PIECES_AT_MOST) or f"{len(set(ranks))} ranks"
 
 
 def _inside(report: Report) -> list[Any]:

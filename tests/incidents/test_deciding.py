@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -205,6 +206,30 @@ def test_a_page_of_1024_ranks_names_the_one_that_is_stuck_and_fits_a_screen() ->
     assert "1023 x ranks 0-516,518-1023 actor: in reward / score, for 31 s; collective" in text
     assert len(text.splitlines()) < 40
     assert len(text) < 4000
+
+
+def test_a_page_of_ranks_that_wait_in_many_groups_says_of_each_where_it_is_and_stays_one_page() -> None:
+    calls = [["/x/site-packages/nn/modules/module.py", n, f"call{n}"] for n in range(20)] + [
+        ["/app/train.py", 8, "fit"]
+    ]
+    places = ["all_gather", "recv", "send", "reduce_scatter", *(f"elsewhere{n}" for n in range(20))]
+
+    def waits(rank: int) -> Report:
+        place = places[rank // 8 % 4] if rank < 1000 else places[4 + rank % 20]
+        frames = [["/x/site-packages/torch/distributed/distributed_c10d.py", 9, place], *calls]
+        return report(rank, "collective", thread={"frames": frames}, entered=entered(17, "0-1023"))
+
+    reports = [waits(rank) for rank in range(1024)]
+    reports[517] = report(517, entered=entered(16, "0-1023"))
+    made = summary.incident("20261124T191500.000", 131 * 10**9, "hang", reports, deciding.cause(reports, HANG_S))
+    lines = page.text(made).splitlines()
+
+    assert len(lines) < 80
+    assert sum("in reward / score, for 31 s; collective, sleeping" in line for line in lines) == 8
+    assert any(re.match(r"\d+ x ranks 8-15,40-47,72-79,.*,\.\.\. actor: in reward / score", line) for line in lines)
+    assert lines.count("    by fit at /app/train.py:8") == 8
+    assert max(map(len, lines)) < 200
+    assert len(made.details["groups"]) == 25
 
 
 @pytest.mark.parametrize(
