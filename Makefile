@@ -29,7 +29,7 @@ SET_UP = python=$$([ -x $(PYTHON) ] && echo $(PYTHON) || .ci/find-python) && "$$
 export TORCH_DEVICE_BACKEND_AUTOLOAD := 0
 export PIP_TORCH
 
-.PHONY: help setup setup-frameworks demo test quick soak test-packaging test-all test-aarch64 check readme-table \
+.PHONY: help setup setup-frameworks demo test quick soak test-packaging test-all test-aarch64 check readme-table recording \
         bench locks clean nomem asan distclean
 
 help:
@@ -65,6 +65,10 @@ check: setup
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy mstxkit $(wildcard tests/typing)
 	$(PYTHON) -m pytest -q tests/test_architecture.py
+
+# The recording of `mstxkit top` in the guide, of a real job; half a minute. Look at it before it is committed.
+recording: setup
+	PYTHONPATH=.:tests $(PYTHON) tests/builders/top_recording.py
 
 # The README's support table, from the recorded surfaces and the patch files; a test fails while it is stale.
 readme-table: setup

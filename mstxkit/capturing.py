@@ -137,7 +137,8 @@ def _take(recorder: Any) -> None:
         watchman = _watchman(recorder)
         keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path, handing_on, recorder.care, watchman)
         rings = Rings.beside(recorder.live.path, recorder.is_forked)
-        _beside.last_words = LastWordsHere(recorder.live.path, rings.read_now) if _beside.settings.hang_s else None
+        if _beside.settings.hang_s:
+            _beside.last_words = LastWordsHere(recorder.live.path, rings.read_now, recorder.learn_identity)
         words = (lambda: 0) if _beside.last_words is None else _beside.last_words.consider
         recorder.sealer.each_quiet_look = keeper.consider
         recorder.sealer.is_looked_for = lambda: standby.is_on_duty

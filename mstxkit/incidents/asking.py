@@ -25,6 +25,8 @@ from .looking import WatchedProcess
 
 # How long each way may take, seconds; a process that is merely busy answers within a few switches of the GIL.
 ANSWERS_WITHIN_S, _SIGNAL_WITHIN_S, _PY_SPY_WITHIN_S = 1.2, 0.5, 3.0
+# Who has written its threads says who it is next, and reads its ring.
+_TOLD_WITHIN_S = 0.5
 _LOOKS_EVERY_S = 0.02
 _CANNOT_ANSWER = ("stopped", "traced", "gone")
 ITSELF, BY_SIGNAL, BY_PY_SPY, NOBODY = "itself", "signal", "py-spy", ""
@@ -35,11 +37,13 @@ class Answer(NamedTuple):
 
     Args:
         has_gil: Has one of them Python's lock, as py-spy has seen?
+        has_ring: Has it handed over its ring, as it is now?
     """
 
     by: str = NOBODY
     threads: tuple[ThreadStack, ...] = ()
     has_gil: bool = False
+    has_ring: bool = False
 
 
 def threads_of(processes: Iterable[WatchedProcess], folder: Path, is_idle: Callable[[str], bool]) -> dict[str, Answer]:
@@ -52,18 +56,20 @@ def threads_of(processes: Iterable[WatchedProcess], folder: Path, is_idle: Calla
     """
     waiting = {process.name: (process, process.stacks_state()) for process in processes if process.pid}
     answers = {}
-    before = {name: process.last_words().answers for name, (process, _) in waiting.items()}
+    before = {name: process.last_words() for name, (process, _) in waiting.items()}
     for process, _ in waiting.values():
         what = stacks.ASK_ALL if is_idle(process.name) else stacks.ASK_THREADS
         ask(folder, process.name, what)
     able = {name: of for name, of in waiting.items() if kernel.state_of(of[0].pid) not in _CANNOT_ANSWER}
     answers.update(_answered(able, ITSELF, ANSWERS_WITHIN_S))
+    full = _full({name: (able[name][0], before[name].full_answers) for name in answers})
+    answers = {name: answer._replace(has_ring=name in full and is_idle(name)) for name, answer in answers.items()}
     # A signal may end a call of the kernel's: only who does nothing is sent one.
     mute = {name: of for name, of in able.items() if name not in answers and is_idle(name) and _signalled(of[0])}
     answers.update(_answered(mute, BY_SIGNAL, _SIGNAL_WITHIN_S))
     for name, (process, _) in mute.items():
         words = process.last_words()
-        if words.answers > before[name]:  # on a busy host it was only late
+        if words.answers > before[name].answers:  # on a busy host it was only late
             answers[name] = Answer(ITSELF, words.threads)
     deadline = time.monotonic() + _PY_SPY_WITHIN_S
     for name, (process, _) in waiting.items():
@@ -96,6 +102,16 @@ def _answered(asked: dict[str, tuple[WatchedProcess, tuple[int, int]]], by: str,
             if name not in answers and _settled(process.stacks_state) != before:
                 answers[name] = Answer(by, process.last_words().threads)
     return {name: answer for name, answer in answers.items() if answer.threads}
+
+
+def _full(asked: dict[str, tuple[WatchedProcess, int]]) -> set[str]:
+    """Those that have said all, more often than before, within a moment."""
+    names, deadline = set[str](), time.monotonic() + _TOLD_WITHIN_S
+    while True:
+        names |= {name for name in asked.keys() - names if asked[name][0].last_words().full_answers > asked[name][1]}
+        if len(names) == len(asked) or time.monotonic() >= deadline:
+            return names
+        time.sleep(_LOOKS_EVERY_S)
 
 
 def _settled(state: Callable[[], tuple[int, int]]) -> tuple[int, int]:

@@ -8,7 +8,7 @@ they do, or somebody debugs one of them, nobody is stuck.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Iterable, Mapping, NamedTuple, Sequence
+from typing import Any, Collection, Iterable, Mapping, NamedTuple, Sequence
 
 from ..host import parts
 from ..store.collectives import ranks_as_text, ranks_in
@@ -20,6 +20,7 @@ Report = Mapping[str, Any]
 _NS = 10**9
 # Up to so many times its limit nobody is named where none of several has said what it is at.
 _EARLY = 3.0
+_PIECES_AT_MOST = 8
 # How a process is held that waits for nobody, what is surest first, in words.
 HELD = {
     "gone": "it is gone",
@@ -108,7 +109,7 @@ def _of_held(candidates: list[Report], reports: Sequence[Report], missing: Missi
         candidates, key=lambda r: (_is_mute(r), order.index(held(r)), alike[_place(r)], since_ns(r), _name(r))
     )
     chosen = candidates[0]
-    if _is_mute(chosen) and len(candidates) > 1 and _is_early(chosen):
+    if _is_mute(chosen) and (len(candidates) > 1 or _is_late(chosen)) and _is_early(chosen):
         return None
     others = tuple(r for r in reports if r is not chosen and (is_stuck(r) or waits_now(r)))
     reason = HELD[held(chosen)]
@@ -121,6 +122,8 @@ def _of_collectives(
     waiters: list[Report], reports: Sequence[Report], missing: Missing | None, hang_s: float
 ) -> Cause | None:
     """All that are stuck wait in a collective: for those that are not in it."""
+    if any(map(_is_unknown, reports)) and any(map(_is_early, waiters)):
+        return None
     world = {_world(report) for report in waiters}
     members = [report for report in reports if _world(report) in world and not _is_beside(report)]
     if missing is not None:
@@ -209,6 +212,17 @@ def _is_mute(report: Report) -> bool:
     return held(report) in ("lock", "own") and not table_of(report.get("thread"))
 
 
+def _is_late(report: Report) -> bool:
+    """Would it answer if there were a core for it? Who only works has time enough."""
+    return report.get("is_late") is True and report.get("works") is not True
+
+
+def _is_unknown(report: Report) -> bool:
+    """Has it not said yet which rank it is, nor what it is at? It may be the one that all wait for."""
+    is_quiet = not report.get("gone_ns") and report.get("works") is not True and not _is_beside(report)
+    return is_quiet and small_number(report.get("rank")) is None and not table_of(report.get("thread"))
+
+
 def _is_early(report: Report) -> bool:
     """May it be asked again before it is named?"""
     range_ = innermost(report)
@@ -221,22 +235,29 @@ def _is_early(report: Report) -> bool:
 def first_missing(reports: Iterable[Report]) -> Missing | None:
     """Of the groups whose members are not all at the same collective, the one that waited first."""
     groups: dict[int, dict[int, Mapping[str, Any]]] = {}
+    unread = set[int]()  # in a collective, and has not said in which
     for report in reports:
         rank = small_number(report.get("rank"))
+        if rank is None or _is_beside(report):
+            continue
+        if held(report) == waiting.COLLECTIVE and report.get("has_ring") is False:
+            unread.add(rank)
+            continue
         for entry in map(table_of, list_of(report.get("entered"))):
-            if rank is not None and not _is_beside(report):
-                groups.setdefault(whole_number(entry.get("group")), {})[rank] = entry
-    missing = [(when, at) for group, entries in groups.items() for when, at in _missing_of(group, entries)]
+            groups.setdefault(whole_number(entry.get("group")), {})[rank] = entry
+    missing = [(when, at) for group, entries in groups.items() for when, at in _missing_of(group, entries, unread)]
     return min(missing, key=lambda pair: pair[0])[1] if missing else None
 
 
-def _missing_of(group: int, entries: Mapping[int, Mapping[str, Any]]) -> Iterable[tuple[int, Missing]]:
+def _missing_of(
+    group: int, entries: Mapping[int, Mapping[str, Any]], unread: Collection[int]
+) -> Iterable[tuple[int, Missing]]:
     sequences = {rank: whole_number(entry.get("sequence")) for rank, entry in entries.items()}
     members = set(ranks_in(next(iter(entries.values())).get("ranks"))) or set(entries)
     least = min(sequences.values())
     behind = {rank for rank, sequence in sequences.items() if sequence == least}
     if len(behind) == len(sequences):  # they are all at one: who has said nothing of it may not be
-        behind, least = members - set(sequences), least - 1
+        behind, least = members - set(sequences) - set(unread), least - 1
     number = min((sequence for sequence in sequences.values() if sequence > least), default=0)
     entered = sorted(rank for rank, sequence in sequences.items() if sequence >= number)
     if not number or not behind or not entered:
@@ -302,12 +323,19 @@ def who_all(reports: Iterable[Report]) -> str:
             others.append(who(report))
         else:
             by_role.setdefault(text_of(report.get("role")), set()).add(rank)
-    texts = [f"rank{'s' if len(r) > 1 else ''} {_ranks(r)} {role}".rstrip() for role, r in sorted(by_role.items())]
+    texts = [f"{_ranks_in_words(ranks)} {role}".rstrip() for role, ranks in sorted(by_role.items())]
     return ", ".join([*texts, *others[:8]]) + (f" and {len(others) - 8} more" if len(others) > 8 else "")
 
 
+def _ranks_in_words(ranks: Collection[int]) -> str:
+    text = _ranks(ranks)
+    return text if text.endswith("ranks") else f"rank{'s' if len(ranks) > 1 else ''} {text}"
+
+
 def _ranks(ranks: Iterable[int]) -> str:
-    return ranks_as_text(ranks) or f"{len(set(ranks))} ranks"
+    """`0,2-7`; of many pieces a few: what comes after them on a line is not to be cut off."""
+    pieces = ranks_as_text(ranks).split(",")
+    return ",".join(pieces[:_PIECES_AT_MOST]) + ",..." * (len(pieces) > _PIECES_AT_MOST) or f"{len(set(ranks))} ranks"
 
 
 def _inside(report: Report) -> list[Any]:

@@ -130,6 +130,7 @@ class WatchedHost:
         quiet_s = (time.monotonic_ns() - process.moved_ns) / _NS
         facts = Facts(self._judged.get(process.name, []), self._works(process.name), quiet_s)
         try:
+            process.learn_who()
             return report(process, self._folder, facts, answer)
         except (OSError, FormatError):
             return None  # it has just ended

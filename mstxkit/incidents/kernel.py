@@ -75,8 +75,12 @@ def effort(pid: int) -> Effort:
             cpu_s += (int(fields[11]) + int(fields[12])) / _TICKS
         moved = dict(line.split(": ", 1) for line in _text(f"/proc/{member}/io").splitlines() if ": " in line)
         moved_bytes += int(moved.get("rchar", 0)) + int(moved.get("wchar", 0))
-    is_running = any(_stat(f"/proc/{pid}/task/{tid}")[:1] == ["R"] for tid in _threads(pid))
-    return Effort(cpu_s, moved_bytes, is_running)
+    return Effort(cpu_s, moved_bytes, is_running(pid))
+
+
+def is_running(pid: int) -> bool:
+    """Does one of its threads run, or would if there were a core for it?"""
+    return any(_stat(f"/proc/{pid}/task/{tid}")[:1] == ["R"] for tid in _threads(pid))
 
 
 def threads(pid: int) -> list[dict[str, Any]]:

@@ -107,9 +107,7 @@ class WatchedProcess:
         raw = documents.read_part(self._live, 0, livefile.HEADER_BYTES + glance.SLOTS * livefile.SLOT_BYTES)
         head = raw[: livefile.HEADER_BYTES]
         header = self._header = livefile.read_header(head, os.fstat(self._live).st_size)
-        if not self.who or livefile.identity_mark(head) != self._identity_mark:
-            self._identity_mark = livefile.identity_mark(head)
-            self._learn(livefile.read_identity(head))
+        self._learn_from_head(head)
         self.heartbeat_ns = livefile.heartbeat_ns(head)
         used = glance.used_slots(self._live, header, raw[livefile.HEADER_BYTES :])
         at, bank = self._active(head, header)
@@ -126,8 +124,19 @@ class WatchedProcess:
         self._left.update((range_.slot.stage, range_.slot.site) for range_ in left)
         return left
 
-    def _learn(self, who: Mapping[str, Any]) -> None:
-        self.who = who
+    def learn_who(self) -> None:
+        """Who it is may have become known since the last look.
+
+        Raises:
+            OSError, FormatError: its live file cannot be read.
+        """
+        self._learn_from_head(documents.read_part(self._live, 0, livefile.HEADER_BYTES))
+
+    def _learn_from_head(self, head: bytes) -> None:
+        if self.who and livefile.identity_mark(head) == self._identity_mark:
+            return
+        self._identity_mark = livefile.identity_mark(head)
+        who = self.who = livefile.read_identity(head)
         if self.pidfd < 0 and self.pid and identity.pid_start(self.pid) == who.get("pid_start"):
             self.pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
         self._open_stacks()

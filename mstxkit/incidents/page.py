@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Iterable, Iterator, Mapping
+from typing import Any, Iterator, Mapping, Sequence
 
 from ..reading.report.escape import for_terminal
 from ..store.incidents import HANG, Incident
 from ..store.values import list_of, small_number, table_of, text_of, whole_number
 from ..store.whereabouts import span
+from . import waiting
 
 _WIDTH, _NS = 200, 10**9
+# All of it is in incident.json.
+_GROUPS_SHOWN, _CALLS_SHOWN, _CALLS_OF_GROUP = 8, 16, 5
 _TITLES = {
     "hang": "stuck", "killed": "killed", "signal": "ended by a signal", "exception": "raised what nobody caught",
     "request": "asked for",
@@ -39,10 +42,14 @@ def _lines(incident: Incident) -> Iterator[str]:
         yield f"Missing:  {text_of(missing.get('words'))}"
     yield ""
     yield "Where everybody is, the largest group first:"
-    for group in map(table_of, list_of(details.get("groups"))):
+    groups = [table_of(group) for group in list_of(details.get("groups"))]
+    for group in groups[:_GROUPS_SHOWN]:
         yield from _group(group, incident.time_ns)
     yield ""
-    yield f"Each process's own report, with all threads and what it did last: incidents/{incident.incident}/hosts/"
+    if len(groups) > _GROUPS_SHOWN:
+        yield f"Where others are, a few each: incidents/{incident.incident}/incident.json"
+    what = "with all threads, its ring and what it did last"
+    yield f"Each process's own report, {what}: incidents/{incident.incident}/hosts/"
 
 
 def headline(incident: Incident) -> str:
@@ -69,7 +76,7 @@ def _cause(incident: Incident, details: Mapping[str, Any]) -> Iterator[str]:
         limit = f"; stuck after {_number(range_.get('limit_s')):.0f} s" if range_.get("is_stuck") is True else ""
         since = _when(whole_number(range_.get("since_ns")))
         yield f"  inside  {text_of(range_.get('name'))}: {about}since {since}{limit}"
-    yield from _stack(list_of(details.get("stack")))
+    yield from _stack(list_of(details.get("stack")), _CALLS_SHOWN)
     for raised in map(table_of, list_of(details.get("exceptions"))):
         yield from (f"    {line}" for line in text_of(raised.get("text")).splitlines())
 
@@ -86,12 +93,22 @@ def _group(group: Mapping[str, Any], time_ns: int) -> Iterator[str]:
     count, who = small_number(group.get("count")) or 0, text_of(group.get("who"))
     how = ", ".join(dict.fromkeys(filter(None, (held, states))))
     yield f"{count} x {who}: in {place}{since}; {how}{kernel}"
-    yield from _stack(list_of(group.get("stack")))
+    yield from _stack(list_of(group.get("stack")), _CALLS_OF_GROUP)
 
 
-def _stack(stack: Iterable[object]) -> Iterator[str]:
-    for place, call in enumerate(stack):
-        yield f"    {'at' if not place else 'by'} {text_of(call)}"
+def _stack(stack: Sequence[object], at_most: int) -> Iterator[str]:
+    """The innermost calls, and of the others the program's own first."""
+    calls = [text_of(call) for call in stack]
+    shown = [*range(len(calls))[: at_most - 1], *(n for n in range(at_most - 1, len(calls)) if _is_own(calls[n]))]
+    shown = shown if len(calls) > at_most else [*range(len(calls))]
+    for place in shown[:at_most]:
+        yield f"    {'at' if not place else 'by'} {calls[place]}"
+    if len(calls) > len(shown[:at_most]):
+        yield f"    and {len(calls) - len(shown[:at_most])} more calls"
+
+
+def _is_own(call: str) -> bool:
+    return waiting.is_own(call.partition(" at ")[2])
 
 
 def _when(time_ns: int) -> str:

@@ -7,10 +7,11 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any, Iterable, NamedTuple, Sequence
+from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 from ..errors import FormatError
 from ..store import collectives, layout, records
+from ..store.collectives import CollectiveEntry
 from ..store.documents import Unusable
 from ..store.handed_over import OF_COLLECTIVES, HandedOver
 from ..store.stacks import LastWords, ThreadStack
@@ -21,7 +22,7 @@ from .looking import LastRange, RangeInside, WatchedProcess
 
 # Of all ranks' reports together; a process has its share of it, within bounds.
 ALL_BYTES, _LEAST_BYTES, _MOST_BYTES = 64 << 20, 4 << 10, 64 << 10
-_LAST_RANGES, _LAST_S, _OPEN_AT_MOST, _THREADS_SHOWN = 200, 30.0, 64, 16
+_LAST_RANGES, _LAST_S, _OPEN_AT_MOST, _THREADS_SHOWN, _RING_SHOWN = 200, 30.0, 64, 16, 200
 _NS = 10**9
 # Ranges that one exception ends, end one after the other.
 _RAISED_WITHIN_NS = _NS // 2
@@ -60,7 +61,7 @@ class Facts(NamedTuple):
     signal: int = 0
 
 
-def report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer, is_full: bool = True) -> dict[str, Any]:
+def report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer) -> dict[str, Any]:
     """Plain values, within the process's share of what all may take.
 
     Args:
@@ -68,12 +69,12 @@ def report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer, 
         folder: Of the live files.
         facts: What was seen of it.
         answer: What it is at.
-        is_full: Also what it did last, and what its threads are at.
     """
     who = {key: process.who.get(key) for key in WHO}
     state = "gone" if facts.gone_ns else kernel.state_of(process.pid) if process.pid else ""
     stuck = next((judged for judged in reversed(facts.judged) if judged.is_stuck), None)
     mine = _thread_of(stuck, answer.threads, process.pid)
+    theirs = [thread for thread in answer.threads if not thread.name.startswith(_OURS)]
     words = process.last_words()
     made = {
         "process": process.name, **who, "state": state, "works": facts.works, "quiet_s": round(facts.quiet_s, 3),
@@ -81,25 +82,23 @@ def report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer, 
         "silent_s": _since(process.heartbeat_ns), "gone_ns": facts.gone_ns, "signal": facts.signal,
         "fatal": words.fatal, "exceptions": [dict(exception) for exception in words.exceptions[-4:]],
         "inside": [_inside(judged) for judged in facts.judged[-_OPEN_AT_MOST:]] or _raised_in(process, words),
-        "stacks_by": answer.by, "has_gil": answer.has_gil,
+        "stacks_by": answer.by, "has_gil": answer.has_gil, "has_ring": answer.has_ring,
+        "is_late": not answer.threads and process.pid > 0 and kernel.is_running(process.pid),
         "waits": waiting.of_stack(mine.frames) if mine is not None else "",
         "waits_in": kernel.waits_in(process.pid, stuck.range.slot.thread if stuck is not None else process.pid),
         "thread": mine.as_json() if mine is not None else None,
         "is_debugged": any(waiting.of_stack(thread.frames) == waiting.DEBUGGER for thread in answer.threads),
-        "entered": entered(folder, process.name),
+        "threads": [thread.as_json() for thread in theirs[:_THREADS_SHOWN]],
+        "kernel": kernel.threads(process.pid)[:_THREADS_SHOWN] if process.pid and not facts.gone_ns else [],
+        "last": _last(process), **_collectives(folder, process.name),
     }  # fmt: skip
-    if is_full:
-        theirs = [thread for thread in answer.threads if not thread.name.startswith(_OURS)]
-        made["threads"] = [thread.as_json() for thread in theirs[:_THREADS_SHOWN]]
-        made["kernel"] = kernel.threads(process.pid)[:_THREADS_SHOWN] if process.pid and not facts.gone_ns else []
-        made["last"] = _last(process)
     return fitted(made, small_number(process.who.get("world_size")) or 1)
 
 
 def fitted(made: dict[str, Any], processes: int) -> dict[str, Any]:
     """A report within its share of what all of them may take: what tells least goes first."""
     share = min(_MOST_BYTES, max(_LEAST_BYTES, ALL_BYTES // max(1, processes)))
-    for key in ("kernel", "last", "threads", "exceptions", "entered", "inside"):
+    for key in ("kernel", "ring", "last", "threads", "exceptions", "entered", "inside"):
         while len(json.dumps(made)) > share and made.get(key):
             made[key] = made[key][: len(made[key]) // 2]
     return made
@@ -165,26 +164,43 @@ def _last(process: WatchedProcess) -> list[list[Any]]:
     ]
 
 
-def entered(folder: Path, name: str) -> list[dict[str, Any]]:
-    """`group, name, ranks, sequence, operation, entered_ns` of the last collective that it entered in each group, as it
-    has handed over its ring; empty where it has none.
+def _collectives(folder: Path, name: str) -> dict[str, Any]:
+    """What its ring has told, as it was handed over.
+
+    Returns:
+        `entered`: the last collective of each group, as a table. `ring`: the last of all, the newest first, `[group,
+        sequence, operation, entered (wall), left (wall; 0: not known), KiB]`. `no_ring`: why there is none.
     """
     try:
         rows, _, document = HandedOver(folder / f"{name}{layout.RINGS_SUFFIX}", 0, OF_COLLECTIVES).read_new()
     except (Unusable, OSError):
-        return []
+        return {"entered": [], "ring": [], "no_ring": ""}
     groups = table_of(document.get(collectives.GROUPS))
-    newest: dict[int, collectives.CollectiveEntry] = {}
-    for entry in collectives.unpack(rows):
+    entries = list(collectives.unpack(rows))
+    newest: dict[int, CollectiveEntry] = {}
+    for entry in entries:
         if entry.group not in newest or entry.sequence >= newest[entry.group].sequence:
             newest[entry.group] = entry
-    return [_entry(entry, table_of(groups.get(str(number)))) for number, entry in newest.items()]
+    return {
+        "entered": [_entry(entry, table_of(groups.get(str(number)))) for number, entry in newest.items()],
+        "ring": [_in_ring(entry, table_of(groups.get(str(entry.group)))) for entry in reversed(entries[-_RING_SHOWN:])],
+        "no_ring": text_of(document.get(collectives.WHY_NOT))[:300],
+    }
 
 
-def _entry(entry: collectives.CollectiveEntry, group: Any) -> dict[str, Any]:
-    operation = collectives.OPERATIONS[entry.operation] if entry.operation < len(collectives.OPERATIONS) else "other"
+def _entry(entry: CollectiveEntry, group: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "group": entry.group, "name": text_of(group.get("name"))[:80], "ranks": text_of(group.get("ranks"))[:400],
-        "sequence": entry.sequence, "operation": operation, "entered_ns": wall_ns(entry.entered_ns),
+        "sequence": entry.sequence, "operation": _operation(entry), "entered_ns": wall_ns(entry.entered_ns),
         "left": bool(entry.left_ns),
     }  # fmt: skip
+
+
+def _in_ring(entry: CollectiveEntry, group: Mapping[str, Any]) -> list[Any]:
+    times_ns = wall_ns(entry.entered_ns), wall_ns(entry.left_ns)
+    name = text_of(group.get("name"))[:80] or str(entry.group)
+    return [name, entry.sequence, _operation(entry), *times_ns, entry.size_kib]
+
+
+def _operation(entry: CollectiveEntry) -> str:
+    return collectives.OPERATIONS[entry.operation] if entry.operation < len(collectives.OPERATIONS) else "other"

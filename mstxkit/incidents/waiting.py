@@ -41,9 +41,14 @@ def of_stack(frames: Sequence[StackFrame]) -> str:
 def _below_program(frames: Sequence[StackFrame]) -> Iterator[StackFrame]:
     """The calls into libraries, up to the innermost one of the program's own."""
     for frame in frames:
-        if not any(place in frame.file for place in _LIBRARIES) and not frame.file.startswith("<"):
+        if is_own(frame.file):
             return
         yield frame
+
+
+def is_own(file: str) -> bool:
+    """Is it of the program, and of no library?"""
+    return not any(place in file for place in _LIBRARIES) and not file.startswith("<")
 
 
 def alike(frames: Sequence[StackFrame]) -> tuple[str, ...]:

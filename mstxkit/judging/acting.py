@@ -20,6 +20,7 @@ from ..store.report import ESCALATE
 from ..store.request import WHOLE_STEPS
 from ..store.verdicts import Verdict
 from ..triggers._declare import setting
+from .wording import ranks_in_words
 
 # What shows the cause: `full` has operators and kernels, `comm` collectives with their sizes and groups.
 PRESETS = {
@@ -48,6 +49,7 @@ class Acting:
     same_s: float = setting(3600.0, 0.0, 1e9, "Seconds until the same cause may ask again, in another verdict.")
     a_day: int = setting(12, 0, 10_000, "Profiles that verdicts may ask for in 24 hours.")
     a_job: int = setting(48, 0, 10_000, "Profiles that verdicts may ask for in a job.")
+    peer_s: float = setting(20.0, 0.0, 3600.0, "Seconds that a verdict waits for a healthy peer that said nothing yet.")
     impact: float = setting(0.02, 0.0, 1.0, "Share of a step that a verdict must cost before it asks.")
 
 
@@ -90,6 +92,7 @@ class Earlier(NamedTuple):
         asked_ns: Wall clock.
         is_open: Has it not ended yet?
         names_rank: Does the verdict blame a rank? True where that is not known.
+        is_void: Did it come to nothing, as a peer never answered?
     """
 
     id: str
@@ -98,9 +101,26 @@ class Earlier(NamedTuple):
     asked_ns: int
     is_open: bool = False
     names_rank: bool = True
+    is_void: bool = False
 
 
-OBSERVES = NotAsked("")
+class Peers(NamedTuple):
+    """Ranks that are there, and of which none is the cause, beside those that were heard.
+
+    Args:
+        blamed: By this or other verdicts: none of them is healthy.
+        unheard: Have said nothing of themselves yet.
+        mute: Have never answered a request of this verdict.
+        may_wait: Is there time yet until one of the unheard says something?
+    """
+
+    blamed: Collection[int] = ()
+    unheard: Sequence[int] = ()
+    mute: Collection[int] = ()
+    may_wait: bool = False
+
+
+OBSERVES, NO_PEERS = NotAsked(""), Peers()
 
 
 def cause_of(verdict: Verdict) -> str:
@@ -147,7 +167,9 @@ def refused_by_others(verdict: Verdict, earlier: Sequence[Earlier], limits: Acti
         return NotAsked(f"verdicts may ask for {limits.a_job} profiles in a job (acting.a_job)")
     if sum(age_ns < _DAY_NS for age_ns in ages_ns.values()) >= limits.a_day:
         return NotAsked(f"verdicts may ask for {limits.a_day} profiles in 24 hours (acting.a_day)")
-    same = [each for each in earlier if each.cause == cause and ages_ns[each.id] < limits.same_s * _NS]
+    same = [
+        each for each in earlier if each.cause == cause and not each.is_void and ages_ns[each.id] < limits.same_s * _NS
+    ]
     if same:
         return NotAsked(
             f"request {same[-1].id} was for the same cause, less than {limits.same_s:g} s ago (acting.same_s)"
@@ -162,7 +184,7 @@ def refused_by_others(verdict: Verdict, earlier: Sequence[Earlier], limits: Acti
 
 
 def wish_of(
-    verdict: Verdict, heard: Sequence[Heard], now_ns: int, shared: Collection[int] = (), blamed: Collection[int] = ()
+    verdict: Verdict, heard: Sequence[Heard], now_ns: int, shared: Collection[int] = (), peers: Peers = NO_PEERS
 ) -> Wish | NotAsked:
     """The profile that it asks for.
 
@@ -171,20 +193,23 @@ def wish_of(
         heard: What processes said of themselves, nearest to the rank first.
         now_ns: Wall clock.
         shared: Ranks that several processes have.
-        blamed: Ranks that this or other verdicts blame: none of them is a healthy peer.
+        peers: What else is known of others.
     """
     able: dict[int, Heard] = {}
     for speaker in heard:
         if not hindrance(speaker, verdict, now_ns):
             able.setdefault(speaker.rank, speaker)
-    ranks = _ranks(verdict, able, blamed)
+    ranks = _ranks(verdict, able, {*peers.blamed, *peers.mute})
     if not ranks:
         return _why_nobody(verdict, heard, now_ns)
+    is_short = len(ranks) == 1 or (verdict.rank is None and bool(verdict.group))
+    if is_short and peers.unheard and peers.may_wait:
+        return NotAsked(f"it waits for a healthy peer: {_said_nothing(peers)} (acting.peer_s)")
     stage = str(verdict.stage)
     if verdict.evidence.get("where") in _BETWEEN and not set(ranks) & set(shared):
         stage = WHOLE_STEPS
     who = f"rank {verdict.rank}" if verdict.rank is not None else "no single rank"
-    alone = ", without a peer: no healthy one is there" if len(ranks) == 1 else ""
+    alone = f", without a peer: {_why_no_peer(peers)}" if len(ranks) == 1 else ""
     reason = f"{verdict.kind} of {who} costs {verdict.impact_ratio:.0%} of a step{alone}"
     return Wish(occasion_of(verdict), stage, tuple(sorted(ranks)), PRESETS[verdict.kind], reason)
 
@@ -232,6 +257,21 @@ def _peer(verdict: Verdict, able: dict[int, Heard], blamed: Collection[int]) -> 
     alike = [rank for rank in healthy if _part(able[rank]) == _part(own)] or healthy
     elsewhere = [rank for rank in alike if able[rank].acknowledgement.host != own.acknowledgement.host]
     return next(iter(elsewhere or alike), None)
+
+
+def _why_no_peer(peers: Peers) -> str:
+    if peers.mute:
+        return f"{who(peers.mute)} never answered"
+    return _said_nothing(peers) if peers.unheard else "no healthy one is there"
+
+
+def _said_nothing(peers: Peers) -> str:
+    return f"{who(peers.unheard)} said nothing yet"
+
+
+def who(ranks: Collection[int]) -> str:
+    """`rank 2`, `ranks 2,4-7`."""
+    return f"rank{'s' if len(ranks) > 1 else ''} {ranks_in_words(ranks)}"
 
 
 def _part(speaker: Heard) -> tuple[int, ...]:

@@ -17,10 +17,10 @@ from ..store import documents, fate, layout, messages, request
 from ..store.control_folder import ControlFolder
 from ..store.documents import Unusable
 from ..store.fate import Asked, Fates, Heard, Progress
-from ..store.report import DONE, IN_A_SESSION
+from ..store.report import DONE, EXPIRED, FAILED, IN_A_SESSION
 from ..store.verdicts import Verdict
 from . import acting
-from .acting import Acting, Earlier, NotAsked, Wish
+from .acting import Acting, Earlier, NotAsked, Peers, Wish
 from .speakers import Speakers
 
 # Verdicts that wait for their turn are looked at again so often, and so many words of ranks are read for one.
@@ -48,6 +48,10 @@ class Escalations:
         self._why: dict[str, str] = {}
         self._final: set[str] = set()
         self._cancels: dict[str, str] = {}
+        # Until when a verdict waits for a peer; ranks that have never answered a request that came to nothing by that.
+        self._peer_until_s: dict[str, float] = {}
+        self._mute: dict[str, tuple[int, ...]] = {}
+        self._checks_s = 0.0
         self._state: tuple[int, ...] = ()
         self._asked: dict[str, Asked] = {}
         self._looks_s = self._acts_until_s = 0.0
@@ -81,6 +85,7 @@ class Escalations:
         """
         try:
             self._cancel()
+            self._give_up(holding)
             return self._ask(holding, limits, now_ns)
         except (OSError, MstxkitError):
             return []  # a full disk, or a run that somebody removes: at the next look
@@ -90,8 +95,10 @@ class Escalations:
     def _ask(self, holding: Sequence[Verdict], limits: Acting, now_ns: int) -> list[Verdict]:
         waiting = [verdict for verdict in holding if verdict.id not in self._request_of]
         waiting = [verdict for verdict in waiting if verdict.id not in self._final]
-        self._why = {verdict.id: self._why[verdict.id] for verdict in holding if verdict.id in self._why}
-        self._final &= {verdict.id for verdict in holding}
+        held = {verdict.id for verdict in holding}
+        self._why = {id: why for id, why in self._why.items() if id in held}
+        self._peer_until_s = {id: until_s for id, until_s in self._peer_until_s.items() if id in held}
+        self._final &= held
         is_new = any(verdict.id not in self._why for verdict in waiting)
         if not waiting or (not is_new and time.monotonic() < self._looks_s):
             return []
@@ -120,10 +127,25 @@ class Escalations:
         refusal = acting.refused_by_itself(verdict, limits)
         refusal = refusal or acting.refused_by_others(verdict, list(self._earlier.values()), limits, now_ns)
         if refusal is not None:
-            return refusal
+            before = [
+                f"{acting.who(ranks)} never answered request {id}; " for id, ranks in self._mute_of(verdict).items()
+            ]
+            return refusal._replace(why="".join(before[-1:]) + refusal.why)
         speakers, shared = self._who_may_be_asked(verdict)
-        wish = acting.wish_of(verdict, speakers, now_ns, shared, blamed)
+        wish = acting.wish_of(verdict, speakers, now_ns, shared, self._peers(verdict, speakers, blamed, limits))
         return wish if isinstance(wish, NotAsked) else self._sent(wish, verdict, now_ns)
+
+    def _peers(self, verdict: Verdict, speakers: Sequence[Heard], blamed: set[int], limits: Acting) -> Peers:
+        size = next((each.standing.world_size for each in speakers if verdict.rank in (None, each.rank)), 0)
+        is_of_group = verdict.rank in verdict.group or verdict.rank is None
+        members = is_of_group and set(verdict.group) or set(range(min(size, fate.RANKS_AT_MOST)))
+        unheard = members - {rank for rank, _ in self._speakers.names()} - blamed - {verdict.rank}
+        until_s = self._peer_until_s.setdefault(verdict.id, time.monotonic() + limits.peer_s)
+        mute = {rank for ranks in self._mute_of(verdict).values() for rank in ranks}
+        return Peers(blamed, sorted(unheard), mute, time.monotonic() < until_s)
+
+    def _mute_of(self, verdict: Verdict) -> dict[str, tuple[int, ...]]:
+        return {id: ranks for id, ranks in self._mute.items() if self._earlier[id].verdict == verdict.id}
 
     def _sent(self, wish: Wish, verdict: Verdict, now_ns: int) -> NotAsked | None:
         fields = {
@@ -139,6 +161,8 @@ class Escalations:
         return None
 
     def _remember(self, earlier: Earlier) -> None:
+        if earlier.id in self._mute:
+            return
         if earlier.id in self._earlier or len(self._earlier) < _EARLIER_AT_MOST:
             self._earlier[earlier.id] = earlier
             self._request_of[earlier.verdict] = earlier.id
@@ -158,9 +182,7 @@ class Escalations:
 
     def _learn(self, now_ns: int) -> None:
         """What was asked for before, by other judges too, and which of it is open."""
-        state = documents.state_of(self._control.path / layout.REQUESTS)
-        if state != self._state:
-            self._asked, self._state = {each.request.id: each for each in self._newest()}, state
+        self._learn_asked()
         for asked in self._asked.values():
             of, before = acting.verdict_in(asked.request.occasion), self._earlier.get(asked.request.id)
             if of is not None:
@@ -170,6 +192,11 @@ class Escalations:
         for id, earlier in self._earlier.items():
             if earlier.is_open:
                 self._earlier[id] = earlier._replace(is_open=not self._has_ended(id))
+
+    def _learn_asked(self) -> None:
+        state = documents.state_of(self._control.path / layout.REQUESTS)
+        if state != self._state:
+            self._asked, self._state = {each.request.id: each for each in self._newest()}, state
 
     def _has_ended(self, id: str) -> bool:
         return id not in self._asked or self._progress(self._asked[id]).has_ended
@@ -198,6 +225,35 @@ class Escalations:
             if asked is not None and asked.cancelled is None and not _has_begun(self._progress(asked)):
                 self._control.send(messages.of_cancel(id, f"the verdict was withdrawn: {why}"[:300]))
             self._cancels.pop(id)
+
+    def _give_up(self, holding: Sequence[Verdict]) -> None:
+        """Requests that came to nothing, as a peer never answered, are taken back: the verdict may ask for another."""
+        asking = [(verdict, id) for verdict in holding if (id := self._request_of.get(verdict.id, ""))]
+        asking = [(verdict, id) for verdict, id in asking if self._earlier[id].is_open]
+        if not asking or time.monotonic() < self._checks_s:
+            return
+        self._checks_s = time.monotonic() + _LOOKS_EVERY_S
+        self._learn_asked()
+        for verdict, id in asking:
+            asked = self._asked.get(id)
+            mute = self._never_answered(asked, verdict) if asked is not None else ()
+            self._earlier[id] = self._earlier[id]._replace(
+                is_open=not (mute or self._has_ended(id)), is_void=bool(mute)
+            )
+            if asked is not None and mute:
+                self._mute[id] = mute
+                del self._request_of[verdict.id]
+                if asked.cancelled is None:
+                    self._control.send(messages.of_cancel(id, f"{acting.who(mute)} never answered"))
+
+    def _never_answered(self, asked: Asked, verdict: Verdict) -> tuple[int, ...]:
+        """The peers by which a request expired on the rank that is blamed; () where it did not, or may still record."""
+        ranks = asked.request.ranks_in(0, asked.suspects)
+        words = Fates(self._speakers.of_ranks(set(ranks))).words(asked.request.id, asked.request)
+        own = words.get(-1 if verdict.rank is None else verdict.rank)
+        if own is None or own.state != EXPIRED or any(report.recorded for report in words.values()):
+            return ()
+        return tuple(rank for rank in ranks if rank not in words or words[rank].state == FAILED)
 
     def _newest(self) -> list[Asked]:
         try:

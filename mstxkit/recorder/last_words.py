@@ -31,12 +31,15 @@ class LastWordsHere:
     Args:
         live_file: Of this process.
         also: What is done where more than threads is asked for: torch's ring is read.
+        learn: What is done whenever it is asked: who it is may be known only now.
 
     Threads/fork: any thread of ours. A forked child calls `forget` on its parent's, and makes a new one.
     """
 
-    def __init__(self, live_file: Path, also: Callable[[], object] = lambda: None) -> None:
-        self._live_file, self._also = live_file, also
+    def __init__(
+        self, live_file: Path, also: Callable[[], object] = lambda: None, learn: Callable[[], object] = lambda: None
+    ) -> None:
+        self._live_file, self._also, self._learn = live_file, also, learn
         self._starting, self._is_over = threading.Lock(), False
         self._looks = jitter.Every(_LOOKS_EVERY_S, "words", time.monotonic())
         self._pipe: OwnDescriptor | None = None
@@ -134,8 +137,10 @@ class LastWordsHere:
             return True
         if stacks.ASK_THREADS in asked or stacks.ASK_ALL in asked:
             self._stacks.write("asked")
-        if stacks.ASK_ALL in asked:
-            self._also()
+            self._learn()
+            if stacks.ASK_ALL in asked:
+                self._also()
+            self._stacks.say(stacks.TOLD, {})
         if stacks.NEWS in asked:
             news = documents.read(self._live_file.with_name(layout.INCIDENT_NEWS), _READS_BYTES) or b""
             faults.say_once(news.decode("utf-8", "backslashreplace"))

@@ -14,7 +14,7 @@ from typing import Any, Mapping, NamedTuple
 
 from .values import list_of, small_number, table_of, text_of
 
-BEGIN, THREADS, EXCEPTION = "begin", "threads", "exception"
+BEGIN, THREADS, EXCEPTION, TOLD = "begin", "threads", "exception", "told"
 # Of a file nobody reads more than its end; of a thread its innermost frames.
 LIMIT_BYTES = 1 << 20
 FRAMES_AT_MOST, THREADS_AT_MOST, _TEXT_AT_MOST = 64, 128, 300
@@ -72,6 +72,7 @@ class LastWords(NamedTuple):
         fatal: The signal that ended it, in CPython's words; "" where none did.
         signal: Whoever sends this one has all threads written; 0: nobody is there to do so.
         answers: How often it has written them itself, as it was asked, with the GIL.
+        full_answers: How often it has also said who it is, and handed over its ring where that was asked for.
     """
 
     threads: tuple[ThreadStack, ...] = ()
@@ -79,6 +80,7 @@ class LastWords(NamedTuple):
     fatal: str = ""
     signal: int = 0
     answers: int = 0
+    full_answers: int = 0
 
 
 def line_of(word: str, fields: Mapping[str, Any]) -> bytes:
@@ -91,7 +93,7 @@ def read(text: str) -> LastWords:
     threads: dict[int, list[StackFrame]] = {}
     about: dict[int, tuple[int, str]] = {}
     exceptions: list[Mapping[str, Any]] = []
-    fatal, frames, signal, answers = "", list[StackFrame](), 0, 0
+    fatal, frames, signal, answers, full_answers = "", list[StackFrame](), 0, 0, 0
     for line in text[-LIMIT_BYTES:].splitlines():
         if line.startswith(_MARK):
             word, _, rest = line[len(_MARK) :].partition(" ")
@@ -102,6 +104,7 @@ def read(text: str) -> LastWords:
                 answers += word == THREADS
             elif word == EXCEPTION:
                 exceptions.append(fields)
+            full_answers += word == TOLD
         elif match := _THREAD.match(line):
             frames = threads[int(match[1], 16)] = []
             if match[2]:
@@ -114,7 +117,7 @@ def read(text: str) -> LastWords:
         ThreadStack(ident, tuple(frames[:FRAMES_AT_MOST]), *about.get(ident, (0, "")))
         for ident, frames in list(threads.items())[:THREADS_AT_MOST]
     ]
-    return LastWords(tuple(stacks), tuple(exceptions[-THREADS_AT_MOST:]), fatal, signal, answers)
+    return LastWords(tuple(stacks), tuple(exceptions[-THREADS_AT_MOST:]), fatal, signal, answers, full_answers)
 
 
 def _about(fields: Mapping[str, Any]) -> dict[int, tuple[int, str]]:

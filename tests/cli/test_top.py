@@ -20,6 +20,7 @@ import pytest
 pytest.importorskip("numpy")
 typer_testing = pytest.importorskip("typer.testing")
 
+from builders import top_recording  # noqa: E402
 from builders.shown_job import HOSTILE, ShownJob, role, verdict  # noqa: E402
 
 import mstxkit.cli  # noqa: E402
@@ -54,6 +55,20 @@ def test_a_job_is_shown_with_its_step_its_stages_and_who_is_blamed(job: ShownJob
     assert re.search(r"actor_update +█+░+ +1\.60 s +2\.00 s  rank 3", done.output)
     assert "late: rank 3 by 320 ms in actor_update" in done.output
     assert max(map(len, done.output.splitlines())) <= 80
+
+
+def test_the_recording_in_the_guide_has_the_words_that_a_picture_has_now(job: ShownJob) -> None:
+    job.say(role())
+    job.blame(verdict())
+    job.stand(0, range(4))
+    cast = (top_recording.IMAGES / "top.cast").read_text(encoding="utf-8").splitlines()
+    recorded = "".join(json.loads(line)[2] for line in cast[1:])
+    recorded = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", recorded)
+    fixed = r"█ median .*|^now ·.*|computes more slowly than.*in |of each step is lost · since step|next: mstxkit"
+
+    words = re.findall(fixed, shown(job, "--once", COLUMNS="96").output, re.M)
+    assert len(words) == 5
+    assert [word for word in words if word.strip() not in recorded] == [], "run `make recording`"
 
 
 def test_where_nobody_is_blamed_it_says_so_and_ends_with_0(job: ShownJob) -> None:

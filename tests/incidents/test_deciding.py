@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -74,6 +75,34 @@ def test_where_nobody_has_answered_nobody_is_blamed_before_they_were_asked_again
     assert deciding.cause([mute(0), mute(1)], HANG_S) is None
     assert blamed([mute(0, 91.0), mute(1, 91.0)]) == (0, "lock")
     assert blamed([mute(0), report(1, "others")]) == (0, "lock")
+
+
+def test_a_rank_that_would_answer_if_there_were_a_core_for_it_is_asked_again_before_it_is_blamed() -> None:
+    waits = report(1, "others")
+
+    assert deciding.cause([{**mute(0), "is_late": True}, waits], HANG_S) is None
+    assert blamed([{**mute(0, 91.0), "is_late": True}, waits]) == (0, "lock")
+    assert blamed([{**mute(0), "is_late": True, "works": True}, waits]) == (0, "lock")
+
+
+def test_a_rank_in_a_collective_that_has_not_said_in_which_is_not_said_to_be_missing() -> None:
+    silent = report(0, "collective", has_ring=False, entered=entered(3, "0-1"))
+    away = {**report(1, has_ring=False, entered=entered(16, "0-1")), "inside": []}
+    cause = deciding.cause([silent, away], HANG_S)
+
+    assert cause is not None and cause.report is away
+    assert cause.reason == "it is not in the collective that the others wait in"
+
+
+def test_nobody_is_blamed_before_a_process_has_said_which_rank_it_is() -> None:
+    waits = report(0, "collective", entered=entered(17, "0-1"))
+    waits["inside"][0].update(quiet_s=31.0, limit_s=30.0)
+    nobody = {**mute(1), "rank": None, "world_size": None, "role": "", "inside": []}
+
+    assert deciding.cause([waits, nobody], HANG_S) is None
+    assert deciding.cause([waits, {**nobody, "works": True}], HANG_S) is not None
+    waits["inside"][0]["quiet_s"] = 91.0
+    assert blamed([waits, nobody]) == (None, "collective")
 
 
 def test_a_rank_that_a_busy_host_has_not_let_begin_its_range_goes_on() -> None:
@@ -177,6 +206,30 @@ def test_a_page_of_1024_ranks_names_the_one_that_is_stuck_and_fits_a_screen() ->
     assert "1023 x ranks 0-516,518-1023 actor: in reward / score, for 31 s; collective" in text
     assert len(text.splitlines()) < 40
     assert len(text) < 4000
+
+
+def test_a_page_of_ranks_that_wait_in_many_groups_says_of_each_where_it_is_and_stays_one_page() -> None:
+    calls = [["/x/site-packages/nn/modules/module.py", n, f"call{n}"] for n in range(20)] + [
+        ["/app/train.py", 8, "fit"]
+    ]
+    places = ["all_gather", "recv", "send", "reduce_scatter", *(f"elsewhere{n}" for n in range(20))]
+
+    def waits(rank: int) -> Report:
+        place = places[rank // 8 % 4] if rank < 1000 else places[4 + rank % 20]
+        frames = [["/x/site-packages/torch/distributed/distributed_c10d.py", 9, place], *calls]
+        return report(rank, "collective", thread={"frames": frames}, entered=entered(17, "0-1023"))
+
+    reports = [waits(rank) for rank in range(1024)]
+    reports[517] = report(517, entered=entered(16, "0-1023"))
+    made = summary.incident("20261124T191500.000", 131 * 10**9, "hang", reports, deciding.cause(reports, HANG_S))
+    lines = page.text(made).splitlines()
+
+    assert len(lines) < 80
+    assert sum("in reward / score, for 31 s; collective, sleeping" in line for line in lines) == 8
+    assert any(re.match(r"\d+ x ranks 8-15,40-47,72-79,.*,\.\.\. actor: in reward / score", line) for line in lines)
+    assert lines.count("    by fit at /app/train.py:8") == 8
+    assert max(map(len, lines)) < 200
+    assert len(made.details["groups"]) == 25
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mstxkit.judging import acting
-from mstxkit.judging.acting import OBSERVES, Acting, Earlier, NotAsked, Wish
+from mstxkit.judging.acting import OBSERVES, Acting, Earlier, NotAsked, Peers, Wish
 from mstxkit.store.fate import Heard
 from mstxkit.store.report import Acknowledgement, Standing
 from mstxkit.store.request import WHOLE_STEPS
@@ -59,7 +59,7 @@ def test_a_kind_that_no_profile_explains_is_refused_for_good(kind: str) -> None:
 
 
 def test_a_blamed_rank_is_no_healthy_peer() -> None:
-    asked = acting.wish_of(VERDICT, FOUR, 0, blamed={1, 2})
+    asked = acting.wish_of(VERDICT, FOUR, 0, peers=Peers(blamed={1, 2}))
 
     assert isinstance(asked, Wish)
     assert asked.ranks == (1, 3)
@@ -90,6 +90,25 @@ def test_a_suspect_without_a_healthy_peer_is_profiled_alone_and_that_is_said() -
 
     assert asked.ranks == (1,)
     assert "no healthy one is there" in asked.reason
+
+
+def test_a_peer_that_has_said_nothing_yet_is_waited_for_and_no_longer_than_there_is_time() -> None:
+    waits, alone = (
+        acting.wish_of(VERDICT, [heard(1)], 0, peers=Peers(unheard=(2, 3), may_wait=may_wait))
+        for may_wait in (True, False)
+    )
+
+    assert waits == NotAsked("it waits for a healthy peer: ranks 2-3 said nothing yet (acting.peer_s)")
+    assert isinstance(alone, Wish)
+    assert alone.ranks == (1,)
+    assert alone.reason.endswith("without a peer: ranks 2-3 said nothing yet")
+
+
+def test_where_a_peer_is_there_nobody_else_is_waited_for() -> None:
+    asked = acting.wish_of(VERDICT, FOUR[:2], 0, peers=Peers(unheard=(3,), may_wait=True))
+
+    assert isinstance(asked, Wish)
+    assert asked.ranks == (1, 2)
 
 
 @pytest.mark.parametrize("where", ["before", "behind_gap"])

@@ -12,11 +12,11 @@ from builders import soak
 from builders.escalated_run import control, empty_run, say
 from builders.run_files import RUN_ID
 
-from mstxkit.judging import escalations
+from mstxkit.judging import escalations, speakers
 from mstxkit.judging.acting import Acting
 from mstxkit.judging.escalations import Escalations
 from mstxkit.store import fate, messages, verdicts
-from mstxkit.store.report import ARMED, DONE, QUEUED, RUNNING, Report
+from mstxkit.store.report import ARMED, DONE, EXPIRED, QUEUED, RUNNING, Report
 from mstxkit.store.request import Request
 from mstxkit.store.verdicts import Verdict
 
@@ -202,6 +202,59 @@ def test_a_judge_that_takes_over_takes_back_what_the_last_one_had_no_time_to(
     consider(judge([said._replace(withdrawn="gone")]))
 
     assert [each.cancelled for each in fate.asked(control(run))] == ["the verdict was withdrawn: gone"]
+
+
+def test_a_peer_whose_host_is_slow_to_say_that_it_is_there_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(speakers, "_LISTED_FOR_S", 0.0)
+    monkeypatch.setattr(escalations, "_LOOKS_EVERY_S", 0.0)
+    slow = empty_run(tmp_path / "slow")
+    say(slow, 1, role="actor", act="escalate", world_size=2)
+    one = Escalations(slow, RUN_ID)
+    (waits,) = consider(one, VERDICT)
+    assert "waits for a healthy peer: rank 0 said nothing yet" in waits.no_request
+    assert consider(one, VERDICT) == asked(slow) == []
+    say(slow, 0, role="actor", act="escalate", world_size=2)
+
+    (said,) = consider(one, VERDICT)
+    assert (said.no_request, asked(slow)[0].ranks) == ("", (0, 1))
+
+
+def test_it_is_waited_for_so_long_and_then_the_suspect_is_profiled_alone_which_is_said(tmp_path: Path) -> None:
+    slow = empty_run(tmp_path / "slow")
+    say(slow, 1, role="actor", act="escalate", world_size=2)
+    consider(Escalations(slow, RUN_ID), VERDICT, limits=Acting(peer_s=0.0))
+
+    (request,) = asked(slow)
+    assert request.ranks == (1,)
+    assert request.reason.endswith("without a peer: rank 0 said nothing yet")
+
+
+def test_where_the_peer_never_answers_the_request_is_taken_back_and_another_peer_is_asked(
+    run: Path, judge: Callable[..., Escalations]
+) -> None:
+    one, limits = judge(), Acting(every_s=0.0)
+    (first,) = consider(one, VERDICT, limits=limits)
+    say(run, 1, Report(first.request, 1, EXPIRED, reason="rank 2 said nothing"), role="actor", act="escalate")
+    (second,) = consider(one, VERDICT, limits=limits)
+
+    taken_back, now = fate.asked(control(run))
+    assert (taken_back.request.ranks, taken_back.cancelled) == ((1, 2), "rank 2 never answered")
+    assert (now.request.ranks, now.request.id) == ((1, 3), second.request)
+    assert consider(one, VERDICT, limits=limits) == []
+
+
+def test_while_it_is_not_its_turn_again_it_says_who_never_answered(
+    run: Path, judge: Callable[..., Escalations]
+) -> None:
+    one = judge()
+    (first,) = consider(one, VERDICT)
+    say(run, 1, Report(first.request, 1, EXPIRED), role="actor", act="escalate")
+    (said,) = consider(one, VERDICT)
+
+    assert said.request == ""
+    assert said.no_request.startswith(f"rank 2 never answered request {first.request}; verdicts may ask for one")
 
 
 def test_a_person_s_request_is_never_taken_back(run: Path, judge: Callable[..., Escalations]) -> None:
