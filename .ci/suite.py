@@ -40,6 +40,8 @@ OF_RAY = (
 NOT_FOR_TESTS = ("RAY_ADDRESS", "PYTHONDONTWRITEBYTECODE")
 # A file stays on one worker: what its tests share is made once.
 # What is marked as slow, or may take long, begins first (tests/conftest.py): else one worker waits for it at the end.
+# Tests of the core that wait more than they compute: they run where another lane is through before the core is.
+WAITING = "tests/processes"
 SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 ALONE: tuple[str, ...] = ()
 # Of the time that Ray's tests take, two thirds are its own waits.
@@ -96,17 +98,21 @@ def main(arguments: list[str]) -> int:
 def test_here() -> list[Outcome]:
     """All parts on the Python that runs this script."""
     packaging = Part("packaging", Path(sys.executable), "wheel", options=ALONE)
-    return in_lanes("", RAY_ALONE, lambda: [run(packaging, PIPE)])
+    waiting = Part("core on the C engine: processes", Path(sys.executable), CORE, "1", (*SIDE_BY_SIDE, WAITING))
+    rest = (*SIDE_BY_SIDE, f"--ignore={WAITING}")
+    return in_lanes("", RAY_ALONE, lambda: [run(packaging, PIPE), run(waiting, PIPE)], rest)
 
 
 def soak_here() -> list[Outcome]:
     """The modules that have a longer form, in that form; and of the older Ray all (tests/ray_jobs/conftest.py)."""
     os.environ["SOAK_TESTS"] = "1"
     (title, name, markers, options), older = RAY_ALONE
-    return in_lanes(" and soak", ((title, name, f"{markers} and soak", options), older), list)
+    return in_lanes(" and soak", ((title, name, f"{markers} and soak", options), older), list, SIDE_BY_SIDE)
 
 
-def in_lanes(of: str, of_ray: Sequence[OfFramework], at_last: Callable[[], list[Outcome]]) -> list[Outcome]:
+def in_lanes(
+    of: str, of_ray: Sequence[OfFramework], at_last: Callable[[], list[Outcome]], of_core: tuple[str, ...]
+) -> list[Outcome]:
     """All parts, or what `of` leaves of them, in three lanes: four or five workers keep two cores busy, as many tests
     wait for children, imports and trainings. What pytest says of a part of the other lanes is shown when it is through.
     """
@@ -120,16 +126,16 @@ def in_lanes(of: str, of_ray: Sequence[OfFramework], at_last: Callable[[], list[
             second_lane.submit(on_npu, NPU + of, ALONE, PIPE),
         ]
         last = second_lane.submit(at_last)
-        twin = lane_of_ray.submit(on_engine, "0", of, PIPE)
-        core = on_engine("1", of)
+        twin = lane_of_ray.submit(on_engine, "0", of, SIDE_BY_SIDE, PIPE)
+        core = on_engine("1", of, of_core)
         # Last: what it trains is judged, and a busy machine makes everybody slow.
         demo = run(Part("slow (demo)", Path(sys.executable), SLOW + of))
         return [core, twin.result(), demo, *(outcome.result() for outcome in beside), *last.result()]
 
 
-def on_engine(native: str, of: str = "", output: int | None = None) -> Outcome:
+def on_engine(native: str, of: str, options: tuple[str, ...], output: int | None = None) -> Outcome:
     """The core tests, or some of them, on one engine."""
-    part = Part(f"core on the {ENGINES[native]}", Path(sys.executable), CORE_BY_ENGINE[native] + of, native)
+    part = Part(f"core on the {ENGINES[native]}", Path(sys.executable), CORE_BY_ENGINE[native] + of, native, options)
     return run(part, output)
 
 
