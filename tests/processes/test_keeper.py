@@ -13,6 +13,7 @@ from builders import lives
 import mstxkit
 from mstxkit import capturing
 from mstxkit.escalation.duty import watcher
+from mstxkit.incidents import kernel
 from mstxkit.recorder import here, sealer
 
 WAITS = """
@@ -189,6 +190,9 @@ def test_whose_end_is_seen_late_is_known_in_order_too(run: Path) -> None:
         keeper = capturing._beside.keeper
         assert lives.wait_until(lambda: len(keeper._neighbours._watched) == 3)
         keeper.leave_off()
+        for process in others:  # else a thread of theirs that ends now is queued too
+            os.kill(process.pid, signal.SIGSTOP)
+            assert lives.wait_until(lambda pid=process.pid: kernel.state_of(pid) == "stopped")
         keeper._neighbours.wait(0)
         in_order = [others[number] for number in (2, 0, 1)]
         for process in in_order:

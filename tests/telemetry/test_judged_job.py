@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
-from typing import Callable, Iterator, NamedTuple
+from typing import Any, Callable, Iterator, NamedTuple
 
 import pytest
 
@@ -118,12 +118,13 @@ def test_mfu_is_the_flops_of_all_tokens_over_what_all_devices_can_do_in_that_tim
 
 
 def test_the_job_is_over_for_top_too(seen: Seen) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "mstxkit", "top", str(seen.run), "--json"], stdout=subprocess.PIPE, cwd=ROOT, check=True
-    )
-    document = json.loads(done.stdout)
+    def said_by_top() -> dict[str, Any]:
+        command = [sys.executable, "-m", "mstxkit", "top", str(seen.run), "--json"]
+        return dict(json.loads(subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT, check=True).stdout))
 
-    assert document["judged_by"] == "over"
+    until(lambda: said_by_top()["judged_by"] == "over")  # the judge leaves once it serves nothing any more
+    document = said_by_top()
+
     assert document["job"]["roles"][0]["step"] == STEPS - 1
     assert document["job"]["ended"] == document["job"]["hosts"] == 1
 

@@ -45,9 +45,12 @@ class Worker:
         acting_rank.main(start_ns, STEP_MS * 1_000_000, self._rank == 1, Path(folder))
 
 
-def acted(run: Path) -> list[verdicts.Verdict]:
-    """Verdicts that have asked for a profile, or say why they have not."""
-    return [verdict for verdict in verdicts.read(run) if verdict.request or verdict.no_request]
+def acted(run: Path, can: bool) -> list[verdicts.Verdict]:
+    """Verdicts that have asked for a profile; where nobody can record, those that say why they have not.
+
+    Why they have not yet, as long as a peer has said nothing of itself, is no end.
+    """
+    return [verdict for verdict in verdicts.read(run) if verdict.request or (verdict.no_request and not can)]
 
 
 def until(is_so: object) -> None:
@@ -64,8 +67,8 @@ def main(run: Path) -> None:
         can = all(ray.get([worker.can.remote() for worker in workers]))
         with tempfile.TemporaryDirectory() as folder:
             calls = [worker.work.remote(time.monotonic_ns() + 10**9, folder) for worker in workers]
-            until(lambda: acted(run))
-            verdict, states = acted(run)[0], {}
+            until(lambda: acted(run, can))
+            verdict, states = acted(run, can)[0], {}
             if verdict.request:
                 control = asking.control_of(run)
                 asked = asking.named(control, verdict.request)
