@@ -1,12 +1,14 @@
 """Descriptors of our own in a program that is not: it may close every descriptor that it has, and get our numbers for
-its own files. So each is looked at before use.
+its own files. So each is looked at before use, and once more when it was just opened: a program that goes through all
+numbers may be faster than that.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import select
-from typing import Iterable, NamedTuple
+from typing import Collection, NamedTuple
 
 
 class OwnDescriptor(NamedTuple):
@@ -16,9 +18,18 @@ class OwnDescriptor(NamedTuple):
     target: str
 
     @classmethod
-    def of(cls, number: int) -> OwnDescriptor:
-        """One that was just opened."""
-        return cls(number, _target(number))
+    def of(cls, number: int, sign: str) -> OwnDescriptor:
+        """One that was just opened.
+
+        Args:
+            sign: What its target has: a file's name, or the kind of what has no name.
+
+        Raises:
+            OSError: another thread has closed it already, and its number may be that thread's.
+        """
+        target = _target(number)
+        _check_is_there(target, sign)
+        return cls(number, target)
 
     @property
     def is_ours(self) -> bool:
@@ -38,12 +49,12 @@ class WakePipe:
     """Ends a `poll` on another thread.
 
     Raises:
-        OSError: no descriptor is left.
+        OSError: no descriptor is left, or somebody closed it at once.
     """
 
     def __init__(self) -> None:
         read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self.end, self._write = OwnDescriptor.of(read), OwnDescriptor.of(write)
+        self.end, self._write = OwnDescriptor.of(read, "pipe:["), OwnDescriptor.of(write, "pipe:[")
 
     @property
     def is_ours(self) -> bool:
@@ -79,17 +90,23 @@ class ReadyQueue:
         numbers: Of descriptors that are open; those of a later set need a queue of their own.
 
     Raises:
-        OSError: no descriptor is left.
+        OSError: no descriptor is left, or somebody closed it at once.
     """
 
     # Whose number is another file's by now: an `epoll` that is freed closes its number, whosever that is.
     _lost: list[select.epoll] = []
 
-    def __init__(self, numbers: Iterable[int]) -> None:
+    def __init__(self, numbers: Collection[int]) -> None:
         self._epoll = select.epoll()
-        self._closed = [number for number in numbers if not self._has_taken(number)]
+        taken = [number for number in numbers if self._has_taken(number)]
+        self._closed = [number for number in numbers if number not in taken]
         self._number = self._epoll.fileno()
         self._said = _said_of(self._number)
+        try:
+            _check_is_there(self._said, "eventpoll")
+        except OSError:
+            self._lost.append(self._epoll)
+            raise
 
     def _has_taken(self, number: int) -> bool:
         try:
@@ -124,12 +141,19 @@ class ReadyQueue:
 
 
 def _said_of(number: int) -> str:
-    """What the kernel says of a queue: the descriptors in it, and what these are."""
+    """What the kernel says of a queue: that it is one, the descriptors in it, and what these are."""
+    target = _target(number)
     try:
         with open(f"/proc/self/fdinfo/{number}") as file:
-            return file.read()
+            return target + file.read()
     except OSError:
         return ""
+
+
+def _check_is_there(description: str, sign: str) -> None:
+    # Where no /proc is mounted the kernel says nothing of any.
+    if sign not in description and os.path.isdir("/proc/self/fd"):
+        raise OSError(errno.EBADF, "another thread of this program closed it as it was opened", sign)
 
 
 def _target(number: int) -> str:

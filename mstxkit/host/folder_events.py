@@ -112,8 +112,10 @@ class FolderEvents:
 
 
 def _inotify() -> OwnDescriptor | None:
-    number = _call("inotify_init1", _FLAGS)
-    return OwnDescriptor.of(number) if number >= 0 else None
+    try:
+        return OwnDescriptor.of(_call("inotify_init1", _FLAGS), "inotify")
+    except OSError:
+        return None
 
 
 def _call(name: str, *values: int | bytes) -> int:

@@ -60,10 +60,11 @@ class KeptOpen:
             number = os.open(path.name, _FLAGS, FILE_MODE, dir_fd=folder)
         finally:
             os.close(folder)
+        file = OwnDescriptor.of(number, path.name)
         status = os.fstat(number)
-        self._path, self._file = path, OwnDescriptor.of(number)
+        self._path, self._file = path, file
         self._which, self._size_bytes = (status.st_dev, status.st_ino), status.st_size
-        return self._file
+        return file
 
     def close(self) -> None:
         """Hold nothing any more. Never raises."""

@@ -115,7 +115,7 @@ class LastWordsHere:
             os.mkfifo(path, documents.FILE_MODE)
         # Both ends are ours: it is never at an end, and opening it waits for nobody.
         number = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        self._pipe = OwnDescriptor.of(number)
+        self._pipe = OwnDescriptor.of(number, path.name)
 
     def _close(self, is_removed: bool) -> None:
         pipe, self._pipe = self._pipe, None

@@ -68,11 +68,11 @@ class Neighbours:
             if not self._watched[name].is_ours:
                 self._let_go_of(name)
         for name in set(names) - set(self._watched) - set(self.gone_ns):
-            number = _opened(self._folder / f"{name}{life.LIVE_SUFFIX}")
-            if number is not None:
+            descriptor = _opened(self._folder / f"{name}{life.LIVE_SUFFIX}")
+            if descriptor is not None:
                 self._ready(0)  # who is gone by now, in their order: a new queue has another one
                 self._forget_queue()
-                self._watched[name] = OwnDescriptor.of(number)
+                self._watched[name] = descriptor
 
     def _let_go_of(self, name: str) -> OwnDescriptor:
         self._forget_queue()
@@ -148,7 +148,7 @@ class Neighbours:
             time.sleep(seconds)  # there is no descriptor left: who calls `wake` waits for this
 
 
-def _opened(file: Path) -> int | None:
+def _opened(file: Path) -> OwnDescriptor | None:
     """A descriptor of the process that writes this live file; None where there is none to be had."""
     try:
         descriptor = documents.open_regular(file)
@@ -162,9 +162,9 @@ def _opened(file: Path) -> int | None:
         return None
 
 
-def _of_process(pid: int, who: dict[str, object]) -> int | None:
-    descriptor = os.pidfd_open(pid)
+def _of_process(pid: int, who: dict[str, object]) -> OwnDescriptor | None:
+    descriptor = OwnDescriptor.of(os.pidfd_open(pid), "pidfd")
     if identity.pid_start(pid) == who.get("pid_start"):
         return descriptor
-    os.close(descriptor)  # the number is another process's by now
+    descriptor.close()  # the number is another process's by now
     return None

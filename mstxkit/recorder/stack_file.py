@@ -59,7 +59,7 @@ class StackFile:
 
     def __init__(self, path: Path) -> None:
         number = os.open(path, _FLAGS, documents.FILE_MODE)
-        self._path, self._file = path, OwnDescriptor.of(number)
+        self._path, self._file = path, OwnDescriptor.of(number, path.name)
         os.fchmod(number, documents.FILE_MODE)
         self._fatal: Callable[[], object] = _nobody
         self._asked: Callable[[], object] = _nobody

@@ -28,6 +28,13 @@ WAITS = """
     with mstxkit.stage("actor_update"):
         pass
     print("there", flush=True)
+
+    def put(theirs, number):
+        try:
+            os.dup2(theirs, number)
+        except OSError:  # EBUSY: another thread has the number, and opens a file just now
+            put(theirs, number)
+
     for line in sys.stdin:
         if line.startswith("measure"):
             before, began = time.process_time(), time.monotonic()
@@ -137,7 +144,7 @@ def test_where_a_program_closes_every_descriptor(job: OnDuty) -> None:
 
 
 def test_where_a_program_puts_files_that_are_always_ready_in_place_of_our_descriptors(job: OnDuty) -> None:
-    job.do("zero = os.open('/dev/zero', os.O_RDWR); [os.dup2(zero, n) for n in range(3, 60) if n != zero]")
+    job.do("zero = os.open('/dev/zero', os.O_RDWR); [put(zero, n) for n in range(3, 60) if n != zero]")
 
     assert max(job.shares()) < SHARE_AT_MOST
 

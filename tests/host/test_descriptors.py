@@ -1,0 +1,88 @@
+"""What was just opened is ours only if it is still what it was opened as: a program may close it that very moment."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+from pathlib import Path
+from typing import Callable, Iterator
+
+import pytest
+
+from mstxkit.host import descriptors
+from mstxkit.host.descriptors import OwnDescriptor, ReadyQueue, WakePipe
+from mstxkit.host.folder_events import FolderEvents
+from mstxkit.recorder.kept_open import KeptOpen
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Puts a file that is always ready in the place of each descriptor, before its target is read. Returns those."""
+    zero, taken = os.open("/dev/zero", os.O_RDWR), []
+    target = descriptors._target
+
+    def of_another(number: int) -> str:
+        os.dup2(zero, number)
+        taken.append(number)
+        return target(number)
+
+    monkeypatch.setattr(descriptors, "_target", of_another)
+    yield taken
+    monkeypatch.undo()
+    for number in {zero, *taken}:
+        os.close(number)  # each is still the program's: this raises where one was closed
+
+
+def queue() -> ReadyQueue:
+    return ReadyQueue([])
+
+
+def opened() -> OwnDescriptor:
+    return OwnDescriptor.of(os.open(__file__, os.O_RDONLY), Path(__file__).name)
+
+
+@pytest.mark.parametrize("make", [opened, WakePipe, queue])
+def test_what_was_replaced_as_it_was_opened_is_not_taken_for_ours(
+    make: Callable[[], object], program: list[int]
+) -> None:
+    with pytest.raises(OSError, match="closed it as it was opened") as raised:
+        make()
+
+    assert raised.value.errno == errno.EBADF
+    assert len(program) == 1
+
+
+def test_one_that_was_closed_at_once_is_not_ours_either() -> None:
+    number = os.open(__file__, os.O_RDONLY)
+    os.close(number)
+
+    with pytest.raises(OSError, match="closed it as it was opened"):
+        OwnDescriptor.of(number, Path(__file__).name)
+
+
+def test_nothing_is_waited_for_on_a_file_that_is_always_ready(program: list[int], tmp_path: Path) -> None:
+    events = FolderEvents()
+
+    assert not events.open()
+    assert not events.watch([tmp_path]) and events.is_refused
+    assert events._events is None and events._pipe is None
+
+
+def test_no_block_is_written_to_somebody_elses_file(program: list[int], tmp_path: Path) -> None:
+    kept = KeptOpen()
+
+    with pytest.raises(OSError, match="closed it as it was opened"):
+        kept.append(tmp_path / "sealed", b"a block")
+    kept.close()
+
+
+def test_where_no_proc_is_mounted_they_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(descriptors, "_target", lambda number: "")
+    monkeypatch.setattr(descriptors.os.path, "isdir", lambda path: False)
+    pipe, waits = WakePipe(), select.poll()
+    waits.register(pipe.end.number, select.POLLIN)
+    pipe.wake()
+
+    assert pipe.is_ours and waits.poll(0)
+    pipe.close()
