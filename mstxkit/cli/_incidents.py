@@ -8,12 +8,13 @@ from pathlib import Path
 
 import typer
 
-from ..errors import MstxkitError, ReadError
+from ..errors import MstxkitError
 from ..incidents import folder
 from ..incidents.page import headline
 from ..reading.report.escape import for_terminal
-from ..store import incidents, run_file
+from ..store import incidents
 from ..store.incidents import Incident
+from . import _run_folder
 
 _WITHIN_S, _LOOKS_EVERY_S = 20.0, 0.2
 
@@ -37,9 +38,7 @@ def ask(run: Path, json: bool) -> None:
 
 
 def _taken(run: Path) -> Incident:
-    run_id = run_file.id_of(run) if run.is_dir() else None
-    if run_id is None:
-        raise ReadError(f"{run}: no such run folder")
+    run, run_id = _run_folder.found(run)
     before = {incident.incident for incident in incidents.read(run, run_id)}
     try:
         folder.ask(run)

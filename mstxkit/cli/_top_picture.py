@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Iterator
 
 from ..incidents.page import headline
 from ..judging.sight import Judges, Sighting
+from ..reading.report import nobody
 from ..reading.report.escape import for_terminal, shown
 from ..reading.report.sentences import sentence
 from ..reading.report.units import duration
@@ -97,7 +98,8 @@ def _of_verdicts(sighting: Sighting, paper: Paper) -> Iterator[Text]:
         yield line_of()
         return
     if not sighting.verdicts:
-        yield line_of("nobody is blamed: no rank is seen to make others wait", "green")
+        words = nobody.in_short(sighting.state.judged_steps)
+        yield line_of(words, "green" if words == nobody.NOBODY else "yellow")
         yield line_of()
         return
     few = sighting.verdicts[: _VERDICTS_SHOWN if paper.rows >= 34 else 1]

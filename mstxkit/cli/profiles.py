@@ -7,16 +7,15 @@ from typing import Any, Iterator, Optional
 
 import typer
 
-from ..errors import ReadError
 from ..reading.folder import Damage
 from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.units import size
 from ..reading.tables import profiles as table
-from ..store import local_place, retention, run_file
+from ..store import local_place, retention
 from ..store.fetching import Fetched, Pace, fetch_all
 from ..store.retention import Removed
 from ..store.session_file import sessions
-from . import FOUND_WRONG, _requests, _show
+from . import FOUND_WRONG, _requests, _run_folder, _show
 
 _FETCH_HELP = "Move what is on this host's own disk into the run; run it again to go on."
 _MB_S_HELP = "With --fetch: so many megabytes a second.  [default: as fast as it goes]"
@@ -37,10 +36,7 @@ def profiles(
 
     Example: mstxkit profiles runs/exp7 --fetch --mb-s 200
     """
-    run_id = run_file.id_of(run) if run.is_dir() else None
-    if run_id is None:
-        raise ReadError(f"{run}: no such run folder")
-    run = run.resolve()
+    run, run_id = _run_folder.found(run)
     fetched = _fetched(run, run_id, mb_s) if fetch else []
     removed = retention.make_room(run, run_id, _requests.bytes_of(keep, "--keep") or 0)
     damage: list[Damage] = []

@@ -133,10 +133,11 @@ def _twin_lines(processes: list[dict[str, Any]]) -> list[Any]:
     hosts = sorted({process["host"] for process in slow})
     where = f"{hosts[0]} and {len(hosts) - 1} more hosts" if len(hosts) > 1 else hosts[0]
     return [
+        "",
         for_rich(
-            f"\n{len(slow)} of {len(processes)} processes ran on the Python twin, where a range costs fifteen times as "
+            f"{len(slow)} of {len(processes)} processes ran on the Python twin, where a range costs fifteen times as "
             f"much ({where}): `mstxkit doctor` says there why, and how to get the C engine"
-        )
+        ),
     ]
 
 

@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Any, Iterator
 
 import typer
 
-from ..errors import ReadError
-from ..store import run_file
-from . import FOUND_WRONG, _show
+from . import FOUND_WRONG, _run_folder, _show
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -46,12 +44,10 @@ def top(
 
     Example: mstxkit top runs/exp7
     """
-    run_id = run_file.id_of(run) if run.is_dir() else None
-    if run_id is None:
-        raise ReadError(f"{run}: no such run folder")
+    folder, run_id = _run_folder.found(run)
     from ..judging.sight import Sight
 
-    sight, console = Sight(run.resolve(), run_id), _show.console()
+    sight, console = Sight(folder, run_id), _show.console()
     if json or once or not console.is_terminal or console.is_dumb_terminal:
         sighting = sight.look()
         _show.as_json(_document(run, run_id, sighting)) if json else _print(console, sighting, run, _ROWS_ONCE)

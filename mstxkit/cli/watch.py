@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Optional
 
 import typer
 
-from ..errors import MstxkitError, ReadError
+from ..errors import MstxkitError
 from ..reading.report.escape import for_terminal
-from ..store import run_file
 from ..store.verdicts import Verdict
-from . import FOUND_WRONG, WRONG_USE, _show
+from . import FOUND_WRONG, WRONG_USE, _run_folder, _show
 
 if TYPE_CHECKING:
     from ..judging.watching import Acceptance, Outlook
@@ -42,10 +41,7 @@ def watch(
 
     Example: mstxkit watch runs/exp7 --once
     """
-    run_id = run_file.id_of(run) if run.is_dir() else None
-    if run_id is None:
-        raise ReadError(f"{run}: no such run folder")
-    run = run.resolve()
+    run, run_id = _run_folder.found(run)
     if set:
         _change(run, run_id, set, json)
     elif once:
@@ -90,7 +86,7 @@ def _once(run: Path, run_id: str, json: bool) -> None:
     if json:
         _show.as_json({
             "schema": _SCHEMA, "run": run_id, "path": str(run), "steps": seen.steps, "last_step": seen.last_step,
-            "hosts": seen.hosts, "has_summaries": seen.has_summaries,
+            "hosts": seen.hosts, "judged_steps": seen.judged_steps, "has_summaries": seen.has_summaries,
             "by_tables": by_tables is not None,
             "by_devices": [latest._asdict() for latest in device_words.summarise(run, run_id)],
             "verdicts": [json_of.loads(verdict.line()) for verdict in seen.verdicts],
@@ -118,14 +114,20 @@ def _from_tables(run: Path, seen: Outlook) -> Outlook | None:
     except MstxkitError:
         return None
     is_more = judgement.by == judged.TABLES and (judgement.blaming or not seen.has_summaries)
-    return seen._replace(verdicts=list(judgement.holding), steps=judgement.steps) if is_more else None
+    return seen._replace(
+        verdicts=list(judgement.holding), steps=judgement.steps,
+        judged_steps=tuple(role.judged_steps for role in judgement.roles),
+    ) if is_more else None  # fmt: skip
 
 
 def _summary(run: Path, seen: Outlook, is_by_tables: bool) -> str:
     if not seen.has_summaries and not is_by_tables:
         return _NOTHING.replace("RUN", for_terminal(str(run)))
+    from ..reading.report import nobody
+
     blaming = sum(verdict.is_blaming for verdict in seen.verdicts)
-    who = "nobody is blamed" if not blaming else "1 verdict holds" if blaming == 1 else f"{blaming} verdicts hold"
+    holding = "1 verdict holds" if blaming == 1 else f"{blaming} verdicts hold"
+    who = holding if blaming else nobody.in_short(seen.judged_steps)
     hosts = f"{seen.hosts} host{'' if seen.hosts == 1 else 's'}"
     hosts = "from the run's own tables" if is_by_tables else hosts
     judged = "as judged while it ran" if seen.steps is None else f"{seen.steps} steps judged now"

@@ -77,10 +77,12 @@ class NotAsked(NamedTuple):
     Args:
         why: In words; "" where the job only observes.
         is_final: Will nothing change that?
+        may_soon: Is it worth waiting for, and no cheaper verdict comes first meanwhile?
     """
 
     why: str
     is_final: bool = False
+    may_soon: bool = False
 
 
 class Earlier(NamedTuple):
@@ -145,6 +147,11 @@ def verdict_in(occasion: str) -> tuple[str, str] | None:
     return (match[1], match[2]) if match else None
 
 
+def turn_of(verdict: Verdict) -> tuple[bool, float, str]:
+    """Sorts by whose turn it is: what costs most first; that everybody is slow, of which no rank is the cause, last."""
+    return verdict.kind == kinds.ALL_SLOW, -verdict.impact_ratio, verdict.id
+
+
 def refused_by_itself(verdict: Verdict, limits: Acting) -> NotAsked | None:
     """Why it is none to act on, whoever could be asked; None where it is."""
     if verdict.kind not in PRESETS:
@@ -201,10 +208,10 @@ def wish_of(
             able.setdefault(speaker.rank, speaker)
     ranks = _ranks(verdict, able, {*peers.blamed, *peers.mute})
     if not ranks:
-        return _why_nobody(verdict, heard, now_ns)
+        return _why_nobody(verdict, heard, now_ns, peers.may_wait)
     is_short = len(ranks) == 1 or (verdict.rank is None and bool(verdict.group))
     if is_short and peers.unheard and peers.may_wait:
-        return NotAsked(f"it waits for a healthy peer: {_said_nothing(peers)} (acting.peer_s)")
+        return NotAsked(f"it waits for a healthy peer: {_said_nothing(peers)} (acting.peer_s)", may_soon=True)
     stage = str(verdict.stage)
     if verdict.evidence.get("where") in _BETWEEN and not set(ranks) & set(shared):
         stage = WHOLE_STEPS
@@ -227,7 +234,7 @@ def hindrance(speaker: Heard, verdict: Verdict, now_ns: int) -> str:
     if speaker.standing.act != ESCALATE:
         return "it observes"
     if verdict.stage not in speaker.keys:
-        return f"it says nothing of {verdict.stage}"
+        return _says_nothing_of(verdict)
     if speaker.standing.backend is None:
         reasons = "; ".join(f"{name}: {why}" for name, why in speaker.standing.why_no_backend.items())
         return f"no profiler can record there: {reasons}"[:300]
@@ -280,12 +287,19 @@ def _part(speaker: Heard) -> tuple[int, ...]:
     return tuple(places.get(dimension, (0, 1))[0] for dimension in MODEL_DIMENSIONS) if DATA in places else ()
 
 
-def _why_nobody(verdict: Verdict, heard: Sequence[Heard], now_ns: int) -> NotAsked:
+def _why_nobody(verdict: Verdict, heard: Sequence[Heard], now_ns: int, may_wait: bool) -> NotAsked:
     asked = [speaker for speaker in heard if verdict.rank in (None, speaker.rank)]
     if observes(asked):
         return OBSERVES
     if not asked:
         who = "anybody" if verdict.rank is None else f"rank {verdict.rank}"
-        return NotAsked(f"nothing was heard yet of {who}: a process takes requests from its first stage on")
+        why = f"nothing was heard yet of {who}: a process takes requests from its first stage on"
+        return NotAsked(why, may_soon=may_wait)
     why = hindrance(asked[0], verdict, now_ns) or "no other rank of its group can be"
-    return NotAsked(f"rank {asked[0].rank} cannot be asked: {why}")
+    # It was in the stage, or there was no verdict: it will say so.
+    may_soon = may_wait and why == _says_nothing_of(verdict)
+    return NotAsked(f"rank {asked[0].rank} cannot be asked: {why}", may_soon=may_soon)
+
+
+def _says_nothing_of(verdict: Verdict) -> str:
+    return f"it says nothing of {verdict.stage}"

@@ -196,7 +196,8 @@ class Controller:
         """The job as far as it has come here."""
         hosts = self.directory.hosts.values()
         ended, dropped = sum(host.has_ended for host in hosts), sum(host.dropped for host in hosts)
-        roles = tuple(self._latest.values())
+        counts = self._judge.judged_steps()
+        roles = tuple(role._replace(judged_steps=counts[name][1]) for name, role in self._latest.items())
         return JobState(roles, len(hosts), ended, 0, (), self.missed_rows, dropped, now_ns, self.figures.is_final)
 
     def _note(self, step: RoleStep, now_ns: int) -> RoleFigures:

@@ -10,7 +10,7 @@ import shlex
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Iterable, Sequence
+from typing import Iterable, Iterator, Sequence
 
 from ..errors import MstxkitError
 from ..store import documents, fate, layout, messages, request
@@ -108,20 +108,25 @@ class Escalations:
             return []
         self._learn(now_ns)
         blamed = {verdict.rank for verdict in holding if verdict.is_blaming and verdict.rank is not None}
-        waiting.sort(key=lambda verdict: (-verdict.impact_ratio, verdict.id))
-        changed = (self._answered(verdict, blamed, limits, now_ns) for verdict in waiting)
-        return [verdict for verdict in changed if verdict is not None]
+        waiting.sort(key=acting.turn_of)
+        return list(self._answered(waiting, blamed, limits, now_ns))
 
-    def _answered(self, verdict: Verdict, blamed: set[int], limits: Acting, now_ns: int) -> Verdict | None:
-        """The verdict with what came of it; None where that is no news."""
-        if verdict.id not in self._request_of:
-            refusal = self._tried(verdict, blamed, limits, now_ns)
-            if refusal is not None:
-                is_news = self._why.get(verdict.id, "") != refusal.why
-                self._why[verdict.id] = refusal.why
-                self._final |= {verdict.id} if refusal.is_final else set()
-                return self.noted(verdict) if is_news else None
-        return self.noted(verdict)
+    def _answered(self, waiting: Sequence[Verdict], blamed: set[int], limits: Acting, now_ns: int) -> Iterator[Verdict]:
+        """Those of which something else is to be said now, each after it was tried, in turn."""
+        first: NotAsked | None = None
+        for verdict in waiting:
+            is_asked = verdict.id in self._request_of  # by another judge
+            refusal = None if is_asked else first or self._tried(verdict, blamed, limits, now_ns)
+            if refusal is None or self._is_news(verdict, refusal):
+                yield self.noted(verdict)
+            if first is None and refusal is not None and refusal.may_soon:
+                first = NotAsked(f"verdict {verdict.id}, which costs more, comes first")
+
+    def _is_news(self, verdict: Verdict, refusal: NotAsked) -> bool:
+        is_news = self._why.get(verdict.id, "") != refusal.why
+        self._why[verdict.id] = refusal.why
+        self._final |= {verdict.id} if refusal.is_final else set()
+        return is_news
 
     def _tried(self, verdict: Verdict, blamed: set[int], limits: Acting, now_ns: int) -> NotAsked | None:
         refusal = acting.refused_by_itself(verdict, limits)

@@ -40,14 +40,15 @@ def main() -> None:
 def judge(run: Path, run_id: str, lock: int = -1, silence_s: float = _SILENCE_S, goes: Outlets | None = None) -> None:
     """Judge a run until its processes have ended, or it is gone."""
     desk = Desk(run, run_id, WHO, READ_AGAIN_BYTES, lock=lock, outlets=goes)
-    looked_s = 0.0
+    looked_s, was_over = 0.0, False
     while True:
         desk.look()
         # While something comes, somebody lives.
         if time.time() - _heard_s(desk) > _QUIET_S and time.monotonic() - looked_s >= _ENDED_EVERY_S:
-            if _is_over(run, run_id, desk, silence_s):
+            is_over = _is_over(run, run_id, desk, silence_s)
+            if is_over and (was_over or _have_all_said_goodbye(desk)):
                 break
-            looked_s = time.monotonic()
+            looked_s, was_over = time.monotonic(), is_over
         time.sleep(desk.pause_s)
     desk.look()
     desk.judge(time.time(), at_once=True)
@@ -60,6 +61,11 @@ def _is_over(run: Path, run_id: str, desk: Desk, silence_s: float) -> bool:
     is_silent = time.time() - _heard_s(desk) > silence_s
     lives = [_lives(run / layout.LIVE / name) for name in documents.names_in(run / layout.LIVE, layout.POINTER)]
     return not any(lives if is_silent else [alive is not False for alive in lives])
+
+
+def _have_all_said_goodbye(desk: Desk) -> bool:
+    """Has every host? It comes after the last of its processes has left the run; of those that are killed none does."""
+    return all(host.has_ended for host in desk.controller.directory.hosts.values())
 
 
 def _heard_s(desk: Desk) -> float:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Iterator, NamedTuple
 
 from ..errors import MstxkitError
-from ..store import batches, judge_lock, layout, settings_file, verdicts
+from ..store import batches, job_file, judge_lock, layout, settings_file, verdicts
+from ..store.job_file import JobState
 from ..store.settings_file import LiveSettings
 from ..store.verdicts import Verdict
 from ..telemetry.outlets import Outlets
@@ -32,12 +33,15 @@ class Outlook(NamedTuple):
         steps: How many steps of roles were judged now; None: somebody else judges, or has judged all there is.
         hosts: That have handed anything over.
         last_step: That was judged, by whoever did.
+        judged_steps: Of each role in which ranks are compared, how many steps could lead to a verdict; None of one:
+            not known.
     """
 
     verdicts: list[Verdict]
     steps: int | None
     hosts: int
     last_step: int | None
+    judged_steps: tuple[int | None, ...] = ()
 
     @property
     def has_summaries(self) -> bool:
@@ -51,14 +55,16 @@ def once(run: Path, run_id: str) -> Outlook:
     if desk is None:
         figures = settings_file.read_figures(run / layout.VERDICTS / layout.FIGURES, run_id)
         step = None if figures is None else figures.step
-        return Outlook(verdicts.read(run), None, len(batches.files_in(run)), step)
+        state = job_file.read(run, run_id) or JobState()
+        return Outlook(verdicts.read(run), None, len(batches.files_in(run)), step, state.judged_steps)
     desk.look()
     hosts = desk.controller.directory.hosts.values()
     silent_s = time.time() - max((host.seen_s for host in hosts), default=0.0)
     if silent_s > _SILENT_S or all(host.has_ended for host in hosts):
         desk.judge(time.time(), at_once=True)
     desk.close()
-    return Outlook(desk.verdicts(), desk.outcome_steps, len(hosts), desk.controller.figures.step)
+    last_step, counts = desk.controller.figures.step, desk.state().judged_steps
+    return Outlook(desk.verdicts(), desk.outcome_steps, len(hosts), last_step, counts)
 
 
 def _desk(run: Path, run_id: str, outlets: Outlets | None = None) -> Desk | None:

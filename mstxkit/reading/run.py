@@ -74,6 +74,7 @@ def open_run(
         raise ReadError(f"{folder}: not a run: it has neither run.json nor sealed/ nor live/")
     from .selection import selection
 
+    folder = os.path.realpath(folder) if os.path.islink(folder) else folder  # inside it no link is followed
     return Run(folder, selection(ranks, steps, since, until, stages))
 
 

@@ -32,6 +32,8 @@ _TURN_S = 1.0
 _LOOKS_EVERY_S = 3.0
 # Where a whole job is signalled, the keeper is gone before this has passed: whom it says is gone, it has outlived.
 _OUTLIVES_BY_S = 0.02
+# Processes of a job end together: one of them is the last, and passes on what all have left.
+_ENDS_TOGETHER_S = 0.05
 # At the end of a Ray driver, its workers have been told to end, and do so in milliseconds.
 _WORKERS_END_WITHIN_S = 1.0
 
@@ -179,16 +181,26 @@ class Keeper:
             go_on: Asked before each bank; where it says no, the rest is left to the next one.
         """
         try:
-            if self._folder.is_dir() and (self._is_keeper or life.hold(self._lock)):
+            if self._is_keeper or _within(_ENDS_TOGETHER_S, self._becomes_keeper):
                 if identity.current().get("under") == parts.RAY_DRIVER and not parts.is_driving():
                     self._await_workers(go_on)
                 adopt.collect(self._run, go_on, self._own, self._neighbours.when_gone)
-                are_all_gone = not any(map(self._neighbours.is_alive, self._others()))
+                are_all_gone = _within(_ENDS_TOGETHER_S, self._are_others_gone)
                 self._handing_on.last(are_all_gone)
                 if are_all_gone:
                     self._caretaker.finish()
         finally:
             self.resign()
+
+    def _becomes_keeper(self) -> bool | None:
+        """None: the last one has been here, and has removed the folder."""
+        try:
+            return life.hold(self._lock) if self._folder.is_dir() else None
+        except FileNotFoundError:
+            return None
+
+    def _are_others_gone(self) -> bool:
+        return not any(map(self._neighbours.is_alive, self._others()))
 
     def _await_workers(self, go_on: Callable[[], bool]) -> None:
         until = time.monotonic() + _WORKERS_END_WITHIN_S
@@ -227,3 +239,13 @@ class Keeper:
             others = tuple(sorted(name for name in locked if name != self._own and not name.startswith(layout.KEEPER)))
             self._seen = names, others
         return others
+
+
+def _within(seconds: float, asks: Callable[[], bool | None]) -> bool:
+    """Does it become true so soon? Asked again and again, unless it says None."""
+    until = time.monotonic() + seconds
+    while not (answer := asks()):
+        if answer is None or time.monotonic() >= until:
+            return False
+        time.sleep(seconds / 10)
+    return True

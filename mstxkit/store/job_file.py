@@ -60,6 +60,7 @@ class RoleFigures(NamedTuple):
     Args:
         wait_ratio: Which share of the step a member waits for the last to come, in the stage in which that is most.
         late: Who came last where that was worst, the latest first.
+        judged_steps: So many of its steps could lead to a verdict; None: who wrote this did not say.
     """
 
     role: str
@@ -70,6 +71,7 @@ class RoleFigures(NamedTuple):
     end_ns: int = 0
     stages: tuple[StageFigures, ...] = ()
     late: tuple[Latecomer, ...] = ()
+    judged_steps: int | None = None
 
 
 class JobState(NamedTuple):
@@ -95,6 +97,11 @@ class JobState(NamedTuple):
     written_ns: int = 0
     is_final: bool = False
     notes: tuple[str, ...] = ()
+
+    @property
+    def judged_steps(self) -> tuple[int | None, ...]:
+        """The same of each role, of those in which ranks are compared: that have more than one."""
+        return tuple(role.judged_steps for role in self.roles if role.members > 1)
 
     def as_json(self, run_id: str) -> bytes:
         """Its file: of very many roles the first, each with fewer stages."""
@@ -148,7 +155,7 @@ def _role_of(fields: Mapping[str, Any]) -> RoleFigures:
             Latecomer(small_number(r.get("rank")), _name(r.get("host")), _name(r.get("stage")),
                      _number(r.get("late_s")) or 0.0)
             for r in late
-        ),
+        ), small_number(fields.get("judged_steps")),
     )  # fmt: skip
 
 

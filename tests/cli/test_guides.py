@@ -1,4 +1,4 @@
-"""Every command in the guide's pages on other tools runs as it stands there, in the order of the page."""
+"""Every command on reading in the guide and the README runs as it stands there, in the order of the page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,12 @@ from typer.testing import CliRunner
 from mstxkit import cli
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide"
-PAGES = ("export.md", "perfetto.md", "insight.md", "msprof_analyze.md")
+PAGES = ("export.md", "perfetto.md", "insight.md", "msprof_analyze.md", "compare.md", "compact.md", "reading.md",
+         "report.md", "top.md", "verdicts.md", "../../README.md")  # fmt: skip
+OTHERS = ("main", "change", "exp6", "exp8")  # runs beside the one that most of them read
+STEPS = range(200)
+# Those that need something else have tests of their own: a job, Ray, profiles; and those that end by Ctrl-C.
+ELSEWHERE = re.compile(r"mstxkit (run|escalate|open|analyse|profiles|patches|demo|import|watch \S+$|top \S+$)|.*--ray")
 STAGES = ("actor_generate", "reward", "actor_update")
 SECOND = 10**9
 
@@ -28,14 +33,10 @@ SECOND = 10**9
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A folder with the run and the profile that the pages speak of."""
-    run = new_run(tmp_path / "runs" / "exp7")
-    for rank in range(8):
-        bank = BankFiles().track(0, 100 + rank, False, "MainThread")
-        for step in range(100, 111):
-            for number, stage in enumerate(STAGES):
-                at = (10 * (step - 100) + number) * SECOND
-                bank.range(stage, at, at + SECOND // 2, stage=stage, own=True, step=step)
-        ProcessFiles(run, 100 + rank, rank=rank, role="actor").seal_indexed(bank)
+    run = recorded(tmp_path / "runs" / "exp7", ranks=8)
+    (tmp_path / "RUN").symlink_to(run)
+    for name in OTHERS:
+        recorded(tmp_path / "runs" / name, ranks=2)
     profile = tmp_path / "prof" / "node1_7_20260101000000000_ascend_pt"
     database = profiler_database.write_database(profile, 1, 1, [("own", 500)])
     with sqlite3.connect(database) as base:
@@ -45,9 +46,24 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def recorded(path: Path, ranks: int) -> Path:
+    run = new_run(path)
+    for rank in range(ranks):
+        bank = BankFiles().track(0, 100 + rank, False, "MainThread")
+        for step in STEPS:
+            for number, stage in enumerate(STAGES):
+                at = (10 * step + number) * SECOND
+                bank.range(stage, at, at + SECOND // 2, stage=stage, own=True, step=step)
+        ProcessFiles(run, 100 + rank, rank=rank, role="actor").seal_indexed(bank)
+    return run
+
+
 def commands(page: str) -> list[str]:
-    blocks = re.findall(r"^```bash\n(.*?)^```", (GUIDE / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    return [line for block in blocks for line in block.splitlines() if line.strip()]
+    """What a page has in a block of commands, or indented by four."""
+    text = (GUIDE / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```bash\n(.*?)^```|^    (mstxkit .*?)$", text, re.MULTILINE | re.DOTALL)
+    lines = (line for block in blocks for line in "".join(block).splitlines())
+    return [line for line in (re.sub(r" +# .*", "", line) for line in lines) if line and not ELSEWHERE.match(line)]
 
 
 def ours(command: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> str:

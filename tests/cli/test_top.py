@@ -78,6 +78,22 @@ def test_where_nobody_is_blamed_it_says_so_and_ends_with_0(job: ShownJob) -> Non
     assert (done.exit_code, "nobody is blamed" in done.output) == (0, True)
 
 
+@pytest.mark.parametrize(
+    ("members", "judged_steps", "words"),
+    [
+        (16, None, "nobody is blamed: no rank is seen"), (16, 20, "nobody is blamed: no rank is seen"),
+        (16, 3, "too few steps to judge who makes others wait: 3 count, 20 are needed"),
+        (1, 500, "not judged: no two ranks have finished a step together"),
+    ],
+)  # fmt: skip
+def test_it_says_that_nobody_is_blamed_only_where_that_can_be_known(
+    job: ShownJob, members: int, judged_steps: int | None, words: str
+) -> None:
+    job.say(role(members=members, judged_steps=judged_steps))
+
+    assert words in shown(job).output
+
+
 def test_verdicts_that_were_withdrawn_or_only_ask_for_more_blame_nobody(job: ShownJob) -> None:
     job.say(role())
     job.blame(verdict(withdrawn="it is gone"), verdict(id="b", kind=NOT_ENOUGH_EVIDENCE, rank=None))

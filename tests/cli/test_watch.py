@@ -101,7 +101,17 @@ def test_where_nobody_is_slow_nobody_is_blamed(watched: Watched) -> None:
     watched.hand_over(40, slow=-1)
     done = watched.watch("--once")
 
-    assert (done.exit_code, done.output) == (0, "nobody is blamed; 40 steps judged now, up to step 39, 1 host\n")
+    nobody = "nobody is blamed: no rank is seen to make others wait"
+    assert (done.exit_code, done.output) == (0, f"{nobody}; 40 steps judged now, up to step 39, 1 host\n")
+
+
+def test_of_a_few_steps_it_says_that_they_are_too_few_to_judge(watched: Watched) -> None:
+    watched.hand_over(15, slow=-1)
+    done = watched.watch("--once")
+    document = json.loads(watched.watch("--once", "--json").output)
+
+    assert done.output.startswith("too few steps to judge who makes others wait: 5 count, 20 are needed; 15 steps")
+    assert (done.exit_code, document["judged_steps"]) == (0, [5])
 
 
 def test_a_run_without_summaries_says_so_plainly(watched: Watched) -> None:

@@ -105,6 +105,34 @@ def test_what_costs_most_asks_first_and_the_other_one_says_that_it_waits(
     assert second.no_request == f"request {first.request}, of another verdict, comes first"
 
 
+@pytest.mark.parametrize("other", [OTHER, OTHER._replace(kind="all_slow", rank=None, impact_ratio=0.9)])
+def test_nothing_cheaper_goes_first_while_a_rank_has_not_said_yet_that_it_is_in_the_stage(
+    run: Path, judge: Callable[..., Escalations], other: Verdict
+) -> None:
+    say(run, 1, role="actor", act="escalate", stages=("reward",))
+    one = judge()
+    first, second = consider(one, other, VERDICT)
+    assert first.no_request == "rank 1 cannot be asked: it says nothing of actor_update"
+    assert second.no_request == f"verdict {VERDICT.id}, which costs more, comes first"
+    assert asked(run) == []
+
+    say(run, 1, role="actor", act="escalate")
+    said, _ = consider(one, other, VERDICT)
+
+    assert (said.id, said.no_request) == (VERDICT.id, "")
+    assert [request.ranks for request in asked(run)] == [(1, 2)]
+
+
+def test_it_waits_no_longer_than_it_may_for_a_rank_that_never_says_it(
+    run: Path, judge: Callable[..., Escalations]
+) -> None:
+    say(run, 1, role="actor", act="escalate", stages=("reward",))
+    said = consider(judge(), OTHER, VERDICT, limits=Acting(peer_s=0.0))
+
+    assert [bool(verdict.request) for verdict in said] == [False, True]
+    assert [request.stages for request in asked(run)] == [("actor_generate",)]
+
+
 def test_the_same_why_is_said_once(judge: Callable[..., Escalations]) -> None:
     one = judge()
     consider(one, VERDICT, OTHER)

@@ -13,8 +13,10 @@ from builders import lives
 import mstxkit
 from mstxkit import capturing
 from mstxkit.escalation.duty import watcher
+from mstxkit.host import life
 from mstxkit.incidents import kernel
 from mstxkit.recorder import here, sealer
+from mstxkit.recorder import keeper as keeper_of
 
 WAITS = """
     import sys, mstxkit
@@ -113,6 +115,33 @@ def test_alone_it_has_no_thread(run: Path) -> None:
         assert len(locks_of(folder)) == 1
 
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("is_let_go", [True, False])
+def test_who_ends_together_with_the_keeper_takes_its_place_and_does_not_wait_for_one_that_stays(
+    run: Path, is_let_go: bool
+) -> None:
+    """Else each takes the other one for the last, and nobody says goodbye for the host."""
+    with mstxkit.capture(run):
+        keeper, lock = capturing._beside.keeper, capturing._beside.keeper._lock
+        life.let_go(lock)
+        holder = lives.start(HOLDS, lock, int(is_let_go))
+        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+
+        assert keeper_of._within(0.05, keeper._becomes_keeper) == is_let_go
+        lives.finished(holder)
+
+
+HOLDS = """
+    import sys, time
+    from pathlib import Path
+    from mstxkit.host import life
+    life.hold(Path(sys.argv[1]))
+    print("held", flush=True)
+    if int(sys.argv[2]):
+        life.let_go(Path(sys.argv[1]))
+    sys.stdin.readline()
+"""
 
 
 def test_while_another_keeper_lives_nobody_seals_at_the_end(run: Path) -> None:

@@ -14,6 +14,7 @@ from ...recorder.background import Background
 
 POLL_S = 0.25
 # How often a process looks while nothing is going on: who is told of news, and who reads a shared folder for his host.
+# Who has just begun enters stages for the first time, and is asked for them by name: its first looks come sooner.
 TOLD_S, ASKING_S = 30.0, 1.0
 
 
@@ -37,6 +38,7 @@ class Watcher:
         self._poll, self._places, self._beside, self._cost_ns = poll, places, beside, 0
         self._interval_s = jitter.own_period_s(interval_s, "poll")
         self._told_s, self._asking_s = (jitter.own_period_s(period_s, "quiet") for period_s in (TOLD_S, ASKING_S))
+        self._first_s = self._asking_s
         self._urgent = threading.Event()
         self._events = FolderEvents()
         self.background = Background("mstxkit-control", self._look, self._wake)
@@ -91,7 +93,12 @@ class Watcher:
             return 0.0  # news may have come since the look and before that
         if places and not is_told and not self._events.is_refused:
             return self._interval_s
-        return max(self._interval_s, self._told_s if is_told else self._asking_s)
+        return max(self._interval_s, self._after_being_told_s() if is_told else self._asking_s)
+
+    def _after_being_told_s(self) -> float:
+        """Twice as long each time, until it is long enough."""
+        self._first_s = min(self._told_s, 2 * self._first_s)
+        return self._first_s
 
     def _wait(self, seconds: float) -> None:
         if self.background.is_pausing or self._urgent.is_set():

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import Any, Sequence
 
 from ...stages import canonical
 from . import nobody, verdict_words
-from .escape import shown
 from .number_table import percent
 from .sentences import begun, blames, sentence
 from .units import duration
@@ -14,14 +13,6 @@ from .units import duration
 STRAGGLER, CHANGE, LINK = "straggler", "change", "link"
 # What is saved is told from such a share of the step on.
 _TOLD_FROM = 0.002
-_MORE = 8
-# What numbers of a verdict's evidence mean; where all of these are there.
-_WORDS = {
-    ("excess_ratio",): "it takes {} longer than expected",
-    ("lost_s", "step_s"): "{} of a step of {}",
-    ("steps",): "seen in {} steps",
-    ("members",): "{} ranks were compared",
-}
 
 
 def headline(
@@ -45,22 +36,8 @@ def headline(
     return {
         "verdict": begun(sentence(verdict)) + ".", "blames": blames(verdict), "cost": verdict_words.cost(verdict),
         "why": parts["why"], "saves": saves(verdict, what_if), "next": parts["next"],
-        "evidence": evidence(verdict["evidence"]),
+        "evidence": begun(parts["evidence"]),
     }  # fmt: skip
-
-
-def evidence(numbers: Mapping[str, Any]) -> str:
-    """The numbers that a verdict rests on, as a sentence; those that have no words of their own stand behind it."""
-    rest = {name: value for name, value in numbers.items() if name != "where"}
-    clauses = []
-    for names, words in _WORDS.items():
-        if all(isinstance(rest.get(name), (int, float)) for name in names):
-            values = [verdict_words.with_unit(name, rest.pop(name)) for name in names]
-            clauses.append(words.format(*values))
-    more = ", ".join(
-        f"{shown(name)} {verdict_words.with_unit(name, value)}" for name, value in list(rest.items())[:_MORE]
-    )
-    return begun("; ".join(clauses)) + (f" ({more})" if more and clauses else more)
 
 
 def saves(verdict: dict[str, Any], what_if: Sequence[dict[str, Any]]) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Collection, NamedTuple
 
 from ...judging.gates import Gates
 from .. import judged as judging
 from .escape import SENTENCE_LIMIT, for_terminal, shown
 from .sentences import sentence
 
+NOBODY = "nobody is blamed: no rank is seen to make others wait"
 _WITHDRAWN_SHOWN = 3
 _REMEDIES = {
     judging.NO_STEP: "count the steps, mstxkit.step() at the end of each, and let one be over",
@@ -46,6 +47,20 @@ def words(judged: dict[str, Any]) -> NobodyBlamed:
     of_steps = f" in the {steps} steps that were judged" if steps else ""
     verdict = f"nobody is blamed: no rank was seen to make others wait{of_steps}."
     return NobodyBlamed(verdict, "; ".join(_why(judged)), _wanted(judged))
+
+
+def in_short(judged_steps: Collection[int | None]) -> str:
+    """The same in one clause, of a job as its judge shows it.
+
+    Args:
+        judged_steps: Of each role in which ranks are compared, how many steps could lead to a verdict; None: not known.
+    """
+    if not judged_steps:
+        return f"not judged: {judging.NO_PEER}"
+    most = max(judging.ENOUGH_STEPS if count is None else count for count in judged_steps)
+    if most < judging.ENOUGH_STEPS:
+        return f"too few steps to judge who makes others wait: {most} count, {judging.ENOUGH_STEPS} are needed"
+    return NOBODY
 
 
 def is_too_short(judged: dict[str, Any]) -> bool:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, Callable
+from typing import Any
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -12,11 +11,11 @@ from rich.text import Text
 from ...store.verdicts import HANG
 from . import nobody
 from .escape import SENTENCE_LIMIT, for_terminal, shown
+from .evidence_words import evidence
 from .number_table import percent
 from .sentences import blames, sentence
-from .units import duration, size
 
-_SHOWN, _NUMBERS_SHOWN = 5, 8
+_SHOWN = 5
 
 
 def lines(judged: dict[str, Any], verdicts: list[dict[str, Any]], saves: str = "") -> list[RenderableType]:
@@ -56,12 +55,9 @@ def cost(verdict: dict[str, Any]) -> str:
 
 def parts(verdict: dict[str, Any]) -> list[tuple[str, str]]:
     """What follows the sentence: why, what to do next, the evidence; "" where there is nothing to say."""
-    evidence = [(name, value) for name, value in verdict["evidence"].items() if name != "where"]
-    numbers = [f"{shown(name)} {with_unit(name, value)}" for name, value in evidence[:_NUMBERS_SHOWN]]
-    more = [f"{len(evidence) - _NUMBERS_SHOWN} more (--json)"] if len(evidence) > _NUMBERS_SHOWN else []
     advice = for_terminal(verdict["next"] or "", SENTENCE_LIMIT)
     parts = [("why", _why(verdict)), ("profile", _profile(verdict)), ("next", advice)]
-    return [*parts, ("evidence", ", ".join([*numbers, *more]))]
+    return [*parts, ("evidence", evidence(verdict["evidence"]))]
 
 
 def _profile(verdict: dict[str, Any]) -> str:
@@ -82,26 +78,6 @@ def _why(verdict: dict[str, Any]) -> str:
         f"confidence {percent(verdict['confidence'])}": verdict["confidence"],
     }
     return "; ".join(filter(None, (waits, *(words for words, ratio in shares.items() if ratio))))
-
-
-def with_unit(name: str, value: Any) -> str:
-    """A number with its unit, by the end of its name."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        return for_terminal(str(value), 100)
-    for ending, written in _BY_ENDING.items():
-        if name.endswith(ending):
-            return written(value)
-    return f"{value:g}" if isinstance(value, int) else f"{value:.3g}"
-
-
-_BY_ENDING: dict[str, Callable[[float], str]] = {
-    "_ns": duration,
-    "_us": lambda us: duration(1e3 * us),
-    "_ms": lambda ms: duration(1e6 * ms),
-    "_s": lambda seconds: duration(1e9 * seconds),
-    "_ratio": percent,
-    "_bytes": size,
-}
 
 
 def _below(parts: list[tuple[str, str]]) -> list[Table]:

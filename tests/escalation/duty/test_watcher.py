@@ -94,28 +94,38 @@ def test_a_poll_that_fails_is_a_counted_fault_and_the_next_one_is_made() -> None
     assert faults.counts["control.watcher"] >= 3
 
 
-def waits_of(monkeypatch: pytest.MonkeyPatch, **more: object) -> float:
-    """How long a watcher sleeps after a look."""
+def waits_of(monkeypatch: pytest.MonkeyPatch, looks: int = 8, **more: object) -> list[float]:
+    """How long a watcher sleeps after each look."""
     waits: list[float] = []
     watcher = Watcher(lambda: None, interval_s=0.25, **more)  # type: ignore[arg-type]
     monkeypatch.setattr(watcher._events, "wait", waits.append)
-    for _ in range(2):  # the first one begins to be told
+    for _ in range(looks):
         watcher._look()
     watcher.stop()
-    return waits[-1]
+    return waits
 
 
 def test_who_is_told_of_news_looks_rarely_and_who_reads_for_his_host_once_a_second(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert 22 < waits_of(monkeypatch, places=lambda: [tmp_path]) <= 30
-    assert 0.75 < waits_of(monkeypatch, places=list) <= 1.0
+    assert 22 < waits_of(monkeypatch, places=lambda: [tmp_path])[-1] <= 30
+    assert 0.75 < waits_of(monkeypatch, places=list)[-1] <= 1.0
+
+
+def test_who_has_just_begun_looks_sooner_for_its_stages_are_new(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told_of_it, *waits = waits_of(monkeypatch, places=lambda: [tmp_path])
+
+    assert told_of_it == 0.0  # what came before nobody told of
+    assert waits[0] <= 2.0 and waits == sorted(waits)
+    assert sum(waits[:4]) < 32 and len({*waits[-2:]}) == 1
 
 
 def test_what_is_done_beside_a_look_is_done_while_nothing_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
-    waits_of(monkeypatch, places=list, beside=lambda: done.append("nothing goes on"))
-    waits_of(monkeypatch, places=lambda: None, beside=lambda: done.append("something does"))
+    waits_of(monkeypatch, 2, places=list, beside=lambda: done.append("nothing goes on"))
+    waits_of(monkeypatch, 2, places=lambda: None, beside=lambda: done.append("something does"))
     assert done == ["nothing goes on"] * 2
 
 
@@ -135,8 +145,8 @@ def test_what_came_before_the_kernel_tells_is_looked_for_at_once(
 def test_who_is_not_told_or_has_something_to_do_looks_as_often_as_he_was_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert waits_of(monkeypatch, places=lambda: None) <= 0.25
-    assert waits_of(monkeypatch, places=lambda: [tmp_path / "missing"]) <= 0.25
+    assert waits_of(monkeypatch, places=lambda: None)[-1] <= 0.25
+    assert waits_of(monkeypatch, places=lambda: [tmp_path / "missing"])[-1] <= 0.25
 
 
 def test_where_the_kernel_refuses_to_tell_a_look_a_second_has_to_do(
@@ -145,8 +155,8 @@ def test_where_the_kernel_refuses_to_tell_a_look_a_second_has_to_do(
     """Whose limits are used up has many processes, all of which look."""
     monkeypatch.setattr("mstxkit.host.folder_events._call", lambda name, *values: -1)
 
-    assert 0.75 < waits_of(monkeypatch, places=lambda: [tmp_path]) <= 1.0
-    assert 0.75 < waits_of(monkeypatch, places=list) <= 1.0, "a shared folder is not asked more often for that"
+    assert 0.75 < waits_of(monkeypatch, places=lambda: [tmp_path])[-1] <= 1.0
+    assert 0.75 < waits_of(monkeypatch, places=list)[-1] <= 1.0, "a shared folder is not asked more often for that"
 
 
 def test_what_is_renamed_into_its_folder_is_looked_at_at_once(tmp_path: Path) -> None:

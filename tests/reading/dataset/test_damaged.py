@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
+from builders import soak
 from builders.judged_runs import NOBODY, recorded, stage_times
 from builders.run_files import BankFiles, ProcessFiles, new_run
 
@@ -91,6 +93,29 @@ def test_attributes_that_are_no_object_have_no_member(run: Path, text: str) -> N
 
     assert ranges.filter(rank=0)["tokens"].to_list() == [None] * STEPS
     assert ranges.filter(rank=1)["tokens"].to_list() == list(range(STEPS))
+
+
+@pytest.mark.parametrize("kind", ["ranges", "days"])
+def test_any_bytes_changed_anywhere_are_damage_or_an_error_with_the_path(run: Path, kind: str) -> None:
+    """Never a panic of the library's. A number may be another one afterwards: pages of Parquet have no checksum."""
+    chance = random.Random(f"{soak.seed()} {kind}")
+    file = sorted((run / dataset.FOLDER / kind).rglob("*.parquet"))[0]
+    whole = file.read_bytes()
+
+    for _ in range(soak.rounds(600, 20)):
+        content = bytearray(whole)
+        for _ in range(chance.randrange(1, 6)):
+            at = chance.randrange(len(content))
+            content[at : at + 3] = chance.randbytes(chance.randrange(4))
+        file.write_bytes(content)
+        opened = open_run(run)
+        said: list[str] = []
+        try:
+            opened.ranges(attributes=["tokens"]), opened.stages(), summaries.table(run)
+        except ReadError as error:
+            said.append(str(error))
+        assert all(str(file) in error for error in said)
+        assert {loss.path for loss in opened.damage} <= {str(file)}
 
 
 def test_a_table_of_stages_names_the_file_that_is_damaged(tmp_path: Path) -> None:

@@ -6,12 +6,14 @@ import json
 import os
 import random
 import sqlite3
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import device_profiles, imported_run, soak
 from builders.device_profiles import MS, WRITERS
+from builders.mounts import Mount, mount  # noqa: F401
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
@@ -208,19 +210,54 @@ def test_neither_the_file_nor_its_folder_is_changed(run: Path, tmp_path: Path, j
 
 HOSTILE = (
     "<script>alert(1)</script>", "'; drop table TASK; --", "\x1b[31mred\x1b[0m", "\u202eright to left", "\U0001f680",
-    "生成", "a" * 1_000_000, "\x00\x01",
+    "生成", "a" * 10_000_000, "\x00\x01",
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("format", sorted(WRITERS))
 @pytest.mark.parametrize("name", HOSTILE, ids=lambda name: repr(name[:12]))
-def test_hostile_names_are_names(run: Path, tmp_path: Path, name: str) -> None:
+def test_hostile_names_are_names(run: Path, tmp_path: Path, name: str, format: str) -> None:
+    """Of one group of ranks, and of a range."""
     device = imported_run.device_of(STEPS)
-    device.ranges += [(name, start, end) for _, start, end in device.ranges]
-    device.collectives = [(name, start, end) for _, start, end in device.collectives]
-    file = device_profiles.ascend_db(tmp_path / "ascend_pytorch_profiler_0.db", device)
-    trace = device_profiles.torch_trace(tmp_path / "a.pt.trace.json", device)
+    device.ranges.append((name, *device.ranges[0][1:]))
+    _, start, end = device.collectives[0]
+    device.collectives[0] = name, start, end
+    file, write = WRITERS[format]
+    (made,) = imported(run, write(tmp_path / file, device))
+    shown = json.dumps([*made.notes, made.problem, *(loss.reason for loss in made.damage)])
 
-    assert [made.problem for made in imported(run, file, trace)] == ["", ""]
+    assert made.problem == "" and len({row["step"] for row in made.rows}) == STEPS, shown[:2000]
+    assert len(shown) < 10_000
+
+
+@pytest.mark.parametrize("format", sorted(WRITERS))
+@pytest.mark.parametrize("length_ns", [0, -5, -(10**19), 10**19])
+def test_what_takes_no_time_or_less_adds_none(run: Path, tmp_path: Path, length_ns: int, format: str) -> None:
+    """Or centuries: a number that does not fit is no time."""
+    whole, odd = imported_run.device_of(STEPS), imported_run.device_of(STEPS)
+    begin = whole.kernels[0][0]
+    odd.kernels.append((begin, begin + length_ns))
+    odd.collectives.append(("114", begin, begin + length_ns))
+    name, write = WRITERS[format]
+    try:
+        file = write(tmp_path / "odd" / name, odd)
+    except OverflowError:
+        pytest.skip("the format has no such number")
+    (expected,) = imported(run, write(tmp_path / "whole" / name, whole))
+    (made,) = imported(run, file)
+
+    assert made.rows == expected.rows
+
+
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+def test_a_database_on_a_disk_that_is_read_only_is_read(run: Path, mount: Mount, journal: str) -> None:  # noqa: F811
+    disk = mount("disk", "size=32m")
+    file = database(disk, journal=journal)
+    (whole,) = imported(run, file)
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    (made,) = imported(run, file)
+
+    assert (made.problem, made.damage, made.rows) == ("", [], whole.rows)
 
 
 def test_a_rank_that_the_run_has_not_is_a_line(run: Path, tmp_path: Path) -> None:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import io
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.judged_runs import verdict
+from builders.judged_runs import BEHIND, INPUT, recorded, stage_times, verdict
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
 console = pytest.importorskip("rich.console")
 
+from mstxkit.reading import judged  # noqa: E402
 from mstxkit.reading.judged import NO_PEER, NO_STEP  # noqa: E402
+from mstxkit.reading.report.evidence_words import evidence  # noqa: E402
 from mstxkit.reading.report.headline import headline  # noqa: E402
 from mstxkit.reading.report.sentences import sentence  # noqa: E402
 from mstxkit.reading.report.verdict_words import lines  # noqa: E402
+from mstxkit.reading.run import open_run  # noqa: E402
 from mstxkit.store.verdicts import KINDS  # noqa: E402
 
 ACTOR = {"role": "actor", "steps": 50, "judged_steps": 40}
@@ -34,7 +39,10 @@ def printed(judged: dict[str, Any], *verdicts: dict[str, Any]) -> str:
 
 def test_it_says_what_why_what_next_and_by_which_numbers() -> None:
     text = printed(
-        NOBODY, verdict(evidence={"late_ms": 20.1, "late_ratio": 0.4, "steps": 12, "source": "ring"})._asdict()
+        NOBODY,
+        verdict(
+            evidence={"excess_ratio": 0.4, "lost_s": 0.0201, "step_s": 1.5, "steps": 12, "host": "h", "late_ms": 3}
+        )._asdict(),
     )
 
     assert text.splitlines() == [
@@ -43,8 +51,18 @@ def test_it_says_what_why_what_next_and_by_which_numbers() -> None:
         "  why      rank 0 waits for rank 1 in actor_update; it explains 90 % of all that is lost; seen in 100 % of "
         "the steps since then; confidence 97 %",
         "  next     look at what feeds rank 1",
-        "  evidence late_ms 20.1 ms, late_ratio 40 %, steps 12, source ring",
+        "  evidence it takes 40 % longer than expected; 20.1 ms of a step of 1.50 s; seen in 12 steps; on host h; "
+        "late_ms 3.00 ms",
     ]
+
+
+@pytest.mark.parametrize("fault", [INPUT, BEHIND])
+def test_every_number_that_the_judge_says_has_words(tmp_path: Path, fault: str) -> None:
+    run = recorded(tmp_path / "run", stage_times(fault), around_collectives=fault == BEHIND)
+    (said,) = judged.of_run(open_run(run)).blaming
+
+    assert said.evidence
+    assert re.findall(r"\b[a-z]+_[a-z_]+\b|\bscore\b", evidence(said.evidence)) == []
 
 
 @pytest.mark.parametrize("rank", [3, None])
