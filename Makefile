@@ -66,9 +66,10 @@ check: setup
 	$(PYTHON) -m mypy mstxkit $(wildcard tests/typing)
 	$(PYTHON) -m pytest -q tests/test_architecture.py
 
-# The recording of `mstxkit top` in the guide, of a real job; half a minute. Look at it before it is committed.
+# The guide's pictures: `mstxkit top`, of a real job, half a minute; and the page. Look at them before you commit them.
 recording: setup
 	PYTHONPATH=.:tests $(PYTHON) tests/builders/top_recording.py
+	PYTHONPATH=.:tests $(PYTHON) tests/builders/report_picture.py
 
 # The README's support table, from the recorded surfaces and the patch files; a test fails while it is stale.
 readme-table: setup

@@ -11,6 +11,8 @@ import os
 import platform
 from typing import NamedTuple
 
+from . import proc_files
+
 MONOTONIC, TSC, CNTVCT, FAKE = 1, 2, 3, 4
 _KINDS = {"monotonic": MONOTONIC, "tsc": TSC, "cntvct": CNTVCT}
 _CLOCKSOURCE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
@@ -53,11 +55,9 @@ def _best() -> Choice:
 def _tsc_is_trusted() -> bool:
     """Invariant by its flags, and the kernel's own clock source: it checks that the cores agree."""
     try:
-        with open(_CLOCKSOURCE, encoding="ascii") as stream:
-            if stream.read().strip() != "tsc":
-                return False
-        with open(_CPUINFO, encoding="utf-8", errors="replace") as stream:
-            flags = next((line for line in stream if line.startswith("flags")), "")
+        if proc_files.text(_CLOCKSOURCE).strip() != "tsc":
+            return False
+        flags = next((line for line in proc_files.text(_CPUINFO, 1 << 16).splitlines() if line.startswith("flags")), "")
     except OSError:
         return False
     return {"constant_tsc", "nonstop_tsc"} <= set(flags.split())

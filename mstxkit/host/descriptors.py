@@ -10,6 +10,8 @@ import os
 import select
 from typing import Collection, NamedTuple
 
+from . import proc_files
+
 
 class OwnDescriptor(NamedTuple):
     """A descriptor of ours, and what the kernel says that it is."""
@@ -86,8 +88,10 @@ class WakePipe:
 class ReadyQueue:
     """Waits for descriptors, and says in what order they became ready: the kernel queues them, however late we look.
 
+    Ask `is_ours` before each of the others: its number may be another file's by now.
+
     Args:
-        numbers: Of descriptors that are open; those of a later set need a queue of their own.
+        numbers: Of descriptors that are open.
 
     Raises:
         OSError: no descriptor is left, or somebody closed it at once.
@@ -97,32 +101,47 @@ class ReadyQueue:
     _lost: list[select.epoll] = []
 
     def __init__(self, numbers: Collection[int]) -> None:
-        self._epoll = select.epoll()
-        taken = [number for number in numbers if self._has_taken(number)]
-        self._closed = [number for number in numbers if number not in taken]
+        self._epoll, self._closed = select.epoll(), list[int]()
         self._number = self._epoll.fileno()
-        self._said = _said_of(self._number)
         try:
-            _check_is_there(self._said, "eventpoll")
+            for number in numbers:
+                self._take(number)
+            self._learn()
         except OSError:
             self._lost.append(self._epoll)
             raise
 
-    def _has_taken(self, number: int) -> bool:
+    def _take(self, number: int) -> None:
         try:
             self._epoll.register(number, select.EPOLLIN)
         except OSError:
-            return False  # somebody has closed it; it may be a plain file of his by now
-        return True
+            self._closed.append(number)  # somebody has closed it; it may be a plain file of his by now
+
+    def _learn(self) -> None:
+        self._said = _said_of(self._number)
+        _check_is_there(self._said, "eventpoll")
 
     @property
     def is_ours(self) -> bool:
         """Is it still what it was, with all its descriptors?"""
         return _said_of(self._number) == self._said
 
+    def add(self, number: int) -> None:
+        """Wait for this one too. Raises OSError: somebody closed the queue just now."""
+        self._take(number)
+        self._learn()
+
+    def drop(self, number: int) -> None:
+        """Wait for it no more; before it is closed. Raises OSError: somebody closed the queue just now."""
+        self._closed = [closed for closed in self._closed if closed != number]
+        try:
+            self._epoll.unregister(number)
+        except OSError:
+            pass  # it is not in it: it was closed before
+        self._learn()
+
     def wait(self, seconds: float) -> list[int]:
-        """Those that are ready, the first one first; at once those that were closed before it was made. Ask `is_ours`
-        before: to wait on another's would take its events.
+        """Those that are ready, the first one first; at once those that were closed before they came here.
 
         Raises:
             OSError: it was closed just now.
@@ -144,8 +163,7 @@ def _said_of(number: int) -> str:
     """What the kernel says of a queue: that it is one, the descriptors in it, and what these are."""
     target = _target(number)
     try:
-        with open(f"/proc/self/fdinfo/{number}") as file:
-            return target + file.read()
+        return target + proc_files.text(f"/proc/self/fdinfo/{number}")
     except OSError:
         return ""
 

@@ -12,12 +12,13 @@ import select
 from pathlib import Path
 from typing import Iterable
 
+from . import proc_files
 from .descriptors import OwnDescriptor, WakePipe
 
 # Source: Linux 6.1, include/uapi/linux/inotify.h.
 _MOVED_TO, _ONLY_FOLDERS = 0x80, 0x01000000
 _FLAGS = os.O_NONBLOCK | os.O_CLOEXEC  # IN_NONBLOCK and IN_CLOEXEC are these
-_EVENT_BYTES = 16
+_EVENT_BYTES, _MOUNTS_AT_MOST_BYTES = 16, 16 << 20
 # Folders on these belong to this kernel alone: what another host writes into others, nobody here is told of.
 _LOCAL_KINDS = frozenset(("tmpfs", "ramfs", "ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "overlay", "zfs"))
 
@@ -130,8 +131,8 @@ def is_local(folder: Path) -> bool:
     """Is this folder's file system this kernel's alone? Where that cannot be told, it is not."""
     try:
         device = os.stat(folder).st_dev
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
-            kinds = {line.partition(" - ")[2].partition(" ")[0] for line in mounts if _is_of(device, line)}
+        mounts = proc_files.text("/proc/self/mountinfo", _MOUNTS_AT_MOST_BYTES).splitlines()
+        kinds = {line.partition(" - ")[2].partition(" ")[0] for line in mounts if _is_of(device, line)}
     except (OSError, ValueError):
         return False
     return bool(kinds) and kinds <= _LOCAL_KINDS

@@ -18,7 +18,7 @@ from operator import index
 from typing import Any, Callable, Mapping
 
 from .. import faults
-from . import environment, launch, parts, versions
+from . import environment, launch, parts, proc_files, versions
 
 _RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "RANK_ID")
 _WORLD_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "RANK_SIZE")
@@ -152,9 +152,10 @@ def _inherited_rank() -> int | None:
 
 def _environment_at_start() -> dict[str, str]:
     try:
-        with open("/proc/self/environ", "rb") as stream:
-            pairs = (os.fsdecode(line).partition("=") for line in stream.read().split(b"\0"))
-            return {name: value for name, _, value in pairs}
+        pairs = (
+            os.fsdecode(line).partition("=") for line in proc_files.content("/proc/self/environ", 8 << 20).split(b"\0")
+        )
+        return {name: value for name, _, value in pairs}
     except OSError:
         return dict(os.environ)
 
@@ -231,8 +232,7 @@ def process_name(identity: dict[str, Any]) -> str:
 def boot_id() -> str:
     """The kernel's id of this boot: processes that share it share CLOCK_MONOTONIC."""
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
-            return stream.read().strip()
+        return proc_files.text("/proc/sys/kernel/random/boot_id").strip()
     except OSError:
         return ""
 
@@ -240,8 +240,7 @@ def boot_id() -> str:
 def pid_start(pid: int) -> int | None:
     """When a process started, in the kernel's ticks since boot; None when it is gone (a zombie is gone too)."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as stream:
-            fields = stream.read().rpartition(b")")[2].split()
+        fields = proc_files.content(f"/proc/{pid}/stat").rpartition(b")")[2].split()
         return None if fields[0] in (b"Z", b"X") else int(fields[19])
     except (OSError, IndexError, ValueError):
         return None

@@ -17,7 +17,7 @@ import threading
 from pathlib import Path
 from typing import Any, Mapping
 
-from . import identity
+from . import identity, proc_files
 
 # `<process>.life` beside `<process>.live`.
 SUFFIX, LIVE_SUFFIX = ".life", ".live"
@@ -26,6 +26,7 @@ _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 # struct flock of Linux on 64 bits: l_type, l_whence, l_start, l_len, l_pid (fcntl.h).
 _FLOCK = struct.Struct("@hhqqi0q")
 _TRIES = 20
+_MAPS_AT_MOST_BYTES = 64 << 20
 # In place of a pid: of a process that has none here, and of none.
 _ELSEWHERE, _NOBODY = 0, -1
 
@@ -214,8 +215,8 @@ def _maps_its_file(who: Mapping[str, Any]) -> bool:
     """Has the process whose lock is free its live file still mapped? Then it closed the lock by mistake."""
     path = str(who.get("life"))[: -len(SUFFIX)] + LIVE_SUFFIX
     try:
-        with open(f"/proc/{int(who.get('pid') or 0)}/maps", "rb") as stream:
-            return any(line.rstrip(b"\n").endswith(os.fsencode(path)) for line in stream)
+        maps = proc_files.content(f"/proc/{int(who.get('pid') or 0)}/maps", _MAPS_AT_MOST_BYTES)
+        return any(line.endswith(os.fsencode(path)) for line in maps.split(b"\n"))
     except (OSError, ValueError, TypeError):
         return False
 

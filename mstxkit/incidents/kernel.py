@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from typing import Any, NamedTuple
 
+from ..host import proc_files
+
 _TICKS = os.sysconf("SC_CLK_TCK")
 _TREE_AT_MOST, _THREADS_AT_MOST = 64, 32
 STATES = {"T": "stopped", "t": "traced", "D": "disk", "Z": "gone", "X": "gone", "R": "running"}
@@ -67,12 +69,12 @@ def catches(pid: int, signal: int) -> bool:
 
 
 def effort(pid: int) -> Effort:
-    """Of the process and its descendants that live."""
+    """Of the process, its descendants that live, and those that have ended and were waited for, as a compiler's."""
     cpu_s, moved_bytes = 0.0, 0
     for member in _tree(pid):
         fields = _stat(f"/proc/{member}")
         if len(fields) > 14:
-            cpu_s += (int(fields[11]) + int(fields[12])) / _TICKS
+            cpu_s += sum(map(int, fields[11:15])) / _TICKS  # utime, stime, cutime, cstime
         moved = dict(line.split(": ", 1) for line in _text(f"/proc/{member}/io").splitlines() if ": " in line)
         moved_bytes += int(moved.get("rchar", 0)) + int(moved.get("wchar", 0))
     return Effort(cpu_s, moved_bytes, is_running(pid))
@@ -131,7 +133,6 @@ def _stat(folder: str) -> list[str]:
 
 def _text(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read(1 << 16)
+        return proc_files.text(path, 1 << 16)
     except (OSError, ValueError):
         return ""

@@ -49,7 +49,7 @@ class Acting:
     same_s: float = setting(3600.0, 0.0, 1e9, "Seconds until the same cause may ask again, in another verdict.")
     a_day: int = setting(12, 0, 10_000, "Profiles that verdicts may ask for in 24 hours.")
     a_job: int = setting(48, 0, 10_000, "Profiles that verdicts may ask for in a job.")
-    peer_s: float = setting(20.0, 0.0, 3600.0, "Seconds that a verdict waits for a healthy peer that said nothing yet.")
+    peer_s: float = setting(20.0, 0.0, 3600.0, "Seconds that a verdict waits for ranks that said nothing yet.")
     impact: float = setting(0.02, 0.0, 1.0, "Share of a step that a verdict must cost before it asks.")
 
 

@@ -192,8 +192,7 @@ class Escalations:
             of, before = acting.verdict_in(asked.request.occasion), self._earlier.get(asked.request.id)
             if of is not None:
                 is_recent = abs(now_ns - asked.request.created_ns) <= _OPEN_AT_MOST_NS
-                is_open = is_recent if before is None else before.is_open
-                self._remember(Earlier(asked.request.id, *of, asked.request.created_ns, is_open))
+                self._remember(before or Earlier(asked.request.id, *of, asked.request.created_ns, is_recent))
         for id, earlier in self._earlier.items():
             if earlier.is_open:
                 self._earlier[id] = earlier._replace(is_open=not self._has_ended(id))

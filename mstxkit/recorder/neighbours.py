@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Collection
+from typing import Callable, Collection
 
 from ..errors import FormatError
 from ..host import identity, life
@@ -35,7 +35,7 @@ class Neighbours:
         self._folder = folder
         self._watched: dict[str, OwnDescriptor] = {}
         self._pipe: WakePipe | None = None
-        self._queue: ReadyQueue | None = None  # None: somebody else is to be watched now
+        self._queue: ReadyQueue | None = None  # None: it is to be made anew
         self._turns = 0
         self._gone: frozenset[str] = frozenset()
         self.gone_ns: dict[str, int] = {}
@@ -70,13 +70,23 @@ class Neighbours:
         for name in set(names) - set(self._watched) - set(self.gone_ns):
             descriptor = _opened(self._folder / f"{name}{life.LIVE_SUFFIX}")
             if descriptor is not None:
-                self._ready(0)  # who is gone by now, in their order: a new queue has another one
-                self._forget_queue()
                 self._watched[name] = descriptor
+                self._change_queue(ReadyQueue.add, descriptor.number)
 
     def _let_go_of(self, name: str) -> OwnDescriptor:
+        descriptor = self._watched.pop(name)
+        self._change_queue(ReadyQueue.drop, descriptor.number)
+        return descriptor
+
+    def _change_queue(self, change: Callable[[ReadyQueue, int], None], number: int) -> None:
+        """The same queue goes on: a new one would have the order in which it was made."""
+        try:
+            if self._queue is not None and self._queue.is_ours:
+                change(self._queue, number)
+                return
+        except OSError:
+            pass  # it was closed just now
         self._forget_queue()
-        return self._watched.pop(name)
 
     def _forget_queue(self) -> None:
         if self._queue is not None:

@@ -21,13 +21,17 @@ import threading
 import time
 import weakref
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Iterable
 
+from ..host import proc_files
 from ..host.descriptors import OwnDescriptor
+from ..host.signal_actions import Action
 from ..store import documents, stacks
 
 # Ignored by default, as SIGCHLD and SIGWINCH are, but nobody's shell or terminal sends it.
 STACKS_SIGNAL = signal.SIGURG
+# Source: CPython 3.9 to 3.13, Modules/faulthandler.c, `faulthandler_handlers`.
+_FATAL = (signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGSEGV)
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -72,6 +76,7 @@ class StackFile:
             file = _Writable(number)
             faulthandler.register(STACKS_SIGNAL, file, all_threads=True)
             self._asked = weakref.ref(file)
+        self._ours: dict[int, bytes] = {number: Action.of(number).handler for number in (*_FATAL, STACKS_SIGNAL)}
         signal_here = int(STACKS_SIGNAL) if self._asked() is not None else 0
         os.write(number, stacks.line_of(stacks.BEGIN, {stacks.THREADS: _threads(), "signal": signal_here}))
 
@@ -104,10 +109,17 @@ class StackFile:
     def put_back(self) -> None:
         """Leave the signals as they were, unless somebody has taken them over. Never raises."""
         if self._fatal() is not None:
-            faulthandler.disable()
-        if self._asked() is not None and signal.getsignal(STACKS_SIGNAL) in (signal.SIG_DFL, None):
-            faulthandler.unregister(STACKS_SIGNAL)
+            self._let_go_of(_FATAL, faulthandler.disable)
+        if self._asked() is not None:
+            self._let_go_of((STACKS_SIGNAL,), lambda: faulthandler.unregister(STACKS_SIGNAL))
         self._fatal = self._asked = _nobody
+
+    def _let_go_of(self, numbers: Iterable[int], let_go: Callable[[], object]) -> None:
+        """faulthandler puts back what it found, also where the program has taken a signal over since."""
+        taken_over = [now for now in map(Action.of, numbers) if now.handler != self._ours.get(now.number)]
+        let_go()
+        for action in taken_over:
+            action.put_back()
 
     def close(self) -> None:
         """Put back, and remove the file: who still wants to read it has it open."""
@@ -137,8 +149,8 @@ def _threads() -> list[list[Any]]:
 def _is_caught(number: int) -> bool:
     """Has this signal a handler, of whatever language, or is it ignored on purpose?"""
     try:
-        with open("/proc/self/status", encoding="ascii", errors="replace") as stream:
-            masks = [line.split()[1] for line in stream if line.startswith(("SigCgt:", "SigIgn:", "SigBlk:"))]
+        lines = proc_files.text("/proc/self/status").splitlines()
+        masks = [line.split()[1] for line in lines if line.startswith(("SigCgt:", "SigIgn:", "SigBlk:"))]
         return any(int(mask, 16) >> number - 1 & 1 for mask in masks)
     except (OSError, ValueError, IndexError):
         return True

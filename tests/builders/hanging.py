@@ -76,6 +76,19 @@ RANK = """
         while time.monotonic() < end:
             pass
 
+    def builds():
+        import subprocess
+        end = time.monotonic() + 6
+        while time.monotonic() < end:  # as a compiler: each does little, and is gone before anybody looks twice
+            subprocess.run([sys.executable, "-S", "-c", "sum(range(3_000_000))"])
+
+    def compiles():
+        end = time.monotonic() + 6
+        while time.monotonic() < end:
+            body = "def f(x):\\n return " + " + ".join(f"x.sin() * {time.monotonic()}" for _ in range(20))
+            exec(body, names := {})
+            sys.modules["torch"].compile(names["f"])(sys.modules["torch"].ones(8))
+
     def checkpoint():
         with mstxkit.stage("save_checkpoint"), mstxkit.mstx_range("shards"):
             time.sleep(6)
@@ -97,6 +110,8 @@ RANK = """
 
     if sys.argv[4] == "own handler":  # it is nobody else's to call
         signal.signal(signal.SIGURG, lambda *_: None)
+    if sys.argv[3] == "compiles":
+        import torch
     mstxkit.identify(rank=int(sys.argv[2]), world_size=2, role="actor")
     running = mstxkit.capture(sys.argv[1])
     with mstxkit.at_step(1), mstxkit.stage("actor_generate"):

@@ -44,6 +44,7 @@ FATAL_STEP = 3  # of five
 TOKENS = 6  # of a response
 # Ten to warm up, some until it is sure, and more for the request while it still trains, on a busy machine too.
 STEPS_TO_A_VERDICT = 80
+A_CAUSE_COSTS = 0.05  # of a step; the one that is made costs six times as much
 MAY_BE_SAID_TOO = {kinds.NOT_ENOUGH_EVIDENCE, kinds.ALL_SLOW}
 USES_THE_DOCK = STAGES - {"resharding", "actor_generate"}
 
@@ -219,8 +220,10 @@ def test_its_report_blames_the_slow_rank_and_says_that_the_other_one_waits_for_i
     report = found.document["report"]
     update = next(stage for stage in report["stages"] if stage["stage"] == "actor_update")
 
-    # That everybody is slow may well be true of a machine that others use too.
-    assert {said["rank"] for said in report["verdicts"] if said["kind"] not in MAY_BE_SAID_TOO} == {1}
+    # On a machine that others use too everybody may well be slow, and one rank get less of it than the other.
+    causes = [said for said in report["verdicts"] if said["kind"] not in MAY_BE_SAID_TOO]
+    assert causes[0]["rank"] == 1
+    assert {said["rank"] for said in causes if said["impact_ratio"] >= A_CAUSE_COSTS} == {1}
     assert {row["rank"]: row["waits_for"] and row["waits_for"]["rank"] for row in update["ranks"]} == {0: 1, 1: None}
     assert update["slowest"]["rank"] == 1
 

@@ -10,7 +10,7 @@ from typing import Callable, Iterator
 
 import pytest
 
-from mstxkit.host import descriptors
+from mstxkit.host import descriptors, proc_files
 from mstxkit.host.descriptors import OwnDescriptor, ReadyQueue, WakePipe
 from mstxkit.host.folder_events import FolderEvents
 from mstxkit.recorder.kept_open import KeptOpen
@@ -75,6 +75,31 @@ def test_no_block_is_written_to_somebody_elses_file(program: list[int], tmp_path
     with pytest.raises(OSError, match="closed it as it was opened"):
         kept.append(tmp_path / "sealed", b"a block")
     kept.close()
+
+
+def test_what_became_ready_first_is_told_first_also_where_others_are_added_and_dropped_meanwhile() -> None:
+    pipes = [os.pipe() for _ in range(5)]
+    ends = [read for read, _ in pipes]
+    queue = ReadyQueue(ends[:4])
+    for at in (2, 0, 3):
+        os.write(pipes[at][1], b"x")
+    told = [queue.wait(0)]
+    queue.drop(ends[2])
+    queue.add(ends[4])
+    os.write(pipes[4][1], b"x")
+    os.write(pipes[1][1], b"x")
+    told.append(queue.wait(0))
+
+    assert queue.is_ours
+    assert told == [[ends[at] for at in order] for order in ((2, 0, 3), (0, 3, 4, 1))]
+    queue.close()
+    for end in (end for pipe in pipes for end in pipe):
+        os.close(end)
+
+
+def test_of_a_file_without_an_end_no_more_is_read_than_is_asked_for() -> None:
+    assert len(proc_files.content("/dev/zero")) == 1 << 20
+    assert proc_files.text("/proc/self/stat", 5) == f"{os.getpid()} ("[:5]
 
 
 def test_where_no_proc_is_mounted_they_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:

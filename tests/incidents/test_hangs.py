@@ -119,12 +119,22 @@ def test_ranks_that_all_wait_for_others_of_which_none_works_are_told_of(start: S
     assert "none that is recorded works" in incident.reason
 
 
-@pytest.mark.parametrize("deed", ["progress", "computes", "checkpoint", "breakpoint_"])
+@pytest.mark.parametrize("deed", ["progress", "computes", "builds", "checkpoint", "breakpoint_"])
 def test_nobody_is_alarmed_by_what_merely_lasts_nor_by_who_waits_for_it(start: Start, deed: str) -> None:
     job = start(deed, "waits")
     time.sleep(LONG_S)
 
     assert job.incidents() == []
+
+
+def test_nobody_is_alarmed_by_a_pause_in_which_torch_compiles(start: Start) -> None:
+    """Its compiler runs in processes of its own, one after the other, for which the rank only waits."""
+    pytest.importorskip("torch")
+    job = start("compiles", "waits", TORCHINDUCTOR_FORCE_DISABLE_CACHES="1")
+    time.sleep(LONG_S + 2)
+
+    assert job.incidents() == []
+    assert job.ranks[0].poll() is None or not job.ranks[0].returncode
 
 
 def test_nobody_is_alarmed_while_a_debugger_is_attached(start: Start) -> None:

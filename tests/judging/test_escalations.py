@@ -123,6 +123,21 @@ def test_nothing_cheaper_goes_first_while_a_rank_has_not_said_yet_that_it_is_in_
     assert [request.ranks for request in asked(run)] == [(1, 2)]
 
 
+def test_a_profile_of_everybody_being_slow_holds_up_none_that_blames_a_rank_also_once_it_was_read_from_the_run(
+    run: Path, judge: Callable[..., Escalations]
+) -> None:
+    one, all_slow = judge(), OTHER._replace(kind="all_slow", rank=None)
+    (said,) = consider(one, all_slow)
+    (request,) = asked(run)
+    for rank in request.ranks:
+        say(run, rank, Report(request.id, rank, DONE), role="actor", act="escalate")
+    consider(one, said, OTHER._replace(id="e" * 16, kind="imbalance"))  # another look at what was asked for
+    (second,) = consider(one, said, VERDICT)
+
+    assert (second.id, second.no_request) == (VERDICT.id, "")
+    assert len(asked(run)) == 2
+
+
 def test_it_waits_no_longer_than_it_may_for_a_rank_that_never_says_it(
     run: Path, judge: Callable[..., Escalations]
 ) -> None:

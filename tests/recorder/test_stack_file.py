@@ -82,6 +82,23 @@ def test_a_handler_that_the_user_has_for_the_signal_stays_his(tmp_path: Path) ->
     assert said(tmp_path / "s", program).split() == ["his", "his"]
 
 
+@pytest.mark.parametrize(
+    "sets", ["signal.signal(signal.SIGURG, lambda number, _: handler(number))", "libc.signal(signal.SIGURG, handler)"]
+)
+def test_a_handler_that_the_user_sets_later_for_the_signal_stays_his(tmp_path: Path, sets: str) -> None:
+    program = f"""
+        libc = ctypes.CDLL(None)
+        handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda number: print("his", flush=True))
+        stacks = StackFile(path)
+        {sets}
+        os.kill(os.getpid(), signal.SIGURG)
+        stacks.close()
+        os.kill(os.getpid(), signal.SIGURG)
+    """
+
+    assert said(tmp_path / "s", program).split() == ["his", "his"]
+
+
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL])
 def test_a_fatal_signal_ends_the_process_as_it_would_have_and_leaves_its_stack(
     tmp_path: Path, number: signal.Signals
@@ -109,6 +126,41 @@ def test_a_handler_of_the_program_for_a_fatal_signal_is_called_all_the_same(tmp_
     """
 
     said(tmp_path / "s", program, status=33)
+
+
+@pytest.mark.parametrize("leaves", ["close", "forget"])
+def test_a_handler_that_the_program_sets_later_for_a_fatal_signal_stays_its_own(tmp_path: Path, leaves: str) -> None:
+    """As a library does that is imported later; at our end, or in a forked child."""
+    program = f"""
+        libc = ctypes.CDLL(None)
+        handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda number: os._exit(33))
+        stacks = StackFile(path)
+        libc.signal(signal.SIGABRT, handler)
+        stacks.{leaves}()
+        print(faulthandler.is_enabled(), flush=True)
+        os.kill(os.getpid(), signal.SIGABRT)
+    """
+
+    assert said(tmp_path / "s", program, status=33).split() == ["False"]
+
+
+def test_a_second_fatal_signal_goes_where_it_would_have_gone_and_ends_the_process_as_it_would_have(
+    tmp_path: Path,
+) -> None:
+    """The first one too: what the program does at it comes after our words."""
+    program = """
+        libc, seen = ctypes.CDLL(None), []
+        handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(seen.append)
+        libc.signal(signal.SIGABRT, handler)
+        stacks = StackFile(path)
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGABRT)
+        print(len(seen), flush=True)
+        os.kill(os.getpid(), signal.SIGSEGV)
+    """
+
+    assert said(tmp_path / "s", program, status=-signal.SIGSEGV).split() == ["2"]
+    assert (tmp_path / "s").read_text().count("Fatal Python error") == 2
 
 
 def test_nothing_is_written_into_a_file_that_has_taken_our_number(tmp_path: Path) -> None:

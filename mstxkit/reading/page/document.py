@@ -140,7 +140,8 @@ def _facts(summary: dict[str, Any]) -> Iterable[tuple[str, str, str]]:
     if waits is not None:
         yield "Waiting for others", percent(waits), "of a rank’s time, in the mean"
     if (best := next((row for row in summary["what_if"] if row["kind"] == "straggler"), None)) is not None:
-        yield "Without the worst straggler", duration(best["without_ns"]), f"{percent(best['saved_ratio'])} less a step"
+        saved = f"{percent(best['saved_ratio'])} less, in the mean"
+        yield "Without the worst straggler", duration(best["without_ns"]), saved
     states = ", ".join(f"{count} {state}" for state, count in summary["states"].items())
     yield "Processes", f"{summary['processes']:,}".replace(",", " "), states
     if own_cost is not None:

@@ -41,12 +41,12 @@ def headline(
 
 
 def saves(verdict: dict[str, Any], what_if: Sequence[dict[str, Any]]) -> str:
-    """`without it a step takes 25.3 s, not 28.4 s: 11 % less`; "" where that is not known."""
+    """`without it a step takes 25.3 s in the mean, not 28.4 s: 11 % less`; "" where that is not known."""
     row = next((row for row in what_if if _is_of(row, verdict)), None)
     if row is None or row["saved_ratio"] is None or row["saved_ratio"] < _TOLD_FROM:
         return ""
     then, now = duration(row["without_ns"]), duration(row["step_ns"])
-    return f"without it a step takes {then}, not {now}: {percent(row['saved_ratio'])} less"
+    return f"without it a step takes {then} in the mean, not {now}: {percent(row['saved_ratio'])} less"
 
 
 def _is_of(row: dict[str, Any], verdict: dict[str, Any]) -> bool:
