@@ -13,8 +13,8 @@ from .units import duration, size
 _WORDS = {
     ("excess_ratio",): "it takes {} longer than expected",
     ("lost_s", "step_s"): "{} of a step of {}",
-    ("collectives_s", "usual_s"): "its collectives take {}, usual are {}",
-    ("usual_s",): "usual are {}",
+    ("collectives_s", "usual_s"): "its collectives take {}, usually {}",
+    ("usual_s",): "usually {}",
     ("slow_groups", "groups"): "{} of {} groups are slow",
     ("ranks",): "ranks {} are in slow groups only",
     ("stalls",): "{} stalls",
