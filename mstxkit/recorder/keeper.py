@@ -181,7 +181,7 @@ class Keeper:
             go_on: Asked before each bank; where it says no, the rest is left to the next one.
         """
         try:
-            if self._is_keeper or _within(_ENDS_TOGETHER_S, self._becomes_keeper):
+            if self._folder.is_dir() and (self._is_keeper or _within(_ENDS_TOGETHER_S, self._becomes_keeper)):
                 if identity.current().get("under") == parts.RAY_DRIVER and not parts.is_driving():
                     self._await_workers(go_on)
                 adopt.collect(self._run, go_on, self._own, self._neighbours.when_gone)
@@ -195,12 +195,15 @@ class Keeper:
     def _becomes_keeper(self) -> bool | None:
         """None: the last one has been here, and has removed the folder."""
         try:
-            return life.hold(self._lock) if self._folder.is_dir() else None
+            return life.hold(self._lock)
         except FileNotFoundError:
             return None
 
     def _are_others_gone(self) -> bool:
-        return not any(map(self._neighbours.is_alive, self._others()))
+        try:
+            return not any(map(self._neighbours.is_alive, self._others()))
+        except FileNotFoundError:
+            return True  # the last of them has removed the folder
 
     def _await_workers(self, go_on: Callable[[], bool]) -> None:
         until = time.monotonic() + _WORKERS_END_WITHIN_S
