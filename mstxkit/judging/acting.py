@@ -33,6 +33,8 @@ NO_PROFILE = {
     kinds.HANG: "no profile begins where no stage does: see the incident",
     kinds.NOT_ENOUGH_EVIDENCE: "there is nobody to profile yet",
 }
+# A verdict that costs so many times as much as the one before need not wait for its turn.
+_OUTWEIGHS = 4.0
 # Of a group whose link is slow, so many ranks are profiled.
 GROUP_AT_MOST = 8
 # Time that is lost between two stages is in none: steps are recorded as a whole.
@@ -95,6 +97,7 @@ class Earlier(NamedTuple):
         is_open: Has it not ended yet?
         names_rank: Does the verdict blame a rank? True where that is not known.
         is_void: Did it come to nothing, as a peer never answered?
+        impact_ratio: What the verdict cost then; 1 where that is not known.
     """
 
     id: str
@@ -104,6 +107,7 @@ class Earlier(NamedTuple):
     is_open: bool = False
     names_rank: bool = True
     is_void: bool = False
+    impact_ratio: float = 1.0
 
 
 class Peers(NamedTuple):
@@ -138,7 +142,9 @@ def occasion_of(verdict: Verdict) -> str:
 
 def asked_by(verdict: Verdict, id: str, asked_ns: int) -> Earlier:
     """The request `id` of a verdict, which is open as far as anybody knows."""
-    return Earlier(id, verdict.id, cause_of(verdict), asked_ns, is_open=True, names_rank=verdict.rank is not None)
+    return Earlier(
+        id, verdict.id, cause_of(verdict), asked_ns, True, verdict.rank is not None, impact_ratio=verdict.impact_ratio
+    )
 
 
 def verdict_in(occasion: str) -> tuple[str, str] | None:
@@ -166,8 +172,9 @@ def refused_by_itself(verdict: Verdict, limits: Acting) -> NotAsked | None:
 def refused_by_others(verdict: Verdict, earlier: Sequence[Earlier], limits: Acting, now_ns: int) -> NotAsked | None:
     """Why it is not its turn, by what was asked for before; None where it is.
 
-    One that blames nobody (everybody is slow) does not hold up one that blames a rank, once its request has ended. The
-    words name no time that passes, as what is said of a verdict is written down whenever it changes.
+    One that blames nobody (everybody is slow) does not hold up one that blames a rank, once its request has ended, nor
+    one that costs little one that costs several times as much. The words name no time that passes, as what is said of a
+    verdict is written down whenever it changes.
     """
     cause, ages_ns = cause_of(verdict), {each.id: abs(now_ns - each.asked_ns) for each in earlier}
     if len(earlier) >= limits.a_job:
@@ -185,6 +192,7 @@ def refused_by_others(verdict: Verdict, earlier: Sequence[Earlier], limits: Acti
     if still_open:
         return NotAsked(f"request {still_open}, of another verdict, comes first")
     before = [each for each in earlier if each.names_rank or verdict.rank is None]
+    before = [each for each in before if verdict.impact_ratio < _OUTWEIGHS * each.impact_ratio]
     if any(ages_ns[each.id] < limits.every_s * _NS for each in before):
         return NotAsked(f"verdicts may ask for one profile in {limits.every_s:g} s (acting.every_s)")
     return None

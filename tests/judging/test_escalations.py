@@ -138,6 +138,20 @@ def test_a_profile_of_everybody_being_slow_holds_up_none_that_blames_a_rank_also
     assert len(asked(run)) == 2
 
 
+@pytest.mark.parametrize(("impact", "asks"), [(0.05, True), (0.1, False)])
+def test_what_costs_little_does_not_take_the_turn_of_what_costs_several_times_as_much(
+    run: Path, judge: Callable[..., Escalations], impact: float, asks: bool
+) -> None:
+    one = judge()
+    (said,) = consider(one, OTHER._replace(impact_ratio=impact))
+    (request,) = asked(run)
+    for rank in request.ranks:
+        say(run, rank, Report(request.id, rank, DONE), role="actor", act="escalate")
+    consider(one, said, VERDICT)
+
+    assert len(asked(run)) == 1 + asks
+
+
 def test_it_waits_no_longer_than_it_may_for_a_rank_that_never_says_it(
     run: Path, judge: Callable[..., Escalations]
 ) -> None:
