@@ -23,10 +23,7 @@ def whole(target: Path, is_folder: bool = False) -> Iterator[Path]:
     Raises:
         MstxkitError: it cannot be written, or is something that must not be replaced.
     """
-    if is_folder:
-        _check_folder(target)
-    elif target.is_dir():
-        raise MstxkitError(f"{target} is a folder; give the name of a file")
+    (_check_folder if is_folder else check_file)(target)
     draft = target.with_name(f".{target.name[:200]}.{os.getpid()}")
     try:
         if is_folder:
@@ -41,6 +38,18 @@ def whole(target: Path, is_folder: bool = False) -> Iterator[Path]:
         raise MstxkitError(f"{target} cannot be written: {exc.strerror or exc}") from exc
     finally:
         _remove(draft)
+
+
+def check_file(target: Path) -> None:
+    """Can there be a file of this name? Before anything long is done for it.
+
+    Raises:
+        MstxkitError: a folder is in its place, or there is none to hold it.
+    """
+    if target.is_dir():
+        raise MstxkitError(f"{target} is a folder; give the name of a file")
+    if not target.parent.is_dir():
+        raise MstxkitError(f"{target} cannot be written: there is no folder {target.parent}")
 
 
 def _check_folder(target: Path) -> None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 import typer
 
 from ..errors import MstxkitError, ReadError
-from . import _show
+from ..reading.report.escape import for_terminal
+from ..store import layout
+from . import FOUND_WRONG, _show
+from ._progress import progress
+
+if TYPE_CHECKING:
+    from ..reading.dataset.compacting import Compacted
 
 _SCHEMA = 1
 
@@ -28,19 +34,31 @@ def compact(
     Example: mstxkit compact runs/exp7 --remove
     """
     from ..reading.dataset import compacting, on_ray
-    from ..reading.report.units import size
 
-    if not run.is_dir():
-        raise ReadError(f"{run}: no such run folder")
+    if ray and hosts:
+        raise typer.BadParameter("with --ray each host turns its own files", param_hint="--host")
     path = run.resolve()
+    if not layout.is_run(path):
+        raise ReadError(f"{run}: no such run folder; a run is the folder that was given to capture() or MSTXKIT_RUN")
     try:
-        done = on_ray.compact(path, remove) if ray else compacting.compact(path, hosts, remove)
+        with progress("Compacting", None if ray else 1.0) as advance:
+            done = on_ray.compact(path, remove) if ray else compacting.compact(path, hosts, remove, advance)
     except OSError as exc:
         raise MstxkitError(f"{run} cannot be compacted: {exc.strerror or exc}") from exc
     if json:
         _show.as_json({"schema": _SCHEMA, "path": str(path), **done._asdict()})
-        return
-    if not done.batches and not done.removed:
+    else:
+        _say(done)
+        if unknown := sorted({*(hosts or ())} - {*(there := compacting.hosts_of(path))}):
+            typer.echo(for_terminal(f"no sealed file is of host {', '.join(unknown)}: they are of {', '.join(there)}"))
+    if done.left:
+        raise typer.Exit(FOUND_WRONG)
+
+
+def _say(done: Compacted) -> None:
+    from ..reading.report.units import size
+
+    if not done.batches and not done.removed and not done.left:
         typer.echo("nothing to compact: all sealed files are in the dataset, or are still written to")
         return
     typer.echo(
@@ -49,3 +67,5 @@ def compact(
     )
     if done.removed:
         typer.echo(f"removed: {done.removed} sealed files")
+    if done.left:
+        typer.echo(f"left as they are: {done.left} sealed files that cannot be read whole; mstxkit report says why")

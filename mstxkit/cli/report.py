@@ -8,7 +8,7 @@ from typing import Optional
 import typer
 
 from ..reading.report.escape import for_terminal
-from . import FOUND_WRONG, _show
+from . import FOUND_WRONG, _output, _show
 from ._progress import progress
 
 
@@ -37,6 +37,8 @@ def report(
     from ..reading.run import open_run
 
     chosen = choice.parsed(steps, ranks, stages, ranges)
+    if html is not None:
+        _output.check_file(html)
     with progress("Reading"):
         opened = open_run(run)
         document = summary.summarise(opened, chosen)

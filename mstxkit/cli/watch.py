@@ -13,6 +13,7 @@ from ..errors import MstxkitError
 from ..reading.report.escape import for_terminal
 from ..store.verdicts import Verdict
 from . import FOUND_WRONG, WRONG_USE, _run_folder, _show
+from ._progress import progress
 
 if TYPE_CHECKING:
     from ..judging.watching import Acceptance, Outlook
@@ -80,8 +81,9 @@ def _once(run: Path, run_id: str, json: bool) -> None:
     from ..judging import watching
     from ..reading.report import device_words
 
-    seen = watching.once(run, run_id)
-    by_tables = None if any(verdict.is_blaming for verdict in seen.verdicts) else _from_tables(run, seen)
+    with progress("Judging"):
+        seen = watching.once(run, run_id)
+        by_tables = None if any(verdict.is_blaming for verdict in seen.verdicts) else _from_tables(run, seen)
     seen = by_tables or seen
     if json:
         _show.as_json({

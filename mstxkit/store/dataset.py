@@ -24,7 +24,7 @@ FOLDER = "compact"
 KINDS = RANGES, MARKS, SUMMARIES, DAYS = "ranges", "marks", "summaries", "days"
 # Of the rows in `ranges`, those that are occurrences of a stage.
 STAGE_ROWS = "stage rows"
-SUFFIX, MANIFEST_SUFFIX = ".parquet", ".json"
+SUFFIX, MANIFEST_SUFFIX, _DRAFT = ".parquet", ".json", ".draft"
 NO_ROLE = "-"
 _NAME = re.compile(r"([0-9A-Za-z_.-]{1,80})\.(\d{1,9})\.json", re.ASCII)
 _FILE = re.compile(r"(\d{1,9})\.\d{1,9}\.parquet", re.ASCII)
@@ -109,6 +109,16 @@ def write(run: Path, run_id: str, batch: CompactedBatch) -> None:
     fields = {"format": documents.FORMAT, "run": run_id, **batch._asdict()}
     content = json.dumps(fields).encode()
     documents.replace_file(run / FOLDER / f"{batch.host}.{batch.number}{MANIFEST_SUFFIX}", content)
+
+
+def draft_of(file: Path) -> Path:
+    """What a Parquet file is called while it is written."""
+    return file.with_name(f".{file.name}{_DRAFT}")
+
+
+def drafts_of(run: Path, host: str) -> Iterator[Path]:
+    """What a writer of this host's files has left that was killed."""
+    return (run / FOLDER).glob(f"*/day=*/role=*/host={host}/.*{SUFFIX}{_DRAFT}")
 
 
 def files_of(run: Path, host: str) -> Iterator[tuple[int, Path]]:

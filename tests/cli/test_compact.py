@@ -9,8 +9,14 @@ from pathlib import Path
 
 import pytest
 from builders.judged_runs import NOBODY, recorded, stage_times
+from builders.run_files import BankFiles, ProcessFiles, new_run
 
 pytest.importorskip("polars")
+
+from typer.testing import CliRunner
+
+from mstxkit import open_run
+from mstxkit.cli import application
 
 
 def compact(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -40,6 +46,44 @@ def test_files_of_other_hosts_may_be_left(tmp_path: Path) -> None:
     recorded(tmp_path / "run", stage_times(NOBODY, steps=10))
 
     assert "nothing to compact" in compact(tmp_path, "run", "--host", "elsewhere").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "why"),
+    [
+        (["--host", "typo"], 0, "no sealed file is of host typo: they are of vm"),
+        (["--ray", "--host", "vm"], 2, "--ray"),
+    ],
+)
+def test_a_host_that_is_not_there_is_told_of(tmp_path: Path, words: list[str], code: int, why: str) -> None:
+    run = new_run(tmp_path / "run")
+    ProcessFiles(run, 100, rank=0, host="vm").seal(BankFiles().range("a", 0, 5))
+    done = CliRunner().invoke(application(), ["compact", str(run), *words])
+
+    assert (done.exit_code, why in done.output) == (code, True), done.output
+
+
+def test_a_folder_that_is_no_run_is_wrong_use_and_stays_as_it_is(tmp_path: Path) -> None:
+    done = CliRunner().invoke(application(), ["compact", str(tmp_path)])
+
+    assert (done.exit_code, list(tmp_path.iterdir())) == (2, [])
+
+
+def test_what_cannot_be_read_is_left_and_told_of(tmp_path: Path) -> None:
+    run = new_run(tmp_path / "run")
+    for rank in range(2):
+        file = ProcessFiles(run, 100 + rank, rank=rank).seal(BankFiles().range("a", 0, 5))
+    content = bytearray(file.read_bytes())
+    content[-3] ^= 1
+    file.write_bytes(content)
+    before = open_run(run)
+    rows = before.ranges().height
+    done = CliRunner().invoke(application(), ["compact", str(run), "--remove"])
+    after = open_run(run)
+
+    assert done.exit_code == 1 and "left as they are: 1 sealed files" in done.output
+    assert [path.name for path in (run / "sealed").iterdir()] == [file.name]
+    assert (after.ranges().height, after.damage) == (rows, before.damage)
 
 
 def test_a_folder_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:

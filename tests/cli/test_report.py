@@ -14,6 +14,10 @@ from builders import lives
 pytest.importorskip("polars")
 pytest.importorskip("typer")
 
+from typer.testing import CliRunner
+
+from mstxkit.cli import application
+
 SKEW = """
 import os, sys, time, mstxkit
 rank = int(sys.argv[2])
@@ -93,6 +97,19 @@ def test_steps_ranks_stages_and_ranges_can_be_chosen(skew: Path) -> None:
 
     assert found["chosen"] == {"steps": [1, 2], "ranks": [[0, 0]], "stages": ["update_actor"], "ranges": None}
     assert [(row["rank"], row["count"]) for row in found["stages"][0]["ranks"]] == [(0, 4)]
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [(".", "is a folder"), ("/", "is a folder"), ("", "is a folder"), ("no/page", "no folder no")],
+)
+def test_a_page_that_cannot_be_written_is_refused_before_anything_is_read(
+    skew: Path, target: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mstxkit.reading.run.open_run", lambda path: pytest.fail("it is read"))
+    done = CliRunner().invoke(application("report"), ["report", str(skew), "--html", target])
+
+    assert (done.exit_code, why in done.output) == (1, True), done.output
 
 
 @pytest.mark.parametrize(

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 _BATCH_BYTES, _BATCH_FILES = 48 << 20, 4096
 _ROWS_A_FILE = 1 << 20
 _WAIT_S = 5.0
-Progress = Callable[[int, int], None]
+Progress = Callable[[float], object]
 
 
 class Compacted(NamedTuple):
-    """What was done: so many batches, sealed files and their bytes, ranges and summaries, bytes of Parquet; and files
-    that were removed.
+    """What was done: so many batches, sealed files and their bytes, ranges and summaries, bytes of Parquet; files that
+    were removed; and files that were left as they are, for something in them cannot be read.
     """
 
     batches: int = 0
@@ -41,6 +41,7 @@ class Compacted(NamedTuple):
     summaries: int = 0
     bytes: int = 0
     removed: int = 0
+    left: int = 0
 
     def plus(self, other: Compacted) -> Compacted:
         """Both together."""
@@ -56,7 +57,7 @@ def compact(
         run: The run's folder, resolved.
         hosts: Only files of these hosts; None: all.
         remove: Remove sealed files once their batch is whole on disk.
-        progress: Called with files that are done, and with all there are.
+        progress: Called with the share of the files that is done more.
 
     Raises:
         OSError, MstxkitError: it cannot be done, or another process is at it.
@@ -66,16 +67,22 @@ def compact(
     done = Compacted()
     with documents.locked(run / dataset.FOLDER / "compact.lock", _WAIT_S):
         todo = _todo(run, own_id, None if hosts is None else frozenset(hosts))
-        count, so_far = sum(len(names) for names in todo.values()), 0
+        count = sum(len(names) for names in todo.values())
         for host, names in todo.items():
             for batch in _parted(run, own_id, names):
                 done = done.plus(_compact_batch(run, own_id, host, batch))
-                so_far += len(batch)
                 if progress is not None:
-                    progress(so_far, count)
+                    progress(len(batch) / count)
         if remove:
             done = done._replace(removed=_remove(run, own_id))
     return done
+
+
+def hosts_of(run: Path) -> list[str]:
+    """Of which hosts there are sealed files, or were."""
+    own_id = run_id(str(run), [])
+    sealed = places.SealedFolder(str(run), own_id).names(layout.SEALED_SUFFIX)
+    return sorted({*map(dataset.host_of, sealed), *(batch.host for batch in dataset.batches(run, own_id))})
 
 
 def _todo(run: Path, own_id: str, hosts: frozenset[str] | None) -> dict[str, list[str]]:
@@ -107,6 +114,8 @@ def _tidy(run: Path, own_id: str, host: str) -> None:
     for number, file in dataset.files_of(run, host):
         if number not in known_numbers:
             file.unlink(missing_ok=True)
+    for draft in dataset.drafts_of(run, host):
+        draft.unlink(missing_ok=True)
 
 
 def _parted(run: Path, own_id: str, names: list[str]) -> Iterator[list[str]]:
@@ -136,6 +145,7 @@ def _compact_batch(run: Path, own_id: str, host: str, names: list[str]) -> Compa
     number = 1 + max((batch.number for batch in dataset.batches(run, own_id) if batch.host == host), default=-1)
     part = Run(str(run), sealed_files=frozenset(names))
     writer = _Writer(run, host, number)
+    damaged = frozenset[str]()
     try:
         for ranges, marks in part.archived_batches(_ROWS_A_FILE):
             writer.write(RANGES, _named(part, ranges), "start_ns")
@@ -145,13 +155,25 @@ def _compact_batch(run: Path, own_id: str, host: str, names: list[str]) -> Compa
         writer.write(DAYS, summaries.of_days(summed), "start_ns")
         writer.flush()
         about = {process.name: _about(process) for process in part.known_processes()}
-        dataset.write(run, own_id, CompactedBatch(host, number, tuple(names), tuple(writer.files), about))
+        damaged = _not_whole(part, names)
+        if not damaged:
+            dataset.write(run, own_id, CompactedBatch(host, number, tuple(names), tuple(writer.files), about))
     except BaseException:
         writer.forget()
         raise
+    if damaged:
+        writer.forget()
+        rest = [name for name in names if name not in damaged]
+        done = _compact_batch(run, own_id, host, rest) if rest else Compacted()
+        return done.plus(Compacted(left=len(damaged)))
     sealed = places.SealedFolder(str(run), own_id)
     size = sum(_size(sealed, name) for name in names)
     return Compacted(1, len(names), size, writer.rows[RANGES], writer.rows[SUMMARIES], writer.bytes)
+
+
+def _not_whole(part: Run, names: Iterable[str]) -> frozenset[str]:
+    """Sealed files of which something could not be read: these stay as they are, and so does what is said of them."""
+    return frozenset(names) & {os.path.basename(loss.path) for loss in part.damage}
 
 
 def _named(part: Run, rows: pl.DataFrame) -> pl.DataFrame:
@@ -210,11 +232,11 @@ class _Writer:
         file = self._base / name
         _make_folders(self._base, file.parent)
         texts = rows.with_columns(pl.col(pl.Categorical).cast(pl.String))
-        draft = file.with_name(f".{file.name}.draft")
+        draft = dataset.draft_of(file)
+        self.files.append(name)
         texts.write_parquet(draft, compression="zstd", statistics=True)
         os.chmod(draft, documents.FILE_MODE)
         os.replace(draft, file)
-        self.files.append(name)
         self.bytes += file.stat().st_size
 
     def flush(self) -> None:
@@ -228,8 +250,9 @@ class _Writer:
 
     def forget(self) -> None:
         """Remove what is there so far."""
-        for name in self.files:
-            (self._base / name).unlink(missing_ok=True)
+        for file in (self._base / name for name in self.files):
+            file.unlink(missing_ok=True)
+            dataset.draft_of(file).unlink(missing_ok=True)
 
 
 def _make_folders(base: Path, folder: Path) -> None:

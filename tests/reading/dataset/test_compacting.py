@@ -161,6 +161,42 @@ def test_what_ends_half_way_leaves_nothing_and_is_done_again(tmp_path: Path) -> 
     assert {batch.number for batch in dataset.batches(run, open_run(run).id)} == {0}
 
 
+@pytest.mark.parametrize("at", ["chmod", "replace", "fsync"])
+def test_ctrl_c_leaves_nothing_wherever_it_comes_and_it_is_done_again(
+    tmp_path: Path, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = varied(tmp_path / "run")
+    real, calls = getattr(os, at), []
+
+    def interrupted(*words: Any, **more: Any) -> Any:
+        calls.append(words)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real(*words, **more)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(compacting.os, at, interrupted)
+        compacting.compact(run)
+
+    assert list((run / dataset.FOLDER).rglob("*.parquet*")) == []
+    assert compacting.compact(run).ranges == 48
+
+
+def test_what_a_killed_one_was_writing_goes_with_the_next(tmp_path: Path) -> None:
+    run = varied(tmp_path / "run")
+    compacting.compact(run)
+    whole = next((run / dataset.FOLDER).rglob("*.parquet"))
+    left = dataset.draft_of(whole.with_name("7.0.parquet"))
+    left.write_bytes(b"half")
+    bank = BankFiles(seq=9).range("gen", 0, 5, stage="generate", own=True, step=0)
+    ProcessFiles(run, 900, rank=0, role="rollout").seal(bank)
+    shares: list[float] = []
+    compacting.compact(run, progress=shares.append)
+
+    assert not left.exists()
+    assert sum(shares) == pytest.approx(1.0)
+
+
 def test_a_disk_that_is_full_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = varied(tmp_path / "run")
     monkeypatch.setattr(dataset, "write", _no_room)
