@@ -199,9 +199,13 @@ class RunFiles:
             return
         nothing, finisher = frames.compact(opened.as_chunk([], self.vocabulary)), self._finisher()
         none = finisher.ranges(nothing, with_process=True), finisher.marks(nothing, with_process=True)
+        if backwards:
+            for kinds in self._compacted.backwards(self._chosen, self._processes):
+                yield joining.batch(kinds, none)
+            return
         for kind in (MARKS, RANGES):
-            rows = self._compacted.rows(kind, self._chosen, self._processes)
-            yield from joining.batches(rows, kind, none, backwards)
+            for rows in self._compacted.rows(kind, self._chosen, self._processes):
+                yield joining.batch({kind: [rows]}, none)
 
     def _finisher(self) -> Finisher:
         from . import frames

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Iterable, Mapping, Sequence
 
-from ...store.dataset import MARKS, STAGE_ROWS
+from ...store.dataset import MARKS, RANGES, STAGE_ROWS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -58,19 +58,20 @@ def joined(compacted: Iterable[pl.DataFrame], own: pl.DataFrame) -> pl.DataFrame
     return pl.concat(pieces, how="vertical_relaxed").with_columns(pl.col(texts).cast(pl.Categorical))
 
 
-def batches(
-    rows: Iterable[pl.DataFrame], kind: str, none: tuple[pl.DataFrame, pl.DataFrame], backwards: bool
-) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-    """(ranges, marks) as `Run.batches()` gives them, of which one is empty.
+def batch(
+    kinds: Mapping[str, Sequence[pl.DataFrame]], none: tuple[pl.DataFrame, pl.DataFrame]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """(ranges, marks) as `Run.batches()` gives them.
 
     Args:
+        kinds: Of each kind that there is, its rows in pieces.
         none: Both without rows, for their columns and types.
     """
     import polars as pl
 
+    def typed(kind: str, form: pl.DataFrame) -> pl.DataFrame:
+        columns = [pl.col(name).cast(dtype) for name, dtype in form.schema.items()]
+        return pl.concat([form, *(rows.select(columns) for rows in kinds.get(kind, ()))])
+
     ranges, marks = none
-    form = marks if kind == MARKS else ranges
-    for piece in rows:
-        typed = [pl.col(name).cast(dtype) for name, dtype in form.schema.items()]
-        own = (piece.reverse() if backwards else piece).select(typed)
-        yield (ranges, own) if kind == MARKS else (own, marks)
+    return typed(RANGES, ranges), typed(MARKS, marks)

@@ -55,17 +55,33 @@ class CompactedParts:
 
     def rows(self, kind: str, chosen: Selection, processes: list[Process]) -> Iterator[pl.DataFrame]:
         """Rows of ranges or marks that are asked for, file by file; `process` is the row in `processes()`."""
+        for batch in self._batches:
+            yield from self._rows_of(batch, kind, chosen, processes)
+
+    def backwards(self, chosen: Selection, processes: list[Process]) -> Iterator[dict[str, list[pl.DataFrame]]]:
+        """Ranges and marks of all processes, batch by batch, the newest first; in each what encloses others first."""
+        import polars as pl
+
+        for batch in reversed(self._batches):
+            frames = {kind: list(self._rows_of(batch, kind, chosen, processes)) for kind in (RANGES, MARKS)}
+            together = {kind: [pl.concat(each, how="vertical_relaxed")] for kind, each in frames.items() if each}
+            if len(frames[RANGES]) > 1:
+                together[RANGES] = [_as_they_ended(together[RANGES][0])]
+            yield {kind: [rows.reverse() for rows in each] for kind, each in together.items()}
+
+    def _rows_of(
+        self, batch: CompactedBatch, kind: str, chosen: Selection, processes: list[Process]
+    ) -> Iterator[pl.DataFrame]:
         import polars as pl
 
         schema = {"process": pl.String, "row": pl.UInt32}
         index = {process.name: process.index for process in processes}
         numbers = pl.DataFrame({"process": list(index), "row": list(index.values())}, schema=schema)
-        for batch in self._batches:
-            for file in batch.of(RANGES if kind == STAGE_ROWS else kind):
-                rows = self._read(file, batch)
-                if rows is not None:
-                    named = rows.join(numbers, on="process", maintain_order="left").drop("process")
-                    yield named.rename({"row": "process"}).filter(is_asked_for(chosen, kind))
+        for file in batch.of(RANGES if kind == STAGE_ROWS else kind):
+            rows = self._read(file, batch)
+            if rows is not None:
+                named = rows.join(numbers, on="process", maintain_order="left").drop("process")
+                yield named.rename({"row": "process"}).filter(is_asked_for(chosen, kind))
 
     def of(self, process: Process, chosen: Selection) -> Iterator[dict[str, pl.DataFrame]]:
         """Ranges and marks of one process that are asked for, batch by batch, oldest first, by kind."""
@@ -78,8 +94,11 @@ class CompactedParts:
 
         frames = [rows for file in batch.of(kind) if (rows := self._read(file, batch)) is not None]
         own = [rows.filter(pl.col("process").cast(pl.String) == process.name) for rows in frames]
-        index = pl.lit(process.index, dtype=pl.UInt32)
-        return pl.concat(own, how="vertical_relaxed").with_columns(process=index) if own else None
+        if not own:
+            return None
+        together = pl.concat(own, how="vertical_relaxed").with_columns(process=pl.lit(process.index, dtype=pl.UInt32))
+        has_several = kind == RANGES and sum(map(len, own)) > max(map(len, own))
+        return _as_they_ended(together) if has_several else together
 
     def _read(self, name: str, batch: CompactedBatch) -> pl.DataFrame | None:
         file = str(self._base / name)
@@ -94,6 +113,14 @@ class CompactedParts:
             offset = getattr(exc, "offset", 0) or 0
             Damage(file, offset, 0, f"{of_batch}: {reason_of(exc)[:200]}").note_in(self.damage)
             return None
+
+
+def _as_they_ended(ranges: pl.DataFrame) -> pl.DataFrame:
+    """In the order in which they were recorded, which files of several days have lost: inner ones before outer ones."""
+    import polars as pl
+
+    ends = pl.col("start_ns") + pl.col("duration_ns")
+    return ranges.sort(ends, "depth", "start_ns", descending=[False, True, False], nulls_last=True, maintain_order=True)
 
 
 def is_asked_for(chosen: Selection, kind: str) -> pl.Expr:

@@ -57,7 +57,7 @@ def of_days(summaries: pl.DataFrame) -> pl.DataFrame:
     key = ["process", "stage", "waits_for", "day"]
     who = [pl.col(name).last() for name in ("rank", "role", "host", "pid", "part")]
     summed = dated.group_by(key).agg(
-        *who, pl.col(_SUMMED).sum(), pl.col("longest_ns").max(), pl.col("start_ns").min(),
+        *who, *map(_sum, map(pl.col, _SUMMED)), pl.col("longest_ns").max(), pl.col("start_ns").min(),
         steps=pl.col("step").drop_nulls().n_unique().cast(pl.Int64), rows=pl.len().cast(pl.Int64),
     )  # fmt: skip
     lists = histogram.as_lists(histogram.counts(dated, key), key)
@@ -100,7 +100,7 @@ def table(
     is_asked = pl.lit(True) if roles is None else pl.col("role").is_in(list(roles))
     rows = rows.filter(pl.col("waits_for").is_null() & is_asked)
     sums = rows.group_by(key).agg(
-        pl.col(_SUMMED).sum(), pl.col("longest_ns").max(), *_steps(key),
+        *map(_sum, map(pl.col, _SUMMED)), pl.col("longest_ns").max(), *_steps(key),
         mean_ns=pl.col("total_ns").sum() / (pl.len() if "step" in key else pl.col("rows").sum()),
     )  # fmt: skip
     quantiles = histogram.quantiles(histogram.counts(rows, key), key, {"p50_ns": 0.5, "p99_ns": 0.99})

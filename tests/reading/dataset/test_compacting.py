@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from builders.judged_runs import INPUT, recorded, stage_times
-from builders.run_files import BankFiles, ProcessFiles, new_run
+from builders.run_files import WALL_OFFSET_NS, BankFiles, ProcessFiles, anchor, new_run
 
 pytest.importorskip("polars")
 
@@ -19,6 +19,7 @@ import polars as pl
 from polars.testing import assert_frame_equal
 
 from mstxkit.reading.dataset import compacting
+from mstxkit.reading.exporters import load
 from mstxkit.reading.run import Run, open_run
 from mstxkit.store import dataset, layout
 
@@ -115,6 +116,31 @@ def test_pieces_of_a_run_hold_all_rows_with_their_process(tmp_path: Path) -> Non
     assert sum(back) == before[0].height
 
 
+def test_ranges_around_midnight_stay_in_the_order_in_which_they_ended(tmp_path: Path) -> None:
+    """Whoever draws them goes by it: an inner one ends before the one around it."""
+    run, bank = new_run(tmp_path / "run"), BankFiles()
+    midnight = DAY_NS - WALL_OFFSET_NS % DAY_NS
+    for step in range(3):
+        begin = midnight - 100 * 10**9 + step * 60 * 10**9  # the second one goes on beyond it
+        for part in range(5):
+            start, end = (begin + (part * 10 + at) * 10**9 for at in (1, 9))
+            bank.range(f"micro{part}", start, end, stage="actor_update", step=step, depth=1)
+        end = begin + 49 * 10**9  # with the last one inside of it
+        bank.range("actor_update", begin, end, stage="actor_update", own=True, step=step)
+    ProcessFiles(run, 100, rank=0, anchors=(anchor(0), anchor(midnight + 200 * 10**9))).seal(bank)
+
+    def drawn(to: str) -> bytes:
+        target = tmp_path / "drawn"
+        load(to).write_to(open_run(run), target)
+        return target.read_bytes()
+
+    before = {to: drawn(to) for to in ("chrome", "otlp")}
+    compacting.compact(run, remove=True)
+
+    assert len(list((run / dataset.FOLDER).glob("ranges/day=*"))) == 2
+    assert {to: drawn(to) == content for to, content in before.items()} == dict.fromkeys(before, True)
+
+
 def test_what_is_there_already_is_not_done_again(tmp_path: Path) -> None:
     run = varied(tmp_path / "run")
     compacting.compact(run)
@@ -142,6 +168,7 @@ KILLED_HALF_WAY = """
 import os, sys
 from pathlib import Path
 from mstxkit.reading.dataset import compacting
+from mstxkit.reading.exporters import load
 from mstxkit.store import dataset
 dataset.write = lambda *_: os._exit(9)
 compacting.compact(Path(sys.argv[1]), remove=True)

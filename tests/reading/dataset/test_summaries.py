@@ -59,6 +59,18 @@ def test_quantiles_are_as_near_as_they_say(tmp_path: Path) -> None:
         assert abs(row[name] / exact - 1) <= histogram.ERROR_RATIO + 1e-9
 
 
+def test_what_nobody_has_recorded_is_not_nothing(tmp_path: Path) -> None:
+    run = new_run(tmp_path / "run")
+    bank = BankFiles().range("a", 0, MS, stage="a", own=True, step=0, tokens=5).range("b", 0, MS, stage="b", own=True)
+    ProcessFiles(run, 100, rank=0).seal(bank)
+    compacting.compact(run)
+
+    rows = {row["stage"]: row for row in summaries.table(run).to_dicts()}
+
+    assert (rows["a"]["tokens"], rows["b"]["tokens"]) == (5.0, None)
+    assert rows["a"]["busy_ns"] is None
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [({"by": ["nobody"]}, "any of"), ({"days": ["yesterday"]}, "is no day"), ({"days": ["2020-01-01"]}, "it has ")],
