@@ -116,7 +116,10 @@ class CompactedParts:
 
 
 def _as_they_ended(ranges: pl.DataFrame) -> pl.DataFrame:
-    """In the order in which they were recorded, which files of several days have lost: inner ones before outer ones."""
+    """In the order in which they ended, which files of several days have lost: inner ones before outer ones.
+
+    Of those that end in the same nanosecond the deeper one is taken for the first.
+    """
     import polars as pl
 
     ends = pl.col("start_ns") + pl.col("duration_ns")
