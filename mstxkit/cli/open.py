@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 import webbrowser
 from pathlib import Path
@@ -33,6 +34,8 @@ def open(  # named as its verb
         opened = open_run(run)
         document = summary.summarise(opened)
         page = writing.made(opened, document, run, to_perfetto=server.HAND_OVER)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # as the end of an ssh session: the trace goes with it
+        signal.signal(number, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="mstxkit-open-") as folder:
         try:
             served = server.serving(opened, page, writing.title(document), Path(folder))

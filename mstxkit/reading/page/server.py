@@ -43,7 +43,9 @@ function hand() {
   async function listen(event) {
     if (event.source !== other || event.origin !== origin || event.data !== "PONG") return;
     clearInterval(ping); clearTimeout(late); removeEventListener("message", listen);
-    const buffer = await (await fetch("trace")).arrayBuffer();
+    const answer = await fetch("trace").catch(() => null);
+    if (!answer || !answer.ok) { state.textContent = "The trace could not be made: see its terminal."; return; }
+    const buffer = await answer.arrayBuffer();
     other.postMessage({ perfetto: { buffer, title: document.title } }, origin);
     state.textContent = "Perfetto has the trace, in the other tab. It stays in this browser: nothing is uploaded.";
   }

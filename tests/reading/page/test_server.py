@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import signal
 import subprocess
 import sys
@@ -84,22 +85,39 @@ def test_another_name_for_this_machine_reaches_nothing(serving: server.PageServe
     assert asked(serving, f"/{serving.token}/", host="evil.example:80").status == 404
 
 
+STAND_IN = """
+window.handed = [];
+const tab = { postMessage(data, origin) {
+  window.handed.push([typeof data === "string" ? data : data.perfetto.buffer.byteLength, origin]);
+  if (data === "PING" && window.handed.length > 1) {
+    dispatchEvent(new MessageEvent("message", { data: "PONG", origin: "https://ui.perfetto.dev" }));
+  } } };
+window.open = () => { MessageEvent.prototype.__defineGetter__("source", () => tab); return tab; };
+"""
+
+
+def test_a_trace_that_cannot_be_made_is_not_said_to_be_there(
+    serving: server.PageServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(serving, "trace", full)
+    with browser.browsing(tmp_path / "profile") as context:
+        page = context.new_page()
+        page.add_init_script(STAND_IN)
+        page.goto(f"{serving.url}{server.HAND_OVER}")
+        page.get_by_role("button").press("Enter")
+        page.get_by_text("The trace could not be made").wait_for()
+
+
 def test_perfetto_gets_the_trace_once_it_answers(serving: server.PageServer, tmp_path: Path) -> None:
     """In a real browser; the tab of Perfetto is a stand-in that takes part in its protocol."""
-    stand_in = """
-    window.handed = [];
-    const tab = { postMessage(data, origin) {
-      window.handed.push([typeof data === "string" ? data : data.perfetto.buffer.byteLength, origin]);
-      if (data === "PING" && window.handed.length > 1) {
-        dispatchEvent(new MessageEvent("message", { data: "PONG", origin: "https://ui.perfetto.dev" }));
-      } } };
-    window.open = () => { MessageEvent.prototype.__defineGetter__("source", () => tab); return tab; };
-    """
     with browser.browsing(tmp_path / "profile") as context:
         page, trouble = context.new_page(), []
         page.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: trouble.append(str(error)))
-        page.add_init_script(stand_in)
+        page.add_init_script(STAND_IN)
         page.goto(f"{serving.url}{server.HAND_OVER}")
         page.get_by_role("button").press("Enter")
         page.get_by_text("Perfetto has the trace").wait_for()
@@ -110,14 +128,21 @@ def test_perfetto_gets_the_trace_once_it_answers(serving: server.PageServer, tmp
     assert trouble == []
 
 
-def test_the_verb_says_where_it_is_and_ends_by_ctrl_c(run: Path) -> None:
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_verb_says_where_it_is_and_ends_by_ctrl_c_or_with_its_terminal(
+    run: Path, end: signal.Signals, tmp_path: Path
+) -> None:
     command = [sys.executable, "-m", "mstxkit", "open", str(run), "--no-browser"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)}
+    )
     assert process.stdout is not None
     lines = [process.stdout.readline() for _ in range(2)]
+    assert list(tmp_path.glob("mstxkit-open-*"))
 
-    process.send_signal(signal.SIGINT)
+    process.send_signal(end)
     _, errors = process.communicate(timeout=60)
+    assert list(tmp_path.glob("mstxkit-open-*")) == []
 
     assert lines[1].startswith("http://127.0.0.1:")
     assert process.returncode == 0, errors
