@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, Collection, Iterable, Iterator, NamedTuple
 
 from ...host import folders
 from ...store import dataset, documents, layout
@@ -49,8 +49,9 @@ class Compacted(NamedTuple):
 
 
 def compact(
-    run: Path, hosts: Iterable[str] | None = None, remove: bool = False, progress: Progress | None = None
-) -> Compacted:
+    run: Path, hosts: Collection[str] | None = None, remove: bool = False, progress: Progress | None = None,
+    wait_s: float = _WAIT_S,
+) -> Compacted:  # fmt: skip
     """Compact all sealed files that are within reach and not compacted yet.
 
     Args:
@@ -58,23 +59,35 @@ def compact(
         hosts: Only files of these hosts; None: all.
         remove: Remove sealed files once their batch is whole on disk.
         progress: Called with the share of the files that is done more.
+        wait_s: So long another process that is at files of the same host is waited for.
 
     Raises:
         OSError, MstxkitError: it cannot be done, or another process is at it.
     """
     own_id = run_id(str(run), [])
     folders.make_folder(run / dataset.FOLDER)
+    todo = _todo(run, own_id, None if hosts is None else frozenset(hosts))
+    count, done = sum(map(len, todo.values())), Compacted()
+    for host in todo:
+        with documents.locked(run / dataset.FOLDER / f"{host}.lock", wait_s):
+            done = done.plus(_compact_host(run, own_id, host, progress or _nowhere, count))
+    for host in hosts_of(run) if remove else ():
+        if hosts is None or host in hosts:
+            with documents.locked(run / dataset.FOLDER / f"{host}.lock", wait_s):
+                done = done.plus(Compacted(removed=_remove(run, own_id, host)))
+    return done
+
+
+def _nowhere(_: float) -> None:
+    """Nobody looks."""
+
+
+def _compact_host(run: Path, own_id: str, host: str, progress: Progress, count: int) -> Compacted:
+    _tidy(run, own_id, host)
     done = Compacted()
-    with documents.locked(run / dataset.FOLDER / "compact.lock", _WAIT_S):
-        todo = _todo(run, own_id, None if hosts is None else frozenset(hosts))
-        count = sum(len(names) for names in todo.values())
-        for host, names in todo.items():
-            for batch in _parted(run, own_id, names):
-                done = done.plus(_compact_batch(run, own_id, host, batch))
-                if progress is not None:
-                    progress(len(batch) / count)
-        if remove:
-            done = done._replace(removed=_remove(run, own_id))
+    for batch in _parted(run, own_id, _todo(run, own_id, frozenset((host,))).get(host, [])):
+        done = done.plus(_compact_batch(run, own_id, host, batch))
+        progress(len(batch) / count)
     return done
 
 
@@ -86,7 +99,7 @@ def hosts_of(run: Path) -> list[str]:
 
 
 def _todo(run: Path, own_id: str, hosts: frozenset[str] | None) -> dict[str, list[str]]:
-    """By host, the sealed files that no batch has and nobody writes to any more. Files without a manifest go."""
+    """By host, the sealed files that no batch has and nobody writes to any more."""
     have = {source for batch in dataset.batches(run, own_id) for source in batch.sources}
     sealed = places.SealedFolder(str(run), own_id)
     names = [name for name in sealed.names(layout.SEALED_SUFFIX) if layout.is_sealed(name)]
@@ -96,8 +109,6 @@ def _todo(run: Path, own_id: str, hosts: frozenset[str] | None) -> dict[str, lis
         host = dataset.host_of(name)
         if hosts is None or host in hosts:
             todo.setdefault(host, []).append(name)
-    for host in todo:
-        _tidy(run, own_id, host)
     return todo
 
 
@@ -110,6 +121,7 @@ def _of_running(run: Path, names: Iterable[str]) -> set[str]:
 
 
 def _tidy(run: Path, own_id: str, host: str) -> None:
+    """Files without a manifest go."""
     known_numbers = {batch.number for batch in dataset.batches(run, own_id) if batch.host == host}
     for number, file in dataset.files_of(run, host):
         if number not in known_numbers:
@@ -260,11 +272,11 @@ def _make_folders(base: Path, folder: Path) -> None:
         folders.make_folder(part)
 
 
-def _remove(run: Path, own_id: str) -> int:
+def _remove(run: Path, own_id: str, host: str) -> int:
     """Remove the sealed files of every batch; each batch says so before. Only in the run, and here on own disks."""
     sealed = places.SealedFolder(str(run), own_id)
     there, count = set(sealed.names(layout.SEALED_SUFFIX)), 0
-    for batch in dataset.batches(run, own_id):
+    for batch in (batch for batch in dataset.batches(run, own_id) if batch.host == host):
         names = [name for name in batch.sources if name in there]
         if not batch.removed:
             dataset.write(run, own_id, batch._replace(removed=True))

@@ -17,7 +17,7 @@ _MINUTES = 60
 
 
 def compact(run: Path, remove: bool = False) -> Compacted:
-    """Compact on all nodes of the Ray that runs here, a node at a time for each run folder that they share.
+    """Compact on all nodes of the Ray that runs here, side by side: each turns the files of its own host.
 
     Raises:
         MstxkitError: there is no Ray here, or it cannot be done on a node.
@@ -52,11 +52,14 @@ def _on_nodes(ray: Any, run: Path, remove: bool) -> Compacted:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     here = ray.remote(num_cpus=0, max_retries=0)(of_this_host)
-    done = Compacted()
+    tasks = {}
     for node in sorted({node["NodeID"] for node in ray.nodes() if node["Alive"]}):
         task = here.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False))
+        tasks[node] = task.remote(str(run), remove)
+    done = Compacted()
+    for node, task in tasks.items():
         try:
-            done = done.plus(ray.get(task.remote(str(run), remove), timeout=_MINUTES * 60))
+            done = done.plus(ray.get(task, timeout=_MINUTES * 60))
         except ray.exceptions.RayError as exc:
             raise MstxkitError(f"--ray: it cannot be done on node {node[:12]}: {exc}") from exc
     return done
@@ -64,4 +67,5 @@ def _on_nodes(ray: Any, run: Path, remove: bool) -> Compacted:
 
 def of_this_host(run: str, remove: bool) -> Compacted:
     """What a task does: the sealed files of this host, in the run and on its own disk."""
-    return compacting.compact(Path(run), [identity.host()], remove)
+    # A host may have several nodes: the first one does it, and the others find it done.
+    return compacting.compact(Path(run), [identity.host()], remove, wait_s=60 * _MINUTES)
