@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .. import judged as judging
 from .. import places
 from ..tables import incidents, stages, stragglers, what_if
-from . import captures, causes, device_words, measuring, waits
+from . import captures, causes, device_words, devices, measuring, waits
 from .choice import EVERYTHING, ReportChoice
 from .headline import headline
 from .measuring import NAMES
@@ -52,6 +52,7 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING) -> dict[str, Any]:
         "first_step": measured.first_step, "last_step": measured.last_step,
         "chosen": choice.as_json(), "chosen_words": str(choice), **judged,
         "step_time": measured.step_time, "stages": measured.stages, "ranges": measured.ranges,
+        "devices": devices.summarise(run, choice),
         "by_devices": [latest._asdict() for latest in device_words.summarise(run.path, run.id)],
         "waits": waits.summarise(run, measured.waiting, processes.select(NAMES).to_dicts(), choice.steps),
         "own_cost": _own_cost(processes),

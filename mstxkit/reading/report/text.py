@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from .. import labels
-from . import captures, device_words, elsewhere, incident_lines, verdict_words, waits
+from . import captures, device_words, devices, elsewhere, incident_lines, verdict_words, waits
 from .escape import for_rich, for_terminal, shown
 from .range_table import range_table
 from .stage_table import stage_table
@@ -41,6 +41,7 @@ def render(summary: dict[str, Any], everything: bool = False, top: int | None = 
     parts += _apart(stage_table(summary["stages"], everything) if summary["stages"] else [])
     parts += waits.lines(summary["waits"])
     parts += _apart([range_table(summary["ranges"], top, everything)] if summary["ranges"] else [])
+    parts += _apart(devices.lines(summary["devices"], everything))
     parts += [Text(), _own_cost(summary)]
     parts += incident_lines.lines(summary["path"], summary["incidents"])
     parts += _of_first(summary["killed"], _killed, "killed")

@@ -1,0 +1,76 @@
+"""What devices did stands in the report once it was imported, and by itself where the run's own profiles tell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import device_profiles, imported_run
+from builders.device_profiles import MS
+from builders.imported_run import APART, REFERENCE, UPDATE
+
+pytest.importorskip("numpy")
+pytest.importorskip("polars")
+
+from typer.testing import CliRunner
+
+from mstxkit.cli import application
+
+
+def ran(*words: object) -> str:
+    done = CliRunner().invoke(application(str(words[0])), [*map(str, words)])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of six ranks, of each of which a database was imported."""
+    folder = tmp_path_factory.mktemp("devices")
+    run = imported_run.run_of(folder / "run", ranks=6)
+    for rank in range(6):
+        (folder / str(rank)).mkdir()
+        file = folder / str(rank) / f"ascend_pytorch_profiler_{rank}.db"
+        device_profiles.ascend_db(file, imported_run.device_of(rank=rank))
+    ran("import", *(folder / str(rank) for rank in range(6)), "--run", run)
+    return run
+
+
+def devices(run: Path, *words: str) -> list[dict[str, Any]]:
+    return list(json.loads(ran("report", run, "--json", *words))["devices"])
+
+
+def test_each_stage_is_divided_and_the_longest_comes_first(run: Path) -> None:
+    rows = devices(run)
+
+    assert [(row["stage"], row["rank"]) for row in rows] == [
+        (stage, rank) for stage in ("actor_update", "reference") for rank in range(6)
+    ]
+    expected = {"actor_update": {**UPDATE, **APART}, "reference": REFERENCE}
+    for row in rows:
+        assert row["steps"] == 6
+        assert {name: row[name] / MS for name in expected[row["stage"]]} == expected[row["stage"]]
+
+
+def test_what_is_chosen_is_shown(run: Path) -> None:
+    of_one = devices(run, "--ranks", "2", "--stages", "reference", "--steps", "1:3")
+
+    assert [(row["stage"], row["rank"], row["steps"]) for row in of_one] == [("reference", 2, 3)]
+
+
+def test_the_text_shows_some_ranks_of_each_and_says_how_many_more_there_are(run: Path) -> None:
+    some, every = ran("report", run), ran("report", run, "--all")
+
+    assert "actor_update  rank 3" in some and "actor_update  rank 4" not in some
+    assert "… 2 more ranks (--all)" in some
+    assert "actor_update  rank 5" in every
+    assert "computing" in some and "free" in some
+
+
+def test_without_a_profile_nothing_is_said_of_devices(tmp_path: Path) -> None:
+    run = imported_run.run_of(tmp_path / "run")
+
+    assert devices(run) == []
+    assert "devices" not in ran("report", run)
