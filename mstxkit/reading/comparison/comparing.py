@@ -119,12 +119,17 @@ def _left_out(before: Side, after: Side) -> Iterator[str]:
         for role in (role for role in side.steps if role not in other.steps):
             yield f"role {role or '(none)'}: only {side.path} has it"
     for role in (role for role in before.steps if role in after.steps):
-        stages = [{stage for step in side.steps[role] for stage in step.stages} for side in (before, after)]
+        stages = [_stages(side, role) for side in (before, after)]
         for stage in sorted(stages[0] ^ stages[1]):
             yield f"stage {stage}: only {before.path if stage in stages[0] else after.path} has it"
         members = [{peer.rank for step in side.steps[role] for peer in step.members} for side in (before, after)]
         if members[0] != members[1]:
             yield f"ranks of {role or 'the job'}: the two sides do not have the same ones"
+
+
+def _stages(side: Side, role: str) -> set[str]:
+    beside = [step for group, steps in side.beside.items() if group[0] == role for step in steps]
+    return {stage for step in (*side.steps[role], *beside) for stage in step.stages}
 
 
 def as_json(comparison: Comparison, limit_ratio: float | None) -> dict[str, Any]:

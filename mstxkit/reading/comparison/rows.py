@@ -85,6 +85,19 @@ def _pairs(before: Side, after: Side) -> Iterator[_Pair]:
             ranks = [sides.of_ranks(steps, stage) for steps in own]
             for rank in ranks[0] if ranks[0].keys() == ranks[1].keys() and len(ranks[0]) > 1 else ():
                 yield RANK, role, stage, rank, stage in waiting, ranks[0][rank], ranks[1][rank], None
+        yield from _beside(role, before, after)
+
+
+def _beside(role: str, before: Side, after: Side) -> Iterator[_Pair]:
+    """Stages that only those go through who work beside the ranks' own processes."""
+    own = {stage for side in (before, after) for stage in sides.stages_of(side.steps[role])}
+    for group in (group for group in before.beside if group[0] == role and group in after.beside):
+        groups = before.beside[group], after.beside[group]
+        both = set(sides.stages_of(groups[0])) - own
+        for stage in (stage for stage in sides.stages_of(groups[1]) if stage in both):
+            first, second = (sides.of_stage(steps, stage) for steps in groups)
+            tokens = sides.tokens_of(groups[0], stage), sides.tokens_of(groups[1], stage)
+            yield STAGE, role, stage, None, False, first, second, tokens
 
 
 def _row(

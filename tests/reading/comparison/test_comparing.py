@@ -13,7 +13,8 @@ pytest.importorskip("numpy")
 pytest.importorskip("polars")
 
 from mstxkit.errors import ReadError
-from mstxkit.reading.comparison import comparing
+from mstxkit.host import parts
+from mstxkit.reading.comparison import comparing, sides
 from mstxkit.reading.comparison.rows import RANK, STAGE, STEP
 from mstxkit.reading.comparison.sides import side_of
 from mstxkit.reading.report.choice import Bounds
@@ -68,6 +69,40 @@ def test_a_stage_in_which_members_wait_for_each_other_says_so(healthy: Path, tmp
     assert waits["actor_update", None] and waits["actor_update", 1] and not waits["reference", 1]
     assert verdicts(comparison, RANK)["reference", 1] == "slower"
     assert verdicts(comparison, RANK)["reference", 0] == "alike"
+
+
+def launched(path: Path, fault: str, seed: int, **part: str) -> Path:
+    """Trainers as a launcher starts them: each knows what part it is. Of rank 0 also one beside it in every step."""
+    run, banks, beside = new_run(path), {}, BankFiles()
+    for step, rank, name, begin, end in stage_times(fault, ranks=4, seed=seed):
+        if name in ("reference", "actor_update"):
+            banks.setdefault(rank, BankFiles()).range(name, begin, end, stage=name, own=True, step=step)
+        if part and rank == 0 and name == "reference":
+            beside.range("fetch", begin + 20 * MS, begin + 21 * MS, stage="fetch", own=True, step=step)
+    for rank, bank in banks.items():
+        ProcessFiles(run, 100 + rank, rank=rank, world_size=len(banks), part="trainer").seal(bank)
+    if part:
+        ProcessFiles(run, 200, rank=0, **part).seal(beside)
+    return run
+
+
+def test_ranks_of_a_launched_job_are_compared(tmp_path: Path) -> None:
+    comparison = compared(launched(tmp_path / "a", NOBODY, 1), launched(tmp_path / "b", INPUT, 3))
+
+    assert verdicts(comparison, RANK)["reference", 1] == "slower"
+    assert verdicts(comparison, RANK)["reference", 0] == "alike"
+    assert len(comparison.of(RANK)) == 2 * 4
+
+
+def test_who_works_beside_a_rank_is_no_rank_and_no_step_of_its_own(tmp_path: Path) -> None:
+    worker = {"part": "dataloader 0", "under": parts.DATALOADER}
+    alone, joined = launched(tmp_path / "a", NOBODY, 1), launched(tmp_path / "b", NOBODY, 1, **worker)
+
+    lengths = [sides.lengths(side_of(open_run(run)).steps[""]) for run in (alone, joined)]
+    assert lengths[0].steps == lengths[1].steps and list(lengths[0].values) == list(lengths[1].values)
+    comparison = compared(launched(tmp_path / "c", INPUT, 3, **worker), joined)
+    assert [row.stage for row in comparison.of(STAGE)] == ["reference", "actor_update", "fetch"]
+    assert {row.stage for row in comparison.of(RANK)} == {"reference", "actor_update"}
 
 
 def test_since_which_step_it_is_so_is_said(healthy: Path, tmp_path: Path) -> None:
