@@ -82,16 +82,22 @@ def _by_group(
 
 
 def lengths(steps: list[RoleStep]) -> Series:
-    """How long each step of a role takes: until the next one begins, where that has the next number; else until all
+    """How long each step of a role takes: until the same processes begin the one with the next number; else until all
     have left its last stage. Seconds.
     """
     began = [_first(step) for step in steps]
     took = [_last(step) - begin for step, begin in zip(steps, began)]
     for at in range(len(steps) - 1):
         until_next = began[at + 1] - began[at]
-        if steps[at + 1].step == steps[at].step + 1 and until_next > 0:
+        if until_next > 0 and _is_next(steps[at], steps[at + 1]):
             took[at] = until_next
     return Series(tuple(step.step for step in steps), np.array(took))
+
+
+def _is_next(step: RoleStep, other: RoleStep) -> bool:
+    """Is it the next one, and done by the same? Up to what a restarted job does first, the restart takes time."""
+    same = {peer.process for peer in step.members} & {peer.process for peer in other.members}
+    return other.step == step.step + 1 and bool(same)
 
 
 def of_stage(steps: list[RoleStep], stage: str) -> Series:

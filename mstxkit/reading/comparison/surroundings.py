@@ -51,8 +51,10 @@ def _ranks(side: Side) -> dict[str, str]:
         f"ranks of {role}" if role else "ranks": len({peer.rank for step in steps for peer in step.members})
         for role, steps in side.steps.items()
     }
-    hosts = {peer.host for steps in side.steps.values() for step in steps for peer in step.members}
-    return {**{what: str(count) for what, count in members.items()}, "hosts": str(len(hosts))}
+    peers = {peer for steps in side.steps.values() for step in steps for peer in step.members}
+    attempts = side.processes["attempt"].drop_nulls().n_unique()
+    counts = {**members, "hosts": len({peer.host for peer in peers}), "attempts of the job": attempts}
+    return {what: str(count) for what, count in counts.items()}
 
 
 def _versions(side: Side) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from builders.judged_runs import BEHIND, INPUT, MS, NOBODY, recorded, stage_times
-from builders.run_files import BankFiles, ProcessFiles, new_run
+from builders.run_files import WALL_OFFSET_NS, BankFiles, ProcessFiles, new_run
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
@@ -103,6 +103,46 @@ def test_who_works_beside_a_rank_is_no_rank_and_no_step_of_its_own(tmp_path: Pat
     comparison = compared(launched(tmp_path / "c", INPUT, 3, **worker), joined)
     assert [row.stage for row in comparison.of(STAGE)] == ["reference", "actor_update", "fetch"]
     assert {row.stage for row in comparison.of(RANK)} == {"reference", "actor_update"}
+
+
+def restarted(path: Path, *attempts: tuple[range, int]) -> Path:
+    """Attempts of one job, a minute apart: which steps each did, and how many ms a stage took in it."""
+    run = new_run(path)
+    for attempt, (steps, ms) in enumerate(attempts):
+        for rank in range(2):
+            bank, began = BankFiles(), attempt * 60_000 * MS
+            for step in steps:
+                at = began + (step - steps.start) * 100 * MS
+                bank.range("x", at, at + ms * MS + rank * step % 3 * MS // 10, stage="x", own=True, step=step)
+            identity = {"start": f"s{attempt}", "restart": attempt, "start_ns": WALL_OFFSET_NS + began}
+            ProcessFiles(run, 100 + 10 * attempt + rank, rank=rank, **identity).seal(bank)
+    return run
+
+
+def test_a_restarted_job_that_did_all_steps_again_is_not_faster(tmp_path: Path) -> None:
+    once = restarted(tmp_path / "a", (range(30), 10))
+    twice = restarted(tmp_path / "b", (range(30), 10), (range(30), 10))
+
+    comparison = compared(once, twice)
+
+    assert {row.verdict for row in comparison.rows} == {"alike"}
+    assert [step.step for step in comparison.after.steps[""]] == list(range(30))
+    assert [tuple(change) for change in comparison.with_it] == [("attempts of the job", "1", "2")]
+
+
+def test_of_a_step_that_was_done_again_the_last_attempt_counts(tmp_path: Path) -> None:
+    run = restarted(tmp_path / "run", (range(20), 10), (range(10, 30), 40))
+
+    series = sides.of_stage(side_of(open_run(run)).steps[""], "x")
+
+    assert series.steps == tuple(range(30))
+    assert [value > 0.02 for value in series.values] == [step >= 10 for step in range(30)]
+
+
+def test_the_time_to_a_restart_is_no_step(tmp_path: Path) -> None:
+    run = restarted(tmp_path / "run", (range(20), 10), (range(20, 30), 10))
+
+    assert max(sides.lengths(side_of(open_run(run)).steps[""]).values) < 1
 
 
 def test_since_which_step_it_is_so_is_said(healthy: Path, tmp_path: Path) -> None:
