@@ -48,11 +48,11 @@ class Comparison(NamedTuple):
         return min(changed, key=lambda row: row.since_step or 0, default=None)
 
     def over(self, limit_ratio: float) -> list[ComparedTime]:
-        """Steps and stages that have become slower by more than that, and for sure slower; steps where the work is the
-        same.
+        """Steps and stages that have become slower by more than that, and for sure slower; by the time of a token where
+        tokens are known, and steps where the work is the same.
         """
         both = (*(() if self.other_work else self.of(STEP)), *self.of(STAGE))
-        return [row for row in both if row.time.ratio > limit_ratio and row.verdict == "slower"]
+        return [row for row in both if row.judged.ratio > limit_ratio and row.verdict == "slower"]
 
 
 def compared(before: Side, after: Side) -> Comparison:

@@ -34,7 +34,7 @@ def changes(before: Side, after: Side, rows: Iterable[ComparedTime]) -> list[Sid
 def _work(rows: Iterable[ComparedTime]) -> Iterator[SideChange]:
     for row in rows:
         tokens = row.tokens
-        if row.of == STAGE and tokens is not None and (tokens.is_more or tokens.is_less):
+        if row.of == STAGE and tokens is not None and tokens.is_changed:
             yield SideChange(f"tokens of {row.stage}", f"{tokens.before:.0f} a step", f"{tokens.after:.0f} a step")
 
 

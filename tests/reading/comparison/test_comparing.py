@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ from builders.run_files import WALL_OFFSET_NS, BankFiles, ProcessFiles, new_run
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
+from rich.console import Console
 
 from mstxkit.errors import ReadError
 from mstxkit.host import parts
-from mstxkit.reading.comparison import comparing, sides
+from mstxkit.reading.comparison import comparing, sides, text
 from mstxkit.reading.comparison.rows import RANK, STAGE, STEP
 from mstxkit.reading.comparison.sides import side_of
 from mstxkit.reading.report.choice import Bounds
@@ -206,6 +208,44 @@ def test_what_is_slower_for_the_same_work_is_slower_however_much_work_there_is(t
     comparison = compared(quick, slow)
 
     assert [row.stage for row in comparison.over(0.05)] == ["actor_generate"]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "ns_each", "verdict", "is_over"),
+    [
+        (500, 28_000, "slower", True),  # half the tokens in less time, and a token takes 40 % longer
+        (950, 22_000, "slower", True),  # a step takes 4.5 % longer, a token 10 %
+        (2000, 20_400, "slower", False),  # twice the time for twice the tokens, and 2 % for a token
+        (1500, 14_000, "faster", False),  # more time, and less for a token
+        (500, 20_000, "less work", False),
+        (1000, 22_000, "slower", True),
+    ],
+)
+def test_the_time_of_one_token_decides(
+    tmp_path: Path, tokens: int, ns_each: int, verdict: str, is_over: bool
+) -> None:  # fmt: skip
+    before, after = of_tokens(tmp_path / "a", 1000, 20_000), of_tokens(tmp_path / "b", tokens, ns_each)
+
+    comparison = compared(before, after)
+
+    assert verdicts(comparison, STAGE) == {("actor_generate", None): verdict}
+    assert [row.stage for row in comparison.over(0.05) if row.of == STAGE] == ["actor_generate"] * is_over
+
+
+def test_since_when_a_token_takes_longer_is_said_also_where_a_step_takes_less(tmp_path: Path) -> None:
+    run, bank = new_run(tmp_path / "b"), BankFiles()
+    for step in range(40):
+        ns = 500 * (40_000 if step >= 10 else 20_000) + step % 3 * MS // 10
+        bank.range("generate", step * 22 * MS, step * 22 * MS + ns, stage="generate", own=True, step=step, tokens=500)
+    ProcessFiles(run, 100, rank=0).seal(bank)
+
+    comparison = compared(of_tokens(tmp_path / "a", 1500, 20_000), run)
+
+    assert comparison.first is not None and comparison.first.since_step == 10
+    shown = io.StringIO()
+    Console(width=100, file=shown).print(text.render(comparison))
+    assert "first     actor_generate, from step 10: +100 % for a token" in shown.getvalue()
+    assert "Shorter: a step takes" in shown.getvalue() and "Faster" not in shown.getvalue()
 
 
 def test_other_ranks_and_stages_are_named_and_left_out(healthy: Path, tmp_path: Path) -> None:
