@@ -43,8 +43,13 @@ class Comparison(NamedTuple):
 
     @property
     def first(self) -> ComparedTime | None:
-        """The stage that changed first: as soon as any did, and of these the one that a step comes to first."""
-        changed = [row for row in self.of(STAGE) if row.since_step is not None and not row.has_other_work]
+        """The stage that changed first, of those that did as the steps did; else of those that became slower.
+
+        It is the one that changed as soon as any did, and of several the one that a step comes to first.
+        """
+        of_steps = {row.verdict for row in self.of(STEP)}
+        is_faster = "faster" in of_steps and "slower" not in of_steps and not self.other_work
+        changed = [row for row in self.of(STAGE) if row.verdict == ("faster" if is_faster else "slower")]
         return min(changed, key=lambda row: row.since_step or 0, default=None)
 
     def over(self, limit_ratio: float) -> list[ComparedTime]:

@@ -248,6 +248,40 @@ def test_since_when_a_token_takes_longer_is_said_also_where_a_step_takes_less(tm
     assert "Shorter: a step takes" in shown.getvalue() and "Faster" not in shown.getvalue()
 
 
+def of_two_stages(path: Path, *, x_ms: float, y_ms: float) -> Path:
+    """Steps of x and then y: each step as long as both take."""
+    run, bank, now = new_run(path), BankFiles(), 0
+    for step in range(20):
+        for stage, ms in (("x", x_ms), ("y", y_ms)):
+            end = now + int((ms + step % 3 / 20) * MS)
+            bank.range(stage, now, end, stage=stage, own=True, step=step)
+            now = end
+    ProcessFiles(run, 100, rank=0).seal(bank)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("x_ms", "y_ms", "verdict", "first"),
+    [
+        (8, 40, "slower", "y"),
+        (12, 10, "faster", "y"),
+        (8, 22, "alike", "y"),
+        (12, 18, "alike", "x"),
+        (8, 20, "faster", "x"),
+        (10, 20, "alike", None),
+    ],
+)
+def test_what_changed_first_is_what_changed_as_a_step_did(
+    tmp_path: Path, x_ms: float, y_ms: float, verdict: str, first: str | None
+) -> None:
+    before = of_two_stages(tmp_path / "a", x_ms=10, y_ms=20)
+
+    comparison = compared(before, of_two_stages(tmp_path / "b", x_ms=x_ms, y_ms=y_ms))
+
+    assert verdicts(comparison, STEP) == {(None, None): verdict}
+    assert (comparison.first and comparison.first.stage) == first
+
+
 def test_other_ranks_and_stages_are_named_and_left_out(healthy: Path, tmp_path: Path) -> None:
     comparison = compared(healthy, recorded(tmp_path / "run", stage_times(NOBODY, ranks=2)))
 
