@@ -1,9 +1,15 @@
-"""What else is different about the two sides: work, ranks, versions, settings, and what was profiled meanwhile."""
+"""What else is different about the two sides: work, ranks, versions, how they were recorded and judged, and what was
+profiled meanwhile. A training's own configuration is not in a run.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Iterable, Iterator, NamedTuple
 
+from ...judging import settings
+from ...store import settings_file
+from ...store.documents import Unusable
 from ..report.units import spans
 from .rows import STAGE, ComparedTime
 from .sides import Side
@@ -27,7 +33,8 @@ class SideChange(NamedTuple):
 def changes(before: Side, after: Side, rows: Iterable[ComparedTime]) -> list[SideChange]:
     """What is different, what explains most first."""
     different = [*_work(rows), *_of_both(_ranks, before, after), *_of_both(_versions, before, after)]
-    different += [*_of_both(_patches, before, after), *_of_both(_profiles, before, after)]
+    for look in (_recorders, _settings, _patches, _profiles):
+        different += _of_both(look, before, after)
     return different
 
 
@@ -67,6 +74,23 @@ def _versions(side: Side) -> dict[str, str]:
     return {name: " and ".join(sorted(versions)) for name, versions in seen.items()}
 
 
+def _recorders(side: Side) -> dict[str, str]:
+    """What recorded, and by which clock; several where processes do not agree."""
+    kinds = {"native" if is_native else "Python" for is_native in side.processes["native"].drop_nulls()}
+    clocks = set(side.processes["clock"].drop_nulls())
+    return {"recorder": " and ".join(sorted(kinds)), "clock": " and ".join(sorted(clocks))}
+
+
+def _settings(side: Side) -> dict[str, str]:
+    """What the run is judged by, also where nobody has changed it."""
+    try:
+        values, failed = settings_file.read_settings(Path(side.run.path), side.run.id).values, {}
+    except Unusable:
+        values, failed = {}, {"settings": "cannot be read"}
+    named = settings.of_json(values).as_json()
+    return {**failed, **{f"setting {name}": f"{value:g}" for name, value in named.items()}}
+
+
 def _patches(side: Side) -> dict[str, str]:
     """How many targets of each framework are ranges; which frameworks are patched at all."""
     import polars as pl
@@ -83,10 +107,11 @@ def _profiles(side: Side) -> dict[str, str]:
     if side.first_step is None:
         return {}
     within = (pl.col("last_step") >= side.first_step) & (pl.col("first_step") <= (side.last_step or 0))
-    rows = side.run.escalations().filter(within & pl.col("start_ns").is_not_null())
-    steps = sorted({step for row in rows.iter_rows(named=True) for step in _steps(row, side)})
+    rows = side.run.escalations().filter(within & pl.col("start_ns").is_not_null()).to_dicts()
+    steps = sorted({step for row in rows for step in _steps(row, side)})
+    presets = sorted({row["preset"] or "none" for row in rows})
     shown = spans(steps[:_NAMED_AT_MOST]) + (" and more" if len(steps) > _NAMED_AT_MOST else "")
-    return {"profiles recorded in steps": shown} if steps else {}
+    return {"profiles recorded in steps": shown, "presets of profiles": ", ".join(presets)} if steps else {}
 
 
 def _steps(row: dict[str, Any], side: Side) -> range:

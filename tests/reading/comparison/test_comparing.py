@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.escalated_run import session
 from builders.judged_runs import BEHIND, INPUT, MS, NOBODY, recorded, stage_times
-from builders.run_files import WALL_OFFSET_NS, BankFiles, ProcessFiles, new_run
+from builders.run_files import RUN_ID, WALL_OFFSET_NS, BankFiles, ProcessFiles, new_run
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
@@ -21,6 +22,7 @@ from mstxkit.reading.comparison.rows import RANK, STAGE, STEP
 from mstxkit.reading.comparison.sides import side_of
 from mstxkit.reading.report.choice import Bounds
 from mstxkit.reading.run import open_run
+from mstxkit.store import layout, settings_file
 
 
 def compared(before: Path, after: Path, *steps: Bounds) -> comparing.Comparison:
@@ -301,6 +303,37 @@ def test_versions_that_differ_are_named(tmp_path: Path) -> None:
     comparison = compared(run("a", "2.12.0"), run("b", "2.13.0"))
 
     assert [tuple(change) for change in comparison.with_it] == [("torch", "2.12.0", "2.13.0")]
+
+
+def test_how_the_two_were_recorded_and_judged_is_compared(tmp_path: Path) -> None:
+    before, after = (of_tokens(tmp_path / name, 1000, 20_000) for name in ("a", "b"))
+    for run, native in ((before, False), (after, True)):
+        ProcessFiles(run, 101, rank=1, native=native).seal(BankFiles().range("load", 0, MS))
+    settings_file.change_settings(after, RUN_ID, {"slow_rank.effect": 0.2, "no.such_setting": 1, "gates.first": 2})
+
+    comparison = compared(before, after)
+
+    assert [tuple(change) for change in comparison.with_it] == [
+        ("recorder", "Python", "Python and native"),
+        ("setting slow_rank.effect", "0.04", "0.2"),
+    ]
+
+
+def test_presets_of_profiles_are_compared(tmp_path: Path) -> None:
+    before, after = (of_tokens(tmp_path / name, 1000, 20_000) for name in ("a", "b"))
+    session(before, f"{1:016x}", step=7, rank=0, preset="full")
+    session(after, f"{1:016x}", step=7, rank=0, preset="light")
+    session(after, f"{2:016x}", step=70, rank=0, preset="memory")
+
+    assert [tuple(change) for change in compared(before, after).with_it] == [("presets of profiles", "full", "light")]
+
+
+def test_settings_that_cannot_be_read_are_no_error(tmp_path: Path) -> None:
+    before, after = (of_tokens(tmp_path / name, 1000, 20_000) for name in ("a", "b"))
+    settings_file.change_settings(after, RUN_ID, {"slow_rank.effect": 0.2})
+    (after / layout.CONTROL / layout.SETTINGS).write_text("{")
+
+    assert [tuple(change) for change in compared(before, after).with_it] == [("settings", "", "cannot be read")]
 
 
 def test_as_json_it_has_a_schema_and_times_in_ns(healthy: Path, tmp_path: Path) -> None:
