@@ -31,9 +31,8 @@ def compare(
     """Show what is slower in one run than in another.
 
     Steps, stages and ranks have intervals. It says what changed first, and what else is different: work, ranks,
-    versions. Steps of one run are compared with
-    --before and --after. With --fail-over it ends with 1, after it has shown all this; with 2 if the two cannot be
-    compared.
+    versions, settings of mstxkit. Steps of one run are compared with --before and --after. With --fail-over it ends
+    with 1, after it has shown all this; with 2 if the two cannot be compared.
 
     Example: mstxkit compare runs/exp7 runs/exp8 --fail-over 5%
     """

@@ -43,16 +43,21 @@ class Comparison(NamedTuple):
 
     @property
     def first(self) -> ComparedTime | None:
-        """The stage that changed first: as soon as any did, and of these the one that a step comes to first."""
-        changed = [row for row in self.of(STAGE) if row.since_step is not None and not row.has_other_work]
+        """The stage that changed first, of those that did as the steps did; else of those that became slower.
+
+        It is the one that changed as soon as any did, and of several the one that a step comes to first.
+        """
+        of_steps = {row.verdict for row in self.of(STEP)}
+        is_faster = "faster" in of_steps and "slower" not in of_steps and not self.other_work
+        changed = [row for row in self.of(STAGE) if row.verdict == ("faster" if is_faster else "slower")]
         return min(changed, key=lambda row: row.since_step or 0, default=None)
 
     def over(self, limit_ratio: float) -> list[ComparedTime]:
-        """Steps and stages that have become slower by more than that, and for sure slower; steps where the work is the
-        same.
+        """Steps and stages that have become slower by more than that, and for sure slower; by the time of a token where
+        tokens are known, and steps where the work is the same.
         """
         both = (*(() if self.other_work else self.of(STEP)), *self.of(STAGE))
-        return [row for row in both if row.time.ratio > limit_ratio and row.verdict == "slower"]
+        return [row for row in both if row.judged.ratio > limit_ratio and row.verdict == "slower"]
 
 
 def compared(before: Side, after: Side) -> Comparison:
@@ -119,12 +124,17 @@ def _left_out(before: Side, after: Side) -> Iterator[str]:
         for role in (role for role in side.steps if role not in other.steps):
             yield f"role {role or '(none)'}: only {side.path} has it"
     for role in (role for role in before.steps if role in after.steps):
-        stages = [{stage for step in side.steps[role] for stage in step.stages} for side in (before, after)]
+        stages = [_stages(side, role) for side in (before, after)]
         for stage in sorted(stages[0] ^ stages[1]):
             yield f"stage {stage}: only {before.path if stage in stages[0] else after.path} has it"
         members = [{peer.rank for step in side.steps[role] for peer in step.members} for side in (before, after)]
         if members[0] != members[1]:
             yield f"ranks of {role or 'the job'}: the two sides do not have the same ones"
+
+
+def _stages(side: Side, role: str) -> set[str]:
+    beside = [step for group, steps in side.beside.items() if group[0] == role for step in steps]
+    return {stage for step in (*side.steps[role], *beside) for stage in step.stages}
 
 
 def as_json(comparison: Comparison, limit_ratio: float | None) -> dict[str, Any]:

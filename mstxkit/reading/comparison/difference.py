@@ -58,6 +58,11 @@ class Difference(NamedTuple):
         """Is it less, for sure, and by as much as matters?"""
         return self.high < 0 and self.ratio <= -LEAST_RATIO
 
+    @property
+    def is_changed(self) -> bool:
+        """Is it more or less, for sure, and by as much as matters?"""
+        return self.is_more or self.is_less
+
 
 def between(before: Seconds, after: Seconds, confidence: float = 0.95) -> Difference | None:
     """How values have changed; None where there are fewer than STEPS_NEEDED positive ones on either side.

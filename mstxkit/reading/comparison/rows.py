@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple
+from typing import TYPE_CHECKING, Iterator, NamedTuple
+
+import numpy as np
 
 from ..tables import lateness
 from . import sides
 from .difference import Difference, between, onset
 from .sides import Series, Side
+
+if TYPE_CHECKING:
+    from ...judging.evidence import Seconds
 
 # What a row is of.
 STEP, STAGE, RANK = "step", "stage", "rank"
@@ -39,22 +44,26 @@ class ComparedTime(NamedTuple):
     per_token: Difference | None = None
 
     @property
+    def judged(self) -> Difference:
+        """What decides: the time of one token, where tokens are known."""
+        return self.time if self.per_token is None else self.per_token
+
+    @property
     def has_other_work(self) -> bool:
-        """Does the work explain it: more tokens where it takes longer, fewer where it takes less?"""
-        tokens, each = self.tokens, self.per_token
-        if tokens is None or each is None:
+        """Does the work explain it: it takes longer with more tokens, or less with fewer, and a token takes as long?"""
+        tokens, time = self.tokens, self.time
+        if tokens is None or self.judged.is_changed:
             return False
-        is_same_way = (tokens.is_more and self.time.is_more) or (tokens.is_less and self.time.is_less)
-        return is_same_way and not (each.is_more if self.time.is_more else each.is_less)
+        return (tokens.is_more and time.is_more) or (tokens.is_less and time.is_less)
 
     @property
     def verdict(self) -> str:
         """`slower`, `faster`, `more work`, `less work`, or `alike`: no difference is seen."""
-        if not (self.time.is_more or self.time.is_less):
-            return "alike"
         if self.has_other_work:
             return "more work" if self.time.is_more else "less work"
-        return "slower" if self.time.is_more else "faster"
+        if not self.judged.is_changed:
+            return "alike"
+        return "slower" if self.judged.is_more else "faster"
 
 
 def of_sides(before: Side, after: Side, confidence: float) -> list[ComparedTime]:
@@ -85,6 +94,19 @@ def _pairs(before: Side, after: Side) -> Iterator[_Pair]:
             ranks = [sides.of_ranks(steps, stage) for steps in own]
             for rank in ranks[0] if ranks[0].keys() == ranks[1].keys() and len(ranks[0]) > 1 else ():
                 yield RANK, role, stage, rank, stage in waiting, ranks[0][rank], ranks[1][rank], None
+        yield from _beside(role, before, after)
+
+
+def _beside(role: str, before: Side, after: Side) -> Iterator[_Pair]:
+    """Stages that only those go through who work beside the ranks' own processes."""
+    own = {stage for side in (before, after) for stage in sides.stages_of(side.steps[role])}
+    for group in (group for group in before.beside if group[0] == role and group in after.beside):
+        groups = before.beside[group], after.beside[group]
+        both = set(sides.stages_of(groups[0])) - own
+        for stage in (stage for stage in sides.stages_of(groups[1]) if stage in both):
+            first, second = (sides.of_stage(steps, stage) for steps in groups)
+            tokens = sides.tokens_of(groups[0], stage), sides.tokens_of(groups[1], stage)
+            yield STAGE, role, stage, None, False, first, second, tokens
 
 
 def _row(
@@ -94,11 +116,24 @@ def _row(
     time = between(before.values, after.values, confidence)
     if time is None:
         return None
-    is_changed = time.is_more or time.is_less
-    since = after.steps[onset(time.before, after.values, time.ratio)] if is_changed else None
-    row = ComparedTime(of, role, stage, rank, time, waits, since)
-    if tokens is None:
-        return row
-    work = between(tokens[0].values, tokens[1].values, confidence)
-    each = between(before.values / tokens[0].values, after.values / tokens[1].values, confidence)
-    return row._replace(tokens=work, per_token=each)
+    row, each = ComparedTime(of, role, stage, rank, time, waits), after.values
+    if tokens is not None:
+        work = between(tokens[0].values, tokens[1].values, confidence)
+        each = _of_each(after.values, tokens[1].values)
+        per_token = between(_of_each(before.values, tokens[0].values), each, confidence)
+        row = row._replace(tokens=work, per_token=per_token)
+    return row._replace(since_step=_since(row, after, each))
+
+
+def _of_each(values: Seconds, tokens: Seconds) -> Seconds:
+    """How long one token takes; NaN where there is none."""
+    return values / np.where(tokens > 0, tokens, np.nan)
+
+
+def _since(row: ComparedTime, after: Series, each: Seconds) -> int | None:
+    """From which step on it is so, by what has decided it."""
+    if row.verdict == "alike":
+        return None
+    by_time = row.has_other_work or row.per_token is None
+    changed, values = (row.time, after.values) if by_time else (row.judged, each)
+    return after.steps[onset(changed.before, values, changed.ratio)]

@@ -32,6 +32,7 @@ class Side(NamedTuple):
         wanted: Which of its steps were asked for; None: all.
         run: The run.
         steps: Its steps by role, in order; controllers left out.
+        beside: Steps of those that work beside a rank's own processes, by role and by what they are.
         processes: Its `processes()`.
     """
 
@@ -39,6 +40,7 @@ class Side(NamedTuple):
     wanted: Bounds | None
     run: Run
     steps: dict[str, list[RoleStep]]
+    beside: dict[tuple[str, str], list[RoleStep]]
     processes: pl.DataFrame
 
     @property
@@ -58,26 +60,44 @@ def side_of(run: Run, wanted: Bounds | None = None) -> Side:
     *Cost*: a table of stages and about a millisecond a step.
     """
     processes = run.processes()
-    by_role: dict[str, list[RoleStep]] = {}
-    for step in role_steps.of_run(run, processes):
+    by_group = _by_group(role_steps.of_run(run, processes), wanted, processes)
+    own: dict[str, str] = {}  # which group of a role is compared: of its ranks' own processes, where there are any
+    for role, beside in sorted(by_group, key=lambda group: (group[1] != "", -len(stages_of(by_group[group])))):
+        own.setdefault(role, beside)
+    steps = {role: by_group[role, beside] for role, beside in own.items()}
+    others = {group: steps for group, steps in by_group.items() if own[group[0]] != group[1]}
+    return Side(run.path, wanted, run, steps, others, processes)
+
+
+def _by_group(
+    steps: Iterable[RoleStep], wanted: Bounds | None, processes: pl.DataFrame
+) -> dict[tuple[str, str], list[RoleStep]]:
+    """Steps in order, by role and by what they are who work beside a rank's own; the last attempt has each."""
+    beside = {entry["process"]: role_steps.beside(entry) for entry in processes.to_dicts()}
+    groups: dict[tuple[str, str], dict[int, RoleStep]] = {}
+    for step in steps:  # attempt by attempt
         if wanted is None or wanted.first <= step.step <= wanted.last:
-            by_role.setdefault(step.role, []).append(step)
-    for steps in by_role.values():
-        steps.sort(key=lambda step: step.step)
-    return Side(run.path, wanted, run, by_role, processes)
+            groups.setdefault((step.role, beside.get(step.members[0].process, "")), {})[step.step] = step
+    return {group: [numbered[number] for number in sorted(numbered)] for group, numbered in groups.items()}
 
 
 def lengths(steps: list[RoleStep]) -> Series:
-    """How long each step of a role takes: until the next one begins, where that has the next number; else until all
+    """How long each step of a role takes: until the same processes begin the one with the next number; else until all
     have left its last stage. Seconds.
     """
     began = [_first(step) for step in steps]
     took = [_last(step) - begin for step, begin in zip(steps, began)]
     for at in range(len(steps) - 1):
         until_next = began[at + 1] - began[at]
-        if steps[at + 1].step == steps[at].step + 1 and until_next > 0:
+        if until_next > 0 and _is_next(steps[at], steps[at + 1]):
             took[at] = until_next
     return Series(tuple(step.step for step in steps), np.array(took))
+
+
+def _is_next(step: RoleStep, other: RoleStep) -> bool:
+    """Is it the next one, and done by the same? Up to what a restarted job does first, the restart takes time."""
+    same = {peer.process for peer in step.members} & {peer.process for peer in other.members}
+    return other.step == step.step + 1 and bool(same)
 
 
 def of_stage(steps: list[RoleStep], stage: str) -> Series:
@@ -93,14 +113,14 @@ def tokens_of(steps: list[RoleStep], stage: str) -> Series:
 
 
 def of_ranks(steps: list[RoleStep], stage: str) -> dict[int, Series]:
-    """How long each rank's own process is in a stage, step by step. Seconds."""
+    """How long each rank is in a stage, step by step; the longest, where it has several processes. Seconds."""
     numbers = tuple(step.step for step in steps)
     tables: dict[int, Seconds] = {}
     for place, (step, at) in enumerate(_at(steps, stage)):
         for member, peer in enumerate(step.members):
-            if at >= 0 and peer.rank is not None and not peer.part and not peer.is_controller:
+            if at >= 0 and peer.rank is not None and not peer.is_controller:
                 values = tables.setdefault(peer.rank, np.full(len(numbers), np.nan))
-                values[place] = step.total_s[member, at]
+                values[place] = np.fmax(values[place], step.total_s[member, at])
     return {rank: Series(numbers, values) for rank, values in sorted(tables.items())}
 
 

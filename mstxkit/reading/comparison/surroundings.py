@@ -1,9 +1,15 @@
-"""What else is different about the two sides: work, ranks, versions, settings, and what was profiled meanwhile."""
+"""What else is different about the two sides: work, ranks, versions, how they were recorded and judged, and what was
+profiled meanwhile. A training's own configuration is not in a run.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Iterable, Iterator, NamedTuple
 
+from ...judging import settings
+from ...store import settings_file
+from ...store.documents import Unusable
 from ..report.units import spans
 from .rows import STAGE, ComparedTime
 from .sides import Side
@@ -27,14 +33,15 @@ class SideChange(NamedTuple):
 def changes(before: Side, after: Side, rows: Iterable[ComparedTime]) -> list[SideChange]:
     """What is different, what explains most first."""
     different = [*_work(rows), *_of_both(_ranks, before, after), *_of_both(_versions, before, after)]
-    different += [*_of_both(_patches, before, after), *_of_both(_profiles, before, after)]
+    for look in (_recorders, _settings, _patches, _profiles):
+        different += _of_both(look, before, after)
     return different
 
 
 def _work(rows: Iterable[ComparedTime]) -> Iterator[SideChange]:
     for row in rows:
         tokens = row.tokens
-        if row.of == STAGE and tokens is not None and (tokens.is_more or tokens.is_less):
+        if row.of == STAGE and tokens is not None and tokens.is_changed:
             yield SideChange(f"tokens of {row.stage}", f"{tokens.before:.0f} a step", f"{tokens.after:.0f} a step")
 
 
@@ -51,8 +58,10 @@ def _ranks(side: Side) -> dict[str, str]:
         f"ranks of {role}" if role else "ranks": len({peer.rank for step in steps for peer in step.members})
         for role, steps in side.steps.items()
     }
-    hosts = {peer.host for steps in side.steps.values() for step in steps for peer in step.members}
-    return {**{what: str(count) for what, count in members.items()}, "hosts": str(len(hosts))}
+    peers = {peer for steps in side.steps.values() for step in steps for peer in step.members}
+    attempts = side.processes["attempt"].drop_nulls().n_unique()
+    counts = {**members, "hosts": len({peer.host for peer in peers}), "attempts of the job": attempts}
+    return {what: str(count) for what, count in counts.items()}
 
 
 def _versions(side: Side) -> dict[str, str]:
@@ -63,6 +72,23 @@ def _versions(side: Side) -> dict[str, str]:
             name, _, version = named.partition(" ")
             seen.setdefault(name, set()).add(version)
     return {name: " and ".join(sorted(versions)) for name, versions in seen.items()}
+
+
+def _recorders(side: Side) -> dict[str, str]:
+    """What recorded, and by which clock; several where processes do not agree."""
+    kinds = {"native" if is_native else "Python" for is_native in side.processes["native"].drop_nulls()}
+    clocks = set(side.processes["clock"].drop_nulls())
+    return {"recorder": " and ".join(sorted(kinds)), "clock": " and ".join(sorted(clocks))}
+
+
+def _settings(side: Side) -> dict[str, str]:
+    """What the run is judged by, also where nobody has changed it."""
+    try:
+        values, failed = settings_file.read_settings(Path(side.run.path), side.run.id).values, {}
+    except Unusable:
+        values, failed = {}, {"settings": "cannot be read"}
+    named = settings.of_json(values).as_json()
+    return {**failed, **{f"setting {name}": f"{value:g}" for name, value in named.items()}}
 
 
 def _patches(side: Side) -> dict[str, str]:
@@ -81,10 +107,11 @@ def _profiles(side: Side) -> dict[str, str]:
     if side.first_step is None:
         return {}
     within = (pl.col("last_step") >= side.first_step) & (pl.col("first_step") <= (side.last_step or 0))
-    rows = side.run.escalations().filter(within & pl.col("start_ns").is_not_null())
-    steps = sorted({step for row in rows.iter_rows(named=True) for step in _steps(row, side)})
+    rows = side.run.escalations().filter(within & pl.col("start_ns").is_not_null()).to_dicts()
+    steps = sorted({step for row in rows for step in _steps(row, side)})
+    presets = sorted({row["preset"] or "none" for row in rows})
     shown = spans(steps[:_NAMED_AT_MOST]) + (" and more" if len(steps) > _NAMED_AT_MOST else "")
-    return {"profiles recorded in steps": shown} if steps else {}
+    return {"profiles recorded in steps": shown, "presets of profiles": ", ".join(presets)} if steps else {}
 
 
 def _steps(row: dict[str, Any], side: Side) -> range:

@@ -17,12 +17,14 @@ from .sides import Side
 
 _RANKS_SHOWN, _CHANGES_SHOWN, _LEFT_OUT_SHOWN = 8, 12, 8
 _STYLES = {"slower": "bold red", "faster": "bold green", "more work": "bold", "less work": "bold"}
-_WORDS = {"slower": "Slower", "faster": "Faster", "alike": "No difference seen"}
+_WORDS = {"slower": ("Slower", "bold red"), "faster": ("Faster", "bold green")}
+# Where the two sides do other work, the length of a step does not say who is slower.
+_WORDS_OF_OTHER_WORK = {"slower": ("Longer", "bold"), "faster": ("Shorter", "bold")}
 
 
 def render(comparison: Comparison, everything: bool = False) -> RenderableType:
     """All of it: the verdict, what changed first, what changed with it; then stages and the ranks that have changed."""
-    parts: list[RenderableType] = [*map(_headline, comparison.of(STEP)), *_first(comparison)]
+    parts: list[RenderableType] = [*_headlines(comparison), *_first(comparison)]
     if comparison.other_work:
         parts.append(Text("The two sides do not do the same work: only times for one token can be compared.", "bold"))
     parts += _listed("with it", [_change(change) for change in comparison.with_it], _CHANGES_SHOWN)
@@ -44,10 +46,14 @@ def _side(side: Side) -> str:
     return f"{for_terminal(side.path)}, steps {side.first_step} to {side.last_step} ({steps} steps{of_roles})"
 
 
-def _headline(row: ComparedTime) -> Text:
+def _headlines(comparison: Comparison) -> list[Text]:
+    words = _WORDS_OF_OTHER_WORK if comparison.other_work else _WORDS
+    return [_headline(row, *words.get(row.verdict, ("No difference seen", "bold"))) for row in comparison.of(STEP)]
+
+
+def _headline(row: ComparedTime, word: str, style: str) -> Text:
     time = row.time
     whose = f" of {shown(row.role)}" if row.role else ""
-    word, style = _WORDS.get(row.verdict, row.verdict.capitalize()), _STYLES.get(row.verdict, "bold")
     took = f"a step{whose} takes {duration(1e9 * time.after)}, before {duration(1e9 * time.before)}"
     return Text.assemble((f"{word}: ", style), took, f": {percent(time.ratio)} ({interval(time)})")
 
@@ -56,13 +62,16 @@ def _first(comparison: Comparison) -> list[Text]:
     row = comparison.first
     if row is None:
         return []
-    off = row.time.after - row.time.before
     since = "from its first step on" if row.since_step == comparison.after.first_step else f"from step {row.since_step}"
-    text = Text.assemble(("  first     ", "dim"), f"{shown(row.stage)}, {since}: ", _more(off))
+    text = Text.assemble(("  first     ", "dim"), f"{shown(row.stage)}, {since}: ", _more(row))
     return [text]
 
 
-def _more(seconds: float) -> str:
+def _more(row: ComparedTime) -> str:
+    """By how much: of a token where there are more or fewer of them."""
+    if row.tokens is not None and row.tokens.is_changed:
+        return f"{percent(row.judged.ratio)} for a token"
+    seconds = row.time.after - row.time.before
     return f"{'+' if seconds >= 0 else '-'}{duration(1e9 * abs(seconds))} in the member that takes longest"
 
 

@@ -92,7 +92,7 @@ def _members(processes: pl.DataFrame, rows: pl.DataFrame) -> _Members:
     hosts = {entry["host"] for entry in entries}
     apart_s = WALL_ERROR_NS / _NS if len(hosts) > 1 else 0.0
     return _Members(
-        [(entry["attempt"] or 0, entry["role"] or "", _beside(entry)) for entry in entries],
+        [(entry["attempt"] or 0, entry["role"] or "", beside(entry)) for entry in entries],
         [_peer(place, entry, place in drivers) for place, entry in enumerate(entries)],
         np.array([(entry["clock_error_ns"] or 0) / _NS + apart_s for entry in entries]),
         [entry["state"] == "ended" for entry in entries],
@@ -104,7 +104,7 @@ def _peer(place: int, entry: dict[str, Any], is_controller: bool) -> Peer:
     return Peer(entry["rank"], entry["host"] or "", entry["process"] or str(place), entry["part"] or "", is_controller)
 
 
-def _beside(entry: dict[str, Any]) -> str:
+def beside(entry: dict[str, Any]) -> str:
     """What a process beside a rank's own is, without its number; "" of a rank's own."""
     is_beside = entry["under"] in parts.BESIDE
     return re.sub(r"\d+", "", f"{entry['under']} {entry['part'] or ''}").strip() if is_beside else ""

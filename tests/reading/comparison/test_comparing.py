@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.escalated_run import session
 from builders.judged_runs import BEHIND, INPUT, MS, NOBODY, recorded, stage_times
-from builders.run_files import BankFiles, ProcessFiles, new_run
+from builders.run_files import RUN_ID, WALL_OFFSET_NS, BankFiles, ProcessFiles, new_run
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
+from rich.console import Console
 
 from mstxkit.errors import ReadError
-from mstxkit.reading.comparison import comparing
+from mstxkit.host import parts
+from mstxkit.reading.comparison import comparing, sides, text
 from mstxkit.reading.comparison.rows import RANK, STAGE, STEP
 from mstxkit.reading.comparison.sides import side_of
 from mstxkit.reading.report.choice import Bounds
 from mstxkit.reading.run import open_run
+from mstxkit.store import layout, settings_file
 
 
 def compared(before: Path, after: Path, *steps: Bounds) -> comparing.Comparison:
@@ -68,6 +73,80 @@ def test_a_stage_in_which_members_wait_for_each_other_says_so(healthy: Path, tmp
     assert waits["actor_update", None] and waits["actor_update", 1] and not waits["reference", 1]
     assert verdicts(comparison, RANK)["reference", 1] == "slower"
     assert verdicts(comparison, RANK)["reference", 0] == "alike"
+
+
+def launched(path: Path, fault: str, seed: int, **part: str) -> Path:
+    """Trainers as a launcher starts them: each knows what part it is. Of rank 0 also one beside it in every step."""
+    run, banks, beside = new_run(path), {}, BankFiles()
+    for step, rank, name, begin, end in stage_times(fault, ranks=4, seed=seed):
+        if name in ("reference", "actor_update"):
+            banks.setdefault(rank, BankFiles()).range(name, begin, end, stage=name, own=True, step=step)
+        if part and rank == 0 and name == "reference":
+            beside.range("fetch", begin + 20 * MS, begin + 21 * MS, stage="fetch", own=True, step=step)
+    for rank, bank in banks.items():
+        ProcessFiles(run, 100 + rank, rank=rank, world_size=len(banks), part="trainer").seal(bank)
+    if part:
+        ProcessFiles(run, 200, rank=0, **part).seal(beside)
+    return run
+
+
+def test_ranks_of_a_launched_job_are_compared(tmp_path: Path) -> None:
+    comparison = compared(launched(tmp_path / "a", NOBODY, 1), launched(tmp_path / "b", INPUT, 3))
+
+    assert verdicts(comparison, RANK)["reference", 1] == "slower"
+    assert verdicts(comparison, RANK)["reference", 0] == "alike"
+    assert len(comparison.of(RANK)) == 2 * 4
+
+
+def test_who_works_beside_a_rank_is_no_rank_and_no_step_of_its_own(tmp_path: Path) -> None:
+    worker = {"part": "dataloader 0", "under": parts.DATALOADER}
+    alone, joined = launched(tmp_path / "a", NOBODY, 1), launched(tmp_path / "b", NOBODY, 1, **worker)
+
+    lengths = [sides.lengths(side_of(open_run(run)).steps[""]) for run in (alone, joined)]
+    assert lengths[0].steps == lengths[1].steps and list(lengths[0].values) == list(lengths[1].values)
+    comparison = compared(launched(tmp_path / "c", INPUT, 3, **worker), joined)
+    assert [row.stage for row in comparison.of(STAGE)] == ["reference", "actor_update", "fetch"]
+    assert {row.stage for row in comparison.of(RANK)} == {"reference", "actor_update"}
+
+
+def restarted(path: Path, *attempts: tuple[range, int]) -> Path:
+    """Attempts of one job, a minute apart: which steps each did, and how many ms a stage took in it."""
+    run = new_run(path)
+    for attempt, (steps, ms) in enumerate(attempts):
+        for rank in range(2):
+            bank, began = BankFiles(), attempt * 60_000 * MS
+            for step in steps:
+                at = began + (step - steps.start) * 100 * MS
+                bank.range("x", at, at + ms * MS + rank * step % 3 * MS // 10, stage="x", own=True, step=step)
+            identity = {"start": f"s{attempt}", "restart": attempt, "start_ns": WALL_OFFSET_NS + began}
+            ProcessFiles(run, 100 + 10 * attempt + rank, rank=rank, **identity).seal(bank)
+    return run
+
+
+def test_a_restarted_job_that_did_all_steps_again_is_not_faster(tmp_path: Path) -> None:
+    once = restarted(tmp_path / "a", (range(30), 10))
+    twice = restarted(tmp_path / "b", (range(30), 10), (range(30), 10))
+
+    comparison = compared(once, twice)
+
+    assert {row.verdict for row in comparison.rows} == {"alike"}
+    assert [step.step for step in comparison.after.steps[""]] == list(range(30))
+    assert [tuple(change) for change in comparison.with_it] == [("attempts of the job", "1", "2")]
+
+
+def test_of_a_step_that_was_done_again_the_last_attempt_counts(tmp_path: Path) -> None:
+    run = restarted(tmp_path / "run", (range(20), 10), (range(10, 30), 40))
+
+    series = sides.of_stage(side_of(open_run(run)).steps[""], "x")
+
+    assert series.steps == tuple(range(30))
+    assert [value > 0.02 for value in series.values] == [step >= 10 for step in range(30)]
+
+
+def test_the_time_to_a_restart_is_no_step(tmp_path: Path) -> None:
+    run = restarted(tmp_path / "run", (range(20), 10), (range(20, 30), 10))
+
+    assert max(sides.lengths(side_of(open_run(run)).steps[""]).values) < 1
 
 
 def test_since_which_step_it_is_so_is_said(healthy: Path, tmp_path: Path) -> None:
@@ -133,6 +212,78 @@ def test_what_is_slower_for_the_same_work_is_slower_however_much_work_there_is(t
     assert [row.stage for row in comparison.over(0.05)] == ["actor_generate"]
 
 
+@pytest.mark.parametrize(
+    ("tokens", "ns_each", "verdict", "is_over"),
+    [
+        (500, 28_000, "slower", True),  # half the tokens in less time, and a token takes 40 % longer
+        (950, 22_000, "slower", True),  # a step takes 4.5 % longer, a token 10 %
+        (2000, 20_400, "slower", False),  # twice the time for twice the tokens, and 2 % for a token
+        (1500, 14_000, "faster", False),  # more time, and less for a token
+        (500, 20_000, "less work", False),
+        (1000, 22_000, "slower", True),
+    ],
+)
+def test_the_time_of_one_token_decides(
+    tmp_path: Path, tokens: int, ns_each: int, verdict: str, is_over: bool
+) -> None:  # fmt: skip
+    before, after = of_tokens(tmp_path / "a", 1000, 20_000), of_tokens(tmp_path / "b", tokens, ns_each)
+
+    comparison = compared(before, after)
+
+    assert verdicts(comparison, STAGE) == {("actor_generate", None): verdict}
+    assert [row.stage for row in comparison.over(0.05) if row.of == STAGE] == ["actor_generate"] * is_over
+
+
+def test_since_when_a_token_takes_longer_is_said_also_where_a_step_takes_less(tmp_path: Path) -> None:
+    run, bank = new_run(tmp_path / "b"), BankFiles()
+    for step in range(40):
+        ns = 500 * (40_000 if step >= 10 else 20_000) + step % 3 * MS // 10
+        bank.range("generate", step * 22 * MS, step * 22 * MS + ns, stage="generate", own=True, step=step, tokens=500)
+    ProcessFiles(run, 100, rank=0).seal(bank)
+
+    comparison = compared(of_tokens(tmp_path / "a", 1500, 20_000), run)
+
+    assert comparison.first is not None and comparison.first.since_step == 10
+    shown = io.StringIO()
+    Console(width=100, file=shown).print(text.render(comparison))
+    assert "first     actor_generate, from step 10: +100 % for a token" in shown.getvalue()
+    assert "Shorter: a step takes" in shown.getvalue() and "Faster" not in shown.getvalue()
+
+
+def of_two_stages(path: Path, *, x_ms: float, y_ms: float) -> Path:
+    """Steps of x and then y: each step as long as both take."""
+    run, bank, now = new_run(path), BankFiles(), 0
+    for step in range(20):
+        for stage, ms in (("x", x_ms), ("y", y_ms)):
+            end = now + int((ms + step % 3 / 20) * MS)
+            bank.range(stage, now, end, stage=stage, own=True, step=step)
+            now = end
+    ProcessFiles(run, 100, rank=0).seal(bank)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("x_ms", "y_ms", "verdict", "first"),
+    [
+        (8, 40, "slower", "y"),
+        (12, 10, "faster", "y"),
+        (8, 22, "alike", "y"),
+        (12, 18, "alike", "x"),
+        (8, 20, "faster", "x"),
+        (10, 20, "alike", None),
+    ],
+)
+def test_what_changed_first_is_what_changed_as_a_step_did(
+    tmp_path: Path, x_ms: float, y_ms: float, verdict: str, first: str | None
+) -> None:
+    before = of_two_stages(tmp_path / "a", x_ms=10, y_ms=20)
+
+    comparison = compared(before, of_two_stages(tmp_path / "b", x_ms=x_ms, y_ms=y_ms))
+
+    assert verdicts(comparison, STEP) == {(None, None): verdict}
+    assert (comparison.first and comparison.first.stage) == first
+
+
 def test_other_ranks_and_stages_are_named_and_left_out(healthy: Path, tmp_path: Path) -> None:
     comparison = compared(healthy, recorded(tmp_path / "run", stage_times(NOBODY, ranks=2)))
 
@@ -152,6 +303,37 @@ def test_versions_that_differ_are_named(tmp_path: Path) -> None:
     comparison = compared(run("a", "2.12.0"), run("b", "2.13.0"))
 
     assert [tuple(change) for change in comparison.with_it] == [("torch", "2.12.0", "2.13.0")]
+
+
+def test_how_the_two_were_recorded_and_judged_is_compared(tmp_path: Path) -> None:
+    before, after = (of_tokens(tmp_path / name, 1000, 20_000) for name in ("a", "b"))
+    for run, native in ((before, False), (after, True)):
+        ProcessFiles(run, 101, rank=1, native=native).seal(BankFiles().range("load", 0, MS))
+    settings_file.change_settings(after, RUN_ID, {"slow_rank.effect": 0.2, "no.such_setting": 1, "gates.first": 2})
+
+    comparison = compared(before, after)
+
+    assert [tuple(change) for change in comparison.with_it] == [
+        ("recorder", "Python", "Python and native"),
+        ("setting slow_rank.effect", "0.04", "0.2"),
+    ]
+
+
+def test_presets_of_profiles_are_compared(tmp_path: Path) -> None:
+    before, after = (of_tokens(tmp_path / name, 1000, 20_000) for name in ("a", "b"))
+    session(before, f"{1:016x}", step=7, rank=0, preset="full")
+    session(after, f"{1:016x}", step=7, rank=0, preset="light")
+    session(after, f"{2:016x}", step=70, rank=0, preset="memory")
+
+    assert [tuple(change) for change in compared(before, after).with_it] == [("presets of profiles", "full", "light")]
+
+
+def test_settings_that_cannot_be_read_are_no_error(tmp_path: Path) -> None:
+    before, after = (of_tokens(tmp_path / name, 1000, 20_000) for name in ("a", "b"))
+    settings_file.change_settings(after, RUN_ID, {"slow_rank.effect": 0.2})
+    (after / layout.CONTROL / layout.SETTINGS).write_text("{")
+
+    assert [tuple(change) for change in compared(before, after).with_it] == [("settings", "", "cannot be read")]
 
 
 def test_as_json_it_has_a_schema_and_times_in_ns(healthy: Path, tmp_path: Path) -> None:
