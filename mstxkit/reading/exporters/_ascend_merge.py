@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import MstxkitError
+from ..importers._database import connected
 from . import _rank_files
 from ._ascend_file import AscendFile
 from ._profile_folder import OUTPUT
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"ascend_(?:pytorch|mindspore)_profiler(?:_(\d{1,9}))?\.db")
 _COPIED_AT_MOST_BYTES = 64 << 20
+_LOCKED = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED
 
 
 class ProfileTime(NamedTuple):
@@ -74,18 +76,27 @@ def _copied(folder: Path, source: Path) -> Path:
     place = folder / output.parent.name / OUTPUT if output.name == OUTPUT else folder
     place.mkdir(parents=True, exist_ok=True, mode=0o750)
     target = place / source.name
-    try:
-        with closing(sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True)) as there:
-            with closing(sqlite3.connect(target)) as here:
-                there.backup(here)
-    except sqlite3.Error as exc:
-        raise MstxkitError(f"{source} cannot be read as a database: {exc}") from exc
+    _copy_database(source, target)
     if output.name == OUTPUT:
         beside = [output / "analysis.db", *output.parent.glob("profiler_*.json")]
         for file in (file for file in beside if file.is_file() and not file.is_symlink()):
             if file.stat().st_size <= _COPIED_AT_MOST_BYTES:
                 shutil.copyfile(file, (place if file.parent == output else place.parent) / file.name)
     return target
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    try:
+        with closing(connected(source)) as there, closing(sqlite3.connect(target)) as here:
+            there.backup(here, progress=_stop_where_locked)
+    except (sqlite3.Error, UnicodeError, OSError) as exc:
+        raise MstxkitError(f"{source} cannot be read as a database: {exc}") from exc
+
+
+def _stop_where_locked(status: int, remaining: int, total: int) -> None:
+    """Each attempt has waited already; by itself a backup would try again for ever."""
+    if status & 0xFF in _LOCKED:
+        raise sqlite3.OperationalError("database is locked; try again when its writer is done")
 
 
 def _read(target: Path, source: Path) -> ProfileTime:
