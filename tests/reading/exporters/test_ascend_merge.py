@@ -91,3 +91,34 @@ def test_a_profile_with_a_log_format_is_read_where_nothing_can_be_written(
     assert "update" in names_in(joined(run, profile))
     assert all("immutable=1" in path for path in asked if str(profile) in path)
     assert sorted(os.listdir(profile.parent)) == before
+
+
+def test_a_profile_that_insight_opened_gets_ranges_and_is_read_anew_by_it(run: Path, profile: Path) -> None:
+    """It adds a column, and notes what it has computed: without that note it computes it for all rows."""
+    change(
+        profile,
+        "alter table MSTX_EVENTS add depth integer",
+        "update MSTX_EVENTS set depth = 0",
+        "create table status_info(id integer primary key autoincrement, key text, value text)",
+        "insert into status_info(key, value) values ('unit', 'FINISH')",
+    )
+
+    file = joined(run, profile)
+
+    assert names_in(file).count("update") == 2
+    assert ask(file, "select distinct depth from MSTX_EVENTS") == [(None,)]
+    assert ask(file, "select * from status_info") == []
+
+
+@pytest.mark.parametrize("column", ["domainId", "rangeId", "category", "endGlobalTid"])
+def test_a_profile_of_an_older_profiler_gets_what_its_tables_can_hold(run: Path, profile: Path, column: str) -> None:
+    change(profile, f"alter table MSTX_EVENTS rename column {column} to other")
+
+    assert "update" in names_in(joined(run, profile))
+
+
+def test_a_profile_whose_ranges_have_no_times_is_refused(run: Path, profile: Path) -> None:
+    change(profile, "alter table MSTX_EVENTS rename column startNs to begin")
+
+    with pytest.raises(MstxkitError, match=r"not a profile that can be added to.*startNs"):
+        joined(run, profile)
