@@ -67,7 +67,7 @@ class _Folder:
         self._file_of = {process: file for file in self._files for process in file.processes}
         self._open: dict[int, tuple[AscendFile, StepTimes]] = {}
         self._counts: dict[int, int] = {}
-        self._pids = trace_pids(self._processes)
+        self._pids, self._attempts = trace_pids(self._processes), self._processes["attempt"].to_list()
         self.reader = RankRowReader(run)
         self._opened: dict[int, list[RankRows]] = {}
         for rows in self.reader.open_marks():
@@ -84,7 +84,7 @@ class _Folder:
 
     def _of(self, file: RankFile) -> tuple[AscendFile, StepTimes]:
         if file.number not in self._open:
-            self._open[file.number] = AscendFile(self._place(file)), StepTimes(file)
+            self._open[file.number] = AscendFile(self._place(file)), StepTimes(file, self._attempts)
         return self._open[file.number]
 
     def _place(self, file: RankFile) -> Path:
@@ -96,6 +96,7 @@ class _Folder:
     def _close(self, number: int, base: AscendFile, steps: StepTimes) -> None:
         for process in steps.file.processes:
             for rows in self._opened.pop(process, ()):
+                steps.see(rows)
                 base.put(rows, self.reader.texts, self._pids[process])
         del self._open[number]
         self._counts[number] = base.count
@@ -104,7 +105,7 @@ class _Folder:
             "mstxkit_role": steps.file.role or "",
             "mstxkit_rank": str(steps.file.rank),
         }
-        base.describe(steps.file, steps.windows(base.last_ns), about)
+        base.describe(steps.file, steps.windows(), about)
         base.close()
 
     def finish(self) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from builders import msprof_analyze, profiler_database, soak
-from builders.run_files import WALL_OFFSET_NS, BankFiles, ProcessFiles, new_run
+from builders.run_files import WALL_OFFSET_NS, BankFiles, ProcessFiles, anchor, new_run
 
 pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
@@ -113,6 +113,26 @@ def test_steps_follow_each_other_without_a_gap(run: Path) -> None:
 
     assert [step for step, _, _ in steps] == [1, 2, 3]
     assert all(end + 1 == begin for (_, _, end), (_, begin, _) in zip(steps, steps[1:]))
+
+
+def test_steps_of_a_job_that_was_started_anew_are_those_of_the_last_attempt_that_has_them(run: Path) -> None:
+    """Steps 1 to 4, killed, and on from step 3; each attempt ends a step of 1000 ns with its last range."""
+    for attempt, steps in enumerate((range(1, 5), range(3, 7))):
+        bank, begin = BankFiles(), attempt * 20_000
+        for step in steps:
+            at = begin + step * 1_000
+            bank.range("update", at, at + 500, stage="update", own=True, step=step)
+        anchors = (anchor(begin), anchor(begin + 10_000))
+        start = {"restart": attempt, "job": f"job {attempt}", "start_ns": WALL_OFFSET_NS + begin}
+        ProcessFiles(run, 100 + attempt, anchors=anchors, start=f"{attempt}eed", **start).seal_indexed(bank)
+
+    windows = ask(of_rank(exported(run), 0), "select id, startNs, endNs from STEP_TIME order by startNs")
+
+    begun = {1: 1_000, 2: 2_000, 3: 23_000, 4: 24_000, 5: 25_000, 6: 26_000}
+    ended = {1: 1_999, 2: 2_999, 3: 23_999, 4: 24_999, 5: 25_999, 6: 26_500}
+    assert [(step, begin - WALL_OFFSET_NS, end - WALL_OFFSET_NS) for step, begin, end in windows] == [
+        (step, begun[step], ended[step]) for step in begun
+    ]
 
 
 def test_two_roles_with_one_rank_get_numbers_of_their_own(run: Path) -> None:
