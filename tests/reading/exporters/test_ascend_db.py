@@ -183,6 +183,25 @@ def test_a_rank_without_a_range_has_empty_tables(run: Path) -> None:
     assert ranges_in(of_rank(exported(run), 0)) == []
 
 
+def test_a_rank_without_a_range_does_not_begin_the_time_of_all_in_1970(run: Path) -> None:
+    """Insight's zero is the earliest begin that any rank's file says of its session."""
+    ProcessFiles(run, 1, rank=None).seal(BankFiles())
+    ProcessFiles(run, 2, rank=0).seal(BankFiles().range("r", 5_000, 6_000))
+    ProcessFiles(run, 3, rank=1).seal(BankFiles(), inside=[{"name": "hung", "domain": "d", "start": 4_000}])
+
+    folder = exported(run)
+
+    sessions = [ask(of_rank(folder, rank), "select * from SESSION_TIME_INFO") for rank in (-1, 0, 1)]
+    first, last = WALL_OFFSET_NS + 4_000, WALL_OFFSET_NS + 6_000
+    assert sessions == [[(first, first)], [(first + 1_000, last)], [(first, first)]]
+
+
+def test_ranks_without_any_range_begin_with_their_processes(run: Path) -> None:
+    ProcessFiles(run, 1, start_ns=WALL_OFFSET_NS).seal(BankFiles())
+
+    assert ask(of_rank(exported(run), 0), "select startTimeNs from SESSION_TIME_INFO") == [(WALL_OFFSET_NS,)]
+
+
 def test_a_run_of_nothing_is_no_error(run: Path) -> None:
     assert sorted(path.name for path in exported(run).iterdir()) == ["RLMstxConfig.json", "ranks.csv"]
 
