@@ -231,12 +231,48 @@ def test_any_name_is_text_of_bounded_length_in_utf8(run: Path, name: str) -> Non
 def test_stages_that_insight_knows_have_its_names_and_others_are_in_its_table(run: Path) -> None:
     folder = exported(steps_of(run))
 
-    config = json.loads((folder / "RLMstxConfig.json").read_text())["config"]
+    tables = rl_tables(folder)
+    assert tables["mstxkit"] == {"reward": ("Reward", []), **tables["verl"]}
+    assert {name for name, *_ in ranges_in(of_rank(folder, 0))} == {
+        "generate_sequences", "reward", "update_actor", "inside",
+    }  # fmt: skip
 
-    tasks = {table["framework"]: {task["taskName"] for task in table["tasks"]} for table in config}
-    assert tasks["mstxkit"] == {"generate_sequences", "reward", "update_actor"}
-    assert tasks["verl"] == {"compute_log_prob", "compute_ref_log_prob"}
-    assert {name for name, *_ in ranges_in(of_rank(folder, 0))} == {*tasks["mstxkit"], "inside"}
+
+def rl_tables(folder: Path) -> dict[str, dict[str, tuple[str, list[Any]]]]:
+    """Of each framework its tasks, in order: role and micro-batches."""
+    config = json.loads((folder / "RLMstxConfig.json").read_text())["config"]
+    return {
+        table["framework"]: {task["taskName"]: (task["roleName"], task["microBatches"]) for task in table["tasks"]}
+        for table in config
+    }
+
+
+def test_the_table_for_insight_holds_its_built_in_one_with_roles_and_micro_batches(run: Path) -> None:
+    """Source: msinsight 4e16fca1f: all tasks have those of Megatron, but generation in verl has none."""
+    batches = [{"name": "TransformerBlock", "type": "FP"}, {"name": "TransformerLayer", "type": "BP"}]
+    built_in = {
+        "verl": {
+            "generate_sequences": ("ActorRollout", []), "compute_log_prob": ("Reward", batches),
+            "update_actor": ("Actor", batches), "compute_ref_log_prob": ("Reference", batches),
+        },
+        "MindSpeed-RL": {
+            "ActorHybridWorkerBase.generate_sequences": ("ActorRollout", batches),
+            "IntegratedWorker.compute_ref_log_prob": ("Reference", batches),
+            "ActorRolloutHybrid.update_actor": ("Actor", batches), "Reward.compute_rm_score": ("Reward", batches),
+        },
+    }  # fmt: skip
+
+    tables = rl_tables(exported(steps_of(run)))
+
+    assert list(tables) == ["mstxkit", "verl", "MindSpeed-RL"]
+    assert {name: tables[name] for name in built_in} == built_in
+
+
+def test_a_run_whose_stages_insight_knows_needs_no_table_of_its_own(run: Path) -> None:
+    bank = BankFiles().range("gen", 0, 5, stage="actor_generate", own=True)
+    ProcessFiles(run, 1).seal(bank)
+
+    assert list(rl_tables(exported(run))) == ["verl", "MindSpeed-RL"]
 
 
 def test_a_run_of_mindspeed_rl_has_the_names_that_insight_knows_it_by(run: Path, monkeypatch: Any) -> None:
