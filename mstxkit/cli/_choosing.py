@@ -55,6 +55,22 @@ def opened(
     )
 
 
+def check_found(count: int, run: Run, **typed: str | None) -> None:
+    """Raises ReadError where options were given and left nothing: each has its place in the run, all of them none."""
+    options = [f"--{name} {text}" for name, text in typed.items() if text is not None]
+    if options and not count:
+        processes = run.processes()
+        first, last = _as_text(processes["start_ns"].min()), _as_text(processes["last_seen_ns"].max())
+        raise ReadError(f"nothing of the run is left by {' '.join(options)}; it lasted from {first} to {last}")
+
+
+def _as_text(moment: object) -> str:
+    """A moment in ns in local time, as options take it."""
+    if not isinstance(moment, int):
+        return "?"
+    return f"{datetime.fromtimestamp(min(max(moment, 0), 1 << 62) / 1e9):%Y-%m-%dT%H:%M:%S}"
+
+
 def _is_in(rank: int | None, spans: tuple[Bounds, ...]) -> bool:
     return rank is not None and any(span.first <= rank <= span.last for span in spans)
 

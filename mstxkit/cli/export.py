@@ -47,6 +47,7 @@ def export(
         with progress("Exporting", opened.rows_at_most() * exporter.readings) as advance:
             opened.on_rows = advance
             count = exporter.write_to(opened, draft, **options)
+        _choosing.check_found(count, opened, steps=steps, ranks=ranks, stages=stages, since=since, until=until)
     typer.echo(f"{for_terminal(str(target))}: {count} events")
     for line in exporter.advice(target):
         typer.echo(for_terminal(line))

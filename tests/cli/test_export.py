@@ -60,7 +60,6 @@ ALL = {(rank, f"{stage} {step}") for rank in (0, 1) for stage in ("actor_generat
         (("--stages", "act*"), {each for each in ALL if each[1].startswith("actor_generate")}),
         (("--stages", "rule_reward"), {each for each in ALL if each[1].startswith("reward")}),
         (("--steps", "3:4", "--ranks", "0", "--stages", "reward"), {(0, "reward 3"), (0, "reward 4")}),
-        (("--until", "1970-01-01T00:00"), set()),
     ],
 )
 def test_a_part_of_a_run_is_what_the_options_name(
@@ -72,7 +71,6 @@ def test_a_part_of_a_run_is_what_the_options_name(
 def test_since_counts_back_from_the_end_of_the_run(run: Path) -> None:
     """Its last sign of life is the heartbeat, or the last anchor: ten seconds after its start."""
     assert ranges(run, "--since", "1s") == ALL
-    assert ranges(run, "--since", "2200-01-01") == set()
 
 
 @pytest.mark.parametrize(
@@ -91,6 +89,29 @@ def test_what_nothing_answers_to_ends_with_2_and_what_there_is(run: Path, words:
     assert done.exit_code == 2
     assert said in " ".join(done.output.split())
     assert not (run.parent / "out").exists()
+
+
+@pytest.mark.parametrize("to", ["csv", "perfetto", "ascend-db"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--steps", "10"),
+        ("--since", "2200-01-01"),
+        ("--until", "1970-01-01"),
+        ("--steps", "3", "--until", "1970-01-01"),
+    ],
+)
+def test_options_that_leave_nothing_end_with_2_and_when_the_run_was(run: Path, to: str, words: tuple[str, ...]) -> None:
+    """Each may be in reach of the run, and nothing of it in between."""
+    ProcessFiles(run, 20, rank=0).seal_indexed(BankFiles().range("late", 0, 5, step=20))
+    (run.parent / "out").mkdir()
+
+    done = export(run, "--to", to, *words, "-o", run.parent / "out" / "made")
+
+    assert done.exit_code == 2
+    (line,) = done.output.splitlines()
+    assert " ".join(words) in line and "it lasted from 2023-11-" in line
+    assert list((run.parent / "out").iterdir()) == []
 
 
 @pytest.mark.parametrize("to", formats())

@@ -36,7 +36,12 @@ create table if not exists STEP_TIME(id integer, startNs integer, endNs integer)
 _TYPES = ((0, "marker"), (1, "push/pop"), (2, "start/end"), (3, "marker_ex"))
 _VERSION = (("SCHEMA_VERSION", "1.2.0"), ("SCHEMA_VERSION_MAJOR", "1"), ("SCHEMA_VERSION_MINOR", "2"),
             ("SCHEMA_VERSION_MICRO", "0"))  # fmt: skip
-_EVENT = f"insert into MSTX_EVENTS values (?, ?, ?, {UNUSED}, {UNUSED}, ?, ?, ?, ?, ?)"
+_EVENT = {
+    "startNs": "?1", "endNs": "?2", "eventType": "?3", "rangeId": UNUSED, "category": UNUSED, "message": "?4",
+    "globalTid": "?5", "endGlobalTid": "?5", "domainId": "?6", "connectionId": "?7",
+}  # fmt: skip
+# Columns that profiles of older profilers have not: what they would tell is left out.
+_MAY_LACK = {"rangeId", "category", "endGlobalTid", "domainId"}
 
 
 class AscendFile:
@@ -55,6 +60,7 @@ class AscendFile:
         self._base.execute("begin")
         for statement in _TABLES.split(";"):
             self._base.execute(statement)
+        self._event = self._insert_event()
         self._texts: dict[str, int] = {}
         self._next_text = self._largest("STRING_IDS", "id") + 1
         self._connection = _FIRST_CONNECTION
@@ -64,11 +70,20 @@ class AscendFile:
         largest = self._base.execute(f"select max({column}) from {table}").fetchone()[0]
         return largest if isinstance(largest, int) else -1
 
+    def _columns(self, table: str) -> list[str]:
+        return [str(row[1]) for row in self._base.execute(f"pragma table_info({table})")]
+
+    def _insert_event(self) -> str:
+        """By the names of columns: Insight adds one of its own to a profile that it opens."""
+        lacks = _MAY_LACK - {*self._columns("MSTX_EVENTS")}
+        columns = {name: value for name, value in _EVENT.items() if name not in lacks}
+        return f"insert into MSTX_EVENTS ({', '.join(columns)}) values ({', '.join(map(str, columns.values()))})"
+
     def text(self, content: str) -> int:
         """The number of a text."""
         if content not in self._texts:
             self._texts[content] = self._next_text
-            self._base.execute("insert into STRING_IDS values (?, ?)", (self._next_text, clean(content)))
+            self._base.execute("insert into STRING_IDS (id, value) values (?, ?)", (self._next_text, clean(content)))
             self._next_text += 1
         return self._texts[content]
 
@@ -83,8 +98,8 @@ class AscendFile:
     def _add(self, starts: list[int], ends: list[int], kinds: list[int], messages: list[int], threads: list[int],
             domains: list[int]) -> None:  # fmt: skip
         connections = self._connections(len(starts))
-        rows = zip(starts, ends, kinds, messages, threads, threads, domains, connections)
-        self._base.executemany(_EVENT, rows)
+        rows = zip(starts, ends, kinds, messages, threads, domains, connections)
+        self._base.executemany(self._event, rows)
         self.count += len(starts)
         if starts:
             self.first_ns = min(self.first_ns or starts[0], min(starts))
@@ -119,7 +134,8 @@ class AscendFile:
             listed = list(rows)
             if listed:
                 marks = ", ".join("?" * len(listed[0]))
-                self._base.executemany(f"insert into {table} values ({marks})", listed)
+                names = ", ".join(self._columns(table)[: len(listed[0])])
+                self._base.executemany(f"insert into {table} ({names}) values ({marks})", listed)
 
     def close(self) -> None:
         """All of it is in the file, which has no journal beside it and can be read where nothing can be written."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import MstxkitError
+from ..importers._database import connected
 from . import _rank_files
 from ._ascend_file import AscendFile
 from ._profile_folder import OUTPUT
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"ascend_(?:pytorch|mindspore)_profiler(?:_(\d{1,9}))?\.db")
 _COPIED_AT_MOST_BYTES = 64 << 20
+_LOCKED = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED
 
 
 class ProfileTime(NamedTuple):
@@ -45,6 +47,7 @@ def merged(run: Run, folder: Path, source: Path) -> int:
     target = _copied(folder, source)
     try:
         profile = _read(target, source)
+        _forget_what_insight_computed(target)
         count = _add(run, target, profile)
     except (sqlite3.Error, UnicodeError) as exc:
         raise MstxkitError(f"{source}: not a profile that can be added to: {exc}") from exc
@@ -74,18 +77,27 @@ def _copied(folder: Path, source: Path) -> Path:
     place = folder / output.parent.name / OUTPUT if output.name == OUTPUT else folder
     place.mkdir(parents=True, exist_ok=True, mode=0o750)
     target = place / source.name
-    try:
-        with closing(sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True)) as there:
-            with closing(sqlite3.connect(target)) as here:
-                there.backup(here)
-    except sqlite3.Error as exc:
-        raise MstxkitError(f"{source} cannot be read as a database: {exc}") from exc
+    _copy_database(source, target)
     if output.name == OUTPUT:
         beside = [output / "analysis.db", *output.parent.glob("profiler_*.json")]
         for file in (file for file in beside if file.is_file() and not file.is_symlink()):
             if file.stat().st_size <= _COPIED_AT_MOST_BYTES:
                 shutil.copyfile(file, (place if file.parent == output else place.parent) / file.name)
     return target
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    try:
+        with closing(connected(source)) as there, closing(sqlite3.connect(target)) as here:
+            there.backup(here, progress=_stop_where_locked)
+    except (sqlite3.Error, UnicodeError, OSError) as exc:
+        raise MstxkitError(f"{source} cannot be read as a database: {exc}") from exc
+
+
+def _stop_where_locked(status: int, remaining: int, total: int) -> None:
+    """Each attempt has waited already; by itself a backup would try again for ever."""
+    if status & 0xFF in _LOCKED:
+        raise sqlite3.OperationalError("database is locked; try again when its writer is done")
 
 
 def _read(target: Path, source: Path) -> ProfileTime:
@@ -102,6 +114,18 @@ def _read(target: Path, source: Path) -> ProfileTime:
     if not isinstance(rank, int) or not all(isinstance(moment, int) for moment in window):
         raise MstxkitError(f"{source} says neither in its name nor in its tables which rank it is of, or when it was")
     return ProfileTime(rank, *window)
+
+
+def _forget_what_insight_computed(target: Path) -> None:
+    """Of a profile that it opened: else it takes its depths for whole, and added rows have none.
+
+    Source: msinsight July 2026: what `status_info` does not say is finished is computed anew.
+    """
+    with closing(sqlite3.connect(target)) as base, base:
+        if base.execute("select 1 from pragma_table_info('MSTX_EVENTS') where name = 'depth'").fetchone():
+            base.execute("update MSTX_EVENTS set depth = null")
+        if base.execute("select 1 from pragma_table_info('status_info')").fetchone():
+            base.execute("delete from status_info")
 
 
 def _add(run: Run, target: Path, profile: ProfileTime) -> int:

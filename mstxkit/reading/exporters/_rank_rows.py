@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
+from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -126,28 +126,47 @@ def _frameworks(run: Run) -> list[str]:
 
 
 class StepTimes:
-    """When the steps of a file began: by the first of its processes that has any."""
+    """When the steps of a file began: in each attempt by the first of its processes that has any.
 
-    def __init__(self, file: RankFile) -> None:
-        self.file = file
-        self._leader: int | None = None
-        self._begun: dict[int, int] = {}
+    Args:
+        attempts: The attempt of each process of the run.
+    """
+
+    def __init__(self, file: RankFile, attempts: Sequence[int]) -> None:
+        self.file, self._attempts = file, attempts
+        self._leaders: dict[int, int] = {}
+        self._begun: dict[int, dict[int, int]] = {}
+        self._last_ns: dict[int, int] = {}
 
     def see(self, rows: RankRows) -> None:
         """Rows of one of its processes."""
+        attempt = self._attempts[rows.process]
+        if len(rows.end):
+            self._last_ns[attempt] = max(self._last_ns.get(attempt, 0), int(rows.end.max()))
         has_step = (rows.step != NO_STEP) & ~rows.is_mark
-        if not has_step.any() or self._leader not in (None, rows.process):
-            return
-        self._leader = rows.process
-        step, start = rows.step[has_step], rows.start[has_step]
+        if has_step.any() and self._leaders.setdefault(attempt, rows.process) == rows.process:
+            self._begin(self._begun.setdefault(attempt, {}), rows.step[has_step], rows.start[has_step])
+
+    def _begin(self, begun: dict[int, int], step: npt.NDArray[np.int64], start: npt.NDArray[np.int64]) -> None:
         order = np.lexsort((start, step))
         step, start = step[order], start[order]
         first = np.flatnonzero(np.concatenate(([True], step[1:] != step[:-1])))
         for number, at in zip(step[first].tolist(), start[first].tolist()):
-            self._begun[number] = min(at, self._begun.get(number, at))
+            begun[number] = min(at, begun.get(number, at))
 
-    def windows(self, last_ns: int) -> list[tuple[int, int, int]]:
-        """Of each step its number, begin and end, which is just before the next one begins."""
-        begun = sorted((at, step) for step, at in self._begun.items())
-        ends = [*(at - 1 for at, _ in begun[1:]), max(last_ns, begun[-1][0]) if begun else 0]
+    def windows(self) -> list[tuple[int, int, int]]:
+        """Of each step its number, begin and end, by begin. A step that was done again is that of its last attempt."""
+        windows: dict[int, tuple[int, int, int]] = {}
+        until: int | None = None
+        for attempt in sorted(self._begun, reverse=True):
+            of_attempt = self._windows_of(attempt, until)
+            windows = {**{window[0]: window for window in of_attempt}, **windows}
+            until = of_attempt[0][1] - 1
+        return sorted(windows.values(), key=lambda window: window[1])
+
+    def _windows_of(self, attempt: int, until: int | None) -> list[tuple[int, int, int]]:
+        """A step ends just before the next one begins; the last with its attempt, or where the next attempt begins."""
+        begun = sorted((at, step) for step, at in self._begun[attempt].items())
+        last = self._last_ns[attempt] if until is None else min(self._last_ns[attempt], until)
+        ends = [*(at - 1 for at, _ in begun[1:]), last]
         return [(step, at, max(at, end)) for (at, step), end in zip(begun, ends)]

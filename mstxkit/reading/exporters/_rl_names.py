@@ -10,23 +10,28 @@ Source: msinsight 4e16fca1f, the RL module's table; verl `DistProfiler.annotate`
 from __future__ import annotations
 
 import json
-from typing import Iterable, NamedTuple
+from typing import Any, Iterable, NamedTuple
 
 from ... import stages
 
 CONFIG = "RLMstxConfig.json"
 
 
+# Ranges of micro-batches inside of a task, as Megatron's are called, and forward or backward.
+_MEGATRON = (("TransformerBlock", "FP"), ("TransformerLayer", "BP"))
+
+
 class TabTask(NamedTuple):
-    """A row of the table: a stage of ours, the role that the tab shows, the name of the range."""
+    """A row of the table: a stage of ours, the role that the tab shows, the name of the range, its micro-batches."""
 
     stage: str
     role: str
     name: str
+    micro_batches: tuple[tuple[str, str], ...] = _MEGATRON
 
 
 VERL = (
-    TabTask("actor_generate", "ActorRollout", "generate_sequences"),
+    TabTask("actor_generate", "ActorRollout", "generate_sequences", ()),
     TabTask("actor_compute_log_prob", "Reward", "compute_log_prob"),
     TabTask("reference_compute_log_prob", "Reference", "compute_ref_log_prob"),
     TabTask("actor_update", "Actor", "update_actor"),
@@ -49,22 +54,30 @@ def names_of(frameworks: Iterable[str]) -> dict[str, str]:
 
 
 def config(shown: Iterable[tuple[str, str]]) -> str:
-    """The whole table as JSON: the stages of a run, and what the built-in tables have beside them.
+    """The whole table as JSON: Insight's own, and before it one with the other stages of a run where it has any.
+
+    Insight takes the first table of which a profile has all tasks, else any that has one of them. So that of a run has
+    the tasks of the built-in one beside its own: who has no more than the built-in one gets that.
 
     Args:
         shown: A run's stages and what their ranges are called in the export.
     """
-    own = [TabTask(stage, (stages.role_of(stages.canonical(stage)) or "stage").title(), name) for stage, name in shown]
-    taken = {task.name for task in own}  # one name, one task
-    others = {name: tuple(task for task in table if task.name not in taken) for name, table in TABLES.items()}
-    tables = {"mstxkit": tuple(own), **others}
+    built_in = {task.name for table in TABLES.values() for task in table}
+    names = {name: stage for stage, name in shown}
+    own = [TabTask(stage, _role(stage), name, ()) for name, stage in names.items() if name not in built_in]
+    same = [task for table in TABLES.values() if any(task.name in names for task in table) for task in table]
+    tables = {"mstxkit": (*own, *same), **TABLES} if own else TABLES
     rows = [
-        {
-            "framework": framework,
-            "algorithm": _ALGORITHM,
-            "tasks": [{"roleName": task.role, "taskName": task.name, "microBatches": []} for task in tasks],
-        }
+        {"framework": framework, "algorithm": _ALGORITHM, "tasks": [_as_row(task) for task in tasks]}
         for framework, tasks in tables.items()
-        if tasks
     ]
     return json.dumps({"config": rows}, indent=2) + "\n"
+
+
+def _role(stage: str) -> str:
+    return (stages.role_of(stages.canonical(stage)) or "stage").title()
+
+
+def _as_row(task: TabTask) -> dict[str, Any]:
+    batches = [{"name": name, "type": kind} for name, kind in task.micro_batches]
+    return {"roleName": task.role, "taskName": task.name, "microBatches": batches}

@@ -67,7 +67,8 @@ class _Folder:
         self._file_of = {process: file for file in self._files for process in file.processes}
         self._open: dict[int, tuple[AscendFile, StepTimes]] = {}
         self._counts: dict[int, int] = {}
-        self._pids = trace_pids(self._processes)
+        self._first_ns = 0
+        self._pids, self._attempts = trace_pids(self._processes), self._processes["attempt"].to_list()
         self.reader = RankRowReader(run)
         self._opened: dict[int, list[RankRows]] = {}
         for rows in self.reader.open_marks():
@@ -84,7 +85,7 @@ class _Folder:
 
     def _of(self, file: RankFile) -> tuple[AscendFile, StepTimes]:
         if file.number not in self._open:
-            self._open[file.number] = AscendFile(self._place(file)), StepTimes(file)
+            self._open[file.number] = AscendFile(self._place(file)), StepTimes(file, self._attempts)
         return self._open[file.number]
 
     def _place(self, file: RankFile) -> Path:
@@ -96,23 +97,31 @@ class _Folder:
     def _close(self, number: int, base: AscendFile, steps: StepTimes) -> None:
         for process in steps.file.processes:
             for rows in self._opened.pop(process, ()):
+                steps.see(rows)
                 base.put(rows, self.reader.texts, self._pids[process])
         del self._open[number]
         self._counts[number] = base.count
+        self._tell_session(base, steps.file)
         about = {
             "mstxkit_run": self._run.id,
             "mstxkit_role": steps.file.role or "",
             "mstxkit_rank": str(steps.file.rank),
         }
-        base.describe(steps.file, steps.windows(base.last_ns), about)
+        base.describe(steps.file, steps.windows(), about)
         base.close()
+
+    def _tell_session(self, base: AscendFile, file: RankFile) -> None:
+        """A file without events is of the others' time: Insight's zero is the earliest that any of them says."""
+        if not base.count:
+            base.first_ns = base.last_ns = self._first_ns or file.start_ns
+        self._first_ns = min(self._first_ns or base.first_ns, base.first_ns)
 
     def finish(self) -> int:
         for number, (base, steps) in list(self._open.items()):
             self._close(number, base, steps)
-        for file in self._files:
-            if file.number not in self._counts:
-                self._close(file.number, *self._of(file))
+        rest = [file for file in self._files if file.number not in self._counts]
+        for file in sorted(rest, key=lambda file: self._opened.keys().isdisjoint(file.processes)):
+            self._close(file.number, *self._of(file))
         write_beside(self._folder, _rank_files.as_rows(self._files, self._processes, self._counts), self.reader)
         return sum(self._counts.values())
 

@@ -105,13 +105,18 @@ def opened(path: Path, advance: Callable[[float], None]) -> Iterator[Database]:
         FormatError: it is none, is damaged where its tables are listed, or is locked.
     """
     try:
-        with closing(_connected(path)) as base:
+        with closing(connected(path)) as base:
             yield Database(base, advance)
     except UNREADABLE as exc:
         raise FormatError(f"cannot be read as a database: {reason_of(exc)[:200]}") from None
 
 
-def _connected(path: Path) -> sqlite3.Connection:
+def connected(path: Path) -> sqlite3.Connection:
+    """A connection that writes nothing and waits a second at most for who has locked it.
+
+    Raises:
+        sqlite3.Error: it cannot be opened.
+    """
     # Where nobody writes, `immutable` leaves even the folder as it was; beside a log that must be read as well, it
     # would show an old state.
     has_log = any(os.path.exists(f"{path}{suffix}") and os.path.getsize(f"{path}{suffix}") for suffix in _LOGS)

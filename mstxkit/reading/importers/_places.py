@@ -50,12 +50,12 @@ def sources(paths: Iterable[Path], damage: list[Damage]) -> list[FileToImport]:
     """All files that these paths stand for; a folder stands for what is below it, links not followed.
 
     Args:
-        damage: What a path that was named has not, is added here.
+        damage: What a path that was named has not, and what below it cannot be read, is added here.
     """
     every: dict[Path, FileToImport] = {}
     for path in paths:
         try:
-            named = _named(path)
+            named = _named(path, damage)
         except (OSError, FormatError) as exc:
             damage.append(Damage.because(str(path), exc))
             continue
@@ -63,21 +63,22 @@ def sources(paths: Iterable[Path], damage: list[Damage]) -> list[FileToImport]:
     return list(every.values())
 
 
-def _named(path: Path) -> list[FileToImport]:
+def _named(path: Path, damage: list[Damage]) -> list[FileToImport]:
     if not stat.S_ISDIR(path.stat().st_mode):
         importer = _importer_of(path)
         if importer is None:
             raise FormatError("is of no format that can be imported")
         return [_source(path, importer)]
-    inside = [source for folder, names in _folders(path) for source in _of_folder(folder, names)]
-    if not inside:
+    before = len(damage)
+    inside = [source for folder, names in _folders(path, damage) for source in _of_folder(folder, names, damage)]
+    if not inside and len(damage) == before:
         raise FormatError("holds nothing that can be imported; raw profiles are parsed first: mstxkit analyse RUN")
     return inside
 
 
-def _folders(top: Path) -> Iterator[tuple[Path, list[str]]]:
+def _folders(top: Path, damage: list[Damage]) -> Iterator[tuple[Path, list[str]]]:
     seen = 0
-    for place, inner, names in os.walk(top):
+    for place, inner, names in os.walk(top, onerror=lambda exc: damage.append(Damage.because(exc.filename, exc))):
         folder = Path(place)
         seen += len(names)
         if kinds.OUTPUT in inner:  # what is beside it is what that was made of
@@ -88,7 +89,7 @@ def _folders(top: Path) -> Iterator[tuple[Path, list[str]]]:
         yield folder, sorted(names)
 
 
-def _of_folder(folder: Path, names: list[str]) -> Iterator[FileToImport]:
+def _of_folder(folder: Path, names: list[str], damage: list[Damage]) -> Iterator[FileToImport]:
     """Files that stand alone, and of those that tell the same the best for each rank."""
     best: dict[int | None, list[FileToImport]] = {}
     for name in names:
@@ -97,7 +98,8 @@ def _of_folder(folder: Path, names: list[str]) -> Iterator[FileToImport]:
             continue
         try:
             importer = _importer_of(path)
-        except (OSError, FormatError):
+        except (OSError, FormatError) as exc:
+            Damage.because(str(path), exc).note_in(damage)
             continue
         if importer is None:
             continue

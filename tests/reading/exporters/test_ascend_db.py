@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from builders import msprof_analyze, profiler_database, soak
-from builders.run_files import WALL_OFFSET_NS, BankFiles, ProcessFiles, new_run
+from builders.run_files import WALL_OFFSET_NS, BankFiles, ProcessFiles, anchor, new_run
 
 pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
@@ -115,6 +115,26 @@ def test_steps_follow_each_other_without_a_gap(run: Path) -> None:
     assert all(end + 1 == begin for (_, _, end), (_, begin, _) in zip(steps, steps[1:]))
 
 
+def test_steps_of_a_job_that_was_started_anew_are_those_of_the_last_attempt_that_has_them(run: Path) -> None:
+    """Steps 1 to 4, killed, and on from step 3; each attempt ends a step of 1000 ns with its last range."""
+    for attempt, steps in enumerate((range(1, 5), range(3, 7))):
+        bank, begin = BankFiles(), attempt * 20_000
+        for step in steps:
+            at = begin + step * 1_000
+            bank.range("update", at, at + 500, stage="update", own=True, step=step)
+        anchors = (anchor(begin), anchor(begin + 10_000))
+        start = {"restart": attempt, "job": f"job {attempt}", "start_ns": WALL_OFFSET_NS + begin}
+        ProcessFiles(run, 100 + attempt, anchors=anchors, start=f"{attempt}eed", **start).seal_indexed(bank)
+
+    windows = ask(of_rank(exported(run), 0), "select id, startNs, endNs from STEP_TIME order by startNs")
+
+    begun = {1: 1_000, 2: 2_000, 3: 23_000, 4: 24_000, 5: 25_000, 6: 26_000}
+    ended = {1: 1_999, 2: 2_999, 3: 23_999, 4: 24_999, 5: 25_999, 6: 26_500}
+    assert [(step, begin - WALL_OFFSET_NS, end - WALL_OFFSET_NS) for step, begin, end in windows] == [
+        (step, begun[step], ended[step]) for step in begun
+    ]
+
+
 def test_two_roles_with_one_rank_get_numbers_of_their_own(run: Path) -> None:
     for pid, role in ((1, "actor"), (2, "rollout")):
         ProcessFiles(run, pid, rank=0, role=role).seal(BankFiles().range(role, 0, 5))
@@ -163,6 +183,25 @@ def test_a_rank_without_a_range_has_empty_tables(run: Path) -> None:
     assert ranges_in(of_rank(exported(run), 0)) == []
 
 
+def test_a_rank_without_a_range_does_not_begin_the_time_of_all_in_1970(run: Path) -> None:
+    """Insight's zero is the earliest begin that any rank's file says of its session."""
+    ProcessFiles(run, 1, rank=None).seal(BankFiles())
+    ProcessFiles(run, 2, rank=0).seal(BankFiles().range("r", 5_000, 6_000))
+    ProcessFiles(run, 3, rank=1).seal(BankFiles(), inside=[{"name": "hung", "domain": "d", "start": 4_000}])
+
+    folder = exported(run)
+
+    sessions = [ask(of_rank(folder, rank), "select * from SESSION_TIME_INFO") for rank in (-1, 0, 1)]
+    first, last = WALL_OFFSET_NS + 4_000, WALL_OFFSET_NS + 6_000
+    assert sessions == [[(first, first)], [(first + 1_000, last)], [(first, first)]]
+
+
+def test_ranks_without_any_range_begin_with_their_processes(run: Path) -> None:
+    ProcessFiles(run, 1, start_ns=WALL_OFFSET_NS).seal(BankFiles())
+
+    assert ask(of_rank(exported(run), 0), "select startTimeNs from SESSION_TIME_INFO") == [(WALL_OFFSET_NS,)]
+
+
 def test_a_run_of_nothing_is_no_error(run: Path) -> None:
     assert sorted(path.name for path in exported(run).iterdir()) == ["RLMstxConfig.json", "ranks.csv"]
 
@@ -192,12 +231,48 @@ def test_any_name_is_text_of_bounded_length_in_utf8(run: Path, name: str) -> Non
 def test_stages_that_insight_knows_have_its_names_and_others_are_in_its_table(run: Path) -> None:
     folder = exported(steps_of(run))
 
-    config = json.loads((folder / "RLMstxConfig.json").read_text())["config"]
+    tables = rl_tables(folder)
+    assert tables["mstxkit"] == {"reward": ("Reward", []), **tables["verl"]}
+    assert {name for name, *_ in ranges_in(of_rank(folder, 0))} == {
+        "generate_sequences", "reward", "update_actor", "inside",
+    }  # fmt: skip
 
-    tasks = {table["framework"]: {task["taskName"] for task in table["tasks"]} for table in config}
-    assert tasks["mstxkit"] == {"generate_sequences", "reward", "update_actor"}
-    assert tasks["verl"] == {"compute_log_prob", "compute_ref_log_prob"}
-    assert {name for name, *_ in ranges_in(of_rank(folder, 0))} == {*tasks["mstxkit"], "inside"}
+
+def rl_tables(folder: Path) -> dict[str, dict[str, tuple[str, list[Any]]]]:
+    """Of each framework its tasks, in order: role and micro-batches."""
+    config = json.loads((folder / "RLMstxConfig.json").read_text())["config"]
+    return {
+        table["framework"]: {task["taskName"]: (task["roleName"], task["microBatches"]) for task in table["tasks"]}
+        for table in config
+    }
+
+
+def test_the_table_for_insight_holds_its_built_in_one_with_roles_and_micro_batches(run: Path) -> None:
+    """Source: msinsight 4e16fca1f: all tasks have those of Megatron, but generation in verl has none."""
+    batches = [{"name": "TransformerBlock", "type": "FP"}, {"name": "TransformerLayer", "type": "BP"}]
+    built_in = {
+        "verl": {
+            "generate_sequences": ("ActorRollout", []), "compute_log_prob": ("Reward", batches),
+            "update_actor": ("Actor", batches), "compute_ref_log_prob": ("Reference", batches),
+        },
+        "MindSpeed-RL": {
+            "ActorHybridWorkerBase.generate_sequences": ("ActorRollout", batches),
+            "IntegratedWorker.compute_ref_log_prob": ("Reference", batches),
+            "ActorRolloutHybrid.update_actor": ("Actor", batches), "Reward.compute_rm_score": ("Reward", batches),
+        },
+    }  # fmt: skip
+
+    tables = rl_tables(exported(steps_of(run)))
+
+    assert list(tables) == ["mstxkit", "verl", "MindSpeed-RL"]
+    assert {name: tables[name] for name in built_in} == built_in
+
+
+def test_a_run_whose_stages_insight_knows_needs_no_table_of_its_own(run: Path) -> None:
+    bank = BankFiles().range("gen", 0, 5, stage="actor_generate", own=True)
+    ProcessFiles(run, 1).seal(bank)
+
+    assert list(rl_tables(exported(run))) == ["verl", "MindSpeed-RL"]
 
 
 def test_a_run_of_mindspeed_rl_has_the_names_that_insight_knows_it_by(run: Path, monkeypatch: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -21,6 +22,7 @@ pytest.importorskip("polars")
 from mstxkit.reading.importers import _importing, _places
 from mstxkit.reading.importers._importing import Imported
 from mstxkit.reading.run import open_run
+from mstxkit.store import documents
 
 STEPS = 6
 
@@ -330,6 +332,54 @@ def test_a_fifo_and_a_missing_file_are_lines_and_the_rest_is_read(run: Path, tmp
 
     assert [source.path.name for source in files] == ["ascend_pytorch_profiler_0.db"]
     assert [loss.reason for loss in damage] == ["not a regular file", "No such file or directory"]
+
+
+def test_what_cannot_be_read_below_a_folder_is_a_line_and_the_rest_is_read(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, secret, packed = database(tmp_path), tmp_path / "profiler_1.db", tmp_path / "trace.json.gz"
+    packed.write_bytes(b"\x1f\x8bnot")
+    secret.touch()
+    open_regular = documents.open_regular
+
+    def refused(path: Path) -> int:
+        if path == secret:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return open_regular(path)
+
+    monkeypatch.setattr(documents, "open_regular", refused)
+    damage: list[Any] = []
+
+    assert [source.path for source in _places.sources([tmp_path], damage)] == [file]
+    assert {loss.path: loss.reason.partition(":")[0] for loss in damage} == {
+        str(secret): "Permission denied", str(packed): "cannot be unpacked",
+    }  # fmt: skip
+
+
+def test_a_folder_with_nothing_that_can_be_read_says_what_was_there(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "trace.json.gz").write_bytes(b"\x1f\x8bnot")
+    damage: list[Any] = []
+
+    assert _places.sources([tmp_path], damage) == []
+    assert [loss.path for loss in damage] == [str(tmp_path / "trace.json.gz")]
+
+
+def test_a_folder_below_that_cannot_be_listed_is_a_line(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret").mkdir()
+    file, scandir = database(tmp_path), os.scandir
+
+    def refused(path: str) -> Any:
+        if str(path).endswith("secret"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    damage: list[Any] = []
+
+    assert [source.path for source in _places.sources([tmp_path], damage)] == [file]
+    assert [(loss.path, loss.reason) for loss in damage] == [(str(tmp_path / "secret"), "Permission denied")]
 
 
 def test_links_below_a_folder_are_not_followed(run: Path, tmp_path: Path) -> None:
