@@ -155,7 +155,7 @@
 
   const drawn = new Set();
   function show(key) {
-    if (!charts[key] || !$(`plot-${key}`)) return;
+    if (!charts[key] || !$(`plot-${key}`) || $(`plot-${key}`).closest("figure").hidden) return;
     const isNew = !drawn.has(key);
     drawn.add(key);
     charts[key]();
@@ -184,8 +184,18 @@
   const on = (id, change) => { if ($(id)) $(id).addEventListener("change", (event) => change(event.target.value)); };
   on("zoom", (value) => { state.zoom = Number(value); show("zoom"); });
   on("stage", (value) => { state.stage = Number(value); show("heat"); });
+  // What is said of the chosen role, and charts only where it has something to draw.
+  function say() {
+    document.querySelectorAll("[data-role]").forEach((part) => { part.hidden = Number(part.dataset.role) !== state.role; });
+    document.querySelectorAll("[data-labels]").forEach((plot) => {
+      const words = JSON.parse(plot.dataset.labels)[state.role];
+      plot.closest("figure").hidden = !words;
+      if (words) plot.setAttribute("aria-label", words);
+    });
+  }
   on("role", (value) => {
     state.role = Number(value); state.stage = 0;
+    say();
     const select = $("stage");
     if (select) select.replaceChildren(...role().heat.map((entry, at) => new Option(`${entry.where === "before" ? "before " : ""}${entry.stage}`, at)));
     [...drawn].forEach(show);

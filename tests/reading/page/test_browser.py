@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Iterator
 
 import pytest
 
@@ -11,6 +11,7 @@ pytest.importorskip("polars")
 pytest.importorskip("plotly")
 
 from builders import browser
+from builders.opened_page import Opened
 from builders.simulated_runs import recorded_job
 
 from mstxkit.reading.page import writing
@@ -20,27 +21,6 @@ from mstxkit.testing.simulator import InjectedFault, JobShape
 
 NAME = "梯度 </script><b>x</b>"
 CHARTS = ("steps", "zoom", "heat", "slow", "waits", "tail", "rate", "saves")
-
-
-class Opened:
-    """A page in the browser, with what it said and asked for."""
-
-    def __init__(self, page: Any, url: str) -> None:
-        self.page, self.requests, self.trouble = page, [], []
-        page.on("request", lambda request: self.requests.append(request.url))
-        page.on("pageerror", lambda error: self.trouble.append(str(error)))
-        page.on("console", lambda message: self.trouble.append(message.text) if message.type == "error" else None)
-        page.goto(url)
-        page.wait_for_selector("html[data-ready]", state="attached")
-
-    def reload(self) -> None:
-        self.page.reload()
-        self.page.wait_for_selector("html[data-ready]", state="attached")
-
-    def drawn(self, chart: str) -> Any:
-        self.page.locator(f"#plot-{chart}").scroll_into_view_if_needed()
-        self.page.wait_for_selector(f"#plot-{chart} .main-svg", state="attached")
-        return self.page.locator(f"#plot-{chart}")
 
 
 @pytest.fixture(scope="module")
