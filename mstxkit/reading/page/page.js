@@ -174,13 +174,19 @@
   }, { rootMargin: "300px" });
   document.querySelectorAll("figure.chart").forEach((figure) => watch.observe(figure));
   const all = () => document.querySelectorAll("figure.chart").forEach((figure) => show(figure.dataset.chart));
-  addEventListener("beforeprint", all);
-
   const theme = $("theme");
   function label() { theme.textContent = isDark() ? "Light" : "Dark"; theme.setAttribute("aria-pressed", String(isDark())); theme.setAttribute("aria-label", `Switch to ${isDark() ? "light" : "dark"} colours`); }
   theme.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; label(); [...drawn].forEach(show); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { label(); [...drawn].forEach(show); });
   label();
+  // Paper is white: the charts are drawn for it, and then again as they were.
+  let onScreen = null;
+  addEventListener("beforeprint", () => { if (onScreen === null) onScreen = root.dataset.theme || ""; root.dataset.theme = "light"; all(); });
+  addEventListener("afterprint", () => {
+    if (onScreen === null) return;
+    if (onScreen) root.dataset.theme = onScreen; else delete root.dataset.theme;
+    onScreen = null; label(); [...drawn].forEach(show);
+  });
   const on = (id, change) => { if ($(id)) $(id).addEventListener("change", (event) => change(event.target.value)); };
   on("zoom", (value) => { state.zoom = Number(value); show("zoom"); });
   on("stage", (value) => { state.stage = Number(value); show("heat"); });

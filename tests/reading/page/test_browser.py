@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Iterator
 
@@ -141,8 +144,64 @@ def test_nothing_is_wider_than_the_window(opened: Opened) -> None:
     opened.page.set_viewport_size({"width": 1280, "height": 900})
 
 
-def test_it_prints(opened: Opened) -> None:
-    assert len(opened.page.pdf()) > 50_000
+INK = """[...document.querySelectorAll('#verdict, figcaption, .facts dd'), document.body].map(
+    (element) => getComputedStyle(element).color).concat([...document.querySelectorAll('.plot svg text')].map(
+    (element) => getComputedStyle(element).fill))"""
+
+
+# As a PDF has them: --ink, --ground and --soft of page.css.
+LIGHT_INK, DARK_INK = (0.0863, 0.098, 0.1137), (0.9098, 0.9255, 0.9451)
+DARK_GROUND, DARK_SOFT = (0.0706, 0.0863, 0.1059), (0.6039, 0.651, 0.7059)
+
+
+def brightest(colors: list[str]) -> float:
+    """Of 0 to 255, the mean of its red, green and blue."""
+    return max(sum(map(float, re.findall(r"[\d.]+", color)[:3])) / 3 for color in colors)
+
+
+def inks_of(pdf: bytes) -> set[tuple[float, ...]]:
+    """The colours that a PDF fills text and shapes with, each of 0 to 1."""
+    inks: set[tuple[float, ...]] = set()
+    for stream in re.findall(rb"stream\r?\n(.*?)endstream", pdf, re.DOTALL):
+        with suppress(zlib.error):
+            words = zlib.decompressobj().decompress(stream).decode("latin-1")
+            inks.update(tuple(map(float, ink)) for ink in re.findall(r"([\d.]+) ([\d.]+) ([\d.]+) rg", words))
+    return inks
+
+
+@pytest.mark.parametrize("by", ["the switch", "the system"])
+def test_a_dark_page_prints_dark_on_white(opened: Opened, by: str) -> None:
+    opened.page.emulate_media(color_scheme="dark" if by == "the system" else "light")
+    opened.reload()
+    if by == "the switch":
+        opened.page.locator("#theme").click()
+    for chart in CHARTS:
+        opened.drawn(chart)
+    dark = opened.page.evaluate(INK)
+
+    opened.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    opened.page.emulate_media(media="print")
+    printed = opened.page.evaluate(INK)
+    opened.page.emulate_media(media="screen")
+    opened.page.evaluate("dispatchEvent(new Event('afterprint'))")
+    again = opened.page.evaluate(INK)
+    opened.page.emulate_media(color_scheme="light")
+
+    assert brightest(dark) > 200
+    assert brightest(printed) < 140
+    assert again == dark
+
+
+def test_it_prints_its_charts_and_ink_that_can_be_read(opened: Opened) -> None:
+    opened.page.emulate_media(color_scheme="dark")
+    opened.reload()
+    pdf = opened.page.pdf()
+    inks = inks_of(pdf)
+    opened.page.emulate_media(color_scheme="light")
+
+    assert len(pdf) > 50_000
+    assert LIGHT_INK in inks
+    assert not inks & {DARK_INK, DARK_GROUND, DARK_SOFT}
 
 
 def test_nothing_went_wrong_and_nothing_was_asked_of_the_network(opened: Opened) -> None:
