@@ -22,7 +22,7 @@ TITLE_LIMIT, TEXT_LIMIT = 160, 400
 SECTIONS = (
     ("steps", "Where the time of a step goes", "Steps"), ("who", "Who is slow, where, since when", "Who"),
     ("late", "Slow, and late", "Late"), ("waiting", "Who waits, and for whom", "Waiting"),
-    ("tail", "The long tail of generation", "Tail"), ("rate", "Throughput", "Throughput"),
+    ("tail", "The long tail", "Tail"), ("rate", "Throughput", "Throughput"),
     ("saves", "What mending would save", "Savings"), ("profiles", "Profiles and incidents", "Profiles"),
     ("health", "Health of the capture", "Health"),
 )  # fmt: skip

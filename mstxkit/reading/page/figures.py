@@ -54,8 +54,16 @@ def _of_role(
         "heat": _heat(role, columns, rows), "waits": _waits(role),
         "tails": _tails(role, tails.filter(is_of_role), columns),
         "rates": _rates(role, rates.filter(is_of_role), columns),
-        "late": _late(late, role),
+        "late": _late(late, role), "works": _works(role),
     }  # fmt: skip
+
+
+def _works(role: RoleRun) -> list[str]:
+    """The stages that say how much work they did."""
+    return [
+        shown(kind.stage) for piece, kind in enumerate(role.kinds)
+        if not of_gap(kind) and np.isfinite(role.work[:, :, piece]).any()
+    ]  # fmt: skip
 
 
 def _words_of_columns(role: RoleRun, columns: Any) -> str:

@@ -7,12 +7,11 @@ from typing import Any, Iterable
 import numpy as np
 
 from ..report import incident_lines
-from ..report.nobody import is_too_short
 from ..report.number_table import percent
 from ..report.sentences import begun
 from ..report.text import LOSS_WORDS
 from ..report.units import duration
-from . import by_role
+from . import by_role, reasons
 from .document import chart, named, nothing, table, text
 from .packed import unpacked
 
@@ -32,7 +31,7 @@ def steps(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """Where each step's time goes, and the ranges of some steps."""
     roles = figures["roles"]
     if not roles:
-        return nothing("No step was counted in which a stage has ended.")
+        return nothing(reasons.NO_STEP)
     select = ""
     if len(roles) > 1:
         options = "".join(f'<option value="{at}">{named(role["role"])}</option>' for at, role in enumerate(roles))
@@ -74,7 +73,7 @@ def who(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """The heat map of stage × rank over steps."""
     roles = figures["roles"]
     if not any(map(_is_compared, roles)):
-        return nothing("There are no two ranks to compare.")
+        return nothing(reasons.not_compared(roles) or reasons.NO_PEER)
     rows = (
         (named(row["stage"]), row["where"], str(row["rank"]), f"{row['first_step']} to {row['last_step']}",
          f"{100 * row['effect_ratio']:+.0f} %", duration(row["more_ns"] or 0), percent(row["confidence"]))
@@ -116,18 +115,16 @@ def _heat_controls(heat: list[dict[str, Any]]) -> str:
 
 def late(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """Who is slow for its work, and who comes late: two rankings side by side."""
-    parts = ["<h3>Slower than the others for the same work</h3>" + _slow(summary)]
+    parts = ["<h3>Slower than the others for the same work</h3>" + _slow(summary, figures["roles"])]
     if any(map(_is_late, figures["roles"])):
         parts.append("<h3>Late where all enter together</h3>" + _late(figures["roles"]))
     return f'<div class="two"><div>{"</div><div>".join(parts)}</div></div>'
 
 
-def _slow(summary: dict[str, Any]) -> str:
+def _slow(summary: dict[str, Any], roles: list[dict[str, Any]]) -> str:
     slow = summary["stragglers"]
     if not slow:
-        return nothing(
-            "There are too few steps to tell." if is_too_short(summary["judged"]) else "Nobody is, beyond chance."
-        )
+        return nothing(reasons.nobody_slow(roles, summary["judged"]))
     worst = slow[0]
     label = (
         f"Bars: time a step beyond what the work explains. Most: rank {worst['rank']} {worst['where']} "
@@ -165,7 +162,7 @@ def waiting(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """How long each rank waits, and for whom."""
     roles = figures["roles"]
     if not any(map(_has_waits, roles)):
-        return nothing("No stage was seen in which ranks wait for each other.")
+        return nothing(reasons.nobody_waits(roles))
     labels = [
         f"Bars: how long each rank waits in a step. {_most_held_up(role)}".strip() if _has_waits(role) else ""
         for role in roles
@@ -196,11 +193,11 @@ def _gates_table(gates: list[dict[str, Any]]) -> str:
 
 
 def tail(summary: dict[str, Any], figures: dict[str, Any]) -> str:
-    """Generation's long tail."""
+    """The long tail, of generation where that has one."""
     every = [role["tails"] for role in figures["roles"] if role["tails"]]
     tails = next((tails for tails in every if tails["generates"]), every[0] if every else None)
     if tails is None:
-        return nothing("No stage says how much work it did (attributes tokens, responses): a tail cannot be told.")
+        return nothing(text(reasons.no_tail(figures["roles"])))
     often = tails["often"][0]
     share = percent(tails["share"])
     words = (
@@ -238,7 +235,7 @@ def rate(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """Tokens a second."""
     every = [(role["role"], line) for role in figures["roles"] for line in role["rates"]]
     if not every:
-        return nothing("No stage says how many tokens it worked on (attribute tokens).")
+        return nothing(reasons.no_rate(figures["roles"]))
     rows = (
         (named(line["stage"]), named(role), _number(line["mean"]), _number(line["step_mean"])) for role, line in every
     )
@@ -254,7 +251,7 @@ def saves(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """What-if."""
     entries = [row for row in figures["what_if"] if row["saved"] is not None and row["saved"] >= 0.001]
     if not entries:
-        return nothing("There is nothing to replay: no step is over, or no two ranks wait for each other.")
+        return nothing(reasons.nothing_saved(figures["roles"], figures["what_if"]))
     rows = (
         (text(row["words"]), duration(row["step"]), duration(row["without"]), f"{100 * row['saved']:.1f} %")
         for row in entries
