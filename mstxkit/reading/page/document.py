@@ -22,7 +22,7 @@ TITLE_LIMIT, TEXT_LIMIT = 160, 400
 SECTIONS = (
     ("steps", "Where the time of a step goes", "Steps"), ("who", "Who is slow, where, since when", "Who"),
     ("late", "Slow, and late", "Late"), ("waiting", "Who waits, and for whom", "Waiting"),
-    ("tail", "The long tail of generation", "Tail"), ("rate", "Throughput", "Throughput"),
+    ("tail", "The long tail", "Tail"), ("rate", "Throughput", "Throughput"),
     ("saves", "What mending would save", "Savings"), ("profiles", "Profiles and incidents", "Profiles"),
     ("health", "Health of the capture", "Health"),
 )  # fmt: skip
@@ -152,12 +152,21 @@ def _section(key: str, title: str, body: str) -> str:
     return f'<section id="{key}" aria-labelledby="{key}-h"><h2 id="{key}-h">{title}</h2>{body}</section>\n'
 
 
-def chart(key: str, label: str, note: str = "", controls: str = "", table: str = "") -> str:
-    """A chart that the page's script draws, what it shows in words, and its table."""
+def chart(key: str, labels: str | Sequence[str], note: str = "", controls: str = "", table: str = "") -> str:
+    """A chart that the page's script draws, what it shows in words, and its table.
+
+    Args:
+        key: Its name in the script.
+        labels: What it shows in words; of each role, where it draws one role: "" for one that has nothing to draw.
+        note, controls, table: HTML below, above and behind it.
+    """
+    each = [labels] if isinstance(labels, str) else [for_terminal(label, TEXT_LIMIT) for label in labels]
+    of_roles = f' data-labels="{html.escape(json.dumps(each))}"' if len(each) > 1 else ""
     behind = f"<details><summary>As a table</summary>{table}</details>" if table else ""
     return (
-        f'<figure class="chart" data-chart="{key}">{controls}<div class="plot" id="plot-{key}" role="img" '
-        f'aria-label="{text(label)}"></div><figcaption>{note}</figcaption>{behind}</figure>'
+        f'<figure class="chart" data-chart="{key}"{"" if each[0] else " hidden"}>{controls}<div class="plot" '
+        f'id="plot-{key}" role="img" aria-label="{text(next(filter(None, each)))}"{of_roles}></div>'
+        f"<figcaption>{note}</figcaption>{behind}</figure>"
     )
 
 

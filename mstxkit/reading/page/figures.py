@@ -35,7 +35,9 @@ def of_run(run: Run, first: str | None = None) -> list[dict[str, Any]]:
     """One of each role, in the order of `in_order`."""
     runs = in_order(run, first)
     path, tails, rates, late = run.critical_path(), run.tails(), run.throughput(), run.lateness()
-    return [_of_role(role, path, tails, rates, late) for role in runs[:ROLES_AT_MOST]]
+    made = [_of_role(role, path, tails, rates, late) for role in runs[:ROLES_AT_MOST]]
+    bubbles = run.bubbles()
+    return [{**of_it, "gates": _gates(role, bubbles)} for role, of_it in zip(runs, made)]
 
 
 def _of_role(
@@ -52,8 +54,16 @@ def _of_role(
         "heat": _heat(role, columns, rows), "waits": _waits(role),
         "tails": _tails(role, tails.filter(is_of_role), columns),
         "rates": _rates(role, rates.filter(is_of_role), columns),
-        "late": _late(late, role),
+        "late": _late(late, role), "works": _works(role),
     }  # fmt: skip
+
+
+def _works(role: RoleRun) -> list[str]:
+    """The stages that say how much work they did."""
+    return [
+        shown(kind.stage) for piece, kind in enumerate(role.kinds)
+        if not of_gap(kind) and np.isfinite(role.work[:, :, piece]).any()
+    ]  # fmt: skip
 
 
 def _words_of_columns(role: RoleRun, columns: Any) -> str:
@@ -122,6 +132,22 @@ def _waits(role: RoleRun) -> dict[str, Any]:
         "rows": _names_of_rows(role, rows), "places": names,
         "seconds": packed([means(mean[:, piece], rows) for piece in pieces] or np.zeros((0, 0)), "f4"),
     }  # fmt: skip
+
+
+def _gates(role: RoleRun, bubbles: pl.DataFrame) -> list[dict[str, Any]]:
+    """Who made the others wait, in which stage, in how many steps, and how long they waited in the mean of all."""
+    rows = bubbles.filter(pl.col("role") == role.role, pl.col("gate_rank").is_not_null())
+    rows = rows.filter(pl.col("gate_stage").is_not_null() & (pl.col("where") != "inside"))
+    rows = rows.filter(pl.col("rank") != pl.col("gate_rank"))
+    grouped = rows.group_by("gate_rank", "gate_stage").agg(
+        steps=pl.col("step").n_unique(), waited=pl.col("wait_ns").sum()
+    )
+    count = max(1, rows["step"].n_unique())
+    top = grouped.sort("waited", "gate_rank", "gate_stage", descending=[True, False, False]).head(_RANKED)
+    return [
+        {"rank": rank, "stage": shown(stage), "steps": steps, "wait_ns": waited / count}
+        for rank, stage, steps, waited in top.iter_rows()
+    ]
 
 
 def _by_step(role: RoleRun, rows: pl.DataFrame, name: str) -> Any:

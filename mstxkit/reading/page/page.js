@@ -155,7 +155,7 @@
 
   const drawn = new Set();
   function show(key) {
-    if (!charts[key] || !$(`plot-${key}`)) return;
+    if (!charts[key] || !$(`plot-${key}`) || $(`plot-${key}`).closest("figure").hidden) return;
     const isNew = !drawn.has(key);
     drawn.add(key);
     charts[key]();
@@ -174,18 +174,34 @@
   }, { rootMargin: "300px" });
   document.querySelectorAll("figure.chart").forEach((figure) => watch.observe(figure));
   const all = () => document.querySelectorAll("figure.chart").forEach((figure) => show(figure.dataset.chart));
-  addEventListener("beforeprint", all);
-
   const theme = $("theme");
   function label() { theme.textContent = isDark() ? "Light" : "Dark"; theme.setAttribute("aria-pressed", String(isDark())); theme.setAttribute("aria-label", `Switch to ${isDark() ? "light" : "dark"} colours`); }
   theme.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; label(); [...drawn].forEach(show); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { label(); [...drawn].forEach(show); });
   label();
+  // Paper is white: the charts are drawn for it, and then again as they were.
+  let onScreen = null;
+  addEventListener("beforeprint", () => { if (onScreen === null) onScreen = root.dataset.theme || ""; root.dataset.theme = "light"; all(); });
+  addEventListener("afterprint", () => {
+    if (onScreen === null) return;
+    if (onScreen) root.dataset.theme = onScreen; else delete root.dataset.theme;
+    onScreen = null; label(); [...drawn].forEach(show);
+  });
   const on = (id, change) => { if ($(id)) $(id).addEventListener("change", (event) => change(event.target.value)); };
   on("zoom", (value) => { state.zoom = Number(value); show("zoom"); });
   on("stage", (value) => { state.stage = Number(value); show("heat"); });
+  // What is said of the chosen role, and charts only where it has something to draw.
+  function say() {
+    document.querySelectorAll("[data-role]").forEach((part) => { part.hidden = Number(part.dataset.role) !== state.role; });
+    document.querySelectorAll("[data-labels]").forEach((plot) => {
+      const words = JSON.parse(plot.dataset.labels)[state.role];
+      plot.closest("figure").hidden = !words;
+      if (words) plot.setAttribute("aria-label", words);
+    });
+  }
   on("role", (value) => {
     state.role = Number(value); state.stage = 0;
+    say();
     const select = $("stage");
     if (select) select.replaceChildren(...role().heat.map((entry, at) => new Option(`${entry.where === "before" ? "before " : ""}${entry.stage}`, at)));
     [...drawn].forEach(show);

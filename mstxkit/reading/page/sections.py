@@ -7,11 +7,11 @@ from typing import Any, Iterable
 import numpy as np
 
 from ..report import incident_lines
-from ..report.nobody import is_too_short
 from ..report.number_table import percent
 from ..report.sentences import begun
 from ..report.text import LOSS_WORDS
 from ..report.units import duration
+from . import by_role, reasons
 from .document import chart, named, nothing, table, text
 from .packed import unpacked
 
@@ -31,7 +31,7 @@ def steps(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """Where each step's time goes, and the ranges of some steps."""
     roles = figures["roles"]
     if not roles:
-        return nothing("No step was counted in which a stage has ended.")
+        return nothing(reasons.NO_STEP)
     select = ""
     if len(roles) > 1:
         options = "".join(f'<option value="{at}">{named(role["role"])}</option>' for at, role in enumerate(roles))
@@ -71,64 +71,87 @@ def _zoom(zoom: dict[str, Any] | None) -> str:
 
 def who(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """The heat map of stage × rank over steps."""
-    heat = figures["roles"][0]["heat"] if figures["roles"] else []
-    if not heat:
-        return nothing("There are no two ranks to compare.")
-    options = "".join(
-        f'<option value="{at}">{"before " if entry["where"] == "before" else ""}{text(entry["stage"], 80)}</option>'
-        for at, entry in enumerate(heat)
-    )
-    controls = (
-        f'<div class="controls"><label>Stage <select id="stage">{options}</select></label>'
-        '<fieldset><legend>Show</legend><label><input type="radio" name="measure" value="slower" checked> '
-        'slower for its work</label><label><input type="radio" name="measure" value="waits"> waiting</label>'
-        "</fieldset></div>"
-    )
-    note = (
-        "Each cell compares a rank with the others in the same step, for the work it had: waiting is no part of it. "
-        "Where rows stand for several ranks, the one farthest off is shown."
-    )
+    roles = figures["roles"]
+    if not any(map(_is_compared, roles)):
+        return nothing(reasons.not_compared(roles) or reasons.NO_PEER)
     rows = (
         (named(row["stage"]), row["where"], str(row["rank"]), f"{row['first_step']} to {row['last_step']}",
          f"{100 * row['effect_ratio']:+.0f} %", duration(row["more_ns"] or 0), percent(row["confidence"]))
         for row in summary["stragglers"][:_ROWS]
     )  # fmt: skip
     columns = ("stage", "where", "rank", "steps", "longer", "a step", "confidence")
+    behind = table(columns, rows, "Stragglers, by cost", 3)
     label = "Heat map: ranks by steps, coloured by how much longer each took than the others for its work."
-    return chart("heat", label, note, controls, table(columns, rows, "Stragglers, by cost", 3))
+    note = (
+        "Each cell compares a rank with the others in the same step, for the work it had: waiting is no part of it. "
+        "Where rows stand for several ranks, the one farthest off is shown."
+    )
+    labels = [label if _is_compared(role) else "" for role in roles]
+    lead = by_role.or_nothing(roles, _is_compared, "{role} has no two ranks to compare.", _nothing_more)
+    return lead + chart("heat", labels, note, _heat_controls(roles[0]["heat"]), behind)
+
+
+def _nothing_more(role: dict[str, Any]) -> str:
+    return ""
+
+
+def _is_compared(role: dict[str, Any]) -> bool:
+    return role["members"] > 1 and bool(role["heat"])
+
+
+def _heat_controls(heat: list[dict[str, Any]]) -> str:
+    """Which stage, and what of it. The script puts another role's stages there."""
+    options = "".join(
+        f'<option value="{at}">{"before " if entry["where"] == "before" else ""}{text(entry["stage"], 80)}</option>'
+        for at, entry in enumerate(heat)
+    )
+    return (
+        f'<div class="controls"><label>Stage <select id="stage">{options}</select></label>'
+        '<fieldset><legend>Show</legend><label><input type="radio" name="measure" value="slower" checked> '
+        'slower for its work</label><label><input type="radio" name="measure" value="waits"> waiting</label>'
+        "</fieldset></div>"
+    )
 
 
 def late(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """Who is slow for its work, and who comes late: two rankings side by side."""
-    slow = summary["stragglers"]
-    parts = []
-    if slow:
-        worst = slow[0]
-        label = (
-            f"Bars: time a step beyond what the work explains. Most: rank {worst['rank']} {worst['where']} "
-            f"{worst['stage']}, {duration(worst['more_ns'] or 0)}."
-        )
-        parts.append("<h3>Slower than the others for the same work</h3>" + chart("slow", label, _note_of_slow()))
-    else:
-        none = "There are too few steps to tell." if is_too_short(summary["judged"]) else "Nobody is, beyond chance."
-        parts.append("<h3>Slower than the others for the same work</h3>" + nothing(none))
-    of_late = figures["roles"][0]["late"] if figures["roles"] else []
-    if of_late:
-        rows = (
-            (
-                str(row["rank"]),
-                named(row["stage"]),
-                duration(row["late_ns"]),
-                duration(row["error_ns"]),
-                text(row["source"]),
-            )
-            for row in of_late
-        )
-        label = f"Bars: how much later than the first each rank enters. Most: rank {of_late[0]['rank']}."
-        behind = table(("rank", "stage", "late", "clocks’ bound", "source"), rows, "Lateness, mean of the steps", 2)
-        note = "Mean of the steps. Whiskers: the bound of the clocks’ error. Later than that is late for sure."
-        parts.append("<h3>Late where all enter together</h3>" + chart("late", label, note, "", behind))
+    parts = ["<h3>Slower than the others for the same work</h3>" + _slow(summary, figures["roles"])]
+    if any(map(_is_late, figures["roles"])):
+        parts.append("<h3>Late where all enter together</h3>" + _late(figures["roles"]))
     return f'<div class="two"><div>{"</div><div>".join(parts)}</div></div>'
+
+
+def _slow(summary: dict[str, Any], roles: list[dict[str, Any]]) -> str:
+    slow = summary["stragglers"]
+    if not slow:
+        return nothing(reasons.nobody_slow(roles, summary["judged"]))
+    worst = slow[0]
+    label = (
+        f"Bars: time a step beyond what the work explains. Most: rank {worst['rank']} {worst['where']} "
+        f"{worst['stage']}, {duration(worst['more_ns'] or 0)}."
+    )
+    return chart("slow", label, _note_of_slow())
+
+
+def _is_late(role: dict[str, Any]) -> bool:
+    return bool(role["late"])
+
+
+def _late(roles: list[dict[str, Any]]) -> str:
+    most = "Bars: how much later than the first each rank enters. Most: rank {rank}."
+    labels = [most.format(**role["late"][0]) if role["late"] else "" for role in roles]
+    note = "Mean of the steps. Whiskers: the bound of the clocks’ error. Later than that is late for sure."
+    none = "No stage was seen that ranks of {role} enter together."
+    lead = by_role.or_nothing(roles, _is_late, none, _nothing_more)
+    return lead + chart("late", labels, note, "", by_role.parts([_late_table(role["late"]) for role in roles]))
+
+
+def _late_table(entries: list[dict[str, Any]]) -> str:
+    rows = (
+        (str(e["rank"]), named(e["stage"]), duration(e["late_ns"]), duration(e["error_ns"]), text(e["source"]))
+        for e in entries
+    )
+    return table(("rank", "stage", "late", "clocks’ bound", "source"), rows, "Lateness, mean of the steps", 2)
 
 
 def _note_of_slow() -> str:
@@ -137,25 +160,44 @@ def _note_of_slow() -> str:
 
 def waiting(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """How long each rank waits, and for whom."""
-    waits = figures["roles"][0]["waits"] if figures["roles"] else {"places": []}
-    gates = figures["gates"]
-    if not waits["places"]:
-        return nothing("No stage was seen in which ranks wait for each other.")
-    rows = ((named(g["stage"]), str(g["rank"]), str(g["steps"]), duration(g["wait_ns"])) for g in gates)
-    behind = table(("held up in", "by rank", "steps", "ranks waited, a step"), rows, "Who held up the others", 2)
+    roles = figures["roles"]
+    if not any(map(_has_waits, roles)):
+        return nothing(reasons.nobody_waits(roles))
+    labels = [
+        f"Bars: how long each rank waits in a step. {_most_held_up(role)}".strip() if _has_waits(role) else ""
+        for role in roles
+    ]
+    none = "No stage was seen in which ranks of {role} wait for each other."
+    lead = by_role.or_nothing(roles, _has_waits, none, _held_up)
     note = "Time a step that a rank waits for others, by where it waits. A long bar is a rank that is not the cause."
-    first = gates[0] if gates else None
-    most_words = f" Most often they wait for rank {first['rank']}, late in {first['stage']}." if first else ""
-    lead = f"<p>{text(most_words.strip())}</p>" if first else ""
-    return lead + chart("waits", f"Bars: how long each rank waits in a step.{most_words}", note, "", behind)
+    return lead + chart("waits", labels, note, "", by_role.parts([_gates_table(role["gates"]) for role in roles]))
+
+
+def _has_waits(role: dict[str, Any]) -> bool:
+    return bool(role["waits"]["places"])
+
+
+def _held_up(role: dict[str, Any]) -> str:
+    words = _most_held_up(role)
+    return f"<p>{text(words)}</p>" if words else ""
+
+
+def _most_held_up(role: dict[str, Any]) -> str:
+    first = role["gates"][0] if role["gates"] else None
+    return f"Most often they wait for rank {first['rank']}, late in {first['stage']}." if first else ""
+
+
+def _gates_table(gates: list[dict[str, Any]]) -> str:
+    rows = ((named(g["stage"]), str(g["rank"]), str(g["steps"]), duration(g["wait_ns"])) for g in gates)
+    return table(("held up in", "by rank", "steps", "ranks waited, a step"), rows, "Who held up the others", 2)
 
 
 def tail(summary: dict[str, Any], figures: dict[str, Any]) -> str:
-    """Generation's long tail."""
+    """The long tail, of generation where that has one."""
     every = [role["tails"] for role in figures["roles"] if role["tails"]]
     tails = next((tails for tails in every if tails["generates"]), every[0] if every else None)
     if tails is None:
-        return nothing("No stage says how much work it did (attributes tokens, responses): a tail cannot be told.")
+        return nothing(text(reasons.no_tail(figures["roles"])))
     often = tails["often"][0]
     share = percent(tails["share"])
     words = (
@@ -193,7 +235,7 @@ def rate(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """Tokens a second."""
     every = [(role["role"], line) for role in figures["roles"] for line in role["rates"]]
     if not every:
-        return nothing("No stage says how many tokens it worked on (attribute tokens).")
+        return nothing(reasons.no_rate(figures["roles"]))
     rows = (
         (named(line["stage"]), named(role), _number(line["mean"]), _number(line["step_mean"])) for role, line in every
     )
@@ -209,7 +251,7 @@ def saves(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """What-if."""
     entries = [row for row in figures["what_if"] if row["saved"] is not None and row["saved"] >= 0.001]
     if not entries:
-        return nothing("There is nothing to replay: no step is over, or no two ranks wait for each other.")
+        return nothing(reasons.nothing_saved(figures["roles"], figures["what_if"]))
     rows = (
         (text(row["words"]), duration(row["step"]), duration(row["without"]), f"{100 * row['saved']:.1f} %")
         for row in entries

@@ -73,7 +73,6 @@ def made(
     others = {
         "escalations": _escalations(run, None if to_perfetto else folder),
         "incidents": _incidents(run, summary["incidents"], None if to_perfetto else folder),
-        "gates": _gates(run),
         "samples": run.samples().sort("alone_ns", descending=True).head(8).to_dicts(),
     }
     whole = {**summary, "wait_ratio": run.steps()["wait_ratio"].mean()}
@@ -92,23 +91,6 @@ def _sources() -> dict[str, str]:
         "css": (own / "page.css").read_text("utf-8"), "page": (own / "page.js").read_text("utf-8"),
         "plotly": get_plotlyjs().replace("</script", "<\\/script"),
     }  # fmt: skip
-
-
-def _gates(run: Run) -> list[dict[str, Any]]:
-    """Who made the others wait, in which stage, in how many steps, and how long they waited in the mean of all."""
-    import polars as pl
-
-    rows = run.bubbles().filter(pl.col("gate_rank").is_not_null() & pl.col("gate_stage").is_not_null())
-    rows = rows.filter((pl.col("where") != "inside") & (pl.col("rank") != pl.col("gate_rank")))
-    grouped = rows.group_by("gate_rank", "gate_stage").agg(
-        steps=pl.col("step").n_unique(), waited=pl.col("wait_ns").sum()
-    )
-    count = max(1, rows["step"].n_unique())
-    top = grouped.sort("waited", "gate_rank", "gate_stage", descending=[True, False, False]).head(12)
-    return [
-        {"rank": rank, "stage": stage, "steps": steps, "wait_ns": waited / count}
-        for rank, stage, steps, waited in top.iter_rows()
-    ]
 
 
 def _incidents(run: Run, incidents: list[dict[str, Any]], folder: Path | None) -> list[dict[str, Any]]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import zlib
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Iterator
 
 import pytest
 
@@ -11,6 +14,7 @@ pytest.importorskip("polars")
 pytest.importorskip("plotly")
 
 from builders import browser
+from builders.opened_page import Opened
 from builders.simulated_runs import recorded_job
 
 from mstxkit.reading.page import writing
@@ -20,27 +24,6 @@ from mstxkit.testing.simulator import InjectedFault, JobShape
 
 NAME = "梯度 </script><b>x</b>"
 CHARTS = ("steps", "zoom", "heat", "slow", "waits", "tail", "rate", "saves")
-
-
-class Opened:
-    """A page in the browser, with what it said and asked for."""
-
-    def __init__(self, page: Any, url: str) -> None:
-        self.page, self.requests, self.trouble = page, [], []
-        page.on("request", lambda request: self.requests.append(request.url))
-        page.on("pageerror", lambda error: self.trouble.append(str(error)))
-        page.on("console", lambda message: self.trouble.append(message.text) if message.type == "error" else None)
-        page.goto(url)
-        page.wait_for_selector("html[data-ready]", state="attached")
-
-    def reload(self) -> None:
-        self.page.reload()
-        self.page.wait_for_selector("html[data-ready]", state="attached")
-
-    def drawn(self, chart: str) -> Any:
-        self.page.locator(f"#plot-{chart}").scroll_into_view_if_needed()
-        self.page.wait_for_selector(f"#plot-{chart} .main-svg", state="attached")
-        return self.page.locator(f"#plot-{chart}")
 
 
 @pytest.fixture(scope="module")
@@ -161,8 +144,64 @@ def test_nothing_is_wider_than_the_window(opened: Opened) -> None:
     opened.page.set_viewport_size({"width": 1280, "height": 900})
 
 
-def test_it_prints(opened: Opened) -> None:
-    assert len(opened.page.pdf()) > 50_000
+INK = """[...document.querySelectorAll('#verdict, figcaption, .facts dd'), document.body].map(
+    (element) => getComputedStyle(element).color).concat([...document.querySelectorAll('.plot svg text')].map(
+    (element) => getComputedStyle(element).fill))"""
+
+
+# As a PDF has them: --ink, --ground and --soft of page.css.
+LIGHT_INK, DARK_INK = (0.0863, 0.098, 0.1137), (0.9098, 0.9255, 0.9451)
+DARK_GROUND, DARK_SOFT = (0.0706, 0.0863, 0.1059), (0.6039, 0.651, 0.7059)
+
+
+def brightest(colors: list[str]) -> float:
+    """Of 0 to 255, the mean of its red, green and blue."""
+    return max(sum(map(float, re.findall(r"[\d.]+", color)[:3])) / 3 for color in colors)
+
+
+def inks_of(pdf: bytes) -> set[tuple[float, ...]]:
+    """The colours that a PDF fills text and shapes with, each of 0 to 1."""
+    inks: set[tuple[float, ...]] = set()
+    for stream in re.findall(rb"stream\r?\n(.*?)endstream", pdf, re.DOTALL):
+        with suppress(zlib.error):
+            words = zlib.decompressobj().decompress(stream).decode("latin-1")
+            inks.update(tuple(map(float, ink)) for ink in re.findall(r"([\d.]+) ([\d.]+) ([\d.]+) rg", words))
+    return inks
+
+
+@pytest.mark.parametrize("by", ["the switch", "the system"])
+def test_a_dark_page_prints_dark_on_white(opened: Opened, by: str) -> None:
+    opened.page.emulate_media(color_scheme="dark" if by == "the system" else "light")
+    opened.reload()
+    if by == "the switch":
+        opened.page.locator("#theme").click()
+    for chart in CHARTS:
+        opened.drawn(chart)
+    dark = opened.page.evaluate(INK)
+
+    opened.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    opened.page.emulate_media(media="print")
+    printed = opened.page.evaluate(INK)
+    opened.page.emulate_media(media="screen")
+    opened.page.evaluate("dispatchEvent(new Event('afterprint'))")
+    again = opened.page.evaluate(INK)
+    opened.page.emulate_media(color_scheme="light")
+
+    assert brightest(dark) > 200
+    assert brightest(printed) < 140
+    assert again == dark
+
+
+def test_it_prints_its_charts_and_ink_that_can_be_read(opened: Opened) -> None:
+    opened.page.emulate_media(color_scheme="dark")
+    opened.reload()
+    pdf = opened.page.pdf()
+    inks = inks_of(pdf)
+    opened.page.emulate_media(color_scheme="light")
+
+    assert len(pdf) > 50_000
+    assert LIGHT_INK in inks
+    assert not inks & {DARK_INK, DARK_GROUND, DARK_SOFT}
 
 
 def test_nothing_went_wrong_and_nothing_was_asked_of_the_network(opened: Opened) -> None:

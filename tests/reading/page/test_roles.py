@@ -1,0 +1,82 @@
+"""The page of a job with two roles: what is of one of them alone is said of that one, and can be chosen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
+
+pytest.importorskip("polars")
+pytest.importorskip("plotly")
+
+from builders import browser
+from builders.opened_page import Opened
+from builders.simulated_runs import recorded_job
+
+from mstxkit.reading.page import writing
+from mstxkit.reading.report import summary as summaries
+from mstxkit.reading.run import open_run
+from mstxkit.testing.simulator import InjectedFault, JobShape
+
+ROLLOUT, ACTOR = "0", "1"
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of an async job: a rollout is slow, so that its role comes first; only the trainers wait for each other."""
+    browser.needed()
+    folder = tmp_path_factory.mktemp("roles")
+    slow = InjectedFault("before", "actor_generate", rank=6, factor=2.0)
+    shape = JobShape(ranks=4, rollouts=4, is_async=True)
+    run = open_run(recorded_job(folder / "async", shape, faults=[slow], steps=40))
+    writing.write(run, summaries.summarise(run), folder / "page.html")
+    return folder / "page.html"
+
+
+@pytest.fixture(scope="module")
+def browsed(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+    options = {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}}
+    with browser.browsing(tmp_path_factory.mktemp("profile"), **options) as context:
+        yield Opened(context.new_page(), file.as_uri())
+
+
+@pytest.fixture
+def opened(browsed: Opened) -> Opened:
+    browsed.reload()
+    return browsed
+
+
+def words(opened: Opened, section: str) -> str:
+    return str(opened.page.locator(f"#{section}").inner_text())
+
+
+def lanes(opened: Opened) -> Any:
+    opened.drawn("zoom")
+    return opened.page.evaluate("document.getElementById('plot-zoom').layout.yaxis.ticktext")
+
+
+def test_waiting_of_another_role_than_the_first_is_not_denied(opened: Opened) -> None:
+    assert opened.page.locator("#role option").all_text_contents() == ["rollout", "actor"]
+    said = words(opened, "waiting")
+    assert "No stage was seen in which ranks of rollout wait for each other." in said
+    assert "another role to see it of actor" in said
+    assert not opened.page.locator("#plot-waits").is_visible()
+
+
+@pytest.mark.parametrize(("section", "chart"), [("waiting", "waits"), ("late", "late")])
+def test_the_chosen_role_s_waiting_and_lateness_are_drawn(opened: Opened, section: str, chart: str) -> None:
+    opened.page.select_option("#role", ACTOR)
+
+    assert opened.drawn(chart).is_visible()
+    assert "No stage was seen" not in words(opened, section)
+    assert opened.page.evaluate(f"document.getElementById('plot-{chart}').data[0].x.length") > 0
+
+    opened.page.select_option("#role", ROLLOUT)
+
+    assert not opened.page.locator(f"#plot-{chart}").is_visible()
+
+
+def test_nothing_went_wrong(opened: Opened) -> None:
+    """The last of them: after all that was done before."""
+    assert opened.trouble == []
