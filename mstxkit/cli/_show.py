@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, NoReturn, Sequence
 
 from ..reading.report.escape import for_terminal
 
@@ -54,6 +54,6 @@ def stop(message: str, status: int) -> NoReturn:
     raise typer.Exit(status)
 
 
-def as_json(value: Any) -> None:
-    """`value` on standard output, as JSON in ASCII."""
-    print(json.dumps(value, indent=2, default=str))
+def as_json(fields: Mapping[str, Any]) -> None:
+    """One object on standard output, as JSON in ASCII, with `schema`, the number of its form: 1 where it has none."""
+    print(json.dumps({"schema": 1, **fields}, indent=2, default=str))

@@ -14,7 +14,7 @@ def doctor(json: bool = typer.Option(False, "--json", help="The checks as JSON."
     """
     checks = _checks.installation()
     if json:
-        _show.as_json([check._asdict() for check in checks])
+        _show.as_json({"checks": [check._asdict() for check in checks]})
     else:
         _show.console().print(_checks.table(checks))
     raise typer.Exit(FOUND_WRONG if any(check.level == _activation.WRONG for check in checks) else 0)

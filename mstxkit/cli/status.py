@@ -59,7 +59,10 @@ def status(
         return
     if run is None:
         checks = _checks.installation()
-        _show.as_json([check._asdict() for check in checks]) if json else _show.console().print(_checks.table(checks))
+        if json:
+            _show.as_json({"checks": [check._asdict() for check in checks]})
+        else:
+            _show.console().print(_checks.table(checks))
         return
     from ..reading import places
     from ..reading.report import elsewhere

@@ -155,7 +155,7 @@ def test_status_of_an_empty_run_says_so(run: Path) -> None:
 
 
 def test_status_without_a_run_is_this_installation() -> None:
-    found = {check["name"] for check in json.loads(call("status", "--json").output)}
+    found = {check["name"] for check in json.loads(call("status", "--json").output)["checks"]}
 
     assert {"mstxkit", "engine", "tmpfs", "polars"} <= found
 
@@ -209,7 +209,7 @@ def test_doctor_finds_nothing_wrong_here() -> None:
 def test_doctor_says_why_it_runs_on_the_twin() -> None:
     done = typed("doctor", "--json", MSTXKIT_NATIVE="0")
 
-    (engine,) = [check for check in json.loads(done.stdout) if check["name"] == "engine"]
+    (engine,) = [check for check in json.loads(done.stdout)["checks"] if check["name"] == "engine"]
 
     assert done.returncode == 0
     assert engine["level"] == "note"

@@ -31,7 +31,7 @@ def doctor(venv: Path, cwd: Path | None = None, **variables: str) -> tuple[int, 
     done = subprocess.run(command, env={**environment, **variables}, cwd=cwd or venv, capture_output=True, text=True)
     # A wrong name is told by every process that imports mstxkit, doctor among them.
     assert [line for line in done.stderr.splitlines() if "MSTXKIT_AUTOPATCH=" not in line] == []
-    return done.returncode, {one["name"]: (one["level"], one["detail"]) for one in json.loads(done.stdout)}
+    return done.returncode, {one["name"]: (one["level"], one["detail"]) for one in json.loads(done.stdout)["checks"]}
 
 
 def test_a_pth_file_in_place_is_found_and_tried(venv: Path) -> None:

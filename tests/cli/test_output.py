@@ -1,7 +1,8 @@
-"""Output that cannot be written is one line and exit code 74; a pipe that nobody reads is SIGPIPE, as ever."""
+"""JSON is one object. Output that cannot be written is one line and exit code 74; a pipe that nobody reads is SIGPIPE."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,10 +11,15 @@ from pathlib import Path
 
 import pytest
 from builders import lives
+from builders.odd_runs import one_range
 from builders.run_files import BankFiles, ProcessFiles, new_run
 
 pytest.importorskip("polars")
 pytest.importorskip("typer")
+
+from typer.testing import CliRunner
+
+from mstxkit.cli import application
 
 WORDS = [["report"], ["report", "--json"], ["status"], ["--help"], ["export", "--help"], ["config", "--help"]]
 
@@ -51,3 +57,16 @@ def test_a_pipe_that_nobody_reads_ends_it_as_any_command(run: Path, words: list[
     os.close(writing)
 
     assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
+
+
+@pytest.mark.parametrize(
+    "words", ["doctor", "status", "status RUN", "profiles RUN", "collect RUN", "analyse RUN", "patches", "compact RUN"]
+)
+def test_json_is_one_object_with_the_number_of_its_form(
+    tmp_path: Path, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one_range(new_run(tmp_path / "RUN"))
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(application(words.split()[0]), [*words.split(), "--json"])
+
+    assert json.loads(done.stdout)["schema"] >= 1, done.output
