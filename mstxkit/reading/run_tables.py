@@ -299,7 +299,7 @@ class RunTables(RunFiles):
         *Cost*: of the tables that the query names.
 
         Args:
-            query: One SELECT, or WITH … SELECT.
+            query: One SELECT, or WITH … SELECT. Name aggregates with `as`: else each engine has its own name for them.
             engine: "polars", or "duckdb" where that is installed.
 
         Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Sequence
 
 from ..errors import ReadError
 
@@ -31,6 +31,13 @@ _FORMATS = re.compile(
     r"(?:read|scan)_(?:csv|ndjson|json|parquet|ipc|avro|delta|iceberg|lance|excel|ods|database|feather|lines|text|blob)",
     re.IGNORECASE,
 )
+# DuckDB's types, and polars' with the same values. A sum of whole numbers is a HUGEINT there.
+_TYPES = {
+    "BOOLEAN": "Boolean", "VARCHAR": "String", "BLOB": "Binary", "DATE": "Date", "FLOAT": "Float32",
+    "DOUBLE": "Float64",
+    "TINYINT": "Int8", "SMALLINT": "Int16", "INTEGER": "Int32", "BIGINT": "Int64", "HUGEINT": "Int64",
+    "UTINYINT": "UInt8", "USMALLINT": "UInt16", "UINTEGER": "UInt32", "UBIGINT": "UInt64",
+}  # fmt: skip
 _WORDS_AT_MOST = 100_000
 
 
@@ -104,6 +111,7 @@ def _by_duckdb(query: str, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
             statements = connection.extract_statements(query)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                 raise ReadError("sql: one query is allowed, and it begins with SELECT or WITH")
+            kinds = [row[1] for row in connection.execute(f"DESCRIBE {query}").fetchall()]
             result = connection.execute(query)
             titles = [column[0] for column in result.description or ()]
             rows: list[Any] = result.fetchall()
@@ -111,9 +119,29 @@ def _by_duckdb(query: str, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
             raise _EngineError(str(exc)) from exc
     columns = zip(*rows) if rows else ((),) * len(titles)
     return pl.DataFrame([
-        pl.Series(name if titles.index(name) == place else f"{name}_{place}", values, strict=False)
-        for place, (name, values) in enumerate(zip(titles, columns))
+        _series(name if titles.index(name) == place else f"{name}_{place}", kind, values)
+        for place, (name, kind, values) in enumerate(zip(titles, kinds, columns))
     ])  # fmt: skip
+
+
+def _series(name: str, kind: str, values: Sequence[Any]) -> pl.Series:
+    """A column of what DuckDB says it is of; of what its values are, where polars has nothing like it."""
+    import polars as pl
+
+    try:
+        return pl.Series(name, values, _type_of(kind), strict=True)
+    except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError):
+        return pl.Series(name, values, strict=False)
+
+
+def _type_of(kind: str) -> Any:
+    import polars as pl
+
+    if kind.endswith("[]"):
+        inner = _type_of(kind[:-2])
+        return None if inner is None else pl.List(inner)
+    named = _TYPES.get(kind)
+    return None if named is None else getattr(pl, named)
 
 
 def _advice(message: str, run: Run, tables: dict[str, pl.DataFrame]) -> str:

@@ -52,6 +52,45 @@ def test_both_engines_give_the_same(run: Run, query: str) -> None:
     assert answers[0] == answers[1]
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select step, rank, stage, total_ns from stages",
+        "select step, rank, stage, total_ns from stages where step > 100",
+        "select max(step) as last, sum(total_ns) as ns, avg(total_ns) as mean from stages",
+        "select rank, own_cost_ratio, native, state from processes where rank is null",
+        *(f"select * from {table} where 1 = 0" for table in sql.TABLES),
+    ],
+)
+def test_both_engines_give_the_same_types_also_of_no_rows(run: Run, query: str) -> None:
+    needs("duckdb")
+
+    schemas = [dict(run.sql(query, engine).schema) for engine in ENGINES]
+
+    assert schemas[0] == schemas[1]
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("170141183460469231731687303715884105727::hugeint", None), ("[1, 2]", [1, 2]), ("[]", []),
+        ("{'a': 1}", {"a": 1}),
+        ("null", None), ("1.5", 1.5), ("'x'::blob", b"x"), ("[[1.5]]", [[1.5]]), ("1::utinyint", 1), ("true", True),
+        ("'a'::enum('a', 'b, c')", "a"), ("map {'k': 1}", None), ("date '2020-01-02'", None), ("now()", None),
+        ("timestamp '2020-01-02 03:04:05'", None), ("interval 1 day", None), ("uuid()", None),
+        ("time '03:04:05'", None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("where", ["", " where rank = 99"])
+def test_duckdb_may_answer_with_any_type(run: Run, expression: str, value: object, where: str) -> None:
+    needs("duckdb")
+
+    answer = run.sql(f"select {expression} as x, rank as x from processes{where} order by rank", "duckdb")
+
+    assert answer.height == (0 if where else 2) and answer.width == 2
+    assert value is None or where or answer.row(0)[0] == value
+
+
 def test_every_table_can_be_asked(run: Run) -> None:
     for name in sql.names(run):
         assert run.sql(f"select count(*) as n from {name}").row(0) == (getattr(run, name)().height,)

@@ -126,6 +126,7 @@ def _ranks(comparison: Comparison, everything: bool) -> list[RenderableType]:
 
 def _said(row: ComparedTime) -> Text:
     words = [row.verdict] if row.verdict != "alike" else []
+    words += ["no difference seen for a token"] if not words and row.time.is_changed else []
     words += ["members wait in it"] if row.waits else []
     return Text("; ".join(words), _STYLES.get(row.verdict, ""))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 from pathlib import Path
 from typing import Any
 
@@ -282,6 +283,23 @@ def test_what_changed_first_is_what_changed_as_a_step_did(
 
     assert verdicts(comparison, STEP) == {(None, None): verdict}
     assert (comparison.first and comparison.first.stage) == first
+
+
+def test_where_only_the_time_is_longer_for_sure_it_says_that_a_token_decides(tmp_path: Path) -> None:
+    def run(name: str, ms: int, seed: int) -> Path:
+        path, bank, chance = new_run(tmp_path / name), BankFiles(), random.Random(seed)
+        for step in range(20):
+            at, tokens = step * 100 * MS, chance.randint(600, 1400)
+            bank.range("generate", at, at + ms * MS, stage="generate", own=True, step=step, tokens=tokens)
+        ProcessFiles(path, 100, rank=0).seal(bank)
+        return path
+
+    comparison = compared(run("a", 20, 1), run("b", 21, 2))
+
+    shown = io.StringIO()
+    Console(width=120, file=shown).print(text.render(comparison))
+    assert comparison.of(STAGE)[0].time.is_more and comparison.over(0.01) == []
+    assert "no difference seen for a token" in shown.getvalue()
 
 
 def test_other_ranks_and_stages_are_named_and_left_out(healthy: Path, tmp_path: Path) -> None:
