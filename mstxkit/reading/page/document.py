@@ -18,6 +18,7 @@ from ..report.units import duration
 from ..report.verdict_words import cost
 
 TITLE_LIMIT, TEXT_LIMIT = 160, 400
+ALL_LISTED = "<code>mstxkit report RUN --json</code> lists all"
 # Key, title, and what it is called where there is little room.
 SECTIONS = (
     ("steps", "Where the time of a step goes", "Steps"), ("who", "Who is slow, where, since when", "Who"),
@@ -101,6 +102,8 @@ def _first(summary: dict[str, Any]) -> str:
     more = ""
     if others:
         items = "".join(f"<li>{text(begun(sentence(v)))}: {text(cost(v) or 'no cost known')}.</li>" for v in others)
+        left_out = len(summary["verdicts"]) - 1 - len(others)
+        items += f"<li>and {left_out} more: {ALL_LISTED}</li>" if left_out > 0 else ""
         count = f"{len(summary['verdicts']) - 1} more verdicts"
         more = f'<details class="more"><summary>{count}</summary><ul>{items}</ul></details>'
     tone = "blames" if head["blames"] else "calm"
@@ -126,7 +129,8 @@ def _key_figures(summary: dict[str, Any]) -> str:
     items = [
         f"<div><dt>{word}</dt><dd>{value}<small>{note}</small></dd></div>" for word, value, note in _facts(summary)
     ]
-    return f'<section class="facts" aria-label="Key figures"><dl>{"".join(items)}</dl></section>\n'
+    limits = f'<p class="chosen">{text(summary["limits"])}</p>' if summary["limits"] else ""
+    return f'<section class="facts" aria-label="Key figures"><dl>{"".join(items)}</dl>{limits}</section>\n'
 
 
 def _facts(summary: dict[str, Any]) -> Iterable[tuple[str, str, str]]:
@@ -190,6 +194,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str, n
 def nothing(why: str) -> str:
     """A sentence where there is nothing to draw."""
     return f'<p class="nothing">{why}</p>'
+
+
+def cut(count: int, what: str) -> str:
+    """How many rows are left out of a table, if any; `what` is HTML: `more`, `older ones`."""
+    return f'<p class="cut">… and {count} {what}</p>' if count > 0 else ""
 
 
 def _foot(summary: dict[str, Any]) -> str:

@@ -40,6 +40,11 @@ def of_run(run: Run, first: str | None = None) -> list[dict[str, Any]]:
     return [{**of_it, "gates": _gates(role, bubbles)} for role, of_it in zip(runs, made)]
 
 
+def left_out(run: Run, first: str | None = None) -> list[str]:
+    """The names of the roles for which there is no room."""
+    return [shown(role.role) or "all ranks" for role in in_order(run, first)[ROLES_AT_MOST:]]
+
+
 def _of_role(
     role: RoleRun, path: pl.DataFrame, tails: pl.DataFrame, rates: pl.DataFrame, late: pl.DataFrame
 ) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from ..report.sentences import begun
 from ..report.text import LOSS_WORDS
 from ..report.units import duration
 from . import by_role, reasons
-from .document import chart, named, nothing, table, text
+from .document import ALL_LISTED, chart, cut, named, nothing, table, text
 from .packed import unpacked
 
-_ROWS = 24
+ROWS = 24
 _SAME_WORK = 0.05  # of the mean, more or less
 _KINDS = {
     "straggler": "rank {rank} as fast as the others {where} {stage}", "bubble": "nobody waits {where} {stage}",
@@ -32,10 +32,7 @@ def steps(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     roles = figures["roles"]
     if not roles:
         return nothing(reasons.NO_STEP)
-    select = ""
-    if len(roles) > 1:
-        options = "".join(f'<option value="{at}">{named(role["role"])}</option>' for at, role in enumerate(roles))
-        select = f'<label>Role <select id="role">{options}</select></label>'
+    select = _role_select(roles, figures["roles_left_out"])
     path = roles[0]["path"]
     seconds = unpacked(path["seconds"])
     shares = seconds.mean(axis=1) / max(seconds.sum(axis=0).mean(), 1e-12)
@@ -49,6 +46,14 @@ def steps(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         table(("stage", "a step", "share"), rows, "Critical path, mean of all steps", 2),
     )  # fmt: skip
     return first + _zoom(figures["zoom"])
+
+
+def _role_select(roles: list[dict[str, Any]], left_out: list[str]) -> str:
+    if len(roles) < 2:
+        return ""
+    options = "".join(f'<option value="{at}">{named(role["role"])}</option>' for at, role in enumerate(roles))
+    what = f"more roles, not shown: {', '.join(map(named, left_out[:ROWS]))}"
+    return f'<label>Role <select id="role">{options}</select></label>{cut(len(left_out), what)}'
 
 
 def _zoom(zoom: dict[str, Any] | None) -> str:
@@ -74,13 +79,7 @@ def who(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     roles = figures["roles"]
     if not any(map(_is_compared, roles)):
         return nothing(reasons.not_compared(roles) or reasons.NO_PEER)
-    rows = (
-        (named(row["stage"]), row["where"], str(row["rank"]), f"{row['first_step']} to {row['last_step']}",
-         f"{100 * row['effect_ratio']:+.0f} %", duration(row["more_ns"] or 0), percent(row["confidence"]))
-        for row in summary["stragglers"][:_ROWS]
-    )  # fmt: skip
-    columns = ("stage", "where", "rank", "steps", "longer", "a step", "confidence")
-    behind = table(columns, rows, "Stragglers, by cost", 3)
+    behind = stragglers(summary["stragglers"], figures["stragglers_in_all"])
     label = "Heat map: ranks by steps, coloured by how much longer each took than the others for its work."
     note = (
         "Each cell compares a rank with the others in the same step, for the work it had: waiting is no part of it. "
@@ -89,6 +88,18 @@ def who(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     labels = [label if _is_compared(role) else "" for role in roles]
     lead = by_role.or_nothing(roles, _is_compared, "{role} has no two ranks to compare.", _nothing_more)
     return lead + chart("heat", labels, note, _heat_controls(roles[0]["heat"]), behind)
+
+
+def stragglers(entries: list[dict[str, Any]], in_all: int) -> str:
+    """Their table, and how many there are that are not in it."""
+    rows = (
+        (named(row["stage"]), row["where"], str(row["rank"]), f"{row['first_step']} to {row['last_step']}",
+         f"{100 * row['effect_ratio']:+.0f} %", duration(row["more_ns"] or 0), percent(row["confidence"]))
+        for row in entries[:ROWS]
+    )  # fmt: skip
+    columns = ("stage", "where", "rank", "steps", "longer", "a step", "confidence")
+    more = cut(in_all - ROWS, "more: <code>run.stragglers()</code>")
+    return table(columns, rows, "Stragglers, by cost", 3) + more
 
 
 def _nothing_more(role: dict[str, Any]) -> str:
@@ -244,7 +255,8 @@ def rate(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     label = "; ".join(f"{line['stage']}: {_number(line['mean'])} tokens a second" for _, line in every[:4])
     call = "<code>run.throughput(flops_per_token, peak_flops)</code>"
     note = f"Tokens a second of all ranks while they are in the stage. MFU: {call}"
-    return chart("rate", f"Lines: {label}.", note, "", behind)
+    more = cut(len(figures["roles_left_out"]), "more roles: <code>run.throughput()</code>")
+    return chart("rate", f"Lines: {label}.", note, "", behind) + more
 
 
 def saves(summary: dict[str, Any], figures: dict[str, Any]) -> str:
@@ -286,6 +298,7 @@ def profiles(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         )  # fmt: skip
         columns = ("stage", "rank", "state", "steps", "preset", "profile", "reason")
         parts.append(table(columns, rows, "Requests for profiles, and what was recorded"))
+        parts.append(cut(figures["requests_left_out"], "older ones: <code>run.escalations()</code>"))
     else:
         parts.append(nothing("No profile was asked for."))
     if figures["incidents"]:
@@ -295,6 +308,7 @@ def profiles(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         )
         titles = ("what happened", "who waits", "what was seen")
         parts.append("<h3>Incidents</h3>" + table(titles, rows_of_incidents, "Hangs, deaths and the like"))
+        parts.append(cut(figures["incidents_left_out"], f"earlier ones: {ALL_LISTED}"))
     return "".join(parts)
 
 
@@ -325,21 +339,28 @@ def health(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     )
     parts = ["<ul>", *(f"<li>{text(line)}</li>" for line in lines), "</ul>"]
     if summary["killed"]:
-        rows = ((named(p["label"]), named(p["host"]), text(_inside(p))) for p in summary["killed"][:_ROWS])
+        rows = ((named(p["label"]), named(p["host"]), text(_inside(p))) for p in summary["killed"][:ROWS])
         parts.append("<h3>Killed</h3>" + table(("process", "host", "inside of"), rows, "Processes that were killed"))
+        parts.append(_rest(summary["killed"]))
     if losses:
         rows = (
             (named(p["label"]), named(p["host"]), text(", ".join(f"{p[k]} {w}" for k, w in LOSS_WORDS.items() if p[k])))
-            for p in losses[:_ROWS]
+            for p in losses[:ROWS]
         )
         parts.append("<h3>Losses</h3>" + table(("process", "host", "lost"), rows, "What was not recorded, or not kept"))
+        parts.append(_rest(losses))
     if summary["damage"]:
         rows = (
             (f"<bdi>{text(d['path'], 120)}</bdi>", text(d["reason"]), str(d["offset"]))
-            for d in summary["damage"][:_ROWS]
+            for d in summary["damage"][:ROWS]
         )
         parts.append("<h3>Not read</h3>" + table(("file", "why", "at byte"), rows, "What could not be read", 1))
+        parts.append(_rest(summary["damage"]))
     return "".join(parts)
+
+
+def _rest(entries: list[dict[str, Any]]) -> str:
+    return cut(len(entries) - ROWS, f"more: {ALL_LISTED}")
 
 
 def _inside(process: dict[str, Any]) -> str:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+import polars as pl
+
 from ...errors import MstxkitError
 from ..report.choice import EVERYTHING
 from ..report.units import size
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from ..report.choice import ReportChoice
     from ..run import Run
 
-_ROWS = 24
+_INCIDENTS, _REQUESTS = 24, 96
 
 
 def write(run: Run, summary: dict[str, Any], path: Path, choice: ReportChoice = EVERYTHING) -> int:
@@ -70,15 +72,30 @@ def made(
             for row in summary["stragglers"][:12]
         ],
     }  # fmt: skip
+    requests = run.escalations()
     others = {
-        "escalations": _escalations(run, None if to_perfetto else folder),
+        "roles_left_out": figures.left_out(run, first),
+        "stragglers_in_all": _in_all(run, summary["stragglers"]),
+        "escalations": _escalations(run, requests, None if to_perfetto else folder),
+        "requests_left_out": requests.height - _REQUESTS,
+        "incidents_left_out": len(summary["incidents"]) - _INCIDENTS,
         "incidents": _incidents(run, summary["incidents"], None if to_perfetto else folder),
         "samples": run.samples().sort("alone_ns", descending=True).head(8).to_dicts(),
     }
-    whole = {**summary, "wait_ratio": run.steps()["wait_ratio"].mean()}
+    whole = {**summary, "wait_ratio": run.steps()["wait_ratio"].mean(), "limits": _limits(choice)}
     bodies = {key: getattr(sections, key)(whole, {**scripted, **others}) for key, *_ in document.SECTIONS}
     whole["links"] = [(to_perfetto, "Open in Perfetto")] if to_perfetto else []
     return document.page(whole, scripted, bodies, _sources())
+
+
+def _limits(choice: ReportChoice) -> str:
+    """What on the page is only of what was asked for, in words; "" where all is of the whole run."""
+    rows, names = choice._replace(stages=None, ranges=None), choice._replace(steps=None, ranks=None)
+    lines = [f"“A step takes” is of {rows} only; all else is of the whole run."] if str(rows) else []
+    if str(names):
+        rest = "" if lines else "; this page is of the whole run"
+        lines.append(f"{names}: these choose what the report as text and as JSON shows{rest}.")
+    return " ".join(lines)
 
 
 def _sources() -> dict[str, str]:
@@ -94,19 +111,31 @@ def _sources() -> dict[str, str]:
 
 
 def _incidents(run: Run, incidents: list[dict[str, Any]], folder: Path | None) -> list[dict[str, Any]]:
-    """The last incidents, with a link to what was seen of each."""
+    """The last incidents, the newest first, with a link to what was seen of each."""
     entries = []
-    for incident in incidents[-_ROWS:]:
+    for incident in incidents[: -_INCIDENTS - 1 : -1]:
         href = "" if folder is None else _href(Path(run.path), incident["page"], folder)
         entries.append({**incident, "folder": incident["page"], "size": "", "href": href})
     return entries
 
 
-def _escalations(run: Run, folder: Path | None) -> list[dict[str, Any]]:
+def _in_all(run: Run, stragglers: list[dict[str, Any]]) -> int:
+    """How many there are: the summary has the first ones."""
+    return run.stragglers().height if len(stragglers) > sections.ROWS else len(stragglers)
+
+
+def _newest(requests: pl.DataFrame) -> list[dict[str, Any]]:
+    """The last rows, the newest request first; those of one request stay in their order."""
+    rows = requests.with_columns(age=-pl.col("request").rle_id().cast(pl.Int64)).tail(_REQUESTS)
+    return rows.sort("age", maintain_order=True).to_dicts()
+
+
+def _escalations(run: Run, requests: pl.DataFrame, folder: Path | None) -> list[dict[str, Any]]:
     """Requests with what was recorded for them; a link where the profile lies in the run, and is there.
 
     Args:
         run: The run.
+        requests: Its escalations, the oldest first.
         folder: Where the page will lie; None: nowhere, so that no link would lead anywhere.
     """
     sizes: dict[tuple[Any, ...], int] = {}
@@ -114,7 +143,7 @@ def _escalations(run: Run, folder: Path | None) -> list[dict[str, Any]]:
         key = row["request"], row["stage"], row["rank"]
         sizes[key] = sizes.get(key, 0) + (row["bytes"] or 0)
     entries = []
-    for row in run.escalations().head(_ROWS * 4).iter_rows(named=True):
+    for row in _newest(requests):
         steps = "" if row["first_step"] is None else f"{row['first_step']} to {row['last_step']}"
         total = sizes.get((row["request"], row["stage"], row["rank"]), 0)
         href = "" if folder is None else _href(Path(run.path), row["folder"], folder)

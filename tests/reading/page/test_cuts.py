@@ -1,0 +1,125 @@
+"""What the page leaves out it counts, and what it shows of many is the newest, or the worst."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("polars")
+pytest.importorskip("plotly")
+
+from builders.judged_runs import verdict
+from builders.run_files import RUN_ID, WALL_OFFSET_NS, BankFiles, ProcessFiles, new_run
+
+from mstxkit.reading.page import sections, writing
+from mstxkit.reading.report import summary as summaries
+from mstxkit.reading.run import open_run
+
+ROLES = ("actor", "critic", "ref", "reward", "rollout", "teacher")
+
+
+def of_six_roles(path: Path) -> Path:
+    run = new_run(path)
+    for place, role in enumerate(ROLES):
+        for rank in (2 * place, 2 * place + 1):
+            bank = BankFiles()
+            for step in range(4):
+                bank.range("w", step * 10**9, step * 10**9 + 10**8, stage=f"work_{role}", own=True, step=step)
+            ProcessFiles(run, 100 + rank, rank=rank, role=role).seal(bank)
+    return run
+
+
+def profiled(run: Path, request: int, rank: int) -> None:
+    """A profile was recorded for a request, one of many."""
+    folder = run / "profiles" / "work" / f"step{request}" / f"rank{rank}" / f"{1000 + rank}-{request}"
+    folder.mkdir(parents=True, mode=0o700)
+    session: dict[str, Any] = {
+        "format": 1, "run": RUN_ID, "rank": rank, "stage": "work", "step": request, "request": f"{request:016x}",
+        "state": "recorded", "output": "", "backend": "torch", "steps": [request],
+        "start_ns": WALL_OFFSET_NS + request, "end_ns": WALL_OFFSET_NS + request + 1,
+    }  # fmt: skip
+    (folder / "session.json").write_text(json.dumps(session))
+
+
+def page_of(path: Path, **changed: Any) -> str:
+    run = open_run(path)
+    return unescape(writing.made(run, {**summaries.summarise(run), **changed}, path.parent))
+
+
+def rows_of(page: str, caption: str) -> list[list[str]]:
+    """The cells of the table with that caption, row by row, without their HTML."""
+    body = page[page.index(f"<caption>{caption}") :]
+    rows = re.findall(r"<tr>(.*?)</tr>", body[: body.index("</table>")].partition("<tbody>")[2])
+    return [[re.sub("<[^>]+>", "", cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", row)] for row in rows]
+
+
+def test_roles_that_cannot_be_chosen_are_named(tmp_path: Path) -> None:
+    page = page_of(of_six_roles(tmp_path / "run"))
+
+    options = re.findall(r"<option[^>]*><bdi>(\w+)</bdi></option>", page)
+    told = re.search(r"and 2 more roles, not shown: (.*?)</p>", page)
+    assert len(options) == 4
+    assert told is not None
+    assert {*options, *re.sub("<[^>]+>", "", told[1]).split(", ")} == {*ROLES}
+
+
+def test_the_newest_requests_come_first_and_older_ones_are_counted(tmp_path: Path) -> None:
+    path = of_six_roles(tmp_path / "run")
+    for request in range(60):
+        for rank in range(2):
+            profiled(path, request, rank)
+
+    page = page_of(path)
+    rows = rows_of(page, "Requests for profiles")
+
+    assert [row[3] for row in rows[:4]] == ["59 to 59", "59 to 59", "58 to 58", "58 to 58"]
+    assert [row[1] for row in rows[:4]] == ["0", "1", "0", "1"]
+    assert len(rows) == 96
+    assert "and 24 older ones" in page
+
+
+def test_the_newest_incidents_come_first_and_earlier_ones_are_counted(tmp_path: Path) -> None:
+    incidents = [
+        {"kind": "killed", "who": f"rank {at}", "range": None, "stage": None, "since_ns": None, "time_ns": at,
+         "waits_for": "", "page": f"incidents/{at}", "over_ns": None}
+        for at in range(30)
+    ]  # fmt: skip
+
+    page = page_of(of_six_roles(tmp_path / "run"), incidents=incidents)
+    rows = rows_of(page, "Hangs, deaths and the like")
+
+    assert (rows[0][0], rows[-1][0]) == ("Rank 29 was killed", "Rank 6 was killed")
+    assert "and 6 earlier ones" in page
+
+
+def test_what_was_killed_lost_and_not_read_is_counted_where_it_is_cut(tmp_path: Path) -> None:
+    run = open_run(of_six_roles(tmp_path / "run"))
+    summary = summaries.summarise(run)
+    process = {"label": "rank 0", "host": "h", "inside": [], **dict.fromkeys(summaries.LOSSES, 1)}
+    damaged = {"path": "sealed/x", "reason": "torn", "offset": 0}
+    many = {"killed": [process] * 25, "losses": [process] * 26, "damage": [damaged] * 27}
+
+    said = sections.health({**summary, **many}, {})
+
+    assert re.findall(r"and (\d+) more", said) == ["1", "2", "3"]
+    assert "more" not in sections.health({**summary, "killed": [process] * 24}, {})
+
+
+def test_verdicts_and_stragglers_that_are_not_listed_are_counted(tmp_path: Path) -> None:
+    verdicts = [verdict(id=f"v{at}", rank=at)._asdict() for at in range(9)]
+    straggler = {
+        "role": "actor", "stage": "work", "where": "in", "rank": 1, "first_step": 0, "last_step": 3,
+        "effect_ratio": 0.2, "more_ns": 10**6, "confidence": 0.9,
+    }  # fmt: skip
+
+    page = page_of(of_six_roles(tmp_path / "run"), verdicts=verdicts)
+    table = sections.stragglers([straggler] * 40, in_all=50)
+
+    assert "<li>and 3 more: " in page
+    assert len(rows_of(table, "Stragglers, by cost")) == 24
+    assert "and 26 more" in table
