@@ -63,11 +63,12 @@ class AscendFile:
         self._event = self._insert_event()
         self._texts: dict[str, int] = {}
         self._next_text = self._largest("STRING_IDS", "id") + 1
-        self._connection = _FIRST_CONNECTION
+        self._connection = max(_FIRST_CONNECTION, self._largest("MSTX_EVENTS", "connectionId") + 1)
         self.count, self.first_ns, self.last_ns = 0, 0, 0
 
     def _largest(self, table: str, column: str) -> int:
-        largest = self._base.execute(f"select max({column}) from {table}").fetchone()[0]
+        query = f"select max({column}) from {table} where {column} != {UNUSED}"
+        largest = self._base.execute(query).fetchone()[0]
         return largest if isinstance(largest, int) else -1
 
     def _columns(self, table: str) -> list[str]:

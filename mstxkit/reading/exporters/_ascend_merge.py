@@ -11,6 +11,7 @@ import re
 import shutil
 import sqlite3
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -49,7 +50,7 @@ def merged(run: Run, folder: Path, source: Path) -> int:
         profile = _read(target, source)
         _forget_what_insight_computed(target)
         count = _add(run, target, profile)
-    except (sqlite3.Error, UnicodeError) as exc:
+    except (sqlite3.Error, UnicodeError, OverflowError) as exc:
         raise MstxkitError(f"{source}: not a profile that can be added to: {exc}") from exc
     if not count:
         raise MstxkitError(
@@ -136,7 +137,7 @@ def _add(run: Run, target: Path, profile: ProfileTime) -> int:
     pids, members = processes["pid"].to_list(), set(files[profile.rank].processes)
     reader, base = RankRowReader(run), AscendFile(target, is_connected=_has_no_task(target))
     try:
-        for rows in reader.rows():
+        for rows in chain(reader.rows(), reader.open_marks()):
             if rows.process in members:
                 base.put(_within(rows, profile), reader.texts, pids[rows.process])
         base.describe(files[profile.rank], (), {})

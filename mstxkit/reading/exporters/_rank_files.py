@@ -1,8 +1,8 @@
 """Whose ranges go into which file, where a tool wants one file for each rank, and takes a rank's newest file alone.
 
-A rank of one role keeps its number. Where processes of several roles have the same rank (trainer 0 and rollout 0), the
-others get numbers above all ranks. What has no rank at all goes into one file, of rank -1. Helpers of a rank (data
-loaders, pools) are in its file.
+A rank of one role keeps its number. Where processes of several roles have the same rank (trainer 0 and rollout 0), one
+role, the trainer's, keeps its numbers, and all ranks of the others get numbers above all ranks. What has no rank at all
+goes into one file, of rank -1. Helpers of a rank (data loaders, pools) are in its file.
 
 Source: msprof-analyze 26.2.0 (one slot for rank -1, the newest file of a rank wins), MindStudio Insight July 2026 (a
 rank is hostUid, hostName and rankId).
@@ -14,13 +14,14 @@ import zlib
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Iterable, NamedTuple
 
-from ...host import names
+from ...host import names, parts
 from ...store.values import text_of
 
 if TYPE_CHECKING:
     import polars as pl
 
 NO_RANK = -1
+_TRAINER, _OTHER, _ROLLOUT = range(3)
 COLUMNS = ("file_rank", "rank", "role", "label", "host", "pid", "ranges")
 
 
@@ -68,36 +69,49 @@ class RankFile(NamedTuple):
 
 def of_run(processes: pl.DataFrame) -> list[RankFile]:
     """The files, by number."""
-    members: dict[tuple[int | None, str | None], list[int]] = {}
     rows = processes.to_dicts()
-    first_role: dict[int, str | None] = {}
+    roles: dict[int, list[str]] = {}
+    for row in rows:
+        if row["rank"] is not None and row["role"] is not None:
+            roles.setdefault(row["rank"], []).append(row["role"])
+    members: dict[tuple[int | None, str | None], list[int]] = {}
     for index, row in enumerate(rows):
-        rank, role = row["rank"], row["role"]
-        if rank is None:
-            role = None
-        elif role is None:
-            role = first_role.get(rank)
-        if rank is not None:
-            first_role.setdefault(rank, role)
-        members.setdefault((rank, role), []).append(index)
-    numbers = _numbers(list(members), first_role)
-    files = [_file(number, key, members[key], rows) for key, number in numbers.items()]
+        rank = row["rank"]
+        members.setdefault((rank, None if rank is None else _role_in(row, roles.get(rank, []))), []).append(index)
+    files = [_file(number, key, members[key], rows) for key, number in _numbers(list(members)).items()]
     return sorted(files, key=lambda file: file.number)
 
 
-def _numbers(
-    keys: list[tuple[int | None, str | None]], first_role: dict[int, str | None]
-) -> dict[tuple[int | None, str | None], int]:
-    numbers: dict[tuple[int | None, str | None], int] = {}
-    above = max((rank for rank, _ in keys if rank is not None), default=-1) + 1
-    for rank, role in sorted(keys, key=lambda key: (key[1] or "", -1 if key[0] is None else key[0])):
-        if rank is None:
-            numbers[rank, role] = NO_RANK
-        elif first_role[rank] == role:
-            numbers[rank, role] = rank
-        else:
-            numbers[rank, role] = above
-            above += 1
+def _role_in(row: dict[str, Any], roles: list[str]) -> str | None:
+    """The role of a process; one that says none is of its rank's first, but is no rollout unless it is a helper."""
+    if row["role"] is not None:
+        return str(row["role"])
+    is_helper = row["under"] in parts.BESIDE
+    return min((role for role in roles if is_helper or _order(role)[0] < _ROLLOUT), key=_order, default=None)
+
+
+def _order(role: str | None) -> tuple[int, str]:
+    """Which role goes before which: a trainer, what is neither, and what generates for it."""
+    words = (role or "").lower()
+    if any(word in words for word in ("actor", "train")):
+        return _TRAINER, words
+    is_rollout = any(word in words for word in ("rollout", "generat", "infer", "vllm", "sglang"))
+    return (_ROLLOUT if is_rollout else _OTHER), words
+
+
+def _numbers(keys: list[tuple[int | None, str | None]]) -> dict[tuple[int | None, str | None], int]:
+    """A role keeps its numbers unless one of them is that of a role before it."""
+    ranks: dict[str | None, list[int]] = {}
+    for rank, role in keys:
+        if rank is not None:
+            ranks.setdefault(role, []).append(rank)
+    above = max((rank for of_role in ranks.values() for rank in of_role), default=-1) + 1
+    numbers: dict[tuple[int | None, str | None], int] = {(None, None): NO_RANK} if (None, None) in keys else {}
+    for role in sorted(ranks, key=_order):
+        is_free = {*ranks[role]}.isdisjoint(numbers.values())
+        for rank in sorted(ranks[role]):
+            numbers[rank, role] = rank if is_free else above
+            above += not is_free
     return numbers
 
 

@@ -149,6 +149,34 @@ def test_two_roles_with_one_rank_get_numbers_of_their_own(run: Path) -> None:
     assert ask(of_rank(folder, 1), "select hostName from HOST_INFO")[0][0].endswith("-rollout")
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("actor", "rollout"), ("trainer", "rollouter"), ("actor_rollout_ref", "vllm"), (None, "rollout")],
+)
+@pytest.mark.parametrize("pids", [(1, 2, 3, 4), (3, 4, 1, 2), (1, 4, 3, 2)])
+def test_a_trainer_keeps_its_numbers_and_all_ranks_of_a_rollout_get_higher_ones(
+    run: Path, first: str | None, second: str, pids: tuple[int, ...]
+) -> None:
+    for place, pid in enumerate(pids):
+        role = first if place < 2 else second
+        ProcessFiles(run, pid, rank=place % 2, role=role).seal(BankFiles().range("r", 0, 5))
+
+    with open(exported(run) / "ranks.csv", newline="") as file:
+        whose = [(row["role"], row["rank"]) for row in csv.DictReader(file)]
+
+    assert whose == [(first or "", "0"), (first or "", "1"), (second, "0"), (second, "1")]
+
+
+def test_a_role_of_which_some_ranks_are_taken_gets_new_numbers_for_all(run: Path) -> None:
+    for pid, (role, rank) in enumerate([("trainer", 0), ("rollout", 0), ("rollout", 1), ("reward", 7)]):
+        ProcessFiles(run, 10 + pid, rank=rank, role=role).seal(BankFiles().range("r", 0, 5))
+
+    with open(exported(run) / "ranks.csv", newline="") as file:
+        numbers = {(row["role"], row["rank"]): int(row["file_rank"]) for row in csv.DictReader(file)}
+
+    assert numbers == {("trainer", "0"): 0, ("reward", "7"): 7, ("rollout", "0"): 8, ("rollout", "1"): 9}
+
+
 def test_what_has_no_rank_is_rank_minus_one(run: Path) -> None:
     for pid in (1, 2):
         ProcessFiles(run, pid, rank=None).seal(BankFiles().range(f"by {pid}", 0, 5))

@@ -19,6 +19,8 @@ from mstxkit.errors import MstxkitError
 from mstxkit.reading.exporters import load
 from mstxkit.reading.run import open_run
 
+UNUSED = 4294967295
+
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
@@ -121,4 +123,31 @@ def test_a_profile_whose_ranges_have_no_times_is_refused(run: Path, profile: Pat
     change(profile, "alter table MSTX_EVENTS rename column startNs to begin")
 
     with pytest.raises(MstxkitError, match=r"not a profile that can be added to.*startNs"):
+        joined(run, profile)
+
+
+def test_connections_of_added_ranges_are_above_those_of_the_profile(run: Path, profile: Path) -> None:
+    """One that is no connection, 4294967295, is not the highest."""
+    change(profile, f"insert into MSTX_EVENTS select startNs, endNs, 2, 0, 0, 1, 1, 1, 0, {UNUSED} from MSTX_EVENTS")
+
+    connections = ask(joined(run, profile), "select connectionId from MSTX_EVENTS order by 1")
+
+    assert connections == [(4000000001,), (4000000002,), (4000000003,), (4000000004,), (UNUSED,)]
+
+
+def test_what_is_open_is_a_mark_in_a_profile_too(run: Path, profile: Path) -> None:
+    assert names_in(joined(run, profile)) == ["update", "update", "open: hung", "own"]
+
+
+def test_what_began_to_be_open_at_another_time_is_not_in_the_profile(run: Path, profile: Path) -> None:
+    change(profile, f"update SESSION_TIME_INFO set endTimeNs = {WALL_OFFSET_NS + 2_000}")
+
+    assert names_in(joined(run, profile)) == ["update", "update", "own"]
+
+
+@pytest.mark.parametrize("table", ["STRING_IDS(id)", "MSTX_EVENTS(connectionId)"])
+def test_a_profile_whose_numbers_leave_no_room_is_refused(run: Path, profile: Path, table: str) -> None:
+    change(profile, f"insert into {table} values ({2**63 - 1})")
+
+    with pytest.raises(MstxkitError, match="not a profile that can be added to"):
         joined(run, profile)
