@@ -1,4 +1,4 @@
-"""JSON is one object. Output that cannot be written is one line and exit code 74; a pipe that nobody reads is SIGPIPE."""
+"""JSON is one object. Output that cannot be written is one line and exit code 74; an unread pipe is SIGPIPE, as ever."""
 
 from __future__ import annotations
 
