@@ -1,4 +1,4 @@
-"""JSON is one object. Output that cannot be written is one line and exit code 74; an unread pipe is SIGPIPE, as ever."""
+"""JSON is one object. Output that cannot be written is one line and exit code 74; an unread pipe is SIGPIPE."""
 
 from __future__ import annotations
 
