@@ -129,7 +129,8 @@ def _key_figures(summary: dict[str, Any]) -> str:
     items = [
         f"<div><dt>{word}</dt><dd>{value}<small>{note}</small></dd></div>" for word, value, note in _facts(summary)
     ]
-    return f'<section class="facts" aria-label="Key figures"><dl>{"".join(items)}</dl></section>\n'
+    limits = f'<p class="chosen">{text(summary["limits"])}</p>' if summary["limits"] else ""
+    return f'<section class="facts" aria-label="Key figures"><dl>{"".join(items)}</dl>{limits}</section>\n'
 
 
 def _facts(summary: dict[str, Any]) -> Iterable[tuple[str, str, str]]:

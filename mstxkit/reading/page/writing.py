@@ -82,10 +82,20 @@ def made(
         "incidents": _incidents(run, summary["incidents"], None if to_perfetto else folder),
         "samples": run.samples().sort("alone_ns", descending=True).head(8).to_dicts(),
     }
-    whole = {**summary, "wait_ratio": run.steps()["wait_ratio"].mean()}
+    whole = {**summary, "wait_ratio": run.steps()["wait_ratio"].mean(), "limits": _limits(choice)}
     bodies = {key: getattr(sections, key)(whole, {**scripted, **others}) for key, *_ in document.SECTIONS}
     whole["links"] = [(to_perfetto, "Open in Perfetto")] if to_perfetto else []
     return document.page(whole, scripted, bodies, _sources())
+
+
+def _limits(choice: ReportChoice) -> str:
+    """What on the page is only of what was asked for, in words; "" where all is of the whole run."""
+    rows, names = choice._replace(stages=None, ranges=None), choice._replace(steps=None, ranks=None)
+    lines = [f"“A step takes” is of {rows} only; all else is of the whole run."] if str(rows) else []
+    if str(names):
+        rest = "" if lines else "; this page is of the whole run"
+        lines.append(f"{names}: these choose what the report as text and as JSON shows{rest}.")
+    return " ".join(lines)
 
 
 def _sources() -> dict[str, str]:

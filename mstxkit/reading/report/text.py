@@ -82,9 +82,9 @@ def _headline(summary: dict[str, Any]) -> Text:
     if summary["first_step"] is not None:
         text.append(f", steps {summary['first_step']} to {summary['last_step']}")
     if summary["chosen_words"]:
-        text.append(
-            f"\nStages and ranges of {for_terminal(summary['chosen_words'])} only; all else is of the whole run."
-        )
+        is_of_rows = summary["chosen"]["steps"] or summary["chosen"]["ranks"]
+        what = "Stages, ranges and the time of a step" if is_of_rows else "Stages and ranges"
+        text.append(f"\n{what} of {for_terminal(summary['chosen_words'])} only; all else is of the whole run.")
     return text
 
 

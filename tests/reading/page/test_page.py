@@ -199,6 +199,22 @@ def test_steps_that_are_asked_for_can_be_looked_at_closely(tmp_path: Path) -> No
     assert re.findall(r'<option value="\d">(step \d+)', page) == ["step 4", "step 5"]
 
 
+def test_what_was_asked_for_is_told_with_what_is_of_it(tmp_path: Path) -> None:
+    run = open_run(recorded_job(tmp_path / "run", JobShape(ranks=2), steps=10))
+
+    def told(*asked: str | None) -> str:
+        choice = parsed(*asked)
+        page = html.unescape(writing.made(run, summaries.summarise(run, choice), tmp_path, choice))
+        return "".join(re.findall(r'<p class="chosen">(.*?)</p>', page))
+
+    assert told() == ""
+    assert told("4:5", "0") == "“A step takes” is of steps 4 to 5; ranks 0 only; all else is of the whole run."
+    assert told(None, None, "actor_update") == (
+        "stages actor_update: these choose what the report as text and as JSON shows; this page is of the whole run."
+    )
+    assert told(None, "1", "reward").startswith("“A step takes” is of ranks 1 only; all else is of the whole run.")
+
+
 def test_a_file_that_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     run = open_run(recorded_job(tmp_path / "run", JobShape(ranks=1), steps=2))
     (tmp_path / "taken").mkdir()
