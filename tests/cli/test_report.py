@@ -96,6 +96,17 @@ def test_steps_ranks_stages_and_ranges_can_be_chosen(skew: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--steps", "1:2"), "Stages, ranges and the time of a step of steps 1 to 2 only"),
+        (("--stages", "update_actor"), "Stages and ranges of stages update_actor only"),
+    ],
+)
+def test_what_is_of_the_choice_is_told(skew: Path, words: tuple[str, ...], told: str) -> None:
+    assert told in " ".join(report(skew, *words).stdout.split())
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         (("--steps", "99"), "this run has no step 99; it has steps 0 to 3"),
