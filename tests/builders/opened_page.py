@@ -24,3 +24,16 @@ class Opened:
         self.page.locator(f"#plot-{chart}").scroll_into_view_if_needed()
         self.page.wait_for_selector(f"#plot-{chart} .main-svg", state="attached")
         return self.page.locator(f"#plot-{chart}")
+
+    def click_on_step(self, place: int) -> int:
+        """Click with the mouse on the bar of the step at that place; its number."""
+        plot = self.drawn("steps")
+        self.page.evaluate("document.getElementById('plot-steps').scrollIntoView({behavior: 'instant'})")
+        self.page.evaluate("window.scrollBy({top: -80, behavior: 'instant'})")
+        numbers = self.page.evaluate("document.getElementById('plot-steps').data[0].x")
+        boxes = [bar.bounding_box() for bar in plot.locator(".barlayer .trace .point").all()]
+        box = max((box for box in boxes[place :: len(numbers)] if box), key=lambda box: box["height"])
+        at = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        self.page.mouse.move(*at)
+        self.page.mouse.click(*at)
+        return int(numbers[place])

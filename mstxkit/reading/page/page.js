@@ -17,7 +17,7 @@
     for (let at = 0; at < packed.s[0]; at += 1) made.push(values.slice(at * width, (at + 1) * width));
     return made;
   }
-  const role = () => D.roles[state.role];
+  const role = () => D.roles[state.role], closely = () => D.zoom.roles[state.role].steps;
   const isDark = () => root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   const color = (name) => getComputedStyle(root).getPropertyValue(name).trim();
   function seconds(s) {
@@ -74,7 +74,7 @@
       }], { height: Math.min(760, Math.max(280, 90 + r.rows.length * 15)), xaxis: { title: "step", showgrid: false }, yaxis: { title: r.members > r.rows.length ? "ranks" : "rank", type: "category", autorange: "reversed", showgrid: false } });
     },
     zoom() {
-      const step = D.zoom.steps[state.zoom], blamed = new Set(D.stragglers.slice(0, 1).map((s) => `rank ${s.rank}`));
+      const step = closely()[state.zoom], blamed = new Set(D.stragglers.slice(0, 1).map((s) => `rank ${s.rank}`));
       const lanes = step.lanes.map((name) => (blamed.has(name) ? `<b>${esc(name)} ◂</b>` : esc(name)));
       const get = Object.fromEntries(["lane", "start", "length", "depth", "name", "stage"].map((k) => [k, flat(step[k])]));
       const stages = [...new Set(get.stage)].filter((s) => s !== 65535), traces = [];
@@ -163,7 +163,7 @@
   }
   function near(step) {
     if (!D.zoom || !$("zoom")) return;
-    const away = D.zoom.steps.map((one) => Math.abs(one.step - step));
+    const away = closely().map((one) => Math.abs(one.step - step));
     state.zoom = away.indexOf(Math.min(...away));
     $("zoom").value = String(state.zoom);
     show("zoom");
@@ -199,9 +199,15 @@
       if (words) plot.setAttribute("aria-label", words);
     });
   }
+  function slowest() {
+    if (!D.zoom || !$("zoom")) return;
+    $("zoom").replaceChildren(...closely().map((step, at) => new Option(`step ${step.step}${step.why ? `, ${step.why}` : ""}`, at)));
+    state.zoom = Math.max(0, closely().findIndex((step) => step.why === "the slowest"));
+    $("zoom").value = String(state.zoom);
+  }
   on("role", (value) => {
     state.role = Number(value); state.stage = 0;
-    say();
+    say(); slowest();
     const select = $("stage");
     if (select) select.replaceChildren(...role().heat.map((entry, at) => new Option(`${entry.where === "before" ? "before " : ""}${entry.stage}`, at)));
     [...drawn].forEach(show);
@@ -214,10 +220,7 @@
     document.execCommand("copy");
     $("copy").textContent = "Copied";
   });
-  if (D.zoom && $("zoom")) {
-    state.zoom = Math.max(0, D.zoom.steps.findIndex((step) => step.why === "the slowest"));
-    $("zoom").value = String(state.zoom);
-  }
+  slowest();
   if (D.roles.length) {
     const blamed = D.stragglers[0], at = blamed ? role().heat.findIndex((entry) => entry.stage === blamed.stage && (entry.where === "before") === (blamed.where === "before")) : -1;
     if (at > 0 && $("stage")) { state.stage = at; $("stage").value = String(at); }

@@ -33,19 +33,34 @@ def steps(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     if not roles:
         return nothing(reasons.NO_STEP)
     select = _role_select(roles, figures["roles_left_out"])
-    path = roles[0]["path"]
-    seconds = unpacked(path["seconds"])
-    shares = seconds.mean(axis=1) / max(seconds.sum(axis=0).mean(), 1e-12)
-    longest = sorted(zip(path["stages"], seconds.mean(axis=1).tolist(), shares.tolist()), key=lambda row: -row[1])
-    words = ", ".join(f"{percent(share)} {stage}" for stage, _, share in longest[:3])
-    rows = ((named(stage), duration(1e9 * s), percent(share)) for stage, s, share in longest)
-    label = f"Bars: the length of each step, by the stages on its critical path. In the mean {words}."
-    note = f"The critical path: what a step’s time went to, across ranks. {text(roles[0]['per_column'])}".strip()
     first = chart(
-        "steps", label, note, f'<div class="controls">{select}</div>' if select else "",
-        table(("stage", "a step", "share"), rows, "Critical path, mean of all steps", 2),
+        "steps", list(map(_label_of_steps, roles)), by_role.parts(list(map(_note_of_steps, roles)), "span"),
+        f'<div class="controls">{select}</div>' if select else "", by_role.parts(list(map(_table_of_steps, roles))),
     )  # fmt: skip
     return first + _zoom(figures["zoom"])
+
+
+def _longest(role: dict[str, Any]) -> list[tuple[str, float, float]]:
+    """Stage, seconds of a step in the mean, and their share, the longest first."""
+    path = role["path"]
+    seconds = unpacked(path["seconds"])
+    shares = seconds.mean(axis=1) / max(seconds.sum(axis=0).mean(), 1e-12)
+    rows = zip(path["stages"], seconds.mean(axis=1).tolist(), shares.tolist())
+    return sorted(rows, key=lambda row: -row[1])
+
+
+def _label_of_steps(role: dict[str, Any]) -> str:
+    words = ", ".join(f"{percent(share)} {stage}" for stage, _, share in _longest(role)[:3])
+    return f"Bars: the length of each step, by the stages on its critical path. In the mean {words}."
+
+
+def _note_of_steps(role: dict[str, Any]) -> str:
+    return f"The critical path: what a step’s time went to, across ranks. {text(role['per_column'])}".strip()
+
+
+def _table_of_steps(role: dict[str, Any]) -> str:
+    rows = ((named(stage), duration(1e9 * s), percent(share)) for stage, s, share in _longest(role))
+    return table(("stage", "a step", "share"), rows, "Critical path, mean of all steps", 2)
 
 
 def _role_select(roles: list[dict[str, Any]], left_out: list[str]) -> str:
@@ -57,21 +72,22 @@ def _role_select(roles: list[dict[str, Any]], left_out: list[str]) -> str:
 
 
 def _zoom(zoom: dict[str, Any] | None) -> str:
-    if zoom is None or not zoom["steps"]:
+    if zoom is None or not any(role["steps"] for role in zoom["roles"]):
         return ""
     options = "".join(
         f'<option value="{at}">step {step["step"]}{", " + step["why"] if step["why"] else ""}</option>'
-        for at, step in enumerate(zoom["steps"])
+        for at, step in enumerate(zoom["roles"][0]["steps"])
     )
-    some = "" if zoom["ranks"] >= zoom["all_ranks"] else f" {zoom['ranks']} of {zoom['all_ranks']} ranks are shown."
-    note = (
-        f"Ranges of one step on the run’s clock; drag to look closer, double-click to go back.{some} Other steps: "
-        "<code>mstxkit report RUN --html FILE --steps A:B</code>"
-    )
+    note = "Ranges of one step on the run’s clock; drag to look closer, double-click to go back."
+    some = by_role.parts(list(map(_ranks_of_zoom, zoom["roles"])), "span")
+    other = " Other steps: <code>mstxkit report RUN --html FILE --steps A:B</code>"
     controls = f'<div class="controls"><label>Step <select id="zoom">{options}</select></label></div>'
-    return "<h3>A step, closely</h3>" + chart(
-        "zoom", "Ranges of one step, a row for each rank, by time.", note, controls
-    )
+    label = "Ranges of one step, a row for each rank, by time."
+    return "<h3>A step, closely</h3>" + chart("zoom", label, note + some + other, controls)
+
+
+def _ranks_of_zoom(role: dict[str, Any]) -> str:
+    return "" if role["ranks"] >= role["all_ranks"] else f" {role['ranks']} of {role['all_ranks']} ranks are shown."
 
 
 def who(summary: dict[str, Any], figures: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The ranges of a few steps and ranks, for a page's close look: the slowest step, one in the middle, the last."""
+"""A page's close look, role by role: the ranges of a few steps and ranks; of the slowest, the middle, the last step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import polars as pl
 
 from ...stages import canonical
 from ..report.escape import shown
-from .figures import in_order
+from .figures import ROLES_AT_MOST, in_order
 from .packed import packed
 
 if TYPE_CHECKING:
@@ -22,24 +22,32 @@ _NS = 1e9
 
 
 def of_run(run: Run, choice: ReportChoice, stragglers: list[int], first: str | None) -> dict[str, Any] | None:
-    """Ranges of chosen steps and ranks; None where the run has no steps.
+    """Ranges of chosen steps and ranks, role by role as `figures.of_run` has them; None where the run has no steps.
 
     Args:
         run: A run.
         choice: Steps that are asked for come first.
         stragglers: Ranks that must be among those that are shown.
-        first: The role whose steps and ranks they are; None: the one that the page shows first.
+        first: The role that comes first; None: the one that the page shows first.
     """
-    runs = in_order(run, first)[:1]
+    runs = in_order(run, first)[:ROLES_AT_MOST]
     if not runs:
         return None
-    steps, why = _steps(runs[0], choice)
-    ranks = _ranks(runs, stragglers)
     names: list[str] = []
+    at_most = RANGES_AT_MOST // len(runs)
+    return {"roles": [_of_role(run, role, choice, stragglers, names, at_most) for role in runs], "names": names}
+
+
+def _of_role(
+    run: Run, role: RoleRun, choice: ReportChoice, stragglers: list[int], names: list[str], at_most: int
+) -> dict[str, Any]:
+    steps, why = _steps(role, choice)
+    ranks = _ranks(role, stragglers)
     rows = _rows(run, steps, ranks)
+    shown_steps = [_of_step(rows.filter(pl.col("step") == step).pipe(_longest, at_most), names) for step in steps]
     return {
-        "steps": [_of_step(rows.filter(pl.col("step") == step), step, why[step], names) for step in steps],
-        "names": names, "ranks": len(ranks), "all_ranks": len({r for role in runs for r in role.ranks}),
+        "steps": [{"step": step, "why": why[step], **of_it} for step, of_it in zip(steps, shown_steps)],
+        "ranks": len(ranks), "all_ranks": len(set(role.ranks)),
     }  # fmt: skip
 
 
@@ -62,9 +70,9 @@ def _steps(role: RoleRun, choice: ReportChoice) -> tuple[list[int], dict[int, st
     return sorted(why), why
 
 
-def _ranks(runs: list[RoleRun], wanted: list[int]) -> list[int]:
+def _ranks(role: RoleRun, wanted: list[int]) -> list[int]:
     """Those that must be there, and of the others some, evenly."""
-    every = sorted({rank for role in runs for rank in role.ranks if rank is not None})
+    every = sorted({rank for rank in role.ranks if rank is not None})
     if len(every) <= RANKS_AT_MOST:
         return every
     kept = [rank for rank in dict.fromkeys(wanted) if rank in set(every)][: RANKS_AT_MOST // 2]
@@ -80,8 +88,11 @@ def _rows(run: Run, steps: list[int], ranks: list[int]) -> pl.DataFrame:
     return rows.with_columns(stage=pl.Series([name and canonical(name) for name in rows["stage"]], dtype=pl.String))
 
 
-def _of_step(rows: pl.DataFrame, step: int, why: str, names: list[str]) -> dict[str, Any]:
-    rows = rows.sort("duration_ns", descending=True).head(RANGES_AT_MOST).sort("rank", "track", "start_ns")
+def _longest(rows: pl.DataFrame, at_most: int) -> pl.DataFrame:
+    return rows.sort("duration_ns", descending=True).head(at_most).sort("rank", "track", "start_ns")
+
+
+def _of_step(rows: pl.DataFrame, names: list[str]) -> dict[str, Any]:
     lanes = _lanes(rows)
     begin = int(rows["start_ns"].min() or 0)  # type: ignore[arg-type]
     places = {name: place for place, name in enumerate(names)}
@@ -90,7 +101,7 @@ def _of_step(rows: pl.DataFrame, step: int, why: str, names: list[str]) -> dict[
             places[shown(name)] = len(names)
             names.append(shown(name))
     return {
-        "step": step, "why": why, "lanes": list(lanes.values()),
+        "lanes": list(lanes.values()),
         "lane": packed([list(lanes).index(key) for key in rows.select("rank", "role", "part").iter_rows()], "u2"),
         "start": packed((rows["start_ns"] - begin).to_numpy() / _NS, "f4"),
         "length": packed(rows["duration_ns"].to_numpy() / _NS, "f4"),

@@ -77,6 +77,46 @@ def test_the_chosen_role_s_waiting_and_lateness_are_drawn(opened: Opened, sectio
     assert not opened.page.locator(f"#plot-{chart}").is_visible()
 
 
+def test_tables_and_labels_are_of_the_chosen_role(opened: Opened) -> None:
+    def told() -> list[Any]:
+        rows = """[...document.querySelectorAll('#steps tbody')]
+            .filter((body) => !body.closest('[hidden]')).map((body) => body.textContent)"""
+        label = opened.page.get_attribute("#plot-steps", "aria-label")
+        return [*opened.page.evaluate(rows), label]
+
+    first = told()
+    opened.page.select_option("#role", ACTOR)
+    other = told()
+
+    assert len(first) == len(other) == 2
+    assert "actor_generate" in first[0]
+    assert "actor_update" in other[0]
+    assert "actor_update" in other[1]
+    assert first[1] != other[1]
+
+
+def test_a_step_closely_is_of_the_chosen_role(opened: Opened) -> None:
+    assert set(lanes(opened)) <= {f"rank {rank}" for rank in (4, 5, 7)} | {"<b>rank 6 ◂</b>"}
+
+    opened.page.select_option("#role", ACTOR)
+
+    assert lanes(opened) == [f"rank {rank}" for rank in range(4)]
+    assert "the slowest" in opened.page.locator("#zoom option:checked").inner_text()
+
+
+@pytest.mark.parametrize("role", [ROLLOUT, ACTOR])
+def test_a_click_on_a_step_of_a_role_shows_the_nearest_of_that_role(opened: Opened, role: str) -> None:
+    opened.page.select_option("#role", role)
+    options = [int(words.split()[1].strip(",")) for words in opened.page.locator("#zoom option").all_text_contents()]
+
+    clicked = opened.click_on_step(8)
+
+    nearest = min(options, key=lambda step: abs(step - clicked))
+    assert options[int(opened.page.locator("#zoom").input_value())] == nearest
+    assert len(lanes(opened)) == 4
+    assert ("rank 0" in lanes(opened)) == (role == ACTOR)
+
+
 def test_nothing_went_wrong(opened: Opened) -> None:
     """The last of them: after all that was done before."""
     assert opened.trouble == []
