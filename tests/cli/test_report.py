@@ -100,7 +100,6 @@ def test_steps_ranks_stages_and_ranges_can_be_chosen(skew: Path) -> None:
 
 
 @pytest.mark.parametrize(
-<<<<<<< HEAD
     ("target", "why"),
     [(".", "is a folder"), ("/", "is a folder"), ("", "is a folder"), ("no/page", "no folder no")],
 )
@@ -111,7 +110,9 @@ def test_a_page_that_cannot_be_written_is_refused_before_anything_is_read(
     done = CliRunner().invoke(application("report"), ["report", str(skew), "--html", target])
 
     assert (done.exit_code, why in done.output) == (1, True), done.output
-=======
+
+
+@pytest.mark.parametrize(
     ("words", "told"),
     [
         (("--steps", "1:2"), "Stages, ranges and the time of a step of steps 1 to 2 only"),
@@ -120,7 +121,6 @@ def test_a_page_that_cannot_be_written_is_refused_before_anything_is_read(
 )
 def test_what_is_of_the_choice_is_told(skew: Path, words: tuple[str, ...], told: str) -> None:
     assert told in " ".join(report(skew, *words).stdout.split())
->>>>>>> page
 
 
 @pytest.mark.parametrize(
