@@ -67,7 +67,7 @@ def _document(imported: list[Any], damage: list[Any]) -> dict[str, Any]:
 def _print(imported: list[Any], damage: list[Any], is_own: bool) -> None:
     for made in imported:
         _print_file(made)
-    _print_rows([row for made in imported for row in made.rows])
+    _print_rows(imported)
     shown = {(made.file, made.problem) for made in imported}
     for part in damage:
         if (part.path, part.reason) not in shown:
@@ -100,22 +100,34 @@ def _print_notes(made: Any) -> None:
 _PARTS = ("computing", "communicating", "transfer", "waiting", "free")
 
 
-def _print_rows(rows: list[dict[str, Any]]) -> None:
-    """Each stage of each rank: a step of it, as a mean over the steps."""
-    stages: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for row in rows:
-        stages.setdefault((row["stage"], row["rank"]), []).append(row)
-    if not stages:
-        return
-    right = ("rank", "steps", "recorded", *_PARTS)
-    made = _show.table("stage", "rank", "steps", "recorded", *_PARTS, right=right)
-    for stage, rank in sorted(stages)[:_ROWS_SHOWN]:
-        same = stages[stage, rank]
-        means = (_mean(same, f"{name}_ns") for name in ("stage", *_PARTS))
-        made.add_row(for_rich(stage, 40), str(rank), str(len(same)), *means)
-    _show.console().print(made)
-    if len(stages) > _ROWS_SHOWN:
-        typer.echo(f"… and {len(stages) - _ROWS_SHOWN} more: open_run(RUN).device()")
+_Lines = dict[tuple[str, int, int], list[dict[str, Any]]]
+
+
+def _print_rows(imported: list[Any]) -> None:
+    """Each stage of each rank as each file tells it: a step of it, as a mean over the steps."""
+    lines: _Lines = {}
+    for number, file in enumerate(imported):
+        for row in file.rows:
+            lines.setdefault((row["stage"], row["rank"], number), []).append(row)
+    if lines:
+        _show.console().print(_table(lines, imported))
+    if len(lines) > _ROWS_SHOWN:
+        typer.echo(f"… and {len(lines) - _ROWS_SHOWN} more: open_run(RUN).device()")
+
+
+def _table(lines: _Lines, imported: list[Any]) -> Any:
+    """With the names of files only where several tell of one stage of a rank, with spans only where there are any."""
+    has_spans = any(row["spans_ns"] is not None for rows in lines.values() for row in rows)
+    parts = (*_PARTS, "spans") if has_spans else _PARTS
+    whose = ("file",) if len({key[:2] for key in lines}) < len(lines) else ()
+    right = ("rank", "steps", "recorded", *parts)
+    made = _show.table("stage", "rank", *whose, "steps", "recorded", *parts, right=right)
+    for stage, rank, number in sorted(lines)[:_ROWS_SHOWN]:
+        rows, file = lines[stage, rank, number], for_rich(Path(imported[number].file).name, 40)
+        means = (_mean(rows, f"{part}_ns") for part in ("stage", *parts))
+        steps = len({row["step"] for row in rows})
+        made.add_row(for_rich(stage, 40), str(rank), *(file for _ in whose), str(steps), *means)
+    return made
 
 
 def _mean(rows: list[dict[str, Any]], name: str) -> str:

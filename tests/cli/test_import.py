@@ -67,6 +67,29 @@ def test_a_person_sees_each_file_its_clock_and_its_stages(here: Path) -> None:
     ]  # fmt: skip
 
 
+def test_two_files_of_one_rank_are_two_lines_with_the_steps_of_each(here: Path) -> None:
+    name = "ascend_pytorch_profiler_0.db"
+    (database,) = here.rglob(name)
+    done = mstxkit("import", database, "kernel_details.csv", "--run", "runs/exp7", "--rank", 0, folder=here)
+
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines() if line.startswith("actor_update  ")]
+    assert [row[:4] for row in rows] == [
+        ["actor_update", "0", name, "6"], ["actor_update", "0", "kernel_details.csv", "6"]
+    ]  # fmt: skip
+
+
+def test_spans_of_somebody_elses_tracing_have_a_column(here: Path) -> None:
+    name, write = device_profiles.WRITERS["otlp"]
+    write(here / name, imported_run.device_of())
+    done = mstxkit("import", name, "--run", "runs/exp7", "--rank", 0, folder=here)
+
+    assert done.returncode == 0, done.stderr
+    header, row = (line for line in done.stdout.splitlines() if line.startswith(("stage  ", "actor_update  ")))
+    assert header.split()[-1] == "spans"
+    assert row.split()[-2:] == ["30.0", "ms"]
+
+
 def test_json_says_the_same(here: Path) -> None:
     done = mstxkit("import", "profiles", "--run", "runs/exp7", "--json", folder=here)
     document = json.loads(done.stdout)
