@@ -81,6 +81,7 @@ class RoleHistory:
         self._ended_s: npt.NDArray[np.float64] | None = None
         self._usual_s = np.zeros(0)
         self._shown: list[MeasuredStep] = []
+        self._builds_up: tuple[str, ...] = ()
 
     def close(self, step: RoleStep, settings: JudgeSettings, explained: Iterable[str] = ()) -> RoleFound:
         """One step more.
@@ -313,15 +314,15 @@ class RoleHistory:
         asked += self._builds_up_inside(measured, settings)
         return findings[:3], tuple(dict.fromkeys(stage for stage in asked if stage not in explained))
 
-    def _builds_up_inside(self, measured: MeasuredStep, settings: JudgeSettings) -> list[str]:
-        """Stages in which rings show that somebody may be late inside, and not yet for sure."""
+    def _builds_up_inside(self, measured: MeasuredStep, settings: JudgeSettings) -> tuple[str, ...]:
+        """Stages in which the last rings that told show that somebody may be late inside, and not yet for sure."""
         inside_at = [place for place, kind in enumerate(measured.kinds) if kind.where == INSIDE]
-        if not inside_at:
-            return []
-        sums = slow_rank.RankSums(*(part[:, measured.at] for part in self._ranks.sums))
-        builds_up = sums.score > settings.of(slow_stage.SlowStage).asks_at
-        builds_up &= self._stands_out(measured, sums, settings)
-        return [measured.kinds[place].stage for place in inside_at if builds_up[:, place].any()]
+        if inside_at:
+            sums = slow_rank.RankSums(*(part[:, measured.at] for part in self._ranks.sums))
+            builds_up = sums.score > settings.of(slow_stage.SlowStage).asks_at
+            builds_up &= self._stands_out(measured, sums, settings)
+            self._builds_up = tuple(measured.kinds[place].stage for place in inside_at if builds_up[:, place].any())
+        return self._builds_up
 
     def _is_hidden(self, measured: MeasuredStep, piece: int) -> bool:
         """May somebody be late inside of it without being seen?"""
@@ -349,6 +350,7 @@ class RoleHistory:
         findings = self._slow_ranks(measured, settings, may_judge)
         findings = [held_up(finding, step.cpu, self.step_s) for finding in findings]
         findings += self._slow_links(step, tells, settings, may_judge)
+        self._builds_up_inside(measured, settings)
         return RoleFound(tuple(findings), (), True, True)
 
     def _measure(self, step: RoleStep, pieces: StepPieces) -> MeasuredStep:
@@ -438,6 +440,7 @@ class RoleHistory:
         if self._keys and set(keys) != set(self._keys):
             self.holding.resized(gates)
         self._norms.forget_groups()
+        self._builds_up = ()
         for ranks in (self._ranks, self._loads, self._works):
             ranks.rearrange(places)
         if self._ended_s is not None:
