@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -142,6 +143,15 @@ def test_a_rank_that_has_recovered_is_not_asked_for_any_more() -> None:
 
     assert asked
     assert max(asked) < 80
+
+
+def test_the_less_a_rank_costs_inside_a_barrier_the_more_evidence_is_needed_to_name_it() -> None:
+    def named_in(below: str) -> int:
+        judge = JobJudge(changed(defaults(), "late_rank.doubt", below))
+        job = SimulatedJob(JobShape(ranks=8), 3, [replace(BUILDS_UP, since=30)])
+        return next(verdict.step for verdict in judged(job, 90, judge) if verdict.rank == 3)
+
+    assert named_in("0") < named_in("0.2")
 
 
 @pytest.mark.parametrize("kind", ["more_work", "slow_sample"])
