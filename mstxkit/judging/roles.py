@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ..triggers import imbalance, jitter, slow_rank, slow_stage
 from ..triggers.late_rank import LateRank, lateness, middle_of
 from ..triggers.slow_link import SlowLink
-from . import cutting
+from . import cutting, naming
 from .columns import Matrix, Ranks
 from .cpu_waits import held_up
 from .cutting import IN, Piece, StepPieces
@@ -32,8 +32,8 @@ from .stalls import Stalls
 # Ranks that are found slow at once in one stage, at most: more of them are no exception.
 _AT_MOST = 8
 _STEP_FOLLOWS = 0.1
-# From this score on a rank may be one of several that are slow together.
-_TIED_SCORE = 3.0
+# Rings are asked for from this share on of what a rank must cost to be named.
+_ASKS_SHARE = 0.75
 # Who has been slow for more steps than this is not only late now and then.
 _LASTS_STEPS = 5
 # For so many steps a link that may be slow is no reason to say that all are.
@@ -81,6 +81,7 @@ class RoleHistory:
         self._ended_s: npt.NDArray[np.float64] | None = None
         self._usual_s = np.zeros(0)
         self._shown: list[MeasuredStep] = []
+        self._builds_up: tuple[str, ...] = ()
 
     def close(self, step: RoleStep, settings: JudgeSettings, explained: Iterable[str] = ()) -> RoleFound:
         """One step more.
@@ -145,6 +146,8 @@ class RoleHistory:
             excess = np.where(is_settled, measured.excess, np.nan)
             sums = self._ranks.add(limits, at, excess, noise)
             fires = slow_rank.fires(limits, sums, excess.size) & self._stands_out(measured, sums, settings)
+            lost_ratio = self._lost_s(measured, sums) / self.step_s
+            fires &= naming.is_sure(measured, sums, lost_ratio, settings)
             findings = self._findings(
                 measured, sums, fires & self._is_comparable(measured)[None, :], limits, excess.size
             )
@@ -185,13 +188,19 @@ class RoleHistory:
             apart = np.fmax.reduce(came, axis=0) - np.fmin.reduce(came, axis=0)
         return bool(len(apart)) and bool(np.nanmin(apart, initial=np.inf) < 0.5 * self.step_s)
 
+    def _lost_s(self, measured: MeasuredStep, sums: slow_rank.RankSums) -> Matrix:
+        """(M, K) by how much longer it takes than it should, as far as that was seen since it began."""
+        usual_s = np.fmin(measured.usual_s, self._usual_s[measured.at]) + self._base_s
+        return np.asarray(np.expm1(sums.excess / np.maximum(1.0, sums.steps)) * usual_s[None, :])
+
     def _stands_out(
-        self, measured: MeasuredStep, sums: slow_rank.RankSums, settings: JudgeSettings
+        self, measured: MeasuredStep, sums: slow_rank.RankSums, settings: JudgeSettings, share: float = 1.0
     ) -> npt.NDArray[np.bool_]:
-        """(M, K): by enough of the step, apart from how ranks differ anyhow, and by more than more work may explain."""
+        """(M, K): by enough of the step or a share of that, apart from how ranks differ anyhow, and by more than more
+        work may explain.
+        """
         limits, at = settings.of(slow_rank.SlowRank), measured.at
         mean = sums.excess / np.maximum(1.0, sums.steps)
-        lost_s = np.expm1(mean) * (np.fmin(measured.usual_s, self._usual_s[at]) + self._base_s)[None, :]
         level = np.where(np.isfinite(measured.excess), self._ranks.level[:, at], np.nan)
         middle = middle_of(level)
         spread = 1.4826 * middle_of(np.abs(level - middle))
@@ -200,15 +209,15 @@ class RoleHistory:
         doubt = settings.of(imbalance.Imbalance).curvature * np.maximum(
             0.0, self._loads.level[:, at] - 0.5 * np.sqrt(middle_of(self._loads.variance[:, at]))
         )
-        is_inside = np.array([kind.where == INSIDE for kind in measured.kinds], bool)
-        least_s = np.where(is_inside, settings.of(LateRank).impact, limits.impact) * self.step_s
-        return (lost_s >= least_s) & is_apart & (mean - doubt >= math.log1p(limits.effect))
+        impact = np.where(naming.inside_in(measured), settings.of(LateRank).impact, limits.impact)
+        is_enough = self._lost_s(measured, sums) >= share * impact * self.step_s
+        return is_enough & is_apart & (mean - doubt >= math.log1p(limits.effect))
 
     def _findings(
         self, measured: MeasuredStep, sums: slow_rank.RankSums, fires: npt.NDArray[np.bool_],
         limits: slow_rank.SlowRank, compared: int,
     ) -> list[Finding]:  # fmt: skip
-        members, pieces = np.nonzero(fires & ~self._are_tied(measured, sums))
+        members, pieces = np.nonzero(fires & ~naming.tied(measured, sums, self._base_s))
         order = np.argsort(-sums.score[members, pieces], kind="stable")[:_AT_MOST]
         findings = []
         for member, piece in zip(members[order].tolist(), pieces[order].tolist()):
@@ -223,23 +232,6 @@ class RoleHistory:
                 {"score": round(score, 2), "threshold": round(threshold, 2), "usual_s": float(measured.usual_s[piece])},
             ))  # fmt: skip
         return findings
-
-    def _are_tied(self, measured: MeasuredStep, sums: slow_rank.RankSums) -> npt.NDArray[np.bool_]:
-        """(M, K): was it done with a piece just when another was that looks slow too?
-
-        They wait for each other, in a group that nobody has told of: who of them is late is not to be seen from here.
-        """
-        tied = np.zeros(sums.score.shape, bool)
-        mean = sums.excess / np.maximum(1.0, sums.steps)
-        for piece in np.flatnonzero((sums.score > _TIED_SCORE).sum(axis=0) > 1).tolist():
-            if measured.kinds[piece].where == INSIDE:
-                continue
-            slow = np.flatnonzero(sums.score[:, piece] > _TIED_SCORE)
-            slow = slow[np.argsort(measured.done_s[slow, piece])]
-            near_s = 0.25 * (np.expm1(mean[slow, piece]) * (measured.usual_s[piece] + self._base_s))
-            close = np.diff(measured.done_s[slow, piece]) < np.minimum(near_s[1:], near_s[:-1])
-            tied[slow[1:][close], piece] = tied[slow[:-1][close], piece] = True
-        return tied
 
     def _imbalances(
         self, measured: MeasuredStep, noise: Matrix, is_settled: npt.NDArray[np.bool_], limits: slow_rank.SlowRank,
@@ -313,15 +305,15 @@ class RoleHistory:
         asked += self._builds_up_inside(measured, settings)
         return findings[:3], tuple(dict.fromkeys(stage for stage in asked if stage not in explained))
 
-    def _builds_up_inside(self, measured: MeasuredStep, settings: JudgeSettings) -> list[str]:
-        """Stages in which rings show that somebody may be late inside, and not yet for sure."""
+    def _builds_up_inside(self, measured: MeasuredStep, settings: JudgeSettings) -> tuple[str, ...]:
+        """Stages in which the last rings that told show that somebody may be late inside, and not yet for sure."""
         inside_at = [place for place, kind in enumerate(measured.kinds) if kind.where == INSIDE]
-        if not inside_at:
-            return []
-        sums = slow_rank.RankSums(*(part[:, measured.at] for part in self._ranks.sums))
-        builds_up = sums.score > settings.of(slow_stage.SlowStage).asks_at
-        builds_up &= self._stands_out(measured, sums, settings)
-        return [measured.kinds[place].stage for place in inside_at if builds_up[:, place].any()]
+        if inside_at:
+            sums = slow_rank.RankSums(*(part[:, measured.at] for part in self._ranks.sums))
+            builds_up = sums.score > settings.of(slow_stage.SlowStage).asks_at
+            builds_up &= self._stands_out(measured, sums, settings, _ASKS_SHARE)
+            self._builds_up = tuple(measured.kinds[place].stage for place in inside_at if builds_up[:, place].any())
+        return self._builds_up
 
     def _is_hidden(self, measured: MeasuredStep, piece: int) -> bool:
         """May somebody be late inside of it without being seen?"""
@@ -349,6 +341,7 @@ class RoleHistory:
         findings = self._slow_ranks(measured, settings, may_judge)
         findings = [held_up(finding, step.cpu, self.step_s) for finding in findings]
         findings += self._slow_links(step, tells, settings, may_judge)
+        self._builds_up_inside(measured, settings)
         return RoleFound(tuple(findings), (), True, True)
 
     def _measure(self, step: RoleStep, pieces: StepPieces) -> MeasuredStep:
@@ -438,6 +431,7 @@ class RoleHistory:
         if self._keys and set(keys) != set(self._keys):
             self.holding.resized(gates)
         self._norms.forget_groups()
+        self._builds_up = ()
         for ranks in (self._ranks, self._loads, self._works):
             ranks.rearrange(places)
         if self._ended_s is not None:

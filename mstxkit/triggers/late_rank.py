@@ -20,7 +20,9 @@ Seconds = npt.NDArray[np.float64]
 class LateRank:
     """When is a rank late?"""
 
-    impact: float = setting(0.01, 0.0, 1, "Share of the step by which it enters collectives after the others.")
+    impact: float = setting(0.008, 0.0, 1, "Share of the step by which it enters collectives after the others.")
+    doubt: float = setting(0.01, 0.0, 1, "Share of the step below which more evidence than usual is needed.")
+    certainty: float = setting(1.5, 1, 3, "By how many times slow_rank.threshold is exceeded then.")
 
 
 TRIGGER = Trigger("late_rank", "Which rank makes the others wait?", LateRank)

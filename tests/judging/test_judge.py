@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -101,6 +102,56 @@ def test_rings_are_asked_for_when_nobody_stands_out_and_then_one_light_step() ->
 
     assert (wants[0].kind, wants[0].role, wants[0].stage) == ("rings", "actor", "actor_update")
     assert wants[-1].kind == "light"
+
+
+BUILDS_UP = InjectedFault("inside", "actor_update", rank=3, factor=1.08, since=0)
+
+
+def test_a_rank_that_builds_up_over_windows_of_rings_is_asked_for_between_them_and_named() -> None:
+    """It was late from the start: no stage has become slower, rings alone tell of it."""
+    judge, job = JobJudge(), SimulatedJob(JobShape(ranks=8, step_s=2.0), 3, [BUILDS_UP])
+    verdicts, asked_without_rings = list[Verdict](), list[int]()
+    for step in job.steps(60):
+        done = judge.close(step)
+        job.grant(done.wants)
+        verdicts += done.verdicts
+        asked_without_rings += [step.step for want in done.wants if want.kind == "rings" and step.collectives is None]
+
+    assert asked_without_rings
+    assert causes(verdicts) == {("compute", "actor_update", 3)}
+
+
+def test_rings_that_come_late_and_show_that_somebody_builds_up_have_more_of_them_asked_for() -> None:
+    judge, steps = JobJudge(), list(SimulatedJob(JobShape(ranks=8, step_s=2.0), 3, [BUILDS_UP]).steps(22))
+    rings, silent = [step for step in steps if step.collectives is not None], {step.step: step for step in steps}
+    closed = [judge.close(step._replace(collectives=None)) for step in list(silent.values())[:-1]]
+    lines(rings, judge)
+    (want,) = judge.close(steps[-1]).wants
+
+    assert [done.wants for done in closed if done.wants] == []
+    assert (want.kind, want.stage) == ("rings", "actor_update")
+
+
+def test_a_rank_that_has_recovered_is_not_asked_for_any_more() -> None:
+    """After rings have shown that it has."""
+    fault = InjectedFault("inside", "actor_update", rank=3, factor=1.08, since=0, until=22)
+    judge, job, asked = JobJudge(), SimulatedJob(JobShape(ranks=8, step_s=2.0), 3, [fault]), list[int]()
+    for step in job.steps(110):
+        wants = judge.close(step).wants
+        job.grant(wants)
+        asked += [step.step for want in wants]
+
+    assert asked
+    assert max(asked) < 80
+
+
+def test_the_less_a_rank_costs_inside_a_barrier_the_more_evidence_is_needed_to_name_it() -> None:
+    def named_in(below: str) -> int:
+        judge = JobJudge(changed(defaults(), "late_rank.doubt", below))
+        job = SimulatedJob(JobShape(ranks=8), 3, [replace(BUILDS_UP, since=30)])
+        return next(verdict.step for verdict in judged(job, 90, judge) if verdict.rank == 3)
+
+    assert named_in("0") < named_in("0.2")
 
 
 @pytest.mark.parametrize("kind", ["more_work", "slow_sample"])
