@@ -1,6 +1,6 @@
 """How well the judge finds who made the others wait: injected faults, healthy jobs, simpler rules, and 10,240 ranks.
 
-Settings were chosen on seeds 0 to 19 (`detection.TUNED_ON`); what is reported here is of seeds from 3000 on. Every job
+Settings were chosen on seeds below 6000; what is reported here is of `detection.REPORTED_FROM` on. Every job
 has a mismatch of 0.3 at least: times depend on things that no summary tells. Of the 500 faults 240 hide inside or
 behind a barrier, 60 are slow links, whose rings tell when collectives were over. A fault is "right" when the first
 cause that is named is the right one, with its stage and rank (of a link: with its group), within 120 steps.
