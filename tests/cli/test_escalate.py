@@ -84,7 +84,7 @@ def test_every_option_reaches_the_request(run: Path) -> None:
     request = asked(run)[0]
 
     assert done.exit_code == 0
-    assert json.loads(done.output) == {"request": request.as_json(), "suspects": []}
+    assert json.loads(done.output) == {"schema": 1, "request": request.as_json(), "suspects": []}
     assert (request.stages, request.ranks) == (("actor_generate", "actor_update"), (0, 2, 3))
     assert (request.steps, request.occurrences, request.preset, request.reason) == (None, 4, "kernels", "slow")
     assert (request.sample, request.limits) == (("micro_batch", 2, 1), (30.0, 2 << 30))
