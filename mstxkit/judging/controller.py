@@ -196,8 +196,9 @@ class Controller:
         """The job as far as it has come here."""
         hosts = self.directory.hosts.values()
         ended, dropped = sum(host.has_ended for host in hosts), sum(host.dropped for host in hosts)
-        counts = self._judge.judged_steps()
-        roles = tuple(role._replace(judged_steps=counts[name][1]) for name, role in self._latest.items())
+        counts = {name: judged for name, (_, judged) in self._judge.judged_steps().items()}
+        # Of very many roles the judge judges the first ones only.
+        roles = tuple(role._replace(judged_steps=counts.get(name, 0)) for name, role in self._latest.items())
         return JobState(roles, len(hosts), ended, 0, (), self.missed_rows, dropped, now_ns, self.figures.is_final)
 
     def _note(self, step: RoleStep, now_ns: int) -> RoleFigures:

@@ -40,6 +40,10 @@ class FakeJudge:
     def standing(self) -> list[Verdict]:
         return list(self.verdicts.values())
 
+    def judged_steps(self) -> dict[str, tuple[int, int]]:
+        """Of very many roles it judges the first ones only: here of actors."""
+        return {"actor": (len(self.closed), 7)}
+
 
 @pytest.fixture
 def job(monkeypatch: pytest.MonkeyPatch) -> Job:
@@ -283,6 +287,15 @@ def test_the_figures_are_of_the_step_that_was_judged_last(job: Job) -> None:
     assert values["mstxkit/tokens_per_s/actor_generate"] == pytest.approx(100_000)
     assert values["mstxkit/verdicts"] == 1
     assert 0 < values["mstxkit/wait_ratio"] < 1
+
+
+def test_the_job_is_shown_with_a_role_too_many_to_be_judged(job: Job) -> None:
+    for role, host in (("actor", "h0"), ("reward", "h1")):
+        job.send({0: [row(0)], 1: [row(0)]}, 1.0, host, role)
+    job.work(5.0, at_once=True)
+
+    roles = job.controller.state(0).roles
+    assert {role.role: role.judged_steps for role in roles} == {"actor": 7, "reward": 0}
 
 
 def test_ten_thousand_steps_and_workers_that_come_and_go_leave_nothing_behind(job: Job) -> None:
