@@ -49,10 +49,17 @@ def compact(
         _show.as_json({"schema": _SCHEMA, "path": str(path), **done._asdict()})
     else:
         _say(done)
-        if unknown := sorted({*(hosts or ())} - {*(there := compacting.hosts_of(path))}):
-            typer.echo(for_terminal(f"no sealed file is of host {', '.join(unknown)}: they are of {', '.join(there)}"))
+        _say_which_are_not_there(path, hosts or [])
     if done.left:
         raise typer.Exit(FOUND_WRONG)
+
+
+def _say_which_are_not_there(run: Path, hosts: list[str]) -> None:
+    from ..reading.dataset import compacting
+
+    there = compacting.hosts_of(run) if hosts else []
+    if unknown := sorted({*hosts} - {*there}):
+        typer.echo(for_terminal(f"no sealed file is of host {', '.join(unknown)}: they are of {', '.join(there)}"))
 
 
 def _say(done: Compacted) -> None:

@@ -70,10 +70,10 @@ def day_of(time_ns: int) -> str:
     return datetime.fromtimestamp(time_ns // 10**9, timezone.utc).strftime("%Y-%m-%d")
 
 
-def batches(run: Path, run_id: str) -> Iterator[CompactedBatch]:
-    """All batches of a run, by host and number. What is no manifest of this run is left out."""
+def batches(run: Path, run_id: str, host: str | None = None) -> Iterator[CompactedBatch]:
+    """All batches of a run, or of one host, by host and number. What is no manifest of this run is left out."""
     names = documents.names_in(run / FOLDER, MANIFEST_SUFFIX)
-    matches = [match for name in names if (match := _NAME.fullmatch(name))]
+    matches = [match for name in names if (match := _NAME.fullmatch(name)) and host in (None, match[1])]
     for match in sorted(matches, key=lambda match: (match[1], int(match[2]))):
         try:
             fields = documents.document(run / FOLDER / match[0], run_id)

@@ -8,6 +8,7 @@ newest file. Memory: one batch, about 40 bytes a range for each byte that it is 
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Collection, Iterable, Iterator, NamedTuple
 
@@ -49,7 +50,7 @@ class Compacted(NamedTuple):
 
 
 def compact(
-    run: Path, hosts: Collection[str] | None = None, remove: bool = False, progress: Progress | None = None,
+    run: Path, hosts: Collection[str] | None = None, remove: bool = False, progress: Progress = lambda share: None,
     wait_s: float = _WAIT_S,
 ) -> Compacted:  # fmt: skip
     """Compact all sealed files that are within reach and not compacted yet.
@@ -66,29 +67,35 @@ def compact(
     """
     own_id = run_id(str(run), [])
     folders.make_folder(run / dataset.FOLDER)
-    todo = _todo(run, own_id, None if hosts is None else frozenset(hosts))
+    todo = {host: names for host, names in _todo(run, own_id).items() if hosts is None or host in hosts}
     count, done = sum(map(len, todo.values())), Compacted()
-    for host in todo:
-        with documents.locked(run / dataset.FOLDER / f"{host}.lock", wait_s):
-            done = done.plus(_compact_host(run, own_id, host, progress or _nowhere, count))
-    for host in hosts_of(run) if remove else ():
-        if hosts is None or host in hosts:
-            with documents.locked(run / dataset.FOLDER / f"{host}.lock", wait_s):
-                done = done.plus(Compacted(removed=_remove(run, own_id, host)))
-    return done
+    for host, names in todo.items():
+        with _alone(run, host, wait_s):
+            for batch in _parted(run, own_id, _not_done(run, own_id, host, names)):
+                done = done.plus(_compact_batch(run, own_id, host, batch))
+                progress(len(batch) / count)
+    return done.plus(_remove_all(run, own_id, hosts, wait_s)) if remove else done
 
 
-def _nowhere(_: float) -> None:
-    """Nobody looks."""
+def _remove_all(run: Path, own_id: str, hosts: Collection[str] | None, wait_s: float) -> Compacted:
+    there, count = frozenset(places.SealedFolder(str(run), own_id).names(layout.SEALED_SUFFIX)), 0
+    for host in sorted({batch.host for batch in dataset.batches(run, own_id) if hosts is None or batch.host in hosts}):
+        with _alone(run, host, wait_s):
+            count += _remove(run, own_id, host, there)
+    return Compacted(removed=count)
 
 
-def _compact_host(run: Path, own_id: str, host: str, progress: Progress, count: int) -> Compacted:
-    _tidy(run, own_id, host)
-    done = Compacted()
-    for batch in _parted(run, own_id, _todo(run, own_id, frozenset((host,))).get(host, [])):
-        done = done.plus(_compact_batch(run, own_id, host, batch))
-        progress(len(batch) / count)
-    return done
+def _alone(run: Path, host: str, wait_s: float) -> AbstractContextManager[None]:
+    """Of two that are at files of one host the other one waits."""
+    return documents.locked(run / dataset.FOLDER / f"{host}.lock", wait_s)
+
+
+def _not_done(run: Path, own_id: str, host: str, names: list[str]) -> list[str]:
+    """Those that nobody has done since they were listed. What somebody has left half done goes first."""
+    done = list(dataset.batches(run, own_id, host))
+    _tidy(run, host, {batch.number for batch in done})
+    have = {source for batch in done for source in batch.sources}
+    return [name for name in names if name not in have]
 
 
 def hosts_of(run: Path) -> list[str]:
@@ -98,7 +105,7 @@ def hosts_of(run: Path) -> list[str]:
     return sorted({*map(dataset.host_of, sealed), *(batch.host for batch in dataset.batches(run, own_id))})
 
 
-def _todo(run: Path, own_id: str, hosts: frozenset[str] | None) -> dict[str, list[str]]:
+def _todo(run: Path, own_id: str) -> dict[str, list[str]]:
     """By host, the sealed files that no batch has and nobody writes to any more."""
     have = {source for batch in dataset.batches(run, own_id) for source in batch.sources}
     sealed = places.SealedFolder(str(run), own_id)
@@ -106,9 +113,7 @@ def _todo(run: Path, own_id: str, hosts: frozenset[str] | None) -> dict[str, lis
     being_written = layout.newest_of_each(names) & _of_running(run, names)
     todo: dict[str, list[str]] = {}
     for name in layout.in_order(name for name in names if name not in have and name not in being_written):
-        host = dataset.host_of(name)
-        if hosts is None or host in hosts:
-            todo.setdefault(host, []).append(name)
+        todo.setdefault(dataset.host_of(name), []).append(name)
     return todo
 
 
@@ -120,9 +125,8 @@ def _of_running(run: Path, names: Iterable[str]) -> set[str]:
     return {name for name in names if layout.sealed_process(name) in running}
 
 
-def _tidy(run: Path, own_id: str, host: str) -> None:
-    """Files without a manifest go."""
-    known_numbers = {batch.number for batch in dataset.batches(run, own_id) if batch.host == host}
+def _tidy(run: Path, host: str, known_numbers: Collection[int]) -> None:
+    """Files of a host without a manifest go."""
     for number, file in dataset.files_of(run, host):
         if number not in known_numbers:
             file.unlink(missing_ok=True)
@@ -154,33 +158,35 @@ def _size(sealed: places.SealedFolder, name: str) -> int:
 
 
 def _compact_batch(run: Path, own_id: str, host: str, names: list[str]) -> Compacted:
-    number = 1 + max((batch.number for batch in dataset.batches(run, own_id) if batch.host == host), default=-1)
+    number = 1 + max((batch.number for batch in dataset.batches(run, own_id, host)), default=-1)
     part = Run(str(run), sealed_files=frozenset(names))
     writer = _Writer(run, host, number)
-    damaged = frozenset[str]()
     try:
-        for ranges, marks in part.archived_batches(_ROWS_A_FILE):
-            writer.write(RANGES, _named(part, ranges), "start_ns")
-            writer.write(MARKS, _named(part, marks), "time_ns")
-        summed = _named(part, summaries.of_stage_rows(part.archived_stage_rows()))
-        writer.write(SUMMARIES, summed, "start_ns")
-        writer.write(DAYS, summaries.of_days(summed), "start_ns")
+        _write_all(writer, part)
+        damaged = _not_whole(part, names)
+        if damaged:
+            writer.forget()
+            rest = [name for name in names if name not in damaged]
+            done = _compact_batch(run, own_id, host, rest) if rest else Compacted()
+            return done.plus(Compacted(left=len(damaged)))
         writer.flush()
         about = {process.name: _about(process) for process in part.known_processes()}
-        damaged = _not_whole(part, names)
-        if not damaged:
-            dataset.write(run, own_id, CompactedBatch(host, number, tuple(names), tuple(writer.files), about))
+        dataset.write(run, own_id, CompactedBatch(host, number, tuple(names), tuple(writer.files), about))
     except BaseException:
         writer.forget()
         raise
-    if damaged:
-        writer.forget()
-        rest = [name for name in names if name not in damaged]
-        done = _compact_batch(run, own_id, host, rest) if rest else Compacted()
-        return done.plus(Compacted(left=len(damaged)))
     sealed = places.SealedFolder(str(run), own_id)
     size = sum(_size(sealed, name) for name in names)
     return Compacted(1, len(names), size, writer.rows[RANGES], writer.rows[SUMMARIES], writer.bytes)
+
+
+def _write_all(writer: _Writer, part: Run) -> None:
+    for ranges, marks in part.archived_batches(_ROWS_A_FILE):
+        writer.write(RANGES, _named(part, ranges), "start_ns")
+        writer.write(MARKS, _named(part, marks), "time_ns")
+    summed = _named(part, summaries.of_stage_rows(part.archived_stage_rows()))
+    writer.write(SUMMARIES, summed, "start_ns")
+    writer.write(DAYS, summaries.of_days(summed), "start_ns")
 
 
 def _not_whole(part: Run, names: Iterable[str]) -> frozenset[str]:
@@ -272,11 +278,10 @@ def _make_folders(base: Path, folder: Path) -> None:
         folders.make_folder(part)
 
 
-def _remove(run: Path, own_id: str, host: str) -> int:
+def _remove(run: Path, own_id: str, host: str, there: Collection[str]) -> int:
     """Remove the sealed files of every batch; each batch says so before. Only in the run, and here on own disks."""
-    sealed = places.SealedFolder(str(run), own_id)
-    there, count = set(sealed.names(layout.SEALED_SUFFIX)), 0
-    for batch in (batch for batch in dataset.batches(run, own_id) if batch.host == host):
+    sealed, count = places.SealedFolder(str(run), own_id), 0
+    for batch in dataset.batches(run, own_id, host):
         names = [name for name in batch.sources if name in there]
         if not batch.removed:
             dataset.write(run, own_id, batch._replace(removed=True))
