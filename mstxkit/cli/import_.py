@@ -8,6 +8,7 @@ from typing import Any, Optional
 import typer
 
 from ..errors import MstxkitError
+from ..reading.report.devices import PARTS
 from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.units import duration
 from . import FOUND_WRONG, _show
@@ -97,9 +98,6 @@ def _print_notes(made: Any) -> None:
         typer.echo(for_terminal(f"  {note}"))
 
 
-_PARTS = ("computing", "communicating", "transfer", "waiting", "free")
-
-
 _Lines = dict[tuple[str, int, int], list[dict[str, Any]]]
 
 
@@ -118,7 +116,7 @@ def _print_rows(imported: list[Any]) -> None:
 def _table(lines: _Lines, imported: list[Any]) -> Any:
     """With the names of files only where several tell of one stage of a rank, with spans only where there are any."""
     has_spans = any(row["spans_ns"] is not None for rows in lines.values() for row in rows)
-    parts = (*_PARTS, "spans") if has_spans else _PARTS
+    parts = (*PARTS, "spans") if has_spans else PARTS
     whose = ("file",) if len({key[:2] for key in lines}) < len(lines) else ()
     right = ("rank", "steps", "recorded", *parts)
     made = _show.table("stage", "rank", *whose, "steps", "recorded", *parts, right=right)

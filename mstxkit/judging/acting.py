@@ -142,9 +142,9 @@ def occasion_of(verdict: Verdict) -> str:
 
 def asked_by(verdict: Verdict, id: str, asked_ns: int) -> Earlier:
     """The request `id` of a verdict, which is open as far as anybody knows."""
-    return Earlier(
-        id, verdict.id, cause_of(verdict), asked_ns, True, verdict.rank is not None, impact_ratio=verdict.impact_ratio
-    )
+    names_rank, impact_ratio = verdict.rank is not None, verdict.impact_ratio
+    cause = cause_of(verdict)
+    return Earlier(id, verdict.id, cause, asked_ns, is_open=True, names_rank=names_rank, impact_ratio=impact_ratio)
 
 
 def verdict_in(occasion: str) -> tuple[str, str] | None:

@@ -33,7 +33,7 @@ _LOOKS_EVERY_S = 3.0
 # Where a whole job is signalled, the keeper is gone before this has passed: whom it says is gone, it has outlived.
 _OUTLIVES_BY_S = 0.02
 # Processes of a job end together: one of them is the last, and passes on what all have left.
-_ENDS_TOGETHER_S = 0.05
+_ENDS_TOGETHER_S, _ASKED_EVERY_S = 0.05, 0.005
 # At the end of a Ray driver, its workers have been told to end, and do so in milliseconds.
 _WORKERS_END_WITHIN_S = 1.0
 
@@ -183,7 +183,7 @@ class Keeper:
         try:
             if self._folder.is_dir() and (self._is_keeper or _within(_ENDS_TOGETHER_S, self._becomes_keeper)):
                 if identity.current().get("under") == parts.RAY_DRIVER and not parts.is_driving():
-                    self._await_workers(go_on)
+                    _within(_WORKERS_END_WITHIN_S, lambda: self._are_others_gone() or not go_on())
                 adopt.collect(self._run, go_on, self._own, self._neighbours.when_gone)
                 are_all_gone = _within(_ENDS_TOGETHER_S, self._are_others_gone)
                 self._handing_on.last(are_all_gone)
@@ -204,11 +204,6 @@ class Keeper:
             return not any(map(self._neighbours.is_alive, self._others()))
         except FileNotFoundError:
             return True  # the last of them has removed the folder
-
-    def _await_workers(self, go_on: Callable[[], bool]) -> None:
-        until = time.monotonic() + _WORKERS_END_WITHIN_S
-        while time.monotonic() < until and go_on() and any(map(self._neighbours.is_alive, self._others())):
-            time.sleep(0.02)
 
     def _turn(self) -> bool:
         """See who is gone, for a second at most, and seal what they left."""
@@ -250,5 +245,5 @@ def _within(seconds: float, asks: Callable[[], bool | None]) -> bool:
     while not (answer := asks()):
         if answer is None or time.monotonic() >= until:
             return False
-        time.sleep(seconds / 10)
+        time.sleep(_ASKED_EVERY_S)
     return True

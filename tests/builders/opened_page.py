@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Iterator
+
+from builders import browser
+from builders.simulated_runs import recorded_job
+
+from mstxkit.reading.page import writing
+from mstxkit.reading.report import summary as summaries
+from mstxkit.reading.run import open_run
+
+OPTIONS = {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}}
+
+
+def written(run: Path, *of_job: Any, **more: Any) -> Path:
+    """The page of a run of a simulated job, as `recorded_job` makes it; beside it."""
+    opened, page = open_run(recorded_job(run, *of_job, **more)), run.with_name("page.html")
+    writing.write(opened, summaries.summarise(opened), page)
+    return page
 
 
 class Opened:
@@ -37,3 +55,10 @@ class Opened:
         self.page.mouse.move(*at)
         self.page.mouse.click(*at)
         return int(numbers[place])
+
+
+@contextmanager
+def opened_page(page: Path, profile: Path, **options: Any) -> Iterator[Opened]:
+    """In a browser with a profile of its own: light, unless options say otherwise."""
+    with browser.browsing(profile, **{**OPTIONS, **options}) as context:
+        yield Opened(context.new_page(), page.as_uri())

@@ -6,13 +6,9 @@ import tempfile
 from contextlib import chdir
 from pathlib import Path
 
-from builders import browser
-from builders.simulated_runs import recorded_job
+from builders.opened_page import opened_page, written
 from builders.top_recording import IMAGES
 
-from mstxkit.reading.page import writing
-from mstxkit.reading.report import summary as summaries
-from mstxkit.reading.run import open_run
 from mstxkit.testing.simulator import InjectedFault, JobShape
 
 WIDE, HIGH = 1280, 1480
@@ -23,25 +19,17 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         Path("runs").mkdir()
         fault = InjectedFault("before", "actor_generate", rank=5, factor=1.8, since=20)
-        shape = JobShape(ranks=16, is_dispatched=True)
-        run = open_run(recorded_job(Path("runs/exp7"), shape, faults=[fault], steps=60))
-        page = Path(folder) / "page.html"
-        writing.write(run, summaries.summarise(run), page)
-        _photograph(page, Path(folder))
+        page = written(Path("runs/exp7"), JobShape(ranks=16, is_dispatched=True), faults=[fault], steps=60)
+        _photograph(page.resolve(), Path(folder))
     return 0
 
 
 def _photograph(page: Path, folder: Path) -> None:
-    options = {"color_scheme": "light", "viewport": {"width": WIDE, "height": HIGH}}
-    with browser.browsing(folder / "profile", **options) as context:
-        shown = context.new_page()
-        shown.goto(page.as_uri())
-        shown.wait_for_selector("html[data-ready]", state="attached")
+    with opened_page(page, folder / "profile", viewport={"width": WIDE, "height": HIGH}) as opened:
         for chart in ("steps", "zoom"):
-            shown.locator(f"#plot-{chart}").scroll_into_view_if_needed()
-            shown.wait_for_selector(f"#plot-{chart} .main-svg", state="attached")
-        shown.evaluate("window.scrollTo(0, 0)")
-        shown.screenshot(path=str(IMAGES / "report.png"))
+            opened.drawn(chart)
+        opened.page.evaluate("window.scrollTo(0, 0)")
+        opened.page.screenshot(path=str(IMAGES / "report.png"))
 
 
 if __name__ == "__main__":

@@ -18,14 +18,17 @@ if TYPE_CHECKING:
     from ..run import Run
     from .choice import ReportChoice
 
-PARTS = ("computing_ns", "communicating_ns", "transfer_ns", "waiting_ns", "free_ns")
+# What the time of a stage is divided into; transfer and waiting are parts of communicating.
+PARTS = ("computing", "communicating", "transfer", "waiting", "free")
+_TIMES = ("stage_ns", *(f"{part}_ns" for part in PARTS))
 _STAGES_SHOWN, _RANKS_SHOWN = 16, 4
 
 
 def summarise(run: Run, choice: ReportChoice) -> list[dict[str, Any]]:
-    """Of each stage, the longest first, and rank: `stage, rank, steps, stage_ns` and PARTS, of a step, in the mean.
+    """Of each stage, the longest first, and rank: `stage, rank, steps, stage_ns` and each of PARTS in ns, a step.
 
-    What no file tells is None. *Cost*: the run's own profiles are joined the first time, a gigabyte of them at most.
+    In the mean of the steps; what no file tells is None. *Cost*: the run's own profiles are joined the first time, a
+    gigabyte of them at most.
     """
     import polars as pl
 
@@ -34,7 +37,7 @@ def summarise(run: Run, choice: ReportChoice) -> list[dict[str, Any]]:
         rows = rows.filter(pl.col("stage").is_in(_stages_in(choice.stages, rows["stage"].unique().to_list())))
     if not rows.height:
         return []
-    means = [pl.col(name).mean().round().cast(pl.Int64) for name in ("stage_ns", *PARTS)]
+    means = [pl.col(name).mean().round().cast(pl.Int64) for name in _TIMES]
     of_ranks = rows.group_by("stage", "rank").agg(pl.col("step").n_unique().cast(pl.Int64).alias("steps"), *means)
     most = pl.col("stage_ns").max().over("stage")
     return of_ranks.sort(most, "stage", "rank", descending=[True, False, False], nulls_last=True).to_dicts()
@@ -64,7 +67,7 @@ def lines(devices: list[dict[str, Any]], everything: bool) -> list[RenderableTyp
 def _empty() -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("devices, of a step", overflow="fold")
-    for column in ("steps", "recorded", *(name[: -len("_ns")] for name in PARTS)):
+    for column in ("steps", "recorded", *PARTS):
         table.add_column(column, justify="right", no_wrap=True)
     return table
 
@@ -72,7 +75,7 @@ def _empty() -> Table:
 def _add(table: Table, stage: str, rows: list[dict[str, Any]], shown: int) -> None:
     for row in rows if len(rows) <= shown + 1 else rows[:shown]:
         name = for_rich(stage, NAME_LIMIT).append(f"  rank {row['rank']}")
-        values = (row[key] for key in ("stage_ns", *PARTS))
+        values = (row[name] for name in _TIMES)
         table.add_row(name, str(row["steps"]), *(NOTHING if ns is None else duration(ns) for ns in values))
     if len(rows) > shown + 1:
         table.add_row(Text(f"  … {len(rows) - shown} more ranks (--all)", "dim"))

@@ -14,12 +14,8 @@ pytest.importorskip("polars")
 pytest.importorskip("plotly")
 
 from builders import browser
-from builders.opened_page import Opened
-from builders.simulated_runs import recorded_job
+from builders.opened_page import Opened, opened_page, written
 
-from mstxkit.reading.page import writing
-from mstxkit.reading.report import summary as summaries
-from mstxkit.reading.run import open_run
 from mstxkit.testing.simulator import InjectedFault, JobShape
 
 NAME = "梯度 </script><b>x</b>"
@@ -32,16 +28,13 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("browser")
     fault = InjectedFault("before", "actor_generate", rank=3, factor=1.8)
     shape = JobShape(ranks=8, is_dispatched=True)
-    run = open_run(recorded_job(folder / "exp7", shape, faults=[fault], steps=50, names={"reward": NAME}))
-    writing.write(run, summaries.summarise(run), folder / "page.html")
-    return folder / "page.html"
+    return written(folder / "exp7", shape, faults=[fault], steps=50, names={"reward": NAME})
 
 
 @pytest.fixture(scope="module")
 def opened(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
-    options = {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}}
-    with browser.browsing(tmp_path_factory.mktemp("profile"), **options) as context:
-        yield Opened(context.new_page(), file.as_uri())
+    with opened_page(file, tmp_path_factory.mktemp("profile")) as page:
+        yield page
 
 
 def test_the_headline_is_read_first(opened: Opened) -> None:

@@ -11,12 +11,8 @@ pytest.importorskip("polars")
 pytest.importorskip("plotly")
 
 from builders import browser
-from builders.opened_page import Opened
-from builders.simulated_runs import recorded_job
+from builders.opened_page import Opened, opened_page, written
 
-from mstxkit.reading.page import writing
-from mstxkit.reading.report import summary as summaries
-from mstxkit.reading.run import open_run
 from mstxkit.testing.simulator import InjectedFault, JobShape
 
 ROLLOUT, ACTOR = "0", "1"
@@ -29,16 +25,13 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("roles")
     slow = InjectedFault("before", "actor_generate", rank=6, factor=2.0)
     shape = JobShape(ranks=4, rollouts=4, is_async=True)
-    run = open_run(recorded_job(folder / "async", shape, faults=[slow], steps=40))
-    writing.write(run, summaries.summarise(run), folder / "page.html")
-    return folder / "page.html"
+    return written(folder / "async", shape, faults=[slow], steps=40)
 
 
 @pytest.fixture(scope="module")
 def browsed(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
-    options = {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}}
-    with browser.browsing(tmp_path_factory.mktemp("profile"), **options) as context:
-        yield Opened(context.new_page(), file.as_uri())
+    with opened_page(file, tmp_path_factory.mktemp("profile")) as page:
+        yield page
 
 
 @pytest.fixture
