@@ -41,7 +41,7 @@ NOT_FOR_TESTS = ("RAY_ADDRESS", "PYTHONDONTWRITEBYTECODE")
 # A file stays on one worker: what its tests share is made once.
 # What is marked as slow, or may take long, begins first (tests/conftest.py): else one worker waits for it at the end.
 # Tests of the core that wait more than they compute: they run where another lane is through before the core is.
-WAITING = "tests/processes"
+WAITING = ("tests/incidents", "tests/processes")
 SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 ALONE: tuple[str, ...] = ()
 # Of the time that Ray's tests take, two thirds are its own waits.
@@ -98,8 +98,8 @@ def main(arguments: list[str]) -> int:
 def test_here() -> list[Outcome]:
     """All parts on the Python that runs this script."""
     packaging = Part("packaging", Path(sys.executable), "wheel", options=ALONE)
-    waiting = Part("core on the C engine: processes", Path(sys.executable), CORE, "1", (*SIDE_BY_SIDE, WAITING))
-    rest = (*SIDE_BY_SIDE, f"--ignore={WAITING}")
+    waiting = Part("core on the C engine: what waits", Path(sys.executable), CORE, "1", (*SIDE_BY_SIDE, *WAITING))
+    rest = (*SIDE_BY_SIDE, *(f"--ignore={folder}" for folder in WAITING))
     return in_lanes("", RAY_ALONE, lambda: [run(packaging, PIPE), run(waiting, PIPE)], rest)
 
 
