@@ -7,7 +7,7 @@
  */
 #ifndef MSTXKIT_LIMITS_H
 #define MSTXKIT_LIMITS_H
-#include "range.h"
+#include "range_object.h"
 
 /* Costs are sampled, more often where they are high: a rare, dear one must not be taken for the usual. */
 enum { LONGEST_PERIOD = 256, DEAR_NS = 10000, WINDOWS_MAX = 4096 };

@@ -1,0 +1,271 @@
+/* A range as Python sees it: what `with`, `async with` and `@` make of it.
+ *
+ * `__enter__` and `__exit__` are looked up without a bound method: type(range).__enter__ is a SelfDescr, whose
+ * lookup gives the range itself, and the range is callable: with no argument it begins, with three it ends, with one
+ * it decorates.
+ */
+#ifndef MSTXKIT_RANGE_OBJECT_H
+#define MSTXKIT_RANGE_OBJECT_H
+#include "range.h"
+
+/* ---- the object ---- */
+static PyObject *range_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *kwnames);
+
+static COLD Range *new_range_slow(void)
+{
+    Range *r = PyObject_New(Range, Range_Type);
+    if (!r) return NULL;
+    memset((char *)r + sizeof(PyObject), 0, sizeof(Range) - sizeof(PyObject));
+    r->call = range_call;
+    return r;
+}
+
+static inline Range *new_range(void)
+{
+    Range *r = g_free_ranges;
+    if (UNLIKELY(!r)) return new_range_slow();
+    g_free_ranges = r->next_free;
+    Py_SET_REFCNT((PyObject *)r, 1);
+    return r;
+}
+
+/* What a call from Python gives where there is none: nothing, but for the caller's own mistake. */
+static COLD Range *or_nothing(Range *r)
+{
+    if (r || !PyErr_ExceptionMatches(PyExc_MemoryError)) return r;
+    note_fault("range.new");
+    return (Range *)Py_NewRef((PyObject *)g_nothing);
+}
+
+static COLD void clear_range(Range *r)
+{
+    for (int i = 0; i < r->inline_count; i++) {
+        Py_CLEAR(r->keys[i]);
+        Py_CLEAR(r->values[i]);
+    }
+    r->inline_count = 0;
+    Py_CLEAR(r->extra);
+    Py_CLEAR(r->added);
+    Py_CLEAR(r->settled);
+    Py_CLEAR(r->stage_key);
+    Py_CLEAR(r->domain);
+    Py_CLEAR(r->stream);
+    r->busy = 0;
+    r->rare = r->unsure = 0;
+}
+
+static COLD void end_forgotten(Range *r)
+{
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    while (r->begun) end(r, 1);
+    PyErr_Restore(type, value, trace);
+}
+
+static void range_dealloc(PyObject *self)
+{
+    Range *r = (Range *)self;
+    if (UNLIKELY(r->begun)) end_forgotten(r);
+    Py_CLEAR(r->name);
+    r->site = NULL;
+    r->entered = 0;
+    if (UNLIKELY(r->rare)) clear_range(r);
+    r->next_free = g_free_ranges;
+    g_free_ranges = r;
+}
+
+static inline int is_failure(PyObject *type);
+static inline void leave(Range *r, PyObject *type)
+{
+    if (UNLIKELY(r->entered == 0)) { note_fault("range.exit_without_enter"); return; }
+    r->entered--;
+    if (LIKELY(r->begun)) end(r, is_failure(type));
+}
+
+/* An iterator says by StopIteration that it is at its end: no failure. */
+static inline int is_failure(PyObject *type)
+{
+    return type != Py_None && type != PyExc_GeneratorExit && type != PyExc_StopIteration &&
+           type != PyExc_StopAsyncIteration;
+}
+
+/* A new reference; None: there are none. */
+static PyObject *all_attributes(Range *r)
+{
+    PyObject *all = r->extra ? PyDict_Copy(r->extra) : r->inline_count ? PyDict_New() : Py_NewRef(Py_None);
+    for (int i = 0; all && i < r->inline_count; i++)
+        if (!PyDict_SetDefault(all, r->keys[i], r->values[i])) Py_CLEAR(all);
+    return all;
+}
+
+static COLD PyObject *decorate(Range *r, PyObject *function)
+{
+    if (r == g_nothing) return Py_NewRef(function);
+    PyObject *attributes = all_attributes(r);
+    if (!attributes) return NULL;
+    PyObject *name = r->name ? r->name : r->site->name, *none = Py_None;
+    PyObject *stage = r->stage_key ? r->stage_key : r->site ? r->site->stage : none;
+    PyObject *domain = r->domain ? r->domain : r->site ? r->site->domain : s_default;
+    PyObject *stream = r->stream ? r->stream : none;
+    PyObject *settings = PyTuple_Pack(5, name, stage, domain, stream, attributes);
+    Py_DECREF(attributes);
+    PyObject *decorated = settings ? PyObject_CallFunctionObjArgs(g.decorate, settings, function, NULL) : NULL;
+    Py_XDECREF(settings);
+    return decorated;
+}
+
+static PyObject *range_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *kwnames)
+{
+    Range *r = (Range *)self;
+    size_t n = (size_t)PyVectorcall_NARGS(flags);
+    if (n == 0 && !kwnames) {
+        r->entered++;
+        begin(r, 0);
+        Py_INCREF(self);
+        return self;
+    }
+    if (LIKELY(n == 3)) {
+        leave(r, args[0]);
+        Py_RETURN_NONE;
+    }
+    if (n == 1 && !kwnames && PyCallable_Check(args[0])) return decorate(r, args[0]);
+    PyErr_SetString(PyExc_TypeError, "a range is used in a with statement, or decorates one function");
+    return NULL;
+}
+
+static PyObject *range_set(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+    Range *r = (Range *)self;
+    while (r->inner) r = r->inner;
+    if (n) { PyErr_SetString(PyExc_TypeError, "set() takes attributes by keyword only"); return NULL; }
+    if (!r->begun || !kwnames || r == g_nothing) Py_RETURN_NONE;
+    if (!r->added && !(r->added = PyDict_New())) { note_fault("range.set"); Py_RETURN_NONE; }
+    r->rare = 1;
+    PyObject *added = Py_NewRef(r->added); /* who is told of a fault may end the range */
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kwnames); i++) {
+        r->unsure |= !is_plain(args[i]);
+        if (PyDict_SetItem(added, PyTuple_GET_ITEM(kwnames, i), args[i]) < 0) note_fault("range.set");
+    }
+    Py_DECREF(added);
+    Py_RETURN_NONE;
+}
+
+/* ---- an awaitable that is done: what __aenter__ and __aexit__ give ---- */
+typedef struct { PyObject_HEAD PyObject *value; } Ready;
+static PyTypeObject *Ready_Type;
+static PyObject *g_ready_none, *g_ready_nothing; /* for where there is no memory for another one */
+
+static Ready *new_ready(PyObject *value)
+{
+    Ready *done = PyObject_New(Ready, Ready_Type);
+    if (done) done->value = Py_NewRef(value);
+    return done;
+}
+
+static PyObject *ready(PyObject *value, PyObject *otherwise)
+{
+    Ready *done = new_ready(value);
+    if (done) return (PyObject *)done;
+    note_fault("range.await");
+    return Py_NewRef(otherwise);
+}
+/* Raise StopIteration(value), also where value is a tuple or an exception, which PyErr_SetObject would take apart. */
+static void stop_with(PyObject *value)
+{
+    PyObject *stop = value == Py_None ? NULL : PyObject_CallFunctionObjArgs(PyExc_StopIteration, value, NULL);
+    if (value == Py_None) PyErr_SetNone(PyExc_StopIteration);
+    else if (stop) PyErr_SetObject(PyExc_StopIteration, stop);
+    Py_XDECREF(stop);
+}
+static PyObject *ready_self(PyObject *self) { return Py_NewRef(self); }
+static PyObject *ready_next(PyObject *self)
+{
+    stop_with(((Ready *)self)->value);
+    return NULL;
+}
+#if PY_VERSION_HEX >= 0x030a0000
+static PySendResult ready_send(PyObject *self, PyObject *unused, PyObject **result)
+{ /* what `await` asks first, and without an exception for its answer */
+    (void)unused;
+    *result = Py_NewRef(((Ready *)self)->value);
+    return PYGEN_RETURN;
+}
+#endif
+static void ready_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    Py_DECREF(((Ready *)self)->value);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+static PyType_Slot ready_slots[] = {{Py_tp_dealloc, ready_dealloc}, {Py_am_await, ready_self}, {Py_tp_iter, ready_self},
+                                    {Py_tp_iternext, ready_next},
+#if PY_VERSION_HEX >= 0x030a0000
+                                    {Py_am_send, ready_send},
+#endif
+                                    {0, NULL}};
+static PyType_Spec ready_spec = {"mstxkit.engine.native.hot.Ready", sizeof(Ready), 0, Py_TPFLAGS_DEFAULT, ready_slots};
+
+static PyObject *range_aenter(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    ((Range *)self)->entered++;
+    begin((Range *)self, 1);
+    return ready(self, g_ready_nothing); /* its set() does nothing; `self` ends all the same */
+}
+static PyObject *range_aexit(PyObject *self, PyObject *args)
+{
+    leave((Range *)self, PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : Py_None);
+    return ready(Py_None, g_ready_none);
+}
+static PyObject *range_get(PyObject *self, void *which)
+{
+    Range *r = (Range *)self;
+    PyObject *of_site = !r->site ? NULL : which == (void *)0 ? r->site->name : which == (void *)1 ? r->site->stage
+                                                                                                 : r->site->domain;
+    PyObject *own = which == (void *)0 ? r->name : which == (void *)1 ? r->stage_key : r->domain;
+    if (own) return Py_NewRef(own);
+    if (of_site) return Py_NewRef(of_site);
+    return Py_NewRef(which == (void *)2 ? s_default : Py_None);
+}
+
+static PyMethodDef range_methods[] = {
+    {"set", (PyCFunction)(void *)range_set, METH_FASTCALL | METH_KEYWORDS,
+     "Add attributes to the innermost open entry before its end."},
+    {"__aenter__", range_aenter, METH_NOARGS, NULL},
+    {"__aexit__", range_aexit, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL}};
+static PyGetSetDef range_getset[] = {{"name", range_get, NULL, "The range's name.", (void *)0},
+                                     {"stage", range_get, NULL, "The range's own stage, or None.", (void *)1},
+                                     {"domain", range_get, NULL, "The mstx domain.", (void *)2},
+                                     {NULL, NULL, NULL, NULL, NULL}};
+static PyMemberDef range_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Range, call), READONLY, NULL},
+                                      {NULL, 0, 0, 0, NULL}};
+static PyType_Slot range_slots[] = {{Py_tp_dealloc, range_dealloc}, {Py_tp_call, PyVectorcall_Call},
+                                    {Py_tp_methods, range_methods},
+                                    {Py_tp_getset, range_getset}, {Py_tp_members, range_members},
+                                    {Py_tp_doc, (void *)doc_range}, {0, NULL}};
+static PyType_Spec range_spec = {"mstxkit.engine.native.hot.Range", sizeof(Range), 0,
+                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, range_slots};
+
+/* ---- SelfDescr ---- */
+static PyTypeObject *SelfDescr_Type;
+static PyObject *selfdescr_get(PyObject *self, PyObject *obj, PyObject *type)
+{
+    (void)type;
+    return Py_NewRef(obj ? obj : self);
+}
+static PyObject *selfdescr_call(PyObject *self, PyObject *args, PyObject *kwargs)
+{ /* type(cm).__enter__(cm) and type(cm).__exit__(cm, t, v, tb), as contextlib.ExitStack does */
+    (void)self;
+    Py_ssize_t n = PyTuple_GET_SIZE(args);
+    if ((n != 1 && n != 4) || kwargs || Py_TYPE(PyTuple_GET_ITEM(args, 0)) != Range_Type) {
+        PyErr_SetString(PyExc_TypeError, "a range was expected");
+        return NULL;
+    }
+    return range_call(PyTuple_GET_ITEM(args, 0), ((PyTupleObject *)args)->ob_item + 1, (size_t)n - 1, NULL);
+}
+static PyType_Slot selfdescr_slots[] = {{Py_tp_descr_get, selfdescr_get}, {Py_tp_call, selfdescr_call}, {0, NULL}};
+static PyType_Spec selfdescr_spec = {"mstxkit.engine.native.hot.SelfDescr", sizeof(PyObject), 0,
+                                     Py_TPFLAGS_DEFAULT, selfdescr_slots};
+#endif
