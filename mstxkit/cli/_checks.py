@@ -56,16 +56,17 @@ def _which_engine(engine: Any) -> Check:
 
 
 def _tmpfs() -> Check:
+    instead = "live files go to a disk, which can make a program wait; in a container, raise --shm-size"
     try:
         space = os.statvfs(TMPFS)
     except OSError as exc:
-        return Check("tmpfs", NOTE, f"{TMPFS}: {exc.strerror}; live files go to the run's own disk, which can stall")
+        return Check("tmpfs", NOTE, f"{TMPFS}: {exc.strerror}: {instead}")
     free, total = space.f_bavail * space.f_frsize, space.f_blocks * space.f_frsize
     detail = f"{TMPFS}: {size(free)} free of {size(total)}"
     if not os.access(TMPFS, os.W_OK | os.X_OK):
-        return Check("tmpfs", NOTE, f"{TMPFS} cannot be written; live files go to the run's own disk, which can stall")
+        return Check("tmpfs", NOTE, f"{TMPFS} cannot be written: {instead}")
     if free < TMPFS_NEEDED_BYTES:
-        return Check("tmpfs", NOTE, f"{detail}: little room for live files; in a container, raise --shm-size")
+        return Check("tmpfs", NOTE, f"{detail}: little room; without it, {instead}")
     return Check("tmpfs", OK, detail)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import Callable
 
 from ..errors import CaptureError
 
@@ -36,12 +37,12 @@ def make_folder(folder: Path) -> None:
         raise CaptureError(f"{folder} belongs to user {owner}, not to {os.geteuid()}; name a folder of your own")
 
 
-def live_folder(run_id: str, preferred: str | None, fallback: Path) -> Path:
-    """The host-local folder for a run's live files: on tmpfs, or inside the run folder where that cannot be had.
+def live_folder(run_id: str, preferred: str | None, fallback: Callable[[], Path]) -> Path:
+    """The host-local folder for a run's live files: on tmpfs, or on a disk where that cannot be had.
 
     Args:
         preferred: Parent folder to use instead of /dev/shm.
-        fallback: The run folder.
+        fallback: Asked for a parent folder where /dev/shm cannot be used.
 
     Raises:
         CaptureError: `preferred` cannot be used, or nothing can.
@@ -52,8 +53,13 @@ def live_folder(run_id: str, preferred: str | None, fallback: Path) -> Path:
         if os.path.isdir(SHARED_MEMORY) and os.access(SHARED_MEMORY, os.W_OK | os.X_OK):
             return _private(Path(SHARED_MEMORY), run_id)
     except (OSError, CaptureError):
-        pass  # somebody else's folder under our name, or a full tmpfs: the run's own disk is the stated fallback
-    return _usable(fallback, run_id)
+        pass  # somebody else's folder under our name, or a full tmpfs: a disk is the stated fallback
+    return _usable(fallback(), run_id)
+
+
+def is_in_shared_memory(path: Path) -> bool:
+    """Is this a file that `live_folder` has put on tmpfs?"""
+    return Path(SHARED_MEMORY) in path.parents
 
 
 def _usable(parent: Path, run_id: str) -> Path:

@@ -128,7 +128,7 @@ def take(device: int | None, *, run: str = "", stage: str | None = None, folder:
 def _locked(claim: Claim, parent: Path | None) -> Refusal | None:
     preferred = None if parent is None else str(parent)
     try:
-        return claim.lock(folders.live_folder(_FOLDER, preferred, _INSTEAD_OF_SHARED_MEMORY))
+        return claim.lock(folders.live_folder(_FOLDER, preferred, lambda: _INSTEAD_OF_SHARED_MEMORY))
     except (OSError, MstxkitError) as exc:
         return Refusal(f"device {claim.owner.device} cannot be locked against other processes: {exc}")
 

@@ -12,15 +12,21 @@ import errno
 import mmap
 import os
 import struct
+import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Iterator, NamedTuple
 
 from .. import faults
 from ..errors import CaptureError
 from ..host import folders, identity, life
+from ..host.folder_events import is_local
 from ..store import documents, livefile, process_pointer
 from ..store import layout as names
 
+_ON_DISK = (
+    "{shm} has no room for what is recorded, or cannot be used: it is written to {folder} meanwhile, a disk, which can "
+    "make the program wait; in a container, raise --shm-size, or give live_folder= another tmpfs"
+)
 # What must stay free on tmpfs after a live file was made: others need it too.
 _RESERVE_BYTES = 8 << 20
 # Linux: fault all pages in now, so that the hot path never does (mman.h; in the mmap module since Python 3.10).
@@ -76,11 +82,14 @@ def make(run: Path, who: dict[str, Any], layout: livefile.Layout, preferred: str
 def _map_somewhere(
     run: Path, who: dict[str, Any], layout: livefile.Layout, preferred: str | None, draft: Path
 ) -> tuple[Path, mmap.mmap]:
-    """On tmpfs, or in the run folder where tmpfs is too small."""
+    """On tmpfs, or on a disk of this host where tmpfs is too small."""
     problems = []
-    for parent in (preferred,) if preferred is not None else (None, str(run)):
+    for parent in (preferred,) if preferred is not None else _places(run):
         try:
-            return _map_in(parent, run, who, layout, draft)
+            path, mapping = _map_in(parent, run, who, layout, draft)
+            if preferred is None and not folders.is_in_shared_memory(path):
+                faults.say_once(_ON_DISK.format(shm=folders.SHARED_MEMORY, folder=path.parent))
+            return path, mapping
         except OSError as exc:
             problems.append(f"{parent or folders.SHARED_MEMORY}: {exc.strerror or exc}")
     raise CaptureError(
@@ -89,11 +98,22 @@ def _map_somewhere(
     )
 
 
+def _places(run: Path) -> Iterator[str | None]:
+    """Where a live file may be, as nobody says where: None is tmpfs."""
+    yield None
+    yield str(_disk(run))
+
+
+def _disk(run: Path) -> Path:
+    """The run's disk where it is this host's, else that of temporary files: a store may not wait for a network."""
+    return run if is_local(run) else Path(tempfile.gettempdir())
+
+
 def _map_in(
     parent: str | None, run: Path, who: dict[str, Any], layout: livefile.Layout, draft: Path
 ) -> tuple[Path, mmap.mmap]:
     for left in reversed(range(_TRIES)):
-        folder = folders.live_folder(who["run"], parent, run)
+        folder = folders.live_folder(who["run"], parent, lambda: _disk(run))
         path = folder / f"{identity.process_name(who)}{names.LIVE_SUFFIX}"
         try:
             # First of all: from its pointer on, it is the lock that says whether this process lives.

@@ -14,7 +14,7 @@ from builders import lives
 
 import mstxkit
 from mstxkit.errors import CaptureError
-from mstxkit.host import folders
+from mstxkit.host import folder_events, folders
 from mstxkit.recorder import adopt, here
 
 Mount = Callable[[str, str], Path]
@@ -61,23 +61,39 @@ def test_a_wanted_folder_that_cannot_be_used_is_refused_with_its_name(
         mstxkit.capture(run, live_folder=wanted)
 
 
-def test_shared_memory_that_is_too_small_gives_way_to_the_runs_own_disk(
-    run: Path, mount: Mount, monkeypatch: pytest.MonkeyPatch
+def test_shared_memory_that_is_too_small_gives_way_to_the_runs_own_disk_and_says_so(
+    run: Path, mount: Mount, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     small = mount("shm", "size=1m")
     monkeypatch.setattr(folders, "SHARED_MEMORY", str(small))
     live_file = recorded_file(run)
+    (said,) = [record.getMessage() for record in caplog.records]
 
     assert live_file.parent == lives.live_folder(run, str(run))
     assert lives.ended(run) == {"recorded": 1}
     assert not any(path.is_file() for path in small.rglob("*"))
+    assert f"{small} has no room" in said and str(live_file.parent) in said and "--shm-size" in said
+
+
+def test_a_run_on_a_network_has_no_live_file_there(
+    run: Path, tmp_path: Path, mount: Mount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store into a page of a file behind a network waits for as long as that network does."""
+    small, shared = mount("shm", "size=1m"), mount("shared", "size=64m")
+    monkeypatch.setattr(folders, "SHARED_MEMORY", str(small))
+    monkeypatch.setattr(folder_events, "_LOCAL_KINDS", folder_events._LOCAL_KINDS - {"tmpfs"})
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    live_file = recorded_file(shared)
+
+    assert live_file.parent == lives.live_folder(shared, str(tmp_path))
+    assert lives.ended(shared) == {"recorded": 1}
 
 
 def test_a_live_file_on_the_runs_own_disk_survives_a_kill(run: Path) -> None:
     lives.run(
         """
         import os, sys, mstxkit
-        from mstxkit.host import folders
+        from mstxkit.host import folder_events, folders
         folders.SHARED_MEMORY = "/nowhere"
         mstxkit.capture(sys.argv[1])
         with mstxkit.mstx_range("ended"): pass

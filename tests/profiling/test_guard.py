@@ -56,7 +56,7 @@ def peer(make_peer: MakePeer, tmp_path: Path) -> Peer:  # noqa: F811
 
 
 def lock_file(tmp_path: Path, device: int = 3) -> Path:
-    return folders.live_folder("devices", str(tmp_path), tmp_path) / f"npu-{device}.lock"
+    return folders.live_folder("devices", str(tmp_path), lambda: tmp_path) / f"npu-{device}.lock"
 
 
 def taken(result: object) -> guard.Claim:
