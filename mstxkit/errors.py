@@ -13,6 +13,25 @@ class CaptureError(MstxkitError):
     """The recorder could not be started: the run folder or the live file cannot be used."""
 
 
+class SettingError(CaptureError):
+    """A setting of `capture` cannot be what it is.
+
+    Attributes:
+        name: Of the setting.
+        shown: What was given, as the message shows it.
+        wanted: What it can be.
+        origin: Where it can have been given.
+    """
+
+    def __init__(self, name: str, shown: str, wanted: str, origin: str = "") -> None:
+        super().__init__(name, shown, wanted, origin)
+        self.name, self.shown, self.wanted = name, shown, wanted
+        self.origin = origin or f"capture or MSTXKIT_{name.upper()}"
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.shown} (of {self.origin}): {self.wanted}"
+
+
 class PatchError(MstxkitError):
     """A framework or a target that was asked for is unknown, or is declared wrongly."""
 

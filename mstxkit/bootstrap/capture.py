@@ -180,6 +180,8 @@ def start_from_environment() -> None:
                 raise
             faults.warn_once("MSTXKIT_CONFIG", f"nothing is planned: {exc}")
             capture(config={})
+    except MstxkitError as exc:
+        faults.warn_once("capture from the environment", f"nothing is recorded: {exc}")
     except Exception as exc:
         faults.note("capture from the environment", exc)
 

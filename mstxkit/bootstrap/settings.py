@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 from typing import Any, TypeVar
 
-from ..errors import CaptureError
-from ..escalation.duty.settings import DutySettings, checked
+from ..errors import CaptureError, MstxkitError, SettingError
+from ..escalation.duty import settings as of_duty
+from ..escalation.duty.settings import DutySettings
+from ..recorder import process
 from ..recorder.process import OF_ALL_PROCESSES, RecorderLimits
 from ..store import metrics_setting
 
@@ -36,7 +38,21 @@ def resolved(config: Any, overrides: dict[str, Any]) -> tuple[RecorderLimits, Du
     unknown = sorted(set(settings) - set(names()))
     if unknown:
         raise CaptureError(f"capture() knows no {', '.join(unknown)}; it takes {', '.join(names())}")
-    return _filled(RecorderLimits, settings), checked(_filled(DutySettings, settings))
+    return process.checked(_filled(RecorderLimits, settings)), of_duty.checked(_filled(DutySettings, settings))
+
+
+def problem_with(field: str, text: str) -> str:
+    """Why `capture` refuses this text as MSTXKIT_<FIELD>, in words; "" where it does not."""
+    defaults = {**RecorderLimits()._asdict(), **DutySettings()._asdict()}
+    try:
+        value = _parsed(field, text, defaults[field])
+        if field in RecorderLimits._fields:
+            process.checked(RecorderLimits(**{field: value}))
+        else:
+            of_duty.checked(DutySettings(**{field: value}))
+    except MstxkitError as exc:
+        return str(exc)
+    return ""
 
 
 def as_variables(config: Any, overrides: dict[str, Any]) -> dict[str, str]:
@@ -64,5 +80,5 @@ def _parsed(field: str, text: str, default: Any) -> Any:
     try:
         return kind(text)
     except ValueError as exc:
-        variable = f"MSTXKIT_{field.upper()}={text!r} (from the environment)"
-        raise CaptureError(f"{variable}: {kind.__name__} is needed") from exc
+        wanted = "a whole number is needed" if kind is int else "a number is needed"
+        raise SettingError(field, repr(text), wanted, f"MSTXKIT_{field.upper()}") from exc

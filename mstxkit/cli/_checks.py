@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import platform
 from typing import TYPE_CHECKING, Any, Mapping
@@ -25,7 +26,10 @@ OPTIONAL = {
 }
 TMPFS = "/dev/shm"
 TMPFS_NEEDED_BYTES = 64 << 20
-VARIABLES = ("RUN", "OFF", "NATIVE", "CLOCK", "ROLE", "AUTOPATCH")
+VARIABLES = ("RUN", "OFF", "NATIVE", "CLOCK", "ROLE", "AUTOPATCH", "CONFIG", "JOB", "READ_BEYOND_BYTES")
+_OURS = "MSTXKIT_"
+# What mstxkit hands on to the processes that it starts.
+HANDED_ON = ("RUN_ID", "PLANNED", "TAKES_OVER", "RAY_NEXT_HOOK")
 
 
 def installation() -> list[Check]:
@@ -103,22 +107,35 @@ def _msprof() -> list[Check]:
 
 def environment(variables: Mapping[str, str]) -> list[Check]:
     """One check for each variable of ours."""
-    from ..bootstrap.settings import names  # it loads the engine
-
-    settings = {f"MSTXKIT_{name.upper()}" for name in (*VARIABLES, *names())}
-    return [_variable(name, variables[name], settings) for name in sorted(variables) if name.startswith("MSTXKIT_")]
+    return [_variable(name, variables[name]) for name in sorted(variables) if name.startswith(_OURS)]
 
 
-def _variable(name: str, value: str, settings: set[str]) -> Check:
-    if name not in settings:
-        return Check(name, NOTE, f"{value!r}: not a setting of this version; known: {', '.join(sorted(settings))}")
+def _variable(name: str, value: str) -> Check:
+    from ..bootstrap import settings  # it loads the engine
+
+    setting = name[len(_OURS) :]
+    if setting in HANDED_ON:
+        return Check(name, OK, f"{value!r}: handed on by the process that started this one")
+    if setting.lower() in settings.names():
+        problem = value and settings.problem_with(setting.lower(), value)
+        return Check(name, WRONG, f"nothing is recorded: {problem}") if problem else Check(name, OK, repr(value))
+    if setting not in VARIABLES:
+        return Check(name, NOTE, f"{value!r}: {_no_setting(setting, (*VARIABLES, *map(str.upper, settings.names())))}")
     if name == "MSTXKIT_OFF" and value not in ("", "0"):
         return Check(name, NOTE, f"{value!r}: nothing of mstxkit runs in processes that have this")
     if name == "MSTXKIT_RUN" and os.path.exists(value) and not os.path.isdir(value):
         return Check(name, WRONG, f"{value!r} is no folder; capture cannot write there")
+    if name == "MSTXKIT_CONFIG" and not os.path.isfile(value):
+        return Check(name, WRONG, f"{value!r} is no file; nothing is planned")
     parts = filter(None, map(str.strip, value.split(","))) if name == "MSTXKIT_AUTOPATCH" else ()
     problems = list(filter(None, map(_activation.problem_with, parts)))
     return Check(name, WRONG, f"{value!r}: {'; '.join(problems)}") if problems else Check(name, OK, repr(value))
+
+
+def _no_setting(name: str, names: tuple[str, ...]) -> str:
+    near = difflib.get_close_matches(name, names, n=1)
+    meant = f"did you mean {_OURS}{near[0]}? " if near else ""
+    return f"not a setting of this version; {meant}known after {_OURS}: {', '.join(names)}"
 
 
 def table(checks: list[Check]) -> Table:

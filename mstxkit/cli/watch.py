@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Optional
 
 import typer
 
-from ..errors import MstxkitError
+from ..errors import MstxkitError, SettingError
 from ..reading.report.escape import for_terminal
 from ..store.verdicts import Verdict
 from . import FOUND_WRONG, WRONG_USE, _run_folder, _show
@@ -64,8 +64,9 @@ def _outlets(run: Path, run_id: str, metrics: Optional[str]) -> Outlets | None:
 
     try:
         return Outlets(run, run_id, metrics_setting.checked(metrics), tells=_tell)
-    except MstxkitError as exc:
-        _show.stop(str(exc).replace("of capture", "of --metrics"), WRONG_USE)
+    except SettingError as exc:
+        exc.origin = "--metrics"
+        _show.stop(str(exc), WRONG_USE)
 
 
 def _tell(note: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Callable, NamedTuple
 
 from .. import faults
 from ..engine.choose import engine
-from ..errors import CaptureError
+from ..errors import CaptureError, SettingError
 from ..host import clock, identity, names
 from ..store import care_record, layout, livefile, local_place, run_file, sealed_place
 from ..store.sealed_care import SealedCare
@@ -80,11 +80,11 @@ class Recorder:
         parent: In a forked child, the name of the process that it was forked from.
 
     Raises:
-        CaptureError: the run folder or the live file cannot be used.
+        CaptureError: the run folder or the live file cannot be used; SettingError: a limit cannot be.
     """
 
     def __init__(self, run: str | Path, limits: RecorderLimits, version: str, parent: str | None = None) -> None:
-        self.limits = _checked(limits)
+        self.limits = checked(limits)
         self.run, self.run_id = run_file.open_run_folder(run)
         self.pid = os.getpid()
         self._closing, self._is_closed = threading.Lock(), False
@@ -265,25 +265,30 @@ class Recorder:
         live.forget(self.live)
 
 
-def _checked(limits: RecorderLimits) -> RecorderLimits:
+def checked(limits: RecorderLimits) -> RecorderLimits:
+    """The same.
+
+    Raises:
+        SettingError: one of them cannot be.
+    """
     least = {"bank_bytes": 16 << 10, "banks": 2, "slots": 1, "quota_bytes": 0, "rotate_bytes": 64 << 10}
     least |= {"sealed_host_bytes": 0, "sealed_run_bytes": 0}
     for field, minimum in least.items():
         value = getattr(limits, field)
         if not isinstance(value, int) or value < minimum:
-            raise CaptureError(f"{field}={value!r} (of capture): an int of at least {minimum} is needed")
+            raise SettingError(field, repr(value), f"an int of at least {minimum} is needed")
     for field in ("seal_every_s", "heartbeat_s", "stop_s", "care_every_s"):
         value = getattr(limits, field)
         if not isinstance(value, (int, float)) or not 0.01 <= value <= 86400:
-            raise CaptureError(f"{field}={value!r} (of capture): a number of seconds from 0.01 to 86400 is needed")
+            raise SettingError(field, repr(value), "a number of seconds from 0.01 to 86400 is needed")
     ratio: Any = limits.budget_ratio
     if not isinstance(ratio, (int, float)) or not 0 <= ratio <= 1:
-        raise CaptureError(f"budget_ratio={ratio!r} (of capture): a number from 0 to 1 is needed")
+        raise SettingError("budget_ratio", repr(ratio), "a number from 0 to 1 is needed")
     for field in ("sealed_mb_s", "keep_days"):
         value = getattr(limits, field)
         if not isinstance(value, (int, float)) or not 0 <= value <= 1e6:
-            raise CaptureError(f"{field}={value!r} (of capture): a number from 0 to 1000000 is needed")
+            raise SettingError(field, repr(value), "a number from 0 to 1000000 is needed")
     local_place.given_in(limits.sealed, "sealed")
     if limits.live_folder is not None and not isinstance(limits.live_folder, (str, os.PathLike)):
-        raise CaptureError(f"live_folder={limits.live_folder!r} (of capture): a folder is needed")
+        raise SettingError("live_folder", repr(limits.live_folder), "a folder is needed")
     return limits

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any, Iterator
 
-from ..errors import CaptureError
+from ..errors import SettingError
 from ..host import folders, identity
 from . import documents, layout
 
@@ -19,13 +19,13 @@ def given_in(setting: Any, name: str = "profiles") -> Path | None:
     """The folder that `profiles=`, or another setting of this name, names, resolved; None where all goes into the run.
 
     Raises:
-        CaptureError: it is no such setting.
+        SettingError: it is no such setting.
     """
     if not setting:
         return None
     folder = setting[len(_WORD) :] if isinstance(setting, str) and setting.startswith(_WORD) else ""
     if not os.path.isabs(folder) or not folder.isprintable() or ".." in Path(folder).parts:
-        raise CaptureError(f"{name}={setting!r} (of capture): local:/a/folder is needed, on a disk of each host")
+        raise SettingError(name, repr(setting), "local:/a/folder is needed, on a disk of each host")
     return Path(os.path.realpath(folder))
 
 

@@ -21,7 +21,7 @@ import re
 import urllib.parse
 from typing import Any, Mapping, NamedTuple, Union
 
-from ..errors import CaptureError
+from ..errors import SettingError
 from .values import table_of, text_of
 
 AUTO, OFF, RAY, TEXTFILE, PAGE, TARGETS, OTLP = "auto", "off", "ray", "textfile", "page", "targets", "otlp"
@@ -95,19 +95,19 @@ def checked(metrics: Any = None, flops_per_token: Any = None, peak_flops: Any = 
     """What was given.
 
     Raises:
-        CaptureError: one of them cannot be; the message says what can.
+        SettingError: one of them cannot be; the message says what can.
     """
     flops = Flops(by_stage(flops_per_token, "flops_per_token"), by_stage(peak_flops, "peak_flops"))
     return MetricsSetting(outlets_in(metrics), flops)
 
 
 def outlets_in(text: Any) -> tuple[Outlet, ...]:
-    """The ways out that a text names. CaptureError: it is no such text."""
+    """The ways out that a text names. SettingError: it is no such text."""
     if text is None or text == "":
         return (Outlet(AUTO),)
     words = [word.strip() for word in text.split(",")] if isinstance(text, str) else [repr(text)]
     if len(words) > _OUTLETS_AT_MOST:
-        raise CaptureError(f"metrics={str(text)[:_SHOWN]!r} (of capture): {_OUTLETS_AT_MOST} ways out are the most")
+        raise SettingError("metrics", repr(str(text)[:_SHOWN]), f"{_OUTLETS_AT_MOST} ways out are the most")
     return tuple(_outlet(word) for word in words)
 
 
@@ -122,7 +122,7 @@ def _outlet(word: str) -> Outlet:
     address = _ADDRESS.fullmatch(word)
     if address is not None and int(address[2]) < 1 << 16:
         return Outlet(PAGE, word, Address(address[1].strip("[]") or "127.0.0.1", int(address[2])))
-    raise CaptureError(f"metrics={word[:_SHOWN]!r} (of capture) is none of {_WORDS}")
+    raise SettingError("metrics", repr(word[:_SHOWN]), f"one of {_WORDS} is needed")
 
 
 def _url_of(text: str) -> str:
@@ -133,10 +133,8 @@ def _url_of(text: str) -> str:
         is_url = False
     if not is_url or not text.isprintable() or parts.username is not None or parts.password is not None or parts.query:
         # What was given may hold a key: it is not shown.
-        raise CaptureError(
-            f"metrics=otlp:… (of capture): otlp:http://HOST:PORT is needed, without user, password and query: a key "
-            f"goes into {KEYS}"
-        )
+        form = "otlp:http://HOST:PORT is needed, without user, password and query"
+        raise SettingError("metrics", "otlp:…", f"{form}: a key goes into {KEYS}")
     return text if parts.path not in ("", "/") else urllib.parse.urlunsplit(parts._replace(path=_OTLP_PATH))
 
 
@@ -144,7 +142,7 @@ def by_stage(value: Any, name: str) -> ByStage:
     """Of what a user gave: a number, `stage=number,…`, or a table.
 
     Raises:
-        CaptureError: it is none; `name` is what the message calls it.
+        SettingError: it is none; `name` is what the message calls it.
     """
     if value in (None, "", 0):
         return 0.0
@@ -161,7 +159,7 @@ def _positive(value: Any, name: str) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not (math.isfinite(number) and number > 0):
-        raise CaptureError(f"{name}={str(value)[:_SHOWN]!r} (of capture): {_FORM}")
+        raise SettingError(name, repr(str(value)[:_SHOWN]), _FORM)
     return number
 
 
@@ -182,5 +180,5 @@ def of_word(word: str) -> MetricsSetting:
     try:
         fields = table_of(json.loads(word)) if word else {}
         return checked(*(fields.get(key) for key in ("metrics", "flops_per_token", "peak_flops")))
-    except (ValueError, CaptureError):
+    except (ValueError, SettingError):
         return MetricsSetting()

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Sequence
 
-from ..errors import CaptureError, FormatError, MstxkitError
+from ..errors import FormatError, MstxkitError, SettingError
 from ..host import identity
 from . import care_record, documents, layout, local_place
 
@@ -24,17 +24,15 @@ def made(disk: Path, run_id: str) -> Path:
     """The folder of this run and host on a disk, a folder that `sealed=` names, made where it is missing.
 
     Raises:
-        CaptureError: it cannot be had.
+        SettingError: it cannot be had.
     """
     try:
         folder = local_place.made(disk, run_id, (FOLDER,))
         documents.write_new(folder / _TOKEN, os.urandom(_TOKEN_DIGITS // 2).hex().encode())
         return folder
     except OSError as exc:
-        raise CaptureError(
-            f"sealed=local:{disk} (of capture) cannot be used: {exc.strerror or exc}; "
-            "name a folder that is there on each host and that this user can write"
-        ) from exc
+        wanted = "a folder is needed that is there on each host and that this user can write"
+        raise SettingError("sealed", f"local:{disk}", f"{exc.strerror or exc}; {wanted}") from exc
 
 
 def token_of(folder: Path) -> str | None:

@@ -170,17 +170,19 @@ def test_what_is_no_path_is_refused(given: Any) -> None:
 
 
 def test_a_bad_run_in_the_environment_lets_the_program_run_unrecorded() -> None:
-    out = lives.run(
+    started = lives.start(
         """
         import mstxkit
         with mstxkit.mstx_range("x"):
             print("ran", mstxkit.status().on)
         """,
-        has_faults=True,
         MSTXKIT_RUN="/proc/no/run/can/be/here",
     )
+    status, out, err = lives.finished(started)
 
-    assert out.strip() == "ran False"
+    assert (status, out) == (0, "ran False\n")
+    assert err.startswith("mstxkit: nothing is recorded: the run folder /proc/no/run/can/be/here cannot be used")
+    assert "Traceback" not in err
 
 
 def test_what_is_told_of_requests_holds_for_children_too(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,3 +193,12 @@ def test_what_is_told_of_requests_holds_for_children_too(run: Path, monkeypatch:
 
     assert inside == {"MSTXKIT_LIGHT": "every 100 steps, 1 step", "MSTXKIT_COOLDOWN_S": "2.5", "MSTXKIT_RUN_S": None}
     assert "MSTXKIT_LIGHT" not in os.environ and os.environ["MSTXKIT_COOLDOWN_S"] == "7"
+
+
+def test_a_wrong_setting_in_the_environment_is_told_in_one_line(run: Path) -> None:
+    """Nobody reads the traceback that a thousand ranks print of it."""
+    started = lives.start("import mstxkit; print(mstxkit.status().on)", MSTXKIT_RUN=str(run), MSTXKIT_HANG_S="soon")
+
+    assert lives.finished(started) == (
+        0, "False\n", "mstxkit: nothing is recorded: hang_s='soon' (of MSTXKIT_HANG_S): a number is needed\n",
+    )  # fmt: skip

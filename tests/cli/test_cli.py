@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import lives
 from builders.run_files import RUN_ID, BankFiles, ProcessFiles, new_run
 
 pytest.importorskip("numpy")
@@ -233,6 +234,47 @@ def test_a_variable_that_is_no_setting_is_noted() -> None:
         ("MSTXKIT_ROLE", "ok"),
         ("MSTXKIT_RUNS", "note"),
     ]
+
+
+def test_a_near_name_is_offered_for_one_that_is_no_setting() -> None:
+    (check,) = _checks.environment({"MSTXKIT_HANGS": "x"})
+
+    assert "did you mean MSTXKIT_HANG_S?" in check.detail
+
+
+@pytest.mark.parametrize(("name", "value", "words"), [
+    ("HANG_S", "abc", "a number is needed"), ("HANG_S", "0.1", "seconds from 0.5"), ("ACT", "on", "one of observe"),
+    ("BANKS", "1", "an int of at least 2"), ("BANKS", "2.5", "a whole number"), ("LIGHT", "rubbish", "no schedule"),
+    ("SEALED", "disk", "local:/a/folder"), ("METRICS", "zz", "one of auto"), ("CONFIG", "/no/such.yaml", "is no file"),
+])  # fmt: skip
+def test_a_value_with_which_nothing_would_be_recorded_is_wrong(name: str, value: str, words: str) -> None:
+    (check,) = _checks.environment({f"MSTXKIT_{name}": value})
+
+    assert check.level == "wrong"
+    assert words in check.detail
+
+
+def test_no_key_in_an_address_is_shown() -> None:
+    (check,) = _checks.environment({"MSTXKIT_METRICS": "otlp:http://me:secret@host:4318"})
+
+    assert check.level == "wrong"
+    assert "secret" not in check.detail
+
+
+def test_what_a_process_hands_on_to_its_children_is_no_mistake(run: Path) -> None:
+    """As `doctor` finds it in a shell or a notebook that a recorded program has started."""
+    inherited = lives.run(
+        """
+        import json, os, sys, mstxkit
+        with mstxkit.capture(sys.argv[1], hang_s=60, judge=0, rings=True, flops_per_token={"actor_update": 6e9}):
+            print(json.dumps({name: value for name, value in os.environ.items() if name.startswith("MSTXKIT_")}))
+        """,
+        run,
+    )
+    checks = _checks.environment(json.loads(inherited))
+
+    assert [check for check in checks if check.level != "ok"] == []
+    assert {"MSTXKIT_RUN", "MSTXKIT_RUN_ID", "MSTXKIT_JOB", "MSTXKIT_HANG_S"} <= {check.name for check in checks}
 
 
 def test_collect_of_a_run_without_killed_processes_finds_nothing(good: Path) -> None:

@@ -233,7 +233,7 @@ def test_where_figures_cannot_go_is_wrong_use_and_says_what_can(watched: Watched
     done = watched.watch("--metrics", "nonsense")
 
     assert done.exit_code == 2
-    assert "--metrics) is none of auto, off" in done.stderr
+    assert "--metrics): one of auto, off" in done.stderr
 
 
 def test_settings_that_nobody_acknowledges_name_the_host(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ...errors import CaptureError
+from ...errors import SettingError
 from ...profiling.schedule import Schedule
 from ...store import local_place, metrics_setting
 from ...store.report import ACTS, OBSERVE
@@ -75,29 +75,28 @@ def checked(settings: DutySettings) -> DutySettings:
     """The same.
 
     Raises:
-        CaptureError: one of them cannot be.
+        SettingError: one of them cannot be.
         ConfigError: the schedule of light capture is none.
     """
     poll: Any = settings.poll_every_s
     if not isinstance(poll, (int, float)) or not (poll == 0 or 0.02 <= poll <= 60):
-        raise CaptureError(f"poll_every_s={poll!r} (of capture): seconds from 0.02 to 60 are needed, or 0 for never")
+        raise SettingError("poll_every_s", repr(poll), "seconds from 0.02 to 60 are needed, or 0 for never")
     for field in ("cooldown_s", "session_s", "hour_s", "run_s", "agreement_s", "transport_s", *_SIZES):
         value = getattr(settings, field)
         if not isinstance(value, (int, float)) or not 0 <= value < 1e15:
-            raise CaptureError(f"{field}={value!r} (of capture): a number from 0 is needed")
+            raise SettingError(field, repr(value), "a number from 0 is needed")
     rings: Any = settings.rings
     if not isinstance(rings, int) or not (rings in (0, 1) or _ENTRIES_FROM <= rings <= _ENTRIES_TO):
-        raise CaptureError(
-            f"rings={rings!r} (of capture): True, False or a number of entries from {_ENTRIES_FROM} to {_ENTRIES_TO}"
-        )
+        entries = f"a number of entries from {_ENTRIES_FROM} to {_ENTRIES_TO}"
+        raise SettingError("rings", repr(rings), f"True, False or {entries} is needed")
     hang_s: Any = settings.hang_s
     if not isinstance(hang_s, (int, float)) or not (hang_s == 0 or 0.5 <= hang_s <= 86400):
-        raise CaptureError(f"hang_s={hang_s!r} (of capture): seconds from 0.5 to 86400 are needed, or 0 for never")
+        raise SettingError("hang_s", repr(hang_s), "seconds from 0.5 to 86400 are needed, or 0 for never")
     incidents: Any = settings.incidents
     if not isinstance(incidents, int) or not 1 <= incidents <= 1000:
-        raise CaptureError(f"incidents={incidents!r} (of capture): a whole number from 1 to 1000 is needed")
+        raise SettingError("incidents", repr(incidents), "a whole number from 1 to 1000 is needed")
     if settings.act not in ACTS:
-        raise CaptureError(f"act={settings.act!r} (of capture or MSTXKIT_ACT): one of {', '.join(ACTS)} is needed")
+        raise SettingError("act", repr(settings.act), f"one of {', '.join(ACTS)} is needed")
     local_place.given_in(settings.profiles)
     metrics_setting.checked(settings.metrics, settings.flops_per_token, settings.peak_flops)
     if settings.light is not None:
