@@ -5,7 +5,7 @@ What is remembered is bounded: so many numbers for each member and piece, howeve
 
 from __future__ import annotations
 
-from typing import Callable, Hashable, Sequence
+from typing import Callable, Hashable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,9 @@ class PieceColumns:
 
     def __len__(self) -> int:
         return len(self._at)
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return iter(self._at)
 
 
 class Ranks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Container, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -20,18 +20,21 @@ _NS = 1e9
 _LATE_FROM_S = 1e-3
 
 
-def of_step(step: RoleStep, origin_ns: int = 0, flops: Flops = NOTHING_KNOWN) -> RoleFigures:
-    """Of each stage the time of its slowest member, who that is, the median, and tokens a second where they are known;
+def of_step(
+    step: RoleStep, origin_ns: int = 0, flops: Flops = NOTHING_KNOWN, waiting_in: Container[str] = ()
+) -> RoleFigures:
+    """Of each stage the longest time of a member, the median, who is slowest, and tokens a second where they are known;
     which share of the step a member waits for the last to come; and who came last.
 
     Args:
         step: As it was judged.
         origin_ns: Wall clock at which its times count 0.
         flops: What a token costs, and what a device can do.
+        waiting_in: Stages in which members wait for each other.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of slices that are all NaN
-        stages = tuple(_of_stage(step, number, origin_ns, flops) for number in _shown(step))
+        stages = tuple(_of_stage(step, number, origin_ns, flops, waiting_in) for number in _shown(step))
         begin_s, end_s = float(np.nanmin(step.entered_s)), float(np.nanmax(step.left_s))
         return RoleFigures(
             step.role, step.step, len(step.members), _wait_ratio(step), origin_ns + round(begin_s * _NS),
@@ -45,18 +48,31 @@ def _shown(step: RoleStep) -> list[int]:
     return [int(number) for number in was_in[:STAGES_AT_MOST]]
 
 
-def _of_stage(step: RoleStep, number: int, origin_ns: int, flops: Flops) -> StageFigures:
+def _of_stage(step: RoleStep, number: int, origin_ns: int, flops: Flops, waiting_in: Container[str]) -> StageFigures:
     stage, total_s = step.stages[number], step.total_s[:, number]
-    slowest, members = int(np.nanargmax(total_s)), int(np.isfinite(total_s).sum())
-    slowest_s, tokens = float(total_s[slowest]), float(np.nansum(step.work.tokens[:, number]))
-    has_tokens = tokens > 0 and slowest_s > 0
-    tokens_per_s = tokens / slowest_s if has_tokens else None
+    members = int(np.isfinite(total_s).sum())
+    longest_s, tokens = float(np.nanmax(total_s)), float(np.nansum(step.work.tokens[:, number]))
+    tokens_per_s = tokens / longest_s if tokens > 0 and longest_s > 0 else None
     return StageFigures(
-        stage, slowest_s, float(np.nanmedian(total_s)), step.members[slowest].rank,
+        stage, longest_s, float(np.nanmedian(total_s)), _slowest(step, number, stage in waiting_in),
         origin_ns + round(float(np.nanmin(step.entered_s[:, number])) * _NS),
         origin_ns + round(float(np.nanmax(step.left_s[:, number])) * _NS), members, tokens_per_s,
         None if tokens_per_s is None else flops.mfu_ratio(stage, tokens_per_s, members),
     )  # fmt: skip
+
+
+def _slowest(step: RoleStep, number: int, is_waiting: bool) -> int | None:
+    """The rank with the longest time; where members wait for each other, the last to come: they wait for that one."""
+    is_worker = np.array([not peer.is_controller for peer in step.members])
+    compared = np.flatnonzero(is_worker & np.isfinite(step.entered_s[:, number]))
+    if not len(compared):
+        return None
+    came_s = step.entered_s[compared, number]
+    last = int(came_s.argmax())
+    is_late = came_s[last] - came_s.min() >= max(_LATE_FROM_S, step.error_s[compared[last]])
+    slowest = last if is_waiting and is_late else int(np.nanargmax(step.total_s[compared, number]))
+    rank: int | None = step.members[compared[slowest]].rank
+    return rank
 
 
 def _wait_ratio(step: RoleStep) -> float:

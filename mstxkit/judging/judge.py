@@ -104,6 +104,10 @@ class JobJudge:
         """Role to how many of its steps were closed, and how many of these could lead to a verdict."""
         return {role: (history.holding.steps, history.judged_steps) for role, history in self._roles.items()}
 
+    def waiting_in(self, role: str) -> frozenset[str]:
+        """The stages in which members of this role wait for each other, as far as is known."""
+        return self._roles[role].waiting_in() if role in self._roles else frozenset()
+
     def _explained(self, role: str) -> set[str]:
         """Stages of which it is known why they are slow."""
         return {key.stage for of, key in self._standing if of == role and key.kind not in _OF_NOBODY}

@@ -116,6 +116,10 @@ class RoleHistory:
         self._losses.closed(step, before_s)
         return self._judge(step, pieces, tells, settings, may_judge, set(explained))
 
+    def waiting_in(self) -> frozenset[str]:
+        """The stages in which members wait for each other, as far as is known."""
+        return self._norms.waiting_in()
+
     def _judge(
         self, step: RoleStep, pieces: StepPieces, tells: Inside | None, settings: JudgeSettings, may_judge: bool,
         explained: set[str],

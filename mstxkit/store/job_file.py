@@ -27,7 +27,7 @@ class StageFigures(NamedTuple):
     Args:
         stage: Its canonical key.
         max_s, median_s: Over the members.
-        slowest_rank: Whose time is the longest: who waits in it may be that one too.
+        slowest_rank: Whose time is the longest; where they wait for each other, who came last: they wait for that one.
         begin_ns, end_ns: The first member's begin, the last one's end; wall clock.
         members: How many were in it.
         tokens_per_s: Of all members together; None where no tokens are known.

@@ -74,7 +74,7 @@ PANELS = (
     Panel("Waiting", "timeseries", "percentunit", f"max by (run, role) ({of('wait_ratio')})", _ROLE,
           "Which share of the step a member waits for the last to come."),
     Panel("Slowest rank", "timeseries", "none", f"max by (run, role, stage) ({of('stage_slowest_rank')})", _STAGE,
-          "A line that stays where it is: the same rank is the slowest in each step."),
+          "A line that stays where it is: the same rank in each step. Where ranks wait for each other: for whom."),
     Panel("Verdicts by kind", "timeseries", "none", f"sum by (run, kind) ({of('verdicts')})", "{{kind}}",
           "What kind of trouble, and since when."),
     Panel("Tokens a second", "timeseries", "none", f"max by (run, role, stage) ({of('stage_tokens_per_second')})",

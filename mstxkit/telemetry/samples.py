@@ -43,7 +43,11 @@ FAMILIES = (
     Family("mstxkit_wait_ratio", "Share of the step in which a member waits for the last to come.", ("role",)),
     Family("mstxkit_stage_seconds_max", "Time in a stage of the member with the longest, in that step.", _STAGE),
     Family("mstxkit_stage_seconds_median", "Time in a stage of the median member.", _STAGE),
-    Family("mstxkit_stage_slowest_rank", "Rank of the member with the longest; it may be one that waits.", _STAGE),
+    Family(
+        "mstxkit_stage_slowest_rank",
+        "Rank of the longest; where they wait for each other, of the last to come.",
+        _STAGE,
+    ),
     Family("mstxkit_stage_tokens_per_second", "Tokens a second of all members together.", _STAGE),
     Family("mstxkit_stage_mfu_ratio", "Share of the peak FLOPs of the devices.", _STAGE),
     Family("mstxkit_late_seconds", "How much later than the median a rank entered a stage.", (*_STAGE, "rank", "host")),
