@@ -105,7 +105,7 @@ class Recorder:
         except BaseException as exc:
             engine.detach()
             live.remove(self.live)
-            if isinstance(exc, RuntimeError):  # no thread can be started
+            if isinstance(exc, (RuntimeError, OSError)):  # no thread can be started, no file opened
                 raise CaptureError(f"the recorder cannot be started: {exc}") from exc
             raise
 

@@ -202,3 +202,29 @@ def test_a_wrong_setting_in_the_environment_is_told_in_one_line(run: Path) -> No
     assert lives.finished(started) == (
         0, "False\n", "mstxkit: nothing is recorded: hang_s='soon' (of MSTXKIT_HANG_S): a number is needed\n",
     )  # fmt: skip
+
+
+def test_a_program_that_may_open_no_more_files_is_told_so_or_recorded(run: Path) -> None:
+    """However many of those that capture opens it still may."""
+    told = lives.run(
+        """
+        import mstxkit, resource, sys
+        from mstxkit.errors import CaptureError
+        mstxkit.capture(sys.argv[1], judge=0).stop()  # modules are files too
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+        for files in range(3, 14):
+            try:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (files, limit[1]))
+                capture = mstxkit.capture(sys.argv[1], judge=0)
+                resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+                capture.stop()
+                print("recorded")
+            except CaptureError as exc:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+                print(exc)
+        """,
+        run,
+    ).splitlines()
+
+    assert {line for line in told if "Too many open files" not in line} == {"recorded"}
+    assert len(told) == 11 and "Too many open files" in told[0]
