@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Iterable, NamedTuple
 
 from ..stages import canonical
 from ..store.verdicts import HANG
+from . import twice
 from .tables import verdicts as stored_verdicts
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ STEPS_AT_MOST = 2000
 # Where no verdict comes of fewer steps that could lead to one, nothing follows: a rank that is 10 % slower takes 15.
 ENOUGH_STEPS = 20
 NO_STEP, NO_PEER = "no step is over in which a stage has ended", "no two ranks have finished a step together"
+TWICE = "the same ranks are there twice at once, so nobody can tell who waits for whom"
 
 
 class JudgedRole(NamedTuple):
@@ -72,7 +74,10 @@ def of_run(run: Run) -> JobVerdicts:
     every = stored_verdicts.stored(run.path, run.damage)
     # Hangs are seen by others than the judge, also where nobody judges.
     hangs = [verdict for verdict in every if verdict.kind == HANG and not verdict.withdrawn]
-    judged = _without_hangs(run, [verdict for verdict in every if verdict.kind != HANG])
+    if twice.ranks(run.processes()):
+        judged = JobVerdicts(NOBODY, why_not=TWICE)
+    else:
+        judged = _without_hangs(run, [verdict for verdict in every if verdict.kind != HANG])
     return judged._replace(holding=in_order([*hangs, *judged.holding])) if hangs else judged
 
 

@@ -14,6 +14,8 @@ _WITHDRAWN_SHOWN = 3
 _REMEDIES = {
     judging.NO_STEP: "count the steps, mstxkit.step() at the end of each, and let one be over",
     judging.NO_PEER: "record ranks that do the same work into one run folder: a rank is compared with others",
+    judging.TWICE: "give each of two jobs a run folder of its own (MSTXKIT_RUN), each role of one job its name "
+    "(MSTXKIT_ROLE); `mstxkit status` shows which process is which rank",
 }
 _LEFT_OUT = (
     f"the first {Gates().warm_up} steps of a role, those around a checkpoint and those after ranks came or went do not "

@@ -1,0 +1,29 @@
+"""Ranks that are there twice at once: two jobs that record into one folder, or two roles that nobody has named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..host.parts import TRAINER
+
+if TYPE_CHECKING:
+    import polars as pl
+
+# A rank that is started again may begin while the one before it is still said to live.
+_TOGETHER_FROM_NS = 5_000_000_000
+_PLACE = ("attempt", "role", "rank")
+
+
+def ranks(processes: pl.DataFrame) -> list[int]:
+    """The ranks that two processes of one role were at once, in one attempt at the job, for 5 s or longer.
+
+    Args:
+        processes: As `Run.processes()` has them.
+    """
+    import polars as pl
+
+    own = processes.filter(pl.col("rank").is_not_null() & (pl.col("part") == TRAINER)).sort("start_ns")
+    before_ns = pl.col("last_seen_ns").cum_max().shift().over(_PLACE)
+    together_ns = pl.min_horizontal(pl.col("last_seen_ns"), before_ns) - pl.col("start_ns")
+    twice = own.filter(before_ns.is_not_null() & (together_ns >= _TOGETHER_FROM_NS))
+    return sorted(set(twice["rank"].to_list()))
