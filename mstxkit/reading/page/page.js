@@ -135,7 +135,7 @@
       draw("rate", traces, { height: 320, xaxis: { title: "step" }, yaxis: { title: "tokens/s", rangemode: "tozero" }, showlegend: true });
     },
     saves() {
-      const list = D.what_if.filter((row) => row.saved !== null && row.saved >= 0.001).slice(0, 12).reverse();
+      const list = D.what_if.slice().reverse();
       const tones = { straggler: color("--cause") };
       draw("saves", [{
         type: "bar", orientation: "h", x: list.map((row) => 100 * row.saved), y: list.map((row, at) => `${esc(row.words)}${" ".repeat(at % 2)}`), marker: { color: list.map((row) => tones[row.kind] || color("--accent")) },

@@ -62,27 +62,26 @@ def made(
         MstxkitError: plotly is not installed.
     """
     first = next((row["role"] for row in summary["stragglers"]), None)
-    shown = figures.of_run(run, first)
+    roles = figures.of_run(run, summary, first)
     ranks = [row["rank"] for row in summary["stragglers"] if row["rank"] is not None]
-    what_if = sections.what_if_rows(summary["what_if"][:16])
     scripted = {
-        "roles": shown, "zoom": zoom.of_run(run, choice, ranks, first), "what_if": what_if,
+        "roles": [{key: value for key, value in role.items() if key != "means"} for role in roles],
+        "zoom": zoom.of_run(run, choice, ranks, first), "what_if": sections.what_if_bars(summary["what_if"]),
         "stragglers": [
             {key: row[key] for key in ("rank", "stage", "where", "more_ns", "effect_ratio")}
-            for row in summary["stragglers"][:12]
+            for row in summary["stragglers"][: figures.BARS_OF_RANKS]
         ],
     }  # fmt: skip
     requests = run.escalations()
     others = {
+        "roles": roles,
         "roles_left_out": figures.left_out(run, first),
-        "stragglers_in_all": _in_all(run, summary["stragglers"]),
         "escalations": _escalations(run, requests, None if to_perfetto else folder),
         "requests_left_out": requests.height - _REQUESTS,
         "incidents_left_out": len(summary["incidents"]) - _INCIDENTS,
         "incidents": _incidents(run, summary["incidents"], None if to_perfetto else folder),
-        "samples": run.samples().sort("alone_ns", descending=True).head(8).to_dicts(),
     }
-    whole = {**summary, "wait_ratio": run.steps()["wait_ratio"].mean(), "limits": _limits(choice)}
+    whole = {**summary, "limits": _limits(choice)}
     bodies = {key: getattr(sections, key)(whole, {**scripted, **others}) for key, *_ in document.SECTIONS}
     whole["links"] = [(to_perfetto, "Open in Perfetto")] if to_perfetto else []
     return document.page(whole, scripted, bodies, _sources())
@@ -117,11 +116,6 @@ def _incidents(run: Run, incidents: list[dict[str, Any]], folder: Path | None) -
         href = "" if folder is None else _href(Path(run.path), incident["page"], folder)
         entries.append({**incident, "folder": incident["page"], "size": "", "href": href})
     return entries
-
-
-def _in_all(run: Run, stragglers: list[dict[str, Any]]) -> int:
-    """How many there are: the summary has the first ones."""
-    return run.stragglers().height if len(stragglers) > sections.ROWS else len(stragglers)
 
 
 def _newest(requests: pl.DataFrame) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .. import judged as judging
 from .. import places
 from ..tables import incidents, stages, stragglers, what_if
-from . import captures, causes, device_words, devices, measuring, waits
+from . import captures, causes, device_words, devices, measuring, step_means, waits
 from .choice import EVERYTHING, ReportChoice
 from .headline import headline
 from .measuring import NAMES
@@ -24,12 +24,11 @@ LOSSES = (
 
 
 # Of the form of the summary as JSON. 1 had no such number, 2 no verdicts, 3 no headline, stragglers and what-if,
-# 4 not in `judged` which roles were judged by how many steps, and what was withdrawn.
-SCHEMA = 5
+# 4 not in `judged` which roles were judged by how many steps, and what was withdrawn, 5 nothing of `step_means`, and of
+# stragglers and what-if the first 40 only.
+SCHEMA = 6
 # Who waits is seen in so many steps, the last ones.
 _WAITS_OF_STEPS = 200
-# So many rows of stragglers and of what-if; `Run` has all.
-_ROWS = 40
 
 
 def summarise(run: Run, choice: ReportChoice = EVERYTHING) -> dict[str, Any]:
@@ -51,7 +50,8 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING) -> dict[str, Any]:
         "states": {state: states.count(state) for state in sorted(set(states))},
         "first_step": measured.first_step, "last_step": measured.last_step,
         "chosen": choice.as_json(), "chosen_words": str(choice), **judged,
-        "step_time": measured.step_time, "stages": measured.stages, "ranges": measured.ranges,
+        "step_time": measured.step_time, **step_means.summarise(run), "stages": measured.stages,
+        "ranges": measured.ranges,
         "devices": devices.summarise(run, choice),
         "by_devices": [latest._asdict() for latest in device_words.summarise(run.path, run.id)],
         "waits": waits.summarise(run, measured.waiting, processes.select(NAMES).to_dicts(), choice.steps),
@@ -77,10 +77,10 @@ def _judged(run: Run, processes: pl.DataFrame, entries: list[dict[str, Any]], ch
         "enough_steps": judging.ENOUGH_STEPS, "withdrawn": [_plain(verdict) for verdict in judged.withdrawn],
     }  # fmt: skip
     verdicts = [_plain(verdict) for verdict in judged.holding]
-    saving = what_if.table(run.role_runs(), judged.blaming).head(_ROWS).to_dicts()
+    saving = what_if.table(run.role_runs(), judged.blaming).to_dicts()
     return {
         "headline": headline(how, verdicts, saving), "verdicts": verdicts, "judged": how,
-        "stragglers": stragglers.table(run.role_runs()).head(_ROWS).to_dicts(), "what_if": saving,
+        "stragglers": stragglers.table(run.role_runs()).to_dicts(), "what_if": saving,
     }  # fmt: skip
 
 

@@ -19,9 +19,11 @@ from builders.simulated_runs import recorded_job
 
 from mstxkit.errors import MstxkitError
 from mstxkit.reading.page import document, writing
+from mstxkit.reading.report import step_words, text
 from mstxkit.reading.report import summary as summaries
-from mstxkit.reading.report import text
 from mstxkit.reading.report.choice import parsed
+from mstxkit.reading.report.number_table import percent
+from mstxkit.reading.report.units import duration
 from mstxkit.reading.run import open_run
 from mstxkit.testing.simulator import InjectedFault, JobShape
 
@@ -75,6 +77,21 @@ def test_text_json_and_page_say_the_same(slow: tuple[str, dict[str, Any]]) -> No
     for words in (document_json["headline"]["saves"], document_json["headline"]["next"]):
         assert words in printed
         assert html.escape(words[1:]) in page
+    body = own(html.unescape(page))
+    said = " ".join(printed.split())
+    tail, rate = document_json["tails"][0], document_json["throughput"][0]
+    for words in (step_words.tail(tail)[1:], step_words.number(rate["tokens_per_s"])):
+        assert words in body
+        assert words in said
+    for row in document_json["what_if"][:2]:
+        assert f"{step_words.supposed(row)}: {step_words.saved(row)}" in said
+        assert f"<td>{step_words.supposed(row)}</td>" in body
+    for row in (document_json["held_up_by"][0], document_json["resharding"][0]):
+        assert duration(row.get("wait_ns", row.get("last_ns"))) in body
+        assert duration(row.get("wait_ns", row.get("last_ns"))) in said
+    for row in document_json["critical_path"][:3]:
+        assert f"{percent(row['ratio'])} {step_words.place(row)}" in body
+        assert f"{percent(row['ratio'])} {step_words.place(row)}" in said
 
 
 def test_all_that_it_needs_is_in_it_and_only_its_own_scripts_may_run(slow: tuple[str, dict[str, Any]]) -> None:
