@@ -23,6 +23,10 @@ def report(
     html: Optional[Path] = typer.Option(
         None, "--html", metavar="FILE", help="Write it as one page, to open in a browser."
     ),
+    trainers: Optional[int] = typer.Option(None, min=1, help="What if an async job had so many trainers?"),
+    rollouts: Optional[int] = typer.Option(None, min=1, help="What if it had so many rollouts?"),
+    parameters: Optional[float] = typer.Option(None, min=1, help="Of the actor; with --peak-flops it gives the MFU."),
+    peak_flops: Optional[float] = typer.Option(None, min=1, help="Operations a second of one rank at best: 3.5e14."),
     everything: bool = typer.Option(False, "--all", help="Every rank and every range, not only the slowest."),
     json: bool = typer.Option(False, "--json", help="Everything as one JSON object; times in ns."),
 ) -> None:
@@ -36,12 +40,16 @@ def report(
     from ..reading.report import choice, summary, text
     from ..reading.run import open_run
 
-    chosen = choice.parsed(steps, ranks, stages, ranges)
+    if (parameters is None) != (peak_flops is None):
+        raise typer.BadParameter("--parameters and --peak-flops are given together")
+    chosen, supposed = (
+        choice.parsed(steps, ranks, stages, ranges), choice.Supposed(trainers, rollouts, parameters, peak_flops)
+    )  # fmt: skip
     if html is not None:
         _output.check_file(html)
     with progress("Reading"):
         opened = open_run(run)
-        document = summary.summarise(opened, chosen)
+        document = summary.summarise(opened, chosen, supposed)
     if html is not None:
         from ..reading.page import writing
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable
+from typing import Any
 
 from ..report import incident_lines, step_words
 from ..report.escape import shown
@@ -252,8 +252,9 @@ def rate(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     columns = ("stage", "role", "tokens/s in the stage", "tokens/s of the step", "MFU")
     behind = table(columns, rows, "Throughput, mean of all steps", 3) + _rest(every)
     label = "; ".join(f"{shown(row['stage'])}: {number(row['tokens_per_s'])} tokens a second" for row in every[:4])
-    call = "<code>run.throughput(flops_per_token, peak_flops)</code>"
-    note = f"Tokens a second of all ranks while they are in the stage. MFU: {call}"
+    call = "MFU: <code>mstxkit report RUN --parameters N --peak-flops N</code>"
+    has_mfu = any(row["mfu_ratio"] is not None for row in every)
+    note = f"Tokens a second of all ranks while they are in the stage. {'' if has_mfu else call}".strip()
     more = cut(len(figures["roles_left_out"]), f"more roles: {ALL_LISTED}")
     return chart("rate", f"Lines: {label}.", note, "", behind) + more
 
@@ -275,7 +276,7 @@ def between(summary: dict[str, Any], figures: dict[str, Any]) -> str:
 
 def saves(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """What-if."""
-    entries = list(filter(step_words.saves, summary["what_if"]))
+    entries = step_words.ifs(summary)
     if not entries:
         return nothing(reasons.nothing_saved(figures["roles"], summary["what_if"]))
     rows = (
@@ -284,18 +285,18 @@ def saves(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         for row in entries[:ROWS]
     )  # fmt: skip
     behind = table(("if", "a step takes", "it would take", "saved"), rows, "What each would save", 3) + _rest(entries)
-    best = figures["what_if"][0]
+    best = max(figures["what_if"], key=lambda row: row["saved"])
     label = f"Bars: how much shorter a step would be. Most: if {best['words']}, {100 * best['saved']:.1f} %."
     note = "Each row replays the run’s own steps with one thing changed; rows overlap, they do not add up."
     return chart("saves", label, note + _first_of(entries), "", behind)
 
 
-def what_if_bars(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def what_if_bars(summary: dict[str, Any]) -> list[dict[str, Any]]:
     """The first rows of what-if in words, as the page's script draws them."""
     return [
         {"kind": row["kind"], "words": step_words.supposed(row), "step": row["step_ns"], "without": row["without_ns"],
          "saved": row["saved_ratio"]}
-        for row in list(filter(step_words.saves, rows))[:BARS_OF_RANKS]
+        for row in step_words.ifs(summary)[:BARS_OF_RANKS]
     ]  # fmt: skip
 
 

@@ -66,7 +66,7 @@ def made(
     ranks = [row["rank"] for row in summary["stragglers"] if row["rank"] is not None]
     scripted = {
         "roles": [{key: value for key, value in role.items() if key != "means"} for role in roles],
-        "zoom": zoom.of_run(run, choice, ranks, first), "what_if": sections.what_if_bars(summary["what_if"]),
+        "zoom": zoom.of_run(run, choice, ranks, first), "what_if": sections.what_if_bars(summary),
         "stragglers": [
             {key: row[key] for key in ("rank", "stage", "where", "more_ns", "effect_ratio")}
             for row in summary["stragglers"][: figures.BARS_OF_RANKS]

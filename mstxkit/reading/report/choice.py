@@ -76,6 +76,25 @@ class ReportChoice(NamedTuple):
 EVERYTHING = ReportChoice()
 
 
+class Supposed(NamedTuple):
+    """What no run knows, and a report can reckon with; None: it does not.
+
+    Args:
+        trainers, rollouts: Of an async job: what if it had so many.
+        parameters: Of the actor, those that work on a token: 6 operations each in its update, else 2. Nothing is
+            reckoned of stages of other models.
+        peak_flops: Operations a second that a rank can do at best; with `parameters` it gives the MFU.
+    """
+
+    trainers: int | None = None
+    rollouts: int | None = None
+    parameters: float | None = None
+    peak_flops: float | None = None
+
+
+NOTHING_SUPPOSED = Supposed()
+
+
 def parsed(
     steps: str | None = None, ranks: str | None = None, stages: str | None = None, ranges: str | None = None
 ) -> ReportChoice:

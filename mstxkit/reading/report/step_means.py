@@ -15,11 +15,17 @@ from ..tables.samples import GENERATES
 if TYPE_CHECKING:
     from ..role_runs import RoleRun
     from ..run import Run
+    from .choice import Supposed
 
 _OFTEN, _SAMPLES = 5, 24
+# Operations that a token takes for each parameter of the actor: forwards, and there and back.
+_OPERATIONS = {
+    "actor_generate": 2, "actor_compute_log_prob": 2, "reference_compute_log_prob": 2, "actor_update": 6,
+    "train_step": 6,
+}  # fmt: skip
 
 
-def summarise(run: Run) -> dict[str, Any]:
+def summarise(run: Run, supposed: Supposed) -> dict[str, Any]:
     """`wait_ratio, critical_path, lateness, held_up_by, tails, samples, throughput, resharding`, each said below.
 
     `wait_ratio` is what a rank waits for others, over a step. Of `samples` there are those that went on alone longest
@@ -30,7 +36,7 @@ def summarise(run: Run) -> dict[str, Any]:
     return {
         "wait_ratio": run.steps()["wait_ratio"].mean(), "critical_path": critical_path(run.critical_path()),
         "lateness": lateness(run.lateness(), run.role_runs()), "held_up_by": held_up_by(run.bubbles()),
-        "tails": tails(run.tails()), "throughput": throughput(run.throughput()),
+        "tails": tails(run.tails()), "throughput": throughput(run.throughput(supposed.parameters, supposed.peak_flops)),
         "samples": {"count": samples.height, "longest_alone": alone.head(_SAMPLES).to_dicts()},
         "resharding": resharding(run.resharding()),
     }  # fmt: skip
@@ -99,11 +105,19 @@ def tails(rows: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def throughput(rows: pl.DataFrame) -> list[dict[str, Any]]:
-    """`role, stage, ranks, steps, tokens_per_s, step_tokens_per_s, mfu_ratio`, columns as `Run.throughput()`."""
+    """`role, stage, ranks, steps, tokens_per_s, step_tokens_per_s, mfu_ratio`, as of `Run.throughput()`.
+
+    Args:
+        rows: That table, made with one operation a token and parameter.
+    """
     means = pl.col("tokens_per_s", "step_tokens_per_s", "mfu_ratio").mean()
-    return (
-        rows.group_by("role", "stage", maintain_order=True).agg(pl.col("ranks").max(), means, steps=pl.len()).to_dicts()
-    )
+    grouped = rows.group_by("role", "stage", maintain_order=True).agg(pl.col("ranks").max(), means, steps=pl.len())
+    entries = grouped.to_dicts()
+    for entry in entries:
+        operations = _OPERATIONS.get(canonical(entry["stage"]))
+        is_known = entry["mfu_ratio"] is not None and operations is not None
+        entry["mfu_ratio"] = entry["mfu_ratio"] * operations if is_known else None
+    return entries
 
 
 def resharding(rows: pl.DataFrame) -> list[dict[str, Any]]:

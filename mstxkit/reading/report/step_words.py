@@ -7,6 +7,7 @@ from typing import Any, Iterable, Mapping, Sequence
 from rich.console import RenderableType
 
 from ..tables.resharding import DISPATCH
+from ..tables.what_if import SPLIT
 from .escape import shown
 from .number_table import percent
 from .sentences import listed
@@ -34,7 +35,7 @@ def lines(summary: Mapping[str, Any]) -> list[RenderableType]:
         ("tail", _first(map(tail, summary["tails"]), 1, "tails of other stages: {}")),
         ("tokens/s", _first(map(rate, summary["throughput"]), 4)),
         ("resharding", _first(map(cost, summary["resharding"]), 4)),
-        ("what if", _first(f"{supposed(row)}: {saved(row)}" for row in summary["what_if"] if saves(row))),
+        ("what if", _first(f"{supposed(row)}: {saved(row)}" for row in ifs(summary))),
     ]  # fmt: skip
     return [*below(parts)]
 
@@ -125,11 +126,19 @@ def supposed(row: Mapping[str, Any]) -> str:
     return _IFS[row["kind"]].format(**values)
 
 
-def saves(row: Mapping[str, Any]) -> bool:
-    """Does it save a thousandth of a step, or more?"""
-    return row["saved_ratio"] is not None and row["saved_ratio"] >= 0.001
+def ifs(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The split that is asked for, whatever it saves, then each row of what-if that saves a thousandth or more."""
+    asked = [row for row in summary["what_if"] if _is_asked_for(row, summary["supposed"])]
+    others = [row for row in summary["what_if"] if row not in asked]
+    return asked + [row for row in others if row["saved_ratio"] is not None and row["saved_ratio"] >= 0.001]
+
+
+def _is_asked_for(row: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+    numbers = {key: asked[key] for key in ("trainers", "rollouts") if asked[key] is not None}
+    is_of_them = all(row[key] == number for key, number in numbers.items())
+    return bool(numbers) and row["kind"] == SPLIT and is_of_them
 
 
 def saved(row: Mapping[str, Any]) -> str:
-    """`11 % less`."""
-    return f"{percent(row['saved_ratio'])} less"
+    """`11 % less`, or more, of the length of a step."""
+    return f"{percent(abs(row['saved_ratio']))} {'less' if row['saved_ratio'] >= 0 else 'more'}"

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from .. import judged as judging
 from .. import places
-from ..tables import incidents, stages, stragglers, what_if
+from ..tables import incidents, split, stages, stragglers, what_if
 from . import captures, causes, device_words, devices, measuring, step_means, waits
-from .choice import EVERYTHING, ReportChoice
+from .choice import EVERYTHING, NOTHING_SUPPOSED, ReportChoice, Supposed
 from .headline import headline
 from .measuring import NAMES
 
@@ -31,26 +31,26 @@ SCHEMA = 6
 _WAITS_OF_STEPS = 200
 
 
-def summarise(run: Run, choice: ReportChoice = EVERYTHING) -> dict[str, Any]:
+def summarise(run: Run, choice: ReportChoice = EVERYTHING, supposed: Supposed = NOTHING_SUPPOSED) -> dict[str, Any]:
     """Steps, stages by rank, ranges, own cost, endings, losses, coalesced ranges and damage of `run`.
 
     Stages and ranges are those of the `choice`; verdicts, what ended how, what was lost and what is damaged is of the
     whole run.
 
     Raises:
-        ReadError: nothing in the run answers to the choice, or to a part of it.
+        ReadError: nothing in the run answers to the choice, or to a part of it, or tells of what is supposed.
     """
     processes = run.processes()
     measured = measuring.measured(run, processes, choice)
-    judged = _judged(run, processes, measured.stages, choice)
+    judged = _judged(run, processes, measured.stages, choice, supposed)
     gone = _gone(processes, run.open_ranges())
     states = processes["state"].to_list()
     return {
         "schema": SCHEMA, "run": run.id, "path": run.path, "processes": processes.height,
         "states": {state: states.count(state) for state in sorted(set(states))},
         "first_step": measured.first_step, "last_step": measured.last_step,
-        "chosen": choice.as_json(), "chosen_words": str(choice), **judged,
-        "step_time": measured.step_time, **step_means.summarise(run), "stages": measured.stages,
+        "chosen": choice.as_json(), "chosen_words": str(choice), "supposed": supposed._asdict(), **judged,
+        "step_time": measured.step_time, **step_means.summarise(run, supposed), "stages": measured.stages,
         "ranges": measured.ranges,
         "devices": devices.summarise(run, choice),
         "by_devices": [latest._asdict() for latest in device_words.summarise(run.path, run.id)],
@@ -64,7 +64,9 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _judged(run: Run, processes: pl.DataFrame, entries: list[dict[str, Any]], choice: ReportChoice) -> dict[str, Any]:
+def _judged(
+    run: Run, processes: pl.DataFrame, entries: list[dict[str, Any]], choice: ReportChoice, supposed: Supposed
+) -> dict[str, Any]:
     """`verdicts` that hold and how it was `judged`; rows of the stages say for whom they wait."""
     steps = run.role_steps()
     judged = judging.of_run(run)
@@ -77,7 +79,8 @@ def _judged(run: Run, processes: pl.DataFrame, entries: list[dict[str, Any]], ch
         "enough_steps": judging.ENOUGH_STEPS, "withdrawn": [_plain(verdict) for verdict in judged.withdrawn],
     }  # fmt: skip
     verdicts = [_plain(verdict) for verdict in judged.holding]
-    saving = what_if.table(run.role_runs(), judged.blaming).to_dicts()
+    asked = split.asked_for(supposed.trainers, supposed.rollouts)
+    saving = what_if.table(run.role_runs(), judged.blaming, asked).to_dicts()
     return {
         "headline": headline(how, verdicts, saving), "verdicts": verdicts, "judged": how,
         "stragglers": stragglers.table(run.role_runs()).to_dicts(), "what_if": saving,

@@ -18,6 +18,7 @@ from typer.testing import CliRunner  # noqa: E402
 
 from mstxkit.cli import application  # noqa: E402
 from mstxkit.reading.report import step_means, step_words  # noqa: E402
+from mstxkit.reading.report.choice import Supposed  # noqa: E402
 from mstxkit.reading.report.summary import summarise  # noqa: E402
 from mstxkit.reading.run import Run, open_run  # noqa: E402
 from mstxkit.testing.simulator import InjectedFault, JobShape  # noqa: E402
@@ -140,6 +141,31 @@ def test_the_text_says_each_in_a_line_and_how_much_more_there_is(summary: dict[s
     assert words["waiting"].endswith(f"; {len(summary['held_up_by']) - 2} more (--json lists all)")
     assert "rank 3 is last most often" in words["tail"]
     assert "rank 3 as fast as the others in actor_generate: " in words["what"] or "more (--json" in words["what"]
+
+
+def test_the_mfu_counts_an_update_thrice_and_no_other_model(run: Run) -> None:
+    rates = {
+        row["stage"]: row["mfu_ratio"]
+        for row in summarise(run, supposed=Supposed(parameters=7e9, peak_flops=3.5e14))["throughput"]
+    }
+
+    own = run.throughput(6 * 7e9, 3.5e14).filter(pl.col("stage") == "actor_update")["mfu_ratio"].mean()
+    forwards = run.throughput(2 * 7e9, 3.5e14).filter(pl.col("stage") == "actor_generate")["mfu_ratio"].mean()
+    assert rates["actor_update"] == pytest.approx(own)
+    assert rates["actor_generate"] == pytest.approx(forwards)
+    assert rates["reward"] is None
+
+
+def test_a_split_that_is_asked_for_is_told_first_also_where_it_costs(tmp_path: Path) -> None:
+    path = recorded_job(tmp_path / "run", JobShape(ranks=4, rollouts=4, is_async=True), steps=25)
+    for asked, words in (
+        (["--trainers", "6", "--rollouts", "2"], "6 trainers and 2 rollouts: "), (["--rollouts", "3"], "3 rollouts: ")
+    ):  # fmt: skip
+        shown = CliRunner().invoke(application("report"), ["report", str(path), *asked], env={"COLUMNS": "300"})
+
+        (line,) = [line for line in shown.stdout.splitlines() if line.startswith("  what if")]
+        assert words in line.partition(";")[0]
+        assert line.partition(";")[0].endswith((" less", " more"))
 
 
 def test_a_rank_within_the_bound_of_the_clocks_is_not_called_late(summary: dict[str, Any]) -> None:
