@@ -25,8 +25,12 @@ def report(
     ),
     trainers: Optional[int] = typer.Option(None, min=1, help="What if an async job had so many trainers?"),
     rollouts: Optional[int] = typer.Option(None, min=1, help="What if it had so many rollouts?"),
-    parameters: Optional[float] = typer.Option(None, min=1, help="Of the actor; with --peak-flops it gives the MFU."),
-    peak_flops: Optional[float] = typer.Option(None, min=1, help="Operations a second of one rank at best: 3.5e14."),
+    flops_per_token: Optional[str] = typer.Option(
+        None, metavar="N|STAGE=N,…", help="Operations that a token takes; with --peak-flops it gives the MFU."
+    ),
+    peak_flops: Optional[str] = typer.Option(
+        None, metavar="N|STAGE=N,…", help="Operations a second of one rank’s devices: 3.5e14."
+    ),
     everything: bool = typer.Option(False, "--all", help="Every rank and every range, not only the slowest."),
     json: bool = typer.Option(False, "--json", help="Everything as one JSON object; times in ns."),
 ) -> None:
@@ -40,11 +44,8 @@ def report(
     from ..reading.report import choice, summary, text
     from ..reading.run import open_run
 
-    if (parameters is None) != (peak_flops is None):
-        raise typer.BadParameter("--parameters and --peak-flops are given together")
-    chosen, supposed = (
-        choice.parsed(steps, ranks, stages, ranges), choice.Supposed(trainers, rollouts, parameters, peak_flops)
-    )  # fmt: skip
+    chosen = choice.parsed(steps, ranks, stages, ranges)
+    supposed = choice.supposed(trainers, rollouts, flops_per_token, peak_flops)
     if html is not None:
         _output.check_file(html)
     with progress("Reading"):

@@ -146,7 +146,8 @@ def test_a_choice_that_matches_nothing_says_so_and_is_wrong_use(
     ("words", "told"),
     [
         (("--trainers", "6"), "only of a run in which one role generates and another one trains"),
-        (("--parameters", "7e9"), "--parameters and --peak-flops are given together"),
+        (("--peak-flops", "7e9"), "--flops-per-token and --peak-flops are given together"),
+        (("--flops-per-token", "x", "--peak-flops", "7e9"), "--flops-per-token 'x'"),
         (("--rollouts", "0"), "--rollouts"),
     ],
 )

@@ -252,7 +252,7 @@ def rate(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     columns = ("stage", "role", "tokens/s in the stage", "tokens/s of the step", "MFU")
     behind = table(columns, rows, "Throughput, mean of all steps", 3) + _rest(every)
     label = "; ".join(f"{shown(row['stage'])}: {number(row['tokens_per_s'])} tokens a second" for row in every[:4])
-    call = "MFU: <code>mstxkit report RUN --parameters N --peak-flops N</code>"
+    call = "MFU: <code>mstxkit report RUN --flops-per-token N --peak-flops N</code>"
     has_mfu = any(row["mfu_ratio"] is not None for row in every)
     note = f"Tokens a second of all ranks while they are in the stage. {'' if has_mfu else call}".strip()
     more = cut(len(figures["roles_left_out"]), f"more roles: {ALL_LISTED}")

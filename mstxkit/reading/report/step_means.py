@@ -13,16 +13,12 @@ from ...stages import canonical
 from ..tables.samples import GENERATES
 
 if TYPE_CHECKING:
+    from ...store.metrics_setting import Flops
     from ..role_runs import RoleRun
     from ..run import Run
     from .choice import Supposed
 
 _OFTEN, _SAMPLES = 5, 24
-# Operations that a token takes for each parameter of the actor: forwards, and there and back.
-_OPERATIONS = {
-    "actor_generate": 2, "actor_compute_log_prob": 2, "reference_compute_log_prob": 2, "actor_update": 6,
-    "train_step": 6,
-}  # fmt: skip
 
 
 def summarise(run: Run, supposed: Supposed) -> dict[str, Any]:
@@ -36,7 +32,7 @@ def summarise(run: Run, supposed: Supposed) -> dict[str, Any]:
     return {
         "wait_ratio": run.steps()["wait_ratio"].mean(), "critical_path": critical_path(run.critical_path()),
         "lateness": lateness(run.lateness(), run.role_runs()), "held_up_by": held_up_by(run.bubbles()),
-        "tails": tails(run.tails()), "throughput": throughput(run.throughput(supposed.parameters, supposed.peak_flops)),
+        "tails": tails(run.tails()), "throughput": throughput(run.throughput(1, 1), supposed.flops),
         "samples": {"count": samples.height, "longest_alone": alone.head(_SAMPLES).to_dicts()},
         "resharding": resharding(run.resharding()),
     }  # fmt: skip
@@ -104,19 +100,20 @@ def tails(rows: pl.DataFrame) -> list[dict[str, Any]]:
     return sorted(entries, key=lambda entry: not entry["generates"])
 
 
-def throughput(rows: pl.DataFrame) -> list[dict[str, Any]]:
+def throughput(rows: pl.DataFrame, flops: Flops) -> list[dict[str, Any]]:
     """`role, stage, ranks, steps, tokens_per_s, step_tokens_per_s, mfu_ratio`, as of `Run.throughput()`.
 
     Args:
-        rows: That table, made with one operation a token and parameter.
+        rows: That table, with tokens a second of one rank for `mfu_ratio`: of 1 operation each, of 1 a second.
+        flops: What they really are.
     """
     means = pl.col("tokens_per_s", "step_tokens_per_s", "mfu_ratio").mean()
     grouped = rows.group_by("role", "stage", maintain_order=True).agg(pl.col("ranks").max(), means, steps=pl.len())
     entries = grouped.to_dicts()
     for entry in entries:
-        operations = _OPERATIONS.get(canonical(entry["stage"]))
-        is_known = entry["mfu_ratio"] is not None and operations is not None
-        entry["mfu_ratio"] = entry["mfu_ratio"] * operations if is_known else None
+        of_rank = entry["mfu_ratio"] or 0.0
+        ratios = (flops.mfu_ratio(stage, of_rank, 1) for stage in (entry["stage"], canonical(entry["stage"])))
+        entry["mfu_ratio"] = next(filter(None, ratios), None)
     return entries
 
 

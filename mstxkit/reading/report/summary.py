@@ -49,7 +49,7 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING, supposed: Supposed = 
         "schema": SCHEMA, "run": run.id, "path": run.path, "processes": processes.height,
         "states": {state: states.count(state) for state in sorted(set(states))},
         "first_step": measured.first_step, "last_step": measured.last_step,
-        "chosen": choice.as_json(), "chosen_words": str(choice), "supposed": supposed._asdict(), **judged,
+        "chosen": choice.as_json(), "chosen_words": str(choice), "supposed": supposed.as_json(), **judged,
         "step_time": measured.step_time, **step_means.summarise(run, supposed), "stages": measured.stages,
         "ranges": measured.ranges,
         "devices": devices.summarise(run, choice),
