@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -17,11 +17,25 @@ if TYPE_CHECKING:
     from ..role_runs import RoleRun
     from ..run import Run
 
-# Columns and rows of a chart at most, whatever the run has.
-COLUMNS_AT_MOST, ROWS_AT_MOST, STAGES_AT_MOST, BARS_AT_MOST = 160, 96, 12, 64
+# Of a chart at most, whatever the run has.
+STAGES_AT_MOST, BARS_AT_MOST = 12, 64
 ROLES_AT_MOST = 4
 BETWEEN, ALL = "between stages", "all ranks"
 BARS_OF_RANKS = 12
+
+
+class Detail(NamedTuple):
+    """How finely a page shows a run: columns and rows of a chart, and ranges of a step that is looked at closely, at
+    most.
+    """
+
+    columns: int
+    rows: int
+    ranges: int
+
+
+# The finest first: a page of which that would be too large takes a coarser one.
+DETAILS = (Detail(160, 96, 2500), Detail(120, 64, 1600), Detail(80, 48, 1000), Detail(60, 32, 500), Detail(40, 16, 200))
 _MEANS = ("critical_path", "lateness", "held_up_by", "tails", "throughput")
 
 
@@ -30,11 +44,13 @@ def in_order(run: Run, first: str | None) -> list[RoleRun]:
     return sorted(run.role_runs(), key=lambda role: (role.role != first, role.is_free, -len(role.members), role.role))
 
 
-def of_run(run: Run, summary: dict[str, Any], first: str | None = None) -> list[dict[str, Any]]:
+def of_run(
+    run: Run, summary: dict[str, Any], first: str | None = None, detail: Detail = DETAILS[0]
+) -> list[dict[str, Any]]:
     """One of each role, in the order of `in_order`; with the rows of the summary that are of it."""
     path, tails, rates = run.critical_path(), run.tails(), run.throughput()
     return [
-        _of_role(role, summary, *(rows.filter(pl.col("role") == role.role) for rows in (path, tails, rates)))
+        _of_role(role, detail, summary, *(rows.filter(pl.col("role") == role.role) for rows in (path, tails, rates)))
         for role in in_order(run, first)[:ROLES_AT_MOST]
     ]
 
@@ -45,10 +61,10 @@ def left_out(run: Run, first: str | None = None) -> list[str]:
 
 
 def _of_role(
-    role: RoleRun, summary: dict[str, Any], path: pl.DataFrame, tails: pl.DataFrame, rates: pl.DataFrame
+    role: RoleRun, detail: Detail, summary: dict[str, Any], path: pl.DataFrame, tails: pl.DataFrame, rates: pl.DataFrame
 ) -> dict[str, Any]:
-    columns = bounds(len(role.steps), COLUMNS_AT_MOST)
-    rows = bounds(len(role.members), ROWS_AT_MOST)
+    columns = bounds(len(role.steps), detail.columns)
+    rows = bounds(len(role.members), detail.rows)
     means = {key: [row for row in summary[key] if row["role"] == role.role] for key in _MEANS}
     return {
         "role": shown(role.role) or ALL, "members": len(role.members), "is_free": role.is_free,

@@ -65,15 +65,17 @@ def _zoom(zoom: dict[str, Any] | None) -> str:
         for at, step in enumerate(zoom["roles"][0]["steps"])
     )
     note = "Ranges of one step on the run’s clock; drag to look closer, double-click to go back."
-    some = by_role.parts(list(map(_ranks_of_zoom, zoom["roles"])), "span")
+    some = by_role.parts(list(map(_shown_of_zoom, zoom["roles"])), "span")
     other = " Other steps: <code>mstxkit report RUN --html FILE --steps A:B</code>"
     controls = f'<div class="controls"><label>Step <select id="zoom">{options}</select></label></div>'
     label = "Ranges of one step, a row for each rank, by time."
     return "<h3>A step, closely</h3>" + chart("zoom", label, note + some + other, controls)
 
 
-def _ranks_of_zoom(role: dict[str, Any]) -> str:
-    return "" if role["ranks"] >= role["all_ranks"] else f" {role['ranks']} of {role['all_ranks']} ranks are shown."
+def _shown_of_zoom(role: dict[str, Any]) -> str:
+    ranks = "" if role["ranks"] >= role["all_ranks"] else f" {role['ranks']} of {role['all_ranks']} ranks are shown."
+    is_whole = role["ranges"] >= role["all_ranges"]
+    return ranks + ("" if is_whole else f" Of their ranges the {role['ranges']} longest in a step are shown.")
 
 
 def who(summary: dict[str, Any], figures: dict[str, Any]) -> str:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ..report.choice import ReportChoice
     from ..run import Run
 
+# Of a page, with plotly in it.
+BYTES_AT_MOST = 6_000_000
 _INCIDENTS, _REQUESTS = 24, 96
 
 
@@ -34,7 +36,7 @@ def write(run: Run, summary: dict[str, Any], path: Path, choice: ReportChoice = 
     Raises:
         MstxkitError: the file cannot be written, or plotly is not installed.
     """
-    content = made(run, summary, path.parent, choice).encode("utf-8", "backslashreplace")
+    content = _encoded(made(run, summary, path.parent, choice))
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o640)
@@ -54,37 +56,55 @@ def title(summary: dict[str, Any]) -> str:
 
 
 def made(
-    run: Run, summary: dict[str, Any], folder: Path, choice: ReportChoice = EVERYTHING, to_perfetto: str = ""
-) -> str:
+    run: Run, summary: dict[str, Any], folder: Path, choice: ReportChoice = EVERYTHING, to_perfetto: str = "",
+    bytes_at_most: int = BYTES_AT_MOST,
+) -> str:  # fmt: skip
     """The page. Links to profiles are relative to `folder`; one leads `to_perfetto`, where the page is served.
+
+    It is as fine as fits into `bytes_at_most`, and no coarser than the coarsest of `figures.DETAILS`.
 
     Raises:
         MstxkitError: plotly is not installed.
     """
-    first = next((row["role"] for row in summary["stragglers"]), None)
-    roles = figures.of_run(run, summary, first)
-    ranks = [row["rank"] for row in summary["stragglers"] if row["rank"] is not None]
-    scripted = {
-        "roles": [{key: value for key, value in role.items() if key != "means"} for role in roles],
-        "zoom": zoom.of_run(run, choice, ranks, first), "what_if": sections.what_if_bars(summary),
-        "stragglers": [
-            {key: row[key] for key in ("rank", "stage", "where", "more_ns", "effect_ratio")}
-            for row in summary["stragglers"][: figures.BARS_OF_RANKS]
-        ],
-    }  # fmt: skip
-    requests = run.escalations()
+    requests, sources = run.escalations(), _sources()
     others = {
-        "roles": roles,
-        "roles_left_out": figures.left_out(run, first),
         "escalations": _escalations(run, requests, None if to_perfetto else folder),
         "requests_left_out": requests.height - _REQUESTS,
         "incidents_left_out": len(summary["incidents"]) - _INCIDENTS,
         "incidents": _incidents(run, summary["incidents"], None if to_perfetto else folder),
     }
-    whole = {**summary, "limits": _limits(choice)}
-    bodies = {key: getattr(sections, key)(whole, {**scripted, **others}) for key, *_ in document.SECTIONS}
-    whole["links"] = [(to_perfetto, "Open in Perfetto")] if to_perfetto else []
-    return document.page(whole, scripted, bodies, _sources())
+    links = [(to_perfetto, "Open in Perfetto")] if to_perfetto else []
+    whole = {**summary, "limits": _limits(choice), "links": links}
+    page = ""
+    for detail in figures.DETAILS:
+        page = _page(run, whole, others, choice, detail, sources)
+        if len(_encoded(page)) <= bytes_at_most:
+            break
+    return page
+
+
+def _page(
+    run: Run, summary: dict[str, Any], others: dict[str, Any], choice: ReportChoice, detail: figures.Detail,
+    sources: dict[str, str],
+) -> str:  # fmt: skip
+    first = next((row["role"] for row in summary["stragglers"]), None)
+    roles = figures.of_run(run, summary, first, detail)
+    ranks = [row["rank"] for row in summary["stragglers"] if row["rank"] is not None]
+    scripted = {
+        "roles": [{key: value for key, value in role.items() if key != "means"} for role in roles],
+        "zoom": zoom.of_run(run, choice, ranks, first, detail.ranges), "what_if": sections.what_if_bars(summary),
+        "stragglers": [
+            {key: row[key] for key in ("rank", "stage", "where", "more_ns", "effect_ratio")}
+            for row in summary["stragglers"][: figures.BARS_OF_RANKS]
+        ],
+    }  # fmt: skip
+    drawn = {**scripted, **others, "roles": roles, "roles_left_out": figures.left_out(run, first)}
+    bodies = {key: getattr(sections, key)(summary, drawn) for key, *_ in document.SECTIONS}
+    return document.page(summary, scripted, bodies, sources)
+
+
+def _encoded(page: str) -> bytes:
+    return page.encode("utf-8", "backslashreplace")
 
 
 def _limits(choice: ReportChoice) -> str:
