@@ -24,8 +24,9 @@ SECTIONS = (
     ("steps", "Where the time of a step goes", "Steps"), ("who", "Who is slow, where, since when", "Who"),
     ("late", "Slow, and late", "Late"), ("waiting", "Who waits, and for whom", "Waiting"),
     ("tail", "The long tail", "Tail"), ("rate", "Throughput", "Throughput"),
-    ("between", "Resharding and dispatch", "Resharding"), ("saves", "What mending would save", "Savings"),
-    ("profiles", "Profiles and incidents", "Profiles"), ("health", "Health of the capture", "Health"),
+    ("devices", "What devices did in each stage", "Devices"), ("between", "Resharding and dispatch", "Resharding"),
+    ("saves", "What mending would save", "Savings"), ("profiles", "Profiles and incidents", "Profiles"),
+    ("health", "Health of the capture", "Health"),
 )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..report import devices as device_times
 from ..report import incident_lines, step_words
 from ..report.escape import shown
 from ..report.number_table import percent
@@ -259,6 +260,22 @@ def rate(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     note = f"Tokens a second of all ranks while they are in the stage. {'' if has_mfu else call}".strip()
     more = cut(len(figures["roles_left_out"]), f"more roles: {ALL_LISTED}")
     return chart("rate", f"Lines: {label}.", note, "", behind) + more
+
+
+def devices(summary: dict[str, Any], figures: dict[str, Any]) -> str:
+    """What the time of each stage went to on the device of each rank."""
+    entries = summary["devices"]
+    if not entries:
+        return nothing("No profile of a device was recorded or imported: <code>mstxkit import PATH… --run RUN</code>")
+    rows = (
+        (named(e["stage"]), str("–" if e["rank"] is None else e["rank"]), str(e["steps"]),
+         *("–" if e[time] is None else duration(e[time]) for time in device_times.TIMES))
+        for e in entries[:ROWS]
+    )  # fmt: skip
+    columns = ("stage", "rank", "steps", "recorded", *device_times.PARTS)
+    lead = f"From {device_times.origin(entries)}. Transfer and waiting are parts of communicating."
+    behind = table(columns, rows, "Time of a step on the device, mean of the steps", len(columns) - 2)
+    return f"<p>{text(lead)}</p>{behind}{_rest(entries)}"
 
 
 def between(summary: dict[str, Any], figures: dict[str, Any]) -> str:

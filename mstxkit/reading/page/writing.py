@@ -11,6 +11,7 @@ from urllib.parse import quote
 import polars as pl
 
 from ...errors import MstxkitError
+from ..report import devices
 from ..report.choice import EVERYTHING
 from ..report.units import size
 from . import document, figures, sections, zoom
@@ -74,7 +75,8 @@ def made(
         "incidents": _incidents(run, summary["incidents"], None if to_perfetto else folder),
     }
     links = [(to_perfetto, "Open in Perfetto")] if to_perfetto else []
-    whole = {**summary, "limits": _limits(choice), "links": links}
+    of_devices = devices.summarise(run, EVERYTHING) if str(choice) else summary["devices"]
+    whole = {**summary, "limits": _limits(choice), "links": links, "devices": of_devices}
     page = ""
     for detail in figures.DETAILS:
         page = _page(run, whole, others, choice, detail, sources)
