@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from .. import excess
+from ..report import step_words
 from ..report.escape import shown
 from ..report.units import spans
 from ..role_runs import of_gap
@@ -73,8 +74,13 @@ def _of_role(
         "heat": _heat(role, columns, rows), "waits": _waits(role),
         "tails": _tails(role, tails, means["tails"], columns), "works": _works(role),
         "rates": [_rate(role, rates, row, columns) for row in means["throughput"][:STAGES_AT_MOST]],
-        "late": [{**row, "stage": shown(row["stage"])} for row in means["lateness"][:BARS_OF_RANKS]], "means": means,
+        "late": [_late(row) for row in means["lateness"][:BARS_OF_RANKS]], "means": means,
     }  # fmt: skip
+
+
+def _late(row: dict[str, Any]) -> dict[str, Any]:
+    """A bar: who is late where, and by what that is known, in words."""
+    return {**row, "stage": shown(row["stage"]), "by": step_words.KNOWN_BY.get(row["source"], "")}
 
 
 def _works(role: RoleRun) -> list[str]:

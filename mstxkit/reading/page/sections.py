@@ -172,10 +172,10 @@ def _late(roles: list[dict[str, Any]]) -> str:
 
 def _late_table(entries: list[dict[str, Any]]) -> str:
     rows = (
-        (str(e["rank"]), named(e["stage"]), duration(e["late_ns"]), duration(e["error_ns"]), text(e["source"]))
+        (str(e["rank"]), named(e["stage"]), text(e["source"]), duration(e["late_ns"]), duration(e["error_ns"]))
         for e in entries[:ROWS]
     )
-    columns = ("rank", "stage", "late", "clocks’ bound", "source")
+    columns = ("rank", "stage", "source", "late", "clocks’ bound")
     return table(columns, rows, "Lateness, mean of the steps", 2) + _rest(entries)
 
 
@@ -247,16 +247,16 @@ def rate(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     every = [row for role in figures["roles"] for row in role["means"]["throughput"]]
     if not every:
         return nothing(reasons.no_rate(figures["roles"]))
+    has_mfu = any(row["mfu_ratio"] is not None for row in every)
     rows = (
         (named(row["stage"]), named(row["role"] or ALL), number(row["tokens_per_s"]), number(row["step_tokens_per_s"]),
-         percent(row["mfu_ratio"]))
+         *([percent(row["mfu_ratio"])] if has_mfu else []))
         for row in every[:ROWS]
     )  # fmt: skip
-    columns = ("stage", "role", "tokens/s in the stage", "tokens/s of the step", "MFU")
-    behind = table(columns, rows, "Throughput, mean of all steps", 3) + _rest(every)
+    columns = ("stage", "role", "tokens/s in the stage", "tokens/s of the step", *(["MFU"] if has_mfu else []))
+    behind = table(columns, rows, "Throughput, mean of all steps", len(columns) - 2) + _rest(every)
     label = "; ".join(f"{shown(row['stage'])}: {number(row['tokens_per_s'])} tokens a second" for row in every[:4])
     call = "MFU: <code>mstxkit report RUN --flops-per-token N --peak-flops N</code>"
-    has_mfu = any(row["mfu_ratio"] is not None for row in every)
     note = f"Tokens a second of all ranks while they are in the stage. {'' if has_mfu else call}".strip()
     more = cut(len(figures["roles_left_out"]), f"more roles: {ALL_LISTED}")
     return chart("rate", f"Lines: {label}.", note, "", behind) + more

@@ -16,7 +16,7 @@ from .verdict_words import below
 
 _LEAST_SHARE = 0.01
 _SAME_WORK = 0.05  # of the mean, more or less
-_BY = {"flight_recorder": " by its rings", "device": " by its device"}
+KNOWN_BY = {"flight_recorder": " by its rings", "device": " by its device"}
 WHERE = {"inside": "inside of", "in": "in", "before": "before"}
 _IFS = {
     "straggler": "rank {rank} as fast as the others {where} {stage}", "bubble": "nobody waits {where} {stage}",
@@ -85,7 +85,7 @@ def is_late(row: Mapping[str, Any]) -> bool:
 def late(row: Mapping[str, Any]) -> str:
     """`rank 3 enters actor_update 4.20 s after the first (± 100 µs)`; by device ranges, or rings, where these tell."""
     error = f" (± {duration(row['error_ns'])})" if row["error_ns"] else ""
-    by = _BY.get(row["source"], "")
+    by = KNOWN_BY.get(row["source"], "")
     return f"rank {row['rank']} enters {shown(row['stage'])} {duration(row['late_ns'])} after the first{error}{by}"
 
 

@@ -158,14 +158,14 @@ def test_a_page_stays_below_six_megabytes_however_many_ranks(tmp_path: Path, ran
     assert len(page.encode()) <= 6_000_000
 
 
-def test_a_page_stays_below_six_megabytes_also_with_tens_of_thousands_of_hostile_names(tmp_path: Path) -> None:
+def test_a_page_stays_below_six_megabytes_also_with_ten_thousand_hostile_names(tmp_path: Path) -> None:
     """Four roles, and each range has a name of its own that is six times as long where it is escaped."""
     path, hostile = new_run(tmp_path / "run"), "<>&" * 14
     for rank in range(48):
         bank = BankFiles()
-        for step in range(12):
+        for step in range(6):
             begin, stage = step * 10**9, f"{hostile}{rank % 4}"
-            for call in range(80):
+            for call in range(40):
                 at = begin + call * 10**6
                 bank.range(f"{call}.{step}.{rank}{hostile}", at, at + 10**6 - call, stage=stage, step=step, depth=1)
             bank.range(stage, begin, begin + 10**8, stage=stage, own=True, step=step, tokens=5)
