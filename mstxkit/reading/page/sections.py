@@ -220,13 +220,13 @@ def tail(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """The long tail, of generation where that has one."""
     every = [role["means"]["tails"][0] for role in figures["roles"] if role["tails"]]
     tails = next((row for row in every if row["generates"]), every[0] if every else None)
+    samples = _samples(summary["samples"]["longest_alone"][:8])
     if tails is None:
-        return nothing(text(reasons.no_tail(figures["roles"])))
+        return nothing(text(reasons.no_tail(figures["roles"]))) + samples
     words = begun(step_words.tail(tails)) + "."
     rows = ((str(rank), str(count)) for rank, count in tails["often"])
     behind = table(("last rank", "in so many steps"), rows, f"Who is last, of {tails['steps']} steps", 1)
     note = "Time of the rank in the middle, of nine in ten, and of the last one: what lies between is the tail."
-    samples = _samples(summary["samples"]["longest_alone"][:8])
     return f"<p>{text(words)}</p>" + chart("tail", words, note, "", behind) + samples
 
 

@@ -33,6 +33,7 @@ def lines(summary: Mapping[str, Any]) -> list[RenderableType]:
         ("time", _path(summary["critical_path"])), ("slower", _first(map(straggler, summary["stragglers"]))),
         ("waiting", _waiting(summary)), ("late", _first(late(row) for row in summary["lateness"] if is_late(row))),
         ("tail", _first(map(tail, summary["tails"]), 1, "tails of other stages: {}")),
+        ("samples", "; ".join(map(sample, summary["samples"]["longest_alone"][:1]))),
         ("tokens/s", _first(map(rate, summary["throughput"]), 4)),
         ("resharding", _first(map(cost, summary["resharding"]), 4)),
         ("what if", _first(f"{supposed(row)}: {saved(row)}" for row in ifs(summary))),
@@ -101,6 +102,13 @@ def tail(row: Mapping[str, Any]) -> str:
         *([f"it has {work}"] if longer is not None else []),
         *(f"rank {rank} is last most often, in {count} of {row['steps']} steps" for rank, count in row["often"][:1]),
     ))  # fmt: skip
+
+
+def sample(row: Mapping[str, Any]) -> str:
+    """`one of rank 3 in step 7 went on alone for 40.2 ms, of 60.6 ms that it took`."""
+    whose = "" if row["rank"] is None else f" of rank {row['rank']}"
+    alone, took = duration(row["alone_ns"]), duration(row["duration_ns"])
+    return f"one{whose} in step {row['step']} went on alone longest, for {alone} of the {took} that it took"
 
 
 def rate(row: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 pl = pytest.importorskip("polars")
+pytest.importorskip("plotly")
 console = pytest.importorskip("rich.console")
 
 from builders.run_files import BankFiles, ProcessFiles, new_run  # noqa: E402
@@ -17,6 +18,7 @@ from builders.simulated_runs import recorded_job  # noqa: E402
 from typer.testing import CliRunner  # noqa: E402
 
 from mstxkit.cli import application  # noqa: E402
+from mstxkit.reading.page import writing  # noqa: E402
 from mstxkit.reading.report import step_means, step_words  # noqa: E402
 from mstxkit.reading.report.choice import Supposed  # noqa: E402
 from mstxkit.reading.report.summary import summarise  # noqa: E402
@@ -164,6 +166,26 @@ def test_a_split_that_is_asked_for_is_told_first_also_where_it_costs(tmp_path: P
         (line,) = [line for line in shown.stdout.splitlines() if line.startswith("  what if")]
         assert words in line.partition(";")[0]
         assert line.partition(";")[0].endswith((" less", " more"))
+
+
+def test_the_sample_that_went_on_alone_longest_is_told_also_of_a_single_rank(tmp_path: Path) -> None:
+    run, bank = new_run(tmp_path / "run"), BankFiles()
+    for step in range(3):
+        at = step * 100 * MS
+        for track, (begin, end) in enumerate([(0, 70), (0, 20), (2, 60 + step)]):
+            name = {"stage": "generate", "own": True, "step": step, "track": track}
+            bank.range("gen" if track else "rollout", at + begin * MS, at + end * MS, **name)
+    ProcessFiles(run, 100, rank=5).seal(bank)
+    opened = open_run(run)
+
+    summary = summarise(opened)
+
+    assert summary["samples"]["count"] == 6
+    assert words_of(summary)["samples"] == (
+        "one of rank 5 in step 2 went on alone longest, for 42.0 ms of the 60.0 ms that it took"
+    )
+    page = writing.made(opened, summary, tmp_path)
+    assert "Single samples that went on alone" in page
 
 
 def test_a_rank_within_the_bound_of_the_clocks_is_not_called_late(summary: dict[str, Any]) -> None:
