@@ -18,8 +18,9 @@ from typing import Any
 
 from .harness import HERE, Row
 
-VARIANTS: dict[str, dict[str, str]] = {"tables": {}, "page": {}, "page_64": {}, "page_opened": {}}
+VARIANTS: dict[str, dict[str, str]] = {"tables": {}, "page": {}, "page_64": {}, "page_roles": {}, "page_opened": {}}
 STEPS, A_STAGE, STEPS_A_BLOCK = 100, 20, 25
+ROLES, RANKS_OF_A_ROLE, STAGES_OF_A_ROLE = ("actor", "critic", "reference", "reward"), 96, 12
 TABLES = (
     "stages", "steps", "ranks", "stragglers", "bubbles", "critical_path", "tails", "samples", "links", "resharding",
     "what_if", "throughput", "overhead", "drops", "lateness", "waits", "verdicts", "escalations", "profiles",
@@ -63,8 +64,7 @@ def measure(variant: str) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="mstxkit-bench-") as folder:
         run, page = Path(folder, "run"), Path(folder, "page.html")
         run.mkdir()
-        ranks = 64 if variant == "page_64" else 1024
-        write_job(run, ranks)
+        write_roles(run) if variant == "page_roles" else write_job(run, 64 if variant == "page_64" else 1024)
         if variant == "tables":
             cpu_s, taken_s, peak_mb, heights = _python(TABLES_READ, str(run), ",".join(TABLES))
             assert heights["bubbles"] > 100_000, heights
@@ -73,12 +73,12 @@ def measure(variant: str) -> list[Row]:
                 Row("reading_page.tables_mb", peak_mb, "MB"),
             ]
         cpu_s, taken_s, peak_mb, size, verdict = _python(PAGE_MADE, str(run), str(page))
-        assert verdict.startswith("Rank 7 "), verdict
+        assert variant == "page_roles" or verdict.startswith("Rank 7 "), verdict
         if variant == "page_opened":
             return _opened(page)
         return [
             Row(f"reading_page.{variant}_cpu_s", cpu_s, "s", note=f"{taken_s:.1f} s by the clock, {peak_mb:.0f} MB"),
-            Row(f"reading_page.{variant}_mb", size / (1 << 20), "MiB"),
+            Row(f"reading_page.{variant}_mb", size / 1e6, "MB"),
         ]
 
 
@@ -93,8 +93,6 @@ def write_job(folder: Path, ranks: int) -> None:
     """A finished run: five stages a step, one after the other, of each 19 ranges inside; rank 7 generates slowly."""
     import numpy as np
 
-    from mstxkit.recorder.sealed import SealedFiles
-    from mstxkit.store import block_index, segment
     from mstxkit.testing.simulator import InjectedFault, JobShape, SimulatedJob
 
     fault = InjectedFault("before", "actor_generate", rank=7, factor=2.0)
@@ -104,17 +102,56 @@ def write_job(folder: Path, ranks: int) -> None:
         np.stack([values(step) for step in steps])
         for values in (lambda s: s.entered_s, lambda s: s.left_s, lambda s: s.work.tokens)
     )
+    _begin(folder)
+    _write_role(folder, "actor", 0, steps[0].stages, entered, left, tokens)
+
+
+def write_roles(folder: Path) -> None:
+    """Roles of many stages each, whose charts take more room than a page has; in every other stage ranks wait."""
+    import numpy as np
+
+    _begin(folder)
+    chance, shape = np.random.default_rng(7), (STEPS, RANKS_OF_A_ROLE, STAGES_OF_A_ROLE)
+    for number, role in enumerate(ROLES):
+        entered, left, now = np.empty(shape), np.empty(shape), np.zeros(RANKS_OF_A_ROLE)
+        for step, stage in np.ndindex(STEPS, STAGES_OF_A_ROLE):
+            entered[step, :, stage] = now
+            begun = np.full(RANKS_OF_A_ROLE, now.max()) if stage % 2 else now
+            left[step, :, stage] = begun + chance.lognormal(0, 0.02 if stage % 2 else 0.3, RANKS_OF_A_ROLE)
+            now = left[step, :, stage] + chance.uniform(0.05, 0.2, RANKS_OF_A_ROLE)
+        stages = tuple(f"{role}_stage_{stage}" for stage in range(STAGES_OF_A_ROLE))
+        tokens = chance.uniform(100, 1000, shape)
+        _write_role(folder, role, number * RANKS_OF_A_ROLE, stages, entered, left, tokens)
+
+
+def _begin(folder: Path) -> None:
     (folder / "sealed").mkdir()
     (folder / "run.json").write_text(json.dumps({"format": 1, "run": "0" * 32, "created_ns": 1}))
-    texts = _texts(steps[0].stages)
-    for rank in range(ranks):
-        host = f"host{rank // 8}"
-        identity = {"host": host, "pid": 100 + rank, "start": "a", "rank": rank, "world_size": ranks, "role": "actor"}
+
+
+def _write_role(
+    folder: Path, role: str, first_rank: int, stages: tuple[str, ...], entered: Any, left: Any, tokens: Any
+) -> None:
+    """Its ranks: (steps, ranks, stages) seconds, and tokens."""
+    from mstxkit.recorder.sealed import SealedFiles
+    from mstxkit.store import block_index, segment
+
+    texts = _texts(stages)
+    for at in range(entered.shape[1]):
+        rank, host = first_rank + at, f"host{(first_rank + at) // 8}"
+        identity = {
+            "host": host,
+            "pid": 100 + rank,
+            "start": "a",
+            "rank": rank,
+            "world_size": entered.shape[1],
+            "role": role,
+        }
         files = SealedFiles(folder / "sealed", f"{host}-{100 + rank}-a", 64 << 20, 1 << 40, lambda count: None)
         for bank, first in enumerate(range(0, STEPS, STEPS_A_BLOCK)):
             part = slice(first, first + STEPS_A_BLOCK)
-            meta, payload = _block(texts, first, entered[part, rank], left[part, rank], tokens[part, rank])
-            meta.update(bank=bank + 1, identity=identity, stages=list(steps[0].stages))
+            meta, payload = _block(texts, first, entered[part, at], left[part, at], tokens[part, at])
+            meta.update(bank=bank + 1, identity=identity, stages=list(stages))
             files.append(block_index.block(segment.RECORDS, meta, payload, meta["records"]))
         files.append(block_index.block(segment.END, {"identity": identity, "ended": "exit"}), is_last=True)
 

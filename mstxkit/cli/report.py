@@ -23,6 +23,14 @@ def report(
     html: Optional[Path] = typer.Option(
         None, "--html", metavar="FILE", help="Write it as one page, to open in a browser."
     ),
+    trainers: Optional[int] = typer.Option(None, min=1, help="What if an async job had so many trainers?"),
+    rollouts: Optional[int] = typer.Option(None, min=1, help="What if it had so many rollouts?"),
+    flops_per_token: Optional[str] = typer.Option(
+        None, metavar="N|STAGE=N,…", help="Operations that a token takes; with --peak-flops it gives the MFU."
+    ),
+    peak_flops: Optional[str] = typer.Option(
+        None, metavar="N|STAGE=N,…", help="Operations a second of one rank’s devices: 3.5e14."
+    ),
     everything: bool = typer.Option(False, "--all", help="Every rank and every range, not only the slowest."),
     json: bool = typer.Option(False, "--json", help="Everything as one JSON object; times in ns."),
 ) -> None:
@@ -37,11 +45,12 @@ def report(
     from ..reading.run import open_run
 
     chosen = choice.parsed(steps, ranks, stages, ranges)
+    supposed = choice.supposed(trainers, rollouts, flops_per_token, peak_flops)
     if html is not None:
         _output.check_file(html)
     with progress("Reading"):
         opened = open_run(run)
-        document = summary.summarise(opened, chosen)
+        document = summary.summarise(opened, chosen, supposed)
     if html is not None:
         from ..reading.page import writing
 

@@ -228,11 +228,18 @@ class RunTables(RunFiles):
 
         return resharding.table(self.role_runs(), cast("Run", self).waits())
 
-    def what_if(self) -> pl.DataFrame:
+    def what_if(self, *, trainers: int | None = None, rollouts: int | None = None) -> pl.DataFrame:
         """`kind, role, stage, where, rank, group, trainers, rollouts, first_step, last_step, step_ns, without_ns, …`.
 
         How long a step would take without this straggler, wait, link or tail, and, of async jobs, with other numbers of
         trainers and rollouts: `without_ns`, then `saved_ns, saved_ratio`. What saves most comes first.
+
+        Args:
+            trainers, rollouts: Of an async job: the row of kind `split` with these numbers is there too, whatever it
+                saves. None: as many as there are.
+
+        Raises:
+            ReadError: such numbers are asked for, and they are below 1, or the job has no two roles that tell of them.
 
         Example:
             >>> import mstxkit
@@ -242,10 +249,10 @@ class RunTables(RunFiles):
             0
         """
         from . import judged
-        from .tables import what_if
+        from .tables import split, what_if
 
         verdicts = judged.of_run(cast("Run", self)).blaming
-        return what_if.table(self.role_runs(), verdicts)
+        return what_if.table(self.role_runs(), verdicts, split.asked_for(trainers, rollouts))
 
     def throughput(self, flops_per_token: float | None = None, peak_flops: float | None = None) -> pl.DataFrame:
         """`step, role, stage, ranks, tokens, responses, stage_ns, step_ns, tokens_per_s, step_tokens_per_s, mfu_ratio`.

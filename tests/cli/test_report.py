@@ -140,3 +140,19 @@ def test_a_choice_that_matches_nothing_says_so_and_is_wrong_use(
     done = report(skew, *words, *form)
 
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"mstxkit: {message}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--trainers", "6"), "only of a run in which one role generates and another one trains"),
+        (("--peak-flops", "7e9"), "--flops-per-token and --peak-flops are given together"),
+        (("--flops-per-token", "x", "--peak-flops", "7e9"), "--flops-per-token 'x'"),
+        (("--rollouts", "0"), "--rollouts"),
+    ],
+)
+def test_what_cannot_be_supposed_is_wrong_use(skew: Path, words: tuple[str, ...], told: str) -> None:
+    done = report(skew, *words)
+
+    assert done.returncode == 2
+    assert told in " ".join(done.stderr.split())

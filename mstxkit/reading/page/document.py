@@ -24,6 +24,7 @@ SECTIONS = (
     ("steps", "Where the time of a step goes", "Steps"), ("who", "Who is slow, where, since when", "Who"),
     ("late", "Slow, and late", "Late"), ("waiting", "Who waits, and for whom", "Waiting"),
     ("tail", "The long tail", "Tail"), ("rate", "Throughput", "Throughput"),
+    ("devices", "What devices did in each stage", "Devices"), ("between", "Resharding and dispatch", "Resharding"),
     ("saves", "What mending would save", "Savings"), ("profiles", "Profiles and incidents", "Profiles"),
     ("health", "Health of the capture", "Health"),
 )  # fmt: skip
@@ -140,9 +141,8 @@ def _facts(summary: dict[str, Any]) -> Iterable[tuple[str, str, str]]:
     if summary["first_step"] is not None:
         count = summary["last_step"] - summary["first_step"] + 1
         yield "Steps", f"{count:,}".replace(",", " "), f"{summary['first_step']} to {summary['last_step']}"
-    waits = summary.get("wait_ratio")
-    if waits is not None:
-        yield "Waiting for others", percent(waits), "of a rank’s time, in the mean"
+    if summary["wait_ratio"] is not None:
+        yield "Waiting for others", percent(summary["wait_ratio"]), "of a rank’s time, in the mean"
     if (best := next((row for row in summary["what_if"] if row["kind"] == "straggler"), None)) is not None:
         saved = f"{percent(best['saved_ratio'])} less, in the mean"
         yield "Without the worst straggler", duration(best["without_ns"]), saved

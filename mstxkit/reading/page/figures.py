@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from ...stages import canonical
 from .. import excess
+from ..report import step_words
 from ..report.escape import shown
 from ..report.units import spans
 from ..role_runs import of_gap
-from ..tables.samples import GENERATES
 from .packed import bounds, farthest, means, packed, percents
 
 if TYPE_CHECKING:
     from ..role_runs import RoleRun
     from ..run import Run
 
-# Columns and rows of a chart at most, whatever the run has.
-COLUMNS_AT_MOST, ROWS_AT_MOST, STAGES_AT_MOST, BARS_AT_MOST = 160, 96, 12, 64
+# Of a chart at most, whatever the run has.
+STAGES_AT_MOST, BARS_AT_MOST = 12, 64
 ROLES_AT_MOST = 4
-BETWEEN = "between stages"
-_RANKED = 12
+BETWEEN, ALL = "between stages", "all ranks"
+BARS_OF_RANKS = 12
+
+
+class Detail(NamedTuple):
+    """How finely a page shows a run: columns and rows of a chart, and ranges of a step that is looked at closely, at
+    most.
+    """
+
+    columns: int
+    rows: int
+    ranges: int
+
+
+# The finest first: a page of which that would be too large takes a coarser one.
+DETAILS = (Detail(160, 96, 2500), Detail(120, 64, 1600), Detail(80, 48, 1000), Detail(60, 32, 500), Detail(40, 16, 200))
+_MEANS = ("critical_path", "lateness", "held_up_by", "tails", "throughput")
 
 
 def in_order(run: Run, first: str | None) -> list[RoleRun]:
@@ -31,36 +45,42 @@ def in_order(run: Run, first: str | None) -> list[RoleRun]:
     return sorted(run.role_runs(), key=lambda role: (role.role != first, role.is_free, -len(role.members), role.role))
 
 
-def of_run(run: Run, first: str | None = None) -> list[dict[str, Any]]:
-    """One of each role, in the order of `in_order`."""
-    runs = in_order(run, first)
-    path, tails, rates, late = run.critical_path(), run.tails(), run.throughput(), run.lateness()
-    made = [_of_role(role, path, tails, rates, late) for role in runs[:ROLES_AT_MOST]]
-    bubbles = run.bubbles()
-    return [{**of_it, "gates": _gates(role, bubbles)} for role, of_it in zip(runs, made)]
+def of_run(
+    run: Run, summary: dict[str, Any], first: str | None = None, detail: Detail = DETAILS[0]
+) -> list[dict[str, Any]]:
+    """One of each role, in the order of `in_order`; with the rows of the summary that are of it."""
+    path, tails, rates = run.critical_path(), run.tails(), run.throughput()
+    return [
+        _of_role(role, detail, summary, *(rows.filter(pl.col("role") == role.role) for rows in (path, tails, rates)))
+        for role in in_order(run, first)[:ROLES_AT_MOST]
+    ]
 
 
 def left_out(run: Run, first: str | None = None) -> list[str]:
     """The names of the roles for which there is no room."""
-    return [shown(role.role) or "all ranks" for role in in_order(run, first)[ROLES_AT_MOST:]]
+    return [shown(role.role) or ALL for role in in_order(run, first)[ROLES_AT_MOST:]]
 
 
 def _of_role(
-    role: RoleRun, path: pl.DataFrame, tails: pl.DataFrame, rates: pl.DataFrame, late: pl.DataFrame
+    role: RoleRun, detail: Detail, summary: dict[str, Any], path: pl.DataFrame, tails: pl.DataFrame, rates: pl.DataFrame
 ) -> dict[str, Any]:
-    columns = bounds(len(role.steps), COLUMNS_AT_MOST)
-    rows = bounds(len(role.members), ROWS_AT_MOST)
-    is_of_role = pl.col("role") == role.role
-    first = role.steps[columns[:-1]]
+    columns = bounds(len(role.steps), detail.columns)
+    rows = bounds(len(role.members), detail.rows)
+    means = {key: [row for row in summary[key] if row["role"] == role.role] for key in _MEANS}
     return {
-        "role": shown(role.role) or "all ranks", "members": len(role.members), "is_free": role.is_free,
-        "steps": packed(first, "i4"), "per_column": _words_of_columns(role, columns),
-        "rows": _names_of_rows(role, rows), "path": _path(role, path.filter(is_of_role), columns),
+        "role": shown(role.role) or ALL, "members": len(role.members), "is_free": role.is_free,
+        "steps": packed(role.steps[columns[:-1]], "i4"), "per_column": _words_of_columns(role, columns),
+        "rows": _names_of_rows(role, rows), "path": _path(role, path, columns),
         "heat": _heat(role, columns, rows), "waits": _waits(role),
-        "tails": _tails(role, tails.filter(is_of_role), columns),
-        "rates": _rates(role, rates.filter(is_of_role), columns),
-        "late": _late(late, role), "works": _works(role),
+        "tails": _tails(role, tails, means["tails"], columns), "works": _works(role),
+        "rates": [_rate(role, rates, row, columns) for row in means["throughput"][:STAGES_AT_MOST]],
+        "late": [_late(row) for row in means["lateness"][:BARS_OF_RANKS]], "means": means,
     }  # fmt: skip
+
+
+def _late(row: dict[str, Any]) -> dict[str, Any]:
+    """A bar: who is late where, and by what that is known, in words."""
+    return {**row, "stage": shown(row["stage"]), "by": step_words.KNOWN_BY.get(row["source"], "")}
 
 
 def _works(role: RoleRun) -> list[str]:
@@ -139,22 +159,6 @@ def _waits(role: RoleRun) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _gates(role: RoleRun, bubbles: pl.DataFrame) -> list[dict[str, Any]]:
-    """Who made the others wait, in which stage, in how many steps, and how long they waited in the mean of all."""
-    rows = bubbles.filter(pl.col("role") == role.role, pl.col("gate_rank").is_not_null())
-    rows = rows.filter(pl.col("gate_stage").is_not_null() & (pl.col("where") != "inside"))
-    rows = rows.filter(pl.col("rank") != pl.col("gate_rank"))
-    grouped = rows.group_by("gate_rank", "gate_stage").agg(
-        steps=pl.col("step").n_unique(), waited=pl.col("wait_ns").sum()
-    )
-    count = max(1, rows["step"].n_unique())
-    top = grouped.sort("waited", "gate_rank", "gate_stage", descending=[True, False, False]).head(_RANKED)
-    return [
-        {"rank": rank, "stage": shown(stage), "steps": steps, "wait_ns": waited / count}
-        for rank, stage, steps, waited in top.iter_rows()
-    ]
-
-
 def _by_step(role: RoleRun, rows: pl.DataFrame, name: str) -> Any:
     places = {int(step): at for at, step in enumerate(role.steps)}
     values = np.full(len(role.steps), np.nan)
@@ -163,50 +167,20 @@ def _by_step(role: RoleRun, rows: pl.DataFrame, name: str) -> Any:
     return values
 
 
-def _tails(role: RoleRun, tails: pl.DataFrame, columns: Any) -> dict[str, Any] | None:
-    """Of the stage with the longest tail: seconds of the rank in the middle, of nine in ten, and of the last."""
-    if tails.is_empty():
+def _tails(role: RoleRun, rows: pl.DataFrame, means_: list[dict[str, Any]], columns: Any) -> dict[str, Any] | None:
+    """Of the stage whose tail is told first: seconds of the rank in the middle, of nine in ten, and of the last."""
+    if not means_:
         return None
-    names = tails["stage"].unique().to_list()
-    generate = [name for name in names if canonical(name) == GENERATES]
-    tails = tails.filter(pl.col("stage").is_in(generate or names))
-    summed = tails.group_by("stage").agg(pl.col("tail_ns").sum()).sort("tail_ns", "stage", descending=True)
-    rows = tails.filter(pl.col("stage") == summed["stage"][0])
+    rows = rows.filter(pl.col("stage") == means_[0]["stage"])
     lines = {name: means(_by_step(role, rows, f"{name}_ns") / 1e9, columns) for name in ("middle", "p90", "last")}
-    often = rows.group_by("last_rank").len().sort("len", "last_rank", descending=[True, False])
     return {
-        "generates": bool(generate), "stage": shown(summed["stage"][0]),
+        "generates": means_[0]["generates"], "stage": shown(means_[0]["stage"]),
         **{name: packed(values, "f4") for name, values in lines.items()},
-        "share": rows["tail_ratio"].mean(), "idle_s": float(rows["idle_ns"].to_numpy().mean()) / 1e9,
-        "often": [list(row) for row in often.head(5).iter_rows()], "steps": rows.height,
-        "longer": _has_more(rows, "last_rank_tokens"),
     }  # fmt: skip
 
 
-def _has_more(rows: pl.DataFrame, name: str) -> float | None:
-    """Of the last rank's work, how it compares with the mean of all; None where nobody says so."""
-    ratio = rows.select((pl.col(name) / (pl.col("tokens") / pl.col("ranks"))).mean()).item()
-    return None if ratio is None or not np.isfinite(ratio) else float(ratio)
-
-
-def _rates(role: RoleRun, rates: pl.DataFrame, columns: Any) -> list[dict[str, Any]]:
-    """Tokens a second over the whole step, stage by stage."""
-    lines = []
-    for part in rates.partition_by("stage", maintain_order=True)[:STAGES_AT_MOST]:
-        own, of_step = (means(_by_step(role, part, name), columns) for name in ("tokens_per_s", "step_tokens_per_s"))
-        lines.append({
-            "stage": shown(part["stage"][0]), "stage_rate": packed(own, "f4"), "step_rate": packed(of_step, "f4"),
-            "mean": part["tokens_per_s"].mean(), "step_mean": part["step_tokens_per_s"].mean(),
-        })  # fmt: skip
-    return lines
-
-
-def _late(late: pl.DataFrame, role: RoleRun) -> list[dict[str, Any]]:
-    """Who enters what all enter together latest, in the mean: rank, stage, ns, the clocks' bound, steps."""
-    ranks = [rank for rank in role.ranks if rank is not None]
-    rows = late.filter(pl.col("rank").is_in(ranks))
-    means_ = rows.group_by("rank", "stage", "source").agg(
-        late_ns=pl.col("late_ns").mean(), error_ns=pl.col("error_ns").max(), steps=pl.col("step").n_unique()
-    )
-    top = means_.filter(pl.col("late_ns") > 0).sort("late_ns", "rank", "stage", descending=[True, False, False])
-    return [{**row, "stage": shown(row["stage"])} for row in top.head(_RANKED).iter_rows(named=True)]
+def _rate(role: RoleRun, rates: pl.DataFrame, row: dict[str, Any], columns: Any) -> dict[str, Any]:
+    """Tokens a second while in a stage, step by step."""
+    of_stage = rates.filter(pl.col("stage") == row["stage"])
+    line = means(_by_step(role, of_stage, "tokens_per_s"), columns)
+    return {"stage": shown(row["stage"]), "stage_rate": packed(line, "f4")}

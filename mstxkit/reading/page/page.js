@@ -105,7 +105,7 @@
     },
     late() {
       const list = role().late.slice().reverse();
-      bars("late", list.map((s) => `rank ${s.rank} in ${s.stage}`), list.map((s) => s.late_ns / 1e9), null, list.map(() => color("--accent")), list.map((s) => s.error_ns / 1e9));
+      bars("late", list.map((s) => `rank ${s.rank} in ${s.stage}${s.by}`), list.map((s) => s.late_ns / 1e9), null, list.map(() => color("--accent")), list.map((s) => s.error_ns / 1e9));
     },
     waits() {
       const w = role().waits, all = rows(w.seconds), sums = w.rows.map((_, at) => all.reduce((sum, row) => sum + (row[at] || 0), 0));
@@ -135,11 +135,11 @@
       draw("rate", traces, { height: 320, xaxis: { title: "step" }, yaxis: { title: "tokens/s", rangemode: "tozero" }, showlegend: true });
     },
     saves() {
-      const list = D.what_if.filter((row) => row.saved !== null && row.saved >= 0.001).slice(0, 12).reverse();
+      const list = D.what_if.slice().reverse();
       const tones = { straggler: color("--cause") };
       draw("saves", [{
         type: "bar", orientation: "h", x: list.map((row) => 100 * row.saved), y: list.map((row, at) => `${esc(row.words)}${" ".repeat(at % 2)}`), marker: { color: list.map((row) => tones[row.kind] || color("--accent")) },
-        text: list.map((row) => `${(100 * row.saved).toFixed(1)} %`), textposition: "outside", cliponaxis: false, customdata: list.map((row) => [seconds(row.step / 1e9), seconds(row.without / 1e9)]),
+        text: list.map((row) => `${(100 * row.saved).toFixed(1)} %`), textposition: list.map((row) => (row.saved < 0 ? "inside" : "outside")), cliponaxis: false, customdata: list.map((row) => [seconds(row.step / 1e9), seconds(row.without / 1e9)]),
         hovertemplate: "%{y}: %{customdata[1]} instead of %{customdata[0]}<extra></extra>",
       }], { height: 90 + 30 * list.length, margin: { l: 12, r: 60, t: 6, b: 12 }, xaxis: { title: "% of a step" }, yaxis: { type: "category", showgrid: false, tickfont: { color: color("--ink"), size: 12 } } });
     },

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable
+from typing import Any
 
-import numpy as np
-
-from ..report import incident_lines
+from ..report import devices as device_times
+from ..report import incident_lines, step_words
+from ..report.escape import shown
 from ..report.number_table import percent
 from ..report.sentences import begun
+from ..report.step_words import number
 from ..report.text import LOSS_WORDS
 from ..report.units import duration
+from ..tables.resharding import DISPATCH, WEIGHTS
 from . import by_role, reasons
 from .document import ALL_LISTED, chart, cut, named, nothing, table, text
-from .packed import unpacked
+from .figures import ALL, BARS_OF_RANKS
 
 ROWS = 24
-_SAME_WORK = 0.05  # of the mean, more or less
-_KINDS = {
-    "straggler": "rank {rank} as fast as the others {where} {stage}", "bubble": "nobody waits {where} {stage}",
-    "link": "the collectives of ranks {group} in {stage} as fast as others",
-    "tail": "no rank longer in {stage} than the one in the middle",
-    "change": "{stage} as fast as before step {first_step}",
-    "split": "{trainers} trainers and {rollouts} rollouts",
-}  # fmt: skip
-_WHERE = {"inside": "inside of", "in": "in", "before": "before"}
+_KINDS = {WEIGHTS: "weights", DISPATCH: "dispatch"}
 
 
 def steps(summary: dict[str, Any], figures: dict[str, Any]) -> str:
@@ -40,17 +34,9 @@ def steps(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     return first + _zoom(figures["zoom"])
 
 
-def _longest(role: dict[str, Any]) -> list[tuple[str, float, float]]:
-    """Stage, seconds of a step in the mean, and their share, the longest first."""
-    path = role["path"]
-    seconds = unpacked(path["seconds"])
-    shares = seconds.mean(axis=1) / max(seconds.sum(axis=0).mean(), 1e-12)
-    rows = zip(path["stages"], seconds.mean(axis=1).tolist(), shares.tolist())
-    return sorted(rows, key=lambda row: -row[1])
-
-
 def _label_of_steps(role: dict[str, Any]) -> str:
-    words = ", ".join(f"{percent(share)} {stage}" for stage, _, share in _longest(role)[:3])
+    rows = role["means"]["critical_path"][:3]
+    words = ", ".join(f"{percent(row['ratio'])} {step_words.place(row)}" for row in rows)
     return f"Bars: the length of each step, by the stages on its critical path. In the mean {words}."
 
 
@@ -59,8 +45,9 @@ def _note_of_steps(role: dict[str, Any]) -> str:
 
 
 def _table_of_steps(role: dict[str, Any]) -> str:
-    rows = ((named(stage), duration(1e9 * s), percent(share)) for stage, s, share in _longest(role))
-    return table(("stage", "a step", "share"), rows, "Critical path, mean of all steps", 2)
+    path = role["means"]["critical_path"]
+    rows = ((named(step_words.place(row)), duration(row["ns"]), percent(row["ratio"])) for row in path[:ROWS])
+    return table(("stage", "a step", "share"), rows, "Critical path, mean of all steps", 2) + _rest(path)
 
 
 def _role_select(roles: list[dict[str, Any]], left_out: list[str]) -> str:
@@ -79,15 +66,17 @@ def _zoom(zoom: dict[str, Any] | None) -> str:
         for at, step in enumerate(zoom["roles"][0]["steps"])
     )
     note = "Ranges of one step on the run’s clock; drag to look closer, double-click to go back."
-    some = by_role.parts(list(map(_ranks_of_zoom, zoom["roles"])), "span")
+    some = by_role.parts(list(map(_shown_of_zoom, zoom["roles"])), "span")
     other = " Other steps: <code>mstxkit report RUN --html FILE --steps A:B</code>"
     controls = f'<div class="controls"><label>Step <select id="zoom">{options}</select></label></div>'
     label = "Ranges of one step, a row for each rank, by time."
     return "<h3>A step, closely</h3>" + chart("zoom", label, note + some + other, controls)
 
 
-def _ranks_of_zoom(role: dict[str, Any]) -> str:
-    return "" if role["ranks"] >= role["all_ranks"] else f" {role['ranks']} of {role['all_ranks']} ranks are shown."
+def _shown_of_zoom(role: dict[str, Any]) -> str:
+    ranks = "" if role["ranks"] >= role["all_ranks"] else f" {role['ranks']} of {role['all_ranks']} ranks are shown."
+    is_whole = role["ranges"] >= role["all_ranges"]
+    return ranks + ("" if is_whole else f" Of their ranges the {role['ranges']} longest in a step are shown.")
 
 
 def who(summary: dict[str, Any], figures: dict[str, Any]) -> str:
@@ -95,7 +84,7 @@ def who(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     roles = figures["roles"]
     if not any(map(_is_compared, roles)):
         return nothing(reasons.not_compared(roles) or reasons.NO_PEER)
-    behind = stragglers(summary["stragglers"], figures["stragglers_in_all"])
+    behind = stragglers(summary["stragglers"])
     label = "Heat map: ranks by steps, coloured by how much longer each took than the others for its work."
     note = (
         "Each cell compares a rank with the others in the same step, for the work it had: waiting is no part of it. "
@@ -106,7 +95,7 @@ def who(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     return lead + chart("heat", labels, note, _heat_controls(roles[0]["heat"]), behind)
 
 
-def stragglers(entries: list[dict[str, Any]], in_all: int) -> str:
+def stragglers(entries: list[dict[str, Any]]) -> str:
     """Their table, and how many there are that are not in it."""
     rows = (
         (named(row["stage"]), row["where"], str(row["rank"]), f"{row['first_step']} to {row['last_step']}",
@@ -114,8 +103,7 @@ def stragglers(entries: list[dict[str, Any]], in_all: int) -> str:
         for row in entries[:ROWS]
     )  # fmt: skip
     columns = ("stage", "where", "rank", "steps", "longer", "a step", "confidence")
-    more = cut(in_all - ROWS, "more: <code>run.stragglers()</code>")
-    return table(columns, rows, "Stragglers, by cost", 3) + more
+    return table(columns, rows, "Stragglers, by cost", 3) + _rest(entries)
 
 
 def _nothing_more(role: dict[str, Any]) -> str:
@@ -157,7 +145,13 @@ def _slow(summary: dict[str, Any], roles: list[dict[str, Any]]) -> str:
         f"Bars: time a step beyond what the work explains. Most: rank {worst['rank']} {worst['where']} "
         f"{worst['stage']}, {duration(worst['more_ns'] or 0)}."
     )
-    return chart("slow", label, _note_of_slow())
+    note = "More time a step than the work explains; those who only wait are not here."
+    return chart("slow", label, note + _first_of(slow))
+
+
+def _first_of(entries: list[dict[str, Any]]) -> str:
+    """What a chart's note says where there are more of them than bars."""
+    return f" The first {BARS_OF_RANKS} of {len(entries)}." if len(entries) > BARS_OF_RANKS else ""
 
 
 def _is_late(role: dict[str, Any]) -> bool:
@@ -168,21 +162,21 @@ def _late(roles: list[dict[str, Any]]) -> str:
     most = "Bars: how much later than the first each rank enters. Most: rank {rank}."
     labels = [most.format(**role["late"][0]) if role["late"] else "" for role in roles]
     note = "Mean of the steps. Whiskers: the bound of the clocks’ error. Later than that is late for sure."
+    note += by_role.parts([_first_of(role["means"]["lateness"]) for role in roles], "span")
     none = "No stage was seen that ranks of {role} enter together."
     lead = by_role.or_nothing(roles, _is_late, none, _nothing_more)
-    return lead + chart("late", labels, note, "", by_role.parts([_late_table(role["late"]) for role in roles]))
+    return lead + chart(
+        "late", labels, note, "", by_role.parts([_late_table(role["means"]["lateness"]) for role in roles])
+    )
 
 
 def _late_table(entries: list[dict[str, Any]]) -> str:
     rows = (
-        (str(e["rank"]), named(e["stage"]), duration(e["late_ns"]), duration(e["error_ns"]), text(e["source"]))
-        for e in entries
+        (str(e["rank"]), named(e["stage"]), text(e["source"]), duration(e["late_ns"]), duration(e["error_ns"]))
+        for e in entries[:ROWS]
     )
-    return table(("rank", "stage", "late", "clocks’ bound", "source"), rows, "Lateness, mean of the steps", 2)
-
-
-def _note_of_slow() -> str:
-    return "More time a step than the work explains; those who only wait are not here."
+    columns = ("rank", "stage", "source", "late", "clocks’ bound")
+    return table(columns, rows, "Lateness, mean of the steps", 2) + _rest(entries)
 
 
 def waiting(summary: dict[str, Any], figures: dict[str, Any]) -> str:
@@ -197,7 +191,9 @@ def waiting(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     none = "No stage was seen in which ranks of {role} wait for each other."
     lead = by_role.or_nothing(roles, _has_waits, none, _held_up)
     note = "Time a step that a rank waits for others, by where it waits. A long bar is a rank that is not the cause."
-    return lead + chart("waits", labels, note, "", by_role.parts([_gates_table(role["gates"]) for role in roles]))
+    return lead + chart(
+        "waits", labels, note, "", by_role.parts([_gates_table(role["means"]["held_up_by"]) for role in roles])
+    )
 
 
 def _has_waits(role: dict[str, Any]) -> bool:
@@ -210,47 +206,35 @@ def _held_up(role: dict[str, Any]) -> str:
 
 
 def _most_held_up(role: dict[str, Any]) -> str:
-    first = role["gates"][0] if role["gates"] else None
-    return f"Most often they wait for rank {first['rank']}, late in {first['stage']}." if first else ""
+    gates = role["means"]["held_up_by"]
+    return f"Most often they wait for rank {gates[0]['rank']}, late in {shown(gates[0]['stage'])}." if gates else ""
 
 
 def _gates_table(gates: list[dict[str, Any]]) -> str:
-    rows = ((named(g["stage"]), str(g["rank"]), str(g["steps"]), duration(g["wait_ns"])) for g in gates)
-    return table(("held up in", "by rank", "steps", "ranks waited, a step"), rows, "Who held up the others", 2)
+    rows = ((named(g["stage"]), str(g["rank"]), str(g["steps"]), duration(g["wait_ns"])) for g in gates[:ROWS])
+    columns = ("held up in", "by rank", "steps", "ranks waited, a step")
+    return table(columns, rows, "Who held up the others", 2) + _rest(gates)
 
 
 def tail(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """The long tail, of generation where that has one."""
-    every = [role["tails"] for role in figures["roles"] if role["tails"]]
-    tails = next((tails for tails in every if tails["generates"]), every[0] if every else None)
+    every = [role["means"]["tails"][0] for role in figures["roles"] if role["tails"]]
+    tails = next((row for row in every if row["generates"]), every[0] if every else None)
+    samples = _samples(summary["samples"]["longest_alone"][:8])
     if tails is None:
-        return nothing(text(reasons.no_tail(figures["roles"])))
-    often = tails["often"][0]
-    share = percent(tails["share"])
-    words = (
-        f"In {tails['stage']} the last rank goes on for {share} of its time after the one in the middle is done; all "
-        f"ranks together wait {duration(1e9 * tails['idle_s'])} a step for it."
-    )
-    if tails["longer"] is not None:
-        has_more = abs(tails["longer"] - 1) > _SAME_WORK
-        words += (
-            f" It has {tails['longer']:.2f} times the mean’s tokens."
-            if has_more
-            else " It has no more tokens than the mean."
-        )
+        return nothing(text(reasons.no_tail(figures["roles"]))) + samples
+    words = begun(step_words.tail(tails)) + "."
     rows = ((str(rank), str(count)) for rank, count in tails["often"])
     behind = table(("last rank", "in so many steps"), rows, f"Who is last, of {tails['steps']} steps", 1)
-    also = f" Rank {often[0]} is last most often: in {often[1]} of {tails['steps']} steps."
     note = "Time of the rank in the middle, of nine in ten, and of the last one: what lies between is the tail."
-    samples = _samples(figures["samples"])
-    return f"<p>{text(words + also)}</p>" + chart("tail", words, note, "", behind) + samples
+    return f"<p>{text(words)}</p>" + chart("tail", words, note, "", behind) + samples
 
 
 def _samples(samples: list[dict[str, Any]]) -> str:
     if not samples:
         return ""
     rows = (
-        (str(s["step"]), str(s["rank"]), duration(s["duration_ns"]), duration(s["alone_ns"]), _number(s["tokens"]))
+        (str(s["step"]), str(s["rank"]), duration(s["duration_ns"]), duration(s["alone_ns"]), number(s["tokens"]))
         for s in samples
     )
     return "<h3>Single samples that went on alone</h3>" + table(
@@ -260,47 +244,79 @@ def _samples(samples: list[dict[str, Any]]) -> str:
 
 def rate(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """Tokens a second."""
-    every = [(role["role"], line) for role in figures["roles"] for line in role["rates"]]
+    every = [row for role in figures["roles"] for row in role["means"]["throughput"]]
     if not every:
         return nothing(reasons.no_rate(figures["roles"]))
+    has_mfu = any(row["mfu_ratio"] is not None for row in every)
     rows = (
-        (named(line["stage"]), named(role), _number(line["mean"]), _number(line["step_mean"])) for role, line in every
-    )
-    columns = ("stage", "role", "tokens/s in the stage", "tokens/s of the step")
-    behind = table(columns, rows, "Throughput, mean of all steps", 2)
-    label = "; ".join(f"{line['stage']}: {_number(line['mean'])} tokens a second" for _, line in every[:4])
-    call = "<code>run.throughput(flops_per_token, peak_flops)</code>"
-    note = f"Tokens a second of all ranks while they are in the stage. MFU: {call}"
-    more = cut(len(figures["roles_left_out"]), "more roles: <code>run.throughput()</code>")
+        (named(row["stage"]), named(row["role"] or ALL), number(row["tokens_per_s"]), number(row["step_tokens_per_s"]),
+         *([percent(row["mfu_ratio"])] if has_mfu else []))
+        for row in every[:ROWS]
+    )  # fmt: skip
+    columns = ("stage", "role", "tokens/s in the stage", "tokens/s of the step", *(["MFU"] if has_mfu else []))
+    behind = table(columns, rows, "Throughput, mean of all steps", len(columns) - 2) + _rest(every)
+    label = "; ".join(f"{shown(row['stage'])}: {number(row['tokens_per_s'])} tokens a second" for row in every[:4])
+    call = "MFU: <code>mstxkit report RUN --flops-per-token N --peak-flops N</code>"
+    note = f"Tokens a second of all ranks while they are in the stage. {'' if has_mfu else call}".strip()
+    more = cut(len(figures["roles_left_out"]), f"more roles: {ALL_LISTED}")
     return chart("rate", f"Lines: {label}.", note, "", behind) + more
+
+
+def devices(summary: dict[str, Any], figures: dict[str, Any]) -> str:
+    """What the time of each stage went to on the device of each rank."""
+    entries = summary["devices"]
+    if not entries:
+        return nothing("No profile of a device was recorded or imported: <code>mstxkit import PATH… --run RUN</code>")
+    rows = (
+        (named(e["stage"]), str("–" if e["rank"] is None else e["rank"]), str(e["steps"]),
+         *("–" if e[time] is None else duration(e[time]) for time in device_times.TIMES))
+        for e in entries[:ROWS]
+    )  # fmt: skip
+    columns = ("stage", "rank", "steps", "recorded", *device_times.PARTS)
+    lead = f"From {device_times.origin(entries)}. Transfer and waiting are parts of communicating."
+    behind = table(columns, rows, "Time of a step on the device, mean of the steps", len(columns) - 2)
+    return f"<p>{text(lead)}</p>{behind}{_rest(entries)}"
+
+
+def between(summary: dict[str, Any], figures: dict[str, Any]) -> str:
+    """What weights that change place and a controller's calls cost."""
+    entries = summary["resharding"]
+    if not entries:
+        return nothing("No stage moves weights, and no controller waited for a stage.")
+    rows = (
+        (_KINDS[e["kind"]], named(e["stage"]), named(e["role"] or ALL), str(e["steps"]), duration(e["cost_ns"]),
+         duration(e["last_ns"]), percent(e["step_ratio"]))
+        for e in entries[:ROWS]
+    )  # fmt: skip
+    columns = ("what", "stage", "role", "steps", "rank in the middle", "last rank", "of the step")
+    lead = "Time a step of its own, without waiting, for weights that move; what a controller’s calls take beside work."
+    return f"<p>{lead}</p>" + table(columns, rows, "Resharding and dispatch, mean of the steps", 4) + _rest(entries)
 
 
 def saves(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """What-if."""
-    entries = [row for row in figures["what_if"] if row["saved"] is not None and row["saved"] >= 0.001]
+    entries = step_words.ifs(summary)
     if not entries:
-        return nothing(reasons.nothing_saved(figures["roles"], figures["what_if"]))
+        return nothing(reasons.nothing_saved(figures["roles"], summary["what_if"]))
     rows = (
-        (text(row["words"]), duration(row["step"]), duration(row["without"]), f"{100 * row['saved']:.1f} %")
-        for row in entries
-    )
-    behind = table(("if", "a step takes", "it would take", "saved"), rows, "What each would save", 3)
-    best = entries[0]
+        (text(step_words.supposed(row)), duration(row["step_ns"]), duration(row["without_ns"]),
+         f"{100 * row['saved_ratio']:.1f} %")
+        for row in entries[:ROWS]
+    )  # fmt: skip
+    behind = table(("if", "a step takes", "it would take", "saved"), rows, "What each would save", 3) + _rest(entries)
+    best = max(figures["what_if"], key=lambda row: row["saved"])
     label = f"Bars: how much shorter a step would be. Most: if {best['words']}, {100 * best['saved']:.1f} %."
     note = "Each row replays the run’s own steps with one thing changed; rows overlap, they do not add up."
-    return chart("saves", label, note, "", behind)
+    return chart("saves", label, note + _first_of(entries), "", behind)
 
 
-def what_if_rows(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of what-if in words, as the page's script draws them."""
-    entries = []
-    for row in rows:
-        values = {**row, "where": _WHERE.get(row["where"] or "", "in")}
-        entries.append({
-            "kind": row["kind"], "words": _KINDS[row["kind"]].format(**values), "step": row["step_ns"] or 0,
-            "without": row["without_ns"] or 0, "saved": row["saved_ratio"],
-        })  # fmt: skip
-    return entries
+def what_if_bars(summary: dict[str, Any]) -> list[dict[str, Any]]:
+    """The first rows of what-if in words, as the page's script draws them."""
+    return [
+        {"kind": row["kind"], "words": step_words.supposed(row), "step": row["step_ns"], "without": row["without_ns"],
+         "saved": row["saved_ratio"]}
+        for row in step_words.ifs(summary)[:BARS_OF_RANKS]
+    ]  # fmt: skip
 
 
 def profiles(summary: dict[str, Any], figures: dict[str, Any]) -> str:
@@ -382,7 +398,3 @@ def _rest(entries: list[dict[str, Any]]) -> str:
 def _inside(process: dict[str, Any]) -> str:
     inside = process["inside"]
     return ", ".join(str(opened["name"]) for opened in inside[:3]) if inside else "outside of any range"
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None or not np.isfinite(value) else f"{value:,.0f}".replace(",", " ")

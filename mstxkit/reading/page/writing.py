@@ -11,6 +11,7 @@ from urllib.parse import quote
 import polars as pl
 
 from ...errors import MstxkitError
+from ..report import devices
 from ..report.choice import EVERYTHING
 from ..report.units import size
 from . import document, figures, sections, zoom
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from ..report.choice import ReportChoice
     from ..run import Run
 
+# Of a page, with plotly in it.
+BYTES_AT_MOST = 6_000_000
 _INCIDENTS, _REQUESTS = 24, 96
 
 
@@ -34,7 +37,7 @@ def write(run: Run, summary: dict[str, Any], path: Path, choice: ReportChoice = 
     Raises:
         MstxkitError: the file cannot be written, or plotly is not installed.
     """
-    content = made(run, summary, path.parent, choice).encode("utf-8", "backslashreplace")
+    content = _encoded(made(run, summary, path.parent, choice))
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o640)
@@ -54,38 +57,56 @@ def title(summary: dict[str, Any]) -> str:
 
 
 def made(
-    run: Run, summary: dict[str, Any], folder: Path, choice: ReportChoice = EVERYTHING, to_perfetto: str = ""
-) -> str:
+    run: Run, summary: dict[str, Any], folder: Path, choice: ReportChoice = EVERYTHING, to_perfetto: str = "",
+    bytes_at_most: int = BYTES_AT_MOST,
+) -> str:  # fmt: skip
     """The page. Links to profiles are relative to `folder`; one leads `to_perfetto`, where the page is served.
+
+    It is as fine as fits into `bytes_at_most`, and no coarser than the coarsest of `figures.DETAILS`.
 
     Raises:
         MstxkitError: plotly is not installed.
     """
-    first = next((row["role"] for row in summary["stragglers"]), None)
-    shown = figures.of_run(run, first)
-    ranks = [row["rank"] for row in summary["stragglers"] if row["rank"] is not None]
-    what_if = sections.what_if_rows(summary["what_if"][:16])
-    scripted = {
-        "roles": shown, "zoom": zoom.of_run(run, choice, ranks, first), "what_if": what_if,
-        "stragglers": [
-            {key: row[key] for key in ("rank", "stage", "where", "more_ns", "effect_ratio")}
-            for row in summary["stragglers"][:12]
-        ],
-    }  # fmt: skip
-    requests = run.escalations()
+    requests, sources = run.escalations(), _sources()
     others = {
-        "roles_left_out": figures.left_out(run, first),
-        "stragglers_in_all": _in_all(run, summary["stragglers"]),
         "escalations": _escalations(run, requests, None if to_perfetto else folder),
         "requests_left_out": requests.height - _REQUESTS,
         "incidents_left_out": len(summary["incidents"]) - _INCIDENTS,
         "incidents": _incidents(run, summary["incidents"], None if to_perfetto else folder),
-        "samples": run.samples().sort("alone_ns", descending=True).head(8).to_dicts(),
     }
-    whole = {**summary, "wait_ratio": run.steps()["wait_ratio"].mean(), "limits": _limits(choice)}
-    bodies = {key: getattr(sections, key)(whole, {**scripted, **others}) for key, *_ in document.SECTIONS}
-    whole["links"] = [(to_perfetto, "Open in Perfetto")] if to_perfetto else []
-    return document.page(whole, scripted, bodies, _sources())
+    links = [(to_perfetto, "Open in Perfetto")] if to_perfetto else []
+    of_devices = devices.summarise(run, EVERYTHING) if str(choice) else summary["devices"]
+    whole = {**summary, "limits": _limits(choice), "links": links, "devices": of_devices}
+    page = ""
+    for detail in figures.DETAILS:
+        page = _page(run, whole, others, choice, detail, sources)
+        if len(_encoded(page)) <= bytes_at_most:
+            break
+    return page
+
+
+def _page(
+    run: Run, summary: dict[str, Any], others: dict[str, Any], choice: ReportChoice, detail: figures.Detail,
+    sources: dict[str, str],
+) -> str:  # fmt: skip
+    first = next((row["role"] for row in summary["stragglers"]), None)
+    roles = figures.of_run(run, summary, first, detail)
+    ranks = [row["rank"] for row in summary["stragglers"] if row["rank"] is not None]
+    scripted = {
+        "roles": [{key: value for key, value in role.items() if key != "means"} for role in roles],
+        "zoom": zoom.of_run(run, choice, ranks, first, detail.ranges), "what_if": sections.what_if_bars(summary),
+        "stragglers": [
+            {key: row[key] for key in ("rank", "stage", "where", "more_ns", "effect_ratio")}
+            for row in summary["stragglers"][: figures.BARS_OF_RANKS]
+        ],
+    }  # fmt: skip
+    drawn = {**scripted, **others, "roles": roles, "roles_left_out": figures.left_out(run, first)}
+    bodies = {key: getattr(sections, key)(summary, drawn) for key, *_ in document.SECTIONS}
+    return document.page(summary, scripted, bodies, sources)
+
+
+def _encoded(page: str) -> bytes:
+    return page.encode("utf-8", "backslashreplace")
 
 
 def _limits(choice: ReportChoice) -> str:
@@ -117,11 +138,6 @@ def _incidents(run: Run, incidents: list[dict[str, Any]], folder: Path | None) -
         href = "" if folder is None else _href(Path(run.path), incident["page"], folder)
         entries.append({**incident, "folder": incident["page"], "size": "", "href": href})
     return entries
-
-
-def _in_all(run: Run, stragglers: list[dict[str, Any]]) -> int:
-    """How many there are: the summary has the first ones."""
-    return run.stragglers().height if len(stragglers) > sections.ROWS else len(stragglers)
 
 
 def _newest(requests: pl.DataFrame) -> list[dict[str, Any]]:

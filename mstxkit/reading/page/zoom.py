@@ -9,7 +9,7 @@ import polars as pl
 
 from ...stages import canonical
 from ..report.escape import shown
-from .figures import ROLES_AT_MOST, in_order
+from .figures import DETAILS, ROLES_AT_MOST, in_order
 from .packed import packed
 
 if TYPE_CHECKING:
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from ..role_runs import RoleRun
     from ..run import Run
 
-STEPS_AT_MOST, RANKS_AT_MOST, RANGES_AT_MOST, DEPTH_AT_MOST = 6, 24, 2500, 3
+STEPS_AT_MOST, RANKS_AT_MOST, DEPTH_AT_MOST = 6, 24, 3
 _NS = 1e9
 
 
-def of_run(run: Run, choice: ReportChoice, stragglers: list[int], first: str | None) -> dict[str, Any] | None:
+def of_run(
+    run: Run, choice: ReportChoice, stragglers: list[int], first: str | None, ranges: int = DETAILS[0].ranges
+) -> dict[str, Any] | None:
     """Ranges of chosen steps and ranks, role by role as `figures.of_run` has them; None where the run has no steps.
 
     Args:
@@ -29,12 +31,13 @@ def of_run(run: Run, choice: ReportChoice, stragglers: list[int], first: str | N
         choice: Steps that are asked for come first.
         stragglers: Ranks that must be among those that are shown.
         first: The role that comes first; None: the one that the page shows first.
+        ranges: Of a step at most, of all roles together: the longest.
     """
     runs = in_order(run, first)[:ROLES_AT_MOST]
     if not runs:
         return None
     names: list[str] = []
-    at_most = RANGES_AT_MOST // len(runs)
+    at_most = ranges // len(runs)
     return {"roles": [_of_role(run, role, choice, stragglers, names, at_most) for role in runs], "names": names}
 
 
@@ -44,10 +47,12 @@ def _of_role(
     steps, why = _steps(role, choice)
     ranks = _ranks(role, stragglers)
     rows = _rows(run, steps, ranks)
-    shown_steps = [_of_step(rows.filter(pl.col("step") == step).pipe(_longest, at_most), names) for step in steps]
+    of_steps = [rows.filter(pl.col("step") == step) for step in steps]
+    shown_steps = [_of_step(_longest(of_step, at_most), names) for of_step in of_steps]
     return {
         "steps": [{"step": step, "why": why[step], **of_it} for step, of_it in zip(steps, shown_steps)],
         "ranks": len(ranks), "all_ranks": len(set(role.ranks)),
+        "ranges": at_most, "all_ranges": max((of_step.height for of_step in of_steps), default=0),
     }  # fmt: skip
 
 

@@ -7,8 +7,10 @@ import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Sequence
 
-from ...errors import ReadError
+from ...errors import CaptureError, ReadError
 from ...stages import canonical
+from ...store import metrics_setting
+from ...store.metrics_setting import NOTHING_KNOWN, Flops
 
 if TYPE_CHECKING:
     import polars as pl
@@ -74,6 +76,47 @@ class ReportChoice(NamedTuple):
 
 
 EVERYTHING = ReportChoice()
+
+
+class Supposed(NamedTuple):
+    """What no run knows, and a report can reckon with.
+
+    Args:
+        trainers, rollouts: Of an async job: what if it had so many; None: as many as there are.
+        flops: What a token takes, and what a rank can do: for the MFU.
+    """
+
+    trainers: int | None = None
+    rollouts: int | None = None
+    flops: Flops = NOTHING_KNOWN
+
+    def as_json(self) -> dict[str, Any]:
+        """For the report's JSON; 0: not given."""
+        numbers = {"trainers": self.trainers, "rollouts": self.rollouts}
+        return {**numbers, "flops_per_token": self.flops.per_token, "peak_flops": self.flops.peak}
+
+
+NOTHING_SUPPOSED = Supposed()
+
+
+def supposed(
+    trainers: int | None = None, rollouts: int | None = None, flops_per_token: str | None = None,
+    peak_flops: str | None = None,
+) -> Supposed:  # fmt: skip
+    """From the forms of the command line; the last two as `capture` takes them, and only together.
+
+    Raises:
+        ReadError: one of them is in no such form, or alone.
+    """
+    if (flops_per_token is None) != (peak_flops is None):
+        raise ReadError("--flops-per-token and --peak-flops are given together")
+    try:
+        return Supposed(trainers, rollouts, metrics_setting.checked(None, flops_per_token, peak_flops).flops)
+    except CaptureError as exc:
+        of_both = f"--flops-per-token {flops_per_token!r}, --peak-flops {peak_flops!r}"
+        raise ReadError(
+            f"{of_both}: give numbers above 0 (3.5e14), or one for each stage (actor_update=6e9,…)"
+        ) from exc
 
 
 def parsed(

@@ -10,9 +10,9 @@ from rich.text import Text
 
 from ...errors import ReadError
 from .choice import stages_of
-from .escape import NAME_LIMIT, for_rich
+from .escape import NAME_LIMIT, for_rich, shown
 from .number_table import NOTHING
-from .units import duration
+from .units import duration, spans
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 
 # What the time of a stage is divided into; transfer and waiting are parts of communicating.
 PARTS = ("computing", "communicating", "transfer", "waiting", "free")
-_TIMES = ("stage_ns", *(f"{part}_ns" for part in PARTS))
+TIMES = ("stage_ns", *(f"{part}_ns" for part in PARTS))
 _STAGES_SHOWN, _RANKS_SHOWN = 16, 4
 
 
 def summarise(run: Run, choice: ReportChoice) -> list[dict[str, Any]]:
     """Of each stage, the longest first, and rank: `stage, rank, steps, stage_ns` and each of PARTS in ns, a step.
 
-    In the mean of the steps; what no file tells is None. *Cost*: the run's own profiles are joined the first time, a
-    gigabyte of them at most.
+    In the mean of the steps; what no file tells is None. Then `first_step, last_step, sources, clocks, error_ns`: of
+    which steps, of what kinds of files, how clocks were compared, and the largest bound of each number. *Cost*: the
+    run's own profiles are joined the first time, a gigabyte of them at most.
     """
     import polars as pl
 
@@ -37,8 +38,12 @@ def summarise(run: Run, choice: ReportChoice) -> list[dict[str, Any]]:
         rows = rows.filter(pl.col("stage").is_in(_stages_in(choice.stages, rows["stage"].unique().to_list())))
     if not rows.height:
         return []
-    means = [pl.col(name).mean().round().cast(pl.Int64) for name in _TIMES]
-    of_ranks = rows.group_by("stage", "rank").agg(pl.col("step").n_unique().cast(pl.Int64).alias("steps"), *means)
+    means = [pl.col(name).mean().round().cast(pl.Int64) for name in TIMES]
+    of_ranks = rows.group_by("stage", "rank").agg(
+        pl.col("step").n_unique().cast(pl.Int64).alias("steps"), *means, first_step=pl.col("step").min(),
+        last_step=pl.col("step").max(), sources=pl.col("source").unique().sort(),
+        clocks=pl.col("clock").unique().sort(), error_ns=pl.col("error_ns").max(),
+    )  # fmt: skip
     most = pl.col("stage_ns").max().over("stage")
     return of_ranks.sort(most, "stage", "rank", descending=[True, False, False], nulls_last=True).to_dicts()
 
@@ -50,8 +55,23 @@ def _stages_in(wanted: tuple[str, ...], there: list[str]) -> list[str]:
         return []  # the report has it, and no device did anything in it
 
 
+def origin(devices: list[dict[str, Any]]) -> str:
+    """`Ascend DB of ranks 0-5, steps 0 to 9, right to 12 µs`: what the rows are from."""
+    ranks = spans(row["rank"] for row in devices if row["rank"] is not None)
+    steps = {row[key] for row in devices for key in ("first_step", "last_step") if row[key] is not None}
+    of_ranks = f" of rank{'s' * (not ranks.isdecimal())} {ranks}" if ranks else ""
+    of_steps = (
+        f", step{'s' * (len(steps) > 1)} {' to '.join(map(str, sorted({min(steps), max(steps)})))}" if steps else ""
+    )
+    error = max((row["error_ns"] for row in devices if row["error_ns"] is not None), default=None)
+    by = " by the wall clock" if any("wall clock" in row["clocks"] for row in devices) else ""
+    right = "" if not error else f", right to {duration(error)}{by}"
+    sources = " and ".join(sorted({shown(source) for row in devices for source in row["sources"]}))
+    return f"{sources}{of_ranks}{of_steps}{right}"
+
+
 def lines(devices: list[dict[str, Any]], everything: bool) -> list[RenderableType]:
-    """A table, where there is anything to show."""
+    """A table, where there is anything to show, and what it is from."""
     if not devices:
         return []
     stages: dict[str, list[dict[str, Any]]] = {}
@@ -61,7 +81,8 @@ def lines(devices: list[dict[str, Any]], everything: bool) -> list[RenderableTyp
     for stage in list(stages) if everything else list(stages)[:_STAGES_SHOWN]:
         _add(table, stage, stages[stage], len(stages[stage]) if everything else _RANKS_SHOWN)
     hidden = 0 if everything else len(stages) - _STAGES_SHOWN
-    return [table, *([Text(f"… {hidden} shorter stages (--all)", "dim")] if hidden > 0 else [])]
+    more = [Text(f"… {hidden} shorter stages (--all)", "dim")] if hidden > 0 else []
+    return [table, *more, Text(f"  from {origin(devices)}", "dim")]
 
 
 def _empty() -> Table:
@@ -75,7 +96,7 @@ def _empty() -> Table:
 def _add(table: Table, stage: str, rows: list[dict[str, Any]], shown: int) -> None:
     for row in rows if len(rows) <= shown + 1 else rows[:shown]:
         name = for_rich(stage, NAME_LIMIT).append(f"  rank {row['rank']}")
-        values = (row[name] for name in _TIMES)
+        values = (row[name] for name in TIMES)
         table.add_row(name, str(row["steps"]), *(NOTHING if ns is None else duration(ns) for ns in values))
     if len(rows) > shown + 1:
         table.add_row(Text(f"  … {len(rows) - shown} more ranks (--all)", "dim"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Sequence
 
 from ...store import verdicts as kinds
 from .escape import shown
@@ -52,3 +52,9 @@ def sentence(verdict: dict[str, Any]) -> str:
 def begun(words: str) -> str:
     """The words with a capital at their beginning."""
     return words[:1].upper() + words[1:]
+
+
+def listed(texts: Sequence[str], between: str, at_most: int, what: str = "{} more") -> str:
+    """The first of them, and how many more there are."""
+    more = [f"{what.format(len(texts) - at_most)} (--json lists all)"] if len(texts) > at_most else []
+    return between.join([*texts[:at_most], *more])

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from .. import judged as judging
 from .. import places
-from ..tables import incidents, stages, stragglers, what_if
-from . import captures, causes, device_words, devices, measuring, waits
-from .choice import EVERYTHING, ReportChoice
+from ..tables import incidents, split, stages, stragglers, what_if
+from . import captures, causes, device_words, devices, measuring, step_means, waits
+from .choice import EVERYTHING, NOTHING_SUPPOSED, ReportChoice, Supposed
 from .headline import headline
 from .measuring import NAMES
 
@@ -24,34 +24,34 @@ LOSSES = (
 
 
 # Of the form of the summary as JSON. 1 had no such number, 2 no verdicts, 3 no headline, stragglers and what-if,
-# 4 not in `judged` which roles were judged by how many steps, and what was withdrawn.
-SCHEMA = 5
+# 4 not in `judged` which roles were judged by how many steps, and what was withdrawn, 5 nothing of `step_means`, and of
+# stragglers and what-if the first 40 only.
+SCHEMA = 6
 # Who waits is seen in so many steps, the last ones.
 _WAITS_OF_STEPS = 200
-# So many rows of stragglers and of what-if; `Run` has all.
-_ROWS = 40
 
 
-def summarise(run: Run, choice: ReportChoice = EVERYTHING) -> dict[str, Any]:
+def summarise(run: Run, choice: ReportChoice = EVERYTHING, supposed: Supposed = NOTHING_SUPPOSED) -> dict[str, Any]:
     """Steps, stages by rank, ranges, own cost, endings, losses, coalesced ranges and damage of `run`.
 
     Stages and ranges are those of the `choice`; verdicts, what ended how, what was lost and what is damaged is of the
     whole run.
 
     Raises:
-        ReadError: nothing in the run answers to the choice, or to a part of it.
+        ReadError: nothing in the run answers to the choice, or to a part of it, or tells of what is supposed.
     """
     processes = run.processes()
     measured = measuring.measured(run, processes, choice)
-    judged = _judged(run, processes, measured.stages, choice)
+    judged = _judged(run, processes, measured.stages, choice, supposed)
     gone = _gone(processes, run.open_ranges())
     states = processes["state"].to_list()
     return {
         "schema": SCHEMA, "run": run.id, "path": run.path, "processes": processes.height,
         "states": {state: states.count(state) for state in sorted(set(states))},
         "first_step": measured.first_step, "last_step": measured.last_step,
-        "chosen": choice.as_json(), "chosen_words": str(choice), **judged,
-        "step_time": measured.step_time, "stages": measured.stages, "ranges": measured.ranges,
+        "chosen": choice.as_json(), "chosen_words": str(choice), "supposed": supposed.as_json(), **judged,
+        "step_time": measured.step_time, **step_means.summarise(run, supposed), "stages": measured.stages,
+        "ranges": measured.ranges,
         "devices": devices.summarise(run, choice),
         "by_devices": [latest._asdict() for latest in device_words.summarise(run.path, run.id)],
         "waits": waits.summarise(run, measured.waiting, processes.select(NAMES).to_dicts(), choice.steps),
@@ -64,7 +64,9 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _judged(run: Run, processes: pl.DataFrame, entries: list[dict[str, Any]], choice: ReportChoice) -> dict[str, Any]:
+def _judged(
+    run: Run, processes: pl.DataFrame, entries: list[dict[str, Any]], choice: ReportChoice, supposed: Supposed
+) -> dict[str, Any]:
     """`verdicts` that hold and how it was `judged`; rows of the stages say for whom they wait."""
     steps = run.role_steps()
     judged = judging.of_run(run)
@@ -77,10 +79,11 @@ def _judged(run: Run, processes: pl.DataFrame, entries: list[dict[str, Any]], ch
         "enough_steps": judging.ENOUGH_STEPS, "withdrawn": [_plain(verdict) for verdict in judged.withdrawn],
     }  # fmt: skip
     verdicts = [_plain(verdict) for verdict in judged.holding]
-    saving = what_if.table(run.role_runs(), judged.blaming).head(_ROWS).to_dicts()
+    asked = split.asked_for(supposed.trainers, supposed.rollouts)
+    saving = what_if.table(run.role_runs(), judged.blaming, asked).to_dicts()
     return {
         "headline": headline(how, verdicts, saving), "verdicts": verdicts, "judged": how,
-        "stragglers": stragglers.table(run.role_runs()).head(_ROWS).to_dicts(), "what_if": saving,
+        "stragglers": stragglers.table(run.role_runs()).to_dicts(), "what_if": saving,
     }  # fmt: skip
 
 

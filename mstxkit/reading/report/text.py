@@ -8,9 +8,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from .. import labels
-from . import captures, device_words, devices, elsewhere, incident_lines, verdict_words, waits
+from . import captures, device_words, devices, elsewhere, incident_lines, step_words, verdict_words, waits
 from .escape import for_rich, for_terminal, shown
 from .range_table import range_table
+from .sentences import listed
 from .stage_table import stage_table
 from .units import duration
 
@@ -37,7 +38,7 @@ def render(summary: dict[str, Any], everything: bool = False, top: int | None = 
     parts += _apart(
         [Text(for_terminal(device_words.line(latest, summary["path"]))) for latest in summary["by_devices"]]
     )
-    parts += [Text(), *_step_time(summary)]
+    parts += [Text(), *_step_time(summary), *step_words.lines(summary)]
     parts += _apart(stage_table(summary["stages"], everything) if summary["stages"] else [])
     parts += waits.lines(summary["waits"])
     parts += _apart([range_table(summary["ranges"], top, everything)] if summary["ranges"] else [])
@@ -137,8 +138,7 @@ def _ended(ending: dict[str, Any]) -> Text:
 
 
 def _listed(texts: list[str], between: str = ", ") -> str:
-    more = [f"{len(texts) - RANK_LIMIT} more (--json lists all)"] if len(texts) > RANK_LIMIT else []
-    return between.join(texts[:RANK_LIMIT] + more)
+    return listed(texts, between, RANK_LIMIT)
 
 
 def _context(inside: dict[str, Any]) -> str:

@@ -29,11 +29,11 @@ def lines(judged: dict[str, Any], verdicts: list[dict[str, Any]], saves: str = "
     if not verdicts:
         words = nobody.words(judged)
         head = Text.assemble(("Verdict: ", "bold"), words.verdict)
-        return [head, *_below([("why", words.why), *(("next", what) for what in words.next)])]
+        return [head, *below([("why", words.why), *(("next", what) for what in words.next)])]
     shown_lines: list[RenderableType] = []
     for place, verdict in enumerate(verdicts[:_SHOWN]):
         why, *others = parts(verdict)
-        shown_lines += [_headline(verdict), *_below([why, ("saves", "" if place else saves), *others])]
+        shown_lines += [_headline(verdict), *below([why, ("saves", "" if place else saves), *others])]
     if len(verdicts) > _SHOWN:
         shown_lines.append(Text(f"… and {len(verdicts) - _SHOWN} more verdicts (--json lists all)", "dim"))
     return shown_lines
@@ -80,7 +80,7 @@ def _why(verdict: dict[str, Any]) -> str:
     return "; ".join(filter(None, (waits, *(words for words, ratio in shares.items() if ratio))))
 
 
-def _below(parts: list[tuple[str, str]]) -> list[Table]:
+def below(parts: list[tuple[str, str]]) -> list[Table]:
     """A line for each that says something, indented also where it wraps."""
     if not any(text for _, text in parts):
         return []

@@ -39,7 +39,9 @@ _OF_ALL = ("all_slow", "communication", "link")
 TAIL_STAGES = ("actor_generate",)
 
 
-def table(runs: tuple[RoleRun, ...], verdicts: Iterable[Verdict] = ()) -> pl.DataFrame:
+def table(
+    runs: tuple[RoleRun, ...], verdicts: Iterable[Verdict] = (), asked: split.AskedSplit | None = None
+) -> pl.DataFrame:
     """`kind, role, stage, where, rank, group, trainers, rollouts, first_step, last_step, step_ns, without_ns, …`.
 
     Then `saved_ns, saved_ratio`; what saves most first. `step_ns`: how long a step took from `first_step` to
@@ -55,8 +57,12 @@ def table(runs: tuple[RoleRun, ...], verdicts: Iterable[Verdict] = ()) -> pl.Dat
     Args:
         runs: Of each role.
         verdicts: That hold; of them is known since when all are slower.
+        asked: A split that is to be among the rows.
+
+    Raises:
+        ReadError: nothing tells of what is asked for.
     """
-    rows = [row for run in runs for row in _of_role(run, verdicts)] + list(split.rows(runs, SPLIT))
+    rows = [row for run in runs for row in _of_role(run, verdicts)] + list(split.rows(runs, SPLIT, asked))
     return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort("saved_ratio", descending=True, maintain_order=True)
 
 

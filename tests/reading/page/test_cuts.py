@@ -118,8 +118,26 @@ def test_verdicts_and_stragglers_that_are_not_listed_are_counted(tmp_path: Path)
     }  # fmt: skip
 
     page = page_of(of_six_roles(tmp_path / "run"), verdicts=verdicts)
-    table = sections.stragglers([straggler] * 40, in_all=50)
+    table = sections.stragglers([straggler] * 50)
 
     assert "<li>and 3 more: " in page
     assert len(rows_of(table, "Stragglers, by cost")) == 24
     assert "and 26 more" in table
+
+
+def test_what_if_and_lateness_that_are_not_listed_or_drawn_are_counted(tmp_path: Path) -> None:
+    change = {
+        "kind": "straggler", "stage": "work_actor", "where": "in", "group": None, "step_ns": 100, "without_ns": 50,
+        "saved_ratio": 0.5,
+    }  # fmt: skip
+    late = {"role": "actor", "stage": "work_actor", "source": "stage_entry", "late_ns": 20.0, "error_ns": 7, "steps": 4}
+
+    page = page_of(
+        of_six_roles(tmp_path / "run"), what_if=[{**change, "rank": rank} for rank in range(30)],
+        lateness=[{**late, "rank": rank} for rank in range(26)],
+    )  # fmt: skip
+    sections_of = dict(re.findall(r'<section id="(\w+)" [^>]*>(.*?)</section>', page, re.DOTALL))
+
+    assert len(rows_of(page, "What each would save")) == len(rows_of(page, "Lateness, mean of the steps")) == 24
+    assert "The first 12 of 30." in sections_of["saves"] and "and 6 more" in sections_of["saves"]
+    assert "The first 12 of 26." in sections_of["late"] and "and 2 more" in sections_of["late"]

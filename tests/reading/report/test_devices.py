@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ pytest.importorskip("polars")
 from typer.testing import CliRunner
 
 from mstxkit.cli import application
+from mstxkit.reading.report.devices import TIMES, origin
+from mstxkit.reading.report.units import duration
 
 
 def ran(*words: object) -> str:
@@ -36,6 +40,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         device_profiles.ascend_db(file, imported_run.device_of(rank=rank))
     ran("import", *(folder / str(rank) for rank in range(6)), "--run", run)
     return run
+
+
+def squeezed(text: str) -> str:
+    """Without the spaces that fill lines up."""
+    return re.sub(" +", " ", text).replace(" \n", "\n")
 
 
 def devices(run: Path, *words: str) -> list[dict[str, Any]]:
@@ -67,6 +76,33 @@ def test_the_text_shows_some_ranks_of_each_and_says_how_many_more_there_are(run:
     assert "… 2 more ranks (--all)" in some
     assert "actor_update  rank 5" in every
     assert "computing" in some and "free" in some
+
+
+def test_it_says_what_it_is_from(run: Path) -> None:
+    (row, *_) = devices(run, "--steps", "1:3")
+
+    assert (row["first_step"], row["last_step"]) == (1, 3)
+    assert (row["sources"], row["clocks"], row["error_ns"]) == (["Ascend DB"], ["ranges"], 0)
+    assert "from Ascend DB of ranks 0-5, steps 0 to 5\n" in squeezed(ran("report", run))
+    assert "from Ascend DB of rank 2, step 4\n" in squeezed(ran("report", run, "--steps", "4", "--ranks", "2"))
+
+
+def test_how_sure_it_is_stands_there_with_the_clock_it_is_by() -> None:
+    row = {"rank": 3, "first_step": None, "last_step": None, "sources": ["kernel details"], "clocks": ["wall clock"]}
+
+    assert origin([{**row, "error_ns": 10**7}]) == "kernel details of rank 3, right to 10.0 ms by the wall clock"
+
+
+def test_the_page_has_the_same_of_the_whole_run(run: Path, tmp_path: Path) -> None:
+    ran("report", run, "--html", tmp_path / "page.html", "--steps", "1:2", "--ranks", "0", "--all")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    section = unescape(page[page.index('<section id="devices"') :]).partition("</section>")[0]
+
+    rows = [re.findall(r"<td[^>]*>(?:<bdi>)?(.*?)(?:</bdi>)?</td>", row) for row in section.split("<tr>")[2:]]
+    assert rows == [
+        [row["stage"], str(row["rank"]), "6", *(duration(row[name]) for name in TIMES)] for row in devices(run)
+    ]
+    assert "From Ascend DB of ranks 0-5, steps 0 to 5." in section
 
 
 def test_without_a_profile_nothing_is_said_of_devices(tmp_path: Path) -> None:

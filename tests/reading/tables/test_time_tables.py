@@ -168,6 +168,47 @@ def test_a_sample_that_goes_on_alone_is_the_last_of_its_process() -> None:
     assert table.select("duration_ns", "alone_ns", "is_last").rows() == [(40, 25, True), (10, 0, False), (10, 0, False)]
 
 
+def occurrences(*spans: tuple[int, int, float | None], steps: int = 4) -> pl.DataFrame:
+    """Of one process, alike in each step: begin, end, tokens."""
+    rows = [
+        {"process": 0, "rank": 0, "step": step, "stage": "generate", "start_ns": 100 * step + begin,
+         "duration_ns": end - begin, "tokens": tokens}
+        for step in range(steps) for begin, end, tokens in spans
+    ]  # fmt: skip
+    return pl.DataFrame(rows, schema_overrides={"tokens": pl.Float64})
+
+
+@pytest.mark.parametrize("tokens", [None, 6.0])
+def test_a_stage_that_encloses_the_samples_is_none_of_them(tokens: float | None) -> None:
+    inside = (1, 10, 1.0), (3, 40, 4.0), (5, 15, 1.0)
+
+    enclosed, alone = samples.table(occurrences((0, 45, tokens), *inside)), samples.table(occurrences(*inside))
+
+    assert enclosed.rows() == alone.rows()
+    assert enclosed.filter("is_last").select("duration_ns", "alone_ns", "samples").unique().rows() == [(37, 25, 3)]
+
+
+def test_each_of_several_rounds_of_a_step_may_enclose_its_samples() -> None:
+    table = samples.table(occurrences((0, 20, None), (1, 19, 9.0), (2, 8, 2.0), (30, 50, None), (31, 49, 3.0)))
+
+    assert sorted(table["duration_ns"].unique()) == [6, 18]
+    assert table["samples"].unique().to_list() == [3]
+
+
+def test_a_long_sample_that_holds_the_others_now_and_then_stays_a_sample() -> None:
+    held, beside = occurrences((0, 40, None), (1, 10, None), (5, 15, None)), occurrences((0, 9, None), (5, 15, None))
+
+    table = samples.table(pl.concat([held.filter(pl.col("step") < 2), beside.filter(pl.col("step") >= 2)]))
+
+    assert table.filter("is_last").select("step", "duration_ns").rows() == [(0, 40), (1, 40), (2, 10), (3, 10)]
+
+
+def test_a_sample_with_fewer_tokens_than_those_that_it_holds_encloses_nothing() -> None:
+    table = samples.table(occurrences((0, 40, 4.0), (1, 10, 3.0), (5, 15, 2.0)))
+
+    assert table.filter("is_last")["duration_ns"].unique().to_list() == [40]
+
+
 def test_tables_of_nothing_have_their_columns() -> None:
     for module in (bubbles, critical_path, links, ranks, step_lengths, stragglers, tails, throughput):
         table = module.table(())

@@ -11,6 +11,7 @@ pl = pytest.importorskip("polars")
 from builders import soak  # noqa: E402
 from builders.simulated_steps import role_of, runs_of, step_s  # noqa: E402
 
+from mstxkit.errors import ReadError  # noqa: E402
 from mstxkit.judging.judge import JobJudge  # noqa: E402
 from mstxkit.reading.tables import split, what_if  # noqa: E402
 from mstxkit.store.verdicts import Verdict  # noqa: E402
@@ -139,3 +140,31 @@ def test_a_job_of_one_rank_has_no_straggler() -> None:
     rows = what_if.table(runs_of(JobShape(ranks=1), steps=5))
 
     assert "straggler" not in rows["kind"].to_list()
+
+
+@pytest.mark.parametrize(("trainers", "rollouts"), [(11, 5), (12, 16), (None, 3)])
+def test_a_split_that_is_asked_for_is_told_whatever_it_saves(trainers: int | None, rollouts: int | None) -> None:
+    runs = runs_of(JobShape(ranks=8, rollouts=8, is_async=True))
+    without = what_if.table(runs)
+
+    rows = what_if.table(runs, asked=split.asked_for(trainers, rollouts))
+
+    n, m = trainers or 8, rollouts or 8
+    (row,) = rows.filter((pl.col("trainers") == n) & (pl.col("rollouts") == m)).to_dicts()
+    made, used = (split._tokens_a_busy_second(run) for run in sorted(runs, key=lambda run: run.role != "rollout"))
+    faster = split.pace(made, used, n, m) / split.pace(made, used, 8, 8)
+    assert row["step_ns"] / row["without_ns"] == pytest.approx(faster)
+    assert rows.filter(~((pl.col("trainers") == n) & (pl.col("rollouts") == m)).fill_null(False)).equals(without)
+
+
+def test_a_split_is_told_once_also_where_it_would_be_told_anyway() -> None:
+    runs = runs_of(JobShape(ranks=8, rollouts=8, is_async=True))
+
+    assert what_if.table(runs, asked=split.asked_for(10, 6)).equals(what_if.table(runs))
+
+
+def test_a_split_that_nothing_tells_of_is_an_error() -> None:
+    with pytest.raises(ReadError, match="one role generates and another one trains"):
+        what_if.table(runs_of(JobShape(ranks=2), steps=5), asked=split.asked_for(2, 2))
+    with pytest.raises(ReadError, match="trainers=0, rollouts=2: give whole numbers from 1 on"):
+        split.asked_for(0, 2)

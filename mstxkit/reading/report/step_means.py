@@ -1,0 +1,128 @@
+"""What the steps of a run say, in the mean of them: where their time goes, who is late and waited for, tails, tokens.
+
+Text, JSON and page take it from here. Plain values of the whole run, times in ns; `role` is "" where none is known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from ...stages import canonical
+from ..tables.samples import GENERATES
+
+if TYPE_CHECKING:
+    from ...store.metrics_setting import Flops
+    from ..role_runs import RoleRun
+    from ..run import Run
+    from .choice import Supposed
+
+_OFTEN, _SAMPLES = 5, 24
+
+
+def summarise(run: Run, supposed: Supposed) -> dict[str, Any]:
+    """`wait_ratio, critical_path, lateness, held_up_by, tails, samples, throughput, resharding`, each said below.
+
+    `wait_ratio` is what a rank waits for others, over a step. Of `samples` there are those that went on alone longest
+    (`longest_alone`, columns as `Run.samples()`), and how many there are of all.
+    """
+    samples = run.samples()
+    alone = samples.filter(samples["alone_ns"] > 0).sort("alone_ns", descending=True, maintain_order=True)
+    return {
+        "wait_ratio": run.steps()["wait_ratio"].mean(), "critical_path": critical_path(run.critical_path()),
+        "lateness": lateness(run.lateness(), run.role_runs()), "held_up_by": held_up_by(run.bubbles()),
+        "tails": tails(run.tails()), "throughput": throughput(run.throughput(1, 1), supposed.flops),
+        "samples": {"count": samples.height, "longest_alone": alone.head(_SAMPLES).to_dicts()},
+        "resharding": resharding(run.resharding()),
+    }  # fmt: skip
+
+
+def critical_path(path: pl.DataFrame) -> list[dict[str, Any]]:
+    """`role, stage, where, ns, ratio`: of each stage, or the time before it, ns of a step and share; longest first."""
+    rows = path.with_columns(steps=pl.col("step").n_unique().over("role"))
+    means = rows.group_by("role", "stage", "where", maintain_order=True).agg(
+        ns=(pl.col("duration_ns").sum() / pl.col("steps").first()).round().cast(pl.Int64)
+    )
+    return (
+        means.with_columns(ratio=pl.col("ns") / pl.col("ns").sum().over("role"))
+        .sort("ns", descending=True, maintain_order=True)
+        .to_dicts()
+    )
+
+
+def lateness(late: pl.DataFrame, runs: tuple[RoleRun, ...]) -> list[dict[str, Any]]:
+    """`role, rank, stage, source, late_ns, error_ns, steps`: who enters after the first, latest first; who is first is
+    not among them. `error_ns` is the largest bound.
+    """
+    roles = {(rank, canonical(kind.stage)): run.role for run in runs for rank in run.ranks for kind in run.kinds}
+    means = late.group_by("rank", "stage", "source").agg(
+        late_ns=pl.col("late_ns").mean(), error_ns=pl.col("error_ns").max(), steps=pl.col("step").n_unique()
+    )
+    rows = means.filter(pl.col("late_ns") > 0).sort("late_ns", "rank", "stage", descending=[True, False, False])
+    return [{"role": roles.get((row["rank"], canonical(row["stage"])), ""), **row} for row in rows.to_dicts()]
+
+
+def held_up_by(bubbles: pl.DataFrame) -> list[dict[str, Any]]:
+    """`role, rank, stage, steps, of_steps, wait_ns`: whom the others waited for, late in which stage, in how many steps
+    of those in which any waits; how long, all together a step. Most first.
+    """
+    rows = bubbles.with_columns(of_steps=pl.col("step").n_unique().over("role"))
+    is_known = pl.col("gate_rank").is_not_null() & pl.col("gate_stage").is_not_null() & (pl.col("where") != "inside")
+    rows = rows.filter(is_known & (pl.col("rank") != pl.col("gate_rank")))
+    gates = rows.group_by("role", rank="gate_rank", stage="gate_stage").agg(
+        pl.col("of_steps").first(), steps=pl.col("step").n_unique(),
+        wait_ns=(pl.col("wait_ns").sum() / pl.col("of_steps").first()).round().cast(pl.Int64),
+    )  # fmt: skip
+    order = gates.sort("wait_ns", "rank", "stage", descending=[True, False, False])
+    return order.filter(pl.col("wait_ns") > 0).to_dicts()
+
+
+def tails(rows: pl.DataFrame) -> list[dict[str, Any]]:
+    """`role, stage, generates, steps, middle_ns, p90_ns, last_ns, tail_ns, tail_ratio, idle_ns, longer_ratio, often`.
+
+    Columns as `Run.tails()`; `longer_ratio`: the last rank's tokens over the mean of all, null where nobody tells.
+    `often`: (rank, in how many steps it was last). What generates comes first, then the longest tail.
+    """
+    names = ("middle_ns", "p90_ns", "last_ns", "tail_ns", "tail_ratio", "idle_ns")
+    longer = pl.col("last_rank_tokens") / (pl.col("tokens") / pl.col("ranks"))
+    means = rows.group_by("role", "stage", maintain_order=True).agg(
+        pl.col(*names).mean(),
+        steps=pl.len(),
+        often=pl.col("last_rank").value_counts(),
+        longer_ratio=longer.filter(longer.is_finite()).mean(),
+    )
+    entries = means.sort("tail_ns", descending=True, maintain_order=True).to_dicts()
+    for entry in entries:
+        often = [(last["last_rank"], last["count"]) for last in entry["often"] if last["last_rank"] is not None]
+        entry["often"] = [[rank, count] for rank, count in sorted(often, key=lambda last: (-last[1], last[0]))[:_OFTEN]]
+        entry["generates"] = canonical(entry["stage"]) == GENERATES
+    return sorted(entries, key=lambda entry: not entry["generates"])
+
+
+def throughput(rows: pl.DataFrame, flops: Flops) -> list[dict[str, Any]]:
+    """`role, stage, ranks, steps, tokens_per_s, step_tokens_per_s, mfu_ratio`, as of `Run.throughput()`.
+
+    Args:
+        rows: That table, with tokens a second of one rank for `mfu_ratio`: of 1 operation each, of 1 a second.
+        flops: What they really are.
+    """
+    means = pl.col("tokens_per_s", "step_tokens_per_s", "mfu_ratio").mean()
+    grouped = rows.group_by("role", "stage", maintain_order=True).agg(pl.col("ranks").max(), means, steps=pl.len())
+    entries = grouped.to_dicts()
+    for entry in entries:
+        of_rank = entry["mfu_ratio"] or 0.0
+        ratios = (flops.mfu_ratio(stage, of_rank, 1) for stage in (entry["stage"], canonical(entry["stage"])))
+        entry["mfu_ratio"] = next(filter(None, ratios), None)
+    return entries
+
+
+def resharding(rows: pl.DataFrame) -> list[dict[str, Any]]:
+    """`kind, role, stage, steps, cost_ns, last_ns, step_ratio`, as of `Run.resharding()`; what costs most first."""
+    means = pl.col("cost_ns", "last_ns").mean().round().cast(pl.Int64), pl.col("step_ratio").mean()
+    return (
+        rows.group_by("kind", "role", "stage", maintain_order=True)
+        .agg(*means, steps=pl.col("step").n_unique())
+        .sort("last_ns", descending=True, nulls_last=True, maintain_order=True)
+        .to_dicts()
+    )

@@ -1,0 +1,152 @@
+"""Where a run's steps go, in words: a line each for the terminal, and the sentences that the page has too."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Mapping, Sequence
+
+from rich.console import RenderableType
+
+from ..tables.resharding import DISPATCH
+from ..tables.what_if import SPLIT
+from .escape import shown
+from .number_table import percent
+from .sentences import listed
+from .units import duration
+from .verdict_words import below
+
+_LEAST_SHARE = 0.01
+_SAME_WORK = 0.05  # of the mean, more or less
+KNOWN_BY = {"flight_recorder": " by its rings", "device": " by its device"}
+WHERE = {"inside": "inside of", "in": "in", "before": "before"}
+_IFS = {
+    "straggler": "rank {rank} as fast as the others {where} {stage}", "bubble": "nobody waits {where} {stage}",
+    "link": "the collectives of ranks {group} in {stage} as fast as others",
+    "tail": "no rank longer in {stage} than the one in the middle",
+    "change": "{stage} as fast as before step {first_step}",
+    "split": "{trainers} trainers and {rollouts} rollouts",
+}  # fmt: skip
+
+
+def lines(summary: Mapping[str, Any]) -> list[RenderableType]:
+    """A line for each that there is something to say of; of long lists the first ones, and how many more there are."""
+    parts = [
+        ("time", _path(summary["critical_path"])), ("slower", _first(map(straggler, summary["stragglers"]))),
+        ("waiting", _waiting(summary)), ("late", _first(late(row) for row in summary["lateness"] if is_late(row))),
+        ("tail", _first(map(tail, summary["tails"]), 1, "tails of other stages: {}")),
+        ("samples", "; ".join(map(sample, summary["samples"]["longest_alone"][:1]))),
+        ("tokens/s", _first(map(rate, summary["throughput"]), 4)),
+        ("resharding", _first(map(cost, summary["resharding"]), 4)),
+        ("what if", _first(f"{supposed(row)}: {saved(row)}" for row in ifs(summary))),
+    ]  # fmt: skip
+    return [*below(parts)]
+
+
+def _first(words: Iterable[str], count: int = 2, what: str = "{} more") -> str:
+    return listed(list(words), "; ", count, what)
+
+
+def _path(rows: Sequence[dict[str, Any]]) -> str:
+    roles: dict[str, list[str]] = {}
+    for row in rows:
+        if row["ratio"] >= _LEAST_SHARE:
+            roles.setdefault(row["role"], []).append(f"{percent(row['ratio'])} {place(row)}")
+    named = (f"{shown(role) + ': ' if len(roles) > 1 else ''}{', '.join(words)}" for role, words in roles.items())
+    return _first(named, 4, "other roles: {}")
+
+
+def place(row: Mapping[str, Any]) -> str:
+    """`actor_update`, or `before reward`."""
+    return f"{'before ' if row['where'] == 'before' else ''}{shown(row['stage'])}"
+
+
+def straggler(row: Mapping[str, Any]) -> str:
+    """`rank 3 takes 80 % longer in actor_generate for its work, 4.20 s a step`."""
+    where = f"{WHERE[row['where']]} {shown(row['stage'])}"
+    longer = f"{percent(row['effect_ratio'])} longer {where} for its work"
+    return f"rank {row['rank']} takes {longer}, {duration(row['more_ns'] or 0)} a step"
+
+
+def _waiting(summary: Mapping[str, Any]) -> str:
+    share = summary["wait_ratio"]
+    words = [f"{percent(share)} of a rank’s time"] if share else []
+    return "; ".join([*words, *filter(None, [_first(map(held_up, summary["held_up_by"]))])])
+
+
+def held_up(row: Mapping[str, Any]) -> str:
+    """`all together 31.2 s a step for rank 3, late in actor_generate in 48 of 50 steps`."""
+    why = f"late in {shown(row['stage'])} in {row['steps']} of {row['of_steps']} steps"
+    return f"all together {duration(row['wait_ns'])} a step for rank {row['rank']}, {why}"
+
+
+def is_late(row: Mapping[str, Any]) -> bool:
+    """Is it late for sure: by more than clocks may err?"""
+    return bool(row["late_ns"] > row["error_ns"])
+
+
+def late(row: Mapping[str, Any]) -> str:
+    """`rank 3 enters actor_update 4.20 s after the first (± 100 µs)`; by device ranges, or rings, where these tell."""
+    error = f" (± {duration(row['error_ns'])})" if row["error_ns"] else ""
+    by = KNOWN_BY.get(row["source"], "")
+    return f"rank {row['rank']} enters {shown(row['stage'])} {duration(row['late_ns'])} after the first{error}{by}"
+
+
+def tail(row: Mapping[str, Any]) -> str:
+    """Of one stage, as a sentence that begins small."""
+    longer = row["longer_ratio"]
+    is_same = longer is None or abs(longer - 1) <= _SAME_WORK
+    work = "no more tokens than the mean" if is_same else f"{longer:.2f} times the mean’s tokens"
+    return "; ".join((
+        f"in {shown(row['stage'])} the last rank goes on for {percent(row['tail_ratio'])} of its time after the one in "
+        "the middle is done",
+        f"all ranks together wait {duration(row['idle_ns'])} a step for it",
+        *([f"it has {work}"] if longer is not None else []),
+        *(f"rank {rank} is last most often, in {count} of {row['steps']} steps" for rank, count in row["often"][:1]),
+    ))  # fmt: skip
+
+
+def sample(row: Mapping[str, Any]) -> str:
+    """`one of rank 3 in step 7 went on alone for 40.2 ms, of 60.6 ms that it took`."""
+    whose = "" if row["rank"] is None else f" of rank {row['rank']}"
+    alone, took = duration(row["alone_ns"]), duration(row["duration_ns"])
+    return f"one{whose} in step {row['step']} went on alone longest, for {alone} of the {took} that it took"
+
+
+def rate(row: Mapping[str, Any]) -> str:
+    """`actor_generate 12 300, over the step 5 100`."""
+    mfu = "" if row["mfu_ratio"] is None else f", MFU {percent(row['mfu_ratio'])}"
+    return f"{shown(row['stage'])} {number(row['tokens_per_s'])}, over the step {number(row['step_tokens_per_s'])}{mfu}"
+
+
+def number(value: float | None) -> str:
+    """12 345."""
+    return "–" if value is None else f"{value:,.0f}".replace(",", " ")
+
+
+def cost(row: Mapping[str, Any]) -> str:
+    """`weight_sync 1.20 s a step (6 %)`, `dispatch of reward 12.0 ms (<1 %)`."""
+    what = f"dispatch of {shown(row['stage'])}" if row["kind"] == DISPATCH else shown(row["stage"])
+    return f"{what} {duration(row['last_ns'])} a step ({percent(row['step_ratio'])})"
+
+
+def supposed(row: Mapping[str, Any]) -> str:
+    """What one row of what-if changes."""
+    values = {**row, "where": WHERE.get(row["where"] or "", "in"), "stage": shown(row["stage"])}
+    return _IFS[row["kind"]].format(**values)
+
+
+def ifs(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The split that is asked for, whatever it saves, then each row of what-if that saves a thousandth or more."""
+    asked = [row for row in summary["what_if"] if _is_asked_for(row, summary["supposed"])]
+    others = [row for row in summary["what_if"] if row not in asked]
+    return asked + [row for row in others if row["saved_ratio"] is not None and row["saved_ratio"] >= 0.001]
+
+
+def _is_asked_for(row: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+    numbers = {key: asked[key] for key in ("trainers", "rollouts") if asked[key] is not None}
+    is_of_them = all(row[key] == number for key, number in numbers.items())
+    return bool(numbers) and row["kind"] == SPLIT and is_of_them
+
+
+def saved(row: Mapping[str, Any]) -> str:
+    """`11 % less`, or more, of the length of a step."""
+    return f"{percent(abs(row['saved_ratio']))} {'less' if row['saved_ratio'] >= 0 else 'more'}"

@@ -1,0 +1,204 @@
+"""What steps say in the mean: the same as the tables, the worst first, whole in JSON, short in words on a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pl = pytest.importorskip("polars")
+pytest.importorskip("plotly")
+console = pytest.importorskip("rich.console")
+
+from builders.run_files import BankFiles, ProcessFiles, new_run  # noqa: E402
+from builders.simulated_runs import recorded_job  # noqa: E402
+from typer.testing import CliRunner  # noqa: E402
+
+from mstxkit.cli import application  # noqa: E402
+from mstxkit.reading.page import writing  # noqa: E402
+from mstxkit.reading.report import step_means, step_words  # noqa: E402
+from mstxkit.reading.report.choice import Supposed  # noqa: E402
+from mstxkit.reading.report.summary import summarise  # noqa: E402
+from mstxkit.reading.run import Run, open_run  # noqa: E402
+from mstxkit.store.metrics_setting import Flops  # noqa: E402
+from mstxkit.testing.simulator import InjectedFault, JobShape  # noqa: E402
+
+MS = 10**6
+SLOW = InjectedFault("before", "actor_generate", rank=3, factor=1.8)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    path = tmp_path_factory.mktemp("means") / "run"
+    return open_run(recorded_job(path, JobShape(ranks=8, is_dispatched=True), faults=[SLOW], steps=50))
+
+
+@pytest.fixture(scope="module")
+def summary(run: Run) -> dict[str, Any]:
+    return summarise(run)
+
+
+def words_of(summary: dict[str, Any], columns: int = 4000) -> dict[str, str]:
+    """What the terminal shows of each, by its first word."""
+    out = io.StringIO()
+    for line in step_words.lines(summary):
+        console.Console(file=out, width=columns, highlight=False).print(line)
+    return {line.split()[0]: " ".join(line.split()[1:]) for line in out.getvalue().splitlines()}
+
+
+def test_the_critical_path_is_the_length_of_a_step(run: Run, summary: dict[str, Any]) -> None:
+    rows = summary["critical_path"]
+
+    lasted = run.critical_path()["duration_ns"].sum() / run.steps().height
+    assert sum(row["ns"] for row in rows) == pytest.approx(lasted, rel=1e-6)
+    assert sum(row["ratio"] for row in rows) == pytest.approx(1)
+    assert [row["ns"] for row in rows] == sorted((row["ns"] for row in rows), reverse=True)
+    assert (rows[0]["stage"], rows[0]["where"], rows[0]["role"]) == ("actor_generate", "in", "actor")
+
+
+def test_who_held_up_the_others_is_told_with_the_steps_and_what_was_waited(run: Run, summary: dict[str, Any]) -> None:
+    worst = summary["held_up_by"][0]
+
+    bubbles = run.bubbles().filter(
+        (pl.col("gate_rank") == 3) & (pl.col("gate_stage") == "actor_generate") & (pl.col("rank") != 3)
+    )
+    assert (worst["rank"], worst["stage"], worst["of_steps"]) == (3, "actor_generate", 50)
+    assert worst["steps"] == bubbles["step"].n_unique()
+    assert worst["wait_ns"] == pytest.approx(bubbles["wait_ns"].sum() / 50, abs=1)
+
+
+def test_tails_and_tokens_are_the_means_of_the_tables(run: Run, summary: dict[str, Any]) -> None:
+    tail, rates = summary["tails"][0], {row["stage"]: row for row in summary["throughput"]}
+
+    rows = run.tails().filter(pl.col("stage") == "actor_generate")
+    assert (tail["stage"], tail["generates"], tail["steps"]) == ("actor_generate", True, 50)
+    assert tail["tail_ratio"] == pytest.approx(rows["tail_ratio"].mean())
+    assert tail["often"][0] == [3, rows["last_rank"].to_list().count(3)]
+    of_update = run.throughput().filter(pl.col("stage") == "actor_update")
+    assert rates["actor_update"]["tokens_per_s"] == pytest.approx(of_update["tokens_per_s"].mean())
+    assert rates["actor_update"]["mfu_ratio"] is None
+
+
+def test_what_resharding_and_a_controller_s_calls_cost_is_told(tmp_path: Path) -> None:
+    run, workers, driver = new_run(tmp_path / "run"), [BankFiles(), BankFiles()], BankFiles()
+    for step in range(4):
+        at = step * 100 * MS
+        for rank, bank in enumerate(workers):
+            bank.range("sync", at, at + (10 + 10 * rank) * MS, stage="weight_sync", own=True, step=step)
+            bank.range("gen", at + 30 * MS, at + 90 * MS, stage="actor_generate", own=True, step=step)
+        driver.range(
+            "gen", at + 25 * MS, at + 95 * MS, stage="actor_generate", own=True, step=step, waits_for="workers"
+        )
+    for rank, bank in enumerate(workers):
+        ProcessFiles(run, 100 + rank, rank=rank, role="actor").seal(bank)
+    ProcessFiles(run, 200, rank=None, role="driver", part="driver").seal(driver)
+
+    summary = summarise(open_run(run))
+
+    assert [
+        (row["kind"], row["stage"], row["steps"], row["cost_ns"] // MS, row["last_ns"] // MS)
+        for row in summary["resharding"]
+    ] == [("weights", "weight_sync", 4, 15, 20), ("dispatch", "actor_generate", 4, 10, 10)]
+    assert words_of(summary)["resharding"] == (
+        "weight_sync 20.0 ms a step (21 %); dispatch of actor_generate 10.0 ms a step (10 %)"
+    )
+
+
+def test_ranks_that_enter_late_are_of_the_role_whose_stage_it_is() -> None:
+    late = pl.DataFrame(
+        {"step": [0, 1, 0], "group": ["0,1"] * 3, "rank": [1, 1, 0], "stage": ["w"] * 3, "late_ns": [10, 30, 0],
+         "error_ns": [5, 7, 5], "source": ["stage_entry"] * 3}
+    )  # fmt: skip
+
+    (row,) = step_means.lateness(late, ())
+
+    assert row == {
+        "role": "", "rank": 1, "stage": "w", "source": "stage_entry", "late_ns": 20.0, "error_ns": 7, "steps": 2,
+    }  # fmt: skip
+
+
+def test_the_json_has_all_of_it_and_is_not_cut(run: Run) -> None:
+    done = CliRunner().invoke(application("report"), ["report", run.path, "--json"])
+    document = json.loads(done.stdout)
+
+    for key in ("critical_path", "held_up_by", "tails", "throughput", "resharding", "stragglers", "what_if"):
+        assert document[key], key
+    assert document["wait_ratio"] == pytest.approx(run.steps()["wait_ratio"].mean())
+    assert len(document["what_if"]) == run.what_if().height
+    pairs = run.bubbles().filter(
+        (pl.col("rank") != pl.col("gate_rank")) & (pl.col("wait_ns") > 0) & (pl.col("where") != "inside")
+    )
+    assert len(document["held_up_by"]) == pairs.select("gate_rank", "gate_stage").drop_nulls().n_unique()
+
+
+def test_the_text_says_each_in_a_line_and_how_much_more_there_is(summary: dict[str, Any]) -> None:
+    words = words_of(summary)
+
+    assert list(words) == ["time", "slower", "waiting", "tail", "tokens/s", "resharding", "what"]
+    assert words["time"].startswith(f"{round(100 * summary['critical_path'][0]['ratio'])} % actor_generate, ")
+    assert words["slower"].startswith("rank 3 takes ")
+    assert "for rank 3, late in actor_generate in " in words["waiting"]
+    assert words["waiting"].endswith(f"; {len(summary['held_up_by']) - 2} more (--json lists all)")
+    assert "rank 3 is last most often" in words["tail"]
+    assert "rank 3 as fast as the others in actor_generate: " in words["what"] or "more (--json" in words["what"]
+
+
+def test_the_mfu_is_of_what_a_token_takes_in_that_stage(run: Run) -> None:
+    flops = Flops({"actor_update": 6 * 7e9}, 3.5e14)
+
+    rates = {row["stage"]: row["mfu_ratio"] for row in summarise(run, supposed=Supposed(flops=flops))["throughput"]}
+
+    own = run.throughput(6 * 7e9, 3.5e14).filter(pl.col("stage") == "actor_update")["mfu_ratio"].mean()
+    assert rates["actor_update"] == pytest.approx(own)
+    assert rates["reward"] is None
+
+
+def test_a_split_that_is_asked_for_is_told_first_also_where_it_costs(tmp_path: Path) -> None:
+    path = recorded_job(tmp_path / "run", JobShape(ranks=4, rollouts=4, is_async=True), steps=25)
+    for asked, words in (
+        (["--trainers", "6", "--rollouts", "2"], "6 trainers and 2 rollouts: "), (["--rollouts", "3"], "3 rollouts: ")
+    ):  # fmt: skip
+        shown = CliRunner().invoke(application("report"), ["report", str(path), *asked], env={"COLUMNS": "300"})
+
+        (line,) = [line for line in shown.stdout.splitlines() if line.startswith("  what if")]
+        assert words in line.partition(";")[0]
+        assert line.partition(";")[0].endswith((" less", " more"))
+
+
+def test_the_sample_that_went_on_alone_longest_is_told_also_of_a_single_rank(tmp_path: Path) -> None:
+    run, bank = new_run(tmp_path / "run"), BankFiles()
+    for step in range(3):
+        at = step * 100 * MS
+        for track, (begin, end) in enumerate([(0, 70), (0, 20), (2, 60 + step)]):
+            name = {"stage": "generate", "own": True, "step": step, "track": track}
+            bank.range("gen" if track else "rollout", at + begin * MS, at + end * MS, **name)
+    ProcessFiles(run, 100, rank=5).seal(bank)
+    opened = open_run(run)
+
+    summary = summarise(opened)
+
+    assert summary["samples"]["count"] == 6
+    assert words_of(summary)["samples"] == (
+        "one of rank 5 in step 2 went on alone longest, for 42.0 ms of the 60.0 ms that it took"
+    )
+    page = writing.made(opened, summary, tmp_path)
+    assert "Single samples that went on alone" in page
+
+
+def test_a_rank_within_the_bound_of_the_clocks_is_not_called_late(summary: dict[str, Any]) -> None:
+    row = {"role": "", "rank": 1, "stage": "w", "source": "stage_entry", "late_ns": 20.0, "error_ns": 25, "steps": 2}
+    sure = {**row, "rank": 2, "late_ns": 2e6, "error_ns": 1000, "source": "device"}
+
+    words = words_of({**summary, "lateness": [sure, row]})
+
+    assert words["late"] == "rank 2 enters w 2.00 ms after the first (± 1.00 µs) by its device"
+    assert "late" not in words_of({**summary, "lateness": [row]})
+
+
+def test_a_run_of_nothing_has_no_such_line(tmp_path: Path) -> None:
+    ProcessFiles(new_run(tmp_path / "run")).seal(BankFiles())
+
+    assert words_of(summarise(open_run(tmp_path / "run"))) == {}
