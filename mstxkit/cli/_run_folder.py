@@ -8,16 +8,25 @@ from ..errors import ReadError
 from ..store import layout, run_file
 
 
-def found(run: Path) -> tuple[Path, str]:
-    """The folder, resolved, and the run's id.
+def folder_of(run: Path) -> Path:
+    """The folder, resolved.
 
     Raises:
         ReadError: there is no such folder, or it is no run.
     """
-    folder = run.resolve()
-    if not folder.is_dir():
-        raise ReadError(f"{run}: no such run folder; a run is the folder that was given to capture() or MSTXKIT_RUN")
+    if not layout.is_run(run):
+        raise ReadError(run_file.why_none(run))
+    return run.resolve()
+
+
+def found(run: Path) -> tuple[Path, str]:
+    """The folder, resolved, and the run's id.
+
+    Raises:
+        ReadError: there is no such folder, it is no run, or a damaged one without an id.
+    """
+    folder = folder_of(run)
     run_id = run_file.id_of(folder)
     if run_id is None:
-        raise ReadError(f"{run}: not a run, or a damaged one: {run / layout.RUN_FILE} does not say its id")
+        raise ReadError(run_file.why_none(run))
     return folder, run_id

@@ -8,8 +8,7 @@ from typing import Optional
 
 import typer
 
-from ..errors import ReadError
-from . import FOUND_WRONG, _parsing, _show
+from . import FOUND_WRONG, _parsing, _run_folder, _show
 
 _EXPORT_HELP = "What torch_npu writes.  [default: what each profile was recorded for]"
 _REQUEST_HELP = "Only what this request recorded; the beginning of its id is enough."
@@ -51,8 +50,7 @@ def analyse(
 
     Example: mstxkit analyse runs/exp7 --stage actor_update --rank 0
     """
-    if not run.is_dir():
-        raise ReadError(f"{run}: no such run folder")
+    _run_folder.folder_of(run)
     wanted = _parsing.Wanted(tuple(stage or ()), tuple(rank or ()), request, again.value if again else None)
     words = {None: "", Export.BOTH: "text,db"}.get(export, export.value if export else "")
     done = _parsing.analysed(run, wanted, _parsing.plan_of(jobs, time_limit, words), unfinished, quiet=json)

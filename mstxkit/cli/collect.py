@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ..errors import ReadError
 from ..host import folders
 from ..reading.report.escape import for_terminal
-from ..store import run_file, sealed_place
+from ..store import sealed_place
 from ..store.moving import Moved
 from ..store.sealed_care import SealedCare, take_care
-from . import FOUND_WRONG, _show
+from . import FOUND_WRONG, _run_folder, _show
 
 if TYPE_CHECKING:
     from ..recorder.adopt import Adopted
@@ -35,11 +34,10 @@ def collect(
 
     Example: mstxkit collect runs/exp7
     """
-    if not run.is_dir():
-        raise ReadError(f"{run}: no such run folder")
+    folder, run_id = _run_folder.found(run)
     from ..recorder import adopt  # it loads the engine
 
-    sealed, moved = adopt.collect(run), _moved(run.resolve())
+    sealed, moved = adopt.collect(folder), _moved(folder, run_id)
     if json:
         document = {"sealed": [process._asdict() for process in sealed], "moved": moved.names, "problem": moved.problem}
         _show.as_json(document)
@@ -49,9 +47,8 @@ def collect(
         raise typer.Exit(FOUND_WRONG)
 
 
-def _moved(run: Path) -> Moved:
+def _moved(run: Path, run_id: str) -> Moved:
     """From this host's own disks, as fast as it goes."""
-    run_id = run_file.id_of(run) or ""
     live = Path(folders.SHARED_MEMORY, f"mstxkit-{os.geteuid()}", run_id)
     moved = Moved([])
     for place in sealed_place.on_this_host(run, run_id):

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Optional
 
 import typer
 
-from ..errors import MstxkitError, ReadError
+from ..errors import MstxkitError
 from ..reading.report.escape import for_terminal
-from ..store import layout
-from . import FOUND_WRONG, _show
+from . import FOUND_WRONG, _run_folder, _show
 from ._progress import progress
 
 if TYPE_CHECKING:
@@ -37,9 +36,7 @@ def compact(
 
     if ray and hosts:
         raise typer.BadParameter("with --ray each host turns its own files", param_hint="--host")
-    path = run.resolve()
-    if not layout.is_run(path):
-        raise ReadError(f"{run}: no such run folder; a run is the folder that was given to capture() or MSTXKIT_RUN")
+    path = _run_folder.folder_of(run)
     try:
         with progress("Compacting", None if ray else 1.0) as advance:
             done = on_ray.compact(path, remove) if ray else compacting.compact(path, hosts, remove, advance)

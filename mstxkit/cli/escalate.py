@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import typer
 
-from ..errors import ReadError
 from ..escalation import asking, explaining
 from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.units import duration, share_over, size
 from ..store import fate, groups, whereabouts
 from ..store.options import REQUEST, settable
 from ..store.session_file import sessions
-from . import FOUND_WRONG, _opening, _parsing, _requests, _show
+from . import FOUND_WRONG, _opening, _parsing, _requests, _run_folder, _show
 
 if TYPE_CHECKING:
     from ..escalation.explaining import Explanation
@@ -71,8 +70,7 @@ def escalate(
 
     Example: mstxkit escalate runs/exp7 --stage actor_update --ranks 0,3 --wait
     """
-    if not run.is_dir():
-        raise ReadError(f"{run}: no such run folder")
+    _run_folder.found(run)
     if cancel is not None:
         if stage or ranks:
             raise typer.BadParameter("it takes a request back; --stage and --ranks ask for one", param_hint="--cancel")

@@ -11,7 +11,7 @@ from ..errors import MstxkitError
 from ..reading.report.devices import PARTS
 from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.units import duration
-from . import FOUND_WRONG, _show
+from . import FOUND_WRONG, _run_folder, _show
 from ._progress import progress
 
 _PATHS_HELP = "Files, or folders with them. [default: the run's own profiles]"
@@ -37,9 +37,8 @@ def import_(
     from ..reading.run import Damage, open_run
     from ..reading.tables import device
 
+    _run_folder.found(run)  # without an id nothing can be kept in it
     opened = open_run(run)
-    if not opened.id:
-        raise MstxkitError(f"{run}: the run's id cannot be read: nothing can be kept in it")
     damage: list[Damage] = []
     if paths:
         sources = _places.sources(paths, damage)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import tempfile
 import webbrowser
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -38,7 +39,8 @@ def open(  # named as its verb
         signal.signal(number, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="mstxkit-open-") as folder:
         try:
-            served = server.serving(opened, page, writing.title(document), Path(folder))
+            showing = partial(progress, "Writing the trace")
+            served = server.serving(opened, page, writing.title(document), Path(folder), showing)
             with server.PageServer(served, port) as serving:
                 typer.echo(f"{document['headline']['verdict']}\n{serving.url}\nCtrl-C ends it.")
                 if browser:

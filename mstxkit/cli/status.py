@@ -18,6 +18,7 @@ from ..reading.report.text import damage_lines, patch_lines
 from ..store import fate, whereabouts
 from ..store.documents import Unusable
 from ..store.session_file import sessions
+from ..store.values import whole_number
 from . import FOUND_WRONG, _checks, _ranks, _requests, _show
 
 if TYPE_CHECKING:
@@ -161,9 +162,8 @@ def _parts(escalation: _Escalation) -> list[Any]:
     if len(ended) > _ENDED_SHOWN:
         parts.append(f"… and {len(ended) - _ENDED_SHOWN} that ended before (--json)")
     if escalation.profiles:
-        latest = sorted(escalation.profiles, key=lambda session: str(session.document.get("start_ns")))[
-            -_PROFILES_SHOWN:
-        ]
+        latest = sorted(escalation.profiles, key=lambda session: whole_number(session.document.get("start_ns")))
+        latest = latest[-_PROFILES_SHOWN:]
         parts += ["", _requests.profiles(latest)]
     if len(escalation.profiles) > _PROFILES_SHOWN:
         together = _requests.size_of_all(escalation.profiles)

@@ -10,7 +10,7 @@ from typing import Any, Collection, Mapping, Sequence
 
 from ..errors import ConfigError, MstxkitError, Problem
 from ..profiling import presets
-from ..store import fate, groups, layout, messages, run_file
+from ..store import fate, groups, messages, run_file
 from ..store.control_folder import ControlFolder
 from ..store.documents import Unusable
 from ..store.fate import Asked, Fates, Progress
@@ -30,8 +30,7 @@ def control_of(run: Path) -> ControlFolder:
     folder = Path(run).resolve()
     run_id = run_file.id_of(folder)
     if run_id is None:
-        raise ConfigError(f"{run} is no run: it has no {layout.RUN_FILE} that says a run id; name the folder that was "
-                          "given to capture() or MSTXKIT_RUN")  # fmt: skip
+        raise ConfigError(run_file.why_none(run))
     return ControlFolder(folder, run_id)
 
 

@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Iterable, Iterator
 
 from ..errors import FormatError, MstxkitError, ReadError
-from ..store import layout, patch_record
+from ..store import layout, patch_record, run_file
 from ..store.dataset import MARKS, RANGES, STAGE_ROWS
 from .folder import Damage
 from .processes import Process, row_of
@@ -68,10 +68,8 @@ def open_run(
     except ImportError as exc:
         raise MstxkitError(f"reading a run needs {exc.name}: pip install 'mstxkit[report]'") from exc
     folder = os.fspath(path)
-    if not os.path.isdir(folder):
-        raise ReadError(f"{folder}: no such folder; a run is the folder that was given to capture() or MSTXKIT_RUN")
     if not layout.is_run(folder):
-        raise ReadError(f"{folder}: not a run: it has neither run.json nor sealed/ nor live/")
+        raise ReadError(run_file.why_none(folder))
     from .selection import selection
 
     folder = os.path.realpath(folder) if os.path.islink(folder) else folder  # inside it no link is followed

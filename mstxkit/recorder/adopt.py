@@ -71,7 +71,7 @@ def collect(
     folder = Path(os.path.realpath(run))
     run_id = run_file.id_of(folder)
     if run_id is None:
-        raise MstxkitError(f"{run} is no run folder: it has no {layout.RUN_FILE} that says a run id")
+        raise MstxkitError(run_file.why_none(run))
     adopted = []
     for pointer in pointers(folder):
         try:

@@ -83,6 +83,17 @@ def id_of(folder: Path) -> str | None:
     return str(fields["run"]) if fields is not None and is_run_id(fields.get("run")) else None
 
 
+def why_none(run: str | os.PathLike[str]) -> str:
+    """Why a path is no run, or one without an id: the words of every command and call."""
+    if not os.path.isdir(run):
+        why = "no such folder"
+    elif not layout.is_run(run):
+        why = f"not a run: it has neither {layout.RUN_FILE} nor {layout.SEALED}/ nor {layout.LIVE}/"
+    else:
+        why = f"a damaged run: its {layout.RUN_FILE} does not say its id"
+    return f"{os.fspath(run)}: {why}; a run is the folder that was given to capture() or MSTXKIT_RUN"
+
+
 def is_run_id(value: object) -> bool:
     """32 hex digits: what may become part of a path."""
     return isinstance(value, str) and len(value) == 32 and all(c in "0123456789abcdef" for c in value)

@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable
 
+from mstxkit.host import identity
+
 Times = tuple[int, int]
 NONE = 4294967295
-PID, HOST = 4711, "node1"
+# Who records, as the builders of runs have it; other ranks count from there.
+PID, HOST = 100, identity.host()
 MS = 1_000_000
 # All there is in each; columns are name and kind.
 _ALWAYS = {
@@ -49,6 +52,8 @@ class Device:
     moves: list[Times] = field(default_factory=list)
     ranges: list[tuple[str, int, int]] = field(default_factory=list)
     window: Times | None = None
+    pid: int = PID
+    host: str = HOST
 
     def shifted(self, by_ns: int, drift: float = 0.0) -> Device:
         """The same by a clock that is ahead by so much, and goes fast by that part."""
@@ -62,7 +67,7 @@ class Device:
 
         window = None if self.window is None else (moved(self.window[0]), moved(self.window[1]))
         lists = (self.kernels, self.collectives, self.waits, self.moves, self.ranges)
-        return Device(self.rank, *map(both, lists), window=window)
+        return Device(self.rank, *map(both, lists), window=window, pid=self.pid, host=self.host)
 
 
 class _Texts:
@@ -108,7 +113,7 @@ def _tables(schema: str, names: dict[str, str]) -> dict[str, str]:
 
 def _fill(base: sqlite3.Connection, text: _Texts, device: Device, schema: str) -> None:
     def task(id: int, kind: str, times: Times, connection: int = NONE) -> None:
-        row = (*times, 0, connection, id, PID, text(kind), NONE, 3, id, NONE)
+        row = (*times, 0, connection, id, device.pid, text(kind), NONE, 3, id, NONE)
         base.execute("insert into TASK values (?,?,?,?,?,?,?,?,?,?,?)", row)
 
     for id, kernel in enumerate(device.kernels):
@@ -122,7 +127,7 @@ def _fill(base: sqlite3.Connection, text: _Texts, device: Device, schema: str) -
             base.execute(f"insert into COMMUNICATION_OP values ({','.join('?' * len(row))})", row)
     else:
         for id, (group, start, end) in enumerate(device.collectives):
-            _communication_range(base, text, 4000000001 + id, group, (start, end))
+            _communication_range(base, text, 4000000001 + id, group, (start, end), device.pid)
             task(5000 + id, "MsTx", (start, end), 4000000001 + id)
     if schema not in ("msmonitor", "level none"):
         parts = (("Notify_Wait", device.waits), ("Memcpy", device.moves))
@@ -132,17 +137,19 @@ def _fill(base: sqlite3.Connection, text: _Texts, device: Device, schema: str) -
             base.execute("insert into COMMUNICATION_TASK_INFO values (?,?,?,?,?,?)", row)
     if schema not in ("0", "1.0.0"):
         for id, (name, start, end) in enumerate(device.ranges, 4000900001):
-            _event(base, text, name, (start, end), "default", id)
+            _event(base, text, name, (start, end), "default", id, device.pid)
     _about(base, device, schema)
 
 
-def _communication_range(base: sqlite3.Connection, text: _Texts, id: int, group: str, times: Times) -> None:
+def _communication_range(base: sqlite3.Connection, text: _Texts, id: int, group: str, times: Times, pid: int) -> None:
     message = json.dumps({"streamId": "3", "count": "8", "dataType": "fp32", "groupName": group, "opName": "allReduce"})
-    _event(base, text, message, (times[0] - 50_000, times[0] - 40_000), "communication", id)
+    _event(base, text, message, (times[0] - 50_000, times[0] - 40_000), "communication", id, pid)
 
 
-def _event(base: sqlite3.Connection, text: _Texts, name: str, times: Times, domain: str, id: int) -> None:
-    thread = PID << 32 | PID
+def _event(
+    base: sqlite3.Connection, text: _Texts, name: str, times: Times, domain: str, id: int, pid: int
+) -> None:  # fmt: skip
+    thread = pid << 32 | pid
     row = (*times, 2, NONE, NONE, text(name), thread, thread, text(domain), id)
     base.execute("insert into MSTX_EVENTS values (?,?,?,?,?,?,?,?,?,?)", row)
 
@@ -150,7 +157,7 @@ def _event(base: sqlite3.Connection, text: _Texts, name: str, times: Times, doma
 def _about(base: sqlite3.Connection, device: Device, schema: str) -> None:
     if device.window is not None:
         base.execute("insert into SESSION_TIME_INFO values (?, ?)", device.window)
-    base.execute("insert into HOST_INFO values ('1', ?)", (HOST,))
+    base.execute("insert into HOST_INFO values ('1', ?)", (device.host,))
     base.execute("insert into RANK_DEVICE_MAP values (?, 0)", (device.rank,))
     if schema[0] == "1":
         base.execute("insert into META_DATA values ('SCHEMA_VERSION', ?)", (schema,))
@@ -233,8 +240,9 @@ def torch_trace(path: Path, device: Device, has_kernels: bool = True) -> Path:
     events: list[dict[str, Any]] = []
 
     def add(kind: str, name: str, times: Times, **arguments: Any) -> None:
-        events.append({"ph": "X", "cat": kind, "name": name, "pid": PID, "tid": 7, "ts": (times[0] - base) / 1000,
-                       "dur": (times[1] - times[0]) / 1000, "args": arguments})  # fmt: skip
+        events.append({"ph": "X", "cat": kind, "name": name, "pid": device.pid, "tid": 7,
+                       "ts": (times[0] - base) / 1000, "dur": (times[1] - times[0]) / 1000,
+                       "args": arguments})  # fmt: skip
 
     kernel = "kernel" if has_kernels else "cpu_op"
     for times in device.kernels:
@@ -246,7 +254,7 @@ def torch_trace(path: Path, device: Device, has_kernels: bool = True) -> Path:
         add("user_annotation", name, (start, end))
     add("user_annotation", "ProfilerStep#3", (device.kernels[0][0], device.kernels[-1][1]))
     document = {
-        "schemaVersion": 1, "deviceProperties": [], "baseTimeNanoseconds": base, "host_name": HOST,
+        "schemaVersion": 1, "deviceProperties": [], "baseTimeNanoseconds": base, "host_name": device.host,
         "distributedInfo": {"backend": "nccl", "rank": device.rank, "world_size": 2}, "traceEvents": events,
         "traceName": "trace.json",
     }  # fmt: skip
@@ -271,7 +279,7 @@ def otlp(path: Path, device: Device) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     attributes = [
         {"key": "rank", "value": {"intValue": str(device.rank)}},
-        {"key": "host.name", "value": {"stringValue": HOST}},
+        {"key": "host.name", "value": {"stringValue": device.host}},
     ]
     lines = []
     for start, end in device.kernels:

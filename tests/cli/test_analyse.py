@@ -144,7 +144,7 @@ def test_no_such_run_is_wrong_use(bench: Bench) -> None:
 
     done = bench.analyse()
 
-    assert (done.returncode, "no such run folder" in done.stderr) == (2, True)
+    assert (done.returncode, "no such folder" in done.stderr) == (2, True)
 
 
 def test_a_run_without_profiles_has_nothing_to_do(bench: Bench) -> None:

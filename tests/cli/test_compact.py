@@ -89,4 +89,4 @@ def test_what_cannot_be_read_is_left_and_told_of(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
     done = compact(tmp_path, "nowhere")
 
-    assert done.returncode == 2 and "no such run folder" in done.stderr
+    assert done.returncode == 2 and "no such folder" in done.stderr

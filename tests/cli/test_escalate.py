@@ -192,7 +192,7 @@ def test_wrong_use_ends_with_2(run: Path, words: list[str]) -> None:
 
 def test_a_folder_that_is_not_there_or_no_run_is_left_alone(tmp_path: Path) -> None:
     assert ask(tmp_path / "nowhere", "--ranks", "1").exit_code == 2
-    assert ask(tmp_path, "--ranks", "1").exit_code == 1
+    assert ask(tmp_path, "--ranks", "1").exit_code == 2
     assert os.listdir(tmp_path) == []
 
 

@@ -33,7 +33,9 @@ def here(tmp_path: Path) -> Path:
     imported_run.run_of(tmp_path / "runs" / "exp7", ranks=2)
     for rank in (0, 1):
         device = imported_run.device_of(rank=rank)
-        folder = tmp_path / "profiles" / f"node1_{rank}_20261124101010123_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+        folder = (
+            tmp_path / "profiles" / f"{device.host}_{device.pid}_20261124101010123_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+        )
         device_profiles.ascend_db(folder / f"ascend_pytorch_profiler_{rank}.db", device)
     device_profiles.kernel_details(tmp_path / "kernel_details.csv", imported_run.device_of())
     return tmp_path

@@ -114,3 +114,30 @@ def test_a_run_may_be_named_by_a_link(place: Path, monkeypatch: pytest.MonkeyPat
     for verb in ("report {}", "status {}", "watch {} --once", "top {} --once", "profiles {}", "import --run {}"):
         done, same = (ran(verb.format(name), place, monkeypatch) for name in ("latest", "RUN"))
         assert done.exit_code == same.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize(
+    "verb", [*VERBS, "export RUN --to csv -o out", "open RUN --no-browser", "status RUN --incident"]
+)
+@pytest.mark.parametrize("is_there", [False, True])
+def test_every_verb_says_in_the_same_words_that_a_folder_is_no_run(
+    place: Path, verb: str, is_there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_there:
+        (place / "RUN").mkdir()
+    done = ran(verb, place, monkeypatch)
+
+    why = "not a run: it has neither run.json nor sealed/ nor live/" if is_there else "no such folder"
+    said = f"mstxkit: RUN: {why}; a run is the folder that was given to capture() or MSTXKIT_RUN\n"
+    assert (done.exit_code, done.output) == (cli.WRONG_USE, said)
+    assert not is_there or os.listdir(place / "RUN") == []
+
+
+@pytest.mark.parametrize("verb", ["top RUN", "watch RUN --once", "profiles RUN", "collect RUN", "import --run RUN"])
+def test_a_run_that_does_not_say_its_id_is_a_damaged_one(
+    place: Path, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (new_run(place / "RUN") / "run.json").write_text("{")
+    done = ran(verb, place, monkeypatch)
+
+    assert done.exit_code == cli.WRONG_USE and "RUN: a damaged run: its run.json does not say its id;" in done.output

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from builders import terminals
+from builders.judged_runs import NOBODY, recorded, stage_times
 
 from mstxkit.cli import _output, _progress
 from mstxkit.errors import MstxkitError
@@ -33,36 +35,39 @@ with whole(Path(sys.argv[1]), is_folder=sys.argv[2] == "folder") as draft:
 """
 
 
-def on_a_terminal(code: str, **environment: str) -> str:
+def on_a_terminal(*words: str, **environment: str) -> str:
+    """What a Python of these words shows there; what it prints goes nowhere."""
     ours, theirs = pty.openpty()
-    done = subprocess.Popen([sys.executable, "-c", code], stderr=theirs, env={**os.environ, **environment})
+    command, environment = [sys.executable, *words], {**os.environ, **environment}
+    done = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, env=environment)
     os.close(theirs)
-    shown = b""
-    try:
-        while piece := os.read(ours, 65536):
-            shown += piece
-    except OSError:  # the end of a terminal
-        pass
-    os.close(ours)
+    shown = terminals.all_of(ours)
     assert done.wait(30) == 0
-    return shown.decode()
+    return shown
 
 
 def test_a_bar_shows_on_a_terminal_how_far_the_work_has_come() -> None:
-    shown = on_a_terminal(WORK, TERM="xterm")
+    shown = on_a_terminal("-c", WORK, TERM="xterm")
 
     assert "Counting [sheep]" in shown
     assert "67%" in shown
 
 
 def test_a_dumb_terminal_shows_nothing() -> None:
-    assert on_a_terminal(WORK, TERM="dumb") == ""
+    assert on_a_terminal("-c", WORK, TERM="dumb") == ""
 
 
 def test_a_pipe_gets_nothing() -> None:
     done = subprocess.run([sys.executable, "-c", WORK], capture_output=True, env={**os.environ, "FORCE_COLOR": "1"})
 
     assert (done.stdout, done.stderr) == (b"", b"")
+
+
+def test_comparing_shows_a_bar_on_a_terminal(tmp_path: Path) -> None:
+    pytest.importorskip("polars")
+    runs = [str(recorded(tmp_path / name, stage_times(NOBODY, ranks=2))) for name in "ab"]
+
+    assert "Comparing" in on_a_terminal("-m", "mstxkit", "compare", *runs, TERM="xterm")
 
 
 def test_errors_pass_through_a_bar() -> None:

@@ -152,6 +152,16 @@ def test_of_many_profiles_the_latest_are_listed(run: Path) -> None:
     assert "the latest of 12" in text
 
 
+def test_a_profile_that_does_not_say_when_it_began_is_not_the_latest(run: Path) -> None:
+    for step in range(10):
+        session(run, step=step, start_ns=WALL_OFFSET_NS + step)
+    folder = session(run, step=77, start_ns=WALL_OFFSET_NS)
+    document = json.loads((folder / "session.json").read_text())
+    (folder / "session.json").write_text(json.dumps({**document, "start_ns": None}))
+
+    assert "step77" not in shown(run) and "step9" in shown(run)
+
+
 def test_of_many_open_requests_the_first_are_listed(run: Path) -> None:
     waiting = [left(run, occasion=str(n)) for n in range(20)]
     text = shown(run)

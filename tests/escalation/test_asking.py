@@ -102,9 +102,9 @@ def test_a_process_on_a_host_that_cannot_be_seen_from_here_counts_as_there(tmp_p
 
 
 def test_nothing_is_written_into_a_folder_that_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"is no run.*run\.json"):
+    with pytest.raises(ConfigError, match=r"not a run: it has neither run\.json"):
         asking.ask(tmp_path, RIGHT)
-    with pytest.raises(ConfigError, match="is no run"):
+    with pytest.raises(ConfigError, match="not a run"):
         asking.cancel(tmp_path, "0")
 
     assert os.listdir(tmp_path) == []

@@ -223,7 +223,7 @@ def test_a_run_named_by_the_caller_comes_first(captured: Path, tmp_path: Path) -
 def test_a_run_in_which_nobody_listens_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="listens yet"):
         mstxkit.escalate("actor_update", run=empty_run(tmp_path / "run"))
-    with pytest.raises(ConfigError, match="is no run"):
+    with pytest.raises(ConfigError, match="no such folder"):
         mstxkit.escalate("actor_update", run=tmp_path / "nowhere")
 
 

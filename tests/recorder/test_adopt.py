@@ -46,7 +46,7 @@ def two_banks() -> tuple[BankFiles, BankFiles]:
 
 
 def test_what_is_no_run_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(MstxkitError, match=r"is no run folder: it has no run\.json"):
+    with pytest.raises(MstxkitError, match=r"not a run: it has neither run\.json"):
         adopt.collect(tmp_path)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mstxkit.testing import CannRun, StandIn, run_under_cann
+from mstxkit.testing import CannRun, Fail, StandIn, run_under_cann
 
 SCRIPT = """
 from mstxkit import mark, mstx_range, sinks, stage
@@ -64,6 +64,21 @@ def test_a_tool_that_does_not_listen_hears_no_ends() -> None:
 
     assert [call.id for call in run.named("mstxRangeStartA", "mstxDomainRangeStartA")] == [0, 0]
     assert run.named("mstxRangeEnd", "mstxDomainRangeEnd") == []
+
+
+@pytest.mark.parametrize("id", [1 << 32, (1 << 40) + 7, (1 << 62) + 1])
+@pytest.mark.parametrize("native", ["", "0"])
+def test_the_id_of_a_range_comes_back_whole_and_no_python_object_is_a_stream(id: int, native: str) -> None:
+    """CANN's own module for Python gives 32 bits of the 64, and passes on the address of what it took for a stream."""
+    wide = [Fail("mstxRangeStartA", id), Fail("mstxDomainRangeStartA", id + 1)]
+    script = SCRIPT.replace('domain="engine")', 'domain="engine", stream=object())')
+
+    run = run_under_cann(script, env={**with_injection(), "MSTXKIT_NATIVE": native}, mstx="on", fail=wide)
+
+    assert [call.id for call in run.named("mstxDomainRangeEnd", "mstxRangeEnd")] == [id + 1, id]
+    assert [call.stream for call in (*run.named("mstxRangeStartA", "mstxDomainRangeStartA"), *run.marks())] == [
+        False
+    ] * 4
 
 
 def test_while_a_framework_sends_ranges_itself_the_direct_way_is_closed() -> None:

@@ -54,7 +54,7 @@ class Comparison(NamedTuple):
 
     def over(self, limit_ratio: float) -> list[ComparedTime]:
         """Steps and stages that have become slower by more than that, and for sure slower; by the time of a token where
-        tokens are known, and steps where the work is the same.
+        tokens are known; steps by what the same work takes, and where the work is nearly the same.
         """
         both = (*(() if self.other_work else self.of(STEP)), *self.of(STAGE))
         return [row for row in both if row.judged.ratio > limit_ratio and row.verdict == "slower"]
@@ -70,7 +70,7 @@ def compared(before: Side, after: Side) -> Comparison:
     times = rows.of_sides(before, after, CONFIDENCE)
     if not times:
         raise ReadError(f"{_both(before, after)} have no stage and no length of steps in common")
-    has_other_work = any(_differs(row) for row in times)
+    has_other_work = any(_differs(row) for row in times if row.of == STAGE)
     with_it = surroundings.changes(before, after, times)
     return Comparison(before, after, times, with_it, list(_left_out(before, after)), has_other_work)
 
@@ -161,12 +161,11 @@ def _side_as_json(side: Side) -> dict[str, Any]:
 
 
 def _row_as_json(row: ComparedTime) -> dict[str, Any]:
-    parts = {name: getattr(row, name) for name in ("time", "tokens", "per_token")}
+    work, of_work = ("work", "same_work_ns") if row.of == STEP else ("tokens", "per_token_ns")
+    parts = {"time_ns": row.time, work: row.tokens, of_work: row.per_token}
     fields = {name: part._asdict() for name, part in parts.items() if part is not None}
-    for name in ("time", "per_token"):
-        if name in fields:
-            fields[f"{name}_ns"] = {**fields[name], **{end: 1e9 * fields[name][end] for end in ("before", "after")}}
-            del fields[name]
+    for name in fields.keys() & {"time_ns", of_work}:
+        fields[name].update({end: 1e9 * fields[name][end] for end in ("before", "after")})
     return {
         "of": row.of, "role": row.role, "stage": row.stage, "rank": row.rank, "verdict": row.verdict,
         "waits": row.waits, "since_step": row.since_step, **fields,

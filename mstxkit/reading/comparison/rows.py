@@ -29,8 +29,9 @@ class ComparedTime(NamedTuple):
         time: How long it takes: of steps and ranks themselves, of a stage in the member that takes longest.
         waits: Members wait for each other in it: it is longer for all where one of them is late.
         since_step: From which step of the second side on it is as changed as in the end; None where it is not changed.
-        tokens: How many of them a step has had, where that is known.
-        per_token: How long one of them takes, by the time above.
+        tokens: How many of them a step has had, where that is known: of a rank its own, or all, where members wait. Of
+            whole steps their work, see `sides.works`.
+        per_token: How long one of them takes, by the time above; of whole steps as long as the same work takes.
     """
 
     of: str
@@ -47,6 +48,11 @@ class ComparedTime(NamedTuple):
     def judged(self) -> Difference:
         """What decides: the time of one token, where tokens are known."""
         return self.time if self.per_token is None else self.per_token
+
+    @property
+    def telling(self) -> Difference:
+        """What the verdict tells of: what decides; the whole time, where the work explains it."""
+        return self.time if self.has_other_work else self.judged
 
     @property
     def has_other_work(self) -> bool:
@@ -84,7 +90,7 @@ def _pairs(before: Side, after: Side) -> Iterator[_Pair]:
     """What is compared: of what, role, stage, rank, do they wait, values on both sides, tokens on both."""
     for role in (role for role in before.steps if role in after.steps):
         own = before.steps[role], after.steps[role]
-        yield STEP, role, None, None, False, sides.lengths(own[0]), sides.lengths(own[1]), None
+        yield STEP, role, None, None, False, sides.lengths(own[0]), sides.lengths(own[1]), sides.works(*own)
         waiting = {stage for steps in own for _, stage in lateness.synchronising(steps)}
         here = set(sides.stages_of(own[0]))
         for stage in (stage for stage in sides.stages_of(own[1]) if stage in here):
@@ -92,8 +98,12 @@ def _pairs(before: Side, after: Side) -> Iterator[_Pair]:
             tokens = sides.tokens_of(own[0], stage), sides.tokens_of(own[1], stage)
             yield STAGE, role, stage, None, stage in waiting, first, second, tokens
             ranks = [sides.of_ranks(steps, stage) for steps in own]
+            # Where members wait, a rank is in it for as long as the work of all takes.
+            is_own = stage not in waiting and sides.is_by_own_tokens(*ranks)
             for rank in ranks[0] if ranks[0].keys() == ranks[1].keys() and len(ranks[0]) > 1 else ():
-                yield RANK, role, stage, rank, stage in waiting, ranks[0][rank], ranks[1][rank], None
+                (first, own_before), (second, own_after) = ranks[0][rank], ranks[1][rank]
+                work = (own_before, own_after) if is_own else tokens
+                yield RANK, role, stage, rank, stage in waiting, first, second, work
         yield from _beside(role, before, after)
 
 
@@ -134,6 +144,5 @@ def _since(row: ComparedTime, after: Series, each: Seconds) -> int | None:
     """From which step on it is so, by what has decided it."""
     if row.verdict == "alike":
         return None
-    by_time = row.has_other_work or row.per_token is None
-    changed, values = (row.time, after.values) if by_time else (row.judged, each)
-    return after.steps[onset(changed.before, values, changed.ratio)]
+    changed = row.telling
+    return after.steps[onset(changed.before, after.values if changed is row.time else each, changed.ratio)]

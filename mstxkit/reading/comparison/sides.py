@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from ...judging.evidence import Seconds
     from ..run import Run
 
+# Of how far apart the tokens of ranks are, so far apart are times that follow them, at least.
+_ALIKE = 0.25
+
 
 class Series(NamedTuple):
     """Values by step: (N,) each, steps in order; NaN where there is no value."""
@@ -112,16 +115,61 @@ def tokens_of(steps: list[RoleStep], stage: str) -> Series:
     return Series(tuple(step.step for step in steps), np.array(values))
 
 
-def of_ranks(steps: list[RoleStep], stage: str) -> dict[int, Series]:
-    """How long each rank is in a stage, step by step; the longest, where it has several processes. Seconds."""
+def works(before: list[RoleStep], after: list[RoleStep]) -> tuple[Series, Series] | None:
+    """How much work each step of two sides is, 1 as much as one before; None where no stage counts tokens on both.
+
+    A stage counts as its tokens do, by its share of a step's length; the rest of a step is as much work in each.
+    """
+    stages = {stage: parts for stage in stages_of(before) if (parts := _share(stage, before, after)) is not None}
+    return (_work(before, stages), _work(after, stages)) if stages else None
+
+
+def _share(stage: str, before: list[RoleStep], after: list[RoleStep]) -> tuple[float, float] | None:
+    """Of a step's length what a stage takes, and how many tokens it has; both before, as medians."""
+    tokens, shares = tokens_of(before, stage).values, of_stage(before, stage).values / lengths(before).values
+    kept = (tokens > 0) & np.isfinite(shares)
+    if not kept.any() or not (tokens_of(after, stage).values > 0).any():
+        return None
+    return float(np.median(shares[kept])), float(np.median(tokens[kept]))
+
+
+def _work(steps: list[RoleStep], stages: dict[str, tuple[float, float]]) -> Series:
+    whole = max(1.0, sum(share for share, _ in stages.values()))  # stages may overlap
+    work = np.ones(len(steps))
+    for stage, (share, usual) in stages.items():
+        work += share / whole * np.nan_to_num(tokens_of(steps, stage).values / usual - 1)
+    return Series(tuple(step.step for step in steps), work)
+
+
+def of_ranks(steps: list[RoleStep], stage: str) -> dict[int, tuple[Series, Series]]:
+    """How long each rank is in a stage, and how many tokens it has there, step by step; NaN where nobody says so.
+
+    Seconds: the longest, where it has several processes; and the most tokens.
+    """
     numbers = tuple(step.step for step in steps)
     tables: dict[int, Seconds] = {}
     for place, (step, at) in enumerate(_at(steps, stage)):
         for member, peer in enumerate(step.members):
             if at >= 0 and peer.rank is not None and not peer.is_controller:
-                values = tables.setdefault(peer.rank, np.full(len(numbers), np.nan))
-                values[place] = np.fmax(values[place], step.total_s[member, at])
-    return {rank: Series(numbers, values) for rank, values in sorted(tables.items())}
+                values = tables.setdefault(peer.rank, np.full((2, len(numbers)), np.nan))
+                own = step.total_s[member, at], step.work.tokens[member, at]
+                values[:, place] = np.fmax(values[:, place], own)
+    return {rank: (Series(numbers, took), Series(numbers, tokens)) for rank, (took, tokens) in sorted(tables.items())}
+
+
+def is_by_own_tokens(*both: dict[int, tuple[Series, Series]]) -> bool:
+    """May the tokens of a rank say how long it is in a stage? Not where ranks with other tokens are as long in it."""
+    apart = np.zeros(2)
+    for ranks in both:
+        own = np.array([[_middle(each) for each in pair] for pair in ranks.values()]).reshape(-1, 2)
+        apart += np.std(own, axis=0)
+    return bool(apart[0] >= _ALIKE * apart[1])
+
+
+def _middle(each: Series) -> float:
+    """Of logarithms; NaN of no values."""
+    kept = each.values[each.values > 0]
+    return float(np.median(np.log(kept))) if len(kept) else np.nan
 
 
 def stages_of(steps: Iterable[RoleStep]) -> list[str]:

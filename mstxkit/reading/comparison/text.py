@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator
+from typing import Callable, Iterator
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -18,8 +18,6 @@ from .sides import Side
 _RANKS_SHOWN, _CHANGES_SHOWN, _LEFT_OUT_SHOWN = 8, 12, 8
 _STYLES = {"slower": "bold red", "faster": "bold green", "more work": "bold", "less work": "bold"}
 _WORDS = {"slower": ("Slower", "bold red"), "faster": ("Faster", "bold green")}
-# Where the two sides do other work, the length of a step does not say who is slower.
-_WORDS_OF_OTHER_WORK = {"slower": ("Longer", "bold"), "faster": ("Shorter", "bold")}
 
 
 def render(comparison: Comparison, everything: bool = False) -> RenderableType:
@@ -47,15 +45,28 @@ def _side(side: Side) -> str:
 
 
 def _headlines(comparison: Comparison) -> list[Text]:
-    words = _WORDS_OF_OTHER_WORK if comparison.other_work else _WORDS
-    return [_headline(row, *words.get(row.verdict, ("No difference seen", "bold"))) for row in comparison.of(STEP)]
+    return [_headline(row, *_word(row, comparison.other_work)) for row in comparison.of(STEP)]
+
+
+def _word(row: ComparedTime, other_work: bool) -> tuple[str, str]:
+    """Where the two sides do other work, the length of a step does not say who is slower."""
+    if row.verdict in _WORDS and not other_work:
+        return _WORDS[row.verdict]
+    if not row.time.is_changed:
+        return "No difference seen", "bold"
+    return "Longer" if row.time.is_more else "Shorter", "bold"
 
 
 def _headline(row: ComparedTime, word: str, style: str) -> Text:
-    time = row.time
+    time, each = row.time, row.judged
     whose = f" of {shown(row.role)}" if row.role else ""
     took = f"a step{whose} takes {duration(1e9 * time.after)}, before {duration(1e9 * time.before)}"
-    return Text.assemble((f"{word}: ", style), took, f": {percent(time.ratio)} ({interval(time)})")
+    of_work = f"; for the same work {_with_interval(each)}" if percent(each.ratio) != percent(time.ratio) else ""
+    return Text.assemble((f"{word}: ", style), took, f": {_with_interval(time)}{of_work}")
+
+
+def _with_interval(time: Difference) -> str:
+    return f"{percent(time.ratio)} ({interval(time)})"
 
 
 def _first(comparison: Comparison) -> list[Text]:
@@ -92,20 +103,21 @@ def _table(rows: list[ComparedTime], comparison: Comparison) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in (*(("role",) if roles else ()), "stage"):
         table.add_column(name, overflow="fold")
+    return _filled(table, rows, lambda row: [for_rich(row.role)] if roles else [])
+
+
+def _filled(table: Table, rows: list[ComparedTime], names: Callable[[ComparedTime], list[RenderableType]]) -> Table:
+    """With a column of the time for a token where any row has one."""
     has_tokens = any(row.per_token is not None for row in rows)
     for name in ("before", "after", "change", "between", *(("a token",) if has_tokens else ())):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("")
     for row in rows:
-        each = ["" if row.per_token is None else percent(row.per_token.ratio)] if has_tokens else []
-        names = [for_rich(row.role)] if roles else []
-        table.add_row(*names, for_rich(row.stage or "", 48), *_figures(row), *each, _said(row))
+        time, each = row.time, ["" if row.per_token is None else percent(row.per_token.ratio)] if has_tokens else []
+        times = (duration(1e9 * seconds) for seconds in (time.before, time.after))
+        figures = (*times, percent(time.ratio), interval(time), *each)
+        table.add_row(*names(row), for_rich(row.stage or "", 48), *figures, _said(row))
     return table
-
-
-def _figures(row: ComparedTime) -> tuple[str, str, str, str]:
-    time = row.time
-    return duration(1e9 * time.before), duration(1e9 * time.after), percent(time.ratio), interval(time)
 
 
 def _ranks(comparison: Comparison, everything: bool) -> list[RenderableType]:
@@ -113,13 +125,12 @@ def _ranks(comparison: Comparison, everything: bool) -> list[RenderableType]:
     rows = [row for row in comparison.of(RANK) if everything or _stands_out(row, comparison)]
     if not rows:
         return []
-    rows.sort(key=lambda row: -abs(row.time.ratio))
+    rows.sort(key=lambda row: (row.has_other_work, -abs(row.telling.ratio)))
     kept = rows if everything else rows[:_RANKS_SHOWN]
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("rank", "stage", "before", "after", "change", "between", ""):
-        table.add_column(name, justify="left" if name in ("stage", "") else "right", overflow="fold")
-    for row in kept:
-        table.add_row(str(row.rank), for_rich(row.stage or "", 48), *_figures(row), _said(row))
+    table.add_column("rank", justify="right")
+    table.add_column("stage", overflow="fold")
+    _filled(table, kept, lambda row: [str(row.rank)])
     more = [Text(f"… and {len(rows) - len(kept)} more (--all)", "dim")] if len(rows) > len(kept) else []
     return [Text(), table, *more]
 
@@ -135,9 +146,10 @@ def _stands_out(row: ComparedTime, comparison: Comparison) -> bool:
     if row.verdict == "alike":
         return False
     others = [other for other in comparison.of(RANK) if (other.role, other.stage) == (row.role, row.stage)]
-    ratios = sorted(other.time.ratio for other in others)
-    middle = ratios[(len(ratios) - 1) // 2] if row.time.ratio > 0 else ratios[len(ratios) // 2]
-    return row.time.low > middle if row.time.ratio > 0 else row.time.high < middle
+    own = row.telling
+    ratios = sorted((other.time if row.has_other_work else other.judged).ratio for other in others)
+    middle = ratios[(len(ratios) - 1) // 2] if own.ratio > 0 else ratios[len(ratios) // 2]
+    return own.low > middle if own.ratio > 0 else own.high < middle
 
 
 def percent(ratio: float) -> str:

@@ -34,6 +34,7 @@ class ClockFit(NamedTuple):
         matches: So many ranges agreed.
         how: RANGES; FEW_RANGES, one or two; WALL, none.
         note: What a reader should know; "" for nothing.
+        rival_ns: So far from here the ranges fit as well; 0 for nowhere else.
     """
 
     offset_ns: int
@@ -43,6 +44,7 @@ class ClockFit(NamedTuple):
     matches: int
     how: str
     note: str = ""
+    rival_ns: int = 0
 
     def to_theirs(self, times: Times) -> Times:
         """Times of the run on the recording's clock."""
@@ -80,8 +82,8 @@ def fit(theirs: NamedStretches, ours: NamedStretches, own_error_ns: int) -> Cloc
     matched = _near(pairs, np.full(len(pairs.starts), float(peak.middle)))
     count = len(np.unique(pairs.theirs[matched]))
     if count < _ENOUGH:
-        return _of_few(pairs, matched, own_error_ns) if count == there and not peak.has_rivals else None
-    line = _line(pairs, float(peak.middle), own_error_ns, peak.has_rivals)
+        return _of_few(pairs, matched, own_error_ns) if count == there and not peak.rival_ns else None
+    line = _line(pairs, float(peak.middle), own_error_ns, peak.rival_ns)
     return line if line.matches >= _ENOUGH_RATIO * there else None
 
 
@@ -124,7 +126,7 @@ def _compared(mine: Any, theirs: NamedStretches, starts: Times, ends: Times) -> 
 
 class _Peak(NamedTuple):
     middle: int
-    has_rivals: bool
+    rival_ns: int
 
 
 def _peak(pairs: _Pairs) -> _Peak:
@@ -142,8 +144,8 @@ def _peak(pairs: _Pairs) -> _Peak:
         around = np.searchsorted(ordered, (ordered[at] - 2 * _CLOSE_NS, ordered[at] + 2 * _CLOSE_NS))
         counts[around[0] : around[1]] = 0
     rivals.sort()
-    best = rivals[0]
-    return _Peak(best[2], sum(rival[0] == best[0] for rival in rivals) > 1)
+    best, *others = rivals
+    return _Peak(best[2], min((abs(other[2] - best[2]) for other in others if other[0] == best[0]), default=0))
 
 
 def _near(pairs: _Pairs, expected: _Floats, within_ns: float = _CLOSE_NS) -> npt.NDArray[np.bool_]:
@@ -159,7 +161,7 @@ def _of_few(pairs: _Pairs, matched: Any, own_error_ns: int) -> ClockFit:
     return ClockFit(offset, 0.0, 0, error + _CLOSE_NS + own_error_ns, count, FEW_RANGES, note)
 
 
-def _line(pairs: _Pairs, middle: float, own_error_ns: int, has_rivals: bool) -> ClockFit:
+def _line(pairs: _Pairs, middle: float, own_error_ns: int, rival_ns: int) -> ClockFit:
     """A straight line through the differences near this one, outliers left out."""
     # The middles of both ranges: what recording a range costs is about the same at its begin and its end.
     values = pairs.differences + pairs.more / 2
@@ -176,8 +178,9 @@ def _line(pairs: _Pairs, middle: float, own_error_ns: int, has_rivals: bool) -> 
     rest = np.abs(values - drift * passed - offset)[chosen]
     error = int(np.ceil(rest.max() + np.median(np.abs(pairs.more[chosen])) / 2))
     matches = len(np.unique(pairs.theirs[chosen]))
-    note = "its ranges fit the run at several places, one as well as the other: the nearest was taken" * has_rivals
-    return ClockFit(round(offset), drift, origin, error + own_error_ns, matches, RANGES, note)
+    note = "its ranges fit the run at several places, one as well as the other: the nearest was taken" * bool(rival_ns)
+    error += rival_ns if abs(offset) > WALL_ERROR_NS else 0  # two wall clocks may be so far apart: then it is this one
+    return ClockFit(round(offset), drift, origin, error + own_error_ns, matches, RANGES, note, rival_ns)
 
 
 def _slope(x: _Floats, y: _Floats) -> float:

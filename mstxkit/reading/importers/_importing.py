@@ -105,8 +105,8 @@ def _read(source: FileToImport, advance: Callable[[float], None]) -> list[Device
     for trace in traces:
         if len(traces) == 1 and source.rank is not None:
             trace.rank = source.rank
-        trace.host = trace.host or source.host
-        trace.pid = trace.pid or source.pid
+        trace.host = source.host or trace.host
+        trace.pid = source.pid or trace.pid
     if source.companion is not None and len(traces) == 1 and traces[0].transfer is None:
         _complete(traces[0], source.companion, advance)
     return traces
@@ -137,7 +137,7 @@ def _joined(source: FileToImport, traces: list[DeviceTrace], hosts: dict[int, li
         joined = _join.join(trace, hosts.get(trace.rank, []))
         rows += joined.rows
         clocks.append({"rank": trace.rank, **joined.clock._asdict()})
-        notes += filter(None, [joined.clock.note if joined.rows else ""])
+        notes += filter(None, [joined.clock.note, joined.doubt] if joined.rows else [])
         problems += filter(None, [joined.problem])
     ranks = sorted({trace.rank for trace in traces if trace.rank is not None})
     damage = list(dict.fromkeys(part for trace in traces for part in trace.damage))

@@ -6,6 +6,7 @@ neither is free. Stages are brought to the recording's clock, so that the three 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Sequence
 
 import numpy as np
@@ -33,6 +34,9 @@ _CALLED = {"domain": pl.String, "name": pl.String, "other": pl.String}
 _RANGES_OF_RUN, _RANKS_AT_MOST = 1 << 21, 1 << 20
 # As of a light profile, which has ranges of the host alone.
 NOTHING_IN_IT = "holds no time of a device"
+# Clocks that are farther apart are not the wall clocks of two hosts.
+_FAR_NS = 60_000_000_000
+_IS_IT = "is it of this run?"
 
 
 class HostProcess(NamedTuple):
@@ -44,11 +48,17 @@ class HostProcess(NamedTuple):
 
 
 class JoinedTrace(NamedTuple):
-    """What a trace became: rows of `DEVICE_SCHEMA` without the last one, how its clock was found, and what is wrong."""
+    """What a trace became: rows of `DEVICE_SCHEMA` without the last one, and how its clock was found.
+
+    Args:
+        problem: Why there are no rows.
+        doubt: What speaks against its being of this run, though there are.
+    """
 
     rows: list[dict[str, Any]]
     clock: ClockFit
     problem: str = ""
+    doubt: str = ""
 
 
 def hosts(run: Run, traces: Sequence[DeviceTrace]) -> dict[int, list[HostProcess]]:
@@ -127,9 +137,11 @@ def join(trace: DeviceTrace, candidates: Sequence[HostProcess]) -> JoinedTrace:
     if not fits:
         return JoinedTrace([], _clock_fit.wall(0), f"is of rank {trace.rank}, of which the run has no stage")
     host, clock = max(fits, key=lambda both: _closeness(trace, extent, *both))
+    stranger = _stranger(trace, candidates)
+    if refused := _why_not(trace, extent, host, clock, stranger):
+        return JoinedTrace([], clock, f"{refused}: {_IS_IT}")
     rows = _rows(trace, extent, host, clock)
-    problem = "" if rows else _why_none(extent, host, clock)
-    return JoinedTrace(rows, clock, problem)
+    return JoinedTrace(rows, clock, "" if rows else _why_none(extent, host, clock), stranger)
 
 
 def _fit_of(trace: DeviceTrace, host: HostProcess) -> ClockFit:
@@ -143,12 +155,51 @@ def _fit_of(trace: DeviceTrace, host: HostProcess) -> ClockFit:
 
 def _closeness(
     trace: DeviceTrace, extent: tuple[int, int], host: HostProcess, clock: ClockFit
-) -> tuple[int, int, int, int]:
-    """The more, the sooner is this process the one: ranges that agree, its pid and host, stages at that time."""
-    is_it = (trace.pid == host.process.pid) + 2 * (trace.host == host.process.host)
+) -> tuple[bool, int, int, int, int, int]:
+    """The more, the sooner is this process the one: ranges that agree, its pid and host, a near clock, stages then."""
+    is_it = (trace.pid == host.process.pid) + 2 * _is_of_host(trace, host)
     starts, ends = _stages_there(host, clock)
     shared = int(np.clip(np.minimum(ends, extent[1]) - np.maximum(starts, extent[0]), 0, None).sum())
-    return clock.matches, int(is_it), shared, -host.process.index
+    return clock.matches > 0, int(is_it), clock.matches, -abs(clock.offset_ns), shared, -host.process.index
+
+
+def _stranger(trace: DeviceTrace, candidates: Sequence[HostProcess]) -> str:
+    """Who recorded it, where none of these processes did; "" where one did, or nobody knows."""
+    if any(
+        trace.pid in (None, host.process.pid) and (not trace.host or _is_of_host(trace, host)) for host in candidates
+    ):
+        return ""
+    by = "" if trace.pid is None else f" by process {trace.pid}"
+    on = trace.host and f" on {trace.host}"
+    return f"was recorded{by}{on}, and rank {trace.rank} of the run has no such process"
+
+
+def _is_of_host(trace: DeviceTrace, host: HostProcess) -> bool:
+    """By their names, domains apart, as in the names of files."""
+    names = (re.sub("[^0-9A-Za-z_]", "_", name.partition(".")[0])[:64] for name in (trace.host, host.process.host))
+    return len({*names}) == 1
+
+
+def _why_not(trace: DeviceTrace, extent: tuple[int, int], host: HostProcess, clock: ClockFit, stranger: str) -> str:
+    """Why it is not joined though its time may fit: it is another job's, or its place is not known."""
+    if clock.how == _clock_fit.WALL:
+        is_here = _is_of_host(trace, host)
+        if not (is_here and trace.pid == host.process.pid) and _contradicts(trace, extent, host):
+            return "has ranges called as the run's, and at that time none of them agrees"
+        return "" if is_here or not trace.host or trace.spans is not None else stranger  # spans may be anybody's
+    is_sure = clock.how == _clock_fit.RANGES and not clock.rival_ns
+    if stranger and abs(clock.offset_ns) > (_FAR_NS if is_sure else _clock_fit.WALL_ERROR_NS):
+        return stranger
+    if clock.rival_ns and abs(clock.offset_ns) > _FAR_NS:
+        return "fits the run at several places, and none of them is near by the wall clock"
+    return ""
+
+
+def _contradicts(trace: DeviceTrace, extent: tuple[int, int], host: HostProcess) -> bool:
+    """Has the process ranges of such names at that time, by the wall clock?"""
+    names, ours = {*trace.ranges.names}, host.ranges
+    same = np.isin(ours.codes, [code for code, name in enumerate(ours.names) if name in names])
+    return bool((same & (ours.starts < extent[1]) & (ours.ends > extent[0])).any())
 
 
 def _stages_there(host: HostProcess, clock: ClockFit) -> tuple[Times, Times]:

@@ -13,13 +13,14 @@ import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Callable, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, Callable, ContextManager, NamedTuple
 
 from .document import fingerprint
 
 if TYPE_CHECKING:
     from ..run import Run
 
+Showing = Callable[[float], ContextManager[Callable[[float], None]]]
 PERFETTO = "https://ui.perfetto.dev"
 PAGE, HAND_OVER, TRACE = "", "perfetto", "trace"
 _CHUNK = 1 << 20
@@ -71,13 +72,14 @@ class Served(NamedTuple):
     Args:
         title: HTML that names the run.
         page: The page.
-        trace: Makes the trace, once it is asked for; where it lies.
+        trace: Makes the trace, once it is asked for; where it lies. It calls what it is handed as it gets on, and ends
+            with what that raises.
         trace_name: What it is called when it is downloaded.
     """
 
     title: str
     page: bytes
-    trace: Callable[[], Path]
+    trace: Callable[[Callable[[], None]], Path]
     trace_name: str
 
 
@@ -86,6 +88,7 @@ class PageServer(ThreadingHTTPServer):
 
     Attributes:
         url: Where the page is.
+        is_over: Set once it serves no more.
     """
 
     daemon_threads = True
@@ -93,6 +96,7 @@ class PageServer(ThreadingHTTPServer):
 
     def __init__(self, served: Served, port: int = 0) -> None:
         self.served, self.token, self._making = served, secrets.token_urlsafe(18), threading.Lock()
+        self.is_over = threading.Event()
         super().__init__(("127.0.0.1", port), _PageHandler)
         self.hosts = {f"{name}:{self.server_address[1]}" for name in ("127.0.0.1", "localhost")}
         self.url = f"http://127.0.0.1:{self.server_address[1]}/{self.token}/"
@@ -100,7 +104,17 @@ class PageServer(ThreadingHTTPServer):
     def trace(self) -> Path:
         """The trace: made when it is asked for first."""
         with self._making:
-            return self.served.trace()
+            return self.served.trace(self._check_is_on)
+
+    def _check_is_on(self) -> None:
+        if self.is_over.is_set():
+            raise InterruptedError("nobody is served any more")
+
+    def server_close(self) -> None:
+        """Serve no more. A trace that is being made is given up."""
+        self.is_over.set()
+        with self._making:
+            super().server_close()
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A browser that goes away in the middle is no error of ours."""
@@ -169,17 +183,28 @@ class _PageHandler(BaseHTTPRequestHandler):
         """Nothing is logged: a path has the token."""
 
 
-def serving(run: Run, page: str, title: str, folder: Path) -> Served:
-    """What is to be served of a run; its trace is written into `folder`, which is private."""
+def serving(run: Run, page: str, title: str, folder: Path, showing: Showing) -> Served:
+    """What is to be served of a run; its trace is written into `folder`, which is private.
+
+    Args:
+        showing: Shows how far of so many rows the trace has come; what it gives is called with how many more are done.
+    """
     from ..exporters import load
 
     exporter = load("perfetto")
     file = folder / f"trace{exporter.suffix}"
 
-    def trace() -> Path:
+    def trace(check: Callable[[], None]) -> Path:
         if not file.exists():
             draft = file.with_suffix(".partial")
-            exporter.write_to(run, draft)
+            with showing(run.rows_at_most() * exporter.readings) as advance:
+
+                def on_rows(rows: int) -> None:
+                    check()
+                    advance(rows)
+
+                run.on_rows = on_rows
+                exporter.write_to(run, draft)
             draft.replace(file)
         return file
 

@@ -79,16 +79,24 @@ def _asked(control: ControlFolder, unusable: list[Unusable]) -> list[Asked]:
 
 
 def _requests(judge: Fates, wanted: Sequence[Asked], kept: Sequence[RecordedSession]) -> Iterator[_Request]:
-    """By age; then those of which only words or sessions are left."""
+    """The oldest first, by when it was asked for; by its first session, where no more is left; words alone are old."""
     recorded: dict[str, dict[_Place, list[RecordedSession]]] = {}
     for session in kept:
         id, stage, rank = session.key
         recorded.setdefault(id, {}).setdefault((stage, rank), []).append(session)
-    by_age = sorted(wanted, key=lambda asked: (asked.request.created_ns, asked.request.id))
-    by_id = {asked.request.id: asked for asked in by_age}
-    for id in [*by_id, *sorted({*judge.ids, *recorded} - {*by_id})]:
+    by_id = {asked.request.id: asked for asked in wanted}
+    for id in sorted(
+        {*by_id, *judge.ids, *recorded}, key=lambda id: (_since_ns(by_id.get(id), recorded.get(id, {})), id)
+    ):
         request = by_id[id].request if id in by_id else None
         yield _Request(id, by_id.get(id), judge.words(id, request), recorded.get(id, {}))
+
+
+def _since_ns(asked: Asked | None, recorded: dict[_Place, list[RecordedSession]]) -> int:
+    if asked is not None:
+        return asked.request.created_ns
+    every = (session.document.get("start_ns") for of_place in recorded.values() for session in of_place)
+    return min(filter(None, map(whole_number, every)), default=0)
 
 
 def _places(request: _Request, judge: Fates) -> Iterator[_Place]:

@@ -235,6 +235,93 @@ def test_the_time_of_one_token_decides(
     assert [row.stage for row in comparison.over(0.05) if row.of == STAGE] == ["actor_generate"] * is_over
 
 
+def of_ranks(path: Path, tokens: list[int], *, waits: bool = False, sync_ms: int = 0, slow: float = 1.0) -> Path:
+    """Ranks that generate so many tokens a step each, and then do what has no tokens; the last rank may be slow."""
+    run, banks, chance, now = new_run(path), [BankFiles() for _ in tokens], random.Random(path.name), 0
+    for step in range(20):
+        took = [int(20_000 * count * chance.uniform(0.99, 1.01)) for count in tokens]
+        took[-1] = int(slow * took[-1])
+        synced = now + max(took) + int(sync_ms * MS * chance.uniform(0.99, 1.01))
+        for bank, count, ns in zip(banks, tokens, took):
+            end = now + (max(took) if waits else ns)
+            bank.range("generate", now, end, stage="generate", own=True, step=step, tokens=count)
+            if sync_ms:
+                bank.range("sync", now + max(took), synced, stage="sync", own=True, step=step)
+        now = synced + MS
+    for rank, bank in enumerate(banks):
+        ProcessFiles(run, 100 + rank, rank=rank, world_size=len(tokens)).seal(bank)
+    return run
+
+
+def rendered(comparison: comparing.Comparison) -> str:
+    shown = io.StringIO()
+    Console(width=140, file=shown).print(text.render(comparison))
+    return shown.getvalue()
+
+
+def test_a_rank_that_has_more_tokens_than_before_is_not_slower(tmp_path: Path) -> None:
+    before, after = of_ranks(tmp_path / "a", [1000] * 4), of_ranks(tmp_path / "b", [1000, 1000, 1000, 1300])
+
+    comparison = compared(before, after)
+
+    ranks = {row.rank: row for row in comparison.of(RANK)}
+    assert [ranks[rank].verdict for rank in range(4)] == ["alike", "alike", "alike", "more work"]
+    assert ranks[3].tokens is not None and (ranks[3].tokens.before, ranks[3].tokens.after) == (
+        pytest.approx(1000), pytest.approx(1300),
+    )  # fmt: skip
+    assert rendered(comparison).splitlines()[-1].split()[:2] == ["3", "actor_generate"]
+
+
+def test_a_rank_whose_tokens_take_longer_is_slower_also_where_it_has_fewer(tmp_path: Path) -> None:
+    before, after = of_ranks(tmp_path / "a", [1000] * 4), of_ranks(tmp_path / "b", [1000, 1000, 1000, 800], slow=1.4)
+
+    row = compared(before, after).of(RANK)[3]
+
+    assert row.verdict == "slower" and row.judged.ratio == pytest.approx(0.4, abs=0.02)
+
+
+def test_a_rank_that_waits_for_others_with_more_tokens_is_neither_slower_nor_faster(tmp_path: Path) -> None:
+    """All are in the stage for as long as the one with most tokens, whoever that is."""
+    before = of_ranks(tmp_path / "a", [1000, 500, 500, 500], waits=True)
+
+    comparison = compared(before, of_ranks(tmp_path / "b", [500, 500, 500, 1000], waits=True))
+
+    assert {row.verdict for row in comparison.rows} == {"alike"}
+
+
+def test_a_step_that_is_longer_by_its_tokens_does_not_fail_a_build(tmp_path: Path) -> None:
+    comparison = compared(of_ranks(tmp_path / "a", [1000] * 2), of_ranks(tmp_path / "b", [1080] * 2))
+
+    assert verdicts(comparison, STEP) == {(None, None): "more work"} and comparison.over(0.05) == []
+    assert "Longer: a step takes" in rendered(comparison) and "for the same work +0." in rendered(comparison)
+
+
+@pytest.mark.parametrize(("slow", "verdict"), [(1.0, "alike"), (1.5, "slower")])
+def test_in_a_step_tokens_weigh_as_much_as_the_stages_that_count_them(
+    tmp_path: Path, slow: float, verdict: str
+) -> None:
+    """With 9 % fewer tokens in a quarter of a step, a step should be 2 % shorter: not 9 %."""
+    before = of_ranks(tmp_path / "a", [1000] * 2, sync_ms=60)
+
+    comparison = compared(before, of_ranks(tmp_path / "b", [910] * 2, sync_ms=60, slow=slow))
+
+    (step,) = comparison.of(STEP)
+    assert step.tokens is not None and step.tokens.ratio == pytest.approx(-0.022, abs=0.002)
+    assert step.judged.ratio == pytest.approx((slow - 1) * 0.91 / 4, abs=0.01)
+    assert verdict == ("slower" if step.judged.is_changed else "alike")
+
+
+def test_as_json_a_step_has_work_and_a_rank_has_tokens(tmp_path: Path) -> None:
+    comparison = compared(of_ranks(tmp_path / "a", [1000] * 2), of_ranks(tmp_path / "b", [1080] * 2))
+
+    rows = {(row["of"], row["rank"]): row for row in comparing.as_json(comparison, None)["rows"]}
+
+    assert rows[STEP, None]["work"]["after"] == pytest.approx(1 + 0.08 * 20 / 21, abs=0.005)
+    assert rows[STEP, None]["same_work_ns"]["before"] == pytest.approx(21 * MS, rel=0.02)
+    assert rows[RANK, 1]["tokens"]["after"] == pytest.approx(1080)
+    assert rows[RANK, 1]["per_token_ns"]["after"] == pytest.approx(20_000, rel=0.02)
+
+
 def test_since_when_a_token_takes_longer_is_said_also_where_a_step_takes_less(tmp_path: Path) -> None:
     run, bank = new_run(tmp_path / "b"), BankFiles()
     for step in range(40):
@@ -245,10 +332,9 @@ def test_since_when_a_token_takes_longer_is_said_also_where_a_step_takes_less(tm
     comparison = compared(of_tokens(tmp_path / "a", 1500, 20_000), run)
 
     assert comparison.first is not None and comparison.first.since_step == 10
-    shown = io.StringIO()
-    Console(width=100, file=shown).print(text.render(comparison))
-    assert "first     actor_generate, from step 10: +100 % for a token" in shown.getvalue()
-    assert "Shorter: a step takes" in shown.getvalue() and "Faster" not in shown.getvalue()
+    shown = rendered(comparison)
+    assert "first     actor_generate, from step 10: +100 % for a token" in shown
+    assert "Shorter: a step takes" in shown and "Faster" not in shown
 
 
 def of_two_stages(path: Path, *, x_ms: float, y_ms: float) -> Path:
@@ -296,10 +382,8 @@ def test_where_only_the_time_is_longer_for_sure_it_says_that_a_token_decides(tmp
 
     comparison = compared(run("a", 20, 1), run("b", 21, 2))
 
-    shown = io.StringIO()
-    Console(width=120, file=shown).print(text.render(comparison))
     assert comparison.of(STAGE)[0].time.is_more and comparison.over(0.01) == []
-    assert "no difference seen for a token" in shown.getvalue()
+    assert "no difference seen for a token" in rendered(comparison)
 
 
 def test_other_ranks_and_stages_are_named_and_left_out(healthy: Path, tmp_path: Path) -> None:

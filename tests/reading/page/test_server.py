@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import http.client
 import os
+import pty
 import signal
 import subprocess
 import sys
 import threading
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Iterator
+from typing import Callable, Iterator
 
 import pytest
 
@@ -18,6 +20,7 @@ pytest.importorskip("plotly")
 
 from builders import browser
 from builders.run_files import BankFiles, ProcessFiles, new_run
+from builders.terminals import HIDDEN, SHOWN_AGAIN, all_of
 
 from mstxkit.reading.exporters import load
 from mstxkit.reading.page import server
@@ -34,8 +37,14 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def serving(run: Path, tmp_path: Path) -> Iterator[server.PageServer]:
-    served = server.serving(open_run(run), "<h1>page</h1>", "exp7 &lt;b&gt;", tmp_path)
-    with server.PageServer(served) as opened:
+    with served(run, tmp_path, lambda rows: nullcontext(lambda more: None)) as opened:
+        yield opened
+
+
+@contextmanager
+def served(run: Path, folder: Path, showing: server.Showing) -> Iterator[server.PageServer]:
+    content = server.serving(open_run(run), "<h1>page</h1>", "exp7 &lt;b&gt;", folder, showing)
+    with server.PageServer(content) as opened:
         thread = threading.Thread(target=opened.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield opened
@@ -147,6 +156,59 @@ def test_the_verb_says_where_it_is_and_ends_by_ctrl_c_or_with_its_terminal(
     assert lines[1].startswith("http://127.0.0.1:")
     assert process.returncode == 0, errors
     assert errors == ""
+
+
+def test_how_far_the_trace_has_come_is_shown_the_first_time(run: Path, tmp_path: Path) -> None:
+    steps: list[float] = []
+
+    def showing(rows: float) -> AbstractContextManager[Callable[[float], None]]:
+        steps.append(-rows)
+        return nullcontext(steps.append)
+
+    with served(run, tmp_path, showing) as serving:
+        answers = [asked(serving, f"/{serving.token}/trace") for _ in range(2)]
+
+    assert [answer.status for answer in answers] == [200, 200]
+    assert sum(steps) == 0 and len(steps) > 1
+
+
+def test_a_trace_that_is_being_made_is_given_up_when_it_ends(run: Path, tmp_path: Path) -> None:
+    began, answers = threading.Event(), list[http.client.HTTPResponse]()
+
+    def advance(rows: float) -> None:
+        began.set()
+        assert serving.is_over.wait(30)
+
+    with served(run, tmp_path, lambda rows: nullcontext(advance)) as serving:
+        client = threading.Thread(target=lambda: answers.append(asked(serving, f"/{serving.token}/trace")))
+        client.start()
+        assert began.wait(30)
+    client.join()
+
+    assert [answer.status for answer in answers] == [500]
+    assert [path.name for path in tmp_path.glob("trace*")] == ["trace.partial"]  # gone with its folder, as ever
+
+
+def test_on_a_terminal_the_verb_shows_how_far_the_trace_has_come(run: Path) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "mstxkit", "open", str(run), "--no-browser"]
+    environment = {**os.environ, "TERM": "xterm"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, text=True, env=environment)
+    os.close(theirs)
+    assert process.stdout is not None
+    address = [process.stdout.readline() for _ in range(2)][1].strip()
+    host, _, path = address.removeprefix("http://").partition("/")
+    connection = http.client.HTTPConnection(host, timeout=30)
+    connection.request("GET", f"/{path}trace")
+    status = connection.getresponse().status
+    connection.close()
+    process.send_signal(signal.SIGINT)
+    shown = all_of(ours)
+    process.communicate(timeout=60)
+
+    assert (status, process.returncode) == (200, 0)
+    assert "Writing the trace" in shown
+    assert shown.rfind(HIDDEN) < shown.rfind(SHOWN_AGAIN)
 
 
 def test_a_folder_that_is_no_run_is_wrong_use(tmp_path: Path) -> None:

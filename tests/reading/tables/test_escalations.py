@@ -169,6 +169,17 @@ def test_what_is_left_of_a_request_that_is_forgotten_has_a_row(run: Path) -> Non
     )  # fmt: skip
 
 
+def test_a_request_of_which_only_a_profile_is_left_is_as_old_as_that(run: Path) -> None:
+    """The newest come last: a forgotten one is none of these, whatever its id."""
+    session(run, "f" * 16, start_ns=WALL_OFFSET_NS)
+    session(run, "0" * 16, start_ns=WALL_OFFSET_NS + NS)
+    say(run, 1, Report("e" * 16, 1, "done"))
+    asked = left(run).id
+    session(run, asked, start_ns=WALL_OFFSET_NS + 2 * NS)
+
+    assert [row["request"] for row in rows(run)] == ["e" * 16, "f" * 16, "0" * 16, asked]
+
+
 def test_light_capture_is_no_escalation(run: Path) -> None:
     session(run, "", stage="light")
 

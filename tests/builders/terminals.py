@@ -1,0 +1,20 @@
+"""What a program shows on a terminal."""
+
+from __future__ import annotations
+
+import os
+
+# The cursor.
+HIDDEN, SHOWN_AGAIN = "\x1b[?25l", "\x1b[?25h"
+
+
+def all_of(ours: int) -> str:
+    """All that comes from a pty until its other side is closed; it is closed then."""
+    shown = b""
+    try:
+        while piece := os.read(ours, 65536):
+            shown += piece
+    except OSError:  # the end of a terminal
+        pass
+    os.close(ours)
+    return shown.decode("utf-8", "replace")
