@@ -1,7 +1,8 @@
 """The watchman: a process of its own on each host, which nobody's GIL and no stopped rank can hold up.
 
 The host's keeper starts it (`recorder/watchman.py`). It looks at all processes of the run there through shared memory,
-opens an incident when one hangs or dies, answers those of other hosts, and ends when the last of them has.
+opens an incident when one hangs or dies, answers those of other hosts, says every few seconds where all of them are,
+and ends when the last of them has.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import NamedTuple, Sequence
 
 from ..errors import MstxkitError
-from ..host import apart, folders
+from ..host import apart, folders, jitter
 from ..reading.report.escape import for_terminal
 from ..store import documents, incidents, layout, run_file, settings_file, stacks, verdicts, whereabouts
 from ..store.incidents import HANG, REQUEST, Incident
+from ..store.lookout import Lookout
 from ..store.verdicts import Verdict
 from ..triggers import hang
 from . import asking, deciding, summary
@@ -34,6 +37,8 @@ _LOOKS_EVERY_S, _RUN_EVERY_S, _HOSTS_WITHIN_S, _LATE_WITHIN_S = 1.0, 2.0, 3.0, 3
 _AGAIN_S, _AGAIN_AT_MOST_S, _AGAIN_FOR_ALL_S = 1.0, 30.0, 300.0
 _LINE_AT_MOST = 1000
 _EMPTY_FOR_S, _SETTINGS_EVERY_S = 3.0, 10.0
+# At the end for a run folder that does not answer.
+_ENDS_WITHIN_S = 2.0
 
 
 class Watch(NamedTuple):
@@ -104,9 +109,28 @@ class Watchman:
         self._again_s, self._pause_s = 0.0, _AGAIN_S
         self._run_s, self._state, self._asked = 0.0, tuple[int, ...](), self._folders.asked()
         self._settings_s, self._settings_state = 0.0, tuple[int, ...]()
+        self._lookout, self._ending = Lookout(watch.run, watch.run_id, watch.folder), threading.Event()
 
     def watch(self, lock: int) -> None:
         """Until the last process here has ended, or the run is gone."""
+        telling = threading.Thread(target=self._tell_where, daemon=True)
+        telling.start()
+        try:
+            self._watch_on(lock)
+        finally:
+            self._ending.set()
+            telling.join(_ENDS_WITHIN_S)
+
+    def _tell_where(self) -> None:
+        """On a thread of its own: where the run folder hangs, it is still seen who dies meanwhile."""
+        every_s, pause_s = jitter.own_period_s(whereabouts.EVERY_S, "whereabouts"), 0.0
+        while not self._ending.wait(pause_s):
+            names = [] if self._host.is_closing else list(self._host.processes)
+            if names:
+                self._lookout.tell(names)
+            pause_s = every_s if names else _LOOKS_EVERY_S / 10
+
+    def _watch_on(self, lock: int) -> None:
         for name in incidents.names(self._watch.run):
             self._told[name] = set()  # from before: by another watchman
         seen_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""`now/<host>-<digest>.json`: in which step and stage the processes of a host are, by their keeper, every few seconds.
+"""`now/<host>-<digest>.json`: in which step and stage the processes of a host are, every few seconds.
 
 One small file a host, replaced as a whole. What it says is as old as it is: every reader shows its age.
 """

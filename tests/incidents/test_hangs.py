@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from builders import lives
 from builders.hanging import HANG_S, Job
 from builders.mounts import frozen_disk  # noqa: F401
 
-from mstxkit.store import verdicts
+from mstxkit.store import run_file, verdicts, whereabouts
 
 pytestmark = pytest.mark.timeout(120)
 Start = Callable[..., Job]
@@ -212,6 +213,19 @@ def test_when_the_watchman_is_killed_another_one_takes_over(start: Start) -> Non
     assert lives.wait_until(lambda: bool(set(watchmen(job)) - set(before)), 20)
 
 
+def test_the_watchman_says_where_the_ranks_are_and_whoever_is_left_goes_on(start: Start) -> None:
+    """No rank spends its time on it."""
+    job = start("waits", "waits", hang_s=20.0)
+    assert lives.wait_until(lambda: places(job)[1] == {0: "reward", 1: "reward"})
+    before, _ = places(job)
+    assert before in watchmen(job)
+
+    os.kill(before, signal.SIGKILL)
+
+    assert lives.wait_until(lambda: places(job)[0] != before, 20)
+    assert places(job)[1] == {0: "reward", 1: "reward"}
+
+
 def test_nobody_watches_on_once_all_ranks_were_killed_at_once(start: Start) -> None:
     """Their live files stay, as nobody is left to seal them."""
     job = start("sleeps", "waits")
@@ -222,6 +236,14 @@ def test_nobody_watches_on_once_all_ranks_were_killed_at_once(start: Start) -> N
 
     assert pids
     assert lives.wait_until(lambda: not watchmen(job), 20)
+
+
+def places(job: Job) -> tuple[int, dict[int | None, str | None]]:
+    """Who has said where the ranks are, and their stages."""
+    (file,) = whereabouts.files_in(job.run) or [job.run / "now" / "nobody yet"]
+    seen = whereabouts.in_file(file, run_file.id_of(job.run) or "")
+    said = json.loads(file.read_text()) if file.exists() else {}
+    return said.get("keeper", 0), {where.rank: where.stage for where in seen}
 
 
 def watchmen(job: Job) -> list[int]:
