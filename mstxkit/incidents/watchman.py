@@ -18,12 +18,13 @@ from typing import NamedTuple, Sequence
 from ..errors import MstxkitError
 from ..host import apart, folders, jitter
 from ..reading.report.escape import for_terminal
-from ..store import documents, incidents, layout, run_file, settings_file, stacks, verdicts, whereabouts
+from ..store import documents, layout, run_file, settings_file, stacks, verdicts, whereabouts
 from ..store.incidents import HANG, REQUEST, Incident
 from ..store.lookout import Lookout
 from ..store.verdicts import Verdict
 from ..triggers import hang
 from . import asking, deciding, summary
+from .before import Place, ToldBefore, told_before
 from .deciding import Cause, Report
 from .folder import Call, IncidentFolders
 from .host import HostEvent, WatchedHost
@@ -90,10 +91,6 @@ def take(folder: Path) -> int | None:
         return None
 
 
-# A range that is open: process, track, start.
-_Place = tuple[str, int, int]
-
-
 class Watchman:
     """Of one run on one host."""
 
@@ -103,8 +100,8 @@ class Watchman:
         self._place = whereabouts.name_of_host(watch.folder, "")
         self._folders = IncidentFolders(watch.run, watch.run_id, self._place, watch.incidents, watch.incidents_bytes)
         # Incidents that this host has answered, with the ranges that it was inside of then: each is told of once.
-        self._told: dict[str, set[_Place]] = {}
-        self._stuck: dict[str, set[_Place]] = {}
+        self._told: dict[str, set[Place]] = {}
+        self._stuck: dict[str, set[Place]] = {}
         self._mine: dict[str, tuple[Incident, Cause | None, float]] = {}
         self._again_s, self._pause_s = 0.0, _AGAIN_S
         self._run_s, self._state, self._asked = 0.0, tuple[int, ...](), self._folders.asked()
@@ -131,8 +128,7 @@ class Watchman:
             pause_s = every_s if names else _LOOKS_EVERY_S / 10
 
     def _watch_on(self, lock: int) -> None:
-        for name in incidents.names(self._watch.run):
-            self._told[name] = set()  # from before: by another watchman
+        self._go_on_from(told_before(self._folders))
         seen_s = time.monotonic()
         while time.monotonic() - seen_s < _EMPTY_FOR_S:
             self.turn()
@@ -143,6 +139,11 @@ class Watchman:
                 break
             self._host.wait(min(_LOOKS_EVERY_S, max(0.1, self._watch.hang_s / 8)))
         self._follow_up()
+
+    def _go_on_from(self, before: ToldBefore) -> None:
+        self._told, self._stuck = before.inside, before.stuck
+        self._mine = {name: (incident, None, 0.0) for name, incident in before.lasting.items()}
+        self._host.have_raised(before.raised)
 
     def turn(self) -> None:
         """One look at everything. What the run folder does not take is tried again."""
@@ -223,7 +224,7 @@ class Watchman:
             for judged in ranges
         }
 
-    def _open_now(self) -> set[_Place]:
+    def _open_now(self) -> set[Place]:
         return {
             (process.name, range_.slot.track, range_.slot.start)
             for process in self._host.processes.values()
@@ -325,7 +326,8 @@ class Watchman:
             self._state = state
             self._forget_dissolved()
             newest = self._folders.newest()
-            if newest is not None and newest.name not in self._told:
+            # What this host has opened itself is answered as it is concluded, if need be once more.
+            if newest is not None and newest.by != self._place and newest.name not in self._told:
                 self._answer(newest, self._host.reports(asks_all=newest.kind != HANG))
             asked = self._folders.asked()
             if asked and asked != self._asked:
