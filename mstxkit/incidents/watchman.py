@@ -105,7 +105,7 @@ class Watchman:
         self._mine: dict[str, tuple[Incident, Cause | None, float]] = {}
         self._again_s, self._pause_s = 0.0, _AGAIN_S
         self._run_s, self._state, self._asked = 0.0, tuple[int, ...](), self._folders.asked()
-        self._settings_s, self._settings_state = 0.0, tuple[int, ...]()
+        self._settings_s, self._settings_states = 0.0, list[tuple[int, ...]]()
         self._lookout, self._ending = Lookout(watch.run, watch.run_id, watch.folder), threading.Event()
 
     def watch(self, lock: int) -> None:
@@ -338,11 +338,12 @@ class Watchman:
             self._look_at_settings()
 
     def _look_at_settings(self) -> None:
-        if run_file.id_of(self._watch.run) not in (None, self._watch.run_id):
-            self._host.is_closing = True  # another run lies in its place; one that is removed is put back
-        state = documents.state_of(self._watch.run / layout.CONTROL / layout.SETTINGS)
-        if state != self._settings_state:
-            self._settings_state = state
+        files = self._watch.run / layout.RUN_FILE, self._watch.run / layout.CONTROL / layout.SETTINGS
+        states = [documents.state_of(file) for file in files]
+        if states != self._settings_states:
+            self._settings_states = states
+            if run_file.id_of(self._watch.run) not in (None, self._watch.run_id):
+                self._host.is_closing = True  # another run lies in its place; one that is removed is put back
             values = settings_file.read_settings(self._watch.run, self._watch.run_id).values
             self._host.settings = hang.of_values(values)
 
