@@ -34,7 +34,7 @@ from .recording import recording
 ALONE = {**NATIVE, **TSC, "RANK": "0", "WORLD_SIZE": "1", "MSTXKIT_HANG_S": "0"}
 VARIANTS: dict[str, dict[str, str]] = {"everything": ALONE}
 RANKS, STAGES, CALLS_A_STAGE, STAGE_S = 8, 10, 500, 0.1
-_WATCHMAN, _JUDGE = "mstxkit.incidents.watchman", "mstxkit.judging.judge_process"
+WATCHMAN, _JUDGE = "mstxkit.incidents.watchman", "mstxkit.judging.judge_process"
 SETTLES_S, MEASURED_S, SCRAPED_EVERY_S = 15.0, 60.0, 15.0
 
 
@@ -140,7 +140,7 @@ def _address(run: Path, within_s: float = 60.0) -> str:
 
 def _spent(run: Path, ranks: list[subprocess.Popen[str]]) -> Spent:
     return Spent(
-        [spent_by_threads(rank.pid)[0] for rank in ranks], _of_process(run, _WATCHMAN), _of_process(run, _JUDGE)
+        [spent_by_threads(rank.pid)[0] for rank in ranks], _of_process(run, WATCHMAN), _of_process(run, _JUDGE)
     )
 
 
@@ -165,7 +165,7 @@ def _processes(run: Path, *modules: str) -> list[Path]:
 def _wait_for_end(run: Path, within_s: float = 60.0) -> None:
     """Both see by themselves that the job is over."""
     deadline_s = time.monotonic() + within_s
-    while _processes(run, _WATCHMAN, _JUDGE):
+    while _processes(run, WATCHMAN, _JUDGE):
         assert time.monotonic() < deadline_s, "they do not end"
         time.sleep(0.2)
 

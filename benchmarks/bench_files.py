@@ -4,7 +4,7 @@ whole cluster shares answers for all of them.
 Ranks of one host under `capture()` with its defaults, `strace` attached to them. Counted is every call that names a
 file below a folder, or asks about an open one, but reading and writing themselves. `idle`: nothing is recorded; `busy`:
 5,000 ranges a second. What is done once for a host is told apart: `host` is what the others ask
-more than the rank that asks least.
+more than the rank that asks least, and all that the host's watchman does.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Iterator
 
+from .bench_everything import WATCHMAN, _processes
 from .harness import HERE, Row
 
 VARIANTS: dict[str, dict[str, str]] = {"idle": {}, "busy": {}}
@@ -38,15 +39,23 @@ def measure(variant: str) -> list[Row]:
         raise RuntimeError("strace is needed: it counts the calls")
     with tempfile.TemporaryDirectory() as folder, _job(Path(folder), variant) as pids:
         time.sleep(SETTLES_S)
-        calls = [_calls(trace, Path(folder)) for trace in _traced(pids, Path(folder))]
+        (watchman,) = _processes(Path(folder, "run"), WATCHMAN)
+        traces = _traced([*pids, int(watchman.name)], Path(folder))
+        *calls, of_watchman = [_calls(trace, Path(folder)) for trace in traces]
     run = sorted(sum(asked["run"].values()) / MEASURED_S for asked in calls)
+    watching = sum(of_watchman["run"].values()) / MEASURED_S
     environment = max(sum(asked["environment"].values()) / MEASURED_S for asked in calls)
     most = max((asked["run"] for asked in calls), key=lambda asked: sum(asked.values()))
     note = ", ".join(f"{count / MEASURED_S:.2f} {name}" for name, count in most.most_common(6))
-    once = sum(run) - RANKS * run[0]
+    once = sum(run) - RANKS * run[0] + watching
     return [
         Row(f"files.{variant}_rank_per_s", run[0], "/s", note=f"{RANKS} ranks of one host"),
-        Row(f"files.{variant}_host_per_s", once, "/s", note=f"once a host; the rank that asks most: {note}"),
+        Row(
+            f"files.{variant}_host_per_s",
+            once,
+            "/s",
+            note=f"once a host; the watchman {watching:.2f}, the rank that asks most: {note}",
+        ),
         Row(f"files.{variant}_environment_per_s", environment, "/s"),
     ]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import select
+import time
 from pathlib import Path
 from typing import Iterable
 
@@ -16,9 +17,13 @@ from . import proc_files
 from .descriptors import OwnDescriptor, WakePipe
 
 # Source: Linux 6.1, include/uapi/linux/inotify.h.
-_MOVED_TO, _ONLY_FOLDERS = 0x80, 0x01000000
+_MOVED_TO, _DELETE_SELF, _MOVE_SELF, _ONLY_FOLDERS = 0x80, 0x400, 0x800, 0x01000000
+_ASKED_FOR = _MOVED_TO | _DELETE_SELF | _MOVE_SELF | _ONLY_FOLDERS
 _FLAGS = os.O_NONBLOCK | os.O_CLOEXEC  # IN_NONBLOCK and IN_CLOEXEC are these
 _EVENT_BYTES, _MOUNTS_AT_MOST_BYTES = 16, 16 << 20
+# The kernel says that a folder is removed or moved, but not that one above it is: so often each is looked at all the
+# same. Seconds.
+_SURE_FOR_S = 120.0
 # Folders on these belong to this kernel alone: what another host writes into others, nobody here is told of.
 _LOCAL_KINDS = frozenset(("tmpfs", "ramfs", "ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "overlay", "zfs"))
 
@@ -30,13 +35,14 @@ class FolderEvents:
 
     Attributes:
         is_refused: Did the kernel not take the last `watch`, because the user's limits are used up, say?
-        is_new: Did the last `watch` begin with a folder? Nobody was told of what came into it before.
+        is_new: Did the last `watch` begin with a folder, or was there something new in one? Nobody was told of it.
     """
 
     def __init__(self) -> None:
         self._pipe: WakePipe | None = None
         self._events: OwnDescriptor | None = None
         self._watched: dict[str, tuple[tuple[int, int], int]] = {}
+        self._sure_until_s = 0.0
         self.is_refused = self.is_new = False
 
     def open(self) -> bool:
@@ -50,8 +56,8 @@ class FolderEvents:
         return True
 
     def watch(self, folders: Iterable[Path]) -> bool:
-        """Watch these and no others; each is looked at again, as it may have been removed and made anew. Are all of
-        them watched?
+        """Watch these and no others; each is looked at again where the kernel has told of anything, as it may have been
+        removed and made anew. Are all of them watched?
         """
         wanted = {os.fspath(folder) for folder in folders}
         if self._events is None or not self._events.is_ours:
@@ -61,8 +67,18 @@ class FolderEvents:
             return False
         for path in [path for path in self._watched if path not in wanted]:
             _call("inotify_rm_watch", self._events.number, self._watched.pop(path)[1])
-        watched = [self._is_watched(path, self._events.number) for path in sorted(wanted)]
+        is_sure = self._is_sure(self._events.number)
+        unsure = [path for path in sorted(wanted) if not (is_sure and path in self._watched)]
+        watched = [self._is_watched(path, self._events.number) for path in unsure]
         return all(watched)
+
+    def _is_sure(self, events: int) -> bool:
+        """Are those that are watched still where they were? Where something has come, it is new."""
+        if time.monotonic() < self._sure_until_s:
+            self.is_new = self._take_events(events)
+            return not self.is_new
+        self._sure_until_s = time.monotonic() + _SURE_FOR_S
+        return False
 
     def _is_watched(self, path: str, events: int) -> bool:
         try:
@@ -72,7 +88,7 @@ class FolderEvents:
             return False
         which = status.st_dev, status.st_ino
         if path not in self._watched or self._watched[path][0] != which:
-            number = _call("inotify_add_watch", events, os.fsencode(path), _MOVED_TO | _ONLY_FOLDERS)
+            number = _call("inotify_add_watch", events, os.fsencode(path), _ASKED_FOR)
             if number < 0:
                 self.is_refused = True
                 self._watched.pop(path, None)
@@ -93,11 +109,14 @@ class FolderEvents:
         if self._events is not None and self._events.number in ready and self._events.is_ours:
             self._take_events(self._events.number)
 
-    def _take_events(self, number: int) -> None:
+    def _take_events(self, number: int) -> bool:
+        """Has anything come?"""
         try:
             os.read(number, 1 << 14)
+            self._sure_until_s = 0.0
+            return True
         except OSError:
-            pass  # somebody has closed it: `watch` sees that
+            return False  # nothing has; or somebody has closed it: `watch` sees that
 
     def wake(self) -> None:
         """End a `wait`, or the next one. Never raises."""

@@ -157,9 +157,13 @@ def _of_others(waiters: list[Report], reports: Sequence[Report], hang_s: float) 
         return None
     if any(map(may_wait, waiters)):
         return None
-    chosen = min(waiters, key=lambda report: (since_ns(report), _name(report)))
+    # A driver, which has no rank, waits for those that have one.
+    chosen = min(waiters, key=lambda r: (small_number(r.get("rank")) is None, since_ns(r), _name(r)))
     others = tuple(report for report in waiters if report is not chosen)
-    return Cause(chosen, "others", "it waits for another process, and none that is recorded works", others)
+    reason = "it waits for another process, and none that is recorded works"
+    unmarked = who_all(filter(_is_unmarked, reports))
+    reason += f"; in its own code, inside of no range: {unmarked}" if unmarked else ""
+    return Cause(chosen, "others", reason, others)
 
 
 def is_stuck(report: Report) -> bool:
@@ -205,6 +209,12 @@ def held(report: Report) -> str:
         return "native"
     # A lock of C's, as `threading.Lock` is, has no call of Python's own.
     return "lock" if "futex" in text_of(report.get("waits_in")) else "own"
+
+
+def _is_unmarked(report: Report) -> bool:
+    """Is it at something of its own, of which no range says what it is?"""
+    is_known = not _inside(report) and not _is_beside(report) and bool(table_of(report.get("thread")))
+    return is_known and held(report) in ("own", "lock")
 
 
 def _is_mute(report: Report) -> bool:

@@ -113,6 +113,17 @@ class IncidentFolders:
             return None
         return Call(name, fields["kind"], whole_number(fields.get("opened_ns")), text_of(fields.get("by")))
 
+    def calls(self) -> list[Call]:
+        """All that are there, oldest first."""
+        return [call for call in map(self.call, incidents.names(self._run)) if call is not None]
+
+    def concluded(self, name: str) -> Incident | None:
+        """What an incident came to; None while it is open, and where that cannot be read."""
+        try:
+            return incidents.summary(self._run, name, self._run_id)
+        except Unusable:
+            return None
+
     def answer(self, name: str, reports: Sequence[Mapping[str, Any]]) -> None:
         """Leave what this host has to report.
 
@@ -121,12 +132,18 @@ class IncidentFolders:
         """
         about = {"format": FORMAT, "run": self._run_id, "host": self.place, "written_ns": time.time_ns()}
         content = json.dumps({**about, "processes": list(reports)}).encode()
-        file = self._folder / name / layout.INCIDENT_HOSTS / f"{self.place}{layout.NOW_SUFFIX}"
-        documents.replace_file(file, content)
+        documents.replace_file(self._answer_of(name), content)
 
     def reports(self, name: str) -> dict[str, list[dict[str, Any]]]:
         """What each host has reported so far, by its file."""
         return incidents.reports_of(self._run, name, self._run_id)
+
+    def own_reports(self, name: str) -> list[dict[str, Any]]:
+        """What this host has reported, perhaps by a watchman before this one."""
+        return incidents.reports_in(self._answer_of(name), self._run_id) or []
+
+    def _answer_of(self, name: str) -> Path:
+        return self._folder / name / layout.INCIDENT_HOSTS / f"{self.place}{layout.NOW_SUFFIX}"
 
     def conclude(self, incident: Incident) -> None:
         """Write what it comes to, and its page.

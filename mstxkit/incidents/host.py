@@ -76,6 +76,10 @@ class WatchedHost:
         # Is nobody new to be looked at any more?
         self.is_closing = False
 
+    def have_raised(self, counts: Mapping[str, int]) -> None:
+        """So many exceptions of these processes have been told of already."""
+        self._raised |= {name: ((0, 0), count) for name, count in counts.items()}
+
     def look(self) -> list[HostEvent]:
         """Look at all of them; deaths and exceptions that are news."""
         now_ns = time.monotonic_ns()

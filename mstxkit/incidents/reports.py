@@ -81,6 +81,7 @@ def report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer) 
         "tracer": kernel.tracer(process.pid) if process.pid else 0,
         "silent_s": _since(process.heartbeat_ns), "gone_ns": facts.gone_ns, "signal": facts.signal,
         "fatal": words.fatal, "exceptions": [dict(exception) for exception in words.exceptions[-4:]],
+        "raised": len(words.exceptions),
         "inside": [_inside(judged) for judged in facts.judged[-_OPEN_AT_MOST:]] or _raised_in(process, words),
         "stacks_by": answer.by, "has_gil": answer.has_gil, "has_ring": answer.has_ring,
         "is_late": not answer.threads and process.pid > 0 and kernel.is_running(process.pid),
@@ -118,7 +119,7 @@ def _inside(judged: JudgedRange) -> dict[str, Any]:
     step = None if range_.slot.step == records.NO_STEP else range_.slot.step
     return {
         "name": range_.name[:200], "stage": range_.stage[:200], "domain": range_.domain[:200], "step": step,
-        "track": range_.slot.track, "depth": range_.slot.depth, "tid": range_.slot.thread,
+        "track": range_.slot.track, "depth": range_.slot.depth, "tid": range_.slot.thread, "start": range_.slot.start,
         "since_ns": wall_ns(range_.since_ns), "open_s": round(judged.open_s, 3), "quiet_s": round(judged.quiet_s, 3),
         "limit_s": round(judged.limit_s, 3), "is_stuck": judged.is_stuck, "patience_s": round(judged.patience_s, 3),
     }  # fmt: skip

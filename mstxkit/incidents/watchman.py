@@ -1,7 +1,8 @@
 """The watchman: a process of its own on each host, which nobody's GIL and no stopped rank can hold up.
 
 The host's keeper starts it (`recorder/watchman.py`). It looks at all processes of the run there through shared memory,
-opens an incident when one hangs or dies, answers those of other hosts, and ends when the last of them has.
+opens an incident when one hangs or dies, answers those of other hosts, says every few seconds where all of them are,
+and ends when the last of them has.
 """
 
 from __future__ import annotations
@@ -9,18 +10,21 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import NamedTuple, Sequence
 
 from ..errors import MstxkitError
-from ..host import apart, folders
+from ..host import apart, folders, jitter
 from ..reading.report.escape import for_terminal
-from ..store import documents, incidents, layout, run_file, settings_file, stacks, verdicts, whereabouts
+from ..store import documents, layout, run_file, settings_file, stacks, verdicts, whereabouts
 from ..store.incidents import HANG, REQUEST, Incident
+from ..store.lookout import Lookout
 from ..store.verdicts import Verdict
 from ..triggers import hang
 from . import asking, deciding, summary
+from .before import Place, ToldBefore, told_before
 from .deciding import Cause, Report
 from .folder import Call, IncidentFolders
 from .host import HostEvent, WatchedHost
@@ -34,6 +38,8 @@ _LOOKS_EVERY_S, _RUN_EVERY_S, _HOSTS_WITHIN_S, _LATE_WITHIN_S = 1.0, 2.0, 3.0, 3
 _AGAIN_S, _AGAIN_AT_MOST_S, _AGAIN_FOR_ALL_S = 1.0, 30.0, 300.0
 _LINE_AT_MOST = 1000
 _EMPTY_FOR_S, _SETTINGS_EVERY_S = 3.0, 10.0
+# At the end for a run folder that does not answer.
+_ENDS_WITHIN_S = 2.0
 
 
 class Watch(NamedTuple):
@@ -85,10 +91,6 @@ def take(folder: Path) -> int | None:
         return None
 
 
-# A range that is open: process, track, start.
-_Place = tuple[str, int, int]
-
-
 class Watchman:
     """Of one run on one host."""
 
@@ -98,17 +100,35 @@ class Watchman:
         self._place = whereabouts.name_of_host(watch.folder, "")
         self._folders = IncidentFolders(watch.run, watch.run_id, self._place, watch.incidents, watch.incidents_bytes)
         # Incidents that this host has answered, with the ranges that it was inside of then: each is told of once.
-        self._told: dict[str, set[_Place]] = {}
-        self._stuck: dict[str, set[_Place]] = {}
+        self._told: dict[str, set[Place]] = {}
+        self._stuck: dict[str, set[Place]] = {}
         self._mine: dict[str, tuple[Incident, Cause | None, float]] = {}
         self._again_s, self._pause_s = 0.0, _AGAIN_S
         self._run_s, self._state, self._asked = 0.0, tuple[int, ...](), self._folders.asked()
-        self._settings_s, self._settings_state = 0.0, tuple[int, ...]()
+        self._settings_s, self._settings_states = 0.0, list[tuple[int, ...]]()
+        self._lookout, self._ending = Lookout(watch.run, watch.run_id, watch.folder), threading.Event()
 
     def watch(self, lock: int) -> None:
         """Until the last process here has ended, or the run is gone."""
-        for name in incidents.names(self._watch.run):
-            self._told[name] = set()  # from before: by another watchman
+        telling = threading.Thread(target=self._tell_where, daemon=True)
+        telling.start()
+        try:
+            self._watch_on(lock)
+        finally:
+            self._ending.set()
+            telling.join(_ENDS_WITHIN_S)
+
+    def _tell_where(self) -> None:
+        """On a thread of its own: where the run folder hangs, it is still seen who dies meanwhile."""
+        every_s, pause_s = jitter.own_period_s(whereabouts.EVERY_S, "whereabouts"), 0.0
+        while not self._ending.wait(pause_s):
+            names = [] if self._host.is_closing else list(self._host.processes)
+            if names:
+                self._lookout.tell(names)
+            pause_s = every_s if names else _LOOKS_EVERY_S / 10
+
+    def _watch_on(self, lock: int) -> None:
+        self._go_on_from(told_before(self._folders))
         seen_s = time.monotonic()
         while time.monotonic() - seen_s < _EMPTY_FOR_S:
             self.turn()
@@ -119,6 +139,11 @@ class Watchman:
                 break
             self._host.wait(min(_LOOKS_EVERY_S, max(0.1, self._watch.hang_s / 8)))
         self._follow_up()
+
+    def _go_on_from(self, before: ToldBefore) -> None:
+        self._told, self._stuck = before.inside, before.stuck
+        self._mine = {name: (incident, None, 0.0) for name, incident in before.lasting.items()}
+        self._host.have_raised(before.raised)
 
     def turn(self) -> None:
         """One look at everything. What the run folder does not take is tried again."""
@@ -199,7 +224,7 @@ class Watchman:
             for judged in ranges
         }
 
-    def _open_now(self) -> set[_Place]:
+    def _open_now(self) -> set[Place]:
         return {
             (process.name, range_.slot.track, range_.slot.start)
             for process in self._host.processes.values()
@@ -301,7 +326,8 @@ class Watchman:
             self._state = state
             self._forget_dissolved()
             newest = self._folders.newest()
-            if newest is not None and newest.name not in self._told:
+            # What this host has opened itself is answered as it is concluded, if need be once more.
+            if newest is not None and newest.by != self._place and newest.name not in self._told:
                 self._answer(newest, self._host.reports(asks_all=newest.kind != HANG))
             asked = self._folders.asked()
             if asked and asked != self._asked:
@@ -312,11 +338,12 @@ class Watchman:
             self._look_at_settings()
 
     def _look_at_settings(self) -> None:
-        if run_file.id_of(self._watch.run) not in (None, self._watch.run_id):
-            self._host.is_closing = True  # another run lies in its place; one that is removed is put back
-        state = documents.state_of(self._watch.run / layout.CONTROL / layout.SETTINGS)
-        if state != self._settings_state:
-            self._settings_state = state
+        files = self._watch.run / layout.RUN_FILE, self._watch.run / layout.CONTROL / layout.SETTINGS
+        states = [documents.state_of(file) for file in files]
+        if states != self._settings_states:
+            self._settings_states = states
+            if run_file.id_of(self._watch.run) not in (None, self._watch.run_id):
+                self._host.is_closing = True  # another run lies in its place; one that is removed is put back
             values = settings_file.read_settings(self._watch.run, self._watch.run_id).values
             self._host.settings = hang.of_values(values)
 

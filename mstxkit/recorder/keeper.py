@@ -3,8 +3,8 @@
 It holds a lock beside the live files, `keeper-<host>.life`. The first process takes it and hands it over when it stops;
 where it is killed, another one takes it within a few seconds. It sees at once that a process is gone, and seals what
 that left, in a thread of its own. Whoever stops where no keeper is left does that for all that ended before it. Every
-few seconds it also says where all of them are (`lookout.py`), every few minutes it has sealed files looked after
-(`caretaking.py`).
+few seconds it also says where all of them are (`store/lookout.py`), unless the host's watchman does; every few minutes
+it has sealed files looked after (`caretaking.py`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from .. import faults
 from ..host import identity, jitter, life, parts
 from ..host.listing import ListedFolder
 from ..store import layout
+from ..store.lookout import Lookout
 from ..store.sealed_care import SealedCare
 from . import adopt, live
 from .background import Background
 from .caretaking import SealedCaretaker
-from .lookout import Lookout
 from .neighbours import Neighbours
 from .watchman import WatchmanStarter
 
@@ -78,7 +78,7 @@ class Keeper:
         self._seen: tuple[frozenset[str], tuple[str, ...]] = frozenset(), ()
         self._looks = jitter.Every(_LOOKS_EVERY_S, "keeper", time.monotonic())
         self._neighbours = Neighbours(self._folder)
-        self._lookout = Lookout(run, run_id, self._folder)
+        self._lookout = Lookout(run, run_id, self._folder, lambda: watchman is not None and watchman.is_there())
         self._handing_on = handing_on or HandingOn()
         self._caretaker = SealedCaretaker(care or SealedCare(run, run_id, self._folder))
         self._watchman = watchman

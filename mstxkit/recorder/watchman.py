@@ -40,17 +40,18 @@ class WatchmanStarter:
         try:
             if self._child and apart.has_gone(self._child):
                 self._child = 0
-            if not self._child and not self._is_there():
+            if not self._child and not self.is_there():
                 self._child = apart.started(_MODULE, self._words)
         except Exception as exc:
             faults.note("watchman", exc)
 
-    def _is_there(self) -> bool:
+    def is_there(self) -> bool:
+        """Does somebody watch? *Cost*: three calls of the kernel, in shared memory."""
         try:
             descriptor = os.open(self._lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                return bool(life.has_holder(descriptor))
+            finally:
+                os.close(descriptor)
         except OSError:
             return False
-        try:
-            return bool(life.has_holder(descriptor))
-        finally:
-            os.close(descriptor)

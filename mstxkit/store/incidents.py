@@ -134,11 +134,17 @@ def reports_of(run: Path, name: str, run_id: str) -> dict[str, list[dict[str, An
     reports: dict[str, list[dict[str, Any]]] = {}
     folder = folder_of(run, name) / layout.INCIDENT_HOSTS
     for file in documents.names_in(folder, layout.NOW_SUFFIX):
-        try:
-            content = None if file.startswith(".") else documents.read(folder / file, HOST_LIMIT_BYTES)
-            fields = {} if content is None else documents.document_in(content, folder / file, run_id)
-        except Unusable:
-            continue
-        if fields:
-            reports[file] = [dict(table_of(report)) for report in list_of(fields.get("processes"))]
+        of_host = None if file.startswith(".") else reports_in(folder / file, run_id)
+        if of_host is not None:
+            reports[file] = of_host
     return reports
+
+
+def reports_in(file: Path, run_id: str) -> list[dict[str, Any]] | None:
+    """What one host has reported; None where there is no such file, or none that can be used."""
+    try:
+        content = documents.read(file, HOST_LIMIT_BYTES)
+        fields = {} if content is None else documents.document_in(content, file, run_id)
+    except Unusable:
+        return None
+    return [dict(table_of(report)) for report in list_of(fields.get("processes"))] if fields else None

@@ -96,6 +96,9 @@ RANK = """
     def sleeps():
         time.sleep(60)
 
+    def goes_on():
+        sys.stdin.readline()
+
     def child_raises():
         import multiprocessing
         child = multiprocessing.get_context("fork").Process(target=raises_later, name="worker")
@@ -121,8 +124,11 @@ RANK = """
             pass
     print("ready", flush=True)
     sys.stdin.readline()
-    with running, mstxkit.at_step(2), mstxkit.stage("reward"), mstxkit.mstx_range("score"):
-        globals()[sys.argv[3]]()
+    with running:
+        with mstxkit.at_step(2), mstxkit.stage("reward"), mstxkit.mstx_range("score"):
+            globals()[sys.argv[3]]()
+        if sys.argv[3] == "goes_on":
+            time.sleep(60)
 """
 
 

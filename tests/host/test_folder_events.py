@@ -74,6 +74,41 @@ def test_a_folder_that_was_made_anew_is_watched_again(events: FolderEvents, tmp_
     assert is_told(events)
 
 
+def test_while_nothing_comes_a_folder_is_not_looked_at_again(
+    events: FolderEvents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may lie on a file system that answers for thousands."""
+    asked: list[object] = []
+    look = os.stat
+    monkeypatch.setattr(folder_events.os, "stat", lambda path: asked.append(path) or look(path))
+    watched = [events.watch([tmp_path]) for _ in range(3)]
+    assert (watched, len(asked)) == ([True] * 3, 1)
+
+    renamed_into(tmp_path)
+
+    assert events.watch([tmp_path])
+    assert (events.is_new, len(asked)) == (True, 2)
+
+
+def test_a_folder_above_which_another_was_made_is_watched_after_some_time(
+    events: FolderEvents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel says nothing of that."""
+    folder = tmp_path / "run" / "control"
+    folder.mkdir(parents=True)
+    assert events.watch([folder])
+    (tmp_path / "run").rename(tmp_path / "away")
+    folder.mkdir(parents=True)
+
+    later = time.monotonic() + folder_events._SURE_FOR_S
+    monkeypatch.setattr(folder_events.time, "monotonic", lambda: later)
+
+    assert events.watch([folder]) and events.is_new
+    monkeypatch.undo()
+    renamed_into(folder)
+    assert is_told(events)
+
+
 def test_a_folder_that_is_no_longer_asked_for_tells_nothing(events: FolderEvents, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()

@@ -247,3 +247,14 @@ def test_hostile_reports_make_a_page_without_control_characters(hostile: dict[st
 
     assert "\x1b" not in page.text(made)
     assert made.as_json("id")
+
+
+def test_of_those_that_wait_for_others_one_with_a_rank_is_blamed_and_who_works_unmarked_is_said() -> None:
+    driver = {**report(9, "others"), "process": "p0", "rank": None, "role": "driver", "world_size": None}
+    unmarked = report(2, inside=[])
+    cause = deciding.cause([driver, report(1, "others"), unmarked], HANG_S)
+
+    assert cause is not None and cause.report is not None
+    assert (cause.report["rank"], cause.how) == (1, "others")
+    assert cause.reason.endswith("in its own code, inside of no range: rank 2 actor")
+    assert cause.waiting == (driver,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -15,7 +16,8 @@ from builders import lives
 from builders.hanging import HANG_S, Job
 from builders.mounts import frozen_disk  # noqa: F401
 
-from mstxkit.store import verdicts
+from mstxkit.incidents.folder import TOGETHER_NS
+from mstxkit.store import incidents, layout, run_file, verdicts, whereabouts
 
 pytestmark = pytest.mark.timeout(120)
 Start = Callable[..., Job]
@@ -181,7 +183,21 @@ def test_a_hang_is_told_of_once_and_as_a_verdict(start: Start) -> None:
     assert not verdict.withdrawn
 
 
-def test_a_hang_that_goes_on_by_itself_is_withdrawn(start: Start) -> None:
+@pytest.mark.parametrize("is_another", [False, True], ids=["the same watchman", "another one"])
+def test_a_hang_that_goes_on_by_itself_is_withdrawn(start: Start, is_another: bool) -> None:
+    job = start("goes_on", "waits")
+    first = job.incident()
+    if is_another:
+        follow(job)
+
+    go_on(job)
+
+    assert lives.wait_until(lambda: bool(job.incidents()[0].over_ns))
+    assert job.incidents() == [first._replace(over_ns=job.incidents()[0].over_ns)]
+    assert [verdict.withdrawn for verdict in verdicts.read(job.run)] == ["it went on by itself"]
+
+
+def test_a_hang_that_ends_with_its_process_is_not_withdrawn(start: Start) -> None:
     job = start("stopped", "waits")
     job.incident()
     job.ranks[0].send_signal(signal.SIGCONT)
@@ -204,12 +220,72 @@ def test_a_rank_that_waits_logs_where_the_page_is(start: Start) -> None:
     assert line.rstrip().endswith(str(job.run / incident.page))
 
 
+def test_a_hang_is_told_of_once_although_another_watchman_takes_over(start: Start) -> None:
+    job = start("sleeps", "waits")
+    job.incident()
+    files = contents(job)
+    follow(job)
+    time.sleep(LONG_S)
+
+    assert contents(job) == files
+    assert len(logged(job)) == 1
+
+
+def test_a_hang_in_which_the_watchman_is_killed_is_told_of_by_the_next_one(start: Start) -> None:
+    job = start("sleeps", "waits", hang_s=4.0)
+    follow(job)
+    incident = job.incident(30)
+    time.sleep(LONG_S)
+
+    assert job.incidents() == [incident]
+    assert (incident.rank, incident.stage, incident.range) == (0, "reward", "score")
+
+
+def test_a_hang_whose_watchman_was_killed_before_it_had_concluded_is_told_of_in_the_same_incident(
+    start: Start,
+) -> None:
+    """Its successor finds an incident of its own host that came to nothing yet."""
+    job = start("sleeps", "waits")
+    first = job.incident()
+    for pid in watchmen(job):
+        os.kill(pid, signal.SIGKILL)
+    (job.run / first.page).unlink()
+    (job.run / first.page).with_name(layout.INCIDENT_FILE).unlink()
+
+    again = job.incident(30)
+
+    assert again.incident == first.incident
+    assert (again.rank, again.range) == (0, "score")
+    assert incidents.names(job.run) == [first.incident]
+
+
+def test_an_exception_is_told_of_once_although_another_watchman_takes_over(start: Start) -> None:
+    job = start("raises_in_thread", "waits", hang_s=60.0)
+    first = job.incident()
+    time.sleep(TOGETHER_NS / 1e9 + 1)  # what comes now is another incident
+    follow(job)
+    time.sleep(3)
+
+    assert incidents.names(job.run) == [first.incident]
+
+
 def test_when_the_watchman_is_killed_another_one_takes_over(start: Start) -> None:
     job = start("progress", "waits")
-    before = watchmen(job)
-    for pid in before:
-        os.kill(pid, signal.SIGKILL)
-    assert lives.wait_until(lambda: bool(set(watchmen(job)) - set(before)), 20)
+
+    assert follow(job)
+
+
+def test_the_watchman_says_where_the_ranks_are_and_whoever_is_left_goes_on(start: Start) -> None:
+    """No rank spends its time on it."""
+    job = start("waits", "waits", hang_s=20.0)
+    assert lives.wait_until(lambda: places(job)[1] == {0: "reward", 1: "reward"})
+    before, _ = places(job)
+    assert before in watchmen(job)
+
+    os.kill(before, signal.SIGKILL)
+
+    assert lives.wait_until(lambda: places(job)[0] != before, 20)
+    assert places(job)[1] == {0: "reward", 1: "reward"}
 
 
 def test_nobody_watches_on_once_all_ranks_were_killed_at_once(start: Start) -> None:
@@ -222,6 +298,46 @@ def test_nobody_watches_on_once_all_ranks_were_killed_at_once(start: Start) -> N
 
     assert pids
     assert lives.wait_until(lambda: not watchmen(job), 20)
+
+
+def follow(job: Job) -> list[int]:
+    """Kill the watchman; its successors."""
+    before = watchmen(job)
+    assert before
+    for pid in before:
+        os.kill(pid, signal.SIGKILL)
+    assert lives.wait_until(lambda: bool(set(watchmen(job)) - set(before)), 90)
+    return sorted(set(watchmen(job)) - set(before))
+
+
+def go_on(job: Job) -> None:
+    """Let rank 0 leave its range."""
+    stream = job.ranks[0].stdin
+    assert stream is not None
+    stream.write("\n")
+    stream.flush()
+
+
+def contents(job: Job) -> dict[Path, tuple[bytes, int]]:
+    """All that is written of incidents, and when that was."""
+    files = [*(job.run / "incidents").rglob("*.*"), *job.run.glob("verdicts/hang-*")]
+    return {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in files if file.is_file()}
+
+
+def logged(job: Job) -> list[str]:
+    """What rank 1 has logged so far."""
+    stream = job.ranks[1].stderr
+    assert stream is not None
+    os.set_blocking(stream.fileno(), False)
+    return [line for line in (os.read(stream.fileno(), 1 << 16)).decode().splitlines() if line]
+
+
+def places(job: Job) -> tuple[int, dict[int | None, str | None]]:
+    """Who has said where the ranks are, and their stages."""
+    (file,) = whereabouts.files_in(job.run) or [job.run / "now" / "nobody yet"]
+    seen = whereabouts.in_file(file, run_file.id_of(job.run) or "")
+    said = json.loads(file.read_text()) if file.exists() else {}
+    return said.get("keeper", 0), {where.rank: where.stage for where in seen}
 
 
 def watchmen(job: Job) -> list[int]:

@@ -1,4 +1,6 @@
-"""A driver that waits in `ray.get` for an actor that never answers: inside of a range of its own, or in none."""
+"""A driver that waits in `ray.get` for an actor that never answers: inside of a range of its own (`marked`), in none
+(`not`), or itself in `ray.get` for one in none (`between`).
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,12 @@ from mstxkit.store import incidents, run_file
 WITHIN_S, LONGER_S = 60.0, 3.0
 
 
-@ray.remote
+@ray.remote(num_cpus=0)
 class Scorer:
-    """Never answers."""
+    """Never answers. It has its rank as frameworks set it: in its own environment."""
+
+    def __init__(self, rank: int) -> None:
+        os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2"}
 
     def begin(self) -> int:
         """It is there, and recorded."""
@@ -33,36 +38,46 @@ class Scorer:
         with mstxkit.stage("reward"), mstxkit.mstx_range("score"):
             time.sleep(1000)
 
+    def pass_on(self, scorer: ray.actor.ActorHandle) -> None:
+        """Let another one do it."""
+        for _ in range(3):  # how long that takes is known by now
+            with mstxkit.stage("reward"), mstxkit.mstx_range("score"):
+                ray.get(scorer.begin.remote())
+        with mstxkit.stage("reward"), mstxkit.mstx_range("score"):
+            ray.get(scorer.score.remote(False))
 
-def end_it(run: Path, scorer: ray.actor.ActorHandle, found: list[incidents.Incident]) -> None:
-    """Kill the actor a while after somebody was named: nobody else is."""
+
+def end_it(run: Path, scorers: list[ray.actor.ActorHandle], found: list[incidents.Incident]) -> None:
+    """Kill the actors a while after somebody was named: nobody else is."""
     deadline = time.monotonic() + WITHIN_S
     while not incidents.read(run, run_file.id_of(run) or "") and time.monotonic() < deadline:
         time.sleep(0.1)
     time.sleep(LONGER_S)
     found += incidents.read(run, run_file.id_of(run) or "")
-    ray.kill(scorer)
+    for scorer in scorers:
+        ray.kill(scorer)
 
 
 def main() -> None:
-    is_marked, run = sys.argv[1] == "marked", Path(sys.argv[2])
+    deed, run = sys.argv[1], Path(sys.argv[2])
     with mstxkit.capture(run, hang_s=3):
         ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR")
-        scorer = Scorer.remote()
-        pid = ray.get(scorer.begin.remote())
-        for _ in range(3):  # how long that takes is known by now
+        scorers = [Scorer.remote(rank) for rank in range(2)]
+        for _ in range(3):
             with mstxkit.stage("collect_scores"):
-                ray.get(scorer.begin.remote())
+                ray.get([scorer.begin.remote() for scorer in scorers])
         time.sleep(4)
         with mstxkit.stage("collect_scores"):
-            answer, found = scorer.score.remote(is_marked), list[incidents.Incident]()
-            threading.Thread(target=end_it, args=(run, scorer, found)).start()
+            first, second = scorers
+            answer = first.pass_on.remote(second) if deed == "between" else second.score.remote(deed == "marked")
+            found = list[incidents.Incident]()
+            threading.Thread(target=end_it, args=(run, scorers, found)).start()
             try:
                 ray.get(answer)
-            except ray.exceptions.RayActorError:
+            except ray.exceptions.RayError:
                 pass
-    rows = [[i.kind, i.stage, i.range, i.details["pid"], i.reason] for i in found]
-    sys.stdout.write(json.dumps({"pid": pid, "driver": os.getpid(), "incidents": rows}))
+    rows = [[i.kind, i.stage, i.range, i.rank, i.details["pid"], i.waits_for, i.reason] for i in found]
+    sys.stdout.write(json.dumps({"driver": os.getpid(), "incidents": rows}))
 
 
 if __name__ == "__main__":

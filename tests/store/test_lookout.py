@@ -12,8 +12,8 @@ import pytest
 from builders import lives
 from builders.mounts import frozen_disk  # noqa: F401
 
-from mstxkit.recorder.lookout import Lookout
 from mstxkit.store import run_file, whereabouts
+from mstxkit.store.lookout import Lookout
 
 RANK = """
     import os, sys, time, mstxkit

@@ -1,4 +1,5 @@
-"""What the keeper sees of the processes of its host, written into the run every few seconds (`store/whereabouts.py`).
+"""Where the processes of a host are, written into the run every few seconds (`store/whereabouts.py`): by the host's
+watchman, by its keeper where there is none.
 
 It costs one glance into each live file in shared memory, and one small file a host. Only the thread that writes it
 waits where the run folder hangs.
@@ -9,43 +10,48 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
-from typing import Any, Iterable
+from typing import Any, Callable, Iterable
 
 from .. import faults
 from ..errors import FormatError, MstxkitError
 from ..host import jitter
-from ..store import layout, whereabouts
-from ..store.glance import Glimpse, LiveGlance
+from . import layout, whereabouts
+from .glance import Glimpse, LiveGlance
 
 
 class Lookout:
-    """The keeper's.
+    """Of one process, that looks at all of its host.
 
     Args:
         run: The run folder.
         run_id: Its id.
         folder: The live files of this host.
+        is_told: Does somebody else say the same? Asked when it is due.
 
     Threads/fork: any thread; one that comes while another is at it does nothing. A forked child makes a new one.
     """
 
-    def __init__(self, run: Path, run_id: str, folder: Path) -> None:
-        self._run, self._run_id, self._folder = run, run_id, folder
+    def __init__(self, run: Path, run_id: str, folder: Path, is_told: Callable[[], bool] = lambda: False) -> None:
+        self._run, self._run_id, self._folder, self._is_told = run, run_id, folder, is_told
         self._due = jitter.Every(whereabouts.EVERY_S, "whereabouts", time.monotonic())
         self._glances: dict[str, LiveGlance] = {}
         self._looking = threading.Lock()
 
     def tell_if_due(self, names: Iterable[str]) -> None:
         """Write where these processes are, by the names of their live files, if it is time. Never raises."""
+        if self._due.is_due(time.monotonic()) and not self._is_told():
+            self.tell(names)
+
+    def tell(self, names: Iterable[str]) -> None:
+        """The same now."""
         if not self._looking.acquire(blocking=False):
             return
         try:
-            if self._due.is_due(time.monotonic()):
-                self._tell(list(names))
+            self._tell(list(names))
         except FileNotFoundError:
             pass  # somebody has removed the run folder: the sealer puts it back
         except (OSError, MstxkitError) as exc:
-            faults.note("keeper.whereabouts", exc)
+            faults.note("whereabouts", exc)
         finally:
             self._looking.release()
 
