@@ -179,7 +179,8 @@ class Controller:
     def _begin_anew_before(self, step: RoleStep) -> None:
         """Another attempt at the job counts its steps from an earlier one on: it has histories of its own."""
         if step.step <= self._last.get(step.role, -1):
-            self._judge = JobJudge(self._judge.settings, self._run, tuple(self._judge.standing()))
+            standing = tuple(verdict._replace(step=-1) for verdict in self._judge.standing())
+            self._judge = JobJudge(self._judge.settings, self._run, standing)
             self._last.clear()
         self._last[step.role] = step.step
 

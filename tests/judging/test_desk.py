@@ -93,6 +93,7 @@ def test_judges_that_are_killed_one_after_the_other_leave_out_no_step_and_count_
     assert {members for _, members in job.steps} == {RANKS}
     assert sum(desk.outcome_steps for desk in lives) == 600
     assert len(job.steps) < 1000, "of what was judged only a little is gone through again"
+    assert [(verdict.rank, verdict.withdrawn) for verdict in verdicts.read(job.run)] == [(1, "")]
 
 
 def test_the_first_judge_begins_with_the_first_step_however_late_it_comes(job: Job, short_memory: int) -> None:
