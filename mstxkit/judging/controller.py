@@ -123,7 +123,6 @@ class Controller:
         if ended:
             self._put()
             for process_id in ended:
-                self._cpu.forget(self._processes.name(process_id))
                 self._processes.end(process_id)
         self.missed_rows += missed_rows(batch)
         return True
