@@ -23,8 +23,8 @@ from .homes import Homes
 
 # Between two batches; a process's own hand-over comes once a second.
 EVERY_S = 0.45
-# Whoever reads from the middle of a file learns who is who within this many batches.
-_ANNOUNCED_EVERY = 64
+# Whoever reads from the middle of a file learns who is who within this many batches, or bytes of them.
+_ANNOUNCED_EVERY, _ANNOUNCED_EVERY_BYTES = 64, batches.READ_AGAIN_BYTES // 4
 _LOOKS_EVERY_S = 3.0
 _NS = 10**9
 
@@ -46,7 +46,7 @@ class Agent:
         self._run, self._run_id, self._folder = run, run_id, folder
         self._gathering, self._log = Gathering(folder), BatchLog(run, folder)
         self._homes = Homes(run, run_id, folder, judges, metrics)
-        self._sender, self._number = os.urandom(6).hex(), 0
+        self._sender, self._number, self._unannounced_bytes = os.urandom(6).hex(), 0, 0
         self._next_s, self._settings, self._said_settings = 0.0, 0, 0
         self._figures: Figures | None = None
         self._looks = jitter.Every(_LOOKS_EVERY_S, "figures", time.monotonic())
@@ -109,7 +109,9 @@ class Agent:
 
     def _framed(self, head: dict[str, Any], sections: list[tuple[str, int, bytes]], is_goodbye: bool) -> bytes:
         self._number += 1
-        if self._number % _ANNOUNCED_EVERY == 0:
+        self._unannounced_bytes += sum(len(rows) for _, _, rows in sections)
+        if self._number % _ANNOUNCED_EVERY == 0 or self._unannounced_bytes >= _ANNOUNCED_EVERY_BYTES:
+            self._unannounced_bytes = 0
             self._gathering.announce_all()
         about = {
             "run": self._run_id, "host": identity.host(), "place": whereabouts.name_of_host(self._folder, ""),

@@ -60,17 +60,18 @@ class JobController:
         desk_of = import_module("mstxkit.judging.desk")
         batches, lock_of = import_module("mstxkit.store.batches"), import_module("mstxkit.store.judge_lock")
         outlets = import_module("mstxkit.telemetry.outlets").told(self._run, self._run_id, self._metrics, True)
-        desk = desk_of.Desk(self._run, self._run_id, WHO, desk_of.READ_AGAIN_BYTES, outlets=outlets)
+        desk = desk_of.Desk(self._run, self._run_id, WHO, outlets=outlets)
         reads_s, lock = 0.0, None
         while True:
             try:
+                if time.monotonic() >= reads_s:
+                    if lock is None and self._run.is_dir():
+                        lock = lock_of.take(self._run)
+                        desk.hold(lock)
+                    desk.look()
+                    reads_s = time.monotonic() + _READS_EVERY_S
                 self._take_all(desk, batches)
-                reads = time.monotonic() >= reads_s
-                if reads and lock is None and self._run.is_dir():
-                    lock = lock_of.take(self._run)
-                    desk.hold(lock)
-                desk.look(reads)
-                reads_s = time.monotonic() + _READS_EVERY_S if reads else reads_s
+                desk.look(reads=False)
                 self._answer = desk.controller.figures.as_json(self._run_id)
                 if self._is_over(desk):
                     desk.judge(time.time(), at_once=True)
@@ -85,7 +86,8 @@ class JobController:
             frames, self._frames = self._frames, []
         now_s = time.time()
         for batch in batches.decode(b"".join(frames), self._run_id).batches:
-            desk.controller.take(batch, now_s)
+            if desk.controller.directory.knows(batch):  # else its host's file tells of whom it is, from its beginning
+                desk.controller.take(batch, now_s)
 
     def _is_over(self, desk: Any) -> bool:
         silent_s = time.monotonic() - self._heard_s

@@ -123,7 +123,6 @@ class Controller:
         if ended:
             self._put()
             for process_id in ended:
-                self._cpu.forget(self._processes.name(process_id))
                 self._processes.end(process_id)
         self.missed_rows += missed_rows(batch)
         return True
@@ -179,7 +178,8 @@ class Controller:
     def _begin_anew_before(self, step: RoleStep) -> None:
         """Another attempt at the job counts its steps from an earlier one on: it has histories of its own."""
         if step.step <= self._last.get(step.role, -1):
-            self._judge = JobJudge(self._judge.settings, self._run, tuple(self._judge.standing()))
+            standing = tuple(verdict._replace(step=-1) for verdict in self._judge.standing())
+            self._judge = JobJudge(self._judge.settings, self._run, standing)
             self._last.clear()
         self._last[step.role] = step.step
 

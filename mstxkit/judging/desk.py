@@ -15,7 +15,7 @@ from ..errors import MstxkitError
 from ..host import folders, identity
 from ..store import batches, documents, job_file, layout, run_file, settings_file, verdicts
 from ..store.batches import Batch, BatchFile
-from ..store.job_file import SILENT_AT_MOST, JobState
+from ..store.job_file import SILENT_AT_MOST, JobState, RoleFigures
 from ..store.judge_life import JudgeLife
 from ..store.metrics_setting import NOTHING_KNOWN
 from ..store.settings_file import Figures
@@ -28,8 +28,6 @@ from .request_news import RequestNews
 from .silences import Silences
 from .steps import Closing
 
-# Of each host so much is read again after a restart: 80 steps of 8 ranks with 10 stages.
-READ_AGAIN_BYTES = 256 << 10
 _LISTED_EVERY_S, _FIGURES_EVERY_S, _SETTINGS_EVERY_S, _JOB_EVERY_S = 3.0, 0.5, 2.0, 1.0
 _LIFE_EVERY_S = 2.0
 # So many files are asked for news in a second.
@@ -46,14 +44,13 @@ class Desk:
         run_id: Its id.
         who: Whose verdicts these are: `verdicts/<who>.<life>.jsonl`, a file of this desk alone. It leaves off writing
             once a later desk of that name has begun.
-        from_end_bytes: Begin so far before the end of each file; None: at the beginning.
         closing: When steps are closed.
         lock: Of `alone`, held until `close`; -1: none.
         writes: False: leave nothing in the run.
         outlets: Where figures go besides the run, as long as this one writes.
 
     Attributes:
-        outcome_steps: How many steps were judged.
+        outcome_steps: How many steps were judged that no judge before had judged.
     """
 
     def __init__(
@@ -61,14 +58,16 @@ class Desk:
         run: Path,
         run_id: str,
         who: str,
-        from_end_bytes: int | None = None,
         closing: Closing | None = None,
         lock: int = -1,
         writes: bool = True,
         outlets: Outlets | None = None,
     ) -> None:
         self._lock, self._writes = lock, writes
-        self._run, self._run_id, self._who, self._from_end_bytes = run, run_id, who, from_end_bytes
+        self._run, self._run_id, self._who = run, run_id, who
+        # As the judge before left it: this one goes on there.
+        self._before = job_file.read(run, run_id) or JobState()
+        self._judged_before = {role.role: role for role in self._before.roles}
         self._lines = {verdict.id: verdict for verdict in verdicts.read(run)}
         # Hangs are the watchmen's: they say themselves when one is over.
         standing = tuple(v for v in self._lines.values() if not v.withdrawn and v.kind != verdicts.HANG)
@@ -144,13 +143,19 @@ class Desk:
             self.controller.take(batch, made_s)
 
     def _kept(self, outcome: Outcome) -> Outcome:
-        self.outcome_steps += outcome.steps
+        new = [role for role in outcome.figures if not self._was_judged(role)]
+        self.outcome_steps += len(new)
         outcome = outcome._replace(verdicts=tuple(map(self._said, outcome.verdicts)))
         if self._writes and self._outlets is not None:
-            self._outlets.judged(outcome.figures, outcome.verdicts)
-        if self._writes and outcome.wants:
+            self._outlets.judged(new, outcome.verdicts)
+        if self._writes and new:
             self._light_steps.consider(outcome.wants, time.monotonic())
         return outcome
+
+    def _was_judged(self, role: RoleFigures) -> bool:
+        """By the judge before? It is gone through once more, so that it is known what is usual."""
+        before = self._judged_before.get(role.role)
+        return before is not None and role.step <= before.step and role.begin_ns < before.end_ns
 
     def _said(self, verdict: Verdict) -> Verdict:
         """A verdict as it is written down, if that is news."""
@@ -183,7 +188,7 @@ class Desk:
             self._listed_s = now_s
             for path in batches.files_in(self._run):
                 if path not in self._files:
-                    self._files[path] = BatchFile(path, self._run_id, self._from_end_bytes)
+                    self._files[path] = BatchFile(path, self._run_id, self._before.read.get(path.name))
         return self._files.values()
 
     def _look_at_settings(self, now_s: float) -> None:
@@ -203,7 +208,8 @@ class Desk:
         silent = self._silences.silent(time.monotonic(), self.controller.directory.hosts)
         notes = () if self._outlets is None else self._outlets.notes()
         state = self.controller.state(time.time_ns())
-        return state._replace(silences=len(silent), silent=tuple(silent[:SILENT_AT_MOST]), notes=notes)
+        read = {path.name: file.position for path, file in self._files.items()}
+        return state._replace(silences=len(silent), silent=tuple(silent[:SILENT_AT_MOST]), notes=notes, read=read)
 
     def _write(self) -> None:
         try:

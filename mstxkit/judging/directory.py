@@ -79,6 +79,12 @@ class SendingHost:
             self.clock_ns = batch.clock[0]
         return sender
 
+    def knows(self, batch: Batch) -> bool:
+        """Was it said, before or in the batch itself, of which process each of its sections is?"""
+        sender = self._senders.get(batch.sender) or Sender()
+        numbers = {process.number for process in batch.processes()} | sender.processes.keys()
+        return all(number in numbers for _, number, _ in batch.parts)
+
     @property
     def clock(self) -> str:
         """Whose CLOCK_MONOTONIC it has: all that share a kernel share one."""
@@ -109,6 +115,10 @@ class Directory:
             return None
         self._clocks.take(host.clock, batch.clock, batch.head.get("clocks"))
         return host, sender
+
+    def knows(self, batch: Batch) -> bool:
+        """As its host does."""
+        return self.hosts.get(batch.place, SendingHost("", "")).knows(batch)
 
     def aligned_ns(self, host: SendingHost, monotonic_ns: Whole) -> tuple[Whole, Seconds]:
         """Times of a host on the job's clock and the bound of the error of each, ns: by exchanges with whoever judges,

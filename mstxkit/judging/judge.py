@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Iterable, Iterator
 
-from ..store.verdicts import ALL_SLOW, JITTER, NOT_ENOUGH_EVIDENCE, Verdict
+from ..store.verdicts import Verdict
 from ..triggers import every_n, on_request
 from .evidence import RoleStep
 from .findings import Key
 from .gates import Gates
 from .judged import LIGHT, RINGS, Judged, Want
-from .left import LeftVerdicts
+from .left import EXPLAINED, OF_NOBODY, LeftVerdicts
 from .links import LINK
 from .measuring import INSIDE
 from .roles import RoleFound, RoleHistory
@@ -26,8 +26,6 @@ from .standing import StandingVerdict
 # each time, up to a limit; and in vain so many times.
 _RINGS_BACK, _RINGS_AHEAD, _RINGS_EVERY, _RINGS_EVERY_AT_MOST, _IN_VAIN = 4, 2, 5, 100, 2
 _ROLES_AT_MOST, _VERDICTS_AT_MOST = 256, 256
-# Of one role's stage, rank verdicts explain why it has become slower.
-_OF_NOBODY = (ALL_SLOW, NOT_ENOUGH_EVIDENCE, JITTER)
 
 
 class _Asked:
@@ -92,7 +90,8 @@ class JobJudge:
         is_late = before is not None and step.step <= before
         verdicts = list(self._follow(step, shown, now_ns, is_late)) if shown.is_evidence else []
         if shown.is_evidence and history.holding.steps > self.settings.of(Gates).warm_up:
-            verdicts += self._left.follow(step, history, shown.has_rings, is_late, now_ns)
+            explained = self._explained(step.role)
+            verdicts += self._left.follow(step, history, shown.has_rings, is_late, explained, now_ns)
         wants = [] if is_late else list(self._wants(step, shown, before))
         return Judged(tuple(verdicts), tuple(wants))
 
@@ -110,7 +109,7 @@ class JobJudge:
 
     def _explained(self, role: str) -> set[str]:
         """Stages of which it is known why they are slow."""
-        return {key.stage for of, key in self._standing if of == role and key.kind not in _OF_NOBODY}
+        return {key.stage for of, key in self._standing if of == role and key.kind not in OF_NOBODY}
 
     # Verdicts.
 
@@ -136,8 +135,8 @@ class JobJudge:
         why = ""
         if standing.is_gone():
             why = f"not seen any more up to step {step.step}"
-        elif place[1].kind in _OF_NOBODY and place[1].stage in self._explained(step.role):
-            why = "explained by another verdict"
+        elif place[1].kind in OF_NOBODY and place[1].stage in self._explained(step.role):
+            why = EXPLAINED
         elif self._is_part_of_another(standing):
             why = "part of a slow link, by another verdict"
         if why:
@@ -157,13 +156,15 @@ class JobJudge:
         On a host with too few CPUs, say, who is through with a stage first shares them with those that are not.
         """
         others = [other for (role, _), other in self._standing.items() if role == standing.verdict.role]
-        if any(other.is_of_same(standing) for other in others):
-            return standing.finding.key.kind in _OF_NOBODY
+        is_left = self._left.has_same(standing.verdict, standing.finding.key.where)
+        if is_left or any(other.is_of_same(standing) for other in others):
+            return standing.finding.key.kind in OF_NOBODY
         is_other = any(other.blames_a_rank and other.verdict.rank != standing.verdict.rank for other in others)
+        is_other = is_other or self._left.blames_another(standing.verdict)
         return is_other and standing.blames_a_rank and not standing.costs_anything()
 
     def _begin(self, standing: StandingVerdict, step: RoleStep, now_ns: int) -> Verdict:
-        left = self._left.take(standing.verdict)
+        left = self._left.take(standing.verdict, standing.finding.key.where)
         if left is not None:  # an earlier judge has shown it already
             standing.verdict = standing.verdict._replace(id=left.id, since_step=left.since_step, request=left.request)
         self._standing[step.role, standing.finding.key] = standing

@@ -15,7 +15,7 @@ from ..host import apart, life
 from ..store import documents, judge_lock, layout, process_pointer, run_file
 from ..telemetry import outlets
 from ..telemetry.outlets import Outlets
-from .desk import READ_AGAIN_BYTES, Desk
+from .desk import Desk
 
 WHO = "controller"
 _NICE = 10
@@ -39,7 +39,7 @@ def main() -> None:
 
 def judge(run: Path, run_id: str, lock: int = -1, silence_s: float = _SILENCE_S, goes: Outlets | None = None) -> None:
     """Judge a run until its processes have ended, or it is gone."""
-    desk = Desk(run, run_id, WHO, READ_AGAIN_BYTES, lock=lock, outlets=goes)
+    desk = Desk(run, run_id, WHO, lock=lock, outlets=goes)
     looked_s, was_over = 0.0, False
     while True:
         desk.look()

@@ -7,9 +7,9 @@ what it said still there?
 from __future__ import annotations
 
 import math
-from typing import Iterable, Iterator, NamedTuple, Optional
+from typing import Container, Iterable, Iterator, NamedTuple
 
-from ..store.verdicts import Verdict
+from ..store.verdicts import ALL_SLOW, COMPUTE, INPUT, JITTER, NOT_ENOUGH_EVIDENCE, Verdict
 from .evidence import RoleStep
 from .findings import Key
 from .links import LINK
@@ -18,7 +18,8 @@ from .roles import RoleHistory
 from .shaping import key_of
 from .standing import GONE_LEAST, GONE_MOST, LEFT_SHARE
 
-LeftKey = tuple[str, str, Optional[str], Optional[int], tuple[int, ...]]
+# Of one role's stage, rank verdicts explain why it has become slower.
+OF_NOBODY, EXPLAINED = (ALL_SLOW, NOT_ENOUGH_EVIDENCE, JITTER), "explained by another verdict"
 # Without any step that tells of it, for so many steps of its role.
 _UNHEARD_OF = 150
 
@@ -31,11 +32,6 @@ class _Waiting(NamedTuple):
     unheard_of: int = 0
 
 
-def key_of_verdict(verdict: Verdict) -> LeftKey:
-    """By what a verdict is found again."""
-    return verdict.role, verdict.kind, verdict.stage, verdict.rank, verdict.group
-
-
 class LeftVerdicts:
     """Those of an earlier judge of which nothing is known yet.
 
@@ -44,35 +40,58 @@ class LeftVerdicts:
     """
 
     def __init__(self, verdicts: Iterable[Verdict]) -> None:
-        self._waiting = {key_of_verdict(verdict): _Waiting(verdict) for verdict in verdicts if not verdict.withdrawn}
+        self._waiting = {verdict.id: _Waiting(verdict) for verdict in verdicts if not verdict.withdrawn}
 
     def verdicts(self) -> list[Verdict]:
         """Those that stand."""
         return [waiting.verdict for waiting in self._waiting.values()]
 
-    def take(self, verdict: Verdict) -> Verdict | None:
-        """The one that says the same, which is none of these from now on."""
-        waiting = self._waiting.pop(key_of_verdict(verdict), None)
-        return None if waiting is None else waiting.verdict
+    def take(self, verdict: Verdict, where: str) -> Verdict | None:
+        """The one that says the same, which is none of these from now on; rather one of the same place of its stage.
+
+        A judge that has just begun does not know who waits where: it may see the same in another place.
+        """
+        same = [left for left in self.verdicts() if _cause(left) == _cause(verdict)]
+        same.sort(key=lambda left: left.evidence.get("where") != where)
+        return self._waiting.pop(same[0].id).verdict if same else None
+
+    def has_same(self, verdict: Verdict, where: str) -> bool:
+        """Is one of these of the same rank in the same place, by another name?"""
+        place = verdict.role, verdict.stage, verdict.rank, where
+        others = [left for left in self.verdicts() if left.kind != verdict.kind]
+        return any((left.role, left.stage, left.rank, left.evidence.get("where")) == place for left in others)
+
+    def blames_another(self, verdict: Verdict) -> bool:
+        """Does one of these say of another rank of the role that it is slow?"""
+        blaming = [left for left in self.verdicts() if left.role == verdict.role and left.kind in (COMPUTE, INPUT)]
+        return any(left.rank not in (None, verdict.rank) for left in blaming)
 
     def follow(
-        self, step: RoleStep, history: RoleHistory, has_rings: bool, is_late: bool, now_ns: int
-    ) -> Iterator[Verdict]:
+        self, step: RoleStep, history: RoleHistory, has_rings: bool, is_late: bool, explained: Container[str],
+        now_ns: int,
+    ) -> Iterator[Verdict]:  # fmt: skip
         """One judged step more of a role: what is withdrawn by it.
 
         Args:
             step, history: The step that was closed, and the history of its role.
             has_rings, is_late: Have its rings told anything; was it closed before, and is this what they tell?
+            explained: Stages of which it is known by now why they are slow.
             now_ns: Wall clock.
         """
         for key, waiting in list(self._waiting.items()):
             by_rings = waiting.verdict.evidence.get("where") in (INSIDE, LINK)
-            if waiting.verdict.role == step.role and (by_rings or not is_late):
+            is_told = waiting.verdict.role == step.role and step.step > (waiting.verdict.step or -1)
+            if is_told and (by_rings or not is_late):
                 self._waiting[key] = waiting = _followed(waiting, history, by_rings, has_rings)
-                why = _why_gone(waiting, step.step)
+                is_explained = waiting.verdict.kind in OF_NOBODY and waiting.verdict.stage in explained
+                why = EXPLAINED if is_explained else _why_gone(waiting, step.step)
                 if why:
                     del self._waiting[key]
                     yield waiting.verdict._replace(step=step.step, time_ns=now_ns, withdrawn=why)
+
+
+def _cause(verdict: Verdict) -> tuple[object, ...]:
+    return verdict.role, verdict.kind, verdict.stage, verdict.rank, verdict.group
 
 
 def _followed(waiting: _Waiting, history: RoleHistory, by_rings: bool, has_rings: bool) -> _Waiting:

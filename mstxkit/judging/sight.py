@@ -15,7 +15,7 @@ from ..store.incidents import Incident
 from ..store.job_file import JobState
 from ..store.verdicts import Verdict
 from ..store.whereabouts import Whereabouts
-from .desk import READ_AGAIN_BYTES, Desk
+from .desk import Desk
 
 # Whoever judges says so once a second; the clocks of two hosts may differ.
 _JUDGED_WITHIN_S, _SILENT_S = 20.0, 30.0
@@ -95,8 +95,7 @@ class Sight:
 
     def _judged_here(self, where: tuple[Whereabouts, ...]) -> Sighting:
         if self._desk is None:
-            since = None if self._job is None else READ_AGAIN_BYTES
-            self._desk = Desk(self._run, self._run_id, "top", since, writes=False)
+            self._desk = Desk(self._run, self._run_id, "top", writes=False)
         desk = self._desk
         desk.look()
         silent_s = time.time() - max((host.seen_s for host in desk.controller.directory.hosts.values()), default=0.0)

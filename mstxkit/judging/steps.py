@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     Rows = npt.NDArray[Any]
 
 MEMBERS_AT_MOST, STAGES_AT_MOST = 1 << 16, 256
-# Of short steps a batch holds several, and hosts come one after the other.
-OPEN_AT_MOST = 64
+# Of short steps a batch holds several, and hosts come one after the other; more than that wait to be opened. A batch
+# of a host that was held up has what its rings hold.
+OPEN_AT_MOST, AT_ONCE = 512, 4096
 TABLE_BYTES_AT_MOST = 192 << 20
 ROW = np.dtype(summaries.FIELDS)
 # Places of a table; the first two are times, the others what `RoleStep` has.
@@ -81,6 +82,7 @@ class RoleBook:
         self._has_ended = np.zeros(0, bool)
         self._newest = np.zeros(0, np.int64)
         self._tables: dict[int, _Table] = {}
+        self._waiting: dict[int, list[tuple[Rows, Whole, Whole, Seconds]]] = {}
         self._closed = -1
         self._pace_s, self._closed_s = 0.0, 0.0
 
@@ -124,7 +126,7 @@ class RoleBook:
 
     def _free_place(self) -> int:
         """That of a member that has ended, of whom no open step has anything; else another one."""
-        for free in np.flatnonzero(self._has_ended)[:_TRIES]:
+        for free in np.flatnonzero(self._has_ended)[: 0 if self._waiting else _TRIES]:
             if all(len(t.values[0]) <= free or np.isnan(t.values[0, free]).all() for t in self._tables.values()):
                 self._places.pop(self._members[free].process, None)
                 return int(free)
@@ -153,10 +155,13 @@ class RoleBook:
         if late.any() and self._begins_anew():
             self._closed, late = -1, np.zeros(len(steps), bool)
             self._tables.clear()
-        self.late_rows += int(late.sum())
-        for step in np.unique(steps[~late])[-OPEN_AT_MOST:]:
+            self._waiting.clear()
+        newest = np.unique(steps[~late])[-AT_ONCE:]
+        self.late_rows += int((~np.isin(steps, newest)).sum())
+        for step in newest.tolist():
             where = steps == step
-            self._put(int(step), rows[where], members[where], stages[where], entered_s[where], now_s)
+            self._waiting.setdefault(step, []).append((rows[where], members[where], stages[where], entered_s[where]))
+        self._open(now_s)
         if len(steps):
             np.maximum.at(self._newest, members, steps)
             came = np.unique(members)
@@ -165,16 +170,18 @@ class RoleBook:
     def _controllers(self) -> npt.NDArray[np.bool_]:
         return np.fromiter((peer.is_controller for peer in self._members), bool, len(self._members))
 
-    def _put(self, step: int, rows: Rows, members: Whole, stages: Whole, entered_s: Seconds, now_s: float) -> None:
-        table = self._tables.get(step)
-        if table is None and self._is_too_much():
-            self.late_rows += len(rows)
-            return
-        if table is None:
-            table = self._tables[step] = _Table(len(self._members), len(self._stages), now_s)
-        table.grow(len(self._members), len(self._stages))
-        table.values[:, members, stages] = _in_seconds(rows, entered_s)
-        table.changed_s = now_s
+    def _open(self, now_s: float) -> None:
+        """Put in what waits for it, the first steps first, of as many as may be open."""
+        for step in sorted(self._waiting):
+            if step not in self._tables and self._is_too_much() and step > min(self._tables):
+                return  # until `due` has closed one
+            if step not in self._tables:
+                self._tables[step] = _Table(len(self._members), len(self._stages), now_s)
+            table = self._tables[step]
+            for rows, members, stages, entered_s in self._waiting.pop(step):
+                table.grow(len(self._members), len(self._stages))
+                table.values[:, members, stages] = _in_seconds(rows, entered_s)
+                table.changed_s = now_s
 
     def due(self, now_s: float, closing: Closing, at_once: bool = False) -> Iterator[RoleStep]:
         """Close the steps for which nobody waits any more, in their order."""
@@ -189,6 +196,7 @@ class RoleBook:
             self._is_awaited &= ~missing
             self._keep_pace(step, table.began_s)
             del self._tables[step]
+            self._open(now_s)
             closed = self._as_step(step, table.values)
             if closed is not None:
                 yield closed

@@ -17,7 +17,7 @@ from ..store.settings_file import LiveSettings
 from ..store.verdicts import Verdict
 from ..telemetry.outlets import Outlets
 from . import settings
-from .desk import READ_AGAIN_BYTES, Desk
+from .desk import Desk
 
 WHO = "watch"
 # A job of which nothing has come for so long is not waited for.
@@ -81,7 +81,7 @@ def _desk(run: Path, run_id: str, outlets: Outlets | None = None) -> Desk | None
         if lock >= 0:
             os.close(lock)
         return None
-    return Desk(run, run_id, WHO, None if figures is None else READ_AGAIN_BYTES, lock=lock, outlets=outlets)
+    return Desk(run, run_id, WHO, lock=lock, outlets=outlets)
 
 
 def follow(run: Path, run_id: str, outlets: Outlets | None = None) -> Iterator[Verdict]:
@@ -142,7 +142,7 @@ def checked(texts: list[str]) -> dict[str, float]:
 def change(run: Path, run_id: str, values: dict[str, float], within_s: float = _ACKNOWLEDGED_WITHIN_S) -> Acceptance:
     """Change settings of a run while it goes on, and wait until all have them, but not longer than that."""
     after = settings_file.change_settings(run, run_id, values)
-    desk = Desk(run, run_id, WHO, READ_AGAIN_BYTES, writes=False)
+    desk = Desk(run, run_id, WHO, writes=False)
     deadline = time.monotonic() + within_s
     while True:
         desk.look()

@@ -30,6 +30,8 @@ PROCESSES_AT_MOST, STAGES_AT_MOST = 4096, 1024
 _FRAME = struct.Struct("<4sIII")
 _FRAME_AT_MOST = _FRAME.size + HEAD_AT_MOST + BODY_AT_MOST
 _PIECE_BYTES = 1 << 16
+# Who judges after another one reads so much again, to know what is usual: 80 steps of 8 ranks with 10 stages.
+READ_AGAIN_BYTES = 256 << 10
 _NAME_AT_MOST = 200
 
 
@@ -262,32 +264,37 @@ class BatchFile:
     Args:
         path: `<host>-<digest>.mxb`.
         run_id: Batches of other runs are damage.
-        from_end_bytes: Begin so far before its end, where it is longer; None: with its older part.
+        was_at: `position` of an earlier reader: begin `READ_AGAIN_BYTES` before that; None: with its older part.
 
     Attributes:
         damaged_bytes: That are no batch, so far.
     """
 
-    def __init__(self, path: Path, run_id: str, from_end_bytes: int | None = None) -> None:
-        self._path, self._run_id, self._from_end_bytes = path, run_id, from_end_bytes
+    def __init__(self, path: Path, run_id: str, was_at: tuple[int, int] | None = None) -> None:
+        self._path, self._run_id, self._was_at = path, run_id, was_at or (0, 0)
         self._old = path.with_name(path.name[: -len(layout.SUMMARIES_SUFFIX)] + OLD_SUFFIX)
         self._which: tuple[int, int] | None = None
         self._at, self._size = 0, -1
         self.damaged_bytes = 0
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Which file it is that is read, and how far it was: for the next reader."""
+        return self._was_at if self._which is None else (self._which[1], self._at)
 
     def read(self) -> Iterator[Batch]:
         """What has come since the last time. What cannot be read now is read later."""
         try:
             yield from self._read()
         except (OSError, FormatError):
-            return
+            self._size = -1
 
     def _read(self) -> Iterator[Batch]:
         status = os.lstat(self._path)
         which = status.st_dev, status.st_ino
         if which == self._which and status.st_size == self._size:
             return
-        if self._which is None and self._from_end_bytes is None:
+        if self._which is None and which[1] != self._was_at[0]:
             yield from self._of_old(None)
         elif self._which is not None and which != self._which:
             yield from self._of_old(self._which)  # it has been put aside since: its rest first
@@ -300,8 +307,8 @@ class BatchFile:
 
     def _rest(self, descriptor: int) -> Iterator[Batch]:
         status = os.fstat(descriptor)
-        if self._which is None and self._from_end_bytes is not None:
-            self._at = max(0, status.st_size - self._from_end_bytes)
+        if self._which is None and status.st_ino == self._was_at[0]:
+            self._at = max(0, self._was_at[1] - READ_AGAIN_BYTES)
         self._which, self._size = (status.st_dev, status.st_ino), status.st_size
         self._at = min(self._at, status.st_size)  # what was half written has been taken back
         size = _PIECE_BYTES

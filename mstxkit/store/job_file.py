@@ -85,6 +85,7 @@ class JobState(NamedTuple):
         written_ns: Wall clock of who judges.
         notes: What there is to say of where figures go: the port, what is missing, what was dropped.
         is_final: Was all judged that there was?
+        read: How far the files of the hosts were read, `BatchFile.position` by their names.
     """
 
     roles: tuple[RoleFigures, ...] = ()
@@ -97,6 +98,7 @@ class JobState(NamedTuple):
     written_ns: int = 0
     is_final: bool = False
     notes: tuple[str, ...] = ()
+    read: Mapping[str, tuple[int, int]] = {}
 
     @property
     def judged_steps(self) -> tuple[int | None, ...]:
@@ -142,6 +144,7 @@ def _state_of(fields: Mapping[str, Any]) -> JobState:
         roles, hosts, ended, silences, silent, missed, dropped, written_ns,
         fields.get("is_final") is True,
         tuple(text_of(note)[:_NOTE_AT_MOST] for note in list_of(fields.get("notes"))[:NOTES_AT_MOST]),
+        {name: _position_of(at) for name, at in table_of(fields.get("read")).items()},
     )  # fmt: skip
 
 
@@ -165,6 +168,11 @@ def _stage_of(fields: Mapping[str, Any]) -> StageFigures:
         small_number(fields.get("slowest_rank")), *_span(fields), small_number(fields.get("members")) or 0,
         _number(fields.get("tokens_per_s")), _number(fields.get("mfu_ratio")),
     )  # fmt: skip
+
+
+def _position_of(value: Any) -> tuple[int, int]:
+    which, at = (*map(whole_number, list_of(value)), 0, 0)[:2]
+    return which, at
 
 
 def _span(fields: Mapping[str, Any]) -> tuple[int, int]:

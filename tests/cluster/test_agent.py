@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
@@ -16,7 +17,7 @@ from mstxkit.cluster import batch_log
 from mstxkit.cluster.agent import Agent
 from mstxkit.cluster.batch_log import BatchLog
 from mstxkit.store import batches, layout, run_file, settings_file, whereabouts
-from mstxkit.store.batches import Batch, BatchFile
+from mstxkit.store.batches import READ_AGAIN_BYTES, Batch, BatchFile
 from mstxkit.store.handed_over import SummaryRing
 from mstxkit.store.settings_file import Figures
 from mstxkit.store.summaries import StageSummary
@@ -147,6 +148,19 @@ def test_whoever_begins_to_read_in_the_middle_learns_who_is_who(place: Place) ->
     announced = [len(list(batch.processes())) for batch in place.batches()]
     assert announced[0] == 1
     assert sum(announced[1:]) == 1
+
+
+def test_whoever_begins_to_read_in_the_middle_of_large_batches_learns_it_as_well(place: Place) -> None:
+    agent = place.agent()
+    for first in range(0, 20_000, 500):
+        place.hand(0, *range(first, first + 500))
+        agent.turn()
+    ends = list(itertools.accumulate(batch.size_bytes for batch in place.batches()))
+    announced = [end for end, batch in zip(ends, place.batches()) if list(batch.processes())]
+
+    assert ends[-1] > 3 * READ_AGAIN_BYTES
+    apart = [end - before for before, end in zip(announced, [*announced[1:], ends[-1]])]
+    assert max(apart) < READ_AGAIN_BYTES / 2
 
 
 def test_what_the_disk_does_not_take_is_written_when_it_does(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Callable, Iterator
 
 import pytest
+from builders import soak
 from builders.mounts import Mount, mount  # noqa: F401
 
 from mstxkit.reading.run import open_run
@@ -27,11 +29,13 @@ Start = Callable[..., "Started"]
 class Started:
     """The ranks of a job, on one host."""
 
-    def __init__(self, run: Path, live: Path, steps: int, slow: int, ranks: int, **variables: str) -> None:
+    def __init__(
+        self, run: Path, live: Path, steps: int, slow: int, ranks: int, step_ms: int, **variables: str
+    ) -> None:
         self.run, self.live = run, live
         kept = {key: value for key, value in os.environ.items() if not key.startswith("MSTXKIT_")}
         env = {**kept, "PYTHONPATH": str(ROOT), "WORLD_SIZE": str(ranks), **variables}
-        words = [str(run), str(time.monotonic_ns() + 10**9), str(steps), str(STEP_MS), str(slow), str(live)]
+        words = [str(run), str(time.monotonic_ns() + 10**9), str(steps), str(step_ms), str(slow), str(live)]
         self.processes = [
             subprocess.Popen(
                 [sys.executable, str(RANK), *words], env={**env, "RANK": str(rank)}, stdout=subprocess.PIPE
@@ -92,8 +96,11 @@ def start(tmp_path: Path) -> Iterator[Start]:
     live = tmp_path / "live"
     live.mkdir(mode=0o700)
 
-    def begin(run: Path = tmp_path / "run", steps: int = 60, slow: int = 1, ranks: int = RANKS, **env: str) -> Started:
-        jobs.append(Started(run, live, steps, slow, ranks, **env))
+    def begin(
+        run: Path = tmp_path / "run", steps: int = 60, slow: int = 1, ranks: int = RANKS, step_ms: int = STEP_MS,
+        **env: str,
+    ) -> Started:  # fmt: skip
+        jobs.append(Started(run, live, steps, slow, ranks, step_ms, **env))
         return jobs[-1]
 
     yield begin
@@ -142,6 +149,34 @@ def test_a_judge_that_is_killed_is_started_again_and_goes_on(start: Start) -> No
     assert job.step() == 239
     blaming = [verdict for verdict in verdicts.read(job.run) if verdict.is_blaming]
     assert [verdict.rank for verdict in blaming] == [1], "the same verdict, not a second one"
+
+
+@pytest.mark.skipif(not soak.is_soaking(), reason="in make soak: tests/judging/test_desk.py shows the same at once")
+def test_judges_that_are_killed_at_any_moment_and_twice_in_a_row_leave_out_no_step(
+    start: Start, tmp_path: Path
+) -> None:
+    """Of short steps, more than a judge reads again are handed over while there is none."""
+    job, chance = start(steps=4000, step_ms=5, MSTXKIT_JUDGE="0"), random.Random(soak.seed())
+    until(lambda: (job.run / layout.RUN_FILE).exists())
+    for pause_s in (0.0, 0.0, 4.0, 0.5):
+        judge = judge_of(job.run, tmp_path / "log")
+        time.sleep(chance.uniform(0.5, 4.0))
+        judge.kill()
+        judge.wait()
+        time.sleep(pause_s)
+    last = judge_of(job.run, tmp_path / "log")
+    job.wait()
+    last.wait(120)
+
+    judged = [tuple(map(int, line.split())) for line in (tmp_path / "log").read_text().splitlines()]
+    assert {step for step, _ in judged} == set(range(4000))
+    assert {members for step, members in judged if step > 400} == {RANKS}, "in the first ones not all had begun"
+    assert [verdict.rank for verdict in verdicts.read(job.run) if verdict.is_blaming] == [1]
+
+
+def judge_of(run: Path, log: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, str(RANK.with_name("logged_judge.py")), str(run), str(log)]
+    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 
 def test_when_the_keeper_is_killed_another_one_goes_on_and_nothing_of_the_others_is_lost(start: Start) -> None:

@@ -15,6 +15,7 @@ from mstxkit.judging.clock_bounds import WALL_ERROR_NS
 from mstxkit.judging.controller import Controller
 from mstxkit.judging.evidence import RoleStep
 from mstxkit.judging.judged import Judged
+from mstxkit.judging.steps import OPEN_AT_MOST
 from mstxkit.store import batches
 from mstxkit.store.batches import Batch, HandingProcess
 from mstxkit.store.settings_file import LiveSettings
@@ -340,6 +341,14 @@ def test_ten_thousand_steps_and_workers_that_come_and_go_leave_nothing_behind(jo
     assert grown < 3000 * hosts + 15_000, "a host is remembered, and nothing of a step"
 
 
+def test_of_a_host_that_was_held_up_every_step_is_judged_though_they_come_at_once(job: Job) -> None:
+    """Short steps, more of them than are open at once."""
+    job.send({rank: [row(step) for step in range(2000)] for rank in (0, 1)}, 3.1)
+    job.work(4.0, at_once=True)
+
+    assert [step.step for step in job.closed] == list(range(2000))
+
+
 @pytest.mark.parametrize("steps", [range(0, 4000, 7), range(4000, 0, -7)])
 def test_hostile_steps_open_no_more_tables_than_a_few(job: Job, steps: range) -> None:
     for step in steps:
@@ -347,7 +356,8 @@ def test_hostile_steps_open_no_more_tables_than_a_few(job: Job, steps: range) ->
         job.work(1.0)
     (book,) = job.controller._books.values()
 
-    assert len(book._tables) <= 70
+    assert len(book._tables) <= OPEN_AT_MOST + 1
+    assert not book._waiting
 
 
 def test_no_bytes_of_a_batch_can_make_it_fail(job: Job) -> None:

@@ -10,6 +10,7 @@ np = pytest.importorskip("numpy")
 
 from builders.judged import alone, peers  # noqa: E402
 
+from mstxkit.judging import cpu_waits  # noqa: E402
 from mstxkit.judging.cpu_waits import CpuWaits  # noqa: E402
 from mstxkit.judging.judge import JobJudge  # noqa: E402
 from mstxkit.store.verdicts import Verdict  # noqa: E402
@@ -34,6 +35,15 @@ def test_who_waits_for_a_cpu_by_what_it_takes_longer_is_held_up_and_not_slow() -
     assert verdict.evidence["cpu_wait_ratio"] == 0.3
     assert "waits for a CPU" in verdict.next
     assert verdict.impact_ratio > 0.1
+
+
+@pytest.mark.parametrize(("waited", "kind"), [(0.8, "jitter"), (0.05, "compute")])
+def test_on_a_host_with_too_few_cpus_who_is_a_little_slower_is_held_up(waited: float, kind: str) -> None:
+    """All of them wait for a CPU, each by far more than what is lost."""
+    (verdict,) = standing(np.array([[0.3, waited]] * RANKS), factor=1.12)
+
+    assert (verdict.kind, verdict.rank) == (kind, 1)
+    assert verdict.evidence.get("cpu_wait_ratio") == (waited if kind == "jitter" else None)
 
 
 @pytest.mark.parametrize(
@@ -66,5 +76,15 @@ def test_what_processes_count_becomes_shares_of_the_time_of_late() -> None:
     assert np.isnan(shares[2]).all()
     waits.take("p0", [0, 0, 0])  # another process of that name
     assert np.isnan(waits.of(peers(1))).all()
-    waits.forget("p0")
-    assert waits.of(peers(1)) is None
+
+
+def test_of_very_many_processes_those_are_known_that_were_heard_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu_waits, "AT_MOST", 2)
+    waits = CpuWaits()
+    for second, name in enumerate(("p0", "p1", "p0", "p1", "p0", "p2")):
+        waits.take(name, [second * S, second * S // 2, second * S // 4])
+
+    shares = waits.of(peers(3))
+    assert shares is not None
+    assert np.isfinite(shares[:, 0]).tolist() == [True, False, False], "of the third there is one count only"
+    assert waits.of(peers(3)[1:2]) is None

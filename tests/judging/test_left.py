@@ -12,6 +12,7 @@ np = pytest.importorskip("numpy")
 from builders import soak  # noqa: E402
 from builders.judged import alone  # noqa: E402
 
+from mstxkit.judging.controller import Controller  # noqa: E402
 from mstxkit.judging.evidence import RoleStep  # noqa: E402
 from mstxkit.judging.judge import JobJudge  # noqa: E402
 from mstxkit.store.verdicts import Verdict  # noqa: E402
@@ -94,3 +95,52 @@ def test_of_a_role_that_takes_no_step_what_was_said_stands() -> None:
     lines(alone(170), judge)
 
     assert [verdict.id for verdict in judge.standing()] == ["ab"]
+
+
+def replayed(steps: list[RoleStep], left: list[Verdict], first: int) -> tuple[list[Verdict], JobJudge]:
+    """What a judge says that goes through the steps from there on again, and itself."""
+    judge = JobJudge(standing=left)
+    return lines(steps[first:], judge), judge
+
+
+@pytest.mark.parametrize("since", [100, 135])
+def test_steps_from_before_it_was_said_that_are_gone_through_again_withdraw_nothing(since: int) -> None:
+    """A judge that was killed is followed by one that reads some of the steps again, to know what is usual."""
+    steps = alone(220, slow=(2, 1.3, since))
+    first = JobJudge()
+    lines(steps[:150], first)
+    said, judge = replayed(steps, first.standing(), 40)
+
+    (before,) = first.standing()
+    assert [(verdict.id, verdict.since_step) for verdict in judge.standing()] == [(before.id, before.since_step)]
+    assert {(verdict.id, verdict.withdrawn) for verdict in said} == {(before.id, "")}
+
+
+def test_what_was_said_in_an_earlier_attempt_is_withdrawn_in_the_first_steps_of_the_next() -> None:
+    first = JobJudge()
+    lines(alone(150, slow=(2, 1.3, 100)), first)
+    controller = Controller("run", tuple(first.standing()))
+    controller._last["actor"] = 149
+    for step in alone(60):
+        controller._begin_anew_before(step)
+        controller._judge.close(step)
+
+    assert controller.standing() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "ids"),
+    [({"evidence": {"where": "behind"}}, ["left"]), ({"kind": "jitter"}, ["new"])],
+    ids=["in another place of the stage", "by what is less sure"],
+)
+def test_one_cause_has_one_verdict_also_where_the_next_judge_sees_it_otherwise(
+    changes: dict[str, Any], ids: list[str]
+) -> None:
+    steps = alone(150, slow=(2, 1.3, 0))
+    first = JobJudge()
+    lines(steps[:60], first)
+    (before,) = first.standing()
+    changed = {**changes, "evidence": {**before.evidence, **changes.get("evidence", {})}}
+    _, judge = replayed(steps, [before._replace(id="left", **changed)], 40)
+
+    assert ["left" if verdict.id == "left" else "new" for verdict in judge.standing()] == ids

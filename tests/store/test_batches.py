@@ -143,11 +143,40 @@ def test_what_was_half_written_and_taken_back_is_forgotten(tmp_path: Path) -> No
     assert seen + numbers(list(follower.read())) == [0, 2]
 
 
-def test_a_reader_may_begin_in_the_middle_of_a_batch(tmp_path: Path) -> None:
+@pytest.fixture
+def handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of which 40 of 50 batches were read; who reads on begins two and a bit before."""
+    monkeypatch.setattr(batches, "READ_AGAIN_BYTES", 2 * len(frame(0)) + 9)
     path = tmp_path / "h-0.mxb"
-    path.write_bytes(b"".join(map(frame, range(50))))
+    path.write_bytes(b"".join(map(frame, range(40))))
+    return path
 
-    assert numbers(list(BatchFile(path, RUN, 2 * len(frame(0)) + 9).read())) == [48, 49]
+
+def test_the_next_reader_goes_on_shortly_before_where_one_was_in_the_middle_of_a_batch(handed_on: Path) -> None:
+    first = BatchFile(handed_on, RUN)
+    list(first.read())
+    with open(handed_on, "ab") as stream:
+        stream.write(b"".join(map(frame, range(40, 50))))
+
+    assert numbers(list(BatchFile(handed_on, RUN, first.position).read())) == list(range(38, 50))
+
+
+def test_the_next_reader_goes_on_in_what_was_put_aside_meanwhile(handed_on: Path) -> None:
+    first = BatchFile(handed_on, RUN)
+    list(first.read())
+    handed_on.rename(handed_on.with_name("h-0.old.mxb"))
+    handed_on.write_bytes(frame(40))
+    second = BatchFile(handed_on, RUN, first.position)
+
+    assert second.position == first.position, "nothing is read yet"
+    assert numbers(list(second.read())) == [38, 39, 40]
+
+
+def test_of_files_that_are_others_than_what_was_read_the_next_reader_reads_all(handed_on: Path) -> None:
+    """A run that was copied, say."""
+    (handed_on.with_name("h-0.old.mxb")).write_bytes(frame(7))
+
+    assert numbers(list(BatchFile(handed_on, RUN, (1, 10**6)).read())) == [7, *range(40)]
 
 
 def test_neither_a_link_nor_a_pipe_is_followed(tmp_path: Path) -> None:

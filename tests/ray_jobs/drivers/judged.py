@@ -2,7 +2,7 @@
 
     judged.py kill|plain STEPS RUN
 
-`kill`: the controller's process is killed on the way.
+`kill`: the controller's process is killed on the way, and the next one as soon as it answers.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ def kill_controller(run: Path, within_s: float = 60.0) -> None:
     deadline = time.monotonic() + within_s
     while judged(run) < 20 and time.monotonic() < deadline:
         time.sleep(0.05)
-    os.kill(int(str(controllers()[0]["pid"])), signal.SIGKILL)
+    for _ in range(2):
+        os.kill(int(str(controllers()[0]["pid"])), signal.SIGKILL)
 
 
 def main(how: str, steps: int, run: Path) -> None:

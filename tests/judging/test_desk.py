@@ -1,0 +1,120 @@
+"""Judges of one run, one after the other, each of them killed: every step is judged, and only one judge says so."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+from builders import handing_rank
+
+from mstxkit.cluster import agent as agent_module
+from mstxkit.cluster.agent import Agent
+from mstxkit.judging import desk as module
+from mstxkit.judging.controller import Controller
+from mstxkit.judging.desk import Desk
+from mstxkit.judging.evidence import RoleStep
+from mstxkit.store import batches, layout, run_file, verdicts
+from mstxkit.store.handed_over import SummaryRing
+
+RANKS, STEP_NS = 3, 20_000_000
+
+
+class Job:
+    """Ranks of one host, whose real agent appends what they hand over to the run, and who judges that."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(agent_module, "EVERY_S", 0.0)
+        monkeypatch.setattr(module, "_JOB_EVERY_S", 0.0)
+        self.steps: list[tuple[int, int]] = []
+        monkeypatch.setattr(module, "Controller", partial(Controller, on_step=self._judged))
+        self.run, self.run_id = run_file.open_run_folder(folder / "run")
+        live = folder / "live"
+        live.mkdir(mode=0o700)
+        self._rings = [SummaryRing(live / f"h-{rank}-1.sums") for rank in range(RANKS)]
+        for rank in range(RANKS):
+            (live / f"h-{rank}-1.live").touch()
+        self._agent = Agent(self.run, self.run_id, live, judges=False)
+        self._began_ns, self._step = time.monotonic_ns() - 10**11, 0
+
+    def hand_over(self, steps: int, at_once: int = 40) -> None:
+        for first in range(self._step, self._step + steps, at_once):
+            for rank, ring in enumerate(self._rings):
+                rows = b"".join(self._rows(step, rank) for step in range(first, first + at_once))
+                who = {"rank": rank, "role": "actor", "pid": 9, "world_size": RANKS}
+                ring.put(rows, {"stages": list(handing_rank.STAGES), "step": first + at_once, "who": who})
+            self._agent.turn()
+        self._step += steps
+
+    def _rows(self, step: int, rank: int) -> bytes:
+        return handing_rank.rows_of(step, rank, 1, self._began_ns + step * STEP_NS, STEP_NS)
+
+    def judge(self, looks: bool = True) -> Desk:
+        """One more judge: the ones before were killed, and have closed nothing."""
+        desk = Desk(self.run, self.run_id, "controller")
+        if looks:
+            desk.look()
+        return desk
+
+    def _judged(self, step: RoleStep) -> None:
+        self.steps.append((step.step, len(step.members)))
+
+    def bytes(self) -> int:
+        return sum(file.stat().st_size for file in (self.run / layout.SUMMARIES).iterdir())
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    return Job(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def short_memory(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Bytes that a judge reads again: fewer than a few hundred steps have."""
+    monkeypatch.setattr(batches, "READ_AGAIN_BYTES", 16 << 10)
+    monkeypatch.setattr(agent_module, "_ANNOUNCED_EVERY_BYTES", 4 << 10)
+    return 16 << 10
+
+
+def test_judges_that_are_killed_one_after_the_other_leave_out_no_step_and_count_none_twice(
+    job: Job, short_memory: int
+) -> None:
+    job.hand_over(120)
+    lives = [job.judge()]
+    job.hand_over(400)  # while nobody judges
+    assert job.bytes() > 5 * short_memory
+    lives += [job.judge(looks=False), job.judge()]
+    job.hand_over(80)
+    lives += [job.judge()]
+    lives[-1].judge(time.time(), at_once=True)
+
+    assert {step for step, _ in job.steps} == set(range(600))
+    assert {members for _, members in job.steps} == {RANKS}
+    assert sum(desk.outcome_steps for desk in lives) == 600
+    assert len(job.steps) < 1000, "of what was judged only a little is gone through again"
+    assert [(verdict.rank, verdict.withdrawn) for verdict in verdicts.read(job.run)] == [(1, "")]
+
+
+def test_the_first_judge_begins_with_the_first_step_however_late_it_comes(job: Job, short_memory: int) -> None:
+    job.hand_over(400)
+    desk = job.judge()
+    desk.judge(time.time(), at_once=True)
+
+    assert [step for step, _ in job.steps] == list(range(400))
+    assert [verdict.rank for verdict in verdicts.read(job.run) if verdict.is_blaming] == [1]
+
+
+def test_what_could_not_be_read_once_is_read_at_the_next_look(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    job.hand_over(40)
+    with monkeypatch.context() as broken:
+        broken.setattr("mstxkit.store.documents.read_part", _fails)
+        desk = job.judge()
+        before = len(job.steps)
+    desk.look()
+
+    assert (before, len(job.steps)) == (0, 39)
+
+
+def _fails(*_: object) -> bytes:
+    raise OSError(5, "the disk says so")
