@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Mapping, NamedTuple, Sequence
 import numpy as np
 
 from ..store import collectives
-from .evidence import FLIGHT_RECORDER, STAGE_ENTRY, Collectives, RoleStep
+from .evidence import FLIGHT_RECORDER, Collectives, RoleStep
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -150,24 +150,6 @@ def _over_by(entries: Entries) -> Whole:
     np.minimum.at(first_left, place[is_last], entries.until_ns[is_last])
     over = first_left[place]
     return np.where(is_last & (over >= entries.entered_ns) & (over < _NEVER), over, 0)
-
-
-def from_stages(step: RoleStep, synchronising: Sequence[int]) -> Collectives | None:
-    """Where there is no ring: each stage that synchronises as one collective of all that entered it.
-
-    Args:
-        synchronising: Indices of those stages.
-    """
-    stages = np.asarray(synchronising, dtype=np.int64)
-    member, at = np.nonzero(np.isfinite(step.entered_s[:, stages])) if len(stages) else (stages, stages)
-    if not len(member):
-        return None
-    stage = stages[at]
-    ranks = tuple(peer.rank for peer in step.members if peer.rank is not None)
-    return Collectives(
-        member, stage.copy(), np.zeros_like(stage), step.entered_s[member, stage], step.left_s[member, stage], stage,
-        {int(number): ranks for number in stages}, STAGE_ENTRY,
-    )  # fmt: skip
 
 
 class Late(NamedTuple):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Iterable, NamedTuple
 
-from ..stages import canonical
 from ..store.verdicts import HANG
 from . import twice
 from .tables import verdicts as stored_verdicts
@@ -139,9 +138,3 @@ def _hiding(steps: list[RoleStep]) -> tuple[str, ...]:
 def in_order(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
     """Those that blame first, what costs most first."""
     return tuple(sorted(verdicts, key=lambda verdict: (not verdict.is_blaming, -verdict.impact_ratio, verdict.id)))
-
-
-def names_rank_in(verdict: Verdict, stage: str) -> bool:
-    """Does it blame a rank, in this stage, by any name of it?"""
-    of_it = verdict.stage is not None and canonical(verdict.stage) == canonical(stage)
-    return verdict.is_blaming and verdict.rank is not None and of_it

@@ -298,11 +298,6 @@ def last_of(came: Seconds, labels: Whole) -> Seconds:
     return np.where(np.isfinite(came), last, np.nan)
 
 
-def middle_over_members(values: Seconds) -> Seconds:
-    """(T, K) of (T, M, K): the middle of the members."""
-    return middle_of(np.moveaxis(values, 1, 0))
-
-
 def of_gap(kind: Piece) -> bool:
     """Is it the gap before a stage?"""
     return kind.where == BEFORE

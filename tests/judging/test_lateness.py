@@ -8,7 +8,7 @@ import numpy as np
 from builders import soak
 
 from mstxkit.judging import lateness
-from mstxkit.judging.evidence import FLIGHT_RECORDER, STAGE_ENTRY, Collectives, Peer, RoleStep, Work
+from mstxkit.judging.evidence import FLIGHT_RECORDER, Collectives, Peer, RoleStep, Work
 from mstxkit.store.collectives import DISTURBED, CollectiveEntry
 
 MS = 1_000_000
@@ -128,16 +128,6 @@ def test_the_table_has_the_latest_entry_of_each_group_rank_and_stage() -> None:
     assert sorted(zip(table["rank"], table["late_ns"])) == [(10, 0), (11, 500_000_000)]
     assert set(table["stage"]) == {"backward"}
     assert (set(table["step"]), set(table["source"])) == ({3}, {FLIGHT_RECORDER})
-
-
-def test_without_rings_a_stage_that_synchronises_is_one_collective() -> None:
-    step = step_of([[0.0, 1.0], [0.5, 1.75], [np.nan, 1.25]], error_s=0.1)
-    entered = lateness.from_stages(step, [1])
-
-    assert entered is not None
-    assert entered.source == STAGE_ENTRY
-    assert lateness.table(step, entered)["late_ns"] == [0, 750_000_000, 250_000_000]
-    assert lateness.from_stages(step, []) is None
 
 
 def test_it_agrees_with_the_plain_way_on_any_rows() -> None:
