@@ -12,7 +12,7 @@ import threading
 import time
 import zlib
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Optional
 
 import pytest
 from builders import soak
@@ -421,7 +421,7 @@ def test_a_file_that_is_missing_is_unchanged_until_it_is_there(file: Path) -> No
 @pytest.mark.parametrize("seed", range(soak.rounds(40, 4)))
 def test_who_reads_only_what_has_changed_misses_no_row(file: Path, seed: int) -> None:
     """Whatever pauses lie between writes and looks."""
-    draw, ring, reader, seen = random.Random(seed), SummaryRing(file, 64), HandedOver(file), list[int | None]()
+    draw, ring, reader, seen = random.Random(seed), SummaryRing(file, 64), HandedOver(file), list[Optional[int]]()
     for number in range(60):
         ring.put(row(number), {**STAGES, "step": number})
         if draw.random() < 0.5:

@@ -274,7 +274,7 @@ class _Writer:
 
 
 def _make_folders(base: Path, folder: Path) -> None:
-    for part in reversed([folder, *folder.parents[: len(folder.relative_to(base).parts) - 1]]):
+    for part in reversed([folder, *list(folder.parents)[: len(folder.relative_to(base).parts) - 1]]):
         folders.make_folder(part)
 
 
