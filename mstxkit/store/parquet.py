@@ -16,7 +16,8 @@ from ..errors import FormatError
 
 MAGIC = b"PAR1"
 ROWS_AT_MOST, PAGE_BYTES_AT_MOST, VALUES_AT_MOST = 1 << 27, 1 << 28, 1 << 29
-_FOOTER_AT_MOST, _HEADER_AT_MOST = 1 << 26, 1 << 16
+# Headers of pages that hold the least and the largest of long texts (polars 1) are larger than others.
+_FOOTER_AT_MOST, _HEADER_AT_MOST, _HEADER_MOSTLY = 1 << 26, 1 << 24, 1 << 12
 _DEEPEST, _WIDEST_FIXED = 12, 64
 # Kinds of values in thrift's compact form.
 _TRUE, _FALSE, _BYTE, _INTEGERS, _DOUBLE, _BINARY, _LISTS, _STRUCT = 1, 2, 3, (4, 5, 6), 7, 8, (9, 10), 12
@@ -89,8 +90,7 @@ def _check_column(file: IO[bytes], column: Mapping[int, Any], rows: int, end: in
 
 def _page(file: IO[bytes], at: int, stop: int) -> tuple[int, int]:
     """Values of a page of data (a dictionary's do not count), and where the next page begins."""
-    reading = _Reading(_bytes_at(file, at, min(stop - at, _HEADER_AT_MOST)), at)
-    header = reading.struct()
+    reading, header = _header(file, at, stop - at)
     unpacked = _number(header, _PAGE_UNPACKED, PAGE_BYTES_AT_MOST, at)
     begin = at + reading.at
     packed = _number(header, _PAGE_PACKED, stop - begin, at)
@@ -103,6 +103,15 @@ def _page(file: IO[bytes], at: int, stop: int) -> tuple[int, int]:
     if sum(levels) > min(packed, unpacked):
         raise FormatError("a page of it is shorter than it says", offset=at)
     return 0 if kinds[0] == _DICTIONARY else count, begin + packed
+
+
+def _header(file: IO[bytes], at: int, there: int) -> tuple[_Reading, dict[int, Any]]:
+    try:
+        reading = _Reading(_bytes_at(file, at, min(there, _HEADER_MOSTLY)), at)
+        return reading, reading.struct()
+    except FormatError:
+        reading = _Reading(_bytes_at(file, at, min(there, _HEADER_AT_MOST)), at)
+        return reading, reading.struct()
 
 
 def _structs(fields: Mapping[int, Any], key: int, at: int) -> list[dict[int, Any]]:

@@ -48,6 +48,14 @@ def test_what_polars_writes_is_what_it_says(compression: str, rows: int) -> None
     assert parquet.read(content, rows=1).equals(frame[:1])
 
 
+def test_long_texts_are_no_damage() -> None:
+    """polars 1 writes the least and the largest of a page into its header."""
+    content, frame = io.BytesIO(), pl.DataFrame({"attributes": ["[" * 60_000, "{" * 60_000, None]})
+    frame.write_parquet(content, statistics="full")
+
+    assert parquet.read(content).equals(frame)
+
+
 def test_a_page_of_fewer_than_no_values_is_an_error(whole: bytes) -> None:
     """One byte of its header is another: polars ends the process over it, 1.44 as well as 2.1."""
     count = b"\x2c\x15\xd8\x04"  # 300, as the first field of the header of a page of data
