@@ -17,6 +17,8 @@ from builders import soak  # noqa: E402
 from mstxkit.judging.evidence import Peer, RoleStep, Work  # noqa: E402
 from mstxkit.reading import role_runs  # noqa: E402
 from mstxkit.reading.page import figures  # noqa: E402
+from mstxkit.reading.report import step_means  # noqa: E402
+from mstxkit.reading.report.step_words import held_up, place, rate, tail  # noqa: E402
 from mstxkit.reading.tables import (  # noqa: E402
     bubbles,
     critical_path,
@@ -28,6 +30,7 @@ from mstxkit.reading.tables import (  # noqa: E402
     throughput,
     what_if,
 )
+from mstxkit.store.metrics_setting import NOTHING_KNOWN  # noqa: E402
 
 MODULES = (bubbles, critical_path, links, ranks, step_lengths, stragglers, tails, throughput, what_if)
 NO_LATENESS = {
@@ -70,9 +73,17 @@ def test_odd_steps_give_tables(number: int) -> None:
         warnings.simplefilter("error")
         runs = role_runs.of_steps(steps)
         tables = {module: module.table(runs) for module in MODULES}
+        means = {
+            "critical_path": step_means.critical_path(tables[critical_path]),
+            "lateness": step_means.lateness(pl.DataFrame(schema=NO_LATENESS), runs),
+            "held_up_by": step_means.held_up_by(tables[bubbles]), "tails": step_means.tails(tables[tails]),
+            "throughput": step_means.throughput(tables[throughput], NOTHING_KNOWN),
+        }  # fmt: skip
         for run in runs:
-            of_role = (tables[module] for module in (critical_path, tails, throughput))
-            figures._of_role(run, *of_role, pl.DataFrame(schema=NO_LATENESS))
+            of_role = (tables[module].filter(role=run.role) for module in (critical_path, tails, throughput))
+            figures._of_role(run, figures.DETAILS[0], means, *of_role)
+        words = {"critical_path": place, "held_up_by": held_up, "tails": tail, "throughput": rate}
+        assert all(word(row) for key, word in words.items() for row in means[key])
 
     assert all(table.columns == list(module.SCHEMA) for module, table in tables.items())
     assert (tables[bubbles]["wait_ns"].drop_nulls() >= 0).all()

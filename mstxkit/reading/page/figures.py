@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Of a chart at most, whatever the run has.
 STAGES_AT_MOST, BARS_AT_MOST = 12, 64
 ROLES_AT_MOST = 4
-BETWEEN, ALL = "between stages", "all ranks"
+BETWEEN, OTHERS, ALL = "between stages", "other stages, and between", "all ranks"
 BARS_OF_RANKS = 12
 
 
@@ -106,14 +106,15 @@ def _names_of_rows(role: RoleRun, rows: Any) -> list[str]:
 
 def _path(role: RoleRun, path: pl.DataFrame, columns: Any) -> dict[str, Any]:
     """Seconds of each stage on the critical path, column by column; gaps together."""
-    stages = list(dict.fromkeys(kind.stage for kind in role.kinds))[:STAGES_AT_MOST]
+    every = list(dict.fromkeys(kind.stage for kind in role.kinds))
+    stages, rest = every[:STAGES_AT_MOST], OTHERS if len(every) > STAGES_AT_MOST else BETWEEN
     table = np.zeros((len(stages) + 1, len(role.steps)))
     places = {int(step): at for at, step in enumerate(role.steps)}
     for step, stage, where, ns in path.select("step", "stage", "where", "duration_ns").iter_rows():
         number = stages.index(stage) if where == "in" and stage in stages else len(stages)
         table[number, places[step]] += ns / 1e9
     return {
-        "stages": [*map(shown, stages), BETWEEN], "seconds": packed(means(table, columns, axis=1), "f4"),
+        "stages": [*map(shown, stages), rest], "seconds": packed(means(table, columns, axis=1), "f4"),
         "length": packed(means(role.length_s(), columns), "f4"),
     }  # fmt: skip
 

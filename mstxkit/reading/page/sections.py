@@ -220,26 +220,29 @@ def tail(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """The long tail, of generation where that has one."""
     every = [role["means"]["tails"][0] for role in figures["roles"] if role["tails"]]
     tails = next((row for row in every if row["generates"]), every[0] if every else None)
-    samples = _samples(summary["samples"]["longest_alone"][:8])
+    samples = _samples(summary["samples"])
     if tails is None:
         return nothing(text(reasons.no_tail(figures["roles"]))) + samples
     words = begun(step_words.tail(tails)) + "."
-    rows = ((str(rank), str(count)) for rank, count in tails["often"])
+    rows = ((str(rank), str(count)) for rank, count in tails["often"][:ROWS])
     behind = table(("last rank", "in so many steps"), rows, f"Who is last, of {tails['steps']} steps", 1)
+    behind += _rest(tails["often"])
     note = "Time of the rank in the middle, of nine in ten, and of the last one: what lies between is the tail."
     return f"<p>{text(words)}</p>" + chart("tail", words, note, "", behind) + samples
 
 
-def _samples(samples: list[dict[str, Any]]) -> str:
-    if not samples:
+def _samples(samples: dict[str, Any]) -> str:
+    alone = samples["longest_alone"][:8]
+    if not alone:
         return ""
     rows = (
         (str(s["step"]), str(s["rank"]), duration(s["duration_ns"]), duration(s["alone_ns"]), number(s["tokens"]))
-        for s in samples
+        for s in alone
     )
-    return "<h3>Single samples that went on alone</h3>" + table(
-        ("step", "rank", "took", "alone", "tokens"), rows, "Samples that held up a step most", 3
-    )
+    columns = ("step", "rank", "took", "alone", "tokens")
+    listed = table(columns, rows, "Samples that held up a step most", 3)
+    more = cut(samples["alone"] - len(alone), "more: <code>run.samples()</code>")
+    return f"<h3>Single samples that went on alone</h3>{listed}{more}"
 
 
 def rate(summary: dict[str, Any], figures: dict[str, Any]) -> str:

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from ..run import Run
     from .choice import Supposed
 
-_OFTEN, _SAMPLES = 5, 24
+_SAMPLES = 24
 
 
 def summarise(run: Run, supposed: Supposed) -> dict[str, Any]:
     """`wait_ratio, critical_path, lateness, held_up_by, tails, samples, throughput, resharding`, each said below.
 
     `wait_ratio` is what a rank waits for others, over a step. Of `samples` there are those that went on alone longest
-    (`longest_alone`, columns as `Run.samples()`), and how many there are of all.
+    (`longest_alone`, columns as `Run.samples()`), how many went on `alone`, and the `count` of all.
     """
     samples = run.samples()
     alone = samples.filter(samples["alone_ns"] > 0).sort("alone_ns", descending=True, maintain_order=True)
@@ -33,7 +33,9 @@ def summarise(run: Run, supposed: Supposed) -> dict[str, Any]:
         "wait_ratio": run.steps()["wait_ratio"].mean(), "critical_path": critical_path(run.critical_path()),
         "lateness": lateness(run.lateness(), run.role_runs()), "held_up_by": held_up_by(run.bubbles()),
         "tails": tails(run.tails()), "throughput": throughput(run.throughput(1, 1), supposed.flops),
-        "samples": {"count": samples.height, "longest_alone": alone.head(_SAMPLES).to_dicts()},
+        "samples": {
+            "count": samples.height, "alone": alone.height, "longest_alone": alone.head(_SAMPLES).to_dicts()
+        },
         "resharding": resharding(run.resharding()),
     }  # fmt: skip
 
@@ -56,11 +58,15 @@ def lateness(late: pl.DataFrame, runs: tuple[RoleRun, ...]) -> list[dict[str, An
     not among them. `error_ns` is the largest bound.
     """
     roles = {(rank, canonical(kind.stage)): run.role for run in runs for rank in run.ranks for kind in run.kinds}
+    any_role = {rank: run.role for run in runs for rank in run.ranks}
     means = late.group_by("rank", "stage", "source").agg(
         late_ns=pl.col("late_ns").mean(), error_ns=pl.col("error_ns").max(), steps=pl.col("step").n_unique()
     )
     rows = means.filter(pl.col("late_ns") > 0).sort("late_ns", "rank", "stage", descending=[True, False, False])
-    return [{"role": roles.get((row["rank"], canonical(row["stage"])), ""), **row} for row in rows.to_dicts()]
+    return [
+        {"role": roles.get((row["rank"], canonical(row["stage"])), any_role.get(row["rank"], "")), **row}
+        for row in rows.to_dicts()
+    ]
 
 
 def held_up_by(bubbles: pl.DataFrame) -> list[dict[str, Any]]:
@@ -95,7 +101,7 @@ def tails(rows: pl.DataFrame) -> list[dict[str, Any]]:
     entries = means.sort("tail_ns", descending=True, maintain_order=True).to_dicts()
     for entry in entries:
         often = [(last["last_rank"], last["count"]) for last in entry["often"] if last["last_rank"] is not None]
-        entry["often"] = [[rank, count] for rank, count in sorted(often, key=lambda last: (-last[1], last[0]))[:_OFTEN]]
+        entry["often"] = [[rank, count] for rank, count in sorted(often, key=lambda last: (-last[1], last[0]))]
         entry["generates"] = canonical(entry["stage"]) == GENERATES
     return sorted(entries, key=lambda entry: not entry["generates"])
 

@@ -6,14 +6,14 @@ from typing import Any, Iterable, Mapping, Sequence
 
 from rich.console import RenderableType
 
-from ..tables.resharding import DISPATCH
-from ..tables.what_if import SPLIT
 from .escape import shown
 from .number_table import percent
 from .sentences import listed
 from .units import duration
 from .verdict_words import below
 
+# As `tables` has them, which load polars: `mstxkit --help` loads this here.
+_DISPATCH, _SPLIT = "dispatch", "split"
 _LEAST_SHARE = 0.01
 _SAME_WORK = 0.05  # of the mean, more or less
 KNOWN_BY = {"flight_recorder": " by its rings", "device": " by its device"}
@@ -124,7 +124,7 @@ def number(value: float | None) -> str:
 
 def cost(row: Mapping[str, Any]) -> str:
     """`weight_sync 1.20 s a step (6 %)`, `dispatch of reward 12.0 ms (<1 %)`."""
-    what = f"dispatch of {shown(row['stage'])}" if row["kind"] == DISPATCH else shown(row["stage"])
+    what = f"dispatch of {shown(row['stage'])}" if row["kind"] == _DISPATCH else shown(row["stage"])
     return f"{what} {duration(row['last_ns'])} a step ({percent(row['step_ratio'])})"
 
 
@@ -144,7 +144,7 @@ def ifs(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _is_asked_for(row: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
     numbers = {key: asked[key] for key in ("trainers", "rollouts") if asked[key] is not None}
     is_of_them = all(row[key] == number for key, number in numbers.items())
-    return bool(numbers) and row["kind"] == SPLIT and is_of_them
+    return bool(numbers) and row["kind"] == _SPLIT and is_of_them
 
 
 def saved(row: Mapping[str, Any]) -> str:

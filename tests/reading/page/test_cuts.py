@@ -141,3 +141,21 @@ def test_what_if_and_lateness_that_are_not_listed_or_drawn_are_counted(tmp_path:
     assert len(rows_of(page, "What each would save")) == len(rows_of(page, "Lateness, mean of the steps")) == 24
     assert "The first 12 of 30." in sections_of["saves"] and "and 6 more" in sections_of["saves"]
     assert "The first 12 of 26." in sections_of["late"] and "and 2 more" in sections_of["late"]
+
+
+def test_who_is_last_and_samples_that_are_not_listed_are_counted(tmp_path: Path) -> None:
+    tail = {
+        "role": "actor", "stage": "work_actor", "generates": True, "steps": 90, "middle_ns": 1.0, "p90_ns": 2.0,
+        "last_ns": 3.0, "tail_ns": 2.0, "tail_ratio": 0.6, "idle_ns": 9.0, "longer_ratio": None,
+        "often": [[rank, 40 - rank] for rank in range(30)],
+    }  # fmt: skip
+    sample = {"step": 1, "rank": 0, "duration_ns": 9, "alone_ns": 4, "tokens": None}
+    samples = {"count": 99, "alone": 40, "longest_alone": [sample] * 24}
+
+    run = open_run(of_six_roles(tmp_path / "run"))
+    summary = {**summaries.summarise(run), "samples": samples}
+    drawn = sections.tail(summary, {"roles": [{"means": {"tails": [tail]}, "tails": {"stage": "w"}, "members": 2}]})
+
+    assert len(rows_of(drawn, "Who is last, of 90 steps")) == 24
+    assert re.findall(r"and (\d+) more", drawn) == ["6", "32"]
+    assert len(rows_of(drawn, "Samples that held up a step most")) == 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -15,6 +16,7 @@ console = pytest.importorskip("rich.console")
 
 from builders.run_files import BankFiles, ProcessFiles, new_run  # noqa: E402
 from builders.simulated_runs import recorded_job  # noqa: E402
+from builders.simulated_steps import runs_of  # noqa: E402
 from typer.testing import CliRunner  # noqa: E402
 
 from mstxkit.cli import application  # noqa: E402
@@ -108,15 +110,22 @@ def test_what_resharding_and_a_controller_s_calls_cost_is_told(tmp_path: Path) -
 
 
 def test_ranks_that_enter_late_are_of_the_role_whose_stage_it_is() -> None:
+    """Also where a rank is of two roles, and where its role has no such stage."""
+    trainer, rollout = runs_of(JobShape(ranks=2, rollouts=2, is_async=True), steps=5)
+    stages = ["actor_update", "rollout", "unheard_of"]
     late = pl.DataFrame(
-        {"step": [0, 1, 0], "group": ["0,1"] * 3, "rank": [1, 1, 0], "stage": ["w"] * 3, "late_ns": [10, 30, 0],
-         "error_ns": [5, 7, 5], "source": ["stage_entry"] * 3}
+        {"step": [0] * 3, "group": ["0,1"] * 3, "rank": [trainer.ranks[1], rollout.ranks[1], 99], "stage": stages,
+         "late_ns": [30, 20, 10], "error_ns": [5] * 3, "source": ["device"] * 3}
     )  # fmt: skip
+    both = dataclasses.replace(rollout, role="both", members=trainer.members)
 
-    (row,) = step_means.lateness(late, ())
+    rows, shared = (step_means.lateness(late, runs) for runs in ((trainer, rollout), (trainer, both)))
 
-    assert row == {
-        "role": "", "rank": 1, "stage": "w", "source": "stage_entry", "late_ns": 20.0, "error_ns": 7, "steps": 2,
+    assert [row["role"] for row in rows] == [trainer.role, rollout.role, ""]
+    assert shared[0]["role"] == trainer.role
+    assert rows[0] == {
+        "role": trainer.role, "rank": 1, "stage": "actor_update", "source": "device", "late_ns": 30.0, "error_ns": 5,
+        "steps": 1,
     }  # fmt: skip
 
 
@@ -180,7 +189,7 @@ def test_the_sample_that_went_on_alone_longest_is_told_also_of_a_single_rank(tmp
 
     summary = summarise(opened)
 
-    assert summary["samples"]["count"] == 6
+    assert (summary["samples"]["count"], summary["samples"]["alone"]) == (6, 3)
     assert words_of(summary)["samples"] == (
         "one of rank 5 in step 2 went on alone longest, for 42.0 ms of the 60.0 ms that it took"
     )
