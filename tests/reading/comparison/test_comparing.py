@@ -23,7 +23,7 @@ from mstxkit.reading.comparison.rows import RANK, STAGE, STEP
 from mstxkit.reading.comparison.sides import side_of
 from mstxkit.reading.report.choice import Bounds
 from mstxkit.reading.run import open_run
-from mstxkit.store import layout, settings_file
+from mstxkit.store import layout, patch_record, settings_file
 
 
 def compared(before: Path, after: Path, *steps: Bounds) -> comparing.Comparison:
@@ -405,6 +405,52 @@ def test_versions_that_differ_are_named(tmp_path: Path) -> None:
     comparison = compared(run("a", "2.12.0"), run("b", "2.13.0"))
 
     assert [tuple(change) for change in comparison.with_it] == [("torch", "2.12.0", "2.13.0")]
+
+
+def configured(path: Path, **settings: bool | int | float) -> Path:
+    """Two ranks whose trainer has these settings."""
+    run = of_ranks(path, [1000] * 2)
+    for process in open_run(run).processes()["process"]:
+        patch_record.write(run, process, (), settings)
+    return run
+
+
+def test_settings_of_the_trainer_that_differ_are_named(tmp_path: Path) -> None:
+    before = configured(tmp_path / "a", **{"data.batch": 64, "lr": 1e-6, "compile": False, "old": 1})
+    after = configured(tmp_path / "b", **{"data.batch": 128, "lr": 1e-6, "compile": True, "new": 2})
+
+    comparison = compared(before, after)
+
+    assert [tuple(change) for change in comparison.with_it] == [
+        ("trainer's data.batch", "64", "128"), ("trainer's compile", "False", "True"),
+        ("trainer's old", "1", ""), ("trainer's new", "", "2"),
+    ]  # fmt: skip
+    assert "trainer's data.batch: 64 → 128" in rendered(comparison)
+
+
+def test_where_one_side_knows_no_settings_that_is_one_line(tmp_path: Path) -> None:
+    comparison = compared(of_ranks(tmp_path / "a", [1000] * 2), configured(tmp_path / "b", lr=1e-6, batch=64))
+
+    assert [tuple(change) for change in comparison.with_it] == [("settings of the trainer", "", "2 known")]
+
+
+def test_ranks_that_do_not_agree_about_a_setting_are_named_together(tmp_path: Path) -> None:
+    before, after = (configured(tmp_path / name, seed=1) for name in ("a", "b"))
+    patch_record.write(after, open_run(after).processes()["process"][0], (), {"seed": 7})
+
+    assert [tuple(change) for change in compared(before, after).with_it] == [("trainer's seed", "1", "1 and 7")]
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"targets": [], "settings": 3}', b'{"settings": {"a": {}}', b"\xff"])
+def test_settings_in_a_damaged_file_are_none_and_no_error(tmp_path: Path, content: bytes) -> None:
+    before, after = (configured(tmp_path / name, seed=1) for name in ("a", "b"))
+    process = open_run(after).processes()["process"][0]
+    (after / layout.PATCHES / f"{process}{layout.PATCHES_SUFFIX}").write_bytes(content)
+
+    comparison = compared(before, after)
+
+    assert comparison.with_it == []
+    assert len(comparison.after.run.damage) >= 1
 
 
 def test_how_the_two_were_recorded_and_judged_is_compared(tmp_path: Path) -> None:
