@@ -160,7 +160,7 @@ def of_ranks(steps: list[RoleStep], stage: str) -> dict[int, tuple[Series, Serie
 def is_by_own_tokens(*both: dict[int, tuple[Series, Series]]) -> bool:
     """May the tokens of a rank say how long it is in a stage? Not where ranks with other tokens are as long in it."""
     apart = np.zeros(2)
-    for ranks in both:
+    for ranks in filter(None, both):
         own = np.array([[_middle(each) for each in pair] for pair in ranks.values()]).reshape(-1, 2)
         apart += np.std(own, axis=0)
     return bool(apart[0] >= _ALIKE * apart[1])

@@ -40,14 +40,14 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recorded(tmp_path_factory.mktemp("healthy") / "run", stage_times(NOBODY, ranks=4, seed=1))
 
 
-def of_tokens(path: Path, tokens: int, ns_each: float) -> Path:
+def of_tokens(path: Path, tokens: int, ns_each: float, rank: int | None = 0) -> Path:
     """One rank that generates so many tokens a step."""
     run, bank, now = new_run(path), BankFiles(), 0
     for step in range(20):
         end = now + int(tokens * ns_each) + step % 3 * MS // 10
         bank.range("generate", now, end, stage="generate", own=True, step=step, tokens=tokens)
         now = end + MS
-    ProcessFiles(run, 100, rank=0).seal(bank)
+    ProcessFiles(run, 100, rank=rank).seal(bank)
     return run
 
 
@@ -233,6 +233,12 @@ def test_the_time_of_one_token_decides(
 
     assert verdicts(comparison, STAGE) == {("actor_generate", None): verdict}
     assert [row.stage for row in comparison.over(0.05) if row.of == STAGE] == ["actor_generate"] * is_over
+
+
+def test_a_job_that_knows_no_ranks_is_compared_without_a_warning(tmp_path: Path) -> None:
+    before, after = (of_tokens(tmp_path / name, 1000, 20_000, rank=None) for name in ("a", "b"))
+
+    assert [row.of for row in compared(before, after).rows] == [STEP, STAGE]
 
 
 def of_ranks(path: Path, tokens: list[int], *, waits: bool = False, sync_ms: int = 0, slow: float = 1.0) -> Path:
