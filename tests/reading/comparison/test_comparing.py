@@ -278,6 +278,20 @@ def test_a_rank_that_has_more_tokens_than_before_is_not_slower(tmp_path: Path) -
     assert rendered(comparison).splitlines()[-1].split()[:2] == ["3", "actor_generate"]
 
 
+def test_a_rank_that_is_never_in_a_stage_leaves_the_others_their_own_tokens(tmp_path: Path) -> None:
+    """As of a pipeline, whose last rank alone has the loss."""
+    before, after = (of_ranks(tmp_path / name, [1000, 1000, last]) for name, last in (("a", 1000), ("b", 1300)))
+    for run in (before, after):
+        bank = BankFiles()
+        for step in range(20):
+            bank.range("y", step * 40 * MS, step * 40 * MS + MS, stage="y", own=True, step=step)
+        ProcessFiles(run, 200, rank=3, world_size=4).seal(bank)
+
+    verdict = verdicts(compared(before, after), RANK)
+
+    assert verdict["actor_generate", 2] == "more work" and ("actor_generate", 3) not in verdict
+
+
 def test_a_rank_whose_tokens_take_longer_is_slower_also_where_it_has_fewer(tmp_path: Path) -> None:
     before, after = of_ranks(tmp_path / "a", [1000] * 4), of_ranks(tmp_path / "b", [1000, 1000, 1000, 800], slow=1.4)
 
