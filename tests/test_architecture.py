@@ -113,6 +113,7 @@ MAY_CATCH_EVERYTHING = {
     "profiling/theirs.py",
     "patches/_verl_critic.py",
     "patching/presence.py",
+    "patching/trainer_settings.py",
     "patching/reach.py",
     "patching/active.py",
     "patching/registry.py",

@@ -1,4 +1,5 @@
 """What became of every target in this process, written into the run: `patches/<process>.json`, for who reads the run.
+What its trainer is configured with stands there, too.
 
 So a target that a worker could not reach is seen from outside, also when Ray has ended the worker by a kill.
 """
@@ -6,7 +7,7 @@ So a target that a worker could not reach is seen from outside, also when Ray ha
 from __future__ import annotations
 
 from .. import faults
-from ..patching import active, registry
+from ..patching import active, registry, trainer_settings
 from ..patching.presence import Presence
 from ..recorder import here
 from ..store import patch_record
@@ -16,7 +17,7 @@ _presence = Presence()
 
 def watch() -> None:
     """Write the record now, whenever a target's state changes, and when a capture starts."""
-    active.on_change = write
+    active.on_change = trainer_settings.on_learnt = write
     if write not in here.when_started:
         here.when_started.append(write)
     write()
@@ -24,7 +25,7 @@ def watch() -> None:
 
 def leave_off() -> None:
     """Write no more."""
-    active.on_change = None
+    active.on_change = trainer_settings.on_learnt = None
     if write in here.when_started:
         here.when_started.remove(write)
 
@@ -39,6 +40,6 @@ def write() -> None:
         return
     run, process = where
     try:
-        patch_record.write(run, process, registry.states(_presence))
+        patch_record.write(run, process, registry.states(_presence), trainer_settings.current)
     except Exception as exc:
         faults.note("the record of patches", exc)

@@ -3,6 +3,7 @@
 Source: as in `mindspeed_rl.py`.
 """
 
+from ..patching import trainer_settings
 from ..patching.declare import Target, each
 from . import _mindspeed_rl_steps as steps
 
@@ -90,7 +91,7 @@ TRAINER = (
             Target(
                 f"{trainer}.save_checkpoint", step_after=steps.saved, attributes={"iteration": "iteration"}, waits=True
             ),
-            Target(f"{trainer}.transfer_dock_init"),
+            Target(f"{trainer}.transfer_dock_init", attributes=trainer_settings.of_trainer),
         )
     ),
     Target(f"{_TRAINERS[1]}.apply_kl_penalty", stage="compute_kl", attributes={"blocking": "blocking"}, waits=True),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from ..marking import ranges
+from ..patching import trainer_settings
 
 
 class _Training:
@@ -22,6 +23,7 @@ _training = _Training()
 
 def trained(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """`train` of a trainer of RL."""
+    trainer_settings.learn(next(iter(args), None), "args")
     _training.count += 1
     try:
         return upstream(*args, **kwargs)

@@ -4,6 +4,7 @@ In every version a stage of the trainer is a `with marked_timer("gen", timing_ra
 and its name is that of the metric `timing_s/gen`. So the blocks themselves are the targets.
 """
 
+from ..patching import trainer_settings
 from ..patching.declare import CONTEXT, VALUE, Target
 
 PROFILER = "verl.utils.profiler"
@@ -78,7 +79,8 @@ AROUND = (
     # ray_trainer.py 0.6.1:837 to 0.9.1:1052; main_ppo_sync.py 0.8.0:744; v1/trainer_base.py 0.9.0:789 0.9.1:850
     *(
         Target(
-            f"{trainer}._load_checkpoint", name="load_checkpoint", role="trainer", process_role="trainer", waits=True
+            f"{trainer}._load_checkpoint", name="load_checkpoint", role="trainer", process_role="trainer", waits=True,
+            attributes=trainer_settings.of_config,
         )
         for trainer in (f"{RAY_TRAINER}:RayPPOTrainer", f"{SYNC}:PPOTrainer", f"{V1}:PPOTrainer")
     ),

@@ -9,6 +9,7 @@ is one more. FSDP2 counts from 0: `Trainer.global_step`, the finished updates.
 """
 
 from ..patching.declare import Patch, Target, each
+from ..patching.trainer_settings import of_megatron
 from ..pieces.sampling import PieceSampling
 from ._megatron import CORE as SCHEDULE
 from ._megatron import SCHEDULES
@@ -27,8 +28,8 @@ _UPDATE = "self.global_step"
 _LLM = "mindspeed_llm.training.training"
 _MEGATRON = "megatron.training.training"
 _LOOP = (
-    *each(_LLM, "pretrain", "train", process_role="trainer"),
-    Target(f"{_MEGATRON}:train", process_role="trainer"),
+    Target(f"{_LLM}:pretrain", process_role="trainer"),
+    *(Target(f"{module}:train", process_role="trainer", attributes=of_megatron) for module in (_LLM, _MEGATRON)),
     Target("megatron.training.one_logger_utils:on_train_start", step_after=_ITERATION),
     Target(f"{_MEGATRON}:train_step", stage="train_step"),
     Target("mindspeed_llm.core.layerwise_disaggregated_training.training:train_step", stage="train_step"),

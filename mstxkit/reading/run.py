@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Iterable, Iterator
 
-from ..errors import FormatError, MstxkitError, ReadError
+from ..errors import MstxkitError, ReadError
 from ..store import layout, patch_record, run_file
 from ..store.dataset import MARKS, RANGES, STAGE_ROWS
 from .folder import Damage
-from .processes import Process, row_of
+from .processes import row_of
 from .run_tables import RunTables
 
 if TYPE_CHECKING:
@@ -336,15 +336,26 @@ class Run(RunTables):
         """
         from . import frames
 
-        rows: list[tuple[Process, tuple[str, ...]]] = []
-        by_file = {f"{process.name}{layout.PATCHES_SUFFIX}": process for process in self._processes}
-        for name in (name for name in self._patches.names(layout.PATCHES_SUFFIX) if name in by_file):
-            try:
-                targets = patch_record.parse(self._patches.read(name, size=patch_record.LIMIT_BYTES))
-                rows += [(by_file[name], target) for target in targets]
-            except (OSError, FormatError) as exc:
-                Damage.because(self._patches.path_of(name), exc).note_in(self.damage)
-        return frames.patch_table(rows)
+        records = self._patch_records(patch_record.parse)
+        return frames.patch_table([(process, target) for process, targets in records for target in targets])
+
+    def trainer_settings(self) -> dict[str, list[str]]:
+        """Numbers and switches of trainers that `autopatch` knows, by name; several values where processes differ.
+
+        Empty where nobody knows. Texts are not kept, and no setting that is called like a secret.
+
+        Example:
+            >>> import mstxkit
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
+            ...     mstxkit.mark("scored")
+            >>> mstxkit.open_run("runs/exp7").trainer_settings()
+            {}
+        """
+        values: dict[str, set[str]] = {}
+        for _, settings in self._patch_records(patch_record.parse_settings):
+            for name, value in settings.items():
+                values.setdefault(name, set()).add(value)
+        return {name: sorted(seen) for name, seen in values.items()}
 
     def escalations(self) -> pl.DataFrame:
         """`request, stage, rank, state, first_step, last_step, start_ns, end_ns, preset, folder, reason`.

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, TypeVar
 
-from ..store import layout
+from ..errors import FormatError
+from ..store import layout, patch_record
 from ..store.dataset import MARKS, RANGES
 from .folder import Damage, Folder, merge, run_id
 from .processes import Process, Processes, set_offsets
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from .selection import Numbers, Selection
 
 AnyRun = TypeVar("AnyRun", bound="RunFiles")
+Record = TypeVar("Record")
 
 
 class RunFiles:
@@ -206,6 +208,17 @@ class RunFiles:
         for kind in (MARKS, RANGES):
             for rows in self._compacted.rows(kind, self._chosen, self._processes):
                 yield joining.batch({kind: [rows]}, none)
+
+    def _patch_records(self, parse: Callable[[bytes], Record]) -> Iterator[tuple[Process, Record]]:
+        """What became of patching in each process that says so, parsed."""
+        by_file = {f"{process.name}{layout.PATCHES_SUFFIX}": process for process in self._processes}
+        for name in (name for name in self._patches.names(layout.PATCHES_SUFFIX) if name in by_file):
+            try:
+                record = parse(self._patches.read(name, size=patch_record.LIMIT_BYTES))
+            except (OSError, FormatError) as exc:
+                Damage.because(self._patches.path_of(name), exc).note_in(self.damage)
+                continue
+            yield by_file[name], record
 
     def _finisher(self) -> Finisher:
         from . import frames

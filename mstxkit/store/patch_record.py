@@ -1,20 +1,20 @@
-"""`patches/<process>.json`: what became of every target of `autopatch` in one process."""
+"""`patches/<process>.json`: what became of every target of `autopatch` in one process, and its trainer's settings."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Iterable
+from typing import Any, Iterable, Mapping
 
 from ..errors import FormatError
 from ..host import folders
 from . import documents, layout
 
-FORMAT, LIMIT_BYTES = 1, 1 << 20
+FORMAT, LIMIT_BYTES, _NAME_CHARACTERS = 1, 1 << 20, 200
 FIELDS = ("framework", "path", "state", "reason", "detail", "tier")
 
 
-def write(run: Path, process: str, states: Iterable[Any]) -> None:
+def write(run: Path, process: str, states: Iterable[Any], settings: Mapping[str, Any]) -> None:
     """Replace the record of a process; its states have the attributes of FIELDS.
 
     Raises:
@@ -23,7 +23,7 @@ def write(run: Path, process: str, states: Iterable[Any]) -> None:
     targets = [{name: getattr(state, name) for name in FIELDS} for state in states]
     folder = run / layout.PATCHES
     folders.make_folder(folder)
-    content = json.dumps({"format": FORMAT, "targets": targets})
+    content = json.dumps({"format": FORMAT, "targets": targets, "settings": dict(settings)})
     documents.replace_file(folder / f"{process}{layout.PATCHES_SUFFIX}", content.encode())
 
 
@@ -37,4 +37,17 @@ def parse(raw: bytes) -> list[tuple[str, ...]]:
         targets = json.loads(raw)["targets"]
         return [tuple(str(target.get(field, "")) for field in FIELDS) for target in targets]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
+        raise FormatError(f"the record of patches cannot be read: {exc}") from None
+
+
+def parse_settings(raw: bytes) -> dict[str, str]:
+    """What the trainer of the process was configured with, as texts; nothing where that is not known.
+
+    Raises:
+        FormatError: it is no such record.
+    """
+    try:
+        settings = json.loads(raw).get("settings", {}).items()
+        return {name[:_NAME_CHARACTERS]: str(value)[:_NAME_CHARACTERS] for name, value in settings}
+    except (ValueError, TypeError, AttributeError, RecursionError) as exc:
         raise FormatError(f"the record of patches cannot be read: {exc}") from None

@@ -15,6 +15,7 @@ from typing import Any, Callable, NamedTuple
 
 from builders.contracts.surface import Surface
 
+from mstxkit.patching import trainer_settings
 from mstxkit.patching.declare import Target
 
 SURFACES = Path(__file__).parents[1] / "contracts" / "surfaces"
@@ -102,8 +103,10 @@ def call(function: Callable[..., Any], *args: Any, **given: Any) -> Any:
 
 def expressions(target: Target) -> list[str]:
     """All expressions of a target."""
-    assert not callable(target.attributes)
-    return [*target.attributes.values(), *(one for one in (target.step, target.step_after) if isinstance(one, str))]
+    learns = getattr(target.attributes, "__module__", "") == trainer_settings.__name__  # and gives no attributes
+    attributes = {} if learns else target.attributes
+    assert not callable(attributes)
+    return [*attributes.values(), *(one for one in (target.step, target.step_after) if isinstance(one, str))]
 
 
 def holders(targets: tuple[Target, ...], framework: str) -> list[tuple[str, Target, Function]]:

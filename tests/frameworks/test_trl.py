@@ -113,6 +113,14 @@ def test_every_target_that_applies_and_is_called_has_all_its_calls(training: Tra
     assert {row["name"] for row in training.ranges} == CALLS.keys() | set(UPDATES.values())
 
 
+def test_the_run_keeps_what_the_trainer_was_configured_with(training: Training) -> None:
+    settings = mstxkit.open_run(training.folder).trainer_settings()
+
+    assert settings["max_steps"] == [str(STEPS)]
+    assert settings["gradient_accumulation_steps"] == [str(MICRO_BATCHES)]
+    assert "output_dir" not in settings and "hub_token" not in settings
+
+
 def test_what_accelerate_does_is_part_of_the_update(training: Training) -> None:
     for name, part in UPDATES.items():
         assert len(training.of(part)) == CALLS[name]

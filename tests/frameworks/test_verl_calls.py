@@ -24,9 +24,9 @@ STEP = 41
 
 # What can be called in a version; `marks` goes last, as it puts a torch_npu in place.
 NAMES = {
-    **dict.fromkeys(("0.6.1", "0.7.0", "0.7.1"), ("blocks", "legacy_generate")),
-    **dict.fromkeys(("0.8.0", "0.9.0"), ("blocks",)),
-    "0.9.1": ("blocks", "trainer_v1", "agent_loops", "server", "marks"),
+    **dict.fromkeys(("0.6.1", "0.7.0", "0.7.1"), ("blocks", "settings", "legacy_generate")),
+    **dict.fromkeys(("0.8.0", "0.9.0"), ("blocks", "settings")),
+    "0.9.1": ("blocks", "settings", "trainer_v1", "agent_loops", "server", "marks"),
 }
 
 
@@ -65,6 +65,17 @@ def test_a_trainers_blocks_are_its_stages_in_every_version(version: str) -> None
     assert [row[0] for row in found["ranges"] if row[4]] == ["adv"]
     assert found["timing"] == ["gen", "start_profile", "step"]
     assert found["waits"] == ["gen", "start_profile"]
+
+
+@pytest.mark.parametrize("version", [*soak.rounds(OLDER_VERL, ()), INSTALLED_VERL])
+def test_a_trainer_tells_numbers_and_switches_of_its_configuration_and_no_text(version: str) -> None:
+    found = made("settings", version)
+
+    assert [row[:4] for row in found["ranges"]] == [["load_checkpoint", None, None, "trainer"]]
+    assert found["settings"] == {
+        "trainer.total_epochs": 3, "data.train_batch_size": 1024,
+        "actor_rollout_ref.actor.optim.lr": 1e-6, "actor_rollout_ref.actor.use_kl_loss": True,
+    }  # fmt: skip
 
 
 def test_a_step_of_the_newest_trainer_has_each_stage_once() -> None:

@@ -147,14 +147,25 @@ def of_ranks(steps: list[RoleStep], stage: str) -> dict[int, tuple[Series, Serie
     Seconds: the longest, where it has several processes; and the most tokens.
     """
     numbers = tuple(step.step for step in steps)
-    tables: dict[int, Seconds] = {}
-    for place, (step, at) in enumerate(_at(steps, stage)):
-        for member, peer in enumerate(step.members):
-            if at >= 0 and peer.rank is not None and not peer.is_controller:
-                values = tables.setdefault(peer.rank, np.full((2, len(numbers)), np.nan))
-                own = step.total_s[member, at], step.work.tokens[member, at]
-                values[:, place] = np.fmax(values[:, place], own)
-    return {rank: (Series(numbers, took), Series(numbers, tokens)) for rank, (took, tokens) in sorted(tables.items())}
+    own = [_ranks(step) for step in steps]
+    places = {rank: place for place, rank in enumerate(sorted({rank for ranks, _ in own for rank in ranks}))}
+    table = np.full((len(places), 2, len(steps)), np.nan)
+    for number, ((step, at), (ranks, members)) in enumerate(zip(_at(steps, stage), own)):
+        if at >= 0:
+            rows = [places[rank] for rank in ranks]
+            values = np.stack((step.total_s[members, at], step.work.tokens[members, at]), axis=1)
+            np.fmax.at(table[:, :, number], rows, values)
+    return {rank: (Series(numbers, table[row, 0]), Series(numbers, table[row, 1])) for rank, row in places.items()}
+
+
+def _ranks(step: RoleStep) -> tuple[list[int], list[int]]:
+    """Of a step's members those that have a rank, and compute; which members they are."""
+    own = [
+        (peer.rank, member)
+        for member, peer in enumerate(step.members)
+        if peer.rank is not None and not peer.is_controller
+    ]
+    return [rank for rank, _ in own], [member for _, member in own]
 
 
 def is_by_own_tokens(*both: dict[int, tuple[Series, Series]]) -> bool:
@@ -162,7 +173,8 @@ def is_by_own_tokens(*both: dict[int, tuple[Series, Series]]) -> bool:
     apart = np.zeros(2)
     for ranks in both:
         own = np.array([[_middle(each) for each in pair] for pair in ranks.values()]).reshape(-1, 2)
-        apart += np.std(own, axis=0)
+        own = own[np.isfinite(own).all(axis=1)]
+        apart += np.std(own, axis=0) if len(own) else 0
     return bool(apart[0] >= _ALIKE * apart[1])
 
 

@@ -1,5 +1,5 @@
 """What else is different about the two sides: work, ranks, versions, how they were recorded and judged, and what was
-profiled meanwhile. A training's own configuration is not in a run.
+profiled meanwhile. Of a training's own configuration there is what `patching/trainer_settings.py` keeps.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class SideChange(NamedTuple):
 
 def changes(before: Side, after: Side, rows: Iterable[ComparedTime]) -> list[SideChange]:
     """What is different, what explains most first."""
-    different = [*_work(rows), *_of_both(_ranks, before, after), *_of_both(_versions, before, after)]
+    different = [*_work(rows), *_of_both(_ranks, before, after), *_trainer_settings(before, after)]
+    different += _of_both(_versions, before, after)
     for look in (_recorders, _settings, _patches, _profiles):
         different += _of_both(look, before, after)
     return different
@@ -43,6 +44,18 @@ def _work(rows: Iterable[ComparedTime]) -> Iterator[SideChange]:
         tokens = row.tokens
         if row.of == STAGE and tokens is not None and tokens.is_changed:
             yield SideChange(f"tokens of {row.stage}", f"{tokens.before:.0f} a step", f"{tokens.after:.0f} a step")
+
+
+def _trainer_settings(before: Side, after: Side) -> Iterator[SideChange]:
+    """One change where only one side knows any."""
+    both = [side.run.trainer_settings() for side in (before, after)]
+    if any(both) and not all(both):
+        yield SideChange("settings of the trainer", *(f"{len(names)} known" if names else "" for names in both))
+        return
+    for name in dict.fromkeys((*both[0], *both[1])):
+        values = [" and ".join(side.get(name, ())[:_NAMED_AT_MOST]) for side in both]
+        if values[0] != values[1]:
+            yield SideChange(f"trainer's {name}", *values)
 
 
 def _of_both(look: Any, before: Side, after: Side) -> Iterator[SideChange]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from mstxkit.patches import _verl_marks
 from mstxkit.patches.verl import PATCH
-from mstxkit.patching import registry
+from mstxkit.patching import registry, trainer_settings
 from mstxkit.testing import captured
 
 # The step at which the drivers here resume.
@@ -38,6 +38,23 @@ def blocks() -> dict[str, Any]:
             with suppress(KeyError), ray_trainer.marked_timer("adv", timing):
                 raise KeyError
     return {"ranges": rows(seen), "timing": sorted(timing), "waits": waits(seen)}
+
+
+def settings() -> dict[str, Any]:
+    """A trainer that looks for a checkpoint, configured as verl does it, with what must not be kept."""
+    from omegaconf import OmegaConf
+    from verl.trainer.ppo import ray_trainer
+
+    trainer = object.__new__(ray_trainer.RayPPOTrainer)
+    trainer.actor_rollout_wg, trainer.use_critic = SimpleNamespace(load_checkpoint=lambda *_: None), False  # 0.6.1
+    trainer.config = OmegaConf.create({
+        "trainer": {"resume_mode": "disable", "total_epochs": 3, "device": "npu", "wandb_key": 7},
+        "data": {"train_batch_size": 1024, "val_batch_size": "${data.train_batch_size}", "missing": "???"},
+        "actor_rollout_ref": {"actor": {"optim": {"lr": 1e-6}, "use_kl_loss": True}},
+    })  # fmt: skip
+    with captured() as seen:
+        trainer._load_checkpoint()
+    return {"ranges": rows(seen), "settings": trainer_settings.current}
 
 
 def trainer_v1() -> dict[str, Any]:

@@ -23,7 +23,7 @@ from mstxkit.reading.comparison.rows import RANK, STAGE, STEP
 from mstxkit.reading.comparison.sides import side_of
 from mstxkit.reading.report.choice import Bounds
 from mstxkit.reading.run import open_run
-from mstxkit.store import layout, settings_file
+from mstxkit.store import layout, patch_record, settings_file
 
 
 def compared(before: Path, after: Path, *steps: Bounds) -> comparing.Comparison:
@@ -40,14 +40,14 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recorded(tmp_path_factory.mktemp("healthy") / "run", stage_times(NOBODY, ranks=4, seed=1))
 
 
-def of_tokens(path: Path, tokens: int, ns_each: float) -> Path:
+def of_tokens(path: Path, tokens: int, ns_each: float, rank: int | None = 0) -> Path:
     """One rank that generates so many tokens a step."""
     run, bank, now = new_run(path), BankFiles(), 0
     for step in range(20):
         end = now + int(tokens * ns_each) + step % 3 * MS // 10
         bank.range("generate", now, end, stage="generate", own=True, step=step, tokens=tokens)
         now = end + MS
-    ProcessFiles(run, 100, rank=0).seal(bank)
+    ProcessFiles(run, 100, rank=rank).seal(bank)
     return run
 
 
@@ -235,6 +235,12 @@ def test_the_time_of_one_token_decides(
     assert [row.stage for row in comparison.over(0.05) if row.of == STAGE] == ["actor_generate"] * is_over
 
 
+def test_a_job_that_knows_no_ranks_is_compared_without_a_warning(tmp_path: Path) -> None:
+    before, after = (of_tokens(tmp_path / name, 1000, 20_000, rank=None) for name in ("a", "b"))
+
+    assert [row.of for row in compared(before, after).rows] == [STEP, STAGE]
+
+
 def of_ranks(path: Path, tokens: list[int], *, waits: bool = False, sync_ms: int = 0, slow: float = 1.0) -> Path:
     """Ranks that generate so many tokens a step each, and then do what has no tokens; the last rank may be slow."""
     run, banks, chance, now = new_run(path), [BankFiles() for _ in tokens], random.Random(path.name), 0
@@ -270,6 +276,20 @@ def test_a_rank_that_has_more_tokens_than_before_is_not_slower(tmp_path: Path) -
         pytest.approx(1000), pytest.approx(1300),
     )  # fmt: skip
     assert rendered(comparison).splitlines()[-1].split()[:2] == ["3", "actor_generate"]
+
+
+def test_a_rank_that_is_never_in_a_stage_leaves_the_others_their_own_tokens(tmp_path: Path) -> None:
+    """As of a pipeline, whose last rank alone has the loss."""
+    before, after = (of_ranks(tmp_path / name, [1000, 1000, last]) for name, last in (("a", 1000), ("b", 1300)))
+    for run in (before, after):
+        bank = BankFiles()
+        for step in range(20):
+            bank.range("y", step * 40 * MS, step * 40 * MS + MS, stage="y", own=True, step=step)
+        ProcessFiles(run, 200, rank=3, world_size=4).seal(bank)
+
+    verdict = verdicts(compared(before, after), RANK)
+
+    assert verdict["actor_generate", 2] == "more work" and ("actor_generate", 3) not in verdict
 
 
 def test_a_rank_whose_tokens_take_longer_is_slower_also_where_it_has_fewer(tmp_path: Path) -> None:
@@ -405,6 +425,52 @@ def test_versions_that_differ_are_named(tmp_path: Path) -> None:
     comparison = compared(run("a", "2.12.0"), run("b", "2.13.0"))
 
     assert [tuple(change) for change in comparison.with_it] == [("torch", "2.12.0", "2.13.0")]
+
+
+def configured(path: Path, **settings: bool | int | float) -> Path:
+    """Two ranks whose trainer has these settings."""
+    run = of_ranks(path, [1000] * 2)
+    for process in open_run(run).processes()["process"]:
+        patch_record.write(run, process, (), settings)
+    return run
+
+
+def test_settings_of_the_trainer_that_differ_are_named(tmp_path: Path) -> None:
+    before = configured(tmp_path / "a", **{"data.batch": 64, "lr": 1e-6, "compile": False, "old": 1})
+    after = configured(tmp_path / "b", **{"data.batch": 128, "lr": 1e-6, "compile": True, "new": 2})
+
+    comparison = compared(before, after)
+
+    assert [tuple(change) for change in comparison.with_it] == [
+        ("trainer's data.batch", "64", "128"), ("trainer's compile", "False", "True"),
+        ("trainer's old", "1", ""), ("trainer's new", "", "2"),
+    ]  # fmt: skip
+    assert "trainer's data.batch: 64 → 128" in rendered(comparison)
+
+
+def test_where_one_side_knows_no_settings_that_is_one_line(tmp_path: Path) -> None:
+    comparison = compared(of_ranks(tmp_path / "a", [1000] * 2), configured(tmp_path / "b", lr=1e-6, batch=64))
+
+    assert [tuple(change) for change in comparison.with_it] == [("settings of the trainer", "", "2 known")]
+
+
+def test_ranks_that_do_not_agree_about_a_setting_are_named_together(tmp_path: Path) -> None:
+    before, after = (configured(tmp_path / name, seed=1) for name in ("a", "b"))
+    patch_record.write(after, open_run(after).processes()["process"][0], (), {"seed": 7})
+
+    assert [tuple(change) for change in compared(before, after).with_it] == [("trainer's seed", "1", "1 and 7")]
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"targets": [], "settings": 3}', b'{"settings": {"a": {}}', b"\xff"])
+def test_settings_in_a_damaged_file_are_none_and_no_error(tmp_path: Path, content: bytes) -> None:
+    before, after = (configured(tmp_path / name, seed=1) for name in ("a", "b"))
+    process = open_run(after).processes()["process"][0]
+    (after / layout.PATCHES / f"{process}{layout.PATCHES_SUFFIX}").write_bytes(content)
+
+    comparison = compared(before, after)
+
+    assert comparison.with_it == []
+    assert len(comparison.after.run.damage) >= 1
 
 
 def test_how_the_two_were_recorded_and_judged_is_compared(tmp_path: Path) -> None:
