@@ -6,13 +6,59 @@ So a target that a worker could not reach is seen from outside, also when Ray ha
 
 from __future__ import annotations
 
+import os
+import threading
+from collections import deque
+from functools import partial
+from typing import Callable
+
 from .. import faults
 from ..patching import active, registry, trainer_settings
 from ..patching.presence import Presence
-from ..recorder import here
+from ..recorder import forking, here
 from ..store import patch_record
 
+# What a module's import, or a trainer that begins, waits for a disk.
+_WAITS_AT_MOST_S = 0.05
 _presence = Presence()
+
+
+class _RecordWriter:
+    """Writes in a thread of its own, the newest only where others wait; a disk that answers nothing holds up that."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self._newest: deque[Callable[[], None]] = deque(maxlen=1)
+        self._writing = threading.Lock()
+
+    def write(self, record: Callable[[], None]) -> None:
+        """Have it written, and wait for that a moment."""
+        self._newest.append(record)
+        if not self._writing.acquire(blocking=False):
+            return  # whoever is at it takes this along
+        try:
+            thread = threading.Thread(target=self._write, name="mstxkit-patches", daemon=True)
+            thread.start()
+        except RuntimeError:  # at the end of the interpreter there are no new ones
+            self._write()
+        else:
+            thread.join(_WAITS_AT_MOST_S)
+
+    def _write(self) -> None:
+        is_mine = True
+        while is_mine:
+            try:
+                while self._newest:
+                    self._newest.pop()()
+            except Exception as exc:
+                faults.note("the record of patches", exc)
+            finally:
+                self._writing.release()
+            is_mine = bool(self._newest) and self._writing.acquire(blocking=False)
+        forking.leave()
+
+
+_writer = _RecordWriter()
 
 
 def watch() -> None:
@@ -33,13 +79,18 @@ def leave_off() -> None:
 def write() -> None:
     """Write the states of this process as they are. Never raises; nothing while nothing is captured.
 
-    Cost: about a millisecond for a hundred targets, once for each module of a framework that is imported.
+    Cost: about a millisecond for a hundred targets, once for each module of a framework that is imported; 50 ms at most
+    where the disk does not answer.
     """
+    global _writer
     where = here.recorded_process()
     if where is None:
         return
+    if _writer.pid != os.getpid():
+        _writer = _RecordWriter()  # that of whoever forked this process may be in the middle of a write
     run, process = where
     try:
-        patch_record.write(run, process, registry.states(_presence), trainer_settings.current)
+        record = partial(patch_record.write, run, process, registry.states(_presence), dict(trainer_settings.current))
+        _writer.write(record)
     except Exception as exc:
         faults.note("the record of patches", exc)

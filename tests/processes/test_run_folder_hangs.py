@@ -72,6 +72,33 @@ def test_a_stage_with_a_request_waiting_goes_on_and_the_request_has_failed(froze
     assert "has not answered for 2 s" in row["reason"]
 
 
+def test_a_module_that_is_imported_does_not_wait_for_the_record_of_what_was_patched(frozen_disk: Path) -> None:
+    run = frozen_disk / "run"
+    (frozen_disk / "late.py").write_text("def work(): pass")
+    (frozen_disk / "targets.yaml").write_text("framework: late\ntargets:\n  - {path: 'late:work', stage: work}\n")
+    waited = lives.run(
+        FREEZES
+        + """
+    sys.path.insert(0, disk)
+    sys.dont_write_bytecode = True  # Python would wait for the disk itself
+    mstxkit.capture(run)
+    mstxkit.autopatch(targets=f"{disk}/targets.yaml")
+    freeze()
+    thaw_in(4)
+    began = time.monotonic()
+    import late
+    print(time.monotonic() - began)
+    time.sleep(6)
+    """,
+        run,
+    )
+
+    assert float(waited) < 3
+    assert [row["state"] for row in mstxkit.open_run(run).patches().to_dicts() if row["path"] == "late:work"] == [
+        "applied"
+    ]
+
+
 def test_the_end_waits_two_seconds_and_what_it_could_not_seal_is_sealed_later(frozen_disk: Path) -> None:
     run = frozen_disk / "run"
     done = lives.run(
