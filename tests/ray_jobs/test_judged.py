@@ -44,6 +44,22 @@ def test_the_slow_worker_of_several_nodes_is_named_by_one_actor_also_where_that_
     assert controller["pid"] not in {process["pid"] for process in job.processes()}, "it is no process of the run"
 
 
+@pytest.mark.skipif(
+    not soak.is_soaking(), reason="in make soak: tests/cluster/test_job_trouble.py shows it without Ray"
+)
+def test_an_agent_that_is_killed_and_workers_and_nodes_that_join_are_judged_with_the_rest(start: Start) -> None:
+    job = start("churn", str(5 * STEPS), **JUDGED)
+    said = job.said
+
+    assert said["killed"] in (2, 3), "of the host that is not the driver's"
+    assert said["went_on"], "nobody waits for who is gone"
+    assert said["done"] == [5 * STEPS] * 5
+    assert said["judged"] == 5 * STEPS - 1
+    assert said["controllers"] == 1
+    assert blamed(job.run) == [("compute", 1, "actor_generate")]
+    assert [fault for faults in said["faults"] for fault in faults if fault != "cluster.ray"] == []
+
+
 def test_a_driver_that_is_started_again_finds_the_same_controller(join: Start) -> None:
     first = join("judged", "plain", str(STEPS), **JUDGED)
     second = join("judged", "plain", str(STEPS), **JUDGED)

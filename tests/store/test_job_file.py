@@ -21,7 +21,15 @@ def job(tmp_path: Path) -> ShownJob:
 
 
 def test_what_is_written_is_read(job: ShownJob) -> None:
-    written = job.say(role(), role("rollout", 42), silences=1, silent=("node-1",), notes=("x",), is_final=True)
+    written = job.say(
+        role(),
+        role("rollout", 42),
+        silences=1,
+        silent=("node-1",),
+        notes=("x",),
+        is_final=True,
+        read={"h-0.mxb": (7, 512)},
+    )
 
     assert job_file.read(job.run, job.run_id) == written
 
