@@ -126,6 +126,9 @@ class WatchedHost:
         """
         asked = [p for p in self.processes.values() if asks_all or not self._works(p.name)]
         answers = threads_of(asked, self._folder, lambda name: bool(self._efforts.get(name)) and not self._works(name))
+        now_ns = time.monotonic_ns()
+        for process in self.processes.values():  # asking took its time: one moment for all
+            self._look_at(process, now_ns)
         reports = [self._report(process, answers.get(name, Answer())) for name, process in self.processes.items()]
         pending = [self._of_death(death) for death in self._deaths]
         return [*filter(None, reports), *pending, *self._dead]
@@ -219,7 +222,9 @@ class WatchedHost:
         seconds = (after_ns - before_ns) / _NS
         moved = (after.moved_bytes - before.moved_bytes) / seconds
         # On a crowded host who works may get next to nothing.
-        runs = 2 * sum(effort.is_running for _, effort in efforts) > len(efforts)
+        pairs = list(zip(efforts, list(efforts)[1:]))
+        goes_on = [earlier.is_run_on(later, (at_ns - since_ns) / _NS) for (since_ns, earlier), (at_ns, later) in pairs]
+        runs = 2 * sum(goes_on) > len(pairs)
         return runs or (after.cpu_s - before.cpu_s) / seconds >= _WORKS_CPU or moved >= _WORKS_BYTES_S
 
     def _exceptions(self, process: WatchedProcess) -> list[HostEvent]:

@@ -6,12 +6,14 @@ Source: Linux 5.10 to 6.12, `Documentation/filesystems/proc.rst`. What this user
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple
+from typing import Any, Mapping, NamedTuple
 
 from ..host import proc_files
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _TREE_AT_MOST, _THREADS_AT_MOST = 64, 32
+# So often a second a thread goes to sleep that works and is interrupted only by others.
+_SLEEPS_AT_MOST_S = 20.0
 STATES = {"T": "stopped", "t": "traced", "D": "disk", "Z": "gone", "X": "gone", "R": "running"}
 
 
@@ -21,12 +23,20 @@ class Effort(NamedTuple):
     Args:
         cpu_s: CPU time.
         moved_bytes: Read and written, by calls that name a file or a pipe.
-        is_running: Does one of its threads run now, or would if there were a core for it?
+        running: Their threads that run now, or would if there were a core for them, with how often each has
+            gone to sleep so far.
     """
 
     cpu_s: float
     moved_bytes: int
-    is_running: bool = False
+    running: Mapping[int, int] = {}
+
+    def is_run_on(self, later: Effort, seconds: float) -> bool:
+        """Did a thread run so many seconds later too that has hardly slept, or has only begun? Who waits for the GIL is
+        awake hundreds of times a second, and on a busy host often found so.
+        """
+        at_most = _SLEEPS_AT_MOST_S * seconds
+        return any(sleeps - self.running.get(tid, 0) <= at_most for tid, sleeps in later.running.items())
 
 
 def state_of(pid: int) -> str:
@@ -70,19 +80,30 @@ def catches(pid: int, signal: int) -> bool:
 
 def effort(pid: int) -> Effort:
     """Of the process, its descendants that live, and those that have ended and were waited for, as a compiler's."""
-    cpu_s, moved_bytes = 0.0, 0
+    cpu_s, moved_bytes, running = 0.0, 0, dict[int, int]()
     for member in _tree(pid):
         fields = _stat(f"/proc/{member}")
         if len(fields) > 14:
             cpu_s += sum(map(int, fields[11:15])) / _TICKS  # utime, stime, cutime, cstime
         moved = dict(line.split(": ", 1) for line in _text(f"/proc/{member}/io").splitlines() if ": " in line)
         moved_bytes += int(moved.get("rchar", 0)) + int(moved.get("wchar", 0))
-    return Effort(cpu_s, moved_bytes, is_running(pid))
+        running.update({tid: _sleeps(member, tid) for tid in _running(member)})
+    return Effort(cpu_s, moved_bytes, running)
 
 
 def is_running(pid: int) -> bool:
     """Does one of its threads run, or would if there were a core for it?"""
-    return any(_stat(f"/proc/{pid}/task/{tid}")[:1] == ["R"] for tid in _threads(pid))
+    return bool(_running(pid))
+
+
+def _running(pid: int) -> list[int]:
+    return [tid for tid in _threads(pid) if _stat(f"/proc/{pid}/task/{tid}")[:1] == ["R"]]
+
+
+def _sleeps(pid: int, tid: int) -> int:
+    """How often a thread has given up its core by itself so far."""
+    lines = _text(f"/proc/{pid}/task/{tid}/status").splitlines()
+    return next((int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches:")), 0)
 
 
 def threads(pid: int) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Ranks that can write their stacks neither when asked nor by a signal: py-spy reads them from outside.
 
-It is no dependency: `pip install py-spy` where these are to run.
+It is no dependency. The environment of the frameworks has it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from builders.hanging import Job
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(120)]
 
 
 @pytest.fixture(scope="module", autouse=True)
