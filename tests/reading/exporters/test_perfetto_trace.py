@@ -109,7 +109,7 @@ def test_ranges_nest_over_the_edges_of_pieces_on_the_coarsest_clock(
 ) -> None:
     parents = trees(run)
     read = Run.coded
-    monkeypatch.setattr(Run, "coded", lambda self, need, **how: read(self, need, rows=rows, **how))
+    monkeypatch.setattr(Run, "coded", lambda self, need, _=0, *how: read(self, need, rows, *how))
 
     (slices,) = asked(run, SLICES)
 
