@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Collection, Iterable, Iterator, TypeVar
 
 from ..store import layout
 from ..store.dataset import MARKS, RANGES
@@ -81,13 +81,25 @@ class RunFiles:
         is_all = is_whole and not has_banks and not self._open()
         return indexed.and_also(self._compacted.reach() if is_all else of_rows(self))
 
-    def may_have(self, attribute: str) -> bool:
-        """Can any row have this attribute, by the texts of the blocks? What was compacted may have any."""
-        each = (texts for process in self._processes for texts in self._blocks.texts(process))
-        return bool(self._compacted) or any(attribute in texts.texts.values() for texts in each)
+    def who_may_have(self, attribute: str) -> frozenset[int]:
+        """Processes of which a row may have this attribute, by the texts of their blocks; what was compacted says of
+        those of a whole group of rows.
+        """
+        compacted = self._compacted.who_may_have(attribute)
+        each = ((process, self._blocks.texts(process)) for process in self._processes)
+        return frozenset(
+            process.index
+            for process, blocks in each
+            if process.name in compacted or any(attribute in texts.texts.values() for texts in blocks)
+        )
 
     def coded(
-        self, need: Need, rows: int = 1 << 17, backwards: bool = True, kinds: tuple[str, ...] = (RANGES, MARKS)
+        self,
+        need: Need,
+        rows: int = 1 << 17,
+        backwards: bool = True,
+        kinds: tuple[str, ...] = (RANGES, MARKS),
+        only: Collection[int] | None = None,
     ) -> Iterator[pl.DataFrame]:
         """Rows with codes in place of texts, in pieces from the last to the first, open ranges before all others.
 
@@ -98,18 +110,21 @@ class RunFiles:
 
         Args:
             kinds: What is needed; the other may be left out.
+            only: Only processes of these rows of `processes()`.
         """
+        wanted = [process for process in self._processes if only is None or process.index in only]
         if backwards:
-            yield self._open_rows(need)
+            open_rows = self._open_rows(need)
+            yield open_rows if only is None else open_rows.filter(open_rows["process"].is_in(list(only)))
         if not self._compacted:
-            yield from self._coded(self._processes, need, rows, backwards)
+            yield from self._coded(wanted, need, rows, backwards)
             return
         from .dataset import joining
 
         compacted = self._compacted_rows(need, kinds)
         each = (
             piece
-            for process in self._processes[:: -1 if backwards else 1]
+            for process in wanted[:: -1 if backwards else 1]
             for piece in self._coded_of(process, compacted, need, rows, backwards)
         )
         yield from joining.gathered(each, rows, backwards)

@@ -99,6 +99,11 @@ class CompactedParts:
             self._holders = holders
         return self._holders
 
+    def who_may_have(self, column: str) -> frozenset[str]:
+        """Names of processes in whose groups of rows any has a value in this column."""
+        holders = self.holders().items()
+        return frozenset(name for name, groups in holders if any(group.may_have(column) for group in groups))
+
     def _processes_in(self, group: CompactedGroup) -> list[str]:
         least, most = group.rows.bounds.get("process", (None, None))
         if least is not None and least == most:
@@ -170,6 +175,10 @@ class CompactedGroup:
     def has_open(self) -> bool:
         """May any of its ranges be open?"""
         return self.kind == RANGES and self.rows.bounds.get("open") != (False, False)
+
+    def may_have(self, column: str) -> bool:
+        """May any range have a value in this column?"""
+        return self.kind == RANGES and column not in self.rows.empty
 
     def may_hold(self, chosen: Selection) -> bool:
         """Can any of its rows be asked for, by what is said of their values?"""
