@@ -191,3 +191,30 @@ def test_what_is_too_much_for_msprof_analyze_is_said(tmp_path: Path) -> None:
 
     assert lines[1] == f"MindStudio Insight: Import Data, {tmp_path / 'out'}"
     assert "16,001 ranges" in lines[2]
+
+
+@pytest.mark.parametrize("to", ["ascend-db", "trace-view"])
+@pytest.mark.parametrize(
+    ("folder", "why"),
+    [
+        ("a b", None),
+        ("r&d", "'&'"),
+        ("50%", "'%'"),
+        ("it's; `so`", "\"'\" ';' '`'"),
+        ("\x07", "'\\x07'"),
+        ("link", "a link"),
+    ],
+)
+def test_a_path_that_insight_rejects_is_said(run: Path, to: str, folder: str, why: str | None) -> None:
+    """The export itself is whole: who only wants msprof-analyze can go on."""
+    place = run.parent / folder
+    if folder == "link":
+        place.symlink_to(run)
+    else:
+        place.mkdir()
+
+    done = export(run, "--to", to, "-o", place / "out")
+
+    rejected = [line for line in done.output.splitlines() if "takes nothing from" in line]
+    assert done.exit_code == 0 and len(rejected) == (why is not None)
+    assert why is None or why in rejected[0]
