@@ -41,15 +41,25 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         # A name that this terminal's encoding lacks is shown escaped instead of ending the command.
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt_once)
     try:
         try:
             application(sys.argv[1] if len(sys.argv) > 1 else None)(prog_name="mstxkit")
         finally:
             sys.stdout.flush()
+    except KeyboardInterrupt:  # while modules were loaded: later typer takes it
+        raise SystemExit(128 + signal.SIGINT) from None
     except OSError as exc:
         if exc.filename is not None:
             raise
         _end_without_output(exc)
+
+
+def _interrupt_once(*_: object) -> None:
+    """Ctrl-C; a second one would interrupt what tidies up after the first."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _end_without_output(exc: OSError) -> None:

@@ -60,16 +60,16 @@ def _check_folder(target: Path) -> None:
 
 
 def _replace_folder(draft: Path, target: Path) -> None:
+    """What was there before is there again where this is interrupted between the two moves."""
     before = draft.with_name(f"{draft.name}.before")
-    if target.is_dir():
-        os.rename(target, before)
     try:
+        if target.is_dir():
+            os.rename(target, before)
         os.rename(draft, target)
-    except OSError:
-        if before.is_dir():
+    finally:
+        if before.is_dir() and not target.exists():
             os.rename(before, target)
-        raise
-    _remove(before)
+        _remove(before)
 
 
 def _remove(path: Path) -> None:

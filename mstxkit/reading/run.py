@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Iterable, Iterator
 
 from ..errors import MstxkitError, ReadError
 from ..store import layout, patch_record, run_file
-from ..store.dataset import MARKS, RANGES, STAGE_ROWS
+from ..store.dataset import MARKS, RANGES
 from .folder import Damage
 from .processes import row_of
 from .run_tables import RunTables
@@ -124,10 +124,9 @@ class Run(RunTables):
         from . import frames
 
         need = frames.need_of(attributes)
-        pieces = list(self._pieces(need=need))  # all of them first: only then every text is known
+        pieces = list(self._pieces(need=need, kinds=(RANGES,)))  # all of them first: only then every text is known
         finisher = self._finisher()
-        own = frames.together([finisher.ranges(pieces.pop(0), need=need) for _ in range(len(pieces))])
-        return self._with_compacted(own, RANGES, need.names)
+        return frames.together([finisher.ranges(pieces.pop(0), need=need) for _ in range(len(pieces))])
 
     def marks(self, attributes: bool | Iterable[str] = True) -> pl.DataFrame:
         """`rank, host, pid, track, step, domain, stage, message, time_ns, attributes`, process by process.
@@ -146,8 +145,9 @@ class Run(RunTables):
         from . import frames
 
         need = frames.need_of(attributes)
-        marked = frames.together([frames.only_marks(piece) for piece in self._pieces(need=need)])
-        return self._with_compacted(self._finisher().marks(marked, need=need), MARKS, need.names)
+        pieces = self._pieces(need=need, kinds=(MARKS,))
+        marked = frames.together([frames.only_marks(piece) for piece in pieces])
+        return self._finisher().marks(marked, need=need)
 
     def batches(self, rows: int = 1 << 17, backwards: bool = False) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
         """(ranges, marks) in pieces of about `rows` rows, for what must not hold a whole run in memory.
@@ -168,14 +168,12 @@ class Run(RunTables):
             >>> [(len(ranges), len(marks)) for ranges, marks in run.batches()]
             [(1, 1), (0, 0)]
         """
-        own = self._pieces_backwards(rows) if backwards else self._pieces(rows)
-        if not backwards:
-            yield from self._compacted_batches()
-        for piece in own:
+        from .rows import ALL
+
+        backward = (piece.reverse() for piece in self.coded(ALL, rows))
+        for piece in backward if backwards else self._pieces(rows):
             finisher = self._finisher()
             yield finisher.ranges(piece, with_process=True), finisher.marks(piece, with_process=True)
-        if backwards:
-            yield from self._compacted_batches(backwards=True)
 
     def occurrences(self) -> pl.DataFrame:
         """The outermost occurrences of stages, ended ones only, without what a controller waits for: that is no work.
@@ -231,7 +229,7 @@ class Run(RunTables):
         if self._stage_rows is None:
             pieces = self._pieces(need=frames.STAGE_NEED)
             own = frames.together([self._finisher().only_stages(piece) for piece in pieces])
-            self._stage_rows = self._with_compacted(self._finisher().stage_rows(own), STAGE_ROWS)
+            self._stage_rows = self._finisher().stage_rows(own)
         return self._stage_rows
 
     def stages(self) -> pl.DataFrame:
@@ -267,9 +265,9 @@ class Run(RunTables):
             >>> len(run.open_ranges())
             0
         """
-        from . import frames, opened
+        from .rows import ALL
 
-        rows = frames.compact(opened.as_chunk(self._open(), self.vocabulary))
+        rows = self._open_rows(ALL)
         return self._finisher().ranges(rows, with_process=True)
 
     def processes(self) -> pl.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Collection, Iterable, Iterator, TypeVar
 
 from ..errors import FormatError
 from ..store import layout, patch_record
@@ -15,6 +15,7 @@ from .processes import Process, Processes, set_offsets
 if TYPE_CHECKING:
     import polars as pl
 
+    from .dataset.joining import CompactedRows
     from .frames import Finisher
     from .reach import Reach
     from .rows import Need
@@ -51,7 +52,8 @@ class RunFiles:
         if sealed_files is None:
             self.damage += live.read_all(Folder(os.path.join(path, layout.LIVE)), processes)
         there = self._sealed.names(layout.SEALED_SUFFIX) if sealed_files is None else []
-        self._compacted = CompactedParts(Path(path), self.id if sealed_files is None else "", there, self.damage)
+        its_id = self.id if sealed_files is None else None
+        self._compacted = CompactedParts(Path(path), its_id, there, self.damage, self._chosen)
         self._sealed.without = self._compacted.replaced
         self._compacted.teach(processes)
         ranks = self._chosen.ranks
@@ -69,8 +71,8 @@ class RunFiles:
         self._stage_rows: pl.DataFrame | None = None
 
     def rows_at_most(self) -> int:
-        """So many rows will be read of it, or fewer, by what the files say of themselves; *cost*: nothing is read."""
-        return self._blocks.rows_at_most(self._processes)
+        """So many rows will be read of it, or fewer, by what the files say of themselves; no row is read for it."""
+        return self._blocks.rows_at_most(self._processes) + sum(group.rows.rows for group in self._compacted.groups())
 
     def reach(self) -> Reach:
         """Which steps and stages the run has, by the indexes of its blocks; rows are read only where one has none."""
@@ -78,33 +80,82 @@ class RunFiles:
 
         indexed, is_whole = of_blocks(process.blocks for process in self._processes)
         has_banks = any(process.unsealed() for process in self._processes)
-        is_all = is_whole and not has_banks and not self._compacted and not self._open()
-        return indexed if is_all else indexed.and_also(of_rows(self))
+        is_all = is_whole and not has_banks and not self._open()
+        return indexed.and_also(self._compacted.reach() if is_all else of_rows(self))
 
-    def may_have(self, attribute: str) -> bool:
-        """Can any row have this attribute, by the texts of the blocks? What was compacted may have any."""
-        each = (texts for process in self._processes for texts in self._blocks.texts(process))
-        return bool(self._compacted) or any(attribute in texts.texts.values() for texts in each)
+    def who_may_have(self, attribute: str) -> frozenset[int]:
+        """Processes of which a row may have this attribute, by the texts of their blocks; what was compacted says of
+        those of a whole group of rows.
+        """
+        compacted = self._compacted.who_may_have(attribute)
+        each = ((process, self._blocks.texts(process)) for process in self._processes)
+        return frozenset(
+            process.index
+            for process, blocks in each
+            if process.name in compacted or any(attribute in texts.texts.values() for texts in blocks)
+        )
 
-    def coded(self, need: Need, rows: int = 1 << 17, backwards: bool = True) -> Iterator[pl.DataFrame]:
+    def coded(
+        self,
+        need: Need,
+        rows: int = 1 << 17,
+        backwards: bool = True,
+        kinds: tuple[str, ...] = (RANGES, MARKS),
+        only: Collection[int] | None = None,
+    ) -> Iterator[pl.DataFrame]:
         """Rows with codes in place of texts, in pieces from the last to the first, open ranges before all others.
 
         Forwards, from the first to the last, without those that are open. In a piece rows are in the order in which
         they ended: of one process after the other, of some track or other. `process, site, stage, track, depth, flags,
         step, start_ns, duration_ns, busy_ns, attributes`, and `@name` for each name that is needed. `vocabulary` says
         what the codes of a piece stand for once it has been given.
+
+        Args:
+            kinds: What is needed; the other may be left out.
+            only: Only processes of these rows of `processes()`.
         """
+        wanted = [process for process in self._processes if only is None or process.index in only]
+        if backwards:
+            open_rows = self._open_rows(need)
+            yield open_rows if only is None else open_rows.filter(open_rows["process"].is_in(list(only)))
+        if not self._compacted:
+            yield from self._coded(wanted, need, rows, backwards)
+            return
+        from .dataset import joining
+
+        compacted = self._compacted_rows(need, kinds)
+        each = (
+            piece
+            for process in wanted[:: -1 if backwards else 1]
+            for piece in self._coded_of(process, compacted, need, rows, backwards)
+        )
+        yield from joining.gathered(each, rows, backwards)
+
+    def _coded_of(
+        self, process: Process, compacted: CompactedRows, need: Need, rows: int, backwards: bool
+    ) -> Iterator[pl.DataFrame]:
+        """Of one process what was compacted, then the rest."""
+        own = self._coded([process], need, rows, backwards) if process.blocks or process.banks else ()
+        if backwards:
+            yield from own
+        for piece in compacted.of(process, backwards):
+            self.on_rows(piece.height)
+            yield piece
+        if not backwards:
+            yield from own
+
+    def _compacted_rows(self, need: Need, kinds: tuple[str, ...] = (RANGES, MARKS)) -> CompactedRows:
+        from .dataset.joining import CompactedRows
+
+        return CompactedRows(self._compacted, self._processes, self.vocabulary, need, self._chosen, kinds)
+
+    def _open_rows(self, need: Need) -> pl.DataFrame:
+        """Ranges that are open, or were when their process ended, process by process."""
         from . import frames, opened
 
-        if backwards:
-            yield frames.compact(opened.as_chunk(self._open(), self.vocabulary, need))
-        if not self._compacted:
-            yield from self._coded(self._processes, need, rows, backwards)
-            return
-        for process in self._processes[:: -1 if backwards else 1]:
-            pieces = [self._coded([process], need, rows, backwards), self._coded_again(process, need, backwards)]
-            for of_process in pieces if backwards else reversed(pieces):
-                yield from of_process
+        own = frames.compact(opened.as_chunk(self._open(), self.vocabulary, need))
+        compacted = self._compacted_rows(need).open() if self._compacted else []
+        return frames.together([own, *compacted]).sort("process", maintain_order=True) if compacted else own
 
     def _coded(self, processes: list[Process], need: Need, rows: int, backwards: bool) -> Iterator[pl.DataFrame]:
         from . import frames
@@ -114,41 +165,20 @@ class RunFiles:
             self.on_rows(chunk.rows)
             yield frames.compact(chunk)
 
-    def _coded_again(self, process: Process, need: Need, backwards: bool) -> Iterator[pl.DataFrame]:
-        """What was compacted of a process. Open ranges are a piece of their own, the last one, and backwards only."""
-        from .dataset.coding import coded
-        from .rows import IS_OPEN
-
-        kinds_of_batches = self._compacted.of(process, self._chosen)
-        batches = [coded(kinds, self.vocabulary, need) for kinds in kinds_of_batches if kinds]
-        ended = [batch.filter(batch["flags"] & IS_OPEN == 0) for batch in batches]
-        if backwards:
-            yield from (batch.filter(batch["flags"] & IS_OPEN != 0) for batch in batches)
-        yield from (ended[::-1] if backwards else ended)
-
     def part(self: AnyRun, ranks: Numbers = None, steps: Numbers = None, stages: Iterable[str] | None = None) -> AnyRun:
         """The same run, opened once more: a part of it, chosen as `open_run` does."""
         from .selection import selection
 
         return type(self)(self.path, selection(ranks, steps, None, None, stages))
 
-    def _pieces(self, rows: int = 1 << 20, need: Need | None = None) -> Iterator[pl.DataFrame]:
+    def _pieces(
+        self, rows: int = 1 << 20, need: Need | None = None, kinds: tuple[str, ...] = (RANGES, MARKS)
+    ) -> Iterator[pl.DataFrame]:
         """All rows with codes in place of texts; the vocabulary holds those of a piece once it has been given."""
-        from . import frames, opened
         from .rows import ALL
 
-        for chunk in self._blocks.chunks(self._processes, rows, need or ALL):
-            self.on_rows(chunk.rows)
-            yield frames.compact(chunk)
-        yield frames.compact(opened.as_chunk(self._open(), self.vocabulary, need or ALL))
-
-    def _pieces_backwards(self, rows: int) -> Iterator[pl.DataFrame]:
-        from . import frames, opened
-
-        yield frames.compact(opened.as_chunk(self._open(), self.vocabulary)).reverse()
-        for chunk in self._blocks.chunks_backwards(self._processes, rows):
-            self.on_rows(chunk.rows)
-            yield frames.compact(chunk).reverse()
+        yield from self.coded(need or ALL, rows, False, kinds)
+        yield self._open_rows(need or ALL)
 
     def _open(self) -> list[tuple[Process, Any]]:
         from . import opened
@@ -182,32 +212,6 @@ class RunFiles:
         pieces = self._pieces(need=frames.STAGE_NEED)
         own = frames.together([self._finisher().only_stages(piece) for piece in pieces])
         return self._finisher().stage_rows(own, ("busy_ns",))
-
-    def _with_compacted(self, own: pl.DataFrame, kind: str, named: tuple[str, ...] = ()) -> pl.DataFrame:
-        """A table, and before its rows those of the same kind that were compacted."""
-        from .dataset import joining
-
-        if not self._compacted:
-            return own
-        frames = self._compacted.rows(kind, self._chosen, self._processes)
-        return joining.joined([joining.of_kind(kind, rows, own.columns, named) for rows in frames], own)
-
-    def _compacted_batches(self, backwards: bool = False) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-        """(ranges, marks) that were compacted, as `batches()` gives them."""
-        from . import frames, opened
-        from .dataset import joining
-
-        if not self._compacted:
-            return
-        nothing, finisher = frames.compact(opened.as_chunk([], self.vocabulary)), self._finisher()
-        none = finisher.ranges(nothing, with_process=True), finisher.marks(nothing, with_process=True)
-        if backwards:
-            for kinds in self._compacted.backwards(self._chosen, self._processes):
-                yield joining.batch(kinds, none)
-            return
-        for kind in (MARKS, RANGES):
-            for rows in self._compacted.rows(kind, self._chosen, self._processes):
-                yield joining.batch({kind: [rows]}, none)
 
     def _patch_records(self, parse: Callable[[bytes], Record]) -> Iterator[tuple[Process, Record]]:
         """What became of patching in each process that says so, parsed."""

@@ -5,7 +5,7 @@ told from an index.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Union
+from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Sequence, Union
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from ..store.records import STEP_MAX
 from ..store.values import list_of
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from .decode import U16, U32, Bits
     from .processes import BlockRef, Process
 
@@ -44,11 +46,12 @@ class Selection(NamedTuple):
         if len(extent) != 4 or not all(isinstance(value, int) and abs(value) < 1 << 62 for value in extent):
             return True
         first, last, first_step, last_step = extent
-        in_steps = self.steps is None or self._meets_steps(first_step, last_step)
+        in_steps = self.steps is None or self.meets_steps(first_step, last_step)
         in_stages = self.stages is None or any(map(self._is_asked_for, list_of(ref.meta.get("stages"))))
         return in_steps and in_stages and (not self.has_time or self._meets_time(process, first, last))
 
-    def _meets_steps(self, first: int, last: int) -> bool:
+    def meets_steps(self, first: int, last: int) -> bool:
+        """Is any of the steps from the first to the last asked for? Only where steps are."""
         assert self.steps is not None
         if last - first < len(self.steps):
             return any(step in self.steps for step in range(first, last + 1))
@@ -83,6 +86,22 @@ class Selection(NamedTuple):
         """Which of these stages of a block are asked for."""
         assert self.stages is not None
         return np.isin(stage, [number for number, key in key_of.items() if self._is_asked_for(key)])
+
+    def rows(self, compact: pl.DataFrame, stages: Sequence[str | None]) -> Any:
+        """Which rows with codes in place of texts are asked for: one truth a row.
+
+        Args:
+            stages: What the codes of stages stand for.
+        """
+        wanted = np.ones(compact.height, dtype=bool)
+        if self.has_time:
+            wanted &= self.in_time(compact["start_ns"].to_numpy(), compact["duration_ns"].to_numpy())
+        if self.steps is not None:
+            wanted &= self.in_steps(compact["step"].to_numpy())
+        if self.stages is not None:
+            named = {code: stage for code, stage in enumerate(stages) if stage is not None}
+            wanted &= self.in_stages(compact["stage"].to_numpy(), named)
+        return wanted
 
     def _is_asked_for(self, stage: Any) -> bool:
         assert self.stages is not None

@@ -50,6 +50,10 @@ class Vocabulary:
         key = SiteName(site.name, site.domain, site.own_stage != 0)
         return self._sites.setdefault(key, len(self._sites))
 
+    def has_stage_of_its_own(self, name: str, domain: str) -> bool:
+        """Is there a site of this name and domain whose ranges are occurrences of a stage of their own?"""
+        return SiteName(name, domain, True) in self._sites
+
     def stage_code(self, key: str) -> int:
         """The code of a stage's key; any text is one, also an empty one."""
         return self._stages.setdefault(key, len(self._stages) + 1)

@@ -22,8 +22,6 @@ from .values import list_of, table_of, text_of
 
 FOLDER = "compact"
 KINDS = RANGES, MARKS, SUMMARIES, DAYS = "ranges", "marks", "summaries", "days"
-# Of the rows in `ranges`, those that are occurrences of a stage.
-STAGE_ROWS = "stage rows"
 SUFFIX, MANIFEST_SUFFIX, _DRAFT = ".parquet", ".json", ".draft"
 NO_ROLE = "-"
 _NAME = re.compile(r"([0-9A-Za-z_.-]{1,80})\.(\d{1,9})\.json", re.ASCII)

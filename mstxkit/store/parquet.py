@@ -10,7 +10,8 @@ Source: apache/parquet-format 2.11, `parquet.thrift` (numbers of fields); thrift
 from __future__ import annotations
 
 import os
-from typing import IO, Any, Mapping
+from itertools import accumulate
+from typing import IO, Any, Mapping, NamedTuple
 
 from ..errors import FormatError
 
@@ -30,9 +31,35 @@ _VALUES, _COMPRESSED, _DATA_AT, _DICTIONARY_AT = 5, 7, 9, 11
 _PAGE_UNPACKED, _PAGE_PACKED, _DATA, _DICTIONARY, _DATA_2 = 2, 3, 5, 7, 8
 _DEFINITIONS, _REPETITIONS = 5, 6
 _FIXED = 7
+# Fields of ColumnMetaData and of Statistics, and physical types, for what is said of values.
+_NAME, _STATISTICS, _NULLS, _MOST, _LEAST = 3, 12, 3, 5, 6
+_BOOLEAN, _WHOLE, _TEXT = 0, (1, 2), 6
 
 
-def check(file: IO[bytes]) -> None:
+class RowGroup(NamedTuple):
+    """Rows that lie together in a file, and what it says of their values.
+
+    Args:
+        first: The first of them.
+        rows: So many.
+        names: Its columns.
+        bounds: The least and the greatest value of a column, where that is said.
+        empty: Columns of which no row has a value, where that is said.
+    """
+
+    first: int
+    rows: int
+    names: frozenset[str]
+    bounds: dict[str, tuple[Any, Any]]
+    empty: frozenset[str]
+
+    def between(self, name: str) -> tuple[int, int] | None:
+        """The least and the greatest of a column of whole numbers; None where that is not said."""
+        least, most = self.bounds.get(name, (None, None))
+        return (least, most) if type(least) is type(most) is int else None
+
+
+def check(file: IO[bytes]) -> list[RowGroup]:
     """Follow everything that a file claims; it is at its begin again afterwards.
 
     *Cost*: 10 ms for a thousand chunks of columns; the footer and the pages' headers are read, no page is.
@@ -57,6 +84,38 @@ def check(file: IO[bytes]) -> None:
         for column in _structs(group, _COLUMNS, end):
             _check_column(file, column, count, end)
     file.seek(0)
+    return [_row_group(group, first, count) for group, first, count in zip(groups, accumulate(rows, initial=0), rows)]
+
+
+def _row_group(group: Mapping[int, Any], first: int, rows: int) -> RowGroup:
+    """What is said of a group; what cannot be read of that is as if it were not said."""
+    metas = {_name_of(column[_COLUMN_META]): column[_COLUMN_META] for column in group.get(_COLUMNS, [])}
+    bounds = {name: (_value(meta, _LEAST), _value(meta, _MOST)) for name, meta in metas.items()}
+    empty = frozenset(name for name, meta in metas.items() if _statistics(meta).get(_NULLS) == rows)
+    whole = {name: both for name, both in bounds.items() if None not in both}
+    return RowGroup(first, rows, frozenset(metas), whole, empty)
+
+
+def _name_of(meta: Mapping[int, Any]) -> str:
+    path = meta.get(_NAME)
+    parts = [part for part in path if isinstance(part, bytes)] if isinstance(path, list) else []
+    return b".".join(parts).decode("utf-8", "replace")
+
+
+def _statistics(meta: Mapping[int, Any]) -> Mapping[int, Any]:
+    fields = meta.get(_STATISTICS)
+    return fields if isinstance(fields, dict) else {}
+
+
+def _value(meta: Mapping[int, Any], key: int) -> Any:
+    content, kind = _statistics(meta).get(key), meta.get(_TYPE)
+    if not isinstance(content, bytes):
+        return None
+    if kind == _TEXT:
+        return content.decode("utf-8", "replace")
+    if kind == _BOOLEAN:
+        return any(content)
+    return int.from_bytes(content, "little", signed=True) if kind in _WHOLE else None
 
 
 def _check_schema(footer: Mapping[int, Any], end: int) -> None:

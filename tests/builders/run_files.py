@@ -59,9 +59,10 @@ class BankFiles:
         return self
 
     def mark(
-        self, message: str, at: int, *, stage: str | None = None, step: int | None = None, **attributes: Any
-    ) -> BankFiles:
-        self._record(records.MARK, message, at, 0, stage, False, "default", step, 0, 0, False)
+        self, message: str, at: int, *, stage: str | None = None, step: int | None = None, track: int = 0,
+        depth: int = 0, **attributes: Any,
+    ) -> BankFiles:  # fmt: skip
+        self._record(records.MARK, message, at, 0, stage, False, "default", step, track, depth, False)
         for key, value in attributes.items():
             self._attribute(key, value)
         return self

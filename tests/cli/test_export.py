@@ -163,6 +163,37 @@ def test_ctrl_c_in_the_middle_leaves_nothing(run: Path, to: str, ctrl_c: None) -
     assert [path.name for path in run.parent.iterdir()] == ["run"]
 
 
+# Each is Ctrl-C where it once printed a traceback: while modules are loaded, and again while the first is dealt with.
+AT_ITS_BEGIN = (
+    "real = builtins.__import__\nbuiltins.__import__ = lambda n, *a: (n == 'typer' and strike(), real(n, *a))[1]"
+)
+TWICE = """
+from mstxkit.reading.run import Run
+from pathlib import Path
+Run._coded = lambda *a: strike()
+unlink, rmtree = Path.unlink, shutil.rmtree
+Path.unlink = lambda *a, **k: (strike(), unlink(*a, **k))
+shutil.rmtree = lambda *a, **k: (strike(), rmtree(*a, **k))
+threading._shutdown = strike
+"""
+
+
+@pytest.mark.parametrize("to", ["perfetto", "csv"])
+@pytest.mark.parametrize("where", [AT_ITS_BEGIN, TWICE], ids=["at its begin", "twice"])
+def test_ctrl_c_at_any_time_leaves_nothing_and_prints_no_traceback(
+    run: Path, to: str, where: str, ctrl_c: None
+) -> None:
+    strike = "import builtins, shutil, signal, sys, threading\nfrom mstxkit.cli import main\n"
+    strike += "strike = lambda: signal.raise_signal(signal.SIGINT)\n"
+    words = ["export", str(run), "--to", to, "-o", str(run.parent / "out")]
+    command = [sys.executable, "-c", f"{strike}{where}\nsys.argv = ['mstxkit', *sys.argv[1:]]\nmain()", *words]
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=lives.environment())
+
+    assert (done.returncode, "Traceback" in done.stderr) == (130, False), done.stderr
+    assert [path.name for path in run.parent.iterdir()] == ["run"]
+
+
 def test_a_pipe_gets_one_line(run: Path, tmp_path: Path) -> None:
     words = ["export", str(run), "--to", "perfetto", "-o", str(tmp_path / "t.pftrace")]
 
@@ -191,3 +222,30 @@ def test_what_is_too_much_for_msprof_analyze_is_said(tmp_path: Path) -> None:
 
     assert lines[1] == f"MindStudio Insight: Import Data, {tmp_path / 'out'}"
     assert "16,001 ranges" in lines[2]
+
+
+@pytest.mark.parametrize("to", ["ascend-db", "trace-view"])
+@pytest.mark.parametrize(
+    ("folder", "why"),
+    [
+        ("a b", None),
+        ("r&d", "'&'"),
+        ("50%", "'%'"),
+        ("it's; `so`", "\"'\" ';' '`'"),
+        ("\x07", "'\\x07'"),
+        ("link", "a link"),
+    ],
+)
+def test_a_path_that_insight_rejects_is_said(run: Path, to: str, folder: str, why: str | None) -> None:
+    """The export itself is whole: who only wants msprof-analyze can go on."""
+    place = run.parent / folder
+    if folder == "link":
+        place.symlink_to(run)
+    else:
+        place.mkdir()
+
+    done = export(run, "--to", to, "-o", place / "out")
+
+    rejected = [line for line in done.output.splitlines() if "takes nothing from" in line]
+    assert done.exit_code == 0 and len(rejected) == (why is not None)
+    assert why is None or why in rejected[0]

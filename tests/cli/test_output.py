@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Callable
 
 import pytest
 from builders import lives
@@ -19,7 +21,8 @@ pytest.importorskip("typer")
 
 from typer.testing import CliRunner
 
-from mstxkit.cli import application
+from mstxkit.cli import _output, application
+from mstxkit.errors import MstxkitError
 
 WORDS = [["report"], ["report", "--json"], ["status"], ["--help"], ["export", "--help"], ["config", "--help"]]
 
@@ -70,3 +73,33 @@ def test_json_is_one_object_with_the_number_of_its_form(
     done = CliRunner().invoke(application(words.split()[0]), [*words.split(), "--json"])
 
     assert json.loads(done.stdout)["schema"] >= 1, done.output
+
+
+@pytest.mark.parametrize("moves", [1, 2])
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, OSError])
+def test_what_ends_between_two_moves_leaves_one_whole_folder(
+    tmp_path: Path, moves: int, raised: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C, or a disk that is gone, once so many moves are done: that of the old folder away, that of the new one."""
+    for name in ("old", "new"):
+        with pytest.raises((raised, MstxkitError)) if name == "new" else nullcontext():
+            with _output.whole(tmp_path / "out", is_folder=True) as draft:
+                (draft / name).touch()
+                if name == "new":
+                    monkeypatch.setattr(os, "rename", ending_after(moves, raised))
+
+    left = {file.name for file in (tmp_path / "out").iterdir()} - {_output.MADE_BY_US}
+    assert (left, [path.name for path in tmp_path.iterdir()]) == ({"old" if moves == 1 else "new"}, ["out"])
+
+
+def ending_after(moves: int, raised: type[BaseException]) -> Callable[[Path, Path], None]:
+    """`os.rename`, which raises once when it has done so many."""
+    rename, done = os.rename, []
+
+    def moved(old: Path, new: Path) -> None:
+        rename(old, new)
+        done.append(old)
+        if len(done) == moves:
+            raise raised
+
+    return moved

@@ -12,6 +12,8 @@ from builders import ray_jobs
 from builders.judged_runs import NOBODY, recorded, stage_times
 from builders.run_files import BankFiles, ProcessFiles
 
+from mstxkit import open_run
+
 pytest.importorskip("polars")
 pytestmark = pytest.mark.ray
 
@@ -45,3 +47,36 @@ def test_each_node_turns_the_files_of_its_own_host_and_no_others(tmp_path: Path)
     said = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else done.stderr[-3000:]
     assert said[0]["files"] == said[0]["removed"] == 2 and said[1] is True
     assert [file.name for file in (run / "sealed").iterdir()] == [f"{elsewhere.name}.0000.mxs"]
+
+
+COMMAND = """
+import json, os, subprocess, sys
+from ray.cluster_utils import Cluster
+
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+cluster.add_node(num_cpus=1)
+os.environ["RAY_ADDRESS"] = cluster.address
+words = [sys.executable, "-m", "mstxkit", "compact", sys.argv[1], "--ray", "--remove", "--json"]
+first, again = (subprocess.run(words, capture_output=True, text=True) for _ in range(2))
+cluster.shutdown()
+print(json.dumps([[done.returncode, done.stdout, done.stderr] for done in (first, again)]))
+"""
+
+
+def test_the_command_turns_all_files_and_all_tables_say_the_same(tmp_path: Path) -> None:
+    """In a cluster that runs already; what it prints is one object, and nothing of Ray's."""
+    run = recorded(tmp_path / "run", stage_times(NOBODY, ranks=2, steps=10))
+    before = open_run(run)
+    ranges, stages = before.ranges(), before.stages()
+
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, str(run)], env=ray_jobs.environment(), capture_output=True, text=True,
+        timeout=300, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    first, again = json.loads(done.stdout.splitlines()[-1])
+    assert [first[0], again[0]] == [0, 0], (first, again)
+    assert [json.loads(first[1])[name] for name in ("files", "removed", "left")] == [2, 2, 0]
+    assert json.loads(again[1])["files"] == 0
+    assert open_run(run).ranges().equals(ranges) and open_run(run).stages().equals(stages)

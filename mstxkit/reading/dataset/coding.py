@@ -2,44 +2,55 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Mapping
-
-import numpy as np
+import json
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 from ...store.dataset import MARKS
 from ...store.livefile import SiteText
 from ...store.records import NO_STEP
-from ..rows import IS_ERROR, IS_MARK, IS_OPEN, NO_DURATION, Need
-from . import joining
+from ..frames import NAMED
+from ..rows import IS_ERROR, IS_MARK, IS_OPEN, NO_DURATION, WAITS_FOR, Need
+from ..suspended import COALESCED
+from ..vocabulary import UNKNOWN_TEXT
+from .columns import WORK
 
 if TYPE_CHECKING:
     import polars as pl
 
     from ..vocabulary import Vocabulary
 
-_SITE = ("name", "domain", "is_stage")
+# When a row ended: what the order of rows goes by. A row that stands for several calls lies later than its end.
+ENDED = "ended"
+_BOTH = ("process", "track", "depth", "step", "domain", "stage", "attributes")
+_OF_RANGES = ("is_stage", "name", "start_ns", "duration_ns", "busy_ns", "open", "error", WAITS_FOR)
 
 
-def coded(kinds: Mapping[str, pl.DataFrame], vocabulary: Vocabulary, need: Need) -> pl.DataFrame:
-    """Ranges and marks of one process, compact, in the order in which they ended; one of the two at least."""
+def columns_of(kind: str, need: Need) -> tuple[str, ...]:
+    """The columns of a file that rows are made of."""
+    return (*_BOTH, "message", "time_ns") if kind == MARKS else (*_BOTH, *_OF_RANGES, *_kept_apart(need))
+
+
+def _kept_apart(need: Need) -> list[str]:
+    """Attributes that are taken from columns of their own: as numbers, where nobody asks for their types."""
+    return [] if need.as_json else [name for name in need.names if name in WORK]
+
+
+def coded(
+    rows: pl.DataFrame, kind: str, numbers: Mapping[str, int], vocabulary: Vocabulary, need: Need
+) -> pl.DataFrame:
+    """Rows of a file, compact, in their order, and when they `ENDED`.
+
+    Args:
+        numbers: Of the processes that are asked for, by name; rows of others are left out.
+    """
     import polars as pl
 
-    frames = [
-        _from_marks(rows) if kind == MARKS else rows.with_columns(flags=pl.lit(0)) for kind, rows in kinds.items()
-    ]
-    rows = pl.concat([_of_one_form(frame, vocabulary, need) for frame in frames], how="vertical_relaxed")
-    return rows[_order(rows)] if len(frames) > 1 else rows
-
-
-def _order(rows: pl.DataFrame) -> np.ndarray[Any, Any]:
-    """Ranges as they are kept, and a mark before the first one that ended at its time or later."""
-    is_mark = rows["flags"].to_numpy() & IS_MARK != 0
-    end = rows["start_ns"].to_numpy() + np.maximum(rows["duration_ns"].to_numpy(), 0)
-    ends = np.maximum.accumulate(end[~is_mark])
-    place = np.empty(len(end), dtype=np.int64)
-    place[~is_mark] = 2 * np.arange(len(ends)) + 1
-    place[is_mark] = 2 * np.searchsorted(ends, end[is_mark])
-    return np.argsort(place, kind="stable")
+    owned = rows.with_columns(_replaced(rows["process"], lambda name: numbers.get(name, -1), pl.Int64)).filter(
+        pl.col("process") >= 0
+    )
+    whole = _from_marks(owned) if kind == MARKS else owned.with_columns(flags=pl.lit(0))
+    kept = whole.filter(pl.col("is_stage").fill_null(False)) if need.own_stages else whole
+    return _of_one_form(kept, vocabulary, need)
 
 
 def _from_marks(marks: pl.DataFrame) -> pl.DataFrame:
@@ -48,36 +59,97 @@ def _from_marks(marks: pl.DataFrame) -> pl.DataFrame:
     return marks.with_columns(
         name="message", start_ns="time_ns", duration_ns=pl.lit(0), is_stage=pl.lit(False), open=pl.lit(False),
         error=pl.lit(False), busy_ns=pl.lit(None, dtype=pl.Int64), flags=pl.lit(IS_MARK),
+        waits_for=pl.lit(None, dtype=pl.String),
     )  # fmt: skip
 
 
 def _of_one_form(rows: pl.DataFrame, vocabulary: Vocabulary, need: Need) -> pl.DataFrame:
     import polars as pl
 
-    texts = rows.with_columns(pl.col("name", "domain", "stage").cast(pl.String))
-    flags = pl.col("flags") + pl.col("open") * IS_OPEN + pl.col("error") * IS_ERROR
-    named = [joining.attribute(rows, name).alias(f"@{name}") for name in need.columns]
-    return texts.select(
-        pl.col("process").cast(pl.UInt32), _sites(texts, vocabulary), _stages(texts, vocabulary),
+    flags = pl.col("flags") + pl.col("open").fill_null(False) * IS_OPEN + pl.col("error").fill_null(False) * IS_ERROR
+    apart = (WAITS_FOR, *_kept_apart(need))
+    named = {name: rows[name] for name in need.columns if name in apart}
+    named |= members(rows["attributes"], [name for name in need.columns if name not in apart])
+    stages = _replaced(rows["stage"], vocabulary.stage_code, pl.UInt32)
+    is_single = ~pl.col("attributes").str.starts_with(COALESCED).fill_null(False)
+    ended = pl.when(is_single).then(pl.col("start_ns") + pl.col("duration_ns").fill_null(0))
+    return rows.select(
+        pl.col("process").cast(pl.UInt32), _sites(rows, vocabulary), stages.fill_null(0),
         pl.col("track").cast(pl.UInt16), pl.col("depth").cast(pl.UInt8), flags.cast(pl.UInt8).alias("flags"),
         pl.col("step").fill_null(NO_STEP).cast(pl.UInt32), "start_ns",
-        pl.col("duration_ns").fill_null(NO_DURATION).cast(pl.Int64), "busy_ns", "attributes", *named,
+        pl.col("duration_ns").fill_null(NO_DURATION).cast(pl.Int64), "busy_ns",
+        pl.col("attributes") if need.as_json else pl.lit(None, dtype=pl.String).alias("attributes"),
+        *(named[name].alias(NAMED + name) for name in need.columns),
+        ended.forward_fill().backward_fill().alias(ENDED),
     )  # fmt: skip
 
 
-def _sites(texts: pl.DataFrame, vocabulary: Vocabulary) -> pl.Series:
+def _replaced(texts: pl.Series, code_of: Callable[[str], int], dtype: Any) -> pl.Series:
+    """Each text's code; null stays null."""
     import polars as pl
 
-    different = texts.select(_SITE).unique()
-    codes = [vocabulary.site_code(SiteText(name, domain, int(own or 0))) for name, domain, own in different.iter_rows()]
-    numbered = different.with_columns(pl.Series("site", codes, dtype=pl.UInt32))
-    return texts.select(_SITE).join(numbered, on=_SITE, how="left", maintain_order="left", nulls_equal=True)["site"]
+    different = texts.drop_nulls().unique()
+    codes = pl.Series(texts.name, [code_of(text) for text in different.to_list()], dtype=dtype)
+    if len(codes) == 1 and not texts.null_count():
+        replaced: pl.Series = codes.new_from_index(0, len(texts))
+    else:
+        replaced = codes.gather(texts.cast(pl.Enum(different)).to_physical().cast(pl.UInt32))
+    return replaced
 
 
-def _stages(texts: pl.DataFrame, vocabulary: Vocabulary) -> pl.Series:
+def _sites(rows: pl.DataFrame, vocabulary: Vocabulary) -> pl.Series:
+    """The code of what three columns say together."""
     import polars as pl
 
-    stages = texts["stage"]
-    codes = {stage: vocabulary.stage_code(stage) for stage in stages.drop_nulls().unique()}
-    listed = [0 if stage is None else codes[stage] for stage in stages.to_list()]
-    return pl.Series("stage", listed, dtype=pl.UInt32)
+    names: dict[str, int] = {}
+    name, domain = (
+        _replaced(rows[column].fill_null(UNKNOWN_TEXT), lambda text: names.setdefault(text, len(names)), pl.Int64)
+        for column in ("name", "domain")
+    )
+    texts = list(names)
+    keys = (name * len(texts) + domain) * 2 + rows["is_stage"].fill_null(False).cast(pl.Int64)
+    different = keys.unique()
+    sites = [SiteText(texts[key // 2 // len(texts)], texts[key // 2 % len(texts)], key % 2) for key in different]
+    codes = pl.Series([vocabulary.site_code(site) for site in sites], dtype=pl.UInt32)
+    replaced: pl.Series = keys.replace_strict(different, codes, return_dtype=pl.UInt32)
+    return replaced.alias("site")
+
+
+def members(texts: pl.Series, names: Sequence[str]) -> dict[str, pl.Series]:
+    """Attributes as columns, each of the narrowest type that all its values have; one that no row has is null."""
+    import polars as pl
+
+    if not names:
+        return {}
+    has_any = texts.str.contains_any([f"{json.dumps(name, ensure_ascii=False)}:" for name in names]).fill_null(False)
+    objects = list(map(_object, texts.filter(has_any).to_list()))
+    places = pl.select(pl.when(has_any).then(has_any.cum_sum() - 1)).to_series()
+    values: dict[str, list[Any]] = {}
+    for place, members_of_row in enumerate(objects):
+        for name, value in members_of_row.items():
+            if name in names:
+                own = values.get(name) or values.setdefault(name, [None] * len(objects))
+                own[place] = value
+    nothing = pl.repeat(None, len(texts), dtype=pl.Null, eager=True)
+    return {name: _typed(values[name]).gather(places) if name in values else nothing for name in names}
+
+
+def _typed(values: list[Any]) -> pl.Series:
+    import polars as pl
+
+    kinds = {type(value) for value in values if value is not None}
+    if not kinds:
+        return pl.Series(values, dtype=pl.Null)
+    if kinds == {str} or not kinds <= {int, float, bool}:
+        texts = [None if value is None else value if isinstance(value, str) else json.dumps(value) for value in values]
+        return pl.Series(texts, dtype=pl.String)
+    dtype = pl.Boolean if kinds == {bool} else pl.Int64 if kinds == {int} else pl.Float64
+    return pl.Series(values, dtype=dtype, strict=False)
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}

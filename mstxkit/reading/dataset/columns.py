@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING, Iterable, Sequence
 
 from ...errors import FormatError
 from ...store import documents
+from ...store import parquet as claims
 from ...store.dataset import DAYS, MARKS, RANGES, SUMMARIES
 from ...store.records import NO_STEP
 from .. import parquet
@@ -14,18 +15,20 @@ from .. import parquet
 if TYPE_CHECKING:
     import polars as pl
 
+    from ...store.parquet import RowGroup
+
 _WHO = {
     "process": "String", "rank": "Int32", "role": "String", "host": "String", "pid": "Int32", "stage": "String",
 }  # fmt: skip
 _WHERE = {**_WHO, "track": "Int32", "depth": "Int16", "step": "Int64", "domain": "String", "attributes": "String"}
-_WORK = {"tokens": "Float64", "prompts": "Float64", "responses": "Float64", "longest_response": "Float64"}
+WORK = {"tokens": "Float64", "prompts": "Float64", "responses": "Float64", "longest_response": "Float64"}
 _SUMMED = {
     **_WHO, "part": "String", "waits_for": "String", "count": "Int64", "total_ns": "Int64", "busy_ns": "Int64",
     "longest_ns": "Int64", "start_ns": "Int64", "tokens": "Float64", "buckets": "UInt16", "bucket_counts": "UInt32",
 }  # fmt: skip
 _COLUMNS = {
     RANGES: {
-        **_WHERE, **_WORK, "is_stage": "Boolean", "name": "String", "start_ns": "Int64", "duration_ns": "Int64",
+        **_WHERE, **WORK, "is_stage": "Boolean", "name": "String", "start_ns": "Int64", "duration_ns": "Int64",
         "busy_ns": "Int64", "open": "Boolean", "error": "Boolean", "part": "String", "waits_for": "String",
     },
     MARKS: {**_WHERE, "message": "String", "time_ns": "Int64"},
@@ -38,27 +41,53 @@ _NEEDED = ("process", "start_ns", "time_ns", "track", "depth")
 _LATEST = 1 << 62
 
 
-def read(file: Path, kind: str, left_out: Callable[[int], None] | None = None) -> pl.DataFrame:
-    """The rows of one file, with the columns of its kind and others of its own.
-
-    Args:
-        left_out: Told of how many rows cannot be, if there are any.
+def read(file: Path, kind: str) -> pl.DataFrame:
+    """The rows of one file, with the columns of its kind and others of its own; those that cannot be are left out.
 
     Raises:
         OSError, FormatError: it cannot be read, or is no table of that kind.
     """
+    with open(documents.open_regular(file), "rb") as stream:
+        return _typed(parquet.read(stream), kind, _COLUMNS[kind])[0]
+
+
+class TableFile:
+    """One file of a dataset, looked at: the groups of its rows, and the rows of each.
+
+    Raises:
+        OSError, FormatError: it cannot be read, or is not what it says.
+    """
+
+    def __init__(self, file: Path, kind: str) -> None:
+        self._file, self._kind = file, kind
+        with open(documents.open_regular(file), "rb") as stream:
+            self._state, self.groups = documents.settled_state(stream.fileno()), claims.check(stream)
+
+    def rows(self, group: RowGroup, names: Sequence[str]) -> tuple[pl.DataFrame, int]:
+        """These columns of a group, and how many rows were left out that cannot be. Raises as the class does."""
+        if missing := sorted({*names} - group.names):
+            raise FormatError(f"is no table of {self._kind}: it has no {missing[0]}")
+        with open(documents.open_regular(self._file), "rb") as stream:
+            state = documents.settled_state(stream.fileno())
+            if not (state and state == self._state) and claims.check(stream) != self.groups:
+                raise FormatError("has changed since it was looked at")
+            return _typed(parquet.part(stream, group.first, group.rows, names), self._kind, names)
+
+
+def _typed(rows: pl.DataFrame, kind: str, names: Iterable[str]) -> tuple[pl.DataFrame, int]:
     import polars as pl
 
-    with open(documents.open_regular(file), "rb") as stream:
-        rows = parquet.read(stream)
     try:
-        typed = rows.with_columns(pl.col(name).cast(_dtype(name, dtype)) for name, dtype in _COLUMNS[kind].items())
+        typed = rows.with_columns(pl.col(name).cast(dtype) for name, dtype in schema_of(kind, names).items())
         sane = typed.filter(_can_be(typed))
     except pl.exceptions.PolarsError as exc:
         raise FormatError(f"is no table of {kind}: {str(exc)[:200]}") from None
-    if sane.height < rows.height and left_out is not None:
-        left_out(rows.height - sane.height)
-    return sane
+    return sane, rows.height - sane.height
+
+
+def schema_of(kind: str, names: Iterable[str]) -> dict[str, pl.DataType]:
+    """The types of these columns."""
+    return {name: _dtype(name, _COLUMNS[kind][name]) for name in names}
 
 
 def _dtype(name: str, dtype: str) -> pl.DataType:

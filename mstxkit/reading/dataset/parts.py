@@ -6,24 +6,31 @@ of them are gone, the batch stands for all of them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Sequence, TypeVar
 
 from ...errors import FormatError
 from ...stages import canonical
-from ...store import dataset
-from ...store.dataset import MARKS, RANGES, STAGE_ROWS, CompactedBatch
-from ...store.values import table_of
+from ...store import dataset, records
+from ...store.dataset import MARKS, RANGES, CompactedBatch
+from ...store.livefile import Texts, TrackText
+from ...store.values import list_of, small_number, table_of, text_of, whole_number
 from .. import sealed
 from ..folder import Damage, reason_of
-from ..processes import Process, Processes
+from ..processes import Processes
+from ..reach import NOTHING, Reach
 from ..tables.stages import FOREVER_NS
-from . import columns
+from .columns import TableFile
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from ...store.parquet import RowGroup
     from ..selection import Selection
+
+T = TypeVar("T")
 
 
 class CompactedParts:
@@ -31,15 +38,21 @@ class CompactedParts:
 
     Args:
         run: The run's folder.
-        run_id: Its id.
+        run_id: Its id; None: nothing that was compacted is wanted.
         sealed_names: The sealed files that are there.
         damage: Grows by what cannot be read.
+        chosen: What is asked for.
     """
 
-    def __init__(self, run: Path, run_id: str, sealed_names: Iterable[str], damage: list[Damage]) -> None:
+    def __init__(
+        self, run: Path, run_id: str | None, sealed_names: Iterable[str], damage: list[Damage], chosen: Selection
+    ) -> None:
         there = set(sealed_names)
-        self._base, self.damage = run / dataset.FOLDER, damage
-        self._batches = [b for b in dataset.batches(run, run_id) if b.removed or not there.issuperset(b.sources)]
+        self._base, self.damage, self._chosen = run / dataset.FOLDER, damage, chosen
+        self._groups: dict[int, list[CompactedGroup]] = {}
+        self._holders: dict[str, list[CompactedGroup]] | None = None
+        batches = () if run_id is None else dataset.batches(run, run_id)
+        self._batches = [batch for batch in batches if batch.removed or not there.issuperset(batch.sources)]
         self.replaced = frozenset(name for batch in self._batches for name in batch.sources)
 
     def __bool__(self) -> bool:
@@ -52,104 +65,135 @@ class CompactedParts:
                 meta, end = table_of(about.get("about")), about.get("end")
                 process = processes.of(meta.get("identity"), name)
                 sealed.take_about(dict(meta), end if isinstance(end, dict) else None, process)
+                process.learn_texts(Texts({}, {}, {}, dict(_tracks(list_of(about.get("tracks"))))))
 
-    def rows(self, kind: str, chosen: Selection, processes: list[Process]) -> Iterator[pl.DataFrame]:
-        """Rows of ranges or marks that are asked for, file by file; `process` is the row in `processes()`."""
-        for batch in self._batches:
-            yield from self._rows_of(batch, kind, chosen, processes)
+    def groups(self, only_open: bool = False) -> list[CompactedGroup]:
+        """Rows that lie together and may be asked for, oldest batch first, as their files say; looked at once.
 
-    def backwards(self, chosen: Selection, processes: list[Process]) -> Iterator[dict[str, list[pl.DataFrame]]]:
-        """Ranges and marks of all processes, batch by batch, the newest first; in each what encloses others first."""
-        import polars as pl
+        Args:
+            only_open: Those that may hold ranges that are open.
+        """
+        batches = [at for at, batch in enumerate(self._batches) if not only_open or _may_have_open(batch)]
+        groups = [group for at in batches for group in self._groups_of(at)]
+        return [group for group in groups if group.has_open] if only_open else groups
 
-        for batch in reversed(self._batches):
-            frames = {kind: list(self._rows_of(batch, kind, chosen, processes)) for kind in (RANGES, MARKS)}
-            together = {kind: [pl.concat(each, how="vertical_relaxed")] for kind, each in frames.items() if each}
-            if len(frames[RANGES]) > 1:
-                together[RANGES] = [_as_they_ended(together[RANGES][0])]
-            yield {kind: [rows.reverse() for rows in each] for kind, each in together.items()}
+    def _groups_of(self, at: int) -> list[CompactedGroup]:
+        if at not in self._groups:
+            self._groups[at] = list(self._look_at(self._batches[at]))
+        return self._groups[at]
 
-    def _rows_of(
-        self, batch: CompactedBatch, kind: str, chosen: Selection, processes: list[Process]
-    ) -> Iterator[pl.DataFrame]:
-        import polars as pl
+    def _look_at(self, batch: CompactedBatch) -> Iterator[CompactedGroup]:
+        for name in (*batch.of(RANGES), *batch.of(MARKS)):
+            kind = name.partition("/")[0]
+            table = self._noted(batch, name, partial(TableFile, self._base / name, kind))
+            groups = [CompactedGroup(batch, kind, name, table, rows) for rows in table.groups] if table else []
+            yield from (group for group in groups if group.may_hold(self._chosen))
 
-        schema = {"process": pl.String, "row": pl.UInt32}
-        index = {process.name: process.index for process in processes}
-        numbers = pl.DataFrame({"process": list(index), "row": list(index.values())}, schema=schema)
-        for file in batch.of(RANGES if kind == STAGE_ROWS else kind):
-            rows = self._read(file, batch)
-            if rows is not None:
-                named = rows.join(numbers, on="process", maintain_order="left").drop("process")
-                yield named.rename({"row": "process"}).filter(is_asked_for(chosen, kind))
+    def holders(self) -> dict[str, list[CompactedGroup]]:
+        """By the name of a process, the groups that hold rows of it. Read once: it is one column."""
+        if self._holders is None:
+            holders: dict[str, list[CompactedGroup]] = {}
+            for group in self.groups():
+                for name in self._processes_in(group):
+                    holders.setdefault(name, []).append(group)
+            self._holders = holders
+        return self._holders
 
-    def of(self, process: Process, chosen: Selection) -> Iterator[dict[str, pl.DataFrame]]:
-        """Ranges and marks of one process that are asked for, batch by batch, oldest first, by kind."""
-        for batch in (batch for batch in self._batches if process.name in batch.processes):
-            kinds = {kind: self._of_process(process, batch, kind) for kind in (RANGES, MARKS)}
-            yield {kind: rows.filter(is_asked_for(chosen, kind)) for kind, rows in kinds.items() if rows is not None}
+    def who_may_have(self, column: str) -> frozenset[str]:
+        """Names of processes in whose groups of rows any has a value in this column."""
+        holders = self.holders().items()
+        return frozenset(name for name, groups in holders if any(group.may_have(column) for group in groups))
 
-    def _of_process(self, process: Process, batch: CompactedBatch, kind: str) -> pl.DataFrame | None:
-        import polars as pl
+    def _processes_in(self, group: CompactedGroup) -> list[str]:
+        least, most = group.rows.bounds.get("process", (None, None))
+        if least is not None and least == most:
+            return [str(least)]
+        rows = self.read(group, ["process"])
+        return [] if rows is None else rows["process"].unique().to_list()
 
-        frames = [rows for file in batch.of(kind) if (rows := self._read(file, batch)) is not None]
-        own = [rows.filter(pl.col("process").cast(pl.String) == process.name) for rows in frames]
-        if not own:
-            return None
-        together = pl.concat(own, how="vertical_relaxed").with_columns(process=pl.lit(process.index, dtype=pl.UInt32))
-        has_several = kind == RANGES and sum(map(len, own)) > max(map(len, own))
-        return _as_they_ended(together) if has_several else together
-
-    def _read(self, name: str, batch: CompactedBatch) -> pl.DataFrame | None:
-        file = str(self._base / name)
-        of_batch = f"of batch {batch.number} of {batch.host}"
-
-        def left_out(count: int) -> None:
-            Damage.of(file, f"{of_batch}: {count} rows with numbers that cannot be").note_in(self.damage)
-
-        try:
-            return columns.read(Path(file), name.partition("/")[0], left_out)
-        except (OSError, FormatError) as exc:
-            offset = getattr(exc, "offset", 0) or 0
-            Damage(file, offset, 0, f"{of_batch}: {reason_of(exc)[:200]}").note_in(self.damage)
-            return None
-
-
-def _as_they_ended(ranges: pl.DataFrame) -> pl.DataFrame:
-    """In the order in which they ended, which files of several days have lost: inner ones before outer ones.
-
-    Of those that end in the same nanosecond the deeper one is taken for the first.
-    """
-    import polars as pl
-
-    ends = pl.col("start_ns") + pl.col("duration_ns")
-    return ranges.sort(ends, "depth", "start_ns", descending=[False, True, False], nulls_last=True, maintain_order=True)
-
-
-def is_asked_for(chosen: Selection, kind: str) -> pl.Expr:
-    """What a run's filters leave of rows."""
-    import polars as pl
-
-    start, is_wanted = pl.col("time_ns" if kind == MARKS else "start_ns"), pl.lit(True)
-    if chosen.steps is not None:
-        is_wanted &= pl.col("step").is_in(sorted(chosen.steps)).fill_null(False)
-    if chosen.since_ns is not None:
-        took = pl.lit(0) if kind == MARKS else pl.col("duration_ns").fill_null(FOREVER_NS - chosen.since_ns)
-        is_wanted &= took >= chosen.since_ns - start
-    if chosen.until_ns is not None:
-        is_wanted &= start < chosen.until_ns
-    if chosen.stages is not None:
-        wanted = chosen.stages
-        answers = (
-            pl.col("stage").cast(pl.String).map_elements(lambda s: canonical(s) in wanted, return_dtype=pl.Boolean)
+    def read(self, group: CompactedGroup, columns: Sequence[str]) -> pl.DataFrame | None:
+        """These columns of a group; None where they cannot be read."""
+        rows, left_out = self._noted(group.batch, group.file, lambda: group.table.rows(group.rows, columns)) or (
+            None,
+            0,
         )
-        is_wanted &= answers.fill_null(False)
-    return is_wanted
+        if left_out:
+            reason = f"{_of(group.batch)}: {left_out} rows with numbers that cannot be"
+            Damage.of(str(self._base / group.file), reason).note_in(self.damage)
+        return rows
+
+    def _noted(self, batch: CompactedBatch, name: str, work: Callable[[], T]) -> T | None:
+        """What `work` makes of a file; None, and damage, where the file is not what it should be."""
+        try:
+            return work()
+        except (OSError, FormatError) as exc:
+            reason = f"{_of(batch)}: {reason_of(exc)[:200]}"
+            Damage(str(self._base / name), getattr(exc, "offset", 0) or 0, 0, reason).note_in(self.damage)
+            return None
+
+    def reach(self) -> Reach:
+        """Which steps and stages there are. *Cost*: two columns are read."""
+        reach = NOTHING
+        for rows in (self.read(group, ["step", "stage"]) for group in self.groups()):
+            if rows is not None:
+                stages = frozenset(rows["stage"].drop_nulls().unique().to_list())
+                reach = reach.and_also(Reach(rows["step"].min(), rows["step"].max(), stages))  # type: ignore[arg-type]
+        return reach
 
 
-def _are_wanted(keys: pl.Series, wanted: frozenset[str] | None) -> pl.Series:
-    import polars as pl
+def _tracks(listed: list[Any]) -> Iterator[tuple[int, TrackText]]:
+    """What a manifest says of tracks, by number."""
+    for track, thread, is_task, name, is_shared in (row for row in listed if isinstance(row, list) and len(row) == 5):
+        if small_number(track) is not None and 0 <= track <= records.TRACK_MAX:
+            yield track, TrackText(whole_number(thread), is_task is True, text_of(name), is_shared is True)
 
-    names = [key for key in keys.cast(pl.String).unique().drop_nulls() if canonical(key) in (wanted or ())]
-    are: pl.Series = keys.cast(pl.String).is_in(names).fill_null(False)
-    return are
+
+def _may_have_open(batch: CompactedBatch) -> bool:
+    return any(table_of(about).get("has_open") is not False for about in batch.processes.values())
+
+
+def _of(batch: CompactedBatch) -> str:
+    return f"of batch {batch.number} of {batch.host}"
+
+
+@dataclass(frozen=True, eq=False)
+class CompactedGroup:
+    """Rows of one kind that lie together in a file of a batch."""
+
+    batch: CompactedBatch
+    kind: str
+    file: str
+    table: TableFile
+    rows: RowGroup
+
+    @property
+    def strand(self) -> tuple[str, str]:
+        """Its kind and day: rows of one kind and day are in the order in which they ended."""
+        return self.kind, self.file.split("/")[1]
+
+    @property
+    def has_open(self) -> bool:
+        """May any of its ranges be open?"""
+        return self.kind == RANGES and self.rows.bounds.get("open") != (False, False)
+
+    def may_have(self, column: str) -> bool:
+        """May any range have a value in this column?"""
+        return self.kind == RANGES and column not in self.rows.empty
+
+    def may_hold(self, chosen: Selection) -> bool:
+        """Can any of its rows be asked for, by what is said of their values?"""
+        steps, stages = self.rows.between("step"), self.rows.bounds.get("stage", (None, ""))
+        if chosen.steps is not None and ("step" in self.rows.empty or (steps and not chosen.meets_steps(*steps))):
+            return False
+        if chosen.stages is not None and stages[0] == stages[1] and canonical(str(stages[0])) not in chosen.stages:
+            return False
+        return not chosen.has_time or self._may_be_in_time(chosen)
+
+    def _may_be_in_time(self, chosen: Selection) -> bool:
+        starts = self.rows.between("time_ns" if self.kind == MARKS else "start_ns")
+        lasts = (0, 0) if self.kind == MARKS else self.rows.between("duration_ns")
+        if starts is None:
+            return True
+        longest = FOREVER_NS if self.has_open or lasts is None else lasts[1]
+        is_before_end = chosen.until_ns is None or starts[0] < chosen.until_ns
+        return is_before_end and (chosen.since_ns is None or starts[1] + longest >= chosen.since_ns)

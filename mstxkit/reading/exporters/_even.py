@@ -67,6 +67,7 @@ class EvenLanes:
             self._draw(piece, _nesting.NONE)
         for packets in self._held.values():
             self._packets.add(packets)
+        self._held = {}
 
     def _learn_names(self) -> None:
         sites, stages = self._vocabulary.sites, self._vocabulary.stages

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Iterator
 
+import numpy as np
+
 from ...store.records import NO_STEP
 from ..rows import IS_ERROR, IS_MARK, IS_OPEN
 from . import _track_events as events
@@ -15,9 +17,9 @@ if TYPE_CHECKING:
     import polars as pl
 
     from ..vocabulary import Vocabulary
+    from ._flows import Flows
     from ._packets import TraceNames
     from ._places import Places
-    from ._survey import Flows
 
 
 class LaneEvents:
@@ -25,8 +27,9 @@ class LaneEvents:
 
     is_whole = False
 
-    def __init__(self, names: TraceNames, places: Places, first_ns: int, flows: Flows) -> None:
-        self._names, self._places, self._first_ns, self._flows = names, places, first_ns, flows
+    def __init__(self, names: TraceNames, places: Places, first_ns: int, flows: Flows, vocabulary: Vocabulary) -> None:
+        self._names, self._places, self._first_ns = names, places, first_ns
+        self._flows, self._vocabulary = flows, vocabulary
 
     def on_track(self, row: RangeRow) -> bytes:
         """Never asked for: a range is a begin and an end here."""
@@ -34,7 +37,10 @@ class LaneEvents:
 
     def begin(self, row: RangeRow, line: int, domain: str) -> bytes:
         """The begin of a range on a line; line 0 is its track."""
-        flows = flow_tail(self._flows, row.process, row.start_ns, row.name)
+        flows = b""
+        if row.stage is not None and self._vocabulary.has_stage_of_its_own(row.name, row.domain):
+            stage = np.array([self._vocabulary.stage_code(row.stage)])
+            flows = b"".join(tail for _, tail in self._flows.tails(row.process, np.array([row.start_ns]), stage))
         return self._event(events.BEGIN, row, self._track(row, line), row.start_ns, flows)
 
     def end(self, row: RangeRow, line: int, domain: str) -> bytes:
@@ -80,12 +86,6 @@ class LaneEvents:
     def _packet(self, row: RangeRow, at_ns: int, event: bytes) -> bytes:
         content = number(events.TIMESTAMP, at_ns - self._first_ns) + block(events.TRACK_EVENT, event)
         return events.on_sequence(self._places.sequence(row.process), content, events.NEEDS_STATE)
-
-
-def flow_tail(flows: Flows, process: int, start_ns: int, name: str) -> bytes:
-    """The flows of a range, as part of the event of its begin; empty for none."""
-    begun, ended = flows.get((process, start_ns, name), ((), ()))
-    return events.flows_tail(begun, False) + events.flows_tail(ended, True)
 
 
 _COLUMNS = ("process", "track", "depth", "site", "start_ns", "duration_ns", "busy_ns", "step", "stage", "flags")

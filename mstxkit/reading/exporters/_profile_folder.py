@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from ._rank_files import RankFile
     from ._rank_rows import RankRowReader
 
+# What Insight's import rejects in a path. Source: msinsight 4e16fca1f.
+_REJECTED = "\"'%><|&$;`"
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 RANKS = "ranks.csv"
 
@@ -24,6 +27,17 @@ def profile_folder(folder: Path, file: RankFile) -> Path:
     (raw / f"profiler_info{number_of(file)}.json").write_text(json.dumps({"rank_id": file.number}))
     (raw / "profiler_metadata.json").write_text(json.dumps({"role": file.role, "distributed_backend": "hccl"}))
     return raw / OUTPUT
+
+
+def how_to_import(target: Path) -> list[str]:
+    """What to do with an export in MindStudio Insight, in lines; and why it will not take it from there."""
+    path = os.path.abspath(target)
+    wrong = [character for character in dict.fromkeys(path) if character in _REJECTED or not character.isprintable()]
+    what = f"has {' '.join(map(ascii, wrong))} in it" if wrong else "goes over a link"
+    lines = [f"MindStudio Insight: Import Data, {target}"]
+    if wrong or os.path.realpath(path) != path:
+        lines.append(f"MindStudio Insight takes nothing from {path}: the path {what}; export to another one with -o")
+    return lines
 
 
 def most_ranges(folder: Path) -> int:

@@ -17,7 +17,7 @@ from ...errors import MstxkitError
 from . import FOLDER, Exporter, _rank_files
 from ._ascend_file import AscendFile
 from ._ascend_merge import merged
-from ._profile_folder import most_ranges, number_of, profile_folder, write_beside
+from ._profile_folder import how_to_import, most_ranges, number_of, profile_folder, write_beside
 from ._rank_files import RankFile
 from ._rank_rows import RankRowReader, RankRows, StepTimes
 from .chrome import trace_pids
@@ -133,7 +133,7 @@ class _Folder:
 def advice(target: Path) -> list[str]:
     """How to open a folder, and when it is too much for msprof-analyze."""
     most = most_ranges(target)
-    lines = [f"MindStudio Insight: Import Data, {target}"]
+    lines = how_to_import(target)
     if most > _MANY:
         lines.append(
             f"msprof-analyze: a rank has {most:,} ranges, and mstx_sum takes their square: export some --steps"

@@ -10,7 +10,7 @@ Times are ns from the first range on; the trace says when that was. Source of th
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,8 @@ from ..frames import NAMED
 from ..rows import IS_MARK, IS_OPEN, Need
 from . import BYTES, Exporter, _extras, _survey
 from . import _track_events as events
-from ._even import EvenLanes, rows_of
-from ._lanes import LaneEvents, flow_tail, rows_backwards
+from ._even import EvenLanes, rows_of, runs_of
+from ._lanes import LaneEvents, rows_backwards
 from ._packets import Packets, TraceNames, snapshot
 from ._places import Places
 from ._slices import Slices
@@ -42,11 +42,13 @@ def write(run: Run, file: IO[bytes]) -> int:
     range of a lane that has some that do not.
     """
     trace, count = _Trace(run, file), 0
-    for piece in run.coded(_NEED):
-        if piece.height:
-            count += piece.height
-            trace.draw(piece)
-    trace.finish()
+    for some in trace.in_turn(run.processes().height):
+        for piece in run.coded(_NEED, only=some):
+            if piece.height:
+                count += piece.height
+                trace.draw(piece)
+        trace.finish()
+    trace.flush()
     return count
 
 
@@ -62,8 +64,15 @@ class _Trace:
         for process in range(processes.height):
             names.begin(self._places.sequence(process))
         self._even = EvenLanes(self._packets, names, self._places, run.vocabulary, survey.first_ns)
-        self._one_by_one = LaneEvents(names, self._places, survey.first_ns, survey.flows)
+        self._one_by_one = LaneEvents(names, self._places, survey.first_ns, survey.flows, run.vocabulary)
         self._slices = Slices(self._one_by_one, survey.suspended)
+
+    def in_turn(self, processes: int) -> list[frozenset[int] | None]:
+        """Controllers, then the others: of a wait and a worker that begin at one instant, a viewer takes the first in
+        the file for where the flow begins.
+        """
+        controllers = self._survey.flows.controllers
+        return [controllers, frozenset(range(processes)) - controllers] if controllers else [None]
 
     def draw(self, piece: pl.DataFrame) -> None:
         """The next rows, backwards."""
@@ -80,10 +89,13 @@ class _Trace:
             self._draw_even(piece, columns, first_process)
 
     def finish(self) -> None:
-        """What is left when there are no more."""
+        """What is left when there are no more of some processes."""
         for packets in self._slices.finish():
             self._packets.add(packets)
         self._even.finish()
+
+    def flush(self) -> None:
+        """Write the last packets."""
         self._packets.flush()
 
     def _draw_extras(self, piece: pl.DataFrame) -> None:
@@ -111,14 +123,19 @@ class _Trace:
         endings: dict[int, bytes] = {}
         for place, text in zip(np.flatnonzero(texts.is_not_null().to_numpy()).tolist(), texts.drop_nulls().to_list()):
             endings[place] = events.attributes_tail(text)
-        if flows:
-            sites = self._vocabulary.sites
-            own = np.array([site.is_stage for site in sites])
-            for place in np.flatnonzero(own[piece["site"].to_numpy()]).tolist():
-                process, start_ns, site = (piece[name][place] for name in ("process", "start_ns", "site"))
-                endings[place] = endings.get(place, b"") + flow_tail(flows, process, start_ns, sites[site].name)
+        for place, tail in self._flow_tails(piece) if flows.controllers else ():
+            endings[place] = endings.get(place, b"") + tail
         for place, ending in endings.items():
             tails[place] = self._even.tail(ending)
+
+    def _flow_tails(self, piece: pl.DataFrame) -> Iterator[tuple[int, bytes]]:
+        """Where flows begin or end, with them."""
+        process, start, stage, site = (piece[name].to_numpy() for name in ("process", "start_ns", "stage", "site"))
+        own = np.flatnonzero(np.array([site.is_stage for site in self._vocabulary.sites])[site])
+        for first, last in runs_of(process[own]):
+            places = own[first:last]
+            for place, tail in self._survey.flows.tails(int(process[places[0]]), start[places], stage[places]):
+                yield int(places[place]), tail
 
 
 EXPORTER = Exporter(".pftrace", write, form=BYTES, readings=2)

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Iterator
 from ..report.escape import for_json
 from . import FOLDER, Exporter, _rank_files
 from ._chrome_events import metadata, microseconds
-from ._profile_folder import profile_folder, write_beside
+from ._profile_folder import how_to_import, profile_folder, write_beside
 from ._rank_files import clean
 from ._rank_rows import RankRowReader, RankRows
 from .chrome import trace_pids
@@ -74,4 +74,4 @@ def _put(file: IO[str], rows: RankRows, texts: list[str], pid: int) -> None:
         file.write(f',\n{{"name":{texts[name]},{kind},{when},"args":{arguments}}}')
 
 
-EXPORTER = Exporter("_trace_view", write, form=FOLDER)
+EXPORTER = Exporter("_trace_view", write, form=FOLDER, advice=how_to_import)

@@ -51,7 +51,7 @@ def changed(run: Path, change: Callable[[pl.DataFrame], pl.DataFrame], kind: str
         lambda rows: pl.DataFrame({"foreign": [1, 2]}),
         lambda rows: rows.with_columns(start_ns=pl.lit("yesterday")),
         lambda rows: rows.with_columns(process=pl.lit([1, 2])),
-        lambda rows: rows.with_columns(rank=pl.lit(1 << 40)),
+        lambda rows: rows.with_columns(track=pl.lit(1 << 40)),
     ],
 )
 def test_another_table_is_damage_and_the_rest_is_read(

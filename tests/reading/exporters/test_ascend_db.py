@@ -115,16 +115,23 @@ def test_steps_follow_each_other_without_a_gap(run: Path) -> None:
     assert all(end + 1 == begin for (_, _, end), (_, begin, _) in zip(steps, steps[1:]))
 
 
-def test_steps_of_a_job_that_was_started_anew_are_those_of_the_last_attempt_that_has_them(run: Path) -> None:
-    """Steps 1 to 4, killed, and on from step 3; each attempt ends a step of 1000 ns with its last range."""
+def started_anew(run: Path, rank: int = 0) -> None:
+    """Steps 1 to 4, killed, and on from step 3; in each a range inside of one of the same name."""
     for attempt, steps in enumerate((range(1, 5), range(3, 7))):
         bank, begin = BankFiles(), attempt * 20_000
         for step in steps:
             at = begin + step * 1_000
-            bank.range("update", at, at + 500, stage="update", own=True, step=step)
+            bank.range("update", at + 10, at + 100 + step + rank, stage="update", step=step, depth=1)
+            bank.range("update", at, at + 500 + rank, stage="update", own=True, step=step)
         anchors = (anchor(begin), anchor(begin + 10_000))
         start = {"restart": attempt, "job": f"job {attempt}", "start_ns": WALL_OFFSET_NS + begin}
-        ProcessFiles(run, 100 + attempt, anchors=anchors, start=f"{attempt}eed", **start).seal_indexed(bank)
+        pid = 100 + 10 * rank + attempt
+        ProcessFiles(run, pid, rank=rank, anchors=anchors, start=f"{attempt}eed", **start).seal_indexed(bank)
+
+
+def test_steps_of_a_job_that_was_started_anew_are_those_of_the_last_attempt_that_has_them(run: Path) -> None:
+    """Each attempt ends a step of 1000 ns with its last range."""
+    started_anew(run)
 
     windows = ask(of_rank(exported(run), 0), "select id, startNs, endNs from STEP_TIME order by startNs")
 
@@ -386,9 +393,16 @@ def test_what_is_no_profile_is_refused_with_its_path(run: Path, tmp_path: Path, 
 def test_mstx_sum_counts_each_name_and_step_as_the_run_has_it(
     run: Path, tmp_path: Path, layout: str, pandas: int
 ) -> None:
+    found = summed(exported(steps_of(run), layout=layout), tmp_path, pandas)
+
+    assert {key: value for key, value in found.items() if "::" not in key[0]} == expected(run)
+    assert len(found) == 2 * len(expected(run))
+
+
+def summed(folder: Path, tmp_path: Path, pandas: int) -> dict[tuple[str, int], tuple[float, ...]]:
+    """By name and step, what msprof-analyze makes of an export: count, least, most, sum, and the ranks of these."""
     if not msprof_analyze.has(pandas):
         pytest.skip(f"needs msprof-analyze with pandas {pandas}: make setup-frameworks")
-    folder = exported(steps_of(run), layout=layout)
     command = ["msprof-analyze", "cluster", "-m", "mstx_sum", "-d", folder, "-o", tmp_path / "sums"]
 
     environ = msprof_analyze.install(tmp_path / "bin", pandas)
@@ -397,9 +411,24 @@ def test_mstx_sum_counts_each_name_and_step_as_the_run_has_it(
     database = tmp_path / "sums" / "cluster_analysis_output" / "cluster_analysis.db"
     assert database.exists(), done.stdout[-2000:] + done.stderr[-2000:]
     query = "select Name, StepId, Count, MinNs, MaxNs, SumNs, MinRank, MaxRank from MSTXAllCannStats"
-    found = {row[:2]: row[2:] for row in ask(database, query)}
-    assert {key: value for key, value in found.items() if "::" not in key[0]} == expected(run)
-    assert len(found) == 2 * len(expected(run))
+    return {row[:2]: row[2:] for row in ask(database, query)}
+
+
+@pytest.mark.daily(4)  # it starts msprof-analyze
+def test_mstx_sum_counts_a_step_that_was_done_again_once_and_tells_ranges_of_one_name_apart(
+    run: Path, tmp_path: Path
+) -> None:
+    """It calls an inner range by both names. What the killed attempt did of steps 3 and 4 is in no step, its 0."""
+    for rank in range(2):
+        started_anew(run, rank)
+
+    found = summed(exported(run), tmp_path, 3)
+
+    outer = {("update", step): (2, 500, 501, 1_001, 0, 1) for step in range(1, 7)}
+    inner = {("update::update", step): (2, 90 + step, 91 + step, 181 + 2 * step, 0, 1) for step in range(1, 7)}
+    again = [(f"update_{place}", (2, 500, 501, 1_001, 0, 1)) for place in range(2)]
+    again += [(f"update::update_{place}", (2, 93 + place, 94 + place, 187 + 2 * place, 0, 1)) for place in range(2)]
+    assert found == {**outer, **inner, **{(name, 0): figures for name, figures in again}}
 
 
 def expected(run: Path) -> dict[tuple[str, int], tuple[float, ...]]:

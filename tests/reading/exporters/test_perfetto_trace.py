@@ -35,6 +35,10 @@ SLICES = """
     left join process on process.upid = coalesce(thread.upid, process_track.upid)
 """
 PROBLEMS = "select name, value from stats where severity in ('error', 'data_loss') and value > 0"
+FLOWS = """
+    select b.name as begin, e.name as end, e.ts from flow
+    join slice b on b.id = slice_out join slice e on e.id = slice_in
+"""
 HOSTILE = [
     "<img src=x>",
     "'; drop table slice; --",
@@ -109,7 +113,7 @@ def test_ranges_nest_over_the_edges_of_pieces_on_the_coarsest_clock(
 ) -> None:
     parents = trees(run)
     read = Run.coded
-    monkeypatch.setattr(Run, "coded", lambda self, need, **how: read(self, need, rows=rows, **how))
+    monkeypatch.setattr(Run, "coded", lambda self, need, _=0, *how, **only: read(self, need, rows, *how, **only))
 
     (slices,) = asked(run, SLICES)
 
@@ -154,13 +158,79 @@ def test_a_flow_goes_from_a_controllers_wait_to_each_of_its_workers(run: Path) -
             bank.range(f"work {at}", at + rank, at + 2_000, stage="actor_generate", own=True)
         ProcessFiles(run, 10 + rank, rank=rank).seal(bank)
 
-    (flows,) = asked(
-        run,
-        "select b.name as begin, e.name as end, e.ts from flow"
-        " join slice b on b.id = slice_out join slice e on e.id = slice_in",
-    )
+    (flows,) = asked(run, FLOWS)
 
     assert sorted(tuple(row.values()) for row in flows) == [("gen", "work 1000", 1_000), ("gen", "work 1000", 1_001)]
+
+
+@pytest.mark.parametrize("rank", [None, 0, 9])
+def test_a_flow_to_a_worker_that_begins_with_the_wait_goes_from_the_wait(run: Path, rank: int | None) -> None:
+    """Of two that begin at one instant, the trace processor takes the first in the file for where a flow begins."""
+    wait = BankFiles().range("gen", 1_000, 9_000, stage="actor_generate", own=True, waits_for="workers")
+    ProcessFiles(run, 1, rank=rank).seal(wait)
+    for worker in (3, 4):
+        bank = BankFiles().range("first", 0, 10).range("work", 1_000, 2_000, stage="actor_generate", own=True)
+        ProcessFiles(run, 10 + worker, rank=worker).seal(bank)
+
+    (flows,) = asked(run, FLOWS)
+
+    assert [tuple(row.values()) for row in flows] == 2 * [("gen", "work", 1_000)]
+
+
+def test_two_waits_that_are_alike_have_a_flow_each(run: Path) -> None:
+    bank = BankFiles()
+    for track in range(2):
+        bank.range("gen", 1_000, 9_000, stage="actor_generate", own=True, track=track, waits_for="workers")
+    ProcessFiles(run, 1, rank=None).seal(bank)
+    ProcessFiles(run, 2, rank=0).seal(BankFiles().range("work", 2_000, 3_000, stage="actor_generate", own=True))
+
+    (flows,) = asked(run, FLOWS)
+
+    assert [tuple(row.values()) for row in flows] == 2 * [("gen", "work", 1_000)]
+
+
+def waiting(run: Path, chance: random.Random) -> set[tuple[str, str]]:
+    """Two controllers whose waits overlap, and workers of two stages; the names of the pairs, by what flows are."""
+    waits, work = [], []
+    for process in range(2):
+        bank = BankFiles()
+        for track, start in enumerate(chance.sample(range(600), 12)):  # on tracks of their own: they need not nest
+            row = process, start, start + chance.randrange(1, 200), chance.choice(["reward", "actor_update"])
+            waits.append((f"wait {process} {track}", *row))
+            bank.range(waits[-1][0], *row[1:3], stage=row[3], own=True, track=track, waits_for="workers")
+        ProcessFiles(run, 1 + process, rank=chance.choice([None, 7])).seal(bank)
+    for process in range(2, 6):
+        bank, at = BankFiles(), 0
+        for number in range(40):
+            start = at = at + chance.randrange(12)
+            work.append((f"work {process} {number}", process, start, chance.choice(["reward", "actor_update"])))
+            at += chance.randrange(1, 12)
+            bank.range(work[-1][0], start, at, stage=work[-1][3], own=True, busy=3 if chance.random() < 0.1 else None)
+        ProcessFiles(run, 10 + process, rank=process).seal(bank)
+    return {
+        (wait, next(name for name, other, at, key in work if (other, key) == (worker, stage) and begin <= at < end))
+        for wait, _, begin, end, stage in waits
+        for worker in range(2, 6)
+        if any((other, key) == (worker, stage) and begin <= at < end for _, other, at, key in work)
+    }
+
+
+@pytest.mark.parametrize("is_compacted", soak.sample([False, True], 1))
+@pytest.mark.parametrize("number", range(soak.rounds(10, 1)))
+def test_flows_go_to_the_first_range_of_each_worker_meanwhile(
+    run: Path, number: int, is_compacted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also over the edges of pieces, of overlapping waits, and of several at one instant."""
+    expected = waiting(run, random.Random(f"{soak.seed()} {number}"))
+    if is_compacted:
+        compacting.compact(run, remove=True)
+    read = Run.coded
+    monkeypatch.setattr(Run, "coded", lambda self, need, _=0, *how, **only: read(self, need, 13, *how, **only))
+
+    (flows,) = asked(run, FLOWS)
+
+    assert len(expected) > 20
+    assert sorted((row["begin"], row["end"]) for row in flows) == sorted(expected)
 
 
 def test_samples_are_shown_once_more_side_by_side(run: Path) -> None:

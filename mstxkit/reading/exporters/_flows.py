@@ -1,0 +1,96 @@
+"""Who waited for whom: from each wait of a controller to the first range of its stage in each process meanwhile.
+
+*Memory*: 40 bytes for each of these pairs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from ..lines import OPEN_NS
+from . import _track_events as events
+from ._even import runs_of
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ._nesting import Ints
+
+
+class Flows:
+    """Found by one reading of a run in any order, once its waits are known; then asked once for each range.
+
+    Args:
+        waits: Occurrences of stages that wait for others: `process, stage, start_ns, duration_ns`.
+    """
+
+    def __init__(self, waits: pl.DataFrame) -> None:
+        rows = waits.sort("stage", "start_ns")
+        self._process, self._stage, self._start = (rows[name].to_numpy() for name in ("process", "stage", "start_ns"))
+        duration = rows["duration_ns"].to_numpy()
+        self._end = np.where(duration < 0, OPEN_NS, self._start + duration)
+        # Of several waits that are alike in all of this, each is taken by one of the ranges that ask.
+        self._numbers: dict[tuple[int, int, int], list[int]] = {}
+        for number, key in enumerate(zip(self._process.tolist(), self._start.tolist(), self._stage.tolist())):
+            self._numbers.setdefault(key, []).append(number)
+        self._pairs: list[npt.NDArray[np.int64]] = []
+        self._first: list[int] = []
+        # Pairs by number, of which the wait; and by worker, then begin: which worker, when it began, and the number.
+        self._wait = self._worker = self._begun = self._pair = np.empty(0, dtype=np.int64)
+
+    @property
+    def controllers(self) -> frozenset[int]:
+        """Processes that wait."""
+        return frozenset(self._process.tolist())
+
+    def see(self, work: pl.DataFrame) -> None:
+        """Occurrences of stages that do not wait: `process, stage, start_ns`."""
+        rows = work.sort("stage", "process", "start_ns")
+        stage, process, start = (rows[name].to_numpy() for name in ("stage", "process", "start_ns"))
+        for first, last in runs_of(stage.astype(np.int64) << 32 | process):
+            self._see_of(int(stage[first]), int(process[first]), start[first:last])
+
+    def _see_of(self, stage: int, process: int, start: Ints) -> None:
+        """Those of one process and stage."""
+        first, last = (int(np.searchsorted(self._stage, stage, side)) for side in ("left", "right"))
+        last = first + int(np.searchsorted(self._start[first:last], start[-1], "right"))
+        waits = first + np.flatnonzero((self._end[first:last] > start[0]) & (self._process[first:last] != process))
+        begun = start[np.searchsorted(start, self._start[waits])]
+        is_meanwhile = begun < self._end[waits]
+        waits, begun = waits[is_meanwhile], begun[is_meanwhile]
+        self._pairs.append(np.stack((waits, np.full(len(waits), process), begun)))
+
+    def finish(self) -> None:
+        """All have been seen: of each process the first one of a wait counts."""
+        wait, worker, begun = np.concatenate([np.empty((3, 0), dtype=np.int64), *self._pairs], axis=1)
+        self._pairs = []
+        order = np.lexsort((begun, worker, wait))
+        wait, worker, begun = wait[order], worker[order], begun[order]
+        is_first = np.ones(len(wait), dtype=bool)
+        is_first[1:] = (wait[1:] != wait[:-1]) | (worker[1:] != worker[:-1])
+        self._wait, worker, begun = wait[is_first], worker[is_first], begun[is_first]
+        self._first = np.searchsorted(self._wait, np.arange(len(self._start) + 1)).tolist()
+        self._pair = np.lexsort((begun, worker))
+        self._worker, self._begun = worker[self._pair], begun[self._pair]
+
+    def tails(self, process: int, start: Ints, stage: npt.NDArray[Any]) -> Iterator[tuple[int, bytes]]:
+        """Of occurrences of stages in a process those at which flows begin or end: the place, and the event's end."""
+        own = slice(*np.searchsorted(self._worker, [process, process + 1]).tolist())
+        begun, pairs = self._begun[own], self._pair[own]
+        lows, highs = (np.searchsorted(begun, start, side) for side in ("left", "right"))
+        waits = self._start[self._process == process]
+        for place in np.flatnonzero((lows < highs) | np.isin(start, waits)).tolist():
+            here, key = pairs[lows[place] : highs[place]].tolist(), int(stage[place])
+            ended = [pair + 1 for pair in here if self._stage[self._wait[pair]] == key]
+            begin, end = self._begun_at(process, int(start[place]), key) if len(waits) else (0, 0)
+            if ended or begin < end:
+                yield place, events.flows_tail(range(begin + 1, end + 1), False) + events.flows_tail(ended, True)
+
+    def _begun_at(self, process: int, start_ns: int, stage: int) -> tuple[int, int]:
+        """The pairs of a wait, from the first on and to before the last."""
+        alike = self._numbers.get((process, start_ns, stage))
+        number = alike.pop() if alike else -1
+        return (0, 0) if number < 0 else (self._first[number], self._first[number + 1])
