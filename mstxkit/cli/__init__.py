@@ -47,7 +47,8 @@ def main() -> None:
         try:
             application(sys.argv[1] if len(sys.argv) > 1 else None)(prog_name="mstxkit")
         finally:
-            sys.stdout.flush()
+            if sys.stdout is not None:  # else whoever called has closed it
+                sys.stdout.flush()
     except KeyboardInterrupt:  # while modules were loaded: later typer takes it
         raise SystemExit(128 + signal.SIGINT) from None
     except OSError as exc:

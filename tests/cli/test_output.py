@@ -50,6 +50,15 @@ def test_a_full_disk_is_one_line_and_74(run: Path, words: list[str]) -> None:
     assert done.returncode == 74
 
 
+@pytest.mark.parametrize("words", WORDS[:4], ids=" ".join)
+def test_with_its_output_closed_it_does_its_work(run: Path, words: list[str]) -> None:
+    """As a daemon calls it, or `>&-` in a shell."""
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *command(words, run)]
+    done = subprocess.run(closed, stderr=subprocess.PIPE, text=True, env=lives.environment(), timeout=60)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("words", WORDS[:3], ids=" ".join)
 def test_a_pipe_that_nobody_reads_ends_it_as_any_command(run: Path, words: list[str]) -> None:
     reading, writing = os.pipe()
