@@ -54,16 +54,20 @@ class _Death(NamedTuple):
 
 
 class WatchedHost:
-    """Its processes. One thread.
+    """Its processes. One thread, but for `seen`.
 
     Args:
         folder: Of the live files.
         hang_s: As `capture(hang_s=...)` says.
+
+    Attributes:
+        seen: The names of those that were there at the last look. Any thread.
     """
 
     def __init__(self, folder: Path, hang_s: float) -> None:
         self._folder, self.hang_s = folder, hang_s
         self.settings = Hang()
+        self.seen: tuple[str, ...] = ()
         self.processes: dict[str, WatchedProcess] = {}
         self._efforts: dict[str, deque[tuple[int, Effort]]] = {}
         self._past: dict[tuple[str, str, str], deque[float]] = {}
@@ -94,6 +98,7 @@ class WatchedHost:
             events += self._exceptions(process)
             if name not in names or process.is_gone():
                 events += self._end(process, now_ns)
+        self.seen = tuple(self.processes)
         return events + self._decide(now_ns)
 
     def wait(self, seconds: float) -> None:

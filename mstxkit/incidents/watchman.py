@@ -122,7 +122,7 @@ class Watchman:
         """On a thread of its own: where the run folder hangs, it is still seen who dies meanwhile."""
         every_s, pause_s = jitter.own_period_s(whereabouts.EVERY_S, "whereabouts"), 0.0
         while not self._ending.wait(pause_s):
-            names = [] if self._host.is_closing else list(self._host.processes)
+            names = () if self._host.is_closing else self._host.seen
             if names:
                 self._lookout.tell(names)
             pause_s = every_s if names else _LOOKS_EVERY_S / 10
