@@ -69,7 +69,7 @@ class Controller:
     Attributes:
         directory: Who sends.
         figures: Of the step that was judged last.
-        missed_rows: Rows that came too late, that nobody has read, or that say nothing here.
+        missed_rows: Rows that nobody has read, or that say nothing here; `state` adds those that came too late.
     """
 
     def __init__(
@@ -199,7 +199,8 @@ class Controller:
         counts = {name: judged for name, (_, judged) in self._judge.judged_steps().items()}
         # Of very many roles the judge judges the first ones only.
         roles = tuple(role._replace(judged_steps=counts.get(name, 0)) for name, role in self._latest.items())
-        return JobState(roles, len(hosts), ended, 0, (), self.missed_rows, dropped, now_ns, self.figures.is_final)
+        missed = self.missed_rows + sum(book.late_rows for book in self._books.values())
+        return JobState(roles, len(hosts), ended, 0, (), missed, dropped, now_ns, self.figures.is_final)
 
     def _note(self, step: RoleStep, now_ns: int) -> RoleFigures:
         waiting_in = self._judge.waiting_in(step.role)

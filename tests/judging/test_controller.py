@@ -141,6 +141,18 @@ def test_who_does_not_come_is_waited_for_only_so_long_and_then_no_more_until_it_
     assert [len(step.members) for step in job.closed] == [2, 1, 1, 2]
 
 
+def test_what_comes_after_its_step_was_closed_is_counted(job: Job) -> None:
+    job.send({0: [row(0)], 1: [row(0)]}, 1.0)
+    job.work(2.0)
+    job.send({0: [row(1)]}, 2.0)
+    job.work(22.1)
+    before = job.controller.state(0).missed_rows
+    job.send({1: [row(1), row(2)]}, 23.0)
+    job.work(23.5)
+
+    assert (before, job.controller.state(0).missed_rows) == (0, 1)
+
+
 def test_nobody_waits_for_a_process_that_has_ended(job: Job) -> None:
     job.send({0: [row(0)], 1: [row(0)]}, 1.0)
     job.work(2.0)
