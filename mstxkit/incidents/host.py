@@ -28,6 +28,7 @@ _NS = 10**9
 # A share of a core, and bytes a second, from which on somebody works.
 _WORKS_CPU, _WORKS_BYTES_S = 0.2, 256 << 10
 _HISTORY, _KINDS_AT_MOST, _DEAD_AT_MOST = 512, 4096, 64
+_LOST_FROM_NS, _LOST_AT_MOST = _NS // 10, 256
 _SURVIVED_NS, _DECIDED_NS, _OF_RAY_DECIDED_NS = _NS // 10, _NS, 7 * _NS // 2
 # A stage and the first range in it begin as good as at once.
 _TICKS_APART_NS = 100_000
@@ -77,6 +78,8 @@ class WatchedHost:
         self._judged: dict[str, list[JudgedRange]] = {}
         # Those that are gone, and whose live files nobody has sealed yet.
         self._over: set[str] = set()
+        # When this process slept on although its time was over, and for how long.
+        self._lost: deque[tuple[int, int]] = deque(maxlen=_LOST_AT_MOST)
         # Is nobody new to be looked at any more?
         self.is_closing = False
 
@@ -107,7 +110,11 @@ class WatchedHost:
         for process in self.processes.values():
             if process.pidfd >= 0:
                 poll.register(process.pidfd, select.POLLIN)
+        began_ns = time.monotonic_ns()
         poll.poll(int(1000 * seconds))
+        lost_ns = time.monotonic_ns() - began_ns - int(seconds * _NS)
+        if lost_ns > _LOST_FROM_NS:
+            self._lost.append((began_ns, lost_ns))
 
     @property
     def is_empty(self) -> bool:
@@ -201,11 +208,15 @@ class WatchedHost:
     def _judge(
         self, process: WatchedProcess, range_: RangeInside, works: bool, now_ns: int, at_least_s: float
     ) -> JudgedRange:
-        quiet_s = max(0.0, (now_ns - range_.quiet_ns) / _NS)
+        quiet_s = max(0.0, (now_ns - range_.quiet_ns - self._lost_since(range_.quiet_ns)) / _NS)
         seen = QuietRange(quiet_s, self._past.get(_key(process, range_), ()), works, canonical(range_.stage))
         limit_s = max(at_least_s, hang.limit_s(self.settings, self.hang_s, seen))
         patience_s = hang.patience_s(self.settings, limit_s, range_.ended)
         return JudgedRange(range_, (now_ns - range_.since_ns) / _NS, quiet_s, limit_s, quiet_s > limit_s, patience_s)
+
+    def _lost_since(self, since_ns: int) -> int:
+        """For how long nobody here could go on, as the whole host stood still: paused, moved, or next to no CPU."""
+        return sum(lost_ns for began_ns, lost_ns in self._lost if began_ns >= since_ns)
 
     def _measure(self, process: WatchedProcess, now_ns: int) -> None:
         if process.pid:

@@ -129,6 +129,23 @@ def test_nobody_is_alarmed_by_what_merely_lasts_nor_by_who_waits_for_it(start: S
     assert job.incidents() == []
 
 
+def test_nobody_is_alarmed_where_the_whole_host_stood_still(start: Start) -> None:
+    """A machine that is paused or moved; and who watches may be the first that goes on."""
+    job = start("progress", "progress")
+    time.sleep(1)
+    watching, pids = watchmen(job), [process.pid for process in job.ranks]
+    for pid in [*pids, *watching]:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(2 * HANG_S + 0.5)
+    for pid in [*watching, *pids]:
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(0.3 if pid in watching else 0)
+    time.sleep(1.5)
+
+    assert watching
+    assert job.incidents() == []
+
+
 def test_nobody_is_alarmed_by_a_pause_in_which_torch_compiles(start: Start) -> None:
     """Its compiler runs in processes of its own, one after the other, for which the rank only waits."""
     pytest.importorskip("torch")
