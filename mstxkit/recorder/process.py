@@ -75,16 +75,16 @@ class Recorder:
 
     Args:
         run: The run folder; made if it is missing.
-        limits: What it may use.
+        limits: What it may use, `checked`.
         version: mstxkit's version, for the files.
         parent: In a forked child, the name of the process that it was forked from.
 
     Raises:
-        CaptureError: the run folder or the live file cannot be used; SettingError: a limit cannot be.
+        CaptureError: the run folder or the live file cannot be used.
     """
 
     def __init__(self, run: str | Path, limits: RecorderLimits, version: str, parent: str | None = None) -> None:
-        self.limits = checked(limits)
+        self.limits = limits
         self.run, self.run_id = run_file.open_run_folder(run)
         self.pid = os.getpid()
         self._closing, self._is_closed = threading.Lock(), False
