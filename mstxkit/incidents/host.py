@@ -9,6 +9,7 @@ import os
 import select
 import time
 from collections import deque
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Iterable, Mapping, NamedTuple
 
@@ -216,7 +217,8 @@ class WatchedHost:
 
     def _lost_since(self, since_ns: int) -> int:
         """For how long nobody here could go on, as the whole host stood still: paused, moved, or next to no CPU."""
-        return sum(lost_ns for began_ns, lost_ns in self._lost if began_ns >= since_ns)
+        lately = takewhile(lambda lost: lost[0] >= since_ns, reversed(self._lost))
+        return sum(lost_ns for _, lost_ns in lately)
 
     def _measure(self, process: WatchedProcess, now_ns: int) -> None:
         if process.pid:
