@@ -11,6 +11,7 @@ import time
 from typing import Callable
 
 from .. import faults
+from ..host import threads
 from . import forking
 
 # What the end of capture, or of the process, waits for a run folder that does not answer, unless it is told otherwise.
@@ -46,6 +47,7 @@ class Background:
         with self._changing:
             self._pausing.clear()
             if self._thread is None:
+                _need_threads()
                 thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 thread.start()
                 self._thread = thread
@@ -125,3 +127,12 @@ class Background:
             faults.note(self._name, exc)
             self.sleep(_AFTER_A_FAULT_S)
             return True
+
+
+def _need_threads() -> None:
+    library = threads.replaced_by()
+    if library is not None:
+        raise RuntimeError(
+            f"{library} has replaced threads by tasks, which would wait in place of the program: leave threads out "
+            f"(monkey.patch_all(thread=False), eventlet.monkey_patch(thread=False)), or this process (MSTXKIT_OFF=1)"
+        )

@@ -1,0 +1,20 @@
+"""Whether a thread that is started here is one of the kernel's."""
+
+from __future__ import annotations
+
+import _thread
+
+_REPLACERS = ("gevent", "eventlet")
+
+
+def replaced_by() -> str | None:
+    """The library that has put tasks of its own in the place of threads; None: threads are the kernel's.
+
+    All such tasks share one thread with the program. One of ours that waits in the kernel would stop the program.
+
+    Source: gevent 26.9.0, `gevent/monkey/__init__.py` (`patch_thread`) and `gevent/thread.py`; eventlet 0.41.3,
+        `eventlet/patcher.py` (`monkey_patch`) and `eventlet/green/thread.py`: both replace `_thread.start_new_thread`.
+    """
+    module = getattr(_thread.start_new_thread, "__module__", None) or ""
+    library = module.partition(".")[0]
+    return library if library in _REPLACERS else None
