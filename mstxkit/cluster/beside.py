@@ -35,7 +35,7 @@ class Beside:
 
     def __init__(self, run: Path, run_id: str, metrics: str = "") -> None:
         self._run, self._run_id, self._metrics = run, run_id, metrics
-        self._next_s, self._child, self._is_here = time.monotonic() + _AFTER_S, 0, False
+        self._next_s, self._is_here = time.monotonic() + _AFTER_S, False
 
     def consider(self, processes: Sequence[HandingProcess]) -> None:
         """Start it where rank 0 is among these, or was, and is not alone in its job.
@@ -44,9 +44,7 @@ class Beside:
             OSError: it cannot be started.
         """
         self._is_here = self._is_here or any(map(_is_first_of_several, processes))
-        if self._child and apart.has_gone(self._child):
-            self._child = 0
-        if time.monotonic() < self._next_s or self._child or not self._is_here:
+        if time.monotonic() < self._next_s or not self._is_here:
             return
         self._next_s = time.monotonic() + _AGAIN_AFTER_S
         if judge_lock.is_held(self._run):
@@ -57,7 +55,7 @@ class Beside:
             faults.warn_once("cluster.beside", why)
             return
         words = [str(self._run), self._run_id, self._metrics]
-        self._child = apart.started(_MODULE, words, [str(Path(numpy.origin).parents[1]), *self._of_metrics()])
+        apart.start(_MODULE, words, [str(Path(numpy.origin).parents[1]), *self._of_metrics()])
 
     def _of_metrics(self) -> set[str]:
         """Where what sends figures lies, if it is asked for and there: most often where numpy is."""

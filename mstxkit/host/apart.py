@@ -1,7 +1,8 @@
-"""Starts a Python of ours apart from this process: nothing of the program is in it, and it is nobody's child for long.
+"""Starts a Python of ours apart from this process: nothing of the program is in it, and it is nobody's child.
 
-`posix_spawn` copies nothing of this process. What is started forks once and its parent ends at once, so the child that
-is waited for here is gone in a moment, and the one that works belongs to nobody here.
+`posix_spawn` copies nothing of this process. Between the two is a shell, which starts the other one in the background
+and ends: the program has a child for that moment only. One that stayed would be in the way of a program that ends or
+waits for all of its children, as Jupyter's kernel does and SGLang's `kill_process_tree`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Sequence
 
 from . import environment
 
+_SHELL, _IN_BACKGROUND = "/bin/sh", '"$@" &'
 _ROOT = str(Path(__file__).resolve().parents[2])
 _START = (
     f"import sys; sys.path.extend(sys.argv.pop(1).split({os.pathsep!r})); "
@@ -22,8 +24,8 @@ _START = (
 _NOT_PASSED_ON = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LD_PRELOAD", "PYTHONSTARTUP", "PYTHONINSPECT")
 
 
-def started(module: str, words: Sequence[str], more_folders: Sequence[str] = ()) -> int:
-    """Start `module.main()` with these words after its own, and give the pid to wait for.
+def start(module: str, words: Sequence[str], more_folders: Sequence[str] = ()) -> None:
+    """Start `module.main()` with these words after its own. *Cost*: some milliseconds: never on a training thread.
 
     Args:
         more_folders: Where else it looks for modules: it has the standard library and mstxkit.
@@ -32,25 +34,18 @@ def started(module: str, words: Sequence[str], more_folders: Sequence[str] = ())
         OSError: it cannot be started.
     """
     folders = os.pathsep.join([_ROOT, *more_folders])
-    command = [sys.executable, "-I", "-S", "-c", _START, folders, module, *words]
+    command = ["sh", "-c", _IN_BACKGROUND, "sh", sys.executable, "-I", "-S", "-c", _START, folders, module, *words]
     null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
     kept = {k: v for k, v in os.environ.items() if not k.startswith("MSTXKIT_") and k not in _NOT_PASSED_ON}
-    return os.posix_spawn(sys.executable, command, {**kept, environment.OFF: "1"}, file_actions=null)
+    shell = os.posix_spawn(_SHELL, command, {**kept, environment.OFF: "1"}, file_actions=null)
+    try:
+        os.waitpid(shell, 0)
+    except ChildProcessError:
+        pass  # somebody here waits for every child there is
 
 
 def let_go() -> None:
-    """At the beginning of what was started: go on as nobody's child, in nobody's way."""
-    if os.fork():
-        os._exit(0)
+    """At the beginning of what was started: go on in nobody's way."""
     os.setsid()
     os.closerange(3, 1 << 16)
     os.chdir("/")
-
-
-def has_gone(pid: int) -> bool:
-    """Clear away what was started. Is it gone?"""
-    try:
-        gone, _ = os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:  # somebody here waits for every child there is
-        return True
-    return bool(gone)

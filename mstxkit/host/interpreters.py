@@ -1,8 +1,11 @@
-"""Sub-interpreters: the recorder, its live file and the C engine belong to the main interpreter of a process."""
+"""Which interpreter this is: the recorder, its live file and the C engine belong to the main one of a process, and at a
+prompt an exception ends what was typed, and nothing else.
+"""
 
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 _ASKED = ("_interpreters", "_xxsubinterpreters")  # of CPython from 3.13 on; before
@@ -17,3 +20,12 @@ def is_main() -> bool:
             continue
         return bool(asked.get_current() == asked.get_main())
     return True
+
+
+def is_at_prompt() -> bool:
+    """Does somebody type what is run here: at Python's own prompt, IPython's, or in a notebook?
+
+    Source: CPython 3.9 to 3.13, `Python/pythonrun.c` (sys.ps1 is there at a prompt); IPython 9.18.1,
+        `IPython/core/interactiveshell.py` (`init_prompts`), which sets it as well.
+    """
+    return hasattr(sys, "ps1")

@@ -18,7 +18,7 @@ class SealedCaretaker:
     """The keeper's. From one thread at a time; a forked child makes a new one."""
 
     def __init__(self, care: SealedCare) -> None:
-        self._care, self._child = care, 0
+        self._care = care
         self._due = jitter.Every(care.every_s, "care", time.monotonic())
 
     @property
@@ -34,10 +34,8 @@ class SealedCaretaker:
     def consider(self) -> None:
         """Is it time? Never raises. Cost: a comparison; else a `posix_spawn`, which copies nothing of this process."""
         try:
-            if self._child and apart.has_gone(self._child):
-                self._child = 0
-            if self._care.is_needed and not self._child and self._due.is_due(time.monotonic()):
-                self._child = self._started("now")
+            if self._care.is_needed and self._due.is_due(time.monotonic()):
+                self._start("now")
         except Exception as exc:
             faults.note("caretaking", exc)
 
@@ -45,9 +43,9 @@ class SealedCaretaker:
         """Nobody of the run is left on this host: what is on its own disk goes into the run. Never raises."""
         try:
             if self.is_apart:
-                self._child = self._started("last")
+                self._start("last")
         except Exception as exc:
             faults.note("caretaking", exc)
 
-    def _started(self, when: str) -> int:
-        return apart.started(sealed_care.__name__, [when, *self._care.as_words()])
+    def _start(self, when: str) -> None:
+        apart.start(sealed_care.__name__, [when, *self._care.as_words()])

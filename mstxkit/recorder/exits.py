@@ -9,6 +9,8 @@ import os
 import sys
 from typing import Any, Callable
 
+from ..host import interpreters
+
 
 class _Watching:
     """Whom to tell of `os._exit`, and what stood there before ours."""
@@ -58,7 +60,9 @@ def error() -> str | None:
     """The name of the exception that ends this program, or this child of multiprocessing; None where there is none.
 
     Source: CPython 3.9 to 3.13, `Python/pythonrun.c` (an unhandled exception is kept in sys.last_type before the calls
-        of atexit), `multiprocessing/process.py` (finalizers run while it is handled).
+        of atexit; at a prompt each one is, and the program goes on), `multiprocessing/process.py` (finalizers run while
+        it is handled).
     """
-    kind = getattr(sys, "last_type", None) or sys.exc_info()[0]
+    unhandled = None if interpreters.is_at_prompt() else getattr(sys, "last_type", None)
+    kind = unhandled or sys.exc_info()[0]
     return None if kind is None or issubclass(kind, SystemExit) else kind.__name__

@@ -12,6 +12,7 @@ import traceback
 from typing import Any, Callable
 
 from .. import faults
+from ..host import interpreters
 
 _TEXT_AT_MOST, _AT_MOST = 8000, 8
 # Nobody's fault.
@@ -39,7 +40,8 @@ class Unhandled:
         self._note(type(exc), exc, exc.__traceback__, threading.current_thread().name, True)
 
     def _of_main(self, kind: Any, exc: Any, trace: Any) -> Any:
-        self._note(kind, exc, trace, threading.current_thread().name, True)
+        if not interpreters.is_at_prompt():
+            self._note(kind, exc, trace, threading.current_thread().name, True)
         return self._in_main(kind, exc, trace)
 
     def _of_thread(self, args: Any, /) -> Any:

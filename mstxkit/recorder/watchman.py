@@ -30,7 +30,7 @@ class WatchmanStarter:
     def __init__(self, words: tuple[Path, str, Path], hang_s: float, incidents: int, incidents_bytes: int) -> None:
         self._lock, self._is_on = words[2] / layout.WATCH_LOCK, hang_s > 0
         self._words = [*map(str, words), f"{hang_s:g}", str(incidents), str(incidents_bytes)]
-        self._next_s, self._child = time.monotonic() + min(_AFTER_S, hang_s / 2), 0
+        self._next_s = time.monotonic() + min(_AFTER_S, hang_s / 2)
 
     def consider(self) -> None:
         """Start it, if there is none. Never raises. *Cost*: a comparison; every few seconds a look at its lock."""
@@ -38,10 +38,8 @@ class WatchmanStarter:
             return
         self._next_s = time.monotonic() + _AGAIN_AFTER_S
         try:
-            if self._child and apart.has_gone(self._child):
-                self._child = 0
-            if not self._child and not self.is_there():
-                self._child = apart.started(_MODULE, self._words)
+            if not self.is_there():
+                apart.start(_MODULE, self._words)
         except Exception as exc:
             faults.note("watchman", exc)
 

@@ -6,6 +6,8 @@ import inspect
 import os
 import pickle
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,15 @@ def test_the_exception_that_ended_the_program_is_read_back(run: Path, program: s
     lives.run(f"import sys, mstxkit\nmstxkit.capture(sys.argv[1])\n{program}", run, status=1)
 
     assert end_of(run) == ("ended", error)
+
+
+def test_at_a_prompt_an_exception_ends_what_was_typed_and_no_process(run: Path) -> None:
+    typed = f"import mstxkit; mstxkit.capture({str(run)!r}, hang_s=1)\n1 / 0\nimport time; time.sleep(3)\nexit()\n"
+    done = subprocess.run([sys.executable, "-i"], input=typed, capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 0 and "ZeroDivisionError" in done.stderr
+    assert end_of(run) == ("ended", None)
+    assert not (run / "incidents").exists()
 
 
 def test_a_child_of_multiprocessing_that_raises_says_so(run: Path) -> None:

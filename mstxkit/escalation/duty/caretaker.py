@@ -13,10 +13,10 @@ _MODULE = "mstxkit.store.aftercare"
 
 
 class Caretaker:
-    """Starts one process after sessions have ended, and clears it away. `consider` from one thread at a time."""
+    """Starts one process after sessions have ended. `consider` from one thread at a time."""
 
     def __init__(self, care: Care) -> None:
-        self._care, self._seen, self._child = care, 0, 0
+        self._care, self._seen = care, 0
 
     def consider(self, ended: int) -> None:
         """So many sessions have ended in this process. Never raises.
@@ -24,10 +24,8 @@ class Caretaker:
         Cost: a comparison; after a session a `posix_spawn`, which copies nothing of this process.
         """
         try:
-            if self._child and apart.has_gone(self._child):
-                self._child = 0
-            if ended != self._seen and not self._child and self._care.is_needed:
+            if ended != self._seen and self._care.is_needed:
                 self._seen = ended
-                self._child = apart.started(_MODULE, self._care.as_words())
+                apart.start(_MODULE, self._care.as_words())
         except Exception as exc:
             faults.note("caretaker", exc)
