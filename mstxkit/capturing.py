@@ -334,7 +334,7 @@ def _after_fork_in_child() -> None:
             _beside.beginning = thread, parent.limits.stop_s
             thread.join(forking.WAITS_AT_MOST_S)
             if thread.is_alive():
-                faults.warn_once("a late child", "a forked child is recorded late: its run folder or its host was slow")
+                faults.count("a late child")  # not logged: a program may fork for each sample of a batch
         else:
             _begin_in_child(parent)
     except Exception as exc:

@@ -21,14 +21,20 @@ _is_held = False
 _said: set[str] = set()
 
 
-def note(where: str, exc: BaseException) -> None:
-    """Count a fault at `where` and log the first one of that place with its traceback."""
+def count(where: str) -> bool:
+    """Count an event of which nobody need be told now. Is it the first of that place in this process?"""
     seen = counts.get(where, 0)
     counts[where] = seen + 1
+    return not seen
+
+
+def note(where: str, exc: BaseException) -> None:
+    """Count a fault at `where` and log the first one of that place with its traceback."""
+    is_first = count(where)
     _tell_engine()
     if reraise:
         raise exc
-    if not seen:
+    if is_first:
         _warn(
             "mstxkit: fault in %s, counted from here on; your program is not affected",
             where,
@@ -38,9 +44,7 @@ def note(where: str, exc: BaseException) -> None:
 
 def warn_once(where: str, message: str) -> None:
     """Count an event that is no exception (a cap reached, say) and log the first one."""
-    seen = counts.get(where, 0)
-    counts[where] = seen + 1
-    if not seen:
+    if count(where):
         _warn("mstxkit: %s", message)
 
 

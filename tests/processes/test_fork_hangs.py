@@ -78,6 +78,8 @@ def test_a_child_does_not_wait_for_that_folder_either_and_records_once_it_answer
     def work(took):
         assert took < 5, took
         assert not mstxkit.status().on
+        assert mstxkit.status().faults["a late child"] == 1
+        assert "logging" not in sys.modules, "a program may fork for each sample: it is counted, and not logged"
         with mstxkit.mstx_range("unrecorded"): pass
         answer.set()
         while not mstxkit.status().on: time.sleep(0.01)
