@@ -225,7 +225,9 @@ class Desk:
             state = self._shown() if is_due else None
             if self._is_still_there():
                 folders.make_folder(self._run / layout.VERDICTS)
-                self._append_verdicts()
+                if self._waiting and self._life is not None:
+                    self._life.append(self._waiting.values())
+                    self._waiting.clear()
                 if has_figures:
                     self._write_figures()
                 if state is not None:
@@ -256,11 +258,6 @@ class Desk:
         if not state or state != self._run_state:
             self._run_state = state if run_file.id_of(self._run) == self._run_id else ()
         return bool(self._run_state)
-
-    def _append_verdicts(self) -> None:
-        if self._waiting and self._life is not None:
-            self._life.append(self._waiting.values())
-            self._waiting.clear()
 
     def _write_figures(self) -> None:
         figures, self._figures_s = self.controller.figures, time.monotonic()

@@ -66,9 +66,7 @@ def _stages(
 
 
 def _slowest(step: RoleStep, total_s: Seconds, entered_s: Seconds, is_worker: Truths) -> tuple[Whole, Whole]:
-    """(S,) who has the longest time, and who came late as the last: where members wait for each other, they wait for
-    that one. -1: nobody.
-    """
+    """(S,) who takes longest, and who came late as the last, for whom those wait who wait; -1: nobody."""
     is_there = np.isfinite(entered_s) & is_worker[:, None]
     longest = np.where(is_there & np.isfinite(total_s), total_s, -np.inf).argmax(axis=0)
     came_s = np.where(is_there, entered_s, -np.inf)

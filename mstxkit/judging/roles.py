@@ -81,7 +81,7 @@ class RoleHistory:
         self._ended_s: npt.NDArray[np.float64] | None = None
         self._usual_s, self._is_comparable = np.zeros(0), np.zeros(0, bool)
         self._shown: list[MeasuredStep] = []
-        self._builds_up: tuple[str, ...] = ()
+        self._builds_up, self._knows_work = tuple[str, ...](), False
 
     def close(self, step: RoleStep, settings: JudgeSettings, explained: Iterable[str] = ()) -> RoleFound:
         """One step more.
@@ -142,11 +142,9 @@ class RoleHistory:
 
     def _slow_ranks(self, measured: MeasuredStep, settings: JudgeSettings, may_judge: bool) -> list[Finding]:
         limits, work_limits, at = settings.of(slow_rank.SlowRank), settings.of(imbalance.Imbalance), measured.at
-        noise = measured.noise
-        work_noise = self._works.noise(at, measured.by_work)
+        noise, is_settled = measured.noise, self._ranks.seen[:, at] >= settings.of(Gates).first
         findings: list[Finding] = []
         if may_judge:
-            is_settled = self._ranks.seen[:, at] >= settings.of(Gates).first
             excess = np.where(is_settled, measured.excess, np.nan)
             sums = self._ranks.add(limits, at, excess, noise)
             fires = slow_rank.fires(limits, sums, excess.size) & self._stands_out(measured, sums, settings)
@@ -154,10 +152,14 @@ class RoleHistory:
             fires &= naming.is_sure(measured, sums, lost_ratio, settings)
             findings = self._findings(measured, sums, fires & self._is_comparable[None, :], limits, excess.size)
             findings += self._stalls_now(measured, noise, sums, settings)
-            findings += self._imbalances(measured, work_noise, is_settled, limits, work_limits)
         self._ranks.learn(at, measured.learned, noise)
-        self._works.learn(at, measured.by_work, work_noise)
-        self._loads.learn(at, np.where(np.isfinite(measured.excess), measured.load, np.nan), np.ones(len(at))[None, :])
+        if self._knows_work:
+            work_noise = self._works.noise(at, measured.by_work)
+            if may_judge:
+                findings += self._imbalances(measured, work_noise, is_settled, limits, work_limits)
+            self._works.learn(at, measured.by_work, work_noise)
+            load = np.where(np.isfinite(measured.excess), measured.load, np.nan)
+            self._loads.learn(at, load, np.ones(len(at))[None, :])
         return findings
 
     def _stalls_now(
@@ -351,6 +353,7 @@ class RoleHistory:
 
     def _measure(self, step: RoleStep, pieces: StepPieces) -> MeasuredStep:
         measured = self._norms.measure(step, pieces, self.step_s, self._base_s, self._ranks)
+        self._knows_work = self._knows_work or not np.isnan(step.work).all()
         for ranks in (self._loads, self._works):
             ranks.widen(len(self._norms.columns))
         self._levels.widen(len(self._norms.columns))
