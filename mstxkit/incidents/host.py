@@ -96,26 +96,30 @@ class WatchedHost:
         for name in names:
             if name not in self.processes and name not in self._over and not self.is_closing:
                 self._begin(name)
-        events = []
+        events, ended = [], self._ended_within(0)
         for name, process in list(self.processes.items()):
             self._look_at(process, now_ns)
             events += self._exceptions(process)
-            if name not in names or process.is_gone():
+            if name not in names or process.pidfd in ended or (process.pidfd < 0 and process.is_gone()):
                 events += self._end(process, now_ns)
         self.seen = tuple(self.processes)
         return events + self._decide(now_ns)
 
     def wait(self, seconds: float) -> None:
         """Until one of them is gone, but no longer."""
+        began_ns = time.monotonic_ns()
+        self._ended_within(seconds)
+        lost_ns = time.monotonic_ns() - began_ns - int(seconds * _NS)
+        if lost_ns > _LOST_FROM_NS:
+            self._lost.append((began_ns, lost_ns))
+
+    def _ended_within(self, seconds: float) -> set[int]:
+        """The descriptors of those that have ended by then, as soon as one has."""
         poll = select.poll()
         for process in self.processes.values():
             if process.pidfd >= 0:
                 poll.register(process.pidfd, select.POLLIN)
-        began_ns = time.monotonic_ns()
-        poll.poll(int(1000 * seconds))
-        lost_ns = time.monotonic_ns() - began_ns - int(seconds * _NS)
-        if lost_ns > _LOST_FROM_NS:
-            self._lost.append((began_ns, lost_ns))
+        return {descriptor for descriptor, _ in poll.poll(int(1000 * seconds))}
 
     @property
     def is_empty(self) -> bool:

@@ -152,8 +152,7 @@ class WatchedProcess:
         (active,) = struct.unpack_from("<I", head, livefile.ACTIVE_BANK_AT)
         if active >= header.layout.bank_count:
             raise FormatError("a live file whose active bank is none of it", livefile.ACTIVE_BANK_AT)
-        at = header.layout.bank_at(active)
-        return at, livefile.read_bank_head(documents.read_part(self._live, at, livefile.BANK_HEADER_BYTES))
+        return self._bank(active, header)
 
     def _note_progress(self, slots: list[Slot], at: int, bank: BankHead, now_ns: int) -> None:
         """What has ended or begun since the last look, by track, by thread, and by stage."""
@@ -165,10 +164,11 @@ class WatchedProcess:
             return
         new = bank.record_count - (before[1] if before[0] == bank.seq else 0)
         self._recorded = recorded
-        for record in glance.newest_records(self._live, at, bank, max(0, min(_RECORDS_AT_MOST, new))):
-            track = self._texts.tracks.get(record.track)
-            self._note(record.track, record.stage, 0 if track is None else track.thread, now_ns)
-            self._ended[record.stage, record.site] += 1
+        kinds = glance.newest_kinds(self._live, at, bank, max(0, min(_RECORDS_AT_MOST, new)))
+        for (stage, site, number), count in kinds.items():
+            track = self._texts.tracks.get(number)
+            self._note(number, stage, 0 if track is None else track.thread, now_ns)
+            self._ended[stage, site] += count
 
     def _note(self, track: int, stage: int, thread: int, now_ns: int) -> None:
         self.moved_ns = now_ns
@@ -183,8 +183,7 @@ class WatchedProcess:
             self._learn_from(index, header)
 
     def _learn_from(self, index: int, header: Header) -> None:
-        at = header.layout.bank_at(index)
-        bank = livefile.read_bank_head(documents.read_part(self._live, at, livefile.BANK_HEADER_BYTES))
+        at, bank = self._bank(index, header)
         size = min(bank.text_bytes, _TEXTS_AT_MOST)
         text = documents.read_part(self._live, at + header.layout.bank_bytes - size, size)
         texts, _ = livefile.read_texts(text, bank.salt)

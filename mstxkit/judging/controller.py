@@ -5,6 +5,7 @@ Of values alone: no file, no clock of its own. What it holds is bounded, whateve
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Callable, NamedTuple
 
 import numpy as np
@@ -132,6 +133,11 @@ class Controller:
         waited_s = now_s - self._pending_s
         is_long = waited_s >= _TOGETHER_S or waited_s < 0 or self._pending_rows >= _TOGETHER_ROWS
         return (bool(self._pending) and is_long) or self._rings.is_due(now_s)
+
+    @property
+    def settled_s(self) -> float:
+        """When the first step is settled that all have handed over, if nothing more comes of it; inf: there is none."""
+        return min((book.settled_s(self._closing) for book in self._books.values()), default=math.inf)
 
     def work(self, now_s: float, at_once: bool = False) -> Outcome:
         """Judge the steps that nobody is waited for any more.

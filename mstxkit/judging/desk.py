@@ -33,7 +33,7 @@ _LIFE_EVERY_S = 2.0
 # So many files are asked for news in a second.
 _FILES_PER_S = 400
 _WAITING_AT_MOST = _LINES_AT_MOST = 10_000
-_PAUSE_S, _PAUSE_AT_MOST_S = 0.25, 2.0
+_PAUSE_LEAST_S, _PAUSE_S, _PAUSE_AT_MOST_S = 0.05, 0.5, 2.0
 
 
 class Desk:
@@ -79,7 +79,7 @@ class Desk:
         self._files: dict[Path, BatchFile] = {}
         self._light_steps, self._escalations = LightSteps(run, run_id), Escalations(run, run_id, self._lines.values())
         self._listed_s = self._figures_s = self._settings_s = 0.0
-        self._settings_state: tuple[int, ...] = ()
+        self._settings_state, self._run_state = tuple[int, ...](), tuple[int, ...]()
         self._waiting: dict[str, Verdict] = {}
         self._life: JudgeLife | None = None
         self._life_s = 0.0
@@ -106,8 +106,10 @@ class Desk:
 
     @property
     def pause_s(self) -> float:
-        """Until it is worth a look again: each one asks a shared file system once a host."""
-        return min(_PAUSE_AT_MOST_S, max(_PAUSE_S, len(self._files) / _FILES_PER_S))
+        """Until it is worth a look again, as each asks a shared file system once a host: when a step is settled."""
+        least_s = max(_PAUSE_LEAST_S, len(self._files) / _FILES_PER_S)
+        usual_s = max(_PAUSE_S, least_s)
+        return min(_PAUSE_AT_MOST_S, usual_s, max(least_s, self.controller.settled_s - time.time()))
 
     def judge(self, now_s: float, at_once: bool = False) -> list[Verdict]:
         """Judge what is due of what was taken."""
@@ -215,46 +217,50 @@ class Desk:
         try:
             if self._writes and self._is_replaced():
                 self._writes = False
-            is_due = time.monotonic() - self._figures_s >= _FIGURES_EVERY_S
-            has_figures = is_due and self.controller.figures != self._figures
-            if self._writes and (self._waiting or has_figures) and run_file.id_of(self._run) == self._run_id:
-                self._append_verdicts()
+            now_s = time.monotonic()
+            has_figures = now_s - self._figures_s >= _FIGURES_EVERY_S and self.controller.figures != self._figures
+            is_due = now_s >= self._job_s  # also where nothing is new: that it is said tells that somebody judges
+            if not self._writes or not (self._waiting or has_figures or is_due):
+                return
+            state = self._shown() if is_due else None
+            if self._is_still_there():
+                folders.make_folder(self._run / layout.VERDICTS)
+                if self._waiting and self._life is not None:
+                    self._life.append(self._waiting.values())
+                    self._waiting.clear()
                 if has_figures:
                     self._write_figures()
-            if self._writes and time.monotonic() >= self._job_s:
-                self._tell_job()
+                if state is not None:
+                    job_file.write(self._run, self._run_id, state)
         except (OSError, MstxkitError):
             pass  # a full disk, or a run that somebody removes: again at the next look
 
-    def _tell_job(self) -> None:
-        """Also where nothing is new: that it is said tells that somebody judges."""
+    def _shown(self) -> JobState:
         self._job_s = time.monotonic() + _JOB_EVERY_S
         state = self.state()
         if self._outlets is not None:
             standing = self.controller.standing()
             self._outlets.show(state, [self._lines.get(verdict.id, verdict) for verdict in standing])
-        if run_file.id_of(self._run) == self._run_id:
-            folders.make_folder(self._run / layout.VERDICTS)
-            job_file.write(self._run, self._run_id, state)
+        return state
 
     def _is_replaced(self) -> bool:
         """Has another one begun to judge in its place, as where this one was cut off? This one's life begins here."""
-        if self._life is None and run_file.id_of(self._run) == self._run_id:
+        if self._life is None and self._is_still_there():
             self._life, self._life_s = JudgeLife(self._run, self._who), time.monotonic()
         if self._life is None or time.monotonic() - self._life_s < _LIFE_EVERY_S:
             return False
         self._life_s = time.monotonic()
         return self._life.is_over()
 
-    def _append_verdicts(self) -> None:
-        if self._waiting and self._life is not None:
-            folders.make_folder(self._run / layout.VERDICTS)
-            self._life.append(self._waiting.values())
-            self._waiting.clear()
+    def _is_still_there(self) -> bool:
+        """Is this the run? What somebody has removed is not made anew. *Cost*: one call, where nothing has changed."""
+        state = documents.state_of(self._run / layout.RUN_FILE)
+        if not state or state != self._run_state:
+            self._run_state = state if run_file.id_of(self._run) == self._run_id else ()
+        return bool(self._run_state)
 
     def _write_figures(self) -> None:
         figures, self._figures_s = self.controller.figures, time.monotonic()
-        folders.make_folder(self._run / layout.VERDICTS)
         documents.replace_file(self._run / layout.VERDICTS / layout.FIGURES, figures.as_json(self._run_id))
         self._figures = figures
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Container, Iterable, Iterator, Mapping
 
 import numpy as np
 
 from ..store.job_file import LATE_AT_MOST, STAGES_AT_MOST, Latecomer, RoleFigures, StageFigures
 from ..store.metrics_setting import NOTHING_KNOWN, Flops
+from ..triggers.late_rank import middle_of
+from .columns import or_zero
 from .evidence import RoleStep
 
 if TYPE_CHECKING:
-    from .evidence import Seconds
+    from .evidence import Seconds, Whole
+    from .naming import Truths
 
 PREFIX = "mstxkit"
 _NS = 1e9
@@ -32,66 +34,62 @@ def of_step(
         flops: What a token costs, and what a device can do.
         waiting_in: Stages in which members wait for each other.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of slices that are all NaN
-        stages = tuple(_of_stage(step, number, origin_ns, flops, waiting_in) for number in _shown(step))
-        begin_s, end_s = float(np.nanmin(step.entered_s)), float(np.nanmax(step.left_s))
-        return RoleFigures(
-            step.role, step.step, len(step.members), _wait_ratio(step), origin_ns + round(begin_s * _NS),
-            origin_ns + round(end_s * _NS), stages, tuple(_late(step)),
-        )  # fmt: skip
-
-
-def _shown(step: RoleStep) -> list[int]:
-    """Stages that anybody was in."""
-    was_in = np.flatnonzero(np.isfinite(step.total_s).any(axis=0))
-    return [int(number) for number in was_in[:STAGES_AT_MOST]]
-
-
-def _of_stage(step: RoleStep, number: int, origin_ns: int, flops: Flops, waiting_in: Container[str]) -> StageFigures:
-    stage, total_s = step.stages[number], step.total_s[:, number]
-    members = int(np.isfinite(total_s).sum())
-    longest_s, tokens = float(np.nanmax(total_s)), float(np.nansum(step.work.tokens[:, number]))
-    tokens_per_s = tokens / longest_s if tokens > 0 and longest_s > 0 else None
-    return StageFigures(
-        stage, longest_s, float(np.nanmedian(total_s)), _slowest(step, number, stage in waiting_in),
-        origin_ns + round(float(np.nanmin(step.entered_s[:, number])) * _NS),
-        origin_ns + round(float(np.nanmax(step.left_s[:, number])) * _NS), members, tokens_per_s,
-        None if tokens_per_s is None else flops.mfu_ratio(stage, tokens_per_s, members),
+    is_worker = np.array([not peer.is_controller for peer in step.members])
+    begin_s, end_s = float(np.nanmin(step.entered_s)), float(np.nanmax(step.left_s))
+    return RoleFigures(
+        step.role, step.step, len(step.members), _wait_ratio(step, is_worker), origin_ns + round(begin_s * _NS),
+        origin_ns + round(end_s * _NS), tuple(_stages(step, is_worker, origin_ns, flops, waiting_in)),
+        tuple(_late(step, is_worker)),
     )  # fmt: skip
 
 
-def _slowest(step: RoleStep, number: int, is_waiting: bool) -> int | None:
-    """The rank with the longest time; where members wait for each other, the last to come: they wait for that one."""
-    is_worker = np.array([not peer.is_controller for peer in step.members])
-    compared = np.flatnonzero(is_worker & np.isfinite(step.entered_s[:, number]))
-    if not len(compared):
-        return None
-    came_s = step.entered_s[compared, number]
-    last = int(came_s.argmax())
-    is_late = came_s[last] - came_s.min() >= max(_LATE_FROM_S, step.error_s[compared[last]])
-    slowest = last if is_waiting and is_late else int(np.nanargmax(step.total_s[compared, number]))
-    rank: int | None = step.members[compared[slowest]].rank
-    return rank
+def _stages(
+    step: RoleStep, is_worker: Truths, origin_ns: int, flops: Flops, waiting_in: Container[str]
+) -> Iterator[StageFigures]:
+    """Those that anybody was in: all of them at once, as there may be many, and few members of each."""
+    shown = np.flatnonzero(np.isfinite(step.total_s).any(axis=0))[:STAGES_AT_MOST]
+    total_s, entered_s = step.total_s[:, shown], step.entered_s[:, shown]
+    columns = (
+        np.fmax.reduce(total_s, axis=0), middle_of(total_s), np.fmin.reduce(entered_s, axis=0),
+        np.fmax.reduce(step.left_s[:, shown], axis=0), np.isfinite(total_s).sum(axis=0),
+        or_zero(step.work.tokens[:, shown]).sum(axis=0), *_slowest(step, total_s, entered_s, is_worker),
+    )  # fmt: skip
+    for number, of_stage in zip(shown.tolist(), zip(*(column.tolist() for column in columns))):
+        longest_s, median_s, begin_s, end_s, members, tokens, longest, last = of_stage
+        stage, tokens_per_s = step.stages[number], tokens / longest_s if tokens > 0 and longest_s > 0 else None
+        slowest = last if last >= 0 and stage in waiting_in else longest
+        yield StageFigures(
+            stage, longest_s, median_s, step.members[slowest].rank if slowest >= 0 else None,
+            origin_ns + round(begin_s * _NS), origin_ns + round(end_s * _NS), members, tokens_per_s,
+            None if tokens_per_s is None else flops.mfu_ratio(stage, tokens_per_s, members),
+        )  # fmt: skip
 
 
-def _wait_ratio(step: RoleStep) -> float:
-    kept = np.array([not peer.is_controller for peer in step.members])
-    entered_s, left_s = step.entered_s[kept], step.left_s[kept]
+def _slowest(step: RoleStep, total_s: Seconds, entered_s: Seconds, is_worker: Truths) -> tuple[Whole, Whole]:
+    """(S,) who takes longest, and who came late as the last, for whom those wait who wait; -1: nobody."""
+    is_there = np.isfinite(entered_s) & is_worker[:, None]
+    longest = np.where(is_there & np.isfinite(total_s), total_s, -np.inf).argmax(axis=0)
+    came_s = np.where(is_there, entered_s, -np.inf)
+    last = came_s.argmax(axis=0)
+    late_s = came_s.max(axis=0) - np.where(is_there, entered_s, np.inf).min(axis=0)
+    is_late = late_s >= np.maximum(_LATE_FROM_S, step.error_s[last])
+    return np.where(is_there.any(axis=0), longest, -1), np.where(is_late, last, -1)
+
+
+def _wait_ratio(step: RoleStep, is_worker: Truths) -> float:
+    entered_s, left_s = step.entered_s[is_worker], step.left_s[is_worker]
     if len(entered_s) < 2:
         return 0.0
-    lasts_s = float(np.nanmax(left_s) - np.nanmin(entered_s))
-    return min(1.0, float(np.nanmax(_waits_s(entered_s), initial=0.0)) / lasts_s) if lasts_s > 0 else 0.0
+    lasts_s = float(np.fmax.reduce(left_s, axis=None) - np.fmin.reduce(entered_s, axis=None))
+    waits_s = np.fmax.reduce(entered_s, axis=0) - entered_s
+    mean_s = or_zero(waits_s).sum(axis=0) / np.maximum(1, np.isfinite(waits_s).sum(axis=0))
+    return min(1.0, float(mean_s.max(initial=0.0)) / lasts_s) if lasts_s > 0 else 0.0
 
 
-def _waits_s(entered_s: Seconds) -> Seconds:
-    return np.asarray(np.nanmean(np.nanmax(entered_s, axis=0) - entered_s, axis=0))
-
-
-def _late(step: RoleStep) -> Iterator[Latecomer]:
+def _late(step: RoleStep, is_worker: Truths) -> Iterator[Latecomer]:
     """Who entered a stage later than half of the others did, each where that was worst."""
-    late_s = step.entered_s - np.nanmedian(step.entered_s, axis=0)
-    late_s[np.isnan(late_s) | np.array([peer.is_controller for peer in step.members])[:, None]] = 0.0
+    late_s = step.entered_s - middle_of(step.entered_s)
+    late_s[np.isnan(late_s) | ~is_worker[:, None]] = 0.0
     worst_s = late_s.max(axis=1, initial=0.0)
     first = np.argsort(-worst_s, kind="stable")[:LATE_AT_MOST]
     for member in first[worst_s[first] >= np.maximum(_LATE_FROM_S, step.error_s[first])]:

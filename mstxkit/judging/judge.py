@@ -84,7 +84,7 @@ class JobJudge:
         if step.role not in self._roles and len(self._roles) >= _ROLES_AT_MOST:
             return Judged()
         step = compared(step)
-        history = self._roles.setdefault(step.role, RoleHistory())
+        history = self._roles.get(step.role) or self._roles.setdefault(step.role, RoleHistory())
         before = history.last_step if history.holding.steps else None
         shown = history.close(step, self.settings, self._explained(step.role))
         is_late = before is not None and step.step <= before

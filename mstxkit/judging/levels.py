@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..triggers import slow_stage
-from .columns import At, Matrix, Regression, Vector
+from .columns import At, Matrix, Regression, Vector, grown, or_zero
 
 _OUTLIER, _LEAST_NOISE = 4.0, 0.01
 # How fast history follows: while nothing has changed, and while something seems to have.
@@ -43,14 +43,10 @@ class Levels:
 
     def widen(self, columns: int) -> None:
         """Room for so many columns."""
-        more = columns - len(self.seen)
-        if more <= 0:
-            return
         self._regression.widen(columns)
-        arrays = self.seen, self.level, self.variance, self._last
-        self.seen, self.level, self.variance, self._last = (np.pad(values, (0, more)) for values in arrays)
-        self.work = np.pad(self.work, ((0, more), (0, 0)))
-        self.change = slow_stage.Change(*(np.pad(values, (0, more)) for values in self.change))
+        arrays = self.seen, self.level, self.variance, self._last, self.work
+        self.seen, self.level, self.variance, self._last, self.work = (grown(values, columns) for values in arrays)
+        self.change = slow_stage.Change(*(grown(values, columns) for values in self.change))
 
     def add(self, settings: slow_stage.SlowStage, now: LevelsNow, is_judged: bool) -> None:
         """One step more; nothing is added up as long as there is no history, or where it is not to be judged."""
@@ -76,7 +72,7 @@ class Levels:
         at, is_there = now.at, np.isfinite(now.level)
         seen = self.seen[at]
         has_changed = (self.change.score[at] > settings.asks_at) & (seen >= _STEPS)
-        bounded = np.where(seen >= 3, np.clip(off, -_OUTLIER * noise, _OUTLIER * noise), off)
+        bounded = np.where(seen >= 3, np.minimum(np.maximum(off, -_OUTLIER * noise), _OUTLIER * noise), off)
         usable = (is_there & (seen > 0) & ~has_changed).astype(float)
         rest = np.where(usable > 0, now.level - self.level[at] - (more_work * now.cost).sum(axis=1), 0.0)
         self._regression.learn(at, more_work[None], rest[None], usable[None])
@@ -86,7 +82,7 @@ class Levels:
         rate = np.where(is_there & (seen > 1), np.maximum(1 / np.maximum(1.0, seen - 1), _FOLLOWS), 0.0)
         self.variance[at] += rate * (jump - self.variance[at])
         follows = np.where(has_changed, _FOLLOWS_CHANGED, np.maximum(1 / (seen + 1), _FOLLOWS)) * is_there
-        self.level[at] += follows * np.where(seen > 0, bounded, np.nan_to_num(now.level))
+        self.level[at] += follows * np.where(seen > 0, bounded, or_zero(now.level))
         self.level[at] += np.where(seen > 0, follows * (more_work * now.cost).sum(axis=1), 0.0)
         self.work[at] += follows[:, None] * np.where(seen[:, None] > 0, more_work, now.work)
         self._last[at] = np.where(is_there, off, self._last[at])

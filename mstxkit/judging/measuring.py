@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..triggers.late_rank import after_others, middle_of
-from .columns import At, JointEnds, Matrix, PieceColumns, Ranks, Regression, Vector
+from .columns import At, JointEnds, Matrix, PieceColumns, Ranks, Regression, Vector, or_zero
 from .cutting import BEFORE, IN, Piece, StepPieces
 from .evidence import Collectives, RoleStep
 from .meeting import Labels, after_those, labels_in, last_of
@@ -42,6 +42,7 @@ class MeasuredStep(NamedTuple):
         usual_s: (K,) that in the middle; of two members that of the quicker one.
         is_first: (K,) is it the gap before the step's first stage?
         error_s: (M,) bound of the error of each member's times.
+        noise: (M, K) standard deviation of what is learned of each, from step to step.
     """
 
     kinds: tuple[Piece, ...]
@@ -60,6 +61,7 @@ class MeasuredStep(NamedTuple):
     usual_s: Vector
     is_first: npt.NDArray[np.bool_]
     error_s: Vector
+    noise: Matrix
 
 
 class Norms:
@@ -163,7 +165,7 @@ class Norms:
         return MeasuredStep(
             kinds, at, mode, pieces.came_s, pieces.done_s, np.where(sure < 0, excess + sure, excess), learned,
             after_others(predicted), load, level, work, usual, took,
-            _usual_of(took), pieces.is_first, step.error_s,
+            _usual_of(took), pieces.is_first, step.error_s, noise,
         )  # fmt: skip
 
     def _doubt_s(self, pieces: StepPieces, mode: npt.NDArray[np.int64], last_came: Matrix) -> Matrix:
@@ -171,7 +173,7 @@ class Norms:
         is_inside = np.array([kind.where == INSIDE for kind in pieces.kinds], bool)
         could_wait = np.where(mode == UNKNOWN, last_came - pieces.came_s + pieces.error_s, 0.0)
         could_wait = np.where((mode == WAITS) | is_inside, pieces.error_s, could_wait)
-        return np.nan_to_num(could_wait)
+        return or_zero(could_wait)
 
     def _learn(
         self, step: RoleStep, pieces: StepPieces, at: At, times: Matrix, features: npt.NDArray[np.float64], off: Matrix,
@@ -232,10 +234,13 @@ def _features(
     0 where nothing is known of it, and in gaps.
     """
     in_stage = np.array([kind.where != BEFORE for kind in pieces.kinds], bool)
+    if np.isnan(step.work).all():
+        nothing = np.zeros(pieces.took_s.shape)
+        return np.zeros((*nothing.shape, FEATURES)), nothing, np.zeros((len(waits), FEATURES))
     raw = np.stack([values[:, pieces.stages] for values in step.work], axis=2)
     raw = np.log(np.where(in_stage[None, :, None] & (raw > 0), raw, np.nan))
     features = raw - middle_of(raw)
     is_known = np.isfinite(features)
     work = np.where(waits[:, None], np.fmax.reduce(raw, axis=0), middle_of(raw))
     features = np.where(is_known, features, 0.0)
-    return features, features.max(axis=2), np.nan_to_num(work)
+    return features, features.max(axis=2), or_zero(work)

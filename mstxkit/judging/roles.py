@@ -14,7 +14,7 @@ from ..triggers import imbalance, jitter, slow_rank, slow_stage
 from ..triggers.late_rank import LateRank, lateness, middle_of
 from ..triggers.slow_link import SlowLink
 from . import cutting, naming
-from .columns import Matrix, Ranks
+from .columns import Matrix, Ranks, grown, or_zero
 from .cpu_waits import held_up
 from .cutting import IN, Piece, StepPieces
 from .evidence import Peer, RoleStep
@@ -79,9 +79,9 @@ class RoleHistory:
         self._keys: tuple[str, ...] = ()
         self._ranks, self._loads, self._works = Ranks(0), Ranks(0), Ranks(0)
         self._ended_s: npt.NDArray[np.float64] | None = None
-        self._usual_s = np.zeros(0)
+        self._usual_s, self._is_comparable = np.zeros(0), np.zeros(0, bool)
         self._shown: list[MeasuredStep] = []
-        self._builds_up: tuple[str, ...] = ()
+        self._builds_up, self._knows_work = tuple[str, ...](), False
 
     def close(self, step: RoleStep, settings: JudgeSettings, explained: Iterable[str] = ()) -> RoleFound:
         """One step more.
@@ -142,24 +142,24 @@ class RoleHistory:
 
     def _slow_ranks(self, measured: MeasuredStep, settings: JudgeSettings, may_judge: bool) -> list[Finding]:
         limits, work_limits, at = settings.of(slow_rank.SlowRank), settings.of(imbalance.Imbalance), measured.at
-        noise = self._ranks.noise(at, measured.learned)
-        work_noise = self._works.noise(at, measured.by_work)
+        noise, is_settled = measured.noise, self._ranks.seen[:, at] >= settings.of(Gates).first
         findings: list[Finding] = []
         if may_judge:
-            is_settled = self._ranks.seen[:, at] >= settings.of(Gates).first
             excess = np.where(is_settled, measured.excess, np.nan)
             sums = self._ranks.add(limits, at, excess, noise)
             fires = slow_rank.fires(limits, sums, excess.size) & self._stands_out(measured, sums, settings)
             lost_ratio = self._lost_s(measured, sums) / self.step_s
             fires &= naming.is_sure(measured, sums, lost_ratio, settings)
-            findings = self._findings(
-                measured, sums, fires & self._is_comparable(measured)[None, :], limits, excess.size
-            )
+            findings = self._findings(measured, sums, fires & self._is_comparable[None, :], limits, excess.size)
             findings += self._stalls_now(measured, noise, sums, settings)
-            findings += self._imbalances(measured, work_noise, is_settled, limits, work_limits)
         self._ranks.learn(at, measured.learned, noise)
-        self._works.learn(at, measured.by_work, work_noise)
-        self._loads.learn(at, np.where(np.isfinite(measured.excess), measured.load, np.nan), np.ones(len(at))[None, :])
+        if self._knows_work:
+            work_noise = self._works.noise(at, measured.by_work)
+            if may_judge:
+                findings += self._imbalances(measured, work_noise, is_settled, limits, work_limits)
+            self._works.learn(at, measured.by_work, work_noise)
+            load = np.where(np.isfinite(measured.excess), measured.load, np.nan)
+            self._loads.learn(at, load, np.ones(len(at))[None, :])
         return findings
 
     def _stalls_now(
@@ -169,7 +169,7 @@ class RoleHistory:
         limit = settings.of(slow_rank.SlowRank).threshold
         lasts = ((sums.steps > _LASTS_STEPS) & (sums.score > limit)).any(axis=1)
         more_s = self._more_s(measured, measured.excess)
-        excess = np.where(self._is_comparable(measured)[None, :], measured.excess, np.nan)
+        excess = np.where(self._is_comparable[None, :], measured.excess, np.nan)
         return self._stalls.add(
             settings.of(jitter.Jitter), self.last_step, measured._replace(excess=excess), noise, more_s, self.step_s,
             self.members, self._keys, np.asarray(lasts), self._losses.of_stall,
@@ -179,7 +179,7 @@ class RoleHistory:
         """(M, K) by how much longer it took than it would have without this excess."""
         return np.asarray((measured.took_s + self._base_s) * -np.expm1(-excess))
 
-    def _is_comparable(self, measured: MeasuredStep) -> npt.NDArray[np.bool_]:
+    def _comparable(self, measured: MeasuredStep) -> npt.NDArray[np.bool_]:
         """(K,): in a role where nobody waits for anybody, a gap is idleness."""
         somebody_waits = bool((measured.mode == WAITS).any())
         is_gap = np.array([kind.where in (cutting.BEFORE, BEHIND_GAP) for kind in measured.kinds], bool)
@@ -221,6 +221,8 @@ class RoleHistory:
         self, measured: MeasuredStep, sums: slow_rank.RankSums, fires: npt.NDArray[np.bool_],
         limits: slow_rank.SlowRank, compared: int,
     ) -> list[Finding]:  # fmt: skip
+        if not fires.any():
+            return []
         members, pieces = np.nonzero(fires & ~naming.tied(measured, sums, self._base_s))
         order = np.argsort(-sums.score[members, pieces], kind="stable")[:_AT_MOST]
         findings = []
@@ -271,7 +273,7 @@ class RoleHistory:
         waited = measured.came_s - np.fmax.reduce(measured.came_s, axis=0)
         with np.errstate(invalid="ignore"):
             is_sure = (measured.mode != UNKNOWN) | (-middle_of(waited) < 0.1 * measured.usual_s)
-        is_sure &= self._is_comparable(measured)
+        is_sure &= self._is_comparable
         is_explained = np.array([kind.stage in explained for kind in measured.kinds], bool)
         self._levels.drop(measured.at[is_explained])
         is_sure &= ~is_explained
@@ -291,7 +293,8 @@ class RoleHistory:
         asks = slow_stage.asks(limits, change) & is_sure & (measured.mode != FREE)
         asks &= lost_s >= 0.5 * limits.impact * self.step_s
         findings, asked = [], []
-        for piece in np.argsort(-change.score, kind="stable").tolist():
+        order = np.argsort(-change.score, kind="stable")
+        for piece in order[(fires | asks)[order]].tolist():
             kind = measured.kinds[piece]
             if kind.stage in explained or kind.where == INSIDE:
                 continue
@@ -350,20 +353,21 @@ class RoleHistory:
 
     def _measure(self, step: RoleStep, pieces: StepPieces) -> MeasuredStep:
         measured = self._norms.measure(step, pieces, self.step_s, self._base_s, self._ranks)
+        self._knows_work = self._knows_work or not np.isnan(step.work).all()
         for ranks in (self._loads, self._works):
             ranks.widen(len(self._norms.columns))
         self._levels.widen(len(self._norms.columns))
         self._follow_usual(measured)
+        self._is_comparable = self._comparable(measured)
         self._shown.append(measured)
         return measured
 
     def _follow_usual(self, measured: MeasuredStep) -> None:
         """Time in the middle, as of late: what all wait for now and then, for a buffer say, nobody has made longer."""
-        more = len(self._norms.columns) - len(self._usual_s)
-        self._usual_s = np.pad(self._usual_s, (0, max(0, more)), constant_values=np.nan)
+        self._usual_s = grown(self._usual_s, len(self._norms.columns), np.nan)
         before = self._usual_s[measured.at]
         before = np.where(np.isfinite(before), before, measured.usual_s)
-        self._usual_s[measured.at] = before + _STEP_FOLLOWS * np.nan_to_num(measured.usual_s - before)
+        self._usual_s[measured.at] = before + _STEP_FOLLOWS * or_zero(measured.usual_s - before)
 
     # Of what was found before.
 

@@ -40,7 +40,7 @@ def compared(step: RoleStep) -> RoleStep:
 def entered_stages(step: RoleStep) -> list[str]:
     """Stages that somebody was in."""
     there: npt.NDArray[np.bool_] = np.isfinite(step.entered_s)
-    return [stage for at, stage in enumerate(step.stages) if there[:, at].any()]
+    return [stage for stage, was_entered in zip(step.stages, np.any(there, axis=0).tolist()) if was_entered]
 
 
 def length_s(pieces: StepPieces, step: RoleStep) -> float:

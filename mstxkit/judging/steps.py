@@ -5,11 +5,13 @@ Everything is bounded, whatever the rows say: roles, members, stages, and tables
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
 
 import numpy as np
 
 from ..store import records, summaries
+from .columns import or_zero
 from .evidence import Peer, RoleStep, Work
 
 if TYPE_CHECKING:
@@ -156,11 +158,11 @@ class RoleBook:
             self._closed, late = -1, np.zeros(len(steps), bool)
             self._tables.clear()
             self._waiting.clear()
-        newest = np.unique(steps[~late])[-AT_ONCE:]
-        self.late_rows += int((~np.isin(steps, newest)).sum())
-        for step in newest.tolist():
+        self.late_rows += len(steps)
+        for step in np.unique(steps[~late])[-AT_ONCE:].tolist():
             where = steps == step
             self._waiting.setdefault(step, []).append((rows[where], members[where], stages[where], entered_s[where]))
+            self.late_rows -= int(where.sum())
         self._open(now_s)
         if len(steps):
             np.maximum.at(self._newest, members, steps)
@@ -201,6 +203,12 @@ class RoleBook:
             if closed is not None:
                 yield closed
 
+    def settled_s(self, closing: Closing) -> float:
+        """When the first open step is settled, if nothing more comes of it; inf: somebody is waited for, or none is."""
+        step = min(self._tables, default=-1)
+        is_through = step >= 0 and not (self._is_awaited & (self._newest < step)).any()
+        return self._tables[step].changed_s + closing.settle_s if is_through else math.inf
+
     def _patience_s(self, closing: Closing) -> float:
         return max(closing.timeout_s, min(_PATIENCE * self._pace_s, _PATIENCE_AT_MOST_S))
 
@@ -227,7 +235,7 @@ class RoleBook:
         return RoleStep(
             self.role, step, tuple(self._members[number] for number in members),
             tuple(names[number] for number in stages), kept[_ENTERED], kept[_ENTERED] + kept[_SPAN], kept[_TOTAL],
-            kept[_BUSY], kept[_LONGEST], np.nan_to_num(kept[_COUNT]),
+            kept[_BUSY], kept[_LONGEST], or_zero(kept[_COUNT]),
             Work(kept[_TOKENS], kept[_RESPONSES], kept[_LONGEST_RESPONSE]), np.zeros(len(members)),
         )  # fmt: skip
 

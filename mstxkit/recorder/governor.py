@@ -113,8 +113,10 @@ class Governor:
 
     def _let_go(self, budget_ns: float, now_ns: int) -> list[Throttling]:
         """Record again what would have fitted for ten seconds, the cheapest first."""
-        _, fixed_ns, recorded_ns = self._sorted_out()
         held = [(site, account) for site, account in self._accounts.items() if account.is_held]
+        if not held:
+            return []
+        _, fixed_ns, recorded_ns = self._sorted_out()
         changes = []
         for site, account in sorted(held, key=lambda pair: pair[1].if_recorded_ns):
             if recorded_ns + account.if_recorded_ns > _room(budget_ns, fixed_ns - account.spent_ns):

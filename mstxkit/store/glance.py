@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import struct
+from collections import Counter
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple, Sequence
 
@@ -153,18 +154,38 @@ def newest_records(descriptor: int, at: int, bank: livefile.BankHead, at_most: i
         bank: Its head.
         at_most: So many records are looked at.
     """
-    first = max(0, bank.record_count - at_most)
-    size, place = records.RECORD_BYTES, at + livefile.BANK_HEADER_BYTES
-    raw = documents.read_part(descriptor, place + first * size, (bank.record_count - first) * size)
-    for index in reversed(range(len(raw) // size)):
-        w0, w1, w2 = records.WORDS.unpack_from(raw, index * size)
+    first, raw = _newest_raw(descriptor, at, bank, at_most)
+    for index in reversed(range(len(raw) // records.RECORD_BYTES)):
+        w0, w1, w2 = records.WORDS.unpack_from(raw, index * records.RECORD_BYTES)
         if records.kind_of(w2) != records.ATTRIBUTE and records.is_whole(w0, w1, w2, bank.salt, first + index):
             yield records.unpack(w0, w1, w2)
 
 
+def newest_kinds(descriptor: int, at: int, bank: livefile.BankHead, at_most: int) -> Counter[tuple[int, int, int]]:
+    """How often each (stage, site, track) is among these; of those that are alike the first one's check speaks for all.
+    A fifth of the cost.
+    """
+    first, raw = _newest_raw(descriptor, at, bank, at_most)
+    kinds = Counter[tuple[int, int, int]]()
+    for index, (w0, w1, w2) in enumerate(records.WORDS.iter_unpack(raw), first):
+        kind = w0 >> 48, w1 & 0xFFFF, w1 >> 16 & 0xFFFF
+        if w2 >> records.KIND_SHIFT & 3 != records.ATTRIBUTE and (
+            kind in kinds or records.is_whole(w0, w1, w2, bank.salt, index)
+        ):
+            kinds[kind] += 1
+    return kinds
+
+
+def _newest_raw(descriptor: int, at: int, bank: livefile.BankHead, at_most: int) -> tuple[int, bytes]:
+    first = max(0, bank.record_count - at_most)
+    size, place = records.RECORD_BYTES, at + livefile.BANK_HEADER_BYTES
+    raw = documents.read_part(descriptor, place + first * size, (bank.record_count - first) * size)
+    return first, raw[: len(raw) // size * size]
+
+
 def monotonic_ns(head: bytes, header: livefile.Header, ticks: int) -> int | None:
     """Ticks on CLOCK_MONOTONIC, by the newest anchor."""
-    anchors = livefile.read_anchors(head)
-    if not anchors or not header.ticks_per_ns > 0:  # nor NaN
+    anchor = livefile.newest_anchor(head)
+    if anchor is None or not header.ticks_per_ns > 0:  # nor NaN
         return None
-    return anchors[-1].monotonic_ns + int((ticks - anchors[-1].ticks) / header.ticks_per_ns)
+    return anchor.monotonic_ns + int((ticks - anchor.ticks) / header.ticks_per_ns)

@@ -241,6 +241,13 @@ def write_anchor(view: memoryview, anchor: Anchor) -> None:
     _U64.pack_into(view, ANCHOR_COUNT_AT, count + 1)
 
 
+def newest_anchor(view: Buffer) -> Anchor | None:
+    """The anchor that was appended last; None while there is none. *Cost*: a hundredth of reading all of them."""
+    count = _U64.unpack_from(view, ANCHOR_COUNT_AT)[0]
+    place = 0 if count < 2 else 1 + (count - 2) % (ANCHOR_ENTRIES - 1)
+    return Anchor(*_ANCHOR.unpack_from(view, ANCHORS_AT + place * ANCHOR_BYTES)) if count else None
+
+
 def read_anchors(view: Buffer) -> list[Anchor]:
     """All anchors held, by ticks; one that is being overwritten at this moment may be missing."""
     count = min(_U64.unpack_from(view, ANCHOR_COUNT_AT)[0], ANCHOR_ENTRIES)

@@ -56,13 +56,11 @@ class Lookout:
             self._looking.release()
 
     def _tell(self, names: list[str]) -> None:
-        self._glances = {name: self._glances.get(name) or self._glance(name) for name in names}
+        places = {name: self._folder / f"{name}{layout.LIVE_SUFFIX}" for name in names}
+        self._glances = {name: self._glances.get(name) or LiveGlance(place) for name, place in places.items()}
         seen = ((_looked(glance), time.monotonic_ns()) for glance in self._glances.values())
         processes = [_as_json(glimpse, now_ns) for glimpse, now_ns in seen if glimpse is not None]
         whereabouts.write(self._run, self._run_id, self._folder, processes)
-
-    def _glance(self, name: str) -> LiveGlance:
-        return LiveGlance(self._folder / f"{name}{layout.LIVE_SUFFIX}")
 
 
 def _looked(glance: LiveGlance) -> Glimpse | None:

@@ -12,7 +12,6 @@ from . import samples
 if TYPE_CHECKING:
     from .samples import MetricSample
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MISSING = "prometheus-client is not installed here: pip install 'mstxkit[metrics]'"
 
 

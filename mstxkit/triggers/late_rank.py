@@ -55,7 +55,8 @@ def middle_of(values: Seconds) -> Seconds:
     count = values.shape[0]
     if count == 0:
         return np.full(values.shape[1:], np.nan)
-    ordered = np.sort(values, axis=0)  # NaN last
+    ordered = values.copy()
+    ordered.sort(axis=0)  # NaN last
     if not np.isnan(ordered[-1]).any():
         return np.asarray(0.5 * (ordered[(count - 1) // 2] + ordered[count // 2]))
     counts = count - np.isnan(ordered).sum(axis=0)
@@ -65,13 +66,3 @@ def middle_of(values: Seconds) -> Seconds:
     at: tuple[Any, ...] = tuple(np.indices(values.shape[1:], sparse=True))
     lower, upper = (low, *at), (high, *at)
     return np.asarray(0.5 * (ordered[lower] + ordered[upper]))
-
-
-def lost_s(entered_s: Seconds) -> Seconds:
-    """(M,) by how much earlier all would have been there without each member: 0 for all but the last."""
-    lost = np.zeros(len(entered_s))
-    seen = np.flatnonzero(np.isfinite(entered_s))
-    if len(seen) > 1:
-        order = seen[np.argsort(entered_s[seen], kind="stable")]
-        lost[order[-1]] = entered_s[order[-1]] - entered_s[order[-2]]
-    return lost

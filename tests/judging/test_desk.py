@@ -15,6 +15,7 @@ from mstxkit.judging import desk as module
 from mstxkit.judging.controller import Controller
 from mstxkit.judging.desk import Desk
 from mstxkit.judging.evidence import RoleStep
+from mstxkit.judging.steps import Closing
 from mstxkit.store import batches, layout, run_file, verdicts
 from mstxkit.store.handed_over import SummaryRing
 
@@ -114,6 +115,20 @@ def test_what_could_not_be_read_once_is_read_at_the_next_look(job: Job, monkeypa
     desk.look()
 
     assert (before, len(job.steps)) == (0, 39)
+
+
+def test_who_judges_looks_again_just_when_a_step_is_settled(job: Job) -> None:
+    desk = job.judge(looks=False)
+    at_rest_s = desk.pause_s
+    job.hand_over(40)
+    desk.look()
+    before, pause_s = len(job.steps), desk.pause_s
+    time.sleep(pause_s)
+    desk.look()
+
+    assert 0 < pause_s <= Closing().settle_s < at_rest_s
+    assert (before, len(job.steps)) == (39, 40)
+    assert desk.pause_s == at_rest_s, "nobody has begun with another one"
 
 
 def _fails(*_: object) -> bytes:

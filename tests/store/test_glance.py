@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,8 +16,8 @@ import mstxkit
 from mstxkit.engine.choose import engine
 from mstxkit.errors import FormatError
 from mstxkit.recorder import here
-from mstxkit.store import livefile
-from mstxkit.store.glance import Glimpse, LiveGlance
+from mstxkit.store import livefile, records
+from mstxkit.store.glance import Glimpse, LiveGlance, newest_kinds, newest_records
 
 
 @pytest.fixture
@@ -126,3 +127,26 @@ def test_a_stage_is_seen_below_more_open_ranges_than_are_read_at_first(glance: A
 
     assert (found.step, found.stage) == (9, "actor_update")
     assert (after.step, after.stage) == (9, None)
+
+
+def test_kinds_are_counted_as_the_records_say_without_attributes_and_what_is_damaged(tmp_path: Path) -> None:
+    salt, chance = 77, random.Random(1)
+    raw = [
+        records.pack(_record(chance, index), salt, index + (index % 7 == 3)) for index in range(200)
+    ]  # of every seventh the check bits are another place's
+    file = tmp_path / "bank"
+    file.write_bytes(b"\0" * livefile.BANK_HEADER_BYTES + b"".join(raw))
+    bank = livefile.BankHead(1, livefile.ACTIVE, salt, 0, 200, 0, 0)
+    with file.open("rb") as opened:
+        newest = list(newest_records(opened.fileno(), 0, bank, 64))
+        kinds = newest_kinds(opened.fileno(), 0, bank, 64)
+
+    assert set(kinds) == {(record.stage, record.site, record.track) for record in newest}
+    assert all(kinds[record.stage, record.site, record.track] >= newest.count(record) for record in newest)
+    assert sum(kinds.values()) <= 64 - sum(records.kind_of(records.WORDS.unpack(one)[2]) == 2 for one in raw[-64:])
+
+
+def _record(chance: random.Random, index: int) -> records.Record:
+    kind = chance.choice((records.RANGE, records.RANGE, records.MARK, records.ATTRIBUTE))
+    place = chance.randrange(3), chance.randrange(3), chance.randrange(5), chance.randrange(2)
+    return records.Record(1000 + index, 10, *place, 0, False, kind)

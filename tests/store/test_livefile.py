@@ -154,6 +154,14 @@ def test_the_first_anchor_stays_and_the_last_63_go_round(view: memoryview, writt
     assert livefile.read_anchors(view) == [anchor(n) for n in expected]
 
 
+@pytest.mark.parametrize("written", [0, 1, 2, 63, 64, 65, 127, 128, 1_000])
+def test_the_newest_anchor_is_the_one_that_was_written_last(view: memoryview, written: int) -> None:
+    for n in range(written):
+        livefile.write_anchor(view, anchor(n))
+
+    assert livefile.newest_anchor(view) == (anchor(written - 1) if written else None)
+
+
 @given(st.lists(st.builds(Anchor, u64, u64, u64, u64), max_size=70))
 def test_anchors_of_any_numbers_come_back_by_their_ticks_and_none_is_invented(written: list[Anchor]) -> None:
     view = laid_out(SMALL)

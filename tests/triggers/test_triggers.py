@@ -88,10 +88,6 @@ def test_of_two_each_is_late_by_the_other() -> None:
     assert late_rank.lateness(np.array([1.0, 3.0]), np.zeros(2)).tolist() == [-2.0, 2.0]
 
 
-def test_only_the_last_loses_time_and_no_more_than_up_to_the_one_before_it() -> None:
-    assert late_rank.lost_s(np.array([0.0, 5.0, np.nan, 7.0])).tolist() == [0, 0, 0, 2]
-
-
 def test_a_middle_leaves_out_who_was_not_there() -> None:
     values = np.array([[1.0, np.nan], [3.0, np.nan], [np.nan, np.nan]])
 
