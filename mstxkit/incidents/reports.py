@@ -120,7 +120,8 @@ def _inside(judged: JudgedRange) -> dict[str, Any]:
     return {
         "name": range_.name[:200], "stage": range_.stage[:200], "domain": range_.domain[:200], "step": step,
         "track": range_.slot.track, "depth": range_.slot.depth, "tid": range_.slot.thread, "start": range_.slot.start,
-        "since_ns": wall_ns(range_.since_ns), "open_s": round(judged.open_s, 3), "quiet_s": round(judged.quiet_s, 3),
+        "since_ns": wall_ns(range_.since_ns), "quiet_ns": range_.quiet_ns,
+        "open_s": round(judged.open_s, 3), "quiet_s": round(judged.quiet_s, 3),
         "limit_s": round(judged.limit_s, 3), "is_stuck": judged.is_stuck, "patience_s": round(judged.patience_s, 3),
     }  # fmt: skip
 
