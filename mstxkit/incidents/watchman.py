@@ -158,7 +158,8 @@ class Watchman:
         self._events += self._host.look()
         try:
             self._of_events()
-            self._of_hangs()
+            if not self._events:  # who is gone is told of first
+                self._of_hangs()
             if time.monotonic() - self._run_s >= _RUN_EVERY_S:
                 self._run_s = time.monotonic()
                 self._look_at_run()
@@ -228,7 +229,11 @@ class Watchman:
         if (is_alone and cause is None) or not (is_alone or is_held or not self._folders.was_quiet()):
             self._rest()
             return
+        asked_s = time.monotonic()
         call = self._folders.open(HANG, since_ns)
+        if time.monotonic() - asked_s > _LOOKS_EVERY_S:  # the run folder hung, and much may have happened meanwhile
+            self._events += self._host.look()
+            reports = self._host.reports(asks_all=False)
         if call.by != self._place or call.name in self._mine:
             self._answer(call, reports)
             self._rest()

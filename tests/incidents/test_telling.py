@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from builders import lives
 from builders.hanging import HANG_S, Job, Start, follow, go_on, watchmen
-from builders.mounts import Mount, mount  # noqa: F401
+from builders.mounts import Mount, frozen_disk, mount  # noqa: F401
 
 from mstxkit.incidents import folder
 from mstxkit.store import incidents, verdicts
@@ -94,12 +97,12 @@ def test_who_stalls_again_and_again_is_told_of_less_and_less(start: Start) -> No
     assert 1 <= len(incidents.names(job.run)) <= 2
 
 
+@pytest.mark.parametrize(("deed", "kind"), [("killed", "killed"), ("crash", "signal")])
 def test_a_death_that_the_run_folder_does_not_take_is_told_of_once_there_is_room(
-    start: Start,
-    mount: Mount,  # noqa: F811
-) -> None:
+    start: Start, deed: str, kind: str, mount: Mount  # noqa: F811
+) -> None:  # fmt: skip
     run = mount("small", "size=4m") / "run"
-    job = start("killed", "waits", run=run, hang_s=60.0)
+    job = start(deed, "waits", run=run)
     with (run.parent / "fills").open("wb", buffering=0) as file:
         try:
             while file.write(b"x" * 4096):
@@ -111,4 +114,36 @@ def test_a_death_that_the_run_folder_does_not_take_is_told_of_once_there_is_room
     (run.parent / "fills").unlink()
 
     incident = job.incident(20)
-    assert (incident.kind, incident.rank) == ("killed", 0)
+    assert (incident.kind, incident.rank, incident.range) == (kind, 0, "score")
+
+
+def test_where_the_run_folder_is_frozen_what_the_rank_itself_is_held_by_is_told(
+    start: Start,
+    frozen_disk: Path,  # noqa: F811
+) -> None:
+    """Threads of ours, and the watchman, wait for that disk: the rank does not."""
+    job = start("lock", "waits", run=frozen_disk / "run", hang_s=4.0)
+    subprocess.run(["fsfreeze", "-f", frozen_disk], check=True)
+    try:
+        time.sleep(8)
+    finally:
+        subprocess.run(["fsfreeze", "-u", frozen_disk], check=True)
+    incident = job.incident(20)
+    job.end()  # before its disk is gone
+
+    assert (incident.kind, incident.rank) == ("hang", 0)
+    assert "it waits for a lock" in incident.reason
+
+
+def test_ranks_of_which_each_is_the_first_process_of_a_container_are_told_of(start: Start, tmp_path: Path) -> None:
+    """Who watches is in the namespace of one of them, as its child, and knows the other by no number."""
+    own = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    if shutil.which("unshare") is None or subprocess.run([*own, "true"], capture_output=True).returncode:
+        pytest.skip("this user makes no namespaces")
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {" ".join(own)} {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    incident = start("lock", "waits", python=str(python)).incident()
+
+    assert (incident.kind, incident.rank, incident.range) == ("hang", 0, "score")
+    assert incident.waits_for == "rank 1 actor waits for rank 0 actor in reward"
