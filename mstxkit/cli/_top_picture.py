@@ -119,7 +119,8 @@ def _of_verdict(verdict: Verdict, paper: Paper) -> Iterator[Text]:
     since = f"since step {verdict.since_step:,}" if verdict.since_step is not None else ""
     blame = line_of("! ", "bold red") if verdict.is_blaming else line_of("? ", "bold yellow")
     yield blame.append(sentence(fields), "bold")
-    asked = f"profile asked for: {for_terminal(verdict.request, 40)}" if verdict.request else ""
+    failed = verdict.no_request and f", which did not come: {for_terminal(verdict.no_request, _TEXT_AT_MOST)}"
+    asked = f"profile asked for: {for_terminal(verdict.request, 40)}{failed}" if verdict.request else ""
     about = filter(None, (lost, since, for_terminal(verdict.waits_for, _TEXT_AT_MOST), asked))
     yield from _wrapped(paper.dot.join(about), paper)
     if verdict.next:

@@ -94,6 +94,17 @@ def test_it_says_that_nobody_is_blamed_only_where_that_can_be_known(
     assert words in shown(job).output
 
 
+def test_a_profile_that_did_not_come_is_said_as_watch_says_it(job: ShownJob) -> None:
+    job.say(role())
+    job.blame(verdict(request="12ab", no_request="rank 1 failed: nothing was written", waits_for=""))
+    words = "profile 12ab, which did not come: rank 1 failed: nothing was written"
+
+    assert words.replace("profile", "profile asked for:") in shown(job, "--once", COLUMNS="200").output
+    assert words in typer_testing.CliRunner().invoke(
+        mstxkit.cli.application("watch"), ["watch", str(job.run), "--once"]
+    ).output  # fmt: skip
+
+
 def test_verdicts_that_were_withdrawn_or_only_ask_for_more_blame_nobody(job: ShownJob) -> None:
     job.say(role())
     job.blame(verdict(withdrawn="it is gone"), verdict(id="b", kind=NOT_ENOUGH_EVIDENCE, rank=None))
