@@ -135,7 +135,7 @@ def _take(recorder: Any) -> None:
         agent = Agent(recorder.run, recorder.run_id, recorder.live.path.parent, *_of_judge(_beside.settings))
         handing_on = HandingOn(agent.turn, agent.last)
         watchman = _watchman(recorder)
-        keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path, handing_on, recorder.care, watchman)
+        keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path, watchman, handing_on, recorder.care)
         rings = Rings.beside(recorder.live.path, recorder.is_forked)
         if _beside.settings.hang_s:
             _beside.last_words = LastWordsHere(recorder.live.path, rings.read_now, recorder.learn_identity)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _VERDICTS_SHOWN, _LATE_SHOWN, _TEXT_AT_MOST = 3, 4, 300
 _NAME_COLUMNS, _NUMBER_COLUMNS, _WHO_COLUMNS, _WORK_COLUMNS = 26, 8, 12, 26
+# Where the bar is as short as it gets.
+_BESIDE_NAMES = 2 + 1 + 6 + 1 + 2 * _NUMBER_COLUMNS + 1 + _WHO_COLUMNS
 _SMALL = 20
 _IN_ASCII = {ord("…"): "~", ord("µ"): "u", ord("·"): "-"}
 _NS = 1e9
@@ -54,10 +56,13 @@ def _title(sighting: Sighting, paper: Paper) -> Iterator[Text]:
     steps = sorted({role.step for role in state.roles}) if state is not None else []
     step = "" if not steps else f"step {steps[-1]:,}" if len(steps) == 1 else f"steps {steps[0]:,} to {steps[-1]:,}"
     hosts = "" if state is None else f"{counted(_members(state), 'rank')} on {counted(state.hosts, 'host')}"
-    line = line_of(shown(paper.run), "bold")
-    for part in filter(None, (step, hosts, _judged(sighting))):
-        line.append(f"{paper.dot}{part}", "not bold")
-    yield line
+    parts = [part for part in (step, hosts, _judged(sighting)) if part]
+    rest = "".join(f"{paper.dot}{part}" for part in parts)
+    if len(rest) + len(shown(paper.run)) > paper.columns:  # whether it is of now is never cut off
+        rest = "".join(f"{paper.dot}{part}" for part in parts if part != hosts)
+    name = line_of(shown(paper.run))
+    name.truncate(max(4, paper.columns - len(rest)), overflow="ellipsis")
+    yield line_of(name.plain, "bold").append(rest, "not bold")
     yield line_of()
 
 
@@ -87,7 +92,8 @@ def _of_incident(sighting: Sighting, paper: Paper) -> Iterator[Text]:
         yield line_of(f"!! {for_terminal(words, _TEXT_AT_MOST)}", "bold red")
     else:
         yield line_of(f"!! {for_terminal(headline(incident), _TEXT_AT_MOST)}", "bold red").append(ago, "not bold")
-    yield line_of(f"   its page, in the run's folder: {for_terminal(incident.page)}", "cyan")
+    its_page = line_of(f"   its page, in the run's folder: {for_terminal(incident.page)}", "cyan")
+    yield its_page if its_page.cell_len <= paper.columns else line_of(f"   {for_terminal(incident.page)}", "cyan")
     yield line_of()
 
 
@@ -119,7 +125,8 @@ def _of_verdict(verdict: Verdict, paper: Paper) -> Iterator[Text]:
     since = f"since step {verdict.since_step:,}" if verdict.since_step is not None else ""
     blame = line_of("! ", "bold red") if verdict.is_blaming else line_of("? ", "bold yellow")
     yield blame.append(sentence(fields), "bold")
-    asked = f"profile asked for: {for_terminal(verdict.request, 40)}" if verdict.request else ""
+    failed = verdict.no_request and f", which did not come: {for_terminal(verdict.no_request, _TEXT_AT_MOST)}"
+    asked = f"profile asked for: {for_terminal(verdict.request, 40)}{failed}" if verdict.request else ""
     about = filter(None, (lost, since, for_terminal(verdict.waits_for, _TEXT_AT_MOST), asked))
     yield from _wrapped(paper.dot.join(about), paper)
     if verdict.next:
@@ -158,7 +165,7 @@ def _of_role(role: RoleFigures, paper: Paper, rows: int, blamed: set[int | None]
     numbers = f"{'median':>{_NUMBER_COLUMNS}}{'longest':>{_NUMBER_COLUMNS + 1}}  slowest"
     yield line_of(head, "bold")
     full, rest = _marks(paper)
-    legend = f"  {fitted(f'{full} median  {rest} to the longest', _NAME_COLUMNS + 1 + bar)} "
+    legend = f"  {fitted(f'{full} median  {rest} to the longest', _name_columns(paper) + 1 + bar)} "
     yield line_of(legend + numbers, "dim")
     scale_s = max((stage.max_s for stage in kept), default=0.0)
     for stage in kept:
@@ -171,15 +178,22 @@ def _of_role(role: RoleFigures, paper: Paper, rows: int, blamed: set[int | None]
         yield line_of("  late: ", "yellow").append("; ".join(who), "not dim")
 
 
+def _name_columns(paper: Paper) -> int:
+    """Of a stage: in a narrow terminal fewer, so that who is the slowest is not cut off."""
+    return max(8, min(_NAME_COLUMNS, paper.columns - _BESIDE_NAMES))
+
+
 def _bar_columns(paper: Paper, has_work: bool) -> int:
-    taken = 2 + _NAME_COLUMNS + 1 + 1 + 2 * _NUMBER_COLUMNS + 1 + _WHO_COLUMNS + (_WORK_COLUMNS if has_work else 0)
+    taken = (
+        2 + _name_columns(paper) + 1 + 1 + 2 * _NUMBER_COLUMNS + 1 + _WHO_COLUMNS + (_WORK_COLUMNS if has_work else 0)
+    )
     return max(6, min(60, paper.columns - taken))
 
 
 def _of_stage(
     stage: StageFigures, paper: Paper, bar: int, scale_s: float, blamed: set[int | None], has_work: bool
 ) -> Text:
-    line = line_of(f"  {fitted(shown(stage.stage), _NAME_COLUMNS)} ")
+    line = line_of(f"  {fitted(shown(stage.stage), _name_columns(paper))} ")
     full, rest = _marks(paper)
     until = _columns(stage.max_s, scale_s, bar)
     solid = min(until, _columns(stage.median_s, scale_s, bar))

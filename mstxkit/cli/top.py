@@ -12,10 +12,11 @@ import time
 import tty
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 import typer
 
+from ..store import run_file
 from . import FOUND_WRONG, _run_folder, _show
 
 if TYPE_CHECKING:
@@ -52,13 +53,17 @@ def top(
         sighting = sight.look()
         _show.as_json(_document(run, run_id, sighting)) if json else _print(console, sighting, run, _ROWS_ONCE)
         raise typer.Exit(FOUND_WRONG if any(verdict.is_blaming for verdict in sighting.verdicts) else 0)
-    last = _live(sight.look, console, run)
+    last = _live(sight.look, console, run, lambda: run_file.id_of(folder) == run_id)
+    if last is None and run_file.id_of(folder) != run_id:
+        _show.stop(f"{run} is gone: somebody has removed it, or another run lies there", FOUND_WRONG)
     if last is not None:
         _print(console, last, run, _ROWS_ONCE)
 
 
-def _live(look: Any, console: Console, run: Path) -> Sighting | None:
-    """The last sighting where the job has ended meanwhile, or before; None where somebody has seen enough."""
+def _live(look: Any, console: Console, run: Path, is_there: Callable[[], bool]) -> Sighting | None:
+    """The last sighting where the job has ended meanwhile, or before; None where somebody has seen enough, or the run
+    is gone.
+    """
     from rich.live import Live
 
     from ..judging.sight import Judges
@@ -67,7 +72,7 @@ def _live(look: Any, console: Console, run: Path) -> Sighting | None:
     if first.by == Judges.OVER:
         return first  # type: ignore[no-any-return]
     with _keys() as key, Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
-        while True:
+        while is_there():
             before_s = time.process_time()
             sighting = look()
             if sighting.by == Judges.OVER:
@@ -75,7 +80,8 @@ def _live(look: Any, console: Console, run: Path) -> Sighting | None:
             live.update(_picture(console, sighting, run, console.height), refresh=True)
             pause_s = min(_EVERY_AT_MOST_S, max(_EVERY_S, _PAUSES * (time.process_time() - before_s)))
             if key(pause_s) in ("q", "Q"):
-                return None
+                break
+    return None
 
 
 def _picture(console: Console, sighting: Sighting, run: Path, rows: int) -> RenderableType:

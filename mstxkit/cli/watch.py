@@ -150,7 +150,8 @@ def _line(verdict: Verdict) -> str:
     if verdict.withdrawn:
         return for_terminal(f"step {verdict.step}: {head}: withdrawn: {verdict.withdrawn}")
     profile = verdict.no_request and f"no profile: {verdict.no_request}"
-    profile = f"asked for profile {verdict.request}" if verdict.request else profile
+    failed = verdict.no_request and f", which did not come: {verdict.no_request}"
+    profile = f"asked for profile {verdict.request}{failed}" if verdict.request else profile
     clauses = (about, verdict.waits_for, profile, verdict.next and f"next: {verdict.next}")
     rest = "; ".join(filter(None, clauses))
     return for_terminal(f"step {verdict.step}: {head}: {rest}")

@@ -54,13 +54,14 @@ def threads_of(processes: Iterable[WatchedProcess], folder: Path, is_idle: Calla
         folder: Of the live files.
         is_idle: Does this one nothing that could be held up? Then its ring is read as well, and a signal may be sent.
     """
-    waiting = {process.name: (process, process.stacks_state()) for process in processes if process.pid}
+    waiting = {process.name: (process, process.stacks_state()) for process in processes}
     answers = {}
     before = {name: process.last_words() for name, (process, _) in waiting.items()}
     for process, _ in waiting.values():
         what = stacks.ASK_ALL if is_idle(process.name) else stacks.ASK_THREADS
         ask(folder, process.name, what)
-    able = {name: of for name, of in waiting.items() if kernel.state_of(of[0].pid) not in _CANNOT_ANSWER}
+    states = {name: kernel.state_of(of[0].pid) if of[0].pid else "" for name, of in waiting.items()}
+    able = {name: of for name, of in waiting.items() if states[name] not in _CANNOT_ANSWER}
     answers.update(_answered(able, ITSELF, ANSWERS_WITHIN_S))
     full = _full({name: (able[name][0], before[name].full_answers) for name in answers})
     answers = {name: answer._replace(has_ring=name in full and is_idle(name)) for name, answer in answers.items()}
@@ -73,7 +74,7 @@ def threads_of(processes: Iterable[WatchedProcess], folder: Path, is_idle: Calla
             answers[name] = Answer(ITSELF, words.threads)
     deadline = time.monotonic() + _PY_SPY_WITHIN_S
     for name, (process, _) in waiting.items():
-        if name not in answers and time.monotonic() < deadline:
+        if name not in answers and process.pid and time.monotonic() < deadline:
             answers[name] = _by_py_spy(process.pid)
     return answers
 

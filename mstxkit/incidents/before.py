@@ -2,54 +2,75 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, NamedTuple
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
-from ..store.incidents import HANG, Incident
+from ..store.incidents import EXCEPTION, HANG, REQUEST, Incident
 from ..store.values import list_of, table_of, text_of, whole_number
-from .folder import IncidentFolders
+from .folder import Call, IncidentFolders
 
 # A range that is open: process, track, start.
 Place = tuple[str, int, int]
+Report = Mapping[str, Any]
 
 
 class ToldBefore(NamedTuple):
     """By incident, but what was raised: by process.
 
     Args:
-        inside: The ranges that this host's processes were inside of when it answered. An incident that it opened itself
+        inside: The ranges of this host's processes that need not be told of any more. An incident that it opened itself
             and did not conclude is none of these: it is still to be told.
-        stuck: Those of them that were stuck.
+        stuck: Those that were stuck, with CLOCK_MONOTONIC of the last that went on in each.
         lasting: Hangs that this host has told of, and that are not over.
         raised: How many exceptions that nobody caught.
+        gone: Who was gone, by process.
     """
 
     inside: dict[str, set[Place]]
-    stuck: dict[str, set[Place]]
+    stuck: dict[str, dict[Place, int]]
     lasting: dict[str, Incident]
     raised: dict[str, int]
+    gone: set[str]
 
 
 def told_before(folders: IncidentFolders) -> ToldBefore:
     """Of all incidents that are there. Reads the call, the conclusion and this host's answer of each."""
-    before = ToldBefore({}, {}, {}, {})
+    before = ToldBefore({}, {}, {}, {}, set())
     for call in folders.calls():
         incident = folders.concluded(call.name)
         if call.by == folders.place and incident is None:
             continue
         reports = folders.own_reports(call.name)
-        before.inside[call.name] = {place for place, _ in _places(reports)}
-        before.stuck[call.name] = {place for place, is_stuck in _places(reports) if is_stuck}
+        is_over = incident is not None and incident.over_ns > 0
+        places = dict(_places(reports))
+        tells = not is_over and tells_of_all(call, folders.place, reports)
+        before.inside[call.name] = set(places) if tells else set()
+        before.stuck[call.name] = {
+            place: whole_number(range_.get("quiet_ns"))
+            for place, range_ in places.items()
+            if range_.get("is_stuck") is True
+        }
         if call.by == folders.place and incident is not None and incident.kind == HANG and not incident.over_ns:
             before.lasting[call.name] = incident
         for report in reports:
             name = text_of(report.get("process"))
             before.raised[name] = max(before.raised.get(name, 0), whole_number(report.get("raised")))
+            before.gone.update({name} if report.get("gone_ns") else ())
     return before
 
 
-def _places(reports: list[dict[str, Any]]) -> Iterator[tuple[Place, bool]]:
-    """With: was it stuck?"""
+def tells_of_all(call: Call, place: str, reports: Sequence[Report]) -> bool:
+    """Need nothing be told any more of what this host's processes are inside of now?
+
+    Not so where somebody only asked, or where an exception has ended a thread and no process: what hangs does not by
+    that.
+    """
+    raised = [table_of(exc) for report in reports for exc in list_of(report.get("exceptions"))[-1:]]
+    is_of_process = call.kind != EXCEPTION or call.by != place or any(exc.get("is_main") is True for exc in raised)
+    return call.kind != REQUEST and is_of_process
+
+
+def _places(reports: Sequence[Report]) -> Iterator[tuple[Place, Report]]:
     for report in reports:
         for range_ in map(table_of, list_of(report.get("inside"))):
             place = whole_number(range_.get("track")), whole_number(range_.get("start"))
-            yield (text_of(report.get("process")), *place), range_.get("is_stuck") is True
+            yield (text_of(report.get("process")), *place), range_

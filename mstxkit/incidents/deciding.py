@@ -157,11 +157,15 @@ def _of_others(waiters: list[Report], reports: Sequence[Report], hang_s: float) 
         return None
     if any(map(may_wait, waiters)):
         return None
-    # A driver, which has no rank, waits for those that have one.
-    chosen = min(waiters, key=lambda r: (small_number(r.get("rank")) is None, since_ns(r), _name(r)))
+    # A driver, which has no rank, waits for those that have one, and of these they all for who waits for its own child.
+    held_up = {report.get("rank") for report in reports if _is_beside(report) and is_unmarked(report)}
+    chosen = min(
+        waiters,
+        key=lambda r: (small_number(r.get("rank")) is None, r.get("rank") not in held_up, since_ns(r), _name(r)),
+    )
     others = tuple(report for report in waiters if report is not chosen)
     reason = "it waits for another process, and none that is recorded works"
-    unmarked = who_all(filter(_is_unmarked, reports))
+    unmarked = who_all(filter(is_unmarked, reports))
     reason += f"; in its own code, inside of no range: {unmarked}" if unmarked else ""
     return Cause(chosen, "others", reason, others)
 
@@ -211,9 +215,9 @@ def held(report: Report) -> str:
     return "lock" if "futex" in text_of(report.get("waits_in")) else "own"
 
 
-def _is_unmarked(report: Report) -> bool:
-    """Is it at something of its own, of which no range says what it is?"""
-    is_known = not _inside(report) and not _is_beside(report) and bool(table_of(report.get("thread")))
+def is_unmarked(report: Report) -> bool:
+    """Is it at something of its own, of which no range says what it is, as a data loader that is stuck?"""
+    is_known = not _inside(report) and bool(table_of(report.get("thread")))
     return is_known and held(report) in ("own", "lock")
 
 

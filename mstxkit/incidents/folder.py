@@ -4,6 +4,7 @@ where nothing was wrong.
 
 from __future__ import annotations
 
+import calendar
 import json
 import os
 import shutil
@@ -71,23 +72,17 @@ class IncidentFolders:
             raise MstxkitError("the run is gone")
         folders.make_folder(self._folder)
         with documents.locked(self._folder / layout.INCIDENTS_LOCK, _LOCKED_WITHIN_S):
-            now_ns = time.time_ns()
-            newest = self.newest()
-            if newest is not None and (kind != incidents.REQUEST or newest.kind == kind):
-                is_same = kind == newest.kind == incidents.HANG and newest.opened_ns >= since_ns
-                if is_same or 0 <= now_ns - newest.opened_ns <= TOGETHER_NS:
-                    return newest
+            now_ns, newest = time.time_ns(), self.newest()
+            if newest is not None and _belongs_to(newest, kind, since_ns, now_ns) and not self._is_over(newest.name):
+                return newest
             self._make_room()
             return self._made(kind, now_ns)
 
     def _made(self, kind: str, now_ns: int) -> Call:
-        while True:
-            name = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now_ns // 10**9)) + f".{now_ns // 10**6 % 1000:03d}"
-            try:
-                os.mkdir(self._folder / name, folders.FOLDER_MODE)
-                break
-            except FileExistsError:
-                now_ns += 10**6
+        name = _name_of(now_ns)
+        for last in incidents.names(self._run)[-1:]:
+            name = max(name, _name_after(last))  # the newest is the last, also where a clock was set back
+        os.mkdir(self._folder / name, folders.FOLDER_MODE)
         call = Call(name, kind, now_ns, self.place)
         fields = {"format": FORMAT, "run": self._run_id, **call._asdict()}
         try:
@@ -123,6 +118,10 @@ class IncidentFolders:
             return incidents.summary(self._run, name, self._run_id)
         except Unusable:
             return None
+
+    def _is_over(self, name: str) -> bool:
+        incident = self.concluded(name)
+        return incident is not None and incident.over_ns > 0
 
     def answer(self, name: str, reports: Sequence[Mapping[str, Any]]) -> None:
         """Leave what this host has to report.
@@ -202,6 +201,30 @@ class IncidentFolders:
             del sizes[oldest]
         if names and self._at_most < 2:
             raise MstxkitError("there is an incident, and no more are kept")
+
+
+def _belongs_to(newest: Call, kind: str, since_ns: int, now_ns: int) -> bool:
+    """Is what is wrong now told in the newest incident? Who only asked, and an exception that ended nothing, are no
+    reason for a hang.
+    """
+    if newest.opened_ns > now_ns + TOGETHER_NS:
+        return False  # the clock was set back
+    if incidents.REQUEST in (kind, newest.kind) or (kind, newest.kind) == (incidents.HANG, incidents.EXCEPTION):
+        return kind == newest.kind and now_ns - newest.opened_ns <= TOGETHER_NS
+    return now_ns - newest.opened_ns <= TOGETHER_NS or (kind == newest.kind and newest.opened_ns >= since_ns)
+
+
+def _name_of(time_ns: int) -> str:
+    return time.strftime("%Y%m%dT%H%M%S", time.gmtime(time_ns // 10**9)) + f".{time_ns // 10**6 % 1000:03d}"
+
+
+def _name_after(name: str) -> str:
+    try:
+        return _name_of(
+            (calendar.timegm(time.strptime(name[:15], "%Y%m%dT%H%M%S")) * 1000 + int(name[16:]) + 1) * 10**6
+        )
+    except ValueError:  # nobody has opened one then
+        return ""
 
 
 def _sizes(folder: Path) -> Iterator[int]:

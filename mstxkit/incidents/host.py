@@ -43,10 +43,12 @@ class HostEvent(NamedTuple):
     Args:
         kind: Of `store.incidents.KINDS`.
         process: Its name.
+        time_ns: When it was seen; wall clock.
     """
 
     kind: str
     process: str
+    time_ns: int
 
 
 class _Death(NamedTuple):
@@ -84,18 +86,16 @@ class WatchedHost:
         # Is nobody new to be looked at any more?
         self.is_closing = False
 
-    def have_raised(self, counts: Mapping[str, int]) -> None:
-        """So many exceptions of these processes have been told of already."""
-        self._raised |= {name: ((0, 0), count) for name, count in counts.items()}
+    def have_told_of(self, raised: Mapping[str, int], gone: set[str]) -> None:
+        """So many exceptions of these processes have been told of already, and that these are gone."""
+        self._raised |= {name: ((0, 0), count) for name, count in raised.items()}
+        for name in gone & self.processes.keys():
+            self._over.add(name)
+            self._forget(self.processes.pop(name))
 
     def look(self) -> list[HostEvent]:
         """Look at all of them; deaths and exceptions that are news."""
-        now_ns = time.monotonic_ns()
-        names = self._names()
-        self._over &= set(names)
-        for name in names:
-            if name not in self.processes and name not in self._over and not self.is_closing:
-                self._begin(name)
+        names, now_ns = self.begin(), time.monotonic_ns()
         events, ended = [], self._ended_within(0)
         for name, process in list(self.processes.items()):
             self._look_at(process, now_ns)
@@ -166,24 +166,41 @@ class WatchedHost:
         except OSError:
             return []
 
-    def _begin(self, name: str) -> None:
-        try:
-            process = WatchedProcess(self._folder, name)
-        except (OSError, FormatError):
-            return  # it is just being made, or has just ended
-        if process.is_gone():  # nobody saw it die
-            self._over.add(name)
-            process.close()
-        else:
-            self.processes[name] = process
+    def begin(self) -> list[str]:
+        """Look at who is new from now on, whatever becomes of his files; the names of all that are there."""
+        names = self._names()
+        self._over &= set(names)
+        new = [] if self.is_closing else self._opened(set(names) - set(self.processes) - self._over)
+        dead = [process for process in new if process.is_gone()]
+        self.processes |= {process.name: process for process in new if process not in dead}
+        living = list(self.processes.values())
+        for process in dead:
+            if any(map(process.has_met, living)):  # nobody saw it die: it is seen now
+                self.processes[process.name] = process
+            else:  # of a job before this one, which was killed as a whole
+                self._over.add(process.name)
+                self._forget(process)
+        return names
+
+    def _opened(self, names: Iterable[str]) -> list[WatchedProcess]:
+        opened = []
+        for name in names:
+            try:
+                opened.append(WatchedProcess(self._folder, name))
+            except (OSError, FormatError):
+                pass  # it is just being made, or has just ended
+        return opened
 
     def _look_at(self, process: WatchedProcess, now_ns: int) -> None:
+        stuck = {j.range.slot: j.range.quiet_ns for j in self._judged.get(process.name, ()) if j.is_stuck}
         try:
             left = process.look(now_ns)
         except (OSError, FormatError):
             return
         for range_ in left:
-            self._remember(process, range_, now_ns)
+            self._remember(process, range_, now_ns - range_.since_ns)
+        for range_ in process.inside if stuck else ():  # who went on after all may be quiet for so long again
+            self._remember(process, range_, range_.quiet_ns - stuck.get(range_.slot, range_.quiet_ns))
         quiet_s = max(((now_ns - range_.quiet_ns) / _NS for range_ in process.inside), default=0.0)
         if quiet_s > self._limit_s() / 4:
             self._measure(process, now_ns)
@@ -203,8 +220,8 @@ class WatchedHost:
     def _limit_s(self) -> float:
         return self.settings.after_s or self.hang_s
 
-    def _remember(self, process: WatchedProcess, range_: RangeInside, now_ns: int) -> None:
-        taken_s = (now_ns - range_.since_ns) / _NS
+    def _remember(self, process: WatchedProcess, range_: RangeInside, taken_ns: int) -> None:
+        taken_s = taken_ns / _NS
         if taken_s >= self._limit_s() / self.settings.p99:
             key = _key(process, range_)
             if key in self._past or len(self._past) < _KINDS_AT_MOST:
@@ -255,7 +272,7 @@ class WatchedHost:
             return []
         raised = len(process.last_words().exceptions)
         self._raised[process.name] = state, max(raised, count)
-        return [HostEvent(incidents.EXCEPTION, process.name)] if raised > count else []
+        return [HostEvent(incidents.EXCEPTION, process.name, time.time_ns())] if raised > count else []
 
     def _end(self, process: WatchedProcess, now_ns: int) -> list[HostEvent]:
         """It is gone: in order, or not."""
@@ -278,12 +295,19 @@ class WatchedHost:
         return []
 
     def _forget(self, process: WatchedProcess) -> None:
+        self._close(process)
+        self.has_told(process.name)
+
+    def _close(self, process: WatchedProcess) -> None:
         for table in (self._judged, self._raised):
             table.pop(process.name, None)
         process.close()
+
+    def has_told(self, name: str) -> None:
+        """All that there is to tell of a process that is gone is told: what it left may be sealed."""
         for suffix in (layout.STACKS_SUFFIX, layout.ASK_SUFFIX):  # who was killed has left them, and nobody reads them
             try:
-                (self._folder / f"{process.name}{suffix}").unlink(missing_ok=True)
+                (self._folder / f"{name}{suffix}").unlink(missing_ok=True)
             except OSError:
                 pass  # the folder is gone, or nothing can be removed in it
 
@@ -293,10 +317,12 @@ class WatchedHost:
         events = []
         for death in ripe:
             kind = self._kind(death)
-            events += [HostEvent(kind, death.process.name)] if kind else []
+            events += [HostEvent(kind, death.process.name, wall_ns(death.gone_ns))] if kind else []
             self._dead.append(self._of_death(death))
             self._deaths.remove(death)
-            self._forget(death.process)
+            self._close(death.process)
+            if not kind:
+                self.has_told(death.process.name)
         return events
 
     def _kind(self, death: _Death) -> str:

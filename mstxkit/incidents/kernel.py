@@ -6,7 +6,7 @@ Source: Linux 5.10 to 6.12, `Documentation/filesystems/proc.rst`. What this user
 from __future__ import annotations
 
 import os
-from typing import Any, Mapping, NamedTuple
+from typing import Any, Collection, Mapping, NamedTuple
 
 from ..host import proc_files
 
@@ -39,12 +39,16 @@ class Effort(NamedTuple):
         return any(sleeps - self.running.get(tid, 0) <= at_most for tid, sleeps in later.running.items())
 
 
-def state_of(pid: int) -> str:
+def state_of(pid: int, beside: Collection[int] = ()) -> str:
     """`running`, `sleeping`, `stopped`, `traced`, `disk` (it waits for one, and cannot be killed), `gone`.
 
     A thread that cannot be interrupted counts for its process: what the process waits for is there.
+
+    Args:
+        beside: Threads that do not count.
     """
-    states = [_stat(f"/proc/{pid}/task/{tid}")[:1] for tid in _threads(pid)] or [_stat(f"/proc/{pid}")[:1]]
+    states = [_stat(f"/proc/{pid}/task/{tid}")[:1] for tid in _threads(pid) if tid not in beside]
+    states = states or [_stat(f"/proc/{pid}")[:1]]
     letters = {state[0] for state in states if state}
     worst = next((letter for letter in "TtD" if letter in letters), "")
     return STATES.get(worst or (_stat(f"/proc/{pid}") or ["X"])[0], "sleeping")
@@ -143,7 +147,8 @@ def _tree(pid: int) -> list[int]:
         members.append(member)
         for tid in _threads(member):
             children = _text(f"/proc/{member}/task/{tid}/children").split()
-            waiting += [int(child) for child in children if child.isdecimal()]
+            # Where a rank is the first process of a container, who watches is its child, and always runs.
+            waiting += [int(child) for child in children if child.isdecimal() and int(child) != os.getpid()]
     return members
 
 

@@ -85,7 +85,7 @@ class WatchedProcess:
         self._identity_mark: tuple[int, ...] = ()
         self._seen = b"", -1, -1
         self.inside: list[RangeInside] = []
-        self.heartbeat_ns = 0
+        self.began_ns = self.heartbeat_ns = 0
         self.look(0)
         self.moved_ns = time.monotonic_ns()
 
@@ -108,7 +108,8 @@ class WatchedProcess:
         head = raw[: livefile.HEADER_BYTES]
         header = self._header = livefile.read_header(head, os.fstat(self._live).st_size)
         self._learn_from_head(head)
-        self.heartbeat_ns = livefile.heartbeat_ns(head)
+        self.began_ns = self.began_ns or min((a.monotonic_ns for a in livefile.read_anchors(head)), default=0)
+        self.heartbeat_ns = livefile.heartbeat_ns(head) or self.began_ns
         used = glance.used_slots(self._live, header, raw[livefile.HEADER_BYTES :])
         at, bank = self._active(head, header)
         is_as_before = (used, bank.seq, bank.record_count) == self._seen
@@ -206,6 +207,10 @@ class WatchedProcess:
         return life.is_held(str(self._folder / f"{self.name}{life.SUFFIX}")) is not True and (
             not self.pid or identity.pid_start(self.pid) != self.who.get("pid_start")
         )
+
+    def has_met(self, other: WatchedProcess) -> bool:
+        """Was the other one there before the last sign of life of this one?"""
+        return 0 < other.began_ns <= self.heartbeat_ns
 
     def has_said_goodbye(self) -> bool:
         """Did its recorder stop by itself, or the process end by os._exit(0)? Else something has ended it."""

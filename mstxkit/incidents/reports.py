@@ -71,7 +71,8 @@ def report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer) 
         answer: What it is at.
     """
     who = {key: process.who.get(key) for key in WHO}
-    state = "gone" if facts.gone_ns else kernel.state_of(process.pid) if process.pid else ""
+    ours = [thread.tid for thread in answer.threads if thread.name.startswith(_OURS)]  # they wait for the run's disk
+    state = "gone" if facts.gone_ns else kernel.state_of(process.pid, ours) if process.pid else ""
     stuck = next((judged for judged in reversed(facts.judged) if judged.is_stuck), None)
     mine = _thread_of(stuck, answer.threads, process.pid)
     theirs = [thread for thread in answer.threads if not thread.name.startswith(_OURS)]
@@ -84,7 +85,7 @@ def report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer) 
         "raised": len(words.exceptions),
         "inside": [_inside(judged) for judged in facts.judged[-_OPEN_AT_MOST:]] or _raised_in(process, words),
         "stacks_by": answer.by, "has_gil": answer.has_gil, "has_ring": answer.has_ring,
-        "is_late": not answer.threads and process.pid > 0 and kernel.is_running(process.pid),
+        "is_late": not answer.threads and (not process.pid or kernel.is_running(process.pid)),
         "waits": waiting.of_stack(mine.frames) if mine is not None else "",
         "waits_in": kernel.waits_in(process.pid, stuck.range.slot.thread if stuck is not None else process.pid),
         "thread": mine.as_json() if mine is not None else None,
@@ -120,7 +121,8 @@ def _inside(judged: JudgedRange) -> dict[str, Any]:
     return {
         "name": range_.name[:200], "stage": range_.stage[:200], "domain": range_.domain[:200], "step": step,
         "track": range_.slot.track, "depth": range_.slot.depth, "tid": range_.slot.thread, "start": range_.slot.start,
-        "since_ns": wall_ns(range_.since_ns), "open_s": round(judged.open_s, 3), "quiet_s": round(judged.quiet_s, 3),
+        "since_ns": wall_ns(range_.since_ns), "quiet_ns": range_.quiet_ns,
+        "open_s": round(judged.open_s, 3), "quiet_s": round(judged.quiet_s, 3),
         "limit_s": round(judged.limit_s, 3), "is_stuck": judged.is_stuck, "patience_s": round(judged.patience_s, 3),
     }  # fmt: skip
 

@@ -106,8 +106,11 @@ def _details(reports: Sequence[Report], cause: Cause | None) -> dict[str, Any]:
 
 
 def _shown(reports: Sequence[Report]) -> list[Report]:
-    """Those of ranks; what only loads or computes for them where it is inside of something."""
-    return [r for r in reports if r.get("under") not in parts.BESIDE or list_of(r.get("inside"))]
+    """Those of ranks; what only loads or computes for them where it does, or is inside of something."""
+    return [
+        r for r in reports
+        if r.get("under") not in parts.BESIDE or list_of(r.get("inside")) or deciding.is_unmarked(r)
+    ]  # fmt: skip
 
 
 def _group(members: Sequence[Report]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from pathlib import Path
 from typing import NamedTuple, Sequence
 
@@ -24,7 +25,7 @@ from ..store.lookout import Lookout
 from ..store.verdicts import Verdict
 from ..triggers import hang
 from . import asking, deciding, summary
-from .before import Place, ToldBefore, told_before
+from .before import Place, ToldBefore, tells_of_all, told_before
 from .deciding import Cause, Report
 from .folder import Call, IncidentFolders
 from .host import HostEvent, WatchedHost
@@ -34,9 +35,13 @@ _NICE = 5
 _NS = 10**9
 # Looks at shared memory; at the run folder; for how long reports of other hosts are waited for, and taken afterwards.
 _LOOKS_EVERY_S, _RUN_EVERY_S, _HOSTS_WITHIN_S, _LATE_WITHIN_S = 1.0, 2.0, 3.0, 30.0
+# For what another host makes of an incident: that asks its processes first.
+_CONCLUDES_WITHIN_S = 8.0
 # Where nobody was stuck after all: until the next look at everybody, twice as long each time.
 _AGAIN_S, _AGAIN_AT_MOST_S, _AGAIN_FOR_ALL_S = 1.0, 30.0, 300.0
-_LINE_AT_MOST = 1000
+# Where the run folder did not take what has happened.
+_TRIES_EVERY_S = 10.0
+_LINE_AT_MOST, _EVENTS_AT_MOST = 1000, 64
 _EMPTY_FOR_S, _SETTINGS_EVERY_S = 3.0, 10.0
 # At the end for a run folder that does not answer.
 _ENDS_WITHIN_S = 2.0
@@ -69,9 +74,10 @@ def main() -> None:
     run, run_id, folder, hang_s, at_most, most_bytes = sys.argv[1:7]
     watch = Watch(Path(run), run_id, Path(folder), float(hang_s), int(at_most), int(most_bytes))
     try:
+        watchman = Watchman(watch)
         lock = take(watch.folder)
         if lock is not None:
-            Watchman(watch).watch(lock)
+            watchman.watch(lock)
     except (OSError, MstxkitError):
         pass  # the run is gone
 
@@ -97,13 +103,15 @@ class Watchman:
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
         self._host = WatchedHost(watch.folder, watch.hang_s)
+        self._host.begin()  # before the lock is taken: who waits for that seals then what the dead have left
         self._place = whereabouts.name_of_host(watch.folder, "")
         self._folders = IncidentFolders(watch.run, watch.run_id, self._place, watch.incidents, watch.incidents_bytes)
         # Incidents that this host has answered, with the ranges that it was inside of then: each is told of once.
         self._told: dict[str, set[Place]] = {}
-        self._stuck: dict[str, set[Place]] = {}
+        self._stuck: dict[str, dict[Place, int]] = {}
+        self._events, self._events_s = deque[HostEvent](maxlen=_EVENTS_AT_MOST), 0.0
         self._mine: dict[str, tuple[Incident, Cause | None, float]] = {}
-        self._again_s, self._pause_s = 0.0, _AGAIN_S
+        self._again_s, self._pause_s, self._considered = 0.0, _AGAIN_S, set[Place]()
         self._run_s, self._state, self._asked = 0.0, tuple[int, ...](), self._folders.asked()
         self._settings_s, self._settings_states = 0.0, list[tuple[int, ...]]()
         self._lookout, self._ending = Lookout(watch.run, watch.run_id, watch.folder), threading.Event()
@@ -143,15 +151,15 @@ class Watchman:
     def _go_on_from(self, before: ToldBefore) -> None:
         self._told, self._stuck = before.inside, before.stuck
         self._mine = {name: (incident, None, 0.0) for name, incident in before.lasting.items()}
-        self._host.have_raised(before.raised)
+        self._host.have_told_of(before.raised, before.gone)
 
     def turn(self) -> None:
         """One look at everything. What the run folder does not take is tried again."""
-        events = self._host.look()
+        self._events += self._host.look()
         try:
-            for event in events:
-                self._of_event(event)
-            self._of_hangs()
+            self._of_events()
+            if not self._events:  # who is gone is told of first
+                self._of_hangs()
             if time.monotonic() - self._run_s >= _RUN_EVERY_S:
                 self._run_s = time.monotonic()
                 self._look_at_run()
@@ -164,30 +172,51 @@ class Watchman:
         at_most_s = _AGAIN_AT_MOST_S if self._folders.hosts() < 2 else _AGAIN_FOR_ALL_S
         self._pause_s = min(at_most_s, 2 * self._pause_s)
 
+    def _of_events(self) -> None:
+        if time.monotonic() >= self._events_s:
+            self._events_s = time.monotonic() + _TRIES_EVERY_S
+            while self._events:
+                self._of_event(self._events[0])
+                event = self._events.popleft()
+                if event.process not in self._host.processes:
+                    self._host.has_told(event.process)
+            self._events_s = 0.0
+
     def _of_event(self, event: HostEvent) -> None:
-        reports = self._host.reports()
-        call = self._folders.open(event.kind, time.time_ns())
+        call = self._folders.open(event.kind, event.time_ns)
         if call.name in self._mine or call.name in self._told:
             return  # one that has just been opened: its reports are there, or on their way
+        reports = self._host.reports()
         self._answer(call, reports)
+        if call.by != self._place and self._concludes(call):
+            return
         everybody = self._everybody(call, reports)
         self._conclude(call, everybody, summary.of_process(event.kind, event.process, everybody))
 
+    def _concludes(self, call: Call) -> bool:
+        """Does the host that has opened it? It may be gone by now."""
+        deadline = time.monotonic() + _CONCLUDES_WITHIN_S
+        while (concluded := self._folders.concluded(call.name)) is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return concluded is not None
+
     def _of_hangs(self) -> None:
         stuck = self._host.stuck()
-        new = [
-            range_ for name, ranges in stuck.items() for range_ in ranges
-            if not self._is_told(name, range_.range.slot.track, range_.range.slot.start)
-        ]  # fmt: skip
+        new = {
+            place: range_
+            for name, ranges in stuck.items() for range_ in ranges
+            if not self._is_told(place := (name, range_.range.slot.track, range_.range.slot.start))
+        }  # fmt: skip
         if not new:
             self._pause_s = _AGAIN_S if not stuck else self._pause_s
             return
-        if time.monotonic() < self._again_s:
+        if time.monotonic() < self._again_s and new.keys() <= self._considered:
             return
+        self._considered = set(new)
         if self._host.is_debugged():
             self._rest()
             return
-        since_ns = time.time_ns() - int(max(range_.quiet_s for range_ in new) * _NS)
+        since_ns = time.time_ns() - int(max(range_.quiet_s for range_ in new.values()) * _NS)
         self._consider(since_ns)
 
     def _consider(self, since_ns: int) -> None:
@@ -200,7 +229,11 @@ class Watchman:
         if (is_alone and cause is None) or not (is_alone or is_held or not self._folders.was_quiet()):
             self._rest()
             return
+        asked_s = time.monotonic()
         call = self._folders.open(HANG, since_ns)
+        if time.monotonic() - asked_s > _LOOKS_EVERY_S:  # the run folder hung, and much may have happened meanwhile
+            self._events += self._host.look()
+            reports = self._host.reports(asks_all=False)
         if call.by != self._place or call.name in self._mine:
             self._answer(call, reports)
             self._rest()
@@ -210,29 +243,29 @@ class Watchman:
         cause = deciding.cause(everybody, self._watch.hang_s)
         if cause is None:
             self._rest()
-            self._folders.dissolve(call.name, self._again_s - time.monotonic())
             self._told.pop(call.name, None)
+            self._folders.dissolve(call.name, self._again_s - time.monotonic())
             return
         self._conclude(call, everybody, cause)
 
     def _answer(self, call: Call, reports: Sequence[Report]) -> None:
         self._folders.answer(call.name, reports)
-        self._told[call.name] = self._open_now()
+        self._told[call.name] = set(self._open_now() if tells_of_all(call, self._place, reports) else ())
         self._stuck[call.name] = {
-            (name, judged.range.slot.track, judged.range.slot.start)
+            (name, judged.range.slot.track, judged.range.slot.start): judged.range.quiet_ns
             for name, ranges in self._host.stuck().items()
             for judged in ranges
         }
 
-    def _open_now(self) -> set[Place]:
+    def _open_now(self) -> dict[Place, int]:
         return {
-            (process.name, range_.slot.track, range_.slot.start)
+            (process.name, range_.slot.track, range_.slot.start): range_.quiet_ns
             for process in self._host.processes.values()
             for range_ in process.inside
         }
 
-    def _is_told(self, name: str, track: int, start: int) -> bool:
-        return any((name, track, start) in ranges for ranges in self._told.values())
+    def _is_told(self, place: Place) -> bool:
+        return any(place in ranges for ranges in self._told.values())
 
     def _everybody(self, call: Call, reports: Sequence[Report]) -> list[Report]:
         """The reports of all hosts, as far as they come in time."""
@@ -275,6 +308,7 @@ class Watchman:
                 over = self._mine[name][0]._replace(over_ns=time.time_ns())
                 self._folders.conclude(over)
                 self._say(over)
+                self._told[name] = set()  # who is stuck all the same is not by this
                 del self._mine[name]
             elif incident.kind != HANG and is_late:
                 del self._mine[name]
@@ -295,12 +329,12 @@ class Watchman:
         return summary.incident(incident.incident, incident.time_ns, incident.kind, reports, cause)
 
     def _is_over(self, incident: Incident) -> bool:
-        """Are the ranges that were stuck here closed, in processes that go on?"""
-        stuck = self._stuck.get(incident.incident, set())
+        """Are the ranges that were stuck here closed, or go on inside, in processes that live?"""
+        stuck = self._stuck.get(incident.incident, {})
         process = str(incident.details.get("process") or "")
-        of_cause = {place for place in stuck if place[0] == process} or stuck
-        are_living = {name for name, _, _ in of_cause} & set(self._host.processes)
-        return bool(are_living) and not of_cause & self._open_now()
+        of_cause = {place: quiet_ns for place, quiet_ns in stuck.items() if place[0] == process} or stuck
+        are_living, now = {name for name, _, _ in of_cause} & set(self._host.processes), self._open_now()
+        return bool(are_living) and all(now.get(place, quiet_ns + 1) > quiet_ns for place, quiet_ns in of_cause.items())
 
     def _say(self, incident: Incident) -> None:
         """As a verdict, which is withdrawn when it is over."""

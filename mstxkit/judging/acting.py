@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import Collection, NamedTuple, Sequence
+from typing import Collection, Iterable, NamedTuple, Sequence
 
 from ..host.parallel import MODEL_DIMENSIONS
 from ..store import layout
 from ..store import verdicts as kinds
 from ..store.fate import LATE_S, Heard
 from ..store.groups import DATA
-from ..store.report import ESCALATE
+from ..store.report import DONE, ESCALATE, Report
 from ..store.request import WHOLE_STEPS
 from ..store.verdicts import Verdict
 from ..triggers._declare import setting
@@ -287,6 +287,15 @@ def _said_nothing(peers: Peers) -> str:
 def who(ranks: Collection[int]) -> str:
     """`rank 2`, `ranks 2,4-7`."""
     return f"rank{'s' if len(ranks) > 1 else ''} {ranks_in_words(ranks)}"
+
+
+def what_failed(reports: Iterable[Report]) -> str:
+    """Of a request that has ended: on which ranks not all of it was recorded, and why; "" where it was on all."""
+    alike: dict[str, list[int]] = {}
+    for report in reports:
+        if report.state != DONE:
+            alike.setdefault(report.state + (f": {report.reason}" if report.reason else ""), []).append(report.rank)
+    return "; ".join(f"{who(ranks)} {words}" for words, ranks in alike.items())[:300]
 
 
 def _part(speaker: Heard) -> tuple[int, ...]:

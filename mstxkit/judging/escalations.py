@@ -18,6 +18,7 @@ from ..store.control_folder import ControlFolder
 from ..store.documents import Unusable
 from ..store.fate import Asked, Fates, Heard, Progress
 from ..store.report import DONE, EXPIRED, FAILED, IN_A_SESSION
+from ..store.session_file import sessions
 from ..store.verdicts import Verdict
 from . import acting
 from .acting import Acting, Earlier, NotAsked, Peers, Wish
@@ -58,6 +59,7 @@ class Escalations:
         for verdict in verdicts:
             if verdict.request:
                 self._remember(acting.asked_by(verdict, verdict.request, verdict.time_ns))
+                self._why[verdict.id] = verdict.no_request
             self.noted(verdict)
 
     def noted(self, verdict: Verdict) -> Verdict:
@@ -68,10 +70,9 @@ class Escalations:
                 self._cancels[id] = verdict.withdrawn
             self._why.pop(verdict.id, None)
             self._final.discard(verdict.id)
-        if not id:
-            return verdict._replace(no_request=self._why.get(verdict.id, ""))
+        verdict = verdict._replace(request=id or verdict.request, no_request=self._why.get(verdict.id, ""))
         seen_by = f"mstxkit status {shlex.quote(self._run)}"
-        return verdict._replace(request=id, no_request="", next=verdict.next if verdict.withdrawn else seen_by)
+        return verdict._replace(next=seen_by) if id and not verdict.withdrawn else verdict
 
     def consider(self, holding: Sequence[Verdict], limits: Acting, now_ns: int) -> list[Verdict]:
         """Ask for one profile at most, take back what is not wanted any more. Never raises for what is in the run.
@@ -85,8 +86,7 @@ class Escalations:
         """
         try:
             self._cancel()
-            self._give_up(holding)
-            return self._ask(holding, limits, now_ns)
+            return [*self._ended(holding), *self._ask(holding, limits, now_ns)]
         except (OSError, MstxkitError):
             return []  # a full disk, or a run that somebody removes: at the next look
 
@@ -171,6 +171,7 @@ class Escalations:
         if earlier.id in self._earlier or len(self._earlier) < _EARLIER_AT_MOST:
             self._earlier[earlier.id] = earlier
             self._request_of[earlier.verdict] = earlier.id
+            self._why.pop(earlier.verdict, None)
 
     # What the run says.
 
@@ -207,7 +208,8 @@ class Escalations:
 
     def _progress(self, asked: Asked) -> Progress:
         ranks = set(asked.request.ranks_in(0, asked.suspects))
-        return Fates(self._speakers.of_ranks(ranks)).progress(asked)
+        speakers, of_run = self._speakers.of_ranks(ranks), (self._run, self._control.run_id)
+        return Fates(speakers, lambda: sessions(*of_run)).progress(asked)
 
     def _who_may_be_asked(self, verdict: Verdict) -> tuple[list[Heard], set[int]]:
         """Those that may be asked, nearest to the rank first; and the ranks that several processes have."""
@@ -230,14 +232,17 @@ class Escalations:
                 self._control.send(messages.of_cancel(id, f"the verdict was withdrawn: {why}"[:300]))
             self._cancels.pop(id)
 
-    def _give_up(self, holding: Sequence[Verdict]) -> None:
-        """Requests that came to nothing, as a peer never answered, are taken back: the verdict may ask for another."""
+    def _ended(self, holding: Sequence[Verdict]) -> list[Verdict]:
+        """Of requests that have ended those verdicts to which not all came that was asked for: they say so. Those of
+        which a peer never answered are taken back: the verdict may ask for another.
+        """
         asking = [(verdict, id) for verdict in holding if (id := self._request_of.get(verdict.id, ""))]
         asking = [(verdict, id) for verdict, id in asking if self._earlier[id].is_open]
         if not asking or time.monotonic() < self._checks_s:
-            return
+            return []
         self._checks_s = time.monotonic() + _LOOKS_EVERY_S
         self._learn_asked()
+        before = dict(self._why)
         for verdict, id in asking:
             asked = self._asked.get(id)
             mute = self._never_answered(asked, verdict) if asked is not None else ()
@@ -249,6 +254,9 @@ class Escalations:
                 del self._request_of[verdict.id]
                 if asked.cancelled is None:
                     self._control.send(messages.of_cancel(id, f"{acting.who(mute)} never answered"))
+            elif asked is not None and not self._earlier[id].is_open:
+                self._why[verdict.id] = acting.what_failed(self._progress(asked).reports)
+        return [self.noted(v) for v, _ in asking if self._why.get(v.id, "") != before.get(v.id, "")]
 
     def _never_answered(self, asked: Asked, verdict: Verdict) -> tuple[int, ...]:
         """The peers by which a request expired on the rank that is blamed; () where it did not, or may still record."""

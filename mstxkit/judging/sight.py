@@ -22,6 +22,8 @@ _JUDGED_WITHIN_S, _SILENT_S = 20.0, 30.0
 # So many of the newest are looked at.
 _INCIDENTS_AT_MOST = 4
 _NS = 10**9
+# Who is seen so long after a job's last word is of its next attempt: hosts agree better on the time.
+_ANEW_NS = 5 * _NS
 
 
 class Judges:
@@ -154,8 +156,12 @@ class Sight:
 
 
 def _lives(job: JobState, where: tuple[Whereabouts, ...]) -> bool:
-    """Does a process of it live? Who has judged all there was need not have seen the end: `watch --once`, say."""
-    return job.ended < job.hosts and any(place.age.seconds < _SILENT_S for place in where)
+    """Does a process of it live? Who has judged all there was need not have seen the end (`watch --once`, say), and the
+    job may have been started anew since.
+    """
+    anew_ns = job.written_ns + _ANEW_NS
+    lately = [place for place in where if place.age.seconds < _SILENT_S]
+    return any(job.ended < job.hosts or place.written_ns > anew_ns for place in lately)
 
 
 def _aged(where: Whereabouts, by_s: float) -> Whereabouts:

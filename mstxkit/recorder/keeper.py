@@ -30,6 +30,8 @@ _TURN_S = 1.0
 # How often it is looked whether there is a keeper, and whether the lock is still ours: a call of the kernel lets go of
 # the GIL, and beside a busy thread costs twenty times as much as alone.
 _LOOKS_EVERY_S = 3.0
+# How long what the dead left is not sealed, so that the watchman can tell of them.
+_SEEN_WITHIN_S = 15.0
 # Where a whole job is signalled, the keeper is gone before this has passed: whom it says is gone, it has outlived.
 _OUTLIVES_BY_S = 0.02
 # Processes of a job end together: one of them is the last, and passes on what all have left.
@@ -57,28 +59,29 @@ class Keeper:
         run: The run folder.
         run_id: Its id.
         own: The live file of this process.
+        watchman: Starts who watches them for hangs. What the dead left is sealed once it has told of them.
         handing_on: What else is done for all processes here.
         care: What is to be done with sealed files.
-        watchman: Starts who watches them for hangs.
 
     Threads/fork: `consider` and `begin` from one thread at a time, `look` from any. A forked child makes a new one, and
         calls `forget` on its parent's.
     """
 
     def __init__(
-        self, run: Path, run_id: str, own: Path, handing_on: HandingOn | None = None, care: SealedCare | None = None,
-        watchman: WatchmanStarter | None = None,
+        self, run: Path, run_id: str, own: Path, watchman: WatchmanStarter, handing_on: HandingOn | None = None,
+        care: SealedCare | None = None,
     ) -> None:  # fmt: skip
         self._run, self._folder, self._own = run, own.parent, own.stem
         self._lock = own.parent / f"{layout.KEEPER}{identity.host()}{life.SUFFIX}"
         self._is_keeper, self._has_looked, self._spent_ns = False, False, 0
         self._starting, self._looking, self._is_over = threading.Lock(), threading.Lock(), False
         self._left: frozenset[str] = frozenset()
+        self._unseen_s = 0.0
         self._listed = ListedFolder(self._folder)
         self._seen: tuple[frozenset[str], tuple[str, ...]] = frozenset(), ()
         self._looks = jitter.Every(_LOOKS_EVERY_S, "keeper", time.monotonic())
         self._neighbours = Neighbours(self._folder)
-        self._lookout = Lookout(run, run_id, self._folder, lambda: watchman is not None and watchman.is_there())
+        self._lookout = Lookout(run, run_id, self._folder, watchman.is_there)
         self._handing_on = handing_on or HandingOn()
         self._caretaker = SealedCaretaker(care or SealedCare(run, run_id, self._folder))
         self._watchman = watchman
@@ -120,9 +123,8 @@ class Keeper:
             self._look_if_due()
             if self._is_keeper:
                 self._caretaker.consider()
-            if self._is_keeper and self._watchman is not None:
-                self._watchman.consider()
             if self._is_keeper and not self._background.runs and not self._is_over:
+                self._watchman.consider()
                 self._lookout.tell_if_due([self._own])
                 self._handing_on.turn()
         except Exception as exc:
@@ -208,18 +210,25 @@ class Keeper:
     def _turn(self) -> bool:
         """See who is gone, for a second at most, and seal what they left."""
         before = time.thread_time_ns()
+        self._watchman.consider()
         self._neighbours.watch(self._others())
-        self._neighbours.wait(_TURN_S if self._has_looked else 0)
+        self._neighbours.wait(_TURN_S if self._has_looked or self._unseen_s else 0)
         others = self._others()
         gone = self._neighbours.gone(others)
         self._left = self._left & gone
-        if gone - self._left or not self._has_looked:
+        if (gone - self._left or not self._has_looked) and not self._is_unseen(gone - self._left):
             self._seal(gone)
         if not self._background.is_pausing:
             self._handing_on.turn()
             self._lookout.tell_if_due([self._own, *(name for name in others if name not in gone)])
         self._spent_ns += time.thread_time_ns() - before
         return self._caretaker.is_apart or bool(self._others())
+
+    def _is_unseen(self, gone: frozenset[str]) -> bool:
+        """Has the watchman, or who follows a killed one, still to tell of them? It removes their stacks then."""
+        is_left = self._watchman.is_on and any((self._folder / f"{n}{layout.STACKS_SUFFIX}").exists() for n in gone)
+        self._unseen_s = (self._unseen_s or time.monotonic()) if is_left else 0.0
+        return is_left and time.monotonic() - self._unseen_s < _SEEN_WITHIN_S
 
     def _seal(self, gone: frozenset[str]) -> None:
         self._background.sleep(_OUTLIVES_BY_S)

@@ -25,16 +25,19 @@ class WatchmanStarter:
         hang_s: How long a range may stay open at least; 0: nobody watches.
         incidents: So many are kept.
         incidents_bytes: What they may take.
+
+    Attributes:
+        is_on: Does anybody watch?
     """
 
     def __init__(self, words: tuple[Path, str, Path], hang_s: float, incidents: int, incidents_bytes: int) -> None:
-        self._lock, self._is_on = words[2] / layout.WATCH_LOCK, hang_s > 0
+        self._lock, self.is_on = words[2] / layout.WATCH_LOCK, hang_s > 0
         self._words = [*map(str, words), f"{hang_s:g}", str(incidents), str(incidents_bytes)]
         self._next_s = time.monotonic() + min(_AFTER_S, hang_s / 2)
 
     def consider(self) -> None:
         """Start it, if there is none. Never raises. *Cost*: a comparison; every few seconds a look at its lock."""
-        if not self._is_on or time.monotonic() < self._next_s:
+        if not self.is_on or time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + _AGAIN_AFTER_S
         try:

@@ -44,7 +44,7 @@ class Verdict(NamedTuple):
         evidence: The numbers it rests on, by name; plain values.
         next: What to do.
         request: Id of the request for a profile that it led to; "" for none.
-        no_request: Why it led to none, where verdicts may ask for profiles; "" where they may not, and with a request.
+        no_request: Why it led to none, where verdicts may ask for profiles, or why that did not come; "" otherwise.
         withdrawn: Why it holds no more; "" while it does.
     """
 

@@ -16,7 +16,7 @@ import re
 import secrets
 import stat
 from pathlib import Path
-from typing import Sequence
+from typing import Iterator, Sequence
 
 from ..errors import MstxkitError
 from ..host import folders, identity
@@ -28,8 +28,8 @@ _TOKEN_AT_MOST = 200
 _EVERY_ADDRESS = ("0.0.0.0", "::", "")
 
 
-def tell(run: Path, address: Address, run_label: str, folders_too: Sequence[str] = ()) -> list[Path]:
-    """Leave the entry in the run, and in these folders as `<label>.json`. The files that were written.
+def tell(run: Path, address: Address, run_label: str, folders_too: Sequence[str] = ()) -> Iterator[Path]:
+    """Leave the entry in the run, and in these folders as `<label>.json`. Gives each file once it is written.
 
     Raises:
         OSError, MstxkitError: one cannot be written.
@@ -43,7 +43,7 @@ def tell(run: Path, address: Address, run_label: str, folders_too: Sequence[str]
     files = [run / layout.METRICS / layout.TARGETS, *(Path(folder) / own_name for folder in folders_too)]
     for file in files:
         documents.replace_file(file, json.dumps(entry, indent=1).encode() + b"\n")
-    return files
+        yield file
 
 
 def withdraw(files: Sequence[Path]) -> None:

@@ -158,8 +158,10 @@ class Outlets:
         if outlet.address.port not in (0, endpoint.address.port):
             self._note(f"port {outlet.address.port} could not be had: it is {endpoint.address.port}")
         others = [other.place for other in self.setting.outlets if other.kind == TARGETS]
-        files = discovery.tell(self._run, endpoint.address, self._label, others)
+        files: list[Path] = []
         self._ends.append(lambda: discovery.withdraw(files))
+        for file in discovery.tell(self._run, endpoint.address, self._label, others):
+            files.append(file)  # also where the next one cannot be written
 
     def _samples(self) -> list[MetricSample]:
         return samples.samples(self._label, *self._of)
@@ -180,7 +182,9 @@ class Outlets:
         """A scraper, a disk or another version of a library is no end of judging."""
         try:
             work()
-        except (OSError, MstxkitError) as exc:
+        except OSError as exc:  # a draft has another name each time
+            self._note(f"{Path(exc.filename).parent}: {exc.strerror}" if exc.filename and exc.strerror else str(exc))
+        except MstxkitError as exc:
             self._note(str(exc))
         except Exception as exc:
             self._note(f"{type(exc).__name__}: {exc}"[:200])

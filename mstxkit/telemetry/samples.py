@@ -102,7 +102,7 @@ def _of_job(state: JobState, verdicts: Sequence[Verdict]) -> Iterator[MetricSamp
     yield MetricSample("mstxkit_rows_missed", (), state.missed_rows)
     yield MetricSample("mstxkit_batches_dropped", (), state.dropped_batches)
     yield MetricSample("mstxkit_judged_timestamp_seconds", (), state.written_ns / 1e9)
-    yield MetricSample("mstxkit_escalations", (), sum(bool(verdict.request) for verdict in verdicts))
+    yield MetricSample("mstxkit_escalations", (), sum(bool(v.request and not v.no_request) for v in verdicts))
     for kind in KINDS:
         yield MetricSample("mstxkit_verdicts", (kind,), sum(verdict.kind == kind for verdict in verdicts))
 

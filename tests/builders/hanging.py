@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 from builders import lives
 
@@ -98,6 +98,10 @@ RANK = """
 
     def goes_on():
         sys.stdin.readline()
+
+    def stalls():
+        while sys.stdin.readline():
+            mstxkit.mark("sample")
 
     def child_raises():
         import multiprocessing
@@ -205,9 +209,47 @@ class Job:
         lives.wait_until(lambda: not self.is_watched(), 10)
 
 
+Start = Callable[..., Job]
+
+
 def _has_holder(lock: Path) -> bool:
     descriptor = os.open(lock, os.O_RDONLY)
     try:
         return bool(life.has_holder(descriptor))
     finally:
         os.close(descriptor)
+
+
+def watchmen(job: Job) -> list[int]:
+    """Of this run, by the words that they were started with."""
+    pids = (int(name) for name in os.listdir("/proc") if name.isdecimal())
+    return [
+        pid
+        for pid in pids
+        if b"mstxkit.incidents.watchman" in (words := _command(pid)) and os.fsencode(job.run) in words
+    ]
+
+
+def follow(job: Job) -> list[int]:
+    """Kill the watchman; its successors."""
+    before = watchmen(job)
+    assert before
+    for pid in before:
+        os.kill(pid, signal.SIGKILL)
+    assert lives.wait_until(lambda: bool(set(watchmen(job)) - set(before)), 90)
+    return sorted(set(watchmen(job)) - set(before))
+
+
+def go_on(job: Job) -> None:
+    """Let rank 0 leave its range, or go on in it."""
+    stream = job.ranks[0].stdin
+    assert stream is not None
+    stream.write("\n")
+    stream.flush()
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

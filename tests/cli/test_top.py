@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -92,6 +93,17 @@ def test_it_says_that_nobody_is_blamed_only_where_that_can_be_known(
     job.say(role(members=members, judged_steps=judged_steps))
 
     assert words in shown(job).output
+
+
+def test_a_profile_that_did_not_come_is_said_as_watch_says_it(job: ShownJob) -> None:
+    job.say(role())
+    job.blame(verdict(request="12ab", no_request="rank 1 failed: nothing was written", waits_for=""))
+    words = "profile 12ab, which did not come: rank 1 failed: nothing was written"
+
+    assert words.replace("profile", "profile asked for:") in shown(job, "--once", COLUMNS="200").output
+    assert words in typer_testing.CliRunner().invoke(
+        mstxkit.cli.application("watch"), ["watch", str(job.run), "--once"]
+    ).output  # fmt: skip
 
 
 def test_verdicts_that_were_withdrawn_or_only_ask_for_more_blame_nobody(job: ShownJob) -> None:
@@ -257,6 +269,28 @@ def test_the_picture_fits_the_terminal_however_large_the_job_is(job: ShownJob, c
     assert "rank 3" in drawn[2].plain, "who is blamed comes first"
 
 
+@pytest.mark.parametrize("columns", [60, 80])
+def test_a_narrow_terminal_cuts_off_neither_the_slowest_nor_whether_it_is_of_now(job: ShownJob, columns: int) -> None:
+    job.say(role())
+    incident = Incident("20261124T101500.000", time.time_ns(), "killed", details={"who": "rank 3"})
+    (job.run / "incidents" / incident.incident).mkdir(parents=True)
+    (job.run / "incidents" / incident.incident / "incident.json").write_bytes(incident.as_json(job.run_id))
+    paper = Paper(columns, 24, False, "grpo-qwen2.5-7b-with-a-long-name-of-its-own-retry-3", "x")
+    drawn = [line.plain.rstrip() for line in _top_picture.lines(Sight(job.run, job.run_id).look(), paper)]
+
+    assert re.fullmatch(r"grpo-.*…? · step 41 · judged .* ago", drawn[0])
+    assert drawn[3].endswith(incident.page)
+    assert any(re.search(r"actor_update .* rank 3$", line) for line in drawn)
+
+
+def test_a_job_that_is_started_anew_is_not_over(job: ShownJob) -> None:
+    """Its models are loaded for minutes before the first stage of a step."""
+    job.say(role(), is_final=True, ended=2, written_ns=time.time_ns() - 10**12)
+    job.stand(0, range(3))
+
+    assert Sight(job.run, job.run_id).look().by != Judges.OVER
+
+
 def test_what_the_job_was_at_its_end_is_shown_as_over(job: ShownJob) -> None:
     job.say(role(), is_final=True, ended=2)
     job.stand(0, range(3))
@@ -355,3 +389,12 @@ def test_when_the_job_ends_its_last_picture_stays_on_the_screen(terminal: Termin
 
     assert terminal.process.wait(30) == 0
     assert "step 99" in terminal.output.rpartition(NORMAL)[2]
+
+
+def test_a_run_that_is_removed_under_it_is_said_to_be_gone(terminal: Terminal, job: ShownJob) -> None:
+    terminal.until("q quits")
+    shutil.rmtree(job.run)
+    terminal.until("is gone: somebody has removed it")
+
+    assert terminal.process.wait(30) == 1
+    assert terminal.mode() == terminal.before

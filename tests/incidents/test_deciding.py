@@ -258,3 +258,15 @@ def test_of_those_that_wait_for_others_one_with_a_rank_is_blamed_and_who_works_u
     assert (cause.report["rank"], cause.how) == (1, "others")
     assert cause.reason.endswith("in its own code, inside of no range: rank 2 actor")
     assert cause.waiting == (driver,)
+
+
+def test_who_waits_for_a_child_of_its_own_that_hangs_in_no_range_is_blamed_and_the_child_is_shown() -> None:
+    """A data loader, as a rule: all others wait for the rank that waits for it."""
+    loader = report(1, inside=[], part="dataloader 0", under="dataloader")
+    reports = [report(0, "others"), report(1, "others"), loader]
+    cause = deciding.cause(reports, HANG_S)
+
+    assert cause is not None and cause.report is reports[1]
+    assert cause.reason.endswith("in its own code, inside of no range: rank 1 actor dataloader 0")
+    shown = summary.incident("20261124T101500.000", 1, "hang", reports, cause).details["groups"]
+    assert "rank 1 actor dataloader 0" in [group["who"] for group in shown]

@@ -49,8 +49,30 @@ def test_what_comes_within_seconds_belongs_to_the_incident_before(run: Path) -> 
     assert of_host(run).open(KILLED, time.time_ns()) == of_host(run).open(EXCEPTION, time.time_ns())
 
 
-def test_a_request_is_an_incident_of_its_own(run: Path) -> None:
-    assert of_host(run).open(KILLED, time.time_ns()).name != of_host(run).open(REQUEST, time.time_ns()).name
+@pytest.mark.parametrize(
+    ("first", "second"), [(KILLED, REQUEST), (REQUEST, HANG), (REQUEST, KILLED), (EXCEPTION, HANG)]
+)
+def test_what_has_another_reason_is_an_incident_of_its_own(run: Path, first: str, second: str) -> None:
+    assert of_host(run).open(first, time.time_ns()).name < of_host(run).open(second, time.time_ns()).name
+
+
+def test_a_hang_after_one_that_is_over_is_another_incident(run: Path) -> None:
+    folders = of_host(run)
+    first = folders.open(HANG, time.time_ns())
+    folders.conclude(Incident(first.name, first.opened_ns, HANG, over_ns=time.time_ns()))
+
+    assert folders.open(HANG, 0).name > first.name
+
+
+def test_a_clock_that_is_set_back_puts_no_trouble_into_an_incident_of_what_it_calls_the_future(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = opened(run, monkeypatch, 3600)
+    hang = of_host(run).open(HANG, time.time_ns() - 10**9)
+
+    assert hang.name > before.name, "the newest is the last"
+    assert of_host(run, "b-2").newest() == hang
+    assert of_host(run, "b-2").open(HANG, time.time_ns() - 10**9) == hang
 
 
 def test_a_later_hang_is_another_incident(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,33 +9,18 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, Callable, Iterator
 
 import pytest
 from builders import lives
-from builders.hanging import HANG_S, Job
+from builders.hanging import HANG_S, Job, Start, follow, go_on, watchmen
 from builders.mounts import frozen_disk  # noqa: F401
 
 from mstxkit.incidents.folder import TOGETHER_NS
 from mstxkit.store import incidents, layout, run_file, verdicts, whereabouts
 
 pytestmark = pytest.mark.timeout(120)
-Start = Callable[..., Job]
 # Well beyond the limit, and the looks after that.
 LONG_S = HANG_S + 3.0
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    jobs: list[Job] = []
-
-    def started(*deeds: str, **options: Any) -> Job:
-        jobs.append(Job(tmp_path / "run", *deeds, **options))
-        return jobs[-1]
-
-    yield started
-    for job in jobs:
-        job.end()
 
 
 @pytest.mark.parametrize(
@@ -210,8 +195,8 @@ def test_a_hang_that_goes_on_by_itself_is_withdrawn(start: Start, is_another: bo
     go_on(job)
 
     assert lives.wait_until(lambda: bool(job.incidents()[0].over_ns))
-    assert job.incidents() == [first._replace(over_ns=job.incidents()[0].over_ns)]
-    assert [verdict.withdrawn for verdict in verdicts.read(job.run)] == ["it went on by itself"]
+    assert job.incidents()[0] == first._replace(over_ns=job.incidents()[0].over_ns)
+    assert lives.wait_until(lambda: verdicts.read(job.run)[0].withdrawn == "it went on by itself")
 
 
 def test_a_hang_that_ends_with_its_process_is_not_withdrawn(start: Start) -> None:
@@ -240,6 +225,7 @@ def test_a_rank_that_waits_logs_where_the_page_is(start: Start) -> None:
 def test_a_hang_is_told_of_once_although_another_watchman_takes_over(start: Start) -> None:
     job = start("sleeps", "waits")
     job.incident()
+    assert lives.wait_until(lambda: bool(verdicts.read(job.run)))
     files = contents(job)
     follow(job)
     time.sleep(LONG_S)
@@ -317,24 +303,6 @@ def test_nobody_watches_on_once_all_ranks_were_killed_at_once(start: Start) -> N
     assert lives.wait_until(lambda: not watchmen(job), 20)
 
 
-def follow(job: Job) -> list[int]:
-    """Kill the watchman; its successors."""
-    before = watchmen(job)
-    assert before
-    for pid in before:
-        os.kill(pid, signal.SIGKILL)
-    assert lives.wait_until(lambda: bool(set(watchmen(job)) - set(before)), 90)
-    return sorted(set(watchmen(job)) - set(before))
-
-
-def go_on(job: Job) -> None:
-    """Let rank 0 leave its range."""
-    stream = job.ranks[0].stdin
-    assert stream is not None
-    stream.write("\n")
-    stream.flush()
-
-
 def contents(job: Job) -> dict[Path, tuple[bytes, int]]:
     """All that is written of incidents, and when that was."""
     files = [*(job.run / "incidents").rglob("*.*"), *job.run.glob("verdicts/hang-*")]
@@ -355,20 +323,3 @@ def places(job: Job) -> tuple[int, dict[int | None, str | None]]:
     seen = whereabouts.in_file(file, run_file.id_of(job.run) or "")
     said = json.loads(file.read_text()) if file.exists() else {}
     return said.get("keeper", 0), {where.rank: where.stage for where in seen}
-
-
-def watchmen(job: Job) -> list[int]:
-    """Of this run, by the words that they were started with."""
-    pids = (int(name) for name in os.listdir("/proc") if name.isdecimal())
-    return [
-        pid
-        for pid in pids
-        if b"mstxkit.incidents.watchman" in (words := command(pid)) and os.fsencode(job.run) in words
-    ]
-
-
-def command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""

@@ -16,7 +16,7 @@ from mstxkit.judging import escalations, speakers
 from mstxkit.judging.acting import Acting
 from mstxkit.judging.escalations import Escalations
 from mstxkit.store import fate, messages, verdicts
-from mstxkit.store.report import ARMED, DONE, EXPIRED, QUEUED, RUNNING, Report
+from mstxkit.store.report import ARMED, DONE, EXPIRED, FAILED, QUEUED, RUNNING, Report
 from mstxkit.store.request import Request
 from mstxkit.store.verdicts import Verdict
 
@@ -178,6 +178,31 @@ def test_once_the_first_request_has_ended_the_next_verdict_asks(run: Path, judge
 
     assert (second.id, second.no_request) == (OTHER.id, "")
     assert [request.ranks for request in asked(run)] == [(1, 2), (0, 3)]
+
+
+def test_a_profile_that_recorded_nothing_is_said_with_the_verdict_that_asked_for_it(
+    run: Path, judge: Callable[..., Escalations]
+) -> None:
+    one = judge()
+    (said,) = consider(one, VERDICT)
+    say(run, 1, Report(said.request, 1, FAILED, reason="nothing was written"), role="actor", act="escalate")
+    say(run, 2, Report(said.request, 2, DONE), role="actor", act="escalate")
+    (failed,) = consider(one, VERDICT)
+    next_judge = judge([failed])
+
+    assert (failed.request, failed.no_request) == (said.request, "rank 1 failed: nothing was written")
+    assert next_judge.noted(VERDICT) == failed
+    assert consider(one, VERDICT) == consider(next_judge, failed) == [], "it is said once"
+
+
+def test_of_a_profile_that_came_nothing_more_is_said(run: Path, judge: Callable[..., Escalations]) -> None:
+    one = judge()
+    (said,) = consider(one, VERDICT)
+    for rank in (1, 2):
+        say(run, rank, Report(said.request, rank, DONE), role="actor", act="escalate")
+
+    assert consider(one, VERDICT) == []
+    assert one.noted(VERDICT).no_request == ""
 
 
 def test_a_judge_that_is_started_again_does_not_ask_again(run: Path, judge: Callable[..., Escalations]) -> None:

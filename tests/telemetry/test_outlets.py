@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
+from builders.mounts import Mount, mount  # noqa: F401
 from builders.shown_job import ShownJob, role, verdict
 
 from mstxkit.errors import MstxkitError
@@ -98,6 +99,21 @@ def test_a_folder_that_is_not_there_is_told_and_ends_nothing(going: Going, tmp_p
 
     assert any("nowhere is no folder" in note for note in opened.notes())
     assert page(opened)
+
+
+def test_a_folder_that_takes_no_file_is_told_once_and_what_lies_elsewhere_goes_with_the_job(
+    going: Going, mount: Mount, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:  # fmt: skip
+    folder = mount("read-only", "ro")
+    monkeypatch.setattr(outlets.textfile, "EVERY_S", 0.0)
+    opened = going(f"textfile:{folder},127.0.0.1:0,targets:{folder}")
+    for _ in range(5):
+        opened.show(STATE, ())
+    assert (going.job.run / "metrics/targets.json").exists()
+    opened.close()
+
+    assert [note for note in opened.notes() if "Read-only" in note] == [f"{folder}: Read-only file system"]
+    assert not (going.job.run / "metrics/targets.json").exists()
 
 
 def test_a_port_that_is_taken_is_told(going: Going) -> None:

@@ -62,9 +62,10 @@ def parts(verdict: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _profile(verdict: dict[str, Any]) -> str:
     """What it has asked for by itself, or why it has not."""
-    if verdict["request"]:
-        return f"it has asked for one by itself: request {shown(verdict['request'])}"
     why_not = for_terminal(verdict["no_request"] or "", SENTENCE_LIMIT)
+    if verdict["request"]:
+        failed = f", which did not come: {why_not}" if why_not else ""
+        return f"it has asked for one by itself: request {shown(verdict['request'])}{failed}"
     return f"none was asked for: {why_not}" if why_not else ""
 
 

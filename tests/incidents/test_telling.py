@@ -1,0 +1,149 @@
+"""What is told of hangs and deaths, and how often, where several things happen, or the run folder takes nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from builders import lives
+from builders.hanging import HANG_S, Job, Start, follow, go_on, watchmen
+from builders.mounts import Mount, frozen_disk, mount  # noqa: F401
+
+from mstxkit.incidents import folder
+from mstxkit.store import incidents, verdicts
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def kinds(job: Job) -> list[str]:
+    return [incident.kind for incident in job.incidents()]
+
+
+@pytest.mark.parametrize("victim", [0, 1], ids=["the keeper", "another rank"])
+@pytest.mark.parametrize("is_before", [True, False], ids=["before its watchman", "after its watchman"])
+def test_a_rank_that_was_killed_while_nobody_watched_is_told_of_once(
+    start: Start, victim: int, is_before: bool
+) -> None:
+    job = start("waits", "waits", hang_s=60.0)
+    time.sleep(1)  # both are in their range
+    killed = [job.ranks[victim].pid, *watchmen(job)]
+    for pid in killed if is_before else killed[::-1]:
+        os.kill(pid, signal.SIGKILL)
+        time.sleep(0.2)
+    incident = job.incident(40)
+    follow(job)
+    time.sleep(2)
+
+    assert (incident.kind, incident.rank, incident.range) == ("killed", victim, "score")
+    assert job.incidents() == [incident]
+
+
+def test_of_a_job_that_was_killed_as_a_whole_the_next_one_tells_nothing(start: Start, tmp_path: Path) -> None:
+    """Its live files are still there, as nobody was left to seal them."""
+    before = start("waits", "waits")
+    for pid in (*(process.pid for process in before.ranks), *watchmen(before)):
+        os.kill(pid, signal.SIGKILL)
+    for process in before.ranks:
+        process.wait()
+    job = start("progress", "progress", hang_s=60.0)
+    assert lives.wait_until(lambda: len(list(job.run.glob("sealed/*"))) >= 2), "what they left is sealed"
+    time.sleep(2)
+
+    assert incidents.names(job.run) == []
+
+
+def test_who_asks_for_an_incident_hides_no_hang(start: Start) -> None:
+    job = start("sleeps", "waits", hang_s=4.0)
+    folder.ask(job.run)
+    assert lives.wait_until(lambda: kinds(job) == ["request"])
+
+    assert lives.wait_until(lambda: kinds(job) == ["request", "hang"])
+    assert [verdict.rank for verdict in verdicts.read(job.run)] == [0]
+
+
+def test_an_exception_in_a_thread_hides_no_hang(start: Start) -> None:
+    job = start("raises_in_thread", "waits", hang_s=2.0)
+
+    assert lives.wait_until(lambda: kinds(job) == ["exception", "hang"])
+
+
+def test_a_hang_that_goes_on_inside_of_its_range_is_over_and_is_told_of_again_when_it_returns(start: Start) -> None:
+    job = start("stalls", "waits")
+    first = job.incident()
+    go_on(job)
+    assert lives.wait_until(lambda: bool(job.incidents()[0].over_ns))
+
+    assert lives.wait_until(lambda: len(job.incidents()) == 2)
+    again = job.incidents()[1]
+    assert (again.rank, again.range, again.over_ns) == (first.rank, first.range, 0)
+    assert lives.wait_until(
+        lambda: [verdict.withdrawn for verdict in verdicts.read(job.run)] == ["it went on by itself", ""]
+    )
+
+
+def test_who_stalls_again_and_again_is_told_of_less_and_less(start: Start) -> None:
+    job = start("stalls", "waits")
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline:
+        time.sleep(1.5 * HANG_S)
+        go_on(job)
+
+    assert 1 <= len(incidents.names(job.run)) <= 2
+
+
+@pytest.mark.parametrize(("deed", "kind"), [("killed", "killed"), ("crash", "signal")])
+def test_a_death_that_the_run_folder_does_not_take_is_told_of_once_there_is_room(
+    start: Start, deed: str, kind: str, mount: Mount  # noqa: F811
+) -> None:  # fmt: skip
+    run = mount("small", "size=4m") / "run"
+    job = start(deed, "waits", run=run)
+    with (run.parent / "fills").open("wb", buffering=0) as file:
+        try:
+            while file.write(b"x" * 4096):
+                pass
+        except OSError:
+            pass
+    time.sleep(4)
+    assert job.incidents() == []
+    (run.parent / "fills").unlink()
+
+    incident = job.incident(20)
+    assert (incident.kind, incident.rank, incident.range) == (kind, 0, "score")
+
+
+def test_where_the_run_folder_is_frozen_what_the_rank_itself_is_held_by_is_told(
+    start: Start,
+    frozen_disk: Path,  # noqa: F811
+) -> None:
+    """Threads of ours, and the watchman, wait for that disk: the rank does not."""
+    job = start("lock", "waits", run=frozen_disk / "run", hang_s=4.0)
+    subprocess.run(["fsfreeze", "-f", frozen_disk], check=True)
+    try:
+        time.sleep(8)
+    finally:
+        subprocess.run(["fsfreeze", "-u", frozen_disk], check=True)
+    incident = job.incident(20)
+    job.end()  # before its disk is gone
+
+    assert (incident.kind, incident.rank) == ("hang", 0)
+    assert "it waits for a lock" in incident.reason
+
+
+def test_ranks_of_which_each_is_the_first_process_of_a_container_are_told_of(start: Start, tmp_path: Path) -> None:
+    """Who watches is in the namespace of one of them, as its child, and knows the other by no number."""
+    own = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    if shutil.which("unshare") is None or subprocess.run([*own, "true"], capture_output=True).returncode:
+        pytest.skip("this user makes no namespaces")
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {" ".join(own)} {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    incident = start("lock", "waits", python=str(python)).incident()
+
+    assert (incident.kind, incident.rank, incident.range) == ("hang", 0, "score")
+    assert incident.waits_for == "rank 1 actor waits for rank 0 actor in reward"
