@@ -93,7 +93,7 @@ class Colour(enum.Enum):
     RED = "red"
     GREEN = 2
     NOTHING = None
-    WEIGHT = np.float32(0.5)
+    WEIGHT = "half"
     HOME = PurePosixPath("/home")
     PAIR = (1, 2)
     ASKED = object()
@@ -106,6 +106,7 @@ class Colour(enum.Enum):
 
 
 Colour.ASKED._value_ = Hostile()
+Colour.WEIGHT._value_ = np.float32(0.5)  # up to Python 3.10 its class would compare it with the tuple
 
 
 class Nested(enum.Enum):
