@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -37,8 +38,13 @@ def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).with_suffix("").parts[0].replace("__init__", "")
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def imports(path: Path) -> tuple[str, ...]:
     """What a module imports, at its top or in functions; `from . import x` may name a module or no module."""
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[str]:
     package = ("mstxkit", *path.relative_to(PACKAGE).parts[:-1])
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

@@ -24,7 +24,7 @@ PROVEN_ON_C = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def quick() -> ModuleType:
     spec = importlib.util.spec_from_file_location("quick", ROOT / ".ci/quick.py")
     assert spec and spec.loader

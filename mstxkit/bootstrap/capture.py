@@ -163,6 +163,7 @@ def _asked_folder(run: str | os.PathLike[str] | None, path: str) -> str | os.Pat
 
 def _resolved(run: str | os.PathLike[str]) -> Path:
     try:
+        os.access(run, os.F_OK)  # a null byte is an error to it on Python 3.9 too
         return Path(os.path.realpath(run))
     except (TypeError, ValueError) as exc:
         raise CaptureError(f"run={run!r} (of capture or {environment.RUN}) is no path: {exc}") from exc

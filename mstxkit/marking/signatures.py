@@ -190,7 +190,8 @@ def make(interface: Interface, name: str, held: dict[str, Any]) -> FunctionType:
 
 def held_by(function: object) -> dict[str, Any] | None:
     """What a wrapper made here holds, by role; None for any other object. Copied attributes do not fool it."""
-    if not isinstance(function, FunctionType) or not function.__code__.co_filename.startswith(_FILE_PREFIX):
+    # The globals of others are a module's. A file's name says nothing: on Python 3.12 cloudpickle sends another one.
+    if not isinstance(function, FunctionType) or "__name__" in function.__globals__:
         return None
     held = {internal[1:].rstrip("_"): value for internal, value in function.__globals__.items()}
     return held if "site" in held and "function" in held else None

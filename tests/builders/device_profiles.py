@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable
@@ -87,14 +88,12 @@ def ascend_db(path: Path, device: Device, schema: str = "1.2.0", journal: str = 
     """The database of a rank. Of schema 1.0.0 there are no mstx events; msMonitor has no tasks of collectives."""
     path.parent.mkdir(parents=True, exist_ok=True)
     names = {"start": "start", "end": "end"} if schema == "0" else {"start": "startNs", "end": "endNs"}
-    base = sqlite3.connect(path)
-    base.execute(f"pragma journal_mode={journal}")
-    for table, columns in _tables(schema, names).items():
-        base.execute(f"create table {table}({columns})")
-    text = _Texts(base)
-    _fill(base, text, device, schema)
-    base.commit()
-    base.close()
+    with closing(sqlite3.connect(path)) as base, base:  # closed also where the format has no such number
+        base.execute(f"pragma journal_mode={journal}")
+        for table, columns in _tables(schema, names).items():
+            base.execute(f"create table {table}({columns})")
+        text = _Texts(base)
+        _fill(base, text, device, schema)
     return path
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 
 _PLACE = Path(__file__).resolve().parents[2] / ".venvs/msprof_analyze/26.2.0"
 UNPACKED = Path(os.environ.get("MSPROF_ANALYZE_OF_TESTS", _PLACE))
-IS_HERE = (UNPACKED / "msprof_analyze").is_dir()
+# Ours are for the Python of the locks: pandas is built for that one, and Python 3.9 cannot read click.
+_FITS = UNPACKED != _PLACE or sys.version_info[:2] == (3, 11)
+IS_HERE = _FITS and (UNPACKED / "msprof_analyze").is_dir()
 # Both major versions of pandas: the newest, and the one that MindStudio's guide asks for, where it is unpacked too.
 PANDAS = {3: None, 2: UNPACKED.parent / "pandas-2.3.2"}
 _SCRIPT = """#!{python}

@@ -12,6 +12,8 @@ from builders.judged_runs import INPUT, NOBODY, recorded, stage_times
 
 pytest.importorskip("polars")
 
+from builders.typed import typed
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -65,7 +67,10 @@ def test_as_json_it_is_one_object_also_where_it_fails(runs: Path) -> None:
         (["a", "slow", "--after", "x"], "give one step"),
     ],
 )
-def test_what_cannot_be_compared_is_refused_with_the_reason(runs: Path, arguments: list[str], why: str) -> None:
-    done = compare(runs, *arguments)
+def test_what_cannot_be_compared_is_refused_with_the_reason(
+    runs: Path, arguments: list[str], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(runs)
+    done = typed("compare", *arguments)
 
     assert done.returncode == 2 and why in done.stderr and "Traceback" not in done.stderr

@@ -14,6 +14,7 @@ from builders import lives
 pytest.importorskip("polars")
 pytest.importorskip("typer")
 
+from builders.typed import typed
 from typer.testing import CliRunner
 
 from mstxkit.cli import application
@@ -120,7 +121,7 @@ def test_a_page_that_cannot_be_written_is_refused_before_anything_is_read(
     ],
 )
 def test_what_is_of_the_choice_is_told(skew: Path, words: tuple[str, ...], told: str) -> None:
-    assert told in " ".join(report(skew, *words).stdout.split())
+    assert told in " ".join(typed("report", skew, *words).stdout.split())
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_what_is_of_the_choice_is_told(skew: Path, words: tuple[str, ...], told:
 def test_a_choice_that_matches_nothing_says_so_and_is_wrong_use(
     skew: Path, words: tuple[str, ...], message: str, form: tuple[str, ...]
 ) -> None:
-    done = report(skew, *words, *form)
+    done = typed("report", skew, *words, *form)
 
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"mstxkit: {message}\n")
 
@@ -152,7 +153,7 @@ def test_a_choice_that_matches_nothing_says_so_and_is_wrong_use(
     ],
 )
 def test_what_cannot_be_supposed_is_wrong_use(skew: Path, words: tuple[str, ...], told: str) -> None:
-    done = report(skew, *words)
+    done = typed("report", skew, *words)
 
     assert done.returncode == 2
     assert told in " ".join(done.stderr.split())

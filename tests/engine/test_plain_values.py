@@ -8,6 +8,7 @@ import importlib.util
 import logging
 import math
 import threading
+import warnings
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -93,7 +94,7 @@ class Colour(enum.Enum):
     RED = "red"
     GREEN = 2
     NOTHING = None
-    WEIGHT = np.float32(0.5)
+    WEIGHT = "half"
     HOME = PurePosixPath("/home")
     PAIR = (1, 2)
     ASKED = object()
@@ -106,6 +107,7 @@ class Colour(enum.Enum):
 
 
 Colour.ASKED._value_ = Hostile()
+Colour.WEIGHT._value_ = np.float32(0.5)  # up to Python 3.10 its class would compare it with the tuple
 
 
 class Nested(enum.Enum):
@@ -120,6 +122,13 @@ class Access(enum.IntFlag):
 
 class Word(str, enum.Enum):
     YES = "yes"
+
+
+def without_unit() -> Any:
+    """NumPy 2.5 warns of it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return np.timedelta64(1)
 
 
 def of_objects() -> Any:
@@ -148,7 +157,7 @@ TAKEN = {
     "0-d view": (np.arange(9).reshape(3, 3)[1, 1:2].reshape(()), 4),
     "0-d date": (np.array("2026-11-22", dtype="datetime64[D]"), "2026-11-22"),
     "datetime64": (np.datetime64("2026-11-22T13:14:15.000000160"), "2026-11-22T13:14:15.000000160"),
-    "datetime64 NaT": (np.datetime64("NaT"), "NaT"),
+    "datetime64 NaT": (np.datetime64("NaT", "s"), "NaT"),
     "timedelta64": (np.timedelta64(1500, "ms"), 1.5),
     "timedelta64 in weeks": (np.timedelta64(2, "W"), 1_209_600.0),
     "timedelta64 in steps": (np.array(3, dtype="timedelta64[25us]")[()], 75e-6),
@@ -183,7 +192,7 @@ NOT_TAKEN = {
     "bytes_": (np.bytes_(b"x"), "bytes_"),
     "void": (np.zeros(1, dtype=[("a", int)])[0], "void"),
     "months": (np.timedelta64(1, "M"), "timedelta64"),
-    "no unit": (np.timedelta64(1), "timedelta64"),
+    "no unit": (without_unit(), "timedelta64"),
     "one value, one dimension": (np.array([7]), "ndarray"),
     "array": (np.arange(3), "ndarray"),
     "0-d array of objects": (of_objects(), "ndarray"),

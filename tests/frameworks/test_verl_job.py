@@ -18,7 +18,7 @@ from mstxkit import open_run
 pytestmark = [
     pytest.mark.frameworks,
     pytest.mark.slow,
-    pytest.mark.skipif(not soak.is_soaking(), reason="verl's own main_ppo has such workers, in every run"),
+    pytest.mark.skipif(not soak.is_soaking(), reason="GRPO of verl's own main_ppo has such workers"),
 ]
 
 JOB = Path(__file__).resolve().parents[1] / "builders/frameworks/verl_job.py"

@@ -63,7 +63,8 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment of its own, with the package and what it says it needs for reports."""
     folder = tmp_path_factory.mktemp("environment") / "venv"
     call([sys.executable, "-m", "venv", "--without-pip", folder])
-    pip("--python", folder / "bin/python", "install", f"{wheel}[report]")
+    # What is imported is compiled then: numpy and polars have thousands of modules that are not.
+    pip("--python", folder / "bin/python", "install", "--no-compile", f"{wheel}[report]")
     return folder / "bin/python"
 
 

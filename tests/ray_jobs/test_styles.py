@@ -48,7 +48,8 @@ MOMENTS = soak.sample(["before", "after", "never"], 1)
 def job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ray_jobs.Job:
     """Patched before the framework's import, after it, or only in the workers, by hand."""
     pytest.importorskip("ray")
-    job = ray_jobs.run_driver("styles", tmp_path_factory.mktemp("styles") / "run", request.param)
+    run = tmp_path_factory.mktemp("styles") / "run"
+    job = ray_jobs.run_driver("styles", run, request.param, **ray_jobs.AS_RAY_HAS_IT)
     assert job.code == 0, job.output
     return job
 

@@ -172,7 +172,12 @@ def test_a_file_that_was_never_laid_out_is_removed(run: Path, content: bytes) ->
     assert not faults.counts
 
 
-@pytest.mark.parametrize("content", [b"something else", b"MSTXLIVE" + bytes(9000), os.urandom(20_000)])
+# Named: up to pytest 8 the noise itself was the name, which no two workers of pytest-xdist agreed about.
+@pytest.mark.parametrize(
+    "content",
+    [b"something else", b"MSTXLIVE" + bytes(9000), os.urandom(20_000)],
+    ids=["words", "a live file's first words", "noise"],
+)
 def test_a_file_that_is_no_live_file_is_left_where_it_is(run: Path, content: bytes) -> None:
     path = left_by(run, *two_banks())
     path.write_bytes(content)

@@ -15,48 +15,16 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import ray
-from judged import STEP_MS, controllers, judged  # of this folder
+from handing import HEAD_START_NS, HandingWorker, judged, until  # of this folder
+from judged import STEP_MS, controllers
 
 import mstxkit
 
-TESTS = str(Path(__file__).resolve().parents[2])
-RANKS, HEAD_START_NS = 4, 10**9
-
-
-@ray.remote(num_cpus=0.5, max_restarts=0)
-class Worker:
-    """One rank."""
-
-    def __init__(self, rank: int) -> None:
-        mstxkit.identify(rank=rank, world_size=RANKS, role="actor")
-        sys.path.insert(0, TESTS)
-
-    def work(self, start_ns: int, steps: int) -> int:
-        """Step after step, from the one on that the others are in; how many there are."""
-        from builders import handing_rank
-
-        now = max(0, time.monotonic_ns() - start_ns) // (STEP_MS * 10**6)
-        handing_rank.hand_over(start_ns, steps, STEP_MS, 1, int(now))
-        return steps
-
-    def pid(self) -> int:
-        """Of its process, in which mstxkit is by then."""
-        return os.getpid()
-
-    def faults(self) -> dict[str, int]:
-        """What went wrong there."""
-        return dict(mstxkit.status().faults)
-
-
-def until(is_so: Callable[[], bool], within_s: float = 90.0) -> bool:
-    """Has it come to that?"""
-    deadline = time.monotonic() + within_s
-    while not is_so() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return is_so()
+RANKS = 4
+Worker = ray.remote(num_cpus=0.5, max_restarts=0)(HandingWorker)
 
 
 def keeper_of(live: Path) -> int:
@@ -78,10 +46,10 @@ def main(steps: int, run: Path) -> dict[str, Any]:
     cluster.add_node(num_cpus=2, resources={"far": 4})
     ray.init(address=cluster.address)
     there = {"runtime_env": {"env_vars": {"MSTXKIT_LIVE_FOLDER": str(far)}}, "resources": {"far": 1}}
-    workers = {rank: Worker.options(**(there if rank > 1 else {})).remote(rank) for rank in range(RANKS)}
+    workers = {rank: Worker.options(**(there if rank > 1 else {})).remote(rank, RANKS) for rank in range(RANKS)}
     ranks = {ray.get(worker.pid.remote()): rank for rank, worker in workers.items()}
     start_ns = time.monotonic_ns() + HEAD_START_NS
-    calls = {rank: worker.work.remote(start_ns, steps) for rank, worker in workers.items()}
+    calls = {rank: worker.join.remote(start_ns, steps, STEP_MS) for rank, worker in workers.items()}
     assert until(lambda: judged(run) >= 20), "it is judged"
     killed = keeper_of(far)
     os.kill(killed, signal.SIGKILL)
@@ -89,8 +57,8 @@ def main(steps: int, run: Path) -> dict[str, Any]:
     went_on = until(lambda: judged(run) >= at + 30)
     cluster.add_node(num_cpus=2, resources={"far": 4})
     for rank in (ranks[killed], RANKS):  # the one that was killed comes back, and one more
-        workers[rank] = Worker.options(**there).remote(rank)
-        calls[rank] = workers[rank].work.remote(start_ns, steps)
+        workers[rank] = Worker.options(**there).remote(rank, RANKS)
+        calls[rank] = workers[rank].join.remote(start_ns, steps, STEP_MS)
     done = ray.get(list(calls.values()))
     until(lambda: judged(run) >= steps - 1)
     said = {

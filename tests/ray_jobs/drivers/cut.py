@@ -11,47 +11,18 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import ray
+from builders.net_nodes import CutCluster
+from handing import HEAD_START_NS, HandingWorker, judged, until  # of this folder
 
 import mstxkit
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from builders.net_nodes import CutCluster
-
-from mstxkit.store import layout, settings_file
+from mstxkit.store import layout
 from mstxkit.store.handed_over import HandedOver
 
-TESTS = str(Path(__file__).resolve().parents[2])
 STEP_MS, RANKS = 150, 4
-
-
-@ray.remote(num_cpus=0.5, max_restarts=0)
-class Worker:
-    """One rank."""
-
-    def __init__(self, rank: int) -> None:
-        mstxkit.identify(rank=rank, world_size=RANKS, role="actor")
-        sys.path.insert(0, TESTS)
-
-    def work(self, start_ns: int, steps: int) -> int:
-        """Step after step, at its own pace; how many."""
-        from builders import handing_rank
-
-        handing_rank.hand_over(start_ns, steps, STEP_MS, 1)
-        return steps
-
-    def faults(self) -> dict[str, int]:
-        """What went wrong there."""
-        return dict(mstxkit.status().faults)
-
-
-def judged(run: Path) -> int:
-    """The step that was judged last."""
-    figures = settings_file.read_figures(run / layout.VERDICTS / layout.FIGURES, "")
-    return -1 if figures is None or figures.step is None else figures.step
+Worker = ray.remote(num_cpus=0.5, max_restarts=0)(HandingWorker)
 
 
 def step_of(live: Path) -> int:
@@ -65,14 +36,6 @@ def step_of(live: Path) -> int:
     return max(steps)
 
 
-def until(is_so: Callable[[], bool], within_s: float = 100.0) -> bool:
-    """Has it come to that?"""
-    deadline = time.monotonic() + within_s
-    while not is_so() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return is_so()
-
-
 def main(steps: int, run: Path) -> dict[str, Any]:
     """The job."""
     live = run.parent / "far"
@@ -82,10 +45,10 @@ def main(steps: int, run: Path) -> dict[str, Any]:
     try:
         assert until(lambda: _joined(cluster.address)), "both nodes came up"
         where = ["near", "far", "near", "far"]  # of two on a host one is the keeper, which passes on each second
-        workers = [Worker.options(resources={kind: 1}).remote(rank) for rank, kind in enumerate(where)]
+        workers = [Worker.options(resources={kind: 1}).remote(rank, RANKS) for rank, kind in enumerate(where)]
         ray.get([worker.faults.remote() for worker in workers])
-        start_ns = time.monotonic_ns() + 10**9
-        calls = [worker.work.remote(start_ns, steps) for worker in workers]
+        start_ns = time.monotonic_ns() + HEAD_START_NS
+        calls = [worker.work.remote(start_ns, steps, STEP_MS) for worker in workers]
         assert until(lambda: judged(run) >= 20), "it is judged"
         cluster.cut()
         before = step_of(live)

@@ -17,45 +17,14 @@ import time
 from pathlib import Path
 
 import ray
+from handing import HEAD_START_NS, HandingWorker, judged, until  # of this folder
 
 import mstxkit
 from mstxkit.cluster import ray_link
-from mstxkit.store import layout, run_file, settings_file
+from mstxkit.store import run_file
 
-TESTS = str(Path(__file__).resolve().parents[2])
 RANKS, STEP_MS = 3, 50
-
-
-@ray.remote(num_cpus=0.5, scheduling_strategy="SPREAD")
-class Worker:
-    """One rank."""
-
-    def __init__(self, rank: int) -> None:
-        mstxkit.identify(rank=rank, world_size=RANKS, role="actor")
-        sys.path.insert(0, TESTS)
-
-    def work(self, start_ns: int, steps: int) -> str:
-        """Step after step; the node."""
-        from builders import handing_rank
-
-        handing_rank.hand_over(start_ns, steps, STEP_MS, 1)
-        return ray.get_runtime_context().get_node_id()
-
-    def figures(self) -> dict[str, float]:
-        """As its own logger would take them."""
-        from builders import handing_rank
-
-        return handing_rank.figures(60)
-
-    def faults(self) -> dict[str, int]:
-        """What went wrong there."""
-        return dict(mstxkit.status().faults)
-
-
-def judged(run: Path) -> int:
-    """The step that was judged last."""
-    figures = settings_file.read_figures(run / layout.VERDICTS / layout.FIGURES, "")
-    return -1 if figures is None or figures.step is None else figures.step
+Worker = ray.remote(num_cpus=0.5, scheduling_strategy="SPREAD")(HandingWorker)
 
 
 def controllers(within_s: float = 60.0) -> list[dict[str, object]]:
@@ -78,11 +47,9 @@ def controllers_now() -> list[dict[str, object]]:
     return [{"name": name, "pid": pid} for name, pid in zip(names, pids)]
 
 
-def kill_controller(run: Path, within_s: float = 60.0) -> None:
+def kill_controller(run: Path) -> None:
     """As soon as it has judged a little."""
-    deadline = time.monotonic() + within_s
-    while judged(run) < 20 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until(lambda: judged(run) >= 20, within_s=60)
     for _ in range(2):
         os.kill(int(str(controllers()[0]["pid"])), signal.SIGKILL)
 
@@ -100,16 +67,14 @@ def main(how: str, steps: int, run: Path) -> None:
         ray.init(address=cluster.address)
     else:
         ray.init()
-    workers = [Worker.remote(rank) for rank in range(RANKS)]
-    ray.get([worker.faults.remote() for worker in workers])
-    start_ns = time.monotonic_ns() + 10**9
-    calls = [worker.work.remote(start_ns, steps) for worker in workers]
+    workers = [Worker.remote(rank, RANKS) for rank in range(RANKS)]
+    nodes = ray.get([worker.node.remote() for worker in workers])
+    start_ns = time.monotonic_ns() + HEAD_START_NS
+    calls = [worker.work.remote(start_ns, steps, STEP_MS) for worker in workers]
     if how == "kill":
         kill_controller(run)
-    nodes = ray.get(calls)
-    deadline = time.monotonic() + 40
-    while judged(run) < steps - 1 and time.monotonic() < deadline:
-        time.sleep(0.1)
+    ray.get(calls)
+    until(lambda: judged(run) >= steps - 1, within_s=40)
     said = {
         "nodes": len(set(nodes)), "judged": judged(run), "controllers": controllers(),
         "name": ray_link.name_of(run_file.id_of(run) or ""),

@@ -12,34 +12,13 @@ import urllib.request
 from pathlib import Path
 
 import ray
+from handing import HandingWorker  # of this folder
 
 import mstxkit
 from mstxkit.store import layout, run_file, settings_file
 
-TESTS = str(Path(__file__).resolve().parents[2])
 RANKS, STEPS, STEP_MS, WITHIN_S = 2, 40, 50, 60.0
-
-
-@ray.remote(num_cpus=0.5)
-class Worker:
-    """One rank."""
-
-    def __init__(self, rank: int) -> None:
-        mstxkit.identify(rank=rank, world_size=RANKS, role="actor")
-        sys.path.insert(0, TESTS)
-
-    def work(self, start_ns: int) -> dict[str, int]:
-        """All steps; what went wrong."""
-        from builders import handing_rank
-
-        handing_rank.hand_over(start_ns, STEPS, STEP_MS, 1)
-        return dict(mstxkit.status().faults)
-
-    def figures(self) -> dict[str, float]:
-        """As its own logger would take them."""
-        from builders import handing_rank
-
-        return handing_rank.figures(WITHIN_S)
+Worker = ray.remote(num_cpus=0.5)(HandingWorker)
 
 
 def page() -> str:
@@ -67,9 +46,10 @@ def main(run: Path) -> None:
     """The job."""
     capture = mstxkit.capture(run)
     ray.init(num_cpus=2, include_dashboard=False)
-    workers = [Worker.remote(rank) for rank in range(RANKS)]
+    workers = [Worker.remote(rank, RANKS) for rank in range(RANKS)]
     start_ns = time.monotonic_ns() + 2 * 10**9
-    faults = ray.get([worker.work.remote(start_ns) for worker in workers])
+    ray.get([worker.work.remote(start_ns, STEPS, STEP_MS) for worker in workers])
+    faults = ray.get([worker.faults.remote() for worker in workers])
     figures = ray.get([worker.figures.remote() for worker in workers])
     has_agent = bool(page())
     state = settings_file.read_figures(run / layout.VERDICTS / layout.FIGURES, run_file.id_of(run) or "")
