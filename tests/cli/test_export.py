@@ -163,7 +163,8 @@ def test_ctrl_c_in_the_middle_leaves_nothing(run: Path, to: str, ctrl_c: None) -
     assert [path.name for path in run.parent.iterdir()] == ["run"]
 
 
-# Each is Ctrl-C where it once printed a traceback: while modules are loaded, and again while the first is dealt with.
+# Each is Ctrl-C where it once printed a traceback: while modules are loaded, again while the first is dealt with, and
+# where it cannot be raised, as in a generator that is thrown away.
 AT_ITS_BEGIN = (
     "real = builtins.__import__\nbuiltins.__import__ = lambda n, *a: (n == 'typer' and strike(), real(n, *a))[1]"
 )
@@ -177,9 +178,20 @@ shutil.rmtree = lambda *a, **k: (strike(), rmtree(*a, **k))
 threading._shutdown = strike
 """
 
+LOST = """
+from mstxkit.reading.run import Run
+class Dying:
+    def __del__(self):
+        strike()
+def coded(*a):
+    Dying()
+    strike()
+Run._coded = coded
+"""
+
 
 @pytest.mark.parametrize("to", ["perfetto", "csv"])
-@pytest.mark.parametrize("where", [AT_ITS_BEGIN, TWICE], ids=["at its begin", "twice"])
+@pytest.mark.parametrize("where", [AT_ITS_BEGIN, TWICE, LOST], ids=["at its begin", "twice", "lost"])
 def test_ctrl_c_at_any_time_leaves_nothing_and_prints_no_traceback(
     run: Path, to: str, where: str, ctrl_c: None
 ) -> None:
