@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from builders import lives
+from builders import lives, odd_runs
 from builders.run_files import BankFiles, ProcessFiles, new_run
 from typer.testing import CliRunner, Result
 
@@ -215,6 +216,29 @@ def test_a_pipe_gets_one_line(run: Path, tmp_path: Path) -> None:
 
     assert done.stdout.splitlines() == [f"{tmp_path}/t.pftrace: 12 events"]
     assert done.stderr == ""
+
+
+def test_what_is_missing_of_a_damaged_run_is_said(tmp_path: Path) -> None:
+    """The rest is written: a file with half of the ranks looks like a whole one."""
+    odd_runs.altered(new_run(tmp_path / "run"))
+
+    done = export(tmp_path / "run", "--to", "perfetto", "-o", tmp_path / "t.pftrace")
+
+    assert (done.exit_code, (tmp_path / "t.pftrace").exists()) == (0, True)
+    assert done.output.splitlines() == [
+        f"{tmp_path}/t.pftrace: 30 events",
+        f"not all of the run could be read: mstxkit report {tmp_path}/run says what is missing",
+    ]
+
+
+def test_a_device_or_a_pipe_is_not_replaced(run: Path, tmp_path: Path) -> None:
+    """As root, `-o /dev/null` would be the end of it."""
+    os.mkfifo(tmp_path / "pipe")
+
+    done = export(run, "--to", "perfetto", "-o", tmp_path / "pipe")
+
+    assert done.exit_code == 1 and "is no file, and would be replaced" in done.output
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_a_file_of_the_same_name_is_replaced(run: Path, tmp_path: Path) -> None:
