@@ -17,7 +17,7 @@ from .. import faults
 from ..engine.plain_paths import Unreadable, plain_attribute
 
 Settings = dict[str, "bool | int | float"]
-KEPT_AT_MOST, _LOOKED_AT_MOST, _DEEPEST = 512, 3_000, 8
+KEPT_AT_MOST, _LOOKED_AT_MOST, _DEEPEST = 1_024, 3_000, 8  # verl 0.9.1 has 488
 _NAME = re.compile(r"[A-Za-z_][\w-]{0,79}", re.ASCII)
 _SECRET = re.compile(
     r"(^|_)(password|passwd|passphrase|pwd|secret|token|key|pin|otp|auth|credentials?)$", re.IGNORECASE
