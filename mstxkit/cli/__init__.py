@@ -43,6 +43,7 @@ def main() -> None:
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt_once)
+        sys.unraisablehook = _not_interrupted
     try:
         try:
             application(sys.argv[1] if len(sys.argv) > 1 else None)(prog_name="mstxkit")
@@ -59,8 +60,17 @@ def main() -> None:
 
 def _interrupt_once(*_: object) -> None:
     """Ctrl-C; a second one would interrupt what tidies up after the first."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # No SIG_IGN: where one is just being handled, Python says on standard error that it was "ignored".
+    signal.signal(signal.SIGINT, lambda *_: None)
     raise KeyboardInterrupt
+
+
+def _not_interrupted(lost: sys.UnraisableHookArgs) -> None:
+    """Where Python tidies up by itself it drops an interruption, and would print it: then the next Ctrl-C counts."""
+    if lost.exc_type is KeyboardInterrupt:
+        signal.signal(signal.SIGINT, _interrupt_once)
+    else:
+        sys.__unraisablehook__(lost)
 
 
 def _end_without_output(exc: OSError) -> None:

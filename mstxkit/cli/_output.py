@@ -48,6 +48,8 @@ def check_file(target: Path) -> None:
     """
     if target.is_dir():
         raise MstxkitError(f"{target} is a folder; give the name of a file")
+    if target.exists() and not target.is_file():  # a device, say: in its place there would be a file from then on
+        raise MstxkitError(f"{target} is no file, and would be replaced; give the name of one")
     if not target.parent.is_dir():
         raise MstxkitError(f"{target} cannot be written: there is no folder {target.parent}")
 

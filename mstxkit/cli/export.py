@@ -36,6 +36,7 @@ def export(
     Example: mstxkit export runs/exp7 --to perfetto --steps 100:110
     """
     from ..reading.exporters import load
+    from ..reading.report.text import counted
 
     if to not in formats():
         raise typer.BadParameter(f"{to!r} is no format; choose one of {', '.join(formats())}", param_hint="--to")
@@ -48,7 +49,9 @@ def export(
             opened.on_rows = advance
             count = exporter.write_to(opened, draft, **options)
         _choosing.check_found(count, opened, steps=steps, ranks=ranks, stages=stages, since=since, until=until)
-    typer.echo(f"{for_terminal(str(target))}: {count} events")
+    typer.echo(f"{for_terminal(str(target))}: {counted(count, 'event')}")
+    if opened.damage:
+        typer.echo(f"not all of the run could be read: mstxkit report {for_terminal(str(run))} says what is missing")
     for line in exporter.advice(target):
         typer.echo(for_terminal(line))
 

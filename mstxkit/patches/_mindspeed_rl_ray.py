@@ -45,6 +45,8 @@ DOCKS = (
 # `put_prompts_experience` (2.2; before it the dock's), `enter_infer_mode` (dapo) or a stage, and ends with the logger.
 # Source: launcher.py:265-349, launcher_ms.py (2.1.0); grpo_trainer_hybrid.py:175, ppo:164 and dapo:231 (2.2);
 # transfer_dock.py:1201 (2.2); loggers.py `Loggers.info`, called with the iteration at grpo:281, ppo:251, dapo:341.
+# Settings: `__init__` calls `transfer_dock_init` (grpo:127, ppo:123, dapo:143) once base.py:50-78 has stored what it is
+# given, `kwargs` with the rest of rl_config too; launcher.py:162-164 stores megatron_config and generate_config.
 _STEPS = "mstxkit.patches._mindspeed_rl_steps"
 _LAUNCHER = "mindspeed_rl.workers.scheduler.launcher:RayActorGroup"
 _LAUNCHER_MS = "mindspeed_rl.workers.scheduler.launcher_ms:RayActorGroupMs"

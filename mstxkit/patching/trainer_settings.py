@@ -17,7 +17,7 @@ from .. import faults
 from ..engine.plain_paths import Unreadable, plain_attribute
 
 Settings = dict[str, "bool | int | float"]
-KEPT_AT_MOST, _LOOKED_AT_MOST, _DEEPEST = 256, 3_000, 8
+KEPT_AT_MOST, _LOOKED_AT_MOST, _DEEPEST = 1_024, 3_000, 8  # verl 0.9.1 has 488
 _NAME = re.compile(r"[A-Za-z_][\w-]{0,79}", re.ASCII)
 _SECRET = re.compile(
     r"(^|_)(password|passwd|passphrase|pwd|secret|token|key|pin|otp|auth|credentials?)$", re.IGNORECASE
@@ -96,8 +96,10 @@ def of_config(self: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
 
 
 def of_trainer(self: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """Of a trainer that stores its settings itself."""
-    learn(self)
+    """Of a trainer that stores its settings itself, and with the group of its workers those of model and generation."""
+    own = _stored(self)
+    group = _stored(own.get("actor_worker"))
+    learn({**own, **{name: _stored(group.get(name)) for name in ("generate_config", "megatron_config")}})
     return {}
 
 

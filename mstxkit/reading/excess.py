@@ -26,7 +26,7 @@ _SLACK = 0.75
 # quicker than the others: noise of real machines goes both ways, in bouts, and is not normal.
 _SURE_FROM, _OVER_QUICKER = 9.0, 3.0
 _STEPS_TO_LEARN = 8
-_LEAST_NOISE = 0.005
+LEAST_NOISE = 0.005
 
 
 class SlowStretches(NamedTuple):
@@ -92,20 +92,19 @@ def _predicted(times: Seconds, work: Seconds) -> Seconds:
     if len(times) >= _STEPS_TO_LEARN:
         varying = features - features.mean(axis=0, keepdims=True)
         target = target - middle_of(target)[None]
-    slopes = _slopes(varying[np.isfinite(target)], target[np.isfinite(target)])
-    return np.asarray(features @ slopes)
+    return np.asarray(features @ slopes(varying[np.isfinite(target)], target[np.isfinite(target)]))
 
 
-def _slopes(features: Seconds, target: Seconds) -> Seconds:
-    """Least squares, and a second time with less weight for what lies far out."""
-    slopes, weights = np.zeros(features.shape[1]), np.ones(len(target))
+def slopes(features: Seconds, target: Seconds) -> Seconds:
+    """Least squares, and a second time with less weight for what lies far out. *Shape*: (S, F) and (S,) to (F,)."""
+    factors, weights = np.zeros(features.shape[1]), np.ones(len(target))
     ridge = 1e-6 * np.eye(features.shape[1]) * max(1.0, float((features**2).sum()))
     for _ in range(2):
         weighted = features * weights[:, None]
-        slopes = np.linalg.lstsq(weighted.T @ features + ridge, weighted.T @ target, rcond=None)[0]
-        rest = np.abs(target - features @ slopes)
+        factors = np.linalg.lstsq(weighted.T @ features + ridge, weighted.T @ target, rcond=None)[0]
+        rest = np.abs(target - features @ factors)
         weights = np.minimum(1.0, 3 * np.median(rest) / np.maximum(rest, 1e-12)) if len(rest) else weights
-    return np.asarray(slopes)
+    return np.asarray(factors)
 
 
 def _middle(values: Seconds) -> Seconds:
@@ -129,7 +128,7 @@ def noise_of(excess: Seconds) -> Seconds:
     with np.errstate(all="ignore"):
         changes = np.abs(np.diff(excess, axis=0)).reshape(-1, excess.shape[2])
         noise = np.nan_to_num(middle_of(changes)) / (0.6745 * math.sqrt(2))
-    return np.asarray(np.maximum(noise, _LEAST_NOISE))
+    return np.asarray(np.maximum(noise, LEAST_NOISE))
 
 
 def stretches(excess: Seconds) -> SlowStretches:

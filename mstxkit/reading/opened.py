@@ -13,7 +13,7 @@ from ..store.values import small_number, text_of, whole_number
 from .allowance import Allowance
 from .folder import Damage, Folder, reason_of
 from .processes import BlockRef, Process
-from .rows import ALL, IS_OPEN, NO_DURATION, Blocks, Chunk, Need
+from .rows import ALL, IS_OPEN, NO_DURATION, Blocks, Chunk, Need, all_sources, bank_of
 from .sealed import payload_of
 from .selection import Selection
 from .vocabulary import UNKNOWN_SITE, UNKNOWN_TEXT, Vocabulary
@@ -56,7 +56,8 @@ def _still_open(process: Process, blocks: Blocks) -> list[livefile.Slot]:
         return []
     left = set(process.slots)
     first_bank = min((bank.seq for bank in process.banks), default=0)
-    for columns, texts, *_ in blocks.of(process, first_bank):
+    sources = ((process, source) for source in all_sources(process) if bank_of(source) >= first_bank)
+    for columns, texts, *_ in blocks.whole(sources):
         process.learn_texts(livefile.Texts({**texts.sites, **process.texts.sites}, {}, {}, {}))
         left -= {slot for slot in left if _has_record(slot, columns)}
     return sorted(left)

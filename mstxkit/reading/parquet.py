@@ -18,16 +18,21 @@ def read(file: IO[bytes], rows: int | None = None) -> pl.DataFrame:
         FormatError: it is not what it says.
         OSError: it cannot be read.
     """
-    parquet.check(file)
-    return part(file, 0, rows)
+    for group in parquet.look(file):
+        parquet.check_pages(file, group)
+    return _part(file, 0, rows)
 
 
-def part(file: IO[bytes], first: int, rows: int | None, columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """Rows of a file that was checked, from the `first` on; only these columns. Raises as `read`."""
+def part(file: IO[bytes], group: parquet.RowGroup, columns: Sequence[str]) -> pl.DataFrame:
+    """These columns of a group of a file that was looked at. Raises as `read`."""
+    parquet.check_pages(file, group, columns)
+    return _part(file, group.first, group.rows, columns)
+
+
+def _part(file: IO[bytes], first: int, rows: int | None, columns: Sequence[str] | None = None) -> pl.DataFrame:
     import polars as pl
 
     try:
-        file.seek(0)
         scanned = pl.scan_parquet(file).slice(first, rows)
         return (scanned if columns is None else scanned.select(columns)).collect()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError) as exc:

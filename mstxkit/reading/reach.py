@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterable, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from ..store.records import NO_STEP
 from ..store.values import list_of
-from .rows import Need
+from .processes import BlockRef
+from .vocabulary import UNKNOWN_TEXT
 
 if TYPE_CHECKING:
-    from .processes import BlockRef
-    from .run_files import RunFiles
+    from .opened import UnfinishedRange
+    from .rows import DecodedBlock, Source
 
 
 class Reach(NamedTuple):
@@ -29,27 +32,29 @@ class Reach(NamedTuple):
 NOTHING = Reach(None, None, frozenset())
 
 
-def of_blocks(processes: Iterable[Iterable[BlockRef]]) -> tuple[Reach, bool]:
-    """What indexes say, and whether each block has said it."""
-    reach, is_whole = NOTHING, True
-    for ref in (ref for blocks in processes for ref in blocks):
-        extent, stages = list_of(ref.meta.get("extent")), list_of(ref.meta.get("stages"))
-        if len(extent) != 4 or not all(isinstance(value, int) for value in extent):
-            is_whole = False
-            continue
-        first, last = extent[2:]
-        is_known = 0 <= first <= last < NO_STEP
-        is_whole = is_whole and (is_known or first == NO_STEP or last < first)
-        own = frozenset(stage for stage in stages if isinstance(stage, str))
-        reach = reach.and_also(Reach(first, last, own) if is_known else Reach(None, None, own))
-    return reach, is_whole
+def said_of(source: Source) -> Reach | None:
+    """What an index says of a block; None where it does not, as of a live bank."""
+    if not isinstance(source, BlockRef):
+        return None
+    extent, stages = list_of(source.meta.get("extent")), list_of(source.meta.get("stages"))
+    if len(extent) != 4 or not all(isinstance(value, int) for value in extent):
+        return None
+    first, last = extent[2:]
+    own = frozenset(stage for stage in stages if isinstance(stage, str))
+    if 0 <= first <= last < NO_STEP:
+        return Reach(first, last, own)
+    return Reach(None, None, own) if first == NO_STEP or last < first else None
 
 
-def of_rows(run: RunFiles) -> Reach:
-    """What the rows say."""
-    reach = NOTHING
-    for piece in run.coded(Need(as_json=False)):
-        steps = piece["step"].filter(piece["step"] != NO_STEP)
-        bounds = [int(step) for step in (steps.to_numpy().min(), steps.to_numpy().max())] if len(steps) else []
-        reach = reach.and_also(Reach(bounds[0], bounds[1], frozenset()) if bounds else NOTHING)
-    return reach.and_also(Reach(None, None, frozenset(filter(None, run.vocabulary.stages))))
+def read_from(block: DecodedBlock) -> Reach:
+    """What its rows say."""
+    steps = block.columns.step[block.columns.step != NO_STEP]
+    numbers = np.unique(block.columns.stage).tolist()
+    stages = frozenset(block.texts.stages.get(number, UNKNOWN_TEXT) for number in numbers if number)
+    return Reach(int(steps.min()), int(steps.max()), stages) if len(steps) else Reach(None, None, stages)
+
+
+def of_open(range_: UnfinishedRange) -> Reach:
+    """What a range says that has not ended."""
+    step = None if range_.step == NO_STEP else range_.step
+    return Reach(step, step, frozenset(filter(None, [range_.stage])))

@@ -41,11 +41,13 @@ class Need(NamedTuple):
         as_json: All attributes as one JSON text?
         names: Attributes that are columns of their own.
         own_stages: Only ranges that are occurrences of a stage of their own?
+        texts: Of which site and stage a row is? Else both may be 0.
     """
 
     as_json: bool = True
     names: tuple[str, ...] = ()
     own_stages: bool = False
+    texts: bool = True
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -172,13 +174,12 @@ class Blocks:
                 continue
             yield texts
 
-    def of(self, process: Process, from_bank: int = 0) -> Iterator[DecodedBlock]:
-        """Decoded blocks of one process, then its live banks that were not sealed meanwhile; whatever is asked for."""
-        sources = [source for source in _all_sources(process) if _bank_of(source) >= from_bank]
-        return (decoded for _, decoded in self._decoded(((process, source) for source in sources), None))
+    def whole(self, sources: Iterable[tuple[Process, Source]]) -> Iterator[DecodedBlock]:
+        """These blocks and live banks, all of their rows, whatever is asked for; texts, but no times."""
+        return (decoded for _, decoded in self._decoded(sources, None))
 
     def _sources(self, process: Process) -> list[Source]:
-        return [source for source in _all_sources(process) if self._may_hold(source, process)]
+        return [source for source in all_sources(process) if self._may_hold(source, process)]
 
     def _may_hold(self, source: Source, process: Process) -> bool:
         return not isinstance(source, BlockRef) or self._chosen.may_hold(source, process)
@@ -376,7 +377,8 @@ def _is_large(item: tuple[Process, Source]) -> bool:
     return isinstance(item[1], BlockRef) and item[1].size >= _LARGE_BYTES
 
 
-def _all_sources(process: Process) -> list[Source]:
+def all_sources(process: Process) -> list[Source]:
+    """Blocks of a process, then its live banks that were not sealed meanwhile."""
     unsealed = process.unsealed()
     grown = {bank.seq for bank in unsealed}
     return [*(ref for ref in process.blocks if ref.bank not in grown), *unsealed]
@@ -389,7 +391,8 @@ def _rows_in(source: Source) -> int:
     return len(source.raw) // records.RECORD_BYTES
 
 
-def _bank_of(source: Source) -> int:
+def bank_of(source: Source) -> int:
+    """The sequence number of a bank, or of the one that a block was sealed from."""
     return source.bank if isinstance(source, BlockRef) else source.seq
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from functools import reduce
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Collection, Iterable, Iterator, TypeVar
 
@@ -75,13 +77,15 @@ class RunFiles:
         return self._blocks.rows_at_most(self._processes) + sum(group.rows.rows for group in self._compacted.groups())
 
     def reach(self) -> Reach:
-        """Which steps and stages the run has, by the indexes of its blocks; rows are read only where one has none."""
-        from .reach import of_blocks, of_rows
+        """Which steps and stages the run has: by the indexes of its blocks; live banks, which have none, by rows."""
+        from . import reach, rows
 
-        indexed, is_whole = of_blocks(process.blocks for process in self._processes)
-        has_banks = any(process.unsealed() for process in self._processes)
-        is_all = is_whole and not has_banks and not self._open()
-        return indexed.and_also(self._compacted.reach() if is_all else of_rows(self))
+        sources = [(process, source) for process in self._processes for source in rows.all_sources(process)]
+        by_index = [reach.said_of(source) for _, source in sources]
+        silent = (each for each, its_reach in zip(sources, by_index) if its_reach is None)
+        read = map(reach.read_from, self._blocks.whole(silent))
+        opened = (reach.of_open(range_) for _, range_ in self._open())
+        return reduce(reach.Reach.and_also, chain(filter(None, by_index), read, opened), self._compacted.reach())
 
     def who_may_have(self, attribute: str) -> frozenset[int]:
         """Processes of which a row may have this attribute, by the texts of their blocks; what was compacted says of

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from builders import lives
+from builders import lives, odd_runs
 from builders.run_files import BankFiles, ProcessFiles, new_run
 from typer.testing import CliRunner, Result
 
@@ -163,7 +164,8 @@ def test_ctrl_c_in_the_middle_leaves_nothing(run: Path, to: str, ctrl_c: None) -
     assert [path.name for path in run.parent.iterdir()] == ["run"]
 
 
-# Each is Ctrl-C where it once printed a traceback: while modules are loaded, and again while the first is dealt with.
+# Each is Ctrl-C where it once printed a traceback: while modules are loaded, again while the first is dealt with, and
+# where it cannot be raised, as in a generator that is thrown away.
 AT_ITS_BEGIN = (
     "real = builtins.__import__\nbuiltins.__import__ = lambda n, *a: (n == 'typer' and strike(), real(n, *a))[1]"
 )
@@ -177,9 +179,20 @@ shutil.rmtree = lambda *a, **k: (strike(), rmtree(*a, **k))
 threading._shutdown = strike
 """
 
+LOST = """
+from mstxkit.reading.run import Run
+class Dying:
+    def __del__(self):
+        strike()
+def coded(*a):
+    Dying()
+    strike()
+Run._coded = coded
+"""
+
 
 @pytest.mark.parametrize("to", ["perfetto", "csv"])
-@pytest.mark.parametrize("where", [AT_ITS_BEGIN, TWICE], ids=["at its begin", "twice"])
+@pytest.mark.parametrize("where", [AT_ITS_BEGIN, TWICE, LOST], ids=["at its begin", "twice", "lost"])
 def test_ctrl_c_at_any_time_leaves_nothing_and_prints_no_traceback(
     run: Path, to: str, where: str, ctrl_c: None
 ) -> None:
@@ -203,6 +216,29 @@ def test_a_pipe_gets_one_line(run: Path, tmp_path: Path) -> None:
 
     assert done.stdout.splitlines() == [f"{tmp_path}/t.pftrace: 12 events"]
     assert done.stderr == ""
+
+
+def test_what_is_missing_of_a_damaged_run_is_said(tmp_path: Path) -> None:
+    """The rest is written: a file with half of the ranks looks like a whole one."""
+    odd_runs.altered(new_run(tmp_path / "run"))
+
+    done = export(tmp_path / "run", "--to", "perfetto", "-o", tmp_path / "t.pftrace")
+
+    assert (done.exit_code, (tmp_path / "t.pftrace").exists()) == (0, True)
+    assert done.output.splitlines() == [
+        f"{tmp_path}/t.pftrace: 30 events",
+        f"not all of the run could be read: mstxkit report {tmp_path}/run says what is missing",
+    ]
+
+
+def test_a_device_or_a_pipe_is_not_replaced(run: Path, tmp_path: Path) -> None:
+    """As root, `-o /dev/null` would be the end of it."""
+    os.mkfifo(tmp_path / "pipe")
+
+    done = export(run, "--to", "perfetto", "-o", tmp_path / "pipe")
+
+    assert done.exit_code == 1 and "is no file, and would be replaced" in done.output
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_a_file_of_the_same_name_is_replaced(run: Path, tmp_path: Path) -> None:

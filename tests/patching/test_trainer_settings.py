@@ -128,6 +128,27 @@ def test_a_run_keeps_what_its_trainer_was_configured_with(acme: Any, install: An
     assert json.loads(file.read_text())["settings"] == {"batch": 64}
 
 
+def test_a_trainer_that_stores_its_settings_tells_those_of_its_model_and_of_generation_too() -> None:
+    """As MindSpeed-RL's: arguments of its own, `kwargs` with the rest of `rl_config`, and a group of workers."""
+
+    class Held:
+        def __init__(self, **values: Any) -> None:
+            self.__dict__.update(values)
+
+    group = Held(
+        megatron_config=Held(lr=1e-6, tensor_model_parallel_size=4, load="/models/7b"),
+        generate_config=Held(gpu_memory_utilization=0.6, sampling_config={"max_tokens": 512}), num_npus=16,
+    )  # fmt: skip
+    trainer = Held(actor_worker=group, train_iters=1000, kwargs={"clip_ratio": 0.2, "wandb_project": "exp"}, ref=group)
+
+    assert trainer_settings.of_trainer(trainer, "unused") == {}
+    assert trainer_settings.current == {
+        "train_iters": 1000, "kwargs.clip_ratio": 0.2, "megatron_config.lr": 1e-6,
+        "megatron_config.tensor_model_parallel_size": 4, "generate_config.gpu_memory_utilization": 0.6,
+        "generate_config.sampling_config.max_tokens": 512,
+    }  # fmt: skip
+
+
 @pytest.mark.frameworks
 def test_of_omegaconf_its_own_nodes_are_read_and_nothing_is_resolved() -> None:
     import omegaconf

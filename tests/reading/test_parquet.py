@@ -14,6 +14,7 @@ pl = pytest.importorskip("polars")
 
 from mstxkit.errors import FormatError  # noqa: E402
 from mstxkit.reading import parquet  # noqa: E402
+from mstxkit.store import parquet as claims  # noqa: E402
 
 TESTS = Path(__file__).resolve().parents[1]
 HUGE = b"\xff\xff\xff\xff\xff\xff\xff\x0f"  # a length of 2**53, as thrift writes it
@@ -101,6 +102,29 @@ def test_an_error_says_where(whole: bytes) -> None:
         read(whole[:4] + b"\xff" * 12 + whole[16:])
 
     assert 4 <= error.value.offset < 20
+
+
+def test_a_damaged_page_costs_the_columns_and_the_part_that_it_is_of() -> None:
+    """Pages are looked at when they are read: what is said of a part says where they lie."""
+    content, frame = io.BytesIO(), pl.DataFrame({"a": range(300), "b": range(300)})
+    frame.write_parquet(content, row_group_size=100)
+    second = claims.look(content)[1]
+    at = next(chunk.at for chunk in second.chunks if chunk.column == "b")
+    content.getbuffer()[at : at + 4] = b"\xff" * 4
+
+    groups = claims.look(content)
+
+    assert parquet.part(content, groups[2], ["b"])["b"].to_list() == list(range(200, 300))
+    assert parquet.part(content, groups[1], ["a"])["a"].to_list() == list(range(100, 200))
+    with pytest.raises(FormatError) as error:
+        parquet.part(content, groups[1], ["b"])
+    assert at <= error.value.offset < at + 8
+
+
+def test_columns_are_those_of_the_schema_whatever_a_part_calls_them(whole: bytes) -> None:
+    names = [chunk.column for chunk in claims.look(io.BytesIO(whole))[0].chunks]
+
+    assert names == ["process", "start_ns", "duration_ns", "name", "attributes", "open", "buckets"]
 
 
 def test_bytes_changed_anywhere_never_end_the_process() -> None:

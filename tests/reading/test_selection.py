@@ -161,6 +161,24 @@ def test_what_an_index_excludes_is_not_read(run: Path) -> None:
     assert [part.reason for part in with_it.damage] == [segment.NO_MATCH]
 
 
+def test_which_steps_and_stages_a_live_run_has_is_told_by_indexes_and_live_banks(tmp_path: Path) -> None:
+    """A block that tells is not read: not one that is damaged, either."""
+    process = ProcessFiles(new_run(tmp_path / "run"), 100, rank=0)
+    path = process.seal_indexed(bank(1), ended=None)
+    data = bytearray(path.read_bytes())
+    first = next(block for block in segment.scan(bytes(data)) if isinstance(block, segment.Block))
+    data[first.payload_at + 5] ^= 1
+    path.write_bytes(data)
+    live = BankFiles(2, origin=2000).range("r", 2000, 2050, stage="rollout", own=True, step=7).range("r", 2060, 2070)
+    site, stage = live.site("open"), live.stage("save")
+    process.live(live, slots=(Slot(site=site, stage=stage, start=2100, track=0, step=9, depth=0, thread=0),))
+
+    opened = open_run(tmp_path / "run")
+
+    assert opened.reach() == (2, 9, {"actor_update", "reward", "rollout", "save"})
+    assert opened.damage == []
+
+
 def test_files_of_other_ranks_are_not_opened_but_for_their_newest(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     process = ProcessFiles(run, 104, rank=4)
     for number in (1, 2, 3):

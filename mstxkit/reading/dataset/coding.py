@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
+import numpy as np
+
 from ...store.dataset import MARKS
 from ...store.livefile import SiteText
 from ...store.records import NO_STEP
@@ -22,13 +24,16 @@ if TYPE_CHECKING:
 _scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 # When a row ended: what the order of rows goes by. A row that stands for several calls lies later than its end.
 ENDED = "ended"
+_FEW = 256
 _BOTH = ("process", "track", "depth", "step", "domain", "stage", "attributes")
+_OF_TEXTS = ("domain", "stage", "is_stage", "name", "message")
 _OF_RANGES = ("is_stage", "name", "start_ns", "duration_ns", "busy_ns", "open", "error", WAITS_FOR)
 
 
 def columns_of(kind: str, need: Need) -> tuple[str, ...]:
     """The columns of a file that rows are made of."""
-    return (*_BOTH, "message", "time_ns") if kind == MARKS else (*_BOTH, *_OF_RANGES, *_kept_apart(need))
+    names = (*_BOTH, "message", "time_ns") if kind == MARKS else (*_BOTH, *_OF_RANGES, *_kept_apart(need))
+    return names if need.texts else tuple(name for name in names if name not in _OF_TEXTS)
 
 
 def _kept_apart(need: Need) -> list[str]:
@@ -46,9 +51,10 @@ def coded(
     """
     import polars as pl
 
-    owned = rows.with_columns(_replaced(rows["process"], lambda name: numbers.get(name, -1), pl.Int64)).filter(
-        pl.col("process") >= 0
-    )
+    process = _replaced(rows["process"], lambda name: numbers.get(name, -1), pl.Int64)
+    owned = rows.with_columns(process)
+    if (process < 0).any():
+        owned = owned.filter(pl.col("process") >= 0)
     whole = _from_marks(owned) if kind == MARKS else owned.with_columns(flags=pl.lit(0))
     kept = whole.filter(pl.col("is_stage").fill_null(False)) if need.own_stages else whole
     return _of_one_form(kept, vocabulary, need)
@@ -57,8 +63,9 @@ def coded(
 def _from_marks(marks: pl.DataFrame) -> pl.DataFrame:
     import polars as pl
 
+    named = {"name": pl.col("message")} if "message" in marks.columns else {}
     return marks.with_columns(
-        name="message", start_ns="time_ns", duration_ns=pl.lit(0), is_stage=pl.lit(False), open=pl.lit(False),
+        **named, start_ns="time_ns", duration_ns=pl.lit(0), is_stage=pl.lit(False), open=pl.lit(False),
         error=pl.lit(False), busy_ns=pl.lit(None, dtype=pl.Int64), flags=pl.lit(IS_MARK),
         waits_for=pl.lit(None, dtype=pl.String),
     )  # fmt: skip
@@ -71,11 +78,16 @@ def _of_one_form(rows: pl.DataFrame, vocabulary: Vocabulary, need: Need) -> pl.D
     apart = (WAITS_FOR, *_kept_apart(need))
     named = {name: rows[name] for name in need.columns if name in apart}
     named |= members(rows["attributes"], [name for name in need.columns if name not in apart])
-    stages = _replaced(rows["stage"], vocabulary.stage_code, pl.UInt32)
+    site, stage = pl.lit(0, pl.UInt32).alias("site"), pl.lit(0, pl.UInt32).alias("stage")
+    if need.texts:
+        site, stage = (
+            pl.lit(_sites(rows, vocabulary)),
+            pl.lit(_replaced(rows["stage"], vocabulary.stage_code, pl.UInt32)),
+        )
     is_single = ~pl.col("attributes").str.starts_with(COALESCED).fill_null(False)
     ended = pl.when(is_single).then(pl.col("start_ns") + pl.col("duration_ns").fill_null(0))
     return rows.select(
-        pl.col("process").cast(pl.UInt32), _sites(rows, vocabulary), stages.fill_null(0),
+        pl.col("process").cast(pl.UInt32), site, stage.fill_null(0),
         pl.col("track").cast(pl.UInt16), pl.col("depth").cast(pl.UInt8), flags.cast(pl.UInt8).alias("flags"),
         pl.col("step").fill_null(NO_STEP).cast(pl.UInt32), "start_ns",
         pl.col("duration_ns").fill_null(NO_DURATION).cast(pl.Int64), "busy_ns",
@@ -108,12 +120,15 @@ def _sites(rows: pl.DataFrame, vocabulary: Vocabulary) -> pl.Series:
         for column in ("name", "domain")
     )
     texts = list(names)
-    keys = (name * len(texts) + domain) * 2 + rows["is_stage"].fill_null(False).cast(pl.Int64)
-    different = keys.unique()
-    sites = [SiteText(texts[key // 2 // len(texts)], texts[key // 2 % len(texts)], key % 2) for key in different]
-    codes = pl.Series([vocabulary.site_code(site) for site in sites], dtype=pl.UInt32)
-    replaced: pl.Series = keys.replace_strict(different, codes, return_dtype=pl.UInt32)
-    return replaced.alias("site")
+    keys = ((name * len(texts) + domain) * 2 + rows["is_stage"].fill_null(False).cast(pl.Int64)).to_numpy()
+    if len(texts) > _FEW:
+        different, keys = np.unique(keys, return_inverse=True)
+    else:  # to count is faster than to sort
+        different = np.flatnonzero(np.bincount(keys))
+    sites = [SiteText(texts[k // 2 // len(texts)], texts[k // 2 % len(texts)], k % 2) for k in different.tolist()]
+    codes = np.zeros(int(keys.max(initial=-1)) + 1, dtype=np.uint32)
+    codes[different if len(texts) <= _FEW else slice(None)] = [vocabulary.site_code(site) for site in sites]
+    return pl.Series("site", codes[keys], dtype=pl.UInt32)
 
 
 def members(texts: pl.Series, names: Sequence[str]) -> dict[str, pl.Series]:

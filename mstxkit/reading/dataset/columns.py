@@ -61,7 +61,7 @@ class TableFile:
     def __init__(self, file: Path, kind: str) -> None:
         self._file, self._kind = file, kind
         with open(documents.open_regular(file), "rb") as stream:
-            self._state, self.groups = documents.settled_state(stream.fileno()), claims.check(stream)
+            self._state, self.groups = documents.settled_state(stream.fileno()), claims.look(stream)
 
     def rows(self, group: RowGroup, names: Sequence[str]) -> tuple[pl.DataFrame, int]:
         """These columns of a group, and how many rows were left out that cannot be. Raises as the class does."""
@@ -69,17 +69,20 @@ class TableFile:
             raise FormatError(f"is no table of {self._kind}: it has no {missing[0]}")
         with open(documents.open_regular(self._file), "rb") as stream:
             state = documents.settled_state(stream.fileno())
-            if not (state and state == self._state) and claims.check(stream) != self.groups:
+            if not (state and state == self._state) and claims.look(stream) != self.groups:
                 raise FormatError("has changed since it was looked at")
-            return _typed(parquet.part(stream, group.first, group.rows, names), self._kind, names)
+            return _typed(parquet.part(stream, group, names), self._kind, names)
 
 
 def _typed(rows: pl.DataFrame, kind: str, names: Iterable[str]) -> tuple[pl.DataFrame, int]:
     import polars as pl
 
+    schema = schema_of(kind, names)
     try:
-        typed = rows.with_columns(pl.col(name).cast(dtype) for name, dtype in schema_of(kind, names).items())
-        sane = typed.filter(_can_be(typed))
+        is_so = all(rows.schema[name] == dtype for name, dtype in schema.items())
+        typed = rows if is_so else rows.with_columns(pl.col(name).cast(dtype) for name, dtype in schema.items())
+        can_be = typed.select(_can_be(typed)).to_series()
+        sane = typed if can_be.all() else typed.filter(can_be)
     except pl.exceptions.PolarsError as exc:
         raise FormatError(f"is no table of {kind}: {str(exc)[:200]}") from None
     return sane, rows.height - sane.height

@@ -39,7 +39,8 @@ class CompactedRows:
         self, parts: CompactedParts, processes: list[Process], vocabulary: Vocabulary, need: Need, chosen: Selection,
         kinds: tuple[str, ...] = BOTH,
     ) -> None:  # fmt: skip
-        self._parts, self._vocabulary, self._need, self._chosen = parts, vocabulary, need, chosen
+        self._parts, self._vocabulary, self._chosen = parts, vocabulary, chosen
+        self._need = need if chosen.stages is None else need._replace(texts=True)
         self._numbers = {process.name: process.index for process in processes}
         self._kinds = (RANGES,) if need.own_stages else kinds
         self._ended = lru_cache(_GROUPS_KEPT)(self._ended_by_process)

@@ -73,9 +73,16 @@ class CompactedParts:
         Args:
             only_open: Those that may hold ranges that are open.
         """
-        batches = [at for at, batch in enumerate(self._batches) if not only_open or _may_have_open(batch)]
+        asked = [at for at, batch in enumerate(self._batches) if self._is_asked_for(batch)]
+        batches = [at for at in asked if not only_open or _may_have_open(self._batches[at])]
         groups = [group for at in batches for group in self._groups_of(at)]
         return [group for group in groups if group.has_open] if only_open else groups
+
+    def _is_asked_for(self, batch: CompactedBatch) -> bool:
+        """Has it a process of the ranks that are asked for, by its manifest? Else no file of it is looked at."""
+        ranks = self._chosen.ranks
+        abouts = (table_of(table_of(about.get("about")).get("identity")) for about in batch.processes.values())
+        return ranks is None or any(map(sealed.of_ranks(ranks), map(dict, abouts)))
 
     def _groups_of(self, at: int) -> list[CompactedGroup]:
         if at not in self._groups:

@@ -93,9 +93,9 @@ class EvenLanes:
 
     def _encoded(
         self, columns: Columns, row: Ints, is_begin: npt.NDArray[np.bool_], at: Ints
-    ) -> tuple[bytes, npt.NDArray[np.int64]]:
+    ) -> tuple[memoryview, npt.NDArray[np.int64]]:
         lane, flags, site = columns["lane"], columns["flags"], columns["site"]
-        kind = np.where(is_begin, events.BEGIN, np.where(flags[row] & IS_MARK != 0, events.INSTANT, events.END))
+        ends = np.where(flags & IS_MARK != 0, events.INSTANT, events.END)
         by_row = {
             "sequence": (lane >> TRACK_BITS) + self._places.sequence(0),
             "track": self._places.of_lanes(lane),
@@ -103,8 +103,8 @@ class EvenLanes:
             "stage": self._of_stage[columns["stage"]], "step": columns["step"],
             "error": flags & IS_ERROR, "busy": columns["busy"], "tail": columns["tail"],
         }  # fmt: skip
-        of_events = {name: values[row] for name, values in by_row.items()}
-        return events.encode({**of_events, "kind": kind, "at": at}, self._tails)
+        kind = np.where(is_begin, events.BEGIN, ends[row])
+        return events.encode({"kind": kind, "at": at, "row": row}, by_row, self._tails)
 
     def _tell_names(self, columns: Columns) -> None:
         process = columns["lane"] >> TRACK_BITS
@@ -113,16 +113,19 @@ class EvenLanes:
             iids = [*used[0].ravel().tolist(), *self._of_stage[_different(columns["stage"][begin:end])].tolist()]
             self._names.tell(self._places.sequence(int(process[begin])), iids)
 
-    def _add(self, lanes: Ints, at: Ints, packets: bytes, offsets: npt.NDArray[np.int64], first_process: int) -> None:
+    def _add(
+        self, lanes: Ints, at: Ints, packets: memoryview, offsets: npt.NDArray[np.int64], first_process: int
+    ) -> None:
         """Write them, but for what is of the first instant of a lane that goes on."""
         going_on = int(np.searchsorted(lanes >> TRACK_BITS, first_process, "right"))
         for begin, end in runs_of(lanes[:going_on]):
             lane = int(lanes[begin])
             first = begin + int(np.searchsorted(at[begin:end], at[begin], "right"))
             late = self._held.pop(lane, b"")
-            earliest = packets[offsets[begin] : offsets[first]]
+            earliest = bytes(packets[offsets[begin] : offsets[first]])
             if first < end:
-                self._packets.add(packets[offsets[first] : offsets[end]] + late)
+                self._packets.add(packets[offsets[first] : offsets[end]])
+                self._packets.add(late)
                 late = b""
             self._held[lane] = earliest + late
         if going_on < len(lanes):

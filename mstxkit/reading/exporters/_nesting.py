@@ -82,8 +82,10 @@ class Postorder:
             rows = {name: np.concatenate((values, waiting[name])) for name, values in rows.items()}
         if not len(rows["lane"]):
             return None
-        order = np.argsort(rows["lane"], kind="stable")
-        columns = {name: values[order] for name, values in rows.items()}
+        order, columns = np.arange(len(rows["lane"])), rows
+        if (rows["lane"][1:] < rows["lane"][:-1]).any():
+            order = np.argsort(rows["lane"], kind="stable")
+            columns = {name: values[order] for name, values in rows.items()}
         before = last_no_deeper(columns["lane"], columns["depth"])
         is_left = (before == NONE) & (columns["lane"] >> TRACK_BITS <= first_process) & ~is_mark(columns)
         return RowPiece(columns, order < new, before, is_left)
@@ -104,11 +106,11 @@ def last_no_deeper(lane: Ints, depth: npt.NDArray[Any]) -> Ints:
 
     *Shape*: (rows,), rows by lane. *Cost*: grows with the number of different depths.
     """
-    place, before = np.arange(len(lane)), np.full(len(lane), NONE)
-    for level in np.unique(depth):
-        at = np.flatnonzero(depth == level)
-        last = np.maximum.accumulate(np.where(depth <= level, place, NONE))
-        before[at] = np.where(at > 0, last[at - 1], NONE)
+    place = np.arange(len(lane))
+    before, deeper = place - 1, 1 + np.flatnonzero(depth[1:] < depth[:-1])  # for all others it is the one before
+    for level in np.unique(depth[deeper]):
+        at = deeper[depth[deeper] == level]
+        before[at] = np.maximum.accumulate(np.where(depth <= level, place, NONE))[at - 1]
     before[before < _first_of_lane(lane)] = NONE
     return before
 
@@ -149,15 +151,14 @@ def in_order(piece: RowPiece) -> tuple[Ints, Bits]:
         (events,) the row of each, and whether it is its begin. A begin that waits for an earlier piece is left out, the
         end that a later one had, too.
     """
-    rows = np.arange(len(piece.before))
-    begins = rows[~piece.is_left & ~is_mark(piece.columns)][
-        ::-1
-    ]  # of several that begin after the same one, the outermost ended last
-    ends = rows[piece.is_new]
+    count = len(piece.before)
+    rows = np.arange(count)
+    begins, ends = rows[~piece.is_left & ~is_mark(piece.columns)], rows[piece.is_new]
     first = _first_of_lane(piece.columns["lane"])
-    before = np.where(piece.before == NONE, first - 1, piece.before)
-    keys = np.concatenate((2 * before[begins] + 1, 2 * ends))
-    order = np.argsort(keys, kind="stable")
+    before = np.where(piece.before == NONE, first - 1, piece.before)[begins]
+    # After each end come the begins that follow it: of several the outermost, which ended last, first.
+    keys = np.concatenate(((before + 1) * (count + 1) + count - begins, (ends + 1) * (count + 1)))
+    order = np.argsort(keys)
     return np.concatenate((begins, ends))[order], order < len(begins)
 
 

@@ -31,10 +31,10 @@ class Packets:
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self._waiting: list[bytes] = []
+        self._waiting: list[bytes | memoryview] = []
         self._size = 0
 
-    def add(self, packets: bytes) -> None:
+    def add(self, packets: bytes | memoryview) -> None:
         """Whole packets, one or more."""
         self._waiting.append(packets)
         self._size += len(packets)

@@ -14,11 +14,17 @@ import numpy.typing as npt
 
 Bytes = npt.NDArray[np.uint8]
 VARINT, LENGTH = 0, 2
-_WORD_BYTES = 8
+WORD_BYTES = 8
 # Of a form: bytes as they are, or the name of a number and its width.
 Part = Union[bytes, tuple[str, int]]
 
 
+# Of a number in a word: what stays, what is moved, and by how many bits, so that each byte gets seven.
+_APART = [
+    (np.uint64(0x0FFFFFFF), np.uint64(0x00FFFFFFF0000000), np.uint64(4)),
+    (np.uint64(0x00003FFF00003FFF), np.uint64(0x0FFFC0000FFFC000), np.uint64(2)),
+    (np.uint64(0x007F007F007F007F), np.uint64(0x3F803F803F803F80), np.uint64(1)),
+]
 _SHORT = [bytes([value]) for value in range(0x80)]
 
 
@@ -89,17 +95,23 @@ class Form:
         made = np.empty((count, self.size), dtype=np.uint8)
         made[:] = self._row
         for name, at, width in self.places:
-            self._put(made, at, width, values[name].astype(np.uint64, copy=False))
+            if width == 1:
+                made[:, at] = values[name]
+            else:
+                self._put(made, at, width, values[name].astype(np.uint64, copy=False))
         return made
 
     def _put(self, made: Bytes, at: int, width: int, numbers: npt.NDArray[np.uint64]) -> None:
-        for first in range(0, width, _WORD_BYTES):
-            size = min(_WORD_BYTES, width - first)
-            word = np.zeros(len(numbers), dtype="<u8")
-            for place in range(size):
-                septet = (numbers >> np.uint64(7 * (first + place))) & np.uint64(0x7F)
-                if first + place + 1 < width:
-                    septet |= np.uint64(0x80)
-                word |= septet << np.uint64(8 * place)
-            as_bytes = word.view(np.uint8).reshape(-1, _WORD_BYTES)
+        for first in range(0, width, WORD_BYTES):
+            size = min(WORD_BYTES, width - first)
+            goes_on = sum(0x80 << 8 * place for place in range(size) if first + place + 1 < width)
+            word = _septets(numbers >> np.uint64(7 * first)) | np.uint64(goes_on)
+            as_bytes = word.astype("<u8", copy=False).view(np.uint8).reshape(-1, WORD_BYTES)
             made[:, at + first : at + first + size] = as_bytes[:, :size]
+
+
+def _septets(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The lowest 56 bits, seven in each byte: halves are moved apart, then their halves, then theirs."""
+    for low, high, by in _APART:
+        numbers = (numbers & low) | (numbers & high) << by
+    return numbers

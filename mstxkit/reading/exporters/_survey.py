@@ -39,16 +39,15 @@ class Survey(NamedTuple):
 
 def of_run(run: Run) -> Survey:
     """Read a run once; where lanes are uneven, a second time."""
-    import polars as pl
-
     nesting, uneven, first_ns, flows = Postorder(), set(), OPEN_NS, Flows(_waits(run))
-    for piece in run.coded(Need(as_json=False, names=(COALESCED,))):
+    for piece in run.coded(Need(as_json=False, names=(COALESCED,), texts=bool(flows.controllers))):
         if not piece.height:
             continue
         first_ns = min(first_ns, int(piece["start_ns"].to_numpy().min()))
         if flows.controllers:
             flows.see(_stage_rows(piece, run, waits=False))
-        rows = columns_of(piece.filter(pl.col(NAMED + COALESCED).is_null()))
+        alone = piece[NAMED + COALESCED].is_not_null()
+        rows = columns_of(piece.filter(~alone) if alone.any() else piece)
         uneven |= _uneven(nesting, rows, int(piece["process"].to_numpy().min()))
     last = nesting.finish()
     uneven |= set(contradicting(last).tolist()) if last else set()

@@ -1,7 +1,8 @@
 """What an async job would do with other numbers of trainers and rollouts: rows of `Run.what_if()`.
 
-Rollouts make tokens, trainers use them up; the slower of the two sets the pace. How much each of them can do is seen in
-the time in which it works: not while it waits for the other.
+Rollouts make batches, trainers use them up; each waits for the other where it has to. What a share of the work costs is
+learned from how times change with tokens from step to step: a stage that tells of none takes as long as before. Steps
+are then gone through once more, with another share of each batch for everybody.
 """
 
 from __future__ import annotations
@@ -12,14 +13,20 @@ import numpy as np
 
 from ...errors import ReadError
 from ...stages import canonical
+from .. import excess, replay
 from ..role_runs import of_gap, shown_ns
 
 if TYPE_CHECKING:
-    from ..role_runs import RoleRun
+    from ..role_runs import RoleRun, Seconds
 
 MAKES, USES = ("actor_generate",), ("actor_update", "actor_compute_log_prob")
 # Moved from one side to the other, as shares of the smaller side.
 _MOVED = (0.125, 0.25, 0.5)
+# What is supposed of a stage before its steps are looked at: twice the tokens take twice as long, more or less.
+_SUPPOSED, _MORE_OR_LESS = (1.0, 0.0), 0.3
+# Of its mean time; and members of which the last one counts.
+_SHORTEST, _MEMBERS_AT_MOST = 0.05, 4096
+_ALIKE, _SPREAD = 0.2, 0.618
 
 
 class AskedSplit(NamedTuple):
@@ -51,18 +58,20 @@ def rows(runs: tuple[RoleRun, ...], kind: str, asked: AskedSplit | None = None) 
     if rollouts is None or trainers is None:
         _refuse(asked, "one role generates and another one trains")
         return
-    made, used = (_tokens_a_busy_second(run) for run in (rollouts, trainers))
-    n, m, a_step = len(trainers.members), len(rollouts.members), _tokens_a_step(trainers)
-    if not (made > 0 and used > 0 and a_step > 0):
+    if not all(np.nansum(run.work[..., 0]) > 0 for run in (rollouts, trainers)):
         _refuse(asked, "both roles tell of their tokens (attribute tokens)")
         return
-    now_s = a_step / pace(made, used, n, m)
+    n, m, step_s = len(trainers.members), len(rollouts.members), trainers.step_s()
+    now_s = _step_s(trainers, rollouts, n, m)
+    if not (now_s > 0 and step_s > 0):
+        _refuse(asked, "steps take some time")
+        return
     for more_trainers, more_rollouts in _splits(n, m, asked):
-        then_s = a_step / pace(made, used, more_trainers, more_rollouts)
+        then_s = step_s * _step_s(trainers, rollouts, more_trainers, more_rollouts) / now_s
         yield (
             kind, trainers.role, None, None, None, None, more_trainers, more_rollouts, int(trainers.steps[0]),
-            int(trainers.steps[-1]), shown_ns(now_s), shown_ns(then_s), shown_ns(now_s - then_s),
-            1 - then_s / now_s,
+            int(trainers.steps[-1]), shown_ns(step_s), shown_ns(then_s), shown_ns(step_s - then_s),
+            1 - then_s / step_s,
         )  # fmt: skip
 
 
@@ -79,27 +88,132 @@ def _splits(n: int, m: int, asked: AskedSplit | None) -> Iterable[tuple[int, int
     return dict.fromkeys([*first, *(split for split in moved if min(split) > 0)])
 
 
-def pace(made: float, used: float, trainers: int, rollouts: int) -> float:
-    """Tokens a second of the job: of a rollout that makes, and a trainer that uses so many in a second of work."""
-    return min(used * trainers, made * rollouts)
-
-
 def _has(run: RoleRun, stages: tuple[str, ...]) -> bool:
     return any(canonical(kind.stage) in stages for kind in run.kinds)
 
 
-def _tokens(run: RoleRun) -> Any:
-    """(T, M) tokens of the stage that tells of most."""
-    tokens = np.nan_to_num(run.work[:, :, :, 0])
-    return tokens[:, :, int(tokens.sum(axis=(0, 1)).argmax())]
+def _step_s(trainers: RoleRun, rollouts: RoleRun, n: int, m: int) -> float:
+    """How long a step takes with so many, in the mean."""
+    uses_s = np.diff(replay.ends_s(trainers, _with_share(trainers, len(trainers.members) / n)), prepend=0.0)
+    makes_s = _shared_out(rollouts, min(m, max(_MEMBERS_AT_MOST, len(rollouts.members))))
+    return paced(uses_s, makes_s * _steps_a_step(rollouts, trainers), _ahead(trainers, rollouts))
 
 
-def _tokens_a_step(run: RoleRun) -> float:
-    return float(_tokens(run).sum(axis=1).mean())
+def paced(uses_s: Seconds, makes_s: Seconds, ahead: int) -> float:
+    """How long a step takes, in the mean: trainers begin with a whole batch, rollouts go on while few batches wait.
+
+    Args:
+        uses_s: (T,) seconds that trainers need for a batch.
+        makes_s: (S, M) seconds that each rollout needs for its share of one; gone through again from its begin.
+        ahead: So many batches may be begun beyond the one that is used.
+    """
+    over, free = np.zeros(len(uses_s) + ahead + 1), np.zeros(makes_s.shape[1])  # of earlier batches there are zeros
+    for at, use_s in enumerate(uses_s):
+        free = np.maximum(free, over[at]) + makes_s[at % len(makes_s)]
+        over[at + ahead + 1] = max(over[at + ahead], free.max()) + use_s
+    first = ahead + 1 if len(uses_s) > 1 else 0
+    return float(over[-1] - over[first]) / max(1, len(uses_s) - 1)
 
 
-def _tokens_a_busy_second(run: RoleRun) -> float:
-    """Of one member, in the time of its steps less what it waits for the other role: the gap before its first stage."""
-    working = [piece for piece, kind in enumerate(run.kinds) if not of_gap(kind)]
-    busy = np.nan_to_num(run.own_s[:, :, working]).sum() + np.nan_to_num(run.wait_s[:, :, working]).sum()
-    return float(_tokens(run).sum() / busy) if busy > 0 else 0.0
+def _ahead(trainers: RoleRun, rollouts: RoleRun) -> int:
+    """So many batches rollouts were seen to be ahead; 1 at least, or else nothing would go on at once."""
+    begun, used = np.fmin.reduce(rollouts.came_s[:, :, _stages(rollouts)], axis=2), trainers.spans_s()[1]
+    in_use = trainers.steps[np.minimum(np.searchsorted(used, begun, "right"), len(used) - 1)]
+    return max(1, min(int((rollouts.steps[:, None] - in_use).max(where=np.isfinite(begun), initial=0)), len(used)))
+
+
+def _stages(run: RoleRun) -> list[int]:
+    return [piece for piece, kind in enumerate(run.kinds) if not of_gap(kind)]
+
+
+def _steps_a_step(rollouts: RoleRun, trainers: RoleRun) -> float:
+    """Steps of rollouts in the time of one of trainers, by how fast both went on."""
+    ended = ((run.steps, run.spans_s()[1]) for run in (trainers, rollouts))
+    a_step_s, other_s = (float(ends[-1] - ends[0]) / max(1, int(steps[-1] - steps[0])) for steps, ends in ended)
+    ratio = a_step_s / other_s if a_step_s > 0 and other_s > 0 else 1.0
+    return 1.0 if abs(ratio - 1) < _ALIKE else ratio
+
+
+def _with_share(run: RoleRun, share: float) -> Seconds:
+    """(T, M, K) own times with so many times the work for each member, and nothing to wait for before a step."""
+    own: Seconds = run.own_s.copy()
+    own[:, :, 0] = np.fmin.reduce(own[:, :, 0], axis=0)
+    for piece in _stages(run):  # who has most says how long all take: they meet
+        most_s, most = (np.fmax.reduce(values[:, :, piece], axis=1) for values in (own, run.work[..., :1]))
+        cost = _Cost(most_s, most)
+        own[:, :, piece] *= (cost.times(most * share) / cost.times(most))[:, None]
+    return own
+
+
+def _shared_out(run: RoleRun, count: int) -> Seconds:
+    """(T, count) seconds that so many members need for the same work, shared out among them anew."""
+    took_s = np.nan_to_num(run.own_s[:, :, _stages(run)]).sum(axis=2)
+    work = run.work[:, :, int(np.nansum(run.work[..., 0], axis=(0, 1)).argmax()), ::2]
+    cost, (tokens, longest) = _Cost(took_s, work), np.moveaxis(np.nan_to_num(work), 2, 0)
+    parts, rows = _parts(took_s.shape[1], count), np.arange(len(work))[:, None]
+    # In another step a part is like one of its size: only one part has what was the longest of all.
+    elsewhere = (rows + (_SPREAD * len(work) * np.arange(len(parts.share))).astype(np.int64)) % len(work)
+    values = np.sort(longest, axis=None)
+    places = ((np.searchsorted(values, longest) + 0.5) / values.size)[elsewhere, parts.member] ** (1 / parts.share)
+    has_longest = (((rows + parts.member) * _SPREAD) % 1 - parts.begin) % 1 < parts.share
+    whole = longest[:, parts.member]
+    longest_there = np.where(has_longest, whole, np.minimum(np.quantile(values, places), whole))
+    others, shares = tokens.copy(), np.zeros((len(work), count, 2))
+    np.subtract.at(others.T, parts.member, longest_there.T)
+    np.add.at(shares[..., 0].T, parts.at, (parts.share * others[:, parts.member] + longest_there).T)
+    np.maximum.at(shares[..., 1].T, parts.at, longest_there.T)
+    rest = np.ones((len(work), count))
+    rest[:, parts.at] = (took_s / cost.times(work))[np.where(has_longest, rows, elsewhere), parts.member]
+    return np.asarray(cost.times(shares) * rest)
+
+
+class _Parts(NamedTuple):
+    """(P,) of what members had, cut so that others get equal shares: whose, from where in it, how much, for whom."""
+
+    member: Any
+    begin: Any
+    share: Any
+    at: Any
+
+
+def _parts(there: int, count: int) -> _Parts:
+    edges = np.union1d(np.arange(there + 1) * count, np.arange(count + 1) * there)
+    begin, end = edges[:-1], edges[1:]
+    return _Parts(begin // count, begin % count / count, (end - begin) / count, begin // there)
+
+
+class _Cost:
+    """How long a stage takes, by tokens and the longest response, as its times tell.
+
+    Args:
+        times_s: (…) seconds.
+        work: (…, F) of each; NaN: not known.
+    """
+
+    def __init__(self, times_s: Seconds, work: Seconds) -> None:
+        with np.errstate(all="ignore"):
+            axes = tuple(range(times_s.ndim))
+            self._mean_s = float(np.nan_to_num(times_s).sum() / np.isfinite(times_s).sum())
+            self._mean = np.nan_to_num(work).sum(axis=axes) / np.isfinite(work).sum(axis=axes)
+            longer, more = times_s / self._mean_s - 1, self._more(work)
+        is_known = np.isfinite(longer)
+        self._by = _elasticity(more[is_known], longer[is_known])
+
+    def _more(self, work: Seconds) -> Seconds:
+        with np.errstate(all="ignore"):
+            return np.asarray(np.nan_to_num(work / self._mean - 1))
+
+    def times(self, work: Seconds) -> Seconds:
+        """(…) seconds for so much work."""
+        return np.asarray(self._mean_s * np.maximum(_SHORTEST, 1 + self._more(work) @ self._by))
+
+
+def _elasticity(more: Seconds, longer: Seconds) -> Seconds:
+    """(F,) how much longer a stage takes, for how much more of each there is."""
+    supposed = np.array(_SUPPOSED[: more.shape[1]])
+    learnt = excess.slopes(more, longer)
+    noise = max(excess.LEAST_NOISE, float(np.median(np.abs(longer - more @ learnt))) / 0.6745) if len(longer) else 1.0
+    precision = more.T @ more / noise**2
+    return supposed + np.linalg.solve(
+        precision + np.eye(len(supposed)) / _MORE_OR_LESS**2, precision @ (learnt - supposed)
+    )

@@ -66,6 +66,21 @@ def test_another_table_is_damage_and_the_rest_is_read(
     assert all("is no table of ranges" in loss.reason for loss in opened.damage)
 
 
+def test_files_without_a_rank_that_is_asked_for_are_not_looked_at(tmp_path: Path) -> None:
+    run = new_run(tmp_path / "run")
+    for rank in range(2):
+        bank = BankFiles().range("gen", 0, 500, stage="generate", own=True, step=0)
+        ProcessFiles(run, 100 + rank, rank=rank, host=f"host{rank}").seal(bank)
+    compacting.compact(run, remove=True)
+    for file in (run / dataset.FOLDER).glob("*/*/*/host=host1/*.parquet"):
+        file.write_bytes(b"none")
+
+    of_one, whole = open_run(run, ranks=0), open_run(run)
+
+    assert (of_one.ranges().height, of_one.damage) == (1, [])
+    assert (whole.ranges().height, len(whole.damage) > 0) == (1, True)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"duration_ns": -5}, {"start_ns": -1}, {"start_ns": (1 << 63) - 1}, {"track": 1 << 20}, {"depth": -1},
