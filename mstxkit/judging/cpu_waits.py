@@ -64,11 +64,8 @@ class CpuWaits:
 
     def take(self, process: str, counts: list[Any]) -> None:
         """`[CLOCK_MONOTONIC, ran, waited]`, ns since the process began; what is nothing of that kind is left out."""
-        if (
-            not process
-            or len(counts) != 3
-            or not all(type(number) is int and 0 <= number < 1 << 62 for number in counts)
-        ):
+        are_whole = all(type(number) is int and 0 <= number < 1 << 62 for number in counts)
+        if not process or len(counts) != 3 or not are_whole:
             return
         before = self._counted.pop(process, None)  # those that were heard last are at the end
         self._counted[process] = _Counted(*counts) if before is None else before.next(*counts)

@@ -71,13 +71,9 @@ class Links:
         self._took: dict[tuple[str, tuple[int, ...]], float] = {}
 
     def add(
-        self,
-        settings: slow_link.SlowLink,
-        step: RoleStep,
-        rings: Collectives,
-        times: Iterable[GroupTime],
+        self, settings: slow_link.SlowLink, step: RoleStep, rings: Collectives, times: Iterable[GroupTime],
         step_s: float,
-    ) -> list[Finding]:
+    ) -> list[Finding]:  # fmt: skip
         """One step more; what is slow in it, for long enough."""
         by_stage: dict[str, dict[int, float]] = {}
         self._took = {}
