@@ -198,6 +198,17 @@ def test_a_verdict_is_withdrawn_when_its_evidence_is_gone() -> None:
     assert judge.standing() == []
 
 
+def test_who_was_blamed_first_is_blamed_no_more_while_all_wait_for_another_rank() -> None:
+    judge = JobJudge()
+    said = lines(alone(90, slow=(2, 1.3, 10), also_slow=(1, 3.0, 40)), judge)
+    (gone,) = [verdict for verdict in said if verdict.withdrawn]
+
+    assert {verdict.rank for verdict in said if verdict.step < 40} == {2}
+    assert (gone.rank, gone.step >= 40) == (2, True)
+    assert "all wait for another rank" in gone.withdrawn
+    assert [verdict.rank for verdict in judge.standing()] == [1]
+
+
 def test_the_slow_one_of_two_ranks_is_named() -> None:
     assert causes(lines(alone(60, ranks=2, slow=(1, 1.5, 20)))) == {("compute", "actor_generate", 1)}
 
