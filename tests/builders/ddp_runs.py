@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mstxkit.judging import lateness
+from mstxkit.judging.cpu_waits import CpuWaits
 from mstxkit.judging.evidence import Collectives, Peer, RoleStep, Work
 from mstxkit.store import collectives, handed_over, layout
 
@@ -74,9 +75,13 @@ def read(out: Path, ranks: int) -> DdpRun:
         entries.append(lateness.located(rank, lateness.rows_in(new.rows), intervals[rank]))
     together = lateness.joined(entries)
     numbers = sorted({int(step) for part in intervals for step in part["step"]})
-    steps = {
-        step: role_step(step, stages, intervals, lateness.of_step(together, step, groups), groups) for step in numbers
-    }
+    steps, cpu, counts = dict[int, RoleStep](), CpuWaits(), [list(rank["cpu"]) for rank in told]
+    for number in numbers:
+        step = role_step(number, stages, intervals, lateness.of_step(together, number, groups))
+        for peer, left_s, waiting in zip(step.members, step.left_s, counts):
+            while waiting and waiting[0][0] / 1e9 <= np.nanmax(left_s):
+                cpu.take(peer.process, waiting.pop(0))
+        steps[number] = step._replace(cpu=cpu.of(step.members))
     return DdpRun(steps, float(np.mean([rank["step_ms"] for rank in told])), groups)
 
 
@@ -84,13 +89,7 @@ def _intervals(raw: list[list[Any]], stages: list[str]) -> np.ndarray:
     return np.array([(step, stages.index(name), begin, end) for step, name, begin, end in raw], dtype=lateness.INTERVAL)
 
 
-def role_step(
-    step: int,
-    stages: list[str],
-    intervals: list[np.ndarray],
-    entered: Collectives | None,
-    groups: dict[int, tuple[int, ...]],
-) -> RoleStep:
+def role_step(step: int, stages: list[str], intervals: list[np.ndarray], entered: Collectives | None) -> RoleStep:
     """One step of all ranks."""
     shape = len(intervals), len(stages)
     began, ended = np.full(shape, np.nan), np.full(shape, np.nan)
