@@ -15,7 +15,7 @@ from ..triggers.late_rank import LateRank, lateness, middle_of
 from ..triggers.slow_link import SlowLink
 from . import cutting, naming
 from .columns import Matrix, Ranks
-from .cpu_waits import held_up
+from .cpu_waits import explains, held_up
 from .cutting import IN, Piece, StepPieces
 from .evidence import Peer, RoleStep
 from .findings import Finding, Key, Seen
@@ -260,7 +260,7 @@ class RoleHistory:
     def _slow_links(self, step: RoleStep, tells: Inside, settings: JudgeSettings, may_judge: bool) -> list[Finding]:
         assert step.collectives is not None
         findings = self.links.add(settings.of(SlowLink), step, step.collectives, tells.groups, self.step_s)
-        return findings if may_judge else []
+        return [each for each in findings if may_judge and not explains(step.cpu, each.lost_s, self.step_s)]
 
     def _own_history(
         self, measured: MeasuredStep, settings: JudgeSettings, is_judged: bool, explained: set[str]

@@ -20,6 +20,8 @@ from mstxkit.store import collectives, handed_over, layout
 PROGRAM = Path(__file__).with_name("ddp_rank.py")
 ROOT = Path(__file__).resolve().parents[2]
 _LIMIT_S = 240
+# Of one collective a step; a ring that is longer than may be read at once is not read at all on a busy machine.
+_RING = {"TORCH_FR_BUFFER_SIZE": "256"}
 
 
 class DdpRun(NamedTuple):
@@ -44,7 +46,7 @@ def start(ranks: int, options: dict[str, Any], variables: dict[str, str] | None 
     launcher = ["-m", "torch.distributed.run", f"--nproc-per-node={ranks}", f"--master-port={_free_port()}"]
     environment = {
         **os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
-        "GLOO_SOCKET_IFNAME": "lo", **(variables or {}),
+        "GLOO_SOCKET_IFNAME": "lo", **_RING, **(variables or {}),
     }  # fmt: skip
     done = subprocess.run(
         [sys.executable, *launcher, str(PROGRAM), json.dumps(options)], env=environment, capture_output=True,
@@ -71,6 +73,7 @@ def read(out: Path, ranks: int) -> DdpRun:
     for rank in range(ranks):
         file = out / f"rank{rank}{layout.RINGS_SUFFIX}"
         new = handed_over.HandedOver(file, kind=handed_over.OF_COLLECTIVES).read_new()
+        assert not new.document[collectives.WHY_NOT], f"rank {rank}'s ring: {new.document[collectives.WHY_NOT]}"
         groups.update(collectives.groups_in(new.document))
         entries.append(lateness.located(rank, lateness.rows_in(new.rows), intervals[rank]))
     together = lateness.joined(entries)
