@@ -98,6 +98,7 @@ class RoleBook:
         self._has_ended = np.zeros(0, bool)
         self._newest, self._newest_s = np.zeros(0, np.int64), np.zeros(0)
         self._counts_anew, self._back, self._forward_s = np.zeros(0, bool), list[_Rows](), 0.0
+        self._last_s = -np.inf
         self._tables: dict[int, _Table] = {}
         self._waiting: dict[int, list[_Rows]] = {}
         self._closed = -1
@@ -183,10 +184,12 @@ class RoleBook:
         of = new.members
         # Who is where the others are was late, and counts nothing anew.
         self._counts_anew[of[steps > np.maximum(self._newest[of], self._closed)]] = False
-        is_behind = (self._newest[of] < 0) & (steps <= self._closed)
+        # Not what somebody hands over late of the steps that the others are through with.
+        is_behind = (self._newest[of] < 0) & (steps <= self._closed) & (new.entered_s > self._last_s)
         np.maximum.at(self._newest, of[~is_behind], steps[~is_behind])
         is_newest = ~is_behind & (steps == self._newest[of])
         np.maximum.at(self._newest_s, of[is_newest], new.entered_s[is_newest])
+        self._last_s = float(new.entered_s[is_newest].max(initial=self._last_s))
         is_behind &= self._newest[of] < 0  # else it is where all are
         is_far = (steps < self._newest[of] - _OVERLAP_STEPS) | self._counts_anew[of]
         return is_behind | (is_far & (new.entered_s > self._newest_s[of]))
