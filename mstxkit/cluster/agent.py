@@ -64,7 +64,7 @@ class Agent:
             self._next_s = time.monotonic() + EVERY_S
             self._pass_on(False)
             if self._gathering.has_steps:  # else there is nothing to judge
-                self._homes.consider(list(self._gathering.processes()))
+                self._homes.consider(list(self._gathering.processes()), self._number)
             self._look()
         except FileNotFoundError:
             pass  # somebody has removed the run folder: the sealer puts it back

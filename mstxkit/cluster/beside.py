@@ -9,11 +9,11 @@ import sys
 import time
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Sequence
+from typing import NamedTuple, Sequence
 
 from .. import faults
 from ..host import apart
-from ..store import judge_lock
+from ..store import documents, judge_lock, layout
 from ..store.batches import HandingProcess
 
 _MODULE = "mstxkit.judging.judge_process"
@@ -22,10 +22,24 @@ _OF_METRICS = ("prometheus_client", "opentelemetry", "google")
 _AGAIN_AFTER_S = 5.0
 # A program that is over before that needs nobody beside it.
 _AFTER_S = 2.0
+# A judge says once a second that it is there. One that has not for so long, while this host has handed over more, is
+# gone, and so may be the host that would start the next one: another one does, that of the lowest rank first. Where
+# that one says nothing either, twice as long is waited for the one after it. Seconds.
+_SILENT_AFTER_S, _LATER_BY_S, _RANKS_AT_MOST, _DOUBLED_AT_MOST = 20.0, 0.25, 100, 8
+
+
+class _Silence(NamedTuple):
+    """Since when the judge says nothing new, what this host had handed over by then, and how often one was missing."""
+
+    state: tuple[int, ...] = ()
+    batches: int = 0
+    since_s: float = 0.0
+    tries: int = 0
 
 
 class Beside:
-    """Starts one, from the host of rank 0; that it is alone it sees to itself. One thread at a time.
+    """Starts one, from the host of rank 0, or, once that is gone, from another one; that it is alone it sees to itself.
+    One thread at a time.
 
     Args:
         run: The run folder.
@@ -36,19 +50,43 @@ class Beside:
     def __init__(self, run: Path, run_id: str, metrics: str = "") -> None:
         self._run, self._run_id, self._metrics = run, run_id, metrics
         self._next_s, self._is_here = time.monotonic() + _AFTER_S, False
+        self._has_started, self._silence = False, _Silence()
 
-    def consider(self, processes: Sequence[HandingProcess]) -> None:
-        """Start it where rank 0 is among these, or was, and is not alone in its job.
+    def consider(self, processes: Sequence[HandingProcess], batches: int) -> None:
+        """Start it where rank 0 is among these, or was, and is not alone in its job; or where the job's judge is gone.
+
+        Args:
+            processes: Of this host.
+            batches: That this host has handed over.
 
         Raises:
             OSError: it cannot be started.
         """
         self._is_here = self._is_here or any(map(_is_first_of_several, processes))
-        if time.monotonic() < self._next_s or not self._is_here:
+        if time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + _AGAIN_AFTER_S
-        if judge_lock.is_held(self._run):
-            return
+        is_silent = self._is_silent([of.rank for of in processes if of.rank is not None and of.world_size > 1], batches)
+        is_held = judge_lock.is_held(self._run) if self._is_here or is_silent else True
+        # Without locks nobody can tell whether the one that was started still judges, but by what it says.
+        is_missing = self._is_here and (is_held is False or not self._has_started)
+        if not is_held and (is_silent or is_missing):
+            self._start()
+
+    def _is_silent(self, ranks: Sequence[int], batches: int) -> bool:
+        """Has the job had a judge, of which nothing is heard any more?"""
+        state, now_s = documents.state_of(self._run / layout.VERDICTS / layout.JOB), time.monotonic()
+        if state != self._silence.state:
+            self._silence = _Silence(state, batches, now_s)
+        _, before, since_s, tries = self._silence
+        alone_s = _LATER_BY_S * min([_RANKS_AT_MOST, *ranks]) + _SILENT_AFTER_S * 2**tries
+        if not (state and ranks and batches > before and now_s - since_s >= alone_s):
+            return False
+        self._silence = _Silence(state, batches, now_s, min(tries + 1, _DOUBLED_AT_MOST))
+        return True
+
+    def _start(self) -> None:
+        self._has_started = True
         numpy = PathFinder.find_spec("numpy", sys.path)
         if numpy is None or numpy.origin is None:
             why = "the job is not judged from here, as there is no numpy: `mstxkit watch RUN` judges it from elsewhere"

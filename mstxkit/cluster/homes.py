@@ -25,10 +25,15 @@ class Homes:
         self._link = RayLink(run, run_id, metrics)
         self._beside = Beside(run, run_id, metrics)
 
-    def consider(self, processes: Sequence[HandingProcess]) -> None:
-        """Start a judge where one is missing and this host has rank 0 of several."""
+    def consider(self, processes: Sequence[HandingProcess], batches: int) -> None:
+        """Start a judge where one is missing: from rank 0's host, and once that is gone from any.
+
+        Args:
+            processes: Of this host.
+            batches: That this host has handed over.
+        """
         if self._judges and not self._link.is_open:
-            self._beside.consider(processes)
+            self._beside.consider(processes, batches)
 
     def post(self, frame: bytes) -> None:
         """Send a batch on, where there is a way that is no file. Never raises, waits for no answer."""

@@ -64,11 +64,8 @@ class CpuWaits:
 
     def take(self, process: str, counts: list[Any]) -> None:
         """`[CLOCK_MONOTONIC, ran, waited]`, ns since the process began; what is nothing of that kind is left out."""
-        if (
-            not process
-            or len(counts) != 3
-            or not all(type(number) is int and 0 <= number < 1 << 62 for number in counts)
-        ):
+        are_whole = all(type(number) is int and 0 <= number < 1 << 62 for number in counts)
+        if not process or len(counts) != 3 or not are_whole:
             return
         before = self._counted.pop(process, None)  # those that were heard last are at the end
         self._counted[process] = _Counted(*counts) if before is None else before.next(*counts)
@@ -81,6 +78,12 @@ class CpuWaits:
         if not any(counted):
             return None
         return np.array([_UNKNOWN if counts is None else counts.shares() for counts in counted])
+
+
+def explains(cpu: Seconds | None, lost_s: float, step_s: float) -> bool:
+    """Does any of these wait for a CPU by half of what is lost? What collectives take tells of no link then."""
+    waited = np.zeros(0) if cpu is None else np.nan_to_num(cpu[:, 1])
+    return bool(waited.max(initial=0.0) * step_s >= _EXPLAINS * lost_s)
 
 
 def held_up(finding: Finding, cpu: Seconds | None, step_s: float) -> Finding:

@@ -54,3 +54,19 @@ class Seen(NamedTuple):
     coverage: float
     waits_in: str = ""
     waits_before: bool = False
+
+
+class RoleFound(NamedTuple):
+    """What a step of a role shows.
+
+    Args:
+        findings: What stands out.
+        asks: Stages of which the inside is worth knowing, the most urgent first.
+        is_evidence: Was the step usable at all?
+        has_rings: Did its rings tell anything?
+    """
+
+    findings: tuple[Finding, ...] = ()
+    asks: tuple[str, ...] = ()
+    is_evidence: bool = False
+    has_rings: bool = False

@@ -11,13 +11,13 @@ from typing import Iterable, Iterator
 from ..store.verdicts import Verdict
 from ..triggers import every_n, on_request
 from .evidence import RoleStep
-from .findings import Key
+from .findings import Key, RoleFound
 from .gates import Gates
 from .judged import LIGHT, RINGS, Judged, Want
 from .left import EXPLAINED, OF_NOBODY, LeftVerdicts
 from .links import LINK
 from .measuring import INSIDE
-from .roles import RoleFound, RoleHistory
+from .roles import RoleHistory
 from .settings import JudgeSettings, defaults
 from .shaping import compared
 from .standing import StandingVerdict
@@ -139,6 +139,8 @@ class JobJudge:
             why = EXPLAINED
         elif self._is_part_of_another(standing):
             why = "part of a slow link, by another verdict"
+        elif self._is_nothing_beside_another(standing):
+            why = "nobody waits for it, as all wait for another rank"
         if why:
             del self._standing[place]
             standing.history.forget(place[1])
@@ -149,6 +151,14 @@ class JobJudge:
     def _is_part_of_another(self, standing: StandingVerdict) -> bool:
         role = standing.verdict.role
         return any(other.explains(standing) for (of, _), other in self._standing.items() if of == role)
+
+    def _is_nothing_beside_another(self, standing: StandingVerdict) -> bool:
+        """Has it turned out that nothing is lost by it, as it was blamed before the rank for which all wait was?"""
+        others = (other for (role, _), other in self._standing.items() if role == standing.verdict.role)
+        return not standing.costs_anything() and any(
+            other.blames_a_rank and other.verdict.rank != standing.verdict.rank and other.costs_anything()
+            for other in others
+        ) and standing.blames_a_rank  # fmt: skip
 
     def _is_beside_another(self, standing: StandingVerdict) -> bool:
         """Does nobody wait for it, as all wait for another one? Or is it known already, by whatever name?

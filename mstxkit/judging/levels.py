@@ -88,6 +88,11 @@ class Levels:
         self._last[at] = np.where(is_there, off, self._last[at])
         self.seen[at] = seen + is_there
 
+    def rebase(self, before_s: float, now_s: float) -> None:
+        """Times are compared as logarithms of so much more from now on: what is usual stays as long as it was."""
+        moved = np.log(np.maximum(np.exp(self.level) - before_s, 0.0) + now_s)
+        self.level = np.where(self.seen > 0, moved, self.level)
+
     def drop(self, columns: At) -> None:
         """What has been added up against their history was something else."""
         for part in self.change:

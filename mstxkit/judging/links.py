@@ -19,6 +19,8 @@ _LEARNT_FROM = 5
 _BASE_RATIO = 0.01
 # Deviations a step that are noise, that one step counts at most, that added up are a fault; and the least noise.
 _SLACK, _CLIP, _THRESHOLD, _LEAST_NOISE = 0.75, 3.0, 12.0, 0.15
+# What is usual, and what is slow, must have been seen in so many steps together: of a few nobody knows how they vary.
+_SEEN_LEAST = 20
 # A slow link makes the collectives of nearly every step slower than most of them were, and slower by the effect. Where
 # processes share cores, times have two levels: more steps at the upper one are no slow link.
 _MOST, _NEARLY_ALL = 0.75, 0.8
@@ -52,7 +54,8 @@ class _Usual(NamedTuple):
     @property
     def is_slow(self) -> bool:
         """Is it a fault, as far as the test goes?"""
-        return self.score > _THRESHOLD and self.above >= _NEARLY_ALL * self.steps
+        is_seen = len(self.before) + self.steps >= _SEEN_LEAST
+        return is_seen and self.score > _THRESHOLD and self.above >= _NEARLY_ALL * self.steps
 
 
 class _Level(NamedTuple):
@@ -71,13 +74,9 @@ class Links:
         self._took: dict[tuple[str, tuple[int, ...]], float] = {}
 
     def add(
-        self,
-        settings: slow_link.SlowLink,
-        step: RoleStep,
-        rings: Collectives,
-        times: Iterable[GroupTime],
+        self, settings: slow_link.SlowLink, step: RoleStep, rings: Collectives, times: Iterable[GroupTime],
         step_s: float,
-    ) -> list[Finding]:
+    ) -> list[Finding]:  # fmt: skip
         """One step more; what is slow in it, for long enough."""
         by_stage: dict[str, dict[int, float]] = {}
         self._took = {}

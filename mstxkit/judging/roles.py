@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import replace
-from typing import Iterable, NamedTuple
+from typing import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,10 @@ from ..triggers.late_rank import LateRank, lateness, middle_of
 from ..triggers.slow_link import SlowLink
 from . import cutting, naming
 from .columns import Matrix, Ranks, grown, or_zero
-from .cpu_waits import held_up
+from .cpu_waits import explains, held_up
 from .cutting import IN, Piece, StepPieces
 from .evidence import Peer, RoleStep
-from .findings import Finding, Key, Seen
+from .findings import Finding, Key, RoleFound, Seen
 from .gates import Gates, Holding
 from .inside import Inside, inside
 from .levels import Levels, LevelsNow
@@ -31,7 +31,7 @@ from .stalls import Stalls
 
 # Ranks that are found slow at once in one stage, at most: more of them are no exception.
 _AT_MOST = 8
-_STEP_FOLLOWS = 0.1
+_STEP_FOLLOWS, _STEP_AT_MOST = 0.1, 3.0
 # Rings are asked for from this share on of what a rank must cost to be named.
 _ASKS_SHARE = 0.75
 # Who has been slow for more steps than this is not only late now and then.
@@ -39,22 +39,6 @@ _LASTS_STEPS = 5
 # For so many steps a link that may be slow is no reason to say that all are.
 _LINK_FIRST_STEPS = 15
 INPUT_STAGE = "load_batch"
-
-
-class RoleFound(NamedTuple):
-    """What a step of a role shows.
-
-    Args:
-        findings: What stands out.
-        asks: Stages of which the inside is worth knowing, the most urgent first.
-        is_evidence: Was the step usable at all?
-        has_rings: Did its rings tell anything?
-    """
-
-    findings: tuple[Finding, ...] = ()
-    asks: tuple[str, ...] = ()
-    is_evidence: bool = False
-    has_rings: bool = False
 
 
 class RoleHistory:
@@ -68,7 +52,7 @@ class RoleHistory:
     """
 
     def __init__(self) -> None:
-        self.step_s, self.last_step, self.judged_steps = 0.0, -1, 0
+        self.step_s, self.last_step, self.judged_steps, self._counts_by = 0.0, -1, 0, 0
         self.members: tuple[Peer, ...] = ()
         # Times are compared as logarithms of so much more: it must not move with every step, or all levels would.
         self._base_s = 0.0
@@ -95,7 +79,8 @@ class RoleHistory:
         if step.step <= self.last_step:
             return self._late_rings(step, settings)
         self._arrange(step, settings.of(Gates))
-        is_next = step.step == self.last_step + 1
+        before, self._counts_by = self._counts_by, step.step - self.last_step
+        is_next = self._counts_by in (1, before)  # some count by tens
         self.last_step = step.step
         if not step.stages or not step.members:
             return RoleFound()
@@ -106,15 +91,21 @@ class RoleHistory:
         took_s = length_s(pieces, step)
         if not is_evidence or not pieces.kinds or not math.isfinite(took_s) or took_s <= 0:
             return RoleFound()
-        self.step_s = self.step_s + _STEP_FOLLOWS * (took_s - self.step_s) if self.step_s else took_s
-        if not 0.5 < self._base_s / (BASE_RATIO * self.step_s) < 2:
-            self._base_s = BASE_RATIO * self.step_s
+        self._follow_length(took_s)
         tells = None if step.collectives is None else inside(step, step.collectives)
         if tells is not None:
             pieces = with_inside(pieces, step, tells)
             self._norms.learn_groups(step, step.collectives)  # type: ignore[arg-type]
         self._losses.closed(step, before_s)
         return self._judge(step, pieces, tells, settings, may_judge, set(explained))
+
+    def _follow_length(self, took_s: float) -> None:
+        """One step that is far longer than the others, as a clock was set or all stood still, says little of them."""
+        before_s = self.step_s or took_s
+        self.step_s = before_s + _STEP_FOLLOWS * (min(took_s, _STEP_AT_MOST * before_s) - before_s)
+        if not 0.5 < self._base_s / (BASE_RATIO * self.step_s) < 2:
+            base_s, self._base_s = self._base_s, BASE_RATIO * self.step_s
+            self._levels.rebase(base_s, self._base_s)
 
     def waiting_in(self) -> frozenset[str]:
         """The stages in which members wait for each other, as far as is known."""
@@ -262,7 +253,7 @@ class RoleHistory:
     def _slow_links(self, step: RoleStep, tells: Inside, settings: JudgeSettings, may_judge: bool) -> list[Finding]:
         assert step.collectives is not None
         findings = self.links.add(settings.of(SlowLink), step, step.collectives, tells.groups, self.step_s)
-        return findings if may_judge else []
+        return [each for each in findings if may_judge and not explains(step.cpu, each.lost_s, self.step_s)]
 
     def _own_history(
         self, measured: MeasuredStep, settings: JudgeSettings, is_judged: bool, explained: set[str]

@@ -73,11 +73,8 @@ class Stalls:
         stalls = self._stalls
         lost_s = sum(stall.lost_s for stall in stalls) / max(1, self._steps)
         steps = len({stall.step for stall in stalls})
-        if (
-            self._steps < _STEPS // 2
-            or not jitter.fires(settings, steps, self._steps)
-            or lost_s < settings.impact * step_s
-        ):
+        is_enough = self._steps >= _STEPS // 2 and lost_s >= settings.impact * step_s
+        if not is_enough or not jitter.fires(settings, steps, self._steps):
             return []
         stage = Counter(stall.stage for stall in stalls).most_common(1)[0][0]
         member, of_member = Counter(stall.member for stall in stalls).most_common(1)[0]

@@ -32,7 +32,10 @@ _ENTERED, _SPAN, _TOTAL, _BUSY, _LONGEST, _COUNT, _TOKENS, _RESPONSES, _LONGEST_
 _PLACES = 9
 _TRIES = 64
 # A step that some have handed over is kept open for so many times as long as steps take here, and no longer than that.
-_PATIENCE, _PATIENCE_AT_MOST_S, _PACE_SHARE = 2.0, 600.0, 0.2
+_PATIENCE, _PATIENCE_AT_MOST_S, _PACE_SHARE = 2.0, 7200.0, 0.2
+# Steps that overlap, as in async RL, are no farther apart: who goes back farther counts anew. So many rows of that are
+# kept until all of a role have done so.
+_OVERLAP_STEPS, _BACK_ROWS_AT_MOST = 16, 1 << 18
 _COARSE = np.uint32(1 << 31)
 _BUSY_PARTS = 65_534
 
@@ -63,6 +66,19 @@ class _Table:
             self.values[:, : old.shape[1], : old.shape[2]] = old
 
 
+class _Rows(NamedTuple):
+    """Rows that were handed over, their members and stages, when each was entered, and when they came."""
+
+    rows: Rows
+    members: Whole
+    stages: Whole
+    entered_s: Seconds
+    came_s: float
+
+    def only(self, kept: npt.NDArray[np.bool_]) -> _Rows:
+        return _Rows(self.rows[kept], self.members[kept], self.stages[kept], self.entered_s[kept], self.came_s)
+
+
 class RoleBook:
     """The open steps of one role.
 
@@ -82,9 +98,11 @@ class RoleBook:
         self._by_rank: dict[tuple[int | None, str], str] = {}
         self._is_awaited = np.zeros(0, bool)
         self._has_ended = np.zeros(0, bool)
-        self._newest = np.zeros(0, np.int64)
+        self._newest, self._newest_s = np.zeros(0, np.int64), np.zeros(0)
+        self._counts_anew, self._back, self._forward_s = np.zeros(0, bool), list[_Rows](), 0.0
+        self._last_s = -np.inf
         self._tables: dict[int, _Table] = {}
-        self._waiting: dict[int, list[tuple[Rows, Whole, Whole, Seconds]]] = {}
+        self._waiting: dict[int, list[_Rows]] = {}
         self._closed = -1
         self._pace_s, self._closed_s = 0.0, 0.0
 
@@ -109,7 +127,8 @@ class RoleBook:
         if number < 0:
             return -1
         self._places[peer.process], self._members[number] = number, peer
-        self._is_awaited[number], self._has_ended[number], self._newest[number] = not peer.is_controller, False, -1
+        self._is_awaited[number], self._has_ended[number] = not peer.is_controller, False
+        self._newest[number], self._newest_s[number], self._counts_anew[number] = -1, -np.inf, False
         return number
 
     def _end_same(self, peer: Peer) -> None:
@@ -122,13 +141,9 @@ class RoleBook:
         while len(self._by_rank) > MEMBERS_AT_MOST:
             del self._by_rank[next(iter(self._by_rank))]
 
-    def _begins_anew(self) -> bool:
-        """Has everybody ended who took part in the steps so far? Then it is another attempt at the job."""
-        return self._closed >= 0 and not ((self._newest >= 0) & ~self._has_ended).any()
-
     def _free_place(self) -> int:
         """That of a member that has ended, of whom no open step has anything; else another one."""
-        for free in np.flatnonzero(self._has_ended)[: 0 if self._waiting else _TRIES]:
+        for free in np.flatnonzero(self._has_ended)[: 0 if self._waiting or self._back else _TRIES]:
             if all(len(t.values[0]) <= free or np.isnan(t.values[0, free]).all() for t in self._tables.values()):
                 self._places.pop(self._members[free].process, None)
                 return int(free)
@@ -137,7 +152,8 @@ class RoleBook:
         self._members.append(Peer(None))
         self._is_awaited = np.append(self._is_awaited, False)
         self._has_ended = np.append(self._has_ended, False)
-        self._newest = np.append(self._newest, -1)
+        self._newest, self._newest_s = np.append(self._newest, -1), np.append(self._newest_s, -np.inf)
+        self._counts_anew = np.append(self._counts_anew, False)
         return len(self._members) - 1
 
     def process(self, number: int) -> str:
@@ -152,22 +168,57 @@ class RoleBook:
 
     def put(self, rows: Rows, members: Whole, stages: Whole, entered_s: Seconds, now_s: float) -> None:
         """Rows that have steps, in the order in which they were handed over: of two of one stage the later counts."""
-        steps = rows["step"].astype(np.int64)
-        late = steps <= self._closed
-        if late.any() and self._begins_anew():
-            self._closed, late = -1, np.zeros(len(steps), bool)
-            self._tables.clear()
-            self._waiting.clear()
+        new = _Rows(rows, members, stages, entered_s, now_s)
+        is_back = self._are_back(new, rows["step"].astype(np.int64))
+        if is_back.any():
+            self._counts_anew[members[is_back]] = True
+            self._back.append(new.only(is_back))
+            while sum(len(back.rows) for back in self._back) > _BACK_ROWS_AT_MOST:
+                self.late_rows += len(self._back.pop(0).rows)
+        self._take(new.only(~is_back))
+        came = np.unique(members)
+        self._is_awaited[came] = ~self._has_ended[came] & ~self._controllers()[came]
+
+    def _are_back(self, new: _Rows, steps: Whole) -> npt.NDArray[np.bool_]:
+        """Of which rows does the member count its steps anew? They are far before what it has begun by then, or, where
+        it has begun nothing, what was closed: of another attempt at the job, or of a counter that was set back.
+        """
+        of = new.members
+        # Who is where the others are was late, and counts nothing anew.
+        self._counts_anew[of[steps > np.maximum(self._newest[of], self._closed)]] = False
+        # Not what somebody hands over late of the steps that the others are through with.
+        is_behind = (self._newest[of] < 0) & (steps <= self._closed) & (new.entered_s > self._last_s)
+        np.maximum.at(self._newest, of[~is_behind], steps[~is_behind])
+        is_newest = ~is_behind & (steps == self._newest[of])
+        np.maximum.at(self._newest_s, of[is_newest], new.entered_s[is_newest])
+        self._last_s = float(new.entered_s[is_newest].max(initial=self._last_s))
+        is_behind &= self._newest[of] < 0  # else it is where all are
+        is_far = (steps < self._newest[of] - _OVERLAP_STEPS) | self._counts_anew[of]
+        return is_behind | (is_far & (new.entered_s > self._newest_s[of]))
+
+    def _begin_anew(self, now_s: float, closing: Closing, at_once: bool) -> None:
+        """Count from the beginning, once nothing is open any more and all of them do, or nothing comes of the rest."""
+        if not self._back or self._tables or self._waiting:
+            return
+        go_on = int((self._is_awaited & ~self._counts_anew & (self._newest >= 0)).sum())
+        is_long = at_once or now_s - max(self._forward_s, self._back[0].came_s) >= self._patience_s(closing)
+        if go_on and not (is_long and go_on <= self._counts_anew.sum()):
+            return
+        self._newest[self._counts_anew], self._newest_s[self._counts_anew] = -1, -np.inf
+        back, self._back = [back.only(self._counts_anew[back.members]) for back in self._back], []
+        self._closed, self._counts_anew = -1, np.zeros_like(self._counts_anew)
+        for rows in back:
+            self.put(*rows)
+
+    def _take(self, new: _Rows) -> None:
+        steps = new.rows["step"].astype(np.int64)
         self.late_rows += len(steps)
-        for step in np.unique(steps[~late])[-AT_ONCE:].tolist():
-            where = steps == step
-            self._waiting.setdefault(step, []).append((rows[where], members[where], stages[where], entered_s[where]))
-            self.late_rows -= int(where.sum())
-        self._open(now_s)
-        if len(steps):
-            np.maximum.at(self._newest, members, steps)
-            came = np.unique(members)
-            self._is_awaited[came] = ~self._has_ended[came] & ~self._controllers()[came]
+        for step in np.unique(steps[steps > self._closed])[-AT_ONCE:].tolist():
+            of_step = new.only(steps == step)
+            self._waiting.setdefault(step, []).append(of_step)
+            self.late_rows -= len(of_step.rows)
+            self._forward_s = new.came_s
+        self._open(new.came_s)
 
     def _controllers(self) -> npt.NDArray[np.bool_]:
         return np.fromiter((peer.is_controller for peer in self._members), bool, len(self._members))
@@ -180,17 +231,18 @@ class RoleBook:
             if step not in self._tables:
                 self._tables[step] = _Table(len(self._members), len(self._stages), now_s)
             table = self._tables[step]
-            for rows, members, stages, entered_s in self._waiting.pop(step):
+            for new in self._waiting.pop(step):
                 table.grow(len(self._members), len(self._stages))
-                table.values[:, members, stages] = _in_seconds(rows, entered_s)
+                table.values[:, new.members, new.stages] = _in_seconds(new.rows, new.entered_s)
                 table.changed_s = now_s
 
     def due(self, now_s: float, closing: Closing, at_once: bool = False) -> Iterator[RoleStep]:
         """Close the steps for which nobody waits any more, in their order."""
+        self._begin_anew(now_s, closing, at_once)
         while self._tables:
             step = min(self._tables)
             table = self._tables[step]
-            missing = self._is_awaited & (self._newest < step)
+            missing = self._missing(step)
             is_through = not missing.any() and (now_s - table.changed_s >= closing.settle_s or step < max(self._tables))
             is_late = now_s - table.began_s >= self._patience_s(closing)
             if not (at_once or is_through or is_late or self._is_too_much()):
@@ -202,11 +254,16 @@ class RoleBook:
             closed = self._as_step(step, table.values)
             if closed is not None:
                 yield closed
+            self._begin_anew(now_s, closing, at_once)
+
+    def _missing(self, step: int) -> npt.NDArray[np.bool_]:
+        """(M,) who is awaited, and has handed over neither that nor a later one, nor counts anew?"""
+        return self._is_awaited & (self._newest < step) & ~self._counts_anew
 
     def settled_s(self, closing: Closing) -> float:
         """When the first open step is settled, if nothing more comes of it; inf: somebody is waited for, or none is."""
         step = min(self._tables, default=-1)
-        is_through = step >= 0 and not (self._is_awaited & (self._newest < step)).any()
+        is_through = step >= 0 and not self._missing(step).any()
         return self._tables[step].changed_s + closing.settle_s if is_through else math.inf
 
     def _patience_s(self, closing: Closing) -> float:

@@ -25,11 +25,13 @@ def take(run: Path) -> int | None:
         os.close(descriptor)
         return None
     except OSError:
-        return descriptor  # a file system without locks: who starts a judge starts no second one from there
+        return descriptor  # a file system without locks: the later life is the one that counts (`judge_life.py`)
 
 
-def is_held(run: Path) -> bool:
-    """Does anybody judge this run? Not for a process that does so itself: to ask would cost it the lock."""
+def is_held(run: Path) -> bool | None:
+    """Does anybody judge this run? None: its file system has no locks. Not for a process that judges it itself: to ask
+    would cost it the lock.
+    """
     try:
         descriptor = os.open(run / layout.VERDICTS / layout.JUDGE_LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -37,6 +39,6 @@ def is_held(run: Path) -> bool:
     try:
         return bool(life.has_holder(descriptor))
     except OSError:
-        return False
+        return None
     finally:
         os.close(descriptor)

@@ -24,10 +24,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 import mstxkit
 from mstxkit import stage, step
+from mstxkit.host import cpu_time
 from mstxkit.store import collectives, layout
 
 WIDTH, LAYERS, BATCH = 128, 4, 32
-_HANDED_OVER_WITHIN_S = 20.0
+_HANDED_OVER_WITHIN_S, _COUNTED_EVERY_NS = 20.0, 10**9
 
 
 class Fault:
@@ -66,10 +67,13 @@ class SlowBackward(torch.autograd.Function):
 
 
 class Loop:
-    """A few layers, trained. `intervals`: step, stage, entered and left of each, CLOCK_MONOTONIC."""
+    """A few layers, trained. `intervals`: step, stage, entered and left of each, CLOCK_MONOTONIC; `cpu`: once a second,
+    as it is handed over.
+    """
 
     def __init__(self, fault: Fault) -> None:
         self.intervals: list[tuple[int, str, int, int]] = []
+        self.cpu: list[tuple[int, ...]] = []
         torch.manual_seed(1)
         self._fault, SlowBackward.fault = fault, fault
         layers = [nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)]
@@ -93,6 +97,11 @@ class Loop:
     def optimize(self) -> None:
         self._optimizer.step()
         self._fault.at("optimizer")
+
+    def count_cpu(self) -> None:
+        now_ns = time.monotonic_ns()
+        if not self.cpu or now_ns - self.cpu[-1][0] >= _COUNTED_EVERY_NS:
+            self.cpu.append((now_ns, *(cpu_time.ran_and_waited_ns() or (0, 0))))
 
     def fine_step(self, number: int) -> None:
         with self._stage(number, "load_batch"):
@@ -130,12 +139,13 @@ def main() -> None:
     for number in range(options.get("steps", 60)):
         fault.begin(number)
         step(number)
+        loop.count_cpu()
         if options.get("ask_every") and dist.get_rank() == 0 and number % options["ask_every"] == 0:
             collectives.ask(Path(mstxkit.status().live_file or "").parent)
         (loop.coarse_step if options.get("coarse") else loop.fine_step)(number)
     step_ms = (time.monotonic_ns() - began) / 1e6 / options.get("steps", 60)
     if options.get("out"):
-        leave(Path(options["out"]), {"step_ms": step_ms, "intervals": loop.intervals})
+        leave(Path(options["out"]), {"step_ms": step_ms, "intervals": loop.intervals, "cpu": loop.cpu})
     dist.barrier()
     capture.stop()
     dist.destroy_process_group()

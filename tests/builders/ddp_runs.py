@@ -13,12 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mstxkit.judging import lateness
+from mstxkit.judging.cpu_waits import CpuWaits
 from mstxkit.judging.evidence import Collectives, Peer, RoleStep, Work
 from mstxkit.store import collectives, handed_over, layout
 
 PROGRAM = Path(__file__).with_name("ddp_rank.py")
 ROOT = Path(__file__).resolve().parents[2]
 _LIMIT_S = 240
+# Of one collective a step; a ring that is longer than may be read at once is not read at all on a busy machine.
+_RING = {"TORCH_FR_BUFFER_SIZE": "256"}
 
 
 class DdpRun(NamedTuple):
@@ -43,7 +46,7 @@ def start(ranks: int, options: dict[str, Any], variables: dict[str, str] | None 
     launcher = ["-m", "torch.distributed.run", f"--nproc-per-node={ranks}", f"--master-port={_free_port()}"]
     environment = {
         **os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
-        "GLOO_SOCKET_IFNAME": "lo", **(variables or {}),
+        "GLOO_SOCKET_IFNAME": "lo", **_RING, **(variables or {}),
     }  # fmt: skip
     done = subprocess.run(
         [sys.executable, *launcher, str(PROGRAM), json.dumps(options)], env=environment, capture_output=True,
@@ -70,13 +73,18 @@ def read(out: Path, ranks: int) -> DdpRun:
     for rank in range(ranks):
         file = out / f"rank{rank}{layout.RINGS_SUFFIX}"
         new = handed_over.HandedOver(file, kind=handed_over.OF_COLLECTIVES).read_new()
+        assert not new.document[collectives.WHY_NOT], f"rank {rank}'s ring: {new.document[collectives.WHY_NOT]}"
         groups.update(collectives.groups_in(new.document))
         entries.append(lateness.located(rank, lateness.rows_in(new.rows), intervals[rank]))
     together = lateness.joined(entries)
     numbers = sorted({int(step) for part in intervals for step in part["step"]})
-    steps = {
-        step: role_step(step, stages, intervals, lateness.of_step(together, step, groups), groups) for step in numbers
-    }
+    steps, cpu, counts = dict[int, RoleStep](), CpuWaits(), [list(rank["cpu"]) for rank in told]
+    for number in numbers:
+        step = role_step(number, stages, intervals, lateness.of_step(together, number, groups))
+        for peer, left_s, waiting in zip(step.members, step.left_s, counts):
+            while waiting and waiting[0][0] / 1e9 <= np.nanmax(left_s):
+                cpu.take(peer.process, waiting.pop(0))
+        steps[number] = step._replace(cpu=cpu.of(step.members))
     return DdpRun(steps, float(np.mean([rank["step_ms"] for rank in told])), groups)
 
 
@@ -84,13 +92,7 @@ def _intervals(raw: list[list[Any]], stages: list[str]) -> np.ndarray:
     return np.array([(step, stages.index(name), begin, end) for step, name, begin, end in raw], dtype=lateness.INTERVAL)
 
 
-def role_step(
-    step: int,
-    stages: list[str],
-    intervals: list[np.ndarray],
-    entered: Collectives | None,
-    groups: dict[int, tuple[int, ...]],
-) -> RoleStep:
+def role_step(step: int, stages: list[str], intervals: list[np.ndarray], entered: Collectives | None) -> RoleStep:
     """One step of all ranks."""
     shape = len(intervals), len(stages)
     began, ended = np.full(shape, np.nan), np.full(shape, np.nan)

@@ -56,12 +56,12 @@ def alone(steps: int, ranks: int = 6, seed: int = 1, **more: Any) -> list[RoleSt
         steps: How many.
         ranks: How many.
         seed: Of the noise.
-        more: `slow`: (rank, factor, since); `work`: the same of tokens, and of the time that they take.
+        more: `slow`, `also_slow`: (rank, factor, since); `work`: the same of tokens, and of the time that they take.
     """
     random, now, result = np.random.default_rng(seed), np.full(ranks, 100.0), []
     for step in range(steps):
         slow, work = np.ones(ranks), random.lognormal(0, 0.2, ranks)
-        for name, factors in (("slow", slow), ("work", work)):
+        for name, factors in (("slow", slow), ("also_slow", slow), ("work", work)):
             rank, factor, since = more.get(name, (0, 1.0, 0))
             factors[rank] *= factor if step >= since else 1.0
         entered = now + 0.001

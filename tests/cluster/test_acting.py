@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 import pytest
+from builders import lives
 
 from mstxkit.escalation import asking
 from mstxkit.judging.acting import verdict_in
@@ -66,17 +67,6 @@ class Job:
         control = asking.control_of(self.run)
         return asking.fates_of(control).progress(asking.named(control, id))
 
-    def judges(self) -> list[int]:
-        pids = []
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                words = (folder / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if b"mstxkit.judging.judge_process" in words and os.fsencode(self.run) in words:
-                pids.append(int(folder.name))
-        return pids
-
     def end(self) -> int:
         (self.folder / "end").touch()
         return self.process.wait(WITHIN_S)
@@ -85,7 +75,7 @@ class Job:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        for pid in self.judges():
+        for pid in lives.judges(self.run):
             os.kill(pid, signal.SIGKILL)
 
 
@@ -96,12 +86,12 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
     try:
         (id,) = until(lambda: [verdict.request for verdict in job.acted()])
         until(lambda: job.progress(id).has_ended)
-        (first,) = until(job.judges)
+        (first,) = until(lambda: lives.judges(job.run))
         os.kill(first, signal.SIGKILL)
-        until(lambda: job.judges() not in ([], [first]))
+        until(lambda: lives.judges(job.run) not in ([], [first]))
         until(lambda: _goes_on(job))
         assert job.end() == 0
-        until(lambda: not job.judges())
+        until(lambda: not lives.judges(job.run))
         yield job
     finally:
         job.kill()

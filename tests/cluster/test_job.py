@@ -15,6 +15,7 @@ from typing import Callable, Iterator
 
 import pytest
 from builders import soak
+from builders.lives import judges
 from builders.mounts import Mount, mount  # noqa: F401
 
 from mstxkit.reading.run import open_run
@@ -74,19 +75,6 @@ def until(is_so: Callable[[], bool], within_s: float = 120.0) -> None:
     while not is_so():
         assert time.monotonic() < deadline, "it did not come to that"
         time.sleep(0.05)
-
-
-def judges(run: Path) -> list[int]:
-    """Pids of the processes that judge a run."""
-    pids = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"mstxkit.judging.judge_process" in words and os.fsencode(run) in words:
-            pids.append(int(folder.name))
-    return pids
 
 
 @pytest.fixture

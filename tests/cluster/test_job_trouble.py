@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Iterator
 
 import pytest
-from builders import lives
+from builders import lives, soak
 from builders.mounts import frozen_disk  # noqa: F401
 
 from mstxkit.store import layout, run_file, settings_file, verdicts
@@ -103,3 +104,25 @@ def test_workers_that_are_killed_and_others_that_join_are_judged_with_the_rest(t
     assert lives.wait_until(lambda: job.step() == 299)
     assert job.blamed() == [SLOW]
     assert not list((tmp_path / "live").rglob("*.sums")), "what they handed over is cleared away"
+
+
+@pytest.mark.skipif(not soak.is_soaking(), reason="in make soak: it takes a minute until nobody is there who would")
+@pytest.mark.parametrize("order", ["judge, rank 0", "rank 0, judge"])
+def test_when_rank_0_the_keeper_and_the_judge_are_killed_another_one_judges_every_step(
+    tmp_path: Path, order: str
+) -> None:
+    """Rank 0 is the keeper that starts judges; the next keeper has never seen a rank 0."""
+    job = Ranks(tmp_path / "run", tmp_path / "live", steps=2000)
+    job.join(0)
+    assert lives.wait_until(lambda: any((tmp_path / "live").rglob("keeper-*")))
+    job.join(1, 2, 3)
+    assert lives.wait_until(lambda: job.step() >= 30)
+    for who in order.split(", "):
+        job.leave(0) if who == "rank 0" else os.kill(lives.judges(job.run)[0], signal.SIGKILL)
+    at = job.step()
+    assert lives.wait_until(lambda: job.step() > at, 90.0)
+    ended = job.end()
+
+    assert ended == {1, 2, 3}
+    assert lives.wait_until(lambda: job.step() == 1999)
+    assert job.blamed() == [SLOW]

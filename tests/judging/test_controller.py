@@ -255,24 +255,110 @@ def test_another_attempt_at_the_job_may_count_its_steps_from_the_beginning(job: 
     job.send({0: [row(30)]}, 1.0)
     job.work(2.0)
     job.send({0: []}, 3.0, ended=[0])
-    job.send({0: [row(12)]}, 9.0, "h1")
+    job.send({0: [row(12, at_s=8.0)]}, 9.0, "h1")
     job.work(10.0)
 
     assert [step.step for step in job.closed] == [12], "by a judge of its own"
+
+
+def test_what_one_host_hands_over_after_the_others_have_ended_is_no_other_attempt(job: Job) -> None:
+    for step in range(30):
+        job.send({0: [row(step, at_s=step)]}, step + 0.5)
+        job.work(step + 0.9)
+    job.send({0: []}, 31.0, ended=[0])
+    job.send({1: [row(step, at_s=step) for step in range(30)]}, 40.0, "h1")
+    job.work(41.0, at_once=True)
+
+    assert [step.step for step in job.closed] == list(range(30))
+    assert job.controller.state(0).missed_rows == 30
 
 
 def test_ranks_that_are_started_again_without_a_word_replace_those_before(job: Job) -> None:
     """Killed hosts say nothing."""
     job.send({0: [row(30)], 1: [row(30)]}, 1.0)
     job.work(2.0)
-    job.send({0: [row(12)]}, 9.0, "h1")
-    job.send({1: [row(12)]}, 9.1, "h2")
+    job.send({0: [row(12, at_s=8.0)]}, 9.0, "h1")
+    job.send({1: [row(12, at_s=8.0)]}, 9.1, "h2")
     job.work(10.0)
-    job.send({0: [row(13)]}, 11.0, "h1")
-    job.send({1: [row(13)]}, 11.0, "h2")
+    job.send({0: [row(13, at_s=10.0)]}, 11.0, "h1")
+    job.send({1: [row(13, at_s=10.0)]}, 11.0, "h2")
     job.work(12.0)
 
     assert [(step.step, len(step.members)) for step in job.closed] == [(12, 2), (13, 2)], "by a judge of their own"
+
+
+def test_hosts_of_another_attempt_that_come_one_after_the_other_are_in_its_steps_together(job: Job) -> None:
+    """Hosts pass on twice a second; the one that is told of first is not judged alone, nor its steps left out."""
+    job.send({0: [row(30)]}, 1.0)
+    job.send({1: [row(30)]}, 1.0, "h1")
+    job.work(2.0)
+    for step, host, rank in ((12, "h2", 0), (12, "h3", 1), (13, "h2", 0), (13, "h3", 1)):
+        job.send({rank: [row(step, at_s=float(step))]}, 9.0 + step, host)
+        job.work(9.4 + step)
+    job.work(60.0)
+
+    assert [(step.step, len(step.members)) for step in job.closed] == [(12, 2), (13, 2)]
+    assert job.controller.state(0).missed_rows == 0
+
+
+@pytest.mark.parametrize("back_to", [0, 40])
+def test_steps_that_are_counted_from_an_earlier_one_on_are_judged_by_the_same_processes(job: Job, back_to: int) -> None:
+    """A counter of each epoch's steps; a rollback to a checkpoint."""
+    at_s, counted = 1.0, [*range(60), *range(back_to, 60)]
+    for step in counted:
+        at_s += 0.5
+        job.send({rank: [row(step, at_s=at_s)] for rank in (0, 1)}, at_s + 0.1)
+        job.work(at_s + 0.45)
+    job.work(at_s + 9)
+
+    assert [step.step for step in job.closed] == counted[60:], "those before by a judge of their own"
+    assert {len(step.members) for step in job.closed} == {2}
+    assert job.controller.state(0).missed_rows == 0
+
+
+def test_one_rank_that_counts_otherwise_holds_up_nobody_for_good(job: Job) -> None:
+    for step in range(60):
+        other = step if step < 40 else step - 40
+        job.send({rank: [row(other if rank == 2 else step, at_s=step)] for rank in range(3)}, step + 0.1)
+        job.work(step + 0.9)
+    job.work(90.0, at_once=True)
+
+    assert [step.step for step in job.closed] == list(range(60))
+    assert {len(step.members) for step in job.closed[41:]} == {2}
+
+
+def test_steps_that_overlap_are_not_counted_anew(job: Job) -> None:
+    """Async RL: something of a step is done while later ones have begun."""
+    for step in range(30):
+        rows = [row(step, at_s=step)] + ([row(step - 8, stage=2, at_s=step + 0.2)] if step >= 8 else [])
+        job.send({0: rows, 1: rows}, step + 0.5)
+        job.work(step + 0.9)
+
+    assert [step.step for step in job.closed] == list(range(len(job.closed)))
+    assert len(job.closed) > 25
+
+
+def test_rows_that_a_second_keeper_passes_on_again_are_no_other_count(job: Job) -> None:
+    for step in range(40):
+        job.send({0: [row(step, at_s=step)], 1: [row(step, at_s=step)]}, step + 0.5)
+    again = [row(step, at_s=step) for step in range(41)]
+    job.send({0: again, 1: again}, 41.0, sender="the next one")
+    job.work(42.0)
+
+    assert [step.step for step in job.closed] == list(range(41))
+
+
+def test_members_whose_steps_end_far_apart_are_waited_for_as_long_as_steps_take(job: Job) -> None:
+    """Generations of half an hour, of rollouts that wait for nobody: one is through 20 minutes after the other."""
+    for step in range(8):
+        begin_s = 1800.0 * step
+        job.send({0: [row(step, at_s=begin_s)]}, begin_s + 600)
+        job.work(begin_s + 601)
+        job.work(begin_s + 1790)
+        job.send({1: [row(step, at_s=begin_s)]}, begin_s + 1800)
+        job.work(begin_s + 1801)
+
+    assert [len(step.members) for step in job.closed][3:] == [2] * 5
 
 
 def test_rows_that_say_nothing_here_are_counted_and_change_nothing(job: Job) -> None:

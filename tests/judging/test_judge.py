@@ -175,6 +175,26 @@ def test_a_clock_that_is_wrong_within_its_bound_makes_nobody_late() -> None:
     assert judged(SimulatedJob(JobShape(ranks=8, error_s=0.1, step_s=2.0), 5, [fault]), 80) == []
 
 
+@pytest.mark.parametrize("of", ["all ranks", "one host's clock"])
+def test_a_pause_of_the_whole_job_and_a_clock_that_is_set_are_no_slowness(of: str) -> None:
+    """An hour in which nothing went on, or by which the wall clock of half of the ranks was put right."""
+    steps = list(SimulatedJob(JobShape(ranks=16, step_s=10, error_s=0.05, has_rings=False), 5).steps(90))
+    moved = np.where((np.arange(16) >= 8) | (of == "all ranks"), 3600.0, 0.0)[:, None]
+    later = [step._replace(entered_s=step.entered_s + moved, left_s=step.left_s + moved) for step in steps[50:]]
+
+    assert lines([*steps[:50], *later]) == []
+
+
+def test_a_checkpoint_that_nobody_has_marked_is_no_slowness() -> None:
+    """Every 50 steps all of it take twenty times as long, before the next one."""
+    steps = list(SimulatedJob(JobShape(ranks=16, step_s=10, has_rings=False), 5).steps(220))
+    moved = [200.0 * (step.step // 50) for step in steps]
+
+    assert lines([
+        step._replace(entered_s=step.entered_s + by, left_s=step.left_s + by) for step, by in zip(steps, moved)
+    ]) == []  # fmt: skip
+
+
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_healthy_job_gets_no_verdict(is_async: bool) -> None:
     assert judged(SimulatedJob(JobShape(ranks=8, is_async=is_async, mismatch=0.5), 11), 120) == []
@@ -196,6 +216,24 @@ def test_a_verdict_is_withdrawn_when_its_evidence_is_gone() -> None:
     assert verdicts[-1].withdrawn
     assert {verdict.id for verdict in verdicts} == {verdicts[0].id}
     assert judge.standing() == []
+
+
+def test_what_is_lost_before_the_first_stage_is_seen_where_steps_are_counted_by_tens_too() -> None:
+    fault = InjectedFault("gap", "load_batch", rank=3, factor=1.5, since=30)
+    steps = SimulatedJob(JobShape(ranks=8, step_s=10, has_rings=False), 7, [fault]).steps(70)
+
+    assert causes(lines([step._replace(step=10 * step.step) for step in steps])) == {("input", "load_batch", 3)}
+
+
+def test_who_was_blamed_first_is_blamed_no_more_while_all_wait_for_another_rank() -> None:
+    judge = JobJudge()
+    said = lines(alone(90, slow=(2, 1.3, 10), also_slow=(1, 3.0, 40)), judge)
+    (gone,) = [verdict for verdict in said if verdict.withdrawn]
+
+    assert {verdict.rank for verdict in said if verdict.step < 40} == {2}
+    assert (gone.rank, gone.step >= 40) == (2, True)
+    assert "all wait for another rank" in gone.withdrawn
+    assert [verdict.rank for verdict in judge.standing()] == [1]
 
 
 def test_the_slow_one_of_two_ranks_is_named() -> None:

@@ -90,3 +90,20 @@ def test_who_is_as_late_itself_is_named_beside_a_slow_link() -> None:
 
 def test_a_link_that_is_mended_is_blamed_no_longer() -> None:
     assert standing(meeting(lambda step: 0.021 if SINCE <= step < SINCE + 12 else 0.001)) == []
+
+
+def test_a_few_steps_that_were_quick_at_first_do_not_make_a_slow_link_of_a_burst_of_others() -> None:
+    judge = JobJudge()
+    steps = meeting(lambda step: 0.008 if 11 <= step < 19 else 0.0006)
+    said = [verdict for step in steps for verdict in judge.close(step).verdicts]
+
+    assert [verdict for verdict in said if verdict.kind == "link"] == []
+
+
+@pytest.mark.parametrize(("waited", "kinds"), [(0.01, ["link"]), (0.3, [])])
+def test_collectives_whose_members_wait_for_a_cpu_as_long_tell_of_no_link(waited: float, kinds: list[str]) -> None:
+    steps = meeting(lambda step: 0.021 if step >= SINCE else 0.001)
+    cpu = np.array([[0.3, 0.01], [0.3, waited]])
+
+    found = standing([step._replace(cpu=cpu) for step in steps])
+    assert [verdict.kind for verdict in found if verdict.kind in ("link", "communication")] == kinds

@@ -1,4 +1,6 @@
-"""A network that is cut between an agent and the controller, and healed: training goes on, verdicts come again."""
+"""A network that is cut between an agent and the controller, which is killed, and healed: training goes on, and then
+verdicts come again.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +35,7 @@ def test_while_the_network_is_cut_training_goes_on_and_when_it_is_healed_all_of_
     said = job.said
     figures = settings_file.read_figures(job.run / layout.VERDICTS / layout.FIGURES, run_file.id_of(job.run) or "")
 
+    assert said["judges"] == 1, "and that one was killed while the network was cut"
     assert said["went_on"], "the worker behind the cut did forty steps meanwhile"
     assert said["done"] == [STEPS] * 4
     assert said["judged"] == STEPS - 1

@@ -1,4 +1,4 @@
-"""Workers on two nodes, between which the network is cut for a while and healed.
+"""Workers on two nodes, between which the network is cut for a while and healed; meanwhile the controller is killed.
 
     cut.py STEPS RUN
 
@@ -8,6 +8,8 @@ Says whether the worker behind it went on meanwhile, and what was judged in the 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 import ray
 from builders.net_nodes import CutCluster
 from handing import HEAD_START_NS, HandingWorker, judged, until  # of this folder
+from judged import controllers
 
 import mstxkit
 from mstxkit.store import layout
@@ -50,14 +53,17 @@ def main(steps: int, run: Path) -> dict[str, Any]:
         start_ns = time.monotonic_ns() + HEAD_START_NS
         calls = [worker.work.remote(start_ns, steps, STEP_MS) for worker in workers]
         assert until(lambda: judged(run) >= 20), "it is judged"
+        judges = [int(str(controller["pid"])) for controller in controllers()]
         cluster.cut()
+        for pid in judges:
+            os.kill(pid, signal.SIGKILL)
         before = step_of(live)
         went_on = until(lambda: step_of(live) >= before + 40)
         cluster.heal()
         done = ray.get(calls)
         until(lambda: judged(run) >= steps - 1)
         said = {
-            "went_on": went_on, "done": done, "judged": judged(run),
+            "judges": len(judges), "went_on": went_on, "done": done, "judged": judged(run),
             "faults": [*ray.get([worker.faults.remote() for worker in workers]), dict(mstxkit.status().faults)],
         }  # fmt: skip
         capture.stop()
