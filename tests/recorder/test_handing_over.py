@@ -354,6 +354,7 @@ def test_stages_and_steps_call_nothing_of_the_system(run: Path, tmp_path: Path) 
     lines = trace.read_text().splitlines()
     main = lines[0].split()[0]
     calls = [line.split(None, 1)[1] for line in lines if line.split()[0] == main]
+    calls = [call for call in calls if not call.startswith("<... ")]  # the end of one that has its line already
     marks = [number for number, call in enumerate(calls) if call.startswith("getppid(")][-3:]
     of_stages, of_steps = calls[marks[0] + 1 : marks[1]], calls[marks[1] + 1 : marks[2]]
 
