@@ -105,6 +105,11 @@ class Desk:
         return changed
 
     @property
+    def writes(self) -> bool:
+        """Does it write into the run, still? Not once a later desk of its name has begun."""
+        return self._writes
+
+    @property
     def pause_s(self) -> float:
         """Until it is worth a look again, as each asks a shared file system once a host: when a step is settled."""
         least_s = max(_PAUSE_LEAST_S, len(self._files) / _FILES_PER_S)

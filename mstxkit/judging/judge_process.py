@@ -38,10 +38,10 @@ def main() -> None:
 
 
 def judge(run: Path, run_id: str, lock: int = -1, silence_s: float = _SILENCE_S, goes: Outlets | None = None) -> None:
-    """Judge a run until its processes have ended, or it is gone."""
+    """Judge a run until its processes have ended, it is gone, or another one has begun to judge in its place."""
     desk = Desk(run, run_id, WHO, lock=lock, outlets=goes)
     looked_s, was_over = 0.0, False
-    while True:
+    while desk.writes:
         desk.look()
         # While something comes, somebody lives.
         if time.time() - _heard_s(desk) > _QUIET_S and time.monotonic() - looked_s >= _ENDED_EVERY_S:
