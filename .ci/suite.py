@@ -20,7 +20,7 @@ from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
 from subprocess import PIPE
-from typing import Callable, NamedTuple, Sequence
+from typing import NamedTuple, Sequence
 
 import environments
 
@@ -40,8 +40,8 @@ OF_RAY = (
 NOT_FOR_TESTS = ("RAY_ADDRESS", "PYTHONDONTWRITEBYTECODE")
 # A file stays on one worker: what its tests share is made once.
 # What is marked as slow, or may take long, begins first (tests/conftest.py): else one worker waits for it at the end.
-# Tests of the core that wait more than they compute: they run where another lane is through before the core is.
-WAITING = ("tests/incidents", "tests/processes")
+# Tests of the core that wait more than they compute: they run where other lanes are through before the core is.
+OF_PROCESSES, OF_JOBS = ("tests/incidents", "tests/processes"), ("tests/cluster", "tests/telemetry")
 SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 ALONE: tuple[str, ...] = ()
 # Of the time that Ray's tests take, two thirds are its own waits.
@@ -98,23 +98,29 @@ def main(arguments: list[str]) -> int:
 def test_here() -> list[Outcome]:
     """All parts on the Python that runs this script."""
     packaging = Part("packaging", Path(sys.executable), "wheel", options=ALONE)
-    waiting = Part("core on the C engine: what waits", Path(sys.executable), CORE, "1", (*SIDE_BY_SIDE, *WAITING))
-    rest = (*SIDE_BY_SIDE, *(f"--ignore={folder}" for folder in WAITING))
-    return in_lanes("", RAY_ALONE, lambda: [run(packaging, PIPE), run(waiting, PIPE)], rest)
+    last = [packaging, waiting("processes", OF_PROCESSES)], [waiting("jobs", OF_JOBS)]
+    rest = (*SIDE_BY_SIDE, *(f"--ignore={folder}" for folder in (*OF_PROCESSES, *OF_JOBS)))
+    return in_lanes("", RAY_ALONE, last, rest)
+
+
+def waiting(of: str, folders: tuple[str, ...]) -> Part:
+    """Some folders of the core."""
+    return Part(f"core on the C engine: {of}", Path(sys.executable), CORE, "1", (*SIDE_BY_SIDE, *folders))
 
 
 def soak_here() -> list[Outcome]:
     """The modules that have a longer form, in that form; and of the older Ray all (tests/ray_jobs/conftest.py)."""
     os.environ["SOAK_TESTS"] = "1"
     (title, name, markers, options), older = RAY_ALONE
-    return in_lanes(" and soak", ((title, name, f"{markers} and soak", options), older), list, SIDE_BY_SIDE)
+    return in_lanes(" and soak", ((title, name, f"{markers} and soak", options), older), ([], []), SIDE_BY_SIDE)
 
 
 def in_lanes(
-    of: str, of_ray: Sequence[OfFramework], at_last: Callable[[], list[Outcome]], of_core: tuple[str, ...]
+    of: str, of_ray: Sequence[OfFramework], last: tuple[list[Part], list[Part]], of_core: tuple[str, ...]
 ) -> list[Outcome]:
     """All parts, or what `of` leaves of them, in three lanes: four or five workers keep two cores busy, as many tests
     wait for children, imports and trainings. What pytest says of a part of the other lanes is shown when it is through.
+    `last` comes at the end of the second lane, and of that of Ray's.
     """
     with ThreadPoolExecutor(max_workers=1) as second_lane, ThreadPoolExecutor(max_workers=1) as lane_of_ray:
         beside = [
@@ -125,12 +131,13 @@ def in_lanes(
             ),
             second_lane.submit(on_npu, NPU + of, ALONE, PIPE),
         ]
-        last = second_lane.submit(at_last)
         twin = lane_of_ray.submit(on_engine, "0", of, SIDE_BY_SIDE, PIPE)
+        lanes = zip((second_lane, lane_of_ray), last)
+        beside += [lane.submit(run, part, PIPE) for lane, parts in lanes for part in parts]
         core = on_engine("1", of, of_core)
         # Last: what it trains is judged, and a busy machine makes everybody slow.
         demo = run(Part("slow (demo)", Path(sys.executable), SLOW + of))
-        return [core, twin.result(), demo, *(outcome.result() for outcome in beside), *last.result()]
+        return [core, twin.result(), demo, *(outcome.result() for outcome in beside)]
 
 
 def on_engine(native: str, of: str, options: tuple[str, ...], output: int | None = None) -> Outcome:
