@@ -34,7 +34,6 @@ from .recording import recording
 ALONE = {**NATIVE, **TSC, "RANK": "0", "WORLD_SIZE": "1", "MSTXKIT_HANG_S": "0"}
 VARIANTS: dict[str, dict[str, str]] = {"everything": ALONE}
 RANKS, STAGES, CALLS_A_STAGE, STAGE_S = 8, 10, 500, 0.1
-WATCHMAN, _JUDGE = "mstxkit.incidents.watchman", "mstxkit.judging.judge_process"
 SETTLES_S, MEASURED_S, SCRAPED_EVERY_S = 15.0, 60.0, 15.0
 
 
@@ -48,6 +47,7 @@ class Spent(NamedTuple):
 
 def measure(variant: str) -> list[Row]:
     """Percent of a core."""
+    sys.path.insert(0, str(HERE.parent / "tests"))
     call = _of_calls()
     with tempfile.TemporaryDirectory(prefix="mstxkit-bench-") as folder, ExitStack() as stack:
         ranks = [stack.enter_context(_rank(Path(folder), rank)) for rank in range(RANKS)]
@@ -139,33 +139,26 @@ def _address(run: Path, within_s: float = 60.0) -> str:
 
 
 def _spent(run: Path, ranks: list[subprocess.Popen[str]]) -> Spent:
-    return Spent(
-        [spent_by_threads(rank.pid)[0] for rank in ranks], _of_process(run, WATCHMAN), _of_process(run, _JUDGE)
-    )
+    from builders import beside
+
+    threads = [spent_by_threads(rank.pid)[0] for rank in ranks]
+    return Spent(threads, _of_process(run, beside.WATCHMAN), _of_process(run, beside.JUDGE))
 
 
 def _of_process(run: Path, module: str) -> int:
     """CPU time of the process of a run that this module is, ns."""
-    (process,) = _processes(run, module)
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in (process / "task").iterdir())
+    from builders import beside
 
-
-def _processes(run: Path, *modules: str) -> list[Path]:
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (process / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if os.fsencode(run) in words and any(module.encode() in words for module in modules):
-            found.append(process)
-    return found
+    (pid,) = beside.pids(run, module)
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir())
 
 
 def _wait_for_end(run: Path, within_s: float = 60.0) -> None:
     """Both see by themselves that the job is over."""
+    from builders import beside
+
     deadline_s = time.monotonic() + within_s
-    while _processes(run, WATCHMAN, _JUDGE):
+    while beside.pids(run, beside.WATCHMAN, beside.JUDGE):
         assert time.monotonic() < deadline_s, "they do not end"
         time.sleep(0.2)
 

@@ -22,7 +22,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Iterator
 
-from .bench_everything import WATCHMAN, _processes
 from .harness import HERE, Row
 
 VARIANTS: dict[str, dict[str, str]] = {"idle": {}, "busy": {}}
@@ -37,10 +36,14 @@ def measure(variant: str) -> list[Row]:
     """Calls a second: the rank that asks least, and what all others of the host ask more than it."""
     if shutil.which("strace") is None:
         raise RuntimeError("strace is needed: it counts the calls")
+    sys.path.insert(0, str(HERE.parent / "tests"))
+    from builders import beside
+
     with tempfile.TemporaryDirectory() as folder, _job(Path(folder), variant) as pids:
         time.sleep(SETTLES_S)
-        (watchman,) = _processes(Path(folder, "run"), WATCHMAN)
-        traces = _traced([*pids, int(watchman.name)], Path(folder))
+        watchman = beside.pids(Path(folder, "run"), beside.WATCHMAN)
+        assert len(watchman) == 1, watchman
+        traces = _traced([*pids, *watchman], Path(folder))
         *calls, of_watchman = [_calls(trace, Path(folder)) for trace in traces]
     run = sorted(sum(asked["run"].values()) / MEASURED_S for asked in calls)
     watching = sum(of_watchman["run"].values()) / MEASURED_S

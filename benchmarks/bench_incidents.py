@@ -59,6 +59,7 @@ with mstxkit.at_step(1), mstxkit.stage("reward"), mstxkit.mstx_range("score"):
 
 def measure(variant: str) -> list[Row]:
     """Of one of the three."""
+    sys.path.insert(0, str(HERE.parent / "tests"))
     return {"hangs": _hangs, "healthy": _healthy, "watchman": _watchman}[variant]()
 
 
@@ -205,14 +206,11 @@ def _watchman() -> list[Row]:
 
 
 def _watchman_of(run: Path) -> int:
-    for name in filter(str.isdecimal, os.listdir("/proc")):
-        try:
-            words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"mstxkit.incidents.watchman" in words and os.fsencode(run) in words:
-            return int(name)
-    raise AssertionError("nobody watches")
+    from builders import beside
+
+    pids = beside.pids(run, beside.WATCHMAN)
+    assert pids, "nobody watches"
+    return pids[0]
 
 
 def _cpu_s(pid: int) -> float:

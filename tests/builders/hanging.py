@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable
 
-from builders import lives
+from builders import beside, lives
 
 from mstxkit.host import folders, life
 from mstxkit.recorder import adopt
@@ -222,12 +222,7 @@ def _has_holder(lock: Path) -> bool:
 
 def watchmen(job: Job) -> list[int]:
     """Of this run, by the words that they were started with."""
-    pids = (int(name) for name in os.listdir("/proc") if name.isdecimal())
-    return [
-        pid
-        for pid in pids
-        if b"mstxkit.incidents.watchman" in (words := _command(pid)) and os.fsencode(job.run) in words
-    ]
+    return beside.pids(job.run, beside.WATCHMAN)
 
 
 def follow(job: Job) -> list[int]:
@@ -246,10 +241,3 @@ def go_on(job: Job) -> None:
     assert stream is not None
     stream.write("\n")
     stream.flush()
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""

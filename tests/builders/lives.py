@@ -113,19 +113,6 @@ def leave_dead(run: Path, count: int) -> None:
         killed(process)
 
 
-def judges(run: Path) -> list[int]:
-    """Pids of the processes that judge a run."""
-    pids = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"mstxkit.judging.judge_process" in words and os.fsencode(run) in words:
-            pids.append(int(folder.name))
-    return pids
-
-
 def wait_until(is_so: Callable[[], bool], within_s: float = 30.0) -> bool:
     """Wait for something that another process or thread does; False when it does not come."""
     deadline = time.monotonic() + within_s

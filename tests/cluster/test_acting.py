@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 import pytest
-from builders import lives
+from builders import beside
 
 from mstxkit.escalation import asking
 from mstxkit.judging.acting import verdict_in
@@ -75,7 +75,7 @@ class Job:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        for pid in lives.judges(self.run):
+        for pid in beside.pids(self.run, beside.JUDGE):
             os.kill(pid, signal.SIGKILL)
 
 
@@ -86,12 +86,12 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
     try:
         (id,) = until(lambda: [verdict.request for verdict in job.acted()])
         until(lambda: job.progress(id).has_ended)
-        (first,) = until(lambda: lives.judges(job.run))
+        (first,) = until(lambda: beside.pids(job.run, beside.JUDGE))
         os.kill(first, signal.SIGKILL)
-        until(lambda: lives.judges(job.run) not in ([], [first]))
+        until(lambda: beside.pids(job.run, beside.JUDGE) not in ([], [first]))
         until(lambda: _goes_on(job))
         assert job.end() == 0
-        until(lambda: not lives.judges(job.run))
+        until(lambda: not beside.pids(job.run, beside.JUDGE))
         yield job
     finally:
         job.kill()

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Callable, Iterator
 
 import pytest
-from builders import soak
-from builders.lives import judges
+from builders import beside, soak
 from builders.mounts import Mount, mount  # noqa: F401
 
 from mstxkit.reading.run import open_run
@@ -96,7 +95,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         for process in job.processes:
             process.kill()
             process.communicate()
-        for pid in judges(job.run):
+        for pid in beside.pids(job.run, beside.JUDGE):
             os.kill(pid, signal.SIGKILL)
 
 
@@ -109,7 +108,7 @@ def watch(run: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_the_slow_rank_is_named_beside_the_job_and_its_judge_ends_with_it(start: Start) -> None:
     job = start()
     said = job.wait()
-    until(lambda: not judges(job.run))
+    until(lambda: not beside.pids(job.run, beside.JUDGE))
     shown = watch(job.run, "--once")
 
     (verdict,) = [verdict for verdict in verdicts.read(job.run) if verdict.is_blaming]
@@ -128,11 +127,11 @@ def test_the_slow_rank_is_named_beside_the_job_and_its_judge_ends_with_it(start:
 def test_a_judge_that_is_killed_is_started_again_and_goes_on(start: Start) -> None:
     job = start(steps=240)
     until(lambda: job.step() >= 40)
-    (first,) = judges(job.run)
+    (first,) = beside.pids(job.run, beside.JUDGE)
     os.kill(first, signal.SIGKILL)
-    until(lambda: bool(judges(job.run)) and judges(job.run) != [first])
+    until(lambda: bool(beside.pids(job.run, beside.JUDGE)) and beside.pids(job.run, beside.JUDGE) != [first])
     job.wait()
-    until(lambda: not judges(job.run))
+    until(lambda: not beside.pids(job.run, beside.JUDGE))
 
     assert job.step() == 239
     blaming = [verdict for verdict in verdicts.read(job.run) if verdict.is_blaming]
@@ -173,7 +172,7 @@ def test_when_the_keeper_is_killed_another_one_goes_on_and_nothing_of_the_others
     keeper = job.keeper()
     keeper.kill()
     job.wait()
-    until(lambda: not judges(job.run))
+    until(lambda: not beside.pids(job.run, beside.JUDGE))
 
     batch_file = batches.BatchFile(batches.files_in(job.run)[0], run_file.id_of(job.run) or "")
     read = list(batch_file.read())
@@ -234,7 +233,7 @@ def test_a_full_shared_disk_costs_batches_and_nothing_else(start: Start, mount: 
     until(lambda: time.monotonic() - at > 3)
     fill.unlink()
     said = job.wait()
-    until(lambda: not judges(job.run))
+    until(lambda: not beside.pids(job.run, beside.JUDGE))
 
     assert len(said) == RANKS
     assert job.step() == 159

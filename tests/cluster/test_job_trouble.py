@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Iterator
 
 import pytest
-from builders import lives, soak
+from builders import beside, lives, soak
 from builders.mounts import frozen_disk  # noqa: F401
 
 from mstxkit.store import layout, run_file, settings_file, verdicts
@@ -118,7 +118,7 @@ def test_when_rank_0_the_keeper_and_the_judge_are_killed_another_one_judges_ever
     job.join(1, 2, 3)
     assert lives.wait_until(lambda: job.step() >= 30)
     for who in order.split(", "):
-        job.leave(0) if who == "rank 0" else os.kill(lives.judges(job.run)[0], signal.SIGKILL)
+        job.leave(0) if who == "rank 0" else os.kill(beside.pids(job.run, beside.JUDGE)[0], signal.SIGKILL)
     at = job.step()
     assert lives.wait_until(lambda: job.step() > at, 90.0)
     ended = job.end()
