@@ -51,19 +51,14 @@ class Desk:
 
     Attributes:
         outcome_steps: How many steps were judged that no judge before had judged.
+        writes: Does it write into the run, still? Not once a later desk of its name has begun.
     """
 
     def __init__(
-        self,
-        run: Path,
-        run_id: str,
-        who: str,
-        closing: Closing | None = None,
-        lock: int = -1,
-        writes: bool = True,
+        self, run: Path, run_id: str, who: str, closing: Closing | None = None, lock: int = -1, writes: bool = True,
         outlets: Outlets | None = None,
-    ) -> None:
-        self._lock, self._writes = lock, writes
+    ) -> None:  # fmt: skip
+        self._lock, self.writes = lock, writes
         self._run, self._run_id, self._who = run, run_id, who
         # As the judge before left it: this one goes on there.
         self._before = job_file.read(run, run_id) or JobState()
@@ -105,11 +100,6 @@ class Desk:
         return changed
 
     @property
-    def writes(self) -> bool:
-        """Does it write into the run, still? Not once a later desk of its name has begun."""
-        return self._writes
-
-    @property
     def pause_s(self) -> float:
         """Until it is worth a look again, as each asks a shared file system once a host: when a step is settled."""
         least_s = max(_PAUSE_LEAST_S, len(self._files) / _FILES_PER_S)
@@ -126,7 +116,7 @@ class Desk:
 
     def hold(self, lock: int | None) -> None:
         """Write into the run if this is its judge's lock, and only then; None: another one holds it."""
-        self._writes = lock is not None
+        self.writes = lock is not None
         self._lock = -1 if lock is None else lock
 
     def close(self) -> None:
@@ -153,9 +143,9 @@ class Desk:
         new = [role for role in outcome.figures if not self._was_judged(role)]
         self.outcome_steps += len(new)
         outcome = outcome._replace(verdicts=tuple(map(self._said, outcome.verdicts)))
-        if self._writes and self._outlets is not None:
+        if self.writes and self._outlets is not None:
             self._outlets.judged(new, outcome.verdicts)
-        if self._writes and new:
+        if self.writes and new:
             self._light_steps.consider(outcome.wants, time.monotonic())
         return outcome
 
@@ -179,7 +169,7 @@ class Desk:
 
     def _act(self) -> list[Verdict]:
         """Let verdicts that hold ask for profiles, where the job lets them."""
-        if not self._writes:
+        if not self.writes:
             return []
         limits = self.controller.acting
         asked = self._escalations.consider(self.controller.standing(), limits, time.time_ns())
@@ -220,12 +210,12 @@ class Desk:
 
     def _write(self) -> None:
         try:
-            if self._writes and self._is_replaced():
-                self._writes = False
+            if self.writes and self._is_replaced():
+                self.writes = False
             now_s = time.monotonic()
             has_figures = now_s - self._figures_s >= _FIGURES_EVERY_S and self.controller.figures != self._figures
             is_due = now_s >= self._job_s  # also where nothing is new: that it is said tells that somebody judges
-            if not self._writes or not (self._waiting or has_figures or is_due):
+            if not self.writes or not (self._waiting or has_figures or is_due):
                 return
             state = self._shown() if is_due else None
             if self._is_still_there():

@@ -148,29 +148,33 @@ class JobJudge:
         elif standing.is_news():
             yield standing.say(self._run, step.step, now_ns)
 
+    def _of_role(self, standing: StandingVerdict) -> list[StandingVerdict]:
+        """All that stand in its role."""
+        return [other for (role, _), other in self._standing.items() if role == standing.verdict.role]
+
+    def _of_other_ranks(self, standing: StandingVerdict) -> list[StandingVerdict]:
+        """Those of them that blame another rank."""
+        rank = standing.verdict.rank
+        return [other for other in self._of_role(standing) if other.blames_a_rank and other.verdict.rank != rank]
+
     def _is_part_of_another(self, standing: StandingVerdict) -> bool:
-        role = standing.verdict.role
-        return any(other.explains(standing) for (of, _), other in self._standing.items() if of == role)
+        return any(other.explains(standing) for other in self._of_role(standing))
 
     def _is_nothing_beside_another(self, standing: StandingVerdict) -> bool:
         """Has it turned out that nothing is lost by it, as it was blamed before the rank for which all wait was?"""
-        others = (other for (role, _), other in self._standing.items() if role == standing.verdict.role)
-        return not standing.costs_anything() and any(
-            other.blames_a_rank and other.verdict.rank != standing.verdict.rank and other.costs_anything()
-            for other in others
-        ) and standing.blames_a_rank  # fmt: skip
+        others = self._of_other_ranks(standing)
+        is_nothing = standing.blames_a_rank and not standing.costs_anything()
+        return is_nothing and any(other.costs_anything() for other in others)
 
     def _is_beside_another(self, standing: StandingVerdict) -> bool:
         """Does nobody wait for it, as all wait for another one? Or is it known already, by whatever name?
 
         On a host with too few CPUs, say, who is through with a stage first shares them with those that are not.
         """
-        others = [other for (role, _), other in self._standing.items() if role == standing.verdict.role]
         is_left = self._left.has_same(standing.verdict, standing.finding.key.where)
-        if is_left or any(other.is_of_same(standing) for other in others):
+        if is_left or any(other.is_of_same(standing) for other in self._of_role(standing)):
             return standing.finding.key.kind in OF_NOBODY
-        is_other = any(other.blames_a_rank and other.verdict.rank != standing.verdict.rank for other in others)
-        is_other = is_other or self._left.blames_another(standing.verdict)
+        is_other = bool(self._of_other_ranks(standing)) or self._left.blames_another(standing.verdict)
         return is_other and standing.blames_a_rank and not standing.costs_anything()
 
     def _begin(self, standing: StandingVerdict, step: RoleStep, now_ns: int) -> Verdict:

@@ -43,6 +43,7 @@ class MeasuredStep(NamedTuple):
         is_first: (K,) is it the gap before the step's first stage?
         error_s: (M,) bound of the error of each member's times.
         noise: (M, K) standard deviation of what is learned of each, from step to step.
+        is_comparable: (K,) are members compared by it? In a role where nobody waits for anybody, a gap is idleness.
     """
 
     kinds: tuple[Piece, ...]
@@ -62,6 +63,7 @@ class MeasuredStep(NamedTuple):
     is_first: npt.NDArray[np.bool_]
     error_s: Vector
     noise: Matrix
+    is_comparable: npt.NDArray[np.bool_]
 
 
 class Norms:
@@ -166,6 +168,7 @@ class Norms:
             kinds, at, mode, pieces.came_s, pieces.done_s, np.where(sure < 0, excess + sure, excess), learned,
             after_others(predicted), load, level, work, usual, took,
             _usual_of(took), pieces.is_first, step.error_s, noise,
+            _comparable(kinds, mode, pieces, step_s),
         )  # fmt: skip
 
     def _doubt_s(self, pieces: StepPieces, mode: npt.NDArray[np.int64], last_came: Matrix) -> Matrix:
@@ -224,6 +227,19 @@ def _choose(pieces: StepPieces, kept: npt.NDArray[np.bool_]) -> StepPieces:
         kinds, pieces.stages[kept], pieces.came_s[:, kept], pieces.done_s[:, kept], pieces.took_s[:, kept],
         pieces.is_first[kept], pieces.error_s[:, kept],
     )  # fmt: skip
+
+
+def _comparable(kinds: tuple[Piece, ...], mode: At, pieces: StepPieces, step_s: float) -> npt.NDArray[np.bool_]:
+    is_gap = np.array([kind.where in (BEFORE, BEHIND_GAP) for kind in kinds], bool)
+    somebody_waits = bool((mode == WAITS).any())
+    return ~is_gap | somebody_waits | (_enter_together(pieces.came_s, step_s) & pieces.is_first)
+
+
+def _enter_together(came_s: Matrix, step_s: float) -> bool:
+    """Do the members of this role go step by step together?"""
+    with np.errstate(all="ignore"):
+        apart_s = np.fmax.reduce(came_s, axis=0) - np.fmin.reduce(came_s, axis=0)
+    return bool(len(apart_s)) and bool(np.nanmin(apart_s, initial=np.inf) < 0.5 * step_s)
 
 
 def _features(

@@ -63,7 +63,7 @@ class RoleHistory:
         self._keys: tuple[str, ...] = ()
         self._ranks, self._loads, self._works = Ranks(0), Ranks(0), Ranks(0)
         self._ended_s: npt.NDArray[np.float64] | None = None
-        self._usual_s, self._is_comparable = np.zeros(0), np.zeros(0, bool)
+        self._usual_s = np.zeros(0)
         self._shown: list[MeasuredStep] = []
         self._builds_up, self._knows_work = tuple[str, ...](), False
 
@@ -141,7 +141,7 @@ class RoleHistory:
             fires = slow_rank.fires(limits, sums, excess.size) & self._stands_out(measured, sums, settings)
             lost_ratio = self._lost_s(measured, sums) / self.step_s
             fires &= naming.is_sure(measured, sums, lost_ratio, settings)
-            findings = self._findings(measured, sums, fires & self._is_comparable[None, :], limits, excess.size)
+            findings = self._findings(measured, sums, fires & measured.is_comparable[None, :], limits, excess.size)
             findings += self._stalls_now(measured, noise, sums, settings)
         self._ranks.learn(at, measured.learned, noise)
         if self._knows_work:
@@ -160,7 +160,7 @@ class RoleHistory:
         limit = settings.of(slow_rank.SlowRank).threshold
         lasts = ((sums.steps > _LASTS_STEPS) & (sums.score > limit)).any(axis=1)
         more_s = self._more_s(measured, measured.excess)
-        excess = np.where(self._is_comparable[None, :], measured.excess, np.nan)
+        excess = np.where(measured.is_comparable[None, :], measured.excess, np.nan)
         return self._stalls.add(
             settings.of(jitter.Jitter), self.last_step, measured._replace(excess=excess), noise, more_s, self.step_s,
             self.members, self._keys, np.asarray(lasts), self._losses.of_stall,
@@ -169,19 +169,6 @@ class RoleHistory:
     def _more_s(self, measured: MeasuredStep, excess: Matrix) -> Matrix:
         """(M, K) by how much longer it took than it would have without this excess."""
         return np.asarray((measured.took_s + self._base_s) * -np.expm1(-excess))
-
-    def _comparable(self, measured: MeasuredStep) -> npt.NDArray[np.bool_]:
-        """(K,): in a role where nobody waits for anybody, a gap is idleness."""
-        somebody_waits = bool((measured.mode == WAITS).any())
-        is_gap = np.array([kind.where in (cutting.BEFORE, BEHIND_GAP) for kind in measured.kinds], bool)
-        return ~is_gap | somebody_waits | (self._entered_together(measured) & measured.is_first)
-
-    def _entered_together(self, measured: MeasuredStep) -> bool:
-        """Do the members of this role go step by step together?"""
-        came = measured.came_s
-        with np.errstate(all="ignore"):
-            apart = np.fmax.reduce(came, axis=0) - np.fmin.reduce(came, axis=0)
-        return bool(len(apart)) and bool(np.nanmin(apart, initial=np.inf) < 0.5 * self.step_s)
 
     def _lost_s(self, measured: MeasuredStep, sums: slow_rank.RankSums) -> Matrix:
         """(M, K) by how much longer it takes than it should, as far as that was seen since it began."""
@@ -264,7 +251,7 @@ class RoleHistory:
         waited = measured.came_s - np.fmax.reduce(measured.came_s, axis=0)
         with np.errstate(invalid="ignore"):
             is_sure = (measured.mode != UNKNOWN) | (-middle_of(waited) < 0.1 * measured.usual_s)
-        is_sure &= self._is_comparable
+        is_sure &= measured.is_comparable
         is_explained = np.array([kind.stage in explained for kind in measured.kinds], bool)
         self._levels.drop(measured.at[is_explained])
         is_sure &= ~is_explained
@@ -349,7 +336,6 @@ class RoleHistory:
             ranks.widen(len(self._norms.columns))
         self._levels.widen(len(self._norms.columns))
         self._follow_usual(measured)
-        self._is_comparable = self._comparable(measured)
         self._shown.append(measured)
         return measured
 
