@@ -11,7 +11,7 @@ from ..incidents.page import headline
 from ..judging.sight import Judges, Sighting
 from ..reading.report import nobody
 from ..reading.report.escape import for_terminal, shown
-from ..reading.report.sentences import sentence
+from ..reading.report.sentences import not_come, sentence
 from ..reading.report.units import duration
 from ..store import verdicts
 from ..store.incidents import HANG, REQUEST
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 _VERDICTS_SHOWN, _LATE_SHOWN, _TEXT_AT_MOST = 3, 4, 300
 _NAME_COLUMNS, _NUMBER_COLUMNS, _WHO_COLUMNS, _WORK_COLUMNS = 26, 8, 12, 26
-# Where the bar is as short as it gets.
-_BESIDE_NAMES = 2 + 1 + 6 + 1 + 2 * _NUMBER_COLUMNS + 1 + _WHO_COLUMNS
+_BAR_LEAST, _BAR_MOST = 6, 60
+# What a line of a stage has beside its name and its bar.
+_BESIDE_COLUMNS = 2 + 1 + 1 + 2 * _NUMBER_COLUMNS + 1 + _WHO_COLUMNS
 _SMALL = 20
 _IN_ASCII = {ord("…"): "~", ord("µ"): "u", ord("·"): "-"}
 _NS = 1e9
@@ -125,7 +126,7 @@ def _of_verdict(verdict: Verdict, paper: Paper) -> Iterator[Text]:
     since = f"since step {verdict.since_step:,}" if verdict.since_step is not None else ""
     blame = line_of("! ", "bold red") if verdict.is_blaming else line_of("? ", "bold yellow")
     yield blame.append(sentence(fields), "bold")
-    failed = verdict.no_request and f", which did not come: {for_terminal(verdict.no_request, _TEXT_AT_MOST)}"
+    failed = not_come(for_terminal(verdict.no_request, _TEXT_AT_MOST))
     asked = f"profile asked for: {for_terminal(verdict.request, 40)}{failed}" if verdict.request else ""
     about = filter(None, (lost, since, for_terminal(verdict.waits_for, _TEXT_AT_MOST), asked))
     yield from _wrapped(paper.dot.join(about), paper)
@@ -180,14 +181,12 @@ def _of_role(role: RoleFigures, paper: Paper, rows: int, blamed: set[int | None]
 
 def _name_columns(paper: Paper) -> int:
     """Of a stage: in a narrow terminal fewer, so that who is the slowest is not cut off."""
-    return max(8, min(_NAME_COLUMNS, paper.columns - _BESIDE_NAMES))
+    return max(8, min(_NAME_COLUMNS, paper.columns - _BESIDE_COLUMNS - _BAR_LEAST))
 
 
 def _bar_columns(paper: Paper, has_work: bool) -> int:
-    taken = (
-        2 + _name_columns(paper) + 1 + 1 + 2 * _NUMBER_COLUMNS + 1 + _WHO_COLUMNS + (_WORK_COLUMNS if has_work else 0)
-    )
-    return max(6, min(60, paper.columns - taken))
+    taken = _BESIDE_COLUMNS + _name_columns(paper) + (_WORK_COLUMNS if has_work else 0)
+    return max(_BAR_LEAST, min(_BAR_MOST, paper.columns - taken))
 
 
 def _of_stage(

@@ -53,8 +53,12 @@ def top(
         sighting = sight.look()
         _show.as_json(_document(run, run_id, sighting)) if json else _print(console, sighting, run, _ROWS_ONCE)
         raise typer.Exit(FOUND_WRONG if any(verdict.is_blaming for verdict in sighting.verdicts) else 0)
-    last = _live(sight.look, console, run, lambda: run_file.id_of(folder) == run_id)
-    if last is None and run_file.id_of(folder) != run_id:
+
+    def is_there() -> bool:
+        return run_file.id_of(folder) == run_id
+
+    last = _live(sight.look, console, run, is_there)
+    if last is None and not is_there():
         _show.stop(f"{run} is gone: somebody has removed it, or another run lies there", FOUND_WRONG)
     if last is not None:
         _print(console, last, run, _ROWS_ONCE)

@@ -11,6 +11,7 @@ import typer
 
 from ..errors import MstxkitError, SettingError
 from ..reading.report.escape import for_terminal
+from ..reading.report.sentences import not_come
 from ..store.verdicts import Verdict
 from . import FOUND_WRONG, WRONG_USE, _run_folder, _show
 from ._progress import progress
@@ -150,8 +151,7 @@ def _line(verdict: Verdict) -> str:
     if verdict.withdrawn:
         return for_terminal(f"step {verdict.step}: {head}: withdrawn: {verdict.withdrawn}")
     profile = verdict.no_request and f"no profile: {verdict.no_request}"
-    failed = verdict.no_request and f", which did not come: {verdict.no_request}"
-    profile = f"asked for profile {verdict.request}{failed}" if verdict.request else profile
+    profile = f"asked for profile {verdict.request}{not_come(verdict.no_request)}" if verdict.request else profile
     clauses = (about, verdict.waits_for, profile, verdict.next and f"next: {verdict.next}")
     rest = "; ".join(filter(None, clauses))
     return for_terminal(f"step {verdict.step}: {head}: {rest}")

@@ -80,10 +80,8 @@ def _of_one_form(rows: pl.DataFrame, vocabulary: Vocabulary, need: Need) -> pl.D
     named |= members(rows["attributes"], [name for name in need.columns if name not in apart])
     site, stage = pl.lit(0, pl.UInt32).alias("site"), pl.lit(0, pl.UInt32).alias("stage")
     if need.texts:
-        site, stage = (
-            pl.lit(_sites(rows, vocabulary)),
-            pl.lit(_replaced(rows["stage"], vocabulary.stage_code, pl.UInt32)),
-        )
+        site = pl.lit(_sites(rows, vocabulary))
+        stage = pl.lit(_replaced(rows["stage"], vocabulary.stage_code, pl.UInt32))
     is_single = ~pl.col("attributes").str.starts_with(COALESCED).fill_null(False)
     ended = pl.when(is_single).then(pl.col("start_ns") + pl.col("duration_ns").fill_null(0))
     return rows.select(
@@ -122,13 +120,13 @@ def _sites(rows: pl.DataFrame, vocabulary: Vocabulary) -> pl.Series:
     texts = list(names)
     keys = ((name * len(texts) + domain) * 2 + rows["is_stage"].fill_null(False).cast(pl.Int64)).to_numpy()
     if len(texts) > _FEW:
-        different, keys = np.unique(keys, return_inverse=True)
+        different, places = np.unique(keys, return_inverse=True)
     else:  # to count is faster than to sort
-        different = np.flatnonzero(np.bincount(keys))
+        is_there = np.bincount(keys) > 0
+        different, places = np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[keys]
     sites = [SiteText(texts[k // 2 // len(texts)], texts[k // 2 % len(texts)], k % 2) for k in different.tolist()]
-    codes = np.zeros(int(keys.max(initial=-1)) + 1, dtype=np.uint32)
-    codes[different if len(texts) <= _FEW else slice(None)] = [vocabulary.site_code(site) for site in sites]
-    return pl.Series("site", codes[keys], dtype=pl.UInt32)
+    codes = np.array([vocabulary.site_code(site) for site in sites], dtype=np.uint32)
+    return pl.Series("site", codes[places], dtype=pl.UInt32)
 
 
 def members(texts: pl.Series, names: Sequence[str]) -> dict[str, pl.Series]:

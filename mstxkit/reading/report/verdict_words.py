@@ -13,7 +13,7 @@ from . import nobody
 from .escape import SENTENCE_LIMIT, for_terminal, shown
 from .evidence_words import evidence
 from .number_table import percent
-from .sentences import blames, sentence
+from .sentences import blames, not_come, sentence
 
 _SHOWN = 5
 
@@ -64,8 +64,7 @@ def _profile(verdict: dict[str, Any]) -> str:
     """What it has asked for by itself, or why it has not."""
     why_not = for_terminal(verdict["no_request"] or "", SENTENCE_LIMIT)
     if verdict["request"]:
-        failed = f", which did not come: {why_not}" if why_not else ""
-        return f"it has asked for one by itself: request {shown(verdict['request'])}{failed}"
+        return f"it has asked for one by itself: request {shown(verdict['request'])}{not_come(why_not)}"
     return f"none was asked for: {why_not}" if why_not else ""
 
 
