@@ -18,10 +18,11 @@ from . import __version__, faults
 from .cluster.agent import Agent
 from .errors import CaptureError
 from .escalation.duty.standby import Standby
-from .host import environment, identity, imports
-from .recorder import forking, here, outliving
+from .host import environment, identity
+from .recorder import exits, forking, here, outliving, pool_children
 from .recorder.keeper import HandingOn, Keeper
 from .recorder.last_words import LastWordsHere
+from .recorder.late_start import LateStart
 from .recorder.process import Recorder
 from .recorder.rings import Rings
 from .recorder.sealer import Sealer
@@ -41,9 +42,7 @@ class _Beside:
     hooks_are_set = False
     lock = threading.RLock()
     has_lock = False  # does a fork that is under way hold it?
-    run_hangs = False  # did that fork leave a thread behind?
-    # In a forked child, the thread that begins to record late, and how long the end waits for it; seconds.
-    beginning: tuple[threading.Thread, float] | None = None
+    late_start: LateStart | None = None  # of a forked child that does not record yet
 
 
 _beside = _Beside()
@@ -63,6 +62,7 @@ def start(folder: Path, limits: Any, settings: Any, told_to_children: Mapping[st
     Raises:
         CaptureError: the folder or a limit cannot be used, or this process records into another run already.
     """
+    _begin_now(limits.stop_s)
     with _lock():
         if records_into(folder):
             return False
@@ -76,7 +76,7 @@ def start(folder: Path, limits: Any, settings: Any, told_to_children: Mapping[st
         os.environ[environment.RUN_ID] = recorder.run_id
         _take(recorder)
         _set_hooks()
-        _stop_with_multiprocessing()
+        pool_children.stop_with_finalizers(_stop_in_child)
         _beside.keeper.begin()
         _tell(here.when_started)
         return True
@@ -96,8 +96,20 @@ def records_into(folder: Path) -> bool:
 
 def recorder_here() -> Recorder | None:
     """The recorder of this process; None while nothing is recorded."""
+    _begin_now(forking.WAITS_AT_MOST_S)
     with _lock():
         return here.recorder
+
+
+def _late_start() -> LateStart | None:
+    late = _beside.late_start
+    return late if late is not None and late.pid == os.getpid() else None
+
+
+def _begin_now(wait_s: float) -> None:
+    late = _late_start()
+    if late is not None:
+        late.now(wait_s)
 
 
 def doing() -> str | None:
@@ -140,6 +152,7 @@ def _take(recorder: Any) -> None:
         if _beside.settings.hang_s:
             _beside.last_words = LastWordsHere(recorder.live.path, rings.read_now, recorder.learn_identity)
         words = (lambda: 0) if _beside.last_words is None else _beside.last_words.consider
+        recorder.sealer.start_others = _resume_others
         recorder.sealer.each_quiet_look = keeper.consider
         recorder.sealer.is_looked_for = lambda: standby.is_on_duty
         standby.each_look = lambda: _see_to(keeper, recorder.sealer)
@@ -187,10 +200,25 @@ def stop(run: Path | None = None, exc: BaseException | None = None) -> None:
         run: The run folder.
         exc: The exception by which that comes.
     """
+    exc = _end_late_start(run, exc)
     last_words, recorder = _beside.last_words, here.recorder
     if last_words is not None and recorder is not None and run in (None, recorder.run):
         last_words.tell_of(exc)
     _end(_stop_and_hand_over, run)
+
+
+def _end_late_start(run: Path | None, exc: BaseException | None) -> BaseException | None:
+    """A forked child that has recorded nothing when it stops leaves nothing, unless an exception ends it: this one."""
+    late = _late_start()
+    if late is None or run not in (None, late.parent.run):
+        return exc
+    wait_s = late.parent.limits.stop_s
+    if exc is not None or exits.error() is not None:
+        late.now(wait_s)
+        return exc or getattr(sys, "last_value", None)
+    late.leave_off(time.monotonic() + wait_s)
+    _beside.late_start = None
+    return None
 
 
 def _stop_and_hand_over(recorder: Recorder, keeper: Keeper, deadline: float) -> None:
@@ -208,7 +236,6 @@ def _discard(recorder: Recorder, keeper: Keeper, _: float) -> None:
 
 
 def _end(end: Callable[[Recorder, Keeper, float], None], run: Path | None) -> None:
-    _await_beginning()
     with _lock():
         recorder, keeper, standby, rings = here.recorder, _beside.keeper, _beside.standby, _beside.rings
         last_words = _beside.last_words
@@ -227,13 +254,6 @@ def _end(end: Callable[[Recorder, Keeper, float], None], run: Path | None) -> No
             faults.note("capturing.end", exc)
         _put_back_environment()
         _tell(when_stopped)
-
-
-def _await_beginning() -> None:
-    """A child that was late to begin and ends already: what it can still say, it says."""
-    if _beside.beginning is not None:
-        (thread, seconds), _beside.beginning = _beside.beginning, None
-        thread.join(seconds)
 
 
 def _tell_children(variables: Mapping[str, str]) -> None:
@@ -268,8 +288,11 @@ def _before_fork() -> None:
     """
     faults.hold()  # from here on locks of logging may be held for the fork, by this very thread
     deadline = time.monotonic() + forking.WAITS_AT_MOST_S
-    _beside.has_lock = _lock().acquire(timeout=forking.WAITS_AT_MOST_S)
     try:
+        late = _late_start()
+        if late is not None:  # before the lock, which it needs to end
+            forking.end_threads(late.leave_off, deadline)
+        _beside.has_lock = _lock().acquire(timeout=forking.WAITS_AT_MOST_S)
         if here.recorder is not None:
             forking.end_threads(_park, deadline)
     except Exception as exc:
@@ -282,14 +305,12 @@ def _park(deadline: float) -> int:
     parked = 0 if recorder is None else recorder.park(deadline)
     others = [_beside.keeper.leave_off, _beside.standby.park]
     others += [] if _beside.last_words is None else [_beside.last_words.leave_off]
-    parked += sum(int(end(deadline)) for end in others)
-    _beside.run_hangs = time.monotonic() >= deadline
-    return parked
+    return parked + sum(int(end(deadline)) for end in others)
 
 
 def _after_fork_in_parent() -> None:
     try:
-        if here.recorder is not None:
+        if here.recorder is not None or _late_start() is not None:
             forking.start_threads(_resume)
     except Exception as exc:
         faults.note("capturing.after_fork", exc)
@@ -304,21 +325,38 @@ def _resume() -> None:
     if not _lock().acquire(timeout=forking.WAITS_AT_MOST_S):
         return  # another thread is just stopping or starting all of them
     try:
+        late = _late_start()
+        if here.recorder is not None:
+            here.recorder.sealer.background.start()
+        elif late is not None:
+            late.start()
+    finally:
+        _beside.lock.release()
+
+
+def _resume_others() -> bool:
+    """In the sealer's thread, some time after a fork. False: not now, as another thread forks, or starts or stops."""
+    if not _lock().acquire(blocking=False):
+        return False
+    try:
         if here.recorder is not None:
             here.recorder.resume()
             _beside.standby.resume()
             _beside.keeper.start()
             if _beside.last_words is not None:
                 _beside.last_words.start()
+        return True
     finally:
         _beside.lock.release()
 
 
 def _after_fork_in_child() -> None:
-    parent = here.recorder
+    parent, late = here.recorder, _beside.late_start
+    if parent is None and late is not None:
+        parent = late.parent
     _forget_keeper()
     _take(None)
-    _beside.lock, _beside.has_lock, _beside.beginning = threading.RLock(), False, None
+    _beside.lock, _beside.has_lock, _beside.late_start = threading.RLock(), False, None
     faults.reset()
     identity.forked()
     if parent is None:
@@ -327,16 +365,9 @@ def _after_fork_in_child() -> None:
         parent.abandon()
         if _is_about_to_exec(sys._getframe().f_back):
             return
-        _stop_with_multiprocessing()
-        if _beside.run_hangs:  # the child is not to wait for a folder that has just kept its parent waiting
-            thread = threading.Thread(target=_begin_in_child, args=(parent,), name="mstxkit-begin", daemon=True)
-            thread.start()
-            _beside.beginning = thread, parent.limits.stop_s
-            thread.join(forking.WAITS_AT_MOST_S)
-            if thread.is_alive():
-                faults.count("a late child")  # not logged: a program may fork for each sample of a batch
-        else:
-            _begin_in_child(parent)
+        pool_children.stop_with_finalizers(_stop_in_child)
+        _beside.late_start = LateStart(parent, _begin_in_child)
+        _beside.late_start.start()
     except Exception as exc:
         faults.note("capturing.in_forked_child", exc)
 
@@ -349,6 +380,8 @@ def _begin_in_child(parent: Recorder) -> None:
         _tell(here.when_started)
     except Exception as exc:
         faults.note("capturing.in_forked_child", exc)
+    finally:
+        _beside.late_start = None
 
 
 def _is_about_to_exec(caller: FrameType | None) -> bool:
@@ -375,45 +408,6 @@ def _hand_over(keeper: Keeper, deadline: float) -> None:
         faults.note("keeper", exc)
 
 
-class _Token:
-    """multiprocessing keys its after-fork calls by a living object."""
-
-
-_token = _Token()
-
-
-def _stop_with_multiprocessing() -> None:
-    """A child of multiprocessing leaves by os._exit (fork, forkserver), past atexit: stop by its own finalizers.
-
-    And learn which child it is as soon as multiprocessing says so: it may be ended long before the sealer looks.
-
-    Source: CPython 3.9 to 3.13, `multiprocessing/process.py`, `BaseProcess._bootstrap`: finalizers are cleared, then
-        after-fork calls run; so both what is captured before it (a fork, an import of the main
-        module) and what its target captures is stopped. From 3.10 on a spawned child has an `_after_fork` that does
-        nothing instead (`context.py`): it leaves through atexit. Where another thread is just importing it, this
-        process is no child of it.
-    """
-    util, process = sys.modules.get("multiprocessing.util"), sys.modules.get("multiprocessing.process")
-    if util is None or process is None or imports.is_loading(util) or imports.is_loading(process):
-        return
-    util.register_after_fork(_token, _begin_with_multiprocessing)
-    if process.parent_process() is not None:
-        util.Finalize(None, _stop_in_child, exitpriority=-100)
-    spawned: Any = getattr(sys.modules.get("multiprocessing.context"), "SpawnProcess", object)
-    if getattr(process.current_process(), "_inheriting", False) and "_after_fork" in vars(spawned):
-        spawned._after_fork = staticmethod(_learn)
-
-
-def _begin_with_multiprocessing(token: _Token) -> None:
-    sys.modules["multiprocessing.util"].Finalize(None, _stop_in_child, exitpriority=-100)
-    _learn()
-
-
 def _stop_in_child() -> None:
     """Called while the exception is handled that ends the child, if one does; no hook hears of it."""
     stop(exc=sys.exc_info()[1])
-
-
-def _learn() -> None:
-    if identity.on_learnt is not None:
-        identity.on_learnt()

@@ -1,8 +1,10 @@
-"""Whether a thread that is started here is one of the kernel's."""
+"""Whether a thread that is started here is one of the kernel's, and what such a one waits for."""
 
 from __future__ import annotations
 
 import _thread
+
+from . import proc_files
 
 _REPLACERS = ("gevent", "eventlet")
 
@@ -18,3 +20,11 @@ def replaced_by() -> str | None:
     module = getattr(_thread.start_new_thread, "__module__", None) or ""
     library = module.partition(".")[0]
     return library if library in _REPLACERS else None
+
+
+def is_runnable(native_id: int | None) -> bool:
+    """Does this thread of this process run, or would it if it had a CPU? False where that is not known."""
+    try:
+        return proc_files.content(f"/proc/self/task/{native_id}/stat").rpartition(b") ")[2][:1] == b"R"
+    except OSError:
+        return False

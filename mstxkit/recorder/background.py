@@ -102,6 +102,12 @@ class Background:
         return self._thread is not None
 
     @property
+    def lacks_cpu(self) -> bool:
+        """Does it work, or wait for a CPU to work on? Else it sleeps, or waits for what is below."""
+        thread = self._thread
+        return thread is not None and threads.is_runnable(thread.native_id)
+
+    @property
     def is_pausing(self) -> bool:
         """In a turn: shall it end soon?"""
         return self._pausing.is_set()

@@ -171,10 +171,7 @@ class Recorder:
         """End the background threads, sealer and heartbeat, around a fork, but wait no longer than `deadline` for the
         sealer. How many have ended?
         """
-        sealing = self.sealer.background
-        had_heartbeat, has_ended = sealing.runs, sealing.pause(deadline)
-        engine.stop_heartbeat()
-        return had_heartbeat + has_ended
+        return self.sealer.park(deadline) + engine.stop_heartbeat()
 
     def stop(self, deadline: float | None = None, then: Callable[[], object] = lambda: None) -> None:
         """Seal what is there, say what is open, and remove the live file; where that fails, or is not done by

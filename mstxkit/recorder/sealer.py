@@ -35,6 +35,8 @@ _A_LITTLE_S = 0.01
 _OF_ITSELF_S = 5.0
 # How often coalesced calls are written and costs looked at; a little less, as a tick may come early.
 _GOVERN_EVERY_NS = 990_000_000
+# After a fork only this thread is there, asleep, until no other fork has come for so long, or they came for that long.
+_FORKS_AGAIN_WITHIN_S, _FORKS_AT_MOST_S = 0.02, 0.5
 # What another number in a counter may add to a block.
 _MORE_BYTES = 64
 
@@ -63,7 +65,8 @@ class Sealer:
         self._rotating = jitter.Every(seal_every_s, "seal", time.monotonic())
         self.governor = Governor(budget_ratio, outside_ns())
         self._governed_ns = 0
-        self._recorded, self._quiet_looks, self._ticked_s = (0, 0), 0, 0.0
+        self._recorded, self._quiet_looks, self._ticked_s = (0, 0), 0, time.monotonic()
+        self._parked_s: float | None = None  # since when all of our threads are, but this one
         self._of_itself = jitter.Every(_OF_ITSELF_S, "itself", time.monotonic())
         self._known: tuple[tuple[int, ...], dict[str, Any]] = (), {}
         # Called at each tick in this thread, also where a step is over; must not raise.
@@ -72,6 +75,8 @@ class Sealer:
         self.each_second: Callable[[], int] = lambda: 0
         # The same where nothing is recorded, of what does not wait for that, several times between two of the above.
         self.each_quiet_look: Callable[[], int] = lambda: 0
+        # Called in this thread some time after a fork: starts the other threads. False: not now.
+        self.start_others: Callable[[], bool] = lambda: True
         # Is that done by another thread, which calls `tick_too` as well?
         self.is_looked_for: Callable[[], bool] = lambda: False
         self._govern()
@@ -81,6 +86,11 @@ class Sealer:
         if self._quiet_looks > _QUIET_LOOKS and time.monotonic() > self._ticked_s + _QUIET_TICK_S:
             engine.wake()
 
+    def park(self, deadline: float | None = None) -> bool:
+        """End the thread around a fork, as `Background.pause` does; started again, it is the one that starts others."""
+        self._parked_s = self._parked_s or time.monotonic()
+        return self.background.pause(deadline)
+
     def close(self) -> None:
         """From now on no bank of the engine is this sealer's: it may be another live file's by the time that a write
         returns which hangs now.
@@ -89,11 +99,25 @@ class Sealer:
             self._is_over = True
 
     def _turn(self) -> bool:
+        if self._parked_s is not None and not self._has_started_others(self._parked_s):
+            return True
         work = self._tick if self._sleep() else self._look
         if not self.background.is_pausing and not self._safely(work):
             # A full disk stays full for a while, and the hot path wakes us at each record that it has to drop.
             self.background.sleep(_TICK_S)
         return True
+
+    def _has_started_others(self, parked_s: float) -> bool:
+        """To end and start all threads takes milliseconds, and a program may fork for each sample of a batch."""
+        if time.monotonic() < parked_s + _FORKS_AT_MOST_S:
+            self.background.sleep(_FORKS_AGAIN_WITHIN_S)
+        if self.background.is_pausing:
+            return False
+        self._parked_s = None  # before: a fork that comes then says it anew
+        if not self.start_others():
+            self._parked_s = parked_s
+            self.background.sleep(_FORKS_AGAIN_WITHIN_S)
+        return self._parked_s is None
 
     def _sleep(self) -> bool:
         """A process that has recorded nothing for a while is looked at again once it does, or after a longer one.
@@ -104,10 +128,10 @@ class Sealer:
         recorded = livefile.recorded(self._live.view, self._live.layout)
         self._quiet_looks = self._quiet_looks + 1 if recorded == self._recorded else 0
         self._recorded = recorded
-        if self._quiet_looks <= _QUIET_LOOKS:
-            engine.wait(_TICK_S)
-            return True
         now_s = time.monotonic()
+        if self._quiet_looks <= _QUIET_LOOKS:
+            engine.wait(max(0.0, min(_TICK_S, self._ticked_s + _TICK_S - now_s)))
+            return True
         is_left = recorded[1] > 0  # in the bank: it is sealed in time
         look_s, every_s = (_LOOKED_FOR_TICK_S,) * 2 if self.is_looked_for() else (_QUIET_LOOK_S, _QUIET_TICK_S)
         tick_s = self._ticked_s + every_s

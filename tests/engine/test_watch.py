@@ -10,6 +10,8 @@ import pytest
 from builders.watcher import Watcher, marked, once
 from builders.written_banks import FAKE, Written
 
+from mstxkit import faults
+
 # ---- which ranges ----
 
 
@@ -299,3 +301,46 @@ def test_what_stages_seen_gave_is_the_callers(engine: Any, recorded: Written) ->
         engine.stages_seen().clear()
 
     assert "seen" in engine.stages_seen()
+
+
+# ---- the first of all ----
+
+
+@pytest.mark.parametrize("first", ["range", "mark", "wrapper"])
+def test_who_waits_for_the_first_range_or_mark_is_called_once_and_before_it(
+    engine: Any, recorded: Written, first: str
+) -> None:
+    called: list[bool] = []
+    site = engine.intern("wrapper")
+    engine.set_recording(False)
+    engine.await_first(lambda: (called.append(engine.recording()), engine.set_recording(True)))
+    for _ in range(2):
+        if first == "range":
+            with engine.mstx_range("range"):
+                pass
+        elif first == "mark":
+            engine.mark("mark")
+        else:
+            once(engine, site)
+
+    assert called == [True], "wrappers ask whether anything is on, and must go on"
+    assert [row.name for row in (*recorded.ranges, *recorded.marks)] == [first] * 2
+
+
+def test_who_waits_no_more_is_not_called(engine: Any) -> None:
+    called: list[bool] = []
+    engine.await_first(lambda: called.append(True))
+    engine.await_first(None)
+    with engine.mstx_range("range"):
+        pass
+
+    assert called == [] and not engine.recording()
+
+
+def test_who_waits_and_fails_costs_a_fault_and_is_not_called_again(engine: Any) -> None:
+    engine.await_first(lambda: 1 / 0)
+    for _ in range(2):
+        with engine.mstx_range("range"):
+            pass
+
+    assert faults.counts == {"watch.first": 1} and not engine.recording()

@@ -103,6 +103,7 @@ def test_the_heartbeat_survives_a_fork_in_parent_and_child(run: Path) -> None:
         mstxkit.capture(sys.argv[1], heartbeat_s=0.01)
         pid = os.fork()
         forked = time.monotonic_ns()
+        mstxkit.mark("goes on")
         view = here.live_view()
         deadline = time.monotonic() + 20
         while livefile.heartbeat_ns(view) < forked and time.monotonic() < deadline:

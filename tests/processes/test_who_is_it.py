@@ -52,9 +52,6 @@ def test_pools_and_plain_children_are_told_apart(run: Path, tmp_path: Path, meth
             with mstxkit.stage("reward"):
                 time.sleep(0.02)
 
-        def wait():
-            time.sleep(600)
-
         if __name__ == "__main__":
             mstxkit.capture(sys.argv[1])
             context = multiprocessing.get_context(sys.argv[2])
@@ -67,9 +64,8 @@ def test_pools_and_plain_children_are_told_apart(run: Path, tmp_path: Path, meth
             with ProcessPoolExecutor(1, mp_context=context) as pool:
                 list(pool.map(work, range(2)))
             children = [context.Process(target=work, args=(0,)), context.Process(target=work, args=(0,), name="scorer")]
-            for child in children:
+            for child in children:  # one after the other: they are in the order in which they begin to record
                 child.start()
-            for child in children:
                 child.join()
         """,
         method, RANK="0", WORLD_SIZE="2",
@@ -112,6 +108,7 @@ def test_a_fork_is_a_child_and_not_what_its_parent_said_it_was(run: Path) -> Non
         import multiprocessing, os, sys, mstxkit
 
         def work():
+            mstxkit.mark("at work")
             if not os.fork():
                 with mstxkit.mstx_range("of a child's child"):
                     pass

@@ -41,12 +41,14 @@ static PyObject *hot_set_clock(PyObject *self, PyObject *value)
         PyErr_SetString(PyExc_ValueError, "the clock cannot change while a live file is attached");
         return NULL;
     }
+    int is_counter = kind == CLOCK_TSC || kind == CLOCK_CNTVCT;
+    if (is_counter && kind == g.clock && g.first_ns) Py_RETURN_NONE; /* known since long, as in a forked child */
     g.clock = (uint32_t)kind;
     g.ticks_per_ns = 1.0;
     Anchor first = take_anchor();
     g.first_ticks = first.ticks;
     g.first_ns = first.mono;
-    if (kind == CLOCK_TSC || kind == CLOCK_CNTVCT) { /* a first estimate; later anchors refine it */
+    if (is_counter) { /* a first estimate; later anchors refine it */
         struct timespec pause = {0, 1000000};
         Py_BEGIN_ALLOW_THREADS
         nanosleep(&pause, NULL);
@@ -253,6 +255,7 @@ static PyMethodDef hot_methods[] = {
     {"set_watch", hot_set_watch, METH_VARARGS, NULL},
     {"watch", hot_watch, METH_O, NULL},
     {"watch_site", hot_watch_site, METH_O, NULL},
+    {"await_first", hot_await_first, METH_O, NULL},
     {"stages_seen", hot_stages_seen, METH_NOARGS, NULL},
     {"count_fault", hot_count_fault, METH_NOARGS, NULL},
     {"counters", hot_counters, METH_NOARGS, NULL},

@@ -317,7 +317,7 @@ def wake() -> None:
 def start_heartbeat(seconds: float, /) -> None:
     """Keep the header's heartbeat and anchors."""
 
-def stop_heartbeat() -> None:
+def stop_heartbeat() -> bool:
     """End the heartbeat thread, and wait for it."""
 
 def anchor() -> None:
@@ -403,6 +403,13 @@ def watch_site(site: Site, /) -> None:
 
     Raises:
         TypeError: `site` is none.
+    """
+
+def await_first(hook: Callable[[], object] | None, /) -> None:
+    """Call this once the next range or mark is about to begin, whoever it is; None: nobody waits for it any more.
+
+    `hook` may switch recording on: then that range is recorded. Threads that come while it runs call it too. A forked
+    child waits for nothing until it is told to.
     """
 
 def stages_seen() -> list[str]:

@@ -61,7 +61,7 @@ enum { DROPPED, SLOTS_OVERFLOWED, ATTRIBUTES_LOST, NAMES_CAPPED, TEXTS_CUT, FAUL
 enum { CLOCK_MONO = 1, CLOCK_TSC, CLOCK_CNTVCT, CLOCK_FAKE };
 
 /* What `g.on` holds: zero means that a range does nothing at all. */
-enum { ON_RECORD = 1, ON_DIRECT = 2, ON_SINK_0 = 4, ON_SINKS = 4 | 8 | 16, ON_WATCH = 32 };
+enum { ON_RECORD = 1, ON_DIRECT = 2, ON_SINK_0 = 4, ON_SINKS = 4 | 8 | 16, ON_WATCH = 32, ON_AWAITED = 64 };
 
 struct Range;
 

@@ -160,6 +160,7 @@ static PyObject *hot_mark(PyObject *self, PyObject *const *args, Py_ssize_t n, P
     (void)self;
     if (n != 1) return wrong_arguments("mark(message, *, domain='default', stream=None, **attributes)");
     if (!g.on) Py_RETURN_NONE;
+    if (g.on & ON_AWAITED) tell_first();
     Range *r = range_with_keywords(args, n, NULL, 0);
     if (!r) { note_fault("mark"); Py_RETURN_NONE; }
     if (kwnames) take_keywords(r, args + n, kwnames, -1, 1);

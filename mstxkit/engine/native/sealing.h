@@ -299,8 +299,9 @@ static PyObject *hot_start_heartbeat(PyObject *self, PyObject *value)
 static PyObject *hot_stop_heartbeat(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
+    int had_one = g.beat_running;
     stop_beating();
-    Py_RETURN_NONE;
+    return PyBool_FromLong(had_one);
 }
 static PyObject *hot_anchor(PyObject *self, PyObject *unused)
 {

@@ -1,5 +1,5 @@
-/* Hooks into Python: a watched range begins, has ended; the process's step has changed. And which stages there have
- * been.
+/* Hooks into Python: a watched range begins, has ended; the process's step has changed; the first range or mark is
+ * there. And which stages there have been.
  *
  * A site with a stage of its own is watched, and whichever `watch_site` marked. A hook may do anything, also start a
  * profiler that sets a sink, or let another thread run: what was known before it is read again. Hooks are those of
@@ -14,6 +14,7 @@ static struct {
     uint32_t process;            /* of which they are: below */
     uint32_t told_step;          /* which step `stepped` was told of last, and on which thread */
     unsigned long told_on;
+    PyObject *first;             /* of this process, while ON_AWAITED */
 } g_watch;
 
 static uint16_t g_seen[STAGE_MAX]; /* ids of the stages begun in this process, in order */
@@ -22,9 +23,8 @@ static uint32_t g_seen_count;
 /* This process among its ancestors; never 0. */
 static inline uint32_t this_process(void) { return g.forks + 1; }
 
-static COLD void tell(PyObject *hook, PyObject *const *args, size_t n, const char *where)
+static COLD void call_hook(PyObject *hook, PyObject *const *args, size_t n, const char *where)
 {
-    if (!hook || g_watch.process != this_process()) return;
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     Py_INCREF(hook);
@@ -33,6 +33,18 @@ static COLD void tell(PyObject *hook, PyObject *const *args, size_t n, const cha
     Py_XDECREF(done);
     Py_DECREF(hook);
     PyErr_Restore(type, value, trace);
+}
+
+static COLD void tell(PyObject *hook, PyObject *const *args, size_t n, const char *where)
+{
+    if (hook && g_watch.process == this_process()) call_hook(hook, args, n, where);
+}
+
+/* Threads that come while the hook runs call it too: each may wait until recording has begun. */
+static COLD void tell_first(void)
+{
+    if (g_watch.first) call_hook(g_watch.first, NULL, 0, "watch.first");
+    g.on &= ~(uint32_t)ON_AWAITED;
 }
 
 /* The process in which `left` is to be told of it; 0: nobody was told. */
@@ -94,6 +106,15 @@ static PyObject *hot_watch(PyObject *self, PyObject *value)
     if (on < 0) return NULL;
     if (on) g.on |= ON_WATCH;
     else g.on &= ~(uint32_t)ON_WATCH;
+    Py_RETURN_NONE;
+}
+
+static PyObject *hot_await_first(PyObject *self, PyObject *hook)
+{
+    (void)self;
+    Py_XSETREF(g_watch.first, Py_XNewRef(given(hook, NULL)));
+    if (g_watch.first) g.on |= ON_AWAITED;
+    else g.on &= ~(uint32_t)ON_AWAITED;
     Py_RETURN_NONE;
 }
 

@@ -71,13 +71,14 @@ def start_heartbeat(view: memoryview, seconds: float, every_beat: Callable[[], N
         _beat = beat
 
 
-def stop_heartbeat() -> None:
-    """End that thread and wait for it."""
+def stop_heartbeat() -> bool:
+    """End that thread and wait for it. Was there one?"""
     global _beat
     beat, _beat = _beat, None
     if beat is not None and beat.thread is not threading.current_thread():
         beat.stop.set()
         beat.thread.join()
+    return beat is not None
 
 
 def forget_heartbeat() -> None:

@@ -38,16 +38,16 @@ from .steps import (
     step,
     take_summaries,
 )  # fmt: skip
-from .watch import set_watch, watch
+from .watch import await_first, set_watch, watch
 
 __all__ = [
-    "NATIVE", "Driven", "Range", "Site", "Span", "add_cost", "anchor", "at_step", "attach", "bank_texts", "carried",
-    "carry", "clear_direct", "clear_sink", "clock_kind", "count_fault", "counters", "current_stage", "current_step",
-    "detach", "driven", "encode_bank", "encode_into", "encode_left", "flush_coalesced", "full_bank", "intern",
-    "is_on", "limit", "mark", "mstx_range", "now", "opened", "process_step", "recording", "release_bank", "rotate",
-    "set_clock", "set_direct", "set_fake_ticks", "set_hooks", "set_recording", "set_sink", "set_watch", "site_costs",
-    "stage", "stage_keys", "stage_times", "stages_seen", "start_heartbeat", "step", "stop_heartbeat", "stored",
-    "take_summaries", "text_columns", "throttle", "ticks_per_ns", "timed", "wait", "wait_for_records", "wake",
+    "NATIVE", "Driven", "Range", "Site", "Span", "add_cost", "anchor", "at_step", "attach", "await_first", "bank_texts",
+    "carried", "carry", "clear_direct", "clear_sink", "clock_kind", "count_fault", "counters", "current_stage",
+    "current_step", "detach", "driven", "encode_bank", "encode_into", "encode_left", "flush_coalesced", "full_bank",
+    "intern", "is_on", "limit", "mark", "mstx_range", "now", "opened", "process_step", "recording", "release_bank",
+    "rotate", "set_clock", "set_direct", "set_fake_ticks", "set_hooks", "set_recording", "set_sink", "set_watch",
+    "site_costs", "stage", "stage_keys", "stage_times", "stages_seen", "start_heartbeat", "step", "stop_heartbeat",
+    "stored", "take_summaries", "text_columns", "throttle", "ticks_per_ns", "timed", "wait", "wait_for_records", "wake",
     "watch", "watch_site",
 ]  # fmt: skip
 
@@ -115,7 +115,7 @@ def set_recording(on: object) -> None:
 def _switch() -> None:
     was_on, live = ranges.is_on, ranges.live
     ranges.is_recording = _wants_recording and live is not None
-    is_on = ranges.is_recording or sinks.is_any() or watching.is_watching
+    is_on = ranges.is_recording or sinks.is_any() or watching.is_watching or watching.is_awaited
     ranges.is_on = is_on
     quick.is_quick = ranges.is_recording and not sinks.is_any()
     tracks.renew()
@@ -255,9 +255,9 @@ def start_heartbeat(seconds: float) -> None:
         clock.start_heartbeat(ranges.live.view, seconds, check_age)
 
 
-def stop_heartbeat() -> None:
-    """End the heartbeat thread, and wait for it."""
-    clock.stop_heartbeat()
+def stop_heartbeat() -> bool:
+    """End the heartbeat thread, and wait for it. Was there one?"""
+    return clock.stop_heartbeat()
 
 
 def anchor() -> None:

@@ -68,6 +68,8 @@ def begin(
     may_move: bool = False,
 ) -> Open | None:  # fmt: skip
     """Begin a range in the calling context. None where nothing is on, or where that fails and no hook was called."""
+    if watch.is_awaited:
+        watch.first()
     if not is_on:
         return None
     watched_in = None
@@ -244,6 +246,8 @@ def _leave(opened: Open, node: Node, at: int) -> None:
 
 def mark(message: Any, domain: Any, stream: Any, attributes: dict[str, Any]) -> None:
     """An instant, in the calling context."""
+    if watch.is_awaited:
+        watch.first()
     try:
         site = sites.intern(message, None, domain)
         sinks.mark(site, stream)

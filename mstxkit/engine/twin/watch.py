@@ -1,4 +1,4 @@
-"""Hooks of the Python twin: a watched range begins, has ended; the process's step has changed.
+"""Hooks of the Python twin: a watched range begins, has ended; the process's step has changed; the first of all begins.
 
 A site with a stage of its own is watched, and whichever `watch_site` marked. A hook may do anything, also start a
 profiler that sets a sink, or let another thread run: what was known before it is read again.
@@ -13,6 +13,7 @@ from . import sinks
 from .sites import Site
 
 is_watching = False
+is_awaited = False
 on_change: Callable[[], None] = lambda: None  # noqa: E731
 on_fault: Callable[[str, BaseException], None] = lambda where, exc: None  # noqa: E731
 
@@ -20,6 +21,7 @@ _entered: Callable[[Site, bool], object] | None = None
 _left: Callable[[Site, bool], object] | None = None
 _stepped: Callable[[int], object] | None = None
 _told: tuple[int, int] | None = None  # which step, and on which thread
+_first: Callable[[], object] | None = None
 
 
 def set_watch(
@@ -38,6 +40,28 @@ def watch(on: object, /) -> None:
     global is_watching
     is_watching = bool(on)
     on_change()
+
+
+def await_first(hook: Callable[[], object] | None, /) -> None:
+    """Call this once the next range or mark is about to begin, whoever it is; None: nobody waits for it any more.
+
+    `hook` may switch recording on: then that range is recorded. Threads that come while it runs call it too. A forked
+    child waits for nothing until it is told to.
+    """
+    global is_awaited, _first
+    is_awaited, _first = hook is not None, hook
+    on_change()
+
+
+def first() -> None:
+    """The first range or mark is about to begin."""
+    try:
+        if _first is not None:
+            _first()
+    except Exception as exc:
+        on_fault("watch.first", exc)
+    finally:
+        await_first(None)
 
 
 def entered(site: Site, may_move: bool) -> object | None:
@@ -86,6 +110,6 @@ def stepped(step: int) -> None:
 
 def after_fork() -> None:
     """A forked child does not call the parent's hooks."""
-    global is_watching
-    is_watching = False
+    global is_watching, is_awaited, _first
+    is_watching, is_awaited, _first = False, False, None
     set_watch(None, None, None)

@@ -1,0 +1,75 @@
+"""A forked child begins to record with its first range or mark, or a second after its fork.
+
+Programs fork for each sample of a batch. What a child takes that has nothing to say is a thread that sleeps: a live
+file, locks, threads and descriptors come with the recorder.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any, Callable
+
+from .. import faults
+from ..engine.choose import engine
+from .background import Background
+from .forking import WAITS_AT_MOST_S
+
+# A child that lives so long is looked after, whatever it does.
+_AFTER_S = 1.0
+# Its first range waits for what hangs as long as a fork does; beyond that, so long, while all it lacks is a CPU.
+_LACKS_CPU_AT_MOST_S, _LOOKS_EVERY_S = 2.0, 0.01
+
+
+class LateStart:
+    """Begins in a thread of its own, so that nobody waits for a run folder that hangs.
+
+    Args:
+        parent: The recorder of whoever forked this process, which is not touched.
+        begin: Called once, in that thread; must not raise.
+
+    Threads/fork: any thread. A forked child makes a new one.
+    """
+
+    def __init__(self, parent: Any, begin: Callable[[Any], None]) -> None:
+        self.parent, self.pid, self._begin = parent, os.getpid(), begin
+        self._due_s, self._asked, self._begun = time.monotonic() + _AFTER_S, threading.Event(), threading.Event()
+        self._background = Background("mstxkit-begin", self._turn, self._asked.set)
+
+    def start(self) -> None:
+        """Wait for the first range, here or again after `leave_off`. Never raises."""
+        try:
+            self._asked.clear()
+            self._background.start()
+            engine.await_first(self._at_first)
+        except RuntimeError as exc:  # no thread can be started
+            faults.note("late_start", exc)
+
+    def leave_off(self, deadline: float) -> bool:
+        """End the thread, around a fork or for good. Has one ended?"""
+        engine.await_first(None)
+        return self._background.pause(deadline)
+
+    def now(self, wait_s: float) -> bool:
+        """Begin now. Has it begun, within so many seconds?"""
+        self._due_s = 0.0
+        self._asked.set()
+        return self._begun.wait(wait_s)
+
+    def _at_first(self) -> None:
+        hung_s, deadline_s = 0.0, time.monotonic() + _LACKS_CPU_AT_MOST_S
+        while not self.now(_LOOKS_EVERY_S):
+            hung_s += 0.0 if self._background.lacks_cpu else _LOOKS_EVERY_S
+            if hung_s >= WAITS_AT_MOST_S or time.monotonic() > deadline_s:
+                faults.count("a late child")  # not logged: a program may fork for each sample of a batch
+                return
+
+    def _turn(self) -> bool:
+        self._asked.wait(max(0.0, self._due_s - time.monotonic()))
+        if self._background.is_pausing:
+            return True
+        self._begin(self.parent)
+        engine.await_first(None)
+        self._begun.set()
+        return False

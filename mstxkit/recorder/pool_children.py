@@ -1,0 +1,50 @@
+"""Children of multiprocessing: they leave by os._exit, past atexit, and are told late which child they are."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Callable
+
+from ..host import identity, imports
+
+
+class _Children:
+    """multiprocessing keys its after-fork calls by a living object: this one."""
+
+    stop: Callable[[], object] = staticmethod(lambda: None)
+
+
+_children = _Children()
+
+
+def stop_with_finalizers(stop: Callable[[], object]) -> None:
+    """Call `stop` where multiprocessing ends this child, if it is one, or one that is forked from it.
+
+    And learn which child it is as soon as multiprocessing says so: it may be ended long before the sealer looks.
+
+    Source: CPython 3.9 to 3.13, `multiprocessing/process.py`, `BaseProcess._bootstrap`: finalizers are cleared, then
+        after-fork calls run; so both what is captured before it (a fork, an import of the main
+        module) and what its target captures is stopped. From 3.10 on a spawned child has an `_after_fork` that does
+        nothing instead (`context.py`): it leaves through atexit. Where another thread is just importing it, this
+        process is no child of it.
+    """
+    util, process = sys.modules.get("multiprocessing.util"), sys.modules.get("multiprocessing.process")
+    if util is None or process is None or imports.is_loading(util) or imports.is_loading(process):
+        return
+    _children.stop = stop
+    util.register_after_fork(_children, _begin)
+    if process.parent_process() is not None:
+        util.Finalize(None, stop, exitpriority=-100)
+    spawned: Any = getattr(sys.modules.get("multiprocessing.context"), "SpawnProcess", object)
+    if getattr(process.current_process(), "_inheriting", False) and "_after_fork" in vars(spawned):
+        spawned._after_fork = staticmethod(_learn)
+
+
+def _begin(children: _Children) -> None:
+    sys.modules["multiprocessing.util"].Finalize(None, children.stop, exitpriority=-100)
+    _learn()
+
+
+def _learn() -> None:
+    if identity.on_learnt is not None:
+        identity.on_learnt()
