@@ -4,11 +4,11 @@ metrics that are scraped each 15 s, and `metrics()` at each step. An upper bound
 A part of the benchmark `whole`: `python -m benchmarks --only whole,everything`. CPU time throughout. Eight ranks of one
 host, a step a second of ten stages, 5,000 calls a second of a patched method. The training thread's own share: those
 calls in a tight loop (what evicted lines cost besides is in `whole`, which needs an idle machine), and, after the
-sleeps of real ranks, in which everything has grown cold, steps, stages and `metrics()` in full, with the clock that
-times them. Beside it, as if none of them had a core of its own: all threads of ours in a rank, and its share of the two
-processes of the host, its watchman and the judge of the job, which but one host of a job has. A step is longer by what
-the training thread loses; by the rest only where no core is free, so `everything_sum` is beyond what a step loses. Of
-`everything_stages` about 5 us a stage are the clock itself, called just after a sleep.
+sleeps of real ranks, in which everything has grown cold, steps, stages and `metrics()` in full. What the clock itself
+takes, called just after a sleep, is measured in every other step, where it times nothing, and is left out. Beside it,
+as if none of them had a core of its own: all threads of ours in a rank, and its share of the two processes of the host,
+its watchman and the judge of the job, which but one host of a job has. A step is longer by what the training thread
+loses; by the rest only where no core is free, so `everything_sum` is beyond what a step loses.
 """
 
 from __future__ import annotations
@@ -169,16 +169,20 @@ def _train(run: str, host: str) -> None:
 
     import mstxkit
 
-    taken_ns, ours = list[tuple[int, int]](), patched({"whole": TARGET})["whole"]
+    taken_ns, clock_ns, ours = list[tuple[int, int]](), list[int](), patched({"whole": TARGET})["whole"]
     with mstxkit.capture(run, live_folder=host, act="escalate", metrics="127.0.0.1:0"):
         while not select.select([sys.stdin], [], [], 0)[0]:
-            taken_ns.append(_step(mstxkit, ours, len(taken_ns)))
-    print(*(statistics.median(of_step[place] for of_step in taken_ns) for place in range(2)))
+            taken_ns.append(_step(mstxkit, ours, 2 * len(taken_ns), nothing=False)[:2])
+            clock_ns.append(_step(mstxkit, ours, 2 * len(taken_ns) - 1, nothing=True)[2])
+    steps, metrics = (statistics.median(of_step[place] for of_step in taken_ns) for place in range(2))
+    print(steps - statistics.median(clock_ns), metrics)
 
 
-def _step(mstxkit: Any, ours: Any, step: int) -> tuple[int, int]:
-    """A step of stages that sleep; ns that the thread works for step and stages, and for `metrics()`."""
-    clock, spent_ns = time.thread_time_ns, 0
+def _step(mstxkit: Any, ours: Any, step: int, nothing: bool) -> tuple[int, int, int]:
+    """A step of stages that sleep; ns that the thread works for step and stages, for `metrics()`, and, where that is
+    what is timed after each sleep, for nothing.
+    """
+    clock, spent_ns, nothing_ns = time.thread_time_ns, 0, 0
     began = clock()
     mstxkit.step(step)
     spent_ns += clock() - began
@@ -193,10 +197,13 @@ def _step(mstxkit: Any, ours: Any, step: int) -> tuple[int, int]:
         for _ in range(CALLS_A_STAGE):
             ours.update(1, k=2)
         time.sleep(STAGE_S)
+        if nothing:
+            began = clock()
+            nothing_ns += clock() - began
         began = clock()
         stage.__exit__(None, None, None)
         spent_ns += clock() - began
-    return spent_ns, metrics_ns
+    return spent_ns, metrics_ns, nothing_ns
 
 
 if __name__ == "__main__":

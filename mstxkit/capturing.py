@@ -96,7 +96,7 @@ def records_into(folder: Path) -> bool:
 
 def recorder_here() -> Recorder | None:
     """The recorder of this process; None while nothing is recorded."""
-    _begin_now(forking.WAITS_AT_MOST_S)
+    _begin_now()
     with _lock():
         return here.recorder
 
@@ -106,10 +106,13 @@ def _late_start() -> LateStart | None:
     return late if late is not None and late.pid == os.getpid() else None
 
 
-def _begin_now(wait_s: float) -> None:
+def _begin_now(wait_s: float = forking.WAITS_AT_MOST_S) -> None:
     late = _late_start()
     if late is not None:
         late.now(wait_s)
+
+
+here.begin_now = _begin_now
 
 
 def doing() -> str | None:

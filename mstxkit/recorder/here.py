@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 recorder: Recorder | None = None
 # Called in this process each time a recorder has started in it, a forked child's among them.
 when_started: list[Callable[[], None]] = []
+# A forked child that waits for its first range begins to record; for callers that can wait.
+begin_now: Callable[[], object] = lambda: None  # noqa: E731
 
 
 def of_this_process() -> Recorder | None:
@@ -21,6 +23,8 @@ def of_this_process() -> Recorder | None:
 
 def recorded_process() -> tuple[Path, str] | None:
     """The run folder that this process records into, and the name of its files there; None while it does not."""
+    if of_this_process() is None:
+        begin_now()
     own = of_this_process()
     return None if own is None else (own.run, own.live.name)
 

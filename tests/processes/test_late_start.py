@@ -151,6 +151,16 @@ def test_a_child_that_captures_itself_goes_on_with_what_it_was_to_begin(run: Pat
     assert len(lives.processes(run)) == 2
 
 
+def test_a_child_that_asks_for_a_profile_first_asks_its_run(run: Path) -> None:
+    child = """
+        [os.environ.pop(name) for name in list(os.environ) if name.startswith("MSTXKIT_RUN")]
+        mstxkit.escalate("actor_update", ranks="all")
+    """
+    recorded(run, child.strip())
+
+    assert (run / "control/requests.json").exists()
+
+
 def test_a_parent_that_forks_all_the_time_is_seen_to_live_and_is_sealed(run: Path) -> None:
     """Its threads are ended for each fork, and started some time after it: not never."""
     lives.run(
