@@ -94,7 +94,7 @@ def _copy_marks(source: Any, copy: Any) -> Any:
 
 
 def _timed_callable(target: Any, settings: RangeSettings) -> Any:
-    if not callable(target) or type(target).__module__.partition(".")[0] == "ray":
+    if not callable(target) or "ray" in {base.__module__.partition(".")[0] for base in type(target).__mro__}:
         advice = "put @mstx_timer below @ray.remote" if callable(target) else "it cannot be called"
         faults.warn_once("decorating", f"a {type(target).__name__} is left as it is: {advice}")
         return target

@@ -567,3 +567,12 @@ def test_wrappers_of_one_shape_share_their_code() -> None:
         mstx_timer(lambda a, *, b_of_this_test=1: a)
 
     assert signatures._code.cache_info().misses <= compiled + 1
+
+
+@pytest.mark.ray
+def test_what_ray_has_made_of_a_class_or_a_function_stays_what_it_is() -> None:
+    """Its type is Ray's, or derived from Ray's and named as a class of the program's."""
+    ray = pytest.importorskip("ray")
+    for made in (ray.remote(type("Worker", (), {"work": lambda self: 1})), ray.remote(lambda: 1)):
+        assert mstx_timer(made) is made
+        assert mstx_timer("named")(made) is made
