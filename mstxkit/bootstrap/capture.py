@@ -185,6 +185,3 @@ def start_from_environment() -> None:
         faults.warn_once("capture from the environment", f"nothing is recorded: {exc}")
     except Exception as exc:
         faults.note("capture from the environment", exc)
-
-
-__all__ = ["Capture", "CaptureError", "MstxkitError", "capture"]

@@ -39,6 +39,9 @@ def decorate(settings: tuple[object, object, object, object, Any], target: Any) 
 
 
 def _decorated(target: Any, settings: RangeSettings) -> Any:
+    if settings.name is target:  # `@stage` and `@mstx_range`, without a name
+        own = _name_of(getattr(target, "__func__", target))
+        settings = settings._replace(name=own, stage=own if settings.stage is target else settings.stage)
     if isinstance(target, type):
         return _timed_class(target, settings)
     if isinstance(target, (staticmethod, classmethod)):

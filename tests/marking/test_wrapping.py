@@ -74,6 +74,30 @@ def test_ranges_and_stages_decorate_too() -> None:
     assert [(r.name, r.stage, r.attributes or {}) for r in got.ranges] == [("a", None, {"tokens": 3}), ("b", "b", {})]
 
 
+def test_without_a_name_ranges_and_stages_decorate_under_the_functions_own() -> None:
+    """`@stage` for `@stage("actor_update")`: the function runs as before, whatever it is called with."""
+
+    @mstx_range
+    def ranged(a: int, b: int, c: int) -> int:
+        return a + b + c
+
+    class Worker:
+        @stage
+        @staticmethod
+        def update() -> str:
+            return "updated"
+
+    with captured() as got:
+        assert (ranged(1, 2, 3), Worker.update()) == (6, "updated")
+        with mstx_range(ranged.__name__), mstx_range(Worker):  # type: ignore[call-overload]
+            pass
+
+    worker = Worker.update.__qualname__
+    assert [(r.name, r.stage) for r in got.ranges[:2]] == [(ranged.__qualname__, None), (worker, worker)]
+    assert [r.name for r in got.ranges[2:]] == ["<type>", "ranged"]
+    assert got.open == []
+
+
 def plain(a: int, b: int = 2) -> Any:
     return locals()
 
