@@ -70,9 +70,13 @@ def test_without_a_folder_the_environment_says_where(run: Path, monkeypatch: pyt
     assert started.run == run
 
 
-def test_without_any_word_a_run_is_made_here(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("words", [(), ("",)])
+def test_without_any_word_a_run_is_made_here(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """An empty one, of a variable that nobody has set say, is none: not this very folder."""
     monkeypatch.chdir(tmp_path)
-    with mstxkit.capture() as started:
+    with mstxkit.capture(*words) as started:
         pass
 
     assert started.run is not None and started.run.parent == tmp_path / "mstxkit-runs"
