@@ -90,7 +90,10 @@ def records_into(folder: Path) -> bool:
     """
     recorder = recorder_here()
     if recorder is not None and recorder.run != folder:
-        raise CaptureError(f"this process captures into {recorder.run}; stop that first, then capture into {folder}")
+        raise CaptureError(
+            f"this process captures into {recorder.run} already: MSTXKIT_RUN, `mstxkit run` or a capture(); "
+            f"call capture() without a folder to join it, or stop it before you capture into {folder}"
+        )
     return recorder is not None
 
 
@@ -375,13 +378,6 @@ def _hand_over(keeper: Keeper, deadline: float) -> None:
         faults.note("keeper", exc)
 
 
-class _Token:
-    """multiprocessing keys its after-fork calls by a living object."""
-
-
-_token = _Token()
-
-
 def _stop_with_multiprocessing() -> None:
     """A child of multiprocessing leaves by os._exit (fork, forkserver), past atexit: stop by its own finalizers.
 
@@ -396,7 +392,7 @@ def _stop_with_multiprocessing() -> None:
     util, process = sys.modules.get("multiprocessing.util"), sys.modules.get("multiprocessing.process")
     if util is None or process is None or imports.is_loading(util) or imports.is_loading(process):
         return
-    util.register_after_fork(_token, _begin_with_multiprocessing)
+    util.register_after_fork(_learn, _begin_with_multiprocessing)  # it keys them by an object that lives on
     if process.parent_process() is not None:
         util.Finalize(None, _stop_in_child, exitpriority=-100)
     spawned: Any = getattr(sys.modules.get("multiprocessing.context"), "SpawnProcess", object)
@@ -404,7 +400,7 @@ def _stop_with_multiprocessing() -> None:
         spawned._after_fork = staticmethod(_learn)
 
 
-def _begin_with_multiprocessing(token: _Token) -> None:
+def _begin_with_multiprocessing(_: object) -> None:
     sys.modules["multiprocessing.util"].Finalize(None, _stop_in_child, exitpriority=-100)
     _learn()
 

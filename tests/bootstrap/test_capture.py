@@ -38,7 +38,10 @@ def test_capturing_into_another_folder_says_what_to_do(run: Path, tmp_path: Path
         with pytest.raises(CaptureError) as caught:
             mstxkit.capture(tmp_path / "other")
 
-    assert f"captures into {run}; stop that first" in str(caught.value)
+    assert str(caught.value) == (
+        f"this process captures into {run} already: MSTXKIT_RUN, `mstxkit run` or a capture(); "
+        f"call capture() without a folder to join it, or stop it before you capture into {tmp_path / 'other'}"
+    )
     assert not (tmp_path / "other").exists()
 
 
