@@ -136,12 +136,7 @@ def unpatch(*frameworks_named: str) -> None:
         patch_record.leave_off()
         ray_job.undo()
         _ways.notes.clear()
-    if _ways.specification:
-        os.environ[VARIABLE] = specification()
-    elif _ways.variable_before is None:
-        os.environ.pop(VARIABLE, None)
-    else:
-        os.environ[VARIABLE] = _ways.variable_before
+    environment.put_back({VARIABLE: specification() if _ways.specification else _ways.variable_before})
 
 
 def patch_report() -> PatchReport:
