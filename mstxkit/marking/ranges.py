@@ -6,15 +6,15 @@ engine is loaded.
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Callable, TypeVar, Union, overload
 
+from ..host import environment
 from . import state
 
 # MSTXKIT_OFF=1: for the life of this process.
-is_off = os.environ.get("MSTXKIT_OFF", "0") not in ("", "0")
+is_off = environment.is_off()
 
 if TYPE_CHECKING:
     from types import ModuleType
