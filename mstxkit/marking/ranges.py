@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..engine.native import hot as _marking
     from ..engine.native.hot import at_step, current_stage, current_step, mark, mstx_range, stage, step
 
-    _Method = Union[staticmethod[..., Any], classmethod[Any, ..., Any]]
+    _Method = Union[staticmethod[..., Any], classmethod[Any, ..., Any], property]
     _Function = TypeVar("_Function", bound=Union[Callable[..., Any], _Method])
 
     class Decorator(Protocol):

@@ -86,6 +86,7 @@ def decorated_things_keep_their_types() -> None:
     assert_type(Trainer.made(1), Trainer)
     assert_type(Trainer(1).method(2), int)
     assert_type(Trainer(1).loss, float)
+    assert_type(mstx_timer(property(lambda trainer: trainer.size)), property)
     same: Callable[[int], str] = ranged
     same(1)
 
