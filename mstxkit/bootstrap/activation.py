@@ -74,7 +74,7 @@ def autopatch(*frameworks_named: str, targets: Any = None) -> PatchReport:
 
 def _wanted(names: tuple[str, ...], targets: Any) -> list[tuple[Patch, bool]]:
     for name in names:
-        if not isinstance(name, str):
+        if not isinstance(name, str) or name.endswith(_YAML):
             raise PatchError(f"{name!r} is no framework's name; targets of your own go into targets=")
     wanted = [] if targets is not None and not names else registry.chosen(names)
     if targets is None:
