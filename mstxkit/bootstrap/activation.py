@@ -72,7 +72,7 @@ def autopatch(*frameworks_named: str, targets: Any = None) -> PatchReport:
     return _report(is_thorough=False)
 
 
-def _wanted(names: tuple[str, ...], targets: Any) -> list[tuple[Patch, bool]]:
+def _wanted(names: tuple[Any, ...], targets: Any) -> list[tuple[Patch, bool]]:
     for name in names:
         if not isinstance(name, str) or name.endswith(_YAML):
             raise PatchError(f"{name!r} is no framework's name; targets of your own go into targets=")
