@@ -71,7 +71,7 @@ def start(folder: Path, limits: Any, settings: Any, told_to_children: Mapping[st
         try:
             recorder = Recorder(folder, limits, __version__)
         except BaseException:
-            _put_back_environment()
+            environment.put_back(_beside.environment_before)
             raise
         os.environ[environment.RUN_ID] = recorder.run_id
         _take(recorder)
@@ -90,7 +90,10 @@ def records_into(folder: Path) -> bool:
     """
     recorder = recorder_here()
     if recorder is not None and recorder.run != folder:
-        raise CaptureError(f"this process captures into {recorder.run}; stop that first, then capture into {folder}")
+        raise CaptureError(
+            f"this process captures into {recorder.run} already: MSTXKIT_RUN, `mstxkit run` or a capture(); "
+            f"call capture() without a folder to join it, or stop it before you capture into {folder}"
+        )
     return recorder is not None
 
 
@@ -255,21 +258,13 @@ def _end(end: Callable[[Recorder, Keeper, float], None], run: Path | None) -> No
             end(recorder, keeper, deadline)
         except Exception as exc:
             faults.note("capturing.end", exc)
-        _put_back_environment()
+        environment.put_back(_beside.environment_before)
         _tell(when_stopped)
 
 
 def _tell_children(variables: Mapping[str, str]) -> None:
     _beside.environment_before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
-
-
-def _put_back_environment() -> None:
-    for name, value in _beside.environment_before.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
 
 
 def _set_hooks() -> None:

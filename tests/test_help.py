@@ -100,11 +100,12 @@ def test_the_marking_names_say_the_same_in_both_engines_and_to_type_checkers(nam
 
 
 def described() -> Iterator[tuple[str, str | None]]:
-    """Every function, class and method of the stub, but those that Python itself calls, and what is said of it."""
+    """Every function, class and method of the stub, but those that Python itself calls, and what is said of it; of
+    overloads by the last.
+    """
     stub = ast.parse((ROOT / "mstxkit" / "engine" / "native" / "hot.pyi").read_text(encoding="utf-8"))
-    for node in stub.body:
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            yield node.name, ast.get_docstring(node)
+    for node in {node.name: node for node in stub.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}.values():
+        yield node.name, ast.get_docstring(node)
         for part in node.body if isinstance(node, ast.ClassDef) else ():
             if isinstance(part, ast.FunctionDef) and not part.name.startswith("_"):
                 yield f"{node.name}.{part.name}", ast.get_docstring(part)

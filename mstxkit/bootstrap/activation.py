@@ -72,9 +72,9 @@ def autopatch(*frameworks_named: str, targets: Any = None) -> PatchReport:
     return _report(is_thorough=False)
 
 
-def _wanted(names: tuple[str, ...], targets: Any) -> list[tuple[Patch, bool]]:
+def _wanted(names: tuple[Any, ...], targets: Any) -> list[tuple[Patch, bool]]:
     for name in names:
-        if not isinstance(name, str):
+        if not isinstance(name, str) or name.endswith(_YAML):
             raise PatchError(f"{name!r} is no framework's name; targets of your own go into targets=")
     wanted = [] if targets is not None and not names else registry.chosen(names)
     if targets is None:
@@ -136,12 +136,7 @@ def unpatch(*frameworks_named: str) -> None:
         patch_record.leave_off()
         ray_job.undo()
         _ways.notes.clear()
-    if _ways.specification:
-        os.environ[VARIABLE] = specification()
-    elif _ways.variable_before is None:
-        os.environ.pop(VARIABLE, None)
-    else:
-        os.environ[VARIABLE] = _ways.variable_before
+    environment.put_back({VARIABLE: specification() if _ways.specification else _ways.variable_before})
 
 
 def patch_report() -> PatchReport:

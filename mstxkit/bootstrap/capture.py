@@ -65,8 +65,8 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
     """Start the always-on recorder in this process, and by way of MSTXKIT_RUN in the children it starts from now on.
 
     Args:
-        run: The run folder; made if it is missing. Default: MSTXKIT_RUN, else in the folder that the configuration
-            names for its data, else `mstxkit-runs/<time>` here.
+        run: The run folder; made if it is missing. Default, also for "": MSTXKIT_RUN, else in the folder that the
+            configuration names for its data, else `mstxkit-runs/<time>` here.
         config: A file, a dict or a `Config` of any system: its windows become requests, which begin at their steps.
             Default: the file that MSTXKIT_CONFIG names. Also a dict of limits by name, as in `overrides`.
         overrides: Limits of this recorder: bank_bytes, banks, slots, quota_bytes, rotate_bytes, seal_every_s,
@@ -155,10 +155,9 @@ def _configuration(config: Any) -> tuple[dict[str, Any], Any]:
 
 
 def _asked_folder(run: str | os.PathLike[str] | None, path: str) -> str | os.PathLike[str]:
-    if run is None:
-        in_path = Path(path or "mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S")
-        run = os.environ.get(environment.RUN) or in_path
-    return run
+    if run is not None and run != "":
+        return run
+    return os.environ.get(environment.RUN) or Path(path or "mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S")
 
 
 def _resolved(run: str | os.PathLike[str]) -> Path:
@@ -185,6 +184,3 @@ def start_from_environment() -> None:
         faults.warn_once("capture from the environment", f"nothing is recorded: {exc}")
     except Exception as exc:
         faults.note("capture from the environment", exc)
-
-
-__all__ = ["Capture", "CaptureError", "MstxkitError", "capture"]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # The first word that is no option of ours begins CMD, whose options are its own: `--` may be left out.
 CONTEXT_SETTINGS = {"allow_interspersed_args": False}
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
+_SCRIPT = "; a script needs its interpreter before it, python or bash say"
 FORWARDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
 # A terminal sends its signals (Ctrl-C) to the whole process group, so that CMD has had them: sent by the kernel.
 _BY_KERNEL = 0x80
@@ -46,7 +47,7 @@ _PROCESS = re.compile(r"(.+-\d+-[0-9a-f]+)\.")
 
 def run(
     command: list[str] = typer.Argument(..., metavar="CMD", help="The command, after --.", show_default=False),
-    run: Optional[Path] = typer.Option(None, "--run", help=_RUN_HELP),
+    run: Optional[str] = typer.Option(None, "--run", metavar="PATH", help=_RUN_HELP),
     config: Optional[Path] = typer.Option(None, "--config", metavar="FILE", help=_CONFIG_HELP),
     autopatch: Optional[str] = typer.Option(None, "--autopatch", metavar="NAMES", help=_PATCH_HELP),
 ) -> None:
@@ -71,13 +72,13 @@ def run(
     finally:
         was_reached = not unreached.exists()
         unreached.unlink(missing_ok=True)
-    _collect(folder)
-    count = len(_recorded(folder) - before)
+        _collect(folder)
+        count = len(_recorded(folder) - before)
+        if is_new and not count:
+            run_file.remove_empty(folder)
     processes = "1 process" if count == 1 else f"{count} processes"
     how_to_read = f"{processes} recorded; read them: mstxkit report {folder}"
     _say(how_to_read if count else f"nothing was recorded: {_why(asked, was_reached)}")
-    if is_new and not count:
-        run_file.remove_empty(folder)
     raise typer.Exit(status)
 
 
@@ -140,7 +141,7 @@ def _ran(command: list[str], environment: dict[str, str]) -> int:
         pid = os.posix_spawnp(command[0], command, environment, setsigmask=mask, setsigdef=_PUT_BACK)
         code = _awaited(pid)
     except OSError as exc:
-        _say(f"{command[0]}: {exc.strerror}")
+        _say(f"{command[0]}: {exc.strerror}{_SCRIPT if os.path.isfile(command[0]) else ''}")
         raise typer.Exit(NOT_FOUND if isinstance(exc, FileNotFoundError) else NOT_EXECUTABLE) from None
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -39,21 +39,29 @@ def watch(
 ) -> None:
     """Show the verdicts on a run.
 
-    Where nobody judges the job, this command does, until you end it.
+    Where nobody judges the job, this command does, until you end it. Of a job that is over it shows what was judged.
 
     Example: mstxkit watch runs/exp7 --once
     """
     run, run_id = _run_folder.found(run)
     if set:
         _change(run, run_id, set, json)
-    elif once:
+    elif once or not (json or metrics) and _is_over(run, run_id):
         _once(run, run_id, json)
     else:
         from ..judging import watching
 
+        _tell("each verdict is shown as it comes; Ctrl-C ends this")
         for verdict in watching.follow(run, run_id, _outlets(run, run_id, metrics)):
             text = _as_json(verdict) if json else _line(verdict)
             print(text, flush=True)
+
+
+def _is_over(run: Path, run_id: str) -> bool:
+    from ..judging.sight import Judges, Sight
+
+    seen = Sight(run, run_id).look()
+    return seen.by == Judges.OVER or (seen.state is not None and seen.state.hosts == seen.state.ended)
 
 
 def _outlets(run: Path, run_id: str, metrics: Optional[str]) -> Outlets | None:

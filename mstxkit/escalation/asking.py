@@ -168,8 +168,9 @@ def cancel(run: Path, id: str, reason: str = "cancelled") -> Progress:
     asked = named(control, id)
     if not reason.isprintable():
         raise ConfigError(f"reason={reason!r}: printable characters are needed")
+    stood = fates_of(control).progress(asked)
     control.send(messages.of_cancel(asked.request.id, reason))
-    return fates_of(control).progress(asked)
+    return stood
 
 
 def named(control: ControlFolder, id: str) -> Asked:

@@ -6,7 +6,7 @@ import math
 from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 from ..store import hccl
-from ..store.fate import Heard
+from ..store.fate import Heard, world_size
 from ..store.request import Request
 from .machine.moves import NS, Policy
 
@@ -55,15 +55,15 @@ def explained(
 
     Returns: None where it is not known how long a session takes.
     """
+    if world_size(heard) == 1:
+        return False, "nobody waits for the only rank of a run"
     profilers = {backend for backend in backends if backend is not None}
     if profilers and profilers <= {hccl.WITHOUT_HCCL}:
-        name = hccl.WITHOUT_HCCL
-        return False, f"no HCCL where {name} is the profiler; the process group's own time-out holds there"
-    patience, first_connection = _least(request, heard, spent, shell)
+        return False, f"no HCCL where {hccl.WITHOUT_HCCL} is the profiler; the process group's own time-out holds there"
+    patience, first = _least(request, heard, spent, shell)
     if patience.seconds == _FOR_EVER:
         return False, f"collectives wait for ever: {patience.source}"
-    waits = f"other ranks wait in collectives meanwhile, {patience.seconds:g} s at most ({patience.source})"
-    waits += f", and {first_connection}"
+    waits = f"other ranks wait in collectives meanwhile, {patience.seconds:g} s at most ({patience.source}) and {first}"
     bound = _bounded(request, patience, policy)
     if spent.pause_s is None:
         return None, f"{waits}; how long the stop takes is unknown{bound}"

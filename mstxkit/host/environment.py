@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Mapping
 
 RUN, AUTOPATCH, OFF = "MSTXKIT_RUN", "MSTXKIT_AUTOPATCH", "MSTXKIT_OFF"
 # The id of the run in the folder that MSTXKIT_RUN names, for hosts that do not see the folder.
@@ -15,3 +16,12 @@ JOB = "MSTXKIT_JOB"
 def is_off() -> bool:
     """Is mstxkit switched off for the life of this process (MSTXKIT_OFF=1)?"""
     return os.environ.get(OFF, "0") not in ("", "0")
+
+
+def put_back(before: Mapping[str, str | None]) -> None:
+    """Set each of these variables to what it was; one that was None, to nothing."""
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

@@ -10,12 +10,15 @@ trace.
 from __future__ import annotations
 
 import re
+from types import FunctionType
 from typing import Any, Callable, NamedTuple
 
 TEXT_LIMIT_BYTES = 4096
 MESSAGE_LIMIT_BYTES = 150
 DOMAIN_LIMIT_BYTES = 200
 DEFAULT_DOMAIN = "default"
+# What a decorator without a name is given in its place. Nothing else that is no str is called.
+FUNCTIONS = (FunctionType, staticmethod, classmethod)
 
 _PRUNED_PREFIXES = ("CANN", "AscendCL", "Runtime", "GE", "Node", "Model", "Hccl", "acl_to_npu", "Communication@")
 _REJECTED_FIRST = "=+-@"

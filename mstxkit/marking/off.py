@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ..host import names
 from . import state
 
 
@@ -60,15 +61,15 @@ _RANGE, _SPAN = OffRange(), OffSpan()
 
 
 def mstx_range(
-    name: object, *, stage: object = None, domain: object = "default", stream: object = None, **attributes: object
-) -> OffRange:
-    """A range that is not recorded."""
-    return _RANGE
+    name: Any, *, stage: object = None, domain: object = "default", stream: object = None, **attributes: object
+) -> Any:
+    """A range that is not recorded; of a function, as a decorator without a name, that itself."""
+    return name if type(name) in names.FUNCTIONS else _RANGE
 
 
-def stage(key: object, **attributes: object) -> OffRange:
-    """A stage that is not recorded."""
-    return _RANGE
+def stage(key: Any, **attributes: object) -> Any:
+    """The same as a stage."""
+    return mstx_range(key)
 
 
 def mark(message: object, *, domain: object = "default", stream: object = None, **attributes: object) -> None:
@@ -120,11 +121,6 @@ def opened(site: object, stream: object = None, attributes: object = None) -> Of
 def stored(owner: object, path: object) -> Any:
     """Nothing is read."""
     return NotImplemented
-
-
-def awaiting(site: object, awaitable: Any, stream: object = None, attributes: object = None) -> Any:
-    """`awaitable` itself."""
-    return awaitable
 
 
 def add_cost(site: object, ns: int) -> None:

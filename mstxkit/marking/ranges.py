@@ -6,15 +6,15 @@ engine is loaded.
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Callable, TypeVar, Union, overload
 
+from ..host import environment
 from . import state
 
 # MSTXKIT_OFF=1: for the life of this process.
-is_off = os.environ.get("MSTXKIT_OFF", "0") not in ("", "0")
+is_off = environment.is_off()
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..engine.native import hot as _marking
     from ..engine.native.hot import at_step, current_stage, current_step, mark, mstx_range, stage, step
 
-    _Method = Union[staticmethod[..., Any], classmethod[Any, ..., Any]]
+    _Method = Union[staticmethod[..., Any], classmethod[Any, ..., Any], property]
     _Function = TypeVar("_Function", bound=Union[Callable[..., Any], _Method])
 
     class Decorator(Protocol):

@@ -200,7 +200,7 @@ def held_by(function: object) -> dict[str, Any] | None:
 def silence(wrapper: FunctionType, function: Callable[..., Any]) -> None:
     """From now on a call of `wrapper`, wherever it is held, is a call of `function`, without a range."""
     held = {"is_on": off.is_on, "timed": off.timed, "driven": off.driven, "opened": off.opened}
-    held.update(function=function, awaiting=off.awaiting)
+    held.update(function=function, awaiting=off.driven)
     for internal in wrapper.__globals__:
         role = internal[1:].rstrip("_")
         wrapper.__globals__[internal] = held.get(role, wrapper.__globals__[internal])

@@ -39,6 +39,9 @@ def decorate(settings: tuple[object, object, object, object, Any], target: Any) 
 
 
 def _decorated(target: Any, settings: RangeSettings) -> Any:
+    if settings.name is target:  # `@stage` and `@mstx_range`, without a name
+        own = _name_of(getattr(target, "__func__", target))
+        settings = settings._replace(name=own, stage=own if settings.stage is target else settings.stage)
     if isinstance(target, type):
         return _timed_class(target, settings)
     if isinstance(target, (staticmethod, classmethod)):
@@ -94,7 +97,7 @@ def _copy_marks(source: Any, copy: Any) -> Any:
 
 
 def _timed_callable(target: Any, settings: RangeSettings) -> Any:
-    if not callable(target) or type(target).__module__.partition(".")[0] == "ray":
+    if not callable(target) or "ray" in {base.__module__.partition(".")[0] for base in type(target).__mro__}:
         advice = "put @mstx_timer below @ray.remote" if callable(target) else "it cannot be called"
         faults.warn_once("decorating", f"a {type(target).__name__} is left as it is: {advice}")
         return target

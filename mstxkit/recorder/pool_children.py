@@ -8,17 +8,8 @@ from typing import Any, Callable
 from ..host import identity, imports
 
 
-class _Children:
-    """multiprocessing keys its after-fork calls by a living object: this one."""
-
-    stop: Callable[[], object] = staticmethod(lambda: None)
-
-
-_children = _Children()
-
-
 def stop_with_finalizers(stop: Callable[[], object]) -> None:
-    """Call `stop` where multiprocessing ends this child, if it is one, or one that is forked from it.
+    """Call `stop`, a function that lives on, where multiprocessing ends this child, if it is one, or one forked from it.
 
     And learn which child it is as soon as multiprocessing says so: it may be ended long before the sealer looks.
 
@@ -31,8 +22,7 @@ def stop_with_finalizers(stop: Callable[[], object]) -> None:
     util, process = sys.modules.get("multiprocessing.util"), sys.modules.get("multiprocessing.process")
     if util is None or process is None or imports.is_loading(util) or imports.is_loading(process):
         return
-    _children.stop = stop
-    util.register_after_fork(_children, _begin)
+    util.register_after_fork(stop, _begin)  # it is kept by what it is called with
     if process.parent_process() is not None:
         util.Finalize(None, stop, exitpriority=-100)
     spawned: Any = getattr(sys.modules.get("multiprocessing.context"), "SpawnProcess", object)
@@ -40,8 +30,8 @@ def stop_with_finalizers(stop: Callable[[], object]) -> None:
         spawned._after_fork = staticmethod(_learn)
 
 
-def _begin(children: _Children) -> None:
-    sys.modules["multiprocessing.util"].Finalize(None, children.stop, exitpriority=-100)
+def _begin(stop: Callable[[], object]) -> None:
+    sys.modules["multiprocessing.util"].Finalize(None, stop, exitpriority=-100)
     _learn()
 
 

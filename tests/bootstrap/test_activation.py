@@ -73,6 +73,12 @@ def test_without_a_name_every_framework_that_is_on_by_default_is_patched() -> No
     assert "torch" not in expected
 
 
+@pytest.mark.parametrize("name", ["mine.yaml", ["verl", "ray"], 3])
+def test_what_is_no_name_is_told_where_targets_go(name: Any) -> None:
+    with pytest.raises(PatchError, match="is no framework's name; targets of your own go into targets="):
+        mstxkit.autopatch(name)
+
+
 def test_an_unknown_framework_is_refused_with_the_nearest_names_and_nothing_is_patched() -> None:
     with pytest.raises(PatchError, match="did you mean mindspeed_rl"):
         mstxkit.autopatch("verl", "mindspeed-rl")

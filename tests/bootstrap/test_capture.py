@@ -38,7 +38,10 @@ def test_capturing_into_another_folder_says_what_to_do(run: Path, tmp_path: Path
         with pytest.raises(CaptureError) as caught:
             mstxkit.capture(tmp_path / "other")
 
-    assert f"captures into {run}; stop that first" in str(caught.value)
+    assert str(caught.value) == (
+        f"this process captures into {run} already: MSTXKIT_RUN, `mstxkit run` or a capture(); "
+        f"call capture() without a folder to join it, or stop it before you capture into {tmp_path / 'other'}"
+    )
     assert not (tmp_path / "other").exists()
 
 
@@ -70,9 +73,13 @@ def test_without_a_folder_the_environment_says_where(run: Path, monkeypatch: pyt
     assert started.run == run
 
 
-def test_without_any_word_a_run_is_made_here(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("words", [(), ("",)])
+def test_without_any_word_a_run_is_made_here(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """An empty one, of a variable that nobody has set say, is none: not this very folder."""
     monkeypatch.chdir(tmp_path)
-    with mstxkit.capture() as started:
+    with mstxkit.capture(*words) as started:
         pass
 
     assert started.run is not None and started.run.parent == tmp_path / "mstxkit-runs"

@@ -25,6 +25,7 @@ typer_testing = pytest.importorskip("typer.testing")
 import mstxkit.cli  # noqa: E402
 from mstxkit.cli import escalate  # noqa: E402
 from mstxkit.store import fate  # noqa: E402
+from mstxkit.store.control_folder import ControlFolder  # noqa: E402
 from mstxkit.store.fate import Asked, Progress  # noqa: E402
 from mstxkit.store.report import Report  # noqa: E402
 from mstxkit.store.request import Request  # noqa: E402
@@ -253,6 +254,21 @@ def test_a_request_is_taken_back(run: Path) -> None:
 
     assert done.exit_code == 0
     assert fate.asked(control(run))[0].cancelled == "no need"
+
+
+def test_what_is_taken_back_by_this_very_command_had_not_ended_before(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank answers within milliseconds, before the command looks."""
+    request, send = left(run), ControlFolder.send
+
+    def answered(control: ControlFolder, *message: Any) -> None:
+        send(control, *message)
+        say(run, 1, Report(request.id, 1, "cancelled"))
+
+    monkeypatch.setattr(ControlFolder, "send", answered)
+
+    assert "is not wanted any more; it was: queued" in call("escalate", run, "--cancel", request.id).output
 
 
 def test_taking_back_what_has_ended_says_how(run: Path) -> None:

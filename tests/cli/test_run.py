@@ -118,6 +118,25 @@ def test_the_status_is_that_of_the_command(program: Program, command: list[str],
     assert run(program, "--run", program.run_folder, "--", *command).returncode == status
 
 
+def test_a_command_that_cannot_be_started_leaves_no_run_behind(program: Program) -> None:
+    """Also a script without its interpreter: that it is there is not the question."""
+    script = run(program, "work.py")
+    nothing = run(program, "--run", program.run_folder, "no-such-command-anywhere")
+
+    assert "mstxkit: work.py: No such file or directory; a script needs its interpreter before it" in script.stderr
+    assert nothing.stderr.splitlines()[1:] == ["mstxkit: no-such-command-anywhere: No such file or directory"]
+    assert list(program.folder.glob("mstxkit-runs/*")) == []
+    assert not program.run_folder.exists()
+
+
+def test_an_empty_name_of_a_run_is_none(program: Program) -> None:
+    """`--run "$RUN"`, where nobody has set RUN, does not record into the current folder."""
+    done = run(program, "--run", "", "--", program.python, "shows.py")
+
+    assert Path(done.stdout.split()[0]).parent == program.folder / "mstxkit-runs"
+    assert not (program.folder / "run.json").exists()
+
+
 def test_the_output_and_the_input_are_those_of_the_command(program: Program) -> None:
     command = [str(program.python), "-m", "mstxkit", "run", "--", "cat"]
     done = subprocess.run(command, env=unasked(program), cwd=program.folder, input=b"\x00\xff", capture_output=True)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any, Iterator
@@ -17,8 +20,9 @@ import mstxkit.cli  # noqa: E402
 from mstxkit.cli import watch  # noqa: E402
 from mstxkit.judging import desk as desk_of  # noqa: E402
 from mstxkit.judging import watching  # noqa: E402
-from mstxkit.store import batches, judge_lock, layout, run_file, settings_file, verdicts  # noqa: E402
+from mstxkit.store import batches, job_file, judge_lock, layout, run_file, settings_file, verdicts  # noqa: E402
 from mstxkit.store.batches import HandingProcess  # noqa: E402
+from mstxkit.store.job_file import JobState  # noqa: E402
 from mstxkit.store.settings_file import Figures  # noqa: E402
 from mstxkit.store.summaries import StageSummary  # noqa: E402
 from mstxkit.store.verdicts import COMPUTE, Verdict  # noqa: E402
@@ -75,9 +79,6 @@ def watched(tmp_path: Path) -> Watched:
 @pytest.fixture
 def judge(watched: Watched) -> Iterator[None]:
     """Somebody else who judges the run: another process, or the lock would be free to us."""
-    import subprocess
-    import sys
-
     code = "import sys; from pathlib import Path; from mstxkit.store import judge_lock; "
     code += "judge_lock.take(Path(sys.argv[1])); print(flush=True); sys.stdin.read()"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -209,6 +210,40 @@ def test_a_run_that_may_only_be_read_is_judged_all_the_same(watched: Watched, mo
 
     assert "compute actor rank 1" in done.output
     assert not (watched.run / layout.VERDICTS).exists()
+
+
+def test_a_job_that_is_over_is_not_followed_for_ever(watched: Watched) -> None:
+    watched.hand_over(40)
+    watched.judged(Verdict("a", 5, 30, COMPUTE, "reward", 7), is_final=True)
+    job_file.write(watched.run, watched.run_id, JobState(is_final=True, written_ns=time.time_ns() + 10**9))
+    done = watched.watch()
+
+    assert done.exit_code == 1
+    assert "compute rank 7 reward" in done.output
+    assert "1 verdict holds; as judged while it ran" in done.output
+
+
+def test_nor_is_one_that_nobody_has_judged(tmp_path: Path) -> None:
+    code = "import mstxkit; mstxkit.capture('run', judge=0); mstxkit.step(); mstxkit.stage('reward').__enter__()"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    command = [sys.executable, "-m", "mstxkit", "watch", "run"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 0
+    assert done.stdout.startswith("not judged: no two ranks have finished a step together")
+
+
+def test_where_nobody_is_blamed_yet_it_says_that_it_goes_on_to_look(watched: Watched) -> None:
+    """A terminal that stays empty says nothing about the job."""
+    command = [sys.executable, "-m", "mstxkit", "watch", str(watched.run)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        is_running = process.poll() is None
+        process.send_signal(signal.SIGINT)
+
+    assert said == "mstxkit: each verdict is shown as it comes; Ctrl-C ends this\n"
+    assert is_running
 
 
 def test_verdicts_are_followed_as_they_come(watched: Watched) -> None:

@@ -182,6 +182,15 @@ def test_sessions_of_another_depth_say_nothing_of_this_one(run: Path) -> None:
     assert explain(run, **depth, sessions=[had("full+level=level2")]).pause.sessions == 1
 
 
+@pytest.mark.parametrize("backend", [None, "torch_npu"])
+def test_nobody_waits_for_the_only_rank_of_a_run(tmp_path: Path, backend: str | None) -> None:
+    run = empty_run(tmp_path / "alone")
+    say(run, 0, backend=backend, world_size=1)
+    found = explain(run, ranks=[0])
+
+    assert (found.nears_timeout, found.timeout) == (False, "nobody waits for the only rank of a run")
+
+
 def test_a_short_pause_is_far_from_the_time_out_of_collectives(npus: Path) -> None:
     found = explain(npus, sessions=[had()])
 

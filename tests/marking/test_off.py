@@ -33,6 +33,8 @@ for target in targets:
     for decorate in (mstx_timer, mstx_timer("x"), mstx_timer(stage="s"), mstx_range("x", n=1), stage("s")):
         assert decorate(target) is target, (decorate, target)
 assert vars(targets[-1])["method"] is function
+assert mstx_range(function) is stage(function) is function
+assert stage(targets[1]) is targets[1]
 """,
         MSTXKIT_OFF="1",
     )

@@ -74,6 +74,30 @@ def test_ranges_and_stages_decorate_too() -> None:
     assert [(r.name, r.stage, r.attributes or {}) for r in got.ranges] == [("a", None, {"tokens": 3}), ("b", "b", {})]
 
 
+def test_without_a_name_ranges_and_stages_decorate_under_the_functions_own() -> None:
+    """`@stage` for `@stage("actor_update")`: the function runs as before, whatever it is called with."""
+
+    @mstx_range
+    def ranged(a: int, b: int, c: int) -> int:
+        return a + b + c
+
+    class Worker:
+        @stage
+        @staticmethod
+        def update() -> str:
+            return "updated"
+
+    with captured() as got:
+        assert (ranged(1, 2, 3), Worker.update()) == (6, "updated")
+        with mstx_range(ranged.__name__), mstx_range(Worker):  # type: ignore[call-overload]
+            pass
+
+    worker = Worker.update.__qualname__
+    assert [(r.name, r.stage) for r in got.ranges[:2]] == [(ranged.__qualname__, None), (worker, worker)]
+    assert [r.name for r in got.ranges[2:]] == ["<type>", "ranged"]
+    assert got.open == []
+
+
 def plain(a: int, b: int = 2) -> Any:
     return locals()
 
@@ -567,3 +591,12 @@ def test_wrappers_of_one_shape_share_their_code() -> None:
         mstx_timer(lambda a, *, b_of_this_test=1: a)
 
     assert signatures._code.cache_info().misses <= compiled + 1
+
+
+@pytest.mark.ray
+def test_what_ray_has_made_of_a_class_or_a_function_stays_what_it_is() -> None:
+    """Its type is Ray's, or derived from Ray's and named as a class of the program's."""
+    ray = pytest.importorskip("ray")
+    for made in (ray.remote(type("Worker", (), {"work": lambda self: 1})), ray.remote(lambda: 1)):
+        assert mstx_timer(made) is made
+        assert mstx_timer("named")(made) is made

@@ -39,6 +39,11 @@ def ranged(a: int) -> str:
     return str(a)
 
 
+@mstx_range
+def ranged_by_its_own_name(a: int) -> str:
+    return str(a)
+
+
 @mstx_timer
 class Trainer:
     def __init__(self, size: int) -> None:
@@ -58,6 +63,11 @@ class Trainer:
     def method(self, a: int) -> int:
         return a
 
+    @stage
+    @staticmethod
+    async def update(a: int) -> bytes:
+        return bytes(a)
+
     @property
     @mstx_timer
     def loss(self) -> float:
@@ -70,11 +80,13 @@ def decorated_things_keep_their_types() -> None:
     assert_type(generator(1), Iterator[int])
     assert_type(async_generator(1), AsyncIterator[int])
     assert_type(ranged(1), str)
+    assert_type(ranged_by_its_own_name(1), str)
     assert_type(Trainer(1), Trainer)
     assert_type(Trainer.static(1), str)
     assert_type(Trainer.made(1), Trainer)
     assert_type(Trainer(1).method(2), int)
     assert_type(Trainer(1).loss, float)
+    assert_type(mstx_timer(property(lambda trainer: trainer.size)), property)
     same: Callable[[int], str] = ranged
     same(1)
 
@@ -83,8 +95,8 @@ def wrong_calls_are_errors() -> None:
     plain("a")  # type: ignore[arg-type]
     plain(1, "b")  # type: ignore[call-arg]
     with_arguments()  # type: ignore[call-arg]
-    mstx_range()  # type: ignore[call-arg]
-    mstx_range("x", "stage")  # type: ignore[call-arg]
+    mstx_range()  # type: ignore[call-overload]
+    mstx_range("x", "stage")  # type: ignore[call-overload]
     mark("x", domain=3)  # type: ignore[arg-type]
     at_step("3")  # type: ignore[arg-type]
     mstx_timer("x", attributes=3)  # type: ignore[call-overload]
@@ -92,6 +104,7 @@ def wrong_calls_are_errors() -> None:
 
 async def ranges_and_marks() -> int:
     assert_type(await coroutine(1), bytes)
+    assert_type(await Trainer.update(1), bytes)
     with mstx_range("x", tokens=3, anything=object()) as r, stage("s"), at_step(3):
         r.set(more=1)
     async with mstx_range("x") as a:

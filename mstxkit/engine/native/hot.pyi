@@ -1,9 +1,22 @@
 """The hot path in C. `mstxkit/engine/twin/hot.py` has the same names and behaviour; see docs/internals/engine.md."""
 
 from types import TracebackType
-from typing import Any, Awaitable, Callable, ContextManager, Coroutine, Generator, Generic, Iterator, TypeVar, final
+from typing import (
+    Any,
+    Awaitable,
+    Callable,
+    ContextManager,
+    Coroutine,
+    Generator,
+    Generic,
+    Iterator,
+    TypeVar,
+    final,
+    overload,
+)
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any] | staticmethod[..., Any] | classmethod[Any, ..., Any])
 _R = TypeVar("_R")
 
 NATIVE: bool
@@ -76,6 +89,9 @@ class Span:
     def close(self, error: bool, /) -> None:
         """End the span; `error` says whether it failed."""
 
+@overload
+def mstx_range(name: _Decorated, /) -> _Decorated: ...
+@overload
 def mstx_range(
     name: str, *, stage: str | None = None, domain: str = "default", stream: object = None, **attributes: object
 ) -> Range:
@@ -84,7 +100,7 @@ def mstx_range(
     Called as `mstx_range(name, *, stage=None, domain="default", stream=None, **attributes)`.
 
     Args:
-        name: What reports and traces call it.
+        name: What reports and traces call it. As a decorator it may be left out: the function's own.
         stage: Key of a stage, where the range is an occurrence of one.
         domain: mstx domain.
         stream: Device stream, for mstx: its ranges then also lie in the device's timeline.
@@ -99,13 +115,16 @@ def mstx_range(
         ...     found.set(kept=7)
     """
 
+@overload
+def stage(key: _Decorated, /) -> _Decorated: ...
+@overload
 def stage(key: str, *, domain: str = "default", stream: object = None, **attributes: object) -> Range:
     """A range that is the stage `key`: reports total it by step and rank, and escalation looks it up.
 
     Called as `stage(key, *, domain="default", stream=None, **attributes)`.
 
     Args:
-        key: Name of the stage, "actor_update" say; the range has the same name.
+        key: Name of the stage, "actor_update" say; the range has the same name. As a decorator it may be left out.
         domain: mstx domain.
         stream: Device stream, for mstx.
         attributes: As those of `mstx_range`.

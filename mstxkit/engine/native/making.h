@@ -60,10 +60,28 @@ static Range *range_with_keywords(PyObject *const *args, Py_ssize_t n, PyObject 
     return r;
 }
 
+/* What a decorator without a name is given in its place: `names.FUNCTIONS`. */
+static inline int is_function(PyObject *name)
+{
+    PyTypeObject *type = Py_TYPE(name);
+    return UNLIKELY(type != &PyUnicode_Type) &&
+           (type == &PyFunction_Type || type == &PyStaticMethod_Type || type == &PyClassMethod_Type);
+}
+
+/* `@stage` and `@mstx_range`: the function is what they decorate. */
+static COLD PyObject *range_or_decorated(Range *r)
+{
+    if (!r || !is_function(r->name)) return (PyObject *)or_nothing(r);
+    PyObject *decorated = decorate(r, r->name);
+    Py_DECREF(r);
+    return decorated;
+}
+
 static PyObject *hot_mstx_range(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
     (void)self;
-    if (UNLIKELY(n != 1 || kwnames)) return (PyObject *)or_nothing(range_with_keywords(args, n, kwnames, 0));
+    if (UNLIKELY(n != 1 || kwnames || is_function(args[0])))
+        return range_or_decorated(range_with_keywords(args, n, kwnames, 0));
     Range *r = new_range();
     if (UNLIKELY(!r)) return (PyObject *)or_nothing(r);
     Py_INCREF(args[0]);
@@ -74,7 +92,7 @@ static PyObject *hot_mstx_range(PyObject *self, PyObject *const *args, Py_ssize_
 static PyObject *hot_stage(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
     (void)self;
-    return (PyObject *)or_nothing(range_with_keywords(args, n, kwnames, 1));
+    return range_or_decorated(range_with_keywords(args, n, kwnames, 1));
 }
 
 /* site, stream=None, attributes=None: positional; the last two for wrappers that have them */

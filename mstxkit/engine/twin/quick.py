@@ -278,7 +278,7 @@ def mstx_range(name: Any = _UNGIVEN, /, **options: Any) -> Any:
     Called as `mstx_range(name, *, stage=None, domain="default", stream=None, **attributes)`.
 
     Args:
-        name: What reports and traces call it.
+        name: What reports and traces call it. As a decorator it may be left out: the function's own.
         stage: Key of a stage, where the range is an occurrence of one.
         domain: mstx domain.
         stream: Device stream, for mstx: its ranges then also lie in the device's timeline.
@@ -318,7 +318,8 @@ def _with_options(name: Any, options: dict[str, Any]) -> Range:
     if name is _UNGIVEN:
         name = _pop("name", options)
     stage, domain, stream = (options.pop(key, None) for key in ("stage", "domain", "stream"))
-    return Range(name, stage, names.DEFAULT_DOMAIN if domain is None else domain, stream, options)
+    made = Range(name, stage, names.DEFAULT_DOMAIN if domain is None else domain, stream, options)
+    return made(name) if type(name) in names.FUNCTIONS else made  # `@mstx_range`, without a name
 
 
 def stage(key: Any = _UNGIVEN, /, **options: Any) -> Range:
@@ -327,7 +328,7 @@ def stage(key: Any = _UNGIVEN, /, **options: Any) -> Range:
     Called as `stage(key, *, domain="default", stream=None, **attributes)`.
 
     Args:
-        key: Name of the stage, "actor_update" say; the range has the same name.
+        key: Name of the stage, "actor_update" say; the range has the same name. As a decorator it may be left out.
         domain: mstx domain.
         stream: Device stream, for mstx.
         attributes: As those of `mstx_range`.
@@ -356,7 +357,8 @@ def _stage_with_options(key: Any, options: dict[str, Any]) -> Range:
     if key is _UNGIVEN:
         key = _pop("key", options)
     domain, stream = options.pop("domain", None), options.pop("stream", None)
-    return Range(key, key, names.DEFAULT_DOMAIN if domain is None else domain, stream, options)
+    made = Range(key, key, names.DEFAULT_DOMAIN if domain is None else domain, stream, options)
+    return made(key) if type(key) in names.FUNCTIONS else made
 
 
 def _pop(key: str, options: dict[str, Any]) -> Any:
