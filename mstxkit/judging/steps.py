@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
 
 import numpy as np
 
-from ..store import records, summaries
+from ..store import summaries
 from .columns import or_zero
 from .evidence import Peer, RoleStep, Work
 
@@ -299,11 +299,6 @@ class RoleBook:
 
 def _order(peer: Peer) -> tuple[bool, int, str]:
     return peer.rank is None, peer.rank or 0, peer.process
-
-
-def has_step(rows: Rows) -> npt.NDArray[np.bool_]:
-    """Which of them are in a step?"""
-    return np.asarray(rows["step"] != records.NO_STEP)
 
 
 def _in_seconds(rows: Rows, entered_s: Seconds) -> Seconds:

@@ -41,10 +41,7 @@ class KeptOpen:
             OSError: it could not be written; nothing of it is left in the file, and a file that holds nothing else is
                 gone.
         """
-        file = self._file
-        if file is None or self._path != path or not file.is_ours:
-            self.close()
-            file = self._open(path)
+        file = self._opened(path)
         try:
             self._size_bytes = _written(file.number, self._size_bytes, block, self._header)
         except OSError:
@@ -54,7 +51,16 @@ class KeptOpen:
             raise
         return self._size_bytes
 
-    def _open(self, path: Path) -> OwnDescriptor:
+    def stamped_ns(self, path: Path) -> int:
+        """What time it is by who stamps this file, which is made if it is not there. OSError: unknown."""
+        number = self._opened(path).number
+        os.utime(number)
+        return os.fstat(number).st_mtime_ns
+
+    def _opened(self, path: Path) -> OwnDescriptor:
+        if self._file is not None and self._path == path and self._file.is_ours:
+            return self._file
+        self.close()
         folder = _folder_of(path)
         try:
             number = os.open(path.name, _FLAGS, FILE_MODE, dir_fd=folder)
