@@ -170,9 +170,10 @@ class Rings:
         expected_ms = self._ring.count() * self._entry_ns / _MS
         if expected_ms <= held_at_most_ms:
             return ""
+        shorter = 1 << max(0, int(held_at_most_ms * _MS / self._entry_ns).bit_length() - 1)
         return (
             f"reading its {self._ring.size} entries would hold training up for {expected_ms:.0f} ms; "
-            f"capture(rings=True), or {self._ring.kind.variables[0]}={torch_rings.ENTRIES}, gives a shorter one"
+            f"{self._ring.kind.variables[0]}={shorter} before the job starts gives one that can be read"
         )
 
     def _rows(self, entries: list[dict[str, Any]], began_ns: int) -> list[collectives.CollectiveEntry]:
