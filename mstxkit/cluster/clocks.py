@@ -51,8 +51,7 @@ class Exchanges:
     """Those of one host with the judge. Used on one thread of ours."""
 
     def __init__(self) -> None:
-        self._next_s = 0.0
-        self._is_first = True
+        self._next_s, self._pause_s = 0.0, FIRST_S
 
     def is_due(self) -> bool:
         """Is it time for a burst? Twice within the first seconds, then every half minute."""
@@ -64,8 +63,7 @@ class Exchanges:
         Args:
             ask: Asks and waits for the `answer`; None where there is none in time. May raise what the transport raises.
         """
-        self._next_s = time.monotonic() + (FIRST_S if self._is_first else EVERY_S)
-        self._is_first = False
+        self._next_s, self._pause_s = time.monotonic() + self._pause_s, EVERY_S
         exchanged: list[Stamps] = []
         for _ in range(BURST):
             sent_ns = time.monotonic_ns()

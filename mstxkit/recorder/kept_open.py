@@ -11,8 +11,7 @@ import os
 from pathlib import Path
 
 from ..host.descriptors import OwnDescriptor
-from ..store import segment
-from ..store.documents import FILE_MODE
+from ..store import documents, segment
 
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -43,7 +42,7 @@ class KeptOpen:
         """
         file = self._opened(path)
         try:
-            self._size_bytes = _written(file.number, self._size_bytes, block, self._header)
+            self._size_bytes = documents.appended(file.number, self._size_bytes, block, self._header)
         except OSError:
             if not self._size_bytes:
                 _remove(path)
@@ -63,7 +62,7 @@ class KeptOpen:
         self.close()
         folder = _folder_of(path)
         try:
-            number = os.open(path.name, _FLAGS, FILE_MODE, dir_fd=folder)
+            number = os.open(path.name, _FLAGS, documents.FILE_MODE, dir_fd=folder)
         finally:
             os.close(folder)
         file = OwnDescriptor.of(number, path.name)
@@ -97,17 +96,3 @@ def _remove(path: Path) -> None:
         os.unlink(path.name, dir_fd=folder)
     finally:
         os.close(folder)
-
-
-def _written(descriptor: int, before: int, block: bytes, header: bytes) -> int:
-    if not before:
-        os.fchmod(descriptor, FILE_MODE)
-        block = header + block
-    rest = memoryview(block)
-    try:
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-    except OSError:
-        os.ftruncate(descriptor, before)
-        raise
-    return before + len(block)

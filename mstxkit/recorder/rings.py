@@ -91,25 +91,20 @@ class Rings:
         Returns:
             0: it takes no CPU time but this thread's.
         """
-        if not self._is_off and self._reading.acquire(blocking=False):
-            try:
-                if torch_rings.is_set_up():
-                    self._learn_groups()
-                    if self._is_due():
-                        self._read(HELD_AT_MOST_MS)
-            except Exception as exc:
-                self._turn_off(exc)
-            finally:
-                self._reading.release()
+        self._read_if(self._is_due, HELD_AT_MOST_MS)
         return 0
 
     def read_now(self) -> None:
         """At a hang, or another's death: hand over what is new. Never raises."""
+        self._read_if(lambda: True, HELD_AT_A_HANG_MS)
+
+    def _read_if(self, is_wanted: Callable[[], bool], held_at_most_ms: float) -> None:
         if not self._is_off and self._reading.acquire(blocking=False):
             try:
                 if torch_rings.is_set_up():
                     self._learn_groups()
-                    self._read(HELD_AT_A_HANG_MS)
+                    if is_wanted():
+                        self._read(held_at_most_ms)
             except Exception as exc:
                 self._turn_off(exc)
             finally:
