@@ -26,7 +26,6 @@ EVERY_S = 0.45
 # Whoever reads from the middle of a file learns who is who within this many batches, or bytes of them.
 _ANNOUNCED_EVERY, _ANNOUNCED_EVERY_BYTES = 64, batches.READ_AGAIN_BYTES // 4
 _LOOKS_EVERY_S = 3.0
-_NS = 10**9
 
 
 class Agent:
@@ -47,7 +46,7 @@ class Agent:
         self._gathering, self._log = Gathering(folder), BatchLog(run, folder)
         self._homes = Homes(run, run_id, folder, judges, metrics)
         self._sender, self._number, self._unannounced_bytes = os.urandom(6).hex(), 0, 0
-        self._next_s, self._settings, self._said_settings = 0.0, 0, 0
+        self._next_s, self._compared_s, self._settings, self._said_settings = 0.0, 0.0, 0, 0
         self._figures: Figures | None = None
         self._looks = jitter.Every(_LOOKS_EVERY_S, "figures", time.monotonic())
         self._states: dict[Path, tuple[int, ...]] = {}
@@ -116,8 +115,9 @@ class Agent:
         about = {
             "run": self._run_id, "host": identity.host(), "place": whereabouts.name_of_host(self._folder, ""),
             "boot": identity.boot_id(), "sender": self._sender, "number": self._number - 1,
-            "clock": _clock(), "clocks": clocks.as_json(self._homes.take_stamps()),
-            "settings": self._settings, "goodbye": is_goodbye, "dropped": self._log.dropped,
+            "clock": self._clock(), "clocks": self._homes.take_stamps(),
+            "is_off": self._log.ahead_ns[0] != 0, "settings": self._settings, "goodbye": is_goodbye,
+            "dropped": self._log.dropped,
         }  # fmt: skip
         return batches.encode({**about, **head}, sections)
 
@@ -149,11 +149,15 @@ class Agent:
         before, self._states[file] = self._states.get(file, ()), state
         return bool(state) and state != before
 
+    def _clock(self) -> list[int]:
+        """CLOCK_MONOTONIC, the wall clock as all hosts have it, half the bracket in which that was asked; ns."""
+        if time.monotonic() >= self._compared_s:
+            self._compared_s = time.monotonic() + clocks.EVERY_S
+            self._log.look_at_clock()
+        (half, mono, wall), (ahead, error) = min(_asked() for _ in range(3)), self._log.ahead_ns
+        return [mono, wall + ahead, half + error]
 
-def _clock() -> list[int]:
-    """CLOCK_MONOTONIC, CLOCK_REALTIME and half the bracket in which that was asked, ns; the best of three."""
-    best = [0, 0, _NS]
-    for _ in range(3):
-        before, wall, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
-        best = min(best, [(before + after) // 2, wall, (after - before) // 2 + 1], key=lambda pair: pair[2])
-    return best
+
+def _asked() -> tuple[int, int, int]:
+    before, wall, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+    return (after - before) // 2 + 1, (before + after) // 2, wall

@@ -7,9 +7,12 @@ the first batch and where the file is put aside.
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
-from ..host import folders
+from .. import faults
+from ..errors import CaptureError
+from ..host import folders, identity
 from ..recorder.kept_open import KeptOpen
 from ..store import batches, layout, whereabouts
 
@@ -17,6 +20,8 @@ from ..store import batches, layout, whereabouts
 FILE_BYTES = 32 << 20
 # What the run folder did not take is kept, and tried again.
 WAITING_BYTES = 1 << 20
+# Files are stamped to some milliseconds. Of a disk that stamps to whole seconds the clock is not known.
+_ALIKE_NS = 25_000_000
 
 
 class BatchLog:
@@ -29,6 +34,7 @@ class BatchLog:
 
     Attributes:
         dropped: Batches that are in no file, because the run folder took none for too long.
+        ahead_ns: By how much the clock that stamps its file is ahead of this host's, and its error; 0: they are alike.
     """
 
     def __init__(self, run: Path, folder: Path, file_bytes: int = FILE_BYTES) -> None:
@@ -37,7 +43,7 @@ class BatchLog:
         self._file = KeptOpen(b"")
         self._size_bytes = 0
         self._waiting: list[bytes] = []
-        self.dropped = 0
+        self.dropped, self.ahead_ns = 0, (0, 0)
 
     def append(self, *frames: bytes) -> None:
         """Write batches at its end, after those that could not be written before.
@@ -63,6 +69,19 @@ class BatchLog:
         except FileNotFoundError:
             self._path = None
             self._size_bytes = self._file.append(self._made(), block)
+
+    def look_at_clock(self) -> None:
+        """Compare the clock of who stamps the file, a file server's say, with this host's own. Never raises."""
+        try:
+            before_ns, stamped_ns = time.time_ns(), self._file.stamped_ns(self._path or self._made())
+        except (OSError, CaptureError):
+            return
+        half_ns = (time.time_ns() - before_ns) // 2
+        ahead_ns = stamped_ns - before_ns - half_ns
+        if stamped_ns % 10**9 and abs(ahead_ns - self.ahead_ns[0]) > half_ns + _ALIKE_NS:
+            self.ahead_ns = ahead_ns, half_ns + _ALIKE_NS
+            off = f"the wall clock of {identity.host()} is {-ahead_ns / 1e9:+.3f} s off that of the run folder's disk"
+            faults.say_once(f"{off}: its times are put right by that")
 
     @property
     def is_behind(self) -> bool:

@@ -62,7 +62,7 @@ class Beside:
         Raises:
             OSError: it cannot be started.
         """
-        self._is_here = self._is_here or any(map(_is_first_of_several, processes))
+        self._is_here = self._is_here or any(of.rank == 0 and of.world_size > 1 for of in processes)
         if time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + _AGAIN_AFTER_S
@@ -100,7 +100,3 @@ class Beside:
         specs = (PathFinder.find_spec(name, sys.path) for name in _OF_METRICS) if self._metrics else ()
         places = (spec.submodule_search_locations or () for spec in specs if spec is not None)
         return {str(Path(place).parent) for of_package in places for place in of_package}
-
-
-def _is_first_of_several(process: HandingProcess) -> bool:
-    return process.rank == 0 and process.world_size > 1

@@ -12,13 +12,13 @@ from typing import Any, Callable, Mapping, NamedTuple
 
 from ..host import identity
 
-SENT, REACHED, ANSWERED, BOOT = "sent_ns", "reached_ns", "answered_ns", "boot"
+REACHED, ANSWERED, BOOT = "reached_ns", "answered_ns", "boot"
 # A burst of so many every so often: the quickest of them counts. Seconds.
 BURST, EVERY_S, FIRST_S = 8, 30.0, 2.0
 # Of a burst nothing more is asked after an answer that took so long: the way is busy, or somebody waits there.
 _PATIENCE_S = 0.5
 
-Ask = Callable[[Mapping[str, Any]], "Mapping[str, Any] | None"]
+Ask = Callable[[], "Mapping[str, Any] | None"]
 
 
 class Stamps(NamedTuple):
@@ -31,37 +31,27 @@ class Stamps(NamedTuple):
     back_ns: int
 
 
-def question() -> dict[str, Any]:
-    """What to send. Made right before that."""
-    return {SENT: time.monotonic_ns()}
-
-
-def answer(reached_ns: int | None = None) -> dict[str, Any]:
-    """What the judge's process sends back, made right before that.
-
-    Args:
-        reached_ns: When the question arrived, where that was before; CLOCK_MONOTONIC.
-    """
+def answer() -> dict[str, Any]:
+    """What the judge's process sends back, made as the question arrives."""
     now_ns = time.monotonic_ns()
-    return {BOOT: identity.boot_id(), REACHED: now_ns if reached_ns is None else reached_ns, ANSWERED: now_ns}
+    return {BOOT: identity.boot_id(), REACHED: now_ns, ANSWERED: now_ns}
 
 
-def stamps(sent: Mapping[str, Any], answered: object, back_ns: int) -> Stamps | None:
+def stamps(sent_ns: int, answered: object, back_ns: int) -> Stamps | None:
     """The exchange, or None where the answer is none."""
     if not isinstance(answered, Mapping):
         return None
     boot, reached, left = (answered.get(key) for key in (BOOT, REACHED, ANSWERED))
     if not isinstance(boot, str) or type(reached) is not int or type(left) is not int:
         return None
-    return Stamps(boot[:80], sent[SENT], reached, left, back_ns)
+    return Stamps(boot[:80], sent_ns, reached, left, back_ns)
 
 
 class Exchanges:
     """Those of one host with the judge. Used on one thread of ours."""
 
     def __init__(self) -> None:
-        self._next_s = 0.0
-        self._is_first = True
+        self._next_s, self._pause_s = 0.0, FIRST_S
 
     def is_due(self) -> bool:
         """Is it time for a burst? Twice within the first seconds, then every half minute."""
@@ -71,23 +61,16 @@ class Exchanges:
         """Exchange stamps; the quickest two of them, for the next batch's `clocks`.
 
         Args:
-            ask: Sends a question and waits for its answer; None where there is none in time. May raise what the
-                transport raises.
+            ask: Asks and waits for the `answer`; None where there is none in time. May raise what the transport raises.
         """
-        self._next_s = time.monotonic() + (FIRST_S if self._is_first else EVERY_S)
-        self._is_first = False
+        self._next_s, self._pause_s = time.monotonic() + self._pause_s, EVERY_S
         exchanged: list[Stamps] = []
         for _ in range(BURST):
-            sent = question()
-            got = stamps(sent, ask(sent), time.monotonic_ns())
+            sent_ns = time.monotonic_ns()
+            got = stamps(sent_ns, ask(), time.monotonic_ns())
             if got is None:
                 break
             exchanged.append(got)
             if got.back_ns - got.sent_ns > _PATIENCE_S * 1e9:
                 break
         return sorted(exchanged, key=lambda each: each.back_ns - each.sent_ns)[:2]
-
-
-def as_json(exchanged: list[Stamps]) -> list[list[Any]]:
-    """For `clocks` in the head of a batch."""
-    return [list(each) for each in exchanged]

@@ -45,9 +45,7 @@ class Homes:
         return self._link.answer() if self._judges else None
 
     def take_stamps(self) -> list[Stamps]:
-        """Time stamps that were exchanged with whoever judges; none where only files lie between: its own wall clock
-        tells more of a host than what was read from a shared file.
-        """
+        """Time stamps that were exchanged with whoever judges; none where only files lie between."""
         return self._link.take_stamps()
 
     def leave(self) -> None:

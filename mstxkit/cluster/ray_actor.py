@@ -91,8 +91,7 @@ class JobController:
 
     def _is_over(self, desk: Any) -> bool:
         silent_s = time.monotonic() - self._heard_s
-        hosts = desk.controller.directory.hosts.values()
-        has_ended = bool(hosts) and all(host.has_ended for host in hosts)
+        has_ended = bool(desk.controller.directory.hosts) and desk.controller.directory.have_all_ended
         return silent_s > self._silence_s or (has_ended and silent_s > self._goodbye_s)
 
 

@@ -162,7 +162,7 @@ class RayLink:
             self._sent, self._waiting, self._asks = self._waiting, [], bool(self._waiting)
             self._call, self._called_s = actor.take.remote(b"".join(self._sent)), time.monotonic()
 
-    def _clock_there(self, _: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    def _clock_there(self) -> Mapping[str, Any] | None:
         """What the controller's clock says; None where it does not say so at once."""
         if _ending.is_set():
             return None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Wall clocks of two hosts, where nobody has exchanged anything: what NTP over a busy network may leave.
 WALL_ERROR_NS = 50_000_000
 SAME_HOST_ERROR_NS = 1_000
-# Of so many hosts clocks are kept, of each so many looks at its wall clock; of a batch so many exchanges are taken.
+# Of so many hosts clocks are kept, the best of so many looks at the wall clock; of a batch so many exchanges are taken.
 CLOCKS_AT_MOST, _BRACKETS, _ROWS_AT_MOST = 8192, 64, 16
 # Two looks at one clock are this far apart by themselves, at least.
 _LEAST_ERROR_NS = 500.0
@@ -149,37 +149,28 @@ def _clipped(polygon: Polygon, by_first: float, by_second: float, at_most: float
 
 
 class _HostClock:
-    """What is known of one host's clock: its own wall clock as it was asked of late, and exchanges with the reference.
-
-    Of the looks at its wall clock those are kept that may become the tightest of the last ones: a few.
-    """
+    """What is known of one host's clock: its wall clock as it was asked of late, and exchanges with the reference."""
 
     def __init__(self) -> None:
-        self._looks, self._walls = 0, list[tuple[int, int, int]]()
-        self.peer = PeerClock()
+        self._wall, self._looks, self.peer = (0, 0), _BRACKETS, PeerClock()
 
     def look(self, half_ns: int, offset_ns: int) -> None:
         """Its wall clock was asked.
 
         Args:
-            half_ns: Half the bracket in which both clocks were asked.
+            half_ns: Half the bracket in which both clocks were asked, over 0.
             offset_ns: CLOCK_REALTIME less CLOCK_MONOTONIC.
         """
-        while self._walls and self._walls[-1][1] >= half_ns:
-            self._walls.pop()
-        self._walls.append((self._looks, half_ns, offset_ns))
         self._looks += 1
-        if self._walls[0][0] < self._looks - _BRACKETS:
-            del self._walls[0]
+        if half_ns <= self._wall[0] or self._looks > _BRACKETS:
+            self._wall, self._looks = (half_ns, offset_ns), 0
 
     def by_wall(self) -> tuple[int, float] | None:
         """What makes its wall clock of its CLOCK_MONOTONIC, as it was asked within the least time, and the error of
         that, ns; None where it has never said so.
         """
-        if not self._walls:
-            return None
-        _, half_ns, offset_ns = self._walls[0]
-        return offset_ns, float(WALL_ERROR_NS + half_ns)
+        half_ns, offset_ns = self._wall
+        return (offset_ns, float(WALL_ERROR_NS + half_ns)) if half_ns else None
 
 
 class HostClocks:
@@ -210,22 +201,24 @@ class HostClocks:
         while len(self._clocks) > self._at_most:
             del self._clocks[next(iter(self._clocks))]
         if clock is not None:
-            clock_of_host.look(clock[2], clock[1] - clock[0])
+            clock_of_host.look(clock[2] or 1, clock[1] - clock[0])
         for row in rows[:_ROWS_AT_MOST] if isinstance(rows, list) else []:
             if isinstance(row, list) and len(row) == 5 and row[0] == self._boot:
                 clock_of_host.peer.add(ClockExchange(*row[1:]))
 
     def aligned(self, boot: str, here_ns: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Seconds]:
         """Times of a host on the aligned clock and the bound of the error of each, both in ns."""
+        of_host, own = self._clocks.get(boot), self._clocks.get(self._boot)
+        # Its agent knows its wall clock better, if there is one.
+        reference_ns = ((own and own.by_wall()) or (self._wall_offset_ns, 0.0))[0]
         if boot and boot == self._boot:
-            return here_ns + self._wall_offset_ns, np.full(len(here_ns), float(SAME_HOST_ERROR_NS))
-        of_host = self._clocks.get(boot)
+            return here_ns + reference_ns, np.full(len(here_ns), float(SAME_HOST_ERROR_NS))
         of_wall = None if of_host is None else of_host.by_wall()
-        offset_ns, error_ns = of_wall or (self._wall_offset_ns, float("inf"))
+        offset_ns, error_ns = of_wall or (reference_ns, float("inf"))
         by_wall, wall_error = here_ns + offset_ns, np.full(len(here_ns), error_ns)
         if of_host is None or not of_host.peer.is_known:
             return by_wall, wall_error
         times, error = of_host.peer.to_reference(here_ns)
         # Over files an exchange may be vaguer than wall clocks are.
         is_vaguer = error > wall_error
-        return np.where(is_vaguer, by_wall, times + self._wall_offset_ns), np.where(is_vaguer, wall_error, error)
+        return np.where(is_vaguer, by_wall, times + reference_ns), np.where(is_vaguer, wall_error, error)

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..host import parts
 from ..stages import canonical
+from ..store import records
 from ..store.batches import COLLECTIVES, STAGES, Batch, HandingProcess
 from ..store.job_file import JobState, RoleFigures
 from ..store.metrics_setting import NOTHING_KNOWN, Flops
@@ -26,7 +27,7 @@ from .judge import JobJudge
 from .judged import RINGS, Judged, Want
 from .late_rings import LateRings
 from .members import NOBODY, HandingProcesses
-from .steps import ROW, Closing, RoleBook, has_step
+from .steps import ROW, Closing, RoleBook
 
 if TYPE_CHECKING:
     from .evidence import Seconds, Whole
@@ -206,7 +207,8 @@ class Controller:
         # Of very many roles the judge judges the first ones only.
         roles = tuple(role._replace(judged_steps=counts.get(name, 0)) for name, role in self._latest.items())
         missed = self.missed_rows + sum(book.late_rows for book in self._books.values())
-        return JobState(roles, len(hosts), ended, 0, (), missed, dropped, now_ns, self.figures.is_final)
+        clocks = {host.clock: host.put_right_ns for host in hosts if host.put_right_ns}
+        return JobState(roles, len(hosts), ended, 0, (), missed, dropped, now_ns, self.figures.is_final, (), {}, clocks)
 
     def _note(self, step: RoleStep, now_ns: int) -> RoleFigures:
         waiting_in = self._judge.waiting_in(step.role)
@@ -249,7 +251,7 @@ class Controller:
         processes = np.repeat(np.array([process for process, _ in pending], np.int64), counts)
         rows = np.frombuffer(b"".join(rows for _, rows in pending), ROW)
         stages = self._processes.stages_of(processes, rows["stage"])
-        is_usable = (processes != NOBODY) & (stages >= 0) & has_step(rows)
+        is_usable = (processes != NOBODY) & (stages >= 0) & (rows["step"] != records.NO_STEP)
         self.missed_rows += int((~is_usable).sum())
         rows, processes, stages = rows[is_usable], processes[is_usable], stages[is_usable]
         entered_s = self._aligned_s(processes, rows["entered_ns"])

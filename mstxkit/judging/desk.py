@@ -14,7 +14,7 @@ from typing import Iterable, Iterator
 from ..errors import MstxkitError
 from ..host import folders, identity
 from ..store import batches, documents, job_file, layout, run_file, settings_file, verdicts
-from ..store.batches import Batch, BatchFile
+from ..store.batches import BatchFile
 from ..store.job_file import SILENT_AT_MOST, JobState, RoleFigures
 from ..store.judge_life import JudgeLife
 from ..store.metrics_setting import NOTHING_KNOWN
@@ -133,8 +133,8 @@ class Desk:
     def _read(self, now_s: float) -> Iterator[Outcome]:
         """Batches of all hosts in the order in which they were made."""
         files = [file.read() for file in self._of_hosts(now_s)]
-        for batch in heapq.merge(*files, key=_made_s):
-            made_s = min(now_s, _made_s(batch) or now_s)
+        for batch in heapq.merge(*files, key=lambda batch: batch.time_s):
+            made_s = min(now_s, batch.time_s or now_s)
             if self.controller.is_due(made_s):
                 yield self._kept(self.controller.work(made_s))
             self.controller.take(batch, made_s)
@@ -258,7 +258,3 @@ class Desk:
         figures, self._figures_s = self.controller.figures, time.monotonic()
         documents.replace_file(self._run / layout.VERDICTS / layout.FIGURES, figures.as_json(self._run_id))
         self._figures = figures
-
-
-def _made_s(batch: Batch) -> float:
-    return batch.time_s

@@ -55,13 +55,14 @@ class SendingHost:
         dropped: How many batches its run folder did not take.
         has_ended: Has it said goodbye?
         clock_ns: Its CLOCK_MONOTONIC as the newest batch was made.
+        put_right_ns: What makes the job's wall clock of that, where its own is wrong; 0: it is not.
     """
 
     def __init__(self, host: str, boot: str) -> None:
         self.host, self.boot = host, boot
         self.seen_s, self.settings, self.dropped, self.has_ended = 0.0, 0, 0, False
         self._senders: dict[str, Sender] = {}
-        self.clock_ns = 0
+        self.clock_ns = self.put_right_ns = 0
 
     def take(self, batch: Batch, now_s: float) -> Sender | None:
         """Who has sent it; None where it was taken before."""
@@ -77,6 +78,7 @@ class SendingHost:
         self.dropped = max(self.dropped, whole_number(batch.head.get("dropped")))
         if batch.clock is not None:
             self.clock_ns = batch.clock[0]
+            self.put_right_ns = batch.clock[1] - self.clock_ns if batch.head.get("is_off") is True else 0
         return sender
 
     def knows(self, batch: Batch) -> bool:
@@ -102,6 +104,16 @@ class Directory:
     def __init__(self, reference: tuple[str, int] = ("", 0)) -> None:
         self.hosts: dict[str, SendingHost] = {}
         self._clocks = HostClocks(*reference, at_most=HOSTS_AT_MOST)
+
+    @property
+    def heard_s(self) -> float:
+        """Wall clock, when something came of any host last; 0.0: nothing has."""
+        return max((host.seen_s for host in self.hosts.values()), default=0.0)
+
+    @property
+    def have_all_ended(self) -> bool:
+        """Has every host said goodbye? It comes after its last process has left; of those that are killed none does."""
+        return all(host.has_ended for host in self.hosts.values())
 
     def take(self, batch: Batch, now_s: float) -> tuple[SendingHost, Sender] | None:
         """Whose batch it is; None where it was taken before, or there are too many hosts."""

@@ -20,7 +20,6 @@ class Gates:
     first: int = setting(2, 0, 1000, "First steps of each stage that count for nothing: compilation, allocation.")
     after_resize: int = setting(5, 0, 1000, "Steps without a verdict after members came or went.")
     after_disturbance: int = setting(1, 0, 1000, "Steps left out after a checkpoint or an evaluation.")
-    least_step_s: float = setting(0.0, 0.0, 1e6, "Steps shorter than this are not judged.")
 
 
 class Holding:

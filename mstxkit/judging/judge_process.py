@@ -40,13 +40,14 @@ def main() -> None:
 def judge(run: Path, run_id: str, lock: int = -1, silence_s: float = _SILENCE_S, goes: Outlets | None = None) -> None:
     """Judge a run until its processes have ended, it is gone, or another one has begun to judge in its place."""
     desk = Desk(run, run_id, WHO, lock=lock, outlets=goes)
+    hosts = desk.controller.directory
     looked_s, was_over = 0.0, False
     while desk.writes:
         desk.look()
         # While something comes, somebody lives.
-        if time.time() - _heard_s(desk) > _QUIET_S and time.monotonic() - looked_s >= _ENDED_EVERY_S:
-            is_over = _is_over(run, run_id, desk, silence_s)
-            if is_over and (was_over or _have_all_said_goodbye(desk)):
+        if time.time() - hosts.heard_s > _QUIET_S and time.monotonic() - looked_s >= _ENDED_EVERY_S:
+            is_over = _is_over(run, run_id, hosts.heard_s, silence_s)
+            if is_over and (was_over or hosts.have_all_ended):
                 break
             looked_s, was_over = time.monotonic(), is_over
         time.sleep(desk.pause_s)
@@ -55,21 +56,12 @@ def judge(run: Path, run_id: str, lock: int = -1, silence_s: float = _SILENCE_S,
     desk.close()
 
 
-def _is_over(run: Path, run_id: str, desk: Desk, silence_s: float) -> bool:
+def _is_over(run: Path, run_id: str, heard_s: float, silence_s: float) -> bool:
     if run_file.id_of(run) != run_id:
         return True
-    is_silent = time.time() - _heard_s(desk) > silence_s
+    is_silent = time.time() - heard_s > silence_s
     lives = [_lives(run / layout.LIVE / name) for name in documents.names_in(run / layout.LIVE, layout.POINTER)]
     return not any(lives if is_silent else [alive is not False for alive in lives])
-
-
-def _have_all_said_goodbye(desk: Desk) -> bool:
-    """Has every host? It comes after the last of its processes has left the run; of those that are killed none does."""
-    return all(host.has_ended for host in desk.controller.directory.hosts.values())
-
-
-def _heard_s(desk: Desk) -> float:
-    return max((host.seen_s for host in desk.controller.directory.hosts.values()), default=0.0)
 
 
 def _lives(pointer: Path) -> bool | None:

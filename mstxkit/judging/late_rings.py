@@ -56,7 +56,7 @@ class LateRings:
         """A step was judged: kept for entries that come yet."""
         of_role = self._roles.setdefault(step.role, _OfRole())
         of_role.steps.append(step)
-        at_most = min(of_role.at_most, max(1, BYTES_AT_MOST // _bytes_of(step)))
+        at_most = min(of_role.at_most, max(1, BYTES_AT_MOST // (9 * step.entered_s.nbytes + 1024)))
         while len(of_role.steps) > at_most:
             of_role.steps.popleft()
 
@@ -116,10 +116,6 @@ def _is_due(of_role: _OfRole, now_s: float) -> bool:
     if not of_role.waiting:
         return False
     return now_s - of_role.last_s >= _SETTLES_S or abs(now_s - of_role.first_s) >= _WAITS_AT_MOST_S
-
-
-def _bytes_of(step: RoleStep) -> int:
-    return 9 * step.entered_s.nbytes + 1024
 
 
 def _place(stages: tuple[str, ...], stage: str) -> int:

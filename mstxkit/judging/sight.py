@@ -100,7 +100,7 @@ class Sight:
             self._desk = Desk(self._run, self._run_id, "top", writes=False)
         desk = self._desk
         desk.look()
-        silent_s = time.time() - max((host.seen_s for host in desk.controller.directory.hosts.values()), default=0.0)
+        silent_s = time.time() - desk.controller.directory.heard_s
         if silent_s > _SILENT_S:
             desk.judge(time.time(), at_once=True)
         state = desk.state()

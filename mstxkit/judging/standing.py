@@ -102,7 +102,6 @@ class StandingVerdict:
     gone: float = 0.0
     loss: _Loss = field(default_factory=_Loss)
     coverage: float = 0.0
-    recurrence: float = 1.0
     where: Seen | None = None
     said_at: int = 0
     evidence: dict[str, Any] = field(default_factory=dict)

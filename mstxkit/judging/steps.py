@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
 
 import numpy as np
 
-from ..store import records, summaries
+from ..store import summaries
 from .columns import or_zero
 from .evidence import Peer, RoleStep, Work
 
@@ -35,7 +35,7 @@ _TRIES = 64
 _PATIENCE, _PATIENCE_AT_MOST_S, _PACE_SHARE = 2.0, 7200.0, 0.2
 # Steps that overlap, as in async RL, are no farther apart: who goes back farther counts anew. So many rows of that are
 # kept until all of a role have done so.
-_OVERLAP_STEPS, _BACK_ROWS_AT_MOST = 16, 1 << 18
+OVERLAP_STEPS, _BACK_ROWS_AT_MOST = 16, 1 << 18
 _COARSE = np.uint32(1 << 31)
 _BUSY_PARTS = 65_534
 
@@ -193,7 +193,7 @@ class RoleBook:
         np.maximum.at(self._newest_s, of[is_newest], new.entered_s[is_newest])
         self._last_s = float(new.entered_s[is_newest].max(initial=self._last_s))
         is_behind &= self._newest[of] < 0  # else it is where all are
-        is_far = (steps < self._newest[of] - _OVERLAP_STEPS) | self._counts_anew[of]
+        is_far = (steps < self._newest[of] - OVERLAP_STEPS) | self._counts_anew[of]
         return is_behind | (is_far & (new.entered_s > self._newest_s[of]))
 
     def _begin_anew(self, now_s: float, closing: Closing, at_once: bool) -> None:
@@ -299,11 +299,6 @@ class RoleBook:
 
 def _order(peer: Peer) -> tuple[bool, int, str]:
     return peer.rank is None, peer.rank or 0, peer.process
-
-
-def has_step(rows: Rows) -> npt.NDArray[np.bool_]:
-    """Which of them are in a step?"""
-    return np.asarray(rows["step"] != records.NO_STEP)
 
 
 def _in_seconds(rows: Rows, entered_s: Seconds) -> Seconds:

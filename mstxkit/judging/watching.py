@@ -58,13 +58,12 @@ def once(run: Path, run_id: str) -> Outlook:
         state = job_file.read(run, run_id) or JobState()
         return Outlook(verdicts.read(run), None, len(batches.files_in(run)), step, state.judged_steps)
     desk.look()
-    hosts = desk.controller.directory.hosts.values()
-    silent_s = time.time() - max((host.seen_s for host in hosts), default=0.0)
-    if silent_s > _SILENT_S or all(host.has_ended for host in hosts):
+    hosts = desk.controller.directory
+    if time.time() - hosts.heard_s > _SILENT_S or hosts.have_all_ended:
         desk.judge(time.time(), at_once=True)
     desk.close()
     last_step, counts = desk.controller.figures.step, desk.state().judged_steps
-    return Outlook(desk.verdicts(), desk.outcome_steps, len(hosts), last_step, counts)
+    return Outlook(desk.verdicts(), desk.outcome_steps, len(hosts.hosts), last_step, counts)
 
 
 def _desk(run: Path, run_id: str, outlets: Outlets | None = None) -> Desk | None:

@@ -47,8 +47,8 @@ def next_step(finding: Finding, members: Sequence[Peer], run: str) -> str:
     stage = WHOLE_STEPS if is_between else shlex.quote(key.stage)
     if key.kind == "not_enough_evidence":
         return (
-            "capture(rings=True), or TORCH_FR_BUFFER_SIZE=2000 (on an NPU TORCH_HCCL_TRACE_BUFFER_SIZE), shows who is "
-            f"late inside; or: mstxkit escalate {quoted} --stage {stage} --ranks all --preset light"
+            "capture(rings=True), where it is not on, or TORCH_FR_BUFFER_SIZE=512 (TORCH_HCCL_TRACE_BUFFER_SIZE on an "
+            f"NPU), shows who is late inside; or: mstxkit escalate {quoted} --stage {stage} --ranks all --preset light"
         )
     if key.kind == "imbalance":
         return "share the work out by its length (tokens, responses), not by its count"

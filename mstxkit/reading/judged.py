@@ -26,6 +26,7 @@ STEPS_AT_MOST = 2000
 ENOUGH_STEPS = 20
 NO_STEP, NO_PEER = "no step is over in which a stage has ended", "no two ranks have finished a step together"
 TWICE = "the same ranks are there twice at once, so nobody can tell who waits for whom"
+ANEW = "steps are counted from the beginning again, so here each is all that have its number together"
 
 
 class JudgedRole(NamedTuple):
@@ -85,6 +86,8 @@ def _without_hangs(run: Run, stored: list[Verdict]) -> JobVerdicts:
     of_job = JobVerdicts(JOB, holding, withdrawn=withdrawn)
     if stored and (of_job.blaming or not of_job.holding):
         return of_job
+    if twice.are_steps(run.stage_rows()):
+        return of_job if stored else JobVerdicts(NOBODY, why_not=ANEW)
     of_tables = from_steps(run.steps_inside(), run.path)
     return of_job if stored and not of_tables.blaming else of_tables
 

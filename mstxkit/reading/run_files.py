@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Collection, Iterable, Iterator, TypeVar
 
 from ..errors import FormatError
-from ..store import layout, patch_record
+from ..store import job_file, layout, patch_record
 from ..store.dataset import MARKS, RANGES
+from ..store.job_file import JobState
 from .folder import Damage, Folder, merge, run_id
 from .processes import Process, Processes, set_offsets
 
@@ -66,7 +67,7 @@ class RunFiles:
         replicas.settle(self._processes)
         self.damage += live.losses(self._processes)
         self.damage = self._compacted.damage = merge(self.damage)
-        set_offsets(self._processes)
+        set_offsets(self._processes, lambda: (job_file.read(Path(path), self.id or "") or JobState()).clocks)
         self.vocabulary = vocabulary.Vocabulary()
         self._blocks = rows.Blocks(self._sealed, self.vocabulary, self.damage, self._chosen)
         self._opened: list[tuple[Process, Any]] | None = None

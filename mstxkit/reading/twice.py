@@ -1,4 +1,4 @@
-"""Ranks that are there twice at once: two jobs that record into one folder, or two roles that nobody has named."""
+"""What is there twice: ranks, of two jobs in one folder or two roles that nobody has named; steps that begin again."""
 
 from __future__ import annotations
 
@@ -27,3 +27,17 @@ def ranks(processes: pl.DataFrame) -> list[int]:
     together_ns = pl.min_horizontal(pl.col("last_seen_ns"), before_ns) - pl.col("start_ns")
     twice = own.filter(before_ns.is_not_null() & (together_ns >= _TOGETHER_FROM_NS))
     return sorted(set(twice["rank"].to_list()))
+
+
+def are_steps(stage_rows: pl.DataFrame) -> bool:
+    """Does any process count its steps from an earlier one on, by epochs say? Then one number is of several steps.
+
+    Args:
+        stage_rows: As `Run.stage_rows()` has them.
+    """
+    import polars as pl
+
+    from ..judging.steps import OVERLAP_STEPS
+
+    rows = stage_rows.filter(pl.col("step").is_not_null()).sort("start_ns")
+    return bool(rows.select((pl.col("step").cum_max().over("process") - pl.col("step") > OVERLAP_STEPS).any()).item())

@@ -11,8 +11,7 @@ import os
 from pathlib import Path
 
 from ..host.descriptors import OwnDescriptor
-from ..store import segment
-from ..store.documents import FILE_MODE
+from ..store import documents, segment
 
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -41,12 +40,9 @@ class KeptOpen:
             OSError: it could not be written; nothing of it is left in the file, and a file that holds nothing else is
                 gone.
         """
-        file = self._file
-        if file is None or self._path != path or not file.is_ours:
-            self.close()
-            file = self._open(path)
+        file = self._opened(path)
         try:
-            self._size_bytes = _written(file.number, self._size_bytes, block, self._header)
+            self._size_bytes = documents.appended(file.number, self._size_bytes, block, self._header)
         except OSError:
             if not self._size_bytes:
                 _remove(path)
@@ -54,10 +50,19 @@ class KeptOpen:
             raise
         return self._size_bytes
 
-    def _open(self, path: Path) -> OwnDescriptor:
+    def stamped_ns(self, path: Path) -> int:
+        """What time it is by who stamps this file, which is made if it is not there. OSError: unknown."""
+        number = self._opened(path).number
+        os.utime(number)
+        return os.fstat(number).st_mtime_ns
+
+    def _opened(self, path: Path) -> OwnDescriptor:
+        if self._file is not None and self._path == path and self._file.is_ours:
+            return self._file
+        self.close()
         folder = _folder_of(path)
         try:
-            number = os.open(path.name, _FLAGS, FILE_MODE, dir_fd=folder)
+            number = os.open(path.name, _FLAGS, documents.FILE_MODE, dir_fd=folder)
         finally:
             os.close(folder)
         file = OwnDescriptor.of(number, path.name)
@@ -91,17 +96,3 @@ def _remove(path: Path) -> None:
         os.unlink(path.name, dir_fd=folder)
     finally:
         os.close(folder)
-
-
-def _written(descriptor: int, before: int, block: bytes, header: bytes) -> int:
-    if not before:
-        os.fchmod(descriptor, FILE_MODE)
-        block = header + block
-    rest = memoryview(block)
-    try:
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-    except OSError:
-        os.ftruncate(descriptor, before)
-        raise
-    return before + len(block)

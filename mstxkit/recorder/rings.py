@@ -91,25 +91,20 @@ class Rings:
         Returns:
             0: it takes no CPU time but this thread's.
         """
-        if not self._is_off and self._reading.acquire(blocking=False):
-            try:
-                if torch_rings.is_set_up():
-                    self._learn_groups()
-                    if self._is_due():
-                        self._read(HELD_AT_MOST_MS)
-            except Exception as exc:
-                self._turn_off(exc)
-            finally:
-                self._reading.release()
+        self._read_if(self._is_due, HELD_AT_MOST_MS)
         return 0
 
     def read_now(self) -> None:
         """At a hang, or another's death: hand over what is new. Never raises."""
+        self._read_if(lambda: True, HELD_AT_A_HANG_MS)
+
+    def _read_if(self, is_wanted: Callable[[], bool], held_at_most_ms: float) -> None:
         if not self._is_off and self._reading.acquire(blocking=False):
             try:
                 if torch_rings.is_set_up():
                     self._learn_groups()
-                    self._read(HELD_AT_A_HANG_MS)
+                    if is_wanted():
+                        self._read(held_at_most_ms)
             except Exception as exc:
                 self._turn_off(exc)
             finally:
@@ -170,9 +165,10 @@ class Rings:
         expected_ms = self._ring.count() * self._entry_ns / _MS
         if expected_ms <= held_at_most_ms:
             return ""
+        shorter = 1 << max(0, int(held_at_most_ms * _MS / self._entry_ns).bit_length() - 1)
         return (
             f"reading its {self._ring.size} entries would hold training up for {expected_ms:.0f} ms; "
-            f"capture(rings=True), or {self._ring.kind.variables[0]}={torch_rings.ENTRIES}, gives a shorter one"
+            f"{self._ring.kind.variables[0]}={shorter} before the job starts gives one that can be read"
         )
 
     def _rows(self, entries: list[dict[str, Any]], began_ns: int) -> list[collectives.CollectiveEntry]:

@@ -93,6 +93,21 @@ def read_part(descriptor: int, offset: int, size: int) -> bytes:
     return b"".join(parts)
 
 
+def appended(descriptor: int, before: int, block: bytes, first: bytes) -> int:
+    """Write a block behind `before` bytes, in an empty file after `first`: the size. OSError: nothing is written."""
+    if not before:
+        os.fchmod(descriptor, FILE_MODE)
+        block = first + block
+    rest = memoryview(block)
+    try:
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    except OSError:
+        os.ftruncate(descriptor, before)
+        raise
+    return before + len(block)
+
+
 def state_of(file: Path) -> tuple[int, ...]:
     """What changes with a file's content, and where it is replaced; () where there is none. *Cost*: one call."""
     try:

@@ -86,6 +86,7 @@ class JobState(NamedTuple):
         notes: What there is to say of where figures go: the port, what is missing, what was dropped.
         is_final: Was all judged that there was?
         read: How far the files of the hosts were read, `BatchFile.position` by their names.
+        clocks: What makes the wall clock of CLOCK_MONOTONIC, ns, by boot id, of hosts whose own wall clock is wrong.
     """
 
     roles: tuple[RoleFigures, ...] = ()
@@ -99,6 +100,7 @@ class JobState(NamedTuple):
     is_final: bool = False
     notes: tuple[str, ...] = ()
     read: Mapping[str, tuple[int, int]] = {}
+    clocks: Mapping[str, int] = {}
 
     @property
     def judged_steps(self) -> tuple[int | None, ...]:
@@ -145,6 +147,7 @@ def _state_of(fields: Mapping[str, Any]) -> JobState:
         fields.get("is_final") is True,
         tuple(text_of(note)[:_NOTE_AT_MOST] for note in list_of(fields.get("notes"))[:NOTES_AT_MOST]),
         {name: _position_of(at) for name, at in table_of(fields.get("read")).items()},
+        {boot: whole_number(ns) for boot, ns in table_of(fields.get("clocks")).items()},
     )  # fmt: skip
 
 

@@ -172,15 +172,6 @@ def append(file: Path, verdicts: Iterable[Verdict], first: bytes = b"") -> None:
         if before + len(block) > LIMIT_BYTES:
             os.ftruncate(descriptor, 0)  # what holds is said again by who judges; the rest is long over
             before = 0
-        if not before:
-            os.fchmod(descriptor, documents.FILE_MODE)
-            block = first + block
-        try:
-            rest = memoryview(block)
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
-        except OSError:
-            os.ftruncate(descriptor, before)
-            raise
+        documents.appended(descriptor, before, block, first)
     finally:
         os.close(descriptor)

@@ -3,7 +3,8 @@
 `python -m torch.distributed.run … ddp_rank.py OPTIONS`, options as JSON: `run` (folder), `out` (folder for what this
 rank handed over), `kind` (input, forward, backward, optimizer, link, none) from `from_step` on, or `kinds`, pairs of
 those; `rank` (which), `late_ms`, `steps`, `coarse` (one stage `actor_update`), `flag` (a file: a slow link),
-`rings`, `base_ms` (for so long each stage waits besides computing, as for a device), `ask_every` (steps).
+`rings`, `base_ms` (for so long each stage waits besides computing, as for a device), `ask_every` (steps); `off_s`: each
+rank is on a host of its own, whose wall clock is so many seconds wrong.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, Iterator
 
 import torch
 import torch.distributed as dist
+from other_host import move_to
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -128,10 +130,20 @@ class Loop:
         self.intervals.append((number, name, began_ns, time.monotonic_ns()))
 
 
+def live_folder(options: dict[str, Any]) -> str | None:
+    """That of this rank's host; None: all are on this one."""
+    if "off_s" not in options:
+        return None
+    rank, folder = int(os.environ["RANK"]), Path(options["run"]).with_name(f"live{os.environ['RANK']}")
+    move_to(f"node-{rank}", options["off_s"][rank])
+    folder.mkdir(mode=0o700)
+    return str(folder)
+
+
 def main() -> None:
     options = json.loads(sys.argv[1])
     torch.set_num_threads(1)
-    capture = mstxkit.capture(options["run"], rings=options.get("rings", True))
+    capture = mstxkit.capture(options["run"], rings=options.get("rings", True), live_folder=live_folder(options))
     dist.init_process_group("gloo")
     fault = Fault(options)
     loop = Loop(fault)

@@ -2,6 +2,8 @@
 
     python handing_rank.py RUN START_NS STEPS STEP_MS SLOW_RANK [LIVE_FOLDER]
 
+HOST_NAME puts it on a host of its own, whose wall clock is WALL_OFF_S wrong.
+
 Step k lasts from START_NS + k * STEP_MS; in its first half each rank generates, then all update together. The slow one
 takes half as long again to generate, for the same work.
 """
@@ -58,6 +60,10 @@ def figures(within_s: float) -> dict[str, float]:
 
 if __name__ == "__main__":
     run, start, count, lasts, who, *live = sys.argv[1:]
+    if os.environ.get("HOST_NAME"):
+        from other_host import move_to
+
+        move_to(os.environ["HOST_NAME"], float(os.environ.get("WALL_OFF_S", "0")))
     with mstxkit.capture(run, live_folder=live[0] if live else None):
         hand_over(int(start), int(count), float(lasts), int(who))
         sys.stdout.write(json.dumps(figures(0.0 if os.environ.get("MSTXKIT_JUDGE") == "0" else 60.0)))

@@ -16,6 +16,7 @@ from mstxkit.cluster import agent as module
 from mstxkit.cluster import batch_log
 from mstxkit.cluster.agent import Agent
 from mstxkit.cluster.batch_log import BatchLog
+from mstxkit.recorder.kept_open import KeptOpen
 from mstxkit.store import batches, layout, run_file, settings_file, whereabouts
 from mstxkit.store.batches import READ_AGAIN_BYTES, Batch, BatchFile
 from mstxkit.store.handed_over import SummaryRing
@@ -97,6 +98,40 @@ def test_without_anything_new_the_run_folder_is_not_touched(place: Place, monkey
 
     assert calls == [], "not even with something new: its file stays open"
     assert len(place.steps()) == 19
+
+
+class TestTheClockOfTheDisk:
+    """What it stamps files by, against this host's own."""
+
+    @pytest.mark.parametrize(("off_ns", "is_off"), [(0, False), (10_000_000, False), (10**9, True), (-(10**9), True)])
+    def test_times_are_by_it_where_the_hosts_own_clock_is_wrong(
+        self, place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, off_ns: int, is_off: bool
+    ) -> None:
+        wall_ns = time.time_ns
+        monkeypatch.setattr(time, "time_ns", lambda: wall_ns() + off_ns)
+        place.hand(0, 1)
+        place.agent().turn()
+
+        (batch,) = place.batches()
+        mono, wall, _ = batch.clock or (0, 0, 0)
+        assert abs(wall - mono - (wall_ns() - time.monotonic_ns())) < 50_000_000
+        assert batch.head["is_off"] is is_off
+        assert ("off that of the run folder's disk" in caplog.text) is is_off
+
+    def test_of_a_disk_that_stamps_to_whole_seconds_it_is_not_known(
+        self, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(KeptOpen, "stamped_ns", lambda self, path: time.time_ns() // 10**9 * 10**9)
+        place.hand(0, 1)
+        place.agent().turn()
+
+        assert place.batches()[0].head["is_off"] is False
+
+    def test_where_the_disk_does_not_take_its_file_it_is_not_known_and_nothing_is_said(self, place: Place) -> None:
+        log = BatchLog(place.run / "gone", place.live)
+        log.look_at_clock()
+
+        assert log.ahead_ns == (0, 0)
 
 
 def _counted(call: Any, calls: list[str], run: str) -> Any:

@@ -18,7 +18,8 @@ from builders import beside, soak
 from builders.mounts import Mount, mount  # noqa: F401
 
 from mstxkit.reading.run import open_run
-from mstxkit.store import batches, judge_lock, layout, run_file, settings_file, verdicts
+from mstxkit.store import batches, job_file, judge_lock, layout, run_file, settings_file, verdicts
+from mstxkit.store.job_file import JobState
 
 RANK = Path(__file__).resolve().parents[1] / "builders" / "handing_rank.py"
 ROOT = RANK.parents[2]
@@ -30,18 +31,29 @@ class Started:
     """The ranks of a job, on one host."""
 
     def __init__(
-        self, run: Path, live: Path, steps: int, slow: int, ranks: int, step_ms: int, **variables: str
+        self,
+        run: Path,
+        live: Path,
+        steps: int,
+        slow: int,
+        ranks: int,
+        step_ms: int,
+        off_s: dict[int, float],
+        **variables: str,
     ) -> None:
         self.run, self.live = run, live
         kept = {key: value for key, value in os.environ.items() if not key.startswith("MSTXKIT_")}
         env = {**kept, "PYTHONPATH": str(ROOT), "WORLD_SIZE": str(ranks), **variables}
-        words = [str(run), str(time.monotonic_ns() + 10**9), str(steps), str(step_ms), str(slow), str(live)]
-        self.processes = [
-            subprocess.Popen(
-                [sys.executable, str(RANK), *words], env={**env, "RANK": str(rank)}, stdout=subprocess.PIPE
-            )
-            for rank in range(ranks)
-        ]
+        words = [str(run), str(time.monotonic_ns() + 10**9), str(steps), str(step_ms), str(slow)]
+        self.processes = []
+        for rank in range(ranks):
+            of_host, live_of_rank = {}, live / f"host{rank}" if rank in off_s else live
+            live_of_rank.mkdir(mode=0o700, exist_ok=True)
+            if rank in off_s:
+                of_host = {"HOST_NAME": f"node-{rank}", "WALL_OFF_S": str(off_s[rank])}
+            command = [sys.executable, str(RANK), *words, str(live_of_rank)]
+            mine = {**env, "RANK": str(rank), **of_host}
+            self.processes.append(subprocess.Popen(command, env=mine, stdout=subprocess.PIPE))
 
     def wait(self) -> list[dict[str, float]]:
         """The figures that each rank that lives said at its end."""
@@ -85,9 +97,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     def begin(
         run: Path = tmp_path / "run", steps: int = 60, slow: int = 1, ranks: int = RANKS, step_ms: int = STEP_MS,
-        **env: str,
+        off_s: dict[int, float] | None = None, **env: str,
     ) -> Started:  # fmt: skip
-        jobs.append(Started(run, live, steps, slow, ranks, step_ms, **env))
+        jobs.append(Started(run, live, steps, slow, ranks, step_ms, off_s or {}, **env))
         return jobs[-1]
 
     yield begin
@@ -122,6 +134,20 @@ def test_the_slow_rank_is_named_beside_the_job_and_its_judge_ends_with_it(start:
     assert sorted(row["rank"] for row in open_run(job.run).processes().to_dicts()) == [0, 1, 2], (
         "it is no process of it"
     )
+
+
+@pytest.mark.parametrize("off_s", [-0.3, 0.3])
+def test_a_host_whose_wall_clock_is_wrong_is_not_late_for_that_alone(start: Start, off_s: float) -> None:
+    """Its times are put right by the clock of the disk that all hosts share."""
+    job = start(steps=50, slow=-1, ranks=2, step_ms=100, off_s={0: 0.0, 1: off_s})
+    job.wait()
+    until(lambda: not beside.pids(job.run, beside.JUDGE))
+    clocks = (job_file.read(job.run, run_file.id_of(job.run) or "") or JobState()).clocks
+
+    assert job.step() == 49
+    assert [verdict for verdict in verdicts.read(job.run) if verdict.is_blaming] == []
+    assert clocks.keys() == {"boot of node-1"}, "the other one is right"
+    assert abs(clocks["boot of node-1"] - (time.time_ns() - time.monotonic_ns())) < 50_000_000
 
 
 def test_a_judge_that_is_killed_is_started_again_and_goes_on(start: Start) -> None:

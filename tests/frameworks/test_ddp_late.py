@@ -14,7 +14,9 @@ from builders import ddp_runs, soak
 from builders.ddp_runs import DdpRun
 
 from mstxkit.judging import lateness
-from mstxkit.store import verdicts
+from mstxkit.reading import judged
+from mstxkit.reading.run import open_run
+from mstxkit.store import layout, run_file, settings_file, verdicts
 
 pytestmark = pytest.mark.frameworks
 
@@ -54,6 +56,25 @@ def test_the_slow_rank_enters_late_wherever_it_is_slow(run: DdpRun, phase: int) 
 
     assert max(late, key=lambda rank: late[rank]) == 1
     assert late[1] > 0.75 * LATE_S
+
+
+def test_nobody_is_late_for_the_wrong_wall_clock_of_its_host(tmp_path: Path) -> None:
+    """Each rank is on a host of its own, and nobody is slow."""
+    run = tmp_path / "run"
+    options = {"run": str(run), "kind": "none", "steps": 100, "base_ms": 20, "rings": False, "off_s": [0, 0.3]}
+    ddp_runs.start(2, options)
+    until_s = time.monotonic() + _JUDGED_WITHIN_S
+    while not is_judged(run) and time.monotonic() < until_s:
+        time.sleep(0.2)
+
+    assert is_judged(run)
+    assert [verdict for verdict in verdicts.read(run) if verdict.is_blaming] == []
+    assert not judged.of_run(open_run(run)).blaming, "nor by the run's tables"
+
+
+def is_judged(run: Path) -> bool:
+    figures = settings_file.read_figures(run / layout.VERDICTS / layout.FIGURES, run_file.id_of(run) or "")
+    return figures is not None and figures.is_final
 
 
 def test_nobody_enters_late_where_nobody_is_slow(run: DdpRun) -> None:

@@ -151,6 +151,14 @@ class TestHostClocks:
         assert times.tolist() == (self.AT + 42).tolist()
         assert set(error) == {SAME_HOST_ERROR_NS}
 
+    def test_what_its_own_batches_say_of_the_references_wall_clock_counts_for_all(self) -> None:
+        """Its wall clock is 300 off that of the run folder's disk, by which all others go."""
+        clocks = HostClocks("here", 342)
+        clocks.take("here", (1000, 1042, 7), None)
+        clocks.take("there", (0, 0, 1), [["here", FIRST_NS, FIRST_NS, FIRST_NS, FIRST_NS]])
+
+        assert [int(clocks.aligned(boot, self.AT[:1])[0][0]) for boot in ("here", "there")] == [FIRST_NS + 42] * 2
+
     def test_without_an_exchange_its_wall_clock_counts_with_what_ntp_may_leave(self) -> None:
         clocks = HostClocks("here", 42)
         clocks.take("there", (1000, 5000, 7), None)

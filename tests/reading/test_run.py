@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.run_files import MONOTONIC, WALL_OFFSET_NS, BankFiles, ProcessFiles, alive, anchor, new_run
+from builders.run_files import MONOTONIC, RUN_ID, WALL_OFFSET_NS, BankFiles, ProcessFiles, alive, anchor, new_run
 
 pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
@@ -17,7 +17,8 @@ pl = pytest.importorskip("polars")
 from mstxkit.errors import MstxkitError, ReadError  # noqa: E402
 from mstxkit.reading import live  # noqa: E402
 from mstxkit.reading.run import open_run  # noqa: E402
-from mstxkit.store import livefile, records, segment  # noqa: E402
+from mstxkit.store import job_file, layout, livefile, records, segment  # noqa: E402
+from mstxkit.store.job_file import JobState  # noqa: E402
 
 RANGES = [
     "rank", "host", "pid", "role", "track", "depth", "step", "domain", "stage", "name", "start_ns", "duration_ns",
@@ -295,6 +296,19 @@ def test_a_wall_clock_that_is_stepped_does_not_move_ranges(run: Path) -> None:
     ProcessFiles(run, anchors=anchors).seal(BankFiles().range("a", 10, 20).range("b", 3 * 10**9, 3 * 10**9 + 1))
 
     assert open_run(run).ranges()["start_ns"].to_list() == [WALL_OFFSET_NS + 10, WALL_OFFSET_NS + 3 * 10**9]
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_a_host_whose_wall_clock_is_wrong_is_read_by_that_of_the_others(run: Path, hosts: int) -> None:
+    """As whoever judged the job has found; of one host alone nothing is wrong."""
+    for rank in range(hosts):
+        process = ProcessFiles(run, rank + 1, rank=rank, host=f"h{rank}", boot=f"boot {rank}")
+        process.seal(BankFiles().range("a", 10, 15))
+    (run / layout.VERDICTS).mkdir()
+    job_file.write(run, RUN_ID, JobState(clocks={"boot 0": 7000}))
+
+    begins = open_run(run).ranges().sort("rank")["start_ns"].to_list()
+    assert begins == [10 + (7000 if hosts == 2 else WALL_OFFSET_NS), 10 + WALL_OFFSET_NS][:hosts]
 
 
 def test_processes_of_one_kernel_share_their_offset(run: Path) -> None:

@@ -1,4 +1,6 @@
-"""A folder into which two jobs record at once: nobody is judged by the mixture, and the report says what to do."""
+"""A folder into which two jobs record at once, and steps that are counted anew: nobody is judged by the mixture,
+and the report says what to do.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +36,16 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield folder
 
 
+EPOCHS = """
+import mstxkit, sys
+with mstxkit.capture(sys.argv[1]):
+    for number in [*range(25), *range(int(sys.argv[2]), 25)]:
+        mstxkit.step(number)
+        with mstxkit.stage("actor_generate"):
+            pass
+"""
+
+
 def record(run: Path, *ranks: tuple[int, str]) -> None:
     """Processes of these ranks and roles, all at once for longer than a second."""
     started = [lives.start(RANK, run, RANK=str(rank), WORLD_SIZE="2", MSTXKIT_ROLE=role) for rank, role in ranks]
@@ -67,3 +79,21 @@ def test_equal_ranks_of_two_roles_are_not_there_twice(run: Path) -> None:
 
     assert twice.ranks(open_run(run).processes()) == []
     assert judged.of_run(open_run(run)).why_not == judged.NO_PEER
+
+
+@pytest.mark.parametrize(("again_from", "is_anew"), [(0, True), (20, False)], ids=["an epoch", "steps that overlap"])
+def test_steps_of_one_number_are_not_judged_as_one_where_they_are_counted_anew(
+    run: Path, again_from: int, is_anew: bool
+) -> None:
+    """By this reader; who judges the job while it runs tells them apart."""
+    ranks = [
+        lives.start(EPOCHS, run, str(again_from), RANK=str(rank), WORLD_SIZE="2", MSTXKIT_JUDGE="0") for rank in (0, 1)
+    ]
+    assert [lives.finished(process)[0] for process in ranks] == [0, 0]
+    judgement = judged.of_run(open_run(run))
+    said = nobody.words(summary.summarise(open_run(run))["judged"])
+
+    assert twice.are_steps(open_run(run).stage_rows()) is is_anew
+    assert (judgement.why_not == judged.ANEW) is is_anew
+    assert said.verdict.startswith("not judged: steps are counted from the beginning again") is is_anew
+    assert not is_anew or said.next[0].startswith("count on")

@@ -145,7 +145,8 @@ def test_a_ring_too_long_to_be_read_is_not_read_and_it_is_said_why(ring: FakeRin
 
     assert ring.dumps == 0
     assert "512 entries would hold training up for 31 ms" in kept.document["why_not"]
-    assert "TORCH_FR_BUFFER_SIZE" in kept.document["why_not"]
+    assert "TORCH_FR_BUFFER_SIZE=64 before the job" in kept.document["why_not"], "30 ms suffice for 96"
+    assert "rings=True" not in kept.document["why_not"], "that is how it came to have 512"
 
 
 def test_after_a_reading_that_took_too_long_it_is_read_half_as_often(ring: FakeRing, tmp_path: Path) -> None:
