@@ -114,6 +114,7 @@ class Watchman:
         self._others: dict[str, tuple[Call, float, HostEvent | None]] = {}
         self._mine: dict[str, tuple[Incident, Cause | None, float]] = {}
         self._again_s, self._pause_s, self._considered = 0.0, _AGAIN_S, set[Place]()
+        self._was_debugged = False
         self._run_s, self._state, self._asked = 0.0, tuple[int, ...](), self._folders.asked()
         self._settings_s, self._settings_states = 0.0, list[tuple[int, ...]]()
         self._lookout, self._ending = Lookout(watch.run, watch.run_id, watch.folder), threading.Event()
@@ -255,15 +256,17 @@ class Watchman:
         if time.monotonic() < self._again_s and new.keys() <= self._considered:
             return
         self._considered = set(new)
-        if self._host.is_debugged():
-            self._rest()
-            return
         since_ns = time.time_ns() - int(max(range_.quiet_s for range_ in new.values()) * _NS)
         self._consider(since_ns)
 
     def _consider(self, since_ns: int) -> None:
         """Somebody seems stuck: is he, seen from all processes of the job?"""
-        reports = self._host.reports(asks_all=False)
+        reports = [] if self._host.is_debugged() else self._host.reports(asks_all=False)
+        is_debugged, was_debugged = not reports or any(map(deciding.is_debugged, reports)), self._was_debugged
+        self._was_debugged = is_debugged
+        if is_debugged or was_debugged:  # who has just been let go may need all his time
+            self._host.begin_anew()
+            return
         cause = deciding.cause(reports, self._watch.hang_s)
         # Who is held up himself is told of at once; who waits, only where nobody has just been found to go on.
         is_held = cause is not None and cause.how in deciding.HELD

@@ -150,6 +150,19 @@ def test_nobody_is_alarmed_while_a_debugger_is_attached(start: Start) -> None:
     assert job.incidents() == []
 
 
+def test_who_was_stopped_by_a_debugger_has_his_time_anew_once_it_lets_go(start: Start) -> None:
+    job, libc = start("takes_four_seconds", "waits", hang_s=5.0), ctypes.CDLL(None)
+    pid = job.ranks[0].pid
+    if libc.ptrace(16, pid, 0, 0):  # PTRACE_ATTACH
+        pytest.skip("this user may debug nobody")
+    os.waitpid(pid, 0)
+    time.sleep(10.5)
+    libc.ptrace(17, pid, 0, 0)  # PTRACE_DETACH
+    assert lives.wait_until(lambda: job.ranks[0].poll() is not None)
+
+    assert job.incidents() == []
+
+
 def test_watchmen_of_several_hosts_make_one_incident_of_all_reports(start: Start, tmp_path: Path) -> None:
     places = [tmp_path / "a", tmp_path / "b"]
     for place in places:
