@@ -23,6 +23,7 @@ class ToldBefore(NamedTuple):
         lasting: Hangs that this host has told of, and that are not over.
         raised: How many exceptions that nobody caught.
         gone: Who was gone, by process.
+        open: The newest, where nobody has concluded it yet.
     """
 
     inside: dict[str, set[Place]]
@@ -30,6 +31,7 @@ class ToldBefore(NamedTuple):
     lasting: dict[str, Incident]
     raised: dict[str, int]
     gone: set[str]
+    open: Call | None = None
 
 
 def told_before(folders: IncidentFolders) -> ToldBefore:
@@ -37,6 +39,7 @@ def told_before(folders: IncidentFolders) -> ToldBefore:
     before = ToldBefore({}, {}, {}, {}, set())
     for call in folders.calls():
         incident = folders.concluded(call.name)
+        before = before._replace(open=call if incident is None else None)
         if call.by == folders.place and incident is None:
             continue
         reports = folders.own_reports(call.name)

@@ -82,7 +82,7 @@ def cause(reports: Sequence[Report], hang_s: float) -> Cause | None:
         hang_s: Whoever has done something within that goes on.
     """
     stuck = [report for report in reports if is_stuck(report)]
-    if not stuck or any(map(_is_debugged, reports)):
+    if not stuck or any(map(is_debugged, reports)):
         return None
     missing = first_missing(reports)
     waiters = [report for report in stuck if held(report) in (waiting.COLLECTIVE, waiting.OTHERS)]
@@ -356,7 +356,8 @@ def _inside(report: Report) -> list[Any]:
     return list_of(report.get("inside"))
 
 
-def _is_debugged(report: Report) -> bool:
+def is_debugged(report: Report) -> bool:
+    """Is a debugger attached, or does a breakpoint wait?"""
     return bool(report.get("tracer")) or report.get("is_debugged") is True
 
 

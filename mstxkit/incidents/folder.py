@@ -84,14 +84,30 @@ class IncidentFolders:
             name = max(name, _name_after(last))  # the newest is the last, also where a clock was set back
         os.mkdir(self._folder / name, folders.FOLDER_MODE)
         call = Call(name, kind, now_ns, self.place)
-        fields = {"format": FORMAT, "run": self._run_id, **call._asdict()}
         try:
             os.mkdir(self._folder / name / layout.INCIDENT_HOSTS, folders.FOLDER_MODE)
-            documents.replace_file(self._folder / name / layout.INCIDENT_CALL, json.dumps(fields).encode())
+            self._write(call)
         except OSError:  # a full disk: nobody could answer it
             shutil.rmtree(self._folder / name, ignore_errors=True)
             raise
         return call
+
+    def _write(self, call: Call) -> None:
+        fields = {"format": FORMAT, "run": self._run_id, **call._asdict()}
+        documents.replace_file(self._folder / call.name / layout.INCIDENT_CALL, json.dumps(fields).encode())
+
+    def taken_over(self, call: Call) -> Call:
+        """One that nobody has concluded, as this host's from now on; or as another host has taken it over before.
+
+        Raises:
+            OSError, MstxkitError: it cannot be written.
+        """
+        with documents.locked(self._folder / layout.INCIDENTS_LOCK, _LOCKED_WITHIN_S):
+            now = self.call(call.name)
+            if now == call:
+                now = call._replace(by=self.place)
+                self._write(now)
+            return now or call
 
     def newest(self) -> Call | None:
         """The incident that was opened last; None where there is none."""

@@ -83,6 +83,7 @@ class WatchedHost:
         self._over: set[str] = set()
         # When this process slept on although its time was over, and for how long.
         self._lost: deque[tuple[int, int]] = deque(maxlen=_LOST_AT_MOST)
+        self._anew_ns = 0
         # Is nobody new to be looked at any more?
         self.is_closing = False
 
@@ -134,6 +135,10 @@ class WatchedHost:
     def is_debugged(self) -> bool:
         """Is a debugger attached to any of them?"""
         return any(kernel.tracer(process.pid) for process in self.processes.values() if process.pid)
+
+    def begin_anew(self) -> None:
+        """What was quiet until now counts for nobody: somebody was debugged."""
+        self._anew_ns = time.monotonic_ns()
 
     def reports(self, asks_all: bool = True) -> list[dict[str, Any]]:
         """On all of them, and on those that died. Takes up to five seconds, where some do not answer.
@@ -198,7 +203,7 @@ class WatchedHost:
         except (OSError, FormatError):
             return
         for range_ in left:
-            self._remember(process, range_, now_ns - range_.since_ns)
+            self._remember(process, range_, now_ns - max(range_.since_ns, self._anew_ns))
         for range_ in process.inside if stuck else ():  # who went on after all may be quiet for so long again
             self._remember(process, range_, range_.quiet_ns - stuck.get(range_.slot, range_.quiet_ns))
         quiet_s = max(((now_ns - range_.quiet_ns) / _NS for range_ in process.inside), default=0.0)
@@ -230,7 +235,8 @@ class WatchedHost:
     def _judge(
         self, process: WatchedProcess, range_: RangeInside, works: bool, now_ns: int, at_least_s: float
     ) -> JudgedRange:
-        quiet_s = max(0.0, (now_ns - range_.quiet_ns - self._lost_since(range_.quiet_ns)) / _NS)
+        since_ns = max(range_.quiet_ns, self._anew_ns)
+        quiet_s = max(0.0, (now_ns - since_ns - self._lost_since(since_ns)) / _NS)
         seen = QuietRange(quiet_s, self._past.get(_key(process, range_), ()), works, canonical(range_.stage))
         limit_s = max(at_least_s, hang.limit_s(self.settings, self.hang_s, seen))
         patience_s = hang.patience_s(self.settings, limit_s, range_.ended)

@@ -24,6 +24,8 @@ _RECORDS_AT_MOST, _TEXTS_AT_MOST = 64, 1 << 20
 # So much of a bank may be over for an incident.
 _LAST_RECORDS = 4096
 _NS = 10**9
+# Ranks of a job begin one after the other; one that dies at once has shown no sign of life since.
+_BEGIN_TOGETHER_NS = 2 * _NS
 
 
 class RangeInside(NamedTuple):
@@ -209,8 +211,8 @@ class WatchedProcess:
         )
 
     def has_met(self, other: WatchedProcess) -> bool:
-        """Was the other one there before the last sign of life of this one?"""
-        return 0 < other.began_ns <= self.heartbeat_ns
+        """Was the other one there before the last sign of life of this one, or have they begun together?"""
+        return 0 < other.began_ns <= max(self.heartbeat_ns, self.began_ns + _BEGIN_TOGETHER_NS)
 
     def has_said_goodbye(self) -> bool:
         """Did its recorder stop by itself, or the process end by os._exit(0)? Else something has ended it."""

@@ -51,6 +51,14 @@ def of_process(kind: str, process: str, reports: Sequence[Report]) -> Cause | No
     return None
 
 
+def of_any(kind: str, reports: Sequence[Report]) -> Cause | None:
+    """The same, where nobody knows any more which process it was: the last that is gone, or that has raised."""
+    is_raised = kind == incidents.EXCEPTION
+    dead = [r for r in reports if (r.get("exceptions") if is_raised else deciding.held(r) == "gone")]
+    latest = max(dead, key=lambda report: whole_number(report.get("gone_ns")), default={})
+    return of_process(kind, text_of(latest.get("process")), reports)
+
+
 def signal_name(number: object) -> str:
     """`SIGSEGV`; `signal 34` of one without a name here; "" for none."""
     value = small_number(number) or 0

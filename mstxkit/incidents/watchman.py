@@ -35,7 +35,7 @@ _NICE = 5
 _NS = 10**9
 # Looks at shared memory; at the run folder; for how long reports of other hosts are waited for, and taken afterwards.
 _LOOKS_EVERY_S, _RUN_EVERY_S, _HOSTS_WITHIN_S, _LATE_WITHIN_S = 1.0, 2.0, 3.0, 30.0
-# For what another host makes of an incident: that asks its processes first.
+# For what another host, or the watchman before this one, makes of an incident; then this host takes it over.
 _CONCLUDES_WITHIN_S = 8.0
 # Where nobody was stuck after all: until the next look at everybody, twice as long each time.
 _AGAIN_S, _AGAIN_AT_MOST_S, _AGAIN_FOR_ALL_S = 1.0, 30.0, 300.0
@@ -110,8 +110,11 @@ class Watchman:
         self._told: dict[str, set[Place]] = {}
         self._stuck: dict[str, dict[Place, int]] = {}
         self._events, self._events_s = deque[HostEvent](maxlen=_EVENTS_AT_MOST), 0.0
+        # Those that somebody else has opened and not concluded yet: until when, and what it was here.
+        self._others: dict[str, tuple[Call, float, HostEvent | None]] = {}
         self._mine: dict[str, tuple[Incident, Cause | None, float]] = {}
         self._again_s, self._pause_s, self._considered = 0.0, _AGAIN_S, set[Place]()
+        self._was_debugged = False
         self._run_s, self._state, self._asked = 0.0, tuple[int, ...](), self._folders.asked()
         self._settings_s, self._settings_states = 0.0, list[tuple[int, ...]]()
         self._lookout, self._ending = Lookout(watch.run, watch.run_id, watch.folder), threading.Event()
@@ -151,6 +154,8 @@ class Watchman:
     def _go_on_from(self, before: ToldBefore) -> None:
         self._told, self._stuck = before.inside, before.stuck
         self._mine = {name: (incident, None, 0.0) for name, incident in before.lasting.items()}
+        if before.open is not None:
+            self._leave(before.open)
         self._host.have_told_of(before.raised, before.gone)
 
     def turn(self) -> None:
@@ -163,6 +168,7 @@ class Watchman:
             if time.monotonic() - self._run_s >= _RUN_EVERY_S:
                 self._run_s = time.monotonic()
                 self._look_at_run()
+                self._take_over()
                 self._follow_up()
         except (OSError, MstxkitError):
             self._rest()
@@ -188,17 +194,54 @@ class Watchman:
             return  # one that has just been opened: its reports are there, or on their way
         reports = self._host.reports()
         self._answer(call, reports)
-        if call.by != self._place and self._concludes(call):
-            return
-        everybody = self._everybody(call, reports)
-        self._conclude(call, everybody, summary.of_process(event.kind, event.process, everybody))
+        if call.by != self._place:
+            self._leave(call, event)
+        else:
+            self._come_to(call, reports, event)
 
-    def _concludes(self, call: Call) -> bool:
-        """Does the host that has opened it? It may be gone by now."""
-        deadline = time.monotonic() + _CONCLUDES_WITHIN_S
-        while (concluded := self._folders.concluded(call.name)) is None and time.monotonic() < deadline:
-            time.sleep(0.1)
-        return concluded is not None
+    def _leave(self, call: Call, event: HostEvent | None = None) -> None:
+        """Whoever has opened it concludes it, unless it is gone by then."""
+        before = self._others.get(call.name)
+        if before is None or before[0] != call:
+            self._others[call.name] = call, time.monotonic() + _CONCLUDES_WITHIN_S, event
+
+    def _take_over(self) -> None:
+        """What nobody has concluded in time."""
+        newest = self._folders.newest() if self._others else None
+        for name, (call, until_s, event) in list(self._others.items()):
+            if newest is None or newest.name != name or self._folders.concluded(name) is not None:
+                del self._others[name]
+            elif time.monotonic() > until_s:
+                call = self._folders.taken_over(call)
+                self._leave(call, event)  # another host may have been faster
+                if call.by == self._place:
+                    self._take(call, event)
+
+    def _take(self, call: Call, event: HostEvent | None) -> None:
+        reports = self._host.reports(asks_all=call.kind != HANG)
+        if call.kind in (HANG, REQUEST):  # who has died is in the answer that lies there
+            self._answer(call, reports)
+        self._come_to(call, reports, event)
+
+    def _come_to(self, call: Call, reports: Sequence[Report], event: HostEvent | None = None) -> None:
+        """Conclude what this host has opened; where nothing was wrong, nothing stays."""
+        everybody = self._everybody(call, reports)
+        cause = self._cause(call, everybody, event)
+        if self._folders.call(call.name) != call:
+            return  # this host was slow, and another one has taken it over
+        if cause is not None or event is not None or call.kind == REQUEST:
+            self._conclude(call, everybody, cause)
+        else:
+            self._rest()
+            self._told.pop(call.name, None)
+            self._folders.dissolve(call.name, self._again_s - time.monotonic())
+
+    def _cause(self, call: Call, reports: Sequence[Report], event: HostEvent | None) -> Cause | None:
+        if event is not None:
+            return summary.of_process(event.kind, event.process, reports)
+        if call.kind == HANG:
+            return deciding.cause(reports, self._watch.hang_s)
+        return None if call.kind == REQUEST else summary.of_any(call.kind, reports)
 
     def _of_hangs(self) -> None:
         stuck = self._host.stuck()
@@ -213,15 +256,17 @@ class Watchman:
         if time.monotonic() < self._again_s and new.keys() <= self._considered:
             return
         self._considered = set(new)
-        if self._host.is_debugged():
-            self._rest()
-            return
         since_ns = time.time_ns() - int(max(range_.quiet_s for range_ in new.values()) * _NS)
         self._consider(since_ns)
 
     def _consider(self, since_ns: int) -> None:
         """Somebody seems stuck: is he, seen from all processes of the job?"""
-        reports = self._host.reports(asks_all=False)
+        reports = [] if self._host.is_debugged() else self._host.reports(asks_all=False)
+        is_debugged, was_debugged = not reports or any(map(deciding.is_debugged, reports)), self._was_debugged
+        self._was_debugged = is_debugged
+        if is_debugged or was_debugged:  # who has just been let go may need all his time
+            self._host.begin_anew()
+            return
         cause = deciding.cause(reports, self._watch.hang_s)
         # Who is held up himself is told of at once; who waits, only where nobody has just been found to go on.
         is_held = cause is not None and cause.how in deciding.HELD
@@ -234,19 +279,13 @@ class Watchman:
         if time.monotonic() - asked_s > _LOOKS_EVERY_S:  # the run folder hung, and much may have happened meanwhile
             self._events += self._host.look()
             reports = self._host.reports(asks_all=False)
-        if call.by != self._place or call.name in self._mine:
-            self._answer(call, reports)
-            self._rest()
-            return
         self._answer(call, reports)
-        everybody = self._everybody(call, reports)
-        cause = deciding.cause(everybody, self._watch.hang_s)
-        if cause is None:
-            self._rest()
-            self._told.pop(call.name, None)
-            self._folders.dissolve(call.name, self._again_s - time.monotonic())
+        if call.by == self._place and call.name not in self._mine:
+            self._come_to(call, reports)
             return
-        self._conclude(call, everybody, cause)
+        self._rest()
+        if call.by != self._place:
+            self._leave(call)
 
     def _answer(self, call: Call, reports: Sequence[Report]) -> None:
         self._folders.answer(call.name, reports)
@@ -363,6 +402,7 @@ class Watchman:
             # What this host has opened itself is answered as it is concluded, if need be once more.
             if newest is not None and newest.by != self._place and newest.name not in self._told:
                 self._answer(newest, self._host.reports(asks_all=newest.kind != HANG))
+                self._leave(newest)
             asked = self._folders.asked()
             if asked and asked != self._asked:
                 self._asked = asked
@@ -391,4 +431,4 @@ class Watchman:
         if call.name not in self._told:
             self._answer(call, reports)
         if call.by == self._place:
-            self._conclude(call, self._everybody(call, reports), None)
+            self._come_to(call, reports)

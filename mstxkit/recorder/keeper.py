@@ -225,8 +225,11 @@ class Keeper:
         return self._caretaker.is_apart or bool(self._others())
 
     def _is_unseen(self, gone: frozenset[str]) -> bool:
-        """Has the watchman, or who follows a killed one, still to tell of them? It removes their stacks then."""
-        is_left = self._watchman.is_on and any((self._folder / f"{n}{layout.STACKS_SUFFIX}").exists() for n in gone)
+        """Has the watchman, or who follows a killed one, still to tell of them? It removes their stacks then. At first
+        somebody may die just while it is sealed what was left before.
+        """
+        is_left = any((self._folder / f"{n}{layout.STACKS_SUFFIX}").exists() for n in gone)
+        is_left = self._watchman.is_on and (is_left or not (self._has_looked or self._watchman.is_there()))
         self._unseen_s = (self._unseen_s or time.monotonic()) if is_left else 0.0
         return is_left and time.monotonic() - self._unseen_s < _SEEN_WITHIN_S
 

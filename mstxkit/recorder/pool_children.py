@@ -9,7 +9,7 @@ from ..host import identity, imports
 
 
 def stop_with_finalizers(stop: Callable[[], object]) -> None:
-    """Call `stop`, a function that lives on, where multiprocessing ends this child, if it is one, or one forked from it.
+    """Call `stop`, which must live on, where multiprocessing ends this child, if it is one, or one forked from it.
 
     And learn which child it is as soon as multiprocessing says so: it may be ended long before the sealer looks.
 

@@ -93,6 +93,10 @@ RANK = """
         with mstxkit.stage("save_checkpoint"), mstxkit.mstx_range("shards"):
             time.sleep(6)
 
+    def takes_four_seconds():
+        for _ in range(40):
+            time.sleep(0.1)
+
     def sleeps():
         time.sleep(60)
 

@@ -150,6 +150,19 @@ def test_nobody_is_alarmed_while_a_debugger_is_attached(start: Start) -> None:
     assert job.incidents() == []
 
 
+def test_who_was_stopped_by_a_debugger_has_his_time_anew_once_it_lets_go(start: Start) -> None:
+    job, libc = start("takes_four_seconds", "waits", hang_s=5.0), ctypes.CDLL(None)
+    pid = job.ranks[0].pid
+    if libc.ptrace(16, pid, 0, 0):  # PTRACE_ATTACH
+        pytest.skip("this user may debug nobody")
+    os.waitpid(pid, 0)
+    time.sleep(10.5)
+    libc.ptrace(17, pid, 0, 0)  # PTRACE_DETACH
+    assert lives.wait_until(lambda: job.ranks[0].poll() is not None)
+
+    assert job.incidents() == []
+
+
 def test_watchmen_of_several_hosts_make_one_incident_of_all_reports(start: Start, tmp_path: Path) -> None:
     places = [tmp_path / "a", tmp_path / "b"]
     for place in places:
@@ -260,6 +273,44 @@ def test_a_hang_whose_watchman_was_killed_before_it_had_concluded_is_told_of_in_
     assert again.incident == first.incident
     assert (again.rank, again.range) == (0, "score")
     assert incidents.names(job.run) == [first.incident]
+
+
+@pytest.mark.parametrize(("deed", "is_left"), [("killed", True), ("goes_on", False)], ids=["a death", "it is over"])
+def test_what_a_killed_watchman_had_not_concluded_its_successor_does_or_nothing_stays(
+    start: Start, deed: str, is_left: bool
+) -> None:
+    job = start(deed, *(["waits"] if is_left else []), hang_s=60.0 if is_left else 2.0)
+    first = job.incident()
+    for pid in watchmen(job):
+        os.kill(pid, signal.SIGKILL)
+    (job.run / first.page).unlink()
+    (job.run / first.page).with_name(layout.INCIDENT_FILE).unlink()
+    if not is_left:
+        go_on(job)
+
+    assert lives.wait_until(lambda: bool(job.incidents()) if is_left else not incidents.names(job.run), 40)
+    assert [(incident.kind, incident.rank) for incident in job.incidents()] == [("killed", 0)] * is_left
+
+
+def test_what_a_host_that_is_gone_had_not_concluded_another_one_does(start: Start, tmp_path: Path) -> None:
+    """Rank 0, the only process there, is gone with it, so nobody starts another watchman."""
+    places = [tmp_path / "a", tmp_path / "b"]
+    for place in places:
+        place.mkdir()
+    job = start("sleeps", "waits", places=places)
+    gone, lives_on = sorted(
+        watchmen(job), key=lambda pid: f"{places[1]}/".encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
+    os.kill(lives_on, signal.SIGSTOP)  # the other one waits for its reports
+    assert lives.wait_until(lambda: bool(list(job.run.glob("incidents/*/hosts/*.json"))))
+    os.kill(gone, signal.SIGKILL)
+    job.ranks[0].kill()
+    os.kill(lives_on, signal.SIGCONT)
+    incident = job.incident(40)
+
+    assert incidents.names(job.run) == [incident.incident]
+    assert (incident.kind, incident.rank, incident.range, incident.reports) == ("hang", 0, "score", 2)
+    assert lives.wait_until(lambda: [verdict.rank for verdict in verdicts.read(job.run)] == [0])
 
 
 def test_an_exception_is_told_of_once_although_another_watchman_takes_over(start: Start) -> None:

@@ -16,9 +16,16 @@ from builders.hanging import HANG_S, Job, Start, follow, go_on, watchmen
 from builders.mounts import Mount, frozen_disk, mount  # noqa: F401
 
 from mstxkit.incidents import folder
-from mstxkit.store import incidents, verdicts
+from mstxkit.store import incidents, run_file, verdicts
 
 pytestmark = pytest.mark.timeout(120)
+BEGINS = """
+    import sys, mstxkit
+    mstxkit.identify(rank=int(sys.argv[2]), world_size=2, role="actor")
+    with mstxkit.capture(sys.argv[1]), mstxkit.stage("reward"):
+        print("ready", flush=True)
+        sys.stdin.readline()
+"""
 
 
 def kinds(job: Job) -> list[str]:
@@ -42,6 +49,24 @@ def test_a_rank_that_was_killed_while_nobody_watched_is_told_of_once(
 
     assert (incident.kind, incident.rank, incident.range) == ("killed", victim, "score")
     assert job.incidents() == [incident]
+
+
+def test_a_rank_that_dies_as_soon_as_it_has_begun_is_told_of(tmp_path: Path) -> None:
+    """Nobody watches yet, and the one that does later has begun after it."""
+    ranks = []
+    try:
+        for rank in (1, 0):
+            ranks.append(lives.start(BEGINS, tmp_path / "run", rank, MSTXKIT_HANG_S="60"))
+            assert ranks[-1].stdout and ranks[-1].stdout.readline() == "ready\n"
+        ranks[0].kill()
+
+        run_id = run_file.id_of(tmp_path / "run") or ""
+        assert lives.wait_until(lambda: bool(incidents.read(tmp_path / "run", run_id)))
+        told = [(incident.kind, incident.rank, incident.stage) for incident in incidents.read(tmp_path / "run", run_id)]
+        assert told == [("killed", 1, "reward")]
+    finally:
+        for process in ranks:
+            lives.killed(process)
 
 
 def test_of_a_job_that_was_killed_as_a_whole_the_next_one_tells_nothing(start: Start, tmp_path: Path) -> None:
