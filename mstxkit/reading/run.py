@@ -56,8 +56,7 @@ def open_run(
 
     Example:
         >>> import mstxkit
-        >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-        ...     mstxkit.mark("scored")
+        >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
         >>> run = mstxkit.open_run("runs/exp7")
         >>> run.stages()["stage"].to_list(), run.damage
         (['reward'], [])
@@ -115,8 +114,7 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> run = mstxkit.open_run("runs/exp7")
             >>> run.ranges().select("name", "stage", "open", "error").rows()
             [('reward', 'reward', False, False)]
@@ -183,8 +181,7 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> run = mstxkit.open_run("runs/exp7")
             >>> run.occurrences().select("stage", "depth").rows()
             [('reward', 0)]
@@ -201,8 +198,7 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> run = mstxkit.open_run("runs/exp7")
             >>> len(run.waits())
             0
@@ -218,8 +214,7 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> run = mstxkit.open_run("runs/exp7")
             >>> run.stage_rows()["stage"].to_list()
             ['reward']
@@ -240,8 +235,7 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> run = mstxkit.open_run("runs/exp7")
             >>> run.stages().select("stage", "count").rows()
             [('reward', 1)]
@@ -259,8 +253,7 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> run = mstxkit.open_run("runs/exp7")
             >>> len(run.open_ranges())
             0
@@ -281,8 +274,7 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> run = mstxkit.open_run("runs/exp7")
             >>> len(run.processes())
             1
@@ -304,8 +296,7 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> run = mstxkit.open_run("runs/exp7")
             >>> run.tracks()["name"].to_list()
             ['MainThread']
@@ -326,8 +317,7 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> run = mstxkit.open_run("runs/exp7")
             >>> len(run.patches())
             0
@@ -344,8 +334,7 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> mstxkit.open_run("runs/exp7").trainer_settings()
             {}
         """
@@ -365,8 +354,7 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> run = mstxkit.open_run("runs/exp7")
             >>> len(run.escalations())
             0
@@ -388,8 +376,7 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> run = mstxkit.open_run("runs/exp7")
             >>> len(run.profiles())
             0
@@ -410,8 +397,7 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> run = mstxkit.open_run("runs/exp7")
             >>> run.verdicts().columns[2:5]
             ['kind', 'stage', 'rank']
@@ -429,8 +415,7 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> run = mstxkit.open_run("runs/exp7")
             >>> len(run.incidents())
             0
