@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 STEPS_HELP = "Steps A to B, both included; also A, A: and :B."
 RANKS_HELP = "These ranks only."
 STAGES_HELP = "These stages only; * stands for anything."
-SINCE_HELP = "What goes on then or later: a time (2026-11-24T18:30), or the last 30m, 2h, 45s of the run."
+SINCE_HELP = "What goes on then or later: a time (2026-11-24T18:30; 18:30), or the last 30m, 2h, 45s of the run."
 UNTIL_HELP = "What began before then; forms as of --since."
 _SPAN = re.compile(r"(\d{1,6})\s*(s|m|h|d)", re.ASCII)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -85,8 +85,12 @@ def _moment(option: str, text: str, last_ns: int | None) -> int | datetime:
         back = timedelta(**{_UNITS[span[2]]: int(span[1])})
         return (last_ns or 0) - round(back.total_seconds()) * 1_000_000_000
     try:
+        if ":" in text.strip()[:3]:  # of a day: the last one of the run that has come so far
+            last = datetime.fromtimestamp((last_ns or 0) / 1e9).astimezone()
+            moment = datetime.combine(last, time.fromisoformat(text.strip())).astimezone()
+            return moment if moment <= last else moment - timedelta(days=1)
         return datetime.fromisoformat(text.strip()).astimezone()
     except (ValueError, OverflowError):
         raise ReadError(
-            f"{option} {text!r}: give a time (2026-11-24T18:30), or a span (30m, 2h) before the end"
+            f"{option} {text!r}: give a time (2026-11-24T18:30, or 18:30), or a span (30m, 2h) before the end"
         ) from None

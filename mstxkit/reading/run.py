@@ -115,8 +115,7 @@ class Run(RunTables):
         Example:
             >>> import mstxkit
             >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> run.ranges().select("name", "stage", "open", "error").rows()
+            >>> mstxkit.open_run("runs/exp7").ranges().select("name", "stage", "open", "error").rows()
             [('reward', 'reward', False, False)]
         """
         from . import frames
@@ -136,8 +135,7 @@ class Run(RunTables):
             >>> import mstxkit
             >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
             ...     mstxkit.mark("scored")
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> run.marks().select("message", "stage").rows()
+            >>> mstxkit.open_run("runs/exp7").marks().select("message", "stage").rows()
             [('scored', 'reward')]
         """
         from . import frames
@@ -162,8 +160,7 @@ class Run(RunTables):
             >>> import mstxkit
             >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
             ...     mstxkit.mark("scored")
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> [(len(ranges), len(marks)) for ranges, marks in run.batches()]
+            >>> [(len(ranges), len(marks)) for ranges, marks in mstxkit.open_run("runs/exp7").batches()]
             [(1, 1), (0, 0)]
         """
         from .rows import ALL
@@ -182,8 +179,7 @@ class Run(RunTables):
         Example:
             >>> import mstxkit
             >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> run.occurrences().select("stage", "depth").rows()
+            >>> mstxkit.open_run("runs/exp7").occurrences().select("stage", "depth").rows()
             [('reward', 0)]
         """
         from .tables import stages, waits
@@ -199,8 +195,7 @@ class Run(RunTables):
         Example:
             >>> import mstxkit
             >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> len(run.waits())
+            >>> len(mstxkit.open_run("runs/exp7").waits())
             0
         """
         from .tables import waits
@@ -215,8 +210,7 @@ class Run(RunTables):
         Example:
             >>> import mstxkit
             >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> run.stage_rows()["stage"].to_list()
+            >>> mstxkit.open_run("runs/exp7").stage_rows()["stage"].to_list()
             ['reward']
         """
         from . import frames
@@ -236,8 +230,7 @@ class Run(RunTables):
         Example:
             >>> import mstxkit
             >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> run.stages().select("stage", "count").rows()
+            >>> mstxkit.open_run("runs/exp7").stages().select("stage", "count").rows()
             [('reward', 1)]
         """
         import polars as pl
@@ -254,8 +247,7 @@ class Run(RunTables):
         Example:
             >>> import mstxkit
             >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> len(run.open_ranges())
+            >>> len(mstxkit.open_run("runs/exp7").open_ranges())
             0
         """
         from .rows import ALL
@@ -275,8 +267,7 @@ class Run(RunTables):
         Example:
             >>> import mstxkit
             >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> len(run.processes())
+            >>> len(mstxkit.open_run("runs/exp7").processes())
             1
         """
         import polars as pl
@@ -297,8 +288,7 @@ class Run(RunTables):
         Example:
             >>> import mstxkit
             >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> run.tracks()["name"].to_list()
+            >>> mstxkit.open_run("runs/exp7").tracks()["name"].to_list()
             ['MainThread']
         """
         from . import frames
@@ -318,8 +308,7 @@ class Run(RunTables):
         Example:
             >>> import mstxkit
             >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> len(run.patches())
+            >>> len(mstxkit.open_run("runs/exp7").patches())
             0
         """
         from . import frames
@@ -355,8 +344,7 @@ class Run(RunTables):
         Example:
             >>> import mstxkit
             >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> len(run.escalations())
+            >>> len(mstxkit.open_run("runs/exp7").escalations())
             0
         """
         import polars as pl
@@ -377,8 +365,7 @@ class Run(RunTables):
         Example:
             >>> import mstxkit
             >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> len(run.profiles())
+            >>> len(mstxkit.open_run("runs/exp7").profiles())
             0
         """
         import polars as pl
@@ -398,8 +385,7 @@ class Run(RunTables):
         Example:
             >>> import mstxkit
             >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> run.verdicts().columns[2:5]
+            >>> mstxkit.open_run("runs/exp7").verdicts().columns[2:5]
             ['kind', 'stage', 'rank']
         """
         from .tables import verdicts
@@ -416,8 +402,7 @@ class Run(RunTables):
         Example:
             >>> import mstxkit
             >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> len(run.incidents())
+            >>> len(mstxkit.open_run("runs/exp7").incidents())
             0
         """
         from .tables import incidents

@@ -134,8 +134,7 @@ class RunTables(RunFiles):
         Example:
             >>> import mstxkit
             >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> len(run.lateness())
+            >>> len(mstxkit.open_run("runs/exp7").lateness())
             0
         """
         from .tables import lateness
@@ -148,8 +147,7 @@ class RunTables(RunFiles):
         Example:
             >>> import mstxkit
             >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> len(run.device())
+            >>> len(mstxkit.open_run("runs/exp7").device())
             0
         """
         from .tables import device
