@@ -97,7 +97,7 @@ class CompactedParts:
             yield from (group for group in groups if group.may_hold(self._chosen))
 
     def holders(self) -> dict[str, list[CompactedGroup]]:
-        """By the name of a process, the groups that hold rows of it. Read once: it is one column."""
+        """By the name of a process, the groups that hold rows of it. A manifest of old does not say: a column does."""
         if self._holders is None:
             holders: dict[str, list[CompactedGroup]] = {}
             for group in self.groups():
@@ -115,6 +115,8 @@ class CompactedParts:
         least, most = group.rows.bounds.get("process", (None, None))
         if least is not None and least == most:
             return [str(least)]
+        if names := table_of(group.batch.holders.get(group.file)).get(str(group.rows.first)):
+            return list(map(text_of, list_of(names)))
         rows = self.read(group, ["process"])
         return [] if rows is None else rows["process"].unique().to_list()
 
