@@ -11,6 +11,7 @@ from ..errors import ReadError
 from ..reading.report import choice
 
 if TYPE_CHECKING:
+    from ..reading.reach import Reach
     from ..reading.report.choice import Bounds
     from ..reading.run import Run
 
@@ -45,9 +46,7 @@ def opened(
     assert isinstance(last_ns, (int, type(None)))
     return open_run(
         run,
-        steps=None
-        if wanted.steps is None or reach is None
-        else _steps(wanted.steps, reach.first_step, reach.last_step),
+        steps=_steps(wanted.steps, reach),
         ranks=None if wanted.ranks is None else [r for r in processes["rank"].unique() if _is_in(r, wanted.ranks)],
         stages=None if wanted.stages is None or reach is None else choice.stages_of(wanted.stages, reach.stages),
         since=None if since is None else _moment("--since", since, last_ns),
@@ -75,9 +74,10 @@ def _is_in(rank: int | None, spans: tuple[Bounds, ...]) -> bool:
     return rank is not None and any(span.first <= rank <= span.last for span in spans)
 
 
-def _steps(wanted: Bounds, first: int | None, last: int | None) -> range:
-    assert first is not None and last is not None  # else nothing answered
-    return range(max(wanted.first, first), min(wanted.last, last) + 1)
+def _steps(wanted: Bounds | None, reach: Reach | None) -> range | None:
+    if wanted is None or reach is None or reach.first_step is None or reach.last_step is None:
+        return None
+    return range(max(wanted.first, reach.first_step), min(wanted.last, reach.last_step) + 1)
 
 
 def _moment(option: str, text: str, last_ns: int | None) -> int | datetime:

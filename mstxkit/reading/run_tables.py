@@ -70,8 +70,7 @@ class RunTables(RunFiles):
             >>> with mstxkit.capture("runs/exp7"):
             ...     for number in range(2):
             ...         mstxkit.step(number)
-            ...         with mstxkit.stage("reward"):
-            ...             pass
+            ...         with mstxkit.stage("reward"): pass
             >>> mstxkit.open_run("runs/exp7").steps()["step"].to_list()
             [0, 1]
         """

@@ -122,10 +122,8 @@ class CompactedParts:
 
     def read(self, group: CompactedGroup, columns: Sequence[str]) -> pl.DataFrame | None:
         """These columns of a group; None where they cannot be read."""
-        rows, left_out = self._noted(group.batch, group.file, lambda: group.table.rows(group.rows, columns)) or (
-            None,
-            0,
-        )
+        read = self._noted(group.batch, group.file, lambda: group.table.rows(group.rows, columns))
+        rows, left_out = read or (None, 0)
         if left_out:
             reason = f"{_of(group.batch)}: {left_out} rows with numbers that cannot be"
             Damage.of(str(self._base / group.file), reason).note_in(self.damage)
