@@ -25,14 +25,9 @@ __all__ = ["Damage", "Run", "open_run"]
 
 
 def open_run(
-    path: str | os.PathLike[str],
-    *,
-    ranks: Numbers = None,
-    steps: Numbers = None,
-    since: Moment = None,
-    until: Moment = None,
-    stages: str | Iterable[str] | None = None,
-) -> Run:
+    path: str | os.PathLike[str], *, ranks: Numbers = None, steps: Numbers = None, since: Moment = None,
+    until: Moment = None, stages: str | Iterable[str] | None = None,
+) -> Run:  # fmt: skip
     """Open the run in the folder `path`: what is there now, also while its processes go on writing.
 
     What is not asked for is not read: of other ranks a few kilobytes, of other steps, times and stages nothing that an

@@ -40,13 +40,13 @@ class PlainTable(Table):
         yield from super().__rich_console__(console, options.update(max_width=max(options.max_width, least)))
 
 
-class NumberTable:
+class NumberTable(PlainTable):
     """A name, the time a step, its share, how often a step, and more columns. Without steps, those of the whole run."""
 
     def __init__(self, name: str, has_steps: bool, *columns: str) -> None:
         self._has_steps = has_steps
         of_a_step = ("time\na step", "share", "times\na step") if has_steps else ("time\nin all", "times\nin all")
-        self.table = PlainTable([_on_two_lines(name)], list(map(_on_two_lines, (*of_a_step, *columns))))
+        super().__init__([_on_two_lines(name)], list(map(_on_two_lines, (*of_a_step, *columns))))
 
     def of_a_step(self, row: dict[str, Any]) -> list[str]:
         """The cells of the first columns. What a table of steps has of what is in no step, is of no step."""
@@ -56,13 +56,9 @@ class NumberTable:
             return [NOTHING] * 3
         return [duration(row["step_ns"]), share(row["share_ratio"]), times(row["step_count"])]
 
-    def add(self, name: Text, *numbers: str) -> None:
-        """A row."""
-        self.table.add_row(name, *numbers)
-
     def add_inner(self, name: Text, *numbers: str) -> None:
         """A row of what belongs to the row above: indented, also where it wraps."""
-        self.table.add_row(Padding(name, (0, 0, 0, 2)), *numbers)
+        self.add_row(Padding(name, (0, 0, 0, 2)), *numbers)
 
 
 def _on_two_lines(header: str) -> str:
