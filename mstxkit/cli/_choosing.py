@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,13 +11,14 @@ from ..errors import ReadError
 from ..reading.report import choice
 
 if TYPE_CHECKING:
+    from ..reading.reach import Reach
     from ..reading.report.choice import Bounds
     from ..reading.run import Run
 
 STEPS_HELP = "Steps A to B, both included; also A, A: and :B."
 RANKS_HELP = "These ranks only."
 STAGES_HELP = "These stages only; * stands for anything."
-SINCE_HELP = "What goes on then or later: a time (2026-11-24T18:30), or the last 30m, 2h, 45s of the run."
+SINCE_HELP = "What goes on then or later: a time (2026-11-24T18:30; 18:30), or the last 30m, 2h, 45s of the run."
 UNTIL_HELP = "What began before then; forms as of --since."
 _SPAN = re.compile(r"(\d{1,6})\s*(s|m|h|d)", re.ASCII)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -45,9 +46,7 @@ def opened(
     assert isinstance(last_ns, (int, type(None)))
     return open_run(
         run,
-        steps=None
-        if wanted.steps is None or reach is None
-        else _steps(wanted.steps, reach.first_step, reach.last_step),
+        steps=_steps(wanted.steps, reach),
         ranks=None if wanted.ranks is None else [r for r in processes["rank"].unique() if _is_in(r, wanted.ranks)],
         stages=None if wanted.stages is None or reach is None else choice.stages_of(wanted.stages, reach.stages),
         since=None if since is None else _moment("--since", since, last_ns),
@@ -75,9 +74,10 @@ def _is_in(rank: int | None, spans: tuple[Bounds, ...]) -> bool:
     return rank is not None and any(span.first <= rank <= span.last for span in spans)
 
 
-def _steps(wanted: Bounds, first: int | None, last: int | None) -> range:
-    assert first is not None and last is not None  # else nothing answered
-    return range(max(wanted.first, first), min(wanted.last, last) + 1)
+def _steps(wanted: Bounds | None, reach: Reach | None) -> range | None:
+    if wanted is None or reach is None or reach.first_step is None or reach.last_step is None:
+        return None
+    return range(max(wanted.first, reach.first_step), min(wanted.last, reach.last_step) + 1)
 
 
 def _moment(option: str, text: str, last_ns: int | None) -> int | datetime:
@@ -85,8 +85,12 @@ def _moment(option: str, text: str, last_ns: int | None) -> int | datetime:
         back = timedelta(**{_UNITS[span[2]]: int(span[1])})
         return (last_ns or 0) - round(back.total_seconds()) * 1_000_000_000
     try:
+        if ":" in text.strip()[:3]:  # of a day: the last one of the run that has come so far
+            last = datetime.fromtimestamp((last_ns or 0) / 1e9).astimezone()
+            moment = datetime.combine(last, time.fromisoformat(text.strip())).astimezone()
+            return moment if moment <= last else moment - timedelta(days=1)
         return datetime.fromisoformat(text.strip()).astimezone()
     except (ValueError, OverflowError):
         raise ReadError(
-            f"{option} {text!r}: give a time (2026-11-24T18:30), or a span (30m, 2h) before the end"
+            f"{option} {text!r}: give a time (2026-11-24T18:30, or 18:30), or a span (30m, 2h) before the end"
         ) from None

@@ -21,6 +21,9 @@ def console() -> Console:
     from rich.console import Console
 
     class Output(Console):
+        def print(self, *shown: Any, **options: Any) -> None:
+            super().print(*shown, crop=False, **options)  # a terminal breaks what is longer, and cuts nothing
+
         def on_broken_pipe(self) -> None:
             raise  # the one that is being handled; rich would end with 1
 

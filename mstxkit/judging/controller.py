@@ -67,6 +67,7 @@ class Controller:
         flops: What a token costs, for MFU.
         on_step: Is given each step as it is judged: with the bounds of its members' errors, and once more with its
             collectives when they come later.
+        judges: False: steps are put together for `on_step` alone.
 
     Attributes:
         directory: Who sends.
@@ -77,9 +78,9 @@ class Controller:
     def __init__(
         self, run: str, standing: tuple[Verdict, ...] = (), closing: Closing | None = None,
         reference: tuple[str, int] = ("", 0), flops: Flops = NOTHING_KNOWN,
-        on_step: Callable[[RoleStep], object] | None = None,
+        on_step: Callable[[RoleStep], object] | None = None, judges: bool = True,
     ) -> None:  # fmt: skip
-        self._flops, self._on_step = flops, on_step
+        self._flops, self._on_step, self._judges = flops, on_step, judges
         self.directory, self.figures, self.missed_rows = Directory(reference), Figures(), 0
         self._closing = closing or Closing()
         self._run, self._last = run, dict[str, int]()
@@ -167,7 +168,7 @@ class Controller:
         step = self._with_errors(step)._replace(cpu=self._cpu.of(step.members))
         if self._on_step is not None:
             self._on_step(step)
-        return self._judge.close(step, int(now_s * _NS))
+        return self._judge.close(step, int(now_s * _NS)) if self._judges else Judged()
 
     def _take_entries(self, process: int, rows: bytes, now_s: float) -> None:
         if process == NOBODY:

@@ -7,7 +7,7 @@ every step tells nothing of what work costs, so that only how its work changes f
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,6 @@ from ..triggers.late_rank import middle_of
 if TYPE_CHECKING:
     from .role_runs import RoleRun, Seconds
 
-OWN, INSIDE = "excess of own", "excess inside"
 # Of a step: times shorter than that are all alike.
 BASE_RATIO = 1e-3
 # Standard deviations that are taken for noise, step by step, where a stretch of slow steps is looked for.
@@ -50,16 +49,12 @@ class SlowStretches(NamedTuple):
 
 def of_own(run: RoleRun) -> Seconds:
     """(T, M, K) logarithm of own time over what is expected for its work; NaN: not there, or alone there."""
-    if OWN not in run.kept:
-        run.kept[OWN] = _excess(run, run.own_s, ~run.waits)
-    return cast("Seconds", run.kept[OWN])
+    return run.once("excess of own", lambda: _excess(run, run.own_s, ~run.waits))
 
 
 def of_inside(run: RoleRun) -> Seconds:
     """The same of the time between collectives, in the steps of which these tell."""
-    if INSIDE not in run.kept:
-        run.kept[INSIDE] = _excess(run, run.inside_s, np.ones(len(run.kinds), bool))
-    return cast("Seconds", run.kept[INSIDE])
+    return run.once("excess inside", lambda: _excess(run, run.inside_s, np.ones(len(run.kinds), bool)))
 
 
 def base_s(run: RoleRun) -> float:

@@ -18,6 +18,7 @@ from ..store.values import text_of, whole_number
 LIMIT_BYTES = 1 << 30
 RUN_FORMAT = 1
 _RUN_LIMIT_BYTES = 1 << 20
+_GONE = "gone since the run was opened (a quota, or who compacts, takes files): open it anew"
 
 
 class Damage(NamedTuple):
@@ -34,9 +35,11 @@ class Damage(NamedTuple):
         return cls(text_of(path), 0, 0, text_of(reason))
 
     @classmethod
-    def because(cls, path: str, exc: BaseException) -> Damage:
-        """A file that could not be read, from where the exception says."""
-        return cls(path, getattr(exc, "offset", 0) or 0, 0, reason_of(exc))
+    def because(cls, path: str, exc: BaseException, offset: int = 0, size: int = 0) -> Damage:
+        """A file that could not be read, or a part of it; all of it where it was there before."""
+        if isinstance(exc, FileNotFoundError):
+            return cls(path, 0, 0, _GONE)
+        return cls(path, offset or getattr(exc, "offset", 0) or 0, size, reason_of(exc))
 
     def note_in(self, damage: list[Damage]) -> None:
         """Add it to a list, once."""

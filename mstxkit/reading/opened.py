@@ -11,7 +11,7 @@ from ..errors import FormatError
 from ..store import livefile, records, segment
 from ..store.values import small_number, text_of, whole_number
 from .allowance import Allowance
-from .folder import Damage, Folder, reason_of
+from .folder import Damage, Folder
 from .processes import BlockRef, Process
 from .rows import ALL, IS_OPEN, NO_DURATION, Blocks, Chunk, Need, all_sources, bank_of
 from .sealed import payload_of
@@ -83,7 +83,7 @@ def _from_block(ref: BlockRef, allowance: Allowance, sealed: Folder, damage: lis
         if not isinstance(listed, list):
             raise FormatError("a block of open ranges that is no list")
     except (FormatError, OSError, ValueError, RecursionError, MemoryError) as exc:
-        Damage(sealed.path_of(ref.file), ref.offset, ref.size, reason_of(exc)).note_in(damage)
+        Damage.because(sealed.path_of(ref.file), exc, ref.offset, ref.size).note_in(damage)
         return []
     return [_parsed(fields) for fields in listed if isinstance(fields, dict)]
 

@@ -49,7 +49,7 @@ def saved_s(run: RoleRun, own_s: Seconds, since: int = 0, until: int | None = No
         since, until: Places of the first step and of the one after the last; None: all that follow.
     """
     until = len(run.steps) if until is None else until
-    before, after = ends_s(run, run.own_s), ends_s(run, own_s)
+    before, after = run.once("replayed as it was", lambda: ends_s(run, run.own_s)), ends_s(run, own_s)
     count = max(1, until - since)
 
     def between(ends: Seconds) -> float:

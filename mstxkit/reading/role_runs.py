@@ -6,7 +6,7 @@ Everything that says where a step's time goes (bubbles, critical path, straggler
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 Seconds = npt.NDArray[np.float64]
 Truths = npt.NDArray[np.bool_]
 Whole = npt.NDArray[np.int64]
+T = TypeVar("T")
 
 # Of a long run the last steps count, as many as fit into so many numbers an array.
 CELLS_AT_MOST = 6_000_000
-_LENGTHS = "lengths of steps"
 # How far apart members are after they waited, of how far apart they were before, at most.
 _CLOSER = 0.7
 
@@ -48,7 +48,7 @@ class RoleRun:
         links: Of each step, stage and group what its collectives took: (place of the step, piece, members, seconds).
         work: (T, M, K, 3) tokens, responses, longest response; NaN where nobody says so.
         error_s: (M,) bound of the error of a member's times against the others'.
-        kept: What was computed of it, by name: arrays that several tables need.
+        kept: What `once` has made.
     """
 
     role: str
@@ -77,6 +77,12 @@ class RoleRun:
         """Does nobody wait for anybody here?"""
         return not self.waits.any()
 
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """What is computed of it for several tables, and kept under that name."""
+        if name not in self.kept:
+            self.kept[name] = make()
+        return cast("T", self.kept[name])
+
     def spans_s(self) -> tuple[Seconds, Seconds]:
         """(T,) when each step began, the first member's begin, and when the last member was done with it."""
         with np.errstate(all="ignore"):
@@ -85,11 +91,12 @@ class RoleRun:
 
     def length_s(self) -> Seconds:
         """(T,) seconds that each step took: since the end of the one before, of the first since its begin."""
-        if _LENGTHS not in self.kept:
-            began, ended = self.spans_s()
-            follows = np.diff(self.steps, prepend=self.steps[:1] - 2) == 1
-            self.kept[_LENGTHS] = np.where(follows, ended - np.roll(ended, 1), ended - began)
-        return cast("Seconds", self.kept[_LENGTHS])
+        return self.once("lengths of steps", self._length_s)
+
+    def _length_s(self) -> Seconds:
+        began, ended = self.spans_s()
+        follows = np.diff(self.steps, prepend=self.steps[:1] - 2) == 1
+        return np.where(follows, ended - np.roll(ended, 1), ended - began)
 
     def step_s(self) -> float:
         """Seconds that a step takes, in the mean; 0 where that is not known."""

@@ -16,7 +16,7 @@ from . import attribute_columns, attributes, decode
 from .ahead import in_order
 from .align import Clock
 from .allowance import Allowance
-from .folder import Damage, Folder, reason_of
+from .folder import Damage, Folder
 from .processes import BlockRef, Process
 from .sealed import checked
 from .selection import EVERYTHING, Selection
@@ -237,11 +237,11 @@ class Blocks:
             assert read is not None
             decoded = read if isinstance(read, DecodedBlock) else self._decode(process, source, read, need)
         except _DAMAGE as exc:
-            self._note(source, reason_of(exc))
+            self._note(source, exc)
             return None
         if decoded.unread:
             reason = f"the first {decoded.unread} bytes of a block's texts are damaged: some names are missing"
-            self._note(source, reason)
+            self._note(source, FormatError(reason))
         return decoded
 
     def _copied(self, process: Process, bank: livefile.BankCopy, need: Need | None) -> DecodedBlock:
@@ -302,8 +302,8 @@ class Blocks:
             self._read_ahead = (ref.file, first, data)
         return checked(data[ref.offset - first : ref.offset - first + ref.size], ref)
 
-    def _note(self, ref: BlockRef, reason: str) -> None:
-        Damage(self._sealed.path_of(ref.file), ref.offset, ref.size, reason).note_in(self._damage)
+    def _note(self, ref: BlockRef, why: Exception) -> None:
+        Damage.because(self._sealed.path_of(ref.file), why, ref.offset, ref.size).note_in(self._damage)
 
     def _put(self, chunk: Chunk, process: Process, decoded: DecodedBlock) -> None:
         columns, texts, start_ns, duration_ns, _ = decoded

@@ -25,14 +25,9 @@ __all__ = ["Damage", "Run", "open_run"]
 
 
 def open_run(
-    path: str | os.PathLike[str],
-    *,
-    ranks: Numbers = None,
-    steps: Numbers = None,
-    since: Moment = None,
-    until: Moment = None,
-    stages: str | Iterable[str] | None = None,
-) -> Run:
+    path: str | os.PathLike[str], *, ranks: Numbers = None, steps: Numbers = None, since: Moment = None,
+    until: Moment = None, stages: str | Iterable[str] | None = None,
+) -> Run:  # fmt: skip
     """Open the run in the folder `path`: what is there now, also while its processes go on writing.
 
     What is not asked for is not read: of other ranks a few kilobytes, of other steps, times and stages nothing that an
@@ -56,8 +51,7 @@ def open_run(
 
     Example:
         >>> import mstxkit
-        >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-        ...     mstxkit.mark("scored")
+        >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
         >>> run = mstxkit.open_run("runs/exp7")
         >>> run.stages()["stage"].to_list(), run.damage
         (['reward'], [])
@@ -115,10 +109,8 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> run.ranges().select("name", "stage", "open", "error").rows()
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
+            >>> mstxkit.open_run("runs/exp7").ranges().select("name", "stage", "open", "error").rows()
             [('reward', 'reward', False, False)]
         """
         from . import frames
@@ -138,8 +130,7 @@ class Run(RunTables):
             >>> import mstxkit
             >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
             ...     mstxkit.mark("scored")
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> run.marks().select("message", "stage").rows()
+            >>> mstxkit.open_run("runs/exp7").marks().select("message", "stage").rows()
             [('scored', 'reward')]
         """
         from . import frames
@@ -164,8 +155,7 @@ class Run(RunTables):
             >>> import mstxkit
             >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
             ...     mstxkit.mark("scored")
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> [(len(ranges), len(marks)) for ranges, marks in run.batches()]
+            >>> [(len(ranges), len(marks)) for ranges, marks in mstxkit.open_run("runs/exp7").batches()]
             [(1, 1), (0, 0)]
         """
         from .rows import ALL
@@ -183,10 +173,8 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> run.occurrences().select("stage", "depth").rows()
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
+            >>> mstxkit.open_run("runs/exp7").occurrences().select("stage", "depth").rows()
             [('reward', 0)]
         """
         from .tables import stages, waits
@@ -201,10 +189,8 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> len(run.waits())
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
+            >>> len(mstxkit.open_run("runs/exp7").waits())
             0
         """
         from .tables import waits
@@ -218,10 +204,8 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> run.stage_rows()["stage"].to_list()
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
+            >>> mstxkit.open_run("runs/exp7").stage_rows()["stage"].to_list()
             ['reward']
         """
         from . import frames
@@ -240,10 +224,8 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> run.stages().select("stage", "count").rows()
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
+            >>> mstxkit.open_run("runs/exp7").stages().select("stage", "count").rows()
             [('reward', 1)]
         """
         import polars as pl
@@ -259,10 +241,8 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> len(run.open_ranges())
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
+            >>> len(mstxkit.open_run("runs/exp7").open_ranges())
             0
         """
         from .rows import ALL
@@ -281,10 +261,8 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> len(run.processes())
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
+            >>> len(mstxkit.open_run("runs/exp7").processes())
             1
         """
         import polars as pl
@@ -304,10 +282,8 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> run.tracks()["name"].to_list()
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
+            >>> mstxkit.open_run("runs/exp7").tracks()["name"].to_list()
             ['MainThread']
         """
         from . import frames
@@ -326,10 +302,8 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> len(run.patches())
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
+            >>> len(mstxkit.open_run("runs/exp7").patches())
             0
         """
         from . import frames
@@ -344,8 +318,7 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> mstxkit.open_run("runs/exp7").trainer_settings()
             {}
         """
@@ -365,10 +338,8 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> len(run.escalations())
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
+            >>> len(mstxkit.open_run("runs/exp7").escalations())
             0
         """
         import polars as pl
@@ -388,10 +359,8 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> len(run.profiles())
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
+            >>> len(mstxkit.open_run("runs/exp7").profiles())
             0
         """
         import polars as pl
@@ -410,10 +379,8 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> run.verdicts().columns[2:5]
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
+            >>> mstxkit.open_run("runs/exp7").verdicts().columns[2:5]
             ['kind', 'stage', 'rank']
         """
         from .tables import verdicts
@@ -429,10 +396,8 @@ class Run(RunTables):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> len(run.incidents())
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
+            >>> len(mstxkit.open_run("runs/exp7").incidents())
             0
         """
         from .tables import incidents

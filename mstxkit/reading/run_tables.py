@@ -22,6 +22,7 @@ class RunTables(RunFiles):
 
     _steps: list[RoleStep] | None = None
     _steps_inside: list[RoleStep] | None = None
+    _steps_ringed: list[RoleStep] | None = None
     _role_runs: tuple[RoleRun, ...] | None = None
 
     def role_steps(self) -> list[RoleStep]:
@@ -40,13 +41,21 @@ class RunTables(RunFiles):
             self._steps_inside = inner_entries.added(cast("Run", self), self.role_steps())
         return self._steps_inside
 
+    def steps_ringed(self) -> list[RoleStep]:
+        """Steps of which a ring tells, by step; made once, and kept."""
+        from .tables import batch_steps
+
+        if self._steps_ringed is None:
+            self._steps_ringed = batch_steps.with_rings(cast("Run", self))
+        return self._steps_ringed
+
     def role_runs(self) -> tuple[RoleRun, ...]:
         """The steps of each role as arrays, with what rings and ranges tell of their insides; made once, and kept."""
         from . import role_runs
         from .tables import batch_steps
 
         if self._role_runs is None:
-            ringed = batch_steps.with_rings(cast("Run", self))
+            ringed = self.steps_ringed()
             steps = batch_steps.joined(self.role_steps(), ringed) if ringed else self.steps_inside()
             self._role_runs = role_runs.of_steps(steps)
         return self._role_runs
@@ -61,8 +70,7 @@ class RunTables(RunFiles):
             >>> with mstxkit.capture("runs/exp7"):
             ...     for number in range(2):
             ...         mstxkit.step(number)
-            ...         with mstxkit.stage("reward"):
-            ...             pass
+            ...         with mstxkit.stage("reward"): pass
             >>> mstxkit.open_run("runs/exp7").steps()["step"].to_list()
             [0, 1]
         """
@@ -77,8 +85,7 @@ class RunTables(RunFiles):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> len(mstxkit.open_run("runs/exp7").ranks())
             0
         """
@@ -93,8 +100,7 @@ class RunTables(RunFiles):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> len(mstxkit.open_run("runs/exp7").stragglers())
             0
         """
@@ -109,8 +115,7 @@ class RunTables(RunFiles):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> len(mstxkit.open_run("runs/exp7").bubbles())
             0
         """
@@ -127,10 +132,8 @@ class RunTables(RunFiles):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> len(run.lateness())
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
+            >>> len(mstxkit.open_run("runs/exp7").lateness())
             0
         """
         from .tables import lateness
@@ -142,10 +145,8 @@ class RunTables(RunFiles):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
-            >>> run = mstxkit.open_run("runs/exp7")
-            >>> len(run.device())
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
+            >>> len(mstxkit.open_run("runs/exp7").device())
             0
         """
         from .tables import device
@@ -159,8 +160,7 @@ class RunTables(RunFiles):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> len(mstxkit.open_run("runs/exp7").critical_path())
             0
         """
@@ -175,8 +175,7 @@ class RunTables(RunFiles):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> len(mstxkit.open_run("runs/exp7").tails())
             0
         """
@@ -191,8 +190,7 @@ class RunTables(RunFiles):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> len(mstxkit.open_run("runs/exp7").samples())
             0
         """
@@ -205,8 +203,7 @@ class RunTables(RunFiles):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> len(mstxkit.open_run("runs/exp7").links())
             0
         """
@@ -219,8 +216,7 @@ class RunTables(RunFiles):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> len(mstxkit.open_run("runs/exp7").resharding())
             0
         """
@@ -243,8 +239,7 @@ class RunTables(RunFiles):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> len(mstxkit.open_run("runs/exp7").what_if())
             0
         """
@@ -263,8 +258,7 @@ class RunTables(RunFiles):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> len(mstxkit.open_run("runs/exp7").throughput(6 * 7e9, 3.5e14))
             0
         """
@@ -277,8 +271,7 @@ class RunTables(RunFiles):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> len(mstxkit.open_run("runs/exp7").overhead())
             1
         """
@@ -291,8 +284,7 @@ class RunTables(RunFiles):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> len(mstxkit.open_run("runs/exp7").drops())
             0
         """
@@ -314,8 +306,7 @@ class RunTables(RunFiles):
 
         Example:
             >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
+            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
             >>> mstxkit.open_run("runs/exp7").sql("select stage, count(*) as n from stages group by stage").rows()
             [('reward', 1)]
         """

@@ -13,7 +13,7 @@ import json
 import re
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Iterator, NamedTuple
+from typing import Any, Iterator, Mapping, NamedTuple
 
 from ..errors import MstxkitError
 from ..host import folders
@@ -38,6 +38,7 @@ class CompactedBatch(NamedTuple):
         files: Its Parquet files, relative to `compact/`.
         processes: Of each process what the metas of its blocks said, by its name: `about`, and `end` once it has ended.
         removed: Are the sealed files gone, or about to be?
+        holders: Of each file, by the first row of a group of rows, the processes that have rows in it.
     """
 
     host: str
@@ -46,6 +47,7 @@ class CompactedBatch(NamedTuple):
     files: tuple[str, ...]
     processes: dict[str, Any]
     removed: bool = False
+    holders: Mapping[str, Any] = {}
 
     def of(self, kind: str) -> list[str]:
         """Its files of a kind."""
@@ -85,7 +87,8 @@ def _batch(host: str, number: int, fields: dict[str, Any]) -> CompactedBatch:
     sources = tuple(name for name in map(text_of, list_of(fields.get("sources"))) if layout.is_sealed(name))
     files = tuple(name for name in map(text_of, list_of(fields.get("files"))) if _is_own(name, host, number))
     processes = {text_of(name): table_of(about) for name, about in table_of(fields.get("processes")).items()}
-    return CompactedBatch(host, number, sources, files, processes, fields.get("removed") is True)
+    is_removed, holders = fields.get("removed") is True, table_of(fields.get("holders"))
+    return CompactedBatch(host, number, sources, files, processes, is_removed, holders)
 
 
 def _is_own(name: str, host: str, number: int) -> bool:

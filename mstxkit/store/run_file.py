@@ -16,6 +16,8 @@ from ..errors import CaptureError
 from ..host import environment, folders, launch
 from . import documents, layout
 
+_NAMED = 3  # of the runs in a folder that is none
+
 
 def open_run_folder(path: str | os.PathLike[str], new_id: str = "") -> tuple[Path, str]:
     """Make or check a run folder and return it, resolved, with the run's id.
@@ -88,10 +90,17 @@ def why_none(run: str | os.PathLike[str]) -> str:
     if not os.path.isdir(run):
         why = "no such folder"
     elif not layout.is_run(run):
-        why = f"not a run: it has neither {layout.RUN_FILE} nor {layout.SEALED}/ nor {layout.LIVE}/"
+        why = f"not a run: it has neither {layout.RUN_FILE} nor {layout.SEALED}/ nor {layout.LIVE}/{_runs_in(run)}"
     else:
         why = f"a damaged run: its {layout.RUN_FILE} does not say its id"
     return f"{os.fspath(run)}: {why}; a run is the folder that was given to capture() or MSTXKIT_RUN"
+
+
+def _runs_in(folder: str | os.PathLike[str]) -> str:
+    """The last ones by name of what may be meant, where it holds runs."""
+    runs = [name for name in documents.names_in(os.path.realpath(folder)) if layout.is_run(os.path.join(folder, name))]
+    more = f"{len(runs) - _NAMED} more and " if len(runs) > _NAMED else ""
+    return f"; runs in it: {more}{', '.join(runs[-_NAMED:])}" if runs else ""
 
 
 def is_run_id(value: object) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -25,9 +27,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def compare(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mstxkit", "compare", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+def compare(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command, everything = [sys.executable, "-m", "mstxkit", "compare", *arguments], {**os.environ, **environment}
+    return subprocess.run(command, cwd=folder, env=everything, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_the_evidence_is_shown_before_a_build_fails(runs: Path) -> None:
@@ -74,3 +76,13 @@ def test_what_cannot_be_compared_is_refused_with_the_reason(
     done = typed("compare", *arguments)
 
     assert done.returncode == 2 and why in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_narrow_terminal_cuts_no_figure(runs: Path) -> None:
+    narrow, wide = (
+        re.findall(r"[-+]\d[\d.]*", compare(runs, "a", "slow", "--all", COLUMNS=columns).stdout)
+        for columns in ("40", "200")
+    )
+
+    assert len(wide) > 30
+    assert narrow == wide

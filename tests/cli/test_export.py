@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,15 @@ def test_a_part_of_a_run_is_what_the_options_name(
 def test_since_counts_back_from_the_end_of_the_run(run: Path) -> None:
     """Its last sign of life is the heartbeat, or the last anchor: ten seconds after its start."""
     assert ranges(run, "--since", "1s") == ALL
+
+
+def test_a_time_of_day_is_the_last_one_that_the_run_has_come_to(run: Path) -> None:
+    """Ten seconds after its start; ranges begin three minutes later, and the last one ends after two more."""
+    start = datetime.fromtimestamp(1.7e9)
+    before, after = (f"{start + timedelta(seconds=seconds):%H:%M:%S}" for seconds in (5, 400))
+
+    assert ranges(run, "--since", before) == ranges(run, "--since", after) == ALL
+    assert export(run, "--to", "csv", "--until", after).exit_code == cli.WRONG_USE
 
 
 @pytest.mark.parametrize(
@@ -171,6 +181,7 @@ AT_ITS_BEGIN = (
 )
 TWICE = """
 from mstxkit.reading.run import Run
+from datetime import datetime, timedelta
 from pathlib import Path
 Run._coded = lambda *a: strike()
 unlink, rmtree = Path.unlink, shutil.rmtree

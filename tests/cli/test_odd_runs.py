@@ -133,6 +133,16 @@ def test_every_verb_says_in_the_same_words_that_a_folder_is_no_run(
     assert not is_there or os.listdir(place / "RUN") == []
 
 
+def test_a_folder_of_runs_is_none_but_says_which_there_are(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b", "c", "\x1b[31m"):
+        one_range(new_run(place / name))
+    (place / "RUNS").symlink_to(place)
+    done = ran("report RUNS", place, monkeypatch)
+
+    assert done.exit_code == cli.WRONG_USE
+    assert "live/; runs in it: 2 more and a, b, c; a run is" in done.output
+
+
 @pytest.mark.parametrize("verb", ["top RUN", "watch RUN --once", "profiles RUN", "collect RUN", "import --run RUN"])
 def test_a_run_that_does_not_say_its_id_is_a_damaged_one(
     place: Path, verb: str, monkeypatch: pytest.MonkeyPatch

@@ -13,6 +13,7 @@ from typing import Callable
 
 import pytest
 from builders import lives
+from builders.mounts import Mount, mount  # noqa: F401
 from builders.odd_runs import one_range
 from builders.run_files import BankFiles, ProcessFiles, new_run
 
@@ -112,3 +113,16 @@ def ending_after(moves: int, raised: type[BaseException]) -> Callable[[Path, Pat
             raise raised
 
     return moved
+
+
+@pytest.mark.parametrize(
+    "words", [["report", "--html"], ["export", "--to", "csv", "-o"], ["export", "--to", "otlp", "-o"]]
+)
+def test_where_nothing_may_be_written_it_is_one_line(run: Path, mount: Mount, words: list[str]) -> None:  # noqa: F811
+    disk = mount("disk", "size=1m")
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    command = [sys.executable, "-m", "mstxkit", words[0], str(run), *words[1:], str(disk / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, env=lives.environment(), timeout=60)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"mstxkit: {disk}/out cannot be written: Read-only file system\n"

@@ -73,6 +73,19 @@ def test_who_takes_longer_a_step_is_the_slowest(skew: Path) -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
+def figures(text: str) -> list[str]:
+    """Each with its unit, also where a line ends between the two."""
+    return sorted(re.findall(r"[-+]?\d[\d.,]* (?:%|[mµn]?s)(?= |$)", " ".join(text.split())))
+
+
+@pytest.mark.parametrize("columns", ["40", "60"])
+def test_a_narrow_terminal_cuts_no_figure(skew: Path, columns: str) -> None:
+    narrow, wide = (report(skew, COLUMNS=width).stdout for width in (columns, "200"))
+
+    assert len(figures(wide)) > 20
+    assert figures(narrow) == figures(wide)
+
+
 def test_a_pipe_without_a_width_has_every_column(skew: Path) -> None:
     environment = {name: value for name, value in lives.environment().items() if name != "COLUMNS"}
     command = [sys.executable, "-m", "mstxkit", "report", str(skew)]

@@ -213,16 +213,19 @@ def test_hosts_share_one_clock_where_they_share_a_kernel_and_else_say_how_wrong_
     assert (two.error_s >= WALL_ERROR_NS / 1e9).all()
 
 
-def test_whoever_listens_is_given_each_step_as_it_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("judges", [True, False])
+def test_whoever_listens_is_given_each_step_also_where_none_is_judged(
+    monkeypatch: pytest.MonkeyPatch, judges: bool
+) -> None:
     monkeypatch.setattr(module, "JobJudge", FakeJudge)
     heard, job = list[RoleStep](), Job()
-    job.controller = Controller("run", on_step=heard.append)
+    job.controller = Controller("run", on_step=heard.append, judges=judges)
     for host in ("h0", "h1"):
         job.send({int(host == "h1"): [row(0)]}, 1.0, host=host)
     job.work(2.0)
 
     assert [(step.step, (step.error_s > 0).all()) for step in heard] == [(0, True)]
-    assert heard == job.closed
+    assert job.closed == (heard if judges else [])
 
 
 def test_exchanges_with_who_judges_put_right_what_wall_clocks_say(monkeypatch: pytest.MonkeyPatch) -> None:

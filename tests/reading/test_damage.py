@@ -320,3 +320,18 @@ def test_only_clear_errors_come_out_of_a_path_of_any_kind(tmp_path: Path) -> Non
     for path in (tmp_path / "fifo", "/dev/null", str(tmp_path / "a\nb"), "x" * 5000, "nul\0"):
         with pytest.raises(MstxkitError):
             open_run(path)
+
+
+def test_a_file_that_a_quota_takes_after_the_run_was_opened_is_one_line_with_what_to_do(run: Path) -> None:
+    kept, taken = (ProcessFiles(run, pid, rank=pid) for pid in (1, 2))
+    for process in (kept, taken):
+        file = process.seal(*banks(), inside=[{"name": "step", "domain": "d", "start": 5, "depth": 0}], ended="killed")
+    opened = open_run(run)
+    file.unlink()
+
+    assert set(opened.ranges()["rank"]) == set(opened.open_ranges()["rank"]) == {1}
+    opened.marks(), opened.stages()
+    (loss,) = opened.damage
+    assert (loss.path, loss.offset, loss.size) == (str(file), 0, 0)
+    assert "gone since the run was opened" in loss.reason and "open it anew" in loss.reason
+    assert open_run(run).damage == []

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Callable, Iterator
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from ..report.escape import for_rich, for_terminal, shown
+from ..report.number_table import PlainTable
 from ..report.units import duration
 from .comparing import Comparison
 from .difference import Difference
@@ -27,7 +27,8 @@ def render(comparison: Comparison, everything: bool = False) -> RenderableType:
         parts.append(Text("The two sides do not do the same work: only times for one token can be compared.", "bold"))
     parts += _listed("with it", [_change(change) for change in comparison.with_it], _CHANGES_SHOWN)
     stages = comparison.of(STAGE)
-    parts += [Text(), _table(stages, comparison)] if stages else []
+    roles = "role" if len(comparison.before.steps) > 1 else ""
+    parts += [Text(), _table(stages, roles, lambda row: for_rich(row.role))] if stages else []
     parts += _ranks(comparison, everything)
     parts += _listed("left out", [for_terminal(words) for words in comparison.left_out], _LEFT_OUT_SHOWN)
     return Group(_sides(comparison), *parts)
@@ -98,25 +99,18 @@ def _listed(word: str, texts: list[str], limit: int) -> Iterator[Text]:
         yield Text(f"  … and {len(texts) - limit} more (--json lists all)", "dim")
 
 
-def _table(rows: list[ComparedTime], comparison: Comparison) -> Table:
-    roles = len(comparison.before.steps) > 1
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in (*(("role",) if roles else ()), "stage"):
-        table.add_column(name, overflow="fold")
-    return _filled(table, rows, lambda row: [for_rich(row.role)] if roles else [])
-
-
-def _filled(table: Table, rows: list[ComparedTime], names: Callable[[ComparedTime], list[RenderableType]]) -> Table:
-    """With a column of the time for a token where any row has one."""
+def _table(rows: list[ComparedTime], first: str, name: Callable[[ComparedTime], RenderableType]) -> PlainTable:
+    """After what is in the first column ("": nothing); with one of the time for a token where any row has one."""
     has_tokens = any(row.per_token is not None for row in rows)
-    for name in ("before", "after", "change", "between", *(("a token",) if has_tokens else ())):
-        table.add_column(name, justify="right", no_wrap=True)
+    numbers = ("before", "after", "change", "between", *(("a token",) if has_tokens else ()))
+    table = PlainTable([*filter(None, [first]), "stage"], numbers)
+    table.columns[0].justify = "right" if first == "rank" else "left"
     table.add_column("")
     for row in rows:
         time, each = row.time, ["" if row.per_token is None else percent(row.per_token.ratio)] if has_tokens else []
         times = (duration(1e9 * seconds) for seconds in (time.before, time.after))
         figures = (*times, percent(time.ratio), interval(time), *each)
-        table.add_row(*names(row), for_rich(row.stage or "", 48), *figures, _said(row))
+        table.add_row(*([name(row)] if first else []), for_rich(row.stage or "", 48), *figures, _said(row))
     return table
 
 
@@ -127,10 +121,7 @@ def _ranks(comparison: Comparison, everything: bool) -> list[RenderableType]:
         return []
     rows.sort(key=lambda row: (row.has_other_work, -abs(row.telling.ratio)))
     kept = rows if everything else rows[:_RANKS_SHOWN]
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("rank", justify="right")
-    table.add_column("stage", overflow="fold")
-    _filled(table, kept, lambda row: [str(row.rank)])
+    table = _table(kept, "rank", lambda row: str(row.rank))
     more = [Text(f"… and {len(rows) - len(kept)} more (--all)", "dim")] if len(rows) > len(kept) else []
     return [Text(), table, *more]
 

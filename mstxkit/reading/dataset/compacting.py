@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Collection, Iterable, Iterator, NamedTuple
 
 from ...host import folders
-from ...store import dataset, documents, layout
+from ...store import dataset, documents, layout, parquet
 from ...store.dataset import DAYS, MARKS, RANGES, SUMMARIES, CompactedBatch
 from .. import live, places
 from ..folder import Folder, run_id
@@ -171,8 +171,8 @@ def _compact_batch(run: Path, own_id: str, host: str, names: list[str]) -> Compa
             done = _compact_batch(run, own_id, host, rest) if rest else Compacted()
             return done.plus(Compacted(left=len(damaged)))
         writer.flush()
-        about = _about_all(part)
-        dataset.write(run, own_id, CompactedBatch(host, number, tuple(names), tuple(writer.files), about))
+        about, files = _about_all(part), tuple(writer.files)
+        dataset.write(run, own_id, CompactedBatch(host, number, tuple(names), files, about, holders=writer.holders))
     except BaseException:
         writer.forget()
         raise
@@ -242,6 +242,7 @@ class _Writer:
     def __init__(self, run: Path, host: str, number: int) -> None:
         self._base, self._host, self._number = run / dataset.FOLDER, host, number
         self.files: list[str] = []
+        self.holders: dict[str, dict[int, list[str]]] = {}
         self.rows = dict.fromkeys(dataset.KINDS, 0)
         self.bytes = 0
 
@@ -267,6 +268,9 @@ class _Writer:
         draft = dataset.draft_of(file)
         self.files.append(name)
         texts.write_parquet(draft, compression="zstd", statistics=True, row_group_size=_ROWS_A_GROUP)
+        with draft.open("rb") as stream:
+            groups = [(group.first, rows["process"][group.first :][: group.rows]) for group in parquet.look(stream)]
+        self.holders[name] = {first: processes.unique().to_list() for first, processes in groups}
         os.chmod(draft, documents.FILE_MODE)
         os.replace(draft, file)
         self.bytes += file.stat().st_size

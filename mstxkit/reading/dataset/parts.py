@@ -97,7 +97,7 @@ class CompactedParts:
             yield from (group for group in groups if group.may_hold(self._chosen))
 
     def holders(self) -> dict[str, list[CompactedGroup]]:
-        """By the name of a process, the groups that hold rows of it. Read once: it is one column."""
+        """By the name of a process, the groups that hold rows of it. A manifest of old does not say: a column does."""
         if self._holders is None:
             holders: dict[str, list[CompactedGroup]] = {}
             for group in self.groups():
@@ -115,15 +115,15 @@ class CompactedParts:
         least, most = group.rows.bounds.get("process", (None, None))
         if least is not None and least == most:
             return [str(least)]
+        if names := table_of(group.batch.holders.get(group.file)).get(str(group.rows.first)):
+            return list(map(text_of, list_of(names)))
         rows = self.read(group, ["process"])
         return [] if rows is None else rows["process"].unique().to_list()
 
     def read(self, group: CompactedGroup, columns: Sequence[str]) -> pl.DataFrame | None:
         """These columns of a group; None where they cannot be read."""
-        rows, left_out = self._noted(group.batch, group.file, lambda: group.table.rows(group.rows, columns)) or (
-            None,
-            0,
-        )
+        read = self._noted(group.batch, group.file, lambda: group.table.rows(group.rows, columns))
+        rows, left_out = read or (None, 0)
         if left_out:
             reason = f"{_of(group.batch)}: {left_out} rows with numbers that cannot be"
             Damage.of(str(self._base / group.file), reason).note_in(self.damage)

@@ -140,14 +140,14 @@ def _facts(summary: dict[str, Any]) -> Iterable[tuple[str, str, str]]:
         yield "A step takes", duration(step["step_ns"]), f"middle of {step['processes']} processes"
     if summary["first_step"] is not None:
         count = summary["last_step"] - summary["first_step"] + 1
-        yield "Steps", f"{count:,}".replace(",", " "), f"{summary['first_step']} to {summary['last_step']}"
+        yield "Steps", f"{count:,}", f"{summary['first_step']} to {summary['last_step']}"
     if summary["wait_ratio"] is not None:
         yield "Waiting for others", percent(summary["wait_ratio"]), "of a rank’s time, in the mean"
     if (best := next((row for row in summary["what_if"] if row["kind"] == "straggler"), None)) is not None:
         saved = f"{percent(best['saved_ratio'])} less, in the mean"
         yield "Without the worst straggler", duration(best["without_ns"]), saved
     states = ", ".join(f"{count} {state}" for state, count in summary["states"].items())
-    yield "Processes", f"{summary['processes']:,}".replace(",", " "), states
+    yield "Processes", f"{summary['processes']:,}", states
     if own_cost is not None:
         yield "Recording costs", f"{100 * own_cost['own_cost_ratio']:.2g} %", "of the time, at most"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..report import devices as device_times
-from ..report import incident_lines, step_words
+from ..report import elsewhere, incident_lines, step_words
 from ..report.escape import shown
 from ..report.number_table import percent
 from ..report.sentences import begun
@@ -357,21 +357,18 @@ def health(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """Whether what is shown is all that there was."""
     losses = summary["losses"]
     lost = sum(process["dropped"] for process in losses)
+    states = ", ".join(f"{n} {state}" for state, n in summary["states"].items())
     lines = [
-        f"{summary['processes']} processes: "
-        + ", ".join(f"{n} {state}" for state, n in summary["states"].items())
-        + "."
+        f"{summary['processes']} processes: {states}.",
+        f"{lost} records were dropped." if lost else "No record was dropped.",
+        f"{len(summary['damage'])} places could not be read." if summary["damage"] else "Everything was read.",
+        *map(str, elsewhere.lines(summary["places"], summary["missing_ranks"])),
     ]
-    lines.append("No record was dropped." if not lost else f"{lost} records were dropped.")
-    if summary["own_cost"] is not None:
-        cost = summary["own_cost"]
+    if cost := summary["own_cost"]:
         lines.append(
             f"Recording cost {100 * cost['middle_ratio']:.2g} % of the time in the middle of the processes, "
             f"{100 * cost['own_cost_ratio']:.2g} % at most ({cost['label']})."
         )
-    lines.append(
-        "Everything was read." if not summary["damage"] else f"{len(summary['damage'])} places could not be read."
-    )
     parts = ["<ul>", *(f"<li>{text(line)}</li>" for line in lines), "</ul>"]
     if summary["killed"]:
         rows = ((named(p["label"]), named(p["host"]), text(_inside(p))) for p in summary["killed"][:ROWS])

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import polars as pl
 
 from ...errors import MstxkitError
+from ...store import documents
 from ..report import devices
 from ..report.choice import EVERYTHING
 from ..report.units import size
@@ -38,16 +39,10 @@ def write(run: Run, summary: dict[str, Any], path: Path, choice: ReportChoice = 
         MstxkitError: the file cannot be written, or plotly is not installed.
     """
     content = _encoded(made(run, summary, path.parent, choice))
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o640)
-        with open(descriptor, "wb") as file:
-            file.write(content)
-        os.replace(draft, path)
+        documents.replace_file(path, content)
     except OSError as exc:
         raise MstxkitError(f"{path} cannot be written: {exc.strerror or exc}") from exc
-    finally:
-        draft.unlink(missing_ok=True)
     return len(content)
 
 

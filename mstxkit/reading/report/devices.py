@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from ...errors import ReadError
 from .choice import stages_of
 from .escape import NAME_LIMIT, for_rich, shown
-from .number_table import NOTHING
+from .number_table import NOTHING, PlainTable
 from .units import duration, spans
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def lines(devices: list[dict[str, Any]], everything: bool) -> list[RenderableTyp
     stages: dict[str, list[dict[str, Any]]] = {}
     for row in devices:
         stages.setdefault(row["stage"], []).append(row)
-    table = _empty()
+    table = PlainTable(["devices, of a step"], ["steps", "recorded", *PARTS])
     for stage in list(stages) if everything else list(stages)[:_STAGES_SHOWN]:
         _add(table, stage, stages[stage], len(stages[stage]) if everything else _RANKS_SHOWN)
     hidden = 0 if everything else len(stages) - _STAGES_SHOWN
@@ -85,15 +84,7 @@ def lines(devices: list[dict[str, Any]], everything: bool) -> list[RenderableTyp
     return [table, *more, Text(f"  from {origin(devices)}", "dim")]
 
 
-def _empty() -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("devices, of a step", overflow="fold")
-    for column in ("steps", "recorded", *PARTS):
-        table.add_column(column, justify="right", no_wrap=True)
-    return table
-
-
-def _add(table: Table, stage: str, rows: list[dict[str, Any]], shown: int) -> None:
+def _add(table: PlainTable, stage: str, rows: list[dict[str, Any]], shown: int) -> None:
     for row in rows if len(rows) <= shown + 1 else rows[:shown]:
         name = for_rich(stage, NAME_LIMIT).append(f"  rank {row['rank']}")
         values = (row[name] for name in TIMES)

@@ -1,9 +1,11 @@
-"""Tables of times in a report: names that wrap, then numbers that never do, also where there are 80 columns only."""
+"""Tables of times in a report: names that wrap, then numbers that never do, however narrow a terminal is."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Sequence
 
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -11,18 +13,40 @@ from rich.text import Text
 from .units import duration
 
 NOTHING = "–"
+_NAME_LEAST = 12
 
 
-class NumberTable:
+class PlainTable(Table):
+    """Without lines. Where it has more numbers than fit the terminal, its lines are longer, and nothing is cut.
+
+    Args:
+        names: Columns that wrap.
+        numbers: Columns that do not.
+    """
+
+    def __init__(self, names: Sequence[str], numbers: Sequence[str]) -> None:
+        super().__init__(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        for name in names:
+            self.add_column(name, overflow="fold")
+        for number in numbers:
+            self.add_column(number, justify="right", no_wrap=True)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """As wide as its numbers are, at least."""
+        texts = [[str(text) for text in (column.header, *column.cells)] for column in self.columns if column.no_wrap]
+        widths = [max(cell_len(line) for text in column for line in text.split("\n")) for column in texts]
+        others = _NAME_LEAST * (len(self.columns) - len(widths))
+        least = sum(widths) + others + 2 * len(self.columns)
+        yield from super().__rich_console__(console, options.update(max_width=max(options.max_width, least)))
+
+
+class NumberTable(PlainTable):
     """A name, the time a step, its share, how often a step, and more columns. Without steps, those of the whole run."""
 
     def __init__(self, name: str, has_steps: bool, *columns: str) -> None:
-        self._has_steps, self._columns = has_steps, len(columns)
-        self.table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        self.table.add_column(_on_two_lines(name), overflow="fold")
+        self._has_steps = has_steps
         of_a_step = ("time\na step", "share", "times\na step") if has_steps else ("time\nin all", "times\nin all")
-        for column in (*of_a_step, *columns):
-            self.table.add_column(_on_two_lines(column), justify="right", no_wrap=True)
+        super().__init__([_on_two_lines(name)], list(map(_on_two_lines, (*of_a_step, *columns))))
 
     def of_a_step(self, row: dict[str, Any]) -> list[str]:
         """The cells of the first columns. What a table of steps has of what is in no step, is of no step."""
@@ -32,13 +56,9 @@ class NumberTable:
             return [NOTHING] * 3
         return [duration(row["step_ns"]), share(row["share_ratio"]), times(row["step_count"])]
 
-    def add(self, name: Text, *numbers: str) -> None:
-        """A row."""
-        self.table.add_row(name, *numbers)
-
     def add_inner(self, name: Text, *numbers: str) -> None:
         """A row of what belongs to the row above: indented, also where it wraps."""
-        self.table.add_row(Padding(name, (0, 0, 0, 2)), *numbers)
+        self.add_row(Padding(name, (0, 0, 0, 2)), *numbers)
 
 
 def _on_two_lines(header: str) -> str:

@@ -23,12 +23,12 @@ def range_table(ranges: list[dict[str, Any]], top: int | None, all_of_them: bool
     table = NumberTable("ranges, longest first", any(row["steps"] for row in ranges), "mean", "max")
     for stage, rows in by_stage:
         if has_stages:
-            table.add(_heading(stage))
+            table.add_row(_heading(stage))
         for row in rows if all_of_them or len(rows) <= shown + 1 else rows[:shown]:
             table.add_inner(_name(row), *table.of_a_step(row), duration(row["mean_ns"]), duration(row["max_ns"]))
         if len(rows) > shown + 1 and not all_of_them:
             table.add_inner(Text(f"… {len(rows) - shown} shorter (--ranges {len(rows)})", "dim"))
-    return table.table
+    return table
 
 
 def _heading(stage: str | None) -> Text:

@@ -25,17 +25,17 @@ def stage_table(stages: list[dict[str, Any]], all_ranks: bool) -> list[Renderabl
     table = NumberTable("stages, in order\nranks, slowest first", has_steps, *columns)
     for stage in stages:
         _add(table, stage, work, len(stage["ranks"]) if all_ranks else RANKS_SHOWN)
-    return [table.table, *(_stepless(stage) for stage in stages if stage["stepless"] and has_steps)]
+    return [table, *(_stepless(stage) for stage in stages if stage["stepless"] and has_steps)]
 
 
 def _add(table: NumberTable, stage: dict[str, Any], work: Any, shown: int) -> None:
     rows, name = stage["ranks"], for_rich(stage["stage"], NAME_LIMIT, "bold")
     if len(rows) == 1:
-        table.add(Text.assemble(name, f"  {rows[0]['label']}"), *_numbers(table, rows[0], work, is_middle=True))
+        table.add_row(Text.assemble(name, f"  {rows[0]['label']}"), *_numbers(table, rows[0], work, is_middle=True))
         return
     middle = next(row for row in rows if row["label"] == stage["middle"]["label"])
     compared = sum(row["step_ns"] is not None for row in rows)
-    table.add(Text.assemble(name, f"  middle of {compared}"), *_numbers(table, middle, work, is_middle=True))
+    table.add_row(Text.assemble(name, f"  middle of {compared}"), *_numbers(table, middle, work, is_middle=True))
     listed = rows if len(rows) <= shown + 1 else rows[:shown]
     for row in listed:
         table.add_inner(_who(row), *_numbers(table, row, work))

@@ -93,11 +93,9 @@ def tails(rows: pl.DataFrame) -> list[dict[str, Any]]:
     names = ("middle_ns", "p90_ns", "last_ns", "tail_ns", "tail_ratio", "idle_ns")
     longer = pl.col("last_rank_tokens") / (pl.col("tokens") / pl.col("ranks"))
     means = rows.group_by("role", "stage", maintain_order=True).agg(
-        pl.col(*names).mean(),
-        steps=pl.len(),
-        often=pl.col("last_rank").value_counts(),
+        pl.col(*names).mean(), steps=pl.len(), often=pl.col("last_rank").value_counts(),
         longer_ratio=longer.filter(longer.is_finite()).mean(),
-    )
+    )  # fmt: skip
     entries = means.sort("tail_ns", descending=True, maintain_order=True).to_dicts()
     for entry in entries:
         often = [(last["last_rank"], last["count"]) for last in entry["often"] if last["last_rank"] is not None]

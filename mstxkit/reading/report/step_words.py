@@ -112,14 +112,14 @@ def sample(row: Mapping[str, Any]) -> str:
 
 
 def rate(row: Mapping[str, Any]) -> str:
-    """`actor_generate 12 300, over the step 5 100`."""
+    """`actor_generate 12,300, over the step 5,100`."""
     mfu = "" if row["mfu_ratio"] is None else f", MFU {percent(row['mfu_ratio'])}"
     return f"{shown(row['stage'])} {number(row['tokens_per_s'])}, over the step {number(row['step_tokens_per_s'])}{mfu}"
 
 
 def number(value: float | None) -> str:
-    """12 345."""
-    return "–" if value is None else f"{value:,.0f}".replace(",", " ")
+    """12,345: no space in it at which a line could end."""
+    return "–" if value is None else f"{value:,.0f}"
 
 
 def cost(row: Mapping[str, Any]) -> str:

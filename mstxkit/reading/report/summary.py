@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .. import judged as judging
 from .. import places
 from ..tables import incidents, split, stages, stragglers, what_if
-from . import captures, causes, device_words, devices, measuring, step_means, waits
+from . import captures, causes, device_words, devices, elsewhere, measuring, step_means, waits
 from .choice import EVERYTHING, NOTHING_SUPPOSED, ReportChoice, Supposed
 from .headline import headline
 from .measuring import NAMES
@@ -21,12 +21,10 @@ if TYPE_CHECKING:
 LOSSES = (
     "dropped", "evicted", "coalesced", "slots_overflowed", "attributes_lost", "names_capped", "texts_cut", "faults",
 )  # fmt: skip
-
-
 # Of the form of the summary as JSON. 1 had no such number, 2 no verdicts, 3 no headline, stragglers and what-if,
 # 4 not in `judged` which roles were judged by how many steps, and what was withdrawn, 5 nothing of `step_means`, and of
-# stragglers and what-if the first 40 only.
-SCHEMA = 6
+# stragglers and what-if the first 40 only, 6 not which ranks are missing.
+SCHEMA = 7
 # Who waits is seen in so many steps, the last ones.
 _WAITS_OF_STEPS = 200
 
@@ -60,6 +58,7 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING, supposed: Supposed = 
         "losses": _losses(processes), "coalesced": measured.coalesced,
         "incidents": incidents.dicts(run.path, run.id, run.damage),
         "places": places.rows(run.path, run.id, processes["process"]), "captures_failed": captures.summarise(run),
+        "missing_ranks": elsewhere.missing(processes),
         "damage": [part._asdict() for part in run.damage],
     }  # fmt: skip
 

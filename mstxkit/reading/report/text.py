@@ -50,7 +50,7 @@ def render(summary: dict[str, Any], everything: bool = False, top: int | None = 
     parts += _of_first(summary["losses"], _lost, "with losses")
     parts += _coalesced(summary["coalesced"])
     parts += captures.lines(summary["captures_failed"])
-    parts += elsewhere.lines(summary["places"])
+    parts += elsewhere.lines(summary["places"], summary["missing_ranks"])
     parts += damage_lines(summary["damage"])
     return Group(*parts)
 

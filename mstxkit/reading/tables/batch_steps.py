@@ -4,35 +4,41 @@ from __future__ import annotations
 
 import heapq
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Iterator
 
 from ...judging.controller import Controller
 from ...store import batches
 
 if TYPE_CHECKING:
     from ...judging.evidence import RoleStep
+    from ...store.batches import Batch
     from ..run import Run
 
 
 def with_rings(run: Run) -> list[RoleStep]:
-    """The steps of a run of which a ring tells, by step. *Cost*: reads and judges all that was handed over."""
-    files = batches.files_in(Path(run.path))
+    """The steps of a run of which a ring tells, by step; nothing is judged. *Cost*: reads all that was handed over."""
+    every = (part for of_host in _handed_over(run) for batch in of_host for part in batch.parts)
+    if not any(kind == batches.COLLECTIVES for kind, _, _ in every):
+        return []
     steps: list[RoleStep] = []
 
     def keep(step: RoleStep) -> None:
         if step.collectives is not None:
             steps.append(step)
 
-    controller, now_s = Controller(run.path, on_step=keep), 0.0
-    handed = (batches.BatchFile(file, run.id).read() for file in files)
-    for batch in heapq.merge(*handed, key=lambda batch: batch.time_s):
+    controller, now_s = Controller(run.path, on_step=keep, judges=False), 0.0
+    for batch in heapq.merge(*_handed_over(run), key=lambda batch: batch.time_s):
         now_s = max(now_s, batch.time_s)
         controller.take(batch, now_s)
         if controller.is_due(now_s):
             controller.work(now_s)
-    if files:
-        controller.work(now_s, at_once=True)
+    controller.work(now_s, at_once=True)
     return sorted(steps, key=lambda step: step.step)
+
+
+def _handed_over(run: Run) -> list[Iterator[Batch]]:
+    """The batches of each host."""
+    return [batches.BatchFile(file, run.id).read() for file in batches.files_in(Path(run.path))]
 
 
 def joined(steps: list[RoleStep], ringed: list[RoleStep]) -> list[RoleStep]:

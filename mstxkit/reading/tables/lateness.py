@@ -36,11 +36,10 @@ def table(run: Run, chosen: Selection) -> pl.DataFrame:
     import polars as pl
 
     from ..frames import LATENESS_SCHEMA
-    from . import batch_steps
 
     by_device = list(_of_devices(run))
     profiled = {(row[0], row[3]) for row in by_device}
-    steps, ringed = run.role_steps(), batch_steps.with_rings(run)
+    steps, ringed = run.role_steps(), run.steps_ringed()
     together, has_ring = synchronising(steps), {step.step for step in ringed}
     rows = [row for step in steps if step.step not in has_ring for row in _rows(step, together)]
     rows = [row for row in rows if (row[0], row[3]) not in profiled] + by_device

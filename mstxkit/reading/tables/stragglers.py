@@ -5,7 +5,7 @@ Waiting is no part of it: of a piece in which members wait, what counts is the t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterator, NamedTuple, cast
+from typing import TYPE_CHECKING, Iterator, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -16,7 +16,6 @@ from ..role_runs import of_gap, shown_ns
 if TYPE_CHECKING:
     from ..role_runs import RoleRun, Seconds
 
-_KEPT = "stragglers"
 BEFORE, IN, INSIDE = "before", "in", "inside"
 SCHEMA = {
     "role": pl.String, "stage": pl.String, "where": pl.String, "rank": pl.Int32, "host": pl.String,
@@ -76,9 +75,7 @@ def table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
 
 def of_role(run: RoleRun) -> list[Straggler]:
     """Those of one role, what costs most first; of one member and stage either in it or inside of it."""
-    if _KEPT not in run.kept:
-        run.kept[_KEPT] = _of_role(run)
-    return cast("list[Straggler]", run.kept[_KEPT])
+    return run.once("stragglers", lambda: _of_role(run))
 
 
 def _of_role(run: RoleRun) -> list[Straggler]:

@@ -25,8 +25,8 @@ def table(
     """`step, role, stage, ranks, tokens, responses, stage_ns, step_ns, tokens_per_s, step_tokens_per_s, mfu_ratio`.
 
     Of each stage that tells of its tokens. `tokens_per_s`: of all ranks, from when the first enters the stage until the
-    last has left it (`stage_ns`); `step_tokens_per_s`: the same tokens over the whole step. `mfu_ratio`: share of the
-    ranks' peak that the stage uses; null where its two figures are not given.
+    last has left it (`stage_ns`); where nobody waits and ranks drift apart, in the time of one rank in the mean.
+    `step_tokens_per_s`: over the whole step. `mfu_ratio`: share of the ranks' peak; null without its two figures.
 
     Args:
         runs: Of each role.
@@ -46,7 +46,8 @@ def _of_role(run: RoleRun, peak_s_per_token: float) -> Iterator[tuple[Any, ...]]
             tokens = run.work[at, :, piece, 0]
             if not np.isfinite(tokens).any():
                 continue
-            stage_s = float(np.nanmax(run.done_s[at, :, piece]) - np.nanmin(run.came_s[at, :, piece]))
+            came, done = run.came_s[at, :, piece], run.done_s[at, :, piece]
+            stage_s = float(np.nanmean(done - came) if run.is_free else np.nanmax(done) - np.nanmin(came))
             total, ranks = float(np.nansum(tokens)), int(np.isfinite(tokens).sum())
             per_s, of_step = _over(total, stage_s), _over(total, float(lengths[at]))
             yield (

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
 from builders import soak
-from builders.run_files import WALL_OFFSET_NS, BankFiles, ProcessFiles, anchor, new_run
+from builders.run_files import RUN_ID, WALL_OFFSET_NS, BankFiles, ProcessFiles, anchor, new_run
 
 pytest.importorskip("polars")
 
 import polars as pl
 
 from mstxkit.reading.dataset import compacting
+from mstxkit.reading.dataset.columns import TableFile
+from mstxkit.reading.dataset.parts import CompactedParts
 from mstxkit.reading.exporters import load
 from mstxkit.reading.rows import Need
 from mstxkit.reading.run import open_run
+from mstxkit.reading.selection import selection
 from mstxkit.store import dataset
 
 DAY_NS = 86_400 * 10**9
@@ -155,6 +159,34 @@ def with_damaged_values(content: bytes, groups: list[int], of: int) -> bytes:
         for at in pages[group * pages_a_group : (group + 1) * pages_a_group]:
             made[at] = 0
     return bytes(made)
+
+
+def test_who_is_in_which_group_is_written_down_and_read_from_the_rows_where_it_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Manifests of old do not say it."""
+    monkeypatch.setattr(compacting, "_ROWS_A_GROUP", 8)
+    run = around_midnight(tmp_path / "run", "who")
+    compacting.compact(run, remove=True)
+    reads: list[str] = []
+    rows_of = TableFile.rows
+
+    def noted(table: TableFile, group: Any, names: Any) -> Any:
+        reads.extend(names)
+        return rows_of(table, group, names)
+
+    monkeypatch.setattr(TableFile, "rows", noted)
+
+    def holders() -> dict[str, list[tuple[str, int]]]:
+        parts = CompactedParts(run, RUN_ID, (), [], selection(None, None, None, None, None))
+        return {name: [(group.file, group.rows.first) for group in own] for name, own in parts.holders().items()}
+
+    written = holders()
+    assert len(written) == 3 and reads == []
+    for manifest in (run / dataset.FOLDER).glob("*.json"):
+        fields = json.loads(manifest.read_text())
+        manifest.write_text(json.dumps({key: fields[key] for key in fields if key != "holders"}))
+    assert holders() == written and set(reads) == {"process"}
 
 
 def test_which_steps_and_stages_there_are_is_known_without_the_other_columns(

@@ -14,6 +14,7 @@ pytest.importorskip("numpy")
 pytest.importorskip("polars")
 console = pytest.importorskip("rich.console")
 
+from mstxkit.reading.page import sections  # noqa: E402
 from mstxkit.reading.report.choice import parsed  # noqa: E402
 from mstxkit.reading.report.summary import is_something_wrong, summarise  # noqa: E402
 from mstxkit.reading.report.text import render  # noqa: E402
@@ -201,3 +202,21 @@ def test_where_nothing_was_coalesced_nothing_is_said_of_it(run: Path) -> None:
 
     assert summary["coalesced"] == []
     assert "coalesced" not in printed(summary)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "missing"), [((5, 5, None), "2,4"), ((3, 3, 3), "2"), ((2, 2, 2), ""), ((4, 8, 8), ""), ((None,) * 3, "")]
+)
+def test_ranks_of_which_nothing_is_here_are_named_where_all_say_how_many_there_are(
+    run: Path, sizes: tuple[int | None, ...], missing: str
+) -> None:
+    """As where files of a host were not copied. A process without a rank is none of them."""
+    for rank, size in zip((0, 1, 3), sizes):
+        ProcessFiles(run, 100 + rank, rank=rank, world_size=size).seal(bank_of(10))
+    ProcessFiles(run, 200, rank=None, world_size=9).seal(bank_of(10))
+    summary = summarise(open_run(run))
+
+    assert summary["missing_ranks"] == missing
+    assert (f"nothing is here: {missing};" in printed(summary)) == bool(missing)
+    assert (f"nothing is here: {missing};" in sections.health(summary, {})) == bool(missing)
+    assert not is_something_wrong(summary)

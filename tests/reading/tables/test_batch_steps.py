@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders.judged_runs import BEHIND, INPUT, MS, recorded, stage_times
@@ -11,7 +12,9 @@ from builders.run_files import RUN_ID
 pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
 
+from mstxkit.judging.controller import Controller  # noqa: E402
 from mstxkit.reading.run import open_run  # noqa: E402
+from mstxkit.reading.tables import batch_steps  # noqa: E402
 from mstxkit.store import batches, layout  # noqa: E402
 from mstxkit.store.batches import HandingProcess  # noqa: E402
 from mstxkit.store.collectives import CollectiveEntry  # noqa: E402
@@ -21,7 +24,7 @@ S = 1_000_000_000
 RINGED = range(8, 12)
 
 
-def hand_over(run: Path, late_rank: int, late_ns: int) -> None:
+def hand_over(run: Path, late_rank: int, late_ns: int, ringed: range = RINGED) -> None:
     """One batch of two ranks: actor_update of all steps, and a collective in the middle of it in some."""
     head = {
         "run": RUN_ID, "host": "h", "boot": "b", "sender": "s", "number": 0, "clock": [100 * S, 1000 * S, 0],
@@ -31,10 +34,11 @@ def hand_over(run: Path, late_rank: int, late_ns: int) -> None:
     sections = []
     for rank in (0, 1):
         stages = [StageSummary(n, 1, 1, n * S, n * S + S // 2, S // 2, None, S // 2) for n in range(1, 20)]
-        entered = [n * S + 200 * MS + (late_ns if rank == late_rank else 0) for n in RINGED]
-        entries = [CollectiveEntry(7, n, at, 0, 1, 0, 4) for n, at in zip(RINGED, entered)]
+        entered = [n * S + 200 * MS + (late_ns if rank == late_rank else 0) for n in ringed]
+        entries = [CollectiveEntry(7, n, at, 0, 1, 0, 4) for n, at in zip(ringed, entered)]
         sections.append((batches.STAGES, rank, b"".join(row.pack() for row in stages)))
-        sections.append((batches.COLLECTIVES, rank, b"".join(row.pack() for row in entries)))
+        if entries:
+            sections.append((batches.COLLECTIVES, rank, b"".join(row.pack() for row in entries)))
     folder = run / layout.SUMMARIES
     folder.mkdir()
     (folder / f"h-00{layout.SUMMARIES_SUFFIX}").write_bytes(batches.encode(head, sections))
@@ -72,3 +76,24 @@ def test_batches_that_anybody_wrote_are_no_error(tmp_path: Path) -> None:
     file.write_bytes(b"MXS1" + file.read_bytes()[:-7])
 
     assert set(open_run(run).lateness()["source"]) == {"stage_entry"}
+
+
+@pytest.mark.parametrize(("ringed", "times"), [(RINGED, 1), (range(0), 0)])
+def test_what_was_handed_over_is_put_together_once_for_all_tables_and_only_where_a_ring_is_in_it(
+    tmp_path: Path, ringed: range, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a long job it is much: what the report needs of it must not cost as much as to judge the job anew."""
+    run = recorded(tmp_path / "run", stage_times(BEHIND, steps=20))
+    hand_over(run, late_rank=1, late_ns=20 * MS, ringed=ringed)
+    put_together: list[Controller] = []
+
+    def noted(*words: Any, **options: Any) -> Controller:
+        put_together.append(Controller(*words, **options))
+        return put_together[-1]
+
+    monkeypatch.setattr(batch_steps, "Controller", noted)
+    opened = open_run(run)
+    tables = opened.steps(), opened.lateness(), opened.what_if()
+
+    assert [controller.standing() for controller in put_together] == [[]] * times
+    assert tables[0].height == 20 and ("flight_recorder" in tables[1]["source"]) == bool(times)

@@ -143,6 +143,16 @@ def test_throughput_is_tokens_over_time_and_a_share_of_the_peak() -> None:
     assert throughput.table(runs)["mfu_ratio"].null_count() == throughput.table(runs).height
 
 
+def test_ranks_that_drift_apart_are_not_slower_at_their_work() -> None:
+    """Rollouts that never meet: by how much one is ahead of the others is no time that the work takes."""
+    rows = throughput.table(runs_of(JobShape(is_async=True), steps=60)).filter(pl.col("role") == "rollout")
+    first, last = (part["tokens_per_s"].mean() for part in (rows.head(20), rows.tail(20)))
+
+    assert set(rows["stage"]) == {"actor_generate"} and rows.height == 60
+    assert last == pytest.approx(first, rel=0.2)
+    assert rows["tokens_per_s"].mean() >= rows["step_tokens_per_s"].mean() * 0.95
+
+
 def test_resharding_and_dispatch_are_told_apart() -> None:
     waits = pl.DataFrame(
         {"step": [3], "role": ["driver"], "stage": ["actor_generate"], "unaccounted_ns": [10**9]},
