@@ -41,13 +41,7 @@ class Capture:
 
     def stop(self) -> None:
         """Stop recording in this process and seal what it has. Its children go on by themselves."""
-        self._stop(None)
-
-    def _stop(self, exc: BaseException | None) -> None:
-        if self.run is not None:
-            from .. import capturing
-
-            capturing.stop(self.run, exc)
+        self.__exit__(None, None, None)
 
     def __enter__(self) -> Capture:
         return self
@@ -55,7 +49,10 @@ class Capture:
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop(exc)
+        if self.run is not None:
+            from .. import capturing
+
+            capturing.stop(self.run, exc)
 
     def __repr__(self) -> str:
         return f"Capture({str(self.run)!r})"

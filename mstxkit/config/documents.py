@@ -97,7 +97,7 @@ class _Walk:
                 name = ".".join(str(part) for part in below)
                 raise self.error(key, f"{name}: given twice, first in line {self.lines[below]}")
             else:
-                self.lines[below] = self.line(key)
+                self.lines.setdefault(below, self.line(key))  # what is merged comes last
                 values[key.value] = self.value(value, below)
         for parent in merged:
             inherited = self.value(parent, path)

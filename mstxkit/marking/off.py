@@ -40,7 +40,7 @@ class OffRange:
         """As a decorator: `function` itself."""
         return function
 
-    def set(self, **attributes: object) -> None:
+    def set(self, /, **attributes: object) -> None:
         """Nothing."""
 
 
@@ -60,19 +60,17 @@ class OffSpan:
 _RANGE, _SPAN = OffRange(), OffSpan()
 
 
-def mstx_range(
-    name: Any, *, stage: object = None, domain: object = "default", stream: object = None, **attributes: object
-) -> Any:
+def mstx_range(name: Any = None, /, **options: object) -> Any:
     """A range that is not recorded; of a function, as a decorator without a name, that itself."""
     return name if type(name) in names.FUNCTIONS else _RANGE
 
 
-def stage(key: Any, **attributes: object) -> Any:
+def stage(key: Any = None, /, **options: object) -> Any:
     """The same as a stage."""
     return mstx_range(key)
 
 
-def mark(message: object, *, domain: object = "default", stream: object = None, **attributes: object) -> None:
+def mark(message: object, /, **options: object) -> None:
     """Nothing."""
 
 

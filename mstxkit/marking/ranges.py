@@ -88,8 +88,10 @@ def mstx_timer(
     return partial(_decorate, (name, stage, domain, stream, attributes))
 
 
-def site(name: str, stage: str | None = None, domain: str = "default") -> Any:
-    """The call site of that name in this process. A pickled one arrives as a call of this, from either engine."""
+def site(name: str, stage: str | None = None, domain: str = "default", *of_range: Any) -> Any:
+    """The call site of that name here; with stream and attributes a range. Pickled ones arrive as a call of this."""
+    if of_range:
+        return mstx_range(name, stage=stage, domain=domain, stream=of_range[0], **(of_range[1] or {}))
     return _marking.intern(name, stage, domain)
 
 

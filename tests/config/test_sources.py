@@ -37,6 +37,13 @@ def test_merged_and_repeated_yaml_counts_as_given() -> None:
     assert source.at("use") == {"x": 1, "y": 3}
 
 
+def test_of_merged_yaml_each_key_has_the_line_that_gave_it() -> None:
+    source = sources.from_yaml("base: &b\n  x: 1\n  y: 2\nuse:\n  y: 3\n  <<: *b\n", "f.yaml")
+
+    assert source.place("use", "y").line == 5
+    assert source.place("use", "x").line == 2
+
+
 def test_json_knows_its_lines_also_with_tabs_and_odd_texts() -> None:
     source = sources.from_json('{\n\t"a": "1: 2\\u00e9 # no comment",\n\t"b":[1,\n\t2]}', "f.json")
 

@@ -40,6 +40,20 @@ assert stage(targets[1]) is targets[1]
     )
 
 
+@pytest.mark.parametrize("variable", ["MSTXKIT_OFF", "MSTXKIT_NATIVE"])
+def test_an_attribute_may_have_any_name_on_or_off(variable: str) -> None:
+    """Also that of the first argument: what runs while mstxkit is on must not raise while it is off."""
+    run(
+        """
+from mstxkit import mark, mstx_range, stage
+mark("m", message=1)
+with mstx_range("x", name=1, self=2), stage("s", key=3), mstx_range(name="y"), stage(key="z") as r:
+    r.set(name=4, self=5)
+""",
+        **{variable: "1"},
+    )
+
+
 def test_off_ranges_do_nothing_in_every_form() -> None:
     run(
         """

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
+import pickle
 import threading
 from contextlib import AsyncExitStack, ExitStack, suppress
-from typing import Any
+from typing import Any, Callable
 
 import pytest
 
@@ -360,3 +362,21 @@ def test_help_shows_how_a_marking_name_is_called(call: Any) -> None:
     assert "domain" in shown
     assert "**attributes" in shown
     assert ("stage=None" in shown) == (call is mstx_range)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda held: pickle.loads(pickle.dumps(held))])
+def test_a_copy_of_a_range_is_one_like_it_that_is_not_open(copied: Callable[[Any], Any]) -> None:
+    """A model that holds a range can be copied, and an actor that holds one be sent to another process."""
+    with captured() as got:
+        for held in (mstx_range("plain"), mstx_range("full", domain="d", name="n"), stage("reward", prompts=3)):
+            with held, copied(held):
+                pass
+
+    made = [(r.name, r.stage, r.domain, r.attributes) for r in got.ranges]
+    assert made == [
+        made_twice for one in (
+            ("plain", None, "default", {}), ("full", None, "d", {"name": "n"}),
+            ("reward", "reward", "default", {"prompts": 3}),
+        ) for made_twice in (one, one)
+    ]  # fmt: skip
+    assert got.open == []

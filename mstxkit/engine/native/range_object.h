@@ -98,20 +98,34 @@ static PyObject *all_attributes(Range *r)
     return all;
 }
 
-static COLD PyObject *decorate(Range *r, PyObject *function)
+/* name, stage, domain, stream, attributes: what makes another one like it */
+static COLD PyObject *settings_of(Range *r)
 {
-    if (r == g_nothing) return Py_NewRef(function);
     PyObject *attributes = all_attributes(r);
     if (!attributes) return NULL;
-    PyObject *name = r->name ? r->name : r->site->name, *none = Py_None;
+    PyObject *none = Py_None, *name = r->name ? r->name : r->site ? r->site->name : none;
     PyObject *stage = r->stage_key ? r->stage_key : r->site ? r->site->stage : none;
     PyObject *domain = r->domain ? r->domain : r->site ? r->site->domain : s_default;
     PyObject *stream = r->stream ? r->stream : none;
     PyObject *settings = PyTuple_Pack(5, name, stage, domain, stream, attributes);
     Py_DECREF(attributes);
+    return settings;
+}
+
+static COLD PyObject *decorate(Range *r, PyObject *function)
+{
+    if (r == g_nothing) return Py_NewRef(function);
+    PyObject *settings = settings_of(r);
     PyObject *decorated = settings ? PyObject_CallFunctionObjArgs(g.decorate, settings, function, NULL) : NULL;
     Py_XDECREF(settings);
     return decorated;
+}
+
+static PyObject *range_reduce(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    PyObject *settings = settings_of((Range *)self);
+    return settings ? Py_BuildValue("ON", g.unpickle ? g.unpickle : Py_None, settings) : NULL;
 }
 
 static PyObject *range_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *kwnames)
@@ -232,6 +246,7 @@ static PyObject *range_get(PyObject *self, void *which)
 static PyMethodDef range_methods[] = {
     {"set", (PyCFunction)(void *)range_set, METH_FASTCALL | METH_KEYWORDS,
      "Add attributes to the innermost open entry before its end."},
+    {"__reduce__", range_reduce, METH_NOARGS, NULL},
     {"__aenter__", range_aenter, METH_NOARGS, NULL},
     {"__aexit__", range_aexit, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL}};

@@ -339,6 +339,9 @@ class Range:
         settings = (self._name, self._stage, self._domain, self._stream, dict(self._attributes or {}) or None)
         return on_decorate(settings, function)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return sites.unpickle, (self._name, self._stage, self._domain, self._stream, dict(self._attributes or {}))
+
     def set(self, /, **attributes: object) -> None:
         """Add attributes to the innermost open entry before its end."""
         opened = self._entries[-1] if self._entries else None
