@@ -27,6 +27,7 @@ class Capture:
 
     Args:
         run: The run folder; None with MSTXKIT_OFF=1 and in a sub-interpreter.
+        joins: Did this process record into it already? Then the end of a `with` leaves that to whoever began it.
 
     Example:
         >>> import mstxkit
@@ -36,12 +37,18 @@ class Capture:
         >>> running.stop()
     """
 
-    def __init__(self, run: Path | None) -> None:
-        self.run = run
+    def __init__(self, run: Path | None, joins: bool = False) -> None:
+        self.run, self._joins = run, joins
 
     def stop(self) -> None:
-        """Stop recording in this process and seal what it has. Its children go on by themselves."""
-        self.__exit__(None, None, None)
+        """Stop recording in this process, whoever began it, and seal what it has. Its children go on by themselves."""
+        self._stop(None)
+
+    def _stop(self, exc: BaseException | None) -> None:
+        if self.run is not None:
+            from .. import capturing
+
+            capturing.stop(self.run, exc)
 
     def __enter__(self) -> Capture:
         return self
@@ -49,10 +56,8 @@ class Capture:
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.run is not None:
-            from .. import capturing
-
-            capturing.stop(self.run, exc)
+        if not self._joins:
+            self._stop(exc)
 
     def __repr__(self) -> str:
         return f"Capture({str(self.run)!r})"
@@ -82,6 +87,9 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
         CaptureError: the folder or a limit cannot be used, or this process captures into another run already.
         ConfigError: the configuration is wrong, or names what no session of mstxkit's can record.
 
+    Where this process records into that folder already, as by `mstxkit run`, this joins it: the end of a `with` stops
+    nothing then.
+
     Cost: a few milliseconds once: the live file is made and its pages are faulted in.
 
     Example:
@@ -108,7 +116,7 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
         if configured is not None:
             configured.leave_in(folder)
             capturing.expect_plans()
-        return Capture(folder)
+        return Capture(folder, joins=True)
     limits, of_requests = settings.resolved(base, overrides)
     job = os.environ.get(environment.JOB) or _job
     own = {environment.RUN: str(folder), environment.JOB: job, **settings.as_variables(base, overrides)}

@@ -33,6 +33,20 @@ def test_capturing_twice_into_one_folder_joins(run: Path, tmp_path: Path) -> Non
     assert len(lives.processes(run)) == 1
 
 
+def test_the_end_of_a_block_that_has_joined_stops_nothing_and_stop_does(run: Path) -> None:
+    """A library captures where `mstxkit run` does: what comes after it is recorded all the same."""
+    with mstxkit.capture(run):
+        with mstxkit.capture() as joined:
+            pass
+        with mstxkit.mstx_range("after the block"):
+            pass
+        joined.stop()
+        with mstxkit.mstx_range("after stop"):
+            pass
+
+    assert list(lives.ended(run)) == ["after the block"]
+
+
 def test_capturing_into_another_folder_says_what_to_do(run: Path, tmp_path: Path) -> None:
     with mstxkit.capture(run):
         with pytest.raises(CaptureError) as caught:
