@@ -98,7 +98,7 @@ def tail(row: Mapping[str, Any]) -> str:
     return "; ".join((
         f"in {shown(row['stage'])} the last rank goes on for {percent(row['tail_ratio'])} of its time after the one in "
         "the middle is done",
-        f"all ranks together wait {duration(row['idle_ns'])} a step for it",
+        *([] if row["idle_ns"] is None else [f"all ranks together wait {duration(row['idle_ns'])} a step for it"]),
         *([f"it has {work}"] if longer is not None else []),
         *(f"rank {rank} is last most often, in {count} of {row['steps']} steps" for rank, count in row["often"][:1]),
     ))  # fmt: skip
