@@ -78,23 +78,17 @@ def _print(imported: list[Any], damage: list[Any], is_own: bool) -> None:
 
 
 def _print_file(made: Any) -> None:
-    if made.problem:
-        typer.echo(for_terminal(f"not imported: {made.file} {made.problem}"))
-        _print_notes(made)
-        return
+    typer.echo(for_terminal(f"not imported: {made.file} {made.problem}" if made.problem else _joined(made)))
+    for note in made.notes:
+        typer.echo(for_terminal(f"  {note}"))
+
+
+def _joined(made: Any) -> str:
     ranks = ", ".join(str(rank) for rank in made.ranks[:8]) + (", …" if len(made.ranks) > 8 else "")
     clock = made.clocks[0]
     how = f"{clock['how']} ({clock['matches']} agree)" if clock["matches"] else clock["how"]
-    typer.echo(for_terminal(
-        f"{made.file}: {made.source}, rank {ranks}, {made.events:,} events, {len(made.rows)} stages; "
-        f"clocks by {how}, right to {duration(clock['error_ns'])}"
-    ))  # fmt: skip
-    _print_notes(made)
-
-
-def _print_notes(made: Any) -> None:
-    for note in made.notes:
-        typer.echo(for_terminal(f"  {note}"))
+    events = f"{made.source}, rank {ranks}, {made.events:,} events, {len(made.rows)} stages"
+    return f"{made.file}: {events}; clocks by {how}, right to {duration(clock['error_ns'])}"
 
 
 _Lines = dict[tuple[str, int, int], list[dict[str, Any]]]

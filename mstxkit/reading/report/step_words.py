@@ -148,5 +148,10 @@ def _is_asked_for(row: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
 
 
 def saved(row: Mapping[str, Any]) -> str:
-    """`11 % less`, or more, of the length of a step."""
-    return f"{percent(abs(row['saved_ratio']))} {'less' if row['saved_ratio'] >= 0 else 'more'}"
+    """`11 % less (± 9 %)`, or more, of the length of a step."""
+    return f"{percent(abs(row['saved_ratio']))} {'less' if row['saved_ratio'] >= 0 else 'more'}{error(row)}"
+
+
+def error(row: Mapping[str, Any]) -> str:
+    """How far off what is saved may be, where that is known; with a space before it."""
+    return f" (± {percent(row['error_ratio'])})" if row["error_ratio"] else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -174,7 +175,7 @@ def test_a_split_that_is_asked_for_is_told_first_also_where_it_costs(tmp_path: P
 
         (line,) = [line for line in shown.stdout.splitlines() if line.startswith("  what if")]
         assert words in line.partition(";")[0]
-        assert line.partition(";")[0].endswith((" less", " more"))
+        assert re.search(r" % (less|more) \(± \d+ %\)$", line.partition(";")[0])
 
 
 def test_the_sample_that_went_on_alone_longest_is_told_also_of_a_single_rank(tmp_path: Path) -> None:
