@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Iterable, Mapping, Sequence
 
 from rich.console import RenderableType
@@ -136,15 +137,14 @@ def supposed(row: Mapping[str, Any]) -> str:
 
 def ifs(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The split that is asked for, whatever it saves, then each row of what-if that saves a thousandth or more."""
-    asked = [row for row in summary["what_if"] if _is_asked_for(row, summary["supposed"])]
+    numbers = {(key, summary["supposed"][key]) for key in ("trainers", "rollouts") if summary["supposed"][key]}
+    splits = [row for row in summary["what_if"] if row["kind"] == _SPLIT]
+    asked = [row for row in splits if numbers and numbers <= row.items()]
+    if len(asked) > 1:  # by one number; another one moves some from one side to the other, as all do but that
+        totals = Counter(row["trainers"] + row["rollouts"] for row in splits)
+        asked = [row for row in asked if totals[row["trainers"] + row["rollouts"]] == 1]
     others = [row for row in summary["what_if"] if row not in asked]
     return asked + [row for row in others if row["saved_ratio"] is not None and row["saved_ratio"] >= 0.001]
-
-
-def _is_asked_for(row: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
-    numbers = {key: asked[key] for key in ("trainers", "rollouts") if asked[key] is not None}
-    is_of_them = all(row[key] == number for key, number in numbers.items())
-    return bool(numbers) and row["kind"] == _SPLIT and is_of_them
 
 
 def saved(row: Mapping[str, Any]) -> str:
