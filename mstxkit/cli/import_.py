@@ -10,6 +10,7 @@ import typer
 from ..errors import MstxkitError
 from ..reading.report.devices import PARTS
 from ..reading.report.escape import for_rich, for_terminal
+from ..reading.report.number_table import PlainTable
 from ..reading.report.units import duration
 from . import FOUND_WRONG, _run_folder, _show
 from ._progress import progress
@@ -111,13 +112,12 @@ def _table(lines: _Lines, imported: list[Any]) -> Any:
     has_spans = any(row["spans_ns"] is not None for rows in lines.values() for row in rows)
     parts = (*PARTS, "spans") if has_spans else PARTS
     whose = ("file",) if len({key[:2] for key in lines}) < len(lines) else ()
-    right = ("rank", "steps", "recorded", *parts)
-    made = _show.table("stage", "rank", *whose, "steps", "recorded", *parts, right=right)
+    made = PlainTable(["stage", *whose], ["rank", "steps", "recorded", *parts])
     for stage, rank, number in sorted(lines)[:_ROWS_SHOWN]:
         rows, file = lines[stage, rank, number], for_rich(Path(imported[number].file).name, 40)
         means = (_mean(rows, f"{part}_ns") for part in ("stage", *parts))
         steps = len({row["step"] for row in rows})
-        made.add_row(for_rich(stage, 40), str(rank), *(file for _ in whose), str(steps), *means)
+        made.add_row(for_rich(stage, 40), *(file for _ in whose), str(rank), str(steps), *means)
     return made
 
 
