@@ -10,6 +10,7 @@ import typer
 from ..errors import MstxkitError
 from ..reading.report.devices import PARTS
 from ..reading.report.escape import for_rich, for_terminal
+from ..reading.report.number_table import PlainTable
 from ..reading.report.units import duration
 from . import FOUND_WRONG, _run_folder, _show
 from ._progress import progress
@@ -78,23 +79,17 @@ def _print(imported: list[Any], damage: list[Any], is_own: bool) -> None:
 
 
 def _print_file(made: Any) -> None:
-    if made.problem:
-        typer.echo(for_terminal(f"not imported: {made.file} {made.problem}"))
-        _print_notes(made)
-        return
+    typer.echo(for_terminal(f"not imported: {made.file} {made.problem}" if made.problem else _joined(made)))
+    for note in made.notes:
+        typer.echo(for_terminal(f"  {note}"))
+
+
+def _joined(made: Any) -> str:
     ranks = ", ".join(str(rank) for rank in made.ranks[:8]) + (", …" if len(made.ranks) > 8 else "")
     clock = made.clocks[0]
     how = f"{clock['how']} ({clock['matches']} agree)" if clock["matches"] else clock["how"]
-    typer.echo(for_terminal(
-        f"{made.file}: {made.source}, rank {ranks}, {made.events:,} events, {len(made.rows)} stages; "
-        f"clocks by {how}, right to {duration(clock['error_ns'])}"
-    ))  # fmt: skip
-    _print_notes(made)
-
-
-def _print_notes(made: Any) -> None:
-    for note in made.notes:
-        typer.echo(for_terminal(f"  {note}"))
+    events = f"{made.source}, rank {ranks}, {made.events:,} events, {len(made.rows)} stages"
+    return f"{made.file}: {events}; clocks by {how}, right to {duration(clock['error_ns'])}"
 
 
 _Lines = dict[tuple[str, int, int], list[dict[str, Any]]]
@@ -117,13 +112,12 @@ def _table(lines: _Lines, imported: list[Any]) -> Any:
     has_spans = any(row["spans_ns"] is not None for rows in lines.values() for row in rows)
     parts = (*PARTS, "spans") if has_spans else PARTS
     whose = ("file",) if len({key[:2] for key in lines}) < len(lines) else ()
-    right = ("rank", "steps", "recorded", *parts)
-    made = _show.table("stage", "rank", *whose, "steps", "recorded", *parts, right=right)
+    made = PlainTable(["stage", *whose], ["rank", "steps", "recorded", *parts])
     for stage, rank, number in sorted(lines)[:_ROWS_SHOWN]:
         rows, file = lines[stage, rank, number], for_rich(Path(imported[number].file).name, 40)
         means = (_mean(rows, f"{part}_ns") for part in ("stage", *parts))
         steps = len({row["step"] for row in rows})
-        made.add_row(for_rich(stage, 40), str(rank), *(file for _ in whose), str(steps), *means)
+        made.add_row(for_rich(stage, 40), *(file for _ in whose), str(rank), str(steps), *means)
     return made
 
 

@@ -36,8 +36,8 @@ class Damage(NamedTuple):
 
     @classmethod
     def because(cls, path: str, exc: BaseException, offset: int = 0, size: int = 0) -> Damage:
-        """A file that could not be read, or a part of it; all of it where it was there before."""
-        if isinstance(exc, FileNotFoundError):
+        """A file that could not be read, or a part that was there when it was opened: all of it, where it is gone."""
+        if offset and isinstance(exc, FileNotFoundError):
             return cls(path, 0, 0, _GONE)
         return cls(path, offset or getattr(exc, "offset", 0) or 0, size, reason_of(exc))
 

@@ -77,8 +77,17 @@ def test_two_files_of_one_rank_are_two_lines_with_the_steps_of_each(here: Path) 
     assert done.returncode == 0, done.stderr
     rows = [line.split() for line in done.stdout.splitlines() if line.startswith("actor_update  ")]
     assert [row[:4] for row in rows] == [
-        ["actor_update", "0", name, "6"], ["actor_update", "0", "kernel_details.csv", "6"]
+        ["actor_update", name, "0", "6"], ["actor_update", "kernel_details.csv", "0", "6"]
     ]  # fmt: skip
+
+
+def test_a_narrow_terminal_cuts_no_figure(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = []
+    for columns in ("40", "200"):
+        monkeypatch.setenv("COLUMNS", columns)
+        shown.append(re.findall(r"[\d.]+ ms", mstxkit("import", "profiles", "--run", "runs/exp7", folder=here).stdout))
+
+    assert shown[0] == shown[1] and len(shown[1]) >= 12
 
 
 def test_spans_of_somebody_elses_tracing_have_a_column(here: Path) -> None:

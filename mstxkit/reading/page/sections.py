@@ -303,7 +303,7 @@ def saves(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         return nothing(reasons.nothing_saved(figures["roles"], summary["what_if"]))
     rows = (
         (text(step_words.supposed(row)), duration(row["step_ns"]), duration(row["without_ns"]),
-         f"{100 * row['saved_ratio']:.1f} %")
+         f"{100 * row['saved_ratio']:.1f} %{step_words.error(row)}")
         for row in entries[:ROWS]
     )  # fmt: skip
     behind = table(("if", "a step takes", "it would take", "saved"), rows, "What each would save", 3) + _rest(entries)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Collection, NamedTuple
 
 from ...judging.gates import Gates
+from ...judging.judged import LIGHT, RINGS
 from .. import judged as judging
 from .escape import SENTENCE_LIMIT, for_terminal, shown
 from .sentences import sentence
@@ -18,6 +19,7 @@ _REMEDIES = {
     judging.TWICE: "give each of two jobs a run folder of its own (MSTXKIT_RUN), each role of one job its name "
     "(MSTXKIT_ROLE); `mstxkit status` shows which process is which rank",
 }
+_TELLS = {RINGS: "rings tell who is late in it, capture(rings=True)", LIGHT: "a profile of it tells who is late"}
 _LEFT_OUT = (
     f"the first {Gates().warm_up} steps of a role, those around a checkpoint and those after ranks came or went do not "
     "count"
@@ -106,7 +108,8 @@ def _remedy(judged: dict[str, Any]) -> list[str]:
 def _wanted(judged: dict[str, Any]) -> list[str]:
     """What would tell more: what the judge asks for, else what shows a rank that a barrier hides."""
     if judged["wants"]:
-        return [for_terminal(want["why"], SENTENCE_LIMIT) for want in judged["wants"]]
+        wants = [(for_terminal(want["why"], SENTENCE_LIMIT), want["kind"]) for want in judged["wants"]]
+        return [f"{why}: {_TELLS[kind]}" if kind in _TELLS else why for why, kind in wants]
     if not judged["hiding"]:
         return []
     stages = " and ".join(map(shown, judged["hiding"]))

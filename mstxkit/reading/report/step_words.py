@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Iterable, Mapping, Sequence
 
 from rich.console import RenderableType
@@ -98,7 +99,7 @@ def tail(row: Mapping[str, Any]) -> str:
     return "; ".join((
         f"in {shown(row['stage'])} the last rank goes on for {percent(row['tail_ratio'])} of its time after the one in "
         "the middle is done",
-        f"all ranks together wait {duration(row['idle_ns'])} a step for it",
+        *([] if row["idle_ns"] is None else [f"all ranks together wait {duration(row['idle_ns'])} a step for it"]),
         *([f"it has {work}"] if longer is not None else []),
         *(f"rank {rank} is last most often, in {count} of {row['steps']} steps" for rank, count in row["often"][:1]),
     ))  # fmt: skip
@@ -136,17 +137,21 @@ def supposed(row: Mapping[str, Any]) -> str:
 
 def ifs(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The split that is asked for, whatever it saves, then each row of what-if that saves a thousandth or more."""
-    asked = [row for row in summary["what_if"] if _is_asked_for(row, summary["supposed"])]
+    numbers = {(key, summary["supposed"][key]) for key in ("trainers", "rollouts") if summary["supposed"][key]}
+    splits = [row for row in summary["what_if"] if row["kind"] == _SPLIT]
+    asked = [row for row in splits if numbers and numbers <= row.items()]
+    if len(asked) > 1:  # by one number; another one moves some from one side to the other, as all do but that
+        totals = Counter(row["trainers"] + row["rollouts"] for row in splits)
+        asked = [row for row in asked if totals[row["trainers"] + row["rollouts"]] == 1]
     others = [row for row in summary["what_if"] if row not in asked]
     return asked + [row for row in others if row["saved_ratio"] is not None and row["saved_ratio"] >= 0.001]
 
 
-def _is_asked_for(row: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
-    numbers = {key: asked[key] for key in ("trainers", "rollouts") if asked[key] is not None}
-    is_of_them = all(row[key] == number for key, number in numbers.items())
-    return bool(numbers) and row["kind"] == _SPLIT and is_of_them
-
-
 def saved(row: Mapping[str, Any]) -> str:
-    """`11 % less`, or more, of the length of a step."""
-    return f"{percent(abs(row['saved_ratio']))} {'less' if row['saved_ratio'] >= 0 else 'more'}"
+    """`11 % less (± 9 %)`, or more, of the length of a step."""
+    return f"{percent(abs(row['saved_ratio']))} {'less' if row['saved_ratio'] >= 0 else 'more'}{error(row)}"
+
+
+def error(row: Mapping[str, Any]) -> str:
+    """How far off what is saved may be, where that is known; with a space before it."""
+    return f" (± {percent(row['error_ratio'])})" if row["error_ratio"] else ""

@@ -23,7 +23,7 @@ LOSSES = (
 )  # fmt: skip
 # Of the form of the summary as JSON. 1 had no such number, 2 no verdicts, 3 no headline, stragglers and what-if,
 # 4 not in `judged` which roles were judged by how many steps, and what was withdrawn, 5 nothing of `step_means`, and of
-# stragglers and what-if the first 40 only, 6 not which ranks are missing.
+# stragglers and what-if the first 40 only, 6 not which ranks are missing, nor `error_ratio`.
 SCHEMA = 7
 # Who waits is seen in so many steps, the last ones.
 _WAITS_OF_STEPS = 200
@@ -49,17 +49,14 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING, supposed: Supposed = 
         "first_step": measured.first_step, "last_step": measured.last_step,
         "chosen": choice.as_json(), "chosen_words": str(choice), "supposed": supposed.as_json(), **judged,
         "step_time": measured.step_time, **step_means.summarise(run, supposed), "stages": measured.stages,
-        "ranges": measured.ranges,
-        "devices": devices.summarise(run, choice),
+        "ranges": measured.ranges, "devices": devices.summarise(run, choice),
         "by_devices": [latest._asdict() for latest in device_words.summarise(run.path, run.id)],
         "waits": waits.summarise(run, measured.waiting, processes.select(NAMES).to_dicts(), choice.steps),
-        "own_cost": _own_cost(processes),
-        "killed": _killed(gone), "endings": _endings(gone),
+        "own_cost": _own_cost(processes), "killed": _killed(gone), "endings": _endings(gone),
         "losses": _losses(processes), "coalesced": measured.coalesced,
         "incidents": incidents.dicts(run.path, run.id, run.damage),
         "places": places.rows(run.path, run.id, processes["process"]), "captures_failed": captures.summarise(run),
-        "missing_ranks": elsewhere.missing(processes),
-        "damage": [part._asdict() for part in run.damage],
+        "missing_ranks": elsewhere.missing(processes), "damage": [part._asdict() for part in run.damage],
     }  # fmt: skip
 
 

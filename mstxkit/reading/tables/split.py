@@ -7,6 +7,7 @@ are then gone through once more, with another share of each batch for everybody.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Iterable, Iterator, NamedTuple
 
 import numpy as np
@@ -27,6 +28,8 @@ _SUPPOSED, _MORE_OR_LESS = (1.0, 0.0), 0.3
 # Of its mean time; and members of which the last one counts.
 _SHORTEST, _MEMBERS_AT_MOST = 0.05, 4096
 _ALIKE, _SPREAD = 0.2, 0.618
+# How far off simulated jobs were at most, with costs that nothing tells of: of the same numbers, and of twice as many.
+_OFF_AT_LEAST, _OFF_BY_TWICE = 0.02, 0.1
 
 
 class AskedSplit(NamedTuple):
@@ -71,8 +74,13 @@ def rows(runs: tuple[RoleRun, ...], kind: str, asked: AskedSplit | None = None) 
         yield (
             kind, trainers.role, None, None, None, None, more_trainers, more_rollouts, int(trainers.steps[0]),
             int(trainers.steps[-1]), shown_ns(step_s), shown_ns(then_s), shown_ns(step_s - then_s),
-            1 - then_s / step_s,
+            1 - then_s / step_s, then_s / step_s * _error_ratio(more_trainers / n, more_rollouts / m),
         )  # fmt: skip
+
+
+def _error_ratio(*shares: float) -> float:
+    """So far may a step be off of which the sides are so many times as large."""
+    return _OFF_AT_LEAST + _OFF_BY_TWICE * math.hypot(*map(math.log2, shares))
 
 
 def _refuse(asked: AskedSplit | None, needed: str) -> None:

@@ -25,8 +25,8 @@ def table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
 
     Then `longest_response, last_rank_tokens, last_rank_longest`. Of each stage that tells of its work and in which
     nobody waits for others: how long the rank in the middle, nine in ten, and the last one took; `tail_ns` is the last
-    less the middle, `tail_ratio` that over the last. `idle_ns`: what all together wait for the last one. Tokens and
-    responses say whether the last rank had more to do; null where nobody does.
+    less the middle, `tail_ratio` that over the last. `idle_ns`: what all together wait for the last one; null in a role
+    in which nobody waits. Tokens and responses say whether the last rank had more to do; null where nobody does.
     """
     rows = [row for run in runs for row in _of_role(run)]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort("step", "role", maintain_order=True)
@@ -51,7 +51,8 @@ def _figures(run: RoleRun, at: int, piece: int, there: Any) -> tuple[Any, ...]:
     tokens, longest = run.work[at, :, piece, 0], run.work[at, :, piece, 2]
     return (
         shown_ns(middle), shown_ns(high), shown_ns(most), shown_ns(most - middle),
-        (most - middle) / most if most > 0 else None, shown_ns(float((most - own).sum())), run.members[last].rank,
+        (most - middle) / most if most > 0 else None,
+        None if run.is_free else shown_ns(float((most - own).sum())), run.members[last].rank,
         _known(np.nansum(tokens) if np.isfinite(tokens).any() else np.nan),
         _known(np.nanmax(longest) if np.isfinite(longest).any() else np.nan), _known(tokens[last]),
         _known(longest[last]),

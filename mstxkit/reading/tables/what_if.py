@@ -31,6 +31,7 @@ SCHEMA = {
     "kind": pl.String, "role": pl.String, "stage": pl.String, "where": pl.String, "rank": pl.Int32,
     "group": pl.String, "trainers": pl.Int32, "rollouts": pl.Int32, "first_step": pl.Int64, "last_step": pl.Int64,
     "step_ns": pl.Int64, "without_ns": pl.Int64, "saved_ns": pl.Int64, "saved_ratio": pl.Float64,
+    "error_ratio": pl.Float64,
 }  # fmt: skip
 # So many of each kind and role are gone through.
 _STRAGGLERS_AT_MOST, _LINKS_AT_MOST, _SMOOTHED_STEPS = 12, 4, 9
@@ -44,8 +45,9 @@ def table(
 ) -> pl.DataFrame:
     """`kind, role, stage, where, rank, group, trainers, rollouts, first_step, last_step, step_ns, without_ns, …`.
 
-    Then `saved_ns, saved_ratio`; what saves most first. `step_ns`: how long a step took from `first_step` to
-    `last_step`, in the mean; `without_ns`: how long it would have taken.
+    Then `saved_ns, saved_ratio, error_ratio`; what saves most first. `step_ns`: how long a step took from `first_step`
+    to `last_step`, in the mean; `without_ns`: how long it would have taken. `error_ratio`: so far may `saved_ratio` be
+    off, of a `split`: the more, the farther its numbers are from those that were recorded.
 
     - `straggler`: with `rank` as fast as the others for its work.
     - `bubble`: if all came at the same time to where they wait, in (or before) `stage`.
@@ -93,7 +95,7 @@ def _row(
     return (
         kind, run.role, run.kinds[piece].stage, where, rank, ranks or None, None, None, int(run.steps[since]),
         int(run.steps[until - 1]), shown_ns(step_s), shown_ns(step_s - saved_s), shown_ns(saved_s),
-        saved_s / step_s if step_s > 0 else None,
+        saved_s / step_s if step_s > 0 else None, None,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -168,13 +169,15 @@ def test_the_mfu_is_of_what_a_token_takes_in_that_stage(run: Run) -> None:
 def test_a_split_that_is_asked_for_is_told_first_also_where_it_costs(tmp_path: Path) -> None:
     path = recorded_job(tmp_path / "run", JobShape(ranks=4, rollouts=4, is_async=True), steps=25)
     for asked, words in (
-        (["--trainers", "6", "--rollouts", "2"], "6 trainers and 2 rollouts: "), (["--rollouts", "3"], "3 rollouts: ")
+        (["--trainers", "6", "--rollouts", "2"], "6 trainers and 2 rollouts: "), (["--rollouts", "3"], "3 rollouts: "),
+        (["--rollouts", "2"], "4 trainers and 2 rollouts: "),  # and not 6 and 2, to which others would be moved
     ):  # fmt: skip
         shown = CliRunner().invoke(application("report"), ["report", str(path), *asked], env={"COLUMNS": "300"})
 
         (line,) = [line for line in shown.stdout.splitlines() if line.startswith("  what if")]
         assert words in line.partition(";")[0]
-        assert line.partition(";")[0].endswith((" less", " more"))
+        assert "% more" not in line.partition(";")[2]
+        assert re.search(r" % (less|more) \(± \d+ %\)$", line.partition(";")[0])
 
 
 def test_the_sample_that_went_on_alone_longest_is_told_also_of_a_single_rank(tmp_path: Path) -> None:

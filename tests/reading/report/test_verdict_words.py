@@ -14,6 +14,7 @@ pytest.importorskip("numpy")
 pytest.importorskip("polars")
 console = pytest.importorskip("rich.console")
 
+from mstxkit.judging.judged import Want  # noqa: E402
 from mstxkit.reading import judged  # noqa: E402
 from mstxkit.reading.judged import NO_PEER, NO_STEP  # noqa: E402
 from mstxkit.reading.report.evidence_words import evidence  # noqa: E402
@@ -84,6 +85,14 @@ def test_without_enough_evidence_it_says_so_and_which_switch_gives_it() -> None:
 
     assert "there is not enough evidence to say who makes the others wait in reference" in text
     assert "next     capture(rings=True)" in text
+
+
+@pytest.mark.parametrize(("kind", "words"), [("rings", "capture(rings=True)"), ("light", "a profile"), ("other", "")])
+def test_what_the_judge_asks_for_is_told_as_something_to_do(kind: str, words: str) -> None:
+    want = Want(kind, "actor", (), "reward", 1, 2, "reward has become slower")._asdict()
+
+    (line,) = [line for line in printed({**NOBODY, "wants": [want]}).splitlines() if line.startswith("  next")]
+    assert "reward has become slower" in line and words in line and (":" in line) == bool(words)
 
 
 def test_where_nobody_is_blamed_it_names_the_barrier_behind_which_nothing_was_seen() -> None:

@@ -143,6 +143,13 @@ def test_throughput_is_tokens_over_time_and_a_share_of_the_peak() -> None:
     assert throughput.table(runs)["mfu_ratio"].null_count() == throughput.table(runs).height
 
 
+def test_in_a_role_in_which_nobody_waits_a_tail_costs_no_waiting() -> None:
+    rows = tails.table(runs_of(JobShape(is_async=True))).filter(pl.col("role") == "rollout")
+
+    assert rows.height == 60 and rows["idle_ns"].null_count() == 60
+    assert tails.table(runs_of(JobShape()))["idle_ns"].null_count() == 0
+
+
 def test_ranks_that_drift_apart_are_not_slower_at_their_work() -> None:
     """Rollouts that never meet: by how much one is ahead of the others is no time that the work takes."""
     rows = throughput.table(runs_of(JobShape(is_async=True), steps=60)).filter(pl.col("role") == "rollout")

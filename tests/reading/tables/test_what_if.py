@@ -156,6 +156,22 @@ def test_a_step_with_other_numbers_is_as_long_as_in_the_same_job_with_these(
     assert np.mean(errors) <= 0.05 and max(errors) <= 0.1, errors
 
 
+@pytest.mark.parametrize(("numbers", "ahead", "name"), soak.sample([*product(NUMBERS, (1, 3), SPLITS)], 8))
+def test_how_far_off_it_may_be_holds_also_with_costs_that_nothing_tells_of(
+    numbers: tuple[int, int], ahead: int, name: str
+) -> None:
+    n, m = (round(number * times) for number, times in zip(numbers, SPLITS[name]))
+    for seed in range(3000, soak.rounds(3003, 3001)):
+        before, after = (buffered_runs(*both, seed, ahead=ahead, mismatch=0.3) for both in (numbers, (n, m)))
+        truth = next(run for run in after if run.role == "actor").step_s()
+
+        rows = what_if.table(before, asked=split.asked_for(n, m)).filter(pl.col("kind") == "split")
+
+        (row,) = rows.filter((pl.col("trainers") == n) & (pl.col("rollouts") == m)).to_dicts()
+        assert abs(row["without_ns"] / 1e9 - truth) / (row["step_ns"] / 1e9) <= row["error_ratio"] <= 0.3, seed
+        assert rows["error_ratio"].is_not_null().all()
+
+
 def test_a_job_of_one_rank_has_no_straggler() -> None:
     rows = what_if.table(runs_of(JobShape(ranks=1), steps=5))
 
