@@ -52,12 +52,11 @@ def test_a_rank_that_was_killed_while_nobody_watched_is_told_of_once(
 
 
 def test_a_rank_that_dies_as_soon_as_it_has_begun_is_told_of(tmp_path: Path) -> None:
-    """Nobody watches yet, and the one that does later has begun after it."""
-    ranks = []
+    """Nobody watches yet."""
+    ranks = [lives.start(BEGINS, tmp_path / "run", rank, MSTXKIT_HANG_S="60") for rank in (1, 0)]
     try:
-        for rank in (1, 0):
-            ranks.append(lives.start(BEGINS, tmp_path / "run", rank, MSTXKIT_HANG_S="60"))
-            assert ranks[-1].stdout and ranks[-1].stdout.readline() == "ready\n"
+        for process in ranks:
+            assert process.stdout and process.stdout.readline() == "ready\n"
         ranks[0].kill()
 
         run_id = run_file.id_of(tmp_path / "run") or ""
@@ -71,7 +70,8 @@ def test_a_rank_that_dies_as_soon_as_it_has_begun_is_told_of(tmp_path: Path) -> 
 
 def test_of_a_job_that_was_killed_as_a_whole_the_next_one_tells_nothing(start: Start, tmp_path: Path) -> None:
     """Its live files are still there, as nobody was left to seal them."""
-    before = start("waits", "waits")
+    before = start("waits", "waits", hang_s=60.0)
+    time.sleep(2)  # it has begun long before the next one: they do not belong together
     for pid in (*(process.pid for process in before.ranks), *watchmen(before)):
         os.kill(pid, signal.SIGKILL)
     for process in before.ranks:
