@@ -171,8 +171,10 @@ def _of_others(waiters: list[Report], reports: Sequence[Report], hang_s: float) 
 
 
 def is_stuck(report: Report) -> bool:
-    """Is a range of it stuck, or is it gone inside of one?"""
-    return bool(report.get("gone_ns")) or any(table_of(range_).get("is_stuck") is True for range_ in _inside(report))
+    """Is a range of it stuck, or is it gone inside of one? Compilers may take as long as they work."""
+    if report.get("gone_ns") or (report.get("compiles") is True and report.get("works") is True):
+        return bool(report.get("gone_ns"))
+    return any(table_of(range_).get("is_stuck") is True for range_ in _inside(report))
 
 
 def goes_on(report: Report, hang_s: float) -> bool:

@@ -144,9 +144,10 @@ class WatchedHost:
         """On all of them, and on those that died. Takes up to five seconds, where some do not answer.
 
         Args:
-            asks_all: False: leave those alone that work, while it is not known whether anything is wrong.
+            asks_all: False: leave those alone that work, and may, while it is not known whether anything is wrong.
         """
-        asked = [p for p in self.processes.values() if asks_all or not self._works(p.name)]
+        stuck = self.stuck()
+        asked = [p for p in self.processes.values() if asks_all or p.name in stuck or not self._works(p.name)]
         answers = threads_of(asked, self._folder, lambda name: bool(self._efforts.get(name)) and not self._works(name))
         now_ns = time.monotonic_ns()
         for process in self.processes.values():  # asking took its time: one moment for all
