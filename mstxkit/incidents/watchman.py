@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
-from typing import NamedTuple, Sequence
+from typing import Collection, Mapping, NamedTuple, Sequence
 
 from ..errors import MstxkitError
 from ..host import apart, folders, jitter
@@ -225,22 +225,32 @@ class Watchman:
 
     def _come_to(self, call: Call, reports: Sequence[Report], event: HostEvent | None = None) -> None:
         """Conclude what this host has opened; where nothing was wrong, nothing stays."""
-        everybody = self._everybody(call, reports)
-        cause = self._cause(call, everybody, event)
+        everybody, blamed = self._everybody(call, reports), self._folders.blamed(but=call.name)
+        cause = self._cause(call, everybody, event, blamed)
         if self._folders.call(call.name) != call:
             return  # this host was slow, and another one has taken it over
-        if cause is not None or event is not None or call.kind == REQUEST:
+        is_the_same = call.kind == HANG and event is None and self._is_the_same(cause, blamed)
+        if event is not None or call.kind == REQUEST or (cause is not None and not is_the_same):
             self._conclude(call, everybody, cause)
         else:
             self._rest()
             self._told.pop(call.name, None)
             self._folders.dissolve(call.name, self._again_s - time.monotonic())
 
-    def _cause(self, call: Call, reports: Sequence[Report], event: HostEvent | None) -> Cause | None:
+    def _is_the_same(self, cause: Cause | None, blamed: Mapping[str, str]) -> bool:
+        """Is it a hang that has been told of already, for which others wait by now? These are told of with it."""
+        name = blamed.get(str(cause.report.get("process"))) if cause is not None and cause.report is not None else None
+        if name is not None:
+            self._told.setdefault(name, set()).update(self._considered)
+        return name is not None
+
+    def _cause(
+        self, call: Call, reports: Sequence[Report], event: HostEvent | None, blamed: Collection[str]
+    ) -> Cause | None:
         if event is not None:
             return summary.of_process(event.kind, event.process, reports)
         if call.kind == HANG:
-            return deciding.cause(reports, self._watch.hang_s)
+            return deciding.cause(reports, self._watch.hang_s, blamed)
         return None if call.kind == REQUEST else summary.of_any(call.kind, reports)
 
     def _of_hangs(self) -> None:
@@ -267,7 +277,10 @@ class Watchman:
         if is_debugged or was_debugged:  # who has just been let go may need all his time
             self._host.begin_anew()
             return
-        cause = deciding.cause(reports, self._watch.hang_s)
+        blamed = self._folders.blamed()
+        cause = deciding.cause(reports, self._watch.hang_s, blamed)
+        if self._is_the_same(cause, blamed):
+            return
         # Who is held up himself is told of at once; who waits, only where nobody has just been found to go on.
         is_held = cause is not None and cause.how in deciding.HELD
         is_alone = self._folders.hosts() < 2
@@ -362,7 +375,8 @@ class Watchman:
 
     def _judged_again(self, incident: Incident, cause: Cause | None, reports: Sequence[Report]) -> Incident:
         if incident.kind == HANG:
-            cause = deciding.cause(reports, self._watch.hang_s) or cause
+            blamed = self._folders.blamed(but=incident.incident)
+            cause = deciding.cause(reports, self._watch.hang_s, blamed) or cause
         elif cause is not None and cause.report is not None:
             cause = summary.of_process(incident.kind, str(cause.report.get("process")), reports)
         return summary.incident(incident.incident, incident.time_ns, incident.kind, reports, cause)

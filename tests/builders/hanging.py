@@ -71,6 +71,18 @@ RANK = """
             with mstxkit.mstx_range("sample"):
                 time.sleep(0.1)
 
+    def waits_later():
+        for _ in range(2):
+            progress()
+        with mstxkit.stage("actor_update"), mstxkit.mstx_range("gradients"):
+            waits()
+
+    def lock_later():
+        for _ in range(3):
+            progress()
+        with mstxkit.stage("weight_load"), mstxkit.mstx_range("tensors"):
+            lock()
+
     def computes():
         end = time.monotonic() + 6
         while time.monotonic() < end:

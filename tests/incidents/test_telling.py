@@ -89,7 +89,19 @@ def test_who_asks_for_an_incident_hides_no_hang(start: Start) -> None:
     assert lives.wait_until(lambda: kinds(job) == ["request"])
 
     assert lives.wait_until(lambda: kinds(job) == ["request", "hang"])
-    assert [verdict.rank for verdict in verdicts.read(job.run)] == [0]
+    assert lives.wait_until(lambda: [verdict.rank for verdict in verdicts.read(job.run)] == [0])
+
+
+def test_who_comes_to_wait_for_a_hang_later_is_no_other_one_and_who_hangs_by_himself_later_is(start: Start) -> None:
+    job = start("sleeps", "waits_later", "lock_later")
+    assert lives.wait_until(lambda: len(job.incidents()) == 2, 40)
+    time.sleep(3)
+    first, second = job.incidents()
+
+    assert (first.rank, first.range, second.rank, second.range) == (0, "score", 2, "tensors")
+    assert second.reason.endswith("stuck as well: rank 0 actor in score (reward)")
+    assert second.waits_for == "rank 1 actor waits for rank 2 actor in actor_update"
+    assert [verdict.rank for verdict in verdicts.read(job.run)] == [0, 2]
 
 
 def test_an_exception_in_a_thread_hides_no_hang(start: Start) -> None:
