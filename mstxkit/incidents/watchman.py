@@ -163,7 +163,7 @@ class Watchman:
         self._events += self._host.look()
         try:
             self._of_events()
-            if not self._events:  # who is gone is told of first
+            if not self._events and not self._host.is_deciding:  # who is gone is told of first
                 self._of_hangs()
             if time.monotonic() - self._run_s >= _RUN_EVERY_S:
                 self._run_s = time.monotonic()

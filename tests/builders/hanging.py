@@ -43,6 +43,17 @@ RANK = """
     def killed():
         os.kill(os.getpid(), signal.SIGKILL)
 
+    def killed_later():
+        time.sleep(0.6)  # whoever waits is stuck before it is decided what that was
+        killed()
+
+    def grows():
+        with open(sys.argv[4] + "/cgroup.procs", "w") as file:
+            file.write(str(os.getpid()))
+        blocks = []
+        while len(blocks) < 1000:
+            blocks.append(bytearray(b"x") * (1 << 23))
+
     def crash():
         ctypes.string_at(0)
 
