@@ -234,6 +234,8 @@ def test_a_page_of_1024_ranks_names_the_one_that_is_stuck_and_fits_a_screen() ->
     text = page.text(made)
 
     assert (made.rank, made.stage, made.range, made.reports) == (517, "reward", "score", 1024)
+    assert text.count("has not entered all_reduce 17 of group 0") == 1
+    assert "Missing:" not in text
     assert made.waits_for == "ranks 0-516,518-1023 actor wait for rank 517 actor in reward"
     assert "1023 x ranks 0-516,518-1023 actor: in reward / score, for 31 s; collective" in text
     assert len(text.splitlines()) < 40
