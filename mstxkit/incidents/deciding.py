@@ -74,13 +74,14 @@ class Cause(NamedTuple):
     missing: Missing | None = None
 
 
-def cause(reports: Sequence[Report], hang_s: float, blamed: Collection[str] = ()) -> Cause | None:
+def cause(reports: Sequence[Report], hang_s: float, blamed: Mapping[str, int] = {}) -> Cause | None:
     """Who is stuck; None: nobody is, as they wait for those who work, or for a debugger.
 
     Args:
         reports: Of all processes of the job.
         hang_s: Whoever has done something within that goes on.
-        blamed: Processes that other incidents name, which are not over: they are it again where nobody else is.
+        blamed: Processes that hangs are laid to which are not over, with when these were told of, wall clock: what
+            holds them up since before is that again.
     """
     stuck = [report for report in reports if is_stuck(report)]
     if not stuck or any(map(is_debugged, reports)):
@@ -98,18 +99,19 @@ def cause(reports: Sequence[Report], hang_s: float, blamed: Collection[str] = ()
 
 
 def _of_held(
-    candidates: list[Report], reports: Sequence[Report], missing: Missing | None, blamed: Collection[str]
+    candidates: list[Report], reports: Sequence[Report], missing: Missing | None, blamed: Mapping[str, int]
 ) -> Cause | None:
     """The surest, and first those of whom it is known what they are at; of several those that a collective misses, of
     these the one that is not like the others. None: nobody has said yet what he is at.
     """
     absent = () if missing is None else missing.missing
     alike, order = Counter(_place(report) for report in reports), list(HELD)
-    accused = [report for report in candidates if _name(report) in blamed]
-    alone = [r for r in candidates if _name(r) not in blamed and _is_alone(r, alike)]
+    accused = [report for report in candidates if is_accused(report, blamed)]
+    alone = [report for report in candidates if _is_alone(report, alike) and not is_accused(report, blamed)]
     candidates = [report for report in candidates if small_number(report.get("rank")) in absent] or candidates
     if accused:  # whoever came later waits for these, or is another hang
-        candidates = [r for r in candidates if _name(r) not in blamed and _is_alone(r, alike)] or accused
+        new = {id(report) for report in alone}
+        candidates = [report for report in candidates if id(report) in new] or accused
     chosen = min(candidates, key=lambda r: (_is_mute(r), order.index(held(r)), alike[_place(r)], since_ns(r), _name(r)))
     if _is_mute(chosen) and (len(candidates) > 1 or _is_late(chosen)) and _is_early(chosen):
         return None
@@ -121,6 +123,11 @@ def _of_held(
     held_fast = {id(report) for report in (chosen, *others)}
     waits = tuple(r for r in reports if id(r) not in held_fast and (is_stuck(r) or waits_now(r)))
     return Cause(chosen, held(chosen), reason, waits, missing)
+
+
+def is_accused(report: Report, blamed: Mapping[str, int]) -> bool:
+    """Is it held up since before that was told of? `blamed`: as of `cause`."""
+    return since_ns(report) <= blamed.get(_name(report), -1)
 
 
 def _is_alone(report: Report, alike: Mapping[tuple[str, ...], int]) -> bool:

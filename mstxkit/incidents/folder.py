@@ -135,11 +135,10 @@ class IncidentFolders:
         except Unusable:
             return None
 
-    def blamed(self, but: str = "") -> dict[str, str]:
-        """The processes that hangs are laid to which are not over, with the incident of each, but for one of these."""
+    def lasting(self, but: str = "") -> list[Incident]:
+        """The hangs that are told of and not over, but for one of these."""
         others = [self.concluded(name) for name in incidents.names(self._run) if name != but]
-        hangs = [o for o in others if o is not None and o.kind == incidents.HANG and not o.over_ns]
-        return {text_of(hang.details.get("process")): hang.incident for hang in hangs if hang.details.get("process")}
+        return [o for o in others if o is not None and o.kind == incidents.HANG and not o.over_ns]
 
     def _is_over(self, name: str) -> bool:
         incident = self.concluded(name)

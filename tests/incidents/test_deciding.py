@@ -146,10 +146,17 @@ def test_while_a_hang_is_told_of_only_who_is_held_up_elsewhere_by_himself_is_ano
     later: list[Report], rank: int
 ) -> None:
     """Those at one place wait for it, also where no call says so."""
-    cause = deciding.cause([report(0), *later], HANG_S, {"p0000"})
+    cause = deciding.cause([report(0), *later], HANG_S, {"p0000": 131 * 10**9})
 
     assert cause is not None and cause.report is not None
     assert cause.report["rank"] == rank
+
+
+def test_what_holds_a_process_up_since_its_last_hang_was_told_of_is_another_one() -> None:
+    begun_later = report(0)
+    accused = [deciding.is_accused(begun_later, {"p0000": at_s * 10**9}) for at_s in (99, 101)]
+
+    assert accused == [False, True]
 
 
 def test_nobody_is_blamed_while_the_one_that_all_wait_for_works() -> None:
