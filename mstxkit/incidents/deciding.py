@@ -20,7 +20,7 @@ Report = Mapping[str, Any]
 _NS = 10**9
 # Up to so many times its limit nobody is named where none of several has said what it is at.
 _EARLY = 3.0
-_PIECES_AT_MOST = 8
+_PIECES_AT_MOST, _OTHERS_AT_MOST = 8, 4
 # How a process is held that waits for nobody, what is surest first, in words.
 HELD = {
     "gone": "it is gone",
@@ -74,12 +74,14 @@ class Cause(NamedTuple):
     missing: Missing | None = None
 
 
-def cause(reports: Sequence[Report], hang_s: float) -> Cause | None:
+def cause(reports: Sequence[Report], hang_s: float, blamed: Mapping[str, int] = {}) -> Cause | None:
     """Who is stuck; None: nobody is, as they wait for those who work, or for a debugger.
 
     Args:
         reports: Of all processes of the job.
         hang_s: Whoever has done something within that goes on.
+        blamed: Processes that hangs are laid to which are not over, with when these were told of, wall clock: what
+            holds them up since before is that again.
     """
     stuck = [report for report in reports if is_stuck(report)]
     if not stuck or any(map(is_debugged, reports)):
@@ -89,33 +91,48 @@ def cause(reports: Sequence[Report], hang_s: float) -> Cause | None:
     # Who is gone holds up only those that wait for others.
     held_fast = [report for report in stuck if report not in waiters and (waiters or not report.get("gone_ns"))]
     if held_fast:
-        return _of_held(held_fast, reports, missing)
+        return _of_held(held_fast, reports, missing, blamed)
     in_collectives = [report for report in waiters if held(report) == waiting.COLLECTIVE]
     if in_collectives:
         return _of_collectives(in_collectives, reports, missing, hang_s)
     return _of_others(waiters, reports, hang_s)
 
 
-def _of_held(candidates: list[Report], reports: Sequence[Report], missing: Missing | None) -> Cause | None:
+def _of_held(
+    candidates: list[Report], reports: Sequence[Report], missing: Missing | None, blamed: Mapping[str, int]
+) -> Cause | None:
     """The surest, and first those of whom it is known what they are at; of several those that a collective misses, of
     these the one that is not like the others. None: nobody has said yet what he is at.
     """
     absent = () if missing is None else missing.missing
-    late = [report for report in candidates if small_number(report.get("rank")) in absent]
-    candidates = late or candidates
-    order = list(HELD)
-    alike = Counter(_place(report) for report in reports)
-    candidates = sorted(
-        candidates, key=lambda r: (_is_mute(r), order.index(held(r)), alike[_place(r)], since_ns(r), _name(r))
-    )
-    chosen = candidates[0]
+    alike, order = Counter(_place(report) for report in reports), list(HELD)
+    accused = [report for report in candidates if is_accused(report, blamed)]
+    alone = [report for report in candidates if _is_alone(report, alike) and not is_accused(report, blamed)]
+    candidates = [report for report in candidates if small_number(report.get("rank")) in absent] or candidates
+    if accused:  # whoever came later waits for these, or is another hang
+        new = {id(report) for report in alone}
+        candidates = [report for report in candidates if id(report) in new] or accused
+    chosen = min(candidates, key=lambda r: (_is_mute(r), order.index(held(r)), alike[_place(r)], since_ns(r), _name(r)))
     if _is_mute(chosen) and (len(candidates) > 1 or _is_late(chosen)) and _is_early(chosen):
         return None
-    others = tuple(r for r in reports if r is not chosen and (is_stuck(r) or waits_now(r)))
+    others = [report for report in (*accused, *alone) if report is not chosen and not _is_mute(report)]
     reason = HELD[held(chosen)]
     if missing is not None and small_number(chosen.get("rank")) in absent:
         reason += f"; it has not entered {missing.words}"
-    return Cause(chosen, held(chosen), reason, others, missing)
+    reason += f"; stuck as well: {_who_where(others)}" if others else ""
+    held_fast = {id(report) for report in (chosen, *others)}
+    waits = tuple(r for r in reports if id(r) not in held_fast and (is_stuck(r) or waits_now(r)))
+    return Cause(chosen, held(chosen), reason, waits, missing)
+
+
+def is_accused(report: Report, blamed: Mapping[str, int]) -> bool:
+    """Is it held up since before that was told of? `blamed`: as of `cause`."""
+    return since_ns(report) <= blamed.get(_name(report), -1)
+
+
+def _is_alone(report: Report, alike: Mapping[tuple[str, ...], int]) -> bool:
+    """Is it held up by itself? Several at one place may wait there, although no call says so."""
+    return alike[_place(report)] == 1 or held(report) in ("stopped", "disk")
 
 
 def _of_collectives(
@@ -171,8 +188,10 @@ def _of_others(waiters: list[Report], reports: Sequence[Report], hang_s: float) 
 
 
 def is_stuck(report: Report) -> bool:
-    """Is a range of it stuck, or is it gone inside of one?"""
-    return bool(report.get("gone_ns")) or any(table_of(range_).get("is_stuck") is True for range_ in _inside(report))
+    """Is a range of it stuck, or is it gone inside of one? Compilers may take as long as they work."""
+    if report.get("gone_ns") or (report.get("compiles") is True and report.get("works") is True):
+        return bool(report.get("gone_ns"))
+    return any(table_of(range_).get("is_stuck") is True for range_ in _inside(report))
 
 
 def goes_on(report: Report, hang_s: float) -> bool:
@@ -283,7 +302,7 @@ def _missing_of(
 
 
 def groups_of(reports: Iterable[Report]) -> list[tuple[tuple[str, ...], list[Report]]]:
-    """Stacks with those that are at them, the largest group, which is the healthy one, first."""
+    """Stages and stacks with those that are at them, the largest group, which is the healthy one, first."""
     groups: dict[tuple[str, ...], list[Report]] = {}
     for report in reports:
         groups.setdefault(_place(report), []).append(report)
@@ -291,7 +310,8 @@ def groups_of(reports: Iterable[Report]) -> list[tuple[tuple[str, ...], list[Rep
 
 
 def _place(report: Report) -> tuple[str, ...]:
-    return waiting.alike(ThreadStack.read(table_of(report.get("thread"))).frames)
+    stack = waiting.alike(ThreadStack.read(table_of(report.get("thread"))).frames)
+    return text_of(innermost(report).get("stage")), *stack
 
 
 def _outlier(reports: list[Report]) -> Report | None:
@@ -325,6 +345,12 @@ def who(report: Report) -> str:
     part = text_of(report.get("part"))
     name = f"process {whole_number(report.get('pid'))}" if rank is None else f"rank {rank}"
     return " ".join(filter(None, (name, role, part if part not in ("", role, parts.TRAINER) else "")))
+
+
+def _who_where(reports: Sequence[Report]) -> str:
+    ranges = [(who(report), innermost(report)) for report in reports[:_OTHERS_AT_MOST]]
+    texts = [f"{name} in {text_of(at.get('name'))} ({text_of(at.get('stage'))})" for name, at in ranges]
+    return ", ".join(texts) + (f" and {len(reports) - len(texts)} more" if len(reports) > len(texts) else "")
 
 
 def who_all(reports: Iterable[Report]) -> str:

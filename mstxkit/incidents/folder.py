@@ -135,6 +135,11 @@ class IncidentFolders:
         except Unusable:
             return None
 
+    def lasting(self, but: str = "") -> list[Incident]:
+        """The hangs that are told of and not over, but for one of these."""
+        others = [self.concluded(name) for name in incidents.names(self._run) if name != but]
+        return [o for o in others if o is not None and o.kind == incidents.HANG and not o.over_ns]
+
     def _is_over(self, name: str) -> bool:
         incident = self.concluded(name)
         return incident is not None and incident.over_ns > 0

@@ -33,6 +33,8 @@ _LOST_FROM_NS, _LOST_AT_MOST = _NS // 10, 256
 _SURVIVED_NS, _DECIDED_NS, _OF_RAY_DECIDED_NS = _NS // 10, _NS, 7 * _NS // 2
 # A stage and the first range in it begin as good as at once.
 _TICKS_APART_NS = 100_000
+# Memory that ran out so long before a death may be what it died of: who has much takes its time to be gone.
+_OOM_EVERY_NS, _OOM_SAMPLES = 10 * _NS, 3
 _FATAL = (4, 6, 7, 8, 11)
 _KILL, _TERMINATE = 9, 15
 
@@ -55,6 +57,7 @@ class _Death(NamedTuple):
     process: WatchedProcess
     gone_ns: int
     signal: int
+    oom_kills: int
 
 
 class WatchedHost:
@@ -84,6 +87,7 @@ class WatchedHost:
         # When this process slept on although its time was over, and for how long.
         self._lost: deque[tuple[int, int]] = deque(maxlen=_LOST_AT_MOST)
         self._anew_ns = 0
+        self._oom_kills = deque([(time.monotonic_ns(), kernel.oom_kills())], maxlen=_OOM_SAMPLES)
         # Is nobody new to be looked at any more?
         self.is_closing = False
 
@@ -104,6 +108,8 @@ class WatchedHost:
             if name not in names or process.pidfd in ended or (process.pidfd < 0 and process.is_gone()):
                 events += self._end(process, now_ns)
         self.seen = tuple(self.processes)
+        if now_ns - self._oom_kills[-1][0] >= _OOM_EVERY_NS:
+            self._oom_kills.append((now_ns, kernel.oom_kills()))
         return events + self._decide(now_ns)
 
     def wait(self, seconds: float) -> None:
@@ -127,6 +133,11 @@ class WatchedHost:
         """Is nobody there, and nothing left to decide?"""
         return not self.processes and not self._deaths
 
+    @property
+    def is_deciding(self) -> bool:
+        """Has somebody just died of whom is still to be told?"""
+        return any(map(self._kind, self._deaths))
+
     def stuck(self) -> dict[str, list[JudgedRange]]:
         """The ranges that are stuck, by process."""
         by_name = {name: [j for j in judged if j.is_stuck] for name, judged in self._judged.items()}
@@ -144,9 +155,10 @@ class WatchedHost:
         """On all of them, and on those that died. Takes up to five seconds, where some do not answer.
 
         Args:
-            asks_all: False: leave those alone that work, while it is not known whether anything is wrong.
+            asks_all: False: leave those alone that work, and may, while it is not known whether anything is wrong.
         """
-        asked = [p for p in self.processes.values() if asks_all or not self._works(p.name)]
+        stuck = self.stuck()
+        asked = [p for p in self.processes.values() if asks_all or p.name in stuck or not self._works(p.name)]
         answers = threads_of(asked, self._folder, lambda name: bool(self._efforts.get(name)) and not self._works(name))
         now_ns = time.monotonic_ns()
         for process in self.processes.values():  # asking took its time: one moment for all
@@ -297,7 +309,7 @@ class WatchedHost:
                 self._dead.append({**_who(process), "state": "left", "gone_ns": wall_ns(now_ns)})
             self._forget(process)
         else:
-            self._deaths.append(_Death(process, now_ns, signal))
+            self._deaths.append(_Death(process, now_ns, signal, kernel.oom_kills() - self._oom_kills[0][1]))
         return []
 
     def _forget(self, process: WatchedProcess) -> None:
@@ -355,7 +367,7 @@ class WatchedHost:
             made = report(process, self._folder, facts, Answer("", process.last_words().threads))
         except (OSError, FormatError):
             made = {**_who(process), "state": "gone", "gone_ns": facts.gone_ns}
-        return made
+        return {**made, "oom_kills": max(0, death.oom_kills)}
 
 
 def _who(process: WatchedProcess) -> dict[str, Any]:

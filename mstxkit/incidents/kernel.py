@@ -66,6 +66,15 @@ def signal_at_end(pid: int) -> int:
         return 0
 
 
+def oom_kills() -> int:
+    """How many processes of this host it has killed so far because memory ran out, there or in a cgroup; 0: not known.
+
+    Source: Linux 4.13, `include/linux/vm_event_item.h`, OOM_KILL.
+    """
+    lines = _text("/proc/vmstat").splitlines()
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
+
+
 def tracer(pid: int) -> int:
     """The process that debugs it; 0: none."""
     for line in _text(f"/proc/{pid}/status").splitlines():

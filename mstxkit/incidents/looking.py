@@ -25,7 +25,7 @@ _RECORDS_AT_MOST, _TEXTS_AT_MOST = 64, 1 << 20
 _LAST_RECORDS = 4096
 _NS = 10**9
 # Ranks of a job begin one after the other; one that dies at once has shown no sign of life since.
-_BEGIN_TOGETHER_NS = 2 * _NS
+_BEGIN_TOGETHER_NS = 3 * _NS
 
 
 class RangeInside(NamedTuple):

@@ -37,9 +37,9 @@ def _lines(incident: Incident) -> Iterator[str]:
     yield from _cause(incident, details)
     if incident.waits_for:
         yield f"Waiting:  {incident.waits_for}"
-    missing = table_of(details.get("missing"))
-    if missing:
-        yield f"Missing:  {text_of(missing.get('words'))}"
+    missing = text_of(table_of(details.get("missing")).get("words"))
+    if missing not in incident.reason:  # "" is in each
+        yield f"Missing:  {missing}"
     yield ""
     yield "Where everybody is, the largest group first:"
     groups = [table_of(group) for group in list_of(details.get("groups"))]

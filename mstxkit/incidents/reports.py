@@ -87,6 +87,7 @@ def report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer) 
         "stacks_by": answer.by, "has_gil": answer.has_gil, "has_ring": answer.has_ring,
         "is_late": not answer.threads and (not process.pid or kernel.is_running(process.pid)),
         "waits": waiting.of_stack(mine.frames) if mine is not None else "",
+        "compiles": mine is not None and waiting.compiles(mine.frames),
         "waits_in": kernel.waits_in(process.pid, stuck.range.slot.thread if stuck is not None else process.pid),
         "thread": mine.as_json() if mine is not None else None,
         "is_debugged": any(waiting.of_stack(thread.frames) == waiting.DEBUGGER for thread in answer.threads),

@@ -74,7 +74,10 @@ def _how_it_ended(kind: str, report: Report) -> str:
     fatal, signal = text_of(report.get("fatal")), signal_name(report.get("signal"))
     if kind == incidents.SIGNAL:
         return f"a fatal signal ended it: {' '.join(filter(None, (signal, fatal)))}"
-    return f"it was killed{f' ({signal})' if signal else ', without a word'}"
+    number = small_number(report.get("oom_kills")) or 0
+    processes = f"{number} process" + "es" * (number > 1)
+    oom = f"; memory ran out: the kernel has just killed {processes} of this host for it" if number else ""
+    return f"it was killed{f' ({signal})' if signal else ', without a word'}{oom}"
 
 
 def _reason(kind: str, cause: Cause | None) -> str:

@@ -4,7 +4,8 @@ Names of files and functions only: frameworks are never imported.
 
 Source: torch 2.13 `distributed/distributed_c10d.py`, Ray 2.42 and 2.60 `_private/worker.py`, CPython 3.9 to 3.13
 `threading.py`, `queue.py`, `selectors.py`, `asyncio/base_events.py`, `concurrent/futures/_base.py`,
-`multiprocessing/connection.py`, `pdb.py`, `bdb.py`; debugpy 1.8 `_pydevd_bundle`.
+`multiprocessing/connection.py`, `pdb.py`, `bdb.py`; debugpy 1.8 `_pydevd_bundle`; compilers: torch 2.13
+`_dynamo/convert_frame.py`, `_dynamo/eval_frame.py`, `_inductor/compile_fx.py`; MindSpore 2.10 `graph/api.py`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ _OTHERS = (
     "/zmq/", "/http/client.py", "/socketserver.py", "/asyncio/", "/uvloop/",
 )  # fmt: skip
 _LOCKS = ("/threading.py",)
+_COMPILERS = (
+    "/torch/_dynamo/", "/torch/_inductor/", "/triton/", "/torchair/", "/mindspore/graph/", "/mindspore/common/",
+)  # fmt: skip
+# `compile_wrapper` of dynamo runs what was compiled, and whatever is `compiled` is.
+_RUNS = ("wrapper", "compiled")
 _LIBRARIES = ("site-packages", "dist-packages", "/lib/python3", "/mstxkit/")
 
 
@@ -36,6 +42,12 @@ def of_stack(frames: Sequence[StackFrame]) -> str:
         if any(place in frame.file for frame in inner for place in places):
             return kind
     return OWN
+
+
+def compiles(frames: Sequence[StackFrame]) -> bool:
+    """Is a graph or a kernel just being compiled?"""
+    names = [frame.function for frame in frames if any(place in frame.file for place in _COMPILERS)]
+    return any("compile" in name and not any(word in name for word in _RUNS) for name in names)
 
 
 def _below_program(frames: Sequence[StackFrame]) -> Iterator[StackFrame]:

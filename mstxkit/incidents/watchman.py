@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
-from typing import NamedTuple, Sequence
+from typing import Mapping, NamedTuple, Sequence
 
 from ..errors import MstxkitError
 from ..host import apart, folders, jitter
@@ -163,7 +163,7 @@ class Watchman:
         self._events += self._host.look()
         try:
             self._of_events()
-            if not self._events:  # who is gone is told of first
+            if not self._events and not self._host.is_deciding:  # who is gone is told of first
                 self._of_hangs()
             if time.monotonic() - self._run_s >= _RUN_EVERY_S:
                 self._run_s = time.monotonic()
@@ -225,22 +225,33 @@ class Watchman:
 
     def _come_to(self, call: Call, reports: Sequence[Report], event: HostEvent | None = None) -> None:
         """Conclude what this host has opened; where nothing was wrong, nothing stays."""
-        everybody = self._everybody(call, reports)
-        cause = self._cause(call, everybody, event)
+        everybody, lasting = self._everybody(call, reports), self._folders.lasting(but=call.name)
+        cause = self._cause(call, everybody, event, _blamed(lasting))
         if self._folders.call(call.name) != call:
             return  # this host was slow, and another one has taken it over
-        if cause is not None or event is not None or call.kind == REQUEST:
+        is_the_same = call.kind == HANG and event is None and self._is_the_same(cause, lasting)
+        if event is not None or call.kind == REQUEST or (cause is not None and not is_the_same):
             self._conclude(call, everybody, cause)
         else:
             self._rest()
             self._told.pop(call.name, None)
             self._folders.dissolve(call.name, self._again_s - time.monotonic())
 
-    def _cause(self, call: Call, reports: Sequence[Report], event: HostEvent | None) -> Cause | None:
+    def _is_the_same(self, cause: Cause | None, lasting: Sequence[Incident]) -> bool:
+        """Is it a hang that is told of already, for which others wait by now? These are told of with it."""
+        report = None if cause is None else cause.report
+        same = [hang.incident for hang in lasting if report and deciding.is_accused(report, _blamed([hang]))]
+        for name in same[:1]:
+            self._told.setdefault(name, set()).update(self._considered)
+        return bool(same)
+
+    def _cause(
+        self, call: Call, reports: Sequence[Report], event: HostEvent | None, blamed: Mapping[str, int]
+    ) -> Cause | None:
         if event is not None:
             return summary.of_process(event.kind, event.process, reports)
         if call.kind == HANG:
-            return deciding.cause(reports, self._watch.hang_s)
+            return deciding.cause(reports, self._watch.hang_s, blamed)
         return None if call.kind == REQUEST else summary.of_any(call.kind, reports)
 
     def _of_hangs(self) -> None:
@@ -267,7 +278,10 @@ class Watchman:
         if is_debugged or was_debugged:  # who has just been let go may need all his time
             self._host.begin_anew()
             return
-        cause = deciding.cause(reports, self._watch.hang_s)
+        lasting = self._folders.lasting()
+        cause = deciding.cause(reports, self._watch.hang_s, _blamed(lasting))
+        if self._is_the_same(cause, lasting):
+            return
         # Who is held up himself is told of at once; who waits, only where nobody has just been found to go on.
         is_held = cause is not None and cause.how in deciding.HELD
         is_alone = self._folders.hosts() < 2
@@ -362,7 +376,8 @@ class Watchman:
 
     def _judged_again(self, incident: Incident, cause: Cause | None, reports: Sequence[Report]) -> Incident:
         if incident.kind == HANG:
-            cause = deciding.cause(reports, self._watch.hang_s) or cause
+            blamed = _blamed(self._folders.lasting(but=incident.incident))
+            cause = deciding.cause(reports, self._watch.hang_s, blamed) or cause
         elif cause is not None and cause.report is not None:
             cause = summary.of_process(incident.kind, str(cause.report.get("process")), reports)
         return summary.incident(incident.incident, incident.time_ns, incident.kind, reports, cause)
@@ -397,7 +412,7 @@ class Watchman:
         state = self._folders.state()
         if state != self._state:
             self._state = state
-            self._forget_dissolved()
+            self._told = {name: ranges for name, ranges in self._told.items() if self._folders.exists(name)}
             newest = self._folders.newest()
             # What this host has opened itself is answered as it is concluded, if need be once more.
             if newest is not None and newest.by != self._place and newest.name not in self._told:
@@ -421,10 +436,6 @@ class Watchman:
             values = settings_file.read_settings(self._watch.run, self._watch.run_id).values
             self._host.settings = hang.of_values(values)
 
-    def _forget_dissolved(self) -> None:
-        for name in [name for name in self._told if not self._folders.exists(name)]:
-            del self._told[name]
-
     def _of_request(self) -> None:
         reports = self._host.reports()
         call = self._folders.open(REQUEST, time.time_ns())
@@ -432,3 +443,7 @@ class Watchman:
             self._answer(call, reports)
         if call.by == self._place:
             self._come_to(call, reports)
+
+
+def _blamed(lasting: Sequence[Incident]) -> dict[str, int]:
+    return {str(hang.details.get("process")): hang.time_ns for hang in lasting}

@@ -43,6 +43,17 @@ RANK = """
     def killed():
         os.kill(os.getpid(), signal.SIGKILL)
 
+    def killed_later():
+        time.sleep(0.6)  # whoever waits is stuck before it is decided what that was
+        killed()
+
+    def grows():
+        with open(sys.argv[4] + "/cgroup.procs", "w") as file:
+            file.write(str(os.getpid()))
+        blocks = []
+        while len(blocks) < 1000:
+            blocks.append(bytearray(b"x") * (1 << 23))
+
     def crash():
         ctypes.string_at(0)
 
@@ -71,6 +82,18 @@ RANK = """
             with mstxkit.mstx_range("sample"):
                 time.sleep(0.1)
 
+    def waits_later():
+        for _ in range(2):
+            progress()
+        with mstxkit.stage("actor_update"), mstxkit.mstx_range("gradients"):
+            waits()
+
+    def lock_later():
+        for _ in range(3):
+            progress()
+        with mstxkit.stage("weight_load"), mstxkit.mstx_range("tensors"):
+            lock()
+
     def computes():
         end = time.monotonic() + 6
         while time.monotonic() < end:
@@ -83,7 +106,7 @@ RANK = """
             subprocess.run([sys.executable, "-S", "-c", "sum(range(3_000_000))"])
 
     def compiles():
-        end = time.monotonic() + 6
+        end = time.monotonic() + 14
         while time.monotonic() < end:
             body = "def f(x):\\n return " + " + ".join(f"x.sin() * {time.monotonic()}" for _ in range(20))
             exec(body, names := {})

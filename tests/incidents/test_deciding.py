@@ -15,6 +15,7 @@ STACKS = {
     "collective": [["/x/site-packages/torch/distributed/distributed_c10d.py", 9, "all_reduce"], ["/app/t.py", 3, "f"]],
     "others": [["/x/lib/python3.11/queue.py", 180, "get"], ["/app/t.py", 4, "g"]],
     "own": [["/app/t.py", 5, "h"]],
+    "lock": [["/x/lib/python3.11/threading.py", 7, "wait"], ["/app/t.py", 6, "i"]],
 }
 
 
@@ -120,6 +121,44 @@ def test_who_has_not_entered_the_collective_is_blamed_although_no_range_of_it_is
     assert cause.reason == "it has not entered all_reduce 17 of group 0: entered by 0-5,7, missing 6"
 
 
+def test_of_two_that_are_held_up_in_different_places_the_page_names_both_and_neither_waits() -> None:
+    elsewhere = {"name": "backward", "stage": "actor_update", "since_ns": 101 * 10**9, "is_stuck": True, "step": 3}
+    reports = [report(0), report(1, inside=[elsewhere]), *(report(rank, "collective") for rank in range(2, 8))]
+    made = summary.incident("20261124T191500.000", 131 * 10**9, "hang", reports, deciding.cause(reports, HANG_S))
+
+    assert (made.rank, made.stage) == (0, "reward")
+    assert made.waits_for == "ranks 2-7 actor wait for rank 0 actor in reward"
+    assert made.reason.endswith("; stuck as well: rank 1 actor in backward (actor_update)")
+    assert [(group["who"], group["stage"]) for group in made.details["groups"]] == [
+        ("ranks 2-7 actor", "reward"), ("rank 1 actor", "actor_update"), ("rank 0 actor", "reward"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("later", "rank"),
+    [
+        ([report(1, "collective")], 0), ([report(1, "others"), report(2, "others")], 0),
+        ([report(1, "lock"), report(2, "lock")], 0), ([report(1, "lock"), report(2, "collective")], 1),
+        ([report(1, state="stopped"), report(2, "collective")], 1),
+    ],
+)  # fmt: skip
+def test_while_a_hang_is_told_of_only_who_is_held_up_elsewhere_by_himself_is_another(
+    later: list[Report], rank: int
+) -> None:
+    """Those at one place wait for it, also where no call says so."""
+    cause = deciding.cause([report(0), *later], HANG_S, {"p0000": 131 * 10**9})
+
+    assert cause is not None and cause.report is not None
+    assert cause.report["rank"] == rank
+
+
+def test_what_holds_a_process_up_since_its_last_hang_was_told_of_is_another_one() -> None:
+    begun_later = report(0)
+    accused = [deciding.is_accused(begun_later, {"p0000": at_s * 10**9}) for at_s in (99, 101)]
+
+    assert accused == [False, True]
+
+
 def test_nobody_is_blamed_while_the_one_that_all_wait_for_works() -> None:
     reports = [report(rank, "collective", entered=entered(17)) for rank in range(8)]
     reports[6] = report(6, is_stuck=False, entered=entered(16))
@@ -202,6 +241,8 @@ def test_a_page_of_1024_ranks_names_the_one_that_is_stuck_and_fits_a_screen() ->
     text = page.text(made)
 
     assert (made.rank, made.stage, made.range, made.reports) == (517, "reward", "score", 1024)
+    assert text.count("has not entered all_reduce 17 of group 0") == 1
+    assert "Missing:" not in text
     assert made.waits_for == "ranks 0-516,518-1023 actor wait for rank 517 actor in reward"
     assert "1023 x ranks 0-516,518-1023 actor: in reward / score, for 31 s; collective" in text
     assert len(text.splitlines()) < 40

@@ -64,10 +64,30 @@ def test_a_rank_that_waits_for_a_frozen_disk_is_named(start: Start, frozen_disk:
     assert "disk" in incident.reason
 
 
-def test_a_killed_rank_is_named_although_it_was_the_keeper(start: Start) -> None:
-    incident = start("killed", "waits").incident()
+@pytest.mark.parametrize("deed", ["killed", "killed_later"])
+def test_a_killed_rank_is_named_although_it_was_the_keeper(start: Start, deed: str) -> None:
+    incident = start(deed, "waits").incident()
 
     assert (incident.kind, incident.rank, incident.stage, incident.range) == ("killed", 0, "reward", "score")
+
+
+def test_of_a_rank_that_was_killed_because_memory_ran_out_that_is_said(start: Start) -> None:
+    group = Path("/sys/fs/cgroup/memory") / f"mstxkit-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError:
+        pytest.skip("this user limits nobody's memory")
+    try:
+        (group / "memory.limit_in_bytes").write_text(str(400 << 20))
+        job = start("waits", "grows", word=str(group))
+        incident = job.incident()
+        job.ranks[1].wait()
+    finally:
+        group.rmdir()
+
+    assert (incident.kind, incident.rank, incident.range) == ("killed", 1, "score")
+    assert "SIGKILL" in incident.reason
+    assert "memory ran out" in incident.reason
 
 
 def test_a_rank_that_crashes_leaves_its_signal_and_its_stack(start: Start) -> None:
@@ -132,10 +152,12 @@ def test_nobody_is_alarmed_where_the_whole_host_stood_still(start: Start) -> Non
 
 
 def test_nobody_is_alarmed_by_a_pause_in_which_torch_compiles(start: Start) -> None:
-    """Its compiler runs in processes of its own, one after the other, for which the rank only waits."""
+    """Its compiler runs in processes of its own, one after the other, for which the rank only waits; and for longer
+    than others may work.
+    """
     pytest.importorskip("torch")
     job = start("compiles", "waits", TORCHINDUCTOR_FORCE_DISABLE_CACHES="1")
-    time.sleep(LONG_S + 2)
+    time.sleep(10 * HANG_S + 3)
 
     assert job.incidents() == []
     assert job.ranks[0].poll() is None or not job.ranks[0].returncode

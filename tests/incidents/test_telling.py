@@ -52,12 +52,11 @@ def test_a_rank_that_was_killed_while_nobody_watched_is_told_of_once(
 
 
 def test_a_rank_that_dies_as_soon_as_it_has_begun_is_told_of(tmp_path: Path) -> None:
-    """Nobody watches yet, and the one that does later has begun after it."""
-    ranks = []
+    """Nobody watches yet."""
+    ranks = [lives.start(BEGINS, tmp_path / "run", rank, MSTXKIT_HANG_S="60") for rank in (1, 0)]
     try:
-        for rank in (1, 0):
-            ranks.append(lives.start(BEGINS, tmp_path / "run", rank, MSTXKIT_HANG_S="60"))
-            assert ranks[-1].stdout and ranks[-1].stdout.readline() == "ready\n"
+        for process in ranks:
+            assert process.stdout and process.stdout.readline() == "ready\n"
         ranks[0].kill()
 
         run_id = run_file.id_of(tmp_path / "run") or ""
@@ -71,7 +70,8 @@ def test_a_rank_that_dies_as_soon_as_it_has_begun_is_told_of(tmp_path: Path) -> 
 
 def test_of_a_job_that_was_killed_as_a_whole_the_next_one_tells_nothing(start: Start, tmp_path: Path) -> None:
     """Its live files are still there, as nobody was left to seal them."""
-    before = start("waits", "waits")
+    before = start("waits", "waits", hang_s=60.0)
+    time.sleep(2)  # it has begun long before the next one: they do not belong together
     for pid in (*(process.pid for process in before.ranks), *watchmen(before)):
         os.kill(pid, signal.SIGKILL)
     for process in before.ranks:
@@ -89,7 +89,19 @@ def test_who_asks_for_an_incident_hides_no_hang(start: Start) -> None:
     assert lives.wait_until(lambda: kinds(job) == ["request"])
 
     assert lives.wait_until(lambda: kinds(job) == ["request", "hang"])
-    assert [verdict.rank for verdict in verdicts.read(job.run)] == [0]
+    assert lives.wait_until(lambda: [verdict.rank for verdict in verdicts.read(job.run)] == [0])
+
+
+def test_who_comes_to_wait_for_a_hang_later_is_no_other_one_and_who_hangs_by_himself_later_is(start: Start) -> None:
+    job = start("sleeps", "waits_later", "lock_later")
+    assert lives.wait_until(lambda: len(job.incidents()) == 2, 40)
+    time.sleep(3)
+    first, second = job.incidents()
+
+    assert (first.rank, first.range, second.rank, second.range) == (0, "score", 2, "tensors")
+    assert second.reason.endswith("stuck as well: rank 0 actor in score (reward)")
+    assert second.waits_for == "rank 1 actor waits for rank 2 actor in actor_update"
+    assert [verdict.rank for verdict in verdicts.read(job.run)] == [0, 2]
 
 
 def test_an_exception_in_a_thread_hides_no_hang(start: Start) -> None:
