@@ -139,9 +139,8 @@ def _summary(run: Path, seen: Outlook, is_by_tables: bool) -> str:
 
     blaming = sum(verdict.is_blaming for verdict in seen.verdicts)
     holding = "1 verdict holds" if blaming == 1 else f"{blaming} verdicts hold"
-    who = holding if blaming else nobody.in_short(seen.judged_steps)
-    hosts = f"{seen.hosts} host{'' if seen.hosts == 1 else 's'}"
-    hosts = "from the run's own tables" if is_by_tables else hosts
+    who = holding if blaming else nobody.in_short(seen.judged_steps, seen.last_step is not None)
+    hosts = "from the run's own tables" if is_by_tables else f"{seen.hosts} host{'' if seen.hosts == 1 else 's'}"
     judged = "as judged while it ran" if seen.steps is None else f"{seen.steps} steps judged now"
     until = "" if seen.last_step is None else f", up to step {seen.last_step}"
     return f"{who}; {judged}{until}, {hosts}"

@@ -93,7 +93,8 @@ class Agent:
 
     def _pass_on(self, is_goodbye: bool) -> None:
         handed = self._gathering.gather()
-        if not (handed or (is_goodbye and self._number) or self._settings != self._said_settings):
+        has_begun = self._number or (self._folder / layout.READ_SO_FAR).exists()  # maybe by the keeper before
+        if not (handed or (is_goodbye and has_begun) or self._settings != self._said_settings):
             if self._log.is_behind:
                 self._log.append()
             return

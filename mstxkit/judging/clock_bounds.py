@@ -48,17 +48,12 @@ class ClockExchange(NamedTuple):
 
 
 class PeerClock:
-    """One host's CLOCK_MONOTONIC against the reference's.
-
-    Attributes:
-        restarts: How often exchanges contradicted those before: the host was asleep, or its clock was set.
-    """
+    """One host's CLOCK_MONOTONIC against the reference's."""
 
     def __init__(self) -> None:
         self._kept: list[ClockExchange] = []
         self._polygon: Polygon = []
         self._origin = ClockExchange(0, 0, 0, 0)
-        self.restarts = 0
 
     @property
     def is_known(self) -> bool:
@@ -72,7 +67,7 @@ class PeerClock:
         self._kept = _tightest([*self._kept, exchanged])
         self._polygon = self._fitted()
         while not self._polygon and len(self._kept) > 1:
-            self.restarts += 1
+            # They contradict those before: the host was asleep, or its clock was set.
             self._kept = self._kept[len(self._kept) // 2 :]
             self._polygon = self._fitted()
 

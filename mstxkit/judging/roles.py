@@ -48,7 +48,7 @@ class RoleHistory:
         step_s: How long a step takes, as of late.
         members: Those that were compared last.
         last_step: The step that was closed last.
-        judged_steps: So many steps could lead to a verdict.
+        judged_steps: So many steps of several members could lead to a verdict.
     """
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class RoleHistory:
         explained: set[str],
     ) -> RoleFound:  # fmt: skip
         measured = self._measure(step, pieces)
-        self.judged_steps += may_judge
+        self.judged_steps += may_judge and len(step.members) > 1
         findings = self._slow_ranks(measured, settings, may_judge)
         findings = [held_up(finding, step.cpu, self.step_s) for finding in findings]
         if tells is not None:

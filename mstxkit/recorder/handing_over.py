@@ -8,7 +8,6 @@ reads goes with the run's folder there.
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 from .. import faults
@@ -81,12 +80,5 @@ class HandingOver:
         return self._who_now
 
     def forget(self) -> None:
-        """Leave nothing."""
-        _unlink(self._ring.path)
-
-
-def _unlink(file: Path) -> None:
-    try:
-        file.unlink()
-    except OSError:
-        pass
+        """Leave nothing. OSError: it cannot be removed."""
+        self._ring.path.unlink(missing_ok=True)

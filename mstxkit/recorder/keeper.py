@@ -183,7 +183,9 @@ class Keeper:
             go_on: Asked before each bank; where it says no, the rest is left to the next one.
         """
         try:
-            if self._folder.is_dir() and (self._is_keeper or _within(_ENDS_TOGETHER_S, self._becomes_keeper)):
+            is_keeper = self._is_keeper or _within(_ENDS_TOGETHER_S, self._becomes_keeper)
+            life.let_go(self._folder / f"{self._own}{life.SUFFIX}")  # the keeper waits for this one no more
+            while is_keeper or self._becomes_keeper():
                 if identity.current().get("under") == parts.RAY_DRIVER and not parts.is_driving():
                     _within(_WORKERS_END_WITHIN_S, lambda: self._are_others_gone() or not go_on())
                 adopt.collect(self._run, go_on, self._own, self._neighbours.when_gone)
@@ -191,6 +193,10 @@ class Keeper:
                 self._handing_on.last(are_all_gone)
                 if are_all_gone:
                     self._caretaker.finish()
+                life.let_go(self._lock)  # who found it taken has let go of its own since: then it is taken again
+                is_keeper = False
+                if are_all_gone or not self._are_others_gone():
+                    break
         finally:
             self.resign()
 

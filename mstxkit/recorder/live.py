@@ -186,6 +186,13 @@ def forget(live: LiveFile) -> None:
         pass
 
 
+def take_away(live: LiveFile) -> None:
+    """Remove file and pointer, and unmap. Its lock, by which the folder stays, is held until it is removed as well."""
+    if _unlink(live.path):
+        _unlink(live.pointer)
+    forget(live)
+
+
 def remove(live: LiveFile) -> None:
     """Remove file and pointer, and unmap."""
     if _unlink(live.path) and _unlink(live.pointer):

@@ -202,8 +202,10 @@ class Recorder:
         self._close()
         self.sealer.handing_over.hand_over(everything=True, is_end=True)
         self.is_sealed = self._try("recorder.stop", lambda: self.sealer.seal_the_rest(error))
-        (live.remove if self.is_sealed else live.let_go)(self.live)
+        (live.take_away if self.is_sealed else live.let_go)(self.live)
         then()
+        if self.is_sealed:
+            live.remove(self.live)
 
     def _close(self) -> None:
         """Nothing changes in the live file from here on: no range is both ended and open. Touches no run folder."""
@@ -227,7 +229,7 @@ class Recorder:
         self.park()
         self.sealer.let_go()
         engine.detach()
-        self.sealer.handing_over.forget()
+        self._try("recorder.discard", self.sealer.handing_over.forget)
         live.remove(self.live)
 
     def _try(self, where: str, act: Callable[[], object]) -> bool:

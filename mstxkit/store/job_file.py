@@ -104,8 +104,8 @@ class JobState(NamedTuple):
 
     @property
     def judged_steps(self) -> tuple[int | None, ...]:
-        """The same of each role, of those in which ranks are compared: that have more than one."""
-        return tuple(role.judged_steps for role in self.roles if role.members > 1)
+        """The same of each role in which ranks are compared: there was more than one in its last step, or before."""
+        return tuple(role.judged_steps for role in self.roles if role.members > 1 or role.judged_steps)
 
     def as_json(self, run_id: str) -> bytes:
         """Its file: of very many roles the first, each with fewer stages."""

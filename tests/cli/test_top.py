@@ -84,7 +84,8 @@ def test_where_nobody_is_blamed_it_says_so_and_ends_with_0(job: ShownJob) -> Non
     [
         (16, None, "nobody is blamed: no rank is seen"), (16, 20, "nobody is blamed: no rank is seen"),
         (16, 3, "too few steps to judge who makes others wait: 3 count, 20 are needed"),
-        (1, 500, "not judged: no two ranks have finished a step together"),
+        (1, 0, "not judged: no two ranks have finished a step together"),
+        (1, 500, "nobody is blamed: no rank is seen"),  # the last step of all was of one rank
     ],
 )  # fmt: skip
 def test_it_says_that_nobody_is_blamed_only_where_that_can_be_known(

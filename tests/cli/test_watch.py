@@ -37,7 +37,10 @@ class Watched:
     def __init__(self, folder: Path) -> None:
         self.run, self.run_id = run_file.open_run_folder(folder / "run")
 
-    def hand_over(self, steps: int, slow: int = 1, role: str = "actor", host: str = "h0", ago_s: float = 100.0) -> None:
+    def hand_over(
+        self, steps: int, slow: int = 1, role: str = "actor", host: str = "h0", ago_s: float = 100.0,
+        alone_from: int = 1000,
+    ) -> None:  # fmt: skip
         (self.run / layout.SUMMARIES).mkdir(exist_ok=True)
         began = time.time_ns() - int(ago_s * 1e9)
         stages = ("actor_generate", "actor_update")
@@ -48,7 +51,8 @@ class Watched:
                 "run": self.run_id, "host": host, "boot": "b", "sender": "s", "number": step, "processes": processes,
                 "clock": [begin + 100 * MS, began + step * 100 * MS, 500],
             }  # fmt: skip
-            parts = [(batches.STAGES, rank, rows(step, rank, slow, begin)) for rank in range(3)]
+            there = range(3 if step < alone_from else 1)
+            parts = [(batches.STAGES, rank, rows(step, rank, slow, begin)) for rank in there]
             with open(self.run / layout.SUMMARIES / f"{host}-0.mxb", "ab") as stream:
                 stream.write(batches.encode(head, parts))
 
@@ -113,6 +117,26 @@ def test_of_a_few_steps_it_says_that_they_are_too_few_to_judge(watched: Watched)
 
     assert done.output.startswith("too few steps to judge who makes others wait: 5 count, 20 are needed; 15 steps")
     assert (done.exit_code, document["judged_steps"]) == (0, [5])
+
+
+@pytest.mark.parametrize(
+    ("alone_from", "words"),
+    [(38, "nobody is blamed: no rank is seen"), (0, "not judged: no two ranks have finished a step together")],
+)
+def test_whether_ranks_were_compared_is_not_said_by_the_last_step_alone(
+    watched: Watched, alone_from: int, words: str
+) -> None:
+    """The steps of one rank may be counted further than those of the others, or it may end after them."""
+    watched.hand_over(40, slow=-1, alone_from=alone_from)
+
+    assert watched.watch("--once").output.startswith(words)
+
+
+def test_where_no_step_is_counted_it_says_so(watched: Watched) -> None:
+    watched.hand_over(0, slow=-1)
+    (watched.run / layout.SUMMARIES / "h0-0.mxb").write_bytes(batches.encode({"run": watched.run_id, "host": "h0"}, []))
+
+    assert watched.watch("--once").output.startswith("not judged: no step is over in which a stage has ended")
 
 
 def test_a_run_without_summaries_says_so_plainly(watched: Watched) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Callable, Iterator
 
 import pytest
-from builders import beside, soak
+from builders import beside, lives, soak
 from builders.mounts import Mount, mount  # noqa: F401
 
 from mstxkit.reading.run import open_run
@@ -202,6 +202,49 @@ def test_when_the_keeper_is_killed_another_one_goes_on_and_nothing_of_the_others
 
     batch_file = batches.BatchFile(batches.files_in(job.run)[0], run_file.id_of(job.run) or "")
     read = list(batch_file.read())
+    handed = handed_over(read)
+    killed = job.processes.index(keeper)
+    assert len({batch.sender for batch in read}) >= 2
+    assert [handed[rank] == set(range(120)) for rank in range(RANKS) if rank != killed] == [True, True]
+    assert job.step() == 119
+
+
+ENDS = """
+import mstxkit, sys
+with mstxkit.capture(sys.argv[1], live_folder=sys.argv[2]):
+    for number in range(4):
+        if number == 3:
+            print("ready", flush=True)
+            sys.stdin.readline()
+        mstxkit.step(number)
+        with mstxkit.stage("actor_update"):
+            pass
+"""
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_the_last_step_of_every_rank_is_passed_on_however_they_end(tmp_path: Path, together: bool) -> None:
+    """One after the other within a second, before the next one has looked whether there is a keeper; or all at once."""
+    run, live = tmp_path / "run", tmp_path / "live"
+    live.mkdir(mode=0o700)
+    job = {"WORLD_SIZE": "3", "MSTXKIT_JUDGE": "0"}
+    ranks = [lives.start(ENDS, run, live, RANK=str(rank), **job) for rank in range(3)]
+    for rank in ranks:
+        assert rank.stdout is not None and rank.stdout.readline() == "ready\n"
+    for rank in ranks if together else ():
+        assert rank.stdin is not None
+        rank.stdin.write("\n")
+        rank.stdin.flush()
+    assert [lives.finished(rank)[0] for rank in ranks] == [0, 0, 0]
+
+    read = list(batches.BatchFile(batches.files_in(run)[0], run_file.id_of(run) or "").read())
+    assert handed_over(read) == {rank: {0, 1, 2, 3} for rank in range(3)}
+    assert read[-1].has_ended, "the host has said goodbye"
+    assert not list(live.rglob("*.sums"))
+
+
+def handed_over(read: list[batches.Batch]) -> dict[int, set[int]]:
+    """Steps of each rank."""
     handed: dict[int, set[int]] = {}
     ranks: dict[tuple[str, int], int] = {}
     for batch in read:
@@ -209,10 +252,7 @@ def test_when_the_keeper_is_killed_another_one_goes_on_and_nothing_of_the_others
         for _, number, rows in batch.parts:
             steps = {int.from_bytes(rows[at : at + 4], "little") for at in range(0, len(rows), 40)}
             handed.setdefault(ranks[batch.sender, number], set()).update(steps)
-    killed = job.processes.index(keeper)
-    assert len({batch.sender for batch in read}) >= 2
-    assert [handed[rank] == set(range(120)) for rank in range(RANKS) if rank != killed] == [True, True]
-    assert job.step() == 119
+    return handed
 
 
 def test_judge_0_starts_nobody_and_watch_judges_from_outside(start: Start, tmp_path: Path) -> None:

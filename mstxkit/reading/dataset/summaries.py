@@ -41,7 +41,9 @@ def of_stage_rows(rows: pl.DataFrame) -> pl.DataFrame:
     both = (waits.only_work(rows), waits.only_waits(rows))
     ended = pl.concat([stages.outermost(part) for part in both])
     own = ended.group_by(_KEY).agg(
-        busy_ns=_sum(pl.col("busy_ns")), longest_ns=pl.col("duration_ns").max(), tokens=_sum(pl.col("tokens"))
+        busy_ns=stages.summed(pl.col("busy_ns")),
+        longest_ns=pl.col("duration_ns").max(),
+        tokens=stages.summed(pl.col("tokens")),
     )
     summed = stages.by_step(ended).join(own, on=_KEY, how="left", nulls_equal=True)
     return summed.join(histogram.of_each(ended, _KEY), on=_KEY, how="left", nulls_equal=True)
@@ -57,17 +59,11 @@ def of_days(summaries: pl.DataFrame) -> pl.DataFrame:
     key = ["process", "stage", "waits_for", "day"]
     who = [pl.col(name).last() for name in ("rank", "role", "host", "pid", "part")]
     summed = dated.group_by(key).agg(
-        *who, *map(_sum, map(pl.col, _SUMMED)), pl.col("longest_ns").max(), pl.col("start_ns").min(),
+        *who, *map(stages.summed, map(pl.col, _SUMMED)), pl.col("longest_ns").max(), pl.col("start_ns").min(),
         steps=pl.col("step").drop_nulls().n_unique().cast(pl.Int64), rows=pl.len().cast(pl.Int64),
     )  # fmt: skip
     lists = histogram.as_lists(histogram.counts(dated, key), key)
     return summed.join(lists, on=key, how="left", nulls_equal=True).drop("day").sort("process", "stage")
-
-
-def _sum(column: pl.Expr) -> pl.Expr:
-    import polars as pl
-
-    return pl.when(column.is_not_null().any()).then(column.sum())
 
 
 def table(
@@ -100,7 +96,7 @@ def table(
     is_asked = pl.lit(True) if roles is None else pl.col("role").is_in(list(roles))
     rows = rows.filter(pl.col("waits_for").is_null() & is_asked)
     sums = rows.group_by(key).agg(
-        *map(_sum, map(pl.col, _SUMMED)), pl.col("longest_ns").max(), *_steps(key),
+        *map(stages.summed, map(pl.col, _SUMMED)), pl.col("longest_ns").max(), *_steps(key),
         mean_ns=pl.col("total_ns").sum() / (pl.len() if "step" in key else pl.col("rows").sum()),
     )  # fmt: skip
     quantiles = histogram.quantiles(histogram.counts(rows, key), key, {"p50_ns": 0.5, "p99_ns": 0.99})

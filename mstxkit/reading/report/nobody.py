@@ -54,14 +54,15 @@ def words(judged: dict[str, Any]) -> NobodyBlamed:
     return NobodyBlamed(verdict, "; ".join(_why(judged)), _wanted(judged))
 
 
-def in_short(judged_steps: Collection[int | None]) -> str:
+def in_short(judged_steps: Collection[int | None], has_steps: bool = True) -> str:
     """The same in one clause, of a job as its judge shows it.
 
     Args:
         judged_steps: Of each role in which ranks are compared, how many steps could lead to a verdict; None: not known.
+        has_steps: Is any step over?
     """
     if not judged_steps:
-        return f"not judged: {judging.NO_PEER}"
+        return f"not judged: {judging.NO_PEER if has_steps else judging.NO_STEP}"
     most = max(judging.ENOUGH_STEPS if count is None else count for count in judged_steps)
     if most < judging.ENOUGH_STEPS:
         return f"too few steps to judge who makes others wait: {most} count, {judging.ENOUGH_STEPS} are needed"

@@ -116,17 +116,11 @@ def _figures(work: pl.DataFrame) -> pl.DataFrame:
 
     responses = pl.coalesce("responses", "prompts")
     own = work.group_by("process", "step", "stage").agg(
-        longest_ns=pl.col("duration_ns").max(),
-        tokens=_sum(pl.col("tokens")), responses=_sum(responses), longest_response=pl.col("longest_response").max(),
+        longest_ns=pl.col("duration_ns").max(), longest_response=pl.col("longest_response").max(),
+        tokens=stages.summed(pl.col("tokens")), responses=stages.summed(responses),
     )  # fmt: skip
     of_step = stages.by_step(work).select("process", "step", "stage", "count", "total_ns", "start_ns", "end_ns")
     return of_step.join(own, on=["process", "step", "stage"], how="left", maintain_order="left")
-
-
-def _sum(column: pl.Expr) -> pl.Expr:
-    import polars as pl
-
-    return pl.when(column.is_not_null().any()).then(column.sum())
 
 
 def _over(figures: pl.DataFrame, rows: pl.DataFrame, members: _Members) -> set[tuple[int, int]]:

@@ -114,6 +114,13 @@ def _order_of(column: pl.Series) -> npt.NDArray[Any]:
     return numbers
 
 
+def summed(column: pl.Expr) -> pl.Expr:
+    """Their sum; null where all are."""
+    import polars as pl
+
+    return pl.when(column.is_not_null().any()).then(column.sum())
+
+
 def _as_shown(text: str | None) -> tuple[bool, str]:
     return text is not None, text or ""
 
