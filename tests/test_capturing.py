@@ -116,4 +116,4 @@ def test_an_adoption_that_fails_does_not_keep_a_capture_from_starting(
         pass
 
     assert lives.ended(run) == {"recorded": 1}
-    assert faults.counts.get("keeper") == 1
+    assert faults.counts.get("keeper") == 2, "at the start, and once more at the end"
