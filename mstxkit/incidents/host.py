@@ -19,7 +19,7 @@ from ..stages import canonical
 from ..store import incidents, layout
 from ..triggers import hang
 from ..triggers.hang import Hang, QuietRange
-from . import kernel
+from . import deciding, kernel
 from .asking import Answer, threads_of
 from .kernel import Effort
 from .looking import RangeInside, WatchedProcess
@@ -28,6 +28,8 @@ from .reports import WHO, Facts, JudgedRange, report, wall_ns
 _NS = 10**9
 # A share of a core, and bytes a second, from which on somebody works.
 _WORKS_CPU, _WORKS_BYTES_S = 0.2, 256 << 10
+# Who works is asked so often, and so far apart, before it is told of.
+_WORKS_ASKED, _ASKED_AGAIN_S = 3, 1.0
 _HISTORY, _KINDS_AT_MOST, _DEAD_AT_MOST = 512, 4096, 64
 _LOST_FROM_NS, _LOST_AT_MOST = _NS // 10, 256
 _SURVIVED_NS, _DECIDED_NS, _OF_RAY_DECIDED_NS = _NS // 10, _NS, 7 * _NS // 2
@@ -150,6 +152,18 @@ class WatchedHost:
     def begin_anew(self) -> None:
         """What was quiet until now counts for nobody: somebody was debugged."""
         self._anew_ns = time.monotonic_ns()
+
+    def reports_of_hang(self, blamed: Mapping[str, int]) -> list[dict[str, Any]]:
+        """On all of them, where somebody seems stuck. Who works is asked again: between two graphs a compiler is not on
+        the stack.
+        """
+        for _ in range(_WORKS_ASKED):
+            reports = self.reports(asks_all=False)
+            cause = deciding.cause(reports, self.hang_s, blamed)
+            if cause is None or cause.report is None or cause.report.get("works") is not True:
+                break
+            time.sleep(_ASKED_AGAIN_S)
+        return reports
 
     def reports(self, asks_all: bool = True) -> list[dict[str, Any]]:
         """On all of them, and on those that died. Takes up to five seconds, where some do not answer.
