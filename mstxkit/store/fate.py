@@ -250,6 +250,10 @@ class Fates:
         if report.has_ended or speaker.is_alive:
             return report
         written_ns = speaker.acknowledgement.written_ns
+        if report.state == states.DRAINING and speaker.is_alive is False:  # its session says how it has ended
+            recorded = self._recorded.get((report.id, report.rank), [])
+            if recorded:
+                return self._by_sessions(report, recorded, request)
         if report.state in states.IN_A_SESSION:
             return self._in_a_session(report, speaker.is_alive, written_ns, self._limit_s(report, request))
         expires_ns = None if request is None else request.expires_ns

@@ -83,6 +83,16 @@ def test_whoever_is_told_that_a_process_has_ended_does_not_wait(run: Path) -> No
     assert judged(run, request, is_alive=is_alive) == ("failed", "its process ended in the middle of a session")
 
 
+@pytest.mark.parametrize("state", ["recorded", "recording", "failed"])
+def test_whose_process_ended_right_after_its_session_has_done_what_the_session_says(run: Path, state: str) -> None:
+    """A job that ends ends its workers: what they last had to say may be lost, and the profile is there."""
+    request = left(run)
+    say(run, 1, Report(request.id, 1, "draining"), process=GONE)
+    session(run, request.id, state=state, start_ns=time.time_ns(), **{**identity.of_life(), **GONE})
+
+    assert judged(run, request)[0] == ("done" if state == "recorded" else "failed")
+
+
 def test_a_silent_rank_is_what_its_session_says(run: Path) -> None:
     request = left(run)
     session(run, request.id)
