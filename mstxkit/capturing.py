@@ -29,6 +29,9 @@ from .recorder.sealer import Sealer
 from .recorder.watchman import WatchmanStarter
 from .store import metrics_setting
 
+# The fork after which our threads come back may be on its way out yet, and one that begins waits for us: not for long.
+_FORK_RETURNS_WITHIN_S = 0.005
+
 
 class _Beside:
     """What runs beside the recorder of this process, and what must be put back when it stops."""
@@ -334,7 +337,7 @@ def _resume() -> None:
 
 def _resume_others() -> bool:
     """In the sealer's thread, some time after a fork. False: not now, as another thread forks, or starts or stops."""
-    if not _lock().acquire(blocking=False):
+    if not _lock().acquire(timeout=_FORK_RETURNS_WITHIN_S):
         return False
     try:
         if here.recorder is not None:
