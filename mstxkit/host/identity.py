@@ -240,8 +240,8 @@ def boot_id() -> str:
 def pid_start(pid: int) -> int | None:
     """When a process started, in the kernel's ticks since boot; None when it is gone (a zombie is gone too)."""
     try:
-        fields = proc_files.content(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-        return None if fields[0] in (b"Z", b"X") else int(fields[19])
+        fields = proc_files.stat_of(f"/proc/{pid}")
+        return None if fields[0] in ("Z", "X") else int(fields[19])
     except (OSError, IndexError, ValueError):
         return None
 

@@ -31,3 +31,12 @@ def content(path: str, limit_bytes: int = _LIMIT_BYTES) -> bytes:
 def text(path: str, limit_bytes: int = _LIMIT_BYTES) -> str:
     """The same; what is not UTF-8 is replaced. Raises OSError."""
     return content(path, limit_bytes).decode("utf-8", "replace")
+
+
+def stat_of(folder: str) -> list[str]:
+    """The fields of `stat` of a process or thread, from its state on, which proc(5) counts as the third.
+
+    Raises:
+        OSError: it is gone.
+    """
+    return text(f"{folder}/stat").rpartition(")")[2].split()

@@ -25,6 +25,6 @@ def replaced_by() -> str | None:
 def is_runnable(native_id: int | None) -> bool:
     """Does this thread of this process run, or would it if it had a CPU? False where that is not known."""
     try:
-        return proc_files.content(f"/proc/self/task/{native_id}/stat").rpartition(b") ")[2][:1] == b"R"
+        return proc_files.stat_of(f"/proc/self/task/{native_id}")[:1] == ["R"]
     except OSError:
         return False

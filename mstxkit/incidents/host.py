@@ -21,6 +21,7 @@ from ..triggers import hang
 from ..triggers.hang import Hang, QuietRange
 from . import deciding, kernel
 from .asking import Answer, threads_of
+from .deciding import Cause
 from .kernel import Effort
 from .looking import RangeInside, WatchedProcess
 from .reports import WHO, Facts, JudgedRange, report, wall_ns
@@ -153,9 +154,9 @@ class WatchedHost:
         """What was quiet until now counts for nobody: somebody was debugged."""
         self._anew_ns = time.monotonic_ns()
 
-    def reports_of_hang(self, blamed: Mapping[str, int]) -> list[dict[str, Any]]:
-        """On all of them, where somebody seems stuck. Who works is asked again: between two graphs a compiler is not on
-        the stack.
+    def reports_of_hang(self, blamed: Mapping[str, int]) -> tuple[list[dict[str, Any]], Cause | None]:
+        """On all of them, where somebody seems stuck, and what these come to. Who works is asked again: between two
+        graphs a compiler is not on the stack.
         """
         for _ in range(_WORKS_ASKED):
             reports = self.reports(asks_all=False)
@@ -163,7 +164,7 @@ class WatchedHost:
             if cause is None or cause.report is None or cause.report.get("works") is not True:
                 break
             time.sleep(_ASKED_AGAIN_S)
-        return reports
+        return reports, cause
 
     def reports(self, asks_all: bool = True) -> list[dict[str, Any]]:
         """On all of them, and on those that died. Takes up to five seconds, where some do not answer.

@@ -162,8 +162,11 @@ def _tree(pid: int) -> list[int]:
 
 
 def _stat(folder: str) -> list[str]:
-    """The fields after the name, from the state on."""
-    return _text(f"{folder}/stat").rpartition(") ")[2].split()
+    """As `proc_files.stat_of`; nothing of who is gone."""
+    try:
+        return proc_files.stat_of(folder)
+    except OSError:
+        return []
 
 
 def _text(path: str) -> str:

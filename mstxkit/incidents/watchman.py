@@ -273,14 +273,12 @@ class Watchman:
     def _consider(self, since_ns: int) -> None:
         """Somebody seems stuck: is he, seen from all processes of the job?"""
         lasting = self._folders.lasting()
-        blamed = _blamed(lasting)
-        reports = [] if self._host.is_debugged() else self._host.reports_of_hang(blamed)
+        reports, cause = ([], None) if self._host.is_debugged() else self._host.reports_of_hang(_blamed(lasting))
         is_debugged, was_debugged = not reports or any(map(deciding.is_debugged, reports)), self._was_debugged
         self._was_debugged = is_debugged
         if is_debugged or was_debugged:  # who has just been let go may need all his time
             self._host.begin_anew()
             return
-        cause = deciding.cause(reports, self._watch.hang_s, blamed)
         if self._is_the_same(cause, lasting):
             return
         # Who is held up himself is told of at once; who waits, only where nobody has just been found to go on.
