@@ -34,6 +34,7 @@ class HandingProcesses:
         self._numbers: dict[str, int] = {}
         self._host_numbers: dict[int, int] = {}
         self._free: list[int] = list(reversed(range(_FIRST)))
+        self._ended: dict[str, SendingHost] = {}
 
     def enter(self, name: str, book: RoleBook, member: int, stages: Sequence[int], host: SendingHost) -> int:
         """The number of a process, which is this member of that role and has these stages by their ids, from 1 on.
@@ -97,9 +98,9 @@ class HandingProcesses:
         return self.books[self.book_of[number]].process(int(self.member_of[number])) if is_there else ""
 
     def host(self, name: str) -> SendingHost | None:
-        """Where a process is; None of one that has ended."""
+        """Where a process is, or was: its last steps are judged after it has ended. None: nobody knows any more."""
         number = self._numbers.get(name)
-        return None if number is None else self.hosts[self.host_of[number]]
+        return self._ended.get(name) if number is None else self.hosts[self.host_of[number]]
 
     def end(self, number: int) -> None:
         """Nothing comes of this process any more; its number may be another one's from now on."""
@@ -108,5 +109,8 @@ class HandingProcesses:
         book = self.books[self.book_of[number]]
         name = book.end(int(self.member_of[number]))
         if self._numbers.pop(name, None) is not None:
+            self._ended[name] = self.hosts[self.host_of[number]]
+            if len(self._ended) > AT_MOST:
+                del self._ended[next(iter(self._ended))]
             self.book_of[number] = NOBODY
             self._free.append(number)

@@ -16,7 +16,7 @@ from builders.ddp_runs import DdpRun
 from mstxkit.judging import lateness
 from mstxkit.reading import judged
 from mstxkit.reading.run import open_run
-from mstxkit.store import layout, run_file, settings_file, verdicts
+from mstxkit.store import job_file, layout, run_file, settings_file, verdicts
 
 pytestmark = pytest.mark.frameworks
 
@@ -68,8 +68,12 @@ def test_nobody_is_late_for_the_wrong_wall_clock_of_its_host(tmp_path: Path) -> 
         time.sleep(0.2)
 
     assert is_judged(run)
-    assert [verdict for verdict in verdicts.read(run) if verdict.is_blaming] == []
+    blaming = [verdict for verdict in verdicts.read(run) if verdict.is_blaming]
+    assert not blaming, blaming[0]._asdict()
     assert not judged.of_run(open_run(run)).blaming, "nor by the run's tables"
+    job = job_file.read(run, run_file.id_of(run) or "")
+    assert job is not None
+    assert list(job.clocks) == ["boot of node-1"], "it was put right"
 
 
 def is_judged(run: Path) -> bool:

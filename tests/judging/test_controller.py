@@ -213,6 +213,18 @@ def test_hosts_share_one_clock_where_they_share_a_kernel_and_else_say_how_wrong_
     assert (two.error_s >= WALL_ERROR_NS / 1e9).all()
 
 
+@pytest.mark.parametrize("ended", [{}, {0: "h0"}, {0: "h0", 1: "h1"}])
+def test_clocks_are_as_wrong_in_the_last_steps_of_processes_that_have_ended(job: Job, ended: dict[int, str]) -> None:
+    for rank, host in ((0, "h0"), (1, "h1")):
+        job.send({rank: [row(0)]}, 1.0, host)
+    for rank, host in ended.items():
+        job.send({rank: []}, 1.1, host, ended=[rank], goodbye=True)
+    job.work(1.2, at_once=True)
+
+    (step,) = job.closed
+    assert (step.error_s >= WALL_ERROR_NS / 1e9).all()
+
+
 @pytest.mark.parametrize("judges", [True, False])
 def test_whoever_listens_is_given_each_step_also_where_none_is_judged(
     monkeypatch: pytest.MonkeyPatch, judges: bool
