@@ -153,8 +153,8 @@ class Agent:
     def _clock(self) -> list[int]:
         """CLOCK_MONOTONIC, the wall clock as all hosts have it, half the bracket in which that was asked; ns."""
         if time.monotonic() >= self._compared_s:
-            self._compared_s = time.monotonic() + clocks.EVERY_S
-            self._log.look_at_clock()
+            is_vague = self._log.look_at_clock()
+            self._compared_s = time.monotonic() + (clocks.FIRST_S if is_vague else clocks.EVERY_S)
         (half, mono, wall), (ahead, error) = min(_asked() for _ in range(3)), self._log.ahead_ns
         return [mono, wall + ahead, half + error]
 

@@ -22,6 +22,8 @@ FILE_BYTES = 32 << 20
 WAITING_BYTES = 1 << 20
 # Files are stamped to some milliseconds. Of a disk that stamps to whole seconds the clock is not known.
 _ALIKE_NS = 25_000_000
+# The quickest of so many answers counts: the first may have to open the file.
+_LOOKS = 2
 
 
 class BatchLog:
@@ -70,18 +72,34 @@ class BatchLog:
             self._path = None
             self._size_bytes = self._file.append(self._made(), block)
 
-    def look_at_clock(self) -> None:
-        """Compare the clock of who stamps the file, a file server's say, with this host's own. Never raises."""
+    def look_at_clock(self) -> bool:
+        """Compare the clock of who stamps the file, a file server's say, with this host's own. Never raises.
+
+        Returns:
+            Was the answer too slow to tell anything? Then ask again soon: the error says so meanwhile.
+        """
         try:
-            before_ns, stamped_ns = time.time_ns(), self._file.stamped_ns(self._path or self._made())
+            path = self._path or self._made()
+            half_ns, ahead_ns = min(self._looked(path) for _ in range(_LOOKS))
         except (OSError, CaptureError):
-            return
-        half_ns = (time.time_ns() - before_ns) // 2
-        ahead_ns = stamped_ns - before_ns - half_ns
-        if stamped_ns % 10**9 and abs(ahead_ns - self.ahead_ns[0]) > half_ns + _ALIKE_NS:
+            return False
+        off_ns = abs(ahead_ns - self.ahead_ns[0])
+        if off_ns > half_ns + _ALIKE_NS:
             self.ahead_ns = ahead_ns, half_ns + _ALIKE_NS
             off = f"the wall clock of {identity.host()} is {-ahead_ns / 1e9:+.3f} s off that of the run folder's disk"
             faults.say_once(f"{off}: its times are put right by that")
+        else:
+            self.ahead_ns = self.ahead_ns[0], off_ns + half_ns
+        return half_ns > _ALIKE_NS
+
+    def _looked(self, path: Path) -> tuple[int, int]:
+        """Half of what the answer took, which is the error of what it says: by how much its clock is ahead; ns."""
+        before_ns, asked_ns = time.time_ns(), time.monotonic_ns()
+        stamped_ns = self._file.stamped_ns(path)
+        half_ns = (time.monotonic_ns() - asked_ns) // 2
+        if not stamped_ns % 10**9:
+            raise OSError("stamps files to whole seconds")
+        return half_ns, stamped_ns - before_ns - half_ns
 
     @property
     def is_behind(self) -> bool:

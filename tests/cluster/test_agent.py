@@ -13,7 +13,7 @@ import pytest
 from builders.mounts import frozen_disk  # noqa: F401
 
 from mstxkit.cluster import agent as module
-from mstxkit.cluster import batch_log
+from mstxkit.cluster import batch_log, clocks
 from mstxkit.cluster.agent import Agent
 from mstxkit.cluster.batch_log import BatchLog
 from mstxkit.recorder.kept_open import KeptOpen
@@ -117,6 +117,30 @@ class TestTheClockOfTheDisk:
         assert abs(wall - mono - (wall_ns() - time.monotonic_ns())) < 50_000_000
         assert batch.head["is_off"] is is_off
         assert ("off that of the run folder's disk" in caplog.text) is is_off
+
+    def test_a_disk_that_answers_slowly_at_first_is_asked_again_and_the_error_says_so_meanwhile(
+        self, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        wall_ns, stamped_ns, slow_s = time.time_ns, KeptOpen.stamped_ns, [0.4, 0.4]
+
+        def slowly(self: KeptOpen, path: Path) -> int:
+            time.sleep(slow_s.pop() if slow_s else 0.0)
+            return stamped_ns(self, path)
+
+        monkeypatch.setattr(time, "time_ns", lambda: wall_ns() + 100_000_000)
+        monkeypatch.setattr(KeptOpen, "stamped_ns", slowly)
+        monkeypatch.setattr(clocks, "FIRST_S", 0.0)
+        agent = place.agent()
+        for step in (1, 2):
+            place.hand(0, step)
+            agent.turn()
+
+        first, second = place.batches()
+        (mono, wall, error), (mono_after, wall_after, _) = (batch.clock or (0, 0, 0) for batch in (first, second))
+        right_ns = wall_ns() - time.monotonic_ns()
+        assert 50_000_000 < wall - mono - right_ns < error, "not put right yet"
+        assert abs(wall_after - mono_after - right_ns) < 50_000_000
+        assert second.head["is_off"] is True
 
     def test_of_a_disk_that_stamps_to_whole_seconds_it_is_not_known(
         self, place: Place, monkeypatch: pytest.MonkeyPatch
