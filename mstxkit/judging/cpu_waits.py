@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Iterable, NamedTuple
 
 import numpy as np
 
-from ..store.verdicts import COMPUTE, INPUT, JITTER
+from ..store.verdicts import JITTER
 from ..triggers.late_rank import after_others
 from .findings import Finding
 
@@ -99,7 +99,7 @@ def held_up(finding: Finding, cpu: Seconds | None, step_s: float) -> Finding:
         step_s: How long a step takes.
     """
     place = finding.place
-    if finding.key.kind not in (COMPUTE, INPUT) or cpu is None or place < 0 or not np.isfinite(cpu[place]).all():
+    if not finding.blames_a_rank or cpu is None or not np.isfinite(cpu[place]).all():
         return finding
     ran, waited = cpu.T
     stretched = np.log1p(waited / np.maximum(ran, _LEAST_RAN))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Mapping, NamedTuple
 
+from ..store.verdicts import COMPUTE, INPUT
+
 
 class Key(NamedTuple):
     """What a finding is of: the same in every step in which it is seen."""
@@ -38,6 +40,11 @@ class Finding(NamedTuple):
     group: tuple[int, ...] = ()
     evidence: Mapping[str, Any] = {}
     slow: Mapping[int, float] = {}
+
+    @property
+    def blames_a_rank(self) -> bool:
+        """Does it say that one rank is slow?"""
+        return self.place >= 0 and self.key.kind in (COMPUTE, INPUT)
 
 
 class Seen(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Iterable, Iterator
 from ..store.verdicts import Verdict
 from ..triggers import every_n, on_request
 from .evidence import RoleStep
-from .findings import Key, RoleFound
+from .findings import Finding, Key, RoleFound
 from .gates import Gates
 from .judged import LIGHT, RINGS, Judged, Want
 from .left import EXPLAINED, OF_NOBODY, LeftVerdicts
@@ -126,7 +126,8 @@ class JobJudge:
         for finding in findings.values():
             begun = StandingVerdict.begin(finding, step.role, step.step, self._roles[step.role])
             is_full = len(self._standing) >= _VERDICTS_AT_MOST
-            if not (is_full or self._is_part_of_another(begun) or self._is_beside_another(begun)):
+            is_said = self._is_part_of_another(begun) or self._is_beside_another(begun)
+            if not (is_full or is_said or self._is_nothing_alone(begun, shown.findings)):
                 yield self._begin(begun, step, now_ns)
 
     def _said_again(
@@ -176,6 +177,16 @@ class JobJudge:
             return standing.finding.key.kind in OF_NOBODY
         is_other = bool(self._of_other_ranks(standing)) or self._left.blames_another(standing.verdict)
         return is_other and standing.blames_a_rank and not standing.costs_anything()
+
+    def _is_nothing_alone(self, standing: StandingVerdict, findings: Iterable[Finding]) -> bool:
+        """Would next to nothing be won without it, though no other rank stands out that would hide what it costs?
+
+        It stood out by more than what is asked for, and yet others came as late for one reason or another.
+        """
+        if not standing.blames_a_rank or standing.costs_anything(is_alone=True):
+            return False
+        others = {finding.key.member for finding in findings if finding.blames_a_rank} - {standing.finding.key.member}
+        return not others and not self._of_other_ranks(standing)
 
     def _begin(self, standing: StandingVerdict, step: RoleStep, now_ns: int) -> Verdict:
         left = self._left.take(standing.verdict, standing.finding.key.where)

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..store.verdicts import COMPUTE, INPUT, NOT_ENOUGH_EVIDENCE, Verdict
+from ..store.verdicts import NOT_ENOUGH_EVIDENCE, Verdict
 from . import wording
 from .findings import Finding, Seen
 from .links import LINK
@@ -23,6 +23,8 @@ _FOLLOWS, _LOSS_FOLLOWS = 0.1, 0.05
 LEFT_SHARE, GONE_LEAST, GONE_MOST = 0.5, 5.0, 60.0
 # A rank of which the step loses less than this share makes nobody wait.
 _COSTS_LEAST = 0.003
+# One of which it loses less than that makes nobody wait though no other stands out.
+_COSTS_ALONE = 0.001
 # What a step counts in which nothing is seen of it.
 _UNSEEN = 0.1
 
@@ -157,15 +159,20 @@ class StandingVerdict:
     @property
     def blames_a_rank(self) -> bool:
         """Does it say that one rank is slow?"""
-        return self.finding.place >= 0 and self.finding.key.kind in (COMPUTE, INPUT)
+        return self.finding.blames_a_rank
 
     def is_of_same(self, other: StandingVerdict) -> bool:
         """Is the other of the same rank in the same place, whatever it is called?"""
         return self.finding.place >= 0 and self.finding.key[1:] == other.finding.key[1:]
 
-    def costs_anything(self) -> bool:
-        """Is anything lost by it, where members wait for each other?"""
-        return not self.history.somebody_waits or self.loss.ratio >= _COSTS_LEAST
+    def costs_anything(self, is_alone: bool = False) -> bool:
+        """Is anything lost by it, where members wait for each other?
+
+        Args:
+            is_alone: Does no other rank stand out, which would hide what it costs?
+        """
+        least = _COSTS_ALONE if is_alone else _COSTS_LEAST
+        return not self.history.somebody_waits or self.loss.ratio >= least
 
     def is_gone(self) -> bool:
         """Has there been no evidence for as long as it took to find it?"""

@@ -236,6 +236,19 @@ def test_who_was_blamed_first_is_blamed_no_more_while_all_wait_for_another_rank(
     assert [verdict.rank for verdict in judge.standing()] == [1]
 
 
+def test_a_slow_rank_for_which_nobody_waits_is_not_blamed() -> None:
+    """Rank 1 has twice the work and is always last, so that nothing would be won if rank 0 were as fast as the rest."""
+    said = lines(alone(60, seed=3, slow=(0, 1.15, 30), work=(1, 2.2, 0)))
+
+    assert causes(said) == {("imbalance", "actor_generate", 1)}
+
+
+def test_of_two_ranks_that_are_as_slow_one_is_named_though_the_other_hides_what_it_costs() -> None:
+    said = lines(alone(60, slow=(0, 1.3, 30), also_slow=(1, 1.3, 30)))
+
+    assert {verdict.kind for verdict in said if verdict.is_blaming} == {"compute"}
+
+
 def test_the_slow_one_of_two_ranks_is_named() -> None:
     assert causes(lines(alone(60, ranks=2, slow=(1, 1.5, 20)))) == {("compute", "actor_generate", 1)}
 
