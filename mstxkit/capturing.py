@@ -107,6 +107,12 @@ def recorder_here() -> Recorder | None:
         return here.recorder
 
 
+def in_force() -> dict[str, Any]:
+    """The limits and settings by which this process records, by name."""
+    recorder = recorder_here()
+    return {} if recorder is None else {**recorder.limits._asdict(), **_beside.settings._asdict()}
+
+
 def _late_start() -> LateStart | None:
     late = _beside.late_start
     return late if late is not None and late.pid == os.getpid() else None

@@ -88,7 +88,7 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
         ConfigError: the configuration is wrong, or names what no session of mstxkit's can record.
 
     Where this process records into that folder already, as by `mstxkit run`, this joins it: the end of a `with` stops
-    nothing then.
+    nothing then, and limits stay as they are, which is logged where others are asked for here.
 
     Cost: a few milliseconds once: the live file is made and its pages are faulted in.
 
@@ -112,12 +112,13 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
     base, configured = (config, None) if settings.are_limits(config) else _configuration(config)
     asked = _asked_folder(run, "" if configured is None else configured.path)
     folder = _resolved(asked)
+    limits, of_requests = settings.resolved(base, overrides)
     if capturing.records_into(folder):
+        _tell_of_what_stays({**base, **overrides}, {**limits._asdict(), **of_requests._asdict()})
         if configured is not None:
             configured.leave_in(folder)
             capturing.expect_plans()
         return Capture(folder, joins=True)
-    limits, of_requests = settings.resolved(base, overrides)
     job = os.environ.get(environment.JOB) or _job
     own = {environment.RUN: str(folder), environment.JOB: job, **settings.as_variables(base, overrides)}
     if of_requests.rings:
@@ -134,6 +135,18 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
         for note in ray_job.arrange("capture"):
             faults.warn_once("capture and Ray", note)
     return Capture(folder)
+
+
+def _tell_of_what_stays(asked: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """Say which limits are not taken, by a process that records already by others."""
+    from .. import capturing
+
+    stay = {name: value for name, value in capturing.in_force().items() if name in asked and value != wanted[name]}
+    for name, value in sorted(stay.items()):
+        faults.say_once(
+            f"capture({name}={asked[name]!r}) comes too late: this process records already, by {name}={value!r}; "
+            f"set MSTXKIT_{name.upper()} for `mstxkit run`, or say it in the first capture()"
+        )
 
 
 def _tell_of_twin() -> None:

@@ -47,6 +47,23 @@ def test_the_end_of_a_block_that_has_joined_stops_nothing_and_stop_does(run: Pat
     assert list(lives.ended(run)) == ["after the block"]
 
 
+def test_what_a_capture_that_joins_asks_for_otherwise_is_said_and_nothing_else(
+    run: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with mstxkit.capture(run, hang_s=50):
+        mstxkit.capture(run, hang_s=50.0)
+        mstxkit.capture(run, act="escalate", hang_s=120)
+        with pytest.raises(CaptureError, match="knows no no_such_limit"):
+            mstxkit.capture(run, no_such_limit=1)
+
+    said = [record.getMessage() for record in caplog.records if "comes too late" in record.getMessage()]
+    assert said == [
+        f"mstxkit: capture({asked}) comes too late: this process records already, by {stays}; "
+        f"set MSTXKIT_{name} for `mstxkit run`, or say it in the first capture()"
+        for asked, stays, name in (("act='escalate'", "act='observe'", "ACT"), ("hang_s=120", "hang_s=50", "HANG_S"))
+    ]
+
+
 def test_capturing_into_another_folder_says_what_to_do(run: Path, tmp_path: Path) -> None:
     with mstxkit.capture(run):
         with pytest.raises(CaptureError) as caught:
