@@ -152,7 +152,7 @@ class Controller:
         wants: list[Want] = []
         steps: list[RoleFigures] = []
         for book in self._books.values():
-            for step in book.due(now_s, self._closing, at_once):
+            for step in map(self._with_errors, book.due(now_s, self._closing, at_once)):
                 self._begin_anew_before(step)
                 judged = self._close(step, now_s)
                 verdicts += judged.verdicts
@@ -165,7 +165,7 @@ class Controller:
         return Outcome(tuple(verdicts), tuple(wants), len(steps), tuple(steps))
 
     def _close(self, step: RoleStep, now_s: float) -> Judged:
-        step = self._with_errors(step)._replace(cpu=self._cpu.of(step.members))
+        step = step._replace(cpu=self._cpu.of(step.members))
         if self._on_step is not None:
             self._on_step(step)
         return self._judge.close(step, int(now_s * _NS)) if self._judges else Judged()

@@ -225,6 +225,15 @@ def test_clocks_are_as_wrong_in_the_last_steps_of_processes_that_have_ended(job:
     assert (step.error_s >= WALL_ERROR_NS / 1e9).all()
 
 
+def test_nobody_is_late_nor_waited_for_by_less_than_the_clocks_of_two_hosts_may_differ(job: Job) -> None:
+    """Rank 1 seems to come 40 ms after rank 0."""
+    job.send({0: [row(0, at_s=1.0)]}, 2.0)
+    job.send({1: [row(0, at_s=1.04)]}, 2.0, "h1")
+    (figures,) = job.work(3.0, at_once=True).figures
+
+    assert (figures.wait_ratio, figures.late) == (0.0, ())
+
+
 @pytest.mark.parametrize("judges", [True, False])
 def test_whoever_listens_is_given_each_step_also_where_none_is_judged(
     monkeypatch: pytest.MonkeyPatch, judges: bool

@@ -36,6 +36,13 @@ def test_nobody_is_late_by_less_than_clocks_may_differ(error_s: float) -> None:
     assert slowest(step, frozenset({"update"})) == {"update": 0}
 
 
+@pytest.mark.parametrize(("late_s", "wait_ratio"), [(0.04, 0.0), (1.05, 0.25)])
+def test_nobody_waits_by_less_than_clocks_may_differ(late_s: float, wait_ratio: float) -> None:
+    step = role_step(3, ["update"], [[0.0], [late_s]], [[2.0], [2.0]], error_s=0.05)
+
+    assert figures.of_step(step).wait_ratio == pytest.approx(wait_ratio)
+
+
 def test_a_controller_that_waits_for_all_of_it_is_not_the_slowest() -> None:
     driver, *workers = peers(3)
     members = (driver._replace(is_controller=True), *workers)
