@@ -16,11 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from builders.net_nodes import CutCluster
 from handing import HEAD_START_NS, HandingWorker, judged, until  # of this folder
 from judged import controllers
 
 import mstxkit
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from builders.net_nodes import CutCluster
+
 from mstxkit.store import layout
 from mstxkit.store.handed_over import HandedOver
 
