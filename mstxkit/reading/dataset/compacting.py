@@ -12,8 +12,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Collection, Iterable, Iterator, NamedTuple
 
+from ...errors import ReadError
 from ...host import folders
-from ...store import dataset, documents, layout, parquet
+from ...store import dataset, documents, layout, parquet, run_file
 from ...store.dataset import DAYS, MARKS, RANGES, SUMMARIES, CompactedBatch
 from .. import live, places
 from ..folder import Folder, run_id
@@ -64,9 +65,12 @@ def compact(
         wait_s: So long another process that is at files of the same host is waited for.
 
     Raises:
+        ReadError: the run does not say its id: once it does, what was compacted under none would be nobody's.
         OSError, MstxkitError: it cannot be done, or another process is at it.
     """
     own_id = run_id(str(run), [])
+    if not own_id:
+        raise ReadError(run_file.why_none(run))
     folders.make_folder(run / dataset.FOLDER)
     todo = {host: names for host, names in _todo(run, own_id).items() if hosts is None or host in hosts}
     count, done = sum(map(len, todo.values())), Compacted()
