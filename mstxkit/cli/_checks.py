@@ -112,6 +112,7 @@ def environment(variables: Mapping[str, str]) -> list[Check]:
 
 def _variable(name: str, value: str) -> Check:
     from ..bootstrap import settings  # it loads the engine
+    from ..engine import choose
 
     setting = name[len(_OURS) :]
     if setting in HANDED_ON:
@@ -123,6 +124,8 @@ def _variable(name: str, value: str) -> Check:
         return Check(name, NOTE, f"{value!r}: {_no_setting(setting, (*VARIABLES, *map(str.upper, settings.names())))}")
     if name == "MSTXKIT_OFF" and value not in ("", "0"):
         return Check(name, NOTE, f"{value!r}: nothing of mstxkit runs in processes that have this")
+    if name == choose.VARIABLE and value not in choose.CHOICES:
+        return Check(name, WRONG, f"{value!r} is ignored: {choose.MEANING}")
     if name == "MSTXKIT_RUN" and os.path.exists(value) and not os.path.isdir(value):
         return Check(name, WRONG, f"{value!r} is no folder; capture cannot write there")
     if name == "MSTXKIT_CONFIG" and not os.path.isfile(value):

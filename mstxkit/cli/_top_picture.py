@@ -105,7 +105,7 @@ def _of_verdicts(sighting: Sighting, paper: Paper) -> Iterator[Text]:
         yield line_of()
         return
     if not sighting.verdicts:
-        words = nobody.in_short(sighting.state.judged_steps)
+        words = nobody.in_short(sighting.state.judged_steps, bool(sighting.state.roles))
         yield line_of(words, "green" if words == nobody.NOBODY else "yellow")
         yield line_of()
         return

@@ -1,6 +1,6 @@
 """Which hot path this process runs on: the C extension where it loads, else the Python twin; `MSTXKIT_NATIVE` decides.
 
-`1` requires the C extension, `0` forbids it, unset or empty takes it where it loads. Everybody else imports `engine`,
+`1` requires the C extension, `0` forbids it, all else takes it where it loads. Everybody else imports `engine`,
 the module, from here, so that a process has one engine only. A sub-interpreter has a Python twin of its own, which
 never records: the C extension serves the main interpreter only.
 """
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["HOW_TO_GET_C", "VARIABLE", "engine", "load", "why_twin"]
 
 VARIABLE = "MSTXKIT_NATIVE"
+CHOICES, MEANING = ("", "0", "1"), "1 requires the C engine, 0 forbids it"
 HOW_TO_GET_C = (
     "install a C compiler and this Python's headers (python3-dev), then pip install --force-reinstall mstxkit"
 )
@@ -29,10 +30,10 @@ def load(choice: str) -> ModuleType:
     """The engine that `choice`, a value of `MSTXKIT_NATIVE`, asks for.
 
     Raises:
-        MstxkitError: the C extension is required and cannot be loaded, or `choice` is none of `0`, `1` and nothing.
+        MstxkitError: the C extension is required and cannot be loaded.
     """
-    if choice not in ("", "0", "1"):
-        raise _error(f"{VARIABLE}={choice!r} (from the environment): 1 requires the C engine, 0 forbids it")
+    if choice not in CHOICES:  # a slip of the pen ends no training
+        faults.say_once(f"{VARIABLE}={choice!r} (from the environment) is ignored: {MEANING}")
     if choice != "0":
         try:
             from .native import hot

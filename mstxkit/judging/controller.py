@@ -72,7 +72,8 @@ class Controller:
     Attributes:
         directory: Who sends.
         figures: Of the step that was judged last.
-        missed_rows: Rows that nobody has read, or that say nothing here; `state` adds those that came too late.
+        missed_rows: Rows that nobody has read, or of a step and of nobody known here; `state` adds those that came too
+            late.
     """
 
     def __init__(
@@ -252,8 +253,9 @@ class Controller:
         processes = np.repeat(np.array([process for process, _ in pending], np.int64), counts)
         rows = np.frombuffer(b"".join(rows for _, rows in pending), ROW)
         stages = self._processes.stages_of(processes, rows["stage"])
-        is_usable = (processes != NOBODY) & (stages >= 0) & (rows["step"] != records.NO_STEP)
-        self.missed_rows += int((~is_usable).sum())
+        is_known, is_of_step = (processes != NOBODY) & (stages >= 0), rows["step"] != records.NO_STEP
+        self.missed_rows += int((is_of_step & ~is_known).sum())  # what is in no step is not judged, and not missed
+        is_usable = is_of_step & is_known
         rows, processes, stages = rows[is_usable], processes[is_usable], stages[is_usable]
         entered_s = self._aligned_s(processes, rows["entered_ns"])
         books = self._processes.book_of[processes]

@@ -15,15 +15,17 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Iterator, Mapping, NamedTuple
 
-from ..errors import MstxkitError
 from ..host import folders
 from . import documents, layout
+from .documents import Unusable
 from .values import list_of, table_of, text_of
 
 FOLDER = "compact"
 KINDS = RANGES, MARKS, SUMMARIES, DAYS = "ranges", "marks", "summaries", "days"
 SUFFIX, MANIFEST_SUFFIX, _DRAFT = ".parquet", ".json", ".draft"
 NO_ROLE = "-"
+# Of a manifest: 30 KB a process that lived for hours, and a host has had hundreds of them.
+_LIMIT_BYTES = 1 << 28
 _NAME = re.compile(r"([0-9A-Za-z_.-]{1,80})\.(\d{1,9})\.json", re.ASCII)
 _FILE = re.compile(r"(\d{1,9})\.\d{1,9}\.parquet", re.ASCII)
 
@@ -70,14 +72,26 @@ def day_of(time_ns: int) -> str:
     return datetime.fromtimestamp(time_ns // 10**9, timezone.utc).strftime("%Y-%m-%d")
 
 
-def batches(run: Path, run_id: str, host: str | None = None) -> Iterator[CompactedBatch]:
-    """All batches of a run, or of one host, by host and number. What is no manifest of this run is left out."""
+def batches(
+    run: Path, run_id: str, host: str | None = None, unusable: list[Unusable] | None = None
+) -> Iterator[CompactedBatch]:
+    """All batches of a run, or of one host, by host and number.
+
+    Args:
+        unusable: A manifest that cannot be read, or is none of this run, is added here.
+
+    Raises:
+        Unusable: there is one, and no such list.
+    """
     names = documents.names_in(run / FOLDER, MANIFEST_SUFFIX)
     matches = [match for name in names if (match := _NAME.fullmatch(name)) and host in (None, match[1])]
     for match in sorted(matches, key=lambda match: (match[1], int(match[2]))):
         try:
-            fields = documents.document(run / FOLDER / match[0], run_id)
-        except MstxkitError:
+            fields = documents.document(run / FOLDER / match[0], run_id, limit_bytes=_LIMIT_BYTES)
+        except Unusable as exc:
+            if unusable is None:
+                raise
+            unusable.append(exc)
             continue
         if fields is not None:
             yield _batch(match[1], int(match[2]), fields)

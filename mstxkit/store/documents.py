@@ -180,9 +180,11 @@ def _check_owner(descriptor: int, path: str | os.PathLike[str]) -> None:
         raise Unusable(path, f"may be written by others: its mode is {stat.S_IMODE(status.st_mode):o}")
 
 
-def document(file: Path, run_id: str, is_private: bool = False) -> dict[str, Any] | None:
+def document(
+    file: Path, run_id: str, is_private: bool = False, limit_bytes: int = LIMIT_BYTES
+) -> dict[str, Any] | None:
     """The JSON object of this run in a file; None where there is no file. Unusable: it is no such file."""
-    content = read(file, LIMIT_BYTES, is_private)
+    content = read(file, limit_bytes, is_private)
     return None if content is None else document_in(content, file, run_id)
 
 

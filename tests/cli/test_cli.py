@@ -217,6 +217,15 @@ def test_doctor_says_why_it_runs_on_the_twin() -> None:
     assert "MSTXKIT_NATIVE=0" in engine["detail"]
 
 
+def test_doctor_ends_with_1_where_a_wrong_choice_of_an_engine_is_ignored() -> None:
+    done = typed("doctor", "--json", MSTXKIT_NATIVE="yes")
+
+    (choice,) = [check for check in json.loads(done.stdout)["checks"] if check["name"] == "MSTXKIT_NATIVE"]
+
+    assert (done.returncode, choice["level"]) == (1, "wrong")
+    assert choice["detail"] == "'yes' is ignored: 1 requires the C engine, 0 forbids it"
+
+
 def test_doctor_ends_with_1_if_the_run_of_the_environment_is_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,19 @@ def test_a_folder_that_is_no_run_is_wrong_use_and_stays_as_it_is(tmp_path: Path)
     assert (done.exit_code, list(tmp_path.iterdir())) == (2, [])
 
 
+def test_a_run_without_its_id_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+    """What was compacted under no id would be nobody's as soon as the run has its id again."""
+    recorded(tmp_path / "run", stage_times(NOBODY, steps=10))
+    said = (tmp_path / "run" / "run.json").read_text()
+    (tmp_path / "run" / "run.json").unlink()
+
+    done = compact(tmp_path, "run", "--remove")
+    (tmp_path / "run" / "run.json").write_text(said)
+
+    assert done.returncode == 2 and "run.json does not say its id" in done.stderr
+    assert len(open_run(tmp_path / "run").ranges()) == 40 and not (tmp_path / "run" / "compact").exists()
+
+
 def test_what_cannot_be_read_is_left_and_told_of(tmp_path: Path) -> None:
     run = new_run(tmp_path / "run")
     for rank in range(2):

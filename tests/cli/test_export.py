@@ -102,7 +102,7 @@ def test_what_nothing_answers_to_ends_with_2_and_what_there_is(run: Path, words:
     assert not (run.parent / "out").exists()
 
 
-@pytest.mark.parametrize("to", ["csv", "perfetto", "ascend-db"])
+@pytest.mark.parametrize("to", formats())
 @pytest.mark.parametrize(
     "words",
     [

@@ -96,6 +96,13 @@ def test_it_says_that_nobody_is_blamed_only_where_that_can_be_known(
     assert words in shown(job).output
 
 
+def test_where_no_step_is_over_it_does_not_say_that_ranks_are_missing(job: ShownJob) -> None:
+    """Ranks there are; what lacks is a step, or stages in it."""
+    job.say()
+
+    assert "not judged: no step is over in which a stage has ended" in shown(job).output
+
+
 def test_a_profile_that_did_not_come_is_said_as_watch_says_it(job: ShownJob) -> None:
     job.say(role())
     job.blame(verdict(request="12ab", no_request="rank 1 failed: nothing was written", waits_for=""))

@@ -12,8 +12,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Collection, Iterable, Iterator, NamedTuple
 
+from ...errors import ReadError
 from ...host import folders
-from ...store import dataset, documents, layout, parquet
+from ...store import dataset, documents, layout, parquet, run_file
 from ...store.dataset import DAYS, MARKS, RANGES, SUMMARIES, CompactedBatch
 from .. import live, places
 from ..folder import Folder, run_id
@@ -64,9 +65,12 @@ def compact(
         wait_s: So long another process that is at files of the same host is waited for.
 
     Raises:
+        ReadError: the run does not say its id: once it does, what was compacted under none would be nobody's.
         OSError, MstxkitError: it cannot be done, or another process is at it.
     """
     own_id = run_id(str(run), [])
+    if not own_id:
+        raise ReadError(run_file.why_none(run))
     folders.make_folder(run / dataset.FOLDER)
     todo = {host: names for host, names in _todo(run, own_id).items() if hosts is None or host in hosts}
     count, done = sum(map(len, todo.values())), Compacted()
@@ -80,7 +84,7 @@ def compact(
 
 def _remove_all(run: Path, own_id: str, hosts: Collection[str] | None, wait_s: float) -> Compacted:
     there, count = frozenset(places.SealedFolder(str(run), own_id).names(layout.SEALED_SUFFIX)), 0
-    for host in sorted({batch.host for batch in dataset.batches(run, own_id) if hosts is None or batch.host in hosts}):
+    for host in sorted({batch.host for batch in _known(run, own_id) if hosts is None or batch.host in hosts}):
         with _alone(run, host, wait_s):
             count += _remove(run, own_id, host, there)
     return Compacted(removed=count)
@@ -91,8 +95,15 @@ def _alone(run: Path, host: str, wait_s: float) -> AbstractContextManager[None]:
     return documents.locked(run / dataset.FOLDER / f"{host}.lock", wait_s)
 
 
+def _known(run: Path, own_id: str, host: str | None = None) -> Iterator[CompactedBatch]:
+    """The batches whose manifests can be read."""
+    return dataset.batches(run, own_id, host, unusable=[])
+
+
 def _not_done(run: Path, own_id: str, host: str, names: list[str]) -> list[str]:
-    """Those that nobody has done since they were listed. What somebody has left half done goes first."""
+    """Those that nobody has done since they were listed. What somebody has left half done goes first: all that no
+    manifest names, so that each must be readable now.
+    """
     done = list(dataset.batches(run, own_id, host))
     _tidy(run, host, {batch.number for batch in done})
     have = {source for batch in done for source in batch.sources}
@@ -103,12 +114,12 @@ def hosts_of(run: Path) -> list[str]:
     """Of which hosts there are sealed files, or were."""
     own_id = run_id(str(run), [])
     sealed = places.SealedFolder(str(run), own_id).names(layout.SEALED_SUFFIX)
-    return sorted({*map(dataset.host_of, sealed), *(batch.host for batch in dataset.batches(run, own_id))})
+    return sorted({*map(dataset.host_of, sealed), *(batch.host for batch in _known(run, own_id))})
 
 
 def _todo(run: Path, own_id: str) -> dict[str, list[str]]:
     """By host, the sealed files that no batch has and nobody writes to any more."""
-    have = {source for batch in dataset.batches(run, own_id) for source in batch.sources}
+    have = {source for batch in _known(run, own_id) for source in batch.sources}
     sealed = places.SealedFolder(str(run), own_id)
     names = [name for name in sealed.names(layout.SEALED_SUFFIX) if layout.is_sealed(name)]
     being_written = layout.newest_of_each(names) & _of_running(run, names)
@@ -299,7 +310,7 @@ def _make_folders(base: Path, folder: Path) -> None:
 def _remove(run: Path, own_id: str, host: str, there: Collection[str]) -> int:
     """Remove the sealed files of every batch; each batch says so before. Only in the run, and here on own disks."""
     sealed, count = places.SealedFolder(str(run), own_id), 0
-    for batch in dataset.batches(run, own_id, host):
+    for batch in _known(run, own_id, host):
         names = [name for name in batch.sources if name in there]
         if not batch.removed:
             dataset.write(run, own_id, batch._replace(removed=True))

@@ -15,6 +15,7 @@ from ...errors import FormatError
 from ...stages import canonical
 from ...store import dataset, records
 from ...store.dataset import MARKS, RANGES, CompactedBatch
+from ...store.documents import Unusable
 from ...store.livefile import Texts, TrackText
 from ...store.values import list_of, small_number, table_of, text_of, whole_number
 from .. import sealed
@@ -51,9 +52,11 @@ class CompactedParts:
         self._base, self.damage, self._chosen = run / dataset.FOLDER, damage, chosen
         self._groups: dict[int, list[CompactedGroup]] = {}
         self._holders: dict[str, list[CompactedGroup]] | None = None
-        batches = () if run_id is None else dataset.batches(run, run_id)
+        unusable: list[Unusable] = []
+        batches = () if run_id is None else dataset.batches(run, run_id, unusable=unusable)
         self._batches = [batch for batch in batches if batch.removed or not there.issuperset(batch.sources)]
         self.replaced = frozenset(name for batch in self._batches for name in batch.sources)
+        damage += (Damage.of(manifest.path, manifest.reason) for manifest in unusable)
 
     def __bool__(self) -> bool:
         return bool(self._batches)

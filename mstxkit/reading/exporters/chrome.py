@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def write(run: Run, file: IO[str]) -> int:
-    """Write `run` to `file`.
+    """Write `run` to `file`; the number of events, without those that only name processes and threads.
 
     *Cost*: about seven microseconds an event. Memory does not grow with the run, but for 200 bytes for each generator
     that others ran beside.
@@ -38,9 +38,10 @@ def write(run: Run, file: IO[str]) -> int:
     assert isinstance(base_ns, int)
     about = f'{{"run":{for_json(run.id)},"base_ns":"{base_ns}"}}'
     file.write(f'{{"displayTimeUnit":"ns","otherData":{about},"traceEvents":[\n')
-    count = 0
-    for event in _all_events(run, processes, trace_pids(processes), base_ns):
-        file.write(event if count == 0 else ",\n" + event)
+    pids, count = trace_pids(processes), 0
+    file.write(",\n".join((*_process_events(processes, pids), *_track_events(run.tracks(), pids))))
+    for event in _events(run, pids, base_ns):
+        file.write(",\n" + event)
         count += 1
     file.write("\n]}\n")
     return count
@@ -59,9 +60,7 @@ def trace_pids(processes: pl.DataFrame) -> list[int]:
     return list(pids)
 
 
-def _all_events(run: Run, processes: pl.DataFrame, pids: list[int], base_ns: int) -> Iterator[str]:
-    yield from _process_events(processes, pids)
-    yield from _track_events(run.tracks(), pids)
+def _events(run: Run, pids: list[int], base_ns: int) -> Iterator[str]:
     slices = Slices(Events(pids, base_ns), Suspended.of(run))
     for ranges, marks in run.batches(backwards=True):
         yield from slices.take(rows_of(ranges), rows_of_marks(marks))

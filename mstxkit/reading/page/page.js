@@ -74,7 +74,7 @@
       }], { height: Math.min(760, Math.max(280, 90 + r.rows.length * 15)), xaxis: { title: "step", showgrid: false }, yaxis: { title: r.members > r.rows.length ? "ranks" : "rank", type: "category", autorange: "reversed", showgrid: false } });
     },
     zoom() {
-      const step = closely()[state.zoom], blamed = new Set(D.stragglers.slice(0, 1).map((s) => `rank ${s.rank}`));
+      const step = closely()[state.zoom], blamed = new Set(D.stragglers.slice(0, state.role ? 0 : 1).map((s) => `rank ${s.rank}`));  // of the first role
       const lanes = step.lanes.map((name) => (blamed.has(name) ? `<b>${esc(name)} ◂</b>` : esc(name)));
       const get = Object.fromEntries(["lane", "start", "length", "depth", "name", "stage"].map((k) => [k, flat(step[k])]));
       const stages = [...new Set(get.stage)].filter((s) => s !== 65535), traces = [];

@@ -46,7 +46,7 @@ def _of_role(
 ) -> dict[str, Any]:
     steps, why = _steps(role, choice)
     ranks = _ranks(role, stragglers)
-    rows = _rows(run, steps, ranks)
+    rows = _rows(run, role, steps, ranks)
     of_steps = [rows.filter(pl.col("step") == step) for step in steps]
     shown_steps = [_of_step(_longest(of_step, at_most), names) for of_step in of_steps]
     return {
@@ -85,12 +85,33 @@ def _ranks(role: RoleRun, wanted: list[int]) -> list[int]:
     return sorted({*kept, *evenly})
 
 
-def _rows(run: Run, steps: list[int], ranks: list[int]) -> pl.DataFrame:
-    """Ranges of these steps and ranks that have ended, the outer ones; stages by their canonical names."""
+def _rows(run: Run, role: RoleRun, steps: list[int], ranks: list[int]) -> pl.DataFrame:
+    """Ranges of these steps and ranks of a role that have ended, the outer ones; stages by their canonical names.
+
+    Of the attempt at a step that the role's own steps are of: else a step that was done twice would last for hours.
+    """
     part = run.part(ranks=ranks or None, steps=steps)
-    rows = part.ranges(attributes=False).with_columns(pl.col("name", "stage", "role", "part").cast(pl.String))
-    rows = rows.filter(pl.col("duration_ns").is_not_null() & (pl.col("depth") < DEPTH_AT_MOST))
+    attempts = dict(run.processes().select("process", "attempt").iter_rows())
+    its_attempt = pl.Series([attempts.get(process.name) for process in part.known_processes()], dtype=pl.Int64)
+    done = pl.DataFrame(_attempts(role, attempts, steps), schema={"step": pl.Int64, "attempt": pl.Int64}, orient="row")
+    pieces = [_texts(ranges, its_attempt) for ranges, _ in part.batches()]
+    rows = pl.concat(pieces).join(done, on=["step", "attempt"], how="semi")
+    is_own = pl.col("role").fill_null(role.role) == role.role
+    rows = rows.filter(is_own & pl.col("duration_ns").is_not_null() & (pl.col("depth") < DEPTH_AT_MOST))
     return rows.with_columns(stage=pl.Series([name and canonical(name) for name in rows["stage"]], dtype=pl.String))
+
+
+def _attempts(role: RoleRun, attempts: dict[str, int], steps: list[int]) -> list[tuple[int, int]]:
+    """(step, attempt) of the members that did it."""
+    names = [peer.process for peer in role.members]
+    did = dict(zip(role.steps.tolist(), np.isfinite(role.came_s).any(axis=2)))
+    return [(step, max((attempts.get(names[at], 0) for at in np.flatnonzero(did[step])), default=0)) for step in steps]
+
+
+def _texts(ranges: pl.DataFrame, its_attempt: pl.Series) -> pl.DataFrame:
+    texts = pl.col("name", "stage", "role", "part").cast(pl.String)
+    rows = ranges.select("rank", "track", "depth", pl.col("step").cast(pl.Int64), "start_ns", "duration_ns", texts)
+    return rows.with_columns(attempt=its_attempt.gather(ranges["process"]))
 
 
 def _longest(rows: pl.DataFrame, at_most: int) -> pl.DataFrame:

@@ -11,17 +11,19 @@ from typing import Any
 
 import pytest
 from builders.judged_runs import INPUT, recorded, stage_times
-from builders.run_files import WALL_OFFSET_NS, BankFiles, ProcessFiles, anchor, new_run
+from builders.run_files import RUN_ID, WALL_OFFSET_NS, BankFiles, ProcessFiles, anchor, new_run
 
 pytest.importorskip("polars")
 
 import polars as pl
 from polars.testing import assert_frame_equal
 
+from mstxkit.errors import MstxkitError
 from mstxkit.reading.dataset import compacting
 from mstxkit.reading.exporters import load
 from mstxkit.reading.run import Run, open_run
 from mstxkit.store import dataset, layout
+from mstxkit.store.dataset import CompactedBatch
 
 DAY_NS = 86_400 * 10**9
 
@@ -169,6 +171,7 @@ def test_a_step_that_two_batches_hold_parts_of_is_one_step(tmp_path: Path) -> No
 KILLED_HALF_WAY = """
 import os, sys
 from pathlib import Path
+from mstxkit.errors import MstxkitError
 from mstxkit.reading.dataset import compacting
 from mstxkit.reading.exporters import load
 from mstxkit.store import dataset
@@ -266,6 +269,38 @@ def test_a_manifest_names_nothing_but_its_own_files(tmp_path: Path, name: str) -
     manifest.write_text(json.dumps({**fields, "files": [name]}))
 
     assert len(open_run(run).ranges()) == 0
+
+
+@pytest.mark.parametrize("content", ["{", '{"format": 1, "run": "another"}'])
+def test_a_manifest_that_cannot_be_read_is_listed_and_nothing_of_its_batch_is_removed(
+    tmp_path: Path, content: str
+) -> None:
+    """It may be so for a moment only, and the batch may be all that is left of its files."""
+    run = new_run(tmp_path / "run")
+    ProcessFiles(run, 100, rank=0, host="vm").seal(BankFiles().range("early", 0, 5))
+    compacting.compact(run, remove=True)
+    manifest = run / dataset.FOLDER / "vm.0.json"
+    before, said = open_run(run).ranges(), manifest.read_text()
+    manifest.write_text(content)
+    ProcessFiles(run, 900, rank=9, host="vm").seal(BankFiles().range("late", 0, 5))
+
+    opened = open_run(run)
+    with pytest.raises(MstxkitError, match=r"vm\.0\.json"):
+        compacting.compact(run, remove=True)
+    manifest.write_text(said)
+
+    assert opened.processes()["rank"].to_list() == [9] and [loss.path for loss in opened.damage] == [str(manifest)]
+    assert len(open_run(run).ranges()) == len(before) + 1
+
+
+def test_a_manifest_of_many_processes_that_lived_long_is_read(tmp_path: Path) -> None:
+    """Each has hundreds of anchors of its clock: the manifest of a host of 64 ranks has two megabytes."""
+    clock = {"anchors": [[2 * 10**15 + at, 10**15 + at, 10**18 + at, 40] for at in range(500)]}
+    about = {f"vm-{pid}-{pid:020x}": {"about": {"clock": clock}} for pid in range(64)}
+
+    dataset.write(tmp_path, RUN_ID, CompactedBatch("vm", 0, (), (), about))
+
+    assert [len(batch.processes) for batch in dataset.batches(tmp_path, RUN_ID)] == [64]
 
 
 def test_a_file_that_is_damaged_is_listed_and_the_rest_is_read(tmp_path: Path) -> None:

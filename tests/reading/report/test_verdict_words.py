@@ -111,6 +111,11 @@ def test_where_nobody_judged_it_says_why_and_what_to_do_and_not_that_nobody_is_s
     assert others and others[0].startswith("  next ")
 
 
+def test_where_no_step_has_a_stage_it_says_how_to_get_either() -> None:
+    """Of a run with steps and no stages it said that steps are to be counted."""
+    assert "mark the stages of each step" in printed({**NOBODY, "why_not": NO_STEP, "roles": []})
+
+
 @pytest.mark.parametrize("counts", [0, 5])
 def test_after_too_few_steps_it_does_not_say_that_nobody_is_slow_but_how_many_are_needed(counts: int) -> None:
     roles = [{"role": "actor", "steps": 10 + counts, "judged_steps": counts}]

@@ -1,0 +1,47 @@
+"""The page's close look at a step: it is of one role and one attempt at the step, whoever has the same numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("polars")
+
+from builders.run_files import WALL_OFFSET_NS, BankFiles, ProcessFiles, anchor, new_run
+
+from mstxkit.reading.page import zoom
+from mstxkit.reading.page.packed import unpacked
+from mstxkit.reading.report.choice import EVERYTHING
+from mstxkit.reading.run import open_run
+
+SECOND, HOUR = 10**9, 3600 * 10**9
+ROLES = ("actor", "rollout")
+
+
+def run_of(path: Path, attempts: int) -> Path:
+    """Two ranks of two roles; each attempt at the job, an hour after the one before, does the same steps."""
+    run = new_run(path)
+    for attempt in range(attempts):
+        for place in range(4):
+            bank, began = BankFiles(), attempt * HOUR
+            for step in range(4):
+                at = began + step * SECOND
+                bank.range(f"of {attempt}", at, at + SECOND // 2, stage=f"work_{ROLES[place % 2]}", own=True, step=step)
+            about = {"start": f"s{attempt}", "restart": attempt, "start_ns": WALL_OFFSET_NS + began}
+            anchors = (anchor(began), anchor(began + 10 * SECOND))
+            rank, role = place // 2, ROLES[place % 2]
+            files = ProcessFiles(run, 100 + place, rank=rank, role=role, anchors=anchors, **about)
+            files.heartbeat_ns = began + 5 * SECOND
+            files.seal(bank)
+    return run
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_a_step_has_the_ranges_of_its_role_and_of_its_last_attempt(tmp_path: Path, attempts: int) -> None:
+    look = zoom.of_run(open_run(run_of(tmp_path / "run", attempts)), EVERYTHING, [], None)
+
+    assert look is not None and set(look["names"]) == {f"of {attempts - 1}", "work_actor", "work_rollout"}
+    for of_role in look["roles"]:
+        assert [step["lanes"] for step in of_role["steps"]] == [["rank 0", "rank 1"]] * len(of_role["steps"])
+        assert all(unpacked(step["start"]).max() < 1 for step in of_role["steps"])
