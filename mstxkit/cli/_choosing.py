@@ -60,7 +60,8 @@ def check_found(count: int, run: Run, **typed: str | None) -> None:
     if options and not count:
         processes = run.processes()
         first, last = _as_text(processes["start_ns"].min()), _as_text(processes["last_seen_ns"].max())
-        raise ReadError(f"nothing of the run is left by {' '.join(options)}; it lasted from {first} to {last}")
+        unread = "; not all of it could be read (mstxkit report)" if run.damage else ""
+        raise ReadError(f"nothing of the run is left by {' '.join(options)}; it lasted from {first} to {last}{unread}")
 
 
 def _as_text(moment: object) -> str:

@@ -103,6 +103,16 @@ class Selection(NamedTuple):
             wanted &= self.in_stages(compact["stage"].to_numpy(), named)
         return wanted
 
+    def of_table(self, table: pl.DataFrame) -> pl.DataFrame:
+        """What is asked for of a table of ranks, steps and stages, by whatever names its stages go."""
+        import polars as pl
+
+        stages = None if self.stages is None else filter(self._is_asked_for, table["stage"].unique().to_list())
+        for name, values in (("rank", self.ranks), ("step", self.steps), ("stage", stages)):
+            if values is not None:
+                table = table.filter(pl.col(name).is_in(list(values)))
+        return table
+
     def _is_asked_for(self, stage: Any) -> bool:
         assert self.stages is not None
         return isinstance(stage, str) and stage_keys.canonical(stage) in self.stages

@@ -242,6 +242,15 @@ def test_what_is_missing_of_a_damaged_run_is_said(tmp_path: Path) -> None:
     ]
 
 
+def test_where_nothing_is_left_of_a_damaged_run_that_is_said_too(tmp_path: Path) -> None:
+    odd_runs.altered(new_run(tmp_path / "run"))
+
+    done = export(tmp_path / "run", "--to", "perfetto", "--until", "1970-01-01", "-o", tmp_path / "t.pftrace")
+
+    assert (done.exit_code, (tmp_path / "t.pftrace").exists()) == (2, False)
+    assert done.output.endswith("; not all of it could be read (mstxkit report)\n")
+
+
 def test_a_device_or_a_pipe_is_not_replaced(run: Path, tmp_path: Path) -> None:
     """As root, `-o /dev/null` would be the end of it."""
     os.mkfifo(tmp_path / "pipe")

@@ -18,6 +18,7 @@ pl = pytest.importorskip("polars")
 from mstxkit.errors import ReadError  # noqa: E402
 from mstxkit.reading.run import open_run  # noqa: E402
 from mstxkit.reading.run_files import RunFiles  # noqa: E402
+from mstxkit.reading.selection import selection  # noqa: E402
 from mstxkit.store import segment  # noqa: E402
 
 BANKS, ROWS = 4, 6
@@ -261,3 +262,11 @@ def test_one_name_is_no_list_of_names_and_a_column_is_none(run: Path) -> None:
         open_run(run).ranges(attributes="tokens")
     with pytest.raises(ReadError, match="is a column already"):
         open_run(run).ranges(attributes=["stage"])
+
+
+def test_rows_of_a_table_are_chosen_by_any_name_of_their_stage() -> None:
+    """A device's profile has the framework's own name."""
+    rows = {"rank": [0, 1, 0, 0], "step": [1, 1, 2, 1], "stage": ["update_actor", "update_actor", "actor_update", None]}
+    chosen = selection(0, None, None, None, "update_actor").of_table(pl.DataFrame(rows))
+
+    assert chosen.rows() == [(0, 1, "update_actor"), (0, 2, "actor_update")]

@@ -120,7 +120,7 @@ def _advice(words: str) -> str:
     if not words:
         return ""
     why, command, words_of_it = words.partition("mstxkit ")
-    if not command:
+    if not command or why.endswith("`"):  # a command that is only spoken of
         return text(begun(words))
     shown_command = f'<code id="next-command">{text(command + words_of_it)}</code>'
     return f'{text(begun(why))}{shown_command} <button type="button" id="copy">Copy</button>'

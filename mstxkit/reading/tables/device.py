@@ -47,11 +47,7 @@ def table(run: Run, chosen: Selection) -> pl.DataFrame:
     folder = Path(run.path)
     more = _of_own_profiles(run, folder)
     rows = pl.concat([_kept.table(folder, run.id, run.damage), *more])
-    wanted = (("rank", chosen.ranks), ("step", chosen.steps), ("stage", chosen.stages))
-    for name, values in wanted:
-        if values is not None:
-            rows = rows.filter(pl.col(name).is_in(sorted(values)))
-    return rows.sort("rank", "step", "stage", "source", "file", maintain_order=True)
+    return chosen.of_table(rows).sort("rank", "step", "stage", "source", "file", maintain_order=True)
 
 
 def _of_own_profiles(run: Run, folder: Path) -> list[pl.DataFrame]:

@@ -45,22 +45,12 @@ def table(run: Run, chosen: Selection) -> pl.DataFrame:
     rows = [row for row in rows if (row[0], row[3]) not in profiled] + by_device
     rows += [row for step in ringed for row in _of_ring(step)]
     table = pl.DataFrame(rows, schema=LATENESS_SCHEMA, orient="row").sort("step", maintain_order=True)
-    return table.filter(_is_asked_for(chosen))
+    return chosen.of_table(table)
 
 
 def _of_devices(run: Run) -> Iterator[tuple[Any, ...]]:
     for row in device_entries.rows_of(device_entries.windows(run.path, run.id)):
         yield row.window.step, row.group, row.rank, row.window.stage, row.late_ns, row.error_ns, DEVICE
-
-
-def _is_asked_for(chosen: Selection) -> pl.Expr:
-    """What a run's filters leave of rows from rings and devices; stage rows are filtered already."""
-    import polars as pl
-
-    wanted = (("rank", chosen.ranks), ("step", chosen.steps), ("stage", chosen.stages))
-    return pl.all_horizontal(
-        pl.lit(True), *(pl.col(name).is_in(sorted(values)) for name, values in wanted if values is not None)
-    )
 
 
 def _of_ring(step: RoleStep) -> Iterator[tuple[Any, ...]]:

@@ -280,3 +280,19 @@ def test_a_file_that_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path: 
         writing.write(run, summaries.summarise(run), tmp_path / "taken")
 
     assert [path.name for path in tmp_path.iterdir()] == ["run", "taken"] or not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        ("mstxkit escalate r --stage generate", "mstxkit escalate r --stage generate"),
+        ("look there: mstxkit status r", "mstxkit status r"),
+        ("rings are needed", None),
+        ("two jobs in one folder: `mstxkit status r` shows which process is which rank", None),
+    ],
+)
+def test_what_can_be_copied_is_a_command(words: str, command: str | None) -> None:
+    page = document._advice(words)
+
+    assert re.findall(r'<code id="next-command">(.*?)</code>', page) == ([] if command is None else [command])
+    assert ("Copy" in page) is (command is not None)
