@@ -46,7 +46,7 @@ class OwnDescriptor(NamedTuple):
     def close(self) -> None:
         """Close it, unless its number is somebody else's by now. Never raises."""
         try:
-            if self.is_ours:
+            if self.is_ours or self.is_removed:
                 os.close(self.number)
         except OSError:
             pass  # somebody was faster
