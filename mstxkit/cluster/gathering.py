@@ -74,14 +74,20 @@ class Gathering:
         names = sorted(name[: -len(suffix)] for name in files if name.endswith(suffix))
         for name in names:
             if name not in self._rings and len(self._rings) < batches.PROCESSES_AT_MOST:
-                number = self._next_number % batches.PROCESSES_AT_MOST
-                self._rings[name] = _Ring(self._folder, name, number, self._read_before(name))
-                self._next_number += 1
+                self._rings[name] = _Ring(self._folder, name, self._free_number(), self._read_before(name))
         handed = [ring.read(files) for ring in self._rings.values()]
         for name in [name for name, ring in self._rings.items() if ring.is_over or name not in names]:
             self._rings.pop(name).remove()
         self.has_steps = self.has_steps or any(_has_step(new.rows) for new in handed if new is not None)
         return [new for new in handed if new is not None]
+
+    def _free_number(self) -> int:
+        """The next one that no other has: they come round, and some processes outlive thousands."""
+        taken = {ring.number for ring in self._rings.values()}
+        while self._next_number % batches.PROCESSES_AT_MOST in taken:
+            self._next_number += 1
+        self._next_number += 1
+        return (self._next_number - 1) % batches.PROCESSES_AT_MOST
 
     def _read_before(self, name: str) -> Mapping[str, Any]:
         """What an earlier keeper has left of this process."""
@@ -118,7 +124,7 @@ class _Ring:
         self._handed = HandedOver(folder / f"{name}{layout.HANDED_OVER_SUFFIX}", position)
         position = whole_number(before.get(_POSITION_OF_RINGS))
         self._entered = HandedOver(folder / f"{name}{layout.RINGS_SUFFIX}", position, OF_COLLECTIVES)
-        self._name, self._number = name, number
+        self._name, self.number = name, number
         self.announced: HandingProcess | None = None
         self.is_over = False
 
@@ -160,7 +166,7 @@ class _Ring:
         texts = {key: text_of(who.get(key)) for key in ("role", "part", "under")}
         rank, pid, world_size = (small_number(who.get(key)) for key in ("rank", "pid", "world_size"))
         return HandingProcess(
-            self._number, self._name, rank, texts["role"], texts["part"], pid or 0, texts["under"], waits,
+            self.number, self._name, rank, texts["role"], texts["part"], pid or 0, texts["under"], waits,
             world_size or 0, stages,
         )  # fmt: skip
 

@@ -38,10 +38,15 @@ class OwnDescriptor(NamedTuple):
         """Is it still what it was?"""
         return _target(self.number) == self.target
 
+    @property
+    def is_removed(self) -> bool:
+        """Is it still what it was, and was its file removed?"""
+        return _target(self.number) == f"{self.target} (deleted)"
+
     def close(self) -> None:
         """Close it, unless its number is somebody else's by now. Never raises."""
         try:
-            if self.is_ours:
+            if self.is_ours or self.is_removed:
                 os.close(self.number)
         except OSError:
             pass  # somebody was faster

@@ -45,8 +45,9 @@ _held = _Held()
 def _held_here() -> dict[str, int]:
     if _held.pid != os.getpid():
         inherited, _held.by_path, _held.lock, _held.pid = _held.by_path, {}, threading.Lock(), os.getpid()
-        for descriptor in inherited.values():
-            _close(descriptor)  # the locks stay the parent's
+        for name, descriptor in inherited.items():  # the locks stay the parent's
+            if _is_still(descriptor, name):  # a daemon has closed it by now, and its number is another file's
+                _close(descriptor)
     return _held.by_path
 
 

@@ -24,6 +24,7 @@ from typing import Callable, Mapping, NamedTuple, Sequence
 
 from ..errors import MstxkitError
 from ..host import folders, identity, life
+from ..host.descriptors import OwnDescriptor
 from ..store import documents
 from . import others
 
@@ -63,7 +64,7 @@ class Claim:
 
     def __init__(self, owner: Owner) -> None:
         self.owner = owner
-        self._file: int | None = None
+        self._file: OwnDescriptor | None = None
 
     def release(self) -> None:
         """Give the device back. Once is enough, more do no harm. Never raises."""
@@ -71,8 +72,9 @@ class Claim:
             return
         file, self._file = self._file, None
         if file is not None:
-            _ignoring_errors(os.ftruncate, file, 0)
-            _ignoring_errors(os.close, file)  # frees the lock
+            if file.is_ours:  # else the program has closed it, and the number may be a file of its own
+                _ignoring_errors(os.ftruncate, file.number, 0)
+            file.close()  # frees the lock
         # Only now: closing any other descriptor of that file would free the lock of the next claim.
         _taken.pop(os.getpid(), None)
 
@@ -87,7 +89,7 @@ class Claim:
                     about = json.dumps({**life.of_this(), **self.owner._asdict()}).encode()
                     _ignoring_errors(os.ftruncate, file, 0)
                     _ignoring_errors(os.pwrite, file, about, 0)  # a full tmpfs: locked all the same
-                    self._file, file = file, -1
+                    self._file, file = OwnDescriptor.of(file, path.name), -1
                     return None
                 # It was removed meanwhile, and whoever comes next would lock another one: once more.
             except (BlockingIOError, PermissionError):

@@ -23,6 +23,8 @@ from .unhandled import Unhandled
 _READS_BYTES = 4096
 # How often it is looked whether the program has closed descriptors of ours.
 _LOOKS_EVERY_S = 5.0
+# At the end: what is still to be sealed is worth more than a thread that does not answer.
+_ENDS_WITHIN_S = 0.2
 
 
 class LastWordsHere:
@@ -69,8 +71,11 @@ class LastWordsHere:
     def _look(self) -> None:
         if self._stacks is not None:
             self._stacks.look()
-        if self._pipe is None or not self._pipe.is_ours:
+        before = self._pipe
+        if before is None or not before.is_ours:
             self._open()
+            if before is not None and before.is_removed:
+                os.write(before.number, b"\0")  # who sleeps in it goes on in the new one
         self.start()
 
     def start(self) -> None:
@@ -91,7 +96,7 @@ class LastWordsHere:
             self._is_over = True
         if self._unhandled is not None:
             self._unhandled.put_back()
-        self._background.pause(deadline)
+        self._background.pause(min(deadline, time.monotonic() + _ENDS_WITHIN_S))
         if self._stacks is not None:
             self._stacks.close()
         self._close(is_removed=True)
@@ -147,10 +152,12 @@ class LastWordsHere:
         return True
 
     def _wake(self) -> None:
-        pipe = self._pipe
+        """Also where the pipe was removed, or its number closed by the program: who sleeps in it hears of neither."""
         try:
-            if pipe is not None and pipe.is_ours:
-                os.write(pipe.number, b"\0")
+            if self._pipe is not None and not (self._pipe.is_ours or self._pipe.is_removed):
+                self._open()
+            if self._pipe is not None:
+                os.write(self._pipe.number, b"\0")
         except OSError as exc:
             faults.note("last_words", exc)
 

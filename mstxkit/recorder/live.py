@@ -35,6 +35,8 @@ _MAP_POPULATE = 0x8000
 _TRIES = 20
 # What a process leaves for others beside its live file.
 _HANDED_ON = (names.HANDED_OVER_SUFFIX, names.RINGS_SUFFIX, names.STACKS_SUFFIX, names.ASK_SUFFIX)
+# A mapping has a descriptor too, and closes its number as it is freed, whosever that is by then: these never are.
+_lost: list[mmap.mmap] = []
 
 
 class LiveFile(NamedTuple):
@@ -171,8 +173,7 @@ def let_go(live: LiveFile) -> None:
     """Unmap, leaving file and pointer where they are, to be adopted."""
     life.let_go(life_of(live.path), remove=False)
     try:
-        live.view.release()
-        live.mapping.close()
+        _unmap(live)
     except BufferError as exc:
         faults.note("live.let_go", exc)  # somebody still looks into it: it is unmapped with the last of them
 
@@ -180,10 +181,20 @@ def let_go(live: LiveFile) -> None:
 def forget(live: LiveFile) -> None:
     """Unmap in a forked child, whose parent may have been looking into it at that moment: then it stays mapped."""
     try:
-        live.view.release()
-        live.mapping.close()
+        _unmap(live)
     except BufferError:
         pass
+
+
+def _unmap(live: LiveFile) -> None:
+    live.view.release()
+    mapping = live.mapping
+    try:
+        if not mapping.closed and mapping.size() != len(mapping):  # by its descriptor
+            raise OSError(errno.EBADF, "another file has its number by now")
+        mapping.close()
+    except OSError:
+        _lost.append(mapping)
 
 
 def take_away(live: LiveFile) -> None:

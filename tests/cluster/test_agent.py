@@ -85,6 +85,22 @@ def test_what_is_new_of_all_processes_goes_on_in_one_batch_and_only_once(place: 
     assert batches.files_in(place.run)[0].stat().st_mode & 0o777 == 0o640
 
 
+def test_who_outlives_thousands_shares_its_number_with_none_of_them(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A number is that of one process at a time: else the rows of rank 0 would be those of a worker of another rank."""
+    monkeypatch.setattr(batches, "PROCESSES_AT_MOST", 3)
+    agent = place.agent()
+    for rank in range(1, 9):
+        place.hand(0, rank)
+        place.hand(rank, rank)
+        agent.turn()
+        place.hand(rank, end=True)
+        agent.turn()
+
+    assert sorted(place.steps()) == [(0, step) for step in range(1, 9)] + [(rank, rank) for rank in range(1, 9)]
+
+
 def test_without_anything_new_the_run_folder_is_not_touched(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = place.agent()
     place.hand(0, 1)

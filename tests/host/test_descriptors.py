@@ -53,6 +53,19 @@ def test_what_was_replaced_as_it_was_opened_is_not_taken_for_ours(
     assert len(program) == 1
 
 
+def test_one_whose_file_was_removed_is_closed_all_the_same(tmp_path: Path) -> None:
+    """It is ours still: each capture left one open for good."""
+    path = tmp_path / "file"
+    descriptor = OwnDescriptor.of(os.open(path, os.O_CREAT | os.O_RDONLY), path.name)
+    path.unlink()
+    before = descriptor.is_ours, descriptor.is_removed
+    descriptor.close()
+
+    assert before == (False, True)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor.number)
+
+
 def test_one_that_was_closed_at_once_is_not_ours_either() -> None:
     number = os.open(__file__, os.O_RDONLY)
     os.close(number)

@@ -109,6 +109,27 @@ def test_a_child_forked_from_c_does_not_keep_its_parents_lock(path: Path) -> Non
     os.kill(int(children[0]), signal.SIGKILL)
 
 
+def test_a_forked_daemon_keeps_the_files_it_opened_after_it_had_closed_all_it_was_given(path: Path) -> None:
+    """A second after its fork it begins to record: by then our numbers are its log's and its sockets'."""
+    status = lives.run(
+        """
+        import os, sys
+        from pathlib import Path
+        from mstxkit.host import life
+        life.hold(Path(sys.argv[1]))
+        if (pid := os.fork()) == 0:
+            os.closerange(3, 1000)
+            own = [os.open("/dev/null", os.O_RDONLY) for _ in range(8)]
+            life.is_held(sys.argv[1])
+            os._exit(sum(not os.path.exists(f"/proc/self/fd/{number}") for number in own))
+        print(os.waitpid(pid, 0)[1])
+        """,
+        path,
+    )
+
+    assert status == "0\n"
+
+
 @pytest.mark.parametrize("harm", ["os.closerange(3, 1000)", "os.unlink(sys.argv[1])"])
 def test_a_lock_that_the_program_lost_is_taken_again(path: Path, harm: str) -> None:
     holder = Holder(path)

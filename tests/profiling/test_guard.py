@@ -126,6 +126,21 @@ def test_a_process_has_one_session_whatever_the_device(tmp_path: Path) -> None:
     taken(guard.take(4, folder=tmp_path)).release()
 
 
+def test_a_file_of_the_program_that_got_the_locks_number_is_neither_emptied_nor_closed(tmp_path: Path) -> None:
+    """A program may close every descriptor that it has, and open its own, in the middle of a session."""
+    claim = taken(guard.take(3, folder=tmp_path))
+    (number,) = [int(fd.name) for fd in Path("/proc/self/fd").iterdir() if fd.resolve() == lock_file(tmp_path)]
+    own = os.open(tmp_path / "own", os.O_RDWR | os.O_CREAT)
+    os.dup2(own, number)
+    os.write(number, b"a checkpoint")
+    claim.release()
+
+    assert (tmp_path / "own").read_bytes() == b"a checkpoint"
+    assert os.path.samestat(os.fstat(number), os.fstat(own))
+    os.close(number)
+    os.close(own)
+
+
 def test_asking_in_the_owning_process_does_not_free_its_lock(peer: Peer, tmp_path: Path) -> None:
     """POSIX frees a lock when its process closes any descriptor of the file."""
     claim = taken(guard.take(3, run="run-a", folder=tmp_path))

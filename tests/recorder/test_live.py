@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 import pytest
 
@@ -53,6 +54,22 @@ def test_its_pointer_says_where_it_is_and_whose(made: live.LiveFile) -> None:
     assert pointer["path"] == str(made.path)
     assert life.is_alive(pointer) is True
     assert identity.process_name(pointer) == made.name
+
+
+@pytest.mark.parametrize("lets_go", [live.let_go, live.forget, live.take_away, live.remove])
+def test_a_file_of_the_program_that_got_its_number_stays_open(
+    tmp_path: Path, lets_go: Callable[[live.LiveFile], None]
+) -> None:
+    """A program may close every descriptor that it has, and open its own: a mapping has one too."""
+    found = make(tmp_path)
+    (number,) = [int(fd.name) for fd in Path("/proc/self/fd").iterdir() if fd.resolve() == found.path]
+    os.close(number)
+    own = os.dup2(os.open("/dev/null", os.O_RDONLY), number)
+    lets_go(found)
+    live.remove(found)
+
+    assert os.path.samestat(os.fstat(own), os.stat("/dev/null"))
+    os.close(own)
 
 
 def test_removed_it_leaves_nothing(tmp_path: Path) -> None:

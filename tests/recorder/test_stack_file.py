@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -11,6 +14,7 @@ from builders import lives
 
 from mstxkit.recorder.last_words import LastWordsHere
 from mstxkit.recorder.unhandled import Unhandled
+from mstxkit.store import stacks
 
 BEGIN = """
     import ctypes, faulthandler, os, signal, sys, threading, mstxkit
@@ -246,3 +250,43 @@ def test_a_look_that_comes_after_the_end_begins_nothing(tmp_path: Path) -> None:
     words.consider()
 
     assert (len(during), list(tmp_path.iterdir())) == (2, [])
+
+
+@pytest.mark.parametrize("harm", ["closed", "removed", "removed and made anew"])
+def test_who_sleeps_in_a_pipe_that_is_lost_ends_all_the_same(tmp_path: Path, harm: str) -> None:
+    """Else each fork would wait for it, and the end of the recorder longer than it may: its last records were lost."""
+    (tmp_path / "live").mkdir()
+    words = LastWordsHere(tmp_path / "live" / "h-1-1.live")
+    words.consider()
+    assert words._pipe is not None and lives.wait_until(lambda: not words._background.lacks_cpu)
+    time.sleep(0.1)  # it is in the kernel by now, most probably
+    if harm == "closed":
+        os.close(words._pipe.number)
+    else:
+        shutil.rmtree(tmp_path / "live")
+    if harm == "removed and made anew":
+        (tmp_path / "live").mkdir()
+        words._look()
+    has_ended = words.leave_off(time.monotonic() + 10)
+    words.end(time.monotonic() + 10)
+
+    assert has_ended
+
+
+def test_who_does_not_answer_at_the_end_leaves_time_to_seal(tmp_path: Path) -> None:
+    asked, goes_on = threading.Event(), threading.Event()
+
+    def hangs() -> None:
+        asked.set()
+        goes_on.wait()
+
+    words = LastWordsHere(tmp_path / "h-1-1.live", hangs)
+    words.consider()
+    (tmp_path / "h-1-1.ask").write_bytes(stacks.ASK_ALL)
+    assert asked.wait(20)
+    deadline = time.monotonic() + 20
+    words.end(deadline)
+    is_left = deadline - time.monotonic()
+    goes_on.set()
+
+    assert is_left > 0

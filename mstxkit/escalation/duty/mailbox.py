@@ -21,6 +21,7 @@ from typing import Any, Mapping, NamedTuple
 from ... import faults
 from ...errors import MstxkitError
 from ...host import folders, identity
+from ...host.descriptors import OwnDescriptor
 from ...host.folder_events import is_local
 from ...store import documents, layout, messages
 from ...store.control_folder import ControlFolder
@@ -227,7 +228,7 @@ class _Turn:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file: int | None = None
+        self._file: OwnDescriptor | None = None
         self._held = False
 
     @property
@@ -244,23 +245,24 @@ class _Turn:
         Raises:
             OSError, MstxkitError: the lock cannot be had.
         """
-        if self._file is None or not documents.is_still(self._file, self.path):
+        if self._file is None or not (self._file.is_ours and documents.is_still(self._file.number, self.path)):
             self.give_up()
             for folder in (self.path.parent.parent, self.path.parent):
                 folders.make_folder(folder)
-            self._file = documents.open_lock_file(self.path)
+            self._file = OwnDescriptor.of(documents.open_lock_file(self.path), self.path.name)
+        number = self._file.number
         if not self._held:
             try:
-                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.lockf(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except (BlockingIOError, PermissionError):
                 return False
             self._held = True
-        os.pwrite(self._file, _BEAT.pack(time.monotonic_ns(), int(looks_within_s * 1e9)), 0)
+        os.pwrite(number, _BEAT.pack(time.monotonic_ns(), int(looks_within_s * 1e9)), 0)
         return True
 
     def is_stalled(self) -> bool:
         """Is the process whose turn it is late with its next look?"""
-        beat = b"" if self._file is None else os.pread(self._file, _BEAT.size, 0)
+        beat = b"" if self._file is None else os.pread(self._file.number, _BEAT.size, 0)
         if len(beat) < _BEAT.size:
             return True
         looked_ns, within_ns = _BEAT.unpack(beat)
@@ -270,7 +272,7 @@ class _Turn:
         """Let another process have its turn."""
         file, self._file, self._held = self._file, None, False
         if file is not None:
-            os.close(file)
+            file.close()
 
 
 class _Source:

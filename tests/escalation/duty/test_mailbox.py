@@ -399,6 +399,32 @@ def test_a_file_that_is_said_to_be_as_it_was_is_read_from_time_to_time(
     box.close()
 
 
+@pytest.mark.parametrize("is_reused", [False, True])
+def test_who_lost_its_turn_as_the_program_closed_its_file_takes_it_again_and_closes_nothing_of_the_program(
+    control: ControlFolder, tmp_path: Path, is_reused: bool
+) -> None:
+    """As daemons do, which open their own files next, with our numbers."""
+    box = Mailbox(control, tmp_path / "host")
+    box.poll()
+    assert box._turn._file is not None
+    number = box._turn._file.number
+    if is_reused:
+        opened = os.open(tmp_path / "own", os.O_RDWR | os.O_CREAT)
+        os.dup2(opened, number)
+        os.close(opened)
+    else:
+        os.close(number)
+    control.send({"id": "one"})
+    has_come = box.poll()
+    own = os.readlink(f"/proc/self/fd/{number}")
+    box.close()
+
+    assert has_come and box.problem is None
+    if is_reused:
+        assert own == str(tmp_path / "own") and (tmp_path / "own").read_bytes() == b""
+        os.close(number)
+
+
 def test_where_news_come_from_depends_on_whose_turn_it_is(
     control: ControlFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
