@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterable, NamedTuple
 
 from .. import faults
-from ..errors import FormatError, MstxkitError
+from ..errors import FormatError, MstxkitError, NewerVersionError
 from ..host import identity, life
 from ..store import documents, layout, livefile, process_pointer, run_file, sealed_place, segment
 from ..store.block_index import Indexed
@@ -127,12 +127,12 @@ class _Left(NamedTuple):
 def _seal_claimed(run: Path, claimed: Path, pointer: Path, left: _Left, go_on: Callable[[], bool]) -> Adopted | None:
     try:
         result = _seal_file(run, left, go_on)
-    except FormatError as exc:
+    except BaseException as exc:
+        if not isinstance(exc, FormatError) or isinstance(exc, NewerVersionError):  # a newer mstxkit can read that
+            os.rename(claimed, pointer)
+            raise
         faults.note("adopt", exc)  # nothing in it can be read: it is left where it is, and no longer announced
         result = None
-    except BaseException:
-        os.rename(claimed, pointer)
-        raise
     # The pointer goes last: until then, whoever comes next does the rest.
     life.let_go(live.life_of(left.path))
     live.forget_folder(left.path.parent)

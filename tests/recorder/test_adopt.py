@@ -188,6 +188,19 @@ def test_a_file_that_is_no_live_file_is_left_where_it_is(run: Path, content: byt
     assert not list((run / "live").iterdir()), "it is announced no more"
 
 
+def test_a_file_of_a_newer_mstxkit_is_left_to_one_that_can_read_it(run: Path) -> None:
+    path = left_by(run, *two_banks())
+    content = path.read_bytes()
+    path.write_bytes(content[:8] + (livefile.VERSION + 1).to_bytes(2, "little") + content[10:])
+    adopted = adopt.collect(run)
+    told = lives.damage(run)
+    path.write_bytes(content)
+
+    assert adopted == [] and faults.counts["adopt"] == 1
+    assert "upgrade it" in told[0]
+    assert adopt.collect(run) and lives.ended(run) == {"a": 2, "b": 1}
+
+
 def test_a_pointer_to_a_file_that_is_gone_is_dropped(run: Path) -> None:
     left_by(run, *two_banks()).unlink()
 
