@@ -175,23 +175,28 @@ class RoleBook:
             self._back.append(new.only(is_back))
             while sum(len(back.rows) for back in self._back) > _BACK_ROWS_AT_MOST:
                 self.late_rows += len(self._back.pop(0).rows)
+        elif self._back and not self._counts_anew.any():  # whoever seemed to had come late
+            self.late_rows += sum(len(back.rows) for back in self._back)
+            self._back.clear()
         self._take(new.only(~is_back))
         came = np.unique(members)
         self._is_awaited[came] = ~self._has_ended[came] & ~self._controllers()[came]
 
     def _are_back(self, new: _Rows, steps: Whole) -> npt.NDArray[np.bool_]:
         """Of which rows does the member count its steps anew? They are far before what it has begun by then, or, where
-        it has begun nothing, what was closed: of another attempt at the job, or of a counter that was set back.
+        it has begun nothing, before what was closed, and the others were through by then: of another attempt at the
+        job, or of a counter that was set back.
         """
         of = new.members
         # Who is where the others are was late, and counts nothing anew.
-        self._counts_anew[of[steps > np.maximum(self._newest[of], self._closed)]] = False
+        self._counts_anew[of[(steps > self._newest[of]) & (steps >= self._closed)]] = False
         # Not what somebody hands over late of the steps that the others are through with.
-        is_behind = (self._newest[of] < 0) & (steps <= self._closed) & (new.entered_s > self._last_s)
+        is_behind = (self._newest[of] < 0) & (steps < self._closed) & (new.entered_s > self._last_s)
         np.maximum.at(self._newest, of[~is_behind], steps[~is_behind])
         is_newest = ~is_behind & (steps == self._newest[of])
         np.maximum.at(self._newest_s, of[is_newest], new.entered_s[is_newest])
-        self._last_s = float(new.entered_s[is_newest].max(initial=self._last_s))
+        left_s = new.entered_s[is_newest] + _seconds(new.rows["span"][is_newest])
+        self._last_s = float(left_s.max(initial=self._last_s))
         is_behind &= self._newest[of] < 0  # else it is where all are
         is_far = (steps < self._newest[of] - OVERLAP_STEPS) | self._counts_anew[of]
         return is_behind | (is_far & (new.entered_s > self._newest_s[of]))

@@ -288,6 +288,29 @@ def test_what_one_host_hands_over_after_the_others_have_ended_is_no_other_attemp
     assert job.controller.state(0).missed_rows == 30
 
 
+@pytest.mark.parametrize("first", [[0], [2, 6]])
+def test_a_host_that_is_heard_of_after_a_step_was_closed_is_with_the_others_from_the_next_on(
+    job: Job, first: list[int]
+) -> None:
+    """It begins the only stage a millisecond later each time, once it has caught up: that is no other attempt."""
+    counted = [*first, *range(first[-1] + 1, 20)]
+    begun = 20 - len(counted)
+    for step in range(20):
+        now_s = 10.0 + step
+        job.send({0: [row(step, 500, at_s=now_s - 0.6)]}, now_s)
+        job.work(now_s + 0.35)
+        if step >= begun:
+            number = counted[step - begun]
+            own = row(number, 500, at_s=now_s - 0.599) if number == step else row(number, 20, at_s=now_s - 0.05)
+            job.send({1: [own]}, now_s + 0.4, "h1")
+        job.work(now_s + 0.8)
+
+    assert [(step.step, len(step.members)) for step in job.closed] == [
+        (step, 1 if step <= first[-1] else 2) for step in range(20)
+    ]
+    assert job.controller.state(0).missed_rows == len(first), "none is kept for another attempt"
+
+
 def test_ranks_that_are_started_again_without_a_word_replace_those_before(job: Job) -> None:
     """Killed hosts say nothing."""
     job.send({0: [row(30)], 1: [row(30)]}, 1.0)
