@@ -189,6 +189,7 @@ class Controller:
             standing = tuple(verdict._replace(step=-1) for verdict in self._judge.standing())
             self._judge = JobJudge(self._judge.settings, self._run, standing)
             self._last.clear()
+            self._rings = LateRings()  # its steps before would come last, and close all up to their numbers
         self._last[step.role] = step.step
 
     @property

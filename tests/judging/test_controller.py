@@ -18,6 +18,7 @@ from mstxkit.judging.judged import Judged
 from mstxkit.judging.steps import OPEN_AT_MOST
 from mstxkit.store import batches
 from mstxkit.store.batches import Batch, HandingProcess
+from mstxkit.store.collectives import CollectiveEntry
 from mstxkit.store.settings_file import LiveSettings
 from mstxkit.store.summaries import StageSummary
 from mstxkit.store.verdicts import COMPUTE, Verdict
@@ -85,6 +86,13 @@ class Job:
         }  # fmt: skip
         sections = [(batches.STAGES, rank, b"".join(row.pack() for row in of)) for rank, of in rows.items()]
         return self.controller.take(decoded(batches.encode(about, sections)), now_s + 1000)
+
+    def enter(self, entries: dict[int, bytes], now_s: float, host: str = "h0") -> None:
+        """A batch of what ranks that were told of have entered."""
+        self.sent[host] += 1
+        head = {"run": RUN, "host": host, "sender": host, "number": self.sent[host], "boot": f"boot of {host}"}
+        frame = batches.encode(head, [(batches.COLLECTIVES, rank, rows) for rank, rows in entries.items()])
+        self.controller.take(decoded(frame), now_s + 1000)
 
     def work(self, now_s: float, at_once: bool = False) -> module.Outcome:
         return self.controller.work(now_s + 1000, at_once)
@@ -352,6 +360,18 @@ def test_steps_that_are_counted_from_an_earlier_one_on_are_judged_by_the_same_pr
     assert [step.step for step in job.closed] == counted[60:], "those before by a judge of their own"
     assert {len(step.members) for step in job.closed} == {2}
     assert job.controller.state(0).missed_rows == 0
+
+
+def test_rings_of_steps_before_a_rollback_that_come_after_it_close_nothing(job: Job) -> None:
+    entries = b"".join(CollectiveEntry(7, number, int((number + 0.9) * S), 0, 1, 0, 1).pack() for number in range(60))
+    counted = [*range(60), *range(20, 30)]
+    for at, step in enumerate(counted):
+        job.send({rank: [row(step, 500, at_s=at + 0.5)] for rank in (0, 1)}, at + 1.0)
+        if at == 59:
+            job.enter({0: entries, 1: entries}, at + 1.0)
+        job.work(at + 1.4)
+
+    assert [step.step for step in job.closed] == counted[60:]
 
 
 def test_one_rank_that_counts_otherwise_holds_up_nobody_for_good(job: Job) -> None:
