@@ -149,6 +149,22 @@ def test_who_does_not_come_is_waited_for_only_so_long_and_then_no_more_until_it_
     assert [len(step.members) for step in job.closed] == [2, 1, 1, 2]
 
 
+def test_a_rank_that_does_nothing_in_every_third_step_has_not_gone_and_the_others_are_judged() -> None:
+    job, verdicts = Job(), list[Verdict]()
+    for step in range(31):
+        now_s = 10.0 + step
+        there = range(3 if step % 3 else 4)
+        took_ms = [300 if rank == 1 else 200 for rank in there]
+        job.send({
+            rank: [row(step, took_ms[rank], 1, now_s - 0.9), row(step, 300, 2, now_s - 0.5)] for rank in there
+        }, now_s)  # fmt: skip
+        verdicts += job.work(now_s + 0.4).verdicts
+    job.work(50.0, at_once=True)
+
+    assert {(verdict.kind, verdict.stage, verdict.rank) for verdict in verdicts} == {(COMPUTE, "actor_generate", 1)}
+    assert job.controller.state(0).judged_steps == (21,)
+
+
 def test_what_comes_after_its_step_was_closed_is_counted(job: Job) -> None:
     job.send({0: [row(0)], 1: [row(0)]}, 1.0)
     job.work(2.0)
