@@ -154,18 +154,19 @@ class Controller:
         for book in self._books.values():
             for step in book.due(now_s, self._closing, at_once):
                 self._begin_anew_before(step)
+                step = self._with_errors(step)
                 judged = self._close(step, now_s)
                 verdicts += judged.verdicts
                 wants += judged.wants
                 steps.append(self._note(step, int(now_s * _NS)))
                 self._rings.closed(step)
         for step in self._rings.due(now_s, at_once):
-            verdicts += self._close(step, now_s).verdicts
+            verdicts += self._close(self._with_errors(step), now_s).verdicts
         self._ask_for_rings(wants, now_s)
         return Outcome(tuple(verdicts), tuple(wants), len(steps), tuple(steps))
 
     def _close(self, step: RoleStep, now_s: float) -> Judged:
-        step = self._with_errors(step)._replace(cpu=self._cpu.of(step.members))
+        step = step._replace(cpu=self._cpu.of(step.members))
         if self._on_step is not None:
             self._on_step(step)
         return self._judge.close(step, int(now_s * _NS)) if self._judges else Judged()

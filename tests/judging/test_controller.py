@@ -467,6 +467,17 @@ def test_the_figures_are_of_the_step_that_was_judged_last(job: Job) -> None:
     assert 0 < values["mstxkit/wait_ratio"] < 1
 
 
+@pytest.mark.parametrize(("late_ms", "late_rank"), [(80, None), (140, 1)])
+def test_nobody_is_shown_as_late_by_less_than_the_clocks_of_two_hosts_may_differ(
+    job: Job, late_ms: int, late_rank: int | None
+) -> None:
+    for rank, host, at_s in ((0, "h0", 1.0), (1, "h1", 1.0 + late_ms / 1000)):
+        job.send({rank: [row(0, 300, at_s=at_s)]}, 2.0, host)
+    (role,) = job.work(3.0).figures
+
+    assert next((late.rank for late in role.late), None) == late_rank
+
+
 def test_the_job_is_shown_with_a_role_too_many_to_be_judged(job: Job) -> None:
     for role, host in (("actor", "h0"), ("reward", "h1")):
         job.send({0: [row(0)], 1: [row(0)]}, 1.0, host, role)
