@@ -79,7 +79,7 @@ class Desk:
         self._life: JudgeLife | None = None
         self._life_s = 0.0
         self._figures, self._job_s = Figures(), 0.0
-        self.outcome_steps = 0
+        self.outcome_steps, self._has_read = 0, False
 
     def look(self, reads: bool = True) -> list[Verdict]:
         """Take what has come through the run, judge what is due, and write what is new. What the run folder does not
@@ -131,13 +131,16 @@ class Desk:
             self._lock = -1
 
     def _read(self, now_s: float) -> Iterator[Outcome]:
-        """Batches of all hosts in the order in which they were made."""
+        """Batches of all hosts in the order in which they were made. How long ago those were made that were there at
+        the first look, their hosts' clocks say; others come now, whatever clocks say.
+        """
         files = [file.read() for file in self._of_hosts(now_s)]
         for batch in heapq.merge(*files, key=lambda batch: batch.time_s):
-            made_s = min(now_s, batch.time_s or now_s)
+            made_s = now_s if self._has_read else min(now_s, batch.time_s or now_s)
             if self.controller.is_due(made_s):
                 yield self._kept(self.controller.work(made_s))
             self.controller.take(batch, made_s)
+        self._has_read = True
 
     def _kept(self, outcome: Outcome) -> Outcome:
         new = [role for role in outcome.figures if not self._was_judged(role)]

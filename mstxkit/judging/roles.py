@@ -36,6 +36,8 @@ _STEP_FOLLOWS, _STEP_AT_MOST = 0.1, 3.0
 _ASKS_SHARE = 0.75
 # Who has been slow for more steps than this is not only late now and then.
 _LASTS_STEPS = 5
+# The numbers of so many steps are remembered: some count by tens.
+_REMEMBERED = 256
 # For so many steps a link that may be slow is no reason to say that all are.
 _LINK_FIRST_STEPS = 15
 INPUT_STAGE = "load_batch"
@@ -57,7 +59,7 @@ class RoleHistory:
         # Times are compared as logarithms of so much more: it must not move with every step, or all levels would.
         self._base_s = 0.0
         self.holding, self.links, self._stalls = Holding(), Links(), Stalls()
-        self.ring_steps: deque[int] = deque(maxlen=32)
+        self.ring_steps, self._judged = deque[int](maxlen=_REMEMBERED), deque[int](maxlen=_REMEMBERED)
         self._norms, self._levels = Norms(), Levels(FEATURES)
         self._losses = Losses(self._norms)
         self._keys: tuple[str, ...] = ()
@@ -116,6 +118,7 @@ class RoleHistory:
         explained: set[str],
     ) -> RoleFound:  # fmt: skip
         measured = self._measure(step, pieces)
+        self._judged.append(step.step)
         self.judged_steps += may_judge and len(step.members) > 1
         findings = self._slow_ranks(measured, settings, may_judge)
         findings = [held_up(finding, step.cpu, self.step_s) for finding in findings]
@@ -276,7 +279,7 @@ class RoleHistory:
             kind = measured.kinds[piece]
             if kind.stage in explained or kind.where == INSIDE:
                 continue
-            is_hidden = self._is_hidden(measured, piece) and not self._rings_since(step.step - int(change.steps[piece]))
+            is_hidden = self._is_hidden(measured, piece) and not self._rings_since(int(change.steps[piece]))
             if asks[piece] and is_hidden:
                 asked.append(kind.stage)
             is_link = self.links.suspects(kind.stage) and change.steps[piece] <= _LINK_FIRST_STEPS
@@ -305,9 +308,15 @@ class RoleHistory:
         kind = measured.kinds[piece]
         return len(self.members) > 1 and measured.mode[piece] != FREE and kind.where in (IN, BEHIND)
 
-    def _rings_since(self, since: int) -> bool:
-        """Have there been rings of enough steps since then?"""
-        return sum(step > since for step in self.ring_steps) >= 3
+    def _rings_since(self, steps: int) -> bool:
+        """Have there been rings of enough of the last so many steps?"""
+        since = _first_of(self._judged, steps)
+        return sum(step >= since for step in self.ring_steps) >= 3
+
+    def since(self, finding: Finding) -> int:
+        """The number of the first step in which it was seen, as far back as steps are remembered."""
+        by_rings = finding.key.where in (INSIDE, LINK)
+        return _first_of(self.ring_steps if by_rings else self._judged, finding.steps)
 
     def _late_rings(self, step: RoleStep, settings: JudgeSettings) -> RoleFound:
         """The collectives of a step that was closed before."""
@@ -422,3 +431,8 @@ class RoleHistory:
         if self._ended_s is not None:
             self._ended_s = np.where(places >= 0, np.append(self._ended_s, np.nan)[places], np.nan)
         self.members, self._keys = step.members, keys
+
+
+def _first_of(numbers: deque[int], steps: int) -> int:
+    """Of the last so many of these steps."""
+    return numbers[-min(max(1, steps), len(numbers))]

@@ -34,7 +34,7 @@ class Stalls:
 
     def __init__(self) -> None:
         self._stalls: deque[Stall] = deque(maxlen=_STEPS * _A_STEP_AT_MOST)
-        self._steps = 0
+        self._numbers: deque[int] = deque(maxlen=_STEPS)
 
     def add(
         self, settings: jitter.Jitter, step: int, measured: MeasuredStep, noise: Matrix, seconds: Matrix, step_s: float,
@@ -52,7 +52,8 @@ class Stalls:
             but: (M,) of whom it is known that they are slow all the time.
             lost_s: What the step loses by so many seconds of a member in a piece (where, stage, place, seconds).
         """
-        self._steps = min(_STEPS, self._steps + 1)
+        if step not in self._numbers:
+            self._numbers.append(step)
         lasting = {key for key, lasts in zip(keys, but.tolist()) if lasts}
         if lasting and any(stall.member in lasting for stall in self._stalls):
             self._stalls = deque((stall for stall in self._stalls if stall.member not in lasting), self._stalls.maxlen)
@@ -63,7 +64,7 @@ class Stalls:
             peer, kind = peers[member], measured.kinds[piece]
             lost = lost_s(kind.where, kind.stage, member, float(seconds[member, piece]))
             self._stalls.append(Stall(step, kind.stage, keys[member], peer.host, lost))
-        while self._stalls and self._stalls[0].step <= step - _STEPS:
+        while self._stalls and self._stalls[0].step < self._numbers[0]:
             self._stalls.popleft()
         return self._finding(settings, step_s, peers, keys)
 
@@ -71,10 +72,10 @@ class Stalls:
         self, settings: jitter.Jitter, step_s: float, peers: tuple[Peer, ...], keys: tuple[str, ...]
     ) -> list[Finding]:
         stalls = self._stalls
-        lost_s = sum(stall.lost_s for stall in stalls) / max(1, self._steps)
+        lost_s = sum(stall.lost_s for stall in stalls) / len(self._numbers)
         steps = len({stall.step for stall in stalls})
-        is_enough = self._steps >= _STEPS // 2 and lost_s >= settings.impact * step_s
-        if not is_enough or not jitter.fires(settings, steps, self._steps):
+        is_enough = len(self._numbers) >= _STEPS // 2 and lost_s >= settings.impact * step_s
+        if not is_enough or not jitter.fires(settings, steps, len(self._numbers)):
             return []
         stage = Counter(stall.stage for stall in stalls).most_common(1)[0][0]
         member, of_member = Counter(stall.member for stall in stalls).most_common(1)[0]

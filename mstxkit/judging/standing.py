@@ -111,8 +111,7 @@ class StandingVerdict:
     @classmethod
     def begin(cls, finding: Finding, role: str, step: int, history: RoleHistory) -> StandingVerdict:
         """A verdict that was not there before; it is not said yet."""
-        since = max(0, step - finding.steps + 1)
-        seen = history.seen(finding.key)
+        since, seen = history.since(finding), history.seen(finding.key)
         rank = history.members[finding.place].rank if finding.place >= 0 else None
         text = "\n".join([role, *finding.key, *map(str, finding.group), str(since)])
         verdict = Verdict(

@@ -97,7 +97,7 @@ class RoleBook:
         self._places: dict[str, int] = {}
         self._by_rank: dict[tuple[int | None, str], str] = {}
         self._is_awaited = np.zeros(0, bool)
-        self._has_ended = np.zeros(0, bool)
+        self._has_ended, self._was_there = np.zeros(0, bool), np.zeros(0, bool)
         self._newest, self._newest_s = np.zeros(0, np.int64), np.zeros(0)
         self._counts_anew, self._back, self._forward_s = np.zeros(0, bool), list[_Rows](), 0.0
         self._last_s = -np.inf
@@ -128,7 +128,8 @@ class RoleBook:
             return -1
         self._places[peer.process], self._members[number] = number, peer
         self._is_awaited[number], self._has_ended[number] = not peer.is_controller, False
-        self._newest[number], self._newest_s[number], self._counts_anew[number] = -1, -np.inf, False
+        self._newest[number], self._newest_s[number] = -1, -np.inf
+        self._counts_anew[number] = self._was_there[number] = False
         return number
 
     def _end_same(self, peer: Peer) -> None:
@@ -151,7 +152,7 @@ class RoleBook:
             return -1
         self._members.append(Peer(None))
         self._is_awaited = np.append(self._is_awaited, False)
-        self._has_ended = np.append(self._has_ended, False)
+        self._has_ended, self._was_there = np.append(self._has_ended, False), np.append(self._was_there, False)
         self._newest, self._newest_s = np.append(self._newest, -1), np.append(self._newest_s, -np.inf)
         self._counts_anew = np.append(self._counts_anew, False)
         return len(self._members) - 1
@@ -175,23 +176,28 @@ class RoleBook:
             self._back.append(new.only(is_back))
             while sum(len(back.rows) for back in self._back) > _BACK_ROWS_AT_MOST:
                 self.late_rows += len(self._back.pop(0).rows)
+        elif self._back and not self._counts_anew.any():  # whoever seemed to had come late
+            self.late_rows += sum(len(back.rows) for back in self._back)
+            self._back.clear()
         self._take(new.only(~is_back))
         came = np.unique(members)
         self._is_awaited[came] = ~self._has_ended[came] & ~self._controllers()[came]
 
     def _are_back(self, new: _Rows, steps: Whole) -> npt.NDArray[np.bool_]:
         """Of which rows does the member count its steps anew? They are far before what it has begun by then, or, where
-        it has begun nothing, what was closed: of another attempt at the job, or of a counter that was set back.
+        it has begun nothing, before what was closed, and the others were through by then: of another attempt at the
+        job, or of a counter that was set back.
         """
         of = new.members
         # Who is where the others are was late, and counts nothing anew.
-        self._counts_anew[of[steps > np.maximum(self._newest[of], self._closed)]] = False
+        self._counts_anew[of[(steps > self._newest[of]) & (steps >= self._closed)]] = False
         # Not what somebody hands over late of the steps that the others are through with.
-        is_behind = (self._newest[of] < 0) & (steps <= self._closed) & (new.entered_s > self._last_s)
+        is_behind = (self._newest[of] < 0) & (steps < self._closed) & (new.entered_s > self._last_s)
         np.maximum.at(self._newest, of[~is_behind], steps[~is_behind])
         is_newest = ~is_behind & (steps == self._newest[of])
         np.maximum.at(self._newest_s, of[is_newest], new.entered_s[is_newest])
-        self._last_s = float(new.entered_s[is_newest].max(initial=self._last_s))
+        left_s = new.entered_s[is_newest] + _seconds(new.rows["span"][is_newest])
+        self._last_s = float(left_s.max(initial=self._last_s))
         is_behind &= self._newest[of] < 0  # else it is where all are
         is_far = (steps < self._newest[of] - OVERLAP_STEPS) | self._counts_anew[of]
         return is_behind | (is_far & (new.entered_s > self._newest_s[of]))
@@ -207,6 +213,7 @@ class RoleBook:
         self._newest[self._counts_anew], self._newest_s[self._counts_anew] = -1, -np.inf
         back, self._back = [back.only(self._counts_anew[back.members]) for back in self._back], []
         self._closed, self._counts_anew = -1, np.zeros_like(self._counts_anew)
+        self._was_there[:] = False
         for rows in back:
             self.put(*rows)
 
@@ -280,12 +287,17 @@ class RoleBook:
         return len(self._tables) > OPEN_AT_MOST or (held > TABLE_BYTES_AT_MOST and len(self._tables) > 1)
 
     def _as_step(self, step: int, values: Seconds) -> RoleStep | None:
-        """Those members and stages of which there is anything, by rank."""
+        """Those members and stages of which there is anything, by rank; and who did something before it and after it:
+        that one is not gone.
+        """
         has_any = ~np.isnan(values[_TOTAL])
-        members = np.flatnonzero(has_any.any(axis=1))
+        count = len(has_any)
+        is_there = has_any.any(axis=1) | (self._was_there[:count] & (self._newest[:count] > step))
+        self._was_there[:count] |= is_there
+        members = np.flatnonzero(is_there)
         members = np.array(sorted(members, key=lambda number: _order(self._members[number])), np.int64)
         stages = np.flatnonzero(has_any.any(axis=0))
-        if not len(members):
+        if not len(stages):
             return None
         kept = values[:, members[:, None], stages]
         names = list(self._stages)

@@ -18,6 +18,7 @@ from mstxkit.judging.judged import Judged
 from mstxkit.judging.steps import OPEN_AT_MOST
 from mstxkit.store import batches
 from mstxkit.store.batches import Batch, HandingProcess
+from mstxkit.store.collectives import CollectiveEntry
 from mstxkit.store.settings_file import LiveSettings
 from mstxkit.store.summaries import StageSummary
 from mstxkit.store.verdicts import COMPUTE, Verdict
@@ -86,6 +87,13 @@ class Job:
         sections = [(batches.STAGES, rank, b"".join(row.pack() for row in of)) for rank, of in rows.items()]
         return self.controller.take(decoded(batches.encode(about, sections)), now_s + 1000)
 
+    def enter(self, entries: dict[int, bytes], now_s: float, host: str = "h0") -> None:
+        """A batch of what ranks that were told of have entered."""
+        self.sent[host] += 1
+        head = {"run": RUN, "host": host, "sender": host, "number": self.sent[host], "boot": f"boot of {host}"}
+        frame = batches.encode(head, [(batches.COLLECTIVES, rank, rows) for rank, rows in entries.items()])
+        self.controller.take(decoded(frame), now_s + 1000)
+
     def work(self, now_s: float, at_once: bool = False) -> module.Outcome:
         return self.controller.work(now_s + 1000, at_once)
 
@@ -139,6 +147,22 @@ def test_who_does_not_come_is_waited_for_only_so_long_and_then_no_more_until_it_
     job.send({0: [row(3)]}, 24.6)
     assert job.work(25.0).steps == 1
     assert [len(step.members) for step in job.closed] == [2, 1, 1, 2]
+
+
+def test_a_rank_that_does_nothing_in_every_third_step_has_not_gone_and_the_others_are_judged() -> None:
+    job, verdicts = Job(), list[Verdict]()
+    for step in range(31):
+        now_s = 10.0 + step
+        there = range(3 if step % 3 else 4)
+        took_ms = [300 if rank == 1 else 200 for rank in there]
+        job.send({
+            rank: [row(step, took_ms[rank], 1, now_s - 0.9), row(step, 300, 2, now_s - 0.5)] for rank in there
+        }, now_s)  # fmt: skip
+        verdicts += job.work(now_s + 0.4).verdicts
+    job.work(50.0, at_once=True)
+
+    assert {(verdict.kind, verdict.stage, verdict.rank) for verdict in verdicts} == {(COMPUTE, "actor_generate", 1)}
+    assert job.controller.state(0).judged_steps == (21,)
 
 
 def test_what_comes_after_its_step_was_closed_is_counted(job: Job) -> None:
@@ -297,6 +321,29 @@ def test_what_one_host_hands_over_after_the_others_have_ended_is_no_other_attemp
     assert job.controller.state(0).missed_rows == 30
 
 
+@pytest.mark.parametrize("first", [[0], [2, 6]])
+def test_a_host_that_is_heard_of_after_a_step_was_closed_is_with_the_others_from_the_next_on(
+    job: Job, first: list[int]
+) -> None:
+    """It begins the only stage a millisecond later each time, once it has caught up: that is no other attempt."""
+    counted = [*first, *range(first[-1] + 1, 20)]
+    begun = 20 - len(counted)
+    for step in range(20):
+        now_s = 10.0 + step
+        job.send({0: [row(step, 500, at_s=now_s - 0.6)]}, now_s)
+        job.work(now_s + 0.35)
+        if step >= begun:
+            number = counted[step - begun]
+            own = row(number, 500, at_s=now_s - 0.599) if number == step else row(number, 20, at_s=now_s - 0.05)
+            job.send({1: [own]}, now_s + 0.4, "h1")
+        job.work(now_s + 0.8)
+
+    assert [(step.step, len(step.members)) for step in job.closed] == [
+        (step, 1 if step <= first[-1] else 2) for step in range(20)
+    ]
+    assert job.controller.state(0).missed_rows == len(first), "none is kept for another attempt"
+
+
 def test_ranks_that_are_started_again_without_a_word_replace_those_before(job: Job) -> None:
     """Killed hosts say nothing."""
     job.send({0: [row(30)], 1: [row(30)]}, 1.0)
@@ -338,6 +385,18 @@ def test_steps_that_are_counted_from_an_earlier_one_on_are_judged_by_the_same_pr
     assert [step.step for step in job.closed] == counted[60:], "those before by a judge of their own"
     assert {len(step.members) for step in job.closed} == {2}
     assert job.controller.state(0).missed_rows == 0
+
+
+def test_rings_of_steps_before_a_rollback_that_come_after_it_close_nothing(job: Job) -> None:
+    entries = b"".join(CollectiveEntry(7, number, int((number + 0.9) * S), 0, 1, 0, 1).pack() for number in range(60))
+    counted = [*range(60), *range(20, 30)]
+    for at, step in enumerate(counted):
+        job.send({rank: [row(step, 500, at_s=at + 0.5)] for rank in (0, 1)}, at + 1.0)
+        if at == 59:
+            job.enter({0: entries, 1: entries}, at + 1.0)
+        job.work(at + 1.4)
+
+    assert [step.step for step in job.closed] == counted[60:]
 
 
 def test_one_rank_that_counts_otherwise_holds_up_nobody_for_good(job: Job) -> None:
@@ -416,6 +475,17 @@ def test_the_figures_are_of_the_step_that_was_judged_last(job: Job) -> None:
     assert values["mstxkit/tokens_per_s/actor_generate"] == pytest.approx(100_000)
     assert values["mstxkit/verdicts"] == 1
     assert 0 < values["mstxkit/wait_ratio"] < 1
+
+
+@pytest.mark.parametrize(("late_ms", "late_rank"), [(80, None), (140, 1)])
+def test_nobody_is_shown_as_late_by_less_than_the_clocks_of_two_hosts_may_differ(
+    job: Job, late_ms: int, late_rank: int | None
+) -> None:
+    for rank, host, at_s in ((0, "h0", 1.0), (1, "h1", 1.0 + late_ms / 1000)):
+        job.send({rank: [row(0, 300, at_s=at_s)]}, 2.0, host)
+    (role,) = job.work(3.0).figures
+
+    assert next((late.rank for late in role.late), None) == late_rank
 
 
 def test_the_job_is_shown_with_a_role_too_many_to_be_judged(job: Job) -> None:

@@ -17,6 +17,7 @@ from mstxkit.judging.desk import Desk
 from mstxkit.judging.evidence import RoleStep
 from mstxkit.judging.steps import Closing
 from mstxkit.store import batches, layout, run_file, verdicts
+from mstxkit.store.batches import HandingProcess
 from mstxkit.store.handed_over import SummaryRing
 
 RANKS, STEP_NS = 3, 20_000_000
@@ -115,6 +116,30 @@ def test_what_could_not_be_read_once_is_read_at_the_next_look(job: Job, monkeypa
     desk.look()
 
     assert (before, len(job.steps)) == (0, 39)
+
+
+@pytest.mark.parametrize("ahead_s", [0.0, 3600.0])
+def test_each_host_is_waited_for_however_far_the_clock_of_who_judges_is_ahead_of_theirs(
+    job: Job, monkeypatch: pytest.MonkeyPatch, ahead_s: float
+) -> None:
+    monkeypatch.setattr(module, "_LISTED_EVERY_S", 0.0)
+    desk, now_ns = Desk(job.run, job.run_id, "controller", Closing(60.0, 600.0)), time.monotonic_ns()
+    desk.look()
+    (job.run / layout.SUMMARIES).mkdir()
+    for step in range(10):
+        for rank, host in enumerate(("h0", "h1")):
+            process = HandingProcess(0, f"{host}-1", rank, "actor", stages=handing_rank.STAGES)
+            head = {
+                "run": job.run_id, "host": host, "boot": "b", "sender": host, "number": step,
+                "clock": [now_ns, int((time.time() - ahead_s) * 1e9), 100], "processes": [process.as_json()],
+            }  # fmt: skip
+            rows = handing_rank.rows_of(step, rank, 1, now_ns + step * STEP_NS, STEP_NS)
+            with open(job.run / layout.SUMMARIES / f"{host}.mxb", "ab") as file:
+                file.write(batches.encode(head, [(batches.STAGES, 0, rows)]))
+            desk.look()
+    desk.judge(time.time(), at_once=True)
+
+    assert job.steps == [(step, 2) for step in range(10)]
 
 
 def test_who_judges_looks_again_just_when_a_step_is_settled(job: Job) -> None:

@@ -225,6 +225,28 @@ def test_what_is_lost_before_the_first_stage_is_seen_where_steps_are_counted_by_
     assert causes(lines([step._replace(step=10 * step.step) for step in steps])) == {("input", "load_batch", 3)}
 
 
+@pytest.mark.parametrize(
+    ("fault", "shape"),
+    [
+        (InjectedFault("jitter", "reward", rank=1, factor=1.5, since=30), JobShape(ranks=2, mismatch=0.3, step_s=2.0)),
+        (InjectedFault("all", "actor_update", factor=2.0, since=30), JobShape(ranks=4, step_s=2.0)),
+        (InjectedFault("before", "actor_generate", rank=1, factor=1.5, since=30), JobShape(ranks=4, step_s=2.0)),
+    ],
+)
+def test_what_steps_show_is_the_same_where_they_are_counted_by_tens(fault: InjectedFault, shape: JobShape) -> None:
+    """Since when it is true, and whether rings have shown that nobody is late inside, too."""
+    said = {}
+    for by in (1, 10):
+        job, judge, verdicts = SimulatedJob(shape, 1, [fault]), JobJudge(), list[Verdict]()
+        for step in job.steps(100):
+            done = judge.close(step._replace(step=by * step.step))
+            job.grant([want._replace(since_step=step.step - 4, until_step=step.step + 2) for want in done.wants])
+            verdicts += done.verdicts
+        said[by] = [(v.kind, v.stage, v.rank, (v.since_step or 0) // by, (v.step or 0) // by) for v in verdicts]
+
+    assert said[1] and said[1] == said[10]
+
+
 def test_who_was_blamed_first_is_blamed_no_more_while_all_wait_for_another_rank() -> None:
     judge = JobJudge()
     said = lines(alone(90, slow=(2, 1.3, 10), also_slow=(1, 3.0, 40)), judge)
