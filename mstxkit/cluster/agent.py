@@ -16,7 +16,7 @@ from ..errors import MstxkitError
 from ..host import identity, jitter
 from ..store import batches, collectives, documents, layout, settings_file, whereabouts
 from ..store.settings_file import Figures
-from . import clocks, gathering
+from . import batch_log, clocks, gathering
 from .batch_log import BatchLog
 from .gathering import Gathering
 from .homes import Homes
@@ -46,7 +46,8 @@ class Agent:
         self._gathering, self._log = Gathering(folder), BatchLog(run, folder)
         self._homes = Homes(run, run_id, folder, judges, metrics)
         self._sender, self._number, self._unannounced_bytes = os.urandom(6).hex(), 0, 0
-        self._next_s, self._compared_s, self._settings, self._said_settings = 0.0, 0.0, 0, 0
+        self._next_s, self._settings, self._said_settings = 0.0, 0, 0
+        self._compared_s, self._offset_ns = 0.0, 0  # the wall clock with the disk's, and with CLOCK_MONOTONIC
         self._figures: Figures | None = None
         self._looks = jitter.Every(_LOOKS_EVERY_S, "figures", time.monotonic())
         self._states: dict[Path, tuple[int, ...]] = {}
@@ -152,10 +153,12 @@ class Agent:
 
     def _clock(self) -> list[int]:
         """CLOCK_MONOTONIC, the wall clock as all hosts have it, half the bracket in which that was asked; ns."""
-        if time.monotonic() >= self._compared_s:
+        half, mono, wall = min(_asked() for _ in range(3))
+        is_set, self._offset_ns = abs(wall - mono - self._offset_ns) > batch_log.ALIKE_NS, wall - mono
+        if is_set or time.monotonic() >= self._compared_s:
             is_vague = self._log.look_at_clock()
             self._compared_s = time.monotonic() + (clocks.FIRST_S if is_vague else clocks.EVERY_S)
-        (half, mono, wall), (ahead, error) = min(_asked() for _ in range(3)), self._log.ahead_ns
+        ahead, error = self._log.ahead_ns
         return [mono, wall + ahead, half + error]
 
 

@@ -21,7 +21,7 @@ FILE_BYTES = 32 << 20
 # What the run folder did not take is kept, and tried again.
 WAITING_BYTES = 1 << 20
 # Files are stamped to some milliseconds. Of a disk that stamps to whole seconds the clock is not known.
-_ALIKE_NS = 25_000_000
+ALIKE_NS = 25_000_000
 # The quickest of so many answers counts: the first may have to open the file.
 _LOOKS = 2
 
@@ -84,13 +84,13 @@ class BatchLog:
         except (OSError, CaptureError):
             return False
         off_ns = abs(ahead_ns - self.ahead_ns[0])
-        if off_ns > half_ns + _ALIKE_NS:
-            self.ahead_ns = ahead_ns, half_ns + _ALIKE_NS
+        if off_ns > half_ns + ALIKE_NS:
+            self.ahead_ns = ahead_ns, half_ns + ALIKE_NS
             off = f"the wall clock of {identity.host()} is {-ahead_ns / 1e9:+.3f} s off that of the run folder's disk"
             faults.say_once(f"{off}: its times are put right by that")
         else:
             self.ahead_ns = self.ahead_ns[0], off_ns + half_ns
-        return half_ns > _ALIKE_NS
+        return half_ns > ALIKE_NS
 
     def _looked(self, path: Path) -> tuple[int, int]:
         """Half of what the answer took, which is the error of what it says: by how much its clock is ahead; ns."""

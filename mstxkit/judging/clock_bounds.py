@@ -157,7 +157,8 @@ class _HostClock:
             offset_ns: CLOCK_REALTIME less CLOCK_MONOTONIC.
         """
         self._looks += 1
-        if half_ns <= self._wall[0] or self._looks > _BRACKETS:
+        is_set = abs(offset_ns - self._wall[1]) > WALL_ERROR_NS + half_ns  # or its host was asleep
+        if half_ns <= self._wall[0] or self._looks > _BRACKETS or is_set:
             self._wall, self._looks = (half_ns, offset_ns), 0
 
     def by_wall(self) -> tuple[int, float] | None:

@@ -158,6 +158,18 @@ class TestTheClockOfTheDisk:
         assert abs(wall_after - mono_after - right_ns) < 50_000_000
         assert second.head["is_off"] is True
 
+    def test_a_wall_clock_that_is_set_is_compared_at_once(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+        wall_ns, agent = time.time_ns, place.agent()
+        for step, off_ns in enumerate((0, 10**9), 1):
+            monkeypatch.setattr(time, "time_ns", lambda off_ns=off_ns: wall_ns() + off_ns)
+            place.hand(0, step)
+            agent.turn()
+
+        before, after = place.batches()
+        mono, wall, _ = after.clock or (0, 0, 0)
+        assert abs(wall - mono - (wall_ns() - time.monotonic_ns())) < 50_000_000
+        assert (before.head["is_off"], after.head["is_off"]) == (False, True)
+
     def test_of_a_disk_that_stamps_to_whole_seconds_it_is_not_known(
         self, place: Place, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -167,6 +167,15 @@ class TestHostClocks:
         assert set(error) == {WALL_ERROR_NS + 7}
         assert np.isinf(clocks.aligned("unheard of", self.AT)[1]).all()
 
+    def test_a_wall_clock_that_is_set_counts_at_once_however_quick_the_looks_before_were(self) -> None:
+        """As of a host that was asleep; what is within the errors is no news."""
+        clocks = HostClocks("here", 42)
+        for offset_ns in (4000, 4000 + WALL_ERROR_NS, 4000 + S):
+            clocks.take("there", (1000, 1000 + offset_ns, 7 if offset_ns == 4000 else 900), None)
+            placed = int(clocks.aligned("there", self.AT[:1])[0][0] - self.AT[0])
+
+            assert placed == (4000 + S if offset_ns > S else 4000)
+
     def test_an_exchange_counts_where_it_is_narrower(self) -> None:
         clocks = HostClocks("here", 42)
         clocks.take(
