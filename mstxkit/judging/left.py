@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Container, Iterable, Iterator, NamedTuple
 
-from ..store.verdicts import ALL_SLOW, COMPUTE, INPUT, JITTER, NOT_ENOUGH_EVIDENCE, Verdict
+from ..store.verdicts import ALL_SLOW, COMPUTE, IMBALANCE, INPUT, JITTER, NOT_ENOUGH_EVIDENCE, Verdict
 from .evidence import RoleStep
 from .findings import Key
 from .links import LINK
@@ -113,9 +113,11 @@ def _share_left(verdict: Verdict, history: RoleHistory) -> float | None:
     ratio, where, stage = _number(verdict, "excess_ratio"), verdict.evidence.get("where"), verdict.stage
     if ratio is None or ratio <= 0 or not isinstance(where, str) or stage is None:
         return None
-    if verdict.rank is not None:
+    if verdict.rank is not None or verdict.kind in (COMPUTE, INPUT, IMBALANCE):
         members = [key_of(peer) for peer in history.members if peer.rank == verdict.rank]
-        seen = history.seen(Key(verdict.kind, where, stage, members[0])) if members else None
+        # Of several without a rank nobody knows which one it was.
+        is_known = len(members) == 1 or (members and verdict.rank is not None)
+        seen = history.seen(Key(verdict.kind, where, stage, members[0])) if is_known else None
         return None if seen is None else seen.excess / math.log1p(ratio)
     usual_s, now_s = _number(verdict, "usual_s"), history.took_s(where, stage, verdict.group)
     if now_s is None or usual_s is None or usual_s <= 0 or now_s <= 0:

@@ -144,3 +144,20 @@ def test_one_cause_has_one_verdict_also_where_the_next_judge_sees_it_otherwise(
     _, judge = replayed(steps, [before._replace(id="left", **changed)], 40)
 
     assert ["left" if verdict.id == "left" else "new" for verdict in judge.standing()] == ids
+
+
+@pytest.mark.parametrize("has_ranks", [True, False])
+def test_what_was_said_of_a_rank_is_withdrawn_while_all_are_well_also_where_it_has_no_number(has_ranks: bool) -> None:
+    def named(steps: list[RoleStep]) -> list[RoleStep]:
+        members = [tuple(p if has_ranks else p._replace(rank=None) for p in step.members) for step in steps]
+        return [step._replace(members=peers) for step, peers in zip(steps, members)]
+
+    first = JobJudge()
+    for step in named(alone(60, slow=(2, 1.3, 20))):
+        first.close(step)
+    judge = JobJudge(standing=first.standing())
+    for step in named(alone(240)):
+        judge.close(step._replace(step=step.step + 60))
+
+    assert [verdict.kind for verdict in first.standing()] == ["compute"]
+    assert judge.standing() == []
