@@ -42,7 +42,11 @@ class JudgeLife:
             os.close(os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, documents.FILE_MODE))
         except FileExistsError:
             return False
-        verdicts.append(self._file, (), self._fence)
+        try:
+            verdicts.append(self._file, (), self._fence)
+        except OSError:  # a full disk: no file without its first line is left at each try
+            self._file.unlink(missing_ok=True)
+            raise
         return True
 
     def _lives(self) -> dict[str, int]:

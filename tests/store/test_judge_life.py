@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import resource
+import signal
 import threading
 from pathlib import Path
 
@@ -52,6 +54,21 @@ def test_lives_that_begin_at_once_have_files_of_their_own(tmp_path: Path) -> Non
     assert len(list((tmp_path / layout.VERDICTS).iterdir())) == 8
     (last,) = (number for number, life in enumerate(lives) if not life.is_over())
     assert str(last) in {verdict.id for verdict in verdicts.read(tmp_path)}
+
+
+def test_on_a_full_disk_none_begins_and_no_file_of_a_try_is_left(tmp_path: Path) -> None:
+    """RLIMIT_FSIZE, which needs no mount."""
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        for _ in range(3):
+            with pytest.raises(OSError):
+                JudgeLife(tmp_path, WHO)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+    assert list((tmp_path / layout.VERDICTS).iterdir()) == []
 
 
 def test_judges_of_other_names_do_not_end_it_and_the_newest_word_of_two_counts(tmp_path: Path) -> None:
