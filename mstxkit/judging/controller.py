@@ -128,6 +128,8 @@ class Controller:
             self._put()
             for process_id in ended:
                 self._processes.end(process_id)
+            for number in batch.numbers("ended"):  # whose it is from now on, a later batch says
+                sender.processes.pop(number, None)
         self.missed_rows += missed_rows(batch)
         return True
 
@@ -155,14 +157,13 @@ class Controller:
         for book in self._books.values():
             for step in map(self._with_errors, book.due(now_s, self._closing, at_once)):
                 self._begin_anew_before(step)
-                step = self._with_errors(step)
                 judged = self._close(step, now_s)
                 verdicts += judged.verdicts
                 wants += judged.wants
                 steps.append(self._note(step, int(now_s * _NS)))
                 self._rings.closed(step)
         for step in self._rings.due(now_s, at_once):
-            verdicts += self._close(self._with_errors(step), now_s).verdicts
+            verdicts += self._close(step, now_s).verdicts
         self._ask_for_rings(wants, now_s)
         return Outcome(tuple(verdicts), tuple(wants), len(steps), tuple(steps))
 
@@ -191,7 +192,7 @@ class Controller:
             standing = tuple(verdict._replace(step=-1) for verdict in self._judge.standing())
             self._judge = JobJudge(self._judge.settings, self._run, standing)
             self._last.clear()
-            self._rings = LateRings()  # its steps before would come last, and close all up to their numbers
+            self._rings.forget_steps()  # they would come last, and close all up to their numbers
         self._last[step.role] = step.step
 
     @property

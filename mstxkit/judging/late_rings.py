@@ -60,6 +60,11 @@ class LateRings:
         while len(of_role.steps) > at_most:
             of_role.steps.popleft()
 
+    def forget_steps(self) -> None:
+        """Steps are counted anew. Who meets in which group stays known."""
+        self._roles.clear()
+        self._rows = 0
+
     def put(self, role: str, process: str, entries: Rows, entered_s: Seconds, now_s: float) -> None:
         """What has come of one process.
 

@@ -249,6 +249,21 @@ def test_clocks_are_as_wrong_in_the_last_steps_of_processes_that_have_ended(job:
     assert (step.error_s >= WALL_ERROR_NS / 1e9).all()
 
 
+def test_what_comes_of_a_process_after_its_end_is_nobody_elses(job: Job) -> None:
+    """Its batch was held up, and its number here is another process's by then."""
+    job.send({0: [row(0)], 1: [row(0)]}, 1.0)
+    job.sent["h0"] = 1  # that one is on its way yet
+    job.send({}, 1.1, ended=[1])
+    job.send({2: [row(1, 33)]}, 1.2, "h1")
+    job.sent["h0"] = 0
+    job.send({0: [row(1)], 1: [row(1, 77)]}, 1.3, processes=[])
+    job.work(2.0, at_once=True)
+
+    _, second = job.closed
+    assert [(peer.rank, took) for peer, took in zip(second.members, second.total_s[:, 0])] == [(0, 0.02), (2, 0.033)]
+    assert job.controller.missed_rows == 1
+
+
 def test_nobody_is_late_nor_waited_for_by_less_than_the_clocks_of_two_hosts_may_differ(job: Job) -> None:
     """Rank 1 seems to come 40 ms after rank 0."""
     job.send({0: [row(0, at_s=1.0)]}, 2.0)
