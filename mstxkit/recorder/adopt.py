@@ -126,18 +126,26 @@ class _Left(NamedTuple):
 
 def _seal_claimed(run: Path, claimed: Path, pointer: Path, left: _Left, go_on: Callable[[], bool]) -> Adopted | None:
     try:
-        result = _seal_file(run, left, go_on)
-    except BaseException as exc:
-        if not isinstance(exc, FormatError) or isinstance(exc, NewerVersionError):  # a newer mstxkit can read that
-            os.rename(claimed, pointer)
-            raise
-        faults.note("adopt", exc)  # nothing in it can be read: it is left where it is, and no longer announced
-        result = None
+        result = _seal_readable(run, left, go_on)
+    except BaseException:
+        os.rename(claimed, pointer)
+        raise
     # The pointer goes last: until then, whoever comes next does the rest.
     life.let_go(live.life_of(left.path))
     live.forget_folder(left.path.parent)
     claimed.unlink(missing_ok=True)
     return result
+
+
+def _seal_readable(run: Path, left: _Left, go_on: Callable[[], bool]) -> Adopted | None:
+    """`_seal_file`; None where nothing in it can be read: it is left where it is, and no longer announced."""
+    try:
+        return _seal_file(run, left, go_on)
+    except NewerVersionError:  # a newer mstxkit can read that
+        raise
+    except FormatError as exc:
+        faults.note("adopt", exc)
+        return None
 
 
 def _claim(pointer: Path, has_lock: bool) -> Path | None:

@@ -104,7 +104,7 @@ def _rows(run: Run, role: RoleRun, steps: list[int], ranks: list[int]) -> pl.Dat
 def _attempts(role: RoleRun, attempts: dict[str, int], steps: list[int]) -> list[tuple[int, int]]:
     """(step, attempt) of the members that did it."""
     names = [peer.process for peer in role.members]
-    did = dict(zip(role.steps.tolist(), np.isfinite(role.came_s).any(axis=2)))
+    did = dict(zip(role.steps.tolist(), np.asarray(np.isfinite(role.came_s).any(axis=2))))
     return [(step, max((attempts.get(names[at], 0) for at in np.flatnonzero(did[step])), default=0)) for step in steps]
 
 
