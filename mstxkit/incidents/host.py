@@ -382,7 +382,7 @@ class WatchedHost:
             made = report(process, self._folder, facts, Answer("", process.last_words().threads))
         except (OSError, FormatError):
             made = {**_who(process), "state": "gone", "gone_ns": facts.gone_ns}
-        return {**made, "oom_kills": max(0, death.oom_kills)}
+        return {**made, "oom_kills": max(0, death.oom_kills), "exit_status": process.exit_status()}
 
 
 def _who(process: WatchedProcess) -> dict[str, Any]:

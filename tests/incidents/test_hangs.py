@@ -71,6 +71,13 @@ def test_a_killed_rank_is_named_although_it_was_the_keeper(start: Start, deed: s
     assert (incident.kind, incident.rank, incident.stage, incident.range) == ("killed", 0, "reward", "score")
 
 
+def test_a_rank_that_ends_itself_with_an_error_inside_of_a_range_is_named_with_its_status(start: Start) -> None:
+    incident = start("waits", "exits", word="3").incident()
+
+    assert (incident.kind, incident.rank, incident.stage, incident.range) == ("killed", 1, "reward", "score")
+    assert "os._exit(3)" in incident.reason
+
+
 def test_of_a_rank_that_was_killed_because_memory_ran_out_that_is_said(start: Start) -> None:
     group = Path("/sys/fs/cgroup/memory") / f"mstxkit-{os.getpid()}"
     try:
