@@ -2,7 +2,8 @@
 
 The watcher's thread writes. The one that trains waits for it once for each session, and 50 ms at most. A write that
 takes longer costs an occurrence, not the request: training goes on, and the session begins with the next occurrence
-that finds it written. The request has failed where the folder does not take it, or does not answer for two seconds.
+that finds it written. The request has failed where the folder does not take it, or does not answer for two seconds; not
+where it is this host that has no CPU for the watcher.
 """
 
 from __future__ import annotations
@@ -48,11 +49,13 @@ class Beginnings:
         announced = self._awaited.pop((id, stage), None) or self._announced()
         if self._mailbox.is_written(announced.word):
             return None
-        problem = self._mailbox.unwritten
-        if problem is None and time.monotonic() - announced.since_s < ANSWERS_WITHIN_S:
+        problem, is_busy = self._mailbox.unwritten, self._watcher.background.lacks_cpu
+        if problem is None and (is_busy or time.monotonic() - announced.since_s < ANSWERS_WITHIN_S):
             of_others = {key: other for key, other in self._awaited.items() if key[0] == id}
             self._awaited = {**of_others, (id, stage): announced}
-            return moves.SessionPutOff(f"{self._folder} had not answered within {WAITS_AT_MOST_S * 1e3:.0f} ms")
+            late = f"{self._folder} had not answered"
+            late = f"this host was too busy to write to {self._folder}" if is_busy else late
+            return moves.SessionPutOff(f"{late} within {WAITS_AT_MOST_S * 1e3:.0f} ms")
         problem = problem or f"{self._folder} has not answered for {ANSWERS_WITHIN_S:g} s"
         return moves.SessionFailed(f"its beginning could not be written down: {problem}")
 

@@ -20,6 +20,7 @@ from mstxkit.escalation.duty import beginning, mailbox
 from mstxkit.escalation.duty.beginning import ANSWERS_WITHIN_S, Beginnings
 from mstxkit.escalation.duty.mailbox import Mailbox
 from mstxkit.escalation.machine.moves import SessionFailed, SessionPutOff
+from mstxkit.recorder.background import Background
 from mstxkit.store import documents
 from mstxkit.store.control_folder import ControlFolder
 
@@ -50,6 +51,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     for module in (beginning, mailbox):
         monkeypatch.setattr(module, "time", clock)
+    # Where waiting takes no time the watcher's thread may still be about to begin.
+    monkeypatch.setattr(Background, "lacks_cpu", False)
     return clock
 
 
@@ -63,7 +66,8 @@ class Folder:
         self.box = Mailbox(ControlFolder(path, RUN), path)
         self.answers = False
         self.said = 0
-        watcher: Any = SimpleNamespace(background=SimpleNamespace(runs=True), look_now=self._asked)
+        self.thread = SimpleNamespace(runs=True, lacks_cpu=False)
+        watcher: Any = SimpleNamespace(background=self.thread, look_now=self._asked)
         self.beginnings = Beginnings(self.box, watcher, self._say, "the folder")
 
     def _say(self) -> mailbox.AckNumber:
@@ -124,6 +128,20 @@ def test_a_folder_that_never_answers_is_waited_for_once_and_then_the_session_has
 
     why = "its beginning could not be written down: the folder has not answered for 2 s"
     assert answers == [PUT_OFF] * 4 + [SessionFailed(why)]
+    assert clock.waited_s <= ONE_WAIT_S
+
+
+def test_where_the_host_has_no_cpu_to_write_with_the_folder_is_not_blamed_and_the_request_goes_on(
+    folder: Folder, clock: Clock
+) -> None:
+    folder.thread.lacks_cpu = True
+    busy = [folder.tries()]
+    clock.now_s += 10 * ANSWERS_WITHIN_S
+    busy.append(folder.tries())
+    folder.box.flush()
+
+    assert busy == 2 * [SessionPutOff("this host was too busy to write to the folder within 50 ms")]
+    assert folder.tries() is None
     assert clock.waited_s <= ONE_WAIT_S
 
 
