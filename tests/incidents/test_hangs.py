@@ -15,8 +15,9 @@ from builders import lives
 from builders.hanging import HANG_S, Job, Start, follow, go_on, watchmen
 from builders.mounts import frozen_disk  # noqa: F401
 
+from mstxkit.incidents import folder
 from mstxkit.incidents.folder import TOGETHER_NS
-from mstxkit.store import incidents, layout, run_file, verdicts, whereabouts
+from mstxkit.store import documents, incidents, layout, run_file, verdicts, whereabouts
 
 pytestmark = pytest.mark.timeout(120)
 # Well beyond the limit, and the looks after that.
@@ -340,6 +341,31 @@ def test_what_a_host_that_is_gone_had_not_concluded_another_one_does(start: Star
     assert incidents.names(job.run) == [incident.incident]
     assert (incident.kind, incident.rank, incident.range, incident.reports) == ("hang", 0, "score", 2)
     assert lives.wait_until(lambda: [verdict.rank for verdict in verdicts.read(job.run)] == [0])
+
+
+def test_a_host_that_comes_back_leaves_alone_what_another_one_has_taken_over(start: Start, tmp_path: Path) -> None:
+    """Its watchman was stopped while it waited for reports: what it makes of them then is nobody's any more."""
+    places = [tmp_path / "a", tmp_path / "b"]
+    for place in places:
+        place.mkdir()
+    job = start("sleeps", "waits", places=places)
+    late, other = sorted(
+        watchmen(job), key=lambda pid: f"{places[1]}/".encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
+    os.kill(other, signal.SIGSTOP)
+    assert lives.wait_until(lambda: bool(list(job.run.glob("incidents/*/hosts/*.json"))))
+    os.kill(late, signal.SIGSTOP)
+    os.kill(other, signal.SIGCONT)
+    try:
+        file = (job.run / job.incident(40).page).with_name(layout.INCIDENT_FILE)
+        before = documents.state_of(file)
+    finally:
+        os.kill(late, signal.SIGCONT)
+    folder.ask(job.run)  # it answers that once it is through with the first one
+
+    assert lives.wait_until(lambda: len(list(job.run.glob("incidents/*/hosts/*.json"))) == 4, 40)
+    assert documents.state_of(file) == before
+    assert len(list(job.run.glob("verdicts/hang-*"))) == 1
 
 
 def test_an_exception_is_told_of_once_although_another_watchman_takes_over(start: Start) -> None:
