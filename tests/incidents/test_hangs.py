@@ -238,7 +238,8 @@ def test_a_hang_that_goes_on_by_itself_is_withdrawn(start: Start, is_another: bo
     go_on(job)
 
     assert lives.wait_until(lambda: bool(job.incidents()[0].over_ns))
-    assert job.incidents()[0] == first._replace(over_ns=job.incidents()[0].over_ns)
+    over = {**first.details, "over": "it went on by itself"}
+    assert job.incidents()[0] == first._replace(over_ns=job.incidents()[0].over_ns, details=over)
     assert lives.wait_until(lambda: verdicts.read(job.run)[0].withdrawn == "it went on by itself")
 
 
@@ -251,6 +252,20 @@ def test_a_hang_that_ends_with_its_process_is_not_withdrawn(start: Start) -> Non
     job.ranks[0].wait(30)
 
     assert not job.incidents()[0].over_ns  # ended is not gone on
+
+
+def test_a_hang_whose_ranks_have_begun_anew_in_the_run_holds_no_more(start: Start) -> None:
+    """As where an elastic launcher starts them again: the new ones hang nowhere."""
+    first = start("sleeps", "waits")
+    before = first.incident()
+    for process in first.ranks:
+        process.kill()
+        process.wait()
+    job = start("progress", "progress", run=first.run)
+
+    assert lives.wait_until(lambda: bool(job.incidents()[0].over_ns), 20)
+    assert lives.wait_until(lambda: verdicts.read(job.run)[0].withdrawn == "its ranks have begun anew")
+    assert "Its ranks have begun anew" in (job.run / before.page).read_text()
 
 
 def test_a_rank_that_waits_logs_where_the_page_is(start: Start) -> None:
