@@ -40,6 +40,7 @@ _TICKS_APART_NS = 100_000
 _OOM_EVERY_NS, _OOM_SAMPLES = 10 * _NS, 3
 _FATAL = (4, 6, 7, 8, 11)
 _KILL, _TERMINATE = 9, 15
+_PLACE = "rank", "role", "part"
 
 
 class HostEvent(NamedTuple):
@@ -135,6 +136,12 @@ class WatchedHost:
     def is_empty(self) -> bool:
         """Is nobody there, and nothing left to decide?"""
         return not self.processes and not self._deaths
+
+    def is_anew(self, reports: Iterable[Mapping[str, Any]], names: set[str], time_ns: int) -> bool:
+        """Has a rank of these processes, by their reports, begun in another one since then (wall clock)?"""
+        whose = [p.who for p in self.processes.values() if wall_ns(p.began_ns) > time_ns]
+        anew = [[who.get(key) for key in _PLACE] for who in whose if who.get("rank") is not None]
+        return any(r.get("process") in names and [r.get(key) for key in _PLACE] in anew for r in reports)
 
     @property
     def is_deciding(self) -> bool:
@@ -382,7 +389,7 @@ class WatchedHost:
             made = report(process, self._folder, facts, Answer("", process.last_words().threads))
         except (OSError, FormatError):
             made = {**_who(process), "state": "gone", "gone_ns": facts.gone_ns}
-        return {**made, "oom_kills": max(0, death.oom_kills)}
+        return {**made, "oom_kills": max(0, death.oom_kills), "exit_status": process.exit_status()}
 
 
 def _who(process: WatchedProcess) -> dict[str, Any]:

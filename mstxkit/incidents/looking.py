@@ -218,7 +218,11 @@ class WatchedProcess:
         """Did its recorder stop by itself, or the process end by os._exit(0)? Else something has ended it."""
         head = documents.read_part(self._live, 0, livefile.HEADER_BYTES)
         is_closed = struct.unpack_from("<H", head, livefile.STATE_AT)[0] != livefile.RECORDING
-        return is_closed or livefile.read_exit_status(head) is not None
+        return is_closed or livefile.read_exit_status(head) == 0
+
+    def exit_status(self) -> int:
+        """With which it has ended by os._exit; 0 where it did not."""
+        return livefile.read_exit_status(documents.read_part(self._live, 0, livefile.HEADER_BYTES)) or 0
 
     def last_words(self) -> stacks.LastWords:
         """What it has written of its threads, exceptions and signals."""

@@ -14,6 +14,7 @@ from . import waiting
 _WIDTH, _NS = 200, 10**9
 # All of it is in incident.json.
 _GROUPS_SHOWN, _CALLS_SHOWN, _CALLS_OF_GROUP = 8, 16, 5
+WENT_ON, BEGUN_ANEW = "it went on by itself", "its ranks have begun anew"
 _TITLES = {
     "hang": "stuck", "killed": "killed", "signal": "ended by a signal", "exception": "raised what nobody caught",
     "request": "asked for",
@@ -32,7 +33,8 @@ def _lines(incident: Incident) -> Iterator[str]:
     of_hosts = "1 host" if hosts == 1 else f"{hosts} hosts"
     yield f"Opened {_when(incident.time_ns)}; reports of {incident.reports} processes, {of_hosts}."
     if incident.over_ns:
-        yield f"It went on by itself {span((incident.over_ns - incident.time_ns) / _NS)} later."
+        how = text_of(details.get("over")) or WENT_ON
+        yield f"{how.capitalize()} {span((incident.over_ns - incident.time_ns) / _NS)} later."
     yield ""
     yield from _cause(incident, details)
     if incident.waits_for:

@@ -74,6 +74,8 @@ def _how_it_ended(kind: str, report: Report) -> str:
     fatal, signal = text_of(report.get("fatal")), signal_name(report.get("signal"))
     if kind == incidents.SIGNAL:
         return f"a fatal signal ended it: {' '.join(filter(None, (signal, fatal)))}"
+    if status := small_number(report.get("exit_status")):
+        return f"it ended itself by os._exit({status})"
     number = small_number(report.get("oom_kills")) or 0
     processes = f"{number} process" + "es" * (number > 1)
     oom = f"; memory ran out: the kernel has just killed {processes} of this host for it" if number else ""

@@ -29,7 +29,7 @@ from .before import Place, ToldBefore, tells_of_all, told_before
 from .deciding import Cause, Report
 from .folder import Call, IncidentFolders
 from .host import HostEvent, WatchedHost
-from .page import headline
+from .page import BEGUN_ANEW, WENT_ON, headline
 
 _NICE = 5
 _NS = 10**9
@@ -356,8 +356,9 @@ class Watchman:
             is_late = time.monotonic() > until_s
             if not is_late:
                 self._take_late(name)
-            if incident.kind == HANG and self._is_over(self._mine[name][0]):
-                over = self._mine[name][0]._replace(over_ns=time.time_ns())
+            incident = self._mine[name][0]
+            if incident.kind == HANG and (how := self._how_over(incident)):
+                over = incident._replace(over_ns=time.time_ns(), details={**incident.details, "over": how})
                 self._folders.conclude(over)
                 self._say(over)
                 self._told[name] = set()  # who is stuck all the same is not by this
@@ -381,13 +382,14 @@ class Watchman:
             cause = summary.of_process(incident.kind, str(cause.report.get("process")), reports)
         return summary.incident(incident.incident, incident.time_ns, incident.kind, reports, cause)
 
-    def _is_over(self, incident: Incident) -> bool:
-        """Are the ranges that were stuck here closed, or go on inside, in processes that live?"""
-        stuck = self._stuck.get(incident.incident, {})
-        process = str(incident.details.get("process") or "")
+    def _how_over(self, incident: Incident) -> str:
+        """WENT_ON: what was stuck is closed or goes on, its process lives; BEGUN_ANEW: another has begun; "": no."""
+        stuck, process = self._stuck.get(incident.incident, {}), str(incident.details.get("process") or "")
         of_cause = {place: quiet_ns for place, quiet_ns in stuck.items() if place[0] == process} or stuck
-        are_living, now = {name for name, _, _ in of_cause} & set(self._host.processes), self._open_now()
-        return bool(are_living) and all(now.get(place, quiet_ns + 1) > quiet_ns for place, quiet_ns in of_cause.items())
+        who, now = {name for name, _, _ in of_cause}, self._open_now()
+        if who.isdisjoint(self._host.processes):
+            return BEGUN_ANEW * self._host.is_anew(self._folders.own_reports(incident.incident), who, incident.time_ns)
+        return WENT_ON * all(now.get(place, quiet_ns + 1) > quiet_ns for place, quiet_ns in of_cause.items())
 
     def _say(self, incident: Incident) -> None:
         """As a verdict, which is withdrawn when it is over."""
@@ -401,7 +403,7 @@ class Watchman:
             f"hang-{incident.incident}", time.time_ns(), step, verdicts.HANG, incident.stage or None, incident.rank,
             incident.role, step, 1.0, waits_for=incident.waits_for, evidence=evidence,
             next=f"read {incident.page} in the run folder",
-            withdrawn="it went on by itself" if incident.over_ns else "",
+            withdrawn=str(incident.details.get("over") or ""),
         )  # fmt: skip
         folders.make_folder(self._watch.run / layout.VERDICTS)
         verdicts.append(self._watch.run / layout.VERDICTS / f"hang-{self._place}{layout.VERDICTS_SUFFIX}", [verdict])

@@ -37,7 +37,7 @@ class Incident(NamedTuple):
         waits_for: Who waits for whom, in words.
         reports: How many processes have reported.
         reason: Why it was opened, and by what the cause is known, in words.
-        over_ns: When it went on; 0 while it has not.
+        over_ns: When a hang went on, or its ranks began anew; 0 while it lasts.
         details: What the page shows beside that, plain values.
     """
 

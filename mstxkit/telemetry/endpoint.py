@@ -25,8 +25,9 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 class _Server(ThreadingHTTPServer):
     """Bounded: threads are daemons, and a connection that lasts too long is shut down whatever it does."""
 
-    daemon_threads, allow_reuse_address = True, False
-    block_on_close = False
+    daemon_threads, block_on_close = True, False
+    # Else a port that was scraped a minute ago counts as taken. Where somebody listens, Linux refuses it all the same.
+    allow_reuse_address = True
 
     def __init__(self, address: Address, page: Callable[[], bytes], token: str) -> None:
         self.address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET

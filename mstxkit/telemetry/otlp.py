@@ -14,6 +14,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections import deque
+from http.client import HTTPException
 from typing import Iterable, Mapping
 
 from ..reading import otlp_spans
@@ -100,6 +101,9 @@ class OtlpSender:
         except (OSError, ValueError) as exc:
             self.problem = str(getattr(exc, "reason", None) or exc)[:100]
             is_again = True
+        except HTTPException as exc:  # as a collector's port of gRPC gives, 4317
+            name = type(exc).__name__
+            self.problem, is_again = f"its answer is no HTTP ({name}): has it OTLP over HTTP, as on 4318?", True
         except ImportError:
             self.problem, is_again = "opentelemetry-proto is not installed here: pip install 'mstxkit[metrics]'", False
         self.dropped += 0 if is_again else len(spans)

@@ -15,8 +15,9 @@ from builders import lives
 from builders.hanging import HANG_S, Job, Start, follow, go_on, watchmen
 from builders.mounts import frozen_disk  # noqa: F401
 
+from mstxkit.incidents import folder
 from mstxkit.incidents.folder import TOGETHER_NS
-from mstxkit.store import incidents, layout, run_file, verdicts, whereabouts
+from mstxkit.store import documents, incidents, layout, run_file, verdicts, whereabouts
 
 pytestmark = pytest.mark.timeout(120)
 # Well beyond the limit, and the looks after that.
@@ -69,6 +70,13 @@ def test_a_killed_rank_is_named_although_it_was_the_keeper(start: Start, deed: s
     incident = start(deed, "waits").incident()
 
     assert (incident.kind, incident.rank, incident.stage, incident.range) == ("killed", 0, "reward", "score")
+
+
+def test_a_rank_that_ends_itself_with_an_error_inside_of_a_range_is_named_with_its_status(start: Start) -> None:
+    incident = start("waits", "exits", word="3").incident()
+
+    assert (incident.kind, incident.rank, incident.stage, incident.range) == ("killed", 1, "reward", "score")
+    assert "os._exit(3)" in incident.reason
 
 
 def test_of_a_rank_that_was_killed_because_memory_ran_out_that_is_said(start: Start) -> None:
@@ -230,7 +238,8 @@ def test_a_hang_that_goes_on_by_itself_is_withdrawn(start: Start, is_another: bo
     go_on(job)
 
     assert lives.wait_until(lambda: bool(job.incidents()[0].over_ns))
-    assert job.incidents()[0] == first._replace(over_ns=job.incidents()[0].over_ns)
+    over = {**first.details, "over": "it went on by itself"}
+    assert job.incidents()[0] == first._replace(over_ns=job.incidents()[0].over_ns, details=over)
     assert lives.wait_until(lambda: verdicts.read(job.run)[0].withdrawn == "it went on by itself")
 
 
@@ -243,6 +252,20 @@ def test_a_hang_that_ends_with_its_process_is_not_withdrawn(start: Start) -> Non
     job.ranks[0].wait(30)
 
     assert not job.incidents()[0].over_ns  # ended is not gone on
+
+
+def test_a_hang_whose_ranks_have_begun_anew_in_the_run_holds_no_more(start: Start) -> None:
+    """As where an elastic launcher starts them again: the new ones hang nowhere."""
+    first = start("sleeps", "waits")
+    before = first.incident()
+    for process in first.ranks:
+        process.kill()
+        process.wait()
+    job = start("progress", "progress", run=first.run)
+
+    assert lives.wait_until(lambda: bool(job.incidents()[0].over_ns), 20)
+    assert lives.wait_until(lambda: verdicts.read(job.run)[0].withdrawn == "its ranks have begun anew")
+    assert "Its ranks have begun anew" in (job.run / before.page).read_text()
 
 
 def test_a_rank_that_waits_logs_where_the_page_is(start: Start) -> None:
@@ -333,6 +356,31 @@ def test_what_a_host_that_is_gone_had_not_concluded_another_one_does(start: Star
     assert incidents.names(job.run) == [incident.incident]
     assert (incident.kind, incident.rank, incident.range, incident.reports) == ("hang", 0, "score", 2)
     assert lives.wait_until(lambda: [verdict.rank for verdict in verdicts.read(job.run)] == [0])
+
+
+def test_a_host_that_comes_back_leaves_alone_what_another_one_has_taken_over(start: Start, tmp_path: Path) -> None:
+    """Its watchman was stopped while it waited for reports: what it makes of them then is nobody's any more."""
+    places = [tmp_path / "a", tmp_path / "b"]
+    for place in places:
+        place.mkdir()
+    job = start("sleeps", "waits", places=places)
+    late, other = sorted(
+        watchmen(job), key=lambda pid: f"{places[1]}/".encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
+    os.kill(other, signal.SIGSTOP)
+    assert lives.wait_until(lambda: bool(list(job.run.glob("incidents/*/hosts/*.json"))))
+    os.kill(late, signal.SIGSTOP)
+    os.kill(other, signal.SIGCONT)
+    try:
+        file = (job.run / job.incident(40).page).with_name(layout.INCIDENT_FILE)
+        before = documents.state_of(file)
+    finally:
+        os.kill(late, signal.SIGCONT)
+    folder.ask(job.run)  # it answers that once it is through with the first one
+
+    assert lives.wait_until(lambda: len(list(job.run.glob("incidents/*/hosts/*.json"))) == 4, 40)
+    assert documents.state_of(file) == before
+    assert len(list(job.run.glob("verdicts/hang-*"))) == 1
 
 
 def test_an_exception_is_told_of_once_although_another_watchman_takes_over(start: Start) -> None:

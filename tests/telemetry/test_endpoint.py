@@ -58,6 +58,15 @@ def test_a_port_that_is_taken_is_left_to_who_has_it(serve: Serve) -> None:
     assert get(first)[0] == get(second)[0] == 200
 
 
+def test_who_comes_next_has_the_port_again_that_was_just_scraped(serve: Serve) -> None:
+    """As where a job is started again, or another one judges it: Prometheus was told that port."""
+    first = serve()
+    get(first)
+    first.close()
+
+    assert serve(first.address.port).address.port == first.address.port
+
+
 @pytest.mark.parametrize("shown", ["", "Bearer", "Bearer wrong", "Basic c2VjcmV0", "Bearer s\u00e9cret", "secret"])
 def test_without_the_token_nothing_is_shown(serve: Serve, shown: str) -> None:
     status, page = get(serve(token="secret"), Authorization=shown)

@@ -167,6 +167,37 @@ def test_one_that_never_answers_holds_up_nobody_and_what_is_too_much_is_counted(
     assert len(sender._waiting) <= WAITING_AT_MOST
 
 
+def test_a_port_that_speaks_no_http_is_told_and_its_spans_are_kept_for_when_it_does(hurried: None) -> None:
+    """As a collector's port of gRPC, 4317: it answers with frames of HTTP/2."""
+    with socket.socket() as grpc:
+        grpc.bind(("127.0.0.1", 0))
+        grpc.listen(5)
+        threading.Thread(target=_answer_in_frames, args=(grpc,), daemon=True).start()
+        sender = OtlpSender(f"http://127.0.0.1:{grpc.getsockname()[1]}/v1/traces", RESOURCE)
+        sender.put(otlp_spans.of_role("r", role()))
+        until(lambda: sender.problem.startswith("its answer is no HTTP"))
+        until(lambda: len(sender._waiting) == 5)
+        is_at_work = sender._thread.is_alive()
+        sender.close()
+        grpc.shutdown(socket.SHUT_RDWR)
+
+    assert is_at_work
+    assert (sender.sent, sender.dropped) == (0, 0)
+
+
+def _answer_in_frames(grpc: socket.socket) -> None:
+    while True:
+        try:
+            connection, _ = grpc.accept()
+        except OSError:
+            return
+        with connection:
+            connection.sendall(b"\0\0\x12\4\0\0\0\0\0" + b"\0\0\0\3\0\0" * 3)
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(1 << 16):
+                pass
+
+
 def test_what_was_not_taken_is_sent_again_once_it_can_be_and_once_only(collector: Collector, hurried: None) -> None:
     collector.answers = [503, 429]
     sender = OtlpSender(f"{collector.url}/v1/traces", RESOURCE)

@@ -308,8 +308,7 @@ class Duty:
         except ConfigError as exc:
             return moves.SessionFailed(str(exc))
         self._covers = "" if self._sample_per is not None or start.stage == WHOLE_STEPS else self._entering
-        reason = self._inbox.reasons.get(start.id, "")
-        is_only = start.id in self._inbox.of_one_window
+        reason, is_only = self._inbox.reasons.get(start.id, ""), start.id in self._inbox.of_one_window
         order = self._order(start.stage, start.step, preset, start.id, reason, start.seconds, start.bytes, is_only)
         with self._patiently.begins(start.preset):
             problem = self._session.begin(order)
@@ -362,7 +361,7 @@ class Duty:
         for event in events:
             self._hear(event)
         with self._lock:
-            awaited = self._machine.awaited()
+            awaited, near = self._machine.awaited(), self._machine.announced()
         for report in self._inbox.heard_from(self._control, awaited, self.post.role):
             self._hear(moves.Acknowledged(report))
         if self._machine.has_work:
@@ -370,6 +369,7 @@ class Duty:
         if self._has_news(len(seen)):
             self._say()
             self._mailbox.flush()
+        self._beginnings.write_ahead(near)
         self._send()
 
     def _places_of_news(self) -> Sequence[Path] | None:

@@ -76,6 +76,13 @@ class Machine(SessionMoves):
         """Request id to the ranks whose reports matter to this one, where it agrees or speaks for others."""
         return {} if self._agreement is None else self._agreement.awaited()
 
+    def announced(self) -> list[tuple[str, str]]:
+        """Request and stage of sessions that begin in a step that is known and near: memory says so from now on."""
+        near = [task for task in self._tasks.values() if task.is_near(self.step, self.step_ns)]
+        for task in near:
+            task.is_announced = True
+        return [(task.request.id, stage) for task in near for stage in task.request.stages]
+
     def phase(self, now: Now) -> str:
         """What the rank is in: idle, armed, running, draining or cooldown."""
         if self._active is not None:

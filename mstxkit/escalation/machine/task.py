@@ -14,6 +14,7 @@ from .moves import NS, Now, Policy
 _NOTES_AT_MOST = 10
 _KEPT_AT_MOST = 4096
 _HOUR_NS = 3600 * NS
+_NEAR_NS = 2 * NS
 _READY_RATIO = 2  # so much longer than the agreeing rank waits for others do these wait for it
 V = TypeVar("V")
 
@@ -31,6 +32,7 @@ class Task:
         first_step: First step of the window; None until it is decided, and where occurrences are counted.
         suspects: The ranks that "suspect+peer" stands for.
         had_session: Was any session begun for it, or about to begin?
+        is_announced: Is it written down ahead that one is to begin?
         longer_to: A later last step of the window, for a stage that was passed over; None: as it was asked for.
         ending: State and reason that it is to end with as soon as no session is open; None: it goes on.
         counts: Occurrences recorded, by stage.
@@ -47,6 +49,7 @@ class Task:
     first_step: int | None = None
     suspects: tuple[int, ...] = ()
     had_session: bool = False
+    is_announced: bool = False
     longer_to: int | None = None
     ending: tuple[str, str] | None = None
     counts: Counter[str] = field(default_factory=Counter)
@@ -110,6 +113,14 @@ class Task:
     def is_due(self, step: int | None) -> bool:
         """A planned window: is this one of its steps?"""
         return None not in (step, self.first_step) and self.first_step <= step <= self.last_step  # type: ignore[operator]
+
+    def is_near(self, step: int | None, step_ns: int | None) -> bool:
+        """Does a window of known steps begin with the next step or within seconds? Or last, not to the run's end?"""
+        is_known = self.needs_agreement or self.request.planned is not None
+        is_through = self.had_session and self.request.steps == COUNT_AT_MOST
+        if step is None or self.first_step is None or not is_known or is_through:
+            return False
+        return self.first_step - max(1, _NEAR_NS // max(1, step_ns or _NEAR_NS)) <= step <= (self.last_step or 0)
 
     def place(self, first_step: int) -> None:
         """A planned window begins at this step of the run, unless it has begun."""
@@ -237,7 +248,7 @@ class Task:
         return {
             "request": self.request.as_json(),
             "suspects": list(self.suspects),
-            "had_session": self.had_session,
+            "had_session": self.had_session or self.is_announced,
             "first_step": self.first_step if self.needs_agreement or self.request.planned is not None else None,
             "report": self.report(rank, step).as_json(),
         }
@@ -425,7 +436,7 @@ def remembered_request(fields: Mapping[str, Any]) -> Request:
 def interrupted(document: Mapping[str, Any], id: str, rank: int) -> Report:
     """The last word on a task from a rank's memory that had a session: that ended with its process."""
     last = Report.read(document["report"])
-    why = "; ".join(filter(None, ("its process was restarted while it recorded", last.reason)))
+    why = "; ".join(filter(None, ("its process was restarted while it recorded, or was about to", last.reason)))
     return replace(last, id=id, rank=rank, state=FAILED, ready=False, reason=why)
 
 

@@ -35,7 +35,7 @@ def _line(path: str, incident: dict[str, Any]) -> Text:
     if incident["waits_for"]:
         line.append(f"; {for_terminal(incident['waits_for'], 160)}")
     page = os.path.join(path, incident["page"])
-    return line.append(f"{'; it went on by itself' if incident['over_ns'] else ''}\n  {for_terminal(page)}")
+    return line.append(f"{'; it is over' if incident['over_ns'] else ''}\n  {for_terminal(page)}")
 
 
 def sentence(incident: dict[str, Any]) -> str:

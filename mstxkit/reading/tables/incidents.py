@@ -35,7 +35,7 @@ def stored(run: str, run_id: str, damage: list[Damage]) -> list[Incident]:
 
 def dicts(run: str, run_id: str, damage: list[Damage]) -> list[dict[str, Any]]:
     """All of them as plain values: the columns of the table, `who`, the cause in words ("" for nobody alone), and
-    `over_ns`, when it went on by itself.
+    `over_ns`, when a hang was over: it went on by itself, or its ranks began anew.
     """
     return [
         {**row_of(incident), "who": text_of(incident.details.get("who")), "over_ns": incident.over_ns or None}

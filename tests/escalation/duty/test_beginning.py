@@ -19,9 +19,12 @@ from mstxkit import faults
 from mstxkit.escalation.duty import beginning, mailbox
 from mstxkit.escalation.duty.beginning import ANSWERS_WITHIN_S, Beginnings
 from mstxkit.escalation.duty.mailbox import Mailbox
-from mstxkit.escalation.machine.moves import SessionFailed, SessionPutOff
+from mstxkit.escalation.machine.moves import Commit, SessionFailed, SessionPutOff
+from mstxkit.recorder.background import Background
 from mstxkit.store import documents
 from mstxkit.store.control_folder import ControlFolder
+from mstxkit.store.messages import of_decision
+from mstxkit.store.request import Request
 
 RUN = "a" * 32
 ONE_WAIT_S = 0.05 + 1e-9  # of floating-point numbers
@@ -50,6 +53,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     for module in (beginning, mailbox):
         monkeypatch.setattr(module, "time", clock)
+    # Where waiting takes no time the watcher's thread may still be about to begin.
+    monkeypatch.setattr(Background, "lacks_cpu", False)
     return clock
 
 
@@ -63,7 +68,8 @@ class Folder:
         self.box = Mailbox(ControlFolder(path, RUN), path)
         self.answers = False
         self.said = 0
-        watcher: Any = SimpleNamespace(background=SimpleNamespace(runs=True), look_now=self._asked)
+        self.thread = SimpleNamespace(runs=True, lacks_cpu=False)
+        watcher: Any = SimpleNamespace(background=self.thread, look_now=self._asked)
         self.beginnings = Beginnings(self.box, watcher, self._say, "the folder")
 
     def _say(self) -> mailbox.AckNumber:
@@ -124,6 +130,20 @@ def test_a_folder_that_never_answers_is_waited_for_once_and_then_the_session_has
 
     why = "its beginning could not be written down: the folder has not answered for 2 s"
     assert answers == [PUT_OFF] * 4 + [SessionFailed(why)]
+    assert clock.waited_s <= ONE_WAIT_S
+
+
+def test_where_the_host_has_no_cpu_to_write_with_the_folder_is_not_blamed_and_the_request_goes_on(
+    folder: Folder, clock: Clock
+) -> None:
+    folder.thread.lacks_cpu = True
+    busy = [folder.tries()]
+    clock.now_s += 10 * ANSWERS_WITHIN_S
+    busy.append(folder.tries())
+    folder.box.flush()
+
+    assert busy == 2 * [SessionPutOff("this host was too busy to write to the folder within 50 ms")]
+    assert folder.tries() is None
     assert clock.waited_s <= ONE_WAIT_S
 
 
@@ -207,6 +227,62 @@ def test_a_folder_that_answers_late_costs_an_occurrence_and_not_the_request(
     last = rank.last(request)
     assert (last.state, last.recorded) == ("done", 1)
     assert "passed over" in last.reason and "had not answered within 50 ms" in last.reason
+
+
+def agreed(rank: Rank, first_step: int) -> Request:
+    """A request of two ranks for two steps, of which the other one has said when they are."""
+    request = rank.ask(ranks=[0, 1], steps=2)
+    rank.send(of_decision(Commit(request.id, first_step)))
+    return request
+
+
+def test_a_folder_that_is_slow_costs_nothing_of_a_window_whose_step_was_known_before(
+    new_rank: NewRank, writes: Writes, clock: Clock
+) -> None:
+    """Ranks that agree on a step have no other one: it is written in the step before."""
+    rank = new_rank(rank=1, world_size=2)
+    rank.engine.step(3)
+    request = agreed(rank, first_step=5)
+    rank.engine.step(4)
+    rank.look()
+    writes.answer.clear()
+    rank.duty._watcher.start()
+    for step in (5, 6):
+        rank.engine.step(step)
+        rank.once(UPDATE)
+    did, waited_s = list(rank.session.did), clock.waited_s
+    writes.answer.set()
+    rank.duty.park()
+    rank.engine.step(7)
+
+    assert (did, waited_s) == (2 * [f"+{UPDATE}", f"-{UPDATE}"], 0)
+    assert (rank.last(request).state, rank.last(request).reason) == ("done", "")
+
+
+def test_what_was_written_before_is_written_anew_while_the_step_lasts_and_is_not_believed_for_long(
+    new_rank: NewRank, writes: Writes, clock: Clock
+) -> None:
+    """A folder that answered a minute ago may hang by now: training does not go into it unasked."""
+    rank = new_rank(rank=1, world_size=2)
+    rank.engine.step(4)
+    request = agreed(rank, first_step=5)
+    rank.look()
+    numbers = [rank.duty._mailbox._outgoing["rank1.json"][0]]
+    for _ in range(2):
+        clock.now_s += 4
+        rank.look()
+        numbers.append(rank.duty._mailbox._outgoing["rank1.json"][0])
+    writes.answer.clear()
+    rank.duty._watcher.start()
+    clock.now_s += 60
+    rank.engine.step(5)
+    rank.once(UPDATE)
+    writes.answer.set()
+    rank.duty.park()
+
+    assert numbers[0] == numbers[1] < numbers[2]
+    assert rank.session.did == []
+    assert rank.last(request).reason.startswith("the agreed step 5 had begun here: ")
 
 
 def test_a_folder_that_never_answers_fails_the_request_and_training_has_waited_once(

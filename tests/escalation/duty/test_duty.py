@@ -449,6 +449,21 @@ def test_what_was_begun_has_failed_after_a_restart(new_rank: NewRank) -> None:
     assert last.state == "failed" and "restarted while it recorded" in last.reason
 
 
+@pytest.mark.parametrize(("first_step", "state"), [(5, "failed"), (10**8, "armed")])
+def test_what_was_about_to_begin_has_failed_after_a_restart_and_what_was_far_off_waits(
+    new_rank: NewRank, first_step: int, state: str
+) -> None:
+    first = new_rank(rank=1, world_size=2)
+    first.engine.step(4)
+    request = first.ask(ranks=[0, 1])
+    first.send(of_decision(Commit(request.id, first_step)))
+    first.look()
+    first.killed()
+    second = new_rank(rank=1, world_size=2)
+
+    assert second.last(request).state == state
+
+
 def test_what_waited_is_recorded_after_a_restart(new_rank: NewRank) -> None:
     first = new_rank()
     request = first.ask(occurrences=1)

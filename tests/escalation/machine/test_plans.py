@@ -204,6 +204,24 @@ def test_to_the_end_of_the_run_is_done_at_its_end() -> None:
     assert rank.last(asked.id).recorded_steps == (2, 3)
 
 
+@pytest.mark.parametrize(("steps", "until"), [(2, 5), (1_000_000, 4)], ids=["two steps", "to the end of the run"])
+def test_what_is_to_begin_is_said_from_the_step_before_on_and_where_it_never_ends_only_until_it_has(
+    steps: int, until: int
+) -> None:
+    """Each time it is said, a file of the run is written."""
+    many = world()
+    (rank,) = many.ranks
+    asked, said = plan(many, 4, steps=steps), []
+    for step in range(1, 8):
+        many.pass_s(10)
+        rank.advance(step)
+        assert rank.machine is not None
+        said += [step for announced in rank.machine.announced() if announced == (asked.id, "actor_update")]
+        rank.run("actor_update")
+
+    assert said == list(range(3, until + 1))
+
+
 def test_a_session_that_is_put_off_costs_an_occurrence_and_not_the_window() -> None:
     many = world()
     (rank,) = many.ranks
