@@ -244,6 +244,8 @@ def _unlink(file: Path) -> bool:
         elif os.path.lexists(file):
             file.unlink(missing_ok=True)
         return True
+    except FileNotFoundError:  # another process, at its end in the same moment, was faster
+        return True
     except OSError as exc:
         faults.note("live.remove", exc)
         return False
