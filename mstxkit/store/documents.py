@@ -26,6 +26,7 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _PIECE_BYTES = 1 << 26
 # Of a file that was written to within this, another write may get the same time stamp.
 _SETTLES_WITHIN_NS = 50_000_000
+_UP_TO_MTIME = 4
 _locking = threading.Lock()  # between threads, where `lockf` does nothing
 
 
@@ -119,6 +120,15 @@ def state_of(file: Path) -> tuple[int, ...]:
 
 def _state(status: os.stat_result) -> tuple[int, ...]:
     return status.st_ino, status.st_dev, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def withdraw(file: Path, state: tuple[int, ...]) -> None:
+    """Remove a file that is still as `state_of` gave it; what somebody has put in its place stays. Never raises."""
+    try:
+        if state_of(file)[:_UP_TO_MTIME] == state[:_UP_TO_MTIME]:  # whoever changes its mode leaves it what it is
+            file.unlink()
+    except OSError:
+        pass
 
 
 def settled_state(descriptor: int) -> tuple[int, ...]:

@@ -46,15 +46,6 @@ def tell(run: Path, address: Address, run_label: str, folders_too: Sequence[str]
         yield file
 
 
-def withdraw(files: Sequence[Path]) -> None:
-    """Nobody serves this run any more."""
-    for file in files:
-        try:
-            file.unlink()
-        except OSError:
-            pass
-
-
 def token(run: Path) -> str:
     """The run's token, drawn where there is none yet: 32 random bytes in a file that only this user can read.
 

@@ -6,12 +6,14 @@ What cannot be opened, a port that was taken, what was dropped: `notes` says so,
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Callable, Sequence
 
 from ..errors import MstxkitError
 from ..reading import otlp_spans
 from ..reading.otlp_spans import JobSpan
+from ..store import documents
 from ..store.escalation_news import EscalationNews
 from ..store.job_file import JobState, RoleFigures
 from ..store.metrics_setting import AUTO, OTLP, PAGE, RAY, TARGETS, TEXTFILE, MetricsSetting, Outlet, of_word
@@ -158,10 +160,9 @@ class Outlets:
         if outlet.address.port not in (0, endpoint.address.port):
             self._note(f"port {outlet.address.port} could not be had: it is {endpoint.address.port}")
         others = [other.place for other in self.setting.outlets if other.kind == TARGETS]
-        files: list[Path] = []
-        self._ends.append(lambda: discovery.withdraw(files))
         for file in discovery.tell(self._run, endpoint.address, self._label, others):
-            files.append(file)  # also where the next one cannot be written
+            # Now, as the next one may not be written. Another judge of this job may have told of its own page by then.
+            self._ends.append(partial(documents.withdraw, file, documents.state_of(file)))
 
     def _samples(self) -> list[MetricSample]:
         return samples.samples(self._label, *self._of)

@@ -26,6 +26,7 @@ class Textfile:
         self._own = not folder
         name = layout.TEXTFILE if self._own else f"mstxkit-{run_id[:12]}.prom"
         self.path = (run / layout.METRICS if self._own else Path(folder)) / name
+        self._state = tuple[int, ...]()
 
     def write(self, content: bytes) -> None:
         """Replace it. OSError, MstxkitError: it cannot be written."""
@@ -36,10 +37,8 @@ class Textfile:
         documents.replace_file(self.path, content)
         if not self._own:
             self.path.chmod(_MODE)
+        self._state = documents.state_of(self.path)
 
     def remove(self) -> None:
-        """The job is over: what it says would be taken for true as long as it is there."""
-        try:
-            self.path.unlink()
-        except OSError:
-            pass
+        """The job is over: what it says would be taken for true as long as it is there. Another judge's stays."""
+        documents.withdraw(self.path, self._state)

@@ -83,6 +83,20 @@ def test_when_the_job_is_over_nothing_is_left_that_would_be_taken_for_true(going
     assert not any((going.job.run / "metrics").iterdir())
 
 
+def test_a_judge_that_another_one_has_replaced_takes_nothing_of_it_along(going: Going, tmp_path: Path) -> None:
+    """It learns of that late: by then the other has told where its own page is."""
+    for name in ("node", "sd"):
+        (tmp_path / name).mkdir()
+    setting = f"127.0.0.1:0,textfile,textfile:{tmp_path}/node,targets:{tmp_path}/sd"
+    first, second = going(setting), going(setting)
+    first.close()
+    told = [going.job.run / "metrics/targets.json", *(tmp_path / "sd").iterdir()]
+
+    assert [f"http://{json.loads(file.read_text())[0]['targets'][0]}/metrics" for file in told] == 2 * [second.served]
+    assert [*(tmp_path / "node").iterdir()]
+    assert (going.job.run / "metrics/mstxkit.prom").exists()
+
+
 def test_a_textfile_is_there_as_a_whole_and_may_be_read_by_the_node_exporter(going: Going, tmp_path: Path) -> None:
     folder = tmp_path / "node"
     folder.mkdir()
