@@ -15,7 +15,7 @@ import urllib.parse
 import urllib.request
 from collections import deque
 from http.client import HTTPException
-from typing import Iterable, Mapping
+from typing import Any, Iterable, Mapping
 
 from ..reading import otlp_spans
 from ..reading.otlp_spans import JobSpan, Value
@@ -25,6 +25,16 @@ WAITING_AT_MOST, AT_ONCE = 4_096, 512
 _EVERY_S, _ANSWERS_WITHIN_S, _CLOSES_WITHIN_S = 1.0, 5.0, 2.0
 _PAUSE_AT_MOST_S = 30.0
 _TRY_AGAIN = (408, 429, 500, 502, 503, 504)
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirected POST would be a GET, without the spans, and take the key along to whatever host was named."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """None: it is an answer like any other error."""
+
+
+_opener = urllib.request.build_opener(_NoRedirects)
 
 
 class OtlpSender:
@@ -112,7 +122,7 @@ class OtlpSender:
     def _post(self, content: bytes) -> None:
         headers = {**_headers(), "Content-Type": "application/x-protobuf", "User-Agent": "mstxkit"}
         request = urllib.request.Request(self._url, content, headers, method="POST")  # of http or https
-        with urllib.request.urlopen(request, timeout=_ANSWERS_WITHIN_S) as answer:
+        with _opener.open(request, timeout=_ANSWERS_WITHIN_S) as answer:
             answer.read(1 << 16)
 
 

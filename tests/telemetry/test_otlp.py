@@ -38,6 +38,7 @@ class Collector:
         self.requests: list[Any] = []
         self.headers: list[dict[str, str]] = []
         self.answers: list[int] = []
+        self.gets: list[str] = []
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
@@ -47,6 +48,13 @@ class Collector:
                     collector.headers.append({"path": self.path, **dict(self.headers.items())})
                     collector.requests.append(trace_service_pb2.ExportTraceServiceRequest.FromString(content))
                 self.send_response(status)
+                self.send_header("Location", f"{collector.url}/elsewhere")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def do_GET(self) -> None:
+                collector.gets.append(self.path)
+                self.send_response(200)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 
@@ -217,6 +225,19 @@ def test_what_will_never_be_taken_is_dropped_and_the_reason_told(collector: Coll
 
     assert (sender.dropped, sender.problem) == (5, "it answers 400")
     sender.close()
+
+
+def test_an_endpoint_that_sends_elsewhere_has_taken_nothing_and_the_key_is_not_shown_there(
+    collector: Collector, hurried: None
+) -> None:
+    collector.answers = [301]
+    sender = OtlpSender(f"{collector.url}/v1/traces", RESOURCE)
+    sender.put(otlp_spans.of_role("r", role()))
+    until(lambda: sender.sent + sender.dropped > 0)
+    sender.close()
+
+    assert (sender.sent, sender.dropped, sender.problem) == (0, 5, "it answers 301")
+    assert collector.gets == []
 
 
 def test_a_key_comes_from_the_environment(collector: Collector, hurried: None, monkeypatch: pytest.MonkeyPatch) -> None:
