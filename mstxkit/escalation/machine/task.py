@@ -166,7 +166,8 @@ class Task:
         if self.request.occurrences is not None or self.first_step is None:
             is_over = all(self.counts[stage] >= self._times for stage in self.request.stages)
         else:
-            is_over = step is not None and step > (self.last_step or 0)
+            begins_anew = step is not None and bool(self.recorded) and step < self.first_step
+            is_over = begins_anew or (step is not None and step > (self.last_step or 0))
         if not is_over:
             return None
         missing = [stage for stage in self.request.stages if not self.counts[stage]]

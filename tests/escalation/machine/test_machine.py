@@ -345,6 +345,23 @@ def test_a_window_of_steps_begins_with_the_first_that_is_not_passed_over() -> No
     assert (last.state, last.first_step, last.last_step, last.reason) == ("done", 5, 6, PASSED_OVER)
 
 
+def test_a_window_is_over_where_steps_begin_anew_after_it_and_keeps_nobody_waiting() -> None:
+    """As where each epoch counts from 0: the step after its last one never comes, and its own come again and again."""
+    world = World()
+    (rank,) = world.ranks
+    rank.advance(99)
+    asked, other = world.ask(), world.ask(occasion="again")
+    rank.run("actor_update")
+    rank.advance(0)
+    world.pass_s(QUICK.cooldown_s)
+    for step in (98, 99):
+        rank.advance(step)
+        rank.run("actor_update")
+
+    assert (rank.state(asked.id), rank.last(asked.id).recorded) == ("done", 1)
+    assert (rank.state(other.id), rank.last(other.id).recorded_steps) == ("done", (98,))
+
+
 def test_a_window_that_has_begun_goes_on_past_an_occurrence_without_a_session_and_says_so() -> None:
     world = World()
     (rank,) = world.ranks
