@@ -610,6 +610,24 @@ def test_a_wildcard_takes_public_functions_of_the_place_itself_only(acme: Any, i
     assert patched == {"one", "two", "_hidden", "three"}
 
 
+def test_a_wildcard_leaves_to_others_what_has_a_range_of_its_own(acme: Any, install: Any, when: str) -> None:
+    text = "import mstxkit\nclass C:\n @mstxkit.mstx_timer('marked')\n def mark(self): pass\n"
+    text += " def save(self): pass\n def fit(self): pass\n"
+    targets = "ACME.many:C.*", acme.target("ACME.many:C.fit", name="fit", stage="train_step")
+    module = loaded("many", text, acme, install, when, *targets)
+    many = module.C()
+
+    with captured() as recorded:
+        many.mark(), many.save(), many.fit()
+
+    assert rows(recorded) == [("marked", None), ("C.save", None), ("fit", "train_step")]
+    assert {state.state for state in install().values()} == {"applied"}
+    registry.remove()
+    with captured() as recorded:
+        many.mark(), many.save(), many.fit()
+    assert names(recorded) == ["marked"]
+
+
 def test_a_name_of_the_same_path_for_another_version_is_a_target_of_its_own(acme: Any, install: Any) -> None:
     acme.write("trainer", TRAINER)
     acme.load("trainer")
