@@ -99,7 +99,9 @@ class Active:
                 return self._state(target, APPLIED, detail="it arrived with its range")
             if "*" in target.qualname:  # what has a range already keeps that
                 places = [place for place in places if self._is_free(place)] or places
-            self.changes[id(target)] = changes = self._replace(target, places)
+            changes = self._replace(target, places)
+            # A class may arrive by value where a module's own of that name has been patched.
+            self.changes.setdefault(id(target), []).extend(changes)
         except Unreached as exc:
             return self._state(target, FAILED if exc.reason in _FAILURES else SKIPPED, exc.reason, exc.detail)
         except Exception as exc:
