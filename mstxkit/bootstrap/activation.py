@@ -27,7 +27,8 @@ _YAML = (".yaml", ".yml")
 class _HandedOn:
     """How this process hands on what is on here."""
 
-    specification: list[str] = []
+    # What MSTXKIT_AUTOPATCH is to say, part by part, each with the frameworks that it stands for.
+    specification: dict[str, set[str]] = {}
     notes: list[str] = []
     variable_before: str | None = None
     off: list[tuple[Patch, bool]] = []
@@ -67,7 +68,7 @@ def autopatch(*frameworks_named: str, targets: Any = None) -> PatchReport:
 
     registry.install(wanted)
     patch_record.watch()
-    _hand_on(frameworks_named, targets)
+    _hand_on(frameworks_named, targets, wanted)
     ray_job.arrange()
     return _report(is_thorough=False)
 
@@ -84,19 +85,26 @@ def _wanted(names: tuple[Any, ...], targets: Any) -> list[tuple[Patch, bool]]:
     return [*wanted, *((patch, True) for patch in as_patches(targets))]
 
 
-def _hand_on(names: tuple[str, ...], targets: Any) -> None:
+def _hand_on(names: tuple[str, ...], targets: Any, wanted: list[tuple[Patch, bool]]) -> None:
     """Let children of this process patch the same."""
-    wanted = list(names) or ([EVERY] if targets is None else [])
-    if isinstance(targets, (str, os.PathLike)):
-        wanted.append(str(Path(targets).resolve()))
+    parts = {name: {_root(name)} for name in names}
+    rest = {patch.framework for patch, _ in wanted[len(names) :]}
+    if not names and targets is None:
+        parts[EVERY] = rest
+    elif isinstance(targets, (str, os.PathLike)):
+        parts[str(Path(targets).resolve())] = rest
     elif targets is not None:
         note = "targets given as Python objects stay in this process; a YAML file of them reaches the others too"
         _ways.notes += [note] if note not in _ways.notes else []
     if not _ways.specification:
         _ways.variable_before = os.environ.get(VARIABLE)
-    _ways.specification += [name for name in wanted if name not in _ways.specification]
+    _ways.specification.update(parts)
     if _ways.specification:
         os.environ[VARIABLE] = specification()
+
+
+def _root(name: str) -> str:
+    return name[: -len(registry.EXTRA_SUFFIX)] if registry.has_extra(name) else name
 
 
 def specification() -> str:
@@ -107,7 +115,8 @@ def specification() -> str:
 def unpatch(*frameworks_named: str) -> None:
     """Put back what `autopatch` has replaced, the very objects; of every framework where none is named.
 
-    Processes that run already keep their patches.
+    Processes that run already keep their patches. Those that this one starts from now on patch what is left; of a file
+    of targets for several frameworks that is all of it, until none of these is left.
 
     Args:
         frameworks_named: Import roots, as `autopatch` takes them.
@@ -124,14 +133,15 @@ def unpatch(*frameworks_named: str) -> None:
     """
     from . import patch_record
 
-    on = {name for name, _ in registry.frameworks_on()}
-    for name in set(frameworks_named) - on:
+    gone = set(map(_root, frameworks_named))
+    for name in gone - {name for name, _ in registry.frameworks_on()}:
         registry.load(name)
-    registry.remove(frameworks_named)
-    _ways.off = [pair for pair in _ways.off if frameworks_named and pair[0].framework not in frameworks_named]
-    left = {name for name, _ in registry.frameworks_on()}
-    plain = {name: name.replace(registry.EXTRA_SUFFIX, "") for name in _ways.specification}
-    _ways.specification = [name for name in _ways.specification if left and plain[name] not in frameworks_named]
+    registry.remove(tuple(gone))
+    _ways.off = [pair for pair in _ways.off if gone and pair[0].framework not in gone]
+    left = bool(registry.frameworks_on())
+    if gone & _ways.specification.get(EVERY, set()):
+        _ways.specification.update({name: {name} for name in sorted(_ways.specification.pop(EVERY))})
+    _ways.specification = {part: roots for part, roots in _ways.specification.items() if left and roots - gone}
     if not left:
         patch_record.leave_off()
         ray_job.undo()

@@ -31,6 +31,8 @@ class Active:
 
     def __init__(self, patch: Patch, has_extra: bool) -> None:
         self.patch, self.has_extra = patch, has_extra
+        # What a wildcard names too is patched as the target of its own says.
+        self._ordered = sorted(patch.targets, key=lambda target: "*" in target.qualname)
         self.has_late_steps = any(target.step_after is not None for target in patch.targets)
         # By id of the target: a path may be declared twice, for different versions.
         self.states: dict[int, TargetState] = {}
@@ -66,7 +68,7 @@ class Active:
             if self.seam is not None and name == self.seam.seam.module and isinstance(module, ModuleType):
                 self.seam.open(module)
             copied = len(self.copied)
-            for target in self.patch.targets:
+            for target in self._ordered:
                 if name in _needed(target) and all(sys.modules.get(other) is not None for other in _needed(target)):
                     self._install(target)
             if not self.is_installing:
@@ -95,13 +97,20 @@ class Active:
                 for place in places:  # given to it where it was made
                     apply.settle(target, place.raw)
                 return self._state(target, APPLIED, detail="it arrived with its range")
-            self.changes[id(target)] = changes = self._replace(target, places)
+            if "*" in target.qualname:  # what has a range already keeps that
+                places = [place for place in places if self._is_free(place)] or places
+            changes = self._replace(target, places)
+            # A class may arrive by value where a module's own of that name has been patched.
+            self.changes.setdefault(id(target), []).extend(changes)
         except Unreached as exc:
             return self._state(target, FAILED if exc.reason in _FAILURES else SKIPPED, exc.reason, exc.detail)
         except Exception as exc:
             return self._state(target, FAILED, Reason.FAILED, f"{type(exc).__name__}: {exc}")
         problems = [problem for change in _named(changes) for problem in change.problems]
         return self._state(target, APPLIED, detail="; ".join(problems))
+
+    def _is_free(self, place: FunctionPlace) -> bool:
+        return not apply.has_range(place.raw) or (self.seam is not None and self.seam.made(place.raw) is not None)
 
     def _replace(self, target: Target, places: Sequence[FunctionPlace]) -> list[Replacement]:
         done: list[Replacement] = []
@@ -152,7 +161,7 @@ class Active:
     def travelled(self, cls: type) -> None:
         """Patch a class that Ray has brought by value: no module holds it."""
         with lock:
-            for target in self.patch.targets:
+            for target in self._ordered:
                 parents, _, _ = target.qualname.rpartition(".")
                 if target.module == cls.__module__ and parents == cls.__qualname__ and not self._refused(target):
                     self.states[id(target)] = self._patched(target, cls)

@@ -9,7 +9,7 @@ import functools
 import importlib
 import inspect
 from types import FunctionType, TracebackType
-from typing import Any, Callable, ContextManager
+from typing import Any, Callable
 
 from .. import stages
 from ..engine.choose import engine
@@ -125,9 +125,9 @@ def _imported(path: str) -> Any:
 
 
 class TimedContext:
-    """A framework's context manager inside a range. Everything else of it is reached as before."""
+    """A framework's context manager, async or not, inside a range. Everything else of it is reached as before."""
 
-    def __init__(self, inner: ContextManager[Any], timed: ContextManager[Any]) -> None:
+    def __init__(self, inner: Any, timed: Any) -> None:
         self._inner, self._timed = inner, timed
 
     def __enter__(self) -> Any:
@@ -145,6 +145,25 @@ class TimedContext:
             return self._inner.__exit__(kind, exc, trace)
         finally:
             self._timed.__exit__(kind, exc, trace)
+
+    async def __aenter__(self) -> Any:
+        await self._timed.__aenter__()
+        try:
+            return await self._inner.__aenter__()
+        except BaseException as exc:
+            self._timed.__exit__(type(exc), exc, exc.__traceback__)
+            raise
+
+    async def __aexit__(self, *raised: Any) -> Any:
+        try:
+            return await self._inner.__aexit__(*raised)
+        finally:
+            self._timed.__exit__(*raised)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What calling theirs gives; each call of a function that it decorates is a range."""
+        made = self._inner(*args, **kwargs)
+        return self._timed(made) if isinstance(made, FunctionType) else made
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)

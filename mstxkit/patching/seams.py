@@ -45,10 +45,12 @@ class OpenSeam:
             self.change.make()
         return self.change
 
-    def _decorator(self, upstream: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def _decorator(self, upstream: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(upstream)
-        def decorator(func: Any) -> Any:
-            theirs = upstream(func)
+        def decorator(*args: Any, **kwargs: Any) -> Any:
+            theirs, func = upstream(*args, **kwargs), next(iter(args), None)
+            if kwargs or len(args) != 1 or not (callable(func) or hasattr(func, "__get__")):
+                return theirs  # called for a decorator: what that decorates is recognised, where it is declared
             try:
                 ours = ranges.mstx_timer(func)
                 self._decorated[id(ours)] = ours, Made(theirs, func)

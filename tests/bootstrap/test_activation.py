@@ -64,6 +64,17 @@ def test_children_are_told_by_the_environment_and_no_longer_after_unpatch(acme: 
     assert "MSTXKIT_AUTOPATCH" not in os.environ
 
 
+def test_children_are_not_told_what_has_been_unpatched(acme: str, tmp_path: Path) -> None:
+    file = tmp_path / "targets.yaml"
+    mstxkit.autopatch()
+    mstxkit.autopatch("verl+extra", targets=str(file))
+
+    mstxkit.unpatch("verl+extra", acme)
+
+    left = {name for name in registry.names() if registry.load(name).default} - {"verl"}
+    assert set(os.environ["MSTXKIT_AUTOPATCH"].split(",")) == left == set(mstxkit.patch_report().counts())
+
+
 def test_without_a_name_every_framework_that_is_on_by_default_is_patched() -> None:
     report = mstxkit.autopatch()
     mstxkit.unpatch()

@@ -154,3 +154,12 @@ def test_an_error_holds_its_problems_one_by_one() -> None:
     assert (first.line, first.key, first.value) == (2, "mstxkit.levl", None)
     assert (second.line, second.key) == (3, "mstxkit.rank")
     assert "level" in first.allowed
+
+
+def test_interpolations_stand_for_what_the_framework_takes_them_for() -> None:
+    text = "trainer: {dir: /data/exp7, steps: 3}\nmstxkit:\n  enabled: true\n"
+    found = understood(text + "  path: ${trainer.dir}/raw\n  window: {first_step: 5, steps: '${trainer.steps}'}\n")
+
+    assert (found.read.config.path, found.read.config.window.steps) == ("/data/exp7/raw", 3)
+    assert "own.yaml:4: mstxkit.path=" in error(text + "  path: ${trainer.folder}/raw\n")
+    assert error("mstxkit:\n").count("the section is empty") == 1

@@ -494,6 +494,29 @@ def test_a_context_manager_of_the_framework_becomes_ranges_named_by_its_argument
     assert rows(recorded) == [("old_log_prob", "actor_compute_log_prob"), ("mine", None)]
 
 
+def test_a_context_manager_that_decorates_or_is_async_stays_one(acme: Any, install: Any, when: str) -> None:
+    text = f"from contextlib import asynccontextmanager\n{CONTEXT}def timer(name):\n yield 5\n"
+    text += "@asynccontextmanager\nasync def waiting(name):\n yield 6\n"
+    targets = [acme.target(f"ACME.timing:{name}", kind="context") for name in ("timer", "waiting")]
+    module = loaded("timing", text, acme, install, when, *targets)
+
+    decorated = module.timer("decorated")(lambda: 3)
+
+    async def entered(fails: bool) -> Any:
+        async with module.waiting("async") as given:
+            if fails:
+                raise KeyError
+            return given
+
+    with captured() as recorded:
+        assert (decorated(), decorated(), asyncio.run(entered(False))) == (3, 3, 6)
+        with pytest.raises(KeyError):
+            asyncio.run(entered(True))
+
+    names = [(one.name, one.error) for one in recorded.ranges]
+    assert names == [("decorated", False)] * 2 + [("async", False), ("async", True)]
+
+
 def test_a_call_that_waits_for_workers_says_so(acme: Any, install: Any, when: str) -> None:
     target = acme.target("ACME.trainer:Trainer.update", waits=True, attributes={"batches": "len(batch)"})
     module, _ = load(acme, install, when, target)
@@ -585,6 +608,24 @@ def test_a_wildcard_takes_public_functions_of_the_place_itself_only(acme: Any, i
     patched = {name for name in ("imported", "one", "two", "_hidden") if hasattr(getattr(module, name), "__wrapped__")}
     patched |= {name for name in ("three", "_quiet") if hasattr(getattr(module.C, name), "__wrapped__")}
     assert patched == {"one", "two", "_hidden", "three"}
+
+
+def test_a_wildcard_leaves_to_others_what_has_a_range_of_its_own(acme: Any, install: Any, when: str) -> None:
+    text = "import mstxkit\nclass C:\n @mstxkit.mstx_timer('marked')\n def mark(self): pass\n"
+    text += " def save(self): pass\n def fit(self): pass\n"
+    targets = "ACME.many:C.*", acme.target("ACME.many:C.fit", name="fit", stage="train_step")
+    module = loaded("many", text, acme, install, when, *targets)
+    many = module.C()
+
+    with captured() as recorded:
+        many.mark(), many.save(), many.fit()
+
+    assert rows(recorded) == [("marked", None), ("C.save", None), ("fit", "train_step")]
+    assert {state.state for state in install().values()} == {"applied"}
+    registry.remove()
+    with captured() as recorded:
+        many.mark(), many.save(), many.fit()
+    assert names(recorded) == ["marked"]
 
 
 def test_a_name_of_the_same_path_for_another_version_is_a_target_of_its_own(acme: Any, install: Any) -> None:

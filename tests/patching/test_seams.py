@@ -128,3 +128,41 @@ def test_without_us_the_frameworks_own_ranges_are_back(framework: Any) -> None:
     ]  # fmt: skip
     assert user.pad is model.pad
     assert not hasattr(marks.timed, "__wrapped__")
+
+
+CALLED = """
+from functools import wraps
+calls = []
+def timed(name=None, *, color="red"):
+    def decorate(func):
+        @wraps(func)
+        def wrapper(*args, **kwargs):
+            calls.append(f"{name} {color}")
+            return func(*args, **kwargs)
+        return wrapper
+    return decorate
+"""
+CALLS = """
+from ACME.marks import timed
+@timed(color="blue")
+def declared(): return 1
+@timed("named")
+def undeclared(): return 2
+"""
+
+
+def test_a_decorator_that_is_called_for_one_works_as_before(acme: Any, install: Any) -> None:
+    """The framework's import does not fail: what is declared has our range alone, all else that of the framework."""
+    acme.write("marks", CALLED)
+    acme.write("model", CALLS)
+    seam = Seam(f"{acme.name}.marks:timed", "wrapper", f"{acme.name}/marks.py")
+    install(acme.patch("ACME.model:declared", seam=seam))
+    model, marks = acme.load("model"), acme.load("marks")
+
+    with captured() as recorded:
+        assert (model.declared(), model.undeclared()) == (1, 2)
+
+    assert [one.name for one in recorded.ranges] == ["declared"]
+    assert marks.calls == ["named red"]
+    registry.remove()
+    assert (model.declared(), marks.calls) == (1, ["named red", "None blue"])

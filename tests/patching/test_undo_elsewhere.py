@@ -75,3 +75,23 @@ def test_a_module_with_two_names_is_patched_and_put_back_once(
 
     assert user.save is plain
     assert caplog.records == []
+
+
+def test_a_class_that_arrives_by_value_is_put_back_and_so_is_its_modules_own(acme: Any, install: Any) -> None:
+    """As with a handle to a Ray actor whose class is under @ray.remote."""
+    text = "class Adam:\n    def step(self): return 'stepped'\n"
+    acme.write("optim", text)
+    own = acme.load("optim").Adam
+    copy: dict[str, Any] = {"__name__": own.__module__}
+    exec(text, copy)
+    arrived = copy["Adam"]
+    plain = vars(own)["step"], vars(arrived)["step"]
+
+    install(acme.patch("ACME.optim:Adam.step"))
+    registry.patch_travelled(arrived)
+    with captured() as seen:
+        own().step(), arrived().step()
+    registry.remove()
+
+    assert len(seen.ranges) == 2
+    assert (vars(own)["step"], vars(arrived)["step"]) == plain

@@ -15,6 +15,7 @@ from typing import Any, Mapping
 
 from ... import stages
 from ...errors import Problem
+from .. import hydra
 from ..model import Budgets, Config, ConfigLimits, Sampling, Window
 from ..sources import Source
 from . import Read, Reading, Written, built, yaml_of
@@ -42,7 +43,9 @@ def is_manner_alone(source: Source) -> bool:
 
 
 def read(source: Source) -> Read:
-    """What it says. Raises: ConfigError with all that is wrong in it."""
+    """What it says, with what its interpolations stand for. Raises: ConfigError with all that is wrong in it."""
+    if source.values.get(SECTION) is not None:
+        source = hydra.resolved(source, [(SECTION,)])
     reading = Reading(source, (SECTION,))
     if source.values.get(SECTION) is None and SECTION in source.values:
         reading.wrong("", "the section is empty: it needs at least enabled: true")
