@@ -58,6 +58,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     day. Slow files begin first, and those that may take longest.
     """
     _leave_for_other_days(config, items)
+    limits = Counter[Path]()  # as the tests say them
+    for item in items:
+        limits[item.path] = max(limits[item.path], _limit_s(item))
     for item in items:
         if selection.is_for_the_twin(item):
             item.add_marker("twin")
@@ -70,7 +73,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.timeout(limit_s))
     sizes = Counter(item.path for item in items)
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    limits = {item.path: _limit_s(item) for item in items}
     items.sort(key=lambda item: (item.path not in slow, -limits[item.path], -sizes[item.path]))
 
 
@@ -95,10 +97,10 @@ def _leave_for_other_days(config: pytest.Config, items: list[pytest.Item]) -> No
         selection.leave_out(config, items, others)
 
 
-def _limit_s(item: pytest.Item) -> float:
+def _limit_s(item: pytest.Item) -> int:
     """How long the tests of its file may take each, where that is said."""
     limit = item.get_closest_marker("timeout")
-    return float(limit.args[0]) if limit else 0.0
+    return int(limit.args[0]) if limit else 0
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
