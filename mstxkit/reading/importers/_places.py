@@ -24,7 +24,8 @@ _OTHERS = re.compile(
     r"analysis\.db|cluster_analysis\.db|.*mindstudio_insight_data\.db|profiler_(info|metadata).*\.json"
     r"|communication_matrix\.json|session\.json|analysis\.json"
 )
-_INFO, _IN_NAME = re.compile(r"profiler_info_(\d{1,9})\.json"), re.compile(r"(?:^|[_.\-])rank[_\-]?(\d{1,9})(?!\d)")
+_INFO = re.compile(r"profiler_info_(\d{1,9})\.json")
+_IN_NAME = re.compile(r"(?:^|(?<!lora)[_.\-])rank[_\-]?(\d{1,9})(?!\d)")  # `lora_rank_16` is the size of an adapter
 _DATABASE = re.compile(r"(?:ascend_pytorch|ascend_mindspore)_profiler_(\d{1,9})\.db|msmonitor_\d+_\d+_(\d{1,9})\.db")
 
 
@@ -34,8 +35,9 @@ class FileToImport(NamedTuple):
     Args:
         path: Where it is.
         importer: That reads it.
-        rank, host, pid: Whose it is, by the names around it; None and "" where these do not say.
+        rank, host, pid: Whose it is, by who recorded it; None and "" where that does not say.
         companion: `communication.json` beside it, which tells transfer from waiting.
+        in_name: A rank in its name or a folder's, which counts where the file itself says none.
     """
 
     path: Path
@@ -44,6 +46,7 @@ class FileToImport(NamedTuple):
     host: str
     pid: int | None
     companion: Path | None = None
+    in_name: int | None = None
 
 
 def sources(paths: Iterable[Path], damage: list[Damage]) -> list[FileToImport]:
@@ -105,7 +108,7 @@ def _of_folder(folder: Path, names: list[str], damage: list[Damage]) -> Iterator
             continue
         source = _source(path, importer)
         if importer.preference:
-            best.setdefault(source.rank, []).append(source)
+            best.setdefault(source.in_name if source.rank is None else source.rank, []).append(source)
         else:
             yield source
     for same in best.values():
@@ -137,9 +140,8 @@ def _unpacked(path: Path) -> bytes:
 
 def _source(path: Path, importer: Importer) -> FileToImport:
     recorder = next((kinds.recorder_of(part) for part in reversed(path.parts) if kinds.recorder_of(part)), {})
-    return FileToImport(
-        path, importer, _rank_of(path), str(recorder.get("host", "")), small_number(recorder.get("pid"))
-    )
+    host, pid = str(recorder.get("host", "")), small_number(recorder.get("pid"))
+    return FileToImport(path, importer, _rank_of(path), host, pid, in_name=_rank_in_names(path))
 
 
 def _rank_of(path: Path) -> int | None:
@@ -149,7 +151,9 @@ def _rank_of(path: Path) -> int | None:
         for name in documents.names_in(path.parent.parent, ".json"):
             if match := _INFO.fullmatch(name):
                 return int(match[1])
-    for part in reversed(path.absolute().parts[-6:]):
-        if match := _IN_NAME.search(part):
-            return int(match[1])
     return None
+
+
+def _rank_in_names(path: Path) -> int | None:
+    matches = map(_IN_NAME.search, reversed(path.absolute().parts[-6:]))
+    return next((int(match[1]) for match in matches if match), None)

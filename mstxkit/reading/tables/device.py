@@ -61,7 +61,8 @@ def _of_own_profiles(run: Run, folder: Path) -> list[pl.DataFrame]:
     if not sources:
         return []
     ranks = frozenset(source.rank for source in sources if source.rank is not None)
-    whole = type(run)(run.path, Selection(ranks=ranks) if len(ranks) else None)
+    is_told = all(source.rank is not None for source in sources)
+    whole = type(run)(run.path, Selection(ranks=ranks) if is_told else None)
     rest = []
     for source, imported in zip(sources, _importing.import_all(whole, sources, lambda _: None)):
         for part in imported.damage:
