@@ -259,7 +259,7 @@ def liveness(states: Iterable[tuple[str, int, str]]) -> Liveness:
     return is_alive
 
 
-def set_offsets(processes: Iterable[Process], clocks: Callable[[int], Mapping[str, int]] = lambda groups: {}) -> None:
+def set_offsets(processes: Iterable[Process], clocks: Callable[[int], Mapping[str, int]]) -> None:
     """Give every process the offset of its group from CLOCK_MONOTONIC to the wall clock.
 
     Args:

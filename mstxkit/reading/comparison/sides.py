@@ -110,10 +110,8 @@ def of_stage(steps: list[RoleStep], stage: str) -> Series:
 
 
 def tokens_of(steps: list[RoleStep], stage: str, is_each: bool = False) -> Series:
-    """How many tokens all members together had in a stage, step by step; NaN where nobody says so.
-
-    Args:
-        is_each: Of one member, in the mean of those that count them.
+    """How many tokens all members together had in a stage, step by step, or each of those that count them, in the mean;
+    NaN where nobody says so.
     """
     values = [np.nan if at < 0 else _sum(step.work.tokens[:, at], is_each) for step, at in _at(steps, stage)]
     return Series(tuple(step.step for step in steps), np.array(values))
@@ -121,12 +119,10 @@ def tokens_of(steps: list[RoleStep], stage: str, is_each: bool = False) -> Serie
 
 def is_by_member(before: list[RoleStep], after: list[RoleStep], stage: str) -> bool:
     """Do more members count tokens on one side? Then what one of them has says how long the stage should take."""
-    return _counting(before, stage) != _counting(after, stage)
-
-
-def _counting(steps: list[RoleStep], stage: str) -> float:
-    counts = [np.isfinite(step.work.tokens[:, at]).sum() for step, at in _at(steps, stage) if at >= 0]
-    return float(np.median(counts or [0]))
+    sides = (before, after)
+    counts = ([np.isfinite(step.work.tokens[:, at]).sum() for step, at in _at(s, stage) if at >= 0] for s in sides)
+    first, second = (float(np.median(count or [0])) for count in counts)
+    return first != second
 
 
 def works(before: list[RoleStep], after: list[RoleStep]) -> tuple[Series, Series] | None:
@@ -232,4 +228,5 @@ def _most(values: Seconds, step: RoleStep) -> float:
 
 
 def _sum(values: Seconds, is_mean: bool) -> float:
-    return float((np.nanmean if is_mean else np.nansum)(values)) if np.isfinite(values).any() else np.nan
+    kept = values[np.isfinite(values)]
+    return float(kept.mean() if is_mean else kept.sum()) if len(kept) else np.nan

@@ -43,8 +43,7 @@ def _work(rows: Iterable[ComparedTime], before: Side, after: Side) -> Iterator[S
     for row in rows:
         tokens = row.tokens
         if row.of == STAGE and tokens is not None and tokens.is_changed:
-            is_each = is_by_member(before.steps[row.role], after.steps[row.role], row.stage or "")
-            each = "a step in each" if is_each else "a step"
+            each = "a step" + " in each" * is_by_member(before.steps[row.role], after.steps[row.role], row.stage or "")
             yield SideChange(f"tokens of {row.stage}", f"{tokens.before:.0f} {each}", f"{tokens.after:.0f} {each}")
 
 

@@ -218,9 +218,7 @@ def _named(part: Run, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _about_all(part: Run) -> dict[str, Any]:
-    """Of each process, by its name, what its blocks said of it, its tracks, whether any range is open, and what made
-    the wall clock of its CLOCK_MONOTONIC here: of the whole run that may be found to be another one.
-    """
+    """Of each process, by its name, what its blocks said, its tracks, if any range is open, and its wall clock."""
     part.tracks()
     has_open = set(part.open_ranges()["process"])
     return {

@@ -103,9 +103,8 @@ class CompactedParts:
 
     def _off_ns(self, batch: CompactedBatch) -> dict[str, int]:
         """By how much the wall clock of each process is another one than when it was compacted."""
-        both = (
-            (name, about.get("offset_ns"), self._processes[name].offset_ns) for name, about in batch.processes.items()
-        )
+        written = ((name, about.get("offset_ns")) for name, about in batch.processes.items())
+        both = ((name, then, self._processes[name].offset_ns) for name, then in written)
         return {name: now - then if now and type(then) is int else 0 for name, then, now in both}
 
     def holders(self) -> dict[str, list[CompactedGroup]]:
@@ -147,7 +146,8 @@ class CompactedParts:
         off_ns, time = self._off_ns(group.batch), group.time
         if time not in rows.columns or not any(off_ns.values()):
             return rows
-        off = pl.col("process").replace_strict(off_ns, default=0, return_dtype=pl.Int64)
+        each = pl.col("process").replace_strict(off_ns, default=0, return_dtype=pl.Int64)
+        off = each if len({*off_ns.values()}) > 1 else next(iter(off_ns.values()))
         return rows.with_columns(pl.col(time) + off)
 
     def _noted(self, batch: CompactedBatch, name: str, work: Callable[[], T]) -> T | None:
