@@ -103,7 +103,7 @@ class CompactedParts:
 
     def _off_ns(self, batch: CompactedBatch) -> dict[str, int]:
         """By how much the wall clock of each process is another one than when it was compacted."""
-        written = ((name, about.get("offset_ns")) for name, about in batch.processes.items())
+        written = ((name, about.get("offset_ns")) for name, about in batch.processes.items() if name in self._processes)
         both = ((name, then, self._processes[name].offset_ns) for name, then in written)
         return {name: now - then if now and type(then) is int else 0 for name, then, now in both}
 
