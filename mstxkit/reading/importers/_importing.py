@@ -85,7 +85,7 @@ def keep(run: Path, run_id: str, source: FileToImport, imported: Imported) -> No
     Raises:
         OSError, CaptureError: the run cannot be written.
     """
-    identity = _kept.Identity.of(source.path, run)
+    identity = _kept.Identity.of(source, run)
     rows = [{**row, "file": identity.file} for row in imported.rows]
     if rows or imported.problem == _join.NOTHING_IN_IT or _kept.is_there(run, identity):
         _kept.write(run, run_id, identity, rows, imported.about())

@@ -38,6 +38,7 @@ class FileToImport(NamedTuple):
         rank, host, pid: Whose it is, by who recorded it; None and "" where that does not say.
         companion: `communication.json` beside it, which tells transfer from waiting.
         in_name: A rank in its name or a folder's, which counts where the file itself says none.
+        size, changed_ns: As it was before it is read: what is written meanwhile makes it another one.
     """
 
     path: Path
@@ -47,6 +48,8 @@ class FileToImport(NamedTuple):
     pid: int | None
     companion: Path | None = None
     in_name: int | None = None
+    size: int = 0
+    changed_ns: int = 0
 
 
 def sources(paths: Iterable[Path], damage: list[Damage]) -> list[FileToImport]:
@@ -101,13 +104,13 @@ def _of_folder(folder: Path, names: list[str], damage: list[Damage]) -> Iterator
             continue
         try:
             importer = _importer_of(path)
+            source = None if importer is None else _source(path, importer)
         except (OSError, FormatError) as exc:
             Damage.because(str(path), exc).note_in(damage)
             continue
-        if importer is None:
+        if source is None:
             continue
-        source = _source(path, importer)
-        if importer.preference:
+        if source.importer.preference:
             best.setdefault(source.in_name if source.rank is None else source.rank, []).append(source)
         else:
             yield source
@@ -140,8 +143,10 @@ def _unpacked(path: Path) -> bytes:
 
 def _source(path: Path, importer: Importer) -> FileToImport:
     recorder = next((kinds.recorder_of(part) for part in reversed(path.parts) if kinds.recorder_of(part)), {})
-    host, pid = str(recorder.get("host", "")), small_number(recorder.get("pid"))
-    return FileToImport(path, importer, _rank_of(path), host, pid, in_name=_rank_in_names(path))
+    host, pid, status = str(recorder.get("host", "")), small_number(recorder.get("pid")), path.stat()
+    return FileToImport(
+        path, importer, _rank_of(path), host, pid, None, _rank_in_names(path), status.st_size, status.st_mtime_ns
+    )
 
 
 def _rank_of(path: Path) -> int | None:

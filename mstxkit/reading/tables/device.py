@@ -86,7 +86,7 @@ def own_profiles(run: Run, folder: Path, is_limited: bool = True) -> list[tuple[
     kept = {_kept.identity_of(document) for _, document in _kept.heads(folder, run.id, [])}
     new, size = [], 0
     for source in _places.sources([top], damage):
-        identity = _kept.Identity.of(source.path, folder)
+        identity = _kept.Identity.of(source, folder)
         if identity in kept:
             continue
         size += identity.size
