@@ -45,7 +45,7 @@ def import_(
         sources = _places.sources(paths, damage)
     else:
         sources = [source for source, _ in device.own_profiles(opened, run, is_limited=False)]
-    size = sum(source.path.stat().st_size for source in sources)
+    size = sum(source.size for source in sources)
     with progress("Importing", total=size) as advance:
         imported = _importing.import_all(opened, sources, advance, rank)
     for source, made in zip(sources, imported):

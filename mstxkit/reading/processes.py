@@ -259,16 +259,16 @@ def liveness(states: Iterable[tuple[str, int, str]]) -> Liveness:
     return is_alive
 
 
-def set_offsets(processes: Iterable[Process], clocks: Callable[[], Mapping[str, int]] = dict) -> None:
+def set_offsets(processes: Iterable[Process], clocks: Callable[[int], Mapping[str, int]]) -> None:
     """Give every process the offset of its group from CLOCK_MONOTONIC to the wall clock.
 
     Args:
-        clocks: Asked where there are several groups: the offset, by boot id, of hosts whose own wall clock is wrong.
+        clocks: Called with how many groups there are: the offset, by boot id, of hosts whose own wall clock is wrong.
     """
     groups: dict[tuple[str, ...], list[Process]] = {}
     for process in processes:
         groups.setdefault(process.clock_group, []).append(process)
-    put_right = clocks() if len(groups) > 1 else {}
+    put_right = clocks(len(groups))
     for members in groups.values():
         boot = text_of(members[0].identity.get("boot"))
         offset = put_right.get(boot) or wall_offset(anchor for process in members for anchor in process.anchors)

@@ -6,7 +6,7 @@ import os
 from functools import reduce
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Collection, Iterable, Iterator, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Collection, Iterable, Iterator, Mapping, TypeVar
 
 from ..errors import FormatError
 from ..store import job_file, layout, patch_record
@@ -67,11 +67,16 @@ class RunFiles:
         replicas.settle(self._processes)
         self.damage += live.losses(self._processes)
         self.damage = self._compacted.damage = merge(self.damage)
-        set_offsets(self._processes, lambda: (job_file.read(Path(path), self.id or "") or JobState()).clocks)
+        set_offsets(self._processes, self._clocks_put_right)
         self.vocabulary = vocabulary.Vocabulary()
         self._blocks = rows.Blocks(self._sealed, self.vocabulary, self.damage, self._chosen)
         self._opened: list[tuple[Process, Any]] | None = None
         self._stage_rows: pl.DataFrame | None = None
+
+    def _clocks_put_right(self, hosts: int) -> Mapping[str, int]:
+        """As whoever judged the job has found; of one host alone nothing is wrong, but this may be a part of a job."""
+        job = job_file.read(Path(self.path), self.id or "") or JobState()
+        return job.clocks if max(hosts, job.hosts) > 1 else {}
 
     def rows_at_most(self) -> int:
         """So many rows will be read of it, or fewer, by what the files say of themselves; no row is read for it."""

@@ -311,6 +311,17 @@ def test_a_host_whose_wall_clock_is_wrong_is_read_by_that_of_the_others(run: Pat
     assert begins == [10 + (7000 if hosts == 2 else WALL_OFFSET_NS), 10 + WALL_OFFSET_NS][:hosts]
 
 
+def test_a_part_of_a_job_has_the_times_that_it_has_in_all_of_it(run: Path) -> None:
+    """The ranks of the host whose wall clock is wrong are no job of one host."""
+    for rank in range(2):
+        process = ProcessFiles(run, rank + 1, rank=rank, host=f"h{rank}", boot=f"boot {rank}")
+        process.seal(BankFiles().range("a", 10, 15))
+    (run / layout.VERDICTS).mkdir()
+    job_file.write(run, RUN_ID, JobState(hosts=2, clocks={"boot 0": 7000}))
+
+    assert open_run(run, ranks=0).ranges()["start_ns"].to_list() == [7010]
+
+
 def test_processes_of_one_kernel_share_their_offset(run: Path) -> None:
     first = ProcessFiles(run, 1, rank=0, anchors=(anchor(0), anchor(1), anchor(2)))
     second = ProcessFiles(run, 2, rank=1, anchors=(anchor(0, offset_ns=WALL_OFFSET_NS + 900),))

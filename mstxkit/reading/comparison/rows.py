@@ -29,8 +29,9 @@ class ComparedTime(NamedTuple):
         time: How long it takes: of steps and ranks themselves, of a stage in the member that takes longest.
         waits: Members wait for each other in it: it is longer for all where one of them is late.
         since_step: From which step of the second side on it is as changed as in the end; None where it is not changed.
-        tokens: How many of them a step has had, where that is known: of a rank its own, or all, where members wait. Of
-            whole steps their work, see `sides.works`.
+        tokens: How many of them a step has had, where that is known: of a rank its own, or all, where members wait; of
+            a stage all, or those of one member where more count them on one side. Of whole steps their work, see
+            `sides.works`.
         per_token: How long one of them takes, by the time above; of whole steps as long as the same work takes.
     """
 
@@ -95,7 +96,8 @@ def _pairs(before: Side, after: Side) -> Iterator[_Pair]:
         here = set(sides.stages_of(own[0]))
         for stage in (stage for stage in sides.stages_of(own[1]) if stage in here):
             first, second = (sides.of_stage(steps, stage) for steps in own)
-            tokens = sides.tokens_of(own[0], stage), sides.tokens_of(own[1], stage)
+            is_each = sides.is_by_member(*own, stage)
+            tokens = sides.tokens_of(own[0], stage, is_each), sides.tokens_of(own[1], stage, is_each)
             yield STAGE, role, stage, None, stage in waiting, first, second, tokens
             ranks = [sides.of_ranks(steps, stage) for steps in own]
             # Where members wait, a rank is in it for as long as the work of all takes.

@@ -109,10 +109,20 @@ def of_stage(steps: list[RoleStep], stage: str) -> Series:
     return Series(tuple(step.step for step in steps), np.array(values))
 
 
-def tokens_of(steps: list[RoleStep], stage: str) -> Series:
-    """How many tokens all members together had in a stage, step by step; NaN where nobody says so."""
-    values = [np.nan if at < 0 else _sum(step.work.tokens[:, at]) for step, at in _at(steps, stage)]
+def tokens_of(steps: list[RoleStep], stage: str, is_each: bool = False) -> Series:
+    """How many tokens all members together had in a stage, step by step, or each of those that count them, in the mean;
+    NaN where nobody says so.
+    """
+    values = [np.nan if at < 0 else _sum(step.work.tokens[:, at], is_each) for step, at in _at(steps, stage)]
     return Series(tuple(step.step for step in steps), np.array(values))
+
+
+def is_by_member(before: list[RoleStep], after: list[RoleStep], stage: str) -> bool:
+    """Do more members count tokens on one side? Then what one of them has says how long the stage should take."""
+    sides = (before, after)
+    counts = ([np.isfinite(step.work.tokens[:, at]).sum() for step, at in _at(s, stage) if at >= 0] for s in sides)
+    first, second = (float(np.median(count or [0])) for count in counts)
+    return first != second
 
 
 def works(before: list[RoleStep], after: list[RoleStep]) -> tuple[Series, Series] | None:
@@ -124,20 +134,21 @@ def works(before: list[RoleStep], after: list[RoleStep]) -> tuple[Series, Series
     return (_work(before, stages), _work(after, stages)) if stages else None
 
 
-def _share(stage: str, before: list[RoleStep], after: list[RoleStep]) -> tuple[float, float] | None:
-    """Of a step's length what a stage takes, and how many tokens it has; both before, as medians."""
-    tokens, shares = tokens_of(before, stage).values, of_stage(before, stage).values / lengths(before).values
+def _share(stage: str, before: list[RoleStep], after: list[RoleStep]) -> tuple[float, float, bool] | None:
+    """Of a step's length what a stage takes, and how many tokens it has; both before, as medians. And: by member?"""
+    is_each = is_by_member(before, after, stage)
+    tokens, shares = tokens_of(before, stage, is_each).values, of_stage(before, stage).values / lengths(before).values
     kept = (tokens > 0) & np.isfinite(shares)
     if not kept.any() or not (tokens_of(after, stage).values > 0).any():
         return None
-    return float(np.median(shares[kept])), float(np.median(tokens[kept]))
+    return float(np.median(shares[kept])), float(np.median(tokens[kept])), is_each
 
 
-def _work(steps: list[RoleStep], stages: dict[str, tuple[float, float]]) -> Series:
-    whole = max(1.0, sum(share for share, _ in stages.values()))  # stages may overlap
+def _work(steps: list[RoleStep], stages: dict[str, tuple[float, float, bool]]) -> Series:
+    whole = max(1.0, sum(share for share, _, _ in stages.values()))  # stages may overlap
     work = np.ones(len(steps))
-    for stage, (share, usual) in stages.items():
-        work += share / whole * np.nan_to_num(tokens_of(steps, stage).values / usual - 1)
+    for stage, (share, usual, is_each) in stages.items():
+        work += share / whole * np.nan_to_num(tokens_of(steps, stage, is_each).values / usual - 1)
     return Series(tuple(step.step for step in steps), work)
 
 
@@ -216,5 +227,6 @@ def _most(values: Seconds, step: RoleStep) -> float:
     return float(np.nanmax(kept)) if np.isfinite(kept).any() else np.nan
 
 
-def _sum(values: Seconds) -> float:
-    return float(np.nansum(values)) if np.isfinite(values).any() else np.nan
+def _sum(values: Seconds, is_mean: bool) -> float:
+    kept = values[np.isfinite(values)]
+    return float(kept.mean() if is_mean else kept.sum()) if len(kept) else np.nan

@@ -12,7 +12,7 @@ from ...store import settings_file
 from ...store.documents import Unusable
 from ..report.units import spans
 from .rows import STAGE, ComparedTime
-from .sides import Side
+from .sides import Side, is_by_member
 
 _NAMED_AT_MOST = 6
 
@@ -32,18 +32,19 @@ class SideChange(NamedTuple):
 
 def changes(before: Side, after: Side, rows: Iterable[ComparedTime]) -> list[SideChange]:
     """What is different, what explains most first."""
-    different = [*_work(rows), *_of_both(_ranks, before, after), *_trainer_settings(before, after)]
+    different = [*_work(rows, before, after), *_of_both(_ranks, before, after), *_trainer_settings(before, after)]
     different += _of_both(_versions, before, after)
     for look in (_recorders, _settings, _patches, _profiles):
         different += _of_both(look, before, after)
     return different
 
 
-def _work(rows: Iterable[ComparedTime]) -> Iterator[SideChange]:
+def _work(rows: Iterable[ComparedTime], before: Side, after: Side) -> Iterator[SideChange]:
     for row in rows:
         tokens = row.tokens
         if row.of == STAGE and tokens is not None and tokens.is_changed:
-            yield SideChange(f"tokens of {row.stage}", f"{tokens.before:.0f} a step", f"{tokens.after:.0f} a step")
+            each = "a step" + " in each" * is_by_member(before.steps[row.role], after.steps[row.role], row.stage or "")
+            yield SideChange(f"tokens of {row.stage}", f"{tokens.before:.0f} {each}", f"{tokens.after:.0f} {each}")
 
 
 def _trainer_settings(before: Side, after: Side) -> Iterator[SideChange]:

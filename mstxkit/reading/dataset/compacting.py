@@ -218,12 +218,12 @@ def _named(part: Run, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _about_all(part: Run) -> dict[str, Any]:
-    """Of each process, by its name, what its blocks said of it, which tracks it has, and whether any range is open."""
+    """Of each process, by its name, what its blocks said, its tracks, if any range is open, and its wall clock."""
     part.tracks()
     has_open = set(part.open_ranges()["process"])
     return {
         process.name: {
-            **_about(process), "has_open": process.index in has_open,
+            **_about(process), "has_open": process.index in has_open, "offset_ns": process.offset_ns,
             "tracks": [[track, *text] for track, text in process.texts.tracks.items()],
         }
         for process in part.known_processes()

@@ -20,7 +20,7 @@ from ...store.livefile import Texts, TrackText
 from ...store.values import list_of, small_number, table_of, text_of, whole_number
 from .. import sealed
 from ..folder import Damage, reason_of
-from ..processes import Processes
+from ..processes import Process, Processes
 from ..reach import NOTHING, Reach
 from ..tables.stages import FOREVER_NS
 from .columns import TableFile
@@ -51,6 +51,7 @@ class CompactedParts:
         there = set(sealed_names)
         self._base, self.damage, self._chosen = run / dataset.FOLDER, damage, chosen
         self._groups: dict[int, list[CompactedGroup]] = {}
+        self._processes: dict[str, Process] = {}
         self._holders: dict[str, list[CompactedGroup]] | None = None
         unusable: list[Unusable] = []
         batches = () if run_id is None else dataset.batches(run, run_id, unusable=unusable)
@@ -66,7 +67,7 @@ class CompactedParts:
         for batch in self._batches:
             for name, about in batch.processes.items():
                 meta, end = table_of(about.get("about")), about.get("end")
-                process = processes.of(meta.get("identity"), name)
+                process = self._processes[name] = processes.of(meta.get("identity"), name)
                 sealed.take_about(dict(meta), end if isinstance(end, dict) else None, process)
                 process.learn_texts(Texts({}, {}, {}, dict(_tracks(list_of(about.get("tracks"))))))
 
@@ -97,7 +98,14 @@ class CompactedParts:
             kind = name.partition("/")[0]
             table = self._noted(batch, name, partial(TableFile, self._base / name, kind))
             groups = [CompactedGroup(batch, kind, name, table, rows) for rows in table.groups] if table else []
-            yield from (group for group in groups if group.may_hold(self._chosen))
+            off_ns = self._off_ns(batch).values() or (0,)
+            yield from (group for group in groups if group.may_hold(self._chosen, min(off_ns), max(off_ns)))
+
+    def _off_ns(self, batch: CompactedBatch) -> dict[str, int]:
+        """By how much the wall clock of each process is another one than when it was compacted."""
+        written = ((name, about.get("offset_ns")) for name, about in batch.processes.items() if name in self._processes)
+        both = ((name, then, self._processes[name].offset_ns) for name, then in written)
+        return {name: now - then if now and type(then) is int else 0 for name, then, now in both}
 
     def holders(self) -> dict[str, list[CompactedGroup]]:
         """By the name of a process, the groups that hold rows of it. A manifest of old does not say: a column does."""
@@ -130,7 +138,17 @@ class CompactedParts:
         if left_out:
             reason = f"{_of(group.batch)}: {left_out} rows with numbers that cannot be"
             Damage.of(str(self._base / group.file), reason).note_in(self.damage)
-        return rows
+        return rows if rows is None else self._at_its_time(group, rows)
+
+    def _at_its_time(self, group: CompactedGroup, rows: pl.DataFrame) -> pl.DataFrame:
+        import polars as pl
+
+        off_ns, time = self._off_ns(group.batch), group.time
+        if time not in rows.columns or not any(off_ns.values()):
+            return rows
+        each = pl.col("process").replace_strict(off_ns, default=0, return_dtype=pl.Int64)
+        off = each if len({*off_ns.values()}) > 1 else next(iter(off_ns.values()))
+        return rows.with_columns(pl.col(time) + off)
 
     def _noted(self, batch: CompactedBatch, name: str, work: Callable[[], T]) -> T | None:
         """What `work` makes of a file; None, and damage, where the file is not what it should be."""
@@ -190,20 +208,25 @@ class CompactedGroup:
         """May any range have a value in this column?"""
         return self.kind == RANGES and column not in self.rows.empty
 
-    def may_hold(self, chosen: Selection) -> bool:
-        """Can any of its rows be asked for, by what is said of their values?"""
+    @property
+    def time(self) -> str:
+        """The column of when a row begins."""
+        return "time_ns" if self.kind == MARKS else "start_ns"
+
+    def may_hold(self, chosen: Selection, least_off_ns: int, most_off_ns: int) -> bool:
+        """Can any of its rows be asked for, by what is said of their values? Their times are so far off."""
         steps, stages = self.rows.between("step"), self.rows.bounds.get("stage", (None, ""))
         if chosen.steps is not None and ("step" in self.rows.empty or (steps and not chosen.meets_steps(*steps))):
             return False
         if chosen.stages is not None and stages[0] == stages[1] and canonical(str(stages[0])) not in chosen.stages:
             return False
-        return not chosen.has_time or self._may_be_in_time(chosen)
+        return not chosen.has_time or self._may_be_in_time(chosen, least_off_ns, most_off_ns)
 
-    def _may_be_in_time(self, chosen: Selection) -> bool:
-        starts = self.rows.between("time_ns" if self.kind == MARKS else "start_ns")
+    def _may_be_in_time(self, chosen: Selection, least_off_ns: int, most_off_ns: int) -> bool:
+        starts = self.rows.between(self.time)
         lasts = (0, 0) if self.kind == MARKS else self.rows.between("duration_ns")
         if starts is None:
             return True
         longest = FOREVER_NS if self.has_open or lasts is None else lasts[1]
-        is_before_end = chosen.until_ns is None or starts[0] < chosen.until_ns
-        return is_before_end and (chosen.since_ns is None or starts[1] + longest >= chosen.since_ns)
+        is_before_end = chosen.until_ns is None or starts[0] + least_off_ns < chosen.until_ns
+        return is_before_end and (chosen.since_ns is None or starts[1] + most_off_ns + longest >= chosen.since_ns)

@@ -85,7 +85,7 @@ def keep(run: Path, run_id: str, source: FileToImport, imported: Imported) -> No
     Raises:
         OSError, CaptureError: the run cannot be written.
     """
-    identity = _kept.Identity.of(source.path, run)
+    identity = _kept.Identity.of(source, run)
     rows = [{**row, "file": identity.file} for row in imported.rows]
     if rows or imported.problem == _join.NOTHING_IN_IT or _kept.is_there(run, identity):
         _kept.write(run, run_id, identity, rows, imported.about())
@@ -103,8 +103,9 @@ def try_to_keep(run: Path, run_id: str, source: FileToImport, imported: Imported
 def _read(source: FileToImport, advance: Callable[[float], None]) -> list[DeviceTrace]:
     traces = source.importer.read(source.path, advance)
     for trace in traces:
-        if len(traces) == 1 and source.rank is not None:
-            trace.rank = source.rank
+        if len(traces) == 1:
+            ranks = (source.rank, trace.rank, source.in_name)
+            trace.rank = next((rank for rank in ranks if rank is not None), None)
         trace.host = source.host or trace.host
         trace.pid = source.pid or trace.pid
     if source.companion is not None and len(traces) == 1 and traces[0].transfer is None:

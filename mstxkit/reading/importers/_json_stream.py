@@ -26,6 +26,8 @@ _decoder: Any = json.JSONDecoder(parse_float=str, parse_constant=lambda _: None)
 _scan = _decoder.scan_once
 _CUT = "ends in the middle: what is whole before that is read"
 _GZIP = b"\x1f\x8b"
+# What a packed file raises that is cut or damaged.
+UNPACKABLE = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 class JsonStream:
@@ -168,7 +170,7 @@ class JsonStream:
             while size > 0 and (part := self._file.read1(size)):
                 parts.append(part)
                 size -= len(part)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as exc:
+        except UNPACKABLE as exc:
             if not parts:
                 raise self._wrong(f"cannot be unpacked further: {exc}") from None
         return b"".join(parts)

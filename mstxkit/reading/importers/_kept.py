@@ -25,6 +25,7 @@ from ...store.values import list_of, table_of, text_of, whole_number
 from .. import parquet
 from ..folder import Damage, Folder, reason_of
 from ._join import DEVICE_SCHEMA
+from ._places import FileToImport
 
 _SUFFIX, _HEAD = ".parquet", ".json"
 _BYTES_AT_MOST, _IMPORTS_AT_MOST, ROWS_AT_MOST = 1 << 28, 20_000, 5_000_000
@@ -39,11 +40,11 @@ class Identity(NamedTuple):
     changed_ns: int
 
     @classmethod
-    def of(cls, path: Path, run: Path) -> Identity:
-        """OSError: it is not there."""
-        status, real, top = path.stat(), os.path.realpath(path), os.path.realpath(run)
+    def of(cls, source: FileToImport, run: Path) -> Identity:
+        """As it was when it was found."""
+        real, top = os.path.realpath(source.path), os.path.realpath(run)
         inside = real.startswith(top + os.sep)
-        return cls(os.path.relpath(real, top) if inside else real, status.st_size, status.st_mtime_ns)
+        return cls(os.path.relpath(real, top) if inside else real, source.size, source.changed_ns)
 
     @property
     def name(self) -> str:
@@ -63,14 +64,8 @@ def write(run: Path, run_id: str, identity: Identity, rows: Sequence[dict[str, A
     content = io.BytesIO()
     pl.DataFrame(rows, schema=DEVICE_SCHEMA).write_parquet(content, compression="zstd")
     about = {**about, "digest": _digest(content.getvalue())}
-    head = {
-        "format": FORMAT,
-        "run": run_id,
-        **identity._asdict(),
-        "rows": len(rows),
-        **about,
-        "time_ns": time.time_ns(),
-    }
+    said = {**identity._asdict(), "rows": len(rows), **about}
+    head = {"format": FORMAT, "run": run_id, **said, "time_ns": time.time_ns()}
     documents.replace_file(folder / (identity.name + _SUFFIX), content.getvalue())
     text = json.dumps(head, indent=1, default=str).encode("utf-8", "backslashreplace")
     documents.replace_file(folder / (identity.name + _HEAD), text)

@@ -24,7 +24,8 @@ _OTHERS = re.compile(
     r"analysis\.db|cluster_analysis\.db|.*mindstudio_insight_data\.db|profiler_(info|metadata).*\.json"
     r"|communication_matrix\.json|session\.json|analysis\.json"
 )
-_INFO, _IN_NAME = re.compile(r"profiler_info_(\d{1,9})\.json"), re.compile(r"(?:^|[_.\-])rank[_\-]?(\d{1,9})(?!\d)")
+_INFO = re.compile(r"profiler_info_(\d{1,9})\.json")
+_IN_NAME = re.compile(r"(?:^|(?<!lora)[_.\-])rank[_\-]?(\d{1,9})(?!\d)")  # `lora_rank_16` is the size of an adapter
 _DATABASE = re.compile(r"(?:ascend_pytorch|ascend_mindspore)_profiler_(\d{1,9})\.db|msmonitor_\d+_\d+_(\d{1,9})\.db")
 
 
@@ -34,8 +35,10 @@ class FileToImport(NamedTuple):
     Args:
         path: Where it is.
         importer: That reads it.
-        rank, host, pid: Whose it is, by the names around it; None and "" where these do not say.
+        rank, host, pid: Whose it is, by who recorded it; None and "" where that does not say.
         companion: `communication.json` beside it, which tells transfer from waiting.
+        in_name: A rank in its name or a folder's, which counts where the file itself says none.
+        size, changed_ns: As it was before it is read: what is written meanwhile makes it another one.
     """
 
     path: Path
@@ -44,6 +47,9 @@ class FileToImport(NamedTuple):
     host: str
     pid: int | None
     companion: Path | None = None
+    in_name: int | None = None
+    size: int = 0
+    changed_ns: int = 0
 
 
 def sources(paths: Iterable[Path], damage: list[Damage]) -> list[FileToImport]:
@@ -98,14 +104,14 @@ def _of_folder(folder: Path, names: list[str], damage: list[Damage]) -> Iterator
             continue
         try:
             importer = _importer_of(path)
+            source = None if importer is None else _source(path, importer)
         except (OSError, FormatError) as exc:
             Damage.because(str(path), exc).note_in(damage)
             continue
-        if importer is None:
+        if source is None:
             continue
-        source = _source(path, importer)
-        if importer.preference:
-            best.setdefault(source.rank, []).append(source)
+        if source.importer.preference:
+            best.setdefault(source.in_name if source.rank is None else source.rank, []).append(source)
         else:
             yield source
     for same in best.values():
@@ -137,8 +143,9 @@ def _unpacked(path: Path) -> bytes:
 
 def _source(path: Path, importer: Importer) -> FileToImport:
     recorder = next((kinds.recorder_of(part) for part in reversed(path.parts) if kinds.recorder_of(part)), {})
+    host, pid, status = str(recorder.get("host", "")), small_number(recorder.get("pid")), path.stat()
     return FileToImport(
-        path, importer, _rank_of(path), str(recorder.get("host", "")), small_number(recorder.get("pid"))
+        path, importer, _rank_of(path), host, pid, None, _rank_in_names(path), status.st_size, status.st_mtime_ns
     )
 
 
@@ -149,7 +156,9 @@ def _rank_of(path: Path) -> int | None:
         for name in documents.names_in(path.parent.parent, ".json"):
             if match := _INFO.fullmatch(name):
                 return int(match[1])
-    for part in reversed(path.absolute().parts[-6:]):
-        if match := _IN_NAME.search(part):
-            return int(match[1])
     return None
+
+
+def _rank_in_names(path: Path) -> int | None:
+    matches = map(_IN_NAME.search, reversed(path.absolute().parts[-6:]))
+    return next((int(match[1]) for match in matches if match), None)

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import IO, Any, Callable, Iterator
 
 from ...errors import FormatError
 from ...store.values import list_of, small_number, table_of
 from ..folder import Damage
 from . import Importer
-from ._json_stream import VALUE_CHARACTERS, opened
+from ._json_stream import UNPACKABLE, VALUE_CHARACTERS, opened
 from ._trace import LATEST_NS, CoveredTime, DeviceTrace, NamedColumn, text
 
 _RANK_KEYS = ("mstxkit.rank", "rank", "process.rank", "distributed.rank")
@@ -34,7 +34,7 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     whole = DeviceTrace(str(path), IMPORTER.what)
     with opened(path) as file:
         offset = 0
-        while line := file.readline(VALUE_CHARACTERS):
+        while line := _line(file, offset, whole):
             advance(len(line))
             try:
                 for rank, host, pid, span in _spans_of(json.loads(line) if line.strip() else {}):
@@ -52,6 +52,15 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
         raise FormatError("holds no span", offset=whole.damage[0].offset if whole.damage else 0)
     traces[0].damage += whole.damage
     return traces
+
+
+def _line(file: IO[bytes], offset: int, whole: DeviceTrace) -> bytes:
+    """The next line; none where what is packed cannot be unpacked further."""
+    try:
+        return file.readline(VALUE_CHARACTERS)
+    except UNPACKABLE as exc:
+        Damage(whole.file, offset, 0, f"cannot be unpacked further: {exc}").note_in(whole.damage)
+        return b""
 
 
 def _spans_of(document: Any) -> Iterator[tuple[int | None, str, int | None, dict[str, Any]]]:

@@ -61,7 +61,8 @@ def _of_own_profiles(run: Run, folder: Path) -> list[pl.DataFrame]:
     if not sources:
         return []
     ranks = frozenset(source.rank for source in sources if source.rank is not None)
-    whole = type(run)(run.path, Selection(ranks=ranks) if len(ranks) else None)
+    is_told = all(source.rank is not None for source in sources)
+    whole = type(run)(run.path, Selection(ranks=ranks) if is_told else None)
     rest = []
     for source, imported in zip(sources, _importing.import_all(whole, sources, lambda _: None)):
         for part in imported.damage:
@@ -85,7 +86,7 @@ def own_profiles(run: Run, folder: Path, is_limited: bool = True) -> list[tuple[
     kept = {_kept.identity_of(document) for _, document in _kept.heads(folder, run.id, [])}
     new, size = [], 0
     for source in _places.sources([top], damage):
-        identity = _kept.Identity.of(source.path, folder)
+        identity = _kept.Identity.of(source, folder)
         if identity in kept:
             continue
         size += identity.size

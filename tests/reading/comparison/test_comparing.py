@@ -278,6 +278,25 @@ def test_a_rank_that_has_more_tokens_than_before_is_not_slower(tmp_path: Path) -
     assert rendered(comparison).splitlines()[-1].split()[:2] == ["3", "actor_generate"]
 
 
+@pytest.mark.parametrize(
+    ("tokens", "verdict", "changes"),
+    [
+        (1000, "alike", []),
+        (2000, "more work", [("1000 a step in each", "2000 a step in each")]),
+    ],
+)
+def test_half_the_ranks_make_no_token_slower(
+    tmp_path: Path, tokens: int, verdict: str, changes: list[tuple[str, str]]
+) -> None:  # fmt: skip
+    """With as many tokens for each, and with as many tokens in all, which are twice as many for each."""
+    comparison = compared(of_ranks(tmp_path / "a", [1000, 1000]), of_ranks(tmp_path / "b", [tokens]))
+
+    assert verdicts(comparison, STAGE) == {("actor_generate", None): verdict}
+    assert [change[1:] for change in comparison.with_it if change.what == "tokens of actor_generate"] == changes
+    assert comparison.other_work == (verdict != "alike")
+    assert comparison.over(0.05) == []
+
+
 def test_a_rank_that_is_never_in_a_stage_leaves_the_others_their_own_tokens(tmp_path: Path) -> None:
     """As of a pipeline, whose last rank alone has the loss."""
     before, after = (of_ranks(tmp_path / name, [1000, 1000, last]) for name, last in (("a", 1000), ("b", 1300)))

@@ -76,6 +76,21 @@ def test_all_tables_say_the_same_before_and_after(tmp_path: Path, remove: bool) 
     same(before, tables(run))
 
 
+def test_a_wall_clock_that_is_stepped_between_two_batches_does_not_move_ranges(tmp_path: Path) -> None:
+    """Each batch was written by the wall clock as it was known then; what is read goes by the run's."""
+    run, later_ns = new_run(tmp_path / "run"), WALL_OFFSET_NS + 3_600 * 10**9
+    process = ProcessFiles(run)
+    process.seal(BankFiles(seq=1).range("a", 10, 15).mark("m", 20), ended=None)
+    compacting.compact(run, remove=True)
+    process.anchors = tuple(anchor(second * 10**9, offset_ns=later_ns) for second in range(20, 25))
+    process.seal(BankFiles(seq=2).range("b", 22 * 10**9, 22 * 10**9 + 5))
+    compacting.compact(run, remove=True)
+
+    assert open_run(run).ranges()["start_ns"].to_list() == [later_ns + 10, later_ns + 22 * 10**9]
+    assert open_run(run).marks()["time_ns"].to_list() == [later_ns + 20]
+    assert open_run(run, since=later_ns + 5, until=later_ns + 12).ranges()["name"].to_list() == ["a"]
+
+
 @pytest.mark.parametrize("filters", [{"ranks": 1}, {"steps": [2, 3]}, {"stages": "generate"}, {"stages": "x"}])
 def test_filters_leave_the_same(tmp_path: Path, filters: dict[str, Any]) -> None:
     run = varied(tmp_path / "run")

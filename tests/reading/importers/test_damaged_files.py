@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import os
 import random
@@ -55,6 +56,17 @@ def test_a_file_that_is_cut_says_so_and_keeps_what_is_whole(
 
     assert told or format == "kernel_details"  # a line of a table that is cut is a line without a time
     assert all(loss.path == str(file) and loss.reason for loss in told)
+
+
+def test_packed_spans_that_are_cut_say_so_and_leave_the_other_files(run: Path, tmp_path: Path) -> None:
+    spans = device_profiles.otlp(tmp_path / "spans.json", imported_run.device_of(STEPS)).read_bytes()
+    noise = b"".join(b'{"noise":"%b"}\n' % os.urandom(1000).hex().encode() for _ in range(200))
+    packed = gzip.compress(spans.rstrip() + b"\n" + noise)
+    (tmp_path / "spans.json.gz").write_bytes(packed[: len(packed) * 9 // 10])
+    cut, other = imported(run, tmp_path / "spans.json.gz", database(tmp_path))
+
+    assert [loss.reason[:25] for loss in cut.damage] == ["cannot be unpacked furthe"]
+    assert len(cut.rows) == len(other.rows) > 0
 
 
 @pytest.mark.parametrize("format", ["trace_view", "torch_trace", "flight_recorder"])

@@ -278,6 +278,22 @@ def test_a_trace_without_a_rank_is_of_the_process_with_its_pid(run: Path, tmp_pa
     assert (made.ranks, made.problem) == ([0], "")
 
 
+def test_the_rank_in_a_file_counts_and_not_a_number_in_the_name_of_its_folder(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "grpo_rank_1").mkdir()
+    trace = device_profiles.torch_trace(tmp_path / "grpo_rank_1" / "a.pt.trace.json", imported_run.device_of())
+    (made,) = imported(run, trace)
+
+    assert (made.ranks, made.problem) == ([0], "")
+
+
+def test_the_rank_of_a_lora_adapter_is_nobodys_rank(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "lora_rank_1").mkdir()
+    device = imported_run.device_of()
+    (made,) = imported(run, device_profiles.kernel_details(tmp_path / "lora_rank_1" / "kernel_details.csv", device))
+
+    assert "--rank" in made.problem
+
+
 def test_stages_of_a_real_trace_hold_what_ran_in_them(real: Path) -> None:
     rows = of_real(real, "own.pt.trace.json").rows
     updates = [row for row in rows if row["stage"] == "actor_update"]

@@ -43,6 +43,23 @@ def test_a_run_without_imports_has_an_empty_table(run: Path) -> None:
     assert not (run / "imports").exists()
 
 
+def test_a_profile_that_is_written_while_it_is_read_is_read_again(run: Path) -> None:
+    (run / "profiles" / "rank0").mkdir(parents=True)
+    file = device_profiles.trace_view(run / "profiles" / "rank0" / "trace_view.json", imported_run.device_of())
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+
+    def finished(_: float) -> None:
+        (run / "new.json").write_bytes(whole)
+        os.replace(run / "new.json", file)
+
+    sources, opened = _places.sources([file], []), open_run(run)
+    (made,) = _importing.import_all(opened, sources, finished)
+    _importing.keep(run, opened.id, sources[0], made)
+
+    assert open_run(run).device().filter(pl.col("stage") == "actor_update")["computing_ns"].to_list() == [30 * MS] * 6
+
+
 def test_what_was_imported_is_in_the_table(run: Path, tmp_path: Path) -> None:
     imported(run, database(tmp_path))
     rows = open_run(run).device().filter(pl.col("stage") == "actor_update")
