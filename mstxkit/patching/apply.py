@@ -138,9 +138,7 @@ class TimedContext:
             self._timed.__exit__(type(exc), exc, exc.__traceback__)
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None) -> Any:
         try:
             return self._inner.__exit__(kind, exc, trace)
         finally:

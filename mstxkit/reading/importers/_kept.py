@@ -64,8 +64,8 @@ def write(run: Path, run_id: str, identity: Identity, rows: Sequence[dict[str, A
     content = io.BytesIO()
     pl.DataFrame(rows, schema=DEVICE_SCHEMA).write_parquet(content, compression="zstd")
     about = {**about, "digest": _digest(content.getvalue())}
-    said = {**identity._asdict(), "rows": len(rows), **about}
-    head = {"format": FORMAT, "run": run_id, **said, "time_ns": time.time_ns()}
+    fields = {**identity._asdict(), "rows": len(rows), **about}
+    head = {"format": FORMAT, "run": run_id, **fields, "time_ns": time.time_ns()}
     documents.replace_file(folder / (identity.name + _SUFFIX), content.getvalue())
     text = json.dumps(head, indent=1, default=str).encode("utf-8", "backslashreplace")
     documents.replace_file(folder / (identity.name + _HEAD), text)

@@ -20,6 +20,8 @@ from mstxkit.escalation.machine.moves import NS
 from mstxkit.store.request import BOUNDARIES, WHOLE_STEPS, Request
 
 SIZE = 3
+# So far at most a life goes back, and whatever it was in the middle of is over after as many.
+STEPS_AT_MOST = 100
 GROUPS = ("suspect+peer", "dp:1")
 a_rank = st.integers(0, SIZE - 1)
 a_stage = st.sampled_from(STAGES)
@@ -304,8 +306,10 @@ class RunOfThree(RuleBasedStateMachine):
                 rank.restart()
         if self.asked:
             self.all_train(4, None)
-        while any(rank.backend.open is not None for rank in world.ranks):
-            self.all_advance(1)  # a session of whole steps ends with the step after them
+        for _ in range(STEPS_AT_MOST):
+            if any(rank.backend.open is not None for rank in world.ranks):
+                self.all_advance(1)  # a session of whole steps ends with the step after them
+        assert [rank.backend.open for rank in world.ranks if rank.backend.open is not None] == []
         for _ in range(3):
             world.deliver()
             world.pass_s(3600 + QUICK.session_s + 2 * QUICK.agreement_s)
