@@ -142,7 +142,8 @@ static PyObject *range_call(PyObject *self, PyObject *const *args, size_t flags,
         leave(r, args[0]);
         Py_RETURN_NONE;
     }
-    if (n == 1 && !kwnames && PyCallable_Check(args[0])) return decorate(r, args[0]);
+    if (n == 1 && !kwnames && (PyCallable_Check(args[0]) || Py_TYPE(args[0])->tp_descr_get))
+        return decorate(r, args[0]); /* a property, a class method: only what they hold is called */
     PyErr_SetString(PyExc_TypeError, "a range is used in a with statement, or decorates one function");
     return NULL;
 }
