@@ -348,7 +348,7 @@ static inline void end_plain(Range *r, int failed)
     r->begun = 0;
     if (is_written(r)) {
         if (!is_done) write_range(r, at, failed);
-        close_slot(r->slot);
+        if (LIKELY(r->generation == g.generation)) close_slot(r->slot); /* else recording was stopped meanwhile */
     }
     Track *t = r->track;
     if (LIKELY(t != NULL)) unlink_range(r);
