@@ -153,7 +153,7 @@ static PyObject *range_set(PyObject *self, PyObject *const *args, Py_ssize_t n, 
     Range *r = (Range *)self;
     while (r->inner) r = r->inner;
     if (n) { PyErr_SetString(PyExc_TypeError, "set() takes attributes by keyword only"); return NULL; }
-    if (!r->begun || !kwnames || r == g_nothing) Py_RETURN_NONE;
+    if (r->begun != OPEN || !kwnames || r == g_nothing) Py_RETURN_NONE;
     if (!r->added && !(r->added = PyDict_New())) { note_fault("range.set"); Py_RETURN_NONE; }
     r->rare = 1;
     PyObject *added = Py_NewRef(r->added); /* who is told of a fault may end the range */
