@@ -125,6 +125,7 @@ static COLD void leave_all(void)
 /* ---- begin and end ---- */
 static COLD void begin_in_sinks(Range *r, uint32_t on)
 {
+    r->forks = g.forks;
     for (int k = 0; k < SINK_COUNT; k++)
         if (on & (uint32_t)(ON_SINK_0 << k) && g_sinks[k].begin) {
             r->tokens[k] = sink_begin(k, r->site, r->stream, &r->ends[k]);
@@ -138,7 +139,8 @@ static COLD void end_in_sinks(Range *r)
         if (r->sunk & (1 << k)) {
             PyObject *token = r->tokens[k], *end = r->ends[k];
             r->tokens[k] = r->ends[k] = NULL;
-            sink_end(k, r->site, token, end);
+            if (r->forks == g.forks) sink_end(k, r->site, token, end);
+            else { Py_DECREF(token); Py_DECREF(end); } /* it is the parent's */
         }
     r->sunk = 0;
 }
