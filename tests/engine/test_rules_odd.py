@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import sys
+import threading
 import weakref
 from typing import Any
 
@@ -352,6 +353,22 @@ def test_each_exit_without_entry_is_one_fault(engine: Any, recorded: Written) ->
 
     assert recorded.names == ["x", "x"]
     assert engine.counters()["faults"] == 2
+
+
+def test_others_may_record_while_a_wrong_step_is_told(engine: Any, recorded: Written) -> None:
+    """Whoever logs it may wait for one that is inside of a range of its own."""
+    ended: list[bool] = []
+
+    def tell(where: str, exc: BaseException) -> None:
+        other = threading.Thread(target=engine.mark, args=("m",), daemon=True)
+        other.start()
+        other.join(5)
+        ended.append(not other.is_alive())
+
+    engine.set_hooks(names.describe, names.utf8, tell, None)
+    engine.step("wrong")
+
+    assert ended == [True]
 
 
 def test_too_many_arguments_are_a_type_error(engine: Any, recorded: Written) -> None:
