@@ -371,6 +371,32 @@ def test_others_may_record_while_a_wrong_step_is_told(engine: Any, recorded: Wri
     assert ended == [True]
 
 
+def test_what_stops_a_thread_inside_of_a_tool_stops_that_thread(engine: Any) -> None:
+    """As those do that limit the time of a thread's work: by an exception in it, `PyThreadState_SetAsyncExc`."""
+
+    class Stop(BaseException):
+        pass
+
+    def begin(message: str, domain: str) -> int:
+        raise Stop
+
+    def work() -> None:
+        try:
+            with engine.mstx_range("x"):
+                for _ in range(1000):
+                    pass
+        except Stop:
+            stopped.append(threading.current_thread())
+
+    stopped: list[threading.Thread] = []
+    engine.set_sink(0, begin, lambda token, domain: None)
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+    assert stopped == [thread]
+
+
 def test_too_many_arguments_are_a_type_error(engine: Any, recorded: Written) -> None:
     for wrong in (
         lambda: engine.mstx_range(), lambda: engine.mstx_range("x", "y"), lambda: engine.stage(),
