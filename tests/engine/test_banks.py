@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from builders.fresh_engine import run_fresh
 from builders.written_banks import NONCE, Written, read_bank
 
 from mstxkit import faults
@@ -442,6 +443,31 @@ def test_detach_lets_go_of_the_buffer(engine: Any) -> None:
 
     assert len(buffer) == 0
     assert not engine.recording()
+
+
+def test_recording_may_stop_and_begin_again_while_a_long_text_of_an_end_is_cut(engine: Any) -> None:
+    """The text is cut in Python, where another thread may come to run."""
+    program = """
+        from mstxkit.host import names
+
+        def cut(text):
+            if len(text) > 4096:
+                engine.detach()
+                if is_attached_anew:
+                    second.append(Written(engine))
+                    held.__enter__()
+            return names.utf8(text)
+
+        held, second = engine.mstx_range("held"), []
+        engine.set_hooks(names.describe, cut, faults.note, None)
+        for is_attached_anew in (False, True):
+            Written(engine)
+            with engine.mstx_range("x", text="x" * 5000):
+                pass
+        result = [[found.name for found in second[0].open], second[0].names]
+        """
+
+    assert run_fresh(engine, program) == [["held"], []]
 
 
 def test_detach_twice_is_nothing(engine: Any) -> None:

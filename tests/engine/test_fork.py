@@ -66,20 +66,23 @@ def test_a_child_may_attach_a_file_of_its_own(engine: Any, recorded: Written) ->
 
 
 def test_a_child_tells_its_parents_tools_nothing(engine: Any) -> None:
+    """Neither of its own ranges nor of the end of one that the parent began."""
     told: list[str] = []
-    engine.set_sink(0, lambda message, domain: told.append(message) or 1, lambda token, domain: None)
+    engine.set_sink(0, lambda message, domain: told.append(message) or 1, lambda token, domain: told.append("end"))
+    around = engine.mstx_range("of the parent")
 
     def child() -> bool:
         before = list(told)
         with engine.mstx_range("of the child"):
             engine.mark("m")
+        around.__exit__(None, None, None)
         return told == before
 
-    with engine.mstx_range("of the parent"):
+    with around:
         silent = in_child(child)
 
     assert silent
-    assert told == ["of the parent"]
+    assert told == ["of the parent", "end"]
 
 
 def test_a_child_has_no_step_of_its_parents_until_it_is_set_there(engine: Any, recorded: Written) -> None:

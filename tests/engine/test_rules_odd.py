@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import sys
+import threading
 import weakref
 from typing import Any
 
@@ -13,6 +14,8 @@ from builders import soak
 from builders.fresh_engine import run_fresh
 from builders.written_banks import Written
 
+from mstxkit import faults
+from mstxkit.host import names
 from mstxkit.store import livefile, records
 
 
@@ -233,6 +236,52 @@ def test_ranges_in_a_destructor_that_runs_inside_the_engine(engine: Any, recorde
     assert recorded.open == []
 
 
+@pytest.mark.parametrize("where", ["sink", "text", "destructor"])
+def test_one_object_entered_again_by_what_its_end_lets_run_is_two_ranges(
+    engine: Any, recorded: Written, where: str
+) -> None:
+    """As another thread may, while the tool or the text of the end lets it run."""
+
+    class Dying:
+        def __del__(self) -> None:
+            enter_again("destructor")
+
+    def enter_again(here: str) -> None:
+        if here == where and not again:
+            again.append(shared.__enter__())
+            shared.set(number=2)
+
+    def cut(text: str) -> bytes:
+        if len(text) > 4096:
+            enter_again("text")
+        return names.utf8(text)
+
+    def told_end(token: int, domain: str) -> None:
+        told.remove(token)
+        enter_again("sink")
+
+    def told_begin(message: str, domain: str) -> int:
+        told.append(len(told) + 1)
+        return told[-1]
+
+    again: list[Any] = []
+    told: list[int] = []
+    engine.set_hooks(names.describe, cut, faults.note, None)
+    engine.set_sink(0, told_begin, told_end)
+    shared = engine.mstx_range("x")
+    with engine.mstx_range("outer"):
+        with shared:
+            shared.set(number=1, long="x" * 5000, dying=Dying())
+        assert (len(told), len(recorded.open), again) == (2, 2, [shared])
+        recorded.tick(3)
+        shared.__exit__(None, None, None)
+
+    found = [(found.name, found.depth, found.duration, found.attributes.get("number")) for found in recorded.ranges]
+    depth = 2 if where == "text" else 1  # the first one is still being written
+    assert found == [("x", 1, 0, 1), ("x", depth, 3, 2), ("outer", 0, 3, None)]
+    assert (told, recorded.open, engine.counters()["open"]) == ([], [], 0)
+
+
 def test_a_range_that_ends_in_a_garbage_collection_inside_another(engine: Any, recorded: Written) -> None:
     class Cycle:
         def __init__(self) -> None:
@@ -304,6 +353,48 @@ def test_each_exit_without_entry_is_one_fault(engine: Any, recorded: Written) ->
 
     assert recorded.names == ["x", "x"]
     assert engine.counters()["faults"] == 2
+
+
+def test_others_may_record_while_a_wrong_step_is_told(engine: Any, recorded: Written) -> None:
+    """Whoever logs it may wait for one that is inside of a range of its own."""
+    ended: list[bool] = []
+
+    def tell(where: str, exc: BaseException) -> None:
+        other = threading.Thread(target=engine.mark, args=("m",), daemon=True)
+        other.start()
+        other.join(5)
+        ended.append(not other.is_alive())
+
+    engine.set_hooks(names.describe, names.utf8, tell, None)
+    engine.step("wrong")
+
+    assert ended == [True]
+
+
+def test_what_stops_a_thread_inside_of_a_tool_stops_that_thread(engine: Any) -> None:
+    """As those do that limit the time of a thread's work: by an exception in it, `PyThreadState_SetAsyncExc`."""
+
+    class Stop(BaseException):
+        pass
+
+    def begin(message: str, domain: str) -> int:
+        raise Stop
+
+    def work() -> None:
+        try:
+            with engine.mstx_range("x"):
+                for _ in range(1000):
+                    pass
+        except Stop:
+            stopped.append(threading.current_thread())
+
+    stopped: list[threading.Thread] = []
+    engine.set_sink(0, begin, lambda token, domain: None)
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+    assert stopped == [thread]
 
 
 def test_too_many_arguments_are_a_type_error(engine: Any, recorded: Written) -> None:

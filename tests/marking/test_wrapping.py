@@ -74,6 +74,19 @@ def test_ranges_and_stages_decorate_too() -> None:
     assert [(r.name, r.stage, r.attributes or {}) for r in got.ranges] == [("a", None, {"tokens": 3}), ("b", "b", {})]
 
 
+@pytest.mark.parametrize("decorator", [mstx_timer("a", "b"), mstx_range("a", stage="b")])
+def test_every_named_decorator_takes_methods_and_properties(decorator: Any) -> None:
+    class Worker:
+        bound = decorator(classmethod(lambda cls: cls))
+        free = decorator(staticmethod(lambda: 2))
+        read = decorator(property(lambda self: 3))
+
+    with captured() as got:
+        assert (Worker.bound(), Worker.free(), Worker().read) == (Worker, 2, 3)
+
+    assert [(r.name, r.stage) for r in got.ranges] == [("a", "b")] * 3
+
+
 def test_without_a_name_ranges_and_stages_decorate_under_the_functions_own() -> None:
     """`@stage` for `@stage("actor_update")`: the function runs as before, whatever it is called with."""
 

@@ -25,7 +25,7 @@ typedef struct Range {
     uint32_t generation;
     int32_t slot;
     uint32_t entered;            /* entries without an exit yet, recorded or not */
-    uint8_t begun, recorded, depth, rare;   /* rare: something below is set */
+    uint8_t begun, recorded, depth, rare;   /* begun: 0 or one of the below; rare: something below is set */
     /* rare */
     uint8_t inline_count, sunk, staged;
     uint8_t summed, is_inner;    /* of a stage: the place of its sum, from 1; is it inside of itself on its track? */
@@ -50,6 +50,8 @@ typedef struct Range {
     struct Range *next_free;
 } Range;
 
+/* While it ends, sinks and texts may let others run, who may enter it again: as while it is open, they are inside. */
+enum { OPEN = 1, ENDING, ONLY_INNER };
 enum { HAS_INNER = 1, FOLDED = 2, SAMPLED = 4, TOLD = 8, NOTHING = 16 };
 
 static PyTypeObject *Range_Type;

@@ -294,7 +294,7 @@ static int make_types(PyObject *module)
 static int make_spares(void)
 {
     if (!(g_nothing = new_range())) return 0;
-    g_nothing->begun = 1;
+    g_nothing->begun = OPEN;
     g_nothing->unusual = NOTHING;
     if (!(g_no_span = new_span((Range *)Py_NewRef((PyObject *)g_nothing)))) return 0;
     g_no_span->ended = 1;

@@ -229,7 +229,7 @@ static int is_over(Limits *l, uint32_t nest)
 
 static inline void fold(Range *r, Track *t, uint32_t on)
 {
-    r->begun = 1;
+    r->begun = OPEN;
     r->recorded = (on & ON_RECORD) != 0;
     r->generation = g.generation;
     r->unusual |= FOLDED;
@@ -278,7 +278,7 @@ static __attribute__((noinline)) void begin_counted(Range *r, uint32_t on)
 static void end_folded(Range *r, int failed)
 {
     uint64_t at = now();
-    r->begun = 0;
+    mark_ending(r);
     if (r->recorded && r->generation == g.generation) add_to_window(r, at, failed);
     if (r->track) unlink_range(r);
     if (r->rare) forget_entry(r);

@@ -190,6 +190,10 @@ static int raise_escaped(void *unused)
 /* SystemExit of a handler of SIGTERM, say: it is for the program, which goes on where it was, and gets it there. */
 static COLD void let_escape(PyObject *exception)
 {
+    if (syscall(SYS_gettid) != getpid()) { /* of a thread that somebody stops; a pending call is the main one's */
+        PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), (PyObject *)Py_TYPE(exception));
+        return;
+    }
     Py_XSETREF(g_escaped, Py_NewRef(exception));
     Py_AddPendingCall(raise_escaped, NULL);
 }

@@ -125,6 +125,7 @@ static COLD void leave_all(void)
 /* ---- begin and end ---- */
 static COLD void begin_in_sinks(Range *r, uint32_t on)
 {
+    r->forks = g.forks;
     for (int k = 0; k < SINK_COUNT; k++)
         if (on & (uint32_t)(ON_SINK_0 << k) && g_sinks[k].begin) {
             r->tokens[k] = sink_begin(k, r->site, r->stream, &r->ends[k]);
@@ -138,7 +139,8 @@ static COLD void end_in_sinks(Range *r)
         if (r->sunk & (1 << k)) {
             PyObject *token = r->tokens[k], *end = r->ends[k];
             r->tokens[k] = r->ends[k] = NULL;
-            sink_end(k, r->site, token, end);
+            if (r->forks == g.forks) sink_end(k, r->site, token, end);
+            else { Py_DECREF(token); Py_DECREF(end); } /* it is the parent's */
         }
     r->sunk = 0;
 }
@@ -219,7 +221,7 @@ static inline void place_range(Range *r, Site *s, Track *t)
 
 static inline void begin_plain(Range *r, Site *s, uint32_t on)
 {
-    r->begun = 1;
+    r->begun = OPEN;
     tell_sinks(r, on);
     r->recorded = (on & ON_RECORD) != 0;
     r->start = 0;
@@ -322,7 +324,10 @@ static inline void forget_entry(Range *r)
     Py_CLEAR(r->settled);
     r->rare = r->inline_count || r->extra || r->stage_key || r->domain || r->stream;
     r->unsure &= r->rare;
+    r->begun = r->inner ? ONLY_INNER : 0;
 }
+
+static inline void mark_ending(Range *r) { r->begun = r->rare ? ENDING : 0; }
 
 static inline int is_written(const Range *r) { return LIKELY(r->recorded) && LIKELY(r->generation == g.generation); }
 
@@ -332,10 +337,10 @@ static COLD void end_inner(Range *r, int failed);
 static COLD int settle(Range *r, int failed, uint64_t *at)
 {
     PyObject *settled = settled_attributes(r, at);
-    int is_here = r->begun && !r->inner;
+    int is_here = r->begun == OPEN && !r->inner;
     if (is_here) Py_XSETREF(r->settled, settled);
     else Py_DECREF(settled);
-    if (r->begun && r->inner) end_inner(r, failed);
+    if (r->inner) end_inner(r, failed);
     if (*at < r->start) *at = now();
     return is_here;
 }
@@ -345,10 +350,10 @@ static inline void end_plain(Range *r, int failed)
     uint64_t at = LIKELY(r->recorded) || r->staged ? now() : 0;
     int is_done = UNLIKELY(r->rare) && is_written(r) && is_written_with_role(r, at, failed);
     if (UNLIKELY(r->unsure) && !is_done && is_written(r) && !is_all_plain(r) && !settle(r, failed, &at)) return;
-    r->begun = 0;
+    mark_ending(r);
     if (is_written(r)) {
         if (!is_done) write_range(r, at, failed);
-        close_slot(r->slot);
+        if (LIKELY(r->generation == g.generation)) close_slot(r->slot); /* else recording was stopped meanwhile */
     }
     Track *t = r->track;
     if (LIKELY(t != NULL)) unlink_range(r);
@@ -363,8 +368,9 @@ static inline void end_plain(Range *r, int failed)
 
 static inline void end(Range *r, int failed)
 {
-    if (UNLIKELY(!r->begun)) return;
-    if (UNLIKELY(r->unusual)) end_unusual(r, failed);
+    if (UNLIKELY(r->begun != OPEN)) {
+        if (r->inner) end_inner(r, failed);
+    } else if (UNLIKELY(r->unusual)) end_unusual(r, failed);
     else end_plain(r, failed);
 }
 
@@ -406,6 +412,7 @@ static COLD void end_inner(Range *r, int failed)
     Range *again = outer->inner;
     outer->inner = NULL;
     outer->unusual &= (uint8_t)~HAS_INNER;
+    if (outer->begun == ONLY_INNER) outer->begun = 0;
     end(again, failed);
     Py_DECREF(again);
 }

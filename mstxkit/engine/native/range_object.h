@@ -142,7 +142,8 @@ static PyObject *range_call(PyObject *self, PyObject *const *args, size_t flags,
         leave(r, args[0]);
         Py_RETURN_NONE;
     }
-    if (n == 1 && !kwnames && PyCallable_Check(args[0])) return decorate(r, args[0]);
+    if (n == 1 && !kwnames && (PyCallable_Check(args[0]) || Py_TYPE(args[0])->tp_descr_get))
+        return decorate(r, args[0]); /* a property, a class method: only what they hold is called */
     PyErr_SetString(PyExc_TypeError, "a range is used in a with statement, or decorates one function");
     return NULL;
 }
@@ -152,7 +153,7 @@ static PyObject *range_set(PyObject *self, PyObject *const *args, Py_ssize_t n, 
     Range *r = (Range *)self;
     while (r->inner) r = r->inner;
     if (n) { PyErr_SetString(PyExc_TypeError, "set() takes attributes by keyword only"); return NULL; }
-    if (!r->begun || !kwnames || r == g_nothing) Py_RETURN_NONE;
+    if (r->begun != OPEN || !kwnames || r == g_nothing) Py_RETURN_NONE;
     if (!r->added && !(r->added = PyDict_New())) { note_fault("range.set"); Py_RETURN_NONE; }
     r->rare = 1;
     PyObject *added = Py_NewRef(r->added); /* who is told of a fault may end the range */

@@ -23,10 +23,9 @@ def step(n: Any = None) -> int | None:
         >>> step(), step(), step(10), step()
         (0, 1, 10, 11)
     """
+    wanted = None if n is None else _as_step(n)  # outside of the lock: it may log
     with banks.lock:
-        if n is not None:
-            wanted = _as_step(n)
-        else:
+        if n is None:
             wanted = 0 if tracks.step is None else min(tracks.step + 1, records.STEP_MAX)
         if wanted is not None and wanted != tracks.step:  # patched calls tell theirs again and again
             tracks.step = wanted
