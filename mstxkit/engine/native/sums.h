@@ -73,13 +73,14 @@ static inline uint8_t sum_begins(Stage *stage, uint32_t step, uint64_t start)
     return (uint8_t)(stage->latest_sum + 1);
 }
 
-/* `busy` 0: all of it was spent inside. What is inside of itself changes nothing until the outermost ends. */
+/* `busy` 0: all of it was spent inside. What is inside of itself changes nothing until the outermost ends, or where that
+ * has ended first. */
 static inline void sum_ends(Stage *stage, Sum *sum, uint64_t start, uint64_t end, uint64_t busy, int is_inner)
 {
     if (end < start) end = start;
     if (--sum->active == 0) sum->total += end > sum->since ? end - sum->since : 0;
+    if (!is_inner || sum->count) stage->sums_changed = sum->changed = g_sums_changed = 1;
     if (is_inner) return;
-    stage->sums_changed = sum->changed = g_sums_changed = 1;
     if (end > sum->last) sum->last = end;
     if (sum->count++ == 0 || start < sum->first) sum->first = start;
     if (end - start > sum->longest) sum->longest = end - start;

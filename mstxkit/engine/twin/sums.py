@@ -25,8 +25,8 @@ class StepSum:
     """What one stage adds up to in one step. Times in ticks, which are ns."""
 
     __slots__ = (
-        "active", "apart", "count", "first", "has_busy", "last", "longest", "longest_response",
-        "responses", "since", "step", "taken", "tokens", "total",
+        "active", "apart", "count", "first", "has_busy", "is_changed", "last", "longest", "longest_response",
+        "responses", "since", "step", "tokens", "total",
     )  # fmt: skip
 
     def __init__(self, step: int) -> None:
@@ -35,7 +35,7 @@ class StepSum:
         # Time inside of all occurrences is `total` and `apart`: those that nothing overlaps change the one only.
         self.total = self.longest = self.apart = 0
         self.has_busy = False
-        self.taken = 0  # `count` as it was when it was taken last
+        self.is_changed = False  # is there anything that was not taken?
         self.tokens: int | None = None
         self.responses: int | None = None
         self.longest_response: int | None = None
@@ -43,7 +43,7 @@ class StepSum:
     def ends(self, start: int, end: int, busy: int, is_inner: bool, attributes: Mapping[str, Any] | None) -> None:
         """An occurrence has ended; `busy` 0: all of it was spent inside.
 
-        What is inside of itself on its track changes nothing until the outermost ends.
+        What is inside of itself on its track changes nothing until the outermost ends, or where that has ended first.
         """
         if not self.active:
             return  # it began before all was forgotten
@@ -53,6 +53,7 @@ class StepSum:
             self.apart -= end - self.since
         if attributes and not _WORK.isdisjoint(attributes):
             self._add_work(attributes)
+        self.is_changed |= not is_inner or self.count > 0
         if is_inner:
             return
         duration = end - start if end > start else 0
@@ -78,11 +79,6 @@ class StepSum:
             self.responses = (self.responses or 0) + responses
         if longest is not None:
             self.longest_response = max(self.longest_response or 0, longest)
-
-    @property
-    def is_changed(self) -> bool:
-        """Is there anything that was not taken?"""
-        return self.count != self.taken
 
     def summary(self, stage: int) -> StageSummary:
         """As it is handed over. Where something is open yet: up to the last end, all since its begin is the union's."""
@@ -200,7 +196,7 @@ def take(stages: Iterable[StageSums], step: int | None, everything: bool) -> byt
         for kept in stage.by_step.values():
             if kept.is_changed and (everything or _is_due(kept, at, step)):
                 rows.append(kept.summary(stage.id).pack())
-                kept.taken = kept.count
+                kept.is_changed = False
     state.pending.clear()
     if everything or at - state.outside_since >= _OUTSIDE_NS:
         state.outside_since = at
