@@ -217,7 +217,7 @@ class Duty:
         """The engine's hook: a watched call begins on this thread."""
         thread, step = threading.get_ident(), engine.current_step()
         if step is not None and step != self._machine.step:
-            self._on_thread(moves.StepAdvanced(step, thread))
+            self._on_thread(moves.StepAdvanced(step, thread if self._trains in (None, thread) else None))
         begun = edges.entered(site, may_move, self._sample_per)
         self._entering = names.as_text(site.name) if begun else ""
         for edge in begun:

@@ -42,6 +42,7 @@ class Machine(SessionMoves):
         self.step: int | None = None
         self._step_at_ns: int | None = None
         self.step_ns: int | None = None  # of the last step; None: not known
+        self._steps_by: int | None = None  # the thread that has said a step last; None: none has
         self._agreement = Agreement(rank, self.policy) if agrees else None
         self._spending = Spending(self.policy)
         self._tasks: dict[str, Task] = {}  # in order of arrival
@@ -250,6 +251,7 @@ class Machine(SessionMoves):
         if self.step is not None and event.step > self.step and self._step_at_ns is not None:
             self.step_ns = max(0, now.mono_ns - self._step_at_ns) // (event.step - self.step)
         self.step, self._step_at_ns = event.step, now.mono_ns
+        self._steps_by = self._steps_by if event.thread is None else event.thread
         task, inside = self._active, self._occurrence
         if task is not None and inside is not None and (inside.stage, inside.thread) == (WHOLE_STEPS, event.thread):
             if not task.is_due(event.step):

@@ -20,6 +20,7 @@ class SessionMoves:
 
     policy: Policy
     step: int | None
+    _steps_by: int | None
     patience: Patience | None
     _active: Task | None
     _occurrence: Occurrence | None
@@ -45,9 +46,12 @@ class SessionMoves:
         self._out += [moves.PauseLight(), moves.StartSession(*order)]
 
     def _cover_steps(self, event: moves.Event, now: Now) -> None:
-        """A session of whole steps begins with what the thread that trains says first in one of them."""
+        """A session of whole steps begins with what the thread that trains says first in one of them: the one that
+        counts them, and will say that they are over.
+        """
         task, thread = self._active, getattr(event, "thread", None)
         says_it = isinstance(event, (moves.StepAdvanced, moves.StageEntered)) and thread is not None
+        says_it = says_it and self._steps_by in (None, thread)
         is_free = self._occurrence is None and self._session is None
         if task is not None and says_it and is_free and task.wants(WHOLE_STEPS, self.step):
             self._occurrence = Occurrence(WHOLE_STEPS, thread or 0)

@@ -9,7 +9,7 @@ from builders.escalation_world import Rank, World
 
 from mstxkit.escalation.machine import moves
 from mstxkit.escalation.machine.plans import first_step, waits
-from mstxkit.store.request import Planned, Request
+from mstxkit.store.request import WHOLE_STEPS, Planned, Request
 
 
 def world(size: int = 1, **of: Any) -> World:
@@ -279,3 +279,20 @@ def test_ranks_that_are_asked_for_a_whole_step_together_record_the_same_one() ->
     assert recorded[0] == recorded[1]
     assert [stage for stage, _ in recorded[0]] == ["all"]
     assert {rank.last(asked.id).state for rank in many.ranks} == {"done"}
+
+
+def test_whole_steps_are_recorded_by_the_thread_that_counts_them_whoever_enters_a_stage_first() -> None:
+    """Else nobody would end them: they are over as that one says so."""
+    many = world()
+    (rank,) = many.ranks
+    rank.advance(2)
+    asked = plan(many, 3, steps=2, stage=WHOLE_STEPS)
+    rank.tell(moves.StepAdvanced(3, thread=None))  # the watcher has noticed
+    rank.enter("reward", thread=1)
+    before = rank.backend.open
+    rank.leave()
+    trains(rank, 3, 4, 5)
+
+    assert before is None
+    assert rank.backend.open is None
+    assert (rank.state(asked.id), rank.last(asked.id).recorded_steps) == ("done", (3, 4))
