@@ -26,8 +26,6 @@ class _Server(ThreadingHTTPServer):
     """Bounded: threads are daemons, and a connection that lasts too long is shut down whatever it does."""
 
     daemon_threads, block_on_close = True, False
-    # Else a port that was scraped a minute ago counts as taken. Where somebody listens, Linux refuses it all the same.
-    allow_reuse_address = True
 
     def __init__(self, address: Address, page: Callable[[], bytes], token: str) -> None:
         self.address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
@@ -37,6 +35,8 @@ class _Server(ThreadingHTTPServer):
         super().__init__((address.host, address.port), _PageRequest)
 
     def server_bind(self) -> None:  # http.server's asks a name server for this host's name
+        # Else a port that was scraped a minute ago counts as taken. Where somebody listens, Linux refuses it anyhow.
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])

@@ -73,8 +73,8 @@ static inline uint8_t sum_begins(Stage *stage, uint32_t step, uint64_t start)
     return (uint8_t)(stage->latest_sum + 1);
 }
 
-/* `busy` 0: all of it was spent inside. What is inside of itself changes nothing until the outermost ends, or where that
- * has ended first. */
+/* `busy` 0: all of it was spent inside. What is inside of itself changes nothing until the outermost ends, or where
+ * that has ended first. */
 static inline void sum_ends(Stage *stage, Sum *sum, uint64_t start, uint64_t end, uint64_t busy, int is_inner)
 {
     if (end < start) end = start;
