@@ -6,6 +6,7 @@ ours ever ends a worker or fails a `ray.init`.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import sys
@@ -111,6 +112,7 @@ def _wrap_init(ray: ModuleType) -> None:
     shutdown = getattr(ray, "shutdown", None)
     if shutdown is not None:  # else no Ray that anybody runs
         wrappers[id(shutdown)] = shutdown, _around_shutdown(shutdown)
+        atexit.register(ray_link.end)  # Ray's own is registered by now: the last comes first
     _everywhere(wrappers)  # both in one search of thousands of modules
 
 

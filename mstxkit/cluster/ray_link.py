@@ -8,7 +8,6 @@ Source: Ray 2.60.0, `ray/actor.py` (`options`: `get_if_exists`, `lifetime`, `max
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 import threading
@@ -41,6 +40,8 @@ _ASKS_AFTER_S = 1.5
 _calling = threading.Lock()
 # Ray is being shut down: whoever holds the lock makes no further call.
 _ending = threading.Event()
+# The interpreter ends: nothing of Ray's is called any more.
+_is_over = threading.Event()
 
 
 @contextmanager
@@ -54,6 +55,14 @@ def quiet() -> Iterator[None]:
         _ending.clear()
         if is_quiet:
             _calling.release()
+
+
+def end() -> None:
+    """Call nothing of Ray's any more. To be called at the end of the interpreter, before Ray's own handler: who becomes
+    this host's agent as the others end would begin to call Ray while it is shut down.
+    """
+    with quiet():
+        _is_over.set()
 
 
 def name_of(run_id: str) -> str:
@@ -122,7 +131,7 @@ class RayLink:
         if os.getpid() != self._pid or time.monotonic() < self._next_s or not _calling.acquire(blocking=False):
             return
         try:
-            if not self._is_left and _is_connected():
+            if not (self._is_left or _is_over.is_set()) and _is_connected():
                 self._hear()
                 if not _ending.is_set():
                     self._speak()
@@ -183,8 +192,6 @@ class RayLink:
     def _made(self) -> Any:
         """The actor, made if it is not there: it takes nothing of what the job may use, and outlives its driver."""
         ray = sys.modules["ray"]
-        # Before Ray's own, which is registered by then: no call of ours may be under way as Ray is shut down.
-        atexit.register(self.leave)
         options = {
             "name": name_of(self._run_id), "namespace": NAMESPACE, "get_if_exists": True, "lifetime": "detached",
             "num_cpus": 0, "max_restarts": -1, "max_concurrency": 4,

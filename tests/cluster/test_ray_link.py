@@ -70,7 +70,6 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
     worker = SimpleNamespace(global_worker=SimpleNamespace(connected=True))
     monkeypatch.setitem(sys.modules, "ray", fake)  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "ray._private.worker", worker)  # type: ignore[arg-type]
-    monkeypatch.setattr(ray_link.atexit, "register", lambda call: None)
     monkeypatch.setattr(ray_link.faults, "note", lambda site, exc: None)
     return fake
 
@@ -217,3 +216,13 @@ def test_after_the_end_of_the_process_began_nothing_is_sent(ray: FakeRay, link: 
     link.post(b"a")
 
     assert ray.calls == []
+
+
+def test_once_the_interpreter_ends_no_link_begins_to_call_ray(
+    ray: FakeRay, link: RayLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_link, "_is_over", threading.Event())
+    ray_link.end()
+    link.post(b"a")
+
+    assert (ray.calls, ray.options) == ([], [])

@@ -91,3 +91,8 @@ def test_the_example_of_several_nodes_finds_its_slow_worker() -> None:
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "rank 2 actor_generate" in done.stdout
+
+
+def test_as_ray_ends_with_the_interpreter_nobody_begins_to_call_it(start: Start) -> None:
+    """Who becomes its host's agent as the others end does: a call without a core worker ends the process with 1."""
+    assert start("late_link", MSTXKIT_JUDGE="0").said == {"called": False}
