@@ -61,8 +61,9 @@ def end() -> None:
     """Call nothing of Ray's any more. To be called at the end of the interpreter, before Ray's own handler: who becomes
     this host's agent as the others end would begin to call Ray while it is shut down.
     """
+    _is_over.set()  # also for a call under way that is not waited for any longer: no other follows it
     with quiet():
-        _is_over.set()
+        pass
 
 
 def name_of(run_id: str) -> str:
@@ -133,9 +134,9 @@ class RayLink:
         try:
             if not (self._is_left or _is_over.is_set()) and _is_connected():
                 self._hear()
-                if not _ending.is_set():
+                if _may_call():
                     self._speak()
-                if self._actor is not None and not _ending.is_set() and self._exchanges.is_due():
+                if self._actor is not None and _may_call() and self._exchanges.is_due():
                     self._stamps = self._exchanges.burst(self._clock_there)
             elif self._actor is not None:  # Ray was shut down here; another one may be started
                 self._actor = self._call = None
@@ -173,7 +174,7 @@ class RayLink:
 
     def _clock_there(self) -> Mapping[str, Any] | None:
         """What the controller's clock says; None where it does not say so at once."""
-        if _ending.is_set():
+        if not _may_call():
             return None
         ray = sys.modules["ray"]
         call = self._actor.clock.remote()
@@ -199,6 +200,10 @@ class RayLink:
         }  # fmt: skip
         self._actor = ray.remote(JobController).options(**options).remote(str(self._run), self._run_id, self._metrics)
         return self._actor
+
+
+def _may_call() -> bool:
+    return not (_ending.is_set() or _is_over.is_set())
 
 
 def _is_connected() -> bool:

@@ -226,3 +226,22 @@ def test_once_the_interpreter_ends_no_link_begins_to_call_ray(
     link.post(b"a")
 
     assert (ray.calls, ray.options) == ([], [])
+
+
+def test_a_call_that_the_interpreters_end_does_not_wait_for_is_the_last_one(
+    ray: FakeRay, link: RayLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_link, "_is_over", threading.Event())
+    monkeypatch.setattr(ray_link, "_ENDS_WITHIN_S", 0.05)
+    goes_on, asked = threading.Event(), list[int]()
+    ray.take = SimpleNamespace(remote=lambda frames: goes_on.wait(30))
+    ray.clock = SimpleNamespace(remote=lambda: asked.append(CLOCK) or CLOCK)
+    hanging = threading.Thread(target=link.post, args=(b"a",), daemon=True)
+    hanging.start()
+    while not ray_link._calling.locked():
+        time.sleep(0.01)
+    ray_link.end()
+    goes_on.set()
+    hanging.join(30)
+
+    assert asked == []
