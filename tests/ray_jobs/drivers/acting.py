@@ -20,7 +20,7 @@ from mstxkit.escalation import asking
 from mstxkit.store import verdicts
 
 TESTS = str(Path(__file__).resolve().parents[2])
-RANKS, STEP_MS, WITHIN_S = 2, 150, 90.0
+RANKS, STEP_MS, WITHIN_S = 2, 300, 90.0
 
 
 @ray.remote(num_cpus=0.5)
