@@ -69,6 +69,7 @@ def undo(asker: str = "autopatch") -> None:
         return
     imports.forget("ray", _wrap_init)
     imports.forget(_LOADER, _wrap_loader)
+    atexit.unregister(ray_link.end)  # else each `arrange` would leave one more
     for change in reversed(_ways.changes):
         change.undo()
     copied = {id(change.after): (change.after, change.before) for change in _ways.changes}

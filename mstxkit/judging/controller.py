@@ -123,13 +123,11 @@ class Controller:
         self._pending_s, self._taken_s = self._pending_s or now_s, now_s
         for number, counts in batch.cpu():
             self._cpu.take(self._processes.name(sender.processes.get(number, NOBODY)), counts)
-        ended = [sender.processes.get(number, NOBODY) for number in batch.numbers("ended")]
+        ended = batch.numbers("ended")
         if ended:
             self._put()
-            for process_id in ended:
-                self._processes.end(process_id)
-            for number in batch.numbers("ended"):  # whose it is from now on, a later batch says
-                sender.processes.pop(number, None)
+            for number in ended:  # whose it is from now on, a later batch says
+                self._processes.end(sender.processes.pop(number, NOBODY))
         self.missed_rows += missed_rows(batch)
         return True
 
