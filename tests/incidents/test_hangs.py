@@ -193,11 +193,16 @@ def test_who_was_stopped_by_a_debugger_has_his_time_anew_once_it_lets_go(start: 
     assert job.incidents() == []
 
 
-def test_watchmen_of_several_hosts_make_one_incident_of_all_reports(start: Start, tmp_path: Path) -> None:
-    places = [tmp_path / "a", tmp_path / "b"]
+def two_hosts(folder: Path) -> list[Path]:
+    """Where the ranks of each have their live files."""
+    places = [folder / "a", folder / "b"]
     for place in places:
         place.mkdir()
-    job = start("waits", "lock", places=places)
+    return places
+
+
+def test_watchmen_of_several_hosts_make_one_incident_of_all_reports(start: Start, tmp_path: Path) -> None:
+    job = start("waits", "lock", places=two_hosts(tmp_path))
     incident = job.incident(30)
 
     assert (incident.kind, incident.rank, incident.range) == ("hang", 1, "score")
@@ -207,10 +212,7 @@ def test_watchmen_of_several_hosts_make_one_incident_of_all_reports(start: Start
 
 
 def test_a_host_whose_ranks_wait_for_another_host_that_works_leaves_nothing(start: Start, tmp_path: Path) -> None:
-    places = [tmp_path / "a", tmp_path / "b"]
-    for place in places:
-        place.mkdir()
-    job = start("waits", "progress", places=places)
+    job = start("waits", "progress", places=two_hosts(tmp_path))
     time.sleep(LONG_S + 2)
 
     assert job.incidents() == []
@@ -337,15 +339,19 @@ def test_what_a_killed_watchman_had_not_concluded_its_successor_does_or_nothing_
     assert [(incident.kind, incident.rank) for incident in job.incidents()] == [("killed", 0)] * is_left
 
 
-def test_what_a_host_that_is_gone_had_not_concluded_another_one_does(start: Start, tmp_path: Path) -> None:
-    """Rank 0, the only process there, is gone with it, so nobody starts another watchman."""
-    places = [tmp_path / "a", tmp_path / "b"]
-    for place in places:
-        place.mkdir()
+def waited_for_by_another_host(start: Start, folder: Path) -> tuple[Job, int, int]:
+    """Rank 0 sleeps on the one host, rank 1 waits for it on the other; and the pid of the watchman of either."""
+    places = two_hosts(folder)
     job = start("sleeps", "waits", places=places)
-    gone, lives_on = sorted(
+    of_first, of_second = sorted(
         watchmen(job), key=lambda pid: f"{places[1]}/".encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
     )
+    return job, of_first, of_second
+
+
+def test_what_a_host_that_is_gone_had_not_concluded_another_one_does(start: Start, tmp_path: Path) -> None:
+    """Rank 0, the only process there, is gone with it, so nobody starts another watchman."""
+    job, gone, lives_on = waited_for_by_another_host(start, tmp_path)
     os.kill(lives_on, signal.SIGSTOP)  # the other one waits for its reports
     assert lives.wait_until(lambda: bool(list(job.run.glob("incidents/*/hosts/*.json"))))
     os.kill(gone, signal.SIGKILL)
@@ -360,13 +366,7 @@ def test_what_a_host_that_is_gone_had_not_concluded_another_one_does(start: Star
 
 def test_a_host_that_comes_back_leaves_alone_what_another_one_has_taken_over(start: Start, tmp_path: Path) -> None:
     """Its watchman was stopped while it waited for reports: what it makes of them then is nobody's any more."""
-    places = [tmp_path / "a", tmp_path / "b"]
-    for place in places:
-        place.mkdir()
-    job = start("sleeps", "waits", places=places)
-    late, other = sorted(
-        watchmen(job), key=lambda pid: f"{places[1]}/".encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
-    )
+    job, late, other = waited_for_by_another_host(start, tmp_path)
     os.kill(other, signal.SIGSTOP)
     assert lives.wait_until(lambda: bool(list(job.run.glob("incidents/*/hosts/*.json"))))
     os.kill(late, signal.SIGSTOP)
