@@ -2,13 +2,17 @@
 metrics that are scraped each 15 s, and `metrics()` at each step. An upper bound, by the sum of its parts.
 
 A part of the benchmark `whole`: `python -m benchmarks --only whole,everything`. CPU time throughout. Eight ranks of one
-host, a step a second of ten stages, 5,000 calls a second of a patched method. The training thread's own share: those
-calls in a tight loop (what evicted lines cost besides is in `whole`, which needs an idle machine), and, after the
-sleeps of real ranks, in which everything has grown cold, steps, stages and `metrics()` in full. What the clock itself
-takes, called just after a sleep, is measured in every other step, where it times nothing, and is left out. Beside it,
-as if none of them had a core of its own: all threads of ours in a rank, and its share of the two processes of the host,
-its watchman and the judge of the job, which but one host of a job has. A step is longer by what the training thread
-loses; by the rest only where no core is free, so `everything_sum` is beyond what a step loses.
+host, at two paces. `everything`: a step a second of ten stages, 5,000 calls a second of a patched method, which is what
+a step loses at the most. `trainer`: what RL trainers ask for at the most, a step of 5 s of ten stages, and 100 calls a
+second, as of a rollout that makes a token in 10 ms (`decode_step` of vLLM-Ascend).
+
+The training thread's own share, after the sleeps of real ranks, in which everything has grown cold: steps, stages and
+`metrics()` in full, and the calls of a trainer, one after each sleep. 5,000 calls a second are measured in a tight loop
+(what evicted lines cost besides is in `whole`, which needs an idle machine). What the clock itself takes, called just
+after a sleep, and a call that is not patched, are measured in every other step, and left out. Beside it, as if none
+had a core of its own: all threads of ours in a rank, and its share of the two processes of the host, its watchman and
+the judge of the job, which but one host of a job has. A step is longer by what the training thread loses; by the rest
+only where no core is free, so `..._sum` is beyond what a step loses.
 """
 
 from __future__ import annotations
@@ -27,14 +31,30 @@ from typing import Any, NamedTuple
 
 from .bench_autopatch import Bare, patched
 from .bench_control import spent_by_threads
-from .bench_whole import SIZES, TARGET, _difference, _loop, _share
+from .bench_whole import A_SECOND, SIZES, TARGET, _difference, _loop, _share
 from .harness import HERE, NATIVE, TSC, Row, build_extension
 from .recording import recording
 
 ALONE = {**NATIVE, **TSC, "RANK": "0", "WORLD_SIZE": "1", "MSTXKIT_HANG_S": "0"}
-VARIANTS: dict[str, dict[str, str]] = {"everything": ALONE}
-RANKS, STAGES, CALLS_A_STAGE, STAGE_S = 8, 10, 500, 0.1
-SETTLES_S, MEASURED_S, SCRAPED_EVERY_S = 15.0, 60.0, 15.0
+RANKS, STAGES = 8, 10
+SETTLES_S, SCRAPED_EVERY_S = 15.0, 15.0
+
+
+class Pace(NamedTuple):
+    """How quickly ranks go, and for how long that is measured."""
+
+    step_s: float
+    calls_a_s: int
+    measured_s: float
+
+    @property
+    def is_tight(self) -> bool:
+        """Come calls so close together that they are measured in a loop?"""
+        return self.calls_a_s >= A_SECOND
+
+
+PACES = {"everything": Pace(1.0, A_SECOND, 60.0), "trainer": Pace(5.0, 100, 120.0)}
+VARIANTS = dict.fromkeys(PACES, ALONE)
 
 
 class Spent(NamedTuple):
@@ -48,44 +68,43 @@ class Spent(NamedTuple):
 def measure(variant: str) -> list[Row]:
     """Percent of a core."""
     sys.path.insert(0, str(HERE.parent / "tests"))
-    call = _of_calls()
+    pace = PACES[variant]
     with tempfile.TemporaryDirectory(prefix="mstxkit-bench-") as folder, ExitStack() as stack:
-        ranks = [stack.enter_context(_rank(Path(folder), rank)) for rank in range(RANKS)]
-        before, after, seconds = _watched(Path(folder, "run"), ranks)
-        said = [_last_said(rank) for rank in ranks]
-        steps_ns, metrics_ns = ([of_rank[place] for of_rank in said] for place in range(2))
+        ranks = [stack.enter_context(_rank(Path(folder), variant, rank)) for rank in range(RANKS)]
+        before, after, seconds = _watched(Path(folder, "run"), ranks, pace.measured_s)
+        said = [statistics.median(ns) for ns in zip(*map(_last_said, ranks))]
         _wait_for_end(Path(folder, "run"))
-    return _rows(call, steps_ns, metrics_ns, before, after, seconds)
+    thread = _of_thread(pace, *said)
+    thread.append(Row("training_thread", sum(row.value for row in thread), "%", note="these three together"))
+    return [row._replace(key=f"whole.{variant}_{row.key}") for row in _rows(thread, before, after, seconds)]
 
 
-def _rows(
-    call: Row, steps_ns: list[float], metrics_ns: list[float], before: Spent, after: Spent, seconds: float
-) -> list[Row]:
-    def percent(ns: float) -> float:
-        return ns / seconds / 1e7
+def _of_thread(pace: Pace, steps_ns: float, metrics_ns: float, calls_ns: float) -> list[Row]:
+    def each_step(key: str, ns: float, note: str) -> Row:
+        return Row(key, ns / pace.step_s / 1e7, "%", note=f"{ns / 1e3:.0f} us a step of {pace.step_s:g} s; {note}")
 
-    def each_step(key: str, ns: list[float], note: str) -> Row:
-        at_s = statistics.median(ns) / 1e9
-        return Row(
-            key, 100 * at_s / (STAGES * STAGE_S), "%", note=f"{1e6 * at_s:.0f} us a step, a step a second; {note}"
-        )
+    calls = each_step("calls", calls_ns, f"{pace.calls_a_s} calls a second, each after a sleep")
+    return [
+        _of_calls() if pace.is_tight else calls,
+        each_step("stages", steps_ns, f"{STAGES} stages and the step itself"),
+        each_step("metrics", metrics_ns, "metrics()"),
+    ]
 
-    threads = [percent(late - early) for early, late in zip(before.threads, after.threads)]
-    watchman, judge = percent(after.watchman - before.watchman), percent(after.judge - before.judge)
-    steps = each_step("whole.everything_stages", steps_ns, f"{STAGES} stages and the step itself")
-    shown = each_step("whole.everything_metrics", metrics_ns, "metrics()")
+
+def _rows(thread: list[Row], before: Spent, after: Spent, seconds: float) -> list[Row]:
+    def percent(early: int, late: int) -> float:
+        return (late - early) / seconds / 1e7
+
+    threads = list(map(percent, before.threads, after.threads))
+    watchman, judge = percent(before.watchman, after.watchman), percent(before.judge, after.judge)
     own, of_host = statistics.mean(threads), (watchman + judge) / RANKS
-    thread = call.value + steps.value + shown.value
     scraped = f"of a core, for the whole job; scraped each {SCRAPED_EVERY_S:.0f} s"
     return [
-        call,
-        steps,
-        shown,
-        Row("whole.everything_training_thread", thread, "%", note="these three together"),
-        Row("whole.everything_own_threads", own, "%", note=f"mean of {RANKS} ranks; of the keeper {max(threads):.3f}"),
-        Row("whole.everything_watchman", watchman, "%", note="of a core, for the whole host"),
-        Row("whole.everything_judge", judge, "%", note=scraped),
-        Row("whole.everything_sum", thread + own + of_host, "%", note=f"with 1/{RANKS} of watchman and judge"),
+        *thread,
+        Row("own_threads", own, "%", note=f"mean of {RANKS} ranks; of the keeper {max(threads):.3f}"),
+        Row("watchman", watchman, "%", note="of a core, for the whole host"),
+        Row("judge", judge, "%", note=scraped),
+        Row("sum", thread[-1].value + own + of_host, "%", note=f"with 1/{RANKS} of watchman and judge"),
     ]
 
 
@@ -93,30 +112,30 @@ def _of_calls() -> Row:
     with recording(native=True, clock="tsc") as session:
         victim, bare, ours = build_extension("victim"), Bare(), patched({"whole": TARGET})["whole"]
         victim.make(SIZES["near"])
-        return _share("whole.everything_calls", _difference(_loop(victim), bare, ours, 0, session.drain))
+        return _share("calls", _difference(_loop(victim), bare, ours, 0, session.drain))
 
 
-def _rank(folder: Path, rank: int) -> subprocess.Popen[str]:
+def _rank(folder: Path, pace: str, rank: int) -> subprocess.Popen[str]:
     host = folder / "host"
     host.mkdir(mode=0o700, exist_ok=True)
-    command = [sys.executable, "-m", "benchmarks.bench_everything", str(folder / "run"), str(host)]
+    command = [sys.executable, "-m", "benchmarks.bench_everything", pace, str(folder / "run"), str(host)]
     more = {"RANK": str(rank), "WORLD_SIZE": str(RANKS), "MSTXKIT_HANG_S": "30", "MSTXKIT_JUDGE": "1"}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, env={**os.environ, **more}, cwd=HERE.parent, **pipes)
 
 
 def _last_said(rank: subprocess.Popen[str]) -> list[float]:
-    """Stop a rank; medians of its steps and of `metrics()`, ns of its training thread's CPU time."""
+    """Stop a rank; ns of its training thread's CPU time: for a step and its stages, `metrics()`, and its calls."""
     said, _ = rank.communicate("\n")
     return [float(word) for word in said.splitlines()[-1].split()]
 
 
-def _watched(run: Path, ranks: list[subprocess.Popen[str]]) -> tuple[Spent, Spent, float]:
+def _watched(run: Path, ranks: list[subprocess.Popen[str]], measured_s: float) -> tuple[Spent, Spent, float]:
     """CPU time before and after, while somebody scrapes."""
     address = _address(run)
     time.sleep(SETTLES_S)
     before, began_s = _spent(run, ranks), time.monotonic()
-    while time.monotonic() < began_s + MEASURED_S:
+    while time.monotonic() < began_s + measured_s:
         with urllib.request.urlopen(address, timeout=30) as answer:
             assert b"mstxkit_stage_seconds_max" in answer.read()
         time.sleep(SCRAPED_EVERY_S)
@@ -163,26 +182,42 @@ def _wait_for_end(run: Path, within_s: float = 60.0) -> None:
         time.sleep(0.2)
 
 
-def _train(run: str, host: str) -> None:
+def _train(pace: Pace, run: str, host: str) -> None:
     """One rank: until its standard input says so. What a step takes is said at the end."""
     import select
 
     import mstxkit
 
-    taken_ns, clock_ns, ours = list[tuple[int, int]](), list[int](), patched({"whole": TARGET})["whole"]
+    timed, nothing = list[Taken](), list[Taken]()
+    ours, bare = patched({"whole": TARGET})["whole"], Bare()
     with mstxkit.capture(run, live_folder=host, act="escalate", metrics="127.0.0.1:0"):
         while not select.select([sys.stdin], [], [], 0)[0]:
-            taken_ns.append(_step(mstxkit, ours, 2 * len(taken_ns), nothing=False)[:2])
-            clock_ns.append(_step(mstxkit, ours, 2 * len(taken_ns) - 1, nothing=True)[2])
-    steps, metrics = (statistics.median(of_step[place] for of_step in taken_ns) for place in range(2))
-    print(steps - statistics.median(clock_ns), metrics)
+            timed.append(_step(mstxkit, [ours], 2 * len(timed), pace))
+            nothing.append(_step(mstxkit, [bare, ours], 2 * len(timed) - 1, pace))
+    taken, of_clock = (Taken(*map(statistics.median, zip(*steps))) for steps in (timed, nothing))
+    print(taken.stages_ns - of_clock.nothing_ns, taken.metrics_ns, taken.calls_ns - of_clock.calls_ns)
 
 
-def _step(mstxkit: Any, ours: Any, step: int, nothing: bool) -> tuple[int, int, int]:
-    """A step of stages that sleep; ns that the thread works for step and stages, for `metrics()`, and, where that is
-    what is timed after each sleep, for nothing.
+class Taken(NamedTuple):
+    """Of one step: ns that the thread works for the step and its stages, for `metrics()`, for the first call after each
+    sleep, and, at the end of each stage, for nothing.
     """
-    clock, spent_ns, nothing_ns = time.thread_time_ns, 0, 0
+
+    stages_ns: float
+    metrics_ns: float
+    calls_ns: float
+    nothing_ns: float
+
+
+def _step(mstxkit: Any, called: list[Any], step: int, pace: Pace) -> Taken:
+    """A step of stages that sleep.
+
+    Args:
+        called: What is patched, last; where something comes before it, only the clock and that are timed.
+    """
+    clock, spent_ns, calls_ns, nothing_ns = time.thread_time_ns, 0, 0, 0
+    stage_s = pace.step_s / STAGES
+    calls = round(pace.calls_a_s * stage_s)
     began = clock()
     mstxkit.step(step)
     spent_ns += clock() - began
@@ -194,17 +229,30 @@ def _step(mstxkit: Any, ours: Any, step: int, nothing: bool) -> tuple[int, int, 
         stage = mstxkit.stage(name)
         stage.__enter__()
         spent_ns += clock() - began
-        for _ in range(CALLS_A_STAGE):
-            ours.update(1, k=2)
-        time.sleep(STAGE_S)
-        if nothing:
+        calls_ns += _call(called, calls, 0.0 if pace.is_tight else stage_s / (calls + 1))
+        time.sleep(stage_s if pace.is_tight else stage_s / (calls + 1))
+        if len(called) > 1:
             began = clock()
             nothing_ns += clock() - began
         began = clock()
         stage.__exit__(None, None, None)
         spent_ns += clock() - began
-    return spent_ns, metrics_ns, nothing_ns
+    return Taken(spent_ns, metrics_ns, calls_ns, nothing_ns)
+
+
+def _call(called: list[Any], calls: int, pause_s: float) -> int:
+    """Call these so often, each time after a pause; ns that the thread works for the first of them."""
+    clock, spent_ns = time.thread_time_ns, 0
+    for _ in range(calls):
+        if pause_s:
+            time.sleep(pause_s)
+        began = clock()
+        called[0].update(1, k=2)
+        spent_ns += clock() - began
+        for other in called[1:]:
+            other.update(1, k=2)
+    return spent_ns
 
 
 if __name__ == "__main__":
-    _train(*sys.argv[1:3])
+    _train(PACES[sys.argv[1]], *sys.argv[2:4])

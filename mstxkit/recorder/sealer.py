@@ -30,6 +30,9 @@ _TICK_S = 1.0
 # keeper, all is done when that one wakes, and by itself only after a minute: an interpreter that has slept for long
 # takes ten times as long for its first steps, whichever thread takes them.
 _QUIET_LOOKS, _QUIET_LOOK_S, _QUIET_TICK_S, _LOOKED_FOR_TICK_S = 5, 10.0, 30.0, 60.0
+# Seconds to the next look where no more records than this have come since the last, no calls were coalesced, and another
+# thread sees to the keeper. A bank that is full, or a step that moves on, wakes us sooner.
+_UNHURRIED_TICK_S, _FEW = 3.0, 600
 _A_LITTLE_S = 0.01
 # How often it is looked at who this process is once its rank is known, and whether its lock is still its own.
 _OF_ITSELF_S = 5.0
@@ -65,6 +68,7 @@ class Sealer:
         self._rotating = jitter.Every(seal_every_s, "seal", time.monotonic())
         self.governor = Governor(budget_ratio, outside_ns())
         self._governed_ns = 0
+        self._coalesced, self._coalesces = 0, False
         self._recorded, self._quiet_looks, self._ticked_s = (0, 0), 0, time.monotonic()
         self._parked_s: float | None = None  # since when all of our threads are, but this one
         self._of_itself = jitter.Every(_OF_ITSELF_S, "itself", time.monotonic())
@@ -127,17 +131,25 @@ class Sealer:
         """
         recorded = livefile.recorded(self._live.view, self._live.layout)
         self._quiet_looks = self._quiet_looks + 1 if recorded == self._recorded else 0
+        is_little = recorded[0] == self._recorded[0] and recorded[1] - self._recorded[1] <= _FEW
         self._recorded = recorded
-        now_s = time.monotonic()
         if self._quiet_looks <= _QUIET_LOOKS:
-            engine.wait(max(0.0, min(_TICK_S, self._ticked_s + _TICK_S - now_s)))
+            every_s = _UNHURRIED_TICK_S if is_little and self._may_take_its_time() else _TICK_S
+            engine.wait(max(0.0, min(every_s, self._until_tick_s(every_s))))
             return True
-        is_left = recorded[1] > 0  # in the bank: it is sealed in time
         look_s, every_s = (_LOOKED_FOR_TICK_S,) * 2 if self.is_looked_for() else (_QUIET_LOOK_S, _QUIET_TICK_S)
-        tick_s = self._ticked_s + every_s
-        tick_s = min(tick_s, now_s + self._rotating.left_s(now_s) + _A_LITTLE_S) if is_left else tick_s
-        is_woken = engine.wait_for_records(min(look_s, max(_A_LITTLE_S, tick_s - now_s)))
+        tick_s = time.monotonic() + self._until_tick_s(every_s)
+        is_woken = engine.wait_for_records(min(look_s, max(_A_LITTLE_S, tick_s - time.monotonic())))
         return is_woken or time.monotonic() >= tick_s
+
+    def _may_take_its_time(self) -> bool:
+        return self.is_looked_for() and not self._coalesces and self._known[1].get("rank") is not None
+
+    def _until_tick_s(self, every_s: float) -> float:
+        """What is left in the bank is sealed in time."""
+        now_s = time.monotonic()
+        left_s = self._ticked_s + every_s - now_s
+        return min(left_s, self._rotating.left_s(now_s) + _A_LITTLE_S) if self._recorded[1] else left_s
 
     def _look(self) -> bool:
         before = time.thread_time_ns()
@@ -174,7 +186,10 @@ class Sealer:
         """Write what was coalesced, and coalesce what costs too much."""
         engine.flush_coalesced()
         self._governed_ns = time.monotonic_ns()
-        self._throttle(self.governor.decide(self._governed_ns, engine.site_costs()))
+        costs = engine.site_costs()
+        coalesced = sum(count for *_, count in costs)
+        self._coalesced, self._coalesces = coalesced, coalesced != self._coalesced
+        self._throttle(self.governor.decide(self._governed_ns, costs))
         livefile.add_to_counter(self._live.view, "own_cost_ns", self.governor.spent_ns)
 
     def _throttle(self, changes: Sequence[Throttling]) -> None:

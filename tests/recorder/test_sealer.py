@@ -126,6 +126,52 @@ def test_where_nothing_was_recorded_another_thread_that_is_awake_brings_the_next
         assert lives.wait_until(lambda: ours._ticked_s > before)
 
 
+@pytest.fixture
+def asleep_s(run: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """How long the sealer of this process has wanted to sleep, each time that `_sleep` was called."""
+    monkeypatch.setenv("RANK", "0")
+    with mstxkit.capture(run, seal_every_s=100.0):
+        recorder().park()
+        wanted: list[float] = []
+        monkeypatch.setattr(sealer.engine, "wait", wanted.append, raising=False)
+        recorder().sealer.is_looked_for = lambda: True
+        recorder().sealer.learn_identity()
+        recorder().sealer._tick()
+        recorder().sealer._govern()  # what was coalesced in this process before is no news any more
+        record(1)
+        recorder().sealer._sleep()
+        yield wanted
+        monkeypatch.undo()
+
+
+def test_where_little_is_recorded_it_looks_less_often(asleep_s: list[float]) -> None:
+    record(1)
+    recorder().sealer._ticked_s = time.monotonic()
+    recorder().sealer._sleep()
+
+    assert 2.0 < asleep_s[-1] <= 3.0
+
+
+@pytest.mark.parametrize("why", ["much", "coalesced", "nobody sees to the keeper", "an old bank"])
+def test_where_there_is_a_reason_it_looks_each_second(asleep_s: list[float], why: str) -> None:
+    ours = recorder().sealer
+    record(2000 if why == "much" else 1)
+    if why == "coalesced":
+        site = engine.site_costs()[0][0]
+        engine.throttle(site, True)
+        record(1)
+        engine.throttle(site, False)
+        ours._govern()
+    elif why == "nobody sees to the keeper":
+        ours.is_looked_for = lambda: False
+    elif why == "an old bank":
+        ours._rotating._due_s = time.monotonic() + 0.5
+    ours._ticked_s = time.monotonic()
+    ours._sleep()
+
+    assert asleep_s[-1] <= 1.0
+
+
 def test_blocks_carry_the_order_of_their_banks(run: Path) -> None:
     with mstxkit.capture(run, bank_bytes=16384, banks=8):
         record(2500)
