@@ -7,6 +7,7 @@ What else happens per request or sample is limited in records a second.
 from __future__ import annotations
 
 from ..patching.declare import Target
+from . import _verl_steps as steps
 
 LOOP = "verl.experimental.agent_loop.agent_loop"
 VLLM = "verl.workers.rollout.vllm_rollout"
@@ -23,10 +24,10 @@ def _agent_loop(worker: str, unless: str | None = None) -> tuple[Target, ...]:
     return (
         Target(
             f"{worker}.generate_sequences", name="generate_sequences", stage="actor_generate", role="rollout",
-            step="batch.meta_info['global_steps']", process_role="agent_loop", unless=unless,
+            step=steps.of_batch, process_role="agent_loop", unless=unless,
         ),
         Target(
-            f"{worker}._run_agent_loop", name="agent_loop", role="rollout", step="trajectory['step']",
+            f"{worker}._run_agent_loop", name="agent_loop", role="rollout", step=steps.of_trajectory,
             attributes=TRAJECTORY, process_role="agent_loop", max_per_s=REQUESTS_PER_S, unless=unless,
         ),
     )  # fmt: skip

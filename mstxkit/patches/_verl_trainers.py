@@ -6,6 +6,7 @@ and its name is that of the metric `timing_s/gen`. So the blocks themselves are 
 
 from ..patching import trainer_settings
 from ..patching.declare import CONTEXT, VALUE, Target
+from . import _verl_steps as steps
 
 PROFILER = "verl.utils.profiler"
 RAY_TRAINER = "verl.trainer.ppo.ray_trainer"
@@ -70,7 +71,7 @@ AROUND = (
     *(
         Target(
             f"{trainer}._validate", name="validate", stage="evaluate", role="trainer",
-            step="self.global_steps", process_role="trainer", waits=True,
+            step=steps.of_validation, process_role="trainer", waits=True,
         )
         # ray_trainer.py 0.6.1:529 0.7.0:607 0.7.1:502 0.8.0:599 0.9.0:596 0.9.1:596; main_ppo_sync.py 0.8.0:858;
         # v1/trainer_base.py 0.9.0:959 0.9.1:1031
