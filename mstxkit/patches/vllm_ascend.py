@@ -5,7 +5,7 @@ process of its own (verl since 0.7.1) or lives in the training worker (MindSpeed
 the step are those of what encloses it. Nobody tells a worker process the step.
 """
 
-from ..patching.declare import EXTRA, Patch, Target
+from ..patching.declare import AROUND, EXTRA, Patch, Target
 from ..pieces.sampling import PieceSampling
 
 _GENERATE = "actor_generate"
@@ -22,7 +22,7 @@ _WORKER_V1 = "vllm_ascend.worker.worker_v1:NPUWorker"  # up to 0.12
 _WORKER = "vllm_ascend.worker.worker:NPUWorker"  # since 0.13
 _STEPS = tuple(
     Target(
-        f"{worker}.execute_model", stage=_GENERATE, process_role="rollout", boundary="decode_step",
+        f"{worker}.execute_model", stage=_GENERATE, boundary="decode_step",
         dummy="scheduler_output.total_num_scheduled_tokens == 0", sampling=sampling, attributes=_BATCH,
     )
     for worker, sampling in ((_WORKER_V1, PieceSampling()), (_WORKER, PieceSampling(until_next=True)))
@@ -34,7 +34,7 @@ _LIFE = (
         target
         for worker in (_WORKER_V1, _WORKER)
         for target in (
-            Target(f"{worker}.load_model", process_role="rollout"),
+            Target(f"{worker}.load_model", kind=AROUND, value="mstxkit.patches._vllm_role:loaded"),
             Target(f"{worker}.determine_available_memory"),
             Target(f"{worker}.compile_or_warm_up_model"),
             Target(f"{worker}.sleep", attributes={"level": "level"}, sampling=PieceSampling(ends_round=True)),

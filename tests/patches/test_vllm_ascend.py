@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import multiprocessing
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,14 +14,15 @@ from typing import Any, Callable, Iterator
 import pytest
 from builders.recorded_surfaces import expressions, functions, holders, versions
 
+from mstxkit.host import identity
 from mstxkit.patches.vllm_ascend import PATCH
-from mstxkit.patching import registry
+from mstxkit.patching import registry, targets
 from mstxkit.patching.declare import CORE, Target
 from mstxkit.patching.expressions import compiled
 from mstxkit.patching.report import APPLIED, SKIPPED, Reason
 from mstxkit.testing import captured
 
-NAME = "vllm_ascend"
+NAME, WORKER = "vllm_ascend", "vllm_ascend.worker.worker"
 BY_PATH = {target.path: target for target in PATCH.targets}
 # How vLLM gives its scopes: with a global that is None until the first call, and in older versions without.
 WITH_GLOBAL = """
@@ -204,3 +206,44 @@ def test_a_scope_of_vllm_ascend_is_named_by_its_tag(disk: OnDisk) -> None:
             pass
 
     assert names(sample) == [("Sample", None)]
+
+
+NPU_WORKER = """
+class NPUWorker:
+    def load_model(self):
+        return "loaded"
+
+
+class Trainer:
+    def __init__(self):
+        NPUWorker().load_model()
+
+    def train(self):
+        return "trained"
+"""
+
+
+def role_with_an_engine(send: Callable[[str | None], object]) -> None:
+    """Load an engine in this process, then train, and tell what the process is said to be."""
+    trained = Target(f"{WORKER}:Trainer.train", process_role="trainer")
+    registry.install([(patch, False) for patch in (PATCH, *targets.as_patches(trained))])
+    module = importlib.import_module(WORKER)
+    with captured():
+        assert (module.NPUWorker().load_model(), module.Trainer().train()) == ("loaded", "trained")
+    send(identity.current()["role"])
+    identity.forget()
+
+
+def test_a_process_that_holds_an_engine_is_a_rollout_only_if_vllm_has_begun_it(disk: OnDisk) -> None:
+    """In the trainer's process it is loaded before anything trains: trl in colocate mode, verl up to 0.7.0."""
+    disk.write(vllm_ascend__worker__worker=NPU_WORKER)
+    roles: list[str | None] = []
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+    child = multiprocessing.get_context("fork").Process(target=role_with_an_engine, args=(theirs.send,))
+
+    child.start()
+    roles.append(ours.recv() if ours.poll(30) else "nothing came")
+    child.join()
+    role_with_an_engine(roles.append)
+
+    assert roles == ["rollout", "trainer"]
