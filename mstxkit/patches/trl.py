@@ -168,15 +168,14 @@ _OLD_GENERATION = (
 )  # fmt: skip
 
 # vLLM beside or inside the trainer. Source: grpo_trainer.py `_move_model_to_vllm` (up to 0.27.0), then
-# generation/vllm_generation.py:481, 550 (1.0.0 and 1.16.0); extras/vllm_client.py `generate` (up to 0.27.0).
-_VLLM = "trl.generation.vllm_generation:VLLMGeneration"
+# generation/vllm_generation.py:481, 550 (1.0.0 and 1.16.0); extras/vllm_client.py `generate` (up to 0.27.0). What is
+# `sent` is no work besides the trainer's `prompts`; with a server, all of it is sent by the main process (1.16.0:597).
+_VLLM, _SENT = "trl.generation.vllm_generation:VLLMGeneration", {"sent": "len(prompts)"}
 _ENGINE = (
     *(Target(f"{where}._move_model_to_vllm", stage="weight_sync") for where in (_GRPO, _RLOO)),
     Target(f"{_VLLM}.sync_weights", stage="weight_sync"),
-    Target(f"{_VLLM}.generate", stage="actor_generate", attributes={"prompts": "len(prompts)"}),
-    Target(
-        "trl.extras.vllm_client:VLLMClient.generate", stage="actor_generate", attributes={"prompts": "len(prompts)"}
-    ),
+    Target(f"{_VLLM}.generate", stage="actor_generate", attributes=_SENT),
+    Target("trl.extras.vllm_client:VLLMClient.generate", stage="actor_generate", attributes=_SENT),
 )
 
 PATCH = Patch(
