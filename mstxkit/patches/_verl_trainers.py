@@ -17,11 +17,13 @@ MARKS, TAKES_OVER = "mstxkit.patches._verl_marks", "mstxkit.patches._takes_over"
 # Blocks in which a trainer calls its workers and waits, and no more than hands batches on. The others are its own work:
 # "adv", "reward" (up to 0.7.0 the reward function; a reward model is waited for in it), "dump_rollout_generations"; and
 # "step", which is all of it. A validation counts as waiting: it generates. ray_trainer.py 0.6.1:1041-1251 to
-# 0.9.1:1510-1736; v1/trainer_base.py 0.9.1:484-609; separation, one_step_off_policy and fully_async_policy 0.9.1.
+# 0.9.1:1510-1736; v1/trainer_base.py 0.9.1:484-609, trainer_separate_async.py 0.9.1:258-390; separation,
+# one_step_off_policy and fully_async_policy 0.9.1.
 WAITS = (
     "gen", "gen_max", "generate_async", "old_log_prob", "ref", "values", "update_critic", "update_actor",
     "update_weights", "sync_rollout_weights", "timing_s/param_sync", "save_checkpoint", "testing",
-    "rollouter/validate_time", "wait_for_enough_samples", "switch_wait", "stop_profile",
+    "rollouter/validate_time", "wait_for_enough_samples", "switch_wait", "switch_to_trainer", "switch_to_rollout",
+    "stop_profile",
 )  # fmt: skip
 
 # utils/profiler/__init__.py, all versions: one of the three is `marked_timer`: nvtx_profile's where nvtx is installed,

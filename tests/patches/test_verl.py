@@ -127,6 +127,7 @@ def test_of_a_trainers_blocks_those_wait_in_which_it_only_calls_workers(surface:
 
     ((*names,),) = waiting
     assert {"gen", "old_log_prob", "ref", "values", "update_actor", "update_critic", "update_weights"} <= set(names)
+    assert {"switch_wait", "switch_to_trainer", "switch_to_rollout"} <= set(names)
     assert not {"step", "adv", "reward", "dump_rollout_generations"} & set(names)
 
 
