@@ -42,16 +42,11 @@ def _trainer(where: str) -> tuple[Target, ...]:
     return (
         _rl_train(where),
         Target(
-            f"{where}.get_batch_samples",
-            step=_STEP,
-            attributes={"batches": "num_batches"},
+            f"{where}.get_batch_samples", step=_STEP, attributes={"batches": "num_batches"},
             sampling=PieceSampling(ends_round=True),
         ),
         Target(
-            f"{where}.training_step",
-            stage="train_step",
-            step=_STEP,
-            boundary="micro_batch",
+            f"{where}.training_step", stage="train_step", step=_STEP, boundary="micro_batch",
             attributes={"micro_batch": "self._step"},
         ),
         Target(f"{where}._prepare_inputs"),
@@ -60,15 +55,14 @@ def _trainer(where: str) -> tuple[Target, ...]:
         Target(f"{where}._generate_single_turn"),
         Target(f"{where}._tool_call_loop", attributes={"prompts": "len(prompts)"}),
         Target(
-            f"{where}._calculate_rewards",
-            stage="reward",
+            f"{where}._calculate_rewards", stage="reward",
             attributes={"completions": "len(completions)", "functions": "len(self.reward_funcs)"},
         ),
         Target(f"{where}._get_per_token_logps_and_entropies", attributes=_whose),
         Target(f"{where}.compute_loss", stage="actor_update"),
         Target(f"{where}.evaluate", stage="evaluate"),
         Target(f"{where}._save_checkpoint", stage="save_checkpoint"),
-    )
+    )  # fmt: skip
 
 
 _GRPO = "trl.trainer.grpo_trainer:GRPOTrainer"
@@ -101,9 +95,7 @@ def _online_dpo(where: str) -> tuple[Target, ...]:
         Target(f"{where}._generate_vllm", stage="actor_generate", attributes={"prompts": "len(prompts)"}),
         Target(f"{where}._move_model_to_vllm", stage="weight_sync"),
         Target(
-            f"{where}._calculate_rewards_from_functions",
-            stage="reward",
-            attributes={"completions": "len(completions)"},
+            f"{where}._calculate_rewards_from_functions", stage="reward", attributes={"completions": "len(completions)"}
         ),
         Target(f"{where}._forward", kind=AROUND, value=f"{_MINE}:log_probabilities"),
         Target(f"{where}.evaluate", stage="evaluate"),
