@@ -202,6 +202,14 @@ def _names(text: str) -> set[str]:
     return {node.id for node in ast.walk(ast.parse(text, mode="eval")) if isinstance(node, ast.Name)}
 
 
+def test_whoever_gives_its_weights_to_a_rollout_is_an_actor() -> None:
+    """It does so before anything else: where nobody asks it for old log-probabilities, it is a reference next."""
+    giving = [target for target in PATCH.targets if target.stage == "weight_sync" and target.role == "actor"]
+
+    assert len(giving) == 6
+    assert {target.process_role for target in giving} == {"actor"}
+
+
 class RayPPOTrainer:
     def __init__(self, global_steps: int) -> None:
         self.global_steps = global_steps
