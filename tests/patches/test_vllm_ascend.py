@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import multiprocessing
+import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +14,8 @@ from typing import Any, Callable, Iterator
 import pytest
 from builders.recorded_surfaces import expressions, functions, holders, versions
 
-from mstxkit.host import identity
 from mstxkit.patches.vllm_ascend import PATCH
-from mstxkit.patching import registry, targets
+from mstxkit.patching import registry
 from mstxkit.patching.declare import CORE, Target
 from mstxkit.patching.expressions import compiled
 from mstxkit.patching.report import APPLIED, SKIPPED, Reason
@@ -223,27 +222,37 @@ class Trainer:
 """
 
 
-def role_with_an_engine(send: Callable[[str | None], object]) -> None:
-    """Load an engine in this process, then train, and tell what the process is said to be."""
-    trained = Target(f"{WORKER}:Trainer.train", process_role="trainer")
-    registry.install([(patch, False) for patch in (PATCH, *targets.as_patches(trained))])
-    module = importlib.import_module(WORKER)
+WHAT_IT_IS = f"""
+import importlib
+import multiprocessing
+import sys
+
+import mstxkit
+from mstxkit.host import identity
+from mstxkit.testing import captured
+
+
+def train():
+    module = importlib.import_module("{WORKER}")
     with captured():
         assert (module.NPUWorker().load_model(), module.Trainer().train()) == ("loaded", "trained")
-    send(identity.current()["role"])
-    identity.forget()
+    print(identity.current()["role"], flush=True)
+
+
+sys.path.insert(0, sys.argv[1])
+mstxkit.autopatch("vllm_ascend", targets=mstxkit.Target("{WORKER}:Trainer.train", process_role="trainer"))
+child = multiprocessing.get_context("fork").Process(target=train)
+child.start()
+child.join()
+train()
+"""
 
 
 def test_a_process_that_holds_an_engine_is_a_rollout_only_if_vllm_has_begun_it(disk: OnDisk) -> None:
     """In the trainer's process it is loaded before anything trains: trl in colocate mode, verl up to 0.7.0."""
     disk.write(vllm_ascend__worker__worker=NPU_WORKER)
-    roles: list[str | None] = []
-    ours, theirs = multiprocessing.Pipe(duplex=False)
-    child = multiprocessing.get_context("fork").Process(target=role_with_an_engine, args=(theirs.send,))
+    command = [sys.executable, "-c", WHAT_IT_IS, str(disk.folder)]
 
-    child.start()
-    roles.append(ours.recv() if ours.poll(30) else "nothing came")
-    child.join()
-    role_with_an_engine(roles.append)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
 
-    assert roles == ["rollout", "trainer"]
+    assert done.stdout.split() == ["rollout", "trainer"]
