@@ -7,6 +7,7 @@ What else happens per request or sample is limited in records a second.
 from __future__ import annotations
 
 from ..patching.declare import Target
+from . import _verl_steps as steps
 
 LOOP = "verl.experimental.agent_loop.agent_loop"
 VLLM = "verl.workers.rollout.vllm_rollout"
@@ -23,29 +24,23 @@ def _agent_loop(worker: str, unless: str | None = None) -> tuple[Target, ...]:
     return (
         Target(
             f"{worker}.generate_sequences", name="generate_sequences", stage="actor_generate", role="rollout",
-            step="batch.meta_info['global_steps']", process_role="agent_loop", unless=unless,
+            step=steps.of_batch, process_role="agent_loop", unless=unless,
         ),
         Target(
-            f"{worker}._run_agent_loop", name="agent_loop", role="rollout", step="trajectory['step']",
+            f"{worker}._run_agent_loop", name="agent_loop", role="rollout", step=steps.of_trajectory,
             attributes=TRAJECTORY, process_role="agent_loop", max_per_s=REQUESTS_PER_S, unless=unless,
+        ),
+        Target(
+            f"{worker}._compute_score", name="compute_score", role="reward", max_per_s=REQUESTS_PER_S, unless=unless
         ),
     )  # fmt: skip
 
 
 AGENT_LOOPS = (
-    # experimental/agent_loop/agent_loop.py 0.6.1:311,368 0.7.0:405,484: the base of a class under @ray.remote
+    # experimental/agent_loop/agent_loop.py 0.6.1:311,368 0.7.0:405,484,689: the base of a class under @ray.remote
     *_agent_loop(f"{LOOP}:AgentLoopWorkerBase"),
-    # experimental/agent_loop/agent_loop.py 0.7.1:454,535 0.8.0:473,567 0.9.0:581,675 0.9.1:567,661
+    # experimental/agent_loop/agent_loop.py 0.7.1:454,535,759 0.8.0:473,567,839 0.9.0:581,675,961 0.9.1:567,661,967
     *_agent_loop(f"{LOOP}:AgentLoopWorker", unless=f"{LOOP}:AgentLoopWorkerBase"),
-    # experimental/agent_loop/agent_loop.py 0.7.0:689
-    Target(
-        f"{LOOP}:AgentLoopWorkerBase._compute_score", name="compute_score", role="reward", max_per_s=REQUESTS_PER_S
-    ),
-    # experimental/agent_loop/agent_loop.py 0.7.1:759 0.8.0:839 0.9.0:961 0.9.1:967
-    Target(
-        f"{LOOP}:AgentLoopWorker._compute_score", name="compute_score", role="reward", max_per_s=REQUESTS_PER_S,
-        unless=f"{LOOP}:AgentLoopWorkerBase",
-    ),
     # With a TransferQueue the worker only starts its prompts and returns (a class under @ray.remote):
     # trainer/main_ppo_sync.py 0.8.0:352; trainer/ppo/v1/agent_loop_tq.py 0.9.0:107 0.9.1:107
     *(

@@ -6,6 +6,7 @@ and its name is that of the metric `timing_s/gen`. So the blocks themselves are 
 
 from ..patching import trainer_settings
 from ..patching.declare import CONTEXT, VALUE, Target
+from . import _verl_steps as steps
 
 PROFILER = "verl.utils.profiler"
 RAY_TRAINER = "verl.trainer.ppo.ray_trainer"
@@ -16,11 +17,13 @@ MARKS, TAKES_OVER = "mstxkit.patches._verl_marks", "mstxkit.patches._takes_over"
 # Blocks in which a trainer calls its workers and waits, and no more than hands batches on. The others are its own work:
 # "adv", "reward" (up to 0.7.0 the reward function; a reward model is waited for in it), "dump_rollout_generations"; and
 # "step", which is all of it. A validation counts as waiting: it generates. ray_trainer.py 0.6.1:1041-1251 to
-# 0.9.1:1510-1736; v1/trainer_base.py 0.9.1:484-609; separation, one_step_off_policy and fully_async_policy 0.9.1.
+# 0.9.1:1510-1736; v1/trainer_base.py 0.9.1:484-609, trainer_separate_async.py 0.9.1:258-390; separation,
+# one_step_off_policy and fully_async_policy 0.9.1.
 WAITS = (
     "gen", "gen_max", "generate_async", "old_log_prob", "ref", "values", "update_critic", "update_actor",
     "update_weights", "sync_rollout_weights", "timing_s/param_sync", "save_checkpoint", "testing",
-    "rollouter/validate_time", "wait_for_enough_samples", "switch_wait", "stop_profile",
+    "rollouter/validate_time", "wait_for_enough_samples", "switch_wait", "switch_to_trainer", "switch_to_rollout",
+    "stop_profile",
 )  # fmt: skip
 
 # utils/profiler/__init__.py, all versions: one of the three is `marked_timer`: nvtx_profile's where nvtx is installed,
@@ -70,7 +73,7 @@ AROUND = (
     *(
         Target(
             f"{trainer}._validate", name="validate", stage="evaluate", role="trainer",
-            step="self.global_steps", process_role="trainer", waits=True,
+            step=steps.of_validation, process_role="trainer", waits=True,
         )
         # ray_trainer.py 0.6.1:529 0.7.0:607 0.7.1:502 0.8.0:599 0.9.0:596 0.9.1:596; main_ppo_sync.py 0.8.0:858;
         # v1/trainer_base.py 0.9.0:959 0.9.1:1031

@@ -68,7 +68,10 @@ def _legacy(module: str, saved: dict[str, str], step: str | None = None) -> tupl
         ),
         # fsdp 0.6.1:651 0.7.0:676; megatron 0.6.1:568 0.7.0:664
         # Since 0.7.1 it is the whole of update_weights, except for a rollout in the worker itself.
-        Target(f"{worker}.rollout_mode", name="rollout_mode", stage="weight_sync", role="actor", unless=weights),
+        Target(
+            f"{worker}.rollout_mode", name="rollout_mode", stage="weight_sync", role="actor", process_role="actor",
+            unless=weights,
+        ),
         # fsdp 0.6.1:734 0.7.0:759; megatron 0.6.1:602 0.7.0:700
         Target(f"{worker}.trainer_mode", name="trainer_mode", role="actor"),
         # fsdp 0.7.1:1735; megatron 0.7.1:988
@@ -109,7 +112,10 @@ ENGINE_WORKERS = (
     # 0.7.1:618 0.8.0:667 0.9.0:720 0.9.1:728 (async)
     _weights(f"{ENGINE}:ActorRolloutRefWorker.update_weights"),
     # 0.7.0:560,544 (async): what update_weights and the checkpoint manager do later
-    Target(f"{ENGINE}:ActorRolloutRefWorker.wake_up", name="wake_up", stage="weight_sync", role="actor"),
+    Target(
+        f"{ENGINE}:ActorRolloutRefWorker.wake_up", name="wake_up", stage="weight_sync", role="actor",
+        process_role="actor",
+    ),
     Target(f"{ENGINE}:ActorRolloutRefWorker.sleep", name="sleep", role="actor"),
     # TrainingWorker knows no role: inside the actor's stages it inherits theirs; a critic's stages are its own calls.
     # 0.7.0:174 0.7.1:215 0.8.0:234 0.9.0:242 0.9.1:243

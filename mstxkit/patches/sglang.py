@@ -5,7 +5,7 @@ scheduler and model runner; nobody tells it the step. Its own `scheduler_stage_m
 ranges, none of mstx, and stays as it is.
 """
 
-from ..patching.declare import Patch, Target
+from ..patching.declare import Patch, Target, each
 from ..pieces.sampling import PieceSampling
 
 _GENERATE = "actor_generate"
@@ -24,8 +24,7 @@ _BATCHES = (
         sampling=PieceSampling(across="decode_step"),
     ),
     Target(f"{_SCHEDULER}.process_batch_result", stage=_GENERATE, attributes=_REQUESTS),
-    Target(f"{_SCHEDULER}.get_next_batch_to_run", coalesce=True),
-    Target(f"{_SCHEDULER}.recv_requests", coalesce=True),
+    *each(_SCHEDULER, "get_next_batch_to_run", "recv_requests", coalesce=True),
     Target(f"{_MANAGERS}.scheduler_components.request_receiver:SchedulerRequestReceiver.recv_requests", coalesce=True),
 )  # fmt: skip
 
@@ -35,9 +34,7 @@ _BATCHES = (
 _RUNNER = "sglang.srt.model_executor.model_runner:ModelRunner"
 _FORWARD = (
     Target(
-        f"{_RUNNER}.forward",
-        stage=_GENERATE,
-        boundary="decode_step",
+        f"{_RUNNER}.forward", stage=_GENERATE, boundary="decode_step",
         dummy="forward_batch.forward_mode._name_ == 'IDLE' or self.is_draft_worker",
         attributes={
             "forward_pass": "self.forward_pass_id", "mode": "forward_batch.forward_mode._name_",
@@ -54,23 +51,20 @@ _UPDATERS = (
     f"{_MANAGERS}.scheduler_update_weights_mixin:SchedulerUpdateWeightsMixin",
     f"{_MANAGERS}.scheduler_components.weight_updater:SchedulerWeightUpdaterManager",
 )
-_UPDATES = ("from_tensor", "from_distributed", "from_ipc", "from_disk")
+_UPDATES = tuple(f"update_weights_from_{source}" for source in ("tensor", "distributed", "ipc", "disk"))
 _NEXT_ROUND = PieceSampling(ends_round=True)
 _BETWEEN = (
     *(
         target
         for updater in _UPDATERS
         for target in (
-            *(Target(f"{updater}.update_weights_{source}", stage=_SYNC) for source in _UPDATES),
-            Target(f"{updater}.release_memory_occupation", sampling=_NEXT_ROUND),
-            Target(f"{updater}.resume_memory_occupation", sampling=_NEXT_ROUND),
+            *each(updater, *_UPDATES, stage=_SYNC),
+            *each(updater, "release_memory_occupation", "resume_memory_occupation", sampling=_NEXT_ROUND),
         )
     ),
-    Target(f"{_UPDATERS[1]}.begin_weight_update", stage=_SYNC),
-    Target(f"{_UPDATERS[1]}.end_weight_update", stage=_SYNC),
-    Target(f"{_SCHEDULER}.flush_cache"),
+    *each(_UPDATERS[1], "begin_weight_update", "end_weight_update", stage=_SYNC),
+    *each(_SCHEDULER, "flush_cache", "continue_generation"),
     Target(f"{_SCHEDULER}.pause_generation", sampling=_NEXT_ROUND),
-    Target(f"{_SCHEDULER}.continue_generation"),
 )
 
 PATCH = Patch(

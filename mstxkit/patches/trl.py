@@ -42,16 +42,11 @@ def _trainer(where: str) -> tuple[Target, ...]:
     return (
         _rl_train(where),
         Target(
-            f"{where}.get_batch_samples",
-            step=_STEP,
-            attributes={"batches": "num_batches"},
+            f"{where}.get_batch_samples", step=_STEP, attributes={"batches": "num_batches"},
             sampling=PieceSampling(ends_round=True),
         ),
         Target(
-            f"{where}.training_step",
-            stage="train_step",
-            step=_STEP,
-            boundary="micro_batch",
+            f"{where}.training_step", stage="train_step", step=_STEP, boundary="micro_batch",
             attributes={"micro_batch": "self._step"},
         ),
         Target(f"{where}._prepare_inputs"),
@@ -60,15 +55,14 @@ def _trainer(where: str) -> tuple[Target, ...]:
         Target(f"{where}._generate_single_turn"),
         Target(f"{where}._tool_call_loop", attributes={"prompts": "len(prompts)"}),
         Target(
-            f"{where}._calculate_rewards",
-            stage="reward",
+            f"{where}._calculate_rewards", stage="reward",
             attributes={"completions": "len(completions)", "functions": "len(self.reward_funcs)"},
         ),
         Target(f"{where}._get_per_token_logps_and_entropies", attributes=_whose),
         Target(f"{where}.compute_loss", stage="actor_update"),
         Target(f"{where}.evaluate", stage="evaluate"),
         Target(f"{where}._save_checkpoint", stage="save_checkpoint"),
-    )
+    )  # fmt: skip
 
 
 _GRPO = "trl.trainer.grpo_trainer:GRPOTrainer"
@@ -101,9 +95,7 @@ def _online_dpo(where: str) -> tuple[Target, ...]:
         Target(f"{where}._generate_vllm", stage="actor_generate", attributes={"prompts": "len(prompts)"}),
         Target(f"{where}._move_model_to_vllm", stage="weight_sync"),
         Target(
-            f"{where}._calculate_rewards_from_functions",
-            stage="reward",
-            attributes={"completions": "len(completions)"},
+            f"{where}._calculate_rewards_from_functions", stage="reward", attributes={"completions": "len(completions)"}
         ),
         Target(f"{where}._forward", kind=AROUND, value=f"{_MINE}:log_probabilities"),
         Target(f"{where}.evaluate", stage="evaluate"),
@@ -168,15 +160,14 @@ _OLD_GENERATION = (
 )  # fmt: skip
 
 # vLLM beside or inside the trainer. Source: grpo_trainer.py `_move_model_to_vllm` (up to 0.27.0), then
-# generation/vllm_generation.py:481, 550 (1.0.0 and 1.16.0); extras/vllm_client.py `generate` (up to 0.27.0).
-_VLLM = "trl.generation.vllm_generation:VLLMGeneration"
+# generation/vllm_generation.py:481, 550 (1.0.0 and 1.16.0); extras/vllm_client.py `generate` (up to 0.27.0). What is
+# `sent` is no work besides the trainer's `prompts`; with a server, all of it is sent by the main process (1.16.0:597).
+_VLLM, _SENT = "trl.generation.vllm_generation:VLLMGeneration", {"sent": "len(prompts)"}
 _ENGINE = (
     *(Target(f"{where}._move_model_to_vllm", stage="weight_sync") for where in (_GRPO, _RLOO)),
     Target(f"{_VLLM}.sync_weights", stage="weight_sync"),
-    Target(f"{_VLLM}.generate", stage="actor_generate", attributes={"prompts": "len(prompts)"}),
-    Target(
-        "trl.extras.vllm_client:VLLMClient.generate", stage="actor_generate", attributes={"prompts": "len(prompts)"}
-    ),
+    Target(f"{_VLLM}.generate", stage="actor_generate", attributes=_SENT),
+    Target("trl.extras.vllm_client:VLLMClient.generate", stage="actor_generate", attributes=_SENT),
 )
 
 PATCH = Patch(

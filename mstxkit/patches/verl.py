@@ -37,7 +37,8 @@ PATCH = Patch(
         "verl tells its workers the step by update_weights(global_steps), since 0.7.1. Without a step are the records "
         "of workers in 0.6.1 and 0.7.0 (except FSDP with rollout.mode=sync, told by generate_sequences) and in "
         "main_ppo_sync of 0.8.0; those of the trainer and the agent loops have it",
-        "in fully_async_policy the step of workers and servers is the version of the parameters, plus one",
+        "in fully_async_policy the step of workers and servers is the version of the parameters, plus one; "
+        "its rollouter and agent loops are told none",
         "RewardLoopWorker and RewardManagerWorker are told no step: their ranges have none",
         "what runs inside vLLM's and SGLang's own processes is patched by vllm_ascend and sglang",
     ),

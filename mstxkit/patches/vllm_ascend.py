@@ -5,7 +5,7 @@ process of its own (verl since 0.7.1) or lives in the training worker (MindSpeed
 the step are those of what encloses it. Nobody tells a worker process the step.
 """
 
-from ..patching.declare import EXTRA, Patch, Target
+from ..patching.declare import AROUND, EXTRA, Patch, Target, each
 from ..pieces.sampling import PieceSampling
 
 _GENERATE = "actor_generate"
@@ -22,7 +22,7 @@ _WORKER_V1 = "vllm_ascend.worker.worker_v1:NPUWorker"  # up to 0.12
 _WORKER = "vllm_ascend.worker.worker:NPUWorker"  # since 0.13
 _STEPS = tuple(
     Target(
-        f"{worker}.execute_model", stage=_GENERATE, process_role="rollout", boundary="decode_step",
+        f"{worker}.execute_model", stage=_GENERATE, boundary="decode_step",
         dummy="scheduler_output.total_num_scheduled_tokens == 0", sampling=sampling, attributes=_BATCH,
     )
     for worker, sampling in ((_WORKER_V1, PieceSampling()), (_WORKER, PieceSampling(until_next=True)))
@@ -34,19 +34,15 @@ _LIFE = (
         target
         for worker in (_WORKER_V1, _WORKER)
         for target in (
-            Target(f"{worker}.load_model", process_role="rollout"),
-            Target(f"{worker}.determine_available_memory"),
-            Target(f"{worker}.compile_or_warm_up_model"),
+            Target(f"{worker}.load_model", kind=AROUND, value="mstxkit.patches._vllm_role:loaded"),
+            *each(worker, "determine_available_memory", "compile_or_warm_up_model"),
             Target(f"{worker}.sleep", attributes={"level": "level"}, sampling=PieceSampling(ends_round=True)),
             Target(f"{worker}.wake_up", sampling=PieceSampling(ends_round=True)),
             Target(f"{worker}.profile", attributes={"is_start": "is_start"}),
             Target(f"{worker}.execute_dummy_batch", tier=EXTRA, coalesce=True),  # of an idle rank, in a loop
         )
     ),
-    *(
-        Target(f"{_WORKER}.{name}", stage=_SYNC)
-        for name in ("start_weight_update", "update_weights", "finish_weight_update")
-    ),
+    *each(_WORKER, "start_weight_update", "update_weights", "finish_weight_update", stage=_SYNC),
 )
 
 # vLLM's own scopes: "prepare input", "forward", "post process", "sample_token", "draft_token". Up to 0.14 they are
@@ -67,23 +63,13 @@ _SCOPES = (
 # vllm/v1/core/sched/scheduler.py and vllm/v1/engine/core.py.
 _RUNNER = "vllm_ascend.worker.model_runner_v1:NPUModelRunner"
 _PIECES = (
-    *(
-        Target(f"{_RUNNER}.{name}", tier=EXTRA)
-        for name in (
-            "_prepare_inputs",
-            "_model_forward",
-            "_sample",
-            "_bookkeeping_sync",
-            "propose_draft_token_ids",
-            "capture_model",
-            "profile_run",
-        )
+    *each(
+        _RUNNER, "_prepare_inputs", "_model_forward", "_sample", "_bookkeeping_sync", "propose_draft_token_ids",
+        "capture_model", "profile_run", tier=EXTRA,
     ),
-    Target("vllm.v1.core.sched.scheduler:Scheduler.schedule", tier=EXTRA),
-    Target("vllm.v1.core.sched.scheduler:Scheduler.update_from_output", tier=EXTRA),
-    Target("vllm.v1.engine.core:EngineCore.step", tier=EXTRA),
-    Target("vllm.v1.engine.core:EngineCore.step_with_batch_queue", tier=EXTRA),
-)
+    *each("vllm.v1.core.sched.scheduler:Scheduler", "schedule", "update_from_output", tier=EXTRA),
+    *each("vllm.v1.engine.core:EngineCore", "step", "step_with_batch_queue", tier=EXTRA),
+)  # fmt: skip
 
 PATCH = Patch(
     framework="vllm_ascend",

@@ -44,6 +44,18 @@ def test_log_probabilities_are_named_by_the_model_that_gives_them() -> None:
     assert whose(WithoutReference(), WithoutReference.model) == {"model": "actor"}
 
 
+def test_the_prompts_of_a_rank_are_told_once_and_not_by_what_sends_them_on() -> None:
+    """Ranges inside of a stage add up: with a server, the main process sends the prompts of all ranks."""
+    telling = {
+        target.qualname
+        for target in PATCH.targets
+        if target.stage == "actor_generate" and not callable(target.attributes) and "prompts" in target.attributes
+    }
+
+    assert {name.partition(".")[0] for name in telling} == {"GRPOTrainer", "RLOOTrainer", "OnlineDPOTrainer"}
+    assert "trl.generation.vllm_generation:VLLMGeneration.generate" in BY_PATH
+
+
 def test_a_version_with_a_function_for_generation_needs_no_context() -> None:
     old = BY_PATH["trl.trainer.grpo_trainer:unwrap_model_for_generation"]
 

@@ -127,6 +127,7 @@ def test_of_a_trainers_blocks_those_wait_in_which_it_only_calls_workers(surface:
 
     ((*names,),) = waiting
     assert {"gen", "old_log_prob", "ref", "values", "update_actor", "update_critic", "update_weights"} <= set(names)
+    assert {"switch_wait", "switch_to_trainer", "switch_to_rollout"} <= set(names)
     assert not {"step", "adv", "reward", "dump_rollout_generations"} & set(names)
 
 
@@ -194,11 +195,61 @@ def _texts(target: Target) -> list[str]:
     learns = getattr(target.attributes, "__module__", "") == trainer_settings.__name__  # and gives no attributes
     attributes = {} if learns else target.attributes
     assert not callable(attributes)
-    return [*attributes.values(), *filter(None, (target.step, target.step_after))]
+    return [*attributes.values(), *(step for step in (target.step, target.step_after) if isinstance(step, str))]
 
 
 def _names(text: str) -> set[str]:
     return {node.id for node in ast.walk(ast.parse(text, mode="eval")) if isinstance(node, ast.Name)}
+
+
+def test_whoever_gives_its_weights_to_a_rollout_is_an_actor() -> None:
+    """It does so before anything else: where nobody asks it for old log-probabilities, it is a reference next."""
+    giving = [target for target in PATCH.targets if target.stage == "weight_sync" and target.role == "actor"]
+
+    assert len(giving) == 6
+    assert {target.process_role for target in giving} == {"actor"}
+
+
+class RayPPOTrainer:
+    def __init__(self, global_steps: int) -> None:
+        self.global_steps = global_steps
+
+
+class FullyAsyncRollouter(RayPPOTrainer):
+    """verl's counts in `global_steps` the samples that it has handed out (0.8.0:842, 0.9.1:886)."""
+
+
+class Batch:
+    def __init__(self, **meta_info: object) -> None:
+        self.meta_info = meta_info
+
+
+def step_of(path: str, *call: object) -> object:
+    """What the target of this path reads as the step of a call."""
+    (asked,) = {target.step for target in PATCH.targets if target.path == f"verl.{path}"}
+    assert callable(asked)
+    return asked(*call)
+
+
+@pytest.mark.parametrize("sampled", [FullyAsyncRollouter, type("FullyAsyncRollouter", (FullyAsyncRollouter,), {})])
+def test_the_number_of_samples_of_a_rollouter_is_the_step_of_no_validation(sampled: type[RayPPOTrainer]) -> None:
+    """Ray derives a class of that name from it, which arrives by value."""
+    validate = "trainer.ppo.ray_trainer:RayPPOTrainer._validate"
+
+    assert step_of(validate, RayPPOTrainer(7)) == 7
+    assert step_of(validate, sampled(5121)) is None
+
+
+@pytest.mark.parametrize("loop", ["AgentLoopWorkerBase", "AgentLoopWorker"])
+def test_an_agent_loop_is_told_its_step_by_what_it_trains_with(loop: str) -> None:
+    """A rollouter's validation sends the number of its samples along, and its training samples have none."""
+    worker = f"experimental.agent_loop.agent_loop:{loop}"
+    batch, sample = f"{worker}.generate_sequences", f"{worker}._run_agent_loop"
+
+    assert step_of(batch, None, Batch(global_steps=7)) == step_of(sample, None, {}, {"step": 7, "validate": False}) == 7
+    assert step_of(batch, None, Batch(global_steps=5121, validate=True)) is None
+    assert step_of(sample, None, {}, {"step": 5121, "validate": True}) is None
+    assert step_of(batch, None, Batch()) is None
 
 
 def test_loading_it_imports_nothing_but_mstxkit() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ from mstxkit.patching.expressions import compiled
 from mstxkit.patching.report import APPLIED, SKIPPED, Reason
 from mstxkit.testing import captured
 
-NAME = "vllm_ascend"
+NAME, WORKER = "vllm_ascend", "vllm_ascend.worker.worker"
 BY_PATH = {target.path: target for target in PATCH.targets}
 # How vLLM gives its scopes: with a global that is None until the first call, and in older versions without.
 WITH_GLOBAL = """
@@ -204,3 +205,54 @@ def test_a_scope_of_vllm_ascend_is_named_by_its_tag(disk: OnDisk) -> None:
             pass
 
     assert names(sample) == [("Sample", None)]
+
+
+NPU_WORKER = """
+class NPUWorker:
+    def load_model(self):
+        return "loaded"
+
+
+class Trainer:
+    def __init__(self):
+        NPUWorker().load_model()
+
+    def train(self):
+        return "trained"
+"""
+
+
+WHAT_IT_IS = f"""
+import importlib
+import multiprocessing
+import sys
+
+import mstxkit
+from mstxkit.host import identity
+from mstxkit.testing import captured
+
+
+def train():
+    module = importlib.import_module("{WORKER}")
+    with captured():
+        assert (module.NPUWorker().load_model(), module.Trainer().train()) == ("loaded", "trained")
+    print(identity.current()["role"], flush=True)
+
+
+sys.path.insert(0, sys.argv[1])
+mstxkit.autopatch("vllm_ascend", targets=mstxkit.Target("{WORKER}:Trainer.train", process_role="trainer"))
+child = multiprocessing.get_context("fork").Process(target=train)
+child.start()
+child.join()
+train()
+"""
+
+
+def test_a_process_that_holds_an_engine_is_a_rollout_only_if_vllm_has_begun_it(disk: OnDisk) -> None:
+    """In the trainer's process it is loaded before anything trains: trl in colocate mode, verl up to 0.7.0."""
+    disk.write(vllm_ascend__worker__worker=NPU_WORKER)
+    command = [sys.executable, "-c", WHAT_IT_IS, str(disk.folder)]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["rollout", "trainer"]

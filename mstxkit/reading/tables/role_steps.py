@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 # A member that is farther behind than so many steps is doing something else, and is not waited for.
 _STEPS_BEHIND = 2
 _NS = 1e9
-_FIGURES = ("start_ns", "end_ns", "total_ns", "longest_ns", "count", "tokens", "responses", "longest_response")
+_WORK = ("tokens", "responses", "longest_response")
+_FIGURES = ("start_ns", "end_ns", "total_ns", "longest_ns", "count", *_WORK)
+_OF = ("process", "step", "stage")
 
 
 class _Members(NamedTuple):
@@ -59,12 +61,13 @@ def of_run(run: Run, processes: pl.DataFrame | None = None) -> list[RoleStep]:
 
     rows = run.stage_rows().with_columns(stage=_canonical(run.stage_rows()["stage"]))
     members = _members(run.processes() if processes is None else processes, rows)
-    work = stages.outermost(waits.only_work(rows)).filter(pl.col("step").is_not_null())
+    every = waits.only_work(rows)
+    work = stages.outermost(every).filter(pl.col("step").is_not_null())
     if work.is_empty():
         return []
     groups = list(dict.fromkeys(members.group))
     numbers = pl.Series([groups.index(group) for group in members.group], dtype=pl.Int64)
-    figures = _figures(work.with_columns(pl.col("start_ns") - origin_ns(run))).sort("start_ns")
+    figures = _figures(work.with_columns(pl.col("start_ns") - origin_ns(run)), every).sort("start_ns")
     figures = figures.with_columns(of=numbers.gather(figures["process"]))
     over = _over(figures, rows, members)
     parted = figures.partition_by("of", "step", maintain_order=True)
@@ -110,17 +113,27 @@ def beside(entry: dict[str, Any]) -> str:
     return re.sub(r"\d+", "", f"{entry['under']} {entry['part'] or ''}").strip() if is_beside else ""
 
 
-def _figures(work: pl.DataFrame) -> pl.DataFrame:
-    """`process, step, stage` and the figures of each, in ns and pieces of work; null where nobody says so."""
+def _figures(work: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
+    """`process, step, stage` and the figures of each, in ns and pieces of work; null where nobody says so.
+
+    The outermost ranges of a stage say how much it did; where none does, those inside of them, as an engine's steps.
+    """
     import polars as pl
 
-    responses = pl.coalesce("responses", "prompts")
-    own = work.group_by("process", "step", "stage").agg(
+    figures = stages.by_step(work).select(*_OF, "count", "total_ns", "start_ns", "end_ns")
+    for rows in (work, every.filter(pl.col("duration_ns").is_not_null())):
+        figures = figures.join(_told(rows), on=_OF, how="left", maintain_order="left", suffix="_inside")
+    return figures.with_columns(pl.coalesce(name, f"{name}_inside") for name in _WORK)
+
+
+def _told(rows: pl.DataFrame) -> pl.DataFrame:
+    """What these rows say that they did, by `process, step, stage`, and the longest of them."""
+    import polars as pl
+
+    return rows.group_by(*_OF).agg(
         longest_ns=pl.col("duration_ns").max(), longest_response=pl.col("longest_response").max(),
-        tokens=stages.summed(pl.col("tokens")), responses=stages.summed(responses),
+        tokens=stages.summed(pl.col("tokens")), responses=stages.summed(pl.coalesce("responses", "prompts")),
     )  # fmt: skip
-    of_step = stages.by_step(work).select("process", "step", "stage", "count", "total_ns", "start_ns", "end_ns")
-    return of_step.join(own, on=["process", "step", "stage"], how="left", maintain_order="left")
 
 
 def _over(figures: pl.DataFrame, rows: pl.DataFrame, members: _Members) -> set[tuple[int, int]]:

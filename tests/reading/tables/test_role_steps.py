@@ -13,6 +13,7 @@ np = pytest.importorskip("numpy")
 pytest.importorskip("polars")
 
 from mstxkit.judging.clock_bounds import WALL_ERROR_NS  # noqa: E402
+from mstxkit.reading.judged import from_steps  # noqa: E402
 from mstxkit.reading.run import open_run  # noqa: E402
 from mstxkit.reading.tables import role_steps  # noqa: E402
 
@@ -57,6 +58,37 @@ def test_work_is_what_ranges_say_and_prompts_count_where_they_name_no_responses(
     assert step.work.tokens == pytest.approx(np.array([[700], [np.nan]]), nan_ok=True)
     assert step.work.responses.tolist() == [[4], [2]]
     assert step.work.longest_response == pytest.approx(np.array([[300], [np.nan]]), nan_ok=True)
+
+
+def test_work_is_that_of_an_engines_steps_where_the_stage_around_them_does_not_say(run: Path) -> None:
+    """vLLM inside of MindSpeed-RL's worker: in a live job these count too."""
+    for process, steps in enumerate((bank(0), bank(0, tokens=50))):
+        for at in (1, 4):
+            steps.range("step", at * MS, (at + 2) * MS, stage="reward", own=True, step=0, depth=1, tokens=30)
+        ProcessFiles(run, process + 1, rank=process).seal(steps)
+
+    (step,) = role_steps.of_run(open_run(run))
+
+    assert step.occurrences.tolist() == [[1], [1]]
+    assert step.work.tokens.tolist() == [[60], [50]]
+
+
+def test_a_rank_with_more_tokens_in_its_engines_steps_is_no_slow_machine(run: Path) -> None:
+    for rank in range(4):
+        made = BankFiles()
+        for step in range(40):
+            at, ms = 1000 * step * MS, (150 if rank == 3 else 100) + (7 * rank + 5 * step) % 6
+            made.range("generate_sequences", at, at + ms * MS, stage="actor_generate", own=True, step=step)
+            made.range(
+                "execute_model", at + MS, at + (ms - 1) * MS, stage="actor_generate", own=True, step=step, depth=1,
+                tokens=10 * ms,
+            )  # fmt: skip
+            made.range("update", at + 400 * MS, at + 500 * MS, stage="actor_update", own=True, step=step)
+        ProcessFiles(run, rank + 1, rank=rank).seal(made)
+
+    judged = from_steps(role_steps.of_run(open_run(run)))
+
+    assert [(one.kind, one.rank, one.stage) for one in judged.blaming] == [("imbalance", 3, "actor_generate")]
 
 
 def test_stages_have_their_canonical_keys_by_whatever_name_they_were_recorded(run: Path) -> None:

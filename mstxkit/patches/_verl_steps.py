@@ -1,0 +1,32 @@
+"""Which step verl's agent loops and validations are of: what comes along may be a number of samples.
+
+Source: verl 0.8.0:842 to 0.9.1:886, experimental/fully_async_policy/fully_async_rollouter.py: `FullyAsyncRollouter`
+counts in `global_steps` the samples that it has handed out, and sends that along as it validates; its training samples
+come without. All other validations come after the training of their step, or before any.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..engine.plain_paths import plain_attribute
+
+
+def of_batch(self: Any, batch: Any) -> Any:
+    """`AgentLoopWorker.generate_sequences`: the driver's step of a batch to train with."""
+    return _to_train(plain_attribute(batch, "meta_info"), "global_steps")
+
+
+def of_trajectory(self: Any, sampling_params: Any, trajectory: Any, **kwargs: Any) -> Any:
+    """`AgentLoopWorker._run_agent_loop`: the same of one of its samples."""
+    return _to_train(trajectory, "step")
+
+
+def of_validation(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """`_validate` of a trainer: its step."""
+    counts_samples = any(base.__name__ == "FullyAsyncRollouter" for base in type(self).__mro__)
+    return None if counts_samples else plain_attribute(self, "global_steps")
+
+
+def _to_train(told: Any, name: str) -> Any:
+    return told.get(name) if type(told) is dict and told.get("validate") is not True else None
