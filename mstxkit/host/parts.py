@@ -182,13 +182,19 @@ def learn_actor() -> None:
     *Threads*: only in one that runs a task of Ray's. Where its core worker does not run, not yet or no longer, or in a
     fork, Ray ends the process instead of an answer (seen with 2.42.1 and 2.60.0).
     """
+    cls = actor_class()
+    if cls is not None:
+        name = _ray_worker().actor_name
+        _remembered.actor = _replica_of(name) if type(name) is str and name else cls
+
+
+def actor_class() -> str | None:
+    """The name of the class of the Ray actor that this process is; None where it is none. Calls nothing of Ray's."""
     worker = _ray_worker()
     actors = getattr(worker, "actors", None)
     if _remembered.is_forked or getattr(worker, "mode", None) != _WORKER_MODE or type(actors) is not dict or not actors:
-        return
-    name = worker.actor_name
-    cls = type(next(iter(actors.values())))
-    _remembered.actor = _replica_of(name) if type(name) is str and name else cls.__name__
+        return None
+    return type(next(iter(actors.values()))).__name__
 
 
 def _replica_of(name: str) -> str:

@@ -226,10 +226,22 @@ WHAT_IT_IS = f"""
 import importlib
 import multiprocessing
 import sys
+from types import SimpleNamespace
 
 import mstxkit
 from mstxkit.host import identity
 from mstxkit.testing import captured
+
+
+class RayWorkerWrapper:
+    pass
+
+
+def train_in_an_actor():
+    worker = SimpleNamespace(mode=1, actors=dict(one=RayWorkerWrapper()), actor_name="")
+    sys.modules["ray._private.worker"] = SimpleNamespace(global_worker=worker)
+    multiprocessing.process._parent_process = None  # as what Ray has begun
+    train()
 
 
 def train():
@@ -241,9 +253,10 @@ def train():
 
 sys.path.insert(0, sys.argv[1])
 mstxkit.autopatch("vllm_ascend", targets=mstxkit.Target("{WORKER}:Trainer.train", process_role="trainer"))
-child = multiprocessing.get_context("fork").Process(target=train)
-child.start()
-child.join()
+for begun in (train, train_in_an_actor):
+    child = multiprocessing.get_context("fork").Process(target=begun)
+    child.start()
+    child.join()
 train()
 """
 
@@ -255,4 +268,4 @@ def test_a_process_that_holds_an_engine_is_a_rollout_only_if_vllm_has_begun_it(d
 
     done = subprocess.run(command, capture_output=True, text=True, check=True)
 
-    assert done.stdout.split() == ["rollout", "trainer"]
+    assert done.stdout.split() == ["rollout", "rollout", "trainer"]
