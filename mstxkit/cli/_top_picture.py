@@ -161,7 +161,8 @@ def _of_role(role: RoleFigures, paper: Paper, rows: int, blamed: set[int | None]
     has_work = paper.columns >= 96 and any(stage.tokens_per_s for stage in kept)
     took = duration(max(0, role.end_ns - role.begin_ns))
     waits = f"{paper.dot}up to {100 * role.wait_ratio:.0f} % of it is waiting" if role.wait_ratio >= 0.005 else ""
-    head = f"{shown(role.role) or 'ranks'}{paper.dot}step {role.step:,}{paper.dot}{took}{waits}"
+    name = shown(role.role) or ("ranks" if role.members else "driver")
+    head = f"{name}{paper.dot}step {role.step:,}{paper.dot}{took}{waits}"
     bar = _bar_columns(paper, has_work)
     numbers = f"{'median':>{_NUMBER_COLUMNS}}{'longest':>{_NUMBER_COLUMNS + 1}}  slowest"
     yield line_of(head, "bold")
