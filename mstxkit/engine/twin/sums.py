@@ -16,7 +16,9 @@ from . import banks, clock
 STEPS_KEPT, PENDING_MAX = 16, 4096
 # A step of at_step, or one that was left by going back, is over after so long without an end; so often is handed over
 # what is in no step; so often at most the sealer is woken for a step.
-_WORK = frozenset((summaries.TOKENS, summaries.RESPONSES, summaries.PROMPTS, summaries.LONGEST_RESPONSE))
+_WORK = frozenset(
+    (summaries.TOKENS, summaries.RESPONSES, summaries.PROMPTS, summaries.LONGEST_RESPONSE, summaries.WAITS_FOR)
+)
 _NO_STEP_YET = -1
 _QUIET_NS, _OUTSIDE_NS, _WAKE_NS = 2_000_000_000, 60_000_000_000, 1_000_000_000
 
@@ -72,6 +74,7 @@ class StepSum:
         """What a range says that it did: only whole numbers count."""
         tokens, longest = _amount(attributes, summaries.TOKENS), _amount(attributes, summaries.LONGEST_RESPONSE)
         has_responses = summaries.RESPONSES in attributes
+        state.waited += attributes.get(summaries.WAITS_FOR) is not None
         responses = _amount(attributes, summaries.RESPONSES if has_responses else summaries.PROMPTS)
         if tokens is not None:
             self.tokens = (self.tokens or 0) + tokens
@@ -149,7 +152,7 @@ class _State:
 
     def __init__(self) -> None:
         self.pending: list[_Pending] = []
-        self.lost = self.highest_step = 0
+        self.lost = self.waited = self.highest_step = 0
         self.outside_since, self.woken_at = clock.now(), 0
 
     def put_away(self, pending: _Pending) -> None:
