@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Iterable, Mapping, Sequence
+from typing import Any, Callable, Iterable, Mapping, Sequence
 
 from rich.console import RenderableType
 
@@ -31,15 +31,28 @@ _IFS = {
 def lines(summary: Mapping[str, Any]) -> list[RenderableType]:
     """A line for each that there is something to say of; of long lists the first ones, and how many more there are."""
     parts = [
-        ("time", _path(summary["critical_path"])), ("slower", _first(map(straggler, summary["stragglers"]))),
-        ("waiting", _waiting(summary)), ("late", _first(late(row) for row in summary["lateness"] if is_late(row))),
-        ("tail", _first(map(tail, summary["tails"]), 1, "tails of other stages: {}")),
+        ("time", _path(summary["critical_path"])), ("slower", _first(named(summary, "stragglers", straggler))),
+        ("waiting", _waiting(summary)), ("late", _first(named(summary, "lateness", late, is_late))),
+        ("tail", _first(named(summary, "tails", tail), 1, "tails of other stages: {}")),
         ("samples", "; ".join(map(sample, summary["samples"]["longest_alone"][:1]))),
-        ("tokens/s", _first(map(rate, summary["throughput"]), 4)),
-        ("resharding", _first(map(cost, summary["resharding"]), 4)),
-        ("what if", _first(f"{supposed(row)}: {saved(row)}" for row in ifs(summary))),
+        ("tokens/s", _first(named(summary, "throughput", rate), 4)),
+        ("resharding", _first(named(summary, "resharding", cost), 4)),
+        ("what if", _first(f"{of_role(summary, row)}{supposed(row)}: {saved(row)}" for row in ifs(summary))),
     ]  # fmt: skip
     return [*below(parts)]
+
+
+def named(
+    summary: Mapping[str, Any], key: str, words: Callable[[Any], str], is_told: Callable[[Any], bool] = bool
+) -> list[str]:
+    """Words of those rows under a key that are told, each with its role before them."""
+    return [f"{of_role(summary, row)}{words(row)}" for row in summary[key] if is_told(row)]
+
+
+def of_role(summary: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    """`rollout: `, whose rank or stage it is; "" in a run of one role: of several each may have that rank and stage."""
+    has_several = len({path["role"] for path in summary["critical_path"]}) > 1
+    return f"{shown(row['role'])}: " if has_several and row["role"] else ""
 
 
 def _first(words: Iterable[str], count: int = 2, what: str = "{} more") -> str:
@@ -70,7 +83,7 @@ def straggler(row: Mapping[str, Any]) -> str:
 def _waiting(summary: Mapping[str, Any]) -> str:
     share = summary["wait_ratio"]
     words = [f"{percent(share)} of a rank’s time"] if share else []
-    return "; ".join([*words, *filter(None, [_first(map(held_up, summary["held_up_by"]))])])
+    return "; ".join([*words, *filter(None, [_first(named(summary, "held_up_by", held_up))])])
 
 
 def held_up(row: Mapping[str, Any]) -> str:
