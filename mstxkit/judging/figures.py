@@ -101,9 +101,7 @@ def _late(step: RoleStep) -> Iterator[Latecomer]:
 
 
 def together(roles: Iterable[RoleFigures], blaming: int) -> dict[str, float]:
-    """By their public names: each stage as the role that takes longest in it, of those that work in it where any does;
-    the most that anybody waits.
-    """
+    """By their public names: each stage as the role that takes longest in it, of those that work; the longest wait."""
     roles = list(roles)
     every = sorted((stage for role in roles for stage in role.stages), key=lambda of: (of.members > 0, of.max_s))
     values: dict[str, float] = {}

@@ -141,9 +141,7 @@ def read(run: Path, unusable: list[documents.Unusable] | None = None, by: str = 
 
 def _contents(folder: Path, unusable: list[documents.Unusable] | None, by: str) -> dict[str, bytes]:
     contents = {}
-    for name in documents.names_in(folder, layout.VERDICTS_SUFFIX):
-        if not name.startswith(by):
-            continue
+    for name in (name for name in documents.names_in(folder, layout.VERDICTS_SUFFIX) if name.startswith(by)):
         try:
             contents[name] = documents.read(folder / name, LIMIT_BYTES) or b""
         except documents.Unusable as exc:

@@ -31,22 +31,20 @@ _IFS = {
 def lines(summary: Mapping[str, Any]) -> list[RenderableType]:
     """A line for each that there is something to say of; of long lists the first ones, and how many more there are."""
     parts = [
-        ("time", _path(summary["critical_path"])), ("slower", _first(named(summary, "stragglers", straggler))),
-        ("waiting", _waiting(summary)), ("late", _first(named(summary, "lateness", late, is_late))),
-        ("tail", _first(named(summary, "tails", tail), 1, "tails of other stages: {}")),
+        ("time", _path(summary["critical_path"])),
+        ("slower", _first(_named(summary, summary["stragglers"], straggler))), ("waiting", _waiting(summary)),
+        ("late", _first(_named(summary, filter(is_late, summary["lateness"]), late))),
+        ("tail", _first(_named(summary, summary["tails"], tail), 1, "tails of other stages: {}")),
         ("samples", "; ".join(map(sample, summary["samples"]["longest_alone"][:1]))),
-        ("tokens/s", _first(named(summary, "throughput", rate), 4)),
-        ("resharding", _first(named(summary, "resharding", cost), 4)),
-        ("what if", _first(f"{of_role(summary, row)}{supposed(row)}: {saved(row)}" for row in ifs(summary))),
+        ("tokens/s", _first(_named(summary, summary["throughput"], rate), 4)),
+        ("resharding", _first(_named(summary, summary["resharding"], cost), 4)),
+        ("what if", _first(_named(summary, ifs(summary), lambda row: f"{supposed(row)}: {saved(row)}"))),
     ]  # fmt: skip
     return [*below(parts)]
 
 
-def named(
-    summary: Mapping[str, Any], key: str, words: Callable[[Any], str], is_told: Callable[[Any], bool] = bool
-) -> list[str]:
-    """Words of those rows under a key that are told, each with its role before them."""
-    return [f"{of_role(summary, row)}{words(row)}" for row in summary[key] if is_told(row)]
+def _named(summary: Mapping[str, Any], rows: Iterable[dict[str, Any]], words: Callable[[Any], str]) -> list[str]:
+    return [f"{of_role(summary, row)}{words(row)}" for row in rows]
 
 
 def of_role(summary: Mapping[str, Any], row: Mapping[str, Any]) -> str:
@@ -83,7 +81,7 @@ def straggler(row: Mapping[str, Any]) -> str:
 def _waiting(summary: Mapping[str, Any]) -> str:
     share = summary["wait_ratio"]
     words = [f"{percent(share)} of a rank’s time"] if share else []
-    return "; ".join([*words, *filter(None, [_first(named(summary, "held_up_by", held_up))])])
+    return "; ".join(filter(None, [*words, _first(_named(summary, summary["held_up_by"], held_up))]))
 
 
 def held_up(row: Mapping[str, Any]) -> str:
