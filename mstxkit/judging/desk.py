@@ -112,10 +112,8 @@ class Desk:
 
     def verdicts(self) -> list[Verdict]:
         """All as they were said last, withdrawn ones too, oldest first; hangs as the run has them by now."""
-        return sorted([*self._lines.values(), *self._hangs()], key=lambda verdict: (verdict.time_ns, verdict.id))
-
-    def _hangs(self) -> list[Verdict]:
-        return verdicts.read(self._run, by=verdicts.BY_WATCHMEN)
+        hangs = verdicts.read(self._run, by=verdicts.BY_WATCHMEN)
+        return sorted([*self._lines.values(), *hangs], key=lambda verdict: (verdict.time_ns, verdict.id))
 
     def hold(self, lock: int | None) -> None:
         """Write into the run if this is its judge's lock, and only then; None: another one holds it."""
@@ -241,7 +239,8 @@ class Desk:
         state = self.state()
         if self._outlets is not None:
             standing = [self._lines.get(verdict.id, verdict) for verdict in self.controller.standing()]
-            self._outlets.show(state, [*standing, *(hang for hang in self._hangs() if not hang.withdrawn)])
+            standing += (v for v in self.verdicts() if v.kind == verdicts.HANG and not v.withdrawn)
+            self._outlets.show(state, standing)
         return state
 
     def _is_replaced(self) -> bool:

@@ -16,9 +16,7 @@ from . import banks, clock
 STEPS_KEPT, PENDING_MAX = 16, 4096
 # A step of at_step, or one that was left by going back, is over after so long without an end; so often is handed over
 # what is in no step; so often at most the sealer is woken for a step.
-_WORK = frozenset(
-    (summaries.TOKENS, summaries.RESPONSES, summaries.PROMPTS, summaries.LONGEST_RESPONSE, summaries.WAITS_FOR)
-)
+_WORK = frozenset((summaries.TOKENS, summaries.RESPONSES, summaries.PROMPTS, summaries.LONGEST_RESPONSE))
 _NO_STEP_YET = -1
 _QUIET_NS, _OUTSIDE_NS, _WAKE_NS = 2_000_000_000, 60_000_000_000, 1_000_000_000
 
@@ -53,6 +51,7 @@ class StepSum:
         if not self.active and end > self.since:
             self.total += end - self.since
             self.apart -= end - self.since
+        state.waited += attributes is not None and attributes.get(summaries.WAITS_FOR) is not None
         if attributes and not _WORK.isdisjoint(attributes):
             self._add_work(attributes)
         self.is_changed |= not is_inner or self.count > 0
@@ -74,7 +73,6 @@ class StepSum:
         """What a range says that it did: only whole numbers count."""
         tokens, longest = _amount(attributes, summaries.TOKENS), _amount(attributes, summaries.LONGEST_RESPONSE)
         has_responses = summaries.RESPONSES in attributes
-        state.waited += attributes.get(summaries.WAITS_FOR) is not None
         responses = _amount(attributes, summaries.RESPONSES if has_responses else summaries.PROMPTS)
         if tokens is not None:
             self.tokens = (self.tokens or 0) + tokens

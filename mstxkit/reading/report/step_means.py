@@ -63,7 +63,7 @@ def lateness(late: pl.DataFrame, runs: tuple[RoleRun, ...]) -> list[dict[str, An
         late_ns=pl.col("late_ns").mean(), error_ns=pl.col("error_ns").max(), steps=pl.col("step").n_unique()
     )
     rows = means.filter(pl.col("late_ns") > 0).sort("late_ns", "rank", "stage", descending=[True, False, False])
-    entries = [{"role": row.pop("role"), **row} for row in rows.to_dicts()]
+    entries = rows.to_dicts()
     for row in (row for row in entries if row["role"] is None):
         row["role"] = roles.get((row["rank"], canonical(row["stage"])), any_role.get(row["rank"], ""))
     return entries
