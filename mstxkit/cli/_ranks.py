@@ -6,7 +6,6 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
 
-from ..host.parts import TRAINER
 from ..reading.report.escape import NAME_LIMIT, for_rich
 from ..reading.report.text import who
 from ..reading.report.units import duration
@@ -57,9 +56,9 @@ def standpoints(listeners: Sequence[Heard], seen: Iterable[Whereabouts]) -> list
     stood = [_of_listener(heard, places) for heard in listeners]
     listen = {(heard.acknowledgement.host, heard.acknowledgement.pid) for heard in listeners}
     stood += [
-        Standpoint(w.rank, w.role, w.stage or "", w.in_stage_s or 0.0, w.step, w.age, "", "")
+        Standpoint(w.rank or 0, w.role, w.stage or "", w.in_stage_s or 0.0, w.step, w.age, "", "")
         for process, w in places.items()
-        if process not in listen and w.rank is not None and w.part in ("", TRAINER) and (w.step is not None or w.stage)
+        if process not in listen and w.is_of_a_rank
     ]
     return sorted(stood, key=lambda member: (member.rank, member.role))
 

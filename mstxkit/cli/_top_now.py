@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Iterator, NamedTuple, Sequence
 
-from ..host.parts import TRAINER
 from ..judging.sight import Judges, Sighting
 from ..reading.report.escape import shown
 from ..reading.report.units import spans
@@ -29,9 +28,7 @@ def of_ranks(sighting: Sighting, paper: Paper) -> Iterator[Text]:
     """A line a rank; of more than 16, those that do the same together."""
     if sighting.by == Judges.OVER:
         return
-    ranks = [
-        w for w in sighting.where if w.rank is not None and w.part in ("", TRAINER) and (w.stage or w.step is not None)
-    ]
+    ranks = [where for where in sighting.where if where.is_of_a_rank]
     if not ranks:
         return
     from rich.cells import cell_len

@@ -150,7 +150,8 @@ def _of_roles(sighting: Sighting, paper: Paper, rows: int) -> Iterator[Text]:
         if 5 * number >= rows:
             yield line_of(f"and {counted(len(roles) - number, 'more role')} (--json)", "dim")
             return
-        yield from _of_role(role, paper, each, {v.rank for v in sighting.verdicts if v.is_blaming})
+        blamed = {verdict.rank for verdict in sighting.verdicts if verdict.is_blaming and verdict.role == role.role}
+        yield from _of_role(role, paper, each, blamed)
         yield line_of()
 
 
@@ -161,7 +162,8 @@ def _of_role(role: RoleFigures, paper: Paper, rows: int, blamed: set[int | None]
     has_work = paper.columns >= 96 and any(stage.tokens_per_s for stage in kept)
     took = duration(max(0, role.end_ns - role.begin_ns))
     waits = f"{paper.dot}up to {100 * role.wait_ratio:.0f} % of it is waiting" if role.wait_ratio >= 0.005 else ""
-    head = f"{shown(role.role) or 'ranks'}{paper.dot}step {role.step:,}{paper.dot}{took}{waits}"
+    name = shown(role.role) or ("ranks" if role.members else "driver")
+    head = f"{name}{paper.dot}step {role.step:,}{paper.dot}{took}{waits}"
     bar = _bar_columns(paper, has_work)
     numbers = f"{'median':>{_NUMBER_COLUMNS}}{'longest':>{_NUMBER_COLUMNS + 1}}  slowest"
     yield line_of(head, "bold")
@@ -175,7 +177,8 @@ def _of_role(role: RoleFigures, paper: Paper, rows: int, blamed: set[int | None]
         yield line_of(f"  and {counted(len(role.stages) - len(kept), 'shorter stage')}", "dim")
     late = [rank for rank in role.late if rank.late_s >= 0.01 * (role.end_ns - role.begin_ns) / _NS][:_LATE_SHOWN]
     if late:
-        who = (f"rank {rank.rank} by {duration(rank.late_s * _NS)} in {shown(rank.stage)}" for rank in late)
+        names = [f"a process of {shown(rank.host)}" if rank.rank is None else f"rank {rank.rank}" for rank in late]
+        who = (f"{name} by {duration(rank.late_s * _NS)} in {shown(rank.stage)}" for name, rank in zip(names, late))
         yield line_of("  late: ", "yellow").append("; ".join(who), "not dim")
 
 
@@ -199,11 +202,8 @@ def _of_stage(
     line.append(full * solid, "cyan").append(rest * (until - solid), "yellow").append(" " * (bar - until + 1))
     times = (duration(stage.median_s * _NS), duration(stage.max_s * _NS))
     line.append(f"{times[0]:>{_NUMBER_COLUMNS}}{times[1]:>{_NUMBER_COLUMNS + 1}}")
-    slowest = "" if stage.slowest_rank is None else f"rank {stage.slowest_rank}"
-    is_alone = stage.members > 1
-    line.append(
-        f"  {fitted(slowest if is_alone else '', _WHO_COLUMNS - 2)}", "red" if stage.slowest_rank in blamed else ""
-    )
+    slowest = f"rank {stage.slowest_rank}" if stage.slowest_rank is not None and stage.members > 1 else ""
+    line.append(f"  {fitted(slowest, _WHO_COLUMNS - 2)}", "red" if stage.slowest_rank in blamed else "")
     if has_work and stage.tokens_per_s:
         mfu = "" if stage.mfu_ratio is None else f", MFU {100 * stage.mfu_ratio:.0f} %"
         line.append(f"{_short(stage.tokens_per_s)} tok/s{mfu}")

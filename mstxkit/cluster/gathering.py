@@ -14,7 +14,7 @@ from ..host.listing import ListedFolder
 from ..store import batches, collectives, documents, layout, records, summaries
 from ..store.batches import HandingProcess
 from ..store.documents import Unusable
-from ..store.handed_over import CPU, END, OF_COLLECTIVES, STAGES, WHO, HandedOver
+from ..store.handed_over import CPU, END, OF_COLLECTIVES, STAGES, WAITS, WHO, HandedOver
 from ..store.values import list_of, small_number, table_of, text_of, whole_number
 
 _POSITION, _POSITION_OF_RINGS = "position", "position_of_rings"
@@ -162,7 +162,7 @@ class _Ring:
     def _described(self, document: Mapping[str, Any]) -> HandingProcess:
         who = table_of(document.get(WHO))
         stages = tuple(map(text_of, list_of(document.get(STAGES))[: batches.STAGES_AT_MOST]))
-        waits = document.get("waits") is True or who.get("under") == parts.RAY_DRIVER
+        waits = document.get(WAITS) is True or who.get("under") == parts.RAY_DRIVER
         texts = {key: text_of(who.get(key)) for key in ("role", "part", "under")}
         rank, pid, world_size = (small_number(who.get(key)) for key in ("rank", "pid", "world_size"))
         return HandingProcess(

@@ -405,8 +405,9 @@ class Watchman:
             next=f"read {incident.page} in the run folder",
             withdrawn=str(incident.details.get("over") or ""),
         )  # fmt: skip
-        folders.make_folder(self._watch.run / layout.VERDICTS)
-        verdicts.append(self._watch.run / layout.VERDICTS / f"hang-{self._place}{layout.VERDICTS_SUFFIX}", [verdict])
+        folder = self._watch.run / layout.VERDICTS
+        folders.make_folder(folder)
+        verdicts.append(folder / f"{verdicts.BY_WATCHMEN}{self._place}{layout.VERDICTS_SUFFIX}", [verdict])
 
     def _look_at_run(self) -> None:
         """Has another host opened an incident, or somebody asked for one? Have settings changed?"""

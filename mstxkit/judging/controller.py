@@ -241,7 +241,10 @@ class Controller:
                 return NOBODY
             book = self._books[process.role] = RoleBook(process.role)
         member = book.member(Peer(process.rank, host.host, process.name, process.part, process.waits))
-        stages = [book.stage(canonical(stage)) for stage in process.stages[:STAGES_OF_A_PROCESS]]
+        # Of several names of one stage the first has its key, or who is called so: else each would replace the other.
+        keys = {name: canonical(name) for name in reversed(process.stages[:STAGES_OF_A_PROCESS])}
+        own = {keys[name]: name for name in sorted(keys, key=lambda name: keys[name] == name)}
+        stages = [book.stage(keys[s] if own[keys[s]] == s else s) for s in process.stages[:STAGES_OF_A_PROCESS]]
         return NOBODY if member < 0 else self._processes.enter(process.name, book, member, stages, host)
 
     def _put(self) -> None:

@@ -63,9 +63,9 @@ class Desk:
         # As the judge before left it: this one goes on there.
         self._before = job_file.read(run, run_id) or JobState()
         self._judged_before = {role.role: role for role in self._before.roles}
-        self._lines = {verdict.id: verdict for verdict in verdicts.read(run)}
         # Hangs are the watchmen's: they say themselves when one is over.
-        standing = tuple(v for v in self._lines.values() if not v.withdrawn and v.kind != verdicts.HANG)
+        self._lines = {verdict.id: verdict for verdict in verdicts.read(run) if verdict.kind != verdicts.HANG}
+        standing = tuple(verdict for verdict in self._lines.values() if not verdict.withdrawn)
         reference = identity.boot_id(), time.time_ns() - time.monotonic_ns()
         flops = NOTHING_KNOWN if outlets is None else outlets.setting.flops
         self.controller = Controller(str(run), standing, closing, reference, flops)
@@ -111,8 +111,9 @@ class Desk:
         return list(self._kept(self.controller.work(now_s, at_once)).verdicts)
 
     def verdicts(self) -> list[Verdict]:
-        """All as they were said last, withdrawn ones too, oldest first."""
-        return sorted(self._lines.values(), key=lambda verdict: (verdict.time_ns, verdict.id))
+        """All as they were said last, withdrawn ones too, oldest first; hangs as the run has them by now."""
+        hangs = verdicts.read(self._run, by=verdicts.BY_WATCHMEN)
+        return sorted([*self._lines.values(), *hangs], key=lambda verdict: (verdict.time_ns, verdict.id))
 
     def hold(self, lock: int | None) -> None:
         """Write into the run if this is its judge's lock, and only then; None: another one holds it."""
@@ -237,8 +238,9 @@ class Desk:
         self._job_s = time.monotonic() + _JOB_EVERY_S
         state = self.state()
         if self._outlets is not None:
-            standing = self.controller.standing()
-            self._outlets.show(state, [self._lines.get(verdict.id, verdict) for verdict in standing])
+            standing = [self._lines.get(verdict.id, verdict) for verdict in self.controller.standing()]
+            standing += (v for v in self.verdicts() if v.kind == verdicts.HANG and not v.withdrawn)
+            self._outlets.show(state, standing)
         return state
 
     def _is_replaced(self) -> bool:

@@ -11,10 +11,10 @@ from ..store.metrics_setting import NOTHING_KNOWN, Flops
 from ..triggers.late_rank import middle_of
 from .columns import or_zero
 from .evidence import RoleStep
+from .shaping import compared
 
 if TYPE_CHECKING:
     from .evidence import Seconds, Whole
-    from .naming import Truths
 
 PREFIX = "mstxkit"
 _NS = 1e9
@@ -26,7 +26,8 @@ def of_step(
     step: RoleStep, origin_ns: int = 0, flops: Flops = NOTHING_KNOWN, waiting_in: Container[str] = ()
 ) -> RoleFigures:
     """Of each stage the longest time of a member, the median, who is slowest, and tokens a second where they are known;
-    which share of the step a member waits for the last to come; and who came last.
+    which share of the step a member waits for the last to come; and who came last. A controller's wait is in none
+    of it, but where nobody works: then it has the stages to itself, and no members.
 
     Args:
         step: As it was judged.
@@ -34,63 +35,64 @@ def of_step(
         flops: What a token costs, and what a device can do.
         waiting_in: Stages in which members wait for each other.
     """
-    is_worker = np.array([not peer.is_controller for peer in step.members])
+    working = compared(step)
+    has_work = bool(np.isfinite(working.entered_s).any())
+    step = working if has_work else step
     begin_s, end_s = float(np.nanmin(step.entered_s)), float(np.nanmax(step.left_s))
     return RoleFigures(
-        step.role, step.step, len(step.members), _wait_ratio(step, is_worker), origin_ns + round(begin_s * _NS),
-        origin_ns + round(end_s * _NS), tuple(_stages(step, is_worker, origin_ns, flops, waiting_in)),
-        tuple(_late(step, is_worker)),
+        step.role, step.step, len(step.members) * has_work, _wait_ratio(step) * has_work,
+        origin_ns + round(begin_s * _NS), origin_ns + round(end_s * _NS),
+        tuple(_stages(step, has_work, origin_ns, flops, waiting_in)), tuple(_late(step)) if has_work else (),
     )  # fmt: skip
 
 
 def _stages(
-    step: RoleStep, is_worker: Truths, origin_ns: int, flops: Flops, waiting_in: Container[str]
+    step: RoleStep, has_work: bool, origin_ns: int, flops: Flops, waiting_in: Container[str]
 ) -> Iterator[StageFigures]:
     """Those that anybody was in: all of them at once, as there may be many, and few members of each."""
     shown = np.flatnonzero(np.isfinite(step.total_s).any(axis=0))[:STAGES_AT_MOST]
     total_s, entered_s = step.total_s[:, shown], step.entered_s[:, shown]
     columns = (
         np.fmax.reduce(total_s, axis=0), middle_of(total_s), np.fmin.reduce(entered_s, axis=0),
-        np.fmax.reduce(step.left_s[:, shown], axis=0), np.isfinite(total_s).sum(axis=0),
-        or_zero(step.work.tokens[:, shown]).sum(axis=0), *_slowest(step, total_s, entered_s, is_worker),
+        np.fmax.reduce(step.left_s[:, shown], axis=0), np.isfinite(total_s).sum(axis=0) * has_work,
+        or_zero(step.work.tokens[:, shown]).sum(axis=0), *_slowest(step, total_s, entered_s),
     )  # fmt: skip
     for number, of_stage in zip(shown.tolist(), zip(*(column.tolist() for column in columns))):
         longest_s, median_s, begin_s, end_s, members, tokens, longest, last = of_stage
         stage, tokens_per_s = step.stages[number], tokens / longest_s if tokens > 0 and longest_s > 0 else None
         slowest = last if last >= 0 and stage in waiting_in else longest
         yield StageFigures(
-            stage, longest_s, median_s, step.members[slowest].rank if slowest >= 0 else None,
+            stage, longest_s, median_s, step.members[slowest].rank if has_work else None,
             origin_ns + round(begin_s * _NS), origin_ns + round(end_s * _NS), members, tokens_per_s,
             None if tokens_per_s is None else flops.mfu_ratio(stage, tokens_per_s, members),
         )  # fmt: skip
 
 
-def _slowest(step: RoleStep, total_s: Seconds, entered_s: Seconds, is_worker: Truths) -> tuple[Whole, Whole]:
+def _slowest(step: RoleStep, total_s: Seconds, entered_s: Seconds) -> tuple[Whole, Whole]:
     """(S,) who takes longest, and who came late as the last, for whom those wait who wait; -1: nobody."""
-    is_there = np.isfinite(entered_s) & is_worker[:, None]
+    is_there = np.isfinite(entered_s)
     longest = np.where(is_there & np.isfinite(total_s), total_s, -np.inf).argmax(axis=0)
     came_s = np.where(is_there, entered_s, -np.inf)
     last = came_s.argmax(axis=0)
     late_s = came_s.max(axis=0) - np.where(is_there, entered_s, np.inf).min(axis=0)
     is_late = late_s >= np.maximum(_LATE_FROM_S, step.error_s[last])
-    return np.where(is_there.any(axis=0), longest, -1), np.where(is_late, last, -1)
+    return longest, np.where(is_late, last, -1)
 
 
-def _wait_ratio(step: RoleStep, is_worker: Truths) -> float:
-    entered_s, left_s = step.entered_s[is_worker], step.left_s[is_worker]
+def _wait_ratio(step: RoleStep) -> float:
+    entered_s, left_s = step.entered_s, step.left_s
     if len(entered_s) < 2:
         return 0.0
     lasts_s = float(np.fmax.reduce(left_s, axis=None) - np.fmin.reduce(entered_s, axis=None))
     # What lies within the errors of clocks is nothing: on two hosts somebody always seems to come last.
-    waits_s = np.maximum(0.0, np.fmax.reduce(entered_s, axis=0) - entered_s - step.error_s[is_worker][:, None])
+    waits_s = np.maximum(0.0, np.fmax.reduce(entered_s, axis=0) - entered_s - step.error_s[:, None])
     mean_s = or_zero(waits_s).sum(axis=0) / np.maximum(1, np.isfinite(waits_s).sum(axis=0))
     return min(1.0, float(mean_s.max(initial=0.0)) / lasts_s) if lasts_s > 0 else 0.0
 
 
-def _late(step: RoleStep, is_worker: Truths) -> Iterator[Latecomer]:
+def _late(step: RoleStep) -> Iterator[Latecomer]:
     """Who entered a stage later than half of the others did, each where that was worst."""
-    late_s = step.entered_s - middle_of(step.entered_s)
-    late_s[np.isnan(late_s) | ~is_worker[:, None]] = 0.0
+    late_s = or_zero(step.entered_s - middle_of(step.entered_s))
     worst_s = late_s.max(axis=1, initial=0.0)
     first = np.argsort(-worst_s, kind="stable")[:LATE_AT_MOST]
     for member in first[worst_s[first] >= np.maximum(_LATE_FROM_S, step.error_s[first])]:
@@ -99,15 +101,14 @@ def _late(step: RoleStep, is_worker: Truths) -> Iterator[Latecomer]:
 
 
 def together(roles: Iterable[RoleFigures], blaming: int) -> dict[str, float]:
-    """By their public names: each stage as the role that has it; the most that anybody waits."""
+    """By their public names: each stage as the role that takes longest in it, of those that work; the longest wait."""
+    roles = list(roles)
+    every = sorted((stage for role in roles for stage in role.stages), key=lambda of: (of.members > 0, of.max_s))
     values: dict[str, float] = {}
-    wait_ratio = 0.0
-    for role in roles:
-        for stage in role.stages:
-            values.update(_by_name(stage))
-        wait_ratio = max(wait_ratio, role.wait_ratio)
-        values[f"{PREFIX}/wait_ratio"] = wait_ratio
-    return {**values, f"{PREFIX}/verdicts": float(blaming)} if values else {}
+    for stage in {of.stage: of for of in every}.values():
+        values.update(_by_name(stage))
+    wait_ratio = max((role.wait_ratio for role in roles), default=0.0)
+    return {**values, f"{PREFIX}/wait_ratio": wait_ratio, f"{PREFIX}/verdicts": float(blaming)} if values else {}
 
 
 def _by_name(stage: StageFigures) -> Mapping[str, float]:

@@ -96,9 +96,7 @@ def follow(run: Path, run_id: str, outlets: Outlets | None = None) -> Iterator[V
         desk = desk or _desk(run, run_id, outlets)
         if desk is not None:
             desk.look()
-        every = verdicts.read(run)
-        hangs = [verdict for verdict in every if verdict.kind == verdicts.HANG]  # by the watchmen of the hosts
-        for verdict in every if desk is None else [*desk.verdicts(), *hangs]:
+        for verdict in verdicts.read(run) if desk is None else desk.verdicts():
             before = shown.get(verdict.id)
             if before is None or before._replace(time_ns=verdict.time_ns, step=verdict.step) != verdict:
                 shown[verdict.id] = verdict

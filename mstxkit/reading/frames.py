@@ -307,7 +307,7 @@ INCIDENT_SCHEMA: dict[str, Any] = {
 }  # fmt: skip
 LATENESS_SCHEMA: dict[str, Any] = {
     "step": pl.Int64, "group": pl.String, "rank": pl.Int32, "stage": pl.String, "late_ns": pl.Int64,
-    "error_ns": pl.Int64, "source": pl.String,
+    "error_ns": pl.Int64, "source": pl.String, "role": pl.String,
 }  # fmt: skip
 TRACK_SCHEMA: dict[str, Any] = {
     "process": pl.UInt32, "rank": pl.Int32, "host": pl.String, "pid": pl.Int32, "track": pl.Int32,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FormatError
-from ..store import livefile, records, segment
+from ..store import livefile, records, segment, summaries
 from ..store.livefile import read_texts
 from ..store.values import whole_number
 from . import attribute_columns, attributes, decode
@@ -26,7 +26,7 @@ CHUNK_ROWS = 1 << 20
 
 IS_MARK, IS_ERROR, IS_OPEN = 1, 2, 4
 NO_DURATION = -1
-WAITS_FOR = "waits_for"
+WAITS_FOR = summaries.WAITS_FOR
 
 _COLUMNS = {
     "process": np.uint32, "site": np.uint32, "stage": np.uint32, "track": np.uint16, "depth": np.uint8,

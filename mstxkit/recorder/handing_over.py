@@ -55,11 +55,12 @@ class HandingOver:
             return False
 
     def _put(self, is_end: bool) -> None:
-        lost = engine.counters()["summaries_lost"]
+        counters = engine.counters()
         document: dict[str, Any] = {
             handed_over.STEP: engine.process_step(),
             handed_over.END: is_end,
-            handed_over.LOST: lost,
+            handed_over.LOST: counters["summaries_lost"],
+            handed_over.WAITS: counters["stages_waited"] > 0,
             handed_over.CPU: self._counted(),
         }
         self._ring.put(self._waiting, document, {handed_over.STAGES: engine.stage_keys(), handed_over.WHO: self._who()})

@@ -26,10 +26,10 @@ class StageFigures(NamedTuple):
 
     Args:
         stage: Its canonical key.
-        max_s, median_s: Over the members.
+        max_s, median_s: Over the members; of a controller's own where there are none.
         slowest_rank: Whose time is the longest; where they wait for each other, who came last: they wait for that one.
         begin_ns, end_ns: The first member's begin, the last one's end; wall clock.
-        members: How many were in it.
+        members: How many were in it and worked: a controller only waits.
         tokens_per_s: Of all members together; None where no tokens are known.
         mfu_ratio: Share of the devices' peak; None where FLOPs are not known.
     """
@@ -58,6 +58,7 @@ class RoleFigures(NamedTuple):
     """A role in the step that was judged last.
 
     Args:
+        members: How many took part and worked.
         wait_ratio: Which share of the step a member waits for the last to come, in the stage in which that is most.
         late: Who came last where that was worst, the latest first.
         judged_steps: So many of its steps could lead to a verdict; None: who wrote this did not say.

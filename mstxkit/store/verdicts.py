@@ -22,6 +22,8 @@ COMPUTE, INPUT, COMMUNICATION, LINK, IMBALANCE, JITTER, HANG, ALL_SLOW, NOT_ENOU
 # Kinds that name somebody or something as the cause of a loss.
 BLAMING = frozenset(KINDS) - {NOT_ENOUGH_EVIDENCE}
 LIMIT_BYTES = 64 << 20
+# Of hangs, which the watchmen of the hosts say, and take back when they are over.
+BY_WATCHMEN = "hang-"
 _TEXT_AT_MOST, _EVIDENCE_AT_MOST = 1000, 64
 
 
@@ -119,13 +121,17 @@ def _plain(evidence: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def read(run: Path, unusable: list[documents.Unusable] | None = None) -> list[Verdict]:
+def read(run: Path, unusable: list[documents.Unusable] | None = None, by: str = "") -> list[Verdict]:
     """Every verdict of a run as it was said last, withdrawn ones too, oldest first.
 
     Of two lives of one judge the later one counts (`judge_files.py`), of two judges who says it last.
+
+    Args:
+        unusable: Files that cannot be used are added to these.
+        by: Of those alone whose name begins so: `BY_WATCHMEN`.
     """
     newest: dict[str, tuple[str, Verdict]] = {}
-    for life, content in judge_files.in_order(_contents(run / layout.VERDICTS, unusable)):
+    for life, content in judge_files.in_order(_contents(run / layout.VERDICTS, unusable, by)):
         for verdict in _in_lines(content):
             who, before = newest.get(verdict.id, (life.who, verdict))
             if who == life.who or verdict.time_ns >= before.time_ns:
@@ -133,9 +139,9 @@ def read(run: Path, unusable: list[documents.Unusable] | None = None) -> list[Ve
     return sorted((verdict for _, verdict in newest.values()), key=lambda verdict: (verdict.time_ns, verdict.id))
 
 
-def _contents(folder: Path, unusable: list[documents.Unusable] | None) -> dict[str, bytes]:
+def _contents(folder: Path, unusable: list[documents.Unusable] | None, by: str) -> dict[str, bytes]:
     contents = {}
-    for name in documents.names_in(folder, layout.VERDICTS_SUFFIX):
+    for name in (name for name in documents.names_in(folder, layout.VERDICTS_SUFFIX) if name.startswith(by)):
         try:
             contents[name] = documents.read(folder / name, LIMIT_BYTES) or b""
         except documents.Unusable as exc:

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, Iterable, Mapping, NamedTuple
 
-from ..host import folders, identity
+from ..host import folders, identity, parts
 from . import documents, layout
 from .documents import FORMAT, Unusable
 from .report import Acknowledgement
@@ -57,6 +57,7 @@ class Whereabouts(NamedTuple):
         in_stage_s: How long it had been in it.
         written_ns: Wall clock of its host.
         age: At the moment of reading.
+        under: What it works under; docs of `host/parts.py`.
     """
 
     host: str
@@ -69,6 +70,13 @@ class Whereabouts(NamedTuple):
     in_stage_s: float | None
     written_ns: int
     age: Age
+    under: str = ""
+
+    @property
+    def is_of_a_rank(self) -> bool:
+        """Is it a rank's own process, an actor of Ray's too, of which more is known than that?"""
+        is_own = self.rank is not None and self.under not in (*parts.BESIDE, parts.RAY_DRIVER)
+        return is_own and (self.step is not None or bool(self.stage))
 
 
 def write(run: Path, run_id: str, folder: Path, processes: Iterable[Mapping[str, Any]]) -> None:
@@ -140,7 +148,7 @@ def _read(fields: Mapping[str, Any]) -> list[Whereabouts]:
         Whereabouts(
             host, whole_number(process.get("pid")), small_number(process.get("rank")), text_of(process.get("role")),
             text_of(process.get("part")), small_number(process.get("step")), text_of(process.get("stage")) or None,
-            _seconds(process.get("in_stage_ns")), written_ns, age,
+            _seconds(process.get("in_stage_ns")), written_ns, age, text_of(process.get("under")),
         )
         for process in processes
     ]  # fmt: skip

@@ -62,11 +62,11 @@ class ShownJob:
         job_file.write(self.run, self.run_id, state)
         return state
 
-    def blame(self, *of: Verdict) -> None:
+    def blame(self, *of: Verdict, who: str = "controller") -> None:
         """Its verdicts."""
         (self.run / layout.VERDICTS).mkdir(exist_ok=True, mode=0o700)
         content = b"".join(one.line() for one in of)
-        (self.run / layout.VERDICTS / f"controller{layout.VERDICTS_SUFFIX}").write_bytes(content)
+        (self.run / layout.VERDICTS / f"{who}{layout.VERDICTS_SUFFIX}").write_bytes(content)
 
     def stand(self, host: int, ranks: range, stage: str = "actor_update", ago_s: float = 1.0, **more: Any) -> None:
         """Where the ranks of a host are, as its keeper says."""

@@ -29,6 +29,7 @@ from mstxkit.cli import _top_picture  # noqa: E402
 from mstxkit.cli._top_paper import Paper  # noqa: E402
 from mstxkit.judging.sight import Judges, Sight  # noqa: E402
 from mstxkit.store.incidents import Incident  # noqa: E402
+from mstxkit.store.job_file import Latecomer  # noqa: E402
 from mstxkit.store.verdicts import NOT_ENOUGH_EVIDENCE  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -147,6 +148,16 @@ def test_sixteen_ranks_have_a_line_each_and_more_of_them_one_for_all_that_do_the
     assert len(re.findall(r"^  rank \d+ +actor +step 41 ", few, re.MULTILINE)) == 16
     assert re.search(r"8 ranks: 0-7 +actor +step 41 +actor_update for up to 3.0 s", many)
     assert re.search(r"16 ranks: 8-23 +actor +step 41 +reward for up to 3.0 s", many)
+
+
+def test_what_actors_of_ray_do_is_shown_and_whoever_has_no_rank_is_late_by_its_host(job: ShownJob) -> None:
+    late = Latecomer(None, "node-0", "actor_update", 3.0)
+    job.say(role("actor", members=2), role("rollout", members=2, late=(late,)))
+    job.stand(0, range(2), part="WorkerDict_0:1", under="ray")
+    output = shown(job, "--once").output
+
+    assert "rank 1  actor  step 41  actor_update for 3.0 s" in output
+    assert "late: a process of node-0 by 3.00 s in actor_update" in output
 
 
 def test_who_has_not_been_seen_for_long_is_marked(job: ShownJob) -> None:

@@ -25,7 +25,7 @@ from mstxkit.store.batches import HandingProcess  # noqa: E402
 from mstxkit.store.job_file import JobState  # noqa: E402
 from mstxkit.store.settings_file import Figures  # noqa: E402
 from mstxkit.store.summaries import StageSummary  # noqa: E402
-from mstxkit.store.verdicts import COMPUTE, Verdict  # noqa: E402
+from mstxkit.store.verdicts import COMPUTE, HANG, Verdict  # noqa: E402
 
 MS = 10**6
 HOSTILE = "\x1b[2Jx\u202e<b>"
@@ -278,6 +278,22 @@ def test_verdicts_are_followed_as_they_come(watched: Watched) -> None:
     assert next(following).kind == "input"
     following.close()
     assert os.listdir(watched.run / layout.VERDICTS)
+
+
+def test_a_hang_that_is_over_is_told_once_by_who_judges_meanwhile(watched: Watched) -> None:
+    """It was told by turns that it holds and that it is over, four times a second."""
+    watched.hand_over(12)
+    first, second = (Verdict(id, 5, 3, HANG, "reward", 1, "actor") for id in ("hang-1", "hang-2"))
+    watched.judged(first, who="hang-h0")
+    following = watching.follow(watched.run, watched.run_id)
+    told = [next(following)]
+    watched.judged(first._replace(withdrawn="it went on"), who="hang-h0")
+    told.append(next(following))
+    watched.judged(first._replace(withdrawn="it went on"), second, who="hang-h0")
+    told.append(next(following))
+    following.close()
+
+    assert [(hang.id, hang.withdrawn) for hang in told] == [("hang-1", ""), ("hang-1", "it went on"), ("hang-2", "")]
 
 
 def test_as_json_each_verdict_is_one_object_on_one_line_with_a_schema() -> None:

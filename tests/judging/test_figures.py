@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from builders.judged import alone, peers, role_step
 
 from mstxkit.judging import figures
 from mstxkit.judging.evidence import RoleStep
 from mstxkit.judging.judge import JobJudge
+from mstxkit.store.metrics_setting import Flops
 
 
 def slowest(step: RoleStep, waiting_in: frozenset[str] = frozenset()) -> dict[str, int | None]:
@@ -43,12 +46,37 @@ def test_nobody_waits_by_less_than_clocks_may_differ(late_s: float, wait_ratio: 
     assert figures.of_step(step).wait_ratio == pytest.approx(wait_ratio)
 
 
-def test_a_controller_that_waits_for_all_of_it_is_not_the_slowest() -> None:
-    driver, *workers = peers(3)
-    members = (driver._replace(is_controller=True), *workers)
-    step = role_step(3, ["update"], [[0.0], [0.1], [0.2]], [[9.0], [3.0], [3.5]], members=members)
+def with_driver(entered: list[list[float]], left: list[list[float]], **more: Any) -> RoleStep:
+    """The first member waits for the others, if there are any."""
+    driver, *workers = peers(len(entered))
+    return role_step(3, ["update"], entered, left, members=(driver._replace(is_controller=True), *workers), **more)
 
-    assert slowest(step) == {"update": 2}
+
+def test_a_controllers_wait_is_in_no_figure_of_its_workers() -> None:
+    step = with_driver([[0.0], [0.1], [0.2]], [[9.0], [3.0], [3.5]], tokens=[[999.0], [300.0], [360.0]])
+    of_role = figures.of_step(step, flops=Flops(1.0, 100.0))
+    (update,) = of_role.stages
+
+    assert (update.slowest_rank, update.members, of_role.members) == (2, 2, 2)
+    assert (update.max_s, update.median_s) == pytest.approx((3.3, 3.1))
+    assert (update.tokens_per_s, update.mfu_ratio) == pytest.approx((200.0, 1.0))
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_where_workers_have_a_stage_its_figures_are_theirs_whoever_came_first(is_first: bool) -> None:
+    """A driver is of a role of its own; what only it does is shown all the same."""
+    waits = figures.of_step(with_driver([[0.0]], [[9.0]], role=""))
+    alone = figures.of_step(with_driver([[0.0]], [[0.5]], role="")._replace(stages=("advantage",)))
+    small, large = (
+        figures.of_step(role_step(3, ["update"], [[0.0], [0.0]], [[1.0], [took_s]])) for took_s in (2.0, 4.0)
+    )
+    roles = [waits, alone, small, large] if is_first else [large, small, alone, waits]
+
+    assert waits.members == 0
+    assert {name.partition("/")[2]: value for name, value in figures.together(roles, 0).items()} == {
+        "time_s/update/max": 4.0, "time_s/update/median": 2.5, "time_s/update/slowest_rank": 1.0,
+        "time_s/advantage/max": 0.5, "time_s/advantage/median": 0.5, "wait_ratio": 0.0, "verdicts": 0.0,
+    }  # fmt: skip
 
 
 def test_a_judge_learns_where_ranks_wait_for_each_other() -> None:

@@ -63,6 +63,17 @@ def test_what_nobody_has_judged_is_judged_here_and_nothing_is_written(job: Shown
     assert sorted(job.run.rglob("*")) == before
 
 
+def test_a_hang_holds_no_more_once_its_host_says_so_where_the_job_is_judged_here(job: ShownJob) -> None:
+    hand_over(job, 12)
+    sight, hang = Sight(job.run, job.run_id), verdict(kind=verdicts.HANG, withdrawn="")
+    job.blame(hang, who="hang-h0")
+    before = sight.look()
+    job.blame(hang._replace(withdrawn="it went on"), who="hang-h0")
+
+    assert (before.by, before.verdicts) == (Judges.HERE, (hang,))
+    assert sight.look().verdicts == ()
+
+
 def test_once_somebody_else_judges_his_word_is_shown(job: ShownJob) -> None:
     hand_over(job)
     sight = Sight(job.run, job.run_id)

@@ -35,7 +35,7 @@ from mstxkit.store.metrics_setting import NOTHING_KNOWN  # noqa: E402
 MODULES = (bubbles, critical_path, links, ranks, step_lengths, stragglers, tails, throughput, what_if)
 NO_LATENESS = {
     "rank": pl.Int32, "stage": pl.String, "source": pl.String, "late_ns": pl.Int64, "error_ns": pl.Int64,
-    "step": pl.Int64,
+    "step": pl.Int64, "role": pl.String,
 }  # fmt: skip
 EXTREMES = (0.0, -5.0, 1e-9, 3600.0, -3600.0, 1e9)
 

@@ -15,6 +15,7 @@ from builders import lives
 
 import mstxkit
 from mstxkit import faults
+from mstxkit.cluster.gathering import Gathering
 from mstxkit.engine.choose import engine
 from mstxkit.host import folders
 from mstxkit.recorder import forking, here
@@ -86,6 +87,20 @@ def test_a_step_is_handed_over_with_what_names_it(run: Path) -> None:
     assert (document["step"], document["end"], document["lost"]) == (6, False, 0)
     assert 0 < document["cpu"][1] < document["cpu"][0]
     assert (document["who"]["rank"], document["who"]["role"], document["who"]["pid"]) == (3, "actor", os.getpid())
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_who_waits_for_others_in_its_stages_is_known_as_a_controller(run: Path, waits: bool) -> None:
+    """verl's trainer is an actor of Ray's, and no driver: its waits passed for a rank's work."""
+    with mstxkit.capture(run):
+        mstxkit.step(0)
+        with mstxkit.stage("actor_generate", **({"waits_for": "workers"} if waits else {})):
+            pass
+        mstxkit.step(1)
+        wait_for(own_ring(), 1)
+        handed = Gathering(own_ring().parent).gather()
+
+    assert [new.process.waits for new in handed] == [waits]
 
 
 def test_a_process_without_stages_has_no_ring(run: Path) -> None:

@@ -46,6 +46,23 @@ def test_what_a_keeper_wrote_is_read_back(run: Path) -> None:
     assert 0 <= first.age.seconds < 60
 
 
+@pytest.mark.parametrize(
+    ("what", "is_of_a_rank"),
+    [
+        ({}, True), ({"part": "WorkerDict_0:3", "under": "ray"}, True), ({"under": "ray driver"}, False),
+        ({"part": "dataloader 3", "under": "dataloader"}, False), ({"rank": None}, False),
+        ({"step": None, "stage": None}, False), ({"stage": None}, True),
+    ],
+)  # fmt: skip
+def test_whose_it_is_is_known_by_what_it_works_under(run: Path, what: dict[str, Any], is_of_a_rank: bool) -> None:
+    """A part has any name: an actor's of Ray is its rank's own, and was left out."""
+    told(run, {**ONE, **what})
+
+    (where,) = whereabouts.seen(run, RUN_ID)
+
+    assert where.is_of_a_rank == is_of_a_rank
+
+
 def test_on_one_host_the_age_does_not_depend_on_the_wall_clock(run: Path) -> None:
     changed(told(run, ONE), written_ns=1, mono_ns=time.monotonic_ns() - 5 * NS)
 

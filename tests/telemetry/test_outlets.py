@@ -16,6 +16,8 @@ from builders.mounts import Mount, mount  # noqa: F401
 from builders.shown_job import ShownJob, role, verdict
 
 from mstxkit.errors import MstxkitError
+from mstxkit.judging.desk import Desk
+from mstxkit.store import verdicts
 from mstxkit.store.job_file import JobState
 from mstxkit.store.metrics_setting import checked
 from mstxkit.telemetry import discovery, exposition, outlets
@@ -106,6 +108,21 @@ def test_a_textfile_is_there_as_a_whole_and_may_be_read_by_the_node_exporter(goi
     assert file.name == f"mstxkit-{going.job.run_id[:12]}.prom"
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
     assert file.read_text().endswith("\n")
+
+
+def test_a_hang_holds_in_the_metrics_as_long_as_its_host_says_so(tmp_path: Path) -> None:
+    job, hang = ShownJob(tmp_path), verdict(kind=verdicts.HANG, impact_ratio=1.0)
+    counts = []
+    for withdrawn in ("", "it went on"):
+        job.blame(hang._replace(withdrawn=withdrawn), who="hang-node-0")
+        out = Outlets(job.run, job.run_id, checked("textfile"))
+        desk = Desk(job.run, job.run_id, "controller", outlets=out)
+        desk.look()
+        lines = (job.run / "metrics" / "mstxkit.prom").read_text().splitlines()
+        counts.append([line.rpartition(" ")[2] for line in lines if line.startswith('mstxkit_verdicts{kind="hang"')])
+        desk.close()
+
+    assert counts == [["1.0"], ["0.0"]]
 
 
 def test_a_folder_that_is_not_there_is_told_and_ends_nothing(going: Going, tmp_path: Path) -> None:

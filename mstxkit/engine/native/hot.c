@@ -157,11 +157,11 @@ static PyObject *hot_counters(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
     uint64_t *c = g.counters;
-    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:I}", "dropped", c[DROPPED], "slots_overflowed",
+    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:I}", "dropped", c[DROPPED], "slots_overflowed",
                          c[SLOTS_OVERFLOWED], "attributes_lost", c[ATTRIBUTES_LOST], "names_capped", c[NAMES_CAPPED],
                          "texts_cut", c[TEXTS_CUT], "faults", c[FAULTS], "coalesced", c[COALESCED],
-                         "summaries_lost", g_summaries_lost, "sites", g_site_count, "open",
-                         g.slot_count - g.free_count);
+                         "summaries_lost", g_summaries_lost, "stages_waited", g_stages_waited, "sites", g_site_count,
+                         "open", g.slot_count - g.free_count);
 }
 
 /* ---- fork: a child that did not go through os.fork() must not write into its parent's file ---- */
@@ -327,7 +327,7 @@ static int make_tables(void)
     s_threading = PyUnicode_InternFromString("threading");
     s_stage = PyUnicode_InternFromString("stage");
     s_domain = PyUnicode_InternFromString("domain");
-    static const char *const work[WORK_KINDS] = {"tokens", "responses", "prompts", "longest_response"};
+    static const char *const work[WORK_KINDS] = {"tokens", "responses", "prompts", "longest_response", "waits_for"};
     for (int kind = 0; kind < WORK_KINDS; kind++)
         if (!(s_work[kind] = PyUnicode_InternFromString(work[kind]))) return 0;
     s_stream = PyUnicode_InternFromString("stream");

@@ -18,7 +18,7 @@ enum { HAS_TOKENS = 1, HAS_RESPONSES = 2, HAS_LONGEST = 4, HAS_BUSY = 8 };
 typedef struct { uint32_t stage; Sum sum; } Pending;
 static Pending g_pending[PENDING_MAX]; /* over, and put away: another step needed the place */
 static uint32_t g_pending_count, g_highest_step;
-static uint64_t g_summaries_lost, g_outside_since, g_woken_at;
+static uint64_t g_summaries_lost, g_stages_waited, g_outside_since, g_woken_at;
 static uint8_t g_sums_changed;
 
 static inline int is_ticks_since(uint64_t at, uint64_t before, double ns)
@@ -100,12 +100,13 @@ static inline int is_work(PyObject *value, uint64_t *amount)
     return !overflow && number >= 0;
 }
 
-enum { W_TOKENS, W_RESPONSES, W_PROMPTS, W_LONGEST, WORK_KINDS };
+enum { W_TOKENS, W_RESPONSES, W_PROMPTS, W_LONGEST, W_WAITS, WORK_KINDS };
 static PyObject *s_work[WORK_KINDS]; /* their names, interned */
 
 static void add_work(Sum *sum, PyObject *const *work)
 {
     uint64_t amount;
+    if (work[W_WAITS] && work[W_WAITS] != Py_None) g_stages_waited++;
     if (is_work(work[W_TOKENS], &amount)) {
         sum->tokens = saturated(sum->tokens, amount);
         sum->has |= HAS_TOKENS;
@@ -128,7 +129,7 @@ static void forget_sums(void)
         g_stages[id].sums_changed = g_stages[id].latest_sum = 0;
     }
     g_pending_count = g_highest_step = 0;
-    g_summaries_lost = g_woken_at = 0;
+    g_summaries_lost = g_stages_waited = g_woken_at = 0;
     g_sums_changed = 0;
     g_outside_since = now();
 }

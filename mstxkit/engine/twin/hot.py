@@ -378,7 +378,8 @@ def counters() -> dict[str, int]:
     open_now = 0 if live is None else len(live.open_words())
     named = dict(zip(livefile.COUNTERS, counted))
     del named["evicted"]
-    return {**named, "summaries_lost": sums.state.lost, "sites": sites.count(), "open": open_now}
+    named |= {"summaries_lost": sums.state.lost, "stages_waited": sums.state.waited}
+    return {**named, "sites": sites.count(), "open": open_now}
 
 
 def count_fault() -> None:

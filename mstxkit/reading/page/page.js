@@ -101,7 +101,7 @@
     },
     slow() {
       const list = D.stragglers.slice().reverse();
-      bars("slow", list.map((s) => `rank ${s.rank} ${s.where} ${s.stage}`), list.map((s) => s.more_ns / 1e9), list.map((s) => `+${Math.round(100 * s.effect_ratio)} %`), list.map((_, at) => (at === list.length - 1 ? color("--cause") : color("--accent"))));
+      bars("slow", list.map((s) => `${s.whose}rank ${s.rank} ${s.where} ${s.stage}`), list.map((s) => s.more_ns / 1e9), list.map((s) => `+${Math.round(100 * s.effect_ratio)} %`), list.map((_, at) => (at === list.length - 1 ? color("--cause") : color("--accent"))));
     },
     late() {
       const list = role().late.slice().reverse();

@@ -98,11 +98,12 @@ def who(summary: dict[str, Any], figures: dict[str, Any]) -> str:
 def stragglers(entries: list[dict[str, Any]]) -> str:
     """Their table, and how many there are that are not in it."""
     rows = (
-        (named(row["stage"]), row["where"], str(row["rank"]), f"{row['first_step']} to {row['last_step']}",
-         f"{100 * row['effect_ratio']:+.0f} %", duration(row["more_ns"] or 0), percent(row["confidence"]))
+        (named(row["stage"]), row["where"], named(row["role"] or ALL), str(row["rank"]),
+         f"{row['first_step']} to {row['last_step']}", f"{100 * row['effect_ratio']:+.0f} %",
+         duration(row["more_ns"] or 0), percent(row["confidence"]))
         for row in entries[:ROWS]
     )  # fmt: skip
-    columns = ("stage", "where", "rank", "steps", "longer", "a step", "confidence")
+    columns = ("stage", "where", "role", "rank", "steps", "longer", "a step", "confidence")
     return table(columns, rows, "Stragglers, by cost", 3) + _rest(entries)
 
 
@@ -142,8 +143,8 @@ def _slow(summary: dict[str, Any], roles: list[dict[str, Any]]) -> str:
         return nothing(reasons.nobody_slow(roles, summary["judged"]))
     worst = slow[0]
     label = (
-        f"Bars: time a step beyond what the work explains. Most: rank {worst['rank']} {worst['where']} "
-        f"{worst['stage']}, {duration(worst['more_ns'] or 0)}."
+        f"Bars: time a step beyond what the work explains. Most: {step_words.of_role(summary, worst)}rank "
+        f"{worst['rank']} {worst['where']} {worst['stage']}, {duration(worst['more_ns'] or 0)}."
     )
     note = "More time a step than the work explains; those who only wait are not here."
     return chart("slow", label, note + _first_of(slow))
@@ -302,8 +303,8 @@ def saves(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     if not entries:
         return nothing(reasons.nothing_saved(figures["roles"], summary["what_if"]))
     rows = (
-        (text(step_words.supposed(row)), duration(row["step_ns"]), duration(row["without_ns"]),
-         f"{100 * row['saved_ratio']:.1f} %{step_words.error(row)}")
+        (text(step_words.of_role(summary, row) + step_words.supposed(row)), duration(row["step_ns"]),
+         duration(row["without_ns"]), f"{100 * row['saved_ratio']:.1f} %{step_words.error(row)}")
         for row in entries[:ROWS]
     )  # fmt: skip
     behind = table(("if", "a step takes", "it would take", "saved"), rows, "What each would save", 3) + _rest(entries)
@@ -316,8 +317,8 @@ def saves(summary: dict[str, Any], figures: dict[str, Any]) -> str:
 def what_if_bars(summary: dict[str, Any]) -> list[dict[str, Any]]:
     """The first rows of what-if in words, as the page's script draws them."""
     return [
-        {"kind": row["kind"], "words": step_words.supposed(row), "step": row["step_ns"], "without": row["without_ns"],
-         "saved": row["saved_ratio"]}
+        {"kind": row["kind"], "words": step_words.of_role(summary, row) + step_words.supposed(row),
+         "step": row["step_ns"], "without": row["without_ns"], "saved": row["saved_ratio"]}
         for row in step_words.ifs(summary)[:BARS_OF_RANKS]
     ]  # fmt: skip
 

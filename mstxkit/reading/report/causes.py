@@ -162,10 +162,11 @@ def _slowest(entry: dict[str, Any]) -> dict[str, Any] | None:
     rows = [row for row in entry["ranks"] if row["step_ns"] is not None]
     if slowest is None or not rows:
         return slowest
-    waits = [row["waits_for"] for row in rows if row["waits_for"] is not None]
+    of_rank = {(row["role"], row["rank"]): row for row in reversed(rows)}
+    waits = [(row["role"], row["waits_for"]) for row in rows if row["waits_for"] is not None]
+    awaited = [(of_rank[role, wait["rank"]], wait) for role, wait in waits if (role, wait["rank"]) in of_rank]
     blamed = next((row for row in rows if row["is_cause"]), None)
-    awaited = next((row for wait in waits for row in rows if row["rank"] == wait["rank"]), None)
-    row = blamed or awaited or rows[0]
-    cause = entry["stage"] if blamed else next((wait["stage"] for wait in waits if wait["rank"] == row["rank"]), None)
+    row = blamed or (awaited[0][0] if awaited else rows[0])
+    cause = entry["stage"] if blamed else awaited[0][1]["stage"] if awaited else None
     of_row = {key: row[key] for key in slowest if key != "middle_ns"}
     return {**of_row, "middle_ns": slowest["middle_ns"], "cause": cause}

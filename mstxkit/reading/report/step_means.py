@@ -59,14 +59,14 @@ def lateness(late: pl.DataFrame, runs: tuple[RoleRun, ...]) -> list[dict[str, An
     """
     roles = {(rank, canonical(kind.stage)): run.role for run in runs for rank in run.ranks for kind in run.kinds}
     any_role = {rank: run.role for run in runs for rank in run.ranks}
-    means = late.group_by("rank", "stage", "source").agg(
+    means = late.group_by("rank", "stage", "source", "role").agg(
         late_ns=pl.col("late_ns").mean(), error_ns=pl.col("error_ns").max(), steps=pl.col("step").n_unique()
     )
     rows = means.filter(pl.col("late_ns") > 0).sort("late_ns", "rank", "stage", descending=[True, False, False])
-    return [
-        {"role": roles.get((row["rank"], canonical(row["stage"])), any_role.get(row["rank"], "")), **row}
-        for row in rows.to_dicts()
-    ]
+    entries = rows.to_dicts()
+    for row in (row for row in entries if row["role"] is None):
+        row["role"] = roles.get((row["rank"], canonical(row["stage"])), any_role.get(row["rank"], ""))
+    return entries
 
 
 def held_up_by(bubbles: pl.DataFrame) -> list[dict[str, Any]]:

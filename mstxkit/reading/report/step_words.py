@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Iterable, Mapping, Sequence
+from typing import Any, Callable, Iterable, Mapping, Sequence
 
 from rich.console import RenderableType
 
@@ -31,15 +31,26 @@ _IFS = {
 def lines(summary: Mapping[str, Any]) -> list[RenderableType]:
     """A line for each that there is something to say of; of long lists the first ones, and how many more there are."""
     parts = [
-        ("time", _path(summary["critical_path"])), ("slower", _first(map(straggler, summary["stragglers"]))),
-        ("waiting", _waiting(summary)), ("late", _first(late(row) for row in summary["lateness"] if is_late(row))),
-        ("tail", _first(map(tail, summary["tails"]), 1, "tails of other stages: {}")),
+        ("time", _path(summary["critical_path"])),
+        ("slower", _first(_named(summary, summary["stragglers"], straggler))), ("waiting", _waiting(summary)),
+        ("late", _first(_named(summary, filter(is_late, summary["lateness"]), late))),
+        ("tail", _first(_named(summary, summary["tails"], tail), 1, "tails of other stages: {}")),
         ("samples", "; ".join(map(sample, summary["samples"]["longest_alone"][:1]))),
-        ("tokens/s", _first(map(rate, summary["throughput"]), 4)),
-        ("resharding", _first(map(cost, summary["resharding"]), 4)),
-        ("what if", _first(f"{supposed(row)}: {saved(row)}" for row in ifs(summary))),
+        ("tokens/s", _first(_named(summary, summary["throughput"], rate), 4)),
+        ("resharding", _first(_named(summary, summary["resharding"], cost), 4)),
+        ("what if", _first(_named(summary, ifs(summary), lambda row: f"{supposed(row)}: {saved(row)}"))),
     ]  # fmt: skip
     return [*below(parts)]
+
+
+def _named(summary: Mapping[str, Any], rows: Iterable[dict[str, Any]], words: Callable[[Any], str]) -> list[str]:
+    return [f"{of_role(summary, row)}{words(row)}" for row in rows]
+
+
+def of_role(summary: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    """`rollout: `, whose rank or stage it is; "" in a run of one role: of several each may have that rank and stage."""
+    has_several = len({path["role"] for path in summary["critical_path"]}) > 1
+    return f"{shown(row['role'])}: " if has_several and row["role"] else ""
 
 
 def _first(words: Iterable[str], count: int = 2, what: str = "{} more") -> str:
@@ -70,7 +81,7 @@ def straggler(row: Mapping[str, Any]) -> str:
 def _waiting(summary: Mapping[str, Any]) -> str:
     share = summary["wait_ratio"]
     words = [f"{percent(share)} of a rank’s time"] if share else []
-    return "; ".join([*words, *filter(None, [_first(map(held_up, summary["held_up_by"]))])])
+    return "; ".join(filter(None, [*words, _first(_named(summary, summary["held_up_by"], held_up))]))
 
 
 def held_up(row: Mapping[str, Any]) -> str:

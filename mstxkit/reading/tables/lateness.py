@@ -40,8 +40,8 @@ def table(run: Run, chosen: Selection) -> pl.DataFrame:
     by_device = list(_of_devices(run))
     profiled = {(row[0], row[3]) for row in by_device}
     steps, ringed = run.role_steps(), run.steps_ringed()
-    together, has_ring = synchronising(steps), {step.step for step in ringed}
-    rows = [row for step in steps if step.step not in has_ring for row in _rows(step, together)]
+    together, has_ring = synchronising(steps), {(step.role, step.step) for step in ringed}
+    rows = [row for step in steps if (step.role, step.step) not in has_ring for row in _rows(step, together)]
     rows = [row for row in rows if (row[0], row[3]) not in profiled] + by_device
     rows += [row for step in ringed for row in _of_ring(step)]
     table = pl.DataFrame(rows, schema=LATENESS_SCHEMA, orient="row").sort("step", maintain_order=True)
@@ -50,7 +50,7 @@ def table(run: Run, chosen: Selection) -> pl.DataFrame:
 
 def _of_devices(run: Run) -> Iterator[tuple[Any, ...]]:
     for row in device_entries.rows_of(device_entries.windows(run.path, run.id)):
-        yield row.window.step, row.group, row.rank, row.window.stage, row.late_ns, row.error_ns, DEVICE
+        yield row.window.step, row.group, row.rank, row.window.stage, row.late_ns, row.error_ns, DEVICE, None
 
 
 def _of_ring(step: RoleStep) -> Iterator[tuple[Any, ...]]:
@@ -58,7 +58,7 @@ def _of_ring(step: RoleStep) -> Iterator[tuple[Any, ...]]:
     groups = step.collectives.groups
     columns = judging_lateness.table(step, step.collectives)
     for row in zip(*(columns[name] for name in LATENESS)):
-        yield row[0], spans(groups.get(row[1], ())) or str(row[1]), *row[2:]
+        yield row[0], spans(groups.get(row[1], ())) or str(row[1]), *row[2:], step.role
 
 
 def synchronising(steps: Iterable[RoleStep]) -> frozenset[tuple[str, str]]:
@@ -106,4 +106,5 @@ def _rows(step: RoleStep, together: frozenset[tuple[str, str]]) -> Iterator[tupl
         for at in sorted(there):
             rank, error = step.members[at].rank, step.error_s[at] + step.error_s[there[0]]
             if rank is not None:
-                yield step.step, group, rank, stage, round(late[at] * _NS), round(error * _NS), STAGE_ENTRY
+                late_ns, error_ns = round(late[at] * _NS), round(error * _NS)
+                yield step.step, group, rank, stage, late_ns, error_ns, STAGE_ENTRY, step.role

@@ -127,8 +127,8 @@ def test_verdicts_and_stragglers_that_are_not_listed_are_counted(tmp_path: Path)
 
 def test_what_if_and_lateness_that_are_not_listed_or_drawn_are_counted(tmp_path: Path) -> None:
     change = {
-        "kind": "straggler", "stage": "work_actor", "where": "in", "group": None, "step_ns": 100, "without_ns": 50,
-        "saved_ratio": 0.5,
+        "kind": "straggler", "role": "actor", "stage": "work_actor", "where": "in", "group": None, "step_ns": 100,
+        "without_ns": 50, "saved_ratio": 0.5,
         "error_ratio": None,
     }  # fmt: skip
     late = {"role": "actor", "stage": "work_actor", "source": "stage_entry", "late_ns": 20.0, "error_ns": 7, "steps": 4}

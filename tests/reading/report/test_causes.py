@@ -56,6 +56,18 @@ def test_the_victim_of_a_slow_input_is_not_called_slowest(tmp_path: Path, ranks:
     ) > 15 * MS  # fmt: skip
 
 
+def test_of_two_roles_with_the_same_ranks_and_stages_each_waits_for_its_own(tmp_path: Path) -> None:
+    """Rank 1 of the other role was called the slowest, by the cause of this one's."""
+    recorded(tmp_path / "run", stage_times(NOBODY, ranks=4, steps=30), role="large")
+    run = recorded(tmp_path / "run", stage_times(INPUT, ranks=4, steps=30), role="small")
+    update = entry_of(summarise(open_run(run)), "actor_update")
+
+    waits = {(row["role"], row["waits_for"]["rank"]) for row in update["ranks"] if row["waits_for"]}
+    slowest = update["slowest"]
+    assert waits == {("small", 1)}
+    assert (slowest["role"], slowest["rank"], slowest["cause"]) == ("small", 1, "reference")
+
+
 def test_a_tired_reader_sees_the_cause_first_and_no_percentage_of_who_waits(tmp_path: Path) -> None:
     run = recorded(tmp_path / "run", stage_times(INPUT, ranks=2, steps=30))
     say(run, verdict())

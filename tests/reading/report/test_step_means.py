@@ -15,6 +15,7 @@ pl = pytest.importorskip("polars")
 pytest.importorskip("plotly")
 console = pytest.importorskip("rich.console")
 
+from builders.judged_runs import INPUT, NOBODY, recorded, stage_times  # noqa: E402
 from builders.run_files import BankFiles, ProcessFiles, new_run  # noqa: E402
 from builders.simulated_runs import recorded_job  # noqa: E402
 from builders.simulated_steps import runs_of  # noqa: E402
@@ -73,6 +74,23 @@ def test_who_held_up_the_others_is_told_with_the_steps_and_what_was_waited(run: 
     assert worst["wait_ns"] == pytest.approx(bubbles["wait_ns"].sum() / 50, abs=1)
 
 
+def test_of_several_roles_each_line_says_whose_rank_it_is_and_how_late_that_one_was(tmp_path: Path) -> None:
+    """Ranks of one number were taken for one: half as late, and nobody knew which of them was slow."""
+    recorded(tmp_path / "run", stage_times(NOBODY, ranks=4, steps=30), role="large")
+    run = open_run(recorded(tmp_path / "run", stage_times(INPUT, ranks=4, steps=30), role="small"))
+    told = summarise(run)
+    words, page = words_of(told), writing.made(run, told, tmp_path)
+
+    late_ms = {(row["role"], row["rank"]): row["late_ns"] / MS for row in told["lateness"]}
+    assert 19 < late_ms["small", 1] < 21
+    assert late_ms["large", 1] < 1
+    assert words["slower"].startswith("small: rank 1 takes")
+    assert words["late"].startswith("small: rank 1 enters actor_update")
+    assert words["what"].startswith("if small: rank 1 as fast as the others")
+    assert "time; small: all together" in words["waiting"]
+    assert "Most: small: rank 1 in reference" in page
+
+
 def test_tails_and_tokens_are_the_means_of_the_tables(run: Run, summary: dict[str, Any]) -> None:
     tail, rates = summary["tails"][0], {row["stage"]: row for row in summary["throughput"]}
 
@@ -116,7 +134,7 @@ def test_ranks_that_enter_late_are_of_the_role_whose_stage_it_is() -> None:
     stages = ["actor_update", "rollout", "unheard_of"]
     late = pl.DataFrame(
         {"step": [0] * 3, "group": ["0,1"] * 3, "rank": [trainer.ranks[1], rollout.ranks[1], 99], "stage": stages,
-         "late_ns": [30, 20, 10], "error_ns": [5] * 3, "source": ["device"] * 3}
+         "late_ns": [30, 20, 10], "error_ns": [5] * 3, "source": ["device"] * 3, "role": [None] * 3}
     )  # fmt: skip
     both = dataclasses.replace(rollout, role="both", members=trainer.members)
 
