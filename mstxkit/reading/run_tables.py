@@ -124,10 +124,9 @@ class RunTables(RunFiles):
         return bubbles.table(self.role_runs())
 
     def lateness(self) -> pl.DataFrame:
-        """`step, group, rank, stage, late_ns, error_ns, source, role`: how much later than the first a rank came.
+        """`step, group, rank, stage, late_ns, error_ns, source`: how much later than the first a rank entered a stage.
 
-        Of stages in which the ranks of a group wait for each other; `role` is null of device ranges, which do not tell.
-        `late_ns` that is smaller than `error_ns`, the
+        Of stages in which the ranks of a group wait for each other. `late_ns` that is smaller than `error_ns`, the
         bound of its error, says nothing. `source`: flight_recorder, stage_entry; device, of profiles that `mstxkit
         analyse` has parsed: who waits least is late, and the bound is the collective's own shortest duration.
 
@@ -137,6 +136,10 @@ class RunTables(RunFiles):
             >>> len(mstxkit.open_run("runs/exp7").lateness())
             0
         """
+        return self.role_lateness().drop("role")
+
+    def role_lateness(self) -> pl.DataFrame:
+        """`lateness()`, and of which `role`; null of device ranges, which do not tell."""
         from .tables import lateness
 
         return lateness.table(cast("Run", self), self._chosen)

@@ -31,7 +31,7 @@ def summarise(run: Run, supposed: Supposed) -> dict[str, Any]:
     alone = samples.filter(samples["alone_ns"] > 0).sort("alone_ns", descending=True, maintain_order=True)
     return {
         "wait_ratio": run.steps()["wait_ratio"].mean(), "critical_path": critical_path(run.critical_path()),
-        "lateness": lateness(run.lateness(), run.role_runs()), "held_up_by": held_up_by(run.bubbles()),
+        "lateness": lateness(run.role_lateness(), run.role_runs()), "held_up_by": held_up_by(run.bubbles()),
         "tails": tails(run.tails()), "throughput": throughput(run.throughput(1, 1), supposed.flops),
         "samples": {
             "count": samples.height, "alone": alone.height, "longest_alone": alone.head(_SAMPLES).to_dicts()

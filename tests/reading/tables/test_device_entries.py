@@ -29,7 +29,7 @@ def test_a_parsed_step_says_who_came_last_and_when_that_is_known_to(tmp_path: Pa
     assert table.to_dicts() == [
         {
             "step": 5, "group": "0-3", "rank": rank, "stage": "actor_update", "late_ns": round(late * MS),
-            "error_ns": 2 * MS, "source": "device", "role": None,
+            "error_ns": 2 * MS, "source": "device",
         }
         for rank, late in ((0, 1), (1, 3), (2, 20), (3, 2))
     ]  # fmt: skip

@@ -20,7 +20,7 @@ from mstxkit.reading.run import open_run  # noqa: E402
 def test_a_rank_of_slow_input_enters_the_barrier_late_and_the_first_one_does_not(tmp_path: Path) -> None:
     table = open_run(recorded(tmp_path / "run", stage_times(INPUT, ranks=4, steps=20))).lateness()
 
-    assert table.columns == ["step", "group", "rank", "stage", "late_ns", "error_ns", "source", "role"]
+    assert table.columns == ["step", "group", "rank", "stage", "late_ns", "error_ns", "source"]
     assert set(table["stage"]) == {"actor_update"}
     assert set(table["group"]) == {"0-3"}
     assert set(table["source"]) == {"stage_entry"}
