@@ -166,12 +166,14 @@ class IncidentFolders:
         return self._folder / name / layout.INCIDENT_HOSTS / f"{self.place}{layout.NOW_SUFFIX}"
 
     def conclude(self, incident: Incident) -> None:
-        """Write what it comes to, and its page.
+        """Write what it comes to, and its page; that a hang is over not where its folder has made room for others.
 
         Raises:
             OSError: it cannot be written.
         """
         folder = self._folder / incident.incident
+        if incident.over_ns and not folder.is_dir() and run_file.id_of(self._run) == self._run_id:
+            return
         documents.replace_file(folder / layout.INCIDENT_PAGE, page.text(incident).encode("utf-8", "backslashreplace"))
         documents.replace_file(folder / layout.INCIDENT_FILE, incident.as_json(self._run_id))
 

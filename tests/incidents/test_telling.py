@@ -92,6 +92,20 @@ def test_who_asks_for_an_incident_hides_no_hang(start: Start) -> None:
     assert lives.wait_until(lambda: [verdict.rank for verdict in verdicts.read(job.run)] == [0])
 
 
+def test_a_hang_whose_incident_has_made_room_for_others_is_told_of_once_and_withdrawn(start: Start) -> None:
+    job = start("goes_on", "waits", hang_s=3.0, MSTXKIT_INCIDENTS="2")
+    for kind in ("hang", "request"):  # the first stays, and the newest
+        folder.ask(job.run)
+        assert lives.wait_until(lambda: "request" in kinds(job))
+        assert lives.wait_until(lambda kind=kind: kinds(job) == ["request", kind])  # type: ignore[misc]
+    time.sleep(5)
+    told = [verdict.rank for verdict in verdicts.read(job.run)]
+    go_on(job)
+
+    assert told == [0]
+    assert lives.wait_until(lambda: verdicts.read(job.run)[0].withdrawn == "it went on by itself")
+
+
 def test_who_comes_to_wait_for_a_hang_later_is_no_other_one_and_who_hangs_by_himself_later_is(start: Start) -> None:
     job = start("sleeps", "waits_later", "lock_later")
     assert lives.wait_until(lambda: len(job.incidents()) == 2, 40)
