@@ -161,6 +161,10 @@ class RoleBook:
         """The name of a member's process."""
         return self._members[number].process
 
+    def has_ended(self, process: str) -> bool:
+        """Is this no member any more, or one for which nobody waits: it has ended, or was started again?"""
+        return process not in self._places or bool(self._has_ended[self._places[process]])
+
     def end(self, number: int) -> str:
         """Nobody waits for this member any more. The name of its process."""
         self._has_ended[number] = True

@@ -557,6 +557,19 @@ def test_of_a_host_that_was_held_up_every_step_is_judged_though_they_come_at_onc
     assert [step.step for step in job.closed] == list(range(2000))
 
 
+def test_nothing_more_is_awaited_of_a_host_all_of_whose_ranks_were_started_again_on_others(job: Job) -> None:
+    """As where a job is started again without a host that has failed."""
+    awaited: list[str] = []
+    for at_s, host, ranks in ((1.0, "a", (0, 1)), (1.0, "b", (2, 3)), (30.0, "c", (2,)), (30.1, "d", (3,))):
+        job.send({rank: [row(0, at_s=at_s)] for rank in ranks}, at_s, host=host)
+        awaited.append("".join(job.controller.hosts()))
+    job.work(40.0)
+    state = job.controller.state(0)
+
+    assert awaited == ["a", "ab", "abc", "acd"]
+    assert (state.hosts, state.ended) == (4, 1)
+
+
 @pytest.mark.parametrize("steps", [range(0, 4000, 7), range(4000, 0, -7)])
 def test_hostile_steps_open_no_more_tables_than_a_few(job: Job, steps: range) -> None:
     for step in steps:
