@@ -249,7 +249,9 @@ class Controller:
             book = self._books[process.role] = RoleBook(process.role)
         member = book.member(Peer(process.rank, host.host, process.name, process.part, process.waits))
         stages = [book.stage(canonical(stage)) for stage in process.stages[:STAGES_OF_A_PROCESS]]
-        return NOBODY if member < 0 else self._processes.enter(process.name, book, member, stages, host)
+        if member < 0:
+            return self._processes.number(process.name)  # it may be said to have ended yet
+        return self._processes.enter(process.name, book, member, stages, host)
 
     def _put(self) -> None:
         """Decode all rows that are pending, at once."""

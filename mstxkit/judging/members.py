@@ -32,6 +32,7 @@ class HandingProcesses:
         self.host_of = np.full(_FIRST, NOBODY, np.int64)
         self._stage_of = np.full((_FIRST, 16), NOBODY, np.int16)
         self._numbers: dict[str, int] = {}
+        self._names: dict[int, str] = {}
         self._host_numbers: dict[int, int] = {}
         self._free: list[int] = list(reversed(range(_FIRST)))
         self._ended: dict[str, SendingHost] = {}
@@ -45,9 +46,11 @@ class HandingProcesses:
             number = self._free_number()
             if number == NOBODY:
                 return NOBODY
-            self._numbers[name] = number
+            self._numbers[name], self._names[number] = number, name
         elif self.books[self.book_of[number]] is not book:  # it has learnt what its role is
-            self.books[self.book_of[number]].end(int(self.member_of[number]))
+            self.books[self.book_of[number]].end(name)
+        # Who had this place before may not have ended by what was said: what comes of it is nobody's.
+        self._stage_of[(self.book_of == self._book(book)) & (self.member_of == member)] = NOBODY
         self.book_of[number], self.member_of[number] = self._book(book), member
         self.host_of[number] = self._host(host)
         self._name_stages(number, stages)
@@ -94,8 +97,11 @@ class HandingProcesses:
 
     def name(self, number: int) -> str:
         """Of the process with this number; "" of none, or one that has ended."""
-        is_there = number != NOBODY and self.book_of[number] != NOBODY
-        return self.books[self.book_of[number]].process(int(self.member_of[number])) if is_there else ""
+        return self._names.get(number, "")
+
+    def number(self, name: str) -> int:
+        """Of the process with this name; NOBODY of none, or one that has ended."""
+        return self._numbers.get(name, NOBODY)
 
     def host(self, name: str) -> SendingHost | None:
         """Where a process is, or was: its last steps are judged after it has ended. None: nobody knows any more."""
@@ -112,11 +118,10 @@ class HandingProcesses:
 
     def end(self, number: int) -> None:
         """Nothing comes of this process any more; its number may be another one's from now on."""
-        if number == NOBODY or self.book_of[number] == NOBODY:
-            return
-        book = self.books[self.book_of[number]]
-        name = book.end(int(self.member_of[number]))
-        if self._numbers.pop(name, None) is not None:
+        name = self._names.pop(number, None)
+        if name is not None:
+            del self._numbers[name]
+            self.books[self.book_of[number]].end(name)
             self._ended[name] = self.hosts[self.host_of[number]]
             if len(self._ended) > AT_MOST:
                 del self._ended[next(iter(self._ended))]
