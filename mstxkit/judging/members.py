@@ -110,11 +110,9 @@ class HandingProcesses:
 
     def replaced_hosts(self) -> set[SendingHost]:
         """Those of which something is known, and all of whose processes were started again on others."""
-        lives: dict[int, bool] = {}
-        for name, number in self._numbers.items():
-            has_ended, host = self.books[self.book_of[number]].has_ended(name), int(self.host_of[number])
-            lives[host] = lives.get(host, False) or not has_ended
-        return {self.hosts[host] for host, is_alive in lives.items() if not is_alive}
+        living = {n for name, n in self._numbers.items() if not self.books[self.book_of[n]].has_ended(name)}
+        known, lives = ({self.hosts[self.host_of[n]] for n in of} for of in (self._numbers.values(), living))
+        return known - lives
 
     def end(self, number: int) -> None:
         """Nothing comes of this process any more; its number may be another one's from now on."""
