@@ -111,7 +111,7 @@ class HandingProcesses:
     def replaced_hosts(self) -> set[SendingHost]:
         """Those of which something is known, and all of whose processes were started again on others."""
         living = {n for name, n in self._numbers.items() if not self.books[self.book_of[n]].has_ended(name)}
-        known, lives = ({self.hosts[self.host_of[n]] for n in of} for of in (self._numbers.values(), living))
+        known, lives = ({self.hosts[self.host_of[n]] for n in of} for of in ({*self._numbers.values()}, living))
         return known - lives
 
     def end(self, number: int) -> None:
