@@ -86,17 +86,13 @@ class BatchLog:
         off_ns = abs(ahead_ns - self.ahead_ns[0])
         if off_ns > half_ns + ALIKE_NS:
             self.ahead_ns = ahead_ns, half_ns + ALIKE_NS
-            self._say_off(ahead_ns)
+            if abs(ahead_ns) > 2 * self._said_ns:  # a clock that nobody puts right drifts for weeks
+                self._said_ns = abs(ahead_ns)
+                off = f"{-ahead_ns / 1e9:+.3f} s off that of the run folder's disk: its times are put right by that"
+                faults.say_once(f"the wall clock of {identity.host()} is {off}")
         else:
             self.ahead_ns = self.ahead_ns[0], off_ns + half_ns
         return half_ns > ALIKE_NS
-
-    def _say_off(self, ahead_ns: int) -> None:
-        """Again only once it is twice as much: a clock that nobody puts right drifts for weeks."""
-        if abs(ahead_ns) > 2 * self._said_ns:
-            self._said_ns = abs(ahead_ns)
-            off = f"the wall clock of {identity.host()} is {-ahead_ns / 1e9:+.3f} s off that of the run folder's disk"
-            faults.say_once(f"{off}: its times are put right by that")
 
     def _looked(self, path: Path) -> tuple[int, int]:
         """Half of what the answer took, which is the error of what it says: by how much its clock is ahead; ns."""

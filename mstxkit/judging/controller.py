@@ -249,8 +249,6 @@ class Controller:
             book = self._books[process.role] = RoleBook(process.role)
         member = book.member(Peer(process.rank, host.host, process.name, process.part, process.waits))
         stages = [book.stage(canonical(stage)) for stage in process.stages[:STAGES_OF_A_PROCESS]]
-        if member < 0:
-            return self._processes.number(process.name)  # it may be said to have ended yet
         return self._processes.enter(process.name, book, member, stages, host)
 
     def _put(self) -> None:

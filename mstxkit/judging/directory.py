@@ -99,15 +99,12 @@ class Directory:
     Args:
         reference: Boot id, and CLOCK_REALTIME less CLOCK_MONOTONIC in ns, of the clock that exchanges are made with:
             that of whoever judges.
-
-    Attributes:
-        heard_s: Wall clock, when something came of any host last; 0.0: nothing has.
     """
 
     def __init__(self, reference: tuple[str, int] = ("", 0)) -> None:
         self.hosts: dict[str, SendingHost] = {}
         self._clocks = HostClocks(*reference, at_most=HOSTS_AT_MOST)
-        self.heard_s = 0.0
+        self.heard_s = 0.0  # wall clock, when something came of any host last; 0.0: nothing has
 
     @property
     def have_all_ended(self) -> bool:

@@ -39,9 +39,11 @@ class HandingProcesses:
 
     def enter(self, name: str, book: RoleBook, member: int, stages: Sequence[int], host: SendingHost) -> int:
         """The number of a process, which is this member of that role and has these stages by their ids, from 1 on.
-        NOBODY: there are too many.
+        NOBODY: there are too many. Of one that is no member (below 0) the number that it has: it may end yet.
         """
         number = self._numbers.get(name)
+        if member < 0:
+            return NOBODY if number is None else number
         if number is None:
             number = self._free_number()
             if number == NOBODY:
@@ -98,10 +100,6 @@ class HandingProcesses:
     def name(self, number: int) -> str:
         """Of the process with this number; "" of none, or one that has ended."""
         return self._names.get(number, "")
-
-    def number(self, name: str) -> int:
-        """Of the process with this name; NOBODY of none, or one that has ended."""
-        return self._numbers.get(name, NOBODY)
 
     def host(self, name: str) -> SendingHost | None:
         """Where a process is, or was: its last steps are judged after it has ended. None: nobody knows any more."""

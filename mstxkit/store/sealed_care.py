@@ -81,9 +81,7 @@ class SealedCare(NamedTuple):
         return [*([] if self.place is None else [self.place]), self.run / layout.SEALED]
 
     def before_ns(self) -> int:
-        """What is older than that is removed; 0: nothing is. By who stamps the run's files: of a host whose clock is
-        ahead, all that others have recorded would be too old.
-        """
+        """What is older than that is removed; 0: nothing is. By who stamps the run's files: this host may be ahead."""
         if self.keep_days <= 0:
             return 0
         folder = self.run / layout.SEALED
