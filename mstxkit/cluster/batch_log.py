@@ -45,7 +45,7 @@ class BatchLog:
         self._file = KeptOpen(b"")
         self._size_bytes = 0
         self._waiting: list[bytes] = []
-        self.dropped, self.ahead_ns = 0, (0, 0)
+        self.dropped, self.ahead_ns, self._said_ns = 0, (0, 0), 0
 
     def append(self, *frames: bytes) -> None:
         """Write batches at its end, after those that could not be written before.
@@ -86,8 +86,10 @@ class BatchLog:
         off_ns = abs(ahead_ns - self.ahead_ns[0])
         if off_ns > half_ns + ALIKE_NS:
             self.ahead_ns = ahead_ns, half_ns + ALIKE_NS
-            off = f"the wall clock of {identity.host()} is {-ahead_ns / 1e9:+.3f} s off that of the run folder's disk"
-            faults.say_once(f"{off}: its times are put right by that")
+            if abs(ahead_ns) > 2 * self._said_ns:  # a clock that nobody puts right drifts for weeks
+                self._said_ns = abs(ahead_ns)
+                off = f"{-ahead_ns / 1e9:+.3f} s off that of the run folder's disk: its times are put right by that"
+                faults.say_once(f"the wall clock of {identity.host()} is {off}")
         else:
             self.ahead_ns = self.ahead_ns[0], off_ns + half_ns
         return half_ns > ALIKE_NS

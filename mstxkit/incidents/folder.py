@@ -14,7 +14,7 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from ..errors import MstxkitError
 from ..host import folders
-from ..store import documents, incidents, layout, run_file
+from ..store import documents, incidents, layout, run_file, whereabouts
 from ..store.documents import FORMAT, Unusable
 from ..store.incidents import Incident
 from ..store.values import text_of, whole_number
@@ -22,6 +22,8 @@ from . import page
 
 _LOCKED_WITHIN_S = 2.0
 _QUIET_AT_MOST_NS = 600 * 10**9
+# Each says so every five seconds, unless the run folder hangs. Of `documents.state_of`.
+_SAYS_WITHIN_NS, _ASKED_AT_MOST, _MTIME = 300 * 10**9, 64, 3
 # What comes so soon after another one belongs to it: the others notice that a rank has died.
 TOGETHER_NS = 10 * 10**9
 
@@ -166,12 +168,14 @@ class IncidentFolders:
         return self._folder / name / layout.INCIDENT_HOSTS / f"{self.place}{layout.NOW_SUFFIX}"
 
     def conclude(self, incident: Incident) -> None:
-        """Write what it comes to, and its page.
+        """Write what it comes to, and its page; that a hang is over not where its folder has made room for others.
 
         Raises:
             OSError: it cannot be written.
         """
         folder = self._folder / incident.incident
+        if incident.over_ns and not folder.is_dir() and run_file.id_of(self._run) == self._run_id:
+            return
         documents.replace_file(folder / layout.INCIDENT_PAGE, page.text(incident).encode("utf-8", "backslashreplace"))
         documents.replace_file(folder / layout.INCIDENT_FILE, incident.as_json(self._run_id))
 
@@ -208,8 +212,12 @@ class IncidentFolders:
         return documents.state_of(self._folder / layout.INCIDENT_ASKED)
 
     def hosts(self) -> int:
-        """How many hosts have processes of the run, as far as they have said so."""
-        return len([n for n in documents.names_in(self._run / layout.NOW, layout.NOW_SUFFIX) if not n.startswith(".")])
+        """How many hosts have processes of the run, as far as they have said so. *Cost*: a call a host, of few."""
+        files = whereabouts.files_in(self._run)
+        if len(files) > _ASKED_AT_MOST:
+            return len(files)
+        said_ns = [state[_MTIME] for state in map(documents.state_of, files) if state]
+        return sum(max(said_ns) - at_ns < _SAYS_WITHIN_NS for at_ns in said_ns)  # without those the job has left
 
     def _make_room(self) -> None:
         """The oldest goes first, never the first of all."""

@@ -414,7 +414,8 @@ class Watchman:
         state = self._folders.state()
         if state != self._state:
             self._state = state
-            self._told = {name: ranges for name, ranges in self._told.items() if self._folders.exists(name)}
+            told = self._told.items()
+            self._told = {name: ranges for name, ranges in told if name in self._mine or self._folders.exists(name)}
             newest = self._folders.newest()
             # What this host has opened itself is answered as it is concluded, if need be once more.
             if newest is not None and newest.by != self._place and newest.name not in self._told:

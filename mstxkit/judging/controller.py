@@ -202,10 +202,17 @@ class Controller:
         """The verdicts that hold now."""
         return self._judge.standing()
 
+    def hosts(self) -> dict[str, SendingHost]:
+        """Of which something is to come yet, by the names of their files: they have said no goodbye, and are not those
+        that a restarted job has left.
+        """
+        left = self._processes.replaced_hosts()
+        return {place: of for place, of in self.directory.hosts.items() if not (of.has_ended or of in left)}
+
     def state(self, now_ns: int) -> JobState:
         """The job as far as it has come here."""
         hosts = self.directory.hosts.values()
-        ended, dropped = sum(host.has_ended for host in hosts), sum(host.dropped for host in hosts)
+        ended, dropped = len(hosts) - len(self.hosts()), sum(host.dropped for host in hosts)
         counts = {name: judged for name, (_, judged) in self._judge.judged_steps().items()}
         # Of very many roles the judge judges the first ones only.
         roles = tuple(role._replace(judged_steps=counts.get(name, 0)) for name, role in self._latest.items())
@@ -245,7 +252,7 @@ class Controller:
         keys = {name: canonical(name) for name in reversed(process.stages[:STAGES_OF_A_PROCESS])}
         own = {keys[name]: name for name in sorted(keys, key=lambda name: keys[name] == name)}
         stages = [book.stage(keys[s] if own[keys[s]] == s else s) for s in process.stages[:STAGES_OF_A_PROCESS]]
-        return NOBODY if member < 0 else self._processes.enter(process.name, book, member, stages, host)
+        return self._processes.enter(process.name, book, member, stages, host)
 
     def _put(self) -> None:
         """Decode all rows that are pending, at once."""

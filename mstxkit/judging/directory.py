@@ -73,7 +73,7 @@ class SendingHost:
             sender = self._senders[batch.sender] = Sender()
         if not sender.is_new(batch.number):
             return None
-        self.seen_s, self.settings = max(self.seen_s, now_s), max(self.settings, batch.settings)
+        self.seen_s, self.settings = now_s, max(self.settings, batch.settings)
         self.has_ended, self.boot = batch.has_ended, batch.boot
         self.dropped = max(self.dropped, whole_number(batch.head.get("dropped")))
         if batch.clock is not None:
@@ -104,11 +104,7 @@ class Directory:
     def __init__(self, reference: tuple[str, int] = ("", 0)) -> None:
         self.hosts: dict[str, SendingHost] = {}
         self._clocks = HostClocks(*reference, at_most=HOSTS_AT_MOST)
-
-    @property
-    def heard_s(self) -> float:
-        """Wall clock, when something came of any host last; 0.0: nothing has."""
-        return max((host.seen_s for host in self.hosts.values()), default=0.0)
+        self.heard_s = 0.0  # wall clock, when something came of any host last; 0.0: nothing has
 
     @property
     def have_all_ended(self) -> bool:
@@ -125,6 +121,7 @@ class Directory:
         sender = host.take(batch, now_s)
         if sender is None:
             return None
+        self.heard_s = now_s
         self._clocks.take(host.clock, batch.clock, batch.head.get("clocks"))
         return host, sender
 

@@ -44,8 +44,8 @@ def judge(run: Path, run_id: str, lock: int = -1, silence_s: float = _SILENCE_S,
     looked_s, was_over = 0.0, False
     while desk.writes:
         desk.look()
-        # While something comes, somebody lives.
-        if time.time() - hosts.heard_s > _QUIET_S and time.monotonic() - looked_s >= _ENDED_EVERY_S:
+        # While something comes, somebody lives. What came before the clock was set back came long ago.
+        if abs(time.time() - hosts.heard_s) > _QUIET_S and time.monotonic() - looked_s >= _ENDED_EVERY_S:
             is_over = _is_over(run, run_id, hosts.heard_s, silence_s)
             if is_over and (was_over or hosts.have_all_ended):
                 break
@@ -59,7 +59,7 @@ def judge(run: Path, run_id: str, lock: int = -1, silence_s: float = _SILENCE_S,
 def _is_over(run: Path, run_id: str, heard_s: float, silence_s: float) -> bool:
     if run_file.id_of(run) != run_id:
         return True
-    is_silent = time.time() - heard_s > silence_s
+    is_silent = abs(time.time() - heard_s) > silence_s
     lives = [_lives(run / layout.LIVE / name) for name in documents.names_in(run / layout.LIVE, layout.POINTER)]
     return not any(lives if is_silent else [alive is not False for alive in lives])
 

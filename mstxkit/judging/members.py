@@ -32,22 +32,27 @@ class HandingProcesses:
         self.host_of = np.full(_FIRST, NOBODY, np.int64)
         self._stage_of = np.full((_FIRST, 16), NOBODY, np.int16)
         self._numbers: dict[str, int] = {}
+        self._names: dict[int, str] = {}
         self._host_numbers: dict[int, int] = {}
         self._free: list[int] = list(reversed(range(_FIRST)))
         self._ended: dict[str, SendingHost] = {}
 
     def enter(self, name: str, book: RoleBook, member: int, stages: Sequence[int], host: SendingHost) -> int:
         """The number of a process, which is this member of that role and has these stages by their ids, from 1 on.
-        NOBODY: there are too many.
+        NOBODY: there are too many. Of one that is no member (below 0) the number that it has: it may end yet.
         """
         number = self._numbers.get(name)
+        if member < 0:
+            return NOBODY if number is None else number
         if number is None:
             number = self._free_number()
             if number == NOBODY:
                 return NOBODY
-            self._numbers[name] = number
+            self._numbers[name], self._names[number] = number, name
         elif self.books[self.book_of[number]] is not book:  # it has learnt what its role is
-            self.books[self.book_of[number]].end(int(self.member_of[number]))
+            self.books[self.book_of[number]].end(name)
+        # Who had this place before may not have ended by what was said: what comes of it is nobody's.
+        self._stage_of[(self.book_of == self._book(book)) & (self.member_of == member)] = NOBODY
         self.book_of[number], self.member_of[number] = self._book(book), member
         self.host_of[number] = self._host(host)
         self._name_stages(number, stages)
@@ -94,21 +99,25 @@ class HandingProcesses:
 
     def name(self, number: int) -> str:
         """Of the process with this number; "" of none, or one that has ended."""
-        is_there = number != NOBODY and self.book_of[number] != NOBODY
-        return self.books[self.book_of[number]].process(int(self.member_of[number])) if is_there else ""
+        return self._names.get(number, "")
 
     def host(self, name: str) -> SendingHost | None:
         """Where a process is, or was: its last steps are judged after it has ended. None: nobody knows any more."""
         number = self._numbers.get(name)
         return self._ended.get(name) if number is None else self.hosts[self.host_of[number]]
 
+    def replaced_hosts(self) -> set[SendingHost]:
+        """Those of which something is known, and all of whose processes were started again on others."""
+        living = {n for name, n in self._numbers.items() if not self.books[self.book_of[n]].has_ended(name)}
+        known, lives = ({self.hosts[self.host_of[n]] for n in of} for of in ({*self._numbers.values()}, living))
+        return known - lives
+
     def end(self, number: int) -> None:
         """Nothing comes of this process any more; its number may be another one's from now on."""
-        if number == NOBODY or self.book_of[number] == NOBODY:
-            return
-        book = self.books[self.book_of[number]]
-        name = book.end(int(self.member_of[number]))
-        if self._numbers.pop(name, None) is not None:
+        name = self._names.pop(number, None)
+        if name is not None:
+            del self._numbers[name]
+            self.books[self.book_of[number]].end(name)
             self._ended[name] = self.hosts[self.host_of[number]]
             if len(self._ended) > AT_MOST:
                 del self._ended[next(iter(self._ended))]

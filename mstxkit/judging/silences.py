@@ -41,11 +41,8 @@ class Silences:
         if now_s >= self._due_s:
             self._due_s = now_s + LOOKS_EVERY_S
             self._look(now_s, hosts)
-        return [
-            host.host
-            for place, host in hosts.items()
-            if not host.has_ended and now_s - self._seen.get(place, ((), now_s))[1] > SILENT_AFTER_S
-        ]
+        seen_s = {place: self._seen.get(place, ((), now_s))[1] for place, host in hosts.items() if not host.has_ended}
+        return [hosts[place].host for place, since_s in seen_s.items() if now_s - since_s > SILENT_AFTER_S]
 
     def _look(self, now_s: float, hosts: Mapping[str, SendingHost]) -> None:
         for place, host in hosts.items():

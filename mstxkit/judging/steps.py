@@ -95,6 +95,7 @@ class RoleBook:
         self._stages: dict[str, int] = {}
         self._members: list[Peer] = []
         self._places: dict[str, int] = {}
+        self._gone: dict[str, None] = {}  # whose places were given to others
         self._by_rank: dict[tuple[int | None, str], str] = {}
         self._is_awaited = np.zeros(0, bool)
         self._has_ended, self._was_there = np.zeros(0, bool), np.zeros(0, bool)
@@ -116,12 +117,14 @@ class RoleBook:
         return number
 
     def member(self, peer: Peer) -> int:
-        """The number of a member here; -1: there are too many."""
+        """The number of a member here; -1: there are too many, or its place is another one's since it was replaced."""
         number = self._places.get(peer.process)
         if number is not None:
             before = self._members[number]
             self._members[number] = peer if peer.rank is not None or before.rank is None else before
             return number
+        if peer.process in self._gone:
+            return -1
         self._end_same(peer)
         number = self._free_place()
         if number < 0:
@@ -136,8 +139,8 @@ class RoleBook:
         """What this rank was before has ended, also where nobody has said so: it was started again."""
         key = (peer.rank, peer.part)
         before = self._by_rank.get(key)
-        if peer.rank is not None and before is not None and before in self._places:
-            self.end(self._places[before])
+        if peer.rank is not None and before is not None:
+            self.end(before)
         self._by_rank[key] = peer.process
         while len(self._by_rank) > MEMBERS_AT_MOST:
             del self._by_rank[next(iter(self._by_rank))]
@@ -146,7 +149,11 @@ class RoleBook:
         """That of a member that has ended, of whom no open step has anything; else another one."""
         for free in np.flatnonzero(self._has_ended)[: 0 if self._waiting or self._back else _TRIES]:
             if all(len(t.values[0]) <= free or np.isnan(t.values[0, free]).all() for t in self._tables.values()):
-                self._places.pop(self._members[free].process, None)
+                gone = self._members[free].process
+                self._places.pop(gone, None)
+                self._gone[gone] = None
+                if len(self._gone) > MEMBERS_AT_MOST:
+                    del self._gone[next(iter(self._gone))]
                 return int(free)
         if len(self._members) >= MEMBERS_AT_MOST:
             return -1
@@ -157,15 +164,15 @@ class RoleBook:
         self._counts_anew = np.append(self._counts_anew, False)
         return len(self._members) - 1
 
-    def process(self, number: int) -> str:
-        """The name of a member's process."""
-        return self._members[number].process
+    def has_ended(self, process: str) -> bool:
+        """Is this no member any more, or one for which nobody waits: it has ended, or was started again?"""
+        return process not in self._places or bool(self._has_ended[self._places[process]])
 
-    def end(self, number: int) -> str:
-        """Nobody waits for this member any more. The name of its process."""
-        self._has_ended[number] = True
-        self._is_awaited[number] = False
-        return self._members[number].process
+    def end(self, process: str) -> None:
+        """Nobody waits for this process any more."""
+        if process in self._places:
+            number = self._places[process]
+            self._has_ended[number], self._is_awaited[number] = True, False
 
     def put(self, rows: Rows, members: Whole, stages: Whole, entered_s: Seconds, now_s: float) -> None:
         """Rows that have steps, in the order in which they were handed over: of two of one stage the later counts."""

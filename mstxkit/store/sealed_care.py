@@ -80,10 +80,14 @@ class SealedCare(NamedTuple):
         """Where sealed files of this host are."""
         return [*([] if self.place is None else [self.place]), self.run / layout.SEALED]
 
-    @property
     def before_ns(self) -> int:
-        """What is older than that is removed; 0: nothing is."""
-        return int(time.time_ns() - self.keep_days * _DAY_NS) if self.keep_days > 0 else 0
+        """What is older than that is removed; 0: nothing is. By who stamps the run's files: this host may be ahead."""
+        if self.keep_days <= 0:
+            return 0
+        folder = self.run / layout.SEALED
+        os.utime(folder, follow_symlinks=False)
+        now_ns = min(time.time_ns(), os.lstat(folder).st_mtime_ns)
+        return int(now_ns - self.keep_days * _DAY_NS)
 
 
 def main() -> None:
@@ -216,7 +220,7 @@ def _tidied_here(care: SealedCare, ledger: _Ledger, moved: Moved) -> None:
         here = _listed(care, [care.place])
         names = [file.name for file in here]
         # What of a process is in the run is newer than nothing that is here.
-        ledger.remove(tidying.too_old(here, care.before_ns, writers.may_write, layout.newest_of_each(names)))
+        ledger.remove(tidying.too_old(here, care.before_ns(), writers.may_write, layout.newest_of_each(names)))
         for process in sorted({layout.sealed_process(name) for name in moved.names}):
             ledger.remove(tidying.beyond(_of_process(care, process), care.quota_bytes))
     if care.host_bytes:
@@ -253,7 +257,7 @@ def _tidied_as_a_whole(care: SealedCare) -> None:
                 files = _listed(care, care.folders[-1:])
                 newest = layout.newest_of_each([file.name for file in files])
                 writers = Writers(care.run, care.live)
-                old = tidying.too_old(files, care.before_ns, writers.may_write, newest)
+                old = tidying.too_old(files, care.before_ns(), writers.may_write, newest)
                 ledger.remove(old)
                 ledger.remove(tidying.beyond([file for file in files if file not in old], care.run_bytes))
                 ledger.say()

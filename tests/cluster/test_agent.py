@@ -170,6 +170,18 @@ class TestTheClockOfTheDisk:
         assert abs(wall - mono - (wall_ns() - time.monotonic_ns())) < 50_000_000
         assert (before.head["is_off"], after.head["is_off"]) == (False, True)
 
+    def test_a_wall_clock_that_drifts_is_told_of_a_few_times_and_put_right_each_time(
+        self, place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        wall_ns, log, off_ns = time.time_ns, BatchLog(place.run, place.live), 0
+        for look in range(60):
+            off_ns = look * 10**9
+            monkeypatch.setattr(time, "time_ns", lambda off_ns=off_ns: wall_ns() + off_ns)
+            log.look_at_clock()
+
+        assert abs(log.ahead_ns[0] + off_ns) < 10**9
+        assert 0 < len(caplog.records) < 8
+
     def test_of_a_disk_that_stamps_to_whole_seconds_it_is_not_known(
         self, place: Place, monkeypatch: pytest.MonkeyPatch
     ) -> None:

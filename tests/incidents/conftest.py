@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -20,3 +21,5 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield started
     for job in jobs:
         job.end()
+    for lock in (lock for job in jobs for lock in job.locks):  # the run's disk may be gone by now
+        shutil.rmtree(lock.parent, ignore_errors=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import stat
 import time
 from pathlib import Path
@@ -118,6 +119,18 @@ def test_hosts_learn_that_nobody_was_stuck_for_as_long_as_that_was_said(run: Pat
         before = before, of_host(run, "b-2").was_quiet()  # type: ignore[assignment]
 
     assert before == ((False, True), False)
+
+
+def test_a_host_that_the_job_has_left_is_waited_for_no_more_and_one_that_is_alone_knows_it(run: Path) -> None:
+    (run / layout.NOW).mkdir()
+    counts = []
+    for number, ago_s in enumerate((86400, 100, 0)):
+        file = run / layout.NOW / f"{number}{layout.NOW_SUFFIX}"
+        file.touch()
+        os.utime(file, (time.time() - ago_s,) * 2)
+        counts.append(of_host(run).hosts())
+
+    assert counts == [1, 1, 2]
 
 
 def test_a_full_disk_leaves_no_empty_incident(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from builders.hanging import HANG_S, Job, Start, follow, go_on, watchmen
 from builders.mounts import Mount, frozen_disk, mount  # noqa: F401
 
 from mstxkit.incidents import folder
+from mstxkit.recorder import adopt
 from mstxkit.store import incidents, run_file, verdicts
 
 pytestmark = pytest.mark.timeout(120)
@@ -66,6 +67,7 @@ def test_a_rank_that_dies_as_soon_as_it_has_begun_is_told_of(tmp_path: Path) -> 
     finally:
         for process in ranks:
             lives.killed(process)
+        adopt.collect(tmp_path / "run")
 
 
 def test_of_a_job_that_was_killed_as_a_whole_the_next_one_tells_nothing(start: Start, tmp_path: Path) -> None:
@@ -90,6 +92,21 @@ def test_who_asks_for_an_incident_hides_no_hang(start: Start) -> None:
 
     assert lives.wait_until(lambda: kinds(job) == ["request", "hang"])
     assert lives.wait_until(lambda: [verdict.rank for verdict in verdicts.read(job.run)] == [0])
+
+
+def test_a_hang_whose_incident_has_made_room_for_others_is_told_of_once_and_withdrawn(start: Start) -> None:
+    job = start("goes_on", "waits", hang_s=3.0, MSTXKIT_INCIDENTS="2")
+    folder.ask(job.run)
+    assert lives.wait_until(lambda: kinds(job) == ["request"])
+    assert lives.wait_until(lambda: kinds(job) == ["request", "hang"])
+    folder.ask(job.run)
+    assert lives.wait_until(lambda: kinds(job) == ["request", "request"]), "the first stays, and the newest"
+    time.sleep(5)
+    told = [verdict.rank for verdict in verdicts.read(job.run)]
+    go_on(job)
+
+    assert told == [0]
+    assert lives.wait_until(lambda: verdicts.read(job.run)[0].withdrawn == "it went on by itself")
 
 
 def test_who_comes_to_wait_for_a_hang_later_is_no_other_one_and_who_hangs_by_himself_later_is(start: Start) -> None:

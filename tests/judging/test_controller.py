@@ -575,6 +575,39 @@ def test_of_a_host_that_was_held_up_every_step_is_judged_though_they_come_at_onc
     assert [step.step for step in job.closed] == list(range(2000))
 
 
+@pytest.mark.parametrize("is_told_of_again", [False, True], ids=["by its keeper", "by the next keeper"])
+def test_of_a_restarted_job_all_ranks_are_waited_for_whenever_it_is_said_that_those_before_have_ended(
+    job: Job, is_told_of_again: bool
+) -> None:
+    """What killed ranks left is sealed seconds after the job began anew: these have got the places of the dead."""
+    job.send({0: [row(0)], 1: [row(0)]}, 1.0, host="a")
+    job.work(30.0)
+    job.send({0: [row(1, at_s=40)], 1: [row(1, at_s=40)]}, 41.0, host="b")
+    if is_told_of_again:
+        job.send({0: [], 1: [row(0)]}, 42.0, host="a")
+    job.send({}, 43.0, host="a", ended=[0, 1])
+    for step in (2, 3):
+        for rank in (0, 1):  # the second is late
+            job.send({rank: [row(step, at_s=40.0 + 10 * step)]}, 41.0 + 10 * step + 2 * rank, host="b")
+            job.work(42.0 + 10 * step + 2 * rank)
+
+    assert [[peer.process for peer in step.members] for step in job.closed[1:]] == [["b-0-1", "b-1-1"]] * 3
+    assert job.controller.state(0).missed_rows == is_told_of_again, "what the dead one said in the end is nobody's"
+
+
+def test_nothing_more_is_awaited_of_a_host_all_of_whose_ranks_were_started_again_on_others(job: Job) -> None:
+    """As where a job is started again without a host that has failed."""
+    awaited: list[str] = []
+    for at_s, host, ranks in ((1.0, "a", (0, 1)), (1.0, "b", (2, 3)), (30.0, "c", (2,)), (30.1, "d", (3,))):
+        job.send({rank: [row(0, at_s=at_s)] for rank in ranks}, at_s, host=host)
+        awaited.append("".join(job.controller.hosts()))
+    job.work(40.0)
+    state = job.controller.state(0)
+
+    assert awaited == ["a", "ab", "abc", "acd"]
+    assert (state.hosts, state.ended) == (4, 1)
+
+
 @pytest.mark.parametrize("steps", [range(0, 4000, 7), range(4000, 0, -7)])
 def test_hostile_steps_open_no_more_tables_than_a_few(job: Job, steps: range) -> None:
     for step in steps:

@@ -39,6 +39,16 @@ def test_hosts_that_say_no_boot_id_have_clocks_of_their_own() -> None:
     assert [known.aligned_ns(taken[0], AT)[0][0] for taken in hosts if taken] == [1100, 1900]
 
 
+def test_what_comes_after_the_wall_clock_was_set_back_was_heard_then() -> None:
+    known = Directory(("here", 7))
+    for number, now_s in enumerate((9000.0, 100.0)):
+        taken = known.take(batch("one", "k", number), now_s)
+
+    assert (known.heard_s, taken and taken[0].seen_s) == (100.0, 100.0)
+    assert known.take(batch("one", "k", 0), 200.0) is None, "it came before"
+    assert known.heard_s == 100.0
+
+
 def test_a_host_that_was_started_anew_is_not_read_by_its_clock_of_before() -> None:
     known = Directory(("here", 7))
     known.take(batch("one", "before", clock=[1000, 2000, 1]), 1.0)

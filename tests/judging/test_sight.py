@@ -151,6 +151,16 @@ class Host:
         self.host, self.has_ended = host, has_ended
 
 
+def test_ranks_are_not_shown_on_hosts_that_a_restarted_job_has_left(job: ShownJob) -> None:
+    """Their files stay: another pod has another name. A rank that nobody has started again is shown as seen then."""
+    job.say(role())
+    job.stand(0, range(3), ago_s=12 * 86400.0)
+    job.stand(1, range(2))
+    where = Sight(job.run, job.run_id).look().where
+
+    assert [(place.rank, place.host) for place in where] == [(2, "node-0"), (0, "node-1"), (1, "node-1")]
+
+
 def test_a_host_is_silent_when_its_file_no_longer_changes_and_it_has_not_ended(job: ShownJob) -> None:
     hosts: Any = {f"node-{n}-0": Host(f"node-{n}", n == 2) for n in range(3)} | {"../x\0": Host("evil")}
     silences, now_s, seen = Silences(job.run), 0.0, []

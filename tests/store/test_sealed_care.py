@@ -110,6 +110,21 @@ def test_what_is_too_old_goes_but_for_the_newest_of_who_may_write_and_what_is_no
     }  # fmt: skip
 
 
+def test_a_host_whose_wall_clock_is_ahead_removes_nothing_that_is_not_too_old(
+    place: SealedPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, wall_ns = time.time(), time.time_ns
+    for days in (1, 3):
+        for number in (1, 2):
+            place.write(place.process(days, "elsewhere"), number, local=False, at_s=now - days * DAY_S)
+        place.write(place.process(days), 1, at_s=now - days * DAY_S)
+    monkeypatch.setattr(time, "time_ns", lambda: wall_ns() + 365 * DAY_S * 10**9)
+    place.take_care(keep_days=2, mb_s=0)
+
+    young = place.process(1, "elsewhere")
+    assert place.names() == ([f"{place.process(1)}.0001.mxs"], [f"{young}.0001.mxs", f"{young}.0002.mxs"])
+
+
 def test_links_and_files_of_others_are_never_removed(place: SealedPlace, tmp_path: Path) -> None:
     outside = tmp_path / f"{place.process(1)}.0001.mxs"
     outside.write_bytes(bytes(5000))
