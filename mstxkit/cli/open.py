@@ -11,6 +11,7 @@ from pathlib import Path
 import typer
 
 from ..errors import MstxkitError
+from ..store import documents
 from ._progress import progress
 
 
@@ -44,7 +45,7 @@ def open(  # named as its verb
             with server.PageServer(served, port) as serving:
                 typer.echo(f"{document['headline']['verdict']}\n{serving.url}\nCtrl-C ends it.")
                 if browser:
-                    _show(serving.url)
+                    _show(serving.url, Path(folder))
                 serving.serve_forever(poll_interval=0.2)
         except KeyboardInterrupt:
             typer.echo()
@@ -52,6 +53,11 @@ def open(  # named as its verb
             raise MstxkitError(f"127.0.0.1:{port} cannot be served: {exc.strerror or exc}") from exc
 
 
-def _show(url: str) -> None:
-    """Open the browser, where there is one; the address is printed anyway."""
-    webbrowser.open(url)
+def _show(url: str, folder: Path) -> None:
+    """Open the browser, where there is one; the address is printed anyway.
+
+    Every user of this host sees what a program was started with: it is a file of this user's alone that leads there.
+    """
+    file = folder / "open.html"
+    documents.write_file(file, f'<meta http-equiv="refresh" content="0; url={url}"><a href="{url}">Open</a>'.encode())
+    webbrowser.open(file.as_uri())

@@ -218,7 +218,7 @@ def _maps_its_file(who: Mapping[str, Any]) -> bool:
     try:
         maps = proc_files.content(f"/proc/{int(who.get('pid') or 0)}/maps", _MAPS_AT_MOST_BYTES)
         return any(line.endswith(os.fsencode(path)) for line in maps.split(b"\n"))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, OverflowError):
         return False
 
 

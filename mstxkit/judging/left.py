@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Container, Iterable, Iterator, NamedTuple
 
+from ..store.values import finite_number
 from ..store.verdicts import ALL_SLOW, COMPUTE, IMBALANCE, INPUT, JITTER, NOT_ENOUGH_EVIDENCE, Verdict
 from .evidence import RoleStep
 from .findings import Key
@@ -128,5 +129,4 @@ def _share_left(verdict: Verdict, history: RoleHistory) -> float | None:
 
 
 def _number(verdict: Verdict, name: str) -> float | None:
-    value: object = verdict.evidence.get(name)
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+    return finite_number(verdict.evidence.get(name))

@@ -247,7 +247,7 @@ def _companies(members: Sequence[Life]) -> Iterator[list[Life]]:
 
 
 def _launched_by(life: Life) -> tuple[object, ...]:
-    return ("ray",) if life.process.is_of_ray else (life.process.host, life.process.identity.get("ppid"))
+    return ("ray",) if life.process.is_of_ray else (life.process.host, small_number(life.process.identity.get("ppid")))
 
 
 def _earliest(gone: list[Life]) -> list[Life]:

@@ -93,7 +93,7 @@ def _parsed(fields: dict[str, Any]) -> UnfinishedRange:
     stage, step = fields.get("stage"), fields.get("step")
     return UnfinishedRange(
         livefile.SiteText(text_of(fields.get("name")), text_of(fields.get("domain")), own),
-        stage if isinstance(stage, str) else None,
+        text_of(stage) if isinstance(stage, str) else None,
         whole_number(fields.get("start")),
         (small_number(fields.get("track")) or 0) & records.TRACK_MAX,
         step if isinstance(step, int) and 0 <= step <= records.STEP_MAX else records.NO_STEP,

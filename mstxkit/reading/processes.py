@@ -9,7 +9,7 @@ from ..host import life, parts
 from ..store.fate import Liveness
 from ..store.livefile import CLOCKS, COUNTERS, Anchor, BankCopy, Slot, Texts
 from ..store.records import RECORD_BYTES
-from ..store.values import list_of, small_number, table_of, text_of, whole_number
+from ..store.values import finite_number, list_of, small_number, table_of, text_of, whole_number
 from .align import Clock, anchor_of, wall_offset
 
 # How a process ended: it said so itself; it went on to another program, or went away in order; it was killed; nobody
@@ -138,8 +138,7 @@ class Process:
 
     def _learn_clock(self, clock: dict[str, Any]) -> None:
         self.clock_kind = whole_number(clock.get("kind")) or self.clock_kind
-        rate = clock.get("ticks_per_ns")
-        self.ticks_per_ns = float(rate) if isinstance(rate, (int, float)) and rate else self.ticks_per_ns
+        self.ticks_per_ns = finite_number(clock.get("ticks_per_ns")) or self.ticks_per_ns
         self.anchors.update(filter(None, map(anchor_of, list_of(clock.get("anchors")))))
 
     def learn_end(self, meta: dict[str, Any]) -> None:

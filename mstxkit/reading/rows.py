@@ -284,7 +284,7 @@ class Blocks:
 
     def _payload(self, ref: BlockRef) -> segment.Payload:
         sizes = [ref.meta.get(name) for name in ("records", "attributes", "text_bytes")]
-        if not all(isinstance(size, int) and 0 <= size < 1 << 40 for size in sizes):
+        if not all(type(size) is int and 0 <= size < 1 << 40 for size in sizes):
             raise FormatError("a block that does not say how much it holds")
         rows, attribute_count, text_bytes = sizes
         expected = text_bytes + records.RECORD_BYTES * (rows + attribute_count)  # type: ignore[operator]

@@ -18,6 +18,7 @@ from ..errors import FormatError, MstxkitError, NewerVersionError
 from ..host import identity, life
 from ..store import documents, layout, livefile, process_pointer, run_file, sealed_place, segment
 from ..store.block_index import Indexed
+from ..store.values import whole_number
 from . import blocks, live
 from .sealed import SealedFiles, cut_torn_end, files_of
 
@@ -272,9 +273,8 @@ def _sealed_before(folders: list[Path], name: str) -> tuple[dict[int, int], bool
             continue
         for part in _scanned(data):
             if isinstance(part, segment.Block):
-                bank = int(part.meta.get("bank", 0))
-                held = sum(int(part.meta.get(kind, 0)) for kind in ("records", "attributes"))
-                banks[bank] = max(held, banks.get(bank, 0))
+                bank, *held_of = (whole_number(part.meta.get(name)) for name in ("bank", "records", "attributes"))
+                banks[bank] = max(sum(held_of), banks.get(bank, 0))
                 has_ended |= part.kind == segment.END
             elif part.offset + part.size == len(data) and part.reason.startswith("file ends inside"):
                 cut_torn_end(path, part.offset)

@@ -265,7 +265,7 @@ class Recorder:
 
 
 def checked(limits: RecorderLimits) -> RecorderLimits:
-    """The same.
+    """The same, with a live folder that is absolute.
 
     Raises:
         SettingError: one of them cannot be.
@@ -288,6 +288,9 @@ def checked(limits: RecorderLimits) -> RecorderLimits:
         if not isinstance(value, (int, float)) or not 0 <= value <= 1e6:
             raise SettingError(field, repr(value), "a number from 0 to 1000000 is needed")
     local_place.given_in(limits.sealed, "sealed")
-    if limits.live_folder is not None and not isinstance(limits.live_folder, (str, os.PathLike)):
+    if limits.live_folder is None:
+        return limits
+    if not isinstance(limits.live_folder, (str, os.PathLike)):
         raise SettingError("live_folder", repr(limits.live_folder), "a folder is needed")
-    return limits
+    # Once and for all: the program may go to another folder, and who seals what it leaves is in another one.
+    return limits._replace(live_folder=os.path.abspath(limits.live_folder))

@@ -20,6 +20,7 @@ from ..errors import MstxkitError
 from ..host import folders, life
 from . import documents, local_place, session_file
 from .layout import PROFILES, SESSION_FILE
+from .values import text_of
 
 _PIECE_BYTES = 1 << 22
 ROOM_BYTES = 64 << 20  # stays free on the run's disk
@@ -114,7 +115,7 @@ class _Move:
 
     def _into_request(self) -> None:
         document, output = self._document, self._document.get("output")
-        is_for_tools = document.get("state") == session_file.RECORDED and document.get("request")
+        is_for_tools = document.get("state") == session_file.RECORDED and text_of(document.get("request"))
         if not is_for_tools or not isinstance(output, str) or "/" in output or output in ("", ".", ".."):
             return
         is_only = document.get("is_only_window") is not False

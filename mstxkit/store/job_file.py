@@ -7,13 +7,12 @@ rights may have written it, so what is no number or text is left out, and everyt
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any, Mapping, NamedTuple
 
 from . import documents, layout
 from .documents import FORMAT, Unusable
-from .values import list_of, small_number, table_of, text_of, whole_number
+from .values import finite_number, list_of, small_number, table_of, text_of, whole_number
 
 ROLES_AT_MOST, STAGES_AT_MOST, LATE_AT_MOST, SILENT_AT_MOST, NOTES_AT_MOST = 64, 64, 8, 16, 8
 _NAME_AT_MOST, _NOTE_AT_MOST = 200, 400
@@ -148,7 +147,7 @@ def _state_of(fields: Mapping[str, Any]) -> JobState:
         fields.get("is_final") is True,
         tuple(text_of(note)[:_NOTE_AT_MOST] for note in list_of(fields.get("notes"))[:NOTES_AT_MOST]),
         {name: _position_of(at) for name, at in table_of(fields.get("read")).items()},
-        {boot: whole_number(ns) for boot, ns in table_of(fields.get("clocks")).items()},
+        {text_of(boot): whole_number(ns) for boot, ns in table_of(fields.get("clocks")).items()},
     )  # fmt: skip
 
 
@@ -189,5 +188,5 @@ def _name(value: Any) -> str:
 
 def _number(value: Any) -> float | None:
     """From 0 on, finite."""
-    is_number = type(value) in (int, float) and abs(value) < 1e18 and math.isfinite(value) and value >= 0
-    return float(value) if is_number else None
+    number = finite_number(value)
+    return number if number is not None and 0 <= number < 1e18 else None

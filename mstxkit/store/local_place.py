@@ -81,12 +81,12 @@ def root_named_by(document: dict[str, Any], below: tuple[str, ...], run_id: str)
         return None
     root = Path(*folder.parts[: -len(below)])
     is_ours = root == root_of(root.parents[2], run_id) if len(root.parts) > 3 else False
-    return root if is_ours and os.path.realpath(folder) == str(folder) and is_own(folder) else None
+    return root if is_ours and is_own(folder) else None
 
 
 def is_own(folder: Path) -> bool:
-    """Does it belong to this user?"""
+    """Does it belong to this user, with no link on the way to it? False also of what can be no path."""
     try:
-        return os.lstat(folder).st_uid == os.geteuid()
-    except OSError:
+        return os.path.realpath(folder) == str(folder) and os.lstat(folder).st_uid == os.geteuid()
+    except (OSError, ValueError):
         return False

@@ -9,6 +9,7 @@ from typing import Any, Iterable, Mapping
 from ..errors import FormatError
 from ..host import folders
 from . import documents, layout
+from .values import text_of
 
 FORMAT, LIMIT_BYTES, _NAME_CHARACTERS = 1, 1 << 20, 200
 FIELDS = ("framework", "path", "state", "reason", "detail", "tier")
@@ -35,7 +36,7 @@ def parse(raw: bytes) -> list[tuple[str, ...]]:
     """
     try:
         targets = json.loads(raw)["targets"]
-        return [tuple(str(target.get(field, "")) for field in FIELDS) for target in targets]
+        return [tuple(_text(target.get(field, "")) for field in FIELDS) for target in targets]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
         raise FormatError(f"the record of patches cannot be read: {exc}") from None
 
@@ -48,6 +49,10 @@ def parse_settings(raw: bytes) -> dict[str, str]:
     """
     try:
         settings = json.loads(raw).get("settings", {}).items()
-        return {name[:_NAME_CHARACTERS]: str(value)[:_NAME_CHARACTERS] for name, value in settings}
+        return {_text(name)[:_NAME_CHARACTERS]: _text(value)[:_NAME_CHARACTERS] for name, value in settings}
     except (ValueError, TypeError, AttributeError, RecursionError) as exc:
         raise FormatError(f"the record of patches cannot be read: {exc}") from None
+
+
+def _text(value: Any) -> str:
+    return text_of(str(value))

@@ -17,6 +17,7 @@ from ..errors import ConfigError
 from ..host import identity
 from . import documents, layout
 from .documents import FORMAT, LIMIT_BYTES, Unusable
+from .values import whole_number
 
 QUEUED, ARMED, RUNNING, DRAINING = OPEN_STATES = ("queued", "armed", "running", "draining")
 DONE, CANCELLED, EXPIRED, REFUSED, FAILED = END_STATES = ("done", "cancelled", "expired", "refused", "failed")
@@ -168,7 +169,8 @@ def read(file: Path, run_id: str, is_private: bool = False) -> Acknowledgement |
         return None
     if not all(isinstance(fields.get(field), kind) for field, kind in _TYPES.items()):
         raise Unusable(file, "lacks a field of an acknowledgement")
-    ack = Acknowledgement(**{field: fields[field] for field in _TYPES})
+    written_ns = whole_number(fields["written_ns"])
+    ack = Acknowledgement(**{**{field: fields[field] for field in _TYPES}, "written_ns": written_ns})
     return ack if (ack.rank, ack.role) == layout.ack_of(file.name) else None
 
 

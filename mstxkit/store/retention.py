@@ -87,7 +87,7 @@ def _kept(run: Path, session: RecordedSession, root: Path | None) -> _Kept | Non
     else:
         parts = layout.data_parts(below, text_of(about.get("output")), text_of(document.get("request")))
         path = run.joinpath(layout.PROFILES, *parts) if parts is not None and stored is None else None
-    if path is None or not path.exists() or os.path.realpath(path) != str(path) or _is_parsed_now(run, session):
+    if path is None or not os.path.exists(path) or os.path.realpath(path) != str(path) or _is_parsed_now(run, session):
         return None
     return _Kept(session, path, size_below(path))
 

@@ -61,9 +61,8 @@ def _believed(record: care_record.CareRecord, run_id: str) -> Path | None:
     if record.host != identity.host() or not folder.is_absolute() or len(folder.parts) < 5:
         return None
     is_its_place = folder == local_place.root_of(folder.parents[3], run_id) / FOLDER
-    if not is_its_place or os.path.realpath(folder) != str(folder) or not local_place.is_own(folder):
-        return None
-    return folder if token_of(folder) == record.token else None
+    is_believed = is_its_place and local_place.is_own(folder) and token_of(folder) == record.token
+    return folder if is_believed else None
 
 
 def names_in(folder: Path) -> list[str]:

@@ -203,7 +203,8 @@ def place_in_request(run: Path, folder: Path, document: dict[str, Any], is_only_
     """The folder of its request for a session's data, made or checked. Raises: OSError, CaptureError."""
     nth = sum(name <= folder.name for name in os.listdir(folder.parent))
     place, step = run, small_number(document.get("step"))
-    for part in layout.request_parts(document["request"], document["stage"], step, nth, is_only_window):
+    request, stage = (text_of(document.get(key)) for key in ("request", "stage"))
+    for part in layout.request_parts(request, stage, step, nth, is_only_window):
         place /= part
         folders.make_folder(place)
     return place

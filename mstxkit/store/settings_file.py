@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from pathlib import Path
 from typing import Any, Mapping, NamedTuple
@@ -15,7 +14,7 @@ from ..errors import CaptureError, MstxkitError
 from ..host import folders
 from . import documents, layout
 from .documents import FORMAT, Unusable
-from .values import small_number, table_of, text_of
+from .values import finite_number, small_number, table_of, text_of
 
 VALUES_AT_MOST, FIGURES_AT_MOST, NAME_AT_MOST = 256, 4096, 300
 _WITHIN_S = 10.0
@@ -112,8 +111,5 @@ def figures_of(fields: Mapping[str, Any]) -> Figures:
 
 def _numbers(values: Any, at_most: int) -> dict[str, float]:
     kept = list(table_of(values).items())[:at_most]
-    return {
-        text_of(name)[:NAME_AT_MOST]: float(value)
-        for name, value in kept
-        if type(value) in (int, float) and math.isfinite(value)
-    }
+    numbers = ((text_of(name)[:NAME_AT_MOST], finite_number(value)) for name, value in kept)
+    return {name: number for name, number in numbers if number is not None}

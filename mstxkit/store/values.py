@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
+# With room for what is made of them: a time in other units, a sum.
+_FINITE_AT_MOST = 1e150
+
 
 def whole_number(value: Any) -> int:
     """A number from 0 to 2^63 - 1; 0 for anything else."""
@@ -13,6 +16,12 @@ def whole_number(value: Any) -> int:
 def small_number(value: Any) -> int | None:
     """A number from 0 to 2^31 - 1; None for anything else."""
     return int(value) if isinstance(value, int) and 0 <= value < 1 << 31 else None
+
+
+def finite_number(value: Any) -> float | None:
+    """A number that a float holds with room to spare; None for anything else: JSON has infinite and endless ones."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and abs(value) < _FINITE_AT_MOST else None
 
 
 def text_of(value: Any) -> str:

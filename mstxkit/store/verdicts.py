@@ -7,13 +7,12 @@ Anybody with this user's rights may have written there: what is no verdict is le
 from __future__ import annotations
 
 import json
-import math
 import os
 from pathlib import Path
 from typing import Any, Iterable, Mapping, NamedTuple
 
 from . import documents, judge_files, layout
-from .values import small_number, table_of, text_of, whole_number
+from .values import finite_number, small_number, table_of, text_of, whole_number
 
 KINDS = (
     "compute", "input", "communication", "link", "imbalance", "jitter", "hang", "all_slow", "not_enough_evidence",
@@ -84,8 +83,8 @@ class Verdict(NamedTuple):
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Verdict | None:
         """Of the JSON of a line; None where it is none."""
-        kind, id = fields.get("kind"), fields.get("id")
-        if kind not in KINDS or not isinstance(id, str) or not id:
+        kind, id = fields.get("kind"), text_of(fields.get("id"))[:_TEXT_AT_MOST]
+        if kind not in KINDS or not id:
             return None
         texts: dict[str, Any] = {
             name: text_of(fields.get(name))[:_TEXT_AT_MOST]
@@ -95,7 +94,7 @@ class Verdict(NamedTuple):
         group = fields.get("group")
         ranks = [small_number(rank) for rank in group] if isinstance(group, list) else []
         return cls(
-            id=id[:_TEXT_AT_MOST], time_ns=whole_number(fields.get("time_ns")), step=small_number(fields.get("step")),
+            id=id, time_ns=whole_number(fields.get("time_ns")), step=small_number(fields.get("step")),
             kind=kind, stage=text_of(fields.get("stage"))[:_TEXT_AT_MOST] or None,
             rank=small_number(fields.get("rank")), evidence=_plain(table_of(fields.get("evidence"))),
             since_step=small_number(fields.get("since_step")), group=tuple(rank for rank in ranks if rank is not None),
@@ -108,15 +107,16 @@ _RATIOS = ("impact_ratio", "coverage_ratio", "recurrence_ratio", "confidence")
 
 
 def _ratio(value: Any) -> float:
-    is_number = type(value) in (int, float) and math.isfinite(value)
-    return min(1.0, max(0.0, float(value))) if is_number else 0.0
+    return min(1.0, max(0.0, finite_number(value) or 0.0))
 
 
 def _plain(evidence: Mapping[str, Any]) -> dict[str, Any]:
     """Numbers and texts by name; what else there is as text."""
     kept = list(evidence.items())[:_EVIDENCE_AT_MOST]
     return {
-        str(name)[:100]: value if type(value) in (int, float, bool) else text_of(value)[:_TEXT_AT_MOST]
+        text_of(name)[:100]: value
+        if isinstance(value, bool) or finite_number(value) is not None
+        else text_of(value)[:_TEXT_AT_MOST]
         for name, value in kept
     }
 

@@ -19,7 +19,6 @@ CONTENT = "text/plain; version=0.0.4; charset=utf-8"
 CONNECTIONS_AT_MOST, CONNECTION_S = 8, 5.0
 # How many ports after a taken one are tried before any that is free is taken.
 _MORE_PORTS = 16
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class _Server(ThreadingHTTPServer):
@@ -103,10 +102,10 @@ class _PageRequest(BaseHTTPRequestHandler):
         return scheme.lower() == "bearer" and same
 
     def _is_meant_for_here(self) -> bool:
-        """A page in a browser may have a name of its own lead to loopback: it still says that name."""
+        """A page in a browser may have a name of its own lead to loopback, 127.evil.example say: it still says that."""
         host = self.headers.get("Host", "localhost").lower()
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
-        return name.strip("[]") in _LOOPBACK or name.startswith("127.")
+        return Address(name.strip("[]"), 0).is_loopback
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: who scrapes is nobody's news, and headers are nobody's business."""

@@ -9,6 +9,7 @@ Source: OTLP 1.x over HTTP: POST of an `ExportTraceServiceRequest` to `/v1/trace
 from __future__ import annotations
 
 import os
+import re
 import threading
 import urllib.error
 import urllib.parse
@@ -25,6 +26,8 @@ WAITING_AT_MOST, AT_ONCE = 4_096, 512
 _EVERY_S, _ANSWERS_WITHIN_S, _CLOSES_WITHIN_S = 1.0, 5.0, 2.0
 _PAUSE_AT_MOST_S = 30.0
 _TRY_AGAIN = (408, 429, 500, 502, 503, 504)
+# Source: RFC 9110, 5.6.2, `token`.
+_NAME = re.compile(r"[!#$%&'*+.^_`|~\w-]+", re.ASCII)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -127,6 +130,13 @@ class OtlpSender:
 
 
 def _headers() -> dict[str, str]:
-    """Source: the specification of OTEL_EXPORTER_OTLP_HEADERS: `key=value,key=value`, percent-encoded."""
+    """Source: the specification of OTEL_EXPORTER_OTLP_HEADERS: `key=value,key=value`, percent-encoded.
+
+    Raises:
+        ValueError: it is none; http.client's own words would have the key in them, for all to see.
+    """
     pairs = (part.split("=", 1) for part in os.environ.get(KEYS, "").split(",") if "=" in part)
-    return {key.strip(): urllib.parse.unquote(value.strip()) for key, value in pairs}
+    headers = {key.strip(): urllib.parse.unquote(value).strip() for key, value in pairs}
+    if not all(_NAME.fullmatch(name) and value.isprintable() for name, value in headers.items()):
+        raise ValueError(f"{KEYS} is no list of headers: key=value,key=value is needed, percent-encoded")
+    return headers

@@ -230,6 +230,15 @@ def test_what_others_wrote_drives_no_terminal(run: Path) -> None:
     assert "\x07" not in output
 
 
+@pytest.mark.parametrize("number", [10**400, -1], ids=["long", "low"])
+def test_a_rank_whose_time_cannot_be_is_shown_all_the_same(run: Path, number: int) -> None:
+    file = run / "control" / "acks" / "rank1.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "host": "elsewhere", "written_ns": number}))
+
+    assert [rank["written_ns"] for rank in told(run)["ranks"] if rank["rank"] == 1] == [0]
+    assert status(run).exit_code == 0
+
+
 def test_status_needs_no_torch(run: Path) -> None:
     left(run)
     script = (

@@ -42,6 +42,27 @@ def test_it_can_be_wanted_somewhere_else(run: Path, tmp_path: Path) -> None:
     assert lives.ended(run) == {"recorded": 1}
 
 
+@pytest.mark.parametrize("by", ["argument", "variable"])
+def test_a_relative_one_is_where_the_program_was_when_it_began(run: Path, tmp_path: Path, by: str) -> None:
+    """It goes to another folder, and is killed: who seals what it leaves finds it."""
+    lives.run(
+        """
+        import os, signal, sys, mstxkit
+        os.chdir(sys.argv[2])
+        mstxkit.capture(sys.argv[1], **({"live_folder": "mine"} if sys.argv[3] == "argument" else {}))
+        os.chdir("/")
+        with mstxkit.mstx_range("recorded"):
+            pass
+        os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        run, tmp_path, by, status=-9, MSTXKIT_LIVE_FOLDER="mine" if by == "variable" else "",
+    )  # fmt: skip
+    adopt.collect(run)
+
+    assert lives.ended(run) == {"recorded": 1}
+    assert not lives.live_folder(run, str(tmp_path / "mine")).exists()
+
+
 def test_a_wanted_folder_that_is_too_small_is_refused_with_its_name(run: Path, mount: Mount) -> None:
     small = mount("small", "size=1m")
     with pytest.raises(CaptureError, match=rf"no room for a live file of .* KiB .{small}: No space left on device"):

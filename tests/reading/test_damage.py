@@ -159,6 +159,34 @@ def test_any_meta_with_good_checksums_never_raises(run: Path, meta: Any, kind: i
     read(run)
 
 
+@pytest.mark.parametrize("odd", [
+    {"clock": {"ticks_per_ns": 10**400}}, {"records": True}, {"identity": {"pid": 1, "ppid": []}},
+], ids=["rate", "size", "parent"])  # fmt: skip
+def test_values_of_another_kind_in_a_whole_meta_never_raise(run: Path, odd: dict[str, Any]) -> None:
+    process = small_process(run)
+    sizes = {"bank": 9, "origin": 0, "records": 1, "attributes": 0, "text_bytes": 0, "codec": "zlib"}
+    block = segment.pack_block(segment.RECORDS, {**process.meta(), **sizes, **odd}, zlib.compress(bytes(24)))
+    (run / "sealed" / "h-1-a.0000.mxs").write_bytes(segment.file_header() + block)
+    process.seal(*banks(), ended=None)
+
+    assert {row[0] for row in read(run)[1]} >= {"a", "b"}
+
+
+def test_names_that_no_encoder_takes_are_shown_as_escapes(run: Path) -> None:
+    inside = [{"name": "n", "stage": "s\ud800", "start": 5, "track": 0, "depth": 0}]
+    process = small_process(run)
+    process.seal(*banks(), ended="killed", inside=inside)
+    (run / "patches").mkdir()
+    fields = dict.fromkeys(("framework", "path", "state", "reason", "detail", "tier"), "x\udcff")
+    (run / "patches" / f"{process.name}.json").write_text(
+        json.dumps({"format": 1, "targets": [fields], "settings": {}})
+    )
+    opened, _ = read(run)
+
+    assert opened.open_ranges()["stage"].to_list() == ["s\\ud800"]
+    assert set(opened.patches()["reason"].to_list()) == {"x\\udcff"}
+
+
 @pytest.mark.parametrize("text", ["[]", "5", "{", "", "\x00", "[" * 100_000, '{"path": 5}'])
 def test_a_pointer_that_is_none_is_damage(run: Path, text: str) -> None:
     (run / "live" / "h-1-a.json").write_text(text)

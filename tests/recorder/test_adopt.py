@@ -251,6 +251,22 @@ def test_a_pointer_that_is_none_is_passed_over(run: Path, text: str) -> None:
     assert [one.records for one in adopt.collect(run)] == [3]
 
 
+@pytest.mark.parametrize("odd", [float("inf"), 10**400, [], "x"], ids=["inf", "long", "list", "text"])
+def test_numbers_that_are_none_keep_nobody_from_being_sealed(run: Path, odd: Any) -> None:
+    """In a pointer, and in what is sealed of another process already."""
+    path = left_by(run, *two_banks(), pid=300, pointer={"life": f"{run.parent}/shm/{RUN_ID}/x.life"})
+    pointer = run / "live" / f"{path.stem}.json"
+    (path.parent / "x.life").touch()
+    pointer.write_text(json.dumps({**json.loads(pointer.read_text()), "pid": odd}))
+    process = ProcessFiles(run)
+    meta = {**process.meta(), "bank": odd, "records": odd, "attributes": odd, "codec": "zlib", "text_bytes": 0}
+    block = segment.pack_block(segment.RECORDS, meta, b"")
+    (run / "sealed" / f"{process.name}.0000.mxs").write_bytes(segment.file_header() + block)
+    left_by(run, *two_banks())
+
+    assert [one.records for one in adopt.collect(run) if one.name == process.name] == [3]
+
+
 def test_told_to_leave_off_it_leaves_the_rest_to_the_next_call(run: Path) -> None:
     left_by(run, *two_banks())
     left_by(run, BankFiles(seq=1).range("c", 1, 2), pid=200)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -77,3 +78,12 @@ def test_where_nobody_reads_ahead_any_more_who_asks_reads(host: Host) -> None:
     host.now_s += 2.0
 
     assert host.here.values() == {"x": 2.0}
+
+
+@pytest.mark.parametrize("number", [10**400, float("inf"), True, "1"], ids=["long", "inf", "flag", "text"])
+def test_what_is_no_figure_is_left_out_and_never_an_error_of_the_training_that_asks(host: Host, number: Any) -> None:
+    host.says(number)
+    host.here.values()
+    host.here.read_ahead()
+
+    assert host.here.values() == {}

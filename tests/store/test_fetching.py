@@ -196,6 +196,27 @@ def test_no_place_that_a_session_names_is_believed(place: Place, stored: Any) ->
     assert local_place.root_named_by({"stored": stored}, ("a", "b", "c", "d"), place.run_id) is None
 
 
+@pytest.mark.parametrize("disk", ["/a\0b", "/\ud800", "/" + "x" * 300])
+def test_a_place_that_can_be_no_path_is_not_believed_either(place: Place, disk: str) -> None:
+    below = ("a", "b", "c", "d")
+    stored = {"host": identity.host(), "folder": str(local_place.root_of(Path(disk), place.run_id).joinpath(*below))}
+
+    assert local_place.root_named_by({"stored": stored}, below, place.run_id) is None
+
+
+@pytest.mark.parametrize("odd", [{"request": 7}, {"request": ["x"]}, {"stage": None}, {"output": "x" * 300}])
+def test_what_somebody_else_wrote_of_a_session_keeps_no_other_from_being_moved(place: Place, odd: Any) -> None:
+    first, second = place.record(0), place.record(1)
+    told = place.told(first)
+    (first.folder / "session.json").write_text(json.dumps({**told, **odd}))
+    done = place.fetch()
+    retention.make_room(place.run, place.run_id, 1)
+
+    assert len(done) == 2
+    assert place.told(second)["stored"] is None
+    assert content(place.data(second))
+
+
 def test_the_place_of_a_real_one_is(place: Place) -> None:
     file = place.record()
     below = file.folder.relative_to(place.run / "profiles").parts

@@ -17,7 +17,7 @@ from builders.mounts import mount
 
 import mstxkit
 from mstxkit.host import life
-from mstxkit.store import documents, fetching, layout, moving, sealed_place
+from mstxkit.store import documents, fetching, layout, local_place, moving, sealed_place
 from mstxkit.store.fetching import Pace
 
 __all__ = ["mount"]
@@ -180,6 +180,16 @@ def test_a_record_that_names_any_folder_is_not_believed(place: SealedPlace, fold
     )
 
     assert sealed_place.on_this_host(place.run, place.run_id) == []
+
+
+def test_a_record_of_what_can_be_no_path_keeps_nobody_from_opening_the_run(place: SealedPlace) -> None:
+    """Nor from sealing what a killed process left, which asks for these places as well."""
+    (record,) = place.records().values()
+    folder = local_place.root_of(Path("/a\0b"), place.run_id) / sealed_place.FOLDER
+    content = care_record_json(record._replace(folder=str(folder)), place.run_id)
+    documents.replace_file(place.run / layout.CARE / f"{record.host}-other.json", content)
+
+    assert sealed_place.on_this_host(place.run, place.run_id) == [place.here]
 
 
 def care_record_json(record: Any, run_id: str) -> bytes:

@@ -63,6 +63,22 @@ def test_no_line_makes_a_reader_fail(fields: dict[str, Any]) -> None:
     assert read is None or Verdict.read(json.loads(read.line())) == read
 
 
+@pytest.mark.parametrize("number", [10**400, -(10**400), float("inf"), float("nan")], ids=["long", "low", "inf", "nan"])
+def test_numbers_that_no_float_holds_are_none(tmp_path: Path, number: Any) -> None:
+    """JSON has them. A judge that takes over goes by such evidence, and a report puts it into words."""
+    about = {**SLOW._asdict(), "impact_ratio": number, "evidence": {"usual_s": number, "late_s": 0.2}}
+    (read,) = verdicts.read(written(tmp_path, json.dumps(about).encode()))
+
+    assert (read.impact_ratio, read.evidence["late_s"]) == (0.0, 0.2)
+    assert isinstance(read.evidence["usual_s"], str)
+
+
+def test_names_that_no_encoder_takes_are_written_as_escapes(tmp_path: Path) -> None:
+    (read,) = verdicts.read(written(tmp_path, SLOW._replace(id="\ud800", evidence={"\ud800": 1}).line()))
+
+    assert (read.id, dict(read.evidence)) == ("\\ud800", {"\\ud800": 1})
+
+
 @pytest.mark.parametrize("kind", verdicts.KINDS)
 def test_only_missing_evidence_blames_nobody(kind: str) -> None:
     assert SLOW._replace(kind=kind).is_blaming == (kind != "not_enough_evidence")

@@ -80,11 +80,16 @@ def test_with_the_token_it_is(serve: Serve) -> None:
     assert get(serve(token="secret"), Authorization="Bearer secret") == (200, PAGE)
 
 
-def test_a_page_in_a_browser_that_calls_loopback_by_a_name_of_its_own_sees_nothing(serve: Serve) -> None:
+@pytest.mark.parametrize("host", ["evil.example", "127.evil.example", "127.0.0.1.evil.example:9464", "127.", "[::]"])
+def test_a_page_in_a_browser_that_calls_loopback_by_a_name_of_its_own_sees_nothing(serve: Serve, host: str) -> None:
+    assert get(serve(), Host=host) == (403, b"this is served on loopback only\n")
+
+
+def test_whoever_calls_loopback_by_its_own_names_sees_the_page(serve: Serve) -> None:
     served = serve()
 
-    assert get(served, Host="evil.example")[0] == 403
     assert get(served, Host=f"localhost:{served.address.port}")[0] == 200
+    assert get(served, Host=f"127.1.2.3:{served.address.port}")[0] == 200
     assert get(served, Host="[::1]")[0] == 200
 
 

@@ -250,6 +250,37 @@ def test_a_key_comes_from_the_environment(collector: Collector, hurried: None, m
     assert collector.headers[0]["X-Tenant"] == "t"
 
 
+@pytest.mark.parametrize("given", [
+    "authorization=Bearer%20s3cret%0Ax", "Authorization: Bearer s3cret==", "x-key=%00s3cret", "x s3cret=1",
+])  # fmt: skip
+def test_headers_that_are_none_are_told_of_without_the_key(
+    collector: Collector, hurried: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, given: str
+) -> None:
+    """What http.client says of them has the key in it, and what is said here stands in the run and in `mstxkit top`."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", given)
+    job = ShownJob(tmp_path)
+    outlets = Outlets(job.run, job.run_id, checked(f"otlp:{collector.url}"))
+    outlets.judged([role()], [])
+    until(lambda: bool(outlets.notes()))
+    notes = outlets.notes()
+    outlets.close()
+
+    assert notes[0].startswith("otlp: OTEL_EXPORTER_OTLP_HEADERS is no list of headers")
+    assert "s3cret" not in str(notes)
+    assert not collector.requests
+
+
+def test_the_end_of_the_line_behind_a_key_is_not_sent(
+    collector: Collector, hurried: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20abc%0A")
+    sender = OtlpSender(collector.url, RESOURCE)
+    sender.put(otlp_spans.of_role("0" * 32, role()))
+    sender.close()
+
+    assert collector.headers[0]["Authorization"] == "Bearer abc"
+
+
 def test_hostile_names_and_numbers_are_spans_all_the_same(collector: Collector, hurried: None) -> None:
     sender = OtlpSender(f"{collector.url}/v1/traces", RESOURCE)
     sender.put(otlp_spans.of_role("r", role(HOSTILE, stages=(HOSTILE, "", "x" * 10_000), wait_ratio=float("inf"))))

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Callable, Iterator
@@ -156,6 +157,28 @@ def test_the_verb_says_where_it_is_and_ends_by_ctrl_c_or_with_its_terminal(
     assert lines[1].startswith("http://127.0.0.1:")
     assert process.returncode == 0, errors
     assert errors == ""
+
+
+def test_no_other_user_of_the_host_sees_the_secret_in_what_the_browser_is_started_with(
+    run: Path, tmp_path: Path
+) -> None:
+    script, words, page = (tmp_path / name for name in ("browser", "words", "page"))
+    script.write_text(f'#!/bin/sh\ncp "${{1#file://}}" {page}\necho "$@" >{words}.part\nmv {words}.part {words}\n')
+    script.chmod(0o700)
+    command = [sys.executable, "-m", "mstxkit", "open", str(run)]
+    environment = {**os.environ, "BROWSER": f"{script} %s", "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    address = [process.stdout.readline() for _ in range(3)][1].strip()
+    until = time.monotonic() + 30
+    while not words.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+
+    assert address.startswith("http://127.0.0.1:")
+    assert address.split("/")[3] not in words.read_text()
+    assert f"url={address}" in page.read_text()
 
 
 def test_how_far_the_trace_has_come_is_shown_the_first_time(run: Path, tmp_path: Path) -> None:
