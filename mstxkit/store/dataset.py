@@ -78,12 +78,18 @@ def batches(
     """All batches of a run, or of one host, by host and number.
 
     Args:
-        unusable: A manifest that cannot be read, or is none of this run, is added here.
+        unusable: What cannot be read, a manifest or the folder, or is none of this run, is added here.
 
     Raises:
         Unusable: there is one, and no such list.
     """
-    names = documents.names_in(run / FOLDER, MANIFEST_SUFFIX)
+    try:
+        names = documents.listed(run / FOLDER, MANIFEST_SUFFIX)
+    except OSError as exc:
+        names, wrong = [], Unusable(run / FOLDER, f"cannot be listed: {exc.strerror}")
+        if unusable is None:
+            raise wrong from None
+        unusable.append(wrong)
     matches = [match for name in names if (match := _NAME.fullmatch(name)) and host in (None, match[1])]
     for match in sorted(matches, key=lambda match: (match[1], int(match[2]))):
         try:

@@ -59,10 +59,22 @@ def open_folder(path: str | os.PathLike[str], is_private: bool = False) -> int:
 
 
 def names_in(path: str | os.PathLike[str], suffix: str = "") -> list[str]:
-    """The names in a folder that end in `suffix`, sorted; of what is no folder, or a link to one, there are none."""
+    """As `listed`; of what cannot be listed, is no folder, or a link to one, there are none."""
+    try:
+        return listed(path, suffix)
+    except OSError:
+        return []
+
+
+def listed(path: str | os.PathLike[str], suffix: str = "") -> list[str]:
+    """The names in a folder that end in `suffix`, sorted, for who removes something by what is there.
+
+    Raises:
+        OSError: it cannot be listed, is no folder, or a link to one. One that is not there holds nothing.
+    """
     try:
         descriptor = open_folder(path)
-    except OSError:
+    except FileNotFoundError:
         return []
     try:
         return sorted(name for name in os.listdir(descriptor) if name.endswith(suffix))

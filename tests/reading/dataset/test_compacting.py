@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.cut_short import stale_once
 from builders.judged_runs import INPUT, recorded, stage_times
 from builders.run_files import RUN_ID, WALL_OFFSET_NS, BankFiles, ProcessFiles, anchor, new_run
 
@@ -242,6 +244,22 @@ def test_what_a_killed_one_was_writing_goes_with_the_next(tmp_path: Path) -> Non
 
     assert not left.exists()
     assert sum(shares) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("count", range(6))
+def test_where_manifests_cannot_be_listed_for_a_moment_nothing_is_lost(
+    tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files without a manifest are removed: those may be all that is left of the run."""
+    run = varied(tmp_path / "run")
+    compacting.compact(run, remove=True)
+    bank = BankFiles(seq=9).range("gen", 0, 5, stage="generate", own=True, step=0)
+    ProcessFiles(run, 900, rank=0, role="rollout").seal(bank)
+    before = tables(run)
+    with stale_once(monkeypatch, run / dataset.FOLDER, count), suppress(MstxkitError):
+        compacting.compact(run, remove=True)
+
+    same(before, tables(run))
 
 
 def test_a_disk_that_is_full_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
