@@ -16,9 +16,10 @@ from ...errors import ReadError
 from ...host import folders
 from ...store import dataset, documents, layout, parquet, run_file
 from ...store.dataset import DAYS, MARKS, RANGES, SUMMARIES, CompactedBatch
-from .. import live, places
-from ..folder import Folder, run_id
-from ..processes import ENDED, KILLED, LEFT, Process, Processes
+from ...store.moving import announced_by
+from .. import places
+from ..folder import run_id
+from ..processes import ENDED, KILLED, LEFT, Process
 from ..run import Run
 from . import summaries
 
@@ -131,9 +132,8 @@ def _todo(run: Path, own_id: str) -> dict[str, list[str]]:
 
 def _of_running(run: Path, names: Iterable[str]) -> set[str]:
     """Sealed files of processes that have something live still, and may seal more, or somebody for them."""
-    processes = Processes()
-    live.read_all(Folder(str(run / layout.LIVE)), processes)
-    running = {process.name for process in processes.ordered()}
+    # Whatever their pointers say. Who adopts a process renames that: the second listing has it under its new name.
+    running = {announced_by(name) for _ in range(2) for name in documents.listed(run / layout.LIVE)}
     return {name for name in names if layout.sealed_process(name) in running}
 
 

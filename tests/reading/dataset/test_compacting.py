@@ -349,15 +349,38 @@ def test_a_file_that_is_damaged_is_listed_and_the_rest_is_read(tmp_path: Path) -
     assert set(ranges["rank"]) == {0} and [part.path for part in opened.damage] == list(map(str, broken))
 
 
-def test_of_a_process_that_still_runs_the_newest_file_is_left(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pointer", [None, "", '{"format": 99, "path": "/nowhere"}'], ids=["whole", "empty", "newer"])
+def test_of_a_process_that_still_runs_the_newest_file_is_left(tmp_path: Path, pointer: str | None) -> None:
+    """Also where its pointer cannot be read, now or by this version."""
     run = varied(tmp_path / "run")
-    name = layout.sealed_process(sorted(os.listdir(run / layout.SEALED))[0])
-    pointer = next(p for p in Run(str(run)).known_processes() if p.name == name).identity
-    (run / layout.LIVE / f"{name}{layout.POINTER}").write_text(json.dumps({**pointer, "path": "/nowhere"}))
+    name = running(run, pointer)
 
     done = compacting.compact(run, remove=True)
 
     assert done.files == 5 and os.listdir(run / layout.SEALED) == [f"{name}.0002.mxs"]
+
+
+def running(run: Path, pointer: str | None = None) -> str:
+    """A process of these that still runs, by its pointer."""
+    name = layout.sealed_process(sorted(os.listdir(run / layout.SEALED))[0])
+    identity = next(p for p in Run(str(run)).known_processes() if p.name == name).identity
+    whole = json.dumps({**identity, "path": "/nowhere"})
+    (run / layout.LIVE / f"{name}{layout.POINTER}").write_text(whole if pointer is None else pointer)
+    return name
+
+
+@pytest.mark.parametrize("count", range(4))
+@pytest.mark.parametrize("folder", [layout.SEALED, layout.LIVE])
+def test_where_a_run_cannot_be_listed_for_a_moment_nothing_is_lost_and_who_runs_keeps_its_file(
+    tmp_path: Path, folder: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = varied(tmp_path / "run")
+    name, before = running(run), open_run(run).ranges(attributes=["tokens"]).height
+    with stale_once(monkeypatch, run / folder, count), suppress(OSError):
+        compacting.compact(run, remove=True)
+
+    assert open_run(run).ranges(attributes=["tokens"]).height == before
+    assert (run / layout.SEALED / f"{name}.0002.mxs").exists()
 
 
 def test_a_run_of_many_steps_needs_few_bytes_a_summary(tmp_path: Path) -> None:
