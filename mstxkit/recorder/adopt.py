@@ -283,8 +283,7 @@ def _sealed_before(folders: list[Path], name: str) -> tuple[dict[int, int], bool
 
 def _content(folders: list[Path], path: Path) -> bytes:
     """Of a sealed file, which may have moved on into the run."""
-    name = path.name[: -len(sealed_place.MOVING)] if path.name.endswith(sealed_place.MOVING) else path.name
-    descriptor = sealed_place.opened(folders, name)
+    descriptor = sealed_place.opened(folders, path.name.removesuffix(sealed_place.MOVING))
     try:
         return documents.read_part(descriptor, 0, os.fstat(descriptor).st_size)
     finally:

@@ -253,8 +253,12 @@ def text_of(path: str, error: type[MstxkitError], limit_bytes: int = 1 << 20) ->
         raise error(f"{path}:{content.count(10, 0, exc.start) + 1}: this is not UTF-8") from None
 
 
-def write_file(file: Path, content: bytes, more_flags: int = 0) -> None:
-    """Write a file with mode 0640. Links are not followed."""
+def write_file(file: Path, content: bytes, more_flags: int = 0, is_lasting: bool = False) -> None:
+    """Write a file with mode 0640. Links are not followed.
+
+    Args:
+        is_lasting: It is on the disk once this returns: a host that goes down has it again.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC | more_flags
     descriptor = os.open(file, flags, FILE_MODE)
     try:
@@ -262,15 +266,17 @@ def write_file(file: Path, content: bytes, more_flags: int = 0) -> None:
         rest = memoryview(content)
         while rest:
             rest = rest[os.write(descriptor, rest) :]
+        if is_lasting:
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def replace_file(file: Path, content: bytes) -> None:
-    """Write a file so that a reader sees the old or the new one, never half of it."""
+def replace_file(file: Path, content: bytes, is_lasting: bool = False) -> None:
+    """Write a file so that a reader sees the old or the new one, never half of it. `is_lasting` as of `write_file`."""
     draft = _draft_of(file)
     try:
-        write_file(draft, content)
+        write_file(draft, content, is_lasting=is_lasting)
         os.replace(draft, file)
     except BaseException:
         draft.unlink(missing_ok=True)

@@ -126,3 +126,13 @@ def test_where_nothing_may_be_written_it_is_one_line(run: Path, mount: Mount, wo
 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"mstxkit: {disk}/out cannot be written: Read-only file system\n"
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "ascend-db"])
+def test_a_disk_that_gets_full_is_one_line_and_leaves_nothing(run: Path, mount: Mount, form: str) -> None:  # noqa: F811
+    disk = mount("disk", "size=16k")
+    command = [sys.executable, "-m", "mstxkit", "export", str(run), "--to", form, "-o", str(disk / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, env=lives.environment(), timeout=60)
+
+    assert (done.returncode, done.stdout, os.listdir(disk)) == (1, "", [])
+    assert done.stderr.startswith(f"mstxkit: {disk}/out cannot be written: ") and done.stderr.count("\n") == 1

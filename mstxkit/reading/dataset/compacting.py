@@ -7,6 +7,7 @@ newest file. Memory: one batch, about 40 bytes a range for each byte that it is 
 
 from __future__ import annotations
 
+import io
 import os
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -181,7 +182,6 @@ def _compact_batch(run: Path, own_id: str, host: str, names: list[str]) -> Compa
             rest = [name for name in names if name not in damaged]
             done = _compact_batch(run, own_id, host, rest) if rest else Compacted()
             return done.plus(Compacted(left=len(damaged)))
-        writer.flush()
         about, files = _about_all(part), tuple(writer.files)
         dataset.write(run, own_id, CompactedBatch(host, number, tuple(names), files, about, holders=writer.holders))
     except BaseException:
@@ -276,30 +276,18 @@ class _Writer:
         file = self._base / name
         _make_folders(self._base, file.parent)
         texts = rows.with_columns(pl.col(pl.Categorical).cast(pl.String))
-        draft = dataset.draft_of(file)
-        self.files.append(name)
-        texts.write_parquet(draft, compression="zstd", statistics=True, row_group_size=_ROWS_A_GROUP)
-        with draft.open("rb") as stream:
-            groups = [(group.first, rows["process"][group.first :][: group.rows]) for group in parquet.look(stream)]
+        content = io.BytesIO()  # polars says of a full disk that the file was out of specification
+        texts.write_parquet(content, compression="zstd", statistics=True, row_group_size=_ROWS_A_GROUP)
+        groups = [(group.first, rows["process"][group.first :][: group.rows]) for group in parquet.look(content)]
         self.holders[name] = {first: processes.unique().to_list() for first, processes in groups}
-        os.chmod(draft, documents.FILE_MODE)
-        os.replace(draft, file)
+        self.files.append(name)
+        documents.replace_file(file, content.getvalue(), is_lasting=True)
         self.bytes += file.stat().st_size
-
-    def flush(self) -> None:
-        """All of it is on the disk, before its manifest is."""
-        for name in self.files:
-            descriptor = os.open(self._base / name, os.O_RDONLY | os.O_NOFOLLOW)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
 
     def forget(self) -> None:
         """Remove what is there so far."""
         for file in (self._base / name for name in self.files):
             file.unlink(missing_ok=True)
-            dataset.draft_of(file).unlink(missing_ok=True)
 
 
 def _make_folders(base: Path, folder: Path) -> None:
