@@ -13,6 +13,7 @@ from typing import Callable
 
 import pytest
 from builders import lives
+from builders.local_seals import SealedPlace
 from builders.mounts import Mount, mount  # noqa: F401
 from builders.odd_runs import one_range
 from builders.run_files import BankFiles, ProcessFiles, new_run
@@ -136,3 +137,18 @@ def test_a_disk_that_gets_full_is_one_line_and_leaves_nothing(run: Path, mount: 
 
     assert (done.returncode, done.stdout, os.listdir(disk)) == (1, "", [])
     assert done.stderr.startswith(f"mstxkit: {disk}/out cannot be written: ") and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("part", "why"), [("run", "not moved: "), ("all", "mstxkit: [Errno 30] Read-only file system: ")]
+)
+def test_what_a_disk_does_not_take_is_said_in_a_line(tmp_path: Path, mount: Mount, part: str, why: str) -> None:  # noqa: F811
+    disk = mount(part, "size=1m")
+    place = SealedPlace(tmp_path if part == "run" else disk)
+    place.write(place.process(1), 1)
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    command = [sys.executable, "-m", "mstxkit", "collect", str(place.run)]
+    done = subprocess.run(command, capture_output=True, text=True, env=lives.environment(), timeout=60)
+
+    assert (done.returncode, (done.stdout + done.stderr).count("\n")) == (1, 1)
+    assert (done.stdout + done.stderr).startswith(why)
