@@ -85,7 +85,8 @@ class _Move:
             self._refuse_if_full()
             for name in documents.listed(self._source):
                 count += self._bring(name)
-            self._document["stored"] = None
+            # From then on it says where there may still be something to do, to whoever comes next.
+            self._document.update(fetched_from=self._document["stored"], stored=None)
             self._say()
         self._into_request()
         shutil.rmtree(self._source)
