@@ -53,9 +53,8 @@ class RunFiles:
         processes = Processes()
         # Live first: a bank that is sealed meanwhile is then seen twice, never not at all.
         if sealed_files is None:
-            self.damage += [
-                loss for part in (layout.LIVE, layout.SEALED) for loss in unlisted(os.path.join(path, part))
-            ]
+            for part in (layout.LIVE, layout.SEALED):
+                self.damage += unlisted(os.path.join(path, part))
             self.damage += live.read_all(Folder(os.path.join(path, layout.LIVE)), processes)
         there = self._sealed.names(layout.SEALED_SUFFIX) if sealed_files is None else []
         its_id = self.id if sealed_files is None else None

@@ -254,11 +254,7 @@ def text_of(path: str, error: type[MstxkitError], limit_bytes: int = 1 << 20) ->
 
 
 def write_file(file: Path, content: bytes, more_flags: int = 0, is_lasting: bool = False) -> None:
-    """Write a file with mode 0640. Links are not followed.
-
-    Args:
-        is_lasting: It is on the disk once this returns: a host that goes down has it again.
-    """
+    """Write a file with mode 0640. Links are not followed. `is_lasting`: it is on the disk once this returns."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC | more_flags
     descriptor = os.open(file, flags, FILE_MODE)
     try:

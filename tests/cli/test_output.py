@@ -16,7 +16,7 @@ from builders import lives
 from builders.local_seals import SealedPlace
 from builders.mounts import Mount, mount  # noqa: F401
 from builders.odd_runs import one_range
-from builders.run_files import BankFiles, ProcessFiles, new_run
+from builders.run_files import RUN_ID, BankFiles, ProcessFiles, new_run
 
 pytest.importorskip("polars")
 pytest.importorskip("typer")
@@ -152,3 +152,20 @@ def test_what_a_disk_does_not_take_is_said_in_a_line(tmp_path: Path, mount: Moun
 
     assert (done.returncode, (done.stdout + done.stderr).count("\n")) == (1, 1)
     assert (done.stdout + done.stderr).startswith(why)
+
+
+def test_what_cannot_be_sealed_is_told_of_and_stays(tmp_path: Path, mount: Mount) -> None:  # noqa: F811
+    """Who gives a host back once `collect` has ended well must not lose what is in its memory."""
+    run, folder = new_run(tmp_path / "run"), tmp_path / "shm" / RUN_ID
+    killed = ProcessFiles(run, 100, start="5eed")
+    made = killed.live(BankFiles().range("gen", 0, 5, stage="gen", own=True, step=0))
+    folder.mkdir(parents=True)
+    killed.point_to(made.rename(folder / made.name))
+    (run / "sealed").rmdir()
+    mount("run/sealed", "ro")
+    done = CliRunner().invoke(application("collect"), ["collect", str(run)])
+    told = CliRunner().invoke(application("collect"), ["collect", str(run), "--json"])
+
+    assert (done.exit_code, told.exit_code, done.output.count("\n")) == (1, 1, 1)
+    assert done.output.startswith("not sealed: ") and "Read-only file system" in done.output
+    assert len(json.loads(told.stdout)["not_sealed"]) == 1 and (folder / made.name).exists()
