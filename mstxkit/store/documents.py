@@ -264,6 +264,9 @@ def write_file(file: Path, content: bytes, more_flags: int = 0, is_lasting: bool
             rest = rest[os.write(descriptor, rest) :]
         if is_lasting:
             os.fsync(descriptor)
+    except OSError as exc:
+        exc.filename = os.fspath(file)  # of a descriptor none is known, and it would pass for standard output's
+        raise
     finally:
         os.close(descriptor)
 

@@ -13,6 +13,7 @@ from typing import Callable
 
 import pytest
 from builders import lives
+from builders.local_profiles import Place
 from builders.local_seals import SealedPlace
 from builders.mounts import Mount, mount  # noqa: F401
 from builders.odd_runs import one_range
@@ -169,3 +170,16 @@ def test_what_cannot_be_sealed_is_told_of_and_stays(tmp_path: Path, mount: Mount
     assert (done.exit_code, told.exit_code, done.output.count("\n")) == (1, 1, 1)
     assert done.output.startswith("not sealed: ") and "Read-only file system" in done.output
     assert len(json.loads(told.stdout)["not_sealed"]) == 1 and (folder / made.name).exists()
+
+
+def test_a_full_disk_of_the_run_does_not_pass_for_standard_output(mount: Mount) -> None:  # noqa: F811
+    disk = mount("disk", "size=1m")
+    place = Place(disk)
+    for number in (1, 2):
+        place.record(local=False, number=number, end_ns=number)
+    room = os.statvfs(disk)
+    (disk / "others").write_bytes(bytes(room.f_bavail * room.f_frsize))
+    done = CliRunner().invoke(application("profiles"), ["profiles", str(place.run), "--keep", "1k"])
+
+    assert done.exit_code == 1 and done.output.count("\n") == 1
+    assert done.output.startswith(f"mstxkit: [Errno 28] No space left on device: '{place.run}/profiles/")
