@@ -145,13 +145,13 @@ def _show_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
-def _is_wrong_use(exc: MstxkitError) -> bool:
+def _is_wrong_use(exc: Exception) -> bool:
     """Is it about what the user typed: a run that cannot be read, or values that are not allowed?"""
     return isinstance(exc, ReadError) or (isinstance(exc, ConfigError) and bool(exc.problems))
 
 
 def _with_plain_errors(verb: Callable[..., None]) -> Callable[..., None]:
-    """Errors that mstxkit raises on purpose end a command with their message and no traceback."""
+    """Errors that mstxkit raises on purpose, and those of files, end a command with their message and no traceback."""
 
     @functools.wraps(verb)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -161,7 +161,9 @@ def _with_plain_errors(verb: Callable[..., None]) -> Callable[..., None]:
             verb(*args, **kwargs)
         except BrokenPipeError as exc:
             _end_without_output(exc)
-        except MstxkitError as exc:
+        except (MstxkitError, OSError) as exc:
+            if isinstance(exc, OSError) and exc.filename is None:
+                raise  # of standard output: `main` says it
             message = "\n".join(map(for_terminal, str(exc).splitlines()))
             typer.echo(f"mstxkit: {message}", err=True)
             raise typer.Exit(WRONG_USE if _is_wrong_use(exc) else FOUND_WRONG) from None

@@ -30,20 +30,23 @@ def collect(
 
     What killed processes left is sealed; what is on this host's own disk moves into the run.
 
-    What still runs is left alone. Ends with 1 where something could not be moved, with 2 where there is no such run.
+    What still runs is left alone. Ends with 1 where something could not be sealed or moved, with 2 where there is no
+    such run.
 
     Example: mstxkit collect runs/exp7
     """
     folder, run_id = _run_folder.found(run)
     from ..recorder import adopt  # it loads the engine
 
-    sealed, moved = adopt.collect(folder), _moved(folder, run_id)
+    left: list[str] = []
+    sealed = adopt.collect(folder, on_problem=lambda name, exc: left.append(f"{name}: {exc}"))
+    moved = _moved(folder, run_id)
     if json:
         document = {"sealed": [process._asdict() for process in sealed], "moved": moved.names, "problem": moved.problem}
-        _show.as_json(document)
+        _show.as_json({**document, "not_sealed": left})
     else:
-        _say(sealed, moved)
-    if moved.problem:
+        _say(sealed, moved, left)
+    if moved.problem or left:
         raise typer.Exit(FOUND_WRONG)
 
 
@@ -58,7 +61,9 @@ def _moved(run: Path, run_id: str) -> Moved:
     return moved
 
 
-def _say(sealed: list[Adopted], moved: Moved) -> None:
+def _say(sealed: list[Adopted], moved: Moved, left: list[str]) -> None:
+    for why in left:
+        typer.echo(f"not sealed: {for_terminal(why)}")
     for process in sealed:
         open_ranges = " and what it was inside of" if process.open_ranges else ""
         typer.echo(f"sealed {for_terminal(process.name)}: {process.records} records{open_ranges}")
@@ -66,5 +71,5 @@ def _say(sealed: list[Adopted], moved: Moved) -> None:
         typer.echo(f"moved into the run: {len(moved.names)} sealed file{'' if len(moved.names) == 1 else 's'}")
     if moved.problem:
         typer.echo(f"not moved: {for_terminal(moved.problem)}")
-    if not sealed and moved == Moved([]):
+    if not sealed and not left and moved == Moved([]):
         typer.echo("nothing to collect on this host")

@@ -7,7 +7,7 @@ import re
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Callable, Optional
 
 import typer
 
@@ -17,7 +17,7 @@ from ..errors import MstxkitError
 from ..host import environment
 from ..marking.ranges import is_off
 from ..reading.report.escape import for_terminal
-from ..store import layout, run_file, sealed_place
+from ..store import documents, layout, run_file, sealed_place
 from . import _requests
 from ._activation import problem_with
 
@@ -66,13 +66,14 @@ def run(
     _say(f"recording into {folder}")
     variables = _left_in(folder, planned)
     before, unreached = _recorded(folder), folder / UNREACHED
-    unreached.touch()
+    # Whatever becomes of the run's disk, CMD is started, and its status is ours.
+    _tried(unreached.touch)
     try:
         status = _ran(command, {**os.environ, environment.RUN: str(folder), VARIABLE: asked, **variables})
     finally:
-        was_reached = not unreached.exists()
-        unreached.unlink(missing_ok=True)
-        _collect(folder)
+        was_reached = not os.path.lexists(unreached)
+        _tried(lambda: unreached.unlink(missing_ok=True))
+        _tried(lambda: _collect(folder))
         count = len(_recorded(folder) - before)
         if is_new and not count:
             run_file.remove_empty(folder)
@@ -109,12 +110,17 @@ def _collect(folder: Path) -> None:
     from ..recorder import adopt  # it loads the engine
 
     until = time.monotonic() + _STRAGGLE_S
-    try:
+    adopt.collect(folder)
+    while adopt.pointers(folder) and time.monotonic() < until:
+        time.sleep(0.1)
         adopt.collect(folder)
-        while adopt.pointers(folder) and time.monotonic() < until:
-            time.sleep(0.1)
-            adopt.collect(folder)
-    except MstxkitError as exc:
+
+
+def _tried(work: Callable[[], object]) -> None:
+    """Do it, or say why it could not be done."""
+    try:
+        work()
+    except (OSError, MstxkitError) as exc:
         _say(str(exc))
 
 
@@ -164,8 +170,10 @@ def _awaited(pid: int) -> int:
 def _recorded(folder: Path) -> set[str]:
     """Names of the processes that have left something in the run, or are writing."""
     here = sealed_place.on_this_host(folder, run_file.id_of(folder) or "")
-    parts = [part for part in (folder / layout.LIVE, folder / layout.SEALED, *here) if part.is_dir()]
-    return {match[1] for part in parts for path in part.iterdir() if (match := _PROCESS.match(path.name))}
+    names = (
+        name for part in (folder / layout.LIVE, folder / layout.SEALED, *here) for name in documents.names_in(part)
+    )
+    return {match[1] for name in names if (match := _PROCESS.match(name))}
 
 
 def _why(asked: str, was_reached: bool) -> str:

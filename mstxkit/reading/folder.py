@@ -100,6 +100,17 @@ class Folder:
             return documents.read_part(fd, offset, size)
 
 
+def unlisted(path: str) -> list[Damage]:
+    """That a folder is there and holds nothing for us: it is a link, say, or another user's."""
+    try:
+        os.close(documents.open_folder(path))
+    except FileNotFoundError:
+        pass
+    except OSError as exc:
+        return [Damage.of(path, f"cannot be opened as a folder: {reason_of(exc)}")]
+    return []
+
+
 def merge(damage: list[Damage]) -> list[Damage]:
     """Neighbours in one file with one reason as one, so that a foreign file cannot fill the list."""
     merged: list[Damage] = []

@@ -19,7 +19,7 @@ class SealedFolder(Folder):
     """The run's folder of sealed files, and those of this run on this host's own disks: each file is in it once.
 
     Attributes:
-        only: These names, where they are there; None: all.
+        only: These names, whether they are there or not: who opens one that is not finds out; None: all that are.
         without: Names that are left out.
     """
 
@@ -35,10 +35,11 @@ class SealedFolder(Folder):
 
     def names(self, suffix: str = "") -> list[str]:
         """The names that end in `suffix`, sorted."""
+        if self.only is not None:
+            return sorted(self.only)
         # What is moved from here to there meanwhile is in one listing or in both.
         here = self._folders[:-1]
-        names = {*(sealed_place.all_names(here) if here else []), *super().names(suffix)} - self.without
-        return sorted(names if self.only is None else names & self.only)
+        return sorted({*(sealed_place.all_names(here) if here else []), *super().names(suffix)} - self.without)
 
     def _open(self, name: str) -> int:
         return sealed_place.opened(self._folders, name)

@@ -12,7 +12,7 @@ from ..errors import FormatError
 from ..store import job_file, layout, patch_record
 from ..store.dataset import MARKS, RANGES
 from ..store.job_file import JobState
-from .folder import Damage, Folder, merge, run_id
+from .folder import Damage, Folder, merge, run_id, unlisted
 from .processes import Process, Processes, set_offsets
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ class RunFiles:
         processes = Processes()
         # Live first: a bank that is sealed meanwhile is then seen twice, never not at all.
         if sealed_files is None:
+            for part in (layout.LIVE, layout.SEALED):
+                self.damage += unlisted(os.path.join(path, part))
             self.damage += live.read_all(Folder(os.path.join(path, layout.LIVE)), processes)
         there = self._sealed.names(layout.SEALED_SUFFIX) if sealed_files is None else []
         its_id = self.id if sealed_files is None else None

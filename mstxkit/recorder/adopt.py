@@ -56,6 +56,7 @@ def collect(
     go_on: Callable[[], bool] = lambda: True,
     by: str | None = None,
     when_gone: Callable[[str], int | None] = lambda name: None,
+    on_problem: Callable[[str, Exception], object] = lambda name, exc: faults.note("adopt", exc),
 ) -> list[Adopted]:
     """Seal everything that dead processes of a run left on this host.
 
@@ -65,6 +66,7 @@ def collect(
         by: The process of the run that does it, by its name.
         when_gone: When one was gone that it watched, by its name, CLOCK_MONOTONIC; None of the others: it sees now that
             they are gone.
+        on_problem: Told, by the name of a pointer, why what is left of its process could not be sealed now.
 
     Raises:
         MstxkitError: `run` is no run folder.
@@ -80,7 +82,7 @@ def collect(
         except _Interrupted:
             break
         except (OSError, ValueError, TypeError, KeyError, MstxkitError) as exc:
-            faults.note("adopt", exc)  # one that cannot be adopted must not keep the others from it
+            on_problem(pointer.name, exc)  # one that cannot be adopted must not keep the others from it
     return [adoption for adoption in adopted if adoption is not None]
 
 
@@ -283,8 +285,7 @@ def _sealed_before(folders: list[Path], name: str) -> tuple[dict[int, int], bool
 
 def _content(folders: list[Path], path: Path) -> bytes:
     """Of a sealed file, which may have moved on into the run."""
-    name = path.name[: -len(sealed_place.MOVING)] if path.name.endswith(sealed_place.MOVING) else path.name
-    descriptor = sealed_place.opened(folders, name)
+    descriptor = sealed_place.opened(folders, path.name.removesuffix(sealed_place.MOVING))
     try:
         return documents.read_part(descriptor, 0, os.fstat(descriptor).st_size)
     finally:

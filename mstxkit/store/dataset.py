@@ -22,7 +22,7 @@ from .values import list_of, table_of, text_of
 
 FOLDER = "compact"
 KINDS = RANGES, MARKS, SUMMARIES, DAYS = "ranges", "marks", "summaries", "days"
-SUFFIX, MANIFEST_SUFFIX, _DRAFT = ".parquet", ".json", ".draft"
+SUFFIX, MANIFEST_SUFFIX = ".parquet", ".json"
 NO_ROLE = "-"
 # Of a manifest: 30 KB a process that lived for hours, and a host has had hundreds of them.
 _LIMIT_BYTES = 1 << 28
@@ -78,12 +78,18 @@ def batches(
     """All batches of a run, or of one host, by host and number.
 
     Args:
-        unusable: A manifest that cannot be read, or is none of this run, is added here.
+        unusable: What cannot be read, a manifest or the folder, or is none of this run, is added here.
 
     Raises:
         Unusable: there is one, and no such list.
     """
-    names = documents.names_in(run / FOLDER, MANIFEST_SUFFIX)
+    try:
+        names = documents.listed(run / FOLDER, MANIFEST_SUFFIX)
+    except OSError as exc:
+        names, wrong = [], Unusable(run / FOLDER, f"cannot be listed: {exc.strerror}")
+        if unusable is None:
+            raise wrong from None
+        unusable.append(wrong)
     matches = [match for name in names if (match := _NAME.fullmatch(name)) and host in (None, match[1])]
     for match in sorted(matches, key=lambda match: (match[1], int(match[2]))):
         try:
@@ -115,7 +121,7 @@ def _is_own(name: str, host: str, number: int) -> bool:
 
 
 def write(run: Path, run_id: str, batch: CompactedBatch) -> None:
-    """Write a manifest, or replace it.
+    """Write a manifest, or replace it; on the disk: sealed files are removed for what it says.
 
     Raises:
         OSError, MstxkitError: it cannot be written.
@@ -123,17 +129,12 @@ def write(run: Path, run_id: str, batch: CompactedBatch) -> None:
     folders.make_folder(run / FOLDER)
     fields = {"format": documents.FORMAT, "run": run_id, **batch._asdict()}
     content = json.dumps(fields).encode()
-    documents.replace_file(run / FOLDER / f"{batch.host}.{batch.number}{MANIFEST_SUFFIX}", content)
-
-
-def draft_of(file: Path) -> Path:
-    """What a Parquet file is called while it is written."""
-    return file.with_name(f".{file.name}{_DRAFT}")
+    documents.replace_file(run / FOLDER / f"{batch.host}.{batch.number}{MANIFEST_SUFFIX}", content, True)
 
 
 def drafts_of(run: Path, host: str) -> Iterator[Path]:
     """What a writer of this host's files has left that was killed."""
-    return (run / FOLDER).glob(f"*/day=*/role=*/host={host}/.*{SUFFIX}{_DRAFT}")
+    return (run / FOLDER).glob(f"*/day=*/role=*/host={host}/.*{SUFFIX}.*")
 
 
 def files_of(run: Path, host: str) -> Iterator[tuple[int, Path]]:

@@ -59,10 +59,22 @@ def open_folder(path: str | os.PathLike[str], is_private: bool = False) -> int:
 
 
 def names_in(path: str | os.PathLike[str], suffix: str = "") -> list[str]:
-    """The names in a folder that end in `suffix`, sorted; of what is no folder, or a link to one, there are none."""
+    """As `listed`; of what cannot be listed, is no folder, or a link to one, there are none."""
+    try:
+        return listed(path, suffix)
+    except OSError:
+        return []
+
+
+def listed(path: str | os.PathLike[str], suffix: str = "") -> list[str]:
+    """The names in a folder that end in `suffix`, sorted, for who removes something by what is there.
+
+    Raises:
+        OSError: it cannot be listed, is no folder, or a link to one. One that is not there holds nothing.
+    """
     try:
         descriptor = open_folder(path)
-    except OSError:
+    except FileNotFoundError:
         return []
     try:
         return sorted(name for name in os.listdir(descriptor) if name.endswith(suffix))
@@ -241,8 +253,8 @@ def text_of(path: str, error: type[MstxkitError], limit_bytes: int = 1 << 20) ->
         raise error(f"{path}:{content.count(10, 0, exc.start) + 1}: this is not UTF-8") from None
 
 
-def write_file(file: Path, content: bytes, more_flags: int = 0) -> None:
-    """Write a file with mode 0640. Links are not followed."""
+def write_file(file: Path, content: bytes, more_flags: int = 0, is_lasting: bool = False) -> None:
+    """Write a file with mode 0640. Links are not followed. `is_lasting`: it is on the disk once this returns."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC | more_flags
     descriptor = os.open(file, flags, FILE_MODE)
     try:
@@ -250,15 +262,20 @@ def write_file(file: Path, content: bytes, more_flags: int = 0) -> None:
         rest = memoryview(content)
         while rest:
             rest = rest[os.write(descriptor, rest) :]
+        if is_lasting:
+            os.fsync(descriptor)
+    except OSError as exc:
+        exc.filename = os.fspath(file)  # of a descriptor none is known, and it would pass for standard output's
+        raise
     finally:
         os.close(descriptor)
 
 
-def replace_file(file: Path, content: bytes) -> None:
-    """Write a file so that a reader sees the old or the new one, never half of it."""
+def replace_file(file: Path, content: bytes, is_lasting: bool = False) -> None:
+    """Write a file so that a reader sees the old or the new one, never half of it. `is_lasting` as of `write_file`."""
     draft = _draft_of(file)
     try:
-        write_file(draft, content)
+        write_file(draft, content, is_lasting=is_lasting)
         os.replace(draft, file)
     except BaseException:
         draft.unlink(missing_ok=True)

@@ -84,9 +84,10 @@ class _Move:
         count = 0
         if self._document.get("stored") is not None:
             self._refuse_if_full()
-            for name in documents.names_in(self._source):
+            for name in documents.listed(self._source):
                 count += self._bring(name)
-            self._document["stored"] = None
+            # From then on it says where there may still be something to do, to whoever comes next.
+            self._document.update(fetched_from=self._document["stored"], stored=None)
             self._say()
         self._into_request()
         shutil.rmtree(self._source)
@@ -148,7 +149,7 @@ def _copy(source: Path, place: Path, pace: Pace) -> int:
     mode = os.lstat(source).st_mode
     if stat.S_ISDIR(mode):
         folders.make_folder(place)
-        return sum(_copy(source / name, place / name, pace) for name in documents.names_in(source))
+        return sum(_copy(source / name, place / name, pace) for name in documents.listed(source))
     if not stat.S_ISREG(mode):
         raise MstxkitError(f"{source} is neither a file nor a folder")
     return 0 if is_same(source, place) else copy_file(source, place, pace)

@@ -64,12 +64,13 @@ def _deeper(folder: Path, parts: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 
 def root_named_by(document: dict[str, Any], below: tuple[str, ...], run_id: str) -> Path | None:
-    """The root on this host that a session.json names; None where it names none, or one that cannot be believed.
+    """The root on this host that a session.json names, perhaps as one from which all was fetched; None where it names
+    none, or one that cannot be believed.
 
     Args:
         below: The way to the session's folder below profiles/.
     """
-    stored = document.get("stored")
+    stored = document.get("stored") or document.get("fetched_from")
     if (
         not isinstance(stored, dict)
         or stored.get("host") != identity.host()

@@ -48,11 +48,11 @@ class Writers:
         if life.is_held(str(self._live / f"{process}{life.SUFFIX}")):
             return True
         if self._announced is None:
-            self._announced = {_announced_by(name) for name in os.listdir(self._run / layout.LIVE)}
+            self._announced = {announced_by(name) for name in os.listdir(self._run / layout.LIVE)}
         return process in self._announced
 
 
-def _announced_by(name: str) -> str:
+def announced_by(name: str) -> str:
     """The process whose pointer this is, whole, half made, or claimed by an adopter."""
     name = name.partition(_ADOPTING)[0] if _ADOPTING in name else name
     for suffix in (layout.POINTER, layout.BEING_MADE):

@@ -120,8 +120,11 @@ def take_care(care: SealedCare, within_s: float = 0.0) -> Moved | None:
         ledger = _Ledger(care)
         ledger.finish()
         moved = _moved(care)
-        _tidied_here(care, ledger, moved)
-        ledger.say(moved.problem)
+        try:
+            _tidied_here(care, ledger, moved)
+            ledger.say(moved.problem)
+        except OSError as exc:  # a full disk: what was moved is moved
+            moved = moved._replace(problem=moved.problem or str(exc))
     if care.run_bytes or care.keep_days:
         _tidied_as_a_whole(care)
     return moved

@@ -71,8 +71,8 @@ def names_in(folder: Path) -> list[str]:
     Raises:
         OSError: it cannot be listed.
     """
-    names = (name[: -len(MOVING)] if name.endswith(MOVING) else name for name in os.listdir(folder))
-    return sorted({name for name in names if name.endswith(layout.SEALED_SUFFIX)})
+    names = {name.removesuffix(MOVING) for name in os.listdir(folder)}
+    return sorted(name for name in names if name.endswith(layout.SEALED_SUFFIX))
 
 
 def all_names(folders: Sequence[Path], process: str = "") -> list[str]:
@@ -80,13 +80,9 @@ def all_names(folders: Sequence[Path], process: str = "") -> list[str]:
 
     One that cannot be listed, or is a link, holds none.
     """
-    names: set[str] = set()
-    for folder in folders:
-        for name in documents.names_in(folder):
-            bare = name[: -len(MOVING)] if name.endswith(MOVING) else name
-            if bare.endswith(layout.SEALED_SUFFIX) and bare.startswith(f"{process}." if process else ""):
-                names.add(bare)
-    return sorted(names)
+    names = {name.removesuffix(MOVING) for folder in folders for name in documents.names_in(folder)}
+    prefix = f"{process}." if process else ""
+    return sorted(name for name in names if name.endswith(layout.SEALED_SUFFIX) and name.startswith(prefix))
 
 
 def path_of(folders: Sequence[Path], name: str) -> Path:

@@ -13,9 +13,11 @@ from typing import Callable
 
 import pytest
 from builders import lives
+from builders.local_profiles import Place
+from builders.local_seals import SealedPlace
 from builders.mounts import Mount, mount  # noqa: F401
 from builders.odd_runs import one_range
-from builders.run_files import BankFiles, ProcessFiles, new_run
+from builders.run_files import RUN_ID, BankFiles, ProcessFiles, new_run
 
 pytest.importorskip("polars")
 pytest.importorskip("typer")
@@ -126,3 +128,58 @@ def test_where_nothing_may_be_written_it_is_one_line(run: Path, mount: Mount, wo
 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"mstxkit: {disk}/out cannot be written: Read-only file system\n"
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "ascend-db"])
+def test_a_disk_that_gets_full_is_one_line_and_leaves_nothing(run: Path, mount: Mount, form: str) -> None:  # noqa: F811
+    disk = mount("disk", "size=16k")
+    command = [sys.executable, "-m", "mstxkit", "export", str(run), "--to", form, "-o", str(disk / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, env=lives.environment(), timeout=60)
+
+    assert (done.returncode, done.stdout, os.listdir(disk)) == (1, "", [])
+    assert done.stderr.startswith(f"mstxkit: {disk}/out cannot be written: ") and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("part", "why"), [("run", "not moved: "), ("all", "mstxkit: [Errno 30] Read-only file system: ")]
+)
+def test_what_a_disk_does_not_take_is_said_in_a_line(tmp_path: Path, mount: Mount, part: str, why: str) -> None:  # noqa: F811
+    disk = mount(part, "size=1m")
+    place = SealedPlace(tmp_path if part == "run" else disk)
+    place.write(place.process(1), 1)
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    command = [sys.executable, "-m", "mstxkit", "collect", str(place.run)]
+    done = subprocess.run(command, capture_output=True, text=True, env=lives.environment(), timeout=60)
+
+    assert (done.returncode, (done.stdout + done.stderr).count("\n")) == (1, 1)
+    assert (done.stdout + done.stderr).startswith(why)
+
+
+def test_what_cannot_be_sealed_is_told_of_and_stays(tmp_path: Path, mount: Mount) -> None:  # noqa: F811
+    """Who gives a host back once `collect` has ended well must not lose what is in its memory."""
+    run, folder = new_run(tmp_path / "run"), tmp_path / "shm" / RUN_ID
+    killed = ProcessFiles(run, 100, start="5eed")
+    made = killed.live(BankFiles().range("gen", 0, 5, stage="gen", own=True, step=0))
+    folder.mkdir(parents=True)
+    killed.point_to(made.rename(folder / made.name))
+    (run / "sealed").rmdir()
+    mount("run/sealed", "ro")
+    done = CliRunner().invoke(application("collect"), ["collect", str(run)])
+    told = CliRunner().invoke(application("collect"), ["collect", str(run), "--json"])
+
+    assert (done.exit_code, told.exit_code, done.output.count("\n")) == (1, 1, 1)
+    assert done.output.startswith("not sealed: ") and "Read-only file system" in done.output
+    assert len(json.loads(told.stdout)["not_sealed"]) == 1 and (folder / made.name).exists()
+
+
+def test_a_full_disk_of_the_run_does_not_pass_for_standard_output(mount: Mount) -> None:  # noqa: F811
+    disk = mount("disk", "size=1m")
+    place = Place(disk)
+    for number in (1, 2):
+        place.record(local=False, number=number, end_ns=number)
+    room = os.statvfs(disk)
+    (disk / "others").write_bytes(bytes(room.f_bavail * room.f_frsize))
+    done = CliRunner().invoke(application("profiles"), ["profiles", str(place.run), "--keep", "1k"])
+
+    assert done.exit_code == 1 and done.output.count("\n") == 1
+    assert done.output.startswith(f"mstxkit: [Errno 28] No space left on device: '{place.run}/profiles/")

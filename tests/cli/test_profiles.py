@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.cut_short import cut_short
 from builders.local_profiles import REQUEST, Place
 
 pytest.importorskip("numpy")
@@ -16,6 +17,7 @@ typer_testing = pytest.importorskip("typer.testing")
 import mstxkit.cli  # noqa: E402
 from mstxkit.host import identity  # noqa: E402
 from mstxkit.reading.run import open_run  # noqa: E402
+from mstxkit.store import fetching  # noqa: E402
 
 
 @pytest.fixture
@@ -66,6 +68,23 @@ def test_what_could_not_be_fetched_ends_with_1_and_the_reason(place: Place) -> N
 
     assert done.exit_code == 1
     assert "neither a file nor a folder" in done.output
+
+
+@pytest.mark.parametrize(("name", "count"), [("_Move._into_request", 0), ("os.rename", 3), ("shutil.rmtree", 0)])
+def test_the_last_one_that_is_cut_off_is_gone_on_with(
+    place: Place, monkeypatch: pytest.MonkeyPatch, name: str, count: int
+) -> None:
+    """Nothing else of the run is on this host then; who has recorded it is long gone."""
+    file = place.record()
+    owner: Any = fetching
+    for part in name.split(".")[:-1]:
+        owner = getattr(owner, part)
+    with cut_short(monkeypatch, owner, name.split(".")[-1], count):
+        call(place, "--fetch")
+    call(place, "--fetch")
+
+    assert (place.data(file) / "profiler_info.json").exists() and not file.data.exists()
+    assert [(row["place"], row["folder"]) for row in told(place)["profiles"]] == [("run", f"profiles/{REQUEST}")]
 
 
 def test_what_was_removed_stays_listed(place: Place) -> None:

@@ -11,6 +11,7 @@ from typing import Iterator
 import pytest
 from builders import interpreters
 from builders.interpreters import USES_IT, Program
+from builders.mounts import Mount, mount  # noqa: F401
 from builders.ray_jobs import NO_LESS_THAN_OTHERS
 
 import mstxkit
@@ -349,6 +350,20 @@ def test_a_command_that_removes_the_run_folder_keeps_its_status(program: Program
     done = run(program, "--run", program.run_folder, "--", "sh", "-c", f"rm -r {program.run_folder}; exit 5")
 
     assert done.returncode == 5
+
+
+def test_a_disk_that_takes_nothing_more_costs_neither_the_command_nor_its_status(
+    program: Program,
+    mount: Mount,  # noqa: F811
+) -> None:
+    disk = mount("disk", "size=1m")
+    words = ("--run", disk / "run", "--", "sh", "-c")
+    first = run(program, *words, f"mount -o remount,ro {disk}; exit 5")
+    again = run(program, *words, "echo started; exit 6")
+
+    assert (first.returncode, again.returncode, again.stdout) == (5, 6, "started\n")
+    assert "Traceback" not in first.stderr + again.stderr
+    assert f"Read-only file system: '{disk}/run/.unreached'" in again.stderr
 
 
 def test_run_is_no_process_of_the_run_even_inside_another(program: Program) -> None:

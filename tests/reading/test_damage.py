@@ -236,14 +236,22 @@ def test_links_inside_a_run_are_not_followed(run: Path, tmp_path: Path) -> None:
     assert [Path(one.path).name for one in opened.damage] == ["link.mxs"]
 
 
-def test_a_linked_folder_inside_a_run_is_not_followed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", ["sealed", "live"])
+def test_a_linked_folder_inside_a_run_is_not_followed_and_not_taken_for_an_empty_one(
+    run: Path, tmp_path: Path, part: str
+) -> None:
+    """As it is with one into which this user may not look: those of a run are private to who records it."""
     other = new_run(tmp_path / "other")
     ProcessFiles(other).seal(BankFiles().range("secret", 0, 1))
-    run = tmp_path / "run"
-    run.mkdir()
-    (run / "sealed").symlink_to(other / "sealed")
+    ProcessFiles(other).live(BankFiles().range("secret", 0, 1))
+    (run / part).rmdir()
+    (run / part).symlink_to(other / part)
+    opened, rows = read(run)
 
-    assert read(run)[1] == set()
+    assert rows == set()
+    assert [(loss.path, loss.reason[:30]) for loss in opened.damage] == [
+        (str(run / part), "cannot be opened as a folder: ")
+    ]
 
 
 def test_a_live_path_that_is_a_link_or_fifo_is_damage(run: Path, tmp_path: Path) -> None:

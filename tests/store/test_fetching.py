@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.cut_short import cut_short
+from builders.cut_short import cut_short, stale_once
 from builders.local_profiles import REQUEST, Place
 
 import mstxkit
@@ -98,6 +98,19 @@ def test_where_it_is_cut_off_the_next_one_goes_on(
     assert sorted(os.listdir(place.run / "profiles" / REQUEST)) == ["node_0_1_ascend_pt", "node_1_1_ascend_pt"]
     assert [os.listdir(file.folder) for file in files] == [["session.json"]] * 2
     assert list(local_place.sessions_below(place.root)) == []
+
+
+def test_what_cannot_be_listed_for_a_moment_is_not_taken_for_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = place.record()
+    before = content(file.data / "node_0_1_ascend_pt")
+    with stale_once(monkeypatch, file.data, 0):
+        (told,) = place.fetch()
+
+    assert told.problem and content(file.data / "node_0_1_ascend_pt") == before
+    assert [done.problem for done in place.fetch()] == [""]
+    assert content(place.data(file)) == before
 
 
 KILLED = """

@@ -7,6 +7,7 @@ newest file. Memory: one batch, about 40 bytes a range for each byte that it is 
 
 from __future__ import annotations
 
+import io
 import os
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -16,9 +17,10 @@ from ...errors import ReadError
 from ...host import folders
 from ...store import dataset, documents, layout, parquet, run_file
 from ...store.dataset import DAYS, MARKS, RANGES, SUMMARIES, CompactedBatch
-from .. import live, places
-from ..folder import Folder, run_id
-from ..processes import ENDED, KILLED, LEFT, Process, Processes
+from ...store.moving import announced_by
+from .. import places
+from ..folder import run_id
+from ..processes import ENDED, KILLED, LEFT, Process
 from ..run import Run
 from . import summaries
 
@@ -131,9 +133,8 @@ def _todo(run: Path, own_id: str) -> dict[str, list[str]]:
 
 def _of_running(run: Path, names: Iterable[str]) -> set[str]:
     """Sealed files of processes that have something live still, and may seal more, or somebody for them."""
-    processes = Processes()
-    live.read_all(Folder(str(run / layout.LIVE)), processes)
-    running = {process.name for process in processes.ordered()}
+    # Whatever their pointers say. Who adopts a process renames that: the second listing has it under its new name.
+    running = {announced_by(name) for _ in range(2) for name in documents.listed(run / layout.LIVE)}
     return {name for name in names if layout.sealed_process(name) in running}
 
 
@@ -181,7 +182,6 @@ def _compact_batch(run: Path, own_id: str, host: str, names: list[str]) -> Compa
             rest = [name for name in names if name not in damaged]
             done = _compact_batch(run, own_id, host, rest) if rest else Compacted()
             return done.plus(Compacted(left=len(damaged)))
-        writer.flush()
         about, files = _about_all(part), tuple(writer.files)
         dataset.write(run, own_id, CompactedBatch(host, number, tuple(names), files, about, holders=writer.holders))
     except BaseException:
@@ -276,30 +276,18 @@ class _Writer:
         file = self._base / name
         _make_folders(self._base, file.parent)
         texts = rows.with_columns(pl.col(pl.Categorical).cast(pl.String))
-        draft = dataset.draft_of(file)
-        self.files.append(name)
-        texts.write_parquet(draft, compression="zstd", statistics=True, row_group_size=_ROWS_A_GROUP)
-        with draft.open("rb") as stream:
-            groups = [(group.first, rows["process"][group.first :][: group.rows]) for group in parquet.look(stream)]
+        content = io.BytesIO()  # polars says of a full disk that the file was out of specification
+        texts.write_parquet(content, compression="zstd", statistics=True, row_group_size=_ROWS_A_GROUP)
+        groups = [(group.first, rows["process"][group.first :][: group.rows]) for group in parquet.look(content)]
         self.holders[name] = {first: processes.unique().to_list() for first, processes in groups}
-        os.chmod(draft, documents.FILE_MODE)
-        os.replace(draft, file)
+        self.files.append(name)
+        documents.replace_file(file, content.getvalue(), is_lasting=True)
         self.bytes += file.stat().st_size
-
-    def flush(self) -> None:
-        """All of it is on the disk, before its manifest is."""
-        for name in self.files:
-            descriptor = os.open(self._base / name, os.O_RDONLY | os.O_NOFOLLOW)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
 
     def forget(self) -> None:
         """Remove what is there so far."""
         for file in (self._base / name for name in self.files):
             file.unlink(missing_ok=True)
-            dataset.draft_of(file).unlink(missing_ok=True)
 
 
 def _make_folders(base: Path, folder: Path) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,9 @@ def write(run: Run, folder: Path) -> int:
 
     def put(name: str, number: int, piece: pl.DataFrame) -> None:
         (folder / name).mkdir(exist_ok=True, mode=0o750)
-        piece.write_parquet(folder / name / f"{number:06d}.parquet")
+        content = BytesIO()  # polars says of a full disk that the file was out of specification
+        piece.write_parquet(content)
+        (folder / name / f"{number:06d}.parquet").write_bytes(content.getvalue())
 
     return _tables.write(run, put)
 

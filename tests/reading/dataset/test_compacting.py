@@ -6,11 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.cut_short import stale_once
 from builders.judged_runs import INPUT, recorded, stage_times
+from builders.mounts import Mount, mount  # noqa: F401
 from builders.run_files import RUN_ID, WALL_OFFSET_NS, BankFiles, ProcessFiles, anchor, new_run
 
 pytest.importorskip("polars")
@@ -208,7 +211,7 @@ def test_what_ends_half_way_leaves_nothing_and_is_done_again(tmp_path: Path) -> 
     assert {batch.number for batch in dataset.batches(run, open_run(run).id)} == {0}
 
 
-@pytest.mark.parametrize("at", ["chmod", "replace", "fsync"])
+@pytest.mark.parametrize("at", ["fchmod", "replace", "fsync"])
 def test_ctrl_c_leaves_nothing_wherever_it_comes_and_it_is_done_again(
     tmp_path: Path, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,7 +236,7 @@ def test_what_a_killed_one_was_writing_goes_with_the_next(tmp_path: Path) -> Non
     run = varied(tmp_path / "run")
     compacting.compact(run)
     whole = next((run / dataset.FOLDER).rglob("*.parquet"))
-    left = dataset.draft_of(whole.with_name("7.0.parquet"))
+    left = whole.with_name(".7.0.parquet.0a1b2c3d")
     left.write_bytes(b"half")
     bank = BankFiles(seq=9).range("gen", 0, 5, stage="generate", own=True, step=0)
     ProcessFiles(run, 900, rank=0, role="rollout").seal(bank)
@@ -244,18 +247,57 @@ def test_what_a_killed_one_was_writing_goes_with_the_next(tmp_path: Path) -> Non
     assert sum(shares) == pytest.approx(1.0)
 
 
-def test_a_disk_that_is_full_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("count", range(6))
+def test_where_manifests_cannot_be_listed_for_a_moment_nothing_is_lost(
+    tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files without a manifest are removed: those may be all that is left of the run."""
     run = varied(tmp_path / "run")
-    monkeypatch.setattr(dataset, "write", _no_room)
+    compacting.compact(run, remove=True)
+    bank = BankFiles(seq=9).range("gen", 0, 5, stage="generate", own=True, step=0)
+    ProcessFiles(run, 900, rank=0, role="rollout").seal(bank)
+    before = tables(run)
+    with stale_once(monkeypatch, run / dataset.FOLDER, count), suppress(MstxkitError):
+        compacting.compact(run, remove=True)
+
+    same(before, tables(run))
+
+
+@pytest.mark.parametrize("free_bytes", [4096, 24 << 10, 60 << 10])
+def test_a_disk_that_is_full_leaves_no_half_file(mount: Mount, free_bytes: int) -> None:  # noqa: F811
+    disk = mount("disk", "size=1m")
+    run = varied(disk / "run")
+    room = os.statvfs(disk)
+    (disk / "others").write_bytes(bytes(room.f_bavail * room.f_frsize - free_bytes))
 
     with pytest.raises(OSError, match="No space"):
         compacting.compact(run, remove=True)
 
-    assert not list((run / dataset.FOLDER).rglob("*.parquet")) and len(os.listdir(run / layout.SEALED)) == 6
+    assert not list((run / dataset.FOLDER).rglob("*.parquet*")) and len(os.listdir(run / layout.SEALED)) == 6
 
 
-def _no_room(*_: Any) -> None:
-    raise OSError(28, "No space left on device")
+def test_what_a_manifest_says_is_on_the_disk_before_sealed_files_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that goes down at that moment has one or the other."""
+    run, written, removed = varied(tmp_path / "run"), [], []
+    fsync, unlink = os.fsync, Path.unlink
+
+    def synced(descriptor: int) -> None:
+        written.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
+
+    def unlinked(path: Path, missing_ok: bool = False) -> None:
+        removed.append((path.name, len(written)))
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "unlink", unlinked)
+    done = compacting.compact(run, remove=True)
+
+    files, manifests = [name for name in written if ".parquet" in name], [name for name in written if ".json" in name]
+    assert len(files) == len(list((run / dataset.FOLDER).rglob("*.parquet"))) and len(manifests) == 2
+    assert [count for name, count in removed if name.endswith(layout.SEALED_SUFFIX)] == [len(written)] * done.removed
 
 
 def test_files_lie_by_day_role_and_host_and_only_this_user_may_look(tmp_path: Path) -> None:
@@ -331,15 +373,38 @@ def test_a_file_that_is_damaged_is_listed_and_the_rest_is_read(tmp_path: Path) -
     assert set(ranges["rank"]) == {0} and [part.path for part in opened.damage] == list(map(str, broken))
 
 
-def test_of_a_process_that_still_runs_the_newest_file_is_left(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pointer", [None, "", '{"format": 99, "path": "/nowhere"}'], ids=["whole", "empty", "newer"])
+def test_of_a_process_that_still_runs_the_newest_file_is_left(tmp_path: Path, pointer: str | None) -> None:
+    """Also where its pointer cannot be read, now or by this version."""
     run = varied(tmp_path / "run")
-    name = layout.sealed_process(sorted(os.listdir(run / layout.SEALED))[0])
-    pointer = next(p for p in Run(str(run)).known_processes() if p.name == name).identity
-    (run / layout.LIVE / f"{name}{layout.POINTER}").write_text(json.dumps({**pointer, "path": "/nowhere"}))
+    name = running(run, pointer)
 
     done = compacting.compact(run, remove=True)
 
     assert done.files == 5 and os.listdir(run / layout.SEALED) == [f"{name}.0002.mxs"]
+
+
+def running(run: Path, pointer: str | None = None) -> str:
+    """A process of these that still runs, by its pointer."""
+    name = layout.sealed_process(sorted(os.listdir(run / layout.SEALED))[0])
+    identity = next(p for p in Run(str(run)).known_processes() if p.name == name).identity
+    whole = json.dumps({**identity, "path": "/nowhere"})
+    (run / layout.LIVE / f"{name}{layout.POINTER}").write_text(whole if pointer is None else pointer)
+    return name
+
+
+@pytest.mark.parametrize("count", range(4))
+@pytest.mark.parametrize("folder", [layout.SEALED, layout.LIVE])
+def test_where_a_run_cannot_be_listed_for_a_moment_nothing_is_lost_and_who_runs_keeps_its_file(
+    tmp_path: Path, folder: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = varied(tmp_path / "run")
+    name, before = running(run), open_run(run).ranges(attributes=["tokens"]).height
+    with stale_once(monkeypatch, run / folder, count), suppress(OSError):
+        compacting.compact(run, remove=True)
+
+    assert open_run(run).ranges(attributes=["tokens"]).height == before
+    assert (run / layout.SEALED / f"{name}.0002.mxs").exists()
 
 
 def test_a_run_of_many_steps_needs_few_bytes_a_summary(tmp_path: Path) -> None:
