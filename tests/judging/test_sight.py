@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,18 @@ def test_a_job_that_was_judged_so_far_is_over_only_where_nobody_of_it_lives(
     job.stand(0, range(2), ago_s=ago_s)
 
     assert Sight(job.run, job.run_id).look().by == by
+
+
+def test_a_job_is_over_since_its_own_last_word_and_not_since_somebody_judged_it_later(job: ShownJob) -> None:
+    """`watch --once` a day after the job says its word now."""
+    hand_over(job)
+    for file in (job.run / layout.SUMMARIES).iterdir():
+        os.utime(file, (time.time() - 86_400,) * 2)
+    job.say(role(), is_final=True)
+    sighting = Sight(job.run, job.run_id).look()
+
+    assert sighting.by == Judges.OVER
+    assert sighting.age_s == pytest.approx(86_400, abs=60)
 
 
 def test_files_that_have_not_changed_are_read_once(job: ShownJob, monkeypatch: pytest.MonkeyPatch) -> None:
