@@ -81,6 +81,21 @@ def test_modules_that_a_page_for_developers_names_are_there(page: Path) -> None:
     assert [name for name in named if not any(path.endswith(f"/{name}") for path in there)] == []
 
 
+def test_files_of_a_room_are_in_that_room() -> None:
+    """In tables of control.md, each headed by `file below ROOM/`."""
+    text = _text(DOCS / "internals" / "control.md")
+    tables = re.findall(r"^\| file below `([a-z]+)/` \|.*\n((?:\|.*\n)+)", text, re.MULTILINE)
+    named = {f"{room}/{name}" for room, rows in tables for name in re.findall(r"`((?:\w+/)?\w+\.py)`", _cells(rows))}
+
+    assert len(named) > 30
+    assert [name for name in sorted(named) if not (ROOT / "mstxkit" / name).exists()] == []
+
+
+def _cells(rows: str) -> str:
+    """The first column."""
+    return "\n".join(row.split("|")[1] for row in rows.splitlines())
+
+
 def test_the_guides_index_lists_every_page() -> None:
     index = _text(DOCS / "guide" / "README.md")
 
