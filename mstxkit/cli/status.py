@@ -49,7 +49,7 @@ def status(
     """Show a run's processes, its requests and its profiles.
 
     And what its ranks do now. It looks at the heads of blocks only: `report` reads every record. Ends with 1 if a
-    process was killed or lost records, or a file is damaged.
+    process was killed, dropped records or had faults in mstxkit, or a file is damaged.
 
     Example: mstxkit status runs/exp7
     """
