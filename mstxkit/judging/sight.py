@@ -102,11 +102,13 @@ class Sight:
             self._desk = Desk(self._run, self._run_id, "top", writes=False)
         desk = self._desk
         desk.look()
-        silent_s = time.time() - desk.controller.directory.heard_s
-        if silent_s > _SILENT_S:
+        hosts = desk.controller.directory
+        silent_s = time.time() - hosts.heard_s
+        if silent_s > _SILENT_S or hosts.have_all_ended:
             desk.judge(time.time(), at_once=True)
         state = desk.state()
-        by = Judges.HERE if state.hosts else Judges.NOBODY
+        is_over = hosts.have_all_ended and not _lives(state, where)
+        by = (Judges.OVER if is_over else Judges.HERE) if state.hosts else Judges.NOBODY
         return Sighting(state if state.hosts else None, _holding(desk.verdicts()), where, by, silent_s)
 
     def _read_job(self) -> JobState | None:

@@ -77,6 +77,19 @@ def test_once_somebody_else_judges_his_word_is_shown(job: ShownJob) -> None:
     assert [said.rank for said in sighting.verdicts] == [7]
 
 
+def test_a_job_that_nobody_judged_is_over_once_all_its_hosts_have_said_goodbye(job: ShownJob) -> None:
+    hand_over(job)
+    before = Sight(job.run, job.run_id).look()
+    with open(job.run / layout.SUMMARIES / "h0-0.mxb", "ab") as stream:
+        head = {"run": job.run_id, "host": "h0", "boot": "b", "sender": "s", "number": 40, "goodbye": True}
+        stream.write(batches.encode({**head, "clock": [5 * 10**12, time.time_ns() - 90 * 10**9, 500]}, []))
+    after = Sight(job.run, job.run_id).look()
+
+    assert (before.by, after.by) == (Judges.HERE, Judges.OVER)
+    assert after.age_s == pytest.approx(90, abs=20)
+    assert [said.rank for said in after.verdicts] == [1]
+
+
 def test_what_came_after_the_last_word_is_not_over(job: ShownJob) -> None:
     job.say(role(), is_final=True, written_ns=time.time_ns() - 10**12)
     hand_over(job)
