@@ -229,7 +229,7 @@ class RunTables(RunFiles):
         """`kind, role, stage, where, rank, group, trainers, rollouts, first_step, last_step, step_ns, without_ns, …`.
 
         How long a step would take without this straggler, wait, link or tail, and, of async jobs, with other numbers of
-        trainers and rollouts: `without_ns`, then `saved_ns, saved_ratio`. What saves most comes first.
+        trainers and rollouts: `without_ns`, then `saved_ns, saved_ratio, error_ratio`. What saves most comes first.
 
         Args:
             trainers, rollouts: Of an async job: the row of kind `split` with these numbers is there too, whatever it
@@ -257,6 +257,9 @@ class RunTables(RunFiles):
             flops_per_token: Operations that a token costs (training: about 6 a parameter): a number for all stages, or
                 a dict of one for each.
             peak_flops: Operations a second of one rank, in the same form; without both, `mfu_ratio` is null.
+
+        Raises:
+            ReadError: one of the two is neither a number above 0 nor one for each stage.
 
         Example:
             >>> import mstxkit

@@ -34,9 +34,6 @@ def table(
     Args:
         runs: Of each role.
         flops_per_token, peak_flops: As `Run.throughput` takes them.
-
-    Raises:
-        ReadError: one of the two is neither a number above 0 nor one for each stage.
     """
     try:
         flops = metrics_setting.checked(None, flops_per_token, peak_flops).flops
