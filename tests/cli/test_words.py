@@ -68,3 +68,10 @@ def test_every_option_is_on_a_page_of_the_guide() -> None:
         missing += [(command.name, one.opts) for one in options if named.isdisjoint((*one.opts, *one.secondary_opts))]
 
     assert len(commands) > 18 and missing == []
+
+
+def test_every_verb_is_in_the_guides_table() -> None:
+    index = (ROOT / "docs" / "guide" / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([a-z]+)`", "".join(re.findall(r"^\| (`[a-z`, ]+) \|", index, re.MULTILINE)))
+
+    assert sorted(named) == sorted(verb.rstrip("_") for verb in mstxkit.cli.verbs())
