@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..store.session_file import RecordedSession
     from ..store.whereabouts import Whereabouts
 
-_INCIDENT_HELP = "Have every process say where it is, with stacks, and show the page of it instead."
+_INCIDENT_HELP = "Have every process say where it is, with stacks, and show where the page of it lies instead."
 _OPEN_SHOWN, _ENDED_SHOWN, _PROFILES_SHOWN = 16, 5, 10
 
 
