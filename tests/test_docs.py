@@ -72,6 +72,30 @@ def test_every_promise_names_a_test_that_is_there() -> None:
     assert [name for name in named if f"def {name}(" not in tests] == []
 
 
+@pytest.mark.parametrize("page", sorted((DOCS / "internals").glob("*.md")), ids=lambda path: path.stem)
+def test_modules_that_a_page_for_developers_names_are_there(page: Path) -> None:
+    """By their last parts, as the page has them: `apply.py`, `patching/apply.py`."""
+    there = [f"/{path.relative_to(ROOT)}" for path in [*ROOT.glob("*.py"), *ROOT.glob(".ci/*.py"), *files(".py", ".c")]]
+    named = re.findall(r"`((?:\.?\w+/)*\w+\.(?:py|c))`", _text(page))
+
+    assert [name for name in named if not any(path.endswith(f"/{name}") for path in there)] == []
+
+
+def test_files_of_a_room_are_in_that_room() -> None:
+    """In tables of control.md, each headed by `file below ROOM/`."""
+    text = _text(DOCS / "internals" / "control.md")
+    tables = re.findall(r"^\| file below `([a-z]+)/` \|.*\n((?:\|.*\n)+)", text, re.MULTILINE)
+    named = {f"{room}/{name}" for room, rows in tables for name in re.findall(r"`((?:\w+/)?\w+\.py)`", _cells(rows))}
+
+    assert len(named) > 30
+    assert [name for name in sorted(named) if not (ROOT / "mstxkit" / name).exists()] == []
+
+
+def _cells(rows: str) -> str:
+    """The first column."""
+    return "\n".join(row.split("|")[1] for row in rows.splitlines())
+
+
 def test_the_guides_index_lists_every_page() -> None:
     index = _text(DOCS / "guide" / "README.md")
 

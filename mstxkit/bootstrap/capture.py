@@ -76,12 +76,13 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
             sealed_host_bytes, sealed_run_bytes, keep_days, care_every_s (`recorder.process.RecorderLimits`). And what
             this process and its children do about requests:
             poll_every_s, light, cooldown_s, session_s, hour_s, run_s, agreement_s, transport_s, run_bytes;
-            profiles, profiles_mb_s, profiles_host_bytes, profiles_run_bytes, rings, act, hang_s, incidents,
+            profiles, profiles_mb_s, profiles_host_bytes, profiles_run_bytes, rings, act, judge, hang_s, incidents,
             incidents_bytes (`escalation.duty.settings`); metrics, flops_per_token, peak_flops of the job's figures
-            (`store.metrics_setting`). Each also as MSTXKIT_<NAME> in the environment. `act="escalate"`: verdicts may
-            ask for profiles, and not only say who makes the others wait. `rings=True`: torch's rings of collectives are
-            on, by which late ranks are found behind barriers; before the process group is made. `hang_s=30`: so long a
-            range may stay open without progress at least before it is a hang; 0: nobody watches.
+            (`store.metrics_setting`). Each also as MSTXKIT_<NAME> in the environment; `docs/guide/settings.md` has
+            their defaults. `act="escalate"`: verdicts may ask for profiles, and not only say who makes the others wait.
+            `rings=True`: torch's rings of collectives are on, by which late ranks are found behind barriers; before the
+            process group is made. `hang_s=30`: so long a range may stay open without progress at least before it is a
+            hang; 0: nobody watches.
 
     Raises:
         CaptureError: the folder or a limit cannot be used, or this process captures into another run already.

@@ -18,10 +18,11 @@ from ._activation import NOTE, OK, WRONG, Check, installed
 if TYPE_CHECKING:
     from rich.table import Table
 
-NEEDED = ("wrapt", "typer", "rich", "pyyaml")
+NEEDED = ("wrapt", "typer", "rich", "pyyaml", "pydantic")
 OPTIONAL = {
     **dict.fromkeys(("numpy", "polars"), "reading a run needs it: pip install 'mstxkit[report]'"),
     "zstandard": "sealed files are compressed with zlib instead, larger: pip install 'mstxkit[report]'",
+    "plotly": "the page of a run needs it: pip install 'mstxkit[report]'",
     **dict.fromkeys(("torch", "torch_npu", "mindspore"), ""),
 }
 TMPFS = "/dev/shm"

@@ -38,7 +38,7 @@ def show(
 ) -> None:  # fmt: skip
     """Show what a configuration means, and where it says so.
 
-    Ends with 2 where it is wrong: then what is wrong, where, and what is allowed.
+    Ends with 1 where it is wrong: then what is wrong, where, and what is allowed. With 2 where it cannot be read.
 
     Example: mstxkit config show ppo_trainer.yaml --from verl
     """

@@ -37,7 +37,8 @@ def demo(
     """Train a small policy with GRPO, and see who is slow, and why.
 
     It is captured, and judged while it runs: the verdict asks for a profile of the slow rank and of a healthy peer.
-    Then show the report and the traces to open. Ends with 1 if the profile that was asked for was not recorded.
+    Then show the report and the traces to open. Ends with 1 if a profile that was asked for was not recorded, or the
+    rank that hangs left no incident.
 
     Example: mstxkit demo --steps 40
     """

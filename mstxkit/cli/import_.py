@@ -30,7 +30,7 @@ def import_(
 
     Databases and traces of torch_npu, MindSpore, msprof, msMonitor and torch.
 
-    Ends with 1 if something could not be read.
+    Ends with 1 if something could not be read, or not be joined.
 
     Example: mstxkit import /data/prof/*_ascend_pt --run runs/exp7
     """

@@ -37,7 +37,7 @@ def patches(
 ) -> None:
     """Show what autopatch finds in what is installed here.
 
-    It is read from the source, and nothing is imported.
+    It is read from the source; nothing is imported but with --import.
 
     Example: mstxkit patches verl trl
     """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..store.session_file import RecordedSession
     from ..store.whereabouts import Whereabouts
 
-_INCIDENT_HELP = "Have every process say where it is, with stacks, and show the page of it instead."
+_INCIDENT_HELP = "Have every process say where it is, with stacks, and show where the page of it lies instead."
 _OPEN_SHOWN, _ENDED_SHOWN, _PROFILES_SHOWN = 16, 5, 10
 
 
@@ -49,7 +49,7 @@ def status(
     """Show a run's processes, its requests and its profiles.
 
     And what its ranks do now. It looks at the heads of blocks only: `report` reads every record. Ends with 1 if a
-    process was killed or lost records, or a file is damaged.
+    process was killed, dropped records or had faults in mstxkit, or a file is damaged.
 
     Example: mstxkit status runs/exp7
     """

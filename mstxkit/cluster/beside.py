@@ -13,11 +13,13 @@ from typing import NamedTuple, Sequence
 
 from .. import faults
 from ..host import apart
-from ..store import documents, judge_lock, layout
+from ..store import documents, judge_lock, layout, metrics_setting
 from ..store.batches import HandingProcess
 
 _MODULE = "mstxkit.judging.judge_process"
 _OF_METRICS = ("prometheus_client", "opentelemetry", "google")
+# Where figures go that nobody but a judge opens.
+_OPENED = {metrics_setting.PAGE, metrics_setting.TEXTFILE, metrics_setting.OTLP}
 # How often it is looked whether there is one, at two calls of the run folder; it may have been killed. Seconds.
 _AGAIN_AFTER_S = 5.0
 # A program that is over before that needs nobody beside it.
@@ -49,11 +51,14 @@ class Beside:
 
     def __init__(self, run: Path, run_id: str, metrics: str = "") -> None:
         self._run, self._run_id, self._metrics = run, run_id, metrics
+        self._are_asked_for = any(outlet.kind in _OPENED for outlet in metrics_setting.of_word(metrics).outlets)
         self._next_s, self._is_here = time.monotonic() + _AFTER_S, False
         self._has_started, self._silence = False, _Silence()
 
     def consider(self, processes: Sequence[HandingProcess], batches: int) -> None:
         """Start it where rank 0 is among these, or was, and is not alone in its job; or where the job's judge is gone.
+
+        Who is alone has nobody to be compared with, and a judge only where figures are asked for.
 
         Args:
             processes: Of this host.
@@ -67,9 +72,11 @@ class Beside:
             return
         self._next_s = time.monotonic() + _AGAIN_AFTER_S
         is_silent = self._is_silent([of.rank for of in processes if of.rank is not None and of.world_size > 1], batches)
-        is_held = judge_lock.is_held(self._run) if self._is_here or is_silent else True
+        is_alone = self._are_asked_for and all(of.world_size < 2 and not of.rank for of in processes)
+        is_here = self._is_here or (is_alone and bool(processes))
+        is_held = judge_lock.is_held(self._run) if is_here or is_silent else True
         # Without locks nobody can tell whether the one that was started still judges, but by what it says.
-        is_missing = self._is_here and (is_held is False or not self._has_started)
+        is_missing = is_here and (is_held is False or not self._has_started)
         if not is_held and (is_silent or is_missing):
             self._start()
 

@@ -40,7 +40,7 @@ class Sighting(NamedTuple):
         verdicts: Those that hold, the costliest first.
         where: Where each process is, as its keeper has said.
         by: One of `Judges`.
-        age_s: Since anything was said, by the clocks of two hosts.
+        age_s: Since anything was said, by the clocks of two hosts; of a job that is over, since it last handed over.
         incident: The newest that is not over, before any that somebody has asked for; None: none is.
     """
 
@@ -81,7 +81,9 @@ class Sight:
         by = self._by(job, where)
         if by in (Judges.ANOTHER, Judges.OVER):
             self._desk = None
-            return Sighting(job, _holding(self._read_verdicts()), where, by, _age_s(job))
+            newest_ns = self._newest_ns() if by == Judges.OVER else 0
+            age_s = (time.time_ns() - newest_ns) / _NS if newest_ns else _age_s(job)
+            return Sighting(job, _holding(self._read_verdicts()), where, by, age_s)
         return self._judged_here(where)
 
     def _by(self, job: JobState | None, where: tuple[Whereabouts, ...]) -> str:
@@ -100,11 +102,13 @@ class Sight:
             self._desk = Desk(self._run, self._run_id, "top", writes=False)
         desk = self._desk
         desk.look()
-        silent_s = time.time() - desk.controller.directory.heard_s
-        if silent_s > _SILENT_S:
+        hosts = desk.controller.directory
+        silent_s = time.time() - hosts.heard_s
+        if silent_s > _SILENT_S or hosts.have_all_ended:
             desk.judge(time.time(), at_once=True)
         state = desk.state()
-        by = Judges.HERE if state.hosts else Judges.NOBODY
+        is_over = hosts.have_all_ended and not _lives(state, where)
+        by = (Judges.OVER if is_over else Judges.HERE) if state.hosts else Judges.NOBODY
         return Sighting(state if state.hosts else None, _holding(desk.verdicts()), where, by, silent_s)
 
     def _read_job(self) -> JobState | None:

@@ -169,7 +169,8 @@ class Run(RunTables):
         """The outermost occurrences of stages, ended ones only, without what a controller waits for: that is no work.
 
         `process, rank, host, pid, role, track, depth, step, stage, start_ns, duration_ns, tokens, prompts, part,
-        waits_for`; `process` is the row in `processes()`, `tokens` and `prompts` are attributes that are numbers.
+        waits_for, responses, longest_response`; `process` is the row in `processes()`, `tokens`, `prompts`, `responses`
+        and `longest_response` are attributes that are numbers.
 
         Example:
             >>> import mstxkit
@@ -374,8 +375,9 @@ class Run(RunTables):
         """What was judged of the job, oldest first: `rank` and `stage` are the cause, never who waited for it.
 
         `time_ns, step, kind, stage, rank, role, since_step, impact_ratio, coverage_ratio, confidence, waits_for,
-        evidence, next, request, recurrence_ratio, group, withdrawn`: each verdict as it was said last; `evidence` is
-        JSON, `withdrawn` says why it holds no more (null: it does). No rows where nobody judged the job while it ran.
+        evidence, next, request, recurrence_ratio, group, withdrawn, no_request`: each verdict as it was said last;
+        `evidence` is JSON, `withdrawn` says why it holds no more (null: it does), `no_request` why it asked for no
+        profile, or what came of none. No rows where nobody judged the job while it ran.
 
         Example:
             >>> import mstxkit

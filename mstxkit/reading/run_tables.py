@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from ..judging.evidence import RoleStep
+    from ..store.metrics_setting import ByStage
     from .role_runs import RoleRun
     from .run import Run
 
@@ -232,7 +233,7 @@ class RunTables(RunFiles):
         """`kind, role, stage, where, rank, group, trainers, rollouts, first_step, last_step, step_ns, without_ns, …`.
 
         How long a step would take without this straggler, wait, link or tail, and, of async jobs, with other numbers of
-        trainers and rollouts: `without_ns`, then `saved_ns, saved_ratio`. What saves most comes first.
+        trainers and rollouts: `without_ns`, then `saved_ns, saved_ratio, error_ratio`. What saves most comes first.
 
         Args:
             trainers, rollouts: Of an async job: the row of kind `split` with these numbers is there too, whatever it
@@ -253,12 +254,16 @@ class RunTables(RunFiles):
         verdicts = judged.of_run(cast("Run", self)).blaming
         return what_if.table(self.role_runs(), verdicts, split.asked_for(trainers, rollouts))
 
-    def throughput(self, flops_per_token: float | None = None, peak_flops: float | None = None) -> pl.DataFrame:
+    def throughput(self, flops_per_token: ByStage | None = None, peak_flops: ByStage | None = None) -> pl.DataFrame:
         """`step, role, stage, ranks, tokens, responses, stage_ns, step_ns, tokens_per_s, step_tokens_per_s, mfu_ratio`.
 
         Args:
-            flops_per_token: Operations that a token costs (training: about 6 a parameter).
-            peak_flops: Operations a second of one rank; without both, `mfu_ratio` is null.
+            flops_per_token: Operations that a token costs (training: about 6 a parameter): a number for all stages, or
+                a dict of one for each.
+            peak_flops: Operations a second of one rank, in the same form; without both, `mfu_ratio` is null.
+
+        Raises:
+            ReadError: one of the two is neither a number above 0 nor one for each stage.
 
         Example:
             >>> import mstxkit

@@ -20,7 +20,7 @@ class Hang:
     after_s: float = setting(0.0, 0.0, 86_400, "Seconds without progress; 0: what capture(hang_s=...) says.")
     p99: float = setting(3.0, 1.0, 1000, "Times what 99 of 100 earlier ones took, where that is longer.")
     works: float = setting(
-        10.0, 1.0, 1000, "Times the limit, where CPU or disk are at work, and for slow stages and the first waits."
+        10.0, 1.0, 1000, "Times the limit, where CPU or disk work, and for slow stages and the first waits."
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sysconfig
@@ -116,3 +117,12 @@ def test_without_a_cluster_nothing_is_said_of_one(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv("RAY_ADDRESS", address)
 
         assert _activation.cluster() == []
+
+
+def test_whatever_the_package_depends_on_is_looked_for() -> None:
+    project = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"^dependencies = \[(.*)\]$", project, re.MULTILINE)
+    (of_reports,) = re.findall(r"^report = \[(.*)\]$", project, re.MULTILINE)
+
+    assert set(re.findall(r'"([a-z]+)', listed)) == set(_checks.NEEDED)
+    assert set(re.findall(r'"([a-z]+)', of_reports)) <= set(_checks.OPTIONAL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -53,3 +54,24 @@ def test_completion_installs_itself_for_the_shell(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     assert "mstxkit" in (tmp_path / ".bashrc").read_text()
+
+
+def test_every_option_is_on_a_page_of_the_guide() -> None:
+    """By its name: who is told of an option finds out what it is for."""
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "guide").glob("*.md"))
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", pages))
+    commands = [pytest.importorskip("typer.main").get_command(mstxkit.cli.application())]
+    missing = []
+    for command in commands:
+        commands += getattr(command, "commands", {}).values()
+        options = (option for option in command.params if option.opts[0].startswith("-"))
+        missing += [(command.name, one.opts) for one in options if named.isdisjoint((*one.opts, *one.secondary_opts))]
+
+    assert len(commands) > 18 and missing == []
+
+
+def test_every_verb_is_in_the_guides_table() -> None:
+    index = (ROOT / "docs" / "guide" / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([a-z]+)`", "".join(re.findall(r"^\| (`[a-z`, ]+) \|", index, re.MULTILINE)))
+
+    assert sorted(named) == sorted(verb.rstrip("_") for verb in mstxkit.cli.verbs())

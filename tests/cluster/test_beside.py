@@ -12,7 +12,7 @@ pytest.importorskip("numpy")
 from mstxkit.cluster import beside as module
 from mstxkit.cluster.beside import Beside
 from mstxkit.host import apart, life
-from mstxkit.store import job_file, judge_lock, run_file
+from mstxkit.store import job_file, judge_lock, metrics_setting, run_file
 from mstxkit.store.batches import HandingProcess
 from mstxkit.store.job_file import JobState
 
@@ -25,6 +25,9 @@ class Host:
     def __init__(self, run: Path, run_id: str, started: list[str]) -> None:
         self.run, self._run_id, self._started = run, run_id, started
         self._beside, self._batches = Beside(run, run_id), 0
+
+    def is_told_of(self, metrics: str) -> None:
+        self._beside = Beside(self.run, self._run_id, metrics)
 
     def looks(self, processes: tuple[HandingProcess, ...], hands_over: bool = True) -> int:
         """How many it has started by then."""
@@ -55,6 +58,26 @@ def test_rank_0_s_host_starts_one_and_another_as_soon_as_none_holds_the_lock(hos
     first = host.looks(FIRST)
 
     assert (first, host.looks(FIRST)) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "count"),
+    [("127.0.0.1:0", 1), ("textfile", 1), ("otlp:http://collector:4318", 1), ("off", 0), (None, 0)],
+)
+@pytest.mark.parametrize("alone", [HandingProcess(0, "a", 0, world_size=1), HandingProcess(0, "a")])
+def test_who_is_alone_has_a_judge_where_figures_are_asked_for(
+    host: Host, alone: HandingProcess, metrics: str | None, count: int
+) -> None:
+    """Nobody else opens a page, a file or a way to a collector."""
+    host.is_told_of(metrics_setting.as_word(metrics, 6e9, 1e14))
+
+    assert host.looks((alone,)) == count
+
+
+def test_one_of_several_ranks_has_none_for_figures_alone(host: Host) -> None:
+    host.is_told_of(metrics_setting.as_word("textfile", None, None))
+
+    assert host.looks(OTHER) == 0
 
 
 def test_another_host_starts_one_once_nothing_is_heard_of_the_judge_any_more(host: Host) -> None:

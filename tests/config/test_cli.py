@@ -129,7 +129,7 @@ def test_a_bad_file_ends_with_1_and_every_problem(tmp_path: Path, run: Run) -> N
     found = run("show", str(path))
 
     first, second = found.stderr.splitlines()
-    assert found.exit_code == 1
+    assert found.exit_code == 1 and "Ends with 1 where it is wrong" in run("show", "--help").stdout
     assert first.startswith(f"mstxkit: {path}:3: profiler_config.integrated.profile='sure': not a flag")
     assert "did you mean level1?" in second
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,19 @@ def test_once_somebody_else_judges_his_word_is_shown(job: ShownJob) -> None:
     assert [said.rank for said in sighting.verdicts] == [7]
 
 
+def test_a_job_that_nobody_judged_is_over_once_all_its_hosts_have_said_goodbye(job: ShownJob) -> None:
+    hand_over(job)
+    before = Sight(job.run, job.run_id).look()
+    with open(job.run / layout.SUMMARIES / "h0-0.mxb", "ab") as stream:
+        head = {"run": job.run_id, "host": "h0", "boot": "b", "sender": "s", "number": 40, "goodbye": True}
+        stream.write(batches.encode({**head, "clock": [5 * 10**12, time.time_ns() - 90 * 10**9, 500]}, []))
+    after = Sight(job.run, job.run_id).look()
+
+    assert (before.by, after.by) == (Judges.HERE, Judges.OVER)
+    assert after.age_s == pytest.approx(90, abs=20)
+    assert [said.rank for said in after.verdicts] == [1]
+
+
 def test_what_came_after_the_last_word_is_not_over(job: ShownJob) -> None:
     job.say(role(), is_final=True, written_ns=time.time_ns() - 10**12)
     hand_over(job)
@@ -104,6 +118,18 @@ def test_a_job_that_was_judged_so_far_is_over_only_where_nobody_of_it_lives(
     job.stand(0, range(2), ago_s=ago_s)
 
     assert Sight(job.run, job.run_id).look().by == by
+
+
+def test_a_job_is_over_since_its_own_last_word_and_not_since_somebody_judged_it_later(job: ShownJob) -> None:
+    """`watch --once` a day after the job says its word now."""
+    hand_over(job)
+    for file in (job.run / layout.SUMMARIES).iterdir():
+        os.utime(file, (time.time() - 86_400,) * 2)
+    job.say(role(), is_final=True)
+    sighting = Sight(job.run, job.run_id).look()
+
+    assert sighting.by == Judges.OVER
+    assert sighting.age_s == pytest.approx(86_400, abs=60)
 
 
 def test_files_that_have_not_changed_are_read_once(job: ShownJob, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any, Iterator
 import numpy as np
 import polars as pl
 
+from ...errors import CaptureError, ReadError
+from ...store import metrics_setting
 from ..role_runs import of_gap, shown_ns
 
 if TYPE_CHECKING:
+    from ...store.metrics_setting import ByStage, Flops
     from ..role_runs import RoleRun
 
 SCHEMA = {
@@ -20,7 +23,7 @@ SCHEMA = {
 
 
 def table(
-    runs: tuple[RoleRun, ...], flops_per_token: float | None = None, peak_flops: float | None = None
+    runs: tuple[RoleRun, ...], flops_per_token: ByStage | None = None, peak_flops: ByStage | None = None
 ) -> pl.DataFrame:
     """`step, role, stage, ranks, tokens, responses, stage_ns, step_ns, tokens_per_s, step_tokens_per_s, mfu_ratio`.
 
@@ -30,14 +33,18 @@ def table(
 
     Args:
         runs: Of each role.
-        flops_per_token: Operations that a token costs in the stages asked for (training: about 6 a parameter).
-        peak_flops: Operations a second of one rank.
+        flops_per_token, peak_flops: As `Run.throughput` takes them.
     """
-    rows = [row for run in runs for row in _of_role(run, (flops_per_token or 0.0) / (peak_flops or float("inf")))]
+    try:
+        flops = metrics_setting.checked(None, flops_per_token, peak_flops).flops
+    except CaptureError as exc:
+        of_both = f"flops_per_token={flops_per_token!r}, peak_flops={peak_flops!r}"
+        raise ReadError(f"{of_both}: numbers above 0 are needed, or one for each stage") from exc
+    rows = [row for run in runs for row in _of_role(run, flops)]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort("step", "role", maintain_order=True)
 
 
-def _of_role(run: RoleRun, peak_s_per_token: float) -> Iterator[tuple[Any, ...]]:
+def _of_role(run: RoleRun, flops: Flops) -> Iterator[tuple[Any, ...]]:
     lengths = run.length_s()
     for piece, kind in enumerate(run.kinds):
         if of_gap(kind) or not np.isfinite(run.work[:, :, piece, 0]).any():
@@ -53,7 +60,7 @@ def _of_role(run: RoleRun, peak_s_per_token: float) -> Iterator[tuple[Any, ...]]
             yield (
                 step, run.role, kind.stage, ranks, total, _sum(run.work[at, :, piece, 1]), shown_ns(stage_s),
                 shown_ns(float(lengths[at])), per_s, of_step,
-                per_s * peak_s_per_token / ranks if per_s is not None and peak_s_per_token > 0 else None,
+                None if per_s is None else flops.mfu_ratio(kind.stage, per_s, ranks),
             )  # fmt: skip
 
 

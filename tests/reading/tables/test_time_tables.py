@@ -9,6 +9,7 @@ pl = pytest.importorskip("polars")
 import numpy as np  # noqa: E402
 from builders.simulated_steps import role_of, runs_of  # noqa: E402
 
+from mstxkit.errors import ReadError  # noqa: E402
 from mstxkit.reading.tables import (  # noqa: E402
     bubbles,
     critical_path,
@@ -141,6 +142,20 @@ def test_throughput_is_tokens_over_time_and_a_share_of_the_peak() -> None:
     assert row["tokens_per_s"] == pytest.approx(row["tokens"] / (row["stage_ns"] / 1e9))
     assert row["mfu_ratio"] == pytest.approx(row["tokens_per_s"] * 1e9 / (1e14 * row["ranks"]))
     assert throughput.table(runs)["mfu_ratio"].null_count() == throughput.table(runs).height
+
+
+def test_the_share_of_the_peak_takes_a_figure_for_each_stage_as_capture_does() -> None:
+    rows = throughput.table(runs_of(JobShape(), steps=5), {"actor_update": 1e9}, {"actor_update": 1e14})
+
+    is_known = rows["mfu_ratio"].is_not_null()
+    assert set(rows.filter(is_known)["stage"]) == {"actor_update"} and set(rows["stage"]) > {"actor_update"}
+    row = rows.filter(is_known).row(0, named=True)
+    assert row["mfu_ratio"] == pytest.approx(row["tokens_per_s"] * 1e9 / (1e14 * row["ranks"]))
+
+
+def test_a_figure_that_is_none_is_an_error_of_ours() -> None:
+    with pytest.raises(ReadError, match="one for each stage"):
+        throughput.table((), {"actor_update": -1.0}, 1e14)
 
 
 def test_in_a_role_in_which_nobody_waits_a_tail_costs_no_waiting() -> None:
