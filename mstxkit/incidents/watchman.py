@@ -305,16 +305,14 @@ class Watchman:
         self._told[call.name] = set(self._open_now() if tells_of_all(call, self._place, reports) else ())
         self._stuck[call.name] = {
             (name, judged.range.slot.track, judged.range.slot.start): judged.range.quiet_ns
-            for name, ranges in self._host.stuck().items()
-            for judged in ranges
-        }
+            for name, ranges in self._host.stuck().items() for judged in ranges
+        }  # fmt: skip
 
     def _open_now(self) -> dict[Place, int]:
         return {
             (process.name, range_.slot.track, range_.slot.start): range_.quiet_ns
-            for process in self._host.processes.values()
-            for range_ in process.inside
-        }
+            for process in self._host.processes.values() for range_ in process.inside
+        }  # fmt: skip
 
     def _is_told(self, place: Place) -> bool:
         return any(place in ranges for ranges in self._told.values())
@@ -414,8 +412,8 @@ class Watchman:
         state = self._folders.state()
         if state != self._state:
             self._state = state
-            told = self._told.items()
-            self._told = {name: ranges for name, ranges in told if name in self._mine or self._folders.exists(name)}
+            for name in [name for name in self._told if name not in self._mine and not self._folders.exists(name)]:
+                del self._told[name]
             newest = self._folders.newest()
             # What this host has opened itself is answered as it is concluded, if need be once more.
             if newest is not None and newest.by != self._place and newest.name not in self._told:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Sequence
+from typing import TYPE_CHECKING, Iterable, Sequence
 
 import numpy as np
 
@@ -108,9 +108,11 @@ class HandingProcesses:
 
     def replaced_hosts(self) -> set[SendingHost]:
         """Those of which something is known, and all of whose processes were started again on others."""
-        living = {n for name, n in self._numbers.items() if not self.books[self.book_of[n]].has_ended(name)}
-        known, lives = ({self.hosts[self.host_of[n]] for n in of} for of in ({*self._numbers.values()}, living))
-        return known - lives
+        living = [n for name, n in self._numbers.items() if not self.books[self.book_of[n]].has_ended(name)]
+        return self._hosts_of(self._numbers.values()) - self._hosts_of(living)
+
+    def _hosts_of(self, numbers: Iterable[int]) -> set[SendingHost]:
+        return {self.hosts[self.host_of[number]] for number in numbers}
 
     def end(self, number: int) -> None:
         """Nothing comes of this process any more; its number may be another one's from now on."""

@@ -28,5 +28,5 @@ def of_validation(self: Any, *args: Any, **kwargs: Any) -> Any:
     return None if counts_samples else plain_attribute(self, "global_steps")
 
 
-def _to_train(told: Any, name: str) -> Any:
-    return told.get(name) if type(told) is dict and told.get("validate") is not True else None
+def _to_train(sent: Any, name: str) -> Any:
+    return sent.get(name) if type(sent) is dict and sent.get("validate") is not True else None
