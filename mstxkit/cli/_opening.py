@@ -77,8 +77,9 @@ def _recipe(output: Path) -> tuple[str, str] | None:
     names = set(os.listdir(output))
     if names & {_ANALYSED, _STEP_TIMES}:
         return _ALL
-    database = next((name for name in names for kind in kinds.KINDS.values() if kind.database.fullmatch(name)), None)
-    tables = set() if database is None else _filled_tables(output / database)
+    named = (output / name for name in names for kind in kinds.KINDS.values() if kind.database.fullmatch(name))
+    database = next(filter(Path.is_file, named), None)
+    tables = set() if database is None else _filled_tables(database)
     if "MSTX_EVENTS" in tables and "TASK" not in tables:  # beside TASK it fails for every range of the host alone
         return _MSTX_SUM
     return _KERNELS if "COMPUTE_TASK_INFO" in tables else None

@@ -154,14 +154,15 @@ def _line(verdict: Verdict) -> str:
     impact = f"costs {verdict.impact_ratio:.0%} of a step" if verdict.impact_ratio else ""
     sure = f"confidence {verdict.confidence:.2f}" if verdict.confidence else ""
     about = ", ".join(filter(None, (since, impact, sure)))
-    head = " ".join(filter(None, (verdict.kind, verdict.role, who or group, verdict.stage or "")))
+    step = "" if verdict.step is None else f"step {verdict.step}: "  # a hang before the first one
+    head = step + " ".join(filter(None, (verdict.kind, verdict.role, who or group, verdict.stage or "")))
     if verdict.withdrawn:
-        return for_terminal(f"step {verdict.step}: {head}: withdrawn: {verdict.withdrawn}")
+        return for_terminal(f"{head}: withdrawn: {verdict.withdrawn}")
     profile = verdict.no_request and f"no profile: {verdict.no_request}"
     profile = f"asked for profile {verdict.request}{not_come(verdict.no_request)}" if verdict.request else profile
     clauses = (about, verdict.waits_for, profile, verdict.next and f"next: {verdict.next}")
     rest = "; ".join(filter(None, clauses))
-    return for_terminal(f"step {verdict.step}: {head}: {rest}")
+    return for_terminal(f"{head}: {rest}")
 
 
 def _change(run: Path, run_id: str, texts: list[str], json: bool) -> None:

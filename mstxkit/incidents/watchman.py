@@ -31,8 +31,7 @@ from .folder import Call, IncidentFolders
 from .host import HostEvent, WatchedHost
 from .page import BEGUN_ANEW, WENT_ON, headline
 
-_NICE = 5
-_NS = 10**9
+_NICE, _NS = 5, 10**9
 # Looks at shared memory; at the run folder; for how long reports of other hosts are waited for, and taken afterwards.
 _LOOKS_EVERY_S, _RUN_EVERY_S, _HOSTS_WITHIN_S, _LATE_WITHIN_S = 1.0, 2.0, 3.0, 30.0
 # For what another host, or the watchman before this one, makes of an incident; then this host takes it over.
@@ -391,12 +390,12 @@ class Watchman:
 
     def _say(self, incident: Incident) -> None:
         """As a verdict, which is withdrawn when it is over."""
-        step = next((range_.get("step") for range_ in incident.details.get("inside") or () if range_.get("step")), None)
+        steps = (range_.get("step") for range_ in incident.details.get("inside") or ())
+        step = next((step for step in steps if step is not None), None)
         missing = incident.details.get("missing") or {}
         words = missing.get("words", "")
-        evidence = {"range": incident.range, "reason": incident.reason}
-        evidence |= {"missing": words} if words not in incident.reason else {}
-        evidence = {name: text for name, text in evidence.items() if text}
+        texts = {"range": incident.range, "reason": incident.reason, "missing": words * (words not in incident.reason)}
+        evidence = {name: text for name, text in texts.items() if text}
         verdict = Verdict(
             f"hang-{incident.incident}", time.time_ns(), step, verdicts.HANG, incident.stage or None, incident.rank,
             incident.role, step, 1.0, waits_for=incident.waits_for, evidence=evidence,
@@ -414,6 +413,7 @@ class Watchman:
             self._state = state
             for name in [name for name in self._told if name not in self._mine and not self._folders.exists(name)]:
                 del self._told[name]
+                self._stuck.pop(name, None)
             newest = self._folders.newest()
             # What this host has opened itself is answered as it is concluded, if need be once more.
             if newest is not None and newest.by != self._place and newest.name not in self._told:

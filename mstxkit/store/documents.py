@@ -253,12 +253,14 @@ def text_of(path: str, error: type[MstxkitError], limit_bytes: int = 1 << 20) ->
         raise error(f"{path}:{content.count(10, 0, exc.start) + 1}: this is not UTF-8") from None
 
 
-def write_file(file: Path, content: bytes, more_flags: int = 0, is_lasting: bool = False) -> None:
-    """Write a file with mode 0640. Links are not followed. `is_lasting`: it is on the disk once this returns."""
+def write_file(
+    file: Path, content: bytes, more_flags: int = 0, is_lasting: bool = False, mode: int = FILE_MODE
+) -> None:
+    """Write a file. Links are not followed. `is_lasting`: it is on the disk once this returns."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC | more_flags
-    descriptor = os.open(file, flags, FILE_MODE)
+    descriptor = os.open(file, flags, mode)
     try:
-        os.fchmod(descriptor, FILE_MODE)
+        os.fchmod(descriptor, mode)
         rest = memoryview(content)
         while rest:
             rest = rest[os.write(descriptor, rest) :]
@@ -282,17 +284,17 @@ def replace_file(file: Path, content: bytes, is_lasting: bool = False) -> None:
         raise
 
 
-def write_new(file: Path, content: bytes) -> bool:
+def write_new(file: Path, content: bytes, mode: int = FILE_MODE) -> bool:
     """Write a file that must not be there yet, whole at once; False when another process was first."""
     draft = _draft_of(file)
     try:
-        write_file(draft, content)
+        write_file(draft, content, mode=mode)
         try:
             os.link(draft, file)
         except FileExistsError:
             raise
         except OSError:  # a file system without hard links: who reads the file too early reads it again
-            write_file(file, content, os.O_EXCL)
+            write_file(file, content, os.O_EXCL, mode=mode)
         return True
     except FileExistsError:
         return False

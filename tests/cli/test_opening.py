@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -143,9 +144,12 @@ def test_where_the_parser_analysed_too_all_is_the_recipe(run: Path) -> None:
     assert [shlex.split(command)[2] for command in commands(run)] == ["all"]
 
 
-def test_a_database_that_is_none_costs_the_command_only(run: Path) -> None:
-    raw = parsed(run, 0, 5)
-    (raw / OUTPUT / "ascend_pytorch_profiler_0.db").write_bytes(b"no database" * 100)
+@pytest.mark.parametrize("is_pipe", [False, True])
+def test_a_database_that_is_none_costs_the_command_only(run: Path, is_pipe: bool) -> None:
+    """Whoever opens a pipe waits for who writes into it."""
+    file = parsed(run, 0, 5) / OUTPUT / "ascend_pytorch_profiler_0.db"
+    file.unlink()
+    os.mkfifo(file) if is_pipe else file.write_bytes(b"no database" * 100)
 
     assert commands(run) == []
     assert "MindStudio Insight" in told(run)[0]

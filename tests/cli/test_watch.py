@@ -213,6 +213,13 @@ def _left() -> Verdict:
     return Verdict("a", 5, 30, COMPUTE, "actor_generate", 1, "actor", 12)
 
 
+def test_what_is_in_no_step_names_none(watched: Watched) -> None:
+    watched.hand_over(40)
+    watched.judged(Verdict("hang-1", 5, None, HANG, "reward", 1, "actor"), who="hang-h0")
+
+    assert "\nhang actor rank 1 reward" in f"\n{watched.watch('--once').output}"
+
+
 def test_names_out_of_files_drive_no_terminal(watched: Watched) -> None:
     watched.hand_over(40, role=HOSTILE, host="h0")
     watched.judged(Verdict("a", 5, 3, COMPUTE, HOSTILE, 7, HOSTILE, waits_for=HOSTILE, next=HOSTILE), who="other")

@@ -183,6 +183,22 @@ def test_beyond_loopback_there_is_a_token_that_only_its_user_can_read_and_that_n
         page(opened)
 
 
+def test_a_judge_that_is_cut_off_as_it_draws_the_token_leaves_none(
+    going: Going, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty one stood in the way of every later judge."""
+
+    def full(descriptor: int, content: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as disk, pytest.raises(OSError, match="No space"):
+        disk.setattr(os, "write", full)
+        discovery.token(going.job.run)
+
+    assert len(discovery.token(going.job.run)) > 40
+    assert [path.name for path in (going.job.run / "metrics").iterdir()] == ["token"]
+
+
 def test_a_token_is_kept_over_the_next_judge_of_the_run(going: Going) -> None:
     assert discovery.token(going.job.run) == discovery.token(going.job.run)
 

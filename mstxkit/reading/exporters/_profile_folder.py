@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _rank_files, _rl_names
+from .csv import FORMULA
 
 if TYPE_CHECKING:
     from ._rank_files import RankFile
@@ -54,10 +56,14 @@ def number_of(file: RankFile) -> str:
     return "" if file.number == _rank_files.NO_RANK else f"_{file.number}"
 
 
+def _harmless(value: Any) -> Any:
+    return re.sub(FORMULA, r"'\1", value) if isinstance(value, str) else value
+
+
 def write_beside(folder: Path, rows: list[dict[str, Any]], reader: RankRowReader) -> None:
     """Which file is whose, and the table for Insight's RL tab."""
     with open(folder / RANKS, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         table = csv.DictWriter(file, _rank_files.COLUMNS)
         table.writeheader()
-        table.writerows(rows)
+        table.writerows({name: _harmless(value) for name, value in row.items()} for row in rows)
     (folder / _rl_names.CONFIG).write_text(_rl_names.config(sorted(reader.shown.items())), encoding="utf-8")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ..run import Run
 
-_FORMULA = r"^([=+\-@\t\r])"
+FORMULA = r"^([=+\-@\t\r])"
 
 
 def write(run: Run, folder: Path) -> int:
@@ -36,7 +36,7 @@ def _harmless(piece: pl.DataFrame) -> pl.DataFrame:
 
     lists = [name for name, dtype in piece.schema.items() if isinstance(dtype, pl.List)]
     flat = piece.with_columns(pl.col(name).list.eval(pl.element().cast(pl.String)).list.join(" ") for name in lists)
-    return flat.with_columns(columns.string().str.replace(_FORMULA, "'${1}"))
+    return flat.with_columns(columns.string().str.replace(FORMULA, "'${1}"))
 
 
 EXPORTER = Exporter("_csv", write, form=FOLDER)

@@ -29,7 +29,8 @@ def table(
 
     Of each stage that tells of its tokens. `tokens_per_s`: of all ranks, from when the first enters the stage until the
     last has left it (`stage_ns`); where nobody waits and ranks drift apart, in the time of one rank in the mean.
-    `step_tokens_per_s`: over the whole step. `mfu_ratio`: share of the ranks' peak; null without its two figures.
+    `step_tokens_per_s`: over the whole step. `ranks`: in the stage, whoever tells its tokens. `mfu_ratio`: share of
+    their peak; null without its two figures.
 
     Args:
         runs: Of each role.
@@ -55,7 +56,7 @@ def _of_role(run: RoleRun, flops: Flops) -> Iterator[tuple[Any, ...]]:
                 continue
             came, done = run.came_s[at, :, piece], run.done_s[at, :, piece]
             stage_s = float(np.nanmean(done - came) if run.is_free else np.nanmax(done) - np.nanmin(came))
-            total, ranks = float(np.nansum(tokens)), int(np.isfinite(tokens).sum())
+            total, ranks = float(np.nansum(tokens)), int(np.isfinite(came).sum())
             per_s, of_step = _over(total, stage_s), _over(total, float(lengths[at]))
             yield (
                 step, run.role, kind.stage, ranks, total, _sum(run.work[at, :, piece, 1]), shown_ns(stage_s),

@@ -174,6 +174,13 @@ def test_a_trainer_keeps_its_numbers_and_all_ranks_of_a_rollout_get_higher_ones(
     assert whose == [(first or "", "0"), (first or "", "1"), (second, "0"), (second, "1")]
 
 
+def test_no_role_is_a_formula_for_who_opens_the_table_of_ranks_in_a_spreadsheet(run: Path) -> None:
+    ProcessFiles(run, 1, rank=0, role="=cmd|' /C calc'!A0").seal(BankFiles().range("r", 0, 5))
+
+    with open(exported(run) / "ranks.csv", newline="") as file:
+        assert [row["role"][:5] for row in csv.DictReader(file)] == ["'=cmd"]
+
+
 def test_a_role_of_which_some_ranks_are_taken_gets_new_numbers_for_all(run: Path) -> None:
     for pid, (role, rank) in enumerate([("trainer", 0), ("rollout", 0), ("rollout", 1), ("reward", 7)]):
         ProcessFiles(run, 10 + pid, rank=rank, role=role).seal(BankFiles().range("r", 0, 5))

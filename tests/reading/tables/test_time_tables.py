@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 pl = pytest.importorskip("polars")
@@ -142,6 +144,17 @@ def test_throughput_is_tokens_over_time_and_a_share_of_the_peak() -> None:
     assert row["tokens_per_s"] == pytest.approx(row["tokens"] / (row["stage_ns"] / 1e9))
     assert row["mfu_ratio"] == pytest.approx(row["tokens_per_s"] * 1e9 / (1e14 * row["ranks"]))
     assert throughput.table(runs)["mfu_ratio"].null_count() == throughput.table(runs).height
+
+
+def test_ranks_that_do_not_tell_their_tokens_have_devices_all_the_same() -> None:
+    """Of a stage in which one rank tells the tokens of all, the share of the peak was that of one device."""
+    (run, *_) = runs_of(JobShape(), steps=5)
+    work = run.work.copy()
+    work[:, 1:, :, 0] = np.nan
+    row = throughput.table((dataclasses.replace(run, work=work),), 1e9, 1e14).row(0, named=True)
+
+    assert row["ranks"] == len(run.members) > 1
+    assert row["mfu_ratio"] == pytest.approx(row["tokens_per_s"] * 1e9 / (1e14 * len(run.members)))
 
 
 def test_the_share_of_the_peak_takes_a_figure_for_each_stage_as_capture_does() -> None:
