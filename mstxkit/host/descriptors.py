@@ -12,6 +12,8 @@ from typing import Collection, NamedTuple
 
 from . import proc_files
 
+_STANDARD_ERROR = 2
+
 
 class OwnDescriptor(NamedTuple):
     """A descriptor of ours, and what the kernel says that it is."""
@@ -162,6 +164,18 @@ class ReadyQueue:
             self._epoll.close()
         except OSError:
             pass  # somebody was faster
+
+
+def leave_standard_ones() -> None:
+    """Where the program has closed its standard input, output or error, /dev/null gets that number, no file of ours:
+    what a library prints would be written into that. Never raises.
+    """
+    try:
+        while (number := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
+            pass
+        os.close(number)
+    except OSError:
+        pass  # no descriptor is left, or there is no such device
 
 
 def _said_of(number: int) -> str:

@@ -1,4 +1,4 @@
-"""Whether a thread that is started here is one of the kernel's, what such a one waits for, and that no signal is its."""
+"""Whether a thread that is started here is one of the kernel's, what such a one waits for; and no signal is its."""
 
 from __future__ import annotations
 
