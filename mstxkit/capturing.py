@@ -45,6 +45,7 @@ class _Beside:
     hooks_are_set = False
     lock = threading.RLock()
     has_lock = False  # does a fork that is under way hold it?
+    at_forks: list[int] = []  # threads that fork; twice where a signal's handler forks in the midst of that
     late_start: LateStart | None = None  # of a forked child that does not record yet
 
 
@@ -293,6 +294,10 @@ def _before_fork() -> None:
     A thread that hangs in a write is left behind after 50 ms. It goes on in the parent. In the child its lock, its
     half-written block and its live file are nobody's: the child begins with new ones.
     """
+    is_nested = threading.get_ident() in _beside.at_forks
+    _beside.at_forks.append(threading.get_ident())
+    if is_nested:
+        return
     faults.hold()  # from here on locks of logging may be held for the fork, by this very thread
     deadline = time.monotonic() + forking.WAITS_AT_MOST_S
     try:
@@ -316,6 +321,9 @@ def _park(deadline: float) -> int:
 
 
 def _after_fork_in_parent() -> None:
+    if _beside.at_forks.count(threading.get_ident()) > 1:
+        _beside.at_forks.remove(threading.get_ident())
+        return
     try:
         if here.recorder is not None or _late_start() is not None:
             forking.start_threads(_resume)
@@ -325,12 +333,14 @@ def _after_fork_in_parent() -> None:
         if _beside.has_lock:
             _beside.has_lock = False
             _beside.lock.release()
+        _beside.at_forks.remove(threading.get_ident())
         faults.go_on()
 
 
 def _resume() -> None:
     if not _lock().acquire(timeout=forking.WAITS_AT_MOST_S):
         return  # another thread is just stopping or starting all of them
+    _beside.at_forks.append(threading.get_ident())
     try:
         late = _late_start()
         if here.recorder is not None:
@@ -338,6 +348,7 @@ def _resume() -> None:
         elif late is not None:
             late.start()
     finally:
+        _beside.at_forks.remove(threading.get_ident())
         _beside.lock.release()
 
 
@@ -363,7 +374,7 @@ def _after_fork_in_child() -> None:
         parent = late.parent
     _forget_keeper()
     _take(None)
-    _beside.lock, _beside.has_lock, _beside.late_start = threading.RLock(), False, None
+    _beside.lock, _beside.has_lock, _beside.at_forks, _beside.late_start = threading.RLock(), False, [], None
     faults.reset()
     identity.forked()
     if parent is None:

@@ -37,7 +37,6 @@ def start(module: str, words: Sequence[str], more_folders: Sequence[str] = ()) -
     command = ["sh", "-c", _IN_BACKGROUND, "sh", sys.executable, "-I", "-S", "-c", _START, folders, module, *words]
     null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
     kept = {k: v for k, v in os.environ.items() if not k.startswith("MSTXKIT_") and k not in _NOT_PASSED_ON}
-    # Which signals the thread here leaves to others, or the program blocks, is nothing to it.
     shell = os.posix_spawn(_SHELL, command, {**kept, environment.OFF: "1"}, file_actions=null, setsigmask=())
     try:
         os.waitpid(shell, 0)

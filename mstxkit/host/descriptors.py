@@ -12,8 +12,6 @@ from typing import Collection, NamedTuple
 
 from . import proc_files
 
-_STANDARD_ERROR = 2
-
 
 class OwnDescriptor(NamedTuple):
     """A descriptor of ours, and what the kernel says that it is."""
@@ -167,11 +165,9 @@ class ReadyQueue:
 
 
 def leave_standard_ones() -> None:
-    """Where the program has closed its standard input, output or error, /dev/null gets that number, no file of ours:
-    what a library prints would be written into that. Never raises.
-    """
+    """Whichever of standard input, output and error the program has closed is /dev/null now, and no file of ours."""
     try:
-        while (number := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
+        while (number := os.open(os.devnull, os.O_RDWR)) in range(3):
             pass
         os.close(number)
     except OSError:

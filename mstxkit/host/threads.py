@@ -27,9 +27,7 @@ def replaced_by() -> str | None:
 
 
 def leave_signals() -> None:
-    """In a thread of ours: signals are for the program's own threads. One that all of these block, as they wait for it
-    or save a checkpoint, would end the process here, or run its handler in the middle of that.
-    """
+    """In a thread of ours: signals are for the program's own threads, those too that they block for a while."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _LEFT)
 
 

@@ -36,6 +36,45 @@ def test_what_a_program_blocks_to_take_it_later_waits_for_it(run: Path, handler:
     assert said.split("\n") == ["saved True", "True", ""]
 
 
+def test_a_handler_that_forks_waits_for_nothing_wherever_it_interrupts_us(run: Path) -> None:
+    """As one of SIGCHLD does that starts a worker anew: it waited for ever for a start that it had interrupted."""
+    said = lives.run(
+        """
+        import os, random, signal, sys, threading, time, mstxkit
+        mstxkit.capture(sys.argv[1])
+        handled, met = [], []
+        def fork():
+            pid = os.fork()
+            if not pid:
+                os._exit(0)
+            os.waitpid(pid, 0)
+        def replace(_, frame):
+            while frame is not None and not frame.f_code.co_filename.endswith("capturing.py"):
+                frame = frame.f_back
+            met.extend([frame] if frame is not None else [])
+            fork()
+            handled.append(time.monotonic())
+        signal.signal(signal.SIGALRM, replace)
+        forks, until_s = 0, time.monotonic() + 50
+        while len(met) < 3 and time.monotonic() < until_s:
+            if len(handled) == forks:
+                forks += 1
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-4, 6e-3))
+            with mstxkit.mstx_range("forks"):
+                fork()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        time.sleep(1)
+        print(len(met) >= 3, [thread.name for thread in threading.enumerate()].count("mstxkit-sealer"))
+        with mstxkit.mstx_range("last"):
+            pass
+        """,
+        run, is_patient=False,
+    )  # fmt: skip
+
+    assert said == "True 1\n"
+    assert lives.ended(run)["last"] == 1
+
+
 def test_what_is_started_apart_has_no_signal_blocked(tmp_path: Path) -> None:
     """Of our threads it got a mask in which nearly all of them are: nobody could have ended it but by SIGKILL."""
     answer, module = tmp_path / "answer", tmp_path / "asked_of_its_mask.py"

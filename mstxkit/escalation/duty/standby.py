@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from ... import faults
 from ...engine.choose import engine
-from ...host import threads
 from ...pieces import boundaries
 from ...profiling import theirs
 from ..machine import plans
@@ -122,7 +121,6 @@ class Standby:
         return self._duty
 
     def _begin_aside(self) -> None:
-        threads.leave_signals()
         with self._lock:
             try:
                 self._begin()
