@@ -266,7 +266,7 @@ class Recorder:
 
 
 def checked(limits: RecorderLimits) -> RecorderLimits:
-    """The same.
+    """The same, and `live_folder` wherever the program goes from here.
 
     Raises:
         SettingError: one of them cannot be.
@@ -291,4 +291,4 @@ def checked(limits: RecorderLimits) -> RecorderLimits:
     local_place.given_in(limits.sealed, "sealed")
     if limits.live_folder is not None and not isinstance(limits.live_folder, (str, os.PathLike)):
         raise SettingError("live_folder", repr(limits.live_folder), "a folder is needed")
-    return limits
+    return limits if limits.live_folder is None else limits._replace(live_folder=os.path.abspath(limits.live_folder))

@@ -42,6 +42,27 @@ def test_it_can_be_wanted_somewhere_else(run: Path, tmp_path: Path) -> None:
     assert lives.ended(run) == {"recorded": 1}
 
 
+def test_one_that_is_named_from_where_the_program_was_is_found_again_after_a_kill(run: Path, tmp_path: Path) -> None:
+    """Its pointer named no place that anybody else could look for: all that was not sealed yet was lost."""
+    (tmp_path / "here").mkdir()
+    lives.run(
+        """
+        import os, signal, sys, mstxkit
+        os.chdir(sys.argv[2])
+        mstxkit.capture(sys.argv[1], live_folder="../mine")
+        os.chdir("/")
+        with mstxkit.mstx_range("recorded"):
+            pass
+        os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        run, tmp_path / "here", status=-9,
+    )  # fmt: skip
+    adopt.collect(run)
+
+    assert lives.ended(run) == {"recorded": 1}
+    assert not lives.damage(run)
+
+
 def test_a_wanted_folder_that_is_too_small_is_refused_with_its_name(run: Path, mount: Mount) -> None:
     small = mount("small", "size=1m")
     with pytest.raises(CaptureError, match=rf"no room for a live file of .* KiB .{small}: No space left on device"):
