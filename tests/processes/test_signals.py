@@ -75,6 +75,36 @@ def test_a_handler_that_forks_waits_for_nothing_wherever_it_interrupts_us(run: P
     assert lives.ended(run)["last"] == 1
 
 
+def test_a_handler_that_stops_capture_does_so_once_a_fork_that_it_interrupts_is_over(run: Path) -> None:
+    """As one of SIGTERM does: it waited for ever as well."""
+    said = lives.run(
+        """
+        import os, random, signal, sys, time, mstxkit
+        met, until_s = [], time.monotonic() + 50
+        def stop(_, frame):
+            while frame is not None and not frame.f_code.co_filename.endswith("capturing.py"):
+                frame = frame.f_back
+            met.extend([frame] if frame is not None else [])
+            capture.stop()
+        signal.signal(signal.SIGALRM, stop)
+        while len(met) < 3 and time.monotonic() < until_s:
+            capture = mstxkit.capture(sys.argv[1])
+            signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-4, 2e-2))
+            while mstxkit.status().run is not None and time.monotonic() < until_s:
+                with mstxkit.mstx_range("forks"):
+                    pid = os.fork()
+                    if not pid:
+                        os._exit(0)
+                    os.waitpid(pid, 0)
+        print(len(met) >= 3, mstxkit.status().run)
+        """,
+        run, is_patient=False,
+    )  # fmt: skip
+
+    assert said == "True None\n"
+    assert {row["state"] for row in lives.processes(run)} == {"ended"}
+
+
 def test_what_is_started_apart_has_no_signal_blocked(tmp_path: Path) -> None:
     """Of our threads it got a mask in which nearly all of them are: nobody could have ended it but by SIGKILL."""
     answer, module = tmp_path / "answer", tmp_path / "asked_of_its_mask.py"
