@@ -45,6 +45,8 @@ class _Beside:
     hooks_are_set = False
     lock = threading.RLock()
     has_lock = False  # does a fork that is under way hold it?
+    at_forks: list[int] = []  # threads that fork; twice where a signal's handler forks in the midst of that
+    stops_late: list[tuple[Path | None, BaseException | None]] = []  # and where one calls `stop` in the midst of it
     late_start: LateStart | None = None  # of a forked child that does not record yet
 
 
@@ -158,13 +160,15 @@ def _take(recorder: Any) -> None:
     identity.on_learnt = None if recorder is None else recorder.learn_identity
     _beside.standby = _beside.keeper = _beside.rings = _beside.last_words = None
     if recorder is not None:
-        standby = Standby((recorder.run, recorder.run_id, recorder.live.path.parent), _beside.settings)
-        agent = Agent(recorder.run, recorder.run_id, recorder.live.path.parent, *_of_judge(_beside.settings))
+        settings, place = _beside.settings, (recorder.run, recorder.run_id, recorder.live.path.parent)
+        standby = Standby(place, settings)
+        metrics = metrics_setting.as_word(settings.metrics, settings.flops_per_token, settings.peak_flops)
+        agent = Agent(*place, bool(settings.judge), metrics)  # one who judges may be started from here
         handing_on = HandingOn(agent.turn, agent.last)
-        watchman = _watchman(recorder)
+        watchman = WatchmanStarter(place, settings.hang_s, settings.incidents, settings.incidents_bytes)
         keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path, watchman, handing_on, recorder.care)
         rings = Rings.beside(recorder.live.path, recorder.is_forked)
-        if _beside.settings.hang_s:
+        if settings.hang_s:
             _beside.last_words = LastWordsHere(recorder.live.path, rings.read_now, recorder.learn_identity)
         words = (lambda: 0) if _beside.last_words is None else _beside.last_words.consider
         recorder.sealer.start_others = _resume_others
@@ -173,24 +177,13 @@ def _take(recorder: Any) -> None:
         standby.each_look = lambda: _see_to(keeper, recorder.sealer)
         recorder.sealer.each_second = lambda: standby.consider() + keeper.consider() + rings.consider() + words()
         _beside.standby, _beside.keeper, _beside.rings = standby, keeper, rings
-        if _beside.settings.planned:
+        if settings.planned:
             standby.expect_plans()
 
 
 def _see_to(keeper: Keeper, sealer: Sealer) -> None:
     keeper.look()
     sealer.tick_too()
-
-
-def _watchman(recorder: Recorder) -> WatchmanStarter:
-    settings, words = _beside.settings, (recorder.run, recorder.run_id, recorder.live.path.parent)
-    return WatchmanStarter(words, settings.hang_s, settings.incidents, settings.incidents_bytes)
-
-
-def _of_judge(settings: Any) -> tuple[bool, str]:
-    """May one be started from here, and what is it told?"""
-    of_metrics = settings.metrics, settings.flops_per_token, settings.peak_flops
-    return bool(settings.judge), metrics_setting.as_word(*of_metrics)
 
 
 def expect_plans() -> None:
@@ -215,6 +208,9 @@ def stop(run: Path | None = None, exc: BaseException | None = None) -> None:
         run: The run folder.
         exc: The exception by which that comes.
     """
+    if threading.get_ident() in _beside.at_forks:
+        _beside.stops_late.append((run, exc))
+        return
     exc = _end_late_start(run, exc)
     last_words, recorder = _beside.last_words, here.recorder
     if last_words is not None and recorder is not None and run in (None, recorder.run):
@@ -293,6 +289,10 @@ def _before_fork() -> None:
     A thread that hangs in a write is left behind after 50 ms. It goes on in the parent. In the child its lock, its
     half-written block and its live file are nobody's: the child begins with new ones.
     """
+    is_nested = threading.get_ident() in _beside.at_forks
+    _beside.at_forks.append(threading.get_ident())
+    if is_nested:
+        return
     faults.hold()  # from here on locks of logging may be held for the fork, by this very thread
     deadline = time.monotonic() + forking.WAITS_AT_MOST_S
     try:
@@ -316,6 +316,9 @@ def _park(deadline: float) -> int:
 
 
 def _after_fork_in_parent() -> None:
+    if _beside.at_forks.count(threading.get_ident()) > 1:
+        _beside.at_forks.remove(threading.get_ident())
+        return
     try:
         if here.recorder is not None or _late_start() is not None:
             forking.start_threads(_resume)
@@ -325,12 +328,16 @@ def _after_fork_in_parent() -> None:
         if _beside.has_lock:
             _beside.has_lock = False
             _beside.lock.release()
+        _beside.at_forks.remove(threading.get_ident())
         faults.go_on()
+        while _beside.stops_late:
+            stop(*_beside.stops_late.pop())
 
 
 def _resume() -> None:
     if not _lock().acquire(timeout=forking.WAITS_AT_MOST_S):
         return  # another thread is just stopping or starting all of them
+    _beside.at_forks.append(threading.get_ident())
     try:
         late = _late_start()
         if here.recorder is not None:
@@ -338,6 +345,7 @@ def _resume() -> None:
         elif late is not None:
             late.start()
     finally:
+        _beside.at_forks.remove(threading.get_ident())
         _beside.lock.release()
 
 
@@ -363,7 +371,8 @@ def _after_fork_in_child() -> None:
         parent = late.parent
     _forget_keeper()
     _take(None)
-    _beside.lock, _beside.has_lock, _beside.late_start = threading.RLock(), False, None
+    _beside.lock, _beside.has_lock, _beside.at_forks, _beside.late_start = threading.RLock(), False, [], None
+    _beside.stops_late.clear()
     faults.reset()
     identity.forked()
     if parent is None:

@@ -31,13 +31,15 @@ def start(module: str, words: Sequence[str], more_folders: Sequence[str] = ()) -
         more_folders: Where else it looks for modules: it has the standard library and mstxkit.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: it cannot be started, as where the program is frozen, or has Python inside of it.
     """
+    if hasattr(sys, "frozen") or "py" not in os.path.basename(sys.executable or ""):
+        raise OSError(f"{sys.executable} is this program, which would be started again, and no Python")
     folders = os.pathsep.join([_ROOT, *more_folders])
     command = ["sh", "-c", _IN_BACKGROUND, "sh", sys.executable, "-I", "-S", "-c", _START, folders, module, *words]
     null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
     kept = {k: v for k, v in os.environ.items() if not k.startswith("MSTXKIT_") and k not in _NOT_PASSED_ON}
-    shell = os.posix_spawn(_SHELL, command, {**kept, environment.OFF: "1"}, file_actions=null)
+    shell = os.posix_spawn(_SHELL, command, {**kept, environment.OFF: "1"}, file_actions=null, setsigmask=())
     try:
         os.waitpid(shell, 0)
     except ChildProcessError:

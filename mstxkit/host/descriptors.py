@@ -164,6 +164,16 @@ class ReadyQueue:
             pass  # somebody was faster
 
 
+def leave_standard_ones() -> None:
+    """Whichever of standard input, output and error the program has closed is /dev/null now, and no file of ours."""
+    try:
+        while (number := os.open(os.devnull, os.O_RDWR)) in range(3):
+            pass
+        os.close(number)
+    except OSError:
+        pass  # no descriptor is left, or there is no such device
+
+
 def _said_of(number: int) -> str:
     """What the kernel says of a queue: that it is one, the descriptors in it, and what these are."""
     target = _target(number)

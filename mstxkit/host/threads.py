@@ -1,12 +1,16 @@
-"""Whether a thread that is started here is one of the kernel's, and what such a one waits for."""
+"""Whether a thread that is started here is one of the kernel's, what such a one waits for; and no signal is its."""
 
 from __future__ import annotations
 
 import _thread
+import signal
 
 from . import proc_files
 
 _REPLACERS = ("gevent", "eventlet")
+# A thread's own faults, and what a process is asked by for its stacks: whatever thread takes that shows all of them.
+_TAKEN = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGSYS, signal.SIGTRAP)
+_LEFT = frozenset(map(int, signal.valid_signals().difference(_TAKEN, (signal.SIGURG,))))
 
 
 def replaced_by() -> str | None:
@@ -20,6 +24,11 @@ def replaced_by() -> str | None:
     module = getattr(_thread.start_new_thread, "__module__", None) or ""
     library = module.partition(".")[0]
     return library if library in _REPLACERS else None
+
+
+def leave_signals() -> None:
+    """In a thread of ours: signals are for the program's own threads, those too that they block for a while."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _LEFT)
 
 
 def is_runnable(native_id: int | None) -> bool:

@@ -23,7 +23,7 @@ _declared: dict[int, tuple[PieceRole, int]] = {}
 # What cannot be counted: by (id of the site, kind) why; by (stage, kind) in which site's calls that was found, and why.
 _forbidden: dict[tuple[int, str], list[str]] = {}
 _mixed: dict[tuple[str | None, str], tuple[int, str]] = {}
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal's handler of the program may interrupt a thread that holds it
 
 
 def declare(site: Any, per: str | PieceRole) -> Callable[[], None]:

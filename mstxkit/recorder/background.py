@@ -113,6 +113,7 @@ class Background:
         return self._pausing.is_set()
 
     def _run(self) -> None:
+        threads.leave_signals()
         while True:
             goes_on = self._take_turn()
             with self._changing:

@@ -91,7 +91,8 @@ def _run_waiting(_: object) -> int:
         if _ask_again and _waiting and _is_in_fork(_waiting[0][1], sys._getframe(1)):
             _ask_again()
         else:
-            _run_all()
+            while _waiting:
+                _waiting.pop()[0]()
     except Exception as exc:
         faults.note("forking", exc)
     return 0
@@ -103,8 +104,3 @@ def _is_in_fork(asked: FrameType, here: FrameType | None) -> bool:
     while above is not None and above is not asked:
         above = above.f_back
     return above is asked
-
-
-def _run_all() -> None:
-    while _waiting:
-        _waiting.pop()[0]()

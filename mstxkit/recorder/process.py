@@ -12,7 +12,7 @@ from typing import Any, Callable, NamedTuple
 from .. import faults
 from ..engine.choose import engine
 from ..errors import CaptureError, SettingError
-from ..host import clock, identity, names
+from ..host import clock, descriptors, identity, names
 from ..store import care_record, layout, livefile, local_place, run_file, sealed_place
 from ..store.sealed_care import SealedCare
 from . import exits, live
@@ -85,6 +85,7 @@ class Recorder:
 
     def __init__(self, run: str | Path, limits: RecorderLimits, version: str, parent: str | None = None) -> None:
         self.limits = limits
+        descriptors.leave_standard_ones()
         self.run, self.run_id = run_file.open_run_folder(run)
         self.pid = os.getpid()
         self._closing, self._is_closed = threading.Lock(), False

@@ -33,3 +33,26 @@ def test_a_program_that_waits_for_all_of_its_children_has_none_of_ours(run: Path
     )
 
     assert said == "no child\n"
+
+
+@pytest.mark.parametrize("made_by", ["sys.frozen = True", "sys.executable = sys.argv[2] + '/service'"])
+def test_a_program_that_is_its_own_python_is_not_started_again(run: Path, tmp_path: Path, made_by: str) -> None:
+    """Of PyInstaller, or with Python inside of it: a copy of the training was started every five seconds."""
+    program, log = tmp_path / "service", tmp_path / "service.log"
+    program.write_text(f"#!/bin/sh\necho again >> {log}\n")
+    program.chmod(0o700)
+    (tmp_path / "python").symlink_to(program)
+    lives.run(
+        f"""
+        import sys, time, mstxkit
+        sys.executable = sys.argv[2] + "/python"
+        {made_by}
+        mstxkit.capture(sys.argv[1], hang_s=0.5)
+        until_s = time.monotonic() + 20
+        while "watchman" not in mstxkit.status().faults and time.monotonic() < until_s:
+            time.sleep(0.05)
+        """,
+        run, tmp_path, has_faults=True,
+    )  # fmt: skip
+
+    assert not log.exists()

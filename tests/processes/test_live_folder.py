@@ -237,6 +237,27 @@ def test_a_process_that_is_killed_while_it_makes_its_live_file_leaves_nothing(ru
     assert not lives.damage(run)
 
 
+def test_what_is_printed_by_a_program_that_closed_its_output_is_written_into_no_file_of_ours(run: Path) -> None:
+    """As a daemon does: the live file was its standard error, and one line of a C library cost the whole recording."""
+    lives.run(
+        """
+        import os, sys, mstxkit
+        os.closerange(0, 3)
+        mstxkit.capture(sys.argv[1])
+        with mstxkit.mstx_range("before"):
+            pass
+        for number in range(3):
+            os.write(number, b"a warning of a library\\n" * 100)
+        with mstxkit.mstx_range("after"):
+            pass
+        """,
+        run,
+    )
+
+    assert lives.ended(run) == {"before": 1, "after": 1}
+    assert not lives.damage(run)
+
+
 def test_two_runs_on_one_host_do_not_see_each_other(run: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     lives.run("import os, sys, mstxkit; mstxkit.capture(sys.argv[1]); mstxkit.mark('m'); os._exit(0)", run)

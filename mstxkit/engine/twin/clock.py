@@ -96,6 +96,9 @@ class _Heartbeat:
         self._words = view[livefile.HEARTBEAT_AT : livefile.HEARTBEAT_AT + 8].cast("Q")
 
     def _run(self) -> None:
+        from ...host import threads  # not for the import of mstxkit
+
+        threads.leave_signals()
         due, beats = time.monotonic() + _EARLY_ANCHORS_S[0], 0
         while True:
             self._words[0] = time.monotonic_ns()

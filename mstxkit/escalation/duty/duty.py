@@ -84,7 +84,7 @@ class Duty:
         self._local, self._act = local_place.given_in(settings.profiles), settings.act
         limits = settings.profiles_mb_s, settings.profiles_host_bytes, settings.profiles_run_bytes
         self._caretaker = Caretaker(Care(post.run, post.run_id, self._local, *limits))
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler of the program may have a stage, wherever this thread is
         self._inbox = Inbox(post.rank, post.world_size)
         self._to_send: deque[moves.Commit | moves.Drop] = deque()
         self._spoken_for: dict[tuple[str, int], Report] = {}

@@ -57,6 +57,7 @@ class Machine(SessionMoves):
         self._theirs: tuple[tuple[str, int], ...] = ()
         self.patience: Patience | None = None  # of the other ranks, as its owner says; None: nobody waits, or for ever
         self._out: list[moves.Action] = []
+        self._is_handling = False
 
     @property
     def watches(self) -> bool:
@@ -95,14 +96,20 @@ class Machine(SessionMoves):
         return {**self._ledger.ended, **{id: task.report(self.rank, self.step) for id, task in self._tasks.items()}}
 
     def handle(self, event: moves.Event, now: Now) -> tuple[moves.Action, ...]:
-        """What is to be done about an event, in this order."""
+        """What is to be done about an event, in this order; nothing about one in the middle of another."""
+        if self._is_handling:  # this very thread is: a signal's handler of the program has a stage
+            return ()
         self._out = []
-        _HANDLERS[type(event)](self, event, now)
-        self._stop_if_due(getattr(event, "thread", None), now)
-        self._go_on(now)
-        self._cover_steps(event, now)
-        self._tell_changes(now)
-        self._agree(now)
+        try:
+            self._is_handling = True
+            _HANDLERS[type(event)](self, event, now)
+            self._stop_if_due(getattr(event, "thread", None), now)
+            self._go_on(now)
+            self._cover_steps(event, now)
+            self._tell_changes(now)
+            self._agree(now)
+        finally:
+            self._is_handling = False
         return tuple(self._out)
 
     def memory(self, now: Now) -> dict[str, Any]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import signal
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any, Callable, Iterator
 
 import pytest
@@ -86,6 +88,33 @@ def test_an_exception_goes_on_to_the_program_and_closes_the_session(rank: Rank) 
     assert rank.session.did == ["+actor_update", "-actor_update"]
     last = rank.last(request)
     assert (last.state, last.reason) == ("done", "the stage ended in an error")
+
+
+def test_a_stage_of_a_signals_handler_is_passed_over_wherever_that_interrupts_us(rank: Rank) -> None:
+    """Of a checkpoint that is saved at SIGTERM, say: it waited for ever for a lock that its own thread held."""
+    request, met = rank.ask(occurrences=1), list[str]()
+
+    def save(_: int, frame: FrameType | None) -> None:
+        while frame is not None and frame.f_code.co_name != "handle":
+            frame = frame.f_back
+        met.extend([] if frame is None else ["in the middle of it"])
+        rank.once(GENERATE)
+        rank.engine.step(1)
+
+    before, until_s = signal.signal(signal.SIGALRM, save), time.monotonic() + 60
+    try:
+        while len(met) < 5 and time.monotonic() < until_s:
+            signal.setitimer(signal.ITIMER_REAL, random.uniform(2e-5, 3e-4))
+            rank.once("other")
+            rank.engine.step(0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    rank.once(UPDATE)
+
+    assert len(met) >= 5 and not faults.counts
+    assert rank.session.did == ["+actor_update", "-actor_update"]
+    assert rank.last(request).state == "done"
 
 
 def test_steps_are_windows_of_steps(rank: Rank) -> None:

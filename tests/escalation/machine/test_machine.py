@@ -34,6 +34,27 @@ def test_the_next_entry_of_the_stage_is_covered_and_light_capture_returns() -> N
     assert [report.state for report in rank.said] == ["armed", "running", "draining", "armed"]
 
 
+def test_an_event_in_the_middle_of_another_takes_none_of_its_actions_away() -> None:
+    """As a signal's handler of the program has a stage: the session was never begun, and held to be open."""
+    world = World()
+    (rank,) = world.ranks
+    rank.advance(7)
+    world.ask()
+
+    interrupts: list[moves.Event] = [moves.StageEntered("reward"), moves.StageLeft("reward")]
+
+    class Interrupted(int):
+        def __ne__(self, other: object) -> bool:
+            while interrupts and rank.machine is not None:
+                rank.machine.handle(interrupts.pop(0), world.now())
+            return int(self) != other
+
+    assert rank.machine is not None
+    actions = rank.machine.handle(moves.StageEntered("actor_update", Interrupted(0)), world.now())
+
+    assert [type(action).__name__ for action in actions] == ["PauseLight", "StartSession", "Acknowledge"]
+
+
 def test_steps_are_recorded_in_a_row_and_the_end_is_said_with_the_real_window() -> None:
     world = World()
     (rank,) = world.ranks
