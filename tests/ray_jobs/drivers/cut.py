@@ -62,7 +62,7 @@ def main(steps: int, run: Path) -> dict[str, Any]:
         for pid in judges:
             os.kill(pid, signal.SIGKILL)
         before = step_of(live)
-        went_on = until(lambda: step_of(live) >= before + 40)
+        went_on = until(lambda: step_of(live) >= before + 40, within_s=40.0)  # after 60 s Ray gives a driver up
         cluster.heal()
         done = ray.get(calls)
         until(lambda: judged(run) >= steps - 1)
