@@ -158,6 +158,7 @@ def _forget_stage() -> None:
     for variable, remembered in contextvars.copy_context().items():
         if variable.name == "mstxkit.ambient" and isinstance(remembered, int):
             variable.set(0)
+    contextvars.copy_context().run(int)  # the engine looks again only in a context that was entered meanwhile
 
 
 def _name_of(finder: Any) -> str:
