@@ -157,10 +157,10 @@ def test_where_there_is_a_reason_it_looks_each_second(asleep_s: list[float], why
     ours = recorder().sealer
     record(2000 if why == "much" else 1)
     if why == "coalesced":
-        site = engine.site_costs()[0][0]
-        engine.throttle(site, True)
+        sites = {(site.name, site.stage, site.domain): site for site, *_ in engine.site_costs()}
+        engine.throttle(sites["x", None, "default"], True)
         record(1)
-        engine.throttle(site, False)
+        engine.throttle(sites["x", None, "default"], False)
         ours._govern()
     elif why == "nobody sees to the keeper":
         ours.is_looked_for = lambda: False
