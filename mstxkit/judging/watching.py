@@ -57,6 +57,7 @@ def once(run: Path, run_id: str) -> Outlook:
         step = None if figures is None else figures.step
         state = job_file.read(run, run_id) or JobState()
         return Outlook(verdicts.read(run), None, len(batches.files_in(run)), step, state.judged_steps)
+    desk.writes &= bool(batches.files_in(run))  # of what nobody has handed over, nothing is said to be judged
     desk.look()
     hosts = desk.controller.directory
     if time.time() - hosts.heard_s > _SILENT_S or hosts.have_all_ended:

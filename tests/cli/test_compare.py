@@ -40,6 +40,18 @@ def test_the_evidence_is_shown_before_a_build_fails(runs: Path) -> None:
     assert "slower by more than 5 %: a step, reference, actor_update" in done.stderr
 
 
+def test_of_several_roles_it_says_whose_stage_and_whose_rank_has_changed(tmp_path: Path) -> None:
+    """Each of the roles has that stage and that rank."""
+    for name, fault in (("a", NOBODY), ("slow", INPUT)):
+        recorded(tmp_path / name, stage_times(NOBODY, ranks=4, seed=1), role="large")
+        recorded(tmp_path / name, stage_times(fault, ranks=4, seed=3), role="small")
+
+    shown = compare(tmp_path, "a", "slow").stdout
+
+    assert "first     reference of small, from its first step on: +" in shown
+    assert re.search(r"small 1 +reference ", shown), shown
+
+
 def test_a_build_goes_on_where_nothing_is_slower(runs: Path) -> None:
     done = compare(runs, "a", "alike", "--fail-over", "5")
 

@@ -34,3 +34,4 @@ def test_a_run_without_summaries_is_judged_by_its_tables(
     assert "from the run's own tables" in done.output
     assert document["by_tables"]
     assert [said["rank"] for said in document["verdicts"]] == [1] * code
+    assert not list((run / "verdicts").glob("*.json*"))  # by which others would say that a job of no rank is over

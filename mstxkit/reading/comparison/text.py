@@ -27,7 +27,7 @@ def render(comparison: Comparison, everything: bool = False) -> RenderableType:
         parts.append(Text("The two sides do not do the same work: only times for one token can be compared.", "bold"))
     parts += _listed("with it", [_change(change) for change in comparison.with_it], _CHANGES_SHOWN)
     stages = comparison.of(STAGE)
-    roles = "role" if len(comparison.before.steps) > 1 else ""
+    roles = "role" if _has_roles(comparison) else ""
     parts += [Text(), _table(stages, roles, lambda row: for_rich(row.role))] if stages else []
     parts += _ranks(comparison, everything)
     parts += _listed("left out", [for_terminal(words) for words in comparison.left_out], _LEFT_OUT_SHOWN)
@@ -75,8 +75,13 @@ def _first(comparison: Comparison) -> list[Text]:
     if row is None:
         return []
     since = "from its first step on" if row.since_step == comparison.after.first_step else f"from step {row.since_step}"
-    text = Text.assemble(("  first     ", "dim"), f"{shown(row.stage)}, {since}: ", _more(row))
-    return [text]
+    whose = f" of {shown(row.role)}" if _has_roles(comparison) else ""
+    return [Text.assemble(("  first     ", "dim"), f"{shown(row.stage)}{whose}, {since}: ", _more(row))]
+
+
+def _has_roles(comparison: Comparison) -> bool:
+    """Several, each of which may have that stage and that rank."""
+    return len(comparison.before.steps) > 1
 
 
 def _more(row: ComparedTime) -> str:
@@ -121,7 +126,8 @@ def _ranks(comparison: Comparison, everything: bool) -> list[RenderableType]:
         return []
     rows.sort(key=lambda row: (row.has_other_work, -abs(row.telling.ratio)))
     kept = rows if everything else rows[:_RANKS_SHOWN]
-    table = _table(kept, "rank", lambda row: str(row.rank))
+    whose = "{0.role} {0.rank}" if _has_roles(comparison) else "{0.rank}"
+    table = _table(kept, "rank", lambda row: for_rich(whose.format(row)))
     more = [Text(f"… and {len(rows) - len(kept)} more (--all)", "dim")] if len(rows) > len(kept) else []
     return [Text(), table, *more]
 
