@@ -17,7 +17,7 @@ _STARTS_WITHIN_S = 120
 
 
 class CutCluster:
-    """The head here, and a node behind a cable.
+    """The head here, and a node behind a cable, once it is called to `join`.
 
     Args:
         live: Folder for the live files of the node behind it: so it has a keeper, and an agent, of its own.
@@ -35,6 +35,7 @@ class CutCluster:
         # In a folder of its own, or the next job on this machine would try to join it.
         self._temp = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
         self._nodes: list[subprocess.Popen[bytes]] = []
+        self._there = {"MSTXKIT_LIVE_FOLDER": str(live)}
         try:
             self._lay_cable()
             self._start(
@@ -43,11 +44,14 @@ class CutCluster:
                 f"{self._net}.1",
                 {},
             )
-            there = {"MSTXKIT_LIVE_FOLDER": str(live)}
-            self._start(["ip", "netns", "exec", self._space], [f"--address={self.address}"], f"{self._net}.2", there)
         except BaseException:
             self.close()
             raise
+
+    def join(self) -> None:
+        """Start the other node. A driver of Ray 2.42 that comes before the head itself is given that one's raylet."""
+        before = ["ip", "netns", "exec", self._space]
+        self._start(before, [f"--address={self.address}"], f"{self._net}.2", self._there)
 
     def _lay_cable(self) -> None:
         near, far = f"{self._cable}a", f"{self._cable}b"

@@ -50,7 +50,9 @@ def main(steps: int, run: Path) -> dict[str, Any]:
     capture = mstxkit.capture(run)
     cluster = CutCluster(live)
     try:
-        assert until(lambda: _joined(cluster.address)), "both nodes came up"
+        assert until(lambda: _nodes(cluster.address) == 1), "the head came up"
+        cluster.join()
+        assert until(lambda: _nodes(cluster.address) == 2), "both nodes came up"
         where = ["near", "far", "near", "far"]  # of two on a host one is the keeper, which passes on each second
         workers = [Worker.options(resources={kind: 1}).remote(rank, RANKS) for rank, kind in enumerate(where)]
         ray.get([worker.faults.remote() for worker in workers])
@@ -77,13 +79,14 @@ def main(steps: int, run: Path) -> dict[str, Any]:
         cluster.close()
 
 
-def _joined(address: str) -> bool:
+def _nodes(address: str) -> int:
+    """How many there are, as far as this driver has joined any."""
     try:
         if not ray.is_initialized():
             ray.init(address=address, log_to_driver=False)
-        return len([node for node in ray.nodes() if node["Alive"]]) == 2
+        return len([node for node in ray.nodes() if node["Alive"]])
     except (ConnectionError, RuntimeError, ValueError):
-        return False
+        return 0
 
 
 if __name__ == "__main__":
