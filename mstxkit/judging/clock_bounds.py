@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 
 import numpy as np
 
+from .bounded import forget_oldest
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -194,8 +196,7 @@ class HostClocks:
         """
         clock_of_host = self._clocks.pop(boot) if boot in self._clocks else _HostClock()
         self._clocks[boot] = clock_of_host  # now the last one
-        while len(self._clocks) > self._at_most:
-            del self._clocks[next(iter(self._clocks))]
+        forget_oldest(self._clocks, self._at_most)
         if clock is not None:
             clock_of_host.look(clock[2] or 1, clock[1] - clock[0])
         for row in rows[:_ROWS_AT_MOST] if isinstance(rows, list) else []:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..store.verdicts import JITTER
 from ..triggers.late_rank import after_others
+from .bounded import forget_oldest
 from .findings import Finding
 
 if TYPE_CHECKING:
@@ -69,8 +70,7 @@ class CpuWaits:
             return
         before = self._counted.pop(process, None)  # those that were heard last are at the end
         self._counted[process] = _Counted(*counts) if before is None else before.next(*counts)
-        while len(self._counted) > AT_MOST:
-            del self._counted[next(iter(self._counted))]
+        forget_oldest(self._counted, AT_MOST)
 
     def of(self, members: Iterable[Peer]) -> Seconds | None:
         """(M, 2) which share of the time each has run, and has waited; NaN: not known. None: of nobody."""

@@ -21,6 +21,7 @@ from ..store.metrics_setting import NOTHING_KNOWN
 from ..store.settings_file import Figures
 from ..store.verdicts import Verdict
 from ..telemetry.outlets import Outlets
+from .bounded import forget_oldest
 from .controller import Controller, Outcome
 from .escalations import Escalations
 from .light_steps import LightSteps
@@ -112,8 +113,10 @@ class Desk:
 
     def verdicts(self) -> list[Verdict]:
         """All as they were said last, withdrawn ones too, oldest first; hangs as the run has them by now."""
-        hangs = verdicts.read(self._run, by=verdicts.BY_WATCHMEN)
-        return sorted([*self._lines.values(), *hangs], key=lambda verdict: (verdict.time_ns, verdict.id))
+        return sorted([*self._lines.values(), *self._hangs()], key=lambda verdict: (verdict.time_ns, verdict.id))
+
+    def _hangs(self) -> list[Verdict]:
+        return verdicts.read(self._run, by=verdicts.BY_WATCHMEN)
 
     def hold(self, lock: int | None) -> None:
         """Write into the run if this is its judge's lock, and only then; None: another one holds it."""
@@ -165,10 +168,8 @@ class Desk:
         self._lines[verdict.id] = verdict
         if before is None or before._replace(time_ns=verdict.time_ns) != verdict:
             self._waiting[verdict.id] = verdict
-        while len(self._waiting) > _WAITING_AT_MOST:
-            del self._waiting[next(iter(self._waiting))]
-        while len(self._lines) > _LINES_AT_MOST:
-            del self._lines[next(iter(self._lines))]
+        forget_oldest(self._waiting, _WAITING_AT_MOST)
+        forget_oldest(self._lines, _LINES_AT_MOST)
         return verdict
 
     def _act(self) -> list[Verdict]:
@@ -239,7 +240,7 @@ class Desk:
         state = self.state()
         if self._outlets is not None:
             standing = [self._lines.get(verdict.id, verdict) for verdict in self.controller.standing()]
-            standing += (v for v in self.verdicts() if v.kind == verdicts.HANG and not v.withdrawn)
+            standing += (hang for hang in self._hangs() if not hang.withdrawn)
             self._outlets.show(state, standing)
         return state
 

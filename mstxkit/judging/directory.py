@@ -11,6 +11,7 @@ import numpy as np
 
 from ..store.batches import Batch
 from ..store.values import whole_number
+from .bounded import forget_oldest
 from .clock_bounds import HostClocks
 
 if TYPE_CHECKING:
@@ -40,8 +41,7 @@ class Sender:
             return self._missing.pop(number, self) is None
         for missing in range(max(self._next, number - _MISSING_AT_MOST), number):
             self._missing[missing] = None
-        while len(self._missing) > _MISSING_AT_MOST:
-            del self._missing[next(iter(self._missing))]
+        forget_oldest(self._missing, _MISSING_AT_MOST)
         self._next = number + 1
         return True
 
@@ -68,8 +68,7 @@ class SendingHost:
         """Who has sent it; None where it was taken before."""
         sender = self._senders.get(batch.sender)
         if sender is None:
-            while len(self._senders) >= SENDERS_A_HOST:
-                del self._senders[next(iter(self._senders))]
+            forget_oldest(self._senders, SENDERS_A_HOST - 1)
             sender = self._senders[batch.sender] = Sender()
         if not sender.is_new(batch.number):
             return None

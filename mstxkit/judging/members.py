@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Iterable, Sequence
 
 import numpy as np
 
+from .bounded import forget_oldest
 from .directory import SendingHost
 from .steps import RoleBook
 
@@ -121,7 +122,6 @@ class HandingProcesses:
             del self._numbers[name]
             self.books[self.book_of[number]].end(name)
             self._ended[name] = self.hosts[self.host_of[number]]
-            if len(self._ended) > AT_MOST:
-                del self._ended[next(iter(self._ended))]
+            forget_oldest(self._ended, AT_MOST)
             self.book_of[number] = NOBODY
             self._free.append(number)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
 import numpy as np
 
 from ..store import summaries
+from .bounded import forget_oldest
 from .columns import or_zero
 from .evidence import Peer, RoleStep, Work
 
@@ -142,8 +143,7 @@ class RoleBook:
         if peer.rank is not None and before is not None:
             self.end(before)
         self._by_rank[key] = peer.process
-        while len(self._by_rank) > MEMBERS_AT_MOST:
-            del self._by_rank[next(iter(self._by_rank))]
+        forget_oldest(self._by_rank, MEMBERS_AT_MOST)
 
     def _free_place(self) -> int:
         """That of a member that has ended, of whom no open step has anything; else another one."""
@@ -152,8 +152,7 @@ class RoleBook:
                 gone = self._members[free].process
                 self._places.pop(gone, None)
                 self._gone[gone] = None
-                if len(self._gone) > MEMBERS_AT_MOST:
-                    del self._gone[next(iter(self._gone))]
+                forget_oldest(self._gone, MEMBERS_AT_MOST)
                 return int(free)
         if len(self._members) >= MEMBERS_AT_MOST:
             return -1
