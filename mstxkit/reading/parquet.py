@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING, Sequence
+from io import BytesIO
+from typing import IO, TYPE_CHECKING, Any, Sequence
 
 from ..errors import FormatError
 from ..store import parquet
 
 if TYPE_CHECKING:
     import polars as pl
+
+
+def in_memory(frame: pl.DataFrame, **options: Any) -> BytesIO:
+    """A frame as Parquet, `options` as polars has them: its own writing says of a full disk that the file is wrong."""
+    content = BytesIO()
+    frame.write_parquet(content, **options)
+    return content
 
 
 def read(file: IO[bytes], rows: int | None = None) -> pl.DataFrame:

@@ -7,7 +7,6 @@ newest file. Memory: one batch, about 40 bytes a range for each byte that it is 
 
 from __future__ import annotations
 
-import io
 import os
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -20,6 +19,7 @@ from ...store.dataset import DAYS, MARKS, RANGES, SUMMARIES, CompactedBatch
 from ...store.moving import announced_by
 from .. import places
 from ..folder import run_id
+from ..parquet import in_memory
 from ..processes import ENDED, KILLED, LEFT, Process
 from ..run import Run
 from . import summaries
@@ -276,8 +276,7 @@ class _Writer:
         file = self._base / name
         _make_folders(self._base, file.parent)
         texts = rows.with_columns(pl.col(pl.Categorical).cast(pl.String))
-        content = io.BytesIO()  # polars says of a full disk that the file was out of specification
-        texts.write_parquet(content, compression="zstd", statistics=True, row_group_size=_ROWS_A_GROUP)
+        content = in_memory(texts, compression="zstd", statistics=True, row_group_size=_ROWS_A_GROUP)
         groups = [(group.first, rows["process"][group.first :][: group.rows]) for group in parquet.look(content)]
         self.holders[name] = {first: processes.unique().to_list() for first, processes in groups}
         self.files.append(name)

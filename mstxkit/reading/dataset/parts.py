@@ -94,11 +94,11 @@ class CompactedParts:
         return self._groups[at]
 
     def _look_at(self, batch: CompactedBatch) -> Iterator[CompactedGroup]:
+        off_ns = self._off_ns(batch).values() or (0,)
         for name in (*batch.of(RANGES), *batch.of(MARKS)):
             kind = name.partition("/")[0]
             table = self._noted(batch, name, partial(TableFile, self._base / name, kind))
             groups = [CompactedGroup(batch, kind, name, table, rows) for rows in table.groups] if table else []
-            off_ns = self._off_ns(batch).values() or (0,)
             yield from (group for group in groups if group.may_hold(self._chosen, min(off_ns), max(off_ns)))
 
     def _off_ns(self, batch: CompactedBatch) -> dict[str, int]:

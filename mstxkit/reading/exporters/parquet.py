@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import parquet
 from . import FOLDER, Exporter, _tables
 
 if TYPE_CHECKING:
@@ -22,9 +22,7 @@ def write(run: Run, folder: Path) -> int:
 
     def put(name: str, number: int, piece: pl.DataFrame) -> None:
         (folder / name).mkdir(exist_ok=True, mode=0o750)
-        content = BytesIO()  # polars says of a full disk that the file was out of specification
-        piece.write_parquet(content)
-        (folder / name / f"{number:06d}.parquet").write_bytes(content.getvalue())
+        (folder / name / f"{number:06d}.parquet").write_bytes(parquet.in_memory(piece).getvalue())
 
     return _tables.write(run, put)
 

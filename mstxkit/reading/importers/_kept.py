@@ -61,12 +61,11 @@ def write(run: Path, run_id: str, identity: Identity, rows: Sequence[dict[str, A
     """
     folder = run / layout.IMPORTS
     folders.make_folder(folder)
-    content = io.BytesIO()
-    pl.DataFrame(rows, schema=DEVICE_SCHEMA).write_parquet(content, compression="zstd")
-    about = {**about, "digest": _digest(content.getvalue())}
+    content = parquet.in_memory(pl.DataFrame(rows, schema=DEVICE_SCHEMA), compression="zstd").getvalue()
+    about = {**about, "digest": _digest(content)}
     fields = {**identity._asdict(), "rows": len(rows), **about}
     head = {"format": FORMAT, "run": run_id, **fields, "time_ns": time.time_ns()}
-    documents.replace_file(folder / (identity.name + _SUFFIX), content.getvalue())
+    documents.replace_file(folder / (identity.name + _SUFFIX), content)
     text = json.dumps(head, indent=1, default=str).encode("utf-8", "backslashreplace")
     documents.replace_file(folder / (identity.name + _HEAD), text)
 
