@@ -87,7 +87,7 @@ def _wanted(names: tuple[Any, ...], targets: Any) -> list[tuple[Patch, bool]]:
 
 def _hand_on(names: tuple[str, ...], targets: Any, wanted: list[tuple[Patch, bool]]) -> None:
     """Let children of this process patch the same."""
-    parts = {name: {_root(name)} for name in names}
+    parts = {name: {registry.root_of(name)} for name in names}
     rest = {patch.framework for patch, _ in wanted[len(names) :]}
     if not names and targets is None:
         parts[EVERY] = rest
@@ -101,10 +101,6 @@ def _hand_on(names: tuple[str, ...], targets: Any, wanted: list[tuple[Patch, boo
     _ways.specification.update(parts)
     if _ways.specification:
         os.environ[VARIABLE] = specification()
-
-
-def _root(name: str) -> str:
-    return name[: -len(registry.EXTRA_SUFFIX)] if registry.has_extra(name) else name
 
 
 def specification() -> str:
@@ -133,7 +129,7 @@ def unpatch(*frameworks_named: str) -> None:
     """
     from . import patch_record
 
-    gone = set(map(_root, frameworks_named))
+    gone = set(map(registry.root_of, frameworks_named))
     for name in gone - {name for name, _ in registry.frameworks_on()}:
         registry.load(name)
     registry.remove(tuple(gone))

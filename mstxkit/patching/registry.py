@@ -35,8 +35,7 @@ def load(name: str) -> Patch:
         PatchError: there is none of that name; the message names the nearest.
     """
     if name not in names():
-        plain = name[: -len(EXTRA_SUFFIX)] if has_extra(name) else name
-        near = difflib.get_close_matches(plain.lower().replace("-", "_"), names(), n=2, cutoff=0.5)
+        near = difflib.get_close_matches(root_of(name).lower().replace("-", "_"), names(), n=2, cutoff=0.5)
         advice = f"; did you mean {' or '.join(near)}?" if near else ""
         raise PatchError(f"no framework {name!r} to patch{advice}; known: {', '.join(names())}")
     patch: Patch = importlib.import_module(f"{patches.__name__}.{name}").PATCH
@@ -52,12 +51,17 @@ def chosen(wanted: tuple[str, ...]) -> list[tuple[Patch, bool]]:
     """
     if not wanted:
         return [(patch, False) for patch in map(load, names()) if patch.default]
-    return [(load(name[: -len(EXTRA_SUFFIX)]), True) if has_extra(name) else (load(name), False) for name in wanted]
+    return [(load(root_of(name)), has_extra(name)) for name in wanted]
 
 
 def has_extra(name: str) -> bool:
     """Does this name ask for the extra tier?"""
     return name.endswith(EXTRA_SUFFIX)
+
+
+def root_of(name: str) -> str:
+    """The framework of a name, with or without `+extra`."""
+    return name.removesuffix(EXTRA_SUFFIX)
 
 
 def install(chosen_patches: Sequence[tuple[Patch, bool]]) -> None:
