@@ -153,9 +153,9 @@ class Sight:
         every = [_aged(where, now_s - read_s) for _, read_s, of_host in places.values() for where in of_host]
         ages_s: dict[tuple[int | None, str, str], float] = {}
         for where in every:
-            ages_s[where[2:5]] = min(where.age.seconds, ages_s.get(where[2:5], where.age.seconds))
+            ages_s[where.who] = min(where.age.seconds, ages_s.get(where.who, where.age.seconds))
         # Not where a rank was on a host that a restarted job has left.
-        return tuple(w for w in every if w.rank is None or w.age.seconds - ages_s[w[2:5]] <= _SILENT_S)
+        return tuple(w for w in every if w.rank is None or w.age.seconds - ages_s[w.who] <= _SILENT_S)
 
     def _read_places(self, file: Path, state: tuple[int, ...]) -> tuple[tuple[int, ...], float, list[Whereabouts]]:
         try:

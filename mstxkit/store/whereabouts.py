@@ -73,6 +73,11 @@ class Whereabouts(NamedTuple):
     under: str = ""
 
     @property
+    def who(self) -> tuple[int | None, str, str]:
+        """Rank, role and part: those of a rank that was started again are the same, whatever its process."""
+        return self.rank, self.role, self.part
+
+    @property
     def is_of_a_rank(self) -> bool:
         """Is it a rank's own process, an actor of Ray's too, of which more is known than that?"""
         is_own = self.rank is not None and self.under not in (*parts.BESIDE, parts.RAY_DRIVER)

@@ -229,20 +229,20 @@ def test_a_folder_that_answers_late_costs_an_occurrence_and_not_the_request(
     assert "passed over" in last.reason and "had not answered within 50 ms" in last.reason
 
 
-def agreed(rank: Rank, first_step: int) -> Request:
-    """A request of two ranks for two steps, of which the other one has said when they are."""
+def agreed(new_rank: NewRank, step: int) -> tuple[Rank, Request]:
+    """One of two ranks in this step, and a request of both for two steps, of which the other has said: from 5 on."""
+    rank = new_rank(rank=1, world_size=2)
+    rank.engine.step(step)
     request = rank.ask(ranks=[0, 1], steps=2)
-    rank.send(of_decision(Commit(request.id, first_step)))
-    return request
+    rank.send(of_decision(Commit(request.id, 5)))
+    return rank, request
 
 
 def test_a_folder_that_is_slow_costs_nothing_of_a_window_whose_step_was_known_before(
     new_rank: NewRank, writes: Writes, clock: Clock
 ) -> None:
     """Ranks that agree on a step have no other one: it is written in the step before."""
-    rank = new_rank(rank=1, world_size=2)
-    rank.engine.step(3)
-    request = agreed(rank, first_step=5)
+    rank, request = agreed(new_rank, step=3)
     rank.engine.step(4)
     rank.look()
     writes.answer.clear()
@@ -263,9 +263,7 @@ def test_what_was_written_before_is_written_anew_while_the_step_lasts_and_is_not
     new_rank: NewRank, writes: Writes, clock: Clock
 ) -> None:
     """A folder that answered a minute ago may hang by now: training does not go into it unasked."""
-    rank = new_rank(rank=1, world_size=2)
-    rank.engine.step(4)
-    request = agreed(rank, first_step=5)
+    rank, request = agreed(new_rank, step=4)
     rank.look()
     numbers = [rank.duty._mailbox._outgoing["rank1.json"][0]]
     for _ in range(2):
