@@ -17,6 +17,7 @@ from ..store.metrics_setting import Address
 
 CONTENT = "text/plain; version=0.0.4; charset=utf-8"
 CONNECTIONS_AT_MOST, CONNECTION_S = 8, 5.0
+_CUT_OFF_EVERY_S = 0.5
 # How many ports after a taken one are tried before any that is free is taken.
 _MORE_PORTS = 16
 
@@ -30,6 +31,7 @@ class _Server(ThreadingHTTPServer):
         self.address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         self.page, self.token, self.is_loopback = page, token, address.is_loopback
         self._open: dict[Any, float] = {}
+        self._is_over = False
         self._changing = threading.Lock()
         super().__init__((address.host, address.port), _PageRequest)
 
@@ -52,8 +54,23 @@ class _Server(ThreadingHTTPServer):
             self._open.pop(request, None)
         super().shutdown_request(request)
 
-    def service_actions(self) -> None:
-        """Called twice a second: who has had its time is cut off."""
+    def serve(self) -> None:
+        """Until `leave_off`. Where nobody is connected it sleeps until somebody is."""
+        while not self._is_over:
+            self.timeout = _CUT_OFF_EVERY_S if self._open else None
+            self.handle_request()
+            self._cut_off()
+
+    def leave_off(self) -> None:
+        """End `serve` after what it is at; any thread."""
+        self._is_over = True
+        try:
+            self.socket.shutdown(socket.SHUT_RDWR)  # wakes who waits for somebody to connect
+        except OSError:
+            pass
+
+    def _cut_off(self) -> None:
+        """Who has had its time."""
         now_s = time.monotonic()
         with self._changing:
             late = [request for request, until_s in self._open.items() if now_s > until_s]
@@ -129,11 +146,13 @@ class Endpoint:
     def __init__(self, asked: Address, page: Callable[[], bytes], token: str = "") -> None:
         self._server = _bound(asked, page, token)
         self.address = Address(asked.host, self._server.server_port)
-        threading.Thread(target=self._server.serve_forever, name="mstxkit-metrics", daemon=True).start()
+        self._thread = threading.Thread(target=self._server.serve, name="mstxkit-metrics", daemon=True)
+        self._thread.start()
 
     def close(self) -> None:
         """Serve no more; waits for nobody who is being served."""
-        self._server.shutdown()
+        self._server.leave_off()
+        self._thread.join()
         self._server.server_close()
 
 

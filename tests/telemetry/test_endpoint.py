@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import socket
 import time
+from pathlib import Path
 from typing import Callable, Iterator
 
 import pytest
@@ -113,6 +114,17 @@ def test_who_says_a_word_now_and_then_has_only_so_much_time(serve: Serve, monkey
         deadline = time.monotonic() + 20.0
         while not _is_cut_off(slow):
             assert time.monotonic() < deadline
+
+
+def test_who_serves_sleeps_while_nobody_is_connected(serve: Serve) -> None:
+    served = serve()
+    assert get(served) == (200, PAGE)
+    schedstat = Path(f"/proc/self/task/{served._thread.native_id}/schedstat")
+    time.sleep(1.0)  # until who was connected is not any more
+    before = schedstat.read_text().split()[2]
+    time.sleep(1.5)
+
+    assert schedstat.read_text().split()[2] == before, "it was given a CPU"
 
 
 def _is_cut_off(connection: socket.socket) -> bool:
