@@ -142,6 +142,11 @@ class Controller:
         """When the first step is settled that all have handed over, if nothing more comes of it; inf: there is none."""
         return min((book.settled_s(self._closing) for book in self._books.values()), default=math.inf)
 
+    @property
+    def pace_s(self) -> float:
+        """How long the shortest steps take, of all roles; 0: that is not known of any."""
+        return min((book.pace_s for book in self._books.values()), default=0.0)
+
     def work(self, now_s: float, at_once: bool = False) -> Outcome:
         """Judge the steps that nobody is waited for any more.
 

@@ -29,12 +29,16 @@ from .request_news import RequestNews
 from .silences import Silences
 from .steps import Closing
 
-_LISTED_EVERY_S, _FIGURES_EVERY_S, _SETTINGS_EVERY_S, _JOB_EVERY_S = 3.0, 0.5, 2.0, 1.0
+_LISTED_EVERY_S, _FIGURES_EVERY_S, _SETTINGS_EVERY_S = 3.0, 0.5, 2.0
+# Where a step was judged, and else: that the file is replaced tells that somebody judges.
+_JOB_EVERY_S, _JOB_AT_REST_S = 1.0, 3.0
 _LIFE_EVERY_S = 2.0
 # So many files are asked for news in a second.
 _FILES_PER_S = 400
 _WAITING_AT_MOST = _LINES_AT_MOST = 10_000
 _PAUSE_LEAST_S, _PAUSE_S, _PAUSE_AT_MOST_S = 0.05, 0.5, 2.0
+# Of long steps each is looked for so often, but not less often than that.
+_LOOKS_A_STEP, _PAUSE_OF_LONG_S = 5, 1.0
 
 
 class Desk:
@@ -79,7 +83,7 @@ class Desk:
         self._waiting: dict[str, Verdict] = {}
         self._life: JudgeLife | None = None
         self._life_s = 0.0
-        self._figures, self._job_s = Figures(), 0.0
+        self._figures, self._job_s, self._is_job_as_shown = Figures(), 0.0, False
         self.outcome_steps, self._has_read = 0, False
 
     def look(self, reads: bool = True) -> list[Verdict]:
@@ -104,7 +108,7 @@ class Desk:
     def pause_s(self) -> float:
         """Until it is worth a look again, as each asks a shared file system once a host: when a step is settled."""
         least_s = max(_PAUSE_LEAST_S, len(self._files) / _FILES_PER_S)
-        usual_s = max(_PAUSE_S, least_s)
+        usual_s = max(_PAUSE_S, least_s, min(_PAUSE_OF_LONG_S, self.controller.pace_s / _LOOKS_A_STEP))
         return min(_PAUSE_AT_MOST_S, usual_s, max(least_s, self.controller.settled_s - time.time()))
 
     def judge(self, now_s: float, at_once: bool = False) -> list[Verdict]:
@@ -149,6 +153,7 @@ class Desk:
     def _kept(self, outcome: Outcome) -> Outcome:
         new = [role for role in outcome.figures if not self._was_judged(role)]
         self.outcome_steps += len(new)
+        self._is_job_as_shown &= not (outcome.figures or outcome.verdicts)
         outcome = outcome._replace(verdicts=tuple(map(self._said, outcome.verdicts)))
         if self.writes and self._outlets is not None:
             self._outlets.judged(new, outcome.verdicts)
@@ -219,7 +224,7 @@ class Desk:
                 self.writes = False
             now_s = time.monotonic()
             has_figures = now_s - self._figures_s >= _FIGURES_EVERY_S and self.controller.figures != self._figures
-            is_due = now_s >= self._job_s  # also where nothing is new: that it is said tells that somebody judges
+            is_due = now_s >= self._job_s + (_JOB_AT_REST_S if self._is_job_as_shown else _JOB_EVERY_S)
             if not self.writes or not (self._waiting or has_figures or is_due):
                 return
             state = self._shown() if is_due else None
@@ -236,7 +241,7 @@ class Desk:
             pass  # a full disk, or a run that somebody removes: again at the next look
 
     def _shown(self) -> JobState:
-        self._job_s = time.monotonic() + _JOB_EVERY_S
+        self._job_s, self._is_job_as_shown = time.monotonic(), True
         state = self.state()
         if self._outlets is not None:
             standing = [self._lines.get(verdict.id, verdict) for verdict in self.controller.standing()]

@@ -88,6 +88,7 @@ class RoleBook:
 
     Attributes:
         late_rows: Rows of steps that were closed already.
+        pace_s: How long steps take here, by when they came; 0: that is not known yet.
     """
 
     def __init__(self, role: str) -> None:
@@ -106,7 +107,7 @@ class RoleBook:
         self._tables: dict[int, _Table] = {}
         self._waiting: dict[int, list[_Rows]] = {}
         self._closed = -1
-        self._pace_s, self._closed_s = 0.0, 0.0
+        self.pace_s, self._closed_s = 0.0, 0.0
 
     def stage(self, key: str) -> int:
         """The number of a stage here; -1: there are too many."""
@@ -280,12 +281,12 @@ class RoleBook:
         return self._tables[step].changed_s + closing.settle_s if is_through else math.inf
 
     def _patience_s(self, closing: Closing) -> float:
-        return max(closing.timeout_s, min(_PATIENCE * self._pace_s, _PATIENCE_AT_MOST_S))
+        return max(closing.timeout_s, min(_PATIENCE * self.pace_s, _PATIENCE_AT_MOST_S))
 
     def _keep_pace(self, step: int, began_s: float) -> None:
         passed_s = began_s - self._closed_s
         if self._closed >= 0 and passed_s > 0:
-            self._pace_s += (passed_s / max(1, step - self._closed) - self._pace_s) * _PACE_SHARE
+            self.pace_s += (passed_s / max(1, step - self._closed) - self.pace_s) * _PACE_SHARE
         self._closed, self._closed_s = step, began_s
 
     def _is_too_much(self) -> bool:

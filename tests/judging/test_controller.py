@@ -106,6 +106,18 @@ def row(step: int | None, took_ms: int = 20, stage: int = 1, at_s: float = 1.0, 
     return StageSummary(step, stage, 1, begin, begin + took, took, None, took, **more)
 
 
+def test_the_pace_is_that_of_the_role_with_the_shortest_steps(job: Job) -> None:
+    assert job.controller.pace_s == 0.0, "it is not known yet"
+    for step in range(60):
+        at_s = 4.0 * (step + 1)
+        job.send({0: [row(step, at_s=at_s)]}, at_s)
+        if step % 10 == 0:
+            job.send({0: [row(step // 10, at_s=at_s)]}, at_s, host="h1", role="rollout")
+        job.work(at_s + 1.0)
+
+    assert job.controller.pace_s == pytest.approx(4.0, rel=0.01)
+
+
 def test_a_step_is_judged_once_all_of_its_role_have_handed_it_over_and_it_is_settled(job: Job) -> None:
     job.send({0: [row(0)], 1: [row(0)]}, 1.0)
     job.send({0: [row(1)]}, 2.0)

@@ -29,6 +29,7 @@ class Job:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(agent_module, "EVERY_S", 0.0)
         monkeypatch.setattr(module, "_JOB_EVERY_S", 0.0)
+        monkeypatch.setattr(module, "_JOB_AT_REST_S", 0.0)
         self.steps: list[tuple[int, int]] = []
         monkeypatch.setattr(module, "Controller", partial(Controller, on_step=self._judged))
         self.run, self.run_id = run_file.open_run_folder(folder / "run")
@@ -154,6 +155,30 @@ def test_who_judges_looks_again_just_when_a_step_is_settled(job: Job) -> None:
     assert 0 < pause_s <= Closing().settle_s < at_rest_s
     assert (before, len(job.steps)) == (39, 40)
     assert desk.pause_s == at_rest_s, "nobody has begun with another one"
+
+
+@pytest.mark.parametrize(("pace_s", "pause_s"), [(0.0, 0.5), (1.0, 0.5), (4.0, 0.8), (600.0, 1.0)])
+def test_of_long_steps_each_is_looked_for_a_few_times(
+    job: Job, monkeypatch: pytest.MonkeyPatch, pace_s: float, pause_s: float
+) -> None:
+    monkeypatch.setattr(Controller, "pace_s", pace_s)
+
+    assert job.judge(looks=False).pause_s == pytest.approx(pause_s)
+
+
+def test_that_somebody_judges_is_told_also_while_nothing_is_new(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_JOB_AT_REST_S", 0.5)
+    job.hand_over(40)
+    desk, file = job.judge(), job.run / layout.VERDICTS / layout.JOB
+    time.sleep(Closing().settle_s)
+    desk.look()  # the last step
+    before = file.stat().st_ino
+    desk.look()
+    at_once = file.stat().st_ino
+    time.sleep(0.6)
+    desk.look()
+
+    assert at_once == before != file.stat().st_ino
 
 
 def _fails(*_: object) -> bytes:
