@@ -27,6 +27,8 @@ from .looking import RangeInside, WatchedProcess
 from .reports import WHO, Facts, JudgedRange, report, wall_ns
 
 _NS = 10**9
+# Seconds between two looks at most, where somebody is quiet; all the others have just done something: twice as many.
+_LOOKS_EVERY_S, _LOOKS_LEAST_S = 1.0, 0.1
 # A share of a core, and bytes a second, from which on somebody works.
 _WORKS_CPU, _WORKS_BYTES_S = 0.2, 256 << 10
 # Who works is asked so often, and so far apart, before it is told of.
@@ -131,6 +133,12 @@ class WatchedHost:
             if process.pidfd >= 0:
                 poll.register(process.pidfd, select.POLLIN)
         return {descriptor for descriptor, _ in poll.poll(int(1000 * seconds))}
+
+    @property
+    def look_again_s(self) -> float:
+        """How long `wait` may last. Who is gone ends it, and who has just gone on need not be looked at so soon."""
+        every_s = min(_LOOKS_EVERY_S, max(_LOOKS_LEAST_S, self._limit_s() / 8))
+        return every_s if self._efforts or self._deaths else 2 * every_s
 
     @property
     def is_empty(self) -> bool:

@@ -32,8 +32,9 @@ from .host import HostEvent, WatchedHost
 from .page import BEGUN_ANEW, WENT_ON, headline
 
 _NICE, _NS = 5, 10**9
-# Looks at shared memory; at the run folder; for how long reports of other hosts are waited for, and taken afterwards.
-_LOOKS_EVERY_S, _RUN_EVERY_S, _HOSTS_WITHIN_S, _LATE_WITHIN_S = 1.0, 2.0, 3.0, 30.0
+# Looks at the run folder; for how long reports of other hosts are waited for, and taken afterwards; an answer of the run
+# folder that took longer is one of a folder that hung.
+_RUN_EVERY_S, _HOSTS_WITHIN_S, _LATE_WITHIN_S, _HUNG_S = 2.0, 3.0, 30.0, 1.0
 # For what another host, or the watchman before this one, makes of an incident; then this host takes it over.
 _CONCLUDES_WITHIN_S = 8.0
 # Where nobody was stuck after all: until the next look at everybody, twice as long each time.
@@ -41,7 +42,7 @@ _AGAIN_S, _AGAIN_AT_MOST_S, _AGAIN_FOR_ALL_S = 1.0, 30.0, 300.0
 # Where the run folder did not take what has happened.
 _TRIES_EVERY_S = 10.0
 _LINE_AT_MOST, _EVENTS_AT_MOST = 1000, 64
-_EMPTY_FOR_S, _SETTINGS_EVERY_S = 3.0, 10.0
+_EMPTY_FOR_S, _NOBODY_YET_S, _SETTINGS_EVERY_S = 3.0, 0.1, 10.0
 # At the end for a run folder that does not answer.
 _ENDS_WITHIN_S = 2.0
 
@@ -135,7 +136,7 @@ class Watchman:
             names = () if self._host.is_closing else self._host.seen
             if names:
                 self._lookout.tell(names)
-            pause_s = every_s if names else _LOOKS_EVERY_S / 10
+            pause_s = every_s if names else _NOBODY_YET_S
 
     def _watch_on(self, lock: int) -> None:
         self._go_on_from(told_before(self._folders))
@@ -147,7 +148,7 @@ class Watchman:
                 seen_s = time.monotonic()
             elif self._host.is_closing:
                 break
-            self._host.wait(min(_LOOKS_EVERY_S, max(0.1, self._watch.hang_s / 8)))
+            self._host.wait(self._host.look_again_s)
         self._follow_up()
 
     def _go_on_from(self, before: ToldBefore) -> None:
@@ -288,7 +289,7 @@ class Watchman:
             return
         asked_s = time.monotonic()
         call = self._folders.open(HANG, since_ns)
-        if time.monotonic() - asked_s > _LOOKS_EVERY_S:  # the run folder hung, and much may have happened meanwhile
+        if time.monotonic() - asked_s > _HUNG_S:  # much may have happened meanwhile
             self._events += self._host.look()
             reports = self._host.reports(asks_all=False)
         self._answer(call, reports)
