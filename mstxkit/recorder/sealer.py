@@ -32,7 +32,7 @@ _TICK_S = 1.0
 _QUIET_LOOKS, _QUIET_LOOK_S, _QUIET_TICK_S, _LOOKED_FOR_TICK_S = 5, 10.0, 30.0, 60.0
 # Seconds to the next look where no more records than this have come since the last, no calls were coalesced, and
 # another thread sees to the keeper. A bank that is full, or a step that moves on, wakes us sooner.
-_UNHURRIED_TICK_S, _FEW = 3.0, 600
+_UNHURRIED_TICK_S, _FEW = 6.0, 1000
 _A_LITTLE_S = 0.01
 # How often it is looked at who this process is once its rank is known, and whether its lock is still its own.
 _OF_ITSELF_S = 5.0
