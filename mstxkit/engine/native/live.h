@@ -26,6 +26,8 @@
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define COLD __attribute__((noinline, cold))
+/* Beside one another: after a sleep each page of code that a call needs is as dear as all its instructions. */
+#define HOT __attribute__((hot))
 #if PY_VERSION_HEX < 0x030a0000
 static inline PyObject *new_reference(PyObject *o) { Py_INCREF(o); return o; }
 static inline PyObject *new_reference_or_null(PyObject *o) { Py_XINCREF(o); return o; }

@@ -96,7 +96,7 @@ static PyObject *hot_stage(PyObject *self, PyObject *const *args, Py_ssize_t n, 
 }
 
 /* site, stream=None, attributes=None: positional; the last two for wrappers that have them */
-static Range *range_of_site(PyObject *const *args, Py_ssize_t n)
+static HOT Range *range_of_site(PyObject *const *args, Py_ssize_t n)
 {
     if (UNLIKELY(n < 1 || Py_TYPE(args[0]) != Site_Type)) return (Range *)wrong_arguments("a Site was expected");
     Range *r = new_range();
@@ -113,7 +113,7 @@ static Range *range_of_site(PyObject *const *args, Py_ssize_t n)
     return r;
 }
 
-static PyObject *hot_timed(PyObject *self, PyObject *const *args, Py_ssize_t n)
+static HOT PyObject *hot_timed(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     (void)self;
     return (PyObject *)range_of_site(args, n);
@@ -121,7 +121,7 @@ static PyObject *hot_timed(PyObject *self, PyObject *const *args, Py_ssize_t n)
 
 /* The one question that a wrapper asks while everything is off. Answered in C, so that no flag becomes a guard of
  * torch.compile; METH_O, which CPython calls most cheaply. */
-static PyObject *hot_is_on(PyObject *self, PyObject *site)
+static HOT PyObject *hot_is_on(PyObject *self, PyObject *site)
 {
     (void)self, (void)site;
     return Py_NewRef(g.on ? Py_True : Py_False);

@@ -219,7 +219,7 @@ static inline void place_range(Range *r, Site *s, Track *t)
     link_range(r, t);
 }
 
-static inline void begin_plain(Range *r, Site *s, uint32_t on)
+static HOT inline void begin_plain(Range *r, Site *s, uint32_t on)
 {
     r->begun = OPEN;
     tell_sinks(r, on);
@@ -258,7 +258,7 @@ static COLD void begin_watched(Range *r, Site *s, int may_move)
 static COLD void begin_first(Range *r, int may_move); /* of a process that waits for it */
 
 /* `may_move`: it may be suspended, and go on or end on another thread. */
-static inline void begin(Range *r, int may_move)
+static HOT inline void begin(Range *r, int may_move)
 {
     uint32_t on = g.on;
     if (UNLIKELY(r->begun)) { begin_again(r, may_move); return; }
@@ -345,7 +345,7 @@ static COLD int settle(Range *r, int failed, uint64_t *at)
     return is_here;
 }
 
-static inline void end_plain(Range *r, int failed)
+static HOT inline void end_plain(Range *r, int failed)
 {
     uint64_t at = LIKELY(r->recorded) || r->staged ? now() : 0;
     int is_done = UNLIKELY(r->rare) && is_written(r) && is_written_with_role(r, at, failed);

@@ -37,7 +37,7 @@ static COLD Range *or_nothing(Range *r)
     return (Range *)Py_NewRef((PyObject *)g_nothing);
 }
 
-static COLD void clear_range(Range *r)
+static HOT void clear_range(Range *r)
 {
     for (int i = 0; i < r->inline_count; i++) {
         Py_CLEAR(r->keys[i]);
@@ -62,7 +62,7 @@ static COLD void end_forgotten(Range *r)
     PyErr_Restore(type, value, trace);
 }
 
-static void range_dealloc(PyObject *self)
+static HOT void range_dealloc(PyObject *self)
 {
     Range *r = (Range *)self;
     if (UNLIKELY(r->begun)) end_forgotten(r);
@@ -128,7 +128,7 @@ static PyObject *range_reduce(PyObject *self, PyObject *unused)
     return settings ? Py_BuildValue("ON", g.unpickle ? g.unpickle : Py_None, settings) : NULL;
 }
 
-static PyObject *range_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *kwnames)
+static HOT PyObject *range_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *kwnames)
 {
     Range *r = (Range *)self;
     size_t n = (size_t)PyVectorcall_NARGS(flags);
@@ -266,7 +266,7 @@ static PyType_Spec range_spec = {"mstxkit.engine.native.hot.Range", sizeof(Range
 
 /* ---- SelfDescr ---- */
 static PyTypeObject *SelfDescr_Type;
-static PyObject *selfdescr_get(PyObject *self, PyObject *obj, PyObject *type)
+static HOT PyObject *selfdescr_get(PyObject *self, PyObject *obj, PyObject *type)
 {
     (void)type;
     return Py_NewRef(obj ? obj : self);
