@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
 pl = pytest.importorskip("polars")
 
 import numpy as np  # noqa: E402
+from builders import judged_runs  # noqa: E402
 from builders.simulated_steps import role_of, runs_of  # noqa: E402
 
 from mstxkit.errors import ReadError  # noqa: E402
+from mstxkit.reading import run as reading  # noqa: E402
 from mstxkit.reading.tables import (  # noqa: E402
     bubbles,
     critical_path,
@@ -96,6 +99,17 @@ def test_the_critical_path_goes_through_the_slow_rank_in_its_stage() -> None:
 
     assert (rows["rank"] == 3).mean() > 0.8
     assert rows["more_ns"].median() > 0
+
+
+def test_the_time_until_a_job_was_started_anew_is_in_no_step(tmp_path: Path) -> None:
+    rows, hour_ns = judged_runs.stage_times(judged_runs.NOBODY, steps=20), 3600 * 10**9
+    judged_runs.recorded(tmp_path / "run", [row for row in rows if row[0] < 10])
+    anew = [(*row[:3], row[3] + hour_ns, row[4] + hour_ns) for row in rows if row[0] >= 10]
+    run = reading.open_run(judged_runs.recorded(tmp_path / "run", anew))
+
+    path = run.critical_path().group_by("step").agg(pl.col("duration_ns").sum())
+    assert run.steps()["duration_ns"].max() < 50 * judged_runs.MS
+    assert path["duration_ns"].max() < 50 * judged_runs.MS
 
 
 def test_steps_say_who_held_them_up() -> None:
