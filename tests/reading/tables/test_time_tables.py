@@ -11,9 +11,11 @@ pl = pytest.importorskip("polars")
 
 import numpy as np  # noqa: E402
 from builders import judged_runs  # noqa: E402
+from builders.judged import role_step  # noqa: E402
 from builders.simulated_steps import role_of, runs_of  # noqa: E402
 
 from mstxkit.errors import ReadError  # noqa: E402
+from mstxkit.reading import role_runs  # noqa: E402
 from mstxkit.reading import run as reading  # noqa: E402
 from mstxkit.reading.tables import (  # noqa: E402
     bubbles,
@@ -43,6 +45,19 @@ def test_a_straggler_is_told_with_its_effect_and_since_when() -> None:
     assert row["effect_ratio"] == pytest.approx(0.5, abs=0.08)
     assert abs(row["first_step"] - SINCE) <= 2
     assert row["confidence"] > 0.99
+
+
+@pytest.mark.parametrize(("tokens", "longer"), [(2000, []), (1010, [0.5])], ids=["twice the work", "the same work"])
+def test_work_that_is_the_same_in_each_step_still_explains_its_time(tokens: int, longer: list[float]) -> None:
+    chance, steps = np.random.default_rng(3), []
+    for number in range(30):
+        took = np.array([1.0, 1.0, 1.5, 1.0])[:, None] * chance.normal(1, 0.01, (4, 1))
+        begin = np.full((4, 1), 2.0 * number)
+        steps.append(role_step(number, ["reward"], begin, begin + took, [[1000], [1000], [tokens], [1000]]))
+
+    rows = stragglers.table(role_runs.of_steps(steps)).filter(pl.col("where") == "in")
+
+    assert rows["effect_ratio"].to_list() == pytest.approx(longer, abs=0.05)
 
 
 def test_in_a_healthy_job_nobody_is_a_straggler_that_costs_anything() -> None:
