@@ -10,7 +10,7 @@ from ..store.job_file import LATE_AT_MOST, STAGES_AT_MOST, Latecomer, RoleFigure
 from ..store.metrics_setting import NOTHING_KNOWN, Flops
 from ..triggers.late_rank import middle_of
 from .columns import or_zero
-from .cutting import IN, Piece, in_pieces
+from .cutting import BEFORE, IN, Piece, in_pieces
 from .evidence import RoleStep
 from .measuring import FREE, UNKNOWN, WAITS
 from .shaping import compared
@@ -23,6 +23,7 @@ _NS = 1e9
 # Less late than this is no lateness: clocks and schedulers.
 _LATE_FROM_S = 1e-3
 NOBODY_KNOWS: Mapping[Piece, int] = {}
+_MAY_WAIT = {IN: (WAITS, UNKNOWN), BEFORE: (WAITS,)}
 
 
 def of_step(
@@ -82,15 +83,10 @@ def _slowest(step: RoleStep, total_s: Seconds, entered_s: Seconds) -> tuple[Whol
     return longest, np.where(is_late, last, -1)
 
 
-def _may_wait(kind: Piece, modes: Mapping[Piece, int]) -> bool:
-    mode = modes.get(kind, UNKNOWN)
-    return mode == WAITS or (mode == UNKNOWN and kind.where == IN)
-
-
 def _wait_ratio(step: RoleStep, modes: Mapping[Piece, int]) -> float:
     """In the stage, or the gap before one, in which that is most."""
     pieces = in_pieces(step, None)
-    waiting = [place for place, kind in enumerate(pieces.kinds) if _may_wait(kind, modes)]
+    waiting = [place for place, kind in enumerate(pieces.kinds) if modes.get(kind, UNKNOWN) in _MAY_WAIT[kind.where]]
     if len(step.members) < 2 or not waiting:
         return 0.0
     came_s, took_s = pieces.came_s[:, waiting], pieces.took_s[:, waiting]

@@ -90,9 +90,7 @@ class RoleRun:
             return began, np.fmax.reduce(np.fmax.reduce(self.done_s, axis=2), axis=1)
 
     def length_s(self) -> Seconds:
-        """(T,) seconds that each step took: since the end of the one before; since its begin, of the first, and of one
-        that others did, as after a restart.
-        """
+        """(T,) seconds of each step: since the end of the one before, where a member of it did that; else its begin."""
         return self.once("lengths of steps", self._length_s)
 
     def _length_s(self) -> Seconds:

@@ -98,8 +98,7 @@ def table(
     rows = rows.filter(pl.col("waits_for").is_null() & is_asked)
     sums = rows.group_by(key).agg(
         *map(stages.summed, map(pl.col, _SUMMED)), pl.col("longest_ns").max(), *_steps(key),
-        mean_ns=pl.col("total_ns").sum()
-        / (pl.struct("process", "stage", "step").n_unique() if "step" in key else pl.col("rows").sum()),
+        mean_ns=pl.col("total_ns").sum() / (pl.struct(_KEY).n_unique() if "step" in key else pl.col("rows").sum()),
     )  # fmt: skip
     quantiles = histogram.quantiles(histogram.counts(rows, key), key, {"p50_ns": 0.5, "p99_ns": 0.99})
     together = sums.join(quantiles, on=key, how="left", nulls_equal=True)

@@ -42,8 +42,7 @@ def summarise(run: Run, supposed: Supposed) -> dict[str, Any]:
 
 def wait_ratio(steps: pl.DataFrame) -> float | None:
     """Of all time of all ranks: a long step counts for more than a short one. None: there was no time."""
-    ranks = steps["ranks"].to_numpy()
-    waited, lasted = (float(steps[name].cast(pl.Float64).to_numpy() @ ranks) for name in ("wait_ns", "duration_ns"))
+    waited, lasted = ((steps[name] * steps["ranks"].cast(pl.Float64)).sum() for name in ("wait_ns", "duration_ns"))
     return waited / lasted if lasted > 0 else None
 
 
@@ -112,13 +111,8 @@ def tails(rows: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def throughput(rows: pl.DataFrame, flops: Flops) -> list[dict[str, Any]]:
-    """`role, stage, ranks, steps, tokens_per_s, step_tokens_per_s, mfu_ratio`, as of `Run.throughput()`.
-
-    All tokens over all the time: in the mean of steps, short ones would count for more than the long ones.
-
-    Args:
-        rows: That table.
-        flops: What a token takes, and what a rank can do.
+    """`role, stage, ranks, steps, tokens_per_s, step_tokens_per_s, mfu_ratio`, as `Run.throughput()` has it: all tokens
+    over all the time, as in the mean of steps a short one would count for as much as a long one.
     """
     grouped = rows.group_by("role", "stage", maintain_order=True).agg(
         pl.col("ranks").max(), _a_second(pl.col("stage_ns")).alias("tokens_per_s"),
